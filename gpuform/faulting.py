@@ -14,7 +14,7 @@ from gpuform.simulator import faults, keys, xids
 from gpuform.simulator.api import Api
 from gpuform.simulator.dcgm import figures
 from gpuform.simulator.faults import Fault
-from gpuform.simulator.hardware import GPUS, described
+from gpuform.simulator.world import model
 
 KEPT, MOST = 3600.0, 200
 """Seconds after which the next fault drops an XID that took no GPU away; maximum number of XIDs kept."""
@@ -93,8 +93,7 @@ def _made(asked: Asked, kind: str, notes: dict[str, str], now: float) -> Fault:
         return Fault(kind, -1, now)
     count = int(notes.get(keys.GPU_COUNT, "1"))
     device = notes[keys.GPU_ID].lower().partition(":")[2]
-    declared = notes.get(keys.GPU_MODEL)
-    gpu = described(declared) if declared else GPUS.get(device)
+    gpu = model(notes)
     if gpu is None:
         raise InputError("NODE", f"{asked.node} has an unknown GPU {device}", "name a node with a known one")
     made = figures.of(device, gpu)

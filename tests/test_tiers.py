@@ -72,6 +72,18 @@ def _configure(folder: Path) -> None:
     (folder / "pytest.ini").write_text("[pytest]\ntestpaths = .\nmarkers =\n  nightly\n  engine\n  unit\n")
 
 
+def _run(folder: Path, *module: str) -> subprocess.CompletedProcess[str]:
+    env = {name: text for name, text in os.environ.items() if not name.startswith(("PYTEST", "GITHUB"))}
+    return subprocess.run(
+        [sys.executable, "-m", *module],
+        cwd=folder,
+        env=env | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
 @pytest.mark.tools
 @pytest.mark.parametrize("workers", ["0", "2"])
 @pytest.mark.parametrize(
@@ -123,16 +135,8 @@ def test_a_whole_run_says_which_rows_of_the_sources_it_shows(
     text += f"\n@pytest.mark.nightly\ndef test_skipped(): {second}\n" if second else ""
     (tmp_path / "test_some.py").write_text(text)
     _configure(tmp_path)
-    command = [sys.executable, "-m", "pytest", "-n", workers, "-p", "no:cacheprovider", "-m", selection]
-    env = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST")}
-    done = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env=env | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    command = ("pytest", "-n", workers, "-p", "no:cacheprovider", "-m", selection)
+    done = _run(tmp_path, *command)
     assert f"\nrows of the sources: {rows}\n" in done.stdout, done.stdout
     absent = "1" if "skipped: 2" in rows else "no"
     assert f"\nexternal checks: {absent} tests had nothing to compare with\n" in done.stdout
@@ -155,16 +159,8 @@ def test_a_file_that_fails_is_run_once_more(tmp_path: Path, marker: str, fails: 
         f"    assert len(tries.read_text()) > {fails}\n"
     )
     _configure(tmp_path)
-    command = [sys.executable, "-m", "tests.run", "-c", "pytest.ini"]
-    env = {name: text for name, text in os.environ.items() if not name.startswith(("PYTEST", "GITHUB"))}
-    done = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env=env | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    command = ("tests.run", "-c", "pytest.ini")
+    done = _run(tmp_path, *command)
     assert done.returncode == code, done.stdout + done.stderr
     assert done.stdout.endswith("passed only alone: test_some.py\n") is (code == 0)
 

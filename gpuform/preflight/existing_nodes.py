@@ -73,7 +73,7 @@ def by_policy(parts: Parts) -> Judged:
 
 
 def unseen(env: Environment, _: object) -> Judged:
-    """The toolkit is neither ours nor, as far as can be seen, an operator's."""
+    """Neither gpuform nor a visible operator configures the toolkit."""
     fact = f"not known, gpuform does not configure the container toolkit: {_OPEN}"
     if env.gpu_operator.cdi:
         return Judged(

@@ -14,7 +14,7 @@ from gpuform.errors import InputError
 from gpuform.rehearse.cloud.market import reserved
 from gpuform.rehearse.stack_file import SELECTED
 from infra import versions
-from infra.model import labels, reset
+from infra.model import labels
 from infra.model.container_runtimes import CDI, NVIDIA_RUNTIME, spelled
 from infra.model.environment import Environment
 from infra.model.host_checks import driver_of
@@ -89,8 +89,7 @@ def _hosts(env: Environment, pool: Pool) -> Iterator[Manifest]:
     gpu = pool.gpus[0].name if pool.gpus else None
     machine = Machine(OWN_HOST, "openstack", _CORES, _GIB, gpu, pool.gpu_count)
     for host in pool.hosts or ():
-        resettable = reset.resettable(env.cluster.kind, pool)
-        made = bare(machine, pool, host.name, {SELECTED: pool.name}, resettable)
+        made = bare(env, pool, machine, host.name, {SELECTED: pool.name})
         del made["metadata"]["labels"][labels.INSTANCE_TYPE]  # own hosts have none
         if pool.gpus:
             made["metadata"]["annotations"] |= {
@@ -121,8 +120,7 @@ def _found(env: Environment, index: int, pool: Pool) -> Manifest:
             f"no known machine has {what}, so its nodes cannot be simulated",
             "name a machine, or another count",
         )
-    resettable = reset.resettable(env.cluster.kind, pool)
-    made = bare(machine, pool, f"{pool.name}-0", dict(pool.selector or {}), resettable)
+    made = bare(env, pool, machine, f"{pool.name}-0", dict(pool.selector or {}))
     if machine.model and env.ownership.driver != "operator":
         made["metadata"]["annotations"][labels.SIM_HOST_DRIVER] = versions.GPU_DRIVER
     return made

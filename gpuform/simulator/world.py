@@ -70,12 +70,7 @@ class World:
 
     @property
     def gpu(self) -> Gpu | None:
-        """The node's GPU model; None without a GPU, or if the table lacks the model."""
-        declared = self.node.annotations.get(keys.GPU_MODEL)
-        if declared:
-            return described(declared)
-        vendor, _, device = self.node.annotations.get(keys.GPU_ID, "").lower().partition(":")
-        return GPUS.get(device) if vendor == "10de" else None
+        return model(self.node.annotations)
 
     @property
     def device(self) -> str:
@@ -108,6 +103,14 @@ class World:
     def consumers(self) -> list[Pod]:
         """Pods that request GPUs and are not finished."""
         return [pod for pod in self.pods if pod.requests and not pod.finished]
+
+
+def model(annotations: Mapping[str, str]) -> Gpu | None:
+    """The GPU model of a node; None without a GPU, or if the table lacks the model."""
+    if declared := annotations.get(keys.GPU_MODEL):
+        return described(declared)
+    vendor, _, device = annotations.get(keys.GPU_ID, "").lower().partition(":")
+    return GPUS.get(device) if vendor == "10de" else None
 
 
 def layout_of(stored: str) -> Layout:

@@ -25,12 +25,6 @@ class Cdi(NamedTuple):
 CDI: Mapping[Runtime, Cdi] = {"containerd": Cdi((1, 7), (2, 0)), "crio": Cdi((1, 23), (1, 23))}
 
 
-def numbers(version: str) -> tuple[int, int]:
-    """Major and minor of a version with at least two numbers."""
-    major, minor = version.split(".")[:2]
-    return int(major), int(minor)
-
-
 def spelled(version: tuple[int, int]) -> str:
     """The version as text."""
     return ".".join(map(str, version))

@@ -174,8 +174,3 @@ ALIASES: Mapping[str, str] = {
     "RTX PRO 6000": "RTX-PRO-6000",
 }
 """Short names for the variant that the sources mean, or that the cloud sells."""
-
-
-def find(name: str) -> Gpu | None:
-    """The GPU with exactly that name or alias; None if the catalogue has no such GPU."""
-    return GPUS.get(ALIASES.get(name, name))

@@ -49,8 +49,8 @@ class GpuChoice(Model):
         "each node has one of these numbers."
     )
 
-    _bought: bool = PrivateAttr(default=False)
     _known: Catalogue = PrivateAttr(default=BUILT_IN)
+    _bought: bool = PrivateAttr(default=False)
     """Whether the pool is on AWS; source: the validation context, ``{"cluster": kind}``."""
 
     @model_validator(mode="after")

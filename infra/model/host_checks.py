@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from infra.model import driver_checks, drivers
-from infra.model.container_runtimes import CDI, numbers, spelled
+from infra.model.container_runtimes import CDI, spelled
 from infra.model.errors import InputError
 from infra.model.gpu import ONLY_ARM64, Gpu, Modules
 from infra.model.hosts import Driver, Host, HostsCluster
@@ -140,7 +140,7 @@ def _check_runtime(cluster: HostsCluster, pools: Sequence[Pool]) -> None:
     """Refuse what the declared version of the container runtime cannot do."""
     if cluster.runtime_version is None:
         return
-    cdi, version = CDI[cluster.runtime], numbers(cluster.runtime_version)
+    cdi, version = CDI[cluster.runtime], drivers.numbers(cluster.runtime_version)
     if cluster.runtime == "crio" and version < cdi.known:
         fact = f"CRI-O {cluster.runtime_version} has no CDI, by which its containers get GPUs"
         raise InputError("cluster.runtime_version", fact, f"use CRI-O {spelled(cdi.known)} or newer")

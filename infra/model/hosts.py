@@ -9,7 +9,8 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from infra import versions
 from infra.model.base import HostName, Model
-from infra.model.container_runtimes import CDI, Runtime, numbers
+from infra.model.container_runtimes import CDI, Runtime
+from infra.model.drivers import numbers
 from infra.model.errors import InputError
 from infra.model.gpu import Modules
 from infra.model.host_values import (

@@ -80,10 +80,11 @@ def fabric(huge_pages: int, adapters: int) -> dict[str, str]:
 
 
 def bare(
-    machine: Machine, pool: Pool | None, name: str, own: Mapping[str, str], resettable: bool = False
+    env: Environment, pool: Pool | None, machine: Machine, name: str, own: Mapping[str, str]
 ) -> dict[str, Any]:
     """A node of that machine type without the platform; ``own`` are the labels that its creator sets."""
     aside = huge_pages(pool) if pool else 0
+    resettable = pool is not None and reset.resettable(env.cluster.kind, pool)
     annotations = {
         labels.KWOK_NODE: "fake",
         labels.SIM_CPU: str(machine.vcpu),
@@ -112,8 +113,7 @@ def bare(
 
 def node(env: Environment, pool: Pool, machine: Machine, name: str) -> dict[str, Any]:
     """A node of the pool on that machine, as it joins the cluster."""
-    resettable = reset.resettable(env.cluster.kind, pool)
-    manifest = bare(machine, pool, name, sharing.pool_labels(env, pool), resettable)
+    manifest = bare(env, pool, machine, name, sharing.pool_labels(env, pool))
     taints = sharing.pool_taints(env, pool)
     if taints:
         manifest["spec"] = {"taints": taints}

@@ -5,7 +5,7 @@ Karpenter takes what DaemonSets request off each node that it may buy, so a rehe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infra.model import labels, node_room
@@ -22,16 +22,14 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
     if agent:
         nvidia = [one.name for one in env.catalogue.machines.values() if one.seller == "ec2" and one.gpus]
         tolerations = agent["dcgmAgent"]["tolerations"]
-        found.append(_daemon_set(node_room.DCGM_SERVER, tolerations, labels.INSTANCE_TYPE, nvidia))
+        found.append(_daemon_set(node_room.DCGM_SERVER, tolerations, nvidia))
     return tuple(found)
 
 
 def _daemon_set(
-    daemon: node_room.Daemon,
-    tolerations: list[Mapping[str, str]],
-    key: str = "",
-    values: list[str] | None = None,
+    daemon: node_room.Daemon, tolerations: list[Mapping[str, str]], types: Sequence[str] = ()
 ) -> Manifest:
+    """A DaemonSet on all nodes, or on those of the instance ``types``."""
     name, selector = daemon.name, {labels.APP_NAME: daemon.name}
     asked = {"cpu": f"{daemon.cpu}m", "memory": f"{daemon.memory}Mi"}
     container = {"name": name, "image": f"simulated.gpuform.io/{name}:0", "resources": {"requests": asked}}
@@ -40,8 +38,9 @@ def _daemon_set(
         "priorityClassName": "system-node-critical",
         "tolerations": tolerations,
     }
-    if values:
-        term = {"matchExpressions": [{"key": key, "operator": "In", "values": values}]}
+    if types:
+        only = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": types}
+        term = {"matchExpressions": [only]}
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
         pod["affinity"] = {"nodeAffinity": required}
     return {

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from infra.model import labels, operator_checks, reset
+from infra.model import labels, operator_checks
 from infra.model.environment import Environment
 from infra.model.machines import Machine
 from infra.model.pool import Pool
@@ -36,8 +36,7 @@ def joining(env: Environment, pool: Pool, name: str, proven: bool = False) -> Ma
     """A node of the pool's group as it joins the cluster."""
     machine = pool.flavor
     assert machine is not None  # checked when the environment was parsed
-    resettable = reset.resettable(env.cluster.kind, pool)
-    made = bare(machine, pool, name, magnum.selector(env, pool), resettable)
+    made = bare(env, pool, machine, name, magnum.selector(env, pool))
     if pool.gpus and env.ownership.driver != "operator":
         driver = operator_checks.driver_version(env.gpu_operator, [pool])
         made["metadata"]["annotations"][labels.SIM_HOST_DRIVER] = driver
@@ -73,4 +72,4 @@ def _workers(env: Environment) -> Iterator[Manifest]:
     machine = declared.machine(declared.workers.flavor) or Machine(flavor, "openstack", cores, gib)
     label = {magnum.GROUP_LABELS[declared.driver]: magnum.DEFAULT_WORKERS}
     for index in range(declared.workers.nodes):
-        yield bare(machine, None, f"{magnum.DEFAULT_WORKERS}-{index}", label)
+        yield bare(env, None, machine, f"{magnum.DEFAULT_WORKERS}-{index}", label)

@@ -52,7 +52,7 @@ exit 1
 
 cloud-init runs it once, before nodeadm-run.service starts containerd and kubelet; the runtime reads the file
 for each container. If it fails, that unit's start is cancelled, for this and later boots: the node does not
-join, and EKS or Karpenter reports that. Masking is no way: the unit is in /etc/systemd/system.
+join, and EKS or Karpenter reports that. A mask in /run has no effect: the unit is in /etc/systemd/system.
 """
 
 

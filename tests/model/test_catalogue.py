@@ -8,6 +8,7 @@ import pytest
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 from infra.model import gpu as catalogue
+from infra.model.catalogue import BUILT_IN
 from infra.model.machines import LEFT_OUT, MACHINES, smallest
 from infra.plan import node_class
 from tests.external import reference
@@ -57,15 +58,15 @@ def test_aliases_name_gpus_and_hide_none() -> None:
     for alias, name in catalogue.ALIASES.items():
         assert name in catalogue.GPUS
         assert alias not in catalogue.GPUS
-        found = catalogue.find(alias)
+        found = BUILT_IN.gpu(alias)
         assert found is not None
         assert found.name == name
-    assert catalogue.find("a100") is None
+    assert BUILT_IN.gpu("a100") is None
 
 
 @pytest.mark.parametrize("name", ["V100", "V100S", "T4", "T4G", "A10", "A10G", "A40", "L4", "L40", "L40S"])
 def test_gpus_without_mig(name: str) -> None:
-    found = catalogue.find(name)
+    found = BUILT_IN.gpu(name)
     assert found is not None
     assert not found.mig_capable
     assert found.mps_capable
@@ -79,7 +80,7 @@ def test_gpus_without_mig(name: str) -> None:
     ],
 )
 def test_gpus_with_mig(name: str) -> None:
-    found = catalogue.find(name)
+    found = BUILT_IN.gpu(name)
     assert found is not None
     assert found.mig_capable
 

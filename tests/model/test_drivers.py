@@ -6,8 +6,9 @@ import pytest
 
 from infra.config import parse
 from infra.model import drivers, operator_checks
+from infra.model.catalogue import BUILT_IN
 from infra.model.errors import InputError
-from infra.model.gpu import GPUS, find
+from infra.model.gpu import GPUS
 from infra.versions import GPU_DRIVER, GPU_DRIVER_OF_BRANCH, HOST_CONTAINER_TOOLKIT
 
 pytestmark = pytest.mark.unit
@@ -39,7 +40,7 @@ def test_the_operators_own_drivers_are_of_known_branches() -> None:
     ],
 )
 def test_modules_follow_from_generation_and_branch(gpu: str, version: str, modules: str) -> None:
-    found = find(gpu)
+    found = BUILT_IN.gpu(gpu)
     assert found is not None
     assert drivers.modules(found, version) == modules
     assert modules in drivers.flavours(found, version)
@@ -77,7 +78,7 @@ def test_a_driver_that_breaks_efa_is_neither_chosen_nor_accepted(monkeypatch: py
     ],
 )
 def test_the_fabric_manager_is_for_boards_with_nvswitch(gpu: str, count: int, needed: bool) -> None:
-    found = find(gpu)
+    found = BUILT_IN.gpu(gpu)
     assert found is not None
     assert drivers.needs_fabric_manager(found, count) is needed
 
