@@ -16,8 +16,8 @@ from infra.plan import magnum, played_groups, played_nodes
 KINDS = ("aws", "openstack")
 """Kinds of cluster with nodes that a cloud creates, and that are simulated here."""
 _TIMEOUT_S = 120
-_LENIENT = {labels.SIM_CONTAINER_RUNTIME: "containerd://2.2.0", labels.SIM_DEFAULT_RUNTIME: "nvidia"}
-"""A higher version in a drop-in does not stop it, and pods need no class (simulator/container_engine.py)."""
+_STRICT = (labels.SIM_CONTAINER_RUNTIME, labels.SIM_GPU_RESET)
+"""Annotations that nodes of earlier versions did not have; without them nodes accept every setting."""
 
 
 class Tools(Protocol):
@@ -42,9 +42,8 @@ def play(
         raise InputError("cluster.kind", fact, f"name a stack with cluster.kind: {' or '.join(KINDS)}")
     wanted, mine, group = _wanted(env, waiting)
     for one in wanted if lenient else ():
-        annotations = one["metadata"]["annotations"]
-        annotations.pop(labels.SIM_GPU_RESET, None)
-        annotations |= _LENIENT
+        for annotation in _STRICT:
+            one["metadata"]["annotations"].pop(annotation, None)
     names = {one["metadata"]["name"] for one in wanted}
     _kubectl(paths, tools, "apply", "-f", "-", input=json.dumps({**_LIST, "items": list(wanted)}))
     there = json.loads(_kubectl(paths, tools, "get", "nodes", "-l", mine, "-o", "json"))["items"]

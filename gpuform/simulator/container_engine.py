@@ -3,8 +3,9 @@
 Sources: nvidia-container-toolkit, cmd/nvidia-ctk-installer/container (its sources; a drop-in since 1.18, in
 the version that the first source has); containerd, RELEASES.md (the newest version, which a dump has) and
 LoadConfigWithPlugins in 2.3.0 to 2.3.4 (a drop-in may not have a higher version than the root file; taken
-back on release/2.3). A node without annotations has such a containerd and a file in version 2, as nodes of
-AKS had (NVIDIA/aicr#1688).
+back on release/2.3). A node that names no version has a file in version 2, as nodes of AKS had
+(NVIDIA/aicr#1688). A node that names no engine was made by a version of gpuform that knew none, or by
+somebody else: its engine accepts every setting.
 
 The device plugin names a pod's GPUs as CDI devices, by mounts or by a variable (DEVICE_LIST_STRATEGY). An
 engine without CDI ignores the first, and runc the others: the container starts without a GPU, and nothing
@@ -25,7 +26,7 @@ from gpuform.simulator.objects import Pod
 from gpuform.simulator.world import World
 
 TOOLKIT = "toolkit"
-ENGINE, FILE, NEWEST = "containerd://2.3.4", "2", 4
+FILE, NEWEST = "2", 4
 _SOURCES = ("RUNTIME_CONFIG_SOURCES", "RUNTIME_CONFIG_SOURCE")
 _FIRST_DROP_IN = (1, 18)
 _FIRST_STRICT, _FIRST_LENIENT = (2, 3), (2, 3, 5)
@@ -45,10 +46,12 @@ def down(world: World) -> bool:
 def restart(world: World, pod: Pod) -> list[Action]:
     """The toolkit's pod has written its drop-in, and restarts containerd."""
     notes = world.node.annotations
-    engine, version = _engine(world)
+    if not (engine := notes.get(keys.CONTAINER_RUNTIME)):
+        return []
+    name, version = _parsed(engine)
     own = int(notes.get(keys.CONTAINERD_CONFIG, FILE))
     written = _written(pod, own)
-    if engine != "containerd" or not _FIRST_STRICT <= version < _FIRST_LENIENT or written <= own:
+    if name != "containerd" or not _FIRST_STRICT <= version < _FIRST_LENIENT or written <= own:
         return []
     refusal = f"containerd: drop-in config version {written} higher than root config version {own}"
     return [NodeMeta("containerd", {}, {keys.RUNTIME_DOWN: refusal})]
@@ -59,8 +62,10 @@ def gives_gpus(world: World, pod: Pod) -> bool:
     plugin, toolkit = world.running("device-plugin"), world.running(TOOLKIT)
     by_cdi = toolkit is not None and toolkit.template.value("CDI_ENABLED") == "true"
     assert plugin  # it has allocated them
+    if not (engine := world.node.annotations.get(keys.CONTAINER_RUNTIME)):
+        return True
     if "cdi" in plugin.template.value("DEVICE_LIST_STRATEGY"):
-        name, version = _engine(world)
+        name, version = _parsed(engine)
         known, on = _CDI[name]
         enabled = version >= on or by_cdi or world.node.annotations.get(keys.CDI) == "on"
         return version >= known and enabled
@@ -82,8 +87,8 @@ def act(world: World) -> list[Action]:
     return found
 
 
-def _engine(world: World) -> tuple[str, tuple[int, ...]]:
-    name, _, version = world.node.annotations.get(keys.CONTAINER_RUNTIME, ENGINE).partition("://")
+def _parsed(engine: str) -> tuple[str, tuple[int, ...]]:
+    name, _, version = engine.partition("://")
     return name, _numbers(version)
 
 

@@ -14,6 +14,9 @@ from infra.model.node_room import PODS_PER_NODE, Room, huge_pages
 from infra.model.pool import Pool
 from infra.plan import sharing
 
+CONTAINER_RUNTIME = "containerd://2.3.4"
+"""Of nodes of which nothing else is declared: the strictest (gpuform/simulator/container_engine.py)."""
+
 
 def simulated_nodes(env: Environment, pool: Pool) -> tuple[dict[str, Any], ...]:
     """Node manifests of the pool, numbered from 0; empty on a cluster with nodes of its own."""
@@ -30,10 +33,14 @@ def simulated_nodes(env: Environment, pool: Pool) -> tuple[dict[str, Any], ...]:
 
 
 def gpus(machine: Machine, resettable: bool = False) -> dict[str, str]:
-    """Annotations that tell the simulator which GPUs are in a node of that machine."""
+    """Annotations that tell the simulator a node's GPUs, and which container engine gives them to pods."""
     if machine.model is None:
         return {}
-    found = {labels.SIM_GPU: machine.model.pci, labels.SIM_GPU_COUNT: str(machine.gpus)}
+    found = {
+        labels.SIM_GPU: machine.model.pci,
+        labels.SIM_GPU_COUNT: str(machine.gpus),
+        labels.SIM_CONTAINER_RUNTIME: CONTAINER_RUNTIME,
+    }
     if machine.model.mig_capable and not resettable:
         found[labels.SIM_GPU_RESET] = "no"
     return found | ({labels.SIM_GPU_MODEL: _described(machine.model)} if machine.model.own else {})

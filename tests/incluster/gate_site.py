@@ -12,7 +12,7 @@ from gpuform.rehearse.program import Gate
 from gpuform.simulator import keys
 from infra.config import parse
 from infra.model.pool import Pool
-from infra.plan import karpenter, node_groups, sharing, workloads
+from infra.plan import karpenter, node_groups, nodes, sharing, workloads
 from infra.plan.sharing import NAMESPACE
 from tests.conftest import Plane
 from tests.plan.aws_environments import CLAIMED, SLICED, aws
@@ -54,7 +54,7 @@ class Site:
         (pool,) = karpenter.node_pools(ENV, of)
         template = pool["spec"]["template"]
         hardware = {"kwok.x-k8s.io/node": "fake", keys.GPU_ID: "10de:1eb8", keys.GPU_COUNT: str(gpus)}
-        hardware[keys.HOST_DRIVER] = DRIVER
+        hardware |= {keys.HOST_DRIVER: DRIVER, keys.CONTAINER_RUNTIME: nodes.CONTAINER_RUNTIME}
         metadata = {
             "name": name,
             "labels": {

@@ -345,6 +345,7 @@ def test_a_simulated_node_says_what_the_simulator_reads() -> None:
         "simulator.gpuform.io/pods": "110",
         "simulator.gpuform.io/gpu": "10de:1eb8",
         "simulator.gpuform.io/gpu-count": "1",
+        "simulator.gpuform.io/container-runtime": "containerd://2.3.4",
     }
     labels = node["metadata"]["labels"]
     assert labels["kubernetes.io/hostname"] == "t4-shared-1"

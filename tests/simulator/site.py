@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from gpuform.simulator import keys
+from infra.plan import nodes
 from tests.waiting import until
 
 NAMESPACE = "gpu-operator"
@@ -40,6 +41,7 @@ class Site:
         spec: dict[str, Any] = {}
         if gpu:
             marks |= {keys.GPU_ID: f"10de:{gpu}", keys.GPU_COUNT: str(count)}
+            marks[keys.CONTAINER_RUNTIME] = nodes.CONTAINER_RUNTIME
             spec["taints"] = [{"key": keys.GPU, "value": "true", "effect": "NoSchedule"}]
         labels = {"kubernetes.io/os": "linux"} | ({keys.PLUGIN_CONFIG: config} if config else {})
         meta = {"name": name, "annotations": marks, "labels": labels}

@@ -7,10 +7,12 @@ import pytest
 from gpuform.simulator import container_engine, keys, kubelet, operands
 from gpuform.simulator.actions import Annotate, Crash, Fail, NodeMeta, Recover
 from gpuform.simulator.world import Config
+from infra.plan import nodes
 from tests.simulator.conftest import MakePod, MakeWorld
 
 pytestmark = pytest.mark.unit
 
+STRICT = nodes.CONTAINER_RUNTIME
 FILE = {"RUNTIME_CONFIG_SOURCE": "file"}
 HIGHER = "containerd: drop-in config version {} higher than root config version {}"
 
@@ -18,19 +20,20 @@ HIGHER = "containerd: drop-in config version {} higher than root config version 
 @pytest.mark.parametrize(
     ("engine", "file", "toolkit", "env", "refused"),
     [
-        ("", "", "v1.20.0", {}, (4, 2)),  # a node of which nothing is said is one that the default breaks
-        ("", "", "v1.20.0", FILE, None),
-        ("", "", "v1.20.0", {"RUNTIME_CONFIG_SOURCES": "command"}, (4, 2)),
-        ("", "", "v1.20.0", {"RUNTIME_CONFIG_SOURCE": "file=/host/etc/containerd/config.toml"}, None),
-        ("", "", "v1.20.0", {"RUNTIME_CONFIG_SOURCE": "file,command"}, None),
-        ("", "3", "v1.20.0", {}, (4, 3)),
-        ("", "4", "v1.20.0", {}, None),
+        ("", "", "v1.20.0", {}, None),  # a node of a version of gpuform that named no engine
+        (STRICT, "", "v1.20.0", {}, (4, 2)),
+        (STRICT, "", "v1.20.0", FILE, None),
+        (STRICT, "", "v1.20.0", {"RUNTIME_CONFIG_SOURCES": "command"}, (4, 2)),
+        (STRICT, "", "v1.20.0", {"RUNTIME_CONFIG_SOURCE": "file=/host/etc/containerd/config.toml"}, None),
+        (STRICT, "", "v1.20.0", {"RUNTIME_CONFIG_SOURCE": "file,command"}, None),
+        (STRICT, "3", "v1.20.0", {}, (4, 3)),
+        (STRICT, "4", "v1.20.0", {}, None),
         ("containerd://2.2.1", "2", "v1.20.0", {}, None),  # 2.2 accepts any version in a drop-in
         ("containerd://2.3.0", "2", "v1.20.0", {}, (4, 2)),
         ("containerd://2.3.5", "2", "v1.20.0", {}, None),  # the check was taken back
         ("containerd://1.7.28", "2", "v1.20.0", {}, None),
         ("cri-o://1.34.0", "", "v1.20.0", {}, None),
-        ("", "", "v1.17.8-ubuntu20.04", {}, None),  # before 1.18 it writes no drop-in
+        (STRICT, "", "v1.17.8-ubuntu20.04", {}, None),  # before 1.18 it writes no drop-in
     ],
 )
 def test_containerd_ends_on_a_drop_in_of_a_higher_version_than_its_own_file(
@@ -65,7 +68,9 @@ OLD, NEW, NEWER, CRIO = "containerd://1.6.20", "containerd://1.7.24", "container
 @pytest.mark.parametrize(
     ("engine", "more", "toolkit", "plugin", "runtime_class", "gives"),
     [
-        ("", {}, {"CDI_ENABLED": "true"}, BY_CDI, "", True),
+        ("", {}, {"CDI_ENABLED": "true"}, {}, "", True),  # the plugin of a chart that set no strategy
+        (STRICT, {}, {"CDI_ENABLED": "true"}, {}, "", False),
+        (STRICT, {}, {"CDI_ENABLED": "true"}, BY_CDI, "", True),
         (NEW, {}, {"CDI_ENABLED": "true"}, BY_CDI, "", True),  # the toolkit's container enables it
         (NEW, {}, None, BY_CDI, "", False),  # off by default in 1.7
         (NEW, {keys.CDI: "on"}, None, BY_CDI, "", True),  # by Ansible
