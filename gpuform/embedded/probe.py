@@ -7,9 +7,11 @@ import json
 import ssl
 from pathlib import Path
 
+_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+
 
 class Probe:
-    """Three requests to one API server, with the administrator's certificate."""
+    """The requests of a start to one API server, with the administrator's certificate."""
 
     def __init__(self, port: int, pki: Path, timeout: float = 1.0) -> None:
         """``timeout`` is in seconds per request. Reads the certificates now."""
@@ -35,6 +37,15 @@ class Probe:
             return True
         self._ask("POST", account, '{"metadata": {"name": "default"}}')
         return self._ask("GET", f"{account}/default") is not None
+
+    def drop_leases(self) -> bool:
+        """Delete the leases of simulated nodes; false if there are none.
+
+        Each kwok has an identity of its own, and leaves a node alone until the lease of the last one ends
+        (kwok, controllers.Identity and tryAcquireOrRenew). Until then no pod starts there.
+        """
+        held = json.loads(self._ask("GET", _LEASES) or "{}").get("items")
+        return bool(held) and self._ask("DELETE", _LEASES) is not None
 
     def version(self) -> str | None:
         """The server's own version, such as ``v1.34.4``; None when it does not answer."""

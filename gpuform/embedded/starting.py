@@ -21,7 +21,7 @@ Progress = Callable[[str], None]
 READY_SECONDS = 90.0  # a start takes 3 s on two idle cores; the rest is for a machine that is busy
 WEDGED_SECONDS = 10.0  # if all members run and do not answer for this long, they are restarted
 DEATHS = 4  # a member that dies so often while starting will not come up
-APISERVER = "kube-apiserver"
+APISERVER, KWOK = "kube-apiserver", "kwok"
 
 
 def bring_up(layout: Layout, tools: Tools, port: int | None, progress: Progress) -> None:
@@ -59,6 +59,13 @@ def bring_up(layout: Layout, tools: Tools, port: int | None, progress: Progress)
         progress("creating the control plane")
         _install(layout, tools, target, text, binaries)
     _supervise(layout, tools, wanted[APISERVER], progress)
+    before = running.get(KWOK)
+    if (
+        members(scan(layout))[KWOK] != before
+        and Probe(wanted[APISERVER], layout.workdir / "pki").drop_leases()
+    ):
+        end(layout, [process for process in scan(layout) if process.name == KWOK], grace=0)
+        _supervise(layout, tools, wanted[APISERVER], progress)
 
 
 def members(found: Sequence[Process]) -> dict[str, Process]:

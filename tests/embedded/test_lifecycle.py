@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import shutil
 import signal
@@ -16,6 +17,7 @@ from gpuform.embedded.ports import is_free
 from gpuform.embedded.processes import MEMBERS, scan
 from tests.ports import free_port
 from tests.tiers import nightly_but
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
@@ -60,11 +62,20 @@ def test_a_killed_member_is_started_again(plane, member):
 
 
 def test_all_members_killed_at_once_come_back(plane):
+    """Pods start at once on simulated nodes, too: the leases of the former kwok do not count any more."""
+    marks = {"name": "simulated", "annotations": {"kwok.x-k8s.io/node": "fake"}}
+    plane.kubectl(
+        "apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": marks})
+    )
+    until(lambda: "simulated" in plane.kubectl("get", "leases", "-n", "kube-node-lease", "-o", "name"))
     plane.kill(*MEMBERS)
     assert plane.pids() == {}
     plane.start()
     assert works(plane)
     assert holds_its_data(plane)
+    plane.kubectl("run", "new", "--image=none", "--overrides", '{"spec": {"nodeName": "simulated"}}')
+    phase = ["get", "pod", "new", "-o", "jsonpath={.status.phase}"]
+    until(lambda: plane.kubectl(*phase) == "Running")
 
 
 def test_a_stop_keeps_data_port_and_kubeconfig(plane):
