@@ -15,6 +15,10 @@ from infra.model.errors import InputError
 MOST_CIDRS = 40
 """EKS quota "Public endpoint access CIDR ranges per cluster" (EKS user guide, service quotas)."""
 
+MOST_ADDRESSES = 2**24
+"""Addresses of a /8, the largest block that IANA has assigned to one organisation (IANA IPv4 Address Space
+Registry): wider networks hold strangers."""
+
 _RESERVED = tuple(
     ipaddress.IPv4Network(cidr)
     for cidr in (
@@ -27,6 +31,7 @@ cluster API server endpoint": "The block cannot include reserved addresses"."""
 
 _VPC = re.compile(r"vpc-([0-9a-f]{8}|[0-9a-f]{17})")
 _SUBNET = re.compile(r"subnet-([0-9a-f]{8}|[0-9a-f]{17})")
+_NAMED = "name the networks that administer it, or leave it out for a private endpoint"
 _OF_OWN = ("is for a VPC that the stack creates", "leave it out, or leave out vpc and subnets")
 
 
@@ -51,11 +56,7 @@ def _vpc_cidr(value: str) -> str:
 def _public_cidr(value: str) -> str:
     network = _network(value)
     if network.prefixlen == 0:
-        raise InputError(
-            "",
-            f"{value} opens the control plane's endpoint to everyone",
-            "name the networks that administer it, or leave it out for a private endpoint",
-        )
+        raise InputError("", f"{value} opens the control plane's endpoint to everyone", _NAMED)
     for reserved in _RESERVED:
         if network.overlaps(reserved):
             fact = f"EKS refuses {value}: no client outside the VPC has an address in {reserved}"
@@ -69,6 +70,11 @@ def _public_cidrs(values: tuple[str, ...]) -> tuple[str, ...]:
     for index, value in enumerate(values):
         if value in values[:index]:
             raise InputError(f"[{index}]", f"{value} is given twice", "name each network once")
+    networks = ipaddress.collapse_addresses(map(ipaddress.IPv4Network, values))
+    opened = sum(network.num_addresses for network in networks)
+    if opened > MOST_ADDRESSES:
+        fact = f"open the control plane's endpoint to {opened} addresses, more than a /8 has"
+        raise InputError("", fact, _NAMED)
     return values
 
 
