@@ -87,8 +87,12 @@ def _resource(document: Any) -> Iterator[Resource]:
         for name in document["versions"]:
             yield Resource("aws:eks/addon:Addon", str(name), {"addonName": name})
     elif "policy" in document and "document" in document:
-        props = {"policy": json.dumps(document["document"])}
-        yield Resource("aws:iam/policy:Policy", str(document["policy"]), props)
+        lets_in = any("Principal" in one for one in document["document"]["Statement"])
+        kind = "aws:sqs/queuePolicy:QueuePolicy" if lets_in else "aws:iam/policy:Policy"
+        yield Resource(kind, str(document["policy"]), {"policy": json.dumps(document["document"])})
+    elif "role" in document and "policies" in document:
+        arns = {"managedPolicyArns": document["policies"]}
+        yield Resource("aws:iam/role:Role", str(document["role"]), arns)
 
 
 def _magnum(document: Document) -> Iterator[Resource]:

@@ -1,17 +1,14 @@
-"""Rules over AWS: metadata service, endpoint, encryption, logs, IAM, tags."""
+"""Rules over AWS: metadata service, encryption, logs, tags."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from policies import contract
 from policies.rule import Resource, Rule, at, each, table, text
 
 _LOGS = ("api", "audit", "authenticator")
-# AWS allows read actions on all resources only.
-_READING = ("Describe", "Get", "List", "BatchGet")
 _TRUE = (True, "true")
 
 
@@ -24,15 +21,6 @@ def _metadata(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
     if limit is None or limit > 1:
         shown = "missing" if limit is None else int(limit)  # the engine's numbers are floats
         yield f"metadataOptions.httpPutResponseHopLimit is {shown}: pods reach the node's role"
-
-
-def _endpoint(cluster: Resource, _: Sequence[Resource]) -> Iterator[str]:
-    config = table(cluster.props, "vpcConfig")
-    if config.get("endpointPublicAccess", True) is False:
-        return
-    ranges = list(each(config, "publicAccessCidrs"))
-    if not ranges or any(str(one) in ("0.0.0.0/0", "::/0") for one in ranges):
-        yield "the endpoint is open to every address"
 
 
 def _encrypted(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
@@ -50,21 +38,6 @@ def _logged(cluster: Resource, _: Sequence[Resource]) -> Iterator[str]:
     missing = [kind for kind in _LOGS if kind not in each(cluster.props, "enabledClusterLogTypes")]
     if missing:
         yield f"the control plane does not log {', '.join(missing)}"
-
-
-def _wildcard(policy: Resource, _: Sequence[Resource]) -> Iterator[str]:
-    document = json.loads(str(policy.props["policy"]))
-    for statement in _listed(document.get("Statement")):
-        if statement.get("Effect") != "Allow" or "*" not in map(str, _listed(statement.get("Resource"))):
-            continue
-        for action in map(str, _listed(statement.get("Action"))):
-            verb = action.rsplit(":", 1)[-1]
-            if not verb.startswith(_READING) and ("*" in action or not statement.get("Condition")):
-                yield f"statement {statement.get('Sid', 'without Sid')} allows {action} on every resource"
-
-
-def _listed(value: Any) -> Sequence[Any]:
-    return [] if value is None else [value] if isinstance(value, (str, Mapping)) else value
 
 
 def _tagged(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
@@ -98,14 +71,6 @@ RULES = (
         _metadata,
     ),
     Rule(
-        "endpoint-closed",
-        "The cluster's endpoint is private or open to named ranges.",
-        "critical",
-        "leave endpoint.public_cidrs empty, or name the ranges of its users",
-        (contract.CLUSTER,),
-        _endpoint,
-    ),
-    Rule(
         "encrypted",
         "Secrets and volumes are encrypted.",
         "high",
@@ -120,14 +85,6 @@ RULES = (
         f"enabledClusterLogTypes with {', '.join(_LOGS)}",
         (contract.CLUSTER,),
         _logged,
-    ),
-    Rule(
-        "iam-scoped",
-        "No policy allows changing every resource.",
-        "critical",
-        "name the resources, or bind the action to a tag by a condition",
-        ("aws:iam/policy:Policy", "aws:iam/rolePolicy:RolePolicy"),
-        _wildcard,
     ),
     Rule(
         "tags",

@@ -16,7 +16,19 @@ from pulumi_policy import (
     StackValidationPolicy,
 )
 
-from policies import aws, eks, guarded, health, kubernetes, node_pools, openstack, operator, sharing
+from policies import (
+    aws,
+    eks,
+    exposure,
+    guarded,
+    health,
+    iam,
+    kubernetes,
+    node_pools,
+    openstack,
+    operator,
+    sharing,
+)
 from policies.rule import Resource, Rule
 
 NAME = "gpuform"
@@ -26,6 +38,8 @@ RULES: tuple[Rule, ...] = (
     *operator.RULES,
     *guarded.RULES,
     *aws.RULES,
+    *exposure.RULES,
+    *iam.RULES,
     *eks.RULES,
     *openstack.RULES,
     *health.RULES,

@@ -90,3 +90,8 @@ def each(props: Any, *path: str) -> Sequence[Any]:
     """The list at a path of keys; empty where there is none."""
     found = at(props, *path)
     return found if isinstance(found, Sequence) and not isinstance(found, str) else ()
+
+
+def listed(value: Any) -> Sequence[Any]:
+    """The items of a value that may be a list, a single item or missing."""
+    return [] if value is None else [value] if isinstance(value, (str, Mapping)) else value

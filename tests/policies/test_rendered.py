@@ -48,6 +48,16 @@ def allow_all(document: dict[str, Any]) -> None:
         document["document"]["Statement"].append({"Effect": "Allow", "Action": "*", "Resource": "*"})
 
 
+def let_in_all(document: dict[str, Any]) -> None:
+    if document.get("policy") == "interruption queue":
+        document["document"]["Statement"][0]["Principal"] = "*"
+
+
+def administer(document: dict[str, Any]) -> None:
+    if "role" in document:
+        document["policies"].append("arn:aws:iam::aws:policy/AdministratorAccess")
+
+
 @pytest.mark.unit
 @pytest.mark.parametrize(
     ("file", "change", "rules"),
@@ -59,6 +69,8 @@ def allow_all(document: dict[str, Any]) -> None:
         ("gpu-operator.yaml", lambda one: one.update(version="v25.3.0"), ["version-floors"]),
         ("gpu-operator.yaml", lambda one: one["values"].pop("driver"), ["driver-owner"]),
         ("iam.yaml", allow_all, ["iam-scoped"]),
+        ("iam.yaml", administer, ["iam-scoped"]),
+        ("iam.yaml", let_in_all, ["principals-named"]),
     ],
 )  # fmt: skip
 def test_a_broken_document_is_named(file: str, change: Callable[[Any], Any], rules: list[str]) -> None:

@@ -11,7 +11,10 @@ from tests.policies.mutants import Mutant, mutants
 
 pytestmark = pytest.mark.unit
 
-MODULES = ("aws", "eks", "guarded", "health", "kubernetes", "node_pools", "openstack", "operator", "sharing")
+MODULES = (
+    *("aws", "eks", "exposure", "guarded", "health", "iam", "kubernetes", "node_pools", "openstack"),
+    *("operator", "sharing"),
+)
 BY_ID = {rule.id: rule for rule in RULES}
 KNOWN = [case for case in cases() if case.kind != "unknown"]
 
