@@ -63,11 +63,12 @@ class Seen:
 
 def fetch(kubeconfig: Path, context: str | None = None) -> Seen:
     """Read nodes and ConfigMaps. Raises httpx errors if the cluster is unreachable, OSError if it refuses."""
-    import kr8s
     from kr8s.objects import ConfigMap, Node
 
+    from gpuform.kubernetes import reading
+
     with answered():
-        api = kr8s.api(kubeconfig=str(kubeconfig), context=context)
+        api = reading.api(kubeconfig, context)
         nodes = [one for one in Node.list(api=api, label_selector=labels.POOL) if isinstance(one, Node)]
         maps = [one for one in ConfigMap.list(api=api, namespace=HEALTH) if isinstance(one, ConfigMap)]
     return read([dict(one.raw) for one in nodes], [dict(one.raw) for one in maps])

@@ -61,7 +61,9 @@ def _fetch(env: Environment, kubeconfig: Path, context: str | None) -> Objects:
     import kr8s
     from kr8s.objects import Node, Pod
 
-    api = kr8s.api(kubeconfig=str(kubeconfig), context=context)
+    from gpuform.kubernetes import reading
+
+    api = reading.api(kubeconfig, context)
     nodes = tuple(dict(node.raw) for node in Node.list(api=api) if isinstance(node, Node))
     pods = tuple(dict(pod.raw) for pod in Pod.list(api=api, namespace=kr8s.ALL) if isinstance(pod, Pod))
     wanted = kinds(env)

@@ -18,6 +18,8 @@ from typing import Any, Protocol
 import httpx
 
 from gpuform.errors import Failure
+from gpuform.kubernetes.kubeconfig import usable
+from gpuform.kubernetes.session import opened
 from gpuform.paths import Paths
 from infra.model.environment import Environment
 
@@ -152,38 +154,31 @@ class Direct:
 
 
 class Proxied:
-    """Prometheus behind the API server's proxy; kr8s handles the login, plugins included."""
+    """Prometheus behind the API server's proxy, with the identity of the kubeconfig."""
 
     def __init__(self, kubeconfig: Path, context: str | None) -> None:
-        self._kubeconfig, self._context = str(kubeconfig), context
+        self._kubeconfig, self._context = kubeconfig, context
         self._runner = asyncio.Runner()
+        self._session: httpx.AsyncClient | None = None
 
     def get(self, path: str, params: Params) -> httpx.Response:
-        """Raises Failure with the API server's message if the proxy request fails."""
+        """Raises Failure if the kubeconfig has no usable credentials."""
         return self._runner.run(self._ask(path, params))
 
     async def _ask(self, path: str, params: Params) -> httpx.Response:
-        import kr8s
-        from kr8s import asyncio as kubernetes
-
         try:
-            api = await kubernetes.api(kubeconfig=self._kubeconfig, context=self._context)
-            call = api.call_api(
-                version="",
-                base=SERVICE,
-                url=path.removeprefix("/"),  # kr8s adds the slash
-                params=dict(params),
-                timeout=TIMEOUT_S,
-                raise_for_status=False,
-            )
-            async with call as response:
-                return response
-        except kr8s.APITimeoutError:
+            if self._session is None:
+                self._session = await opened(usable(self._kubeconfig, self._context))
+            return await self._session.get(f"{SERVICE}{path}", params=dict(params), timeout=TIMEOUT_S)
+        except httpx.TimeoutException:
             raise httpx.TimeoutException(f"no answer within {TIMEOUT_S:g} s") from None
-        except kr8s.ServerError as error:
-            raise Failure(SUBJECT, f"cannot be queried through the API server: {error}", NOT_THERE) from None
+        except OSError as error:
+            fact = f"cannot be queried through the API server: {error}"
+            raise Failure(SUBJECT, fact, f"check {self._kubeconfig}") from None
 
     def close(self) -> None:
+        if self._session:
+            self._runner.run(self._session.aclose())
         self._runner.close()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from gpuform.broken import broken
 from gpuform.claims import Claims
+from gpuform.kubernetes.kubeconfig import resolve
 from gpuform.objects import fetch, labelled, ours, pool_of
 from gpuform.paths import Paths
 from gpuform.pod_requests import requested
@@ -123,16 +124,27 @@ class ClusterStatus:
 
 
 def cluster_of(env: Environment, paths: Paths) -> tuple[Path, str | None]:
-    """Kubeconfig and context of the environment's cluster; InputError for own hosts without a cluster."""
+    """Kubeconfig and context of the environment's cluster.
+
+    InputError for own hosts without a cluster, and for a field of a kubeconfig that cannot be honoured.
+    """
     if isinstance(env.cluster, ExistingCluster):
-        return Path(env.cluster.kubeconfig).expanduser(), env.cluster.context
+        return _declared(env.cluster.kubeconfig, env.cluster.context)
     if isinstance(env.cluster, HostsCluster):
         if env.cluster.kubeconfig is None:
             raise InputError(
                 "cluster.kubeconfig", "missing, so there is no cluster", "see `gpuform hosts status`"
             )
-        return Path(env.cluster.kubeconfig).expanduser(), env.cluster.context
+        return _declared(env.cluster.kubeconfig, env.cluster.context)
     return paths.kubeconfig, None
+
+
+def _declared(kubeconfig: str, context: str | None) -> tuple[Path, str | None]:
+    path = Path(kubeconfig).expanduser()
+    refused = resolve({"kubeconfig": str(path), "context": context}, {}).refused
+    if refused:
+        raise refused
+    return path, context
 
 
 def read(env: Environment, kubeconfig: Path, context: str | None = None) -> ClusterStatus:

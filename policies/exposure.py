@@ -45,7 +45,7 @@ def _sources(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
 def _open_to(ranges: Sequence[Any]) -> Iterator[str]:
     """Judges all networks of a version together; a text that is no network is itself the fact."""
     try:
-        networks = [ipaddress.ip_network(str(one), strict=False) for one in ranges]
+        networks: list[Any] = [ipaddress.ip_network(str(one), strict=False) for one in ranges]
     except ValueError as error:
         yield str(error)
         return

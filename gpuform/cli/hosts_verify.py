@@ -88,13 +88,13 @@ def _inventory(env: Environment, backend: str, paths: Paths) -> dict[str, Any]:
 
 
 def _nodes(kubeconfig: Path, context: str | None) -> list[dict[str, Any]]:
-    import kr8s
     from kr8s.objects import Node
 
     from gpuform.kubeconfigs import answered
+    from gpuform.kubernetes import reading
 
     with answered():
-        api = kr8s.api(kubeconfig=str(kubeconfig), context=context)
+        api = reading.api(kubeconfig, context)
         return [dict(node.raw) for node in Node.list(api=api) if isinstance(node, Node)]
 
 

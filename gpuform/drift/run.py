@@ -72,13 +72,14 @@ def named(step: Step) -> str:
 
 
 def _live(env: Environment, paths: Paths, engine: Engine, stack: str) -> Iterator[Finding]:
-    import kr8s
     from kr8s.objects import ConfigMap, Node
+
+    from gpuform.kubernetes import reading
 
     with cluster(env, paths, engine, stack) as (kubeconfig, context):
         try:
             with answered():
-                api = kr8s.api(kubeconfig=str(kubeconfig), context=context)
+                api = reading.api(kubeconfig, context)
                 there = [dict(one.raw) for one in Node.list(api=api) if isinstance(one, Node)]
                 spaces = {one["metadata"]["namespace"] for one in maps.planned(env)}
                 found = [one for space in sorted(spaces) for one in ConfigMap.list(api=api, namespace=space)]

@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx
 
-from gpuform.kubernetes.credentials import Tokens, tls
 from gpuform.kubernetes.kubeconfig import Access
+from gpuform.kubernetes.session import opened
 from gpuform.plugins.handler import PluginError
 
 APPLY = "application/apply-patch+yaml"
@@ -46,7 +46,6 @@ class Client:
 
     def __init__(self, access: Access) -> None:
         self.access = access
-        self._tokens = Tokens(access.user)
         self._http: httpx.AsyncClient | None = None
         self._down: tuple[float, str] | None = None
 
@@ -57,24 +56,11 @@ class Client:
     async def _client(self) -> httpx.AsyncClient:
         if self.access.problem:
             raise Unreachable(f"configured Kubernetes cluster is unreachable: {self.access.problem}")
-        user = await self._user() if self._http is None else {}
         if self._http is None:
             try:
-                verify = tls(self.access, user)
-            except (OSError, ValueError) as problem:
-                raise Unreachable(
-                    f"configured Kubernetes cluster is unreachable: unusable certificates: {problem}"
-                ) from None
-            self._http = httpx.AsyncClient(
-                base_url=self.access.server,
-                verify=verify,
-                trust_env=not self.access.server.startswith(
-                    ("https://127.", "http://127.", "https://localhost")
-                ),
-                timeout=httpx.Timeout(60, connect=5, pool=None),
-                limits=httpx.Limits(max_connections=32, max_keepalive_connections=32, keepalive_expiry=30),
-                headers={"User-Agent": "gpuform-kubernetes", "Accept": "application/json"},
-            )
+                self._http = await opened(self.access)
+            except OSError as problem:
+                raise _no_credentials(problem) from None
         return self._http
 
     async def request(
@@ -96,9 +82,6 @@ class Client:
             response = await self._send(method, path, params, content, headers)
             if response.is_success:
                 return response
-            if response.status_code == 401 and self._tokens.renewable and attempt == 0:
-                await self._authorization(renew=True)
-                continue
             if not repeat or response.status_code not in _RETRIED or attempt == _ATTEMPTS - 1:
                 break
             await asyncio.sleep(float(response.headers.get("Retry-After") or 0.2 * 4**attempt))
@@ -114,31 +97,15 @@ class Client:
     ) -> httpx.Response:
         http = await self._client()
         try:
-            return await http.request(
-                method, path, params=params, content=content, headers=headers | await self._authorization()
-            )
+            return await http.request(method, path, params=params, content=content, headers=headers)
         except httpx.TransportError as problem:
             text = f"{self.access.server}: {str(problem) or type(problem).__name__}"
             message = f"configured Kubernetes cluster is unreachable: {text}"
             if isinstance(problem, httpx.ConnectError | httpx.ConnectTimeout):
                 self._down = (time.monotonic(), message)
             raise Unreachable(message) from None
-
-    async def _user(self) -> Mapping[str, Any]:
-        try:
-            return await self._tokens.certified()
-        except (OSError, ValueError, KeyError) as problem:
-            raise Unreachable(
-                f"configured Kubernetes cluster is unreachable: no credentials: {problem}"
-            ) from None
-
-    async def _authorization(self, renew: bool = False) -> dict[str, str]:
-        try:
-            return await self._tokens.header(renew)
-        except (OSError, ValueError, KeyError) as problem:
-            raise Unreachable(
-                f"configured Kubernetes cluster is unreachable: no credentials: {problem}"
-            ) from None
+        except OSError as problem:
+            raise _no_credentials(problem) from None
 
     async def get(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = (await self.request("GET", path, params=params)).json()
@@ -158,6 +125,10 @@ class Client:
         """Server-side apply; status 201 says that the object was new."""
         params = {"fieldManager": manager, "force": str(force).lower(), "fieldValidation": "Strict"}
         return await self.request("PATCH", path, params=params, body=body, content_type=APPLY)
+
+
+def _no_credentials(problem: Exception) -> Unreachable:
+    return Unreachable(f"configured Kubernetes cluster is unreachable: no usable credentials: {problem}")
 
 
 def _status(response: httpx.Response) -> Mapping[str, Any]:

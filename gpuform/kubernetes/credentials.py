@@ -18,6 +18,7 @@ from typing import Any
 from gpuform.kubernetes.kubeconfig import Access
 
 _CERTIFICATE = ("client-certificate-data", "client-key-data")
+_AUTHORITY = "certificate-authority-data"
 _EXEC_SECONDS = 60  # an exec plugin that prompts a person gets no answer
 
 
@@ -29,8 +30,8 @@ def tls(access: Access, user: Mapping[str, Any] | None = None) -> ssl.SSLContext
         context = ssl.create_default_context()
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    elif cluster.get("certificate-authority-data"):
-        data = base64.b64decode(cluster["certificate-authority-data"]).decode()
+    elif cluster.get(_AUTHORITY):
+        data = base64.b64decode(cluster[_AUTHORITY]).decode()
         context = ssl.create_default_context(cadata=data)
     else:
         context = ssl.create_default_context(cafile=cluster.get("certificate-authority"))
@@ -39,13 +40,14 @@ def tls(access: Access, user: Mapping[str, Any] | None = None) -> ssl.SSLContext
 
 
 def _client_certificate(context: ssl.SSLContext, user: Mapping[str, Any]) -> None:
-    certificate, key = user.get("client-certificate-data"), user.get("client-key-data")
-    if certificate and key:
-        pair = base64.b64decode(certificate) + b"\n" + base64.b64decode(key)
-        with as_file(pair) as name:
+    parts = [
+        base64.b64decode(user[f"{what}-data"]) if user.get(f"{what}-data") else Path(user[what]).read_bytes()
+        for what in ("client-certificate", "client-key")
+        if user.get(what) or user.get(f"{what}-data")
+    ]
+    if parts:
+        with as_file(b"\n".join(parts)) as name:
             context.load_cert_chain(name)
-    elif user.get("client-certificate"):
-        context.load_cert_chain(user["client-certificate"], user.get("client-key"))
 
 
 @contextmanager
@@ -69,8 +71,8 @@ def as_file(content: bytes) -> Iterator[str]:
 class Tokens:
     """The Authorization header of a kubeconfig user, renewed when an exec plugin's token expires."""
 
-    def __init__(self, user: Mapping[str, Any]) -> None:
-        self._user = user
+    def __init__(self, access: Access) -> None:
+        self._user, self._cluster = access.user, access.cluster
         self._lock = asyncio.Lock()
         self._token = ""
         self._certificate: dict[str, str] = {}
@@ -89,10 +91,10 @@ class Tokens:
     async def header(self, renew: bool = False) -> dict[str, str]:
         """The header, empty for users with a client certificate. Raises OSError if the exec plugin fails."""
         user = self._user
+        if user.get("tokenFile"):  # before token, and read again for each request: it is rotated
+            return {"Authorization": f"Bearer {Path(user['tokenFile']).read_text().strip()}"}
         if user.get("token"):
             return {"Authorization": f"Bearer {user['token']}"}
-        if user.get("tokenFile"):
-            return {"Authorization": f"Bearer {Path(user['tokenFile']).read_text().strip()}"}
         if user.get("username"):
             pair = base64.b64encode(f"{user['username']}:{user.get('password', '')}".encode()).decode()
             return {"Authorization": f"Basic {pair}"}
@@ -105,20 +107,23 @@ class Tokens:
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
     async def _run(self, spec: Mapping[str, Any]) -> None:
-        extra = {item["name"]: item["value"] for item in spec.get("env") or ()}
-        info = {
-            "apiVersion": spec.get("apiVersion", "client.authentication.k8s.io/v1"),
-            "kind": "ExecCredential",
-            "spec": {"interactive": False},
-        }
-        process = await asyncio.create_subprocess_exec(
-            spec["command"],
-            *(spec.get("args") or ()),
-            env=os.environ | extra | {"KUBERNETES_EXEC_INFO": json.dumps(info)},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
+        extra = {item["name"]: item.get("value") or "" for item in spec.get("env") or ()}
+        asked: dict[str, Any] = {"interactive": False}
+        if spec.get("provideClusterInfo"):
+            asked["cluster"] = _shown(self._cluster)
+        info = {"apiVersion": spec["apiVersion"], "kind": "ExecCredential", "spec": asked}
+        try:
+            process = await asyncio.create_subprocess_exec(
+                spec["command"],
+                *(spec.get("args") or ()),
+                env=os.environ | extra | {"KUBERNETES_EXEC_INFO": json.dumps(info)},
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+        except FileNotFoundError:
+            hint = f": {spec['installHint']}" if spec.get("installHint") else ""
+            raise OSError(f"{spec['command']} is not installed{hint}") from None
         try:
             out, err = await asyncio.wait_for(process.communicate(), _EXEC_SECONDS)
         except TimeoutError:
@@ -126,7 +131,10 @@ class Tokens:
             raise OSError(f"{spec['command']} returned no token within {_EXEC_SECONDS} s") from None
         if process.returncode:
             raise OSError(f"{spec['command']} failed: {err.decode(errors='replace').strip()[-500:]}")
-        status = json.loads(out).get("status") or {}
+        try:
+            status = json.loads(out)["status"] or {}
+        except (ValueError, TypeError, LookupError):
+            raise OSError(f"{spec['command']} returned no ExecCredential") from None
         pair = [status.get("clientCertificateData"), status.get("clientKeyData")]
         if not status.get("token") and not all(pair):
             raise OSError(f"{spec['command']} returned neither a token nor a client certificate with its key")
@@ -136,3 +144,16 @@ class Tokens:
             self._certificate = dict(zip(_CERTIFICATE, encoded, strict=True))
         until = status.get("expirationTimestamp")
         self._expires = datetime.fromisoformat(until) if until else None
+
+
+def _shown(cluster: Mapping[str, Any]) -> dict[str, Any]:
+    """What an exec plugin is told about the cluster (clientauthentication/v1, ``Cluster``)."""
+    keys = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url", "disable-compression")
+    found = {key: cluster[key] for key in (*keys, _AUTHORITY) if cluster.get(key)}
+    if cluster.get("certificate-authority") and _AUTHORITY not in found:
+        authority = Path(cluster["certificate-authority"]).read_bytes()
+        found[_AUTHORITY] = base64.b64encode(authority).decode()
+    for one in cluster.get("extensions") or ():
+        if one.get("name") == "client.authentication.k8s.io/exec":
+            found["config"] = one.get("extension")
+    return found

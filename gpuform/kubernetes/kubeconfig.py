@@ -15,6 +15,9 @@ from typing import Any
 
 import yaml
 
+from gpuform.errors import InputError
+from gpuform.kubernetes import fields
+
 _FILES = {"clusters": ("certificate-authority",), "users": ("client-certificate", "client-key", "tokenFile")}
 
 
@@ -31,6 +34,8 @@ class Access:
     cluster: Mapping[str, Any] = field(default_factory=dict, repr=False)
     user: Mapping[str, Any] = field(default_factory=dict, repr=False)
     problem: str = ""
+    refused: InputError | None = field(default=None, repr=False)
+    """Set if the problem is a field that cannot be honoured."""
 
     @property
     def document(self) -> dict[str, Any]:
@@ -52,7 +57,18 @@ def resolve(config: Mapping[str, Any], environ: Mapping[str, str] = os.environ) 
     except (OSError, ValueError, yaml.YAMLError) as problem:
         # A YAML error quotes the line with the error, which may be a credential.
         text = "it is not valid YAML" if isinstance(problem, yaml.YAMLError) else str(problem)
-        return Access(problem=text, namespace=str(config.get("namespace") or "default"))
+        refused = problem if isinstance(problem, InputError) else None
+        return Access(problem=text, refused=refused, namespace=str(config.get("namespace") or "default"))
+
+
+def usable(kubeconfig: Path | str, context: str | None = None) -> Access:
+    """The cluster selected by a file; InputError for a field that cannot be honoured, else OSError."""
+    found = resolve({"kubeconfig": str(kubeconfig), "context": context}, {})
+    if found.refused:
+        raise found.refused
+    if found.problem:
+        raise OSError(found.problem)
+    return found
 
 
 def _load(given: Any, environ: Mapping[str, str]) -> dict[str, Any]:
@@ -92,6 +108,9 @@ def _read(path: Path) -> dict[str, Any]:
             for key in keys:
                 if inner.get(key):
                     inner[key] = str(path.parent.resolve() / inner[key])
+            login = inner.get("exec") or {}
+            if os.sep in str(login.get("command")):  # without one, it is looked up on PATH
+                login["command"] = str(path.parent.resolve() / login["command"])
     return document
 
 
@@ -124,14 +143,20 @@ def _choose(document: dict[str, Any], config: Mapping[str, Any]) -> Access:
         raise ValueError(f"context {name!r} is not in the kubeconfig (it has: {known})")
     context = contexts[name]
     clusters = {entry["name"]: entry.get("cluster") or {} for entry in document.get("clusters") or ()}
-    cluster = clusters.get(str(config.get("cluster") or context.get("cluster")))
+    of_cluster = str(config.get("cluster") or context.get("cluster"))
+    cluster = clusters.get(of_cluster)
     if not cluster or not cluster.get("server"):
         raise ValueError(f"context {name!r} has no cluster with a server")
     users = {entry["name"]: entry.get("user") or {} for entry in document.get("users") or ()}
+    of_user = str(context.get("user") or "")
+    if of_user and of_user not in users:
+        raise ValueError(f"context {name!r} has user {of_user!r}, which is not in the kubeconfig")
+    user = users.get(of_user, {})
+    fields.check((name, context), (of_cluster, cluster), (of_user, user))
     return Access(
         server=str(cluster["server"]).rstrip("/"),
         namespace=str(config.get("namespace") or context.get("namespace") or "default"),
         context=name,
         cluster=cluster,
-        user=users.get(str(context.get("user")), {}),
+        user=user,
     )

@@ -81,9 +81,11 @@ def listed(kubeconfig: str, context: str | None, kind: str) -> list[Json]:
     import httpx
     import kr8s
 
+    from gpuform.kubernetes import reading
+
     try:
         with answered():
-            api = kr8s.api(kubeconfig=kubeconfig, context=context)
+            api = reading.api(kubeconfig, context)
             found: Iterable[Any] = api.get(kind, namespace=kr8s.ALL)
             return [dict(one.raw) for one in found]
     except (ValueError, OSError, httpx.HTTPError) as error:

@@ -78,8 +78,10 @@ def read(kubeconfig: Path, context: str | None = None) -> World:
     import kr8s
     from kr8s.objects import Node, Pod, PodDisruptionBudget
 
+    from gpuform.kubernetes import reading
+
     with answered():
-        api = kr8s.api(kubeconfig=str(kubeconfig), context=context)
+        api = reading.api(kubeconfig, context)
         nodes = [dict(one.raw) for one in Node.list(api=api) if isinstance(one, Node)]
         pods = [dict(one.raw) for one in Pod.list(api=api, namespace=kr8s.ALL) if isinstance(one, Pod)]
         budgets = [

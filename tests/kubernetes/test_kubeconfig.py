@@ -18,7 +18,7 @@ CONFIG = {
         {"name": "c", "cluster": {"server": "https://c:1/"}},
         {"name": "d", "cluster": {"server": "https://d:2"}},
     ],
-    "users": [{"name": "u", "user": {"client-certificate": "u.crt"}}],
+    "users": [{"name": "u", "user": {"client-certificate": "u.crt", "client-key": "u.key"}}],
     "contexts": [
         {"name": "one", "context": {"cluster": "c", "user": "u", "namespace": "n"}},
         {"name": "two", "context": {"cluster": "d", "user": "u"}},

@@ -7,10 +7,12 @@ import base64
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpuform.kubernetes.credentials import Tokens
+from gpuform.kubernetes.kubeconfig import Access
 from gpuform.plugins.handler import PluginError
 from gpuform.plugins.offline import functions
 from gpuform.plugins.offline.aws import answer
@@ -80,10 +82,21 @@ def test_the_cluster_has_the_embedded_address(kubeconfig: Path, monkeypatch: pyt
     assert handed_over({}) is None
 
 
+def printing(credential: dict[str, Any]) -> Tokens:
+    version = "client.authentication.k8s.io/v1"
+    login = {"apiVersion": version, "command": "echo", "args": [json.dumps(credential)]}
+    return Tokens(Access(user={"exec": login}))
+
+
+@pytest.mark.parametrize("credential", [{"status": None}, {}, []])
+def test_an_exec_plugin_without_a_credential_is_named(credential: Any) -> None:
+    with pytest.raises(OSError, match="echo returned n"):
+        asyncio.run(printing(credential).certified())
+
+
 def test_a_client_certificate_from_an_exec_plugin_is_shown() -> None:
     status = {"clientCertificateData": "CERT", "clientKeyData": "KEY"}
-    user = {"exec": {"command": "echo", "args": [json.dumps({"status": status})]}}
-    tokens = Tokens(user)
+    tokens = printing({"status": status})
     shown = asyncio.run(tokens.certified())
     assert shown["client-certificate-data"] == data("CERT")
     assert shown["client-key-data"] == data("KEY")
@@ -91,7 +104,7 @@ def test_a_client_certificate_from_an_exec_plugin_is_shown() -> None:
 
 
 def test_an_exec_plugin_that_gives_nothing_is_named() -> None:
-    tokens = Tokens({"exec": {"command": "echo", "args": ['{"status": {"clientKeyData": "KEY"}}']}})
+    tokens = printing({"status": {"clientKeyData": "KEY"}})
     with pytest.raises(OSError, match="echo returned neither a token nor a client certificate with its key"):
         asyncio.run(tokens.certified())
 

@@ -1,0 +1,291 @@
+"""Every field of a kubeconfig (client-go, ``tools/clientcmd/api/v1/types.go``) is honoured or refused."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from kr8s.objects import Node
+
+from gpuform.errors import InputError
+from gpuform.kubernetes import reading
+from gpuform.kubernetes.client import Client, Unreachable
+from gpuform.kubernetes.fields import FIELDS
+from gpuform.kubernetes.kubeconfig import resolve, usable
+
+pytestmark = pytest.mark.unit
+
+V1 = "client.authentication.k8s.io/v1"
+CLUSTER: dict[str, Any] = {"server": "http://cluster.example"}
+LOGIN: dict[str, Any] = {"apiVersion": V1, "command": "aws", "interactiveMode": "Never"}
+ALICE = {"as": "alice"}
+
+
+def document(section: str = "user", **given: Any) -> dict[str, Any]:
+    """A kubeconfig with these fields in one of its entries."""
+    entries = {"cluster": CLUSTER, "user": {}, "context": {"cluster": "c", "user": "u"}}
+    entries[section] = {**entries[section], **given}
+    return {
+        "current-context": "x",
+        "clusters": [{"name": "c", "cluster": entries["cluster"]}],
+        "users": [{"name": "u", "user": entries["user"]}],
+        "contexts": [{"name": "x", "context": entries["context"]}],
+    }
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[httpx.Request]:
+    """Requests that reach the transport; each is answered 200."""
+    seen: list[httpx.Request] = []
+
+    async def handle(_: Any, request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        text = b'{"gitVersion": "v1.34.4", "items": [], "metadata": {}}'
+        return httpx.Response(200, content=text, request=request)
+
+    monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", handle)
+    return seen
+
+
+def ask(given: dict[str, Any]) -> None:
+    async def once() -> None:
+        client = Client(resolve({"kubeconfig": json.dumps(given)}, {}))
+        try:
+            await client.get("/version")
+        finally:
+            await client.close()
+
+    asyncio.run(once())
+
+
+HONOURED = [
+    ("token", {"token": "abc"}, {"Authorization": ["Bearer abc"]}),
+    ("tokenFile", {"token": "old", "tokenFile": "{file}"}, {"Authorization": ["Bearer from-file"]}),
+    ("username, password", {"username": "a", "password": "b"}, {"Authorization": ["Basic YTpi"]}),
+    ("as", ALICE, {"Impersonate-User": ["alice"]}),
+    ("as-uid", {**ALICE, "as-uid": "7"}, {"Impersonate-Uid": ["7"]}),
+    ("as-groups", {**ALICE, "as-groups": ["a", "b"]}, {"Impersonate-Group": ["a", "b"]}),
+    (
+        "as-user-extra",
+        {**ALICE, "as-user-extra": {"acme.com/scope": ["view", "dev"]}},
+        {"Impersonate-Extra-acme.com%2Fscope": ["view", "dev"]},
+    ),
+]
+
+
+@pytest.mark.parametrize("through", ["client", "kr8s"])
+@pytest.mark.parametrize(("user", "headers"), [row[1:] for row in HONOURED], ids=[row[0] for row in HONOURED])
+def test_a_request_has_the_identity_of_the_user(
+    user: dict[str, Any],
+    headers: dict[str, list[str]],
+    through: str,
+    sent: list[httpx.Request],
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "token").write_text("from-file\n")
+    user = {key: str(tmp_path / "token") if value == "{file}" else value for key, value in user.items()}
+    if through == "client":
+        ask(document(**user))
+    else:
+        file = tmp_path / "kubeconfig"
+        file.write_text(yaml.safe_dump(document(**user)))
+        assert list(Node.list(api=reading.api(file))) == []
+    assert sent
+    for request in sent:
+        assert {name: request.headers.get_list(name) for name in headers} == headers
+
+
+def test_without_impersonation_nobody_is_named(sent: list[httpx.Request]) -> None:
+    ask(document(token="abc"))
+    assert not [name for name in sent[0].headers if name.startswith("impersonate")]
+
+
+def test_the_fields_of_a_cluster_are_honoured(sent: list[httpx.Request]) -> None:
+    ask(document("cluster", **{"tls-server-name": "inside.example", "disable-compression": True}))
+    assert sent[0].extensions["sni_hostname"] == "inside.example"
+    assert sent[0].headers["Accept-Encoding"] == "identity"
+
+
+def test_the_proxy_of_a_cluster_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[str] = []
+    create = httpx.AsyncHTTPTransport.__init__
+
+    def watched(self: Any, *args: Any, **given: Any) -> None:
+        if proxy := given.get("proxy"):
+            used.append(str(proxy.url))
+        create(self, *args, **given)
+
+    monkeypatch.setattr(httpx.AsyncHTTPTransport, "__init__", watched)
+    with pytest.raises(Unreachable):
+        ask(document("cluster", **{"proxy-url": "http://127.0.0.1:9"}))
+    assert used == ["http://127.0.0.1:9"]
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Path:
+    """An exec plugin beside the kubeconfig that writes what it is told, and returns a token."""
+    program = tmp_path / "bin" / "login"
+    program.parent.mkdir()
+    status = json.dumps({"status": {"token": "abc"}})
+    program.write_text(f"#!/bin/sh\necho \"$KUBERNETES_EXEC_INFO\" > {tmp_path}/told\necho '{status}'\n")
+    program.chmod(0o755)
+    return program
+
+
+def test_an_exec_plugin_is_found_beside_the_file_and_told_of_the_cluster(
+    plugin: Path, sent: list[httpx.Request], tmp_path: Path
+) -> None:
+    given = document("user", exec={**LOGIN, "command": "./bin/login", "provideClusterInfo": True})
+    extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a"}}
+    (tmp_path / "ca.crt").write_text("ca")
+    given["clusters"][0]["cluster"] = {
+        **CLUSTER,
+        "extensions": [extension],
+        "certificate-authority": "ca.crt",
+    }
+    file = tmp_path / "kubeconfig"
+    file.write_text(yaml.safe_dump(given))
+
+    async def credentials() -> dict[str, str]:
+        from gpuform.kubernetes.credentials import Tokens
+
+        return await Tokens(usable(file)).header()
+
+    assert asyncio.run(credentials()) == {"Authorization": "Bearer abc"}
+    told = json.loads((tmp_path / "told").read_text())
+    assert (told["apiVersion"], told["spec"]["interactive"]) == (V1, False)
+    assert told["spec"]["cluster"] == {
+        "server": CLUSTER["server"],
+        "certificate-authority-data": base64.b64encode(b"ca").decode(),
+        "config": {"audience": "a"},
+    }
+
+
+def test_a_plugin_that_is_not_installed_gives_its_hint(sent: list[httpx.Request]) -> None:
+    login = {**LOGIN, "command": "no-such-login", "installHint": "brew install it"}
+    with pytest.raises(Unreachable, match="no-such-login is not installed: brew install it"):
+        ask(document(exec=login))
+    assert sent == []
+
+
+REFUSED = [
+    (
+        "user",
+        {"auth-provider": {"name": "oidc"}},
+        "users[u].auth-provider: is not supported; use an exec plugin",
+    ),
+    ("user", {"as-uid": "7"}, "users[u].as-uid: is given without the user to impersonate; add as: USER"),
+    ("user", {"as-groups": ["a"]}, "users[u].as-groups: is given without the user to impersonate; add as"),
+    (
+        "user",
+        {"as-user-extra": {"a": ["b"]}},
+        "users[u].as-user-extra: is given without the user to impersonate",
+    ),
+    (
+        "user",
+        {**ALICE, "as-groups": [7]},
+        "users[u].as-groups: is not a list of texts; write numbers in quotes",
+    ),
+    ("user", {**ALICE, "as-user-extra": {"a": "b"}}, "users[u].as-user-extra.a: is not a list of texts"),
+    ("user", {"as": 7}, "users[u].as: is not text; correct its value"),
+    ("user", {"as-scopes": ["a"]}, "users[u].as-scopes: unknown field of a user"),
+    (
+        "user",
+        {"token": "a", "username": "b"},
+        "users[u].username: is given beside token; leave one of them out",
+    ),
+    ("user", {"client-certificate-data": "YQ=="}, "users[u]: client-key is missing; give both"),
+    ("user", {"client-key": "a"}, "users[u]: client-certificate is missing; give both"),
+    (
+        "user",
+        {"client-key": "a", "client-key-data": "b"},
+        "users[u].client-key-data: is given beside client-key",
+    ),
+    ("user", {"exec": {**LOGIN, "command": ""}}, "users[u].exec.command: is missing; name the command"),
+    (
+        "user",
+        {"exec": {**LOGIN, "apiVersion": None}},
+        "users[u].exec.apiVersion: is missing; use client.auth",
+    ),
+    (
+        "user",
+        {"exec": {**LOGIN, "apiVersion": f"{V1}alpha1"}},
+        f"exec.apiVersion: is {V1}alpha1; use {V1} or",
+    ),
+    (
+        "user",
+        {"exec": {**LOGIN, "interactiveMode": "Always"}},
+        "exec.interactiveMode: is Always, and the command",
+    ),
+    ("user", {"exec": {**LOGIN, "args": [1]}}, "users[u].exec.args: is not a list of texts"),
+    ("user", {"exec": {**LOGIN, "env": [{"value": "a"}]}}, "users[u].exec.env: has an entry without a name"),
+    ("user", {"exec": {**LOGIN, "policy": {}}}, "users[u].exec.policy: unknown field of a exec"),
+    ("cluster", {"proxy-url": "socks5://a:1"}, "clusters[c].proxy-url: only HTTP proxies are supported; use"),
+    ("cluster", {"proxy-url": "a:1"}, "clusters[c].proxy-url: only HTTP proxies are supported; use a proxy"),
+    (
+        "cluster",
+        {"proxy-url": "http://a:1", "tls-server-name": "b"},
+        "clusters[c].tls-server-name: the server's name cannot be checked behind a proxy-url",
+    ),
+    (
+        "cluster",
+        {"insecure-skip-tls-verify": True, "certificate-authority": "a"},
+        "clusters[c].certificate-authority: is not checked with insecure-skip-tls-verify; leave out insecure",
+    ),
+    (
+        "cluster",
+        {"insecure-skip-tls-verify": "false"},
+        "clusters[c].insecure-skip-tls-verify: is not true or",
+    ),
+    ("cluster", {"pinned-key": "a"}, "clusters[c].pinned-key: unknown field of a cluster, and it may change"),
+    ("context", {"impersonate": "a"}, "contexts[x].impersonate: unknown field of a context, and it may"),
+]
+
+
+@pytest.mark.parametrize(("section", "given", "text"), REFUSED, ids=[row[2][:45] for row in REFUSED])
+def test_what_cannot_be_honoured_is_refused_before_any_request(
+    section: str, given: dict[str, Any], text: str, sent: list[httpx.Request], tmp_path: Path
+) -> None:
+    with pytest.raises(Unreachable, match=re.escape(text)):
+        ask(document(section, **given))
+    file = tmp_path / "kubeconfig"
+    file.write_text(yaml.safe_dump(document(section, **given)))
+    with pytest.raises(InputError, match=re.escape(text)):
+        reading.api(file)
+    assert sent == []
+
+
+def test_a_user_that_is_missing_is_not_anonymous() -> None:
+    given = {**document(), "users": []}
+    assert resolve({"kubeconfig": json.dumps(given)}, {}).problem == (
+        "context 'x' has user 'u', which is not in the kubeconfig"
+    )
+
+
+def test_every_field_of_client_go_is_known() -> None:
+    assert {section: {*fields} for section, fields in FIELDS.items()} == TYPES
+
+
+TYPES = {
+    "cluster": {
+        *("server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority"),
+        *("certificate-authority-data", "proxy-url", "disable-compression", "extensions"),
+    },
+    "user": {
+        *("client-certificate", "client-certificate-data", "client-key", "client-key-data", "token"),
+        *("tokenFile", "as", "as-uid", "as-groups", "as-user-extra", "username", "password"),
+        *("auth-provider", "exec", "extensions"),
+    },
+    "context": {"cluster", "user", "namespace", "extensions"},
+    "exec": {
+        *("command", "args", "env", "apiVersion", "installHint", "provideClusterInfo", "interactiveMode"),
+    },
+}
+"""Cluster, AuthInfo, Context and ExecConfig of client-go v0.36."""
