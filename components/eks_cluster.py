@@ -21,6 +21,11 @@ LOG_DAYS = 90  # an incident is often found weeks later; a group without a limit
 KEY_DELETION_DAYS = 30  # the longest that KMS allows: without the key, no secret of the cluster can be read
 
 
+def admin_name(cluster: str, arn: str) -> str:
+    """Resource name of an admin's access entry; another one for each ARN."""
+    return f"{cluster}-admin-{arn.removeprefix('arn:aws:iam::').replace('::', ':')}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class EksClusterArgs:
     """The declared cluster, its name, and the private subnets that it gets its addresses from."""
@@ -155,17 +160,16 @@ class EksCluster(pulumi.ComponentResource):
     def _admins(self) -> list[pulumi.Resource]:
         made: list[pulumi.Resource] = []
         for arn in self._args.cluster.admins:
-            role = f"{self._name}-admin-{arn.rpartition(':')[2].replace('/', '-')}"
+            name = admin_name(self._name, arn)
+            # The name in earlier versions, which two admins could share.
+            before = f"{self._name}-admin-{arn.rpartition(':')[2].replace('/', '-')}"
+            child = pulumi.ResourceOptions(parent=self, aliases=[pulumi.Alias(name=before)])
             entry = eks.AccessEntry(
-                role,
-                cluster_name=self.cluster_name,
-                principal_arn=arn,
-                type="STANDARD",
-                opts=self._child,
+                name, cluster_name=self.cluster_name, principal_arn=arn, type="STANDARD", opts=child
             )
             made.append(
                 eks.AccessPolicyAssociation(
-                    role,
+                    name,
                     cluster_name=self.cluster_name,
                     principal_arn=entry.principal_arn,
                     policy_arn=pulumi.Output.format(
@@ -173,7 +177,7 @@ class EksCluster(pulumi.ComponentResource):
                         self._args.partition,
                     ),
                     access_scope=eks.AccessPolicyAssociationAccessScopeArgs(type="cluster"),
-                    opts=self._child,
+                    opts=child,
                 )
             )
         return made

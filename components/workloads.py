@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import pulumi
@@ -29,6 +30,14 @@ def component(
     return GpuPod(name, GpuPodArgs(environment=environment, workload=workload), opts)
 
 
+def workload_name(prefix: str, namespace: str, workload: str) -> str:
+    """Resource name of a workload; another one for each pair.
+
+    A namespace's hyphens are doubled: the first odd run of hyphens ends the namespace.
+    """
+    return f"{prefix}-{namespace.replace('-', '--')}-{workload}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class WorkloadsArgs:
     """The environment with the workloads, and the cluster that they run on."""
@@ -42,19 +51,29 @@ class Workloads(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: WorkloadsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuform:platform:Workloads", name, None, opts)
-        inside = pulumi.ResourceOptions(parent=self, transformations=[self._was_here])
-        for work in args.environment.workloads:
-            own = f"{name}-{work.namespace}-{work.name}"
+        works = args.environment.workloads
+        taken = {workload_name(name, work.namespace, work.name) for work in works}
+        for work in works:
+            own = workload_name(name, work.namespace, work.name)
+            # The name in earlier versions, which two workloads could share.
+            before = f"{name}-{work.namespace}-{work.name}"
+            if before in taken:
+                before = own
+            inside = pulumi.ResourceOptions(
+                parent=self,
+                aliases=[pulumi.Alias(name=before)] if before != own else [],
+                transformations=[functools.partial(self._was_here, own, before)],
+            )
             component(own, args.environment, work, args.kubeconfig, inside)
         self.register_outputs({})
 
     def _was_here(
-        self, args: pulumi.ResourceTransformationArgs
+        self, own: str, before: str, args: pulumi.ResourceTransformationArgs
     ) -> pulumi.ResourceTransformationResult | None:
         """An alias: in earlier versions the objects were direct children of this component."""
         if not args.type_.startswith("kubernetes:"):
             return None
-        before = pulumi.ResourceOptions(aliases=[pulumi.Alias(parent=self)])
+        alias = pulumi.Alias(name=before + args.name.removeprefix(own), parent=self)
         return pulumi.ResourceTransformationResult(
-            args.props, pulumi.ResourceOptions.merge(args.opts, before)
+            args.props, pulumi.ResourceOptions.merge(args.opts, pulumi.ResourceOptions(aliases=[alias]))
         )

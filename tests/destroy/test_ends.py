@@ -23,7 +23,7 @@ ORDER = (
     "deleted kubernetes:karpenter.sh/v1:NodePool elastic-pool-g4dn-shared",
     "deleted kubernetes:helm.sh/v3:Release karpenter-controller",
     "deleted aws:eks/nodeGroup:NodeGroup system-system",
-    "deleted aws:eks/accessEntry:AccessEntry aws-small-admin-role-gpu-admins",
+    "deleted aws:eks/accessEntry:AccessEntry aws-small-admin-111122223333:role/gpu-admins",
     "deleted aws:eks/cluster:Cluster aws-small-cluster",
     "[leftovers] deleted ",
 )

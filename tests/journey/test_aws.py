@@ -162,7 +162,7 @@ CHANGES: dict[str, tuple[Edit, dict[str, set[str]]]] = {
     ),
     "administrators": (
         put("cluster", "admins", value=[]),
-        {"delete": {"aws-dev-admin-role-gpu-admins"}},
+        {"delete": {"aws-dev-admin-111122223333:role/gpu-admins"}},
     ),
 }
 
@@ -193,7 +193,7 @@ LAST_THINGS_FIRST = (
     "Release karpenter-controller",
     "PodIdentityAssociation karpenter-controller",
     "NodeGroup system-system",
-    "AccessEntry aws-dev-admin-role-gpu-admins",
+    "AccessEntry aws-dev-admin-111122223333:role/gpu-admins",
     "Cluster aws-dev-cluster",
     "Subnet network-private-us-east-1a",
     "Vpc network-vpc",
