@@ -221,7 +221,8 @@ class Endpoint(Model):
         AfterValidator(_public_cidrs),
     ] = Field(
         default=(),
-        description="Public networks that may reach it from outside, at most 40; private only if left out.",
+        description="Public networks that may reach it from outside, at most 40 and as many addresses as a "
+        "/8; private only if left out.",
     )
     reached_by: Literal["network"] | None = Field(
         default=None,
