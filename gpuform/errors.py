@@ -17,6 +17,11 @@ class Failure(Exception):
         self.fact = fact
         self.remedy = remedy
 
+    def rename(self, path: str, to: str) -> None:
+        """Name the path ``to`` instead: it was moved."""
+        self.fact, self.remedy = self.fact.replace(path, to), self.remedy.replace(path, to)
+        self.args = (f"{self.subject}: {self.fact}; {self.remedy}",)
+
 
 class Refusal(Failure):
     """A service answered with an error."""

@@ -1,4 +1,4 @@
-"""Temporary folders of one run, below the checkout's state; the next run removes those of a killed run."""
+"""Temporary folders of one run, below the checkout's state, and the logs that stay when they are removed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from gpuform.errors import Failure
+from gpuform.paths import Paths
 
 
 @contextmanager
@@ -25,6 +28,26 @@ def folder(parent: Path) -> Iterator[Path]:
         yield made
     finally:
         shutil.rmtree(made, ignore_errors=True)
+
+
+def kept_logs(own: Paths) -> Path:
+    """Where the logs of a temporary state are after its end: beside it, those of one run."""
+    return own.state.with_name(f"{own.state.name}.logs")
+
+
+@contextmanager
+def keeping_logs(own: Paths) -> Iterator[None]:
+    """Move the logs of a temporary state to `kept_logs` on every exit; a Failure then names that place."""
+    kept = kept_logs(own)
+    try:
+        yield
+    except Failure as failure:
+        failure.rename(str(own.logs), str(kept))
+        raise
+    finally:
+        shutil.rmtree(kept, ignore_errors=True)
+        if own.logs.is_dir():
+            own.logs.replace(kept)
 
 
 def _alive(pid: str) -> bool:

@@ -22,6 +22,7 @@ from gpuform.preview.base import checkout
 from gpuform.preview.effects import effects
 from gpuform.preview.outcome import Outcome
 from gpuform.preview.world import World, declared, read
+from gpuform.scratch import keeping_logs, kept_logs
 from gpuform.stacks import file_of
 from infra.config import load, price_list
 from infra.model.environment import Environment
@@ -52,16 +53,17 @@ def played(paths: Paths, tools: Tools, stack: str, base: str | None, say: Say) -
     _forget(plane, apart)  # left by a killed preview
     say("starting a control plane for the preview")
     try:
-        plane.start(progress=lambda text: None)
-        _teach(plane, paths.root / f"Pulumi.{stack}.yaml")
-        if base is None:
-            yield Played(apart, None, declared(None))
-            return
-        with checkout(paths.root, base) as folder:
-            say(f"simulating the base of {stack} ({base})")
-            _teach(plane, folder / f"Pulumi.{stack}.yaml")
-            before, world = _make(replace(apart, root=folder), tools, stack, say)
-        yield Played(apart, before, world)
+        with keeping_logs(apart):
+            plane.start(progress=lambda text: None)
+            _teach(plane, paths.root / f"Pulumi.{stack}.yaml")
+            if base is None:
+                yield Played(apart, None, declared(None))
+                return
+            with checkout(paths.root, base) as folder:
+                say(f"simulating the base of {stack} ({base})")
+                _teach(plane, folder / f"Pulumi.{stack}.yaml")
+                before, world = _make(replace(apart, root=folder), tools, stack, say)
+            yield Played(apart, before, world)
     finally:
         _forget(plane, apart)
 
@@ -162,9 +164,11 @@ class Preview:
         paths = replace(base.paths, root=self.paths.root)
         engine = Engine(paths, self.tools, say=self.say, offline=True)
         unplayed = base.before is not None and base.before.cluster.kind not in PLAYED
-        return self._previewed(engine, base.world, replace(blank, before=before, unplayed=unplayed))
+        blank = replace(blank, before=before, unplayed=unplayed)
+        return self._previewed(engine, base.world, blank, base.paths)
 
-    def _previewed(self, engine: Engine, world: World, blank: Outcome) -> Outcome:
+    def _previewed(self, engine: Engine, world: World, blank: Outcome, own: Paths | None = None) -> Outcome:
+        """``own`` is the temporary state of the preview, which is removed at its end."""
         packs: Sequence[Path] = (self.paths.root / "policies",)
         error = ""
         try:
@@ -172,6 +176,10 @@ class Preview:
         except EngineFailure as failure:
             result = failure.result
             error = _error(failure)
+            if own is not None:
+                failure.rename(str(own.logs), str(kept_logs(own)))
+            if error:
+                self.say(f"{failure.subject}: {failure.remedy}")
         return replace(
             blank,
             live=world.live,

@@ -12,13 +12,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from types import FrameType
 
 from gpuform import writable
 from gpuform.embedded import ControlPlane, lock
 from gpuform.embedded.kwokctl import Tools
 from gpuform.paths import Paths
+from gpuform.scratch import keeping_logs
 
 Say = Callable[[str], None]
 
@@ -26,10 +26,6 @@ Say = Callable[[str], None]
 def apart(paths: Paths, stack: str) -> Paths:
     """The folders of a stack's rehearsal: a state of its own below the checkout's, the cache shared."""
     return replace(paths, state=paths.state.resolve() / "rehearse" / stack)
-
-
-def kept_logs(paths: Paths, stack: str) -> Path:
-    return apart(paths, stack).state.with_name(f"{stack}.logs")
 
 
 @contextmanager
@@ -47,19 +43,11 @@ def plane(paths: Paths, tools: Tools, stack: str, say: Say) -> Iterator[Paths]:
         started = ControlPlane(own, tools)
         _forget(started, own)  # of a rehearsal that was killed
         try:
-            started.start(progress=lambda text: None)
-            yield own
+            with keeping_logs(own):
+                started.start(progress=lambda text: None)
+                yield own
         finally:
-            try:
-                _keep(own.logs, kept_logs(paths, stack))
-            finally:
-                _forget(started, own)
-
-
-def _keep(logs: Path, kept: Path) -> None:
-    shutil.rmtree(kept, ignore_errors=True)
-    if logs.is_dir():
-        logs.replace(kept)
+            _forget(started, own)
 
 
 def _forget(started: ControlPlane, own: Paths) -> None:

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from gpuform.embedded import ControlPlane
 from gpuform.embedded.kwokctl import Tools
-from gpuform.engine import Engine, EngineFailure
-from gpuform.errors import Failure
+from gpuform.engine import Engine
 from gpuform.paths import Paths
 from gpuform.rehearse import ending, honesty, monitored, nodes, pods, prices, shrinking, stack_file, workloads
 from gpuform.rehearse.buyer import Buyer
@@ -20,7 +19,7 @@ from gpuform.rehearse.cluster import Cluster
 from gpuform.rehearse.monitored import Scraped
 from gpuform.rehearse.options import Options
 from gpuform.rehearse.outcome import Outcome, Step
-from gpuform.rehearse.plane import kept_logs, plane
+from gpuform.rehearse.plane import plane
 from gpuform.rehearse.seen import Node
 from gpuform.rehearse.tally import Tally
 from gpuform.rehearse.watch import Now, Watch
@@ -103,12 +102,7 @@ class Rehearsal:
     def _up(self, own: Paths, root: Path) -> None:
         """Deploy the platform with the real engine and program; a stand-in replaces AWS."""
         paths = Paths(root=root, state=own.state, cache=own.cache)
-        try:
-            Engine(paths, self.tools, say=self.say, offline=True).up(self.stack, on_event=lambda event: None)
-        except EngineFailure as failure:
-            kept = str(kept_logs(self.paths, self.stack))
-            remedy = failure.remedy.replace(str(own.logs), kept)
-            raise Failure(failure.subject, failure.fact, remedy) from None
+        Engine(paths, self.tools, say=self.say, offline=True).up(self.stack, on_event=lambda event: None)
 
 
 @dataclass(frozen=True)

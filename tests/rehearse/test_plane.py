@@ -14,6 +14,7 @@ import pytest
 from gpuform.paths import Paths
 from gpuform.rehearse import plane as module
 from gpuform.rehearse.plane import plane
+from gpuform.scratch import kept_logs
 
 pytestmark = pytest.mark.unit
 
@@ -74,7 +75,7 @@ def test_who_is_not_to_hear_of_a_closed_terminal_does_not(paths: Paths) -> None:
 
 
 def test_logs_that_cannot_be_kept_keep_nothing_running(paths: Paths) -> None:
-    logs = module.kept_logs(paths, "lab")
+    logs = kept_logs(module.apart(paths, "lab"))
     logs.parent.mkdir()
     logs.write_text("a file in the way")
     with pytest.raises(OSError, match=r"lab\.logs"), plane(paths, TOOLS, "lab", print) as own:
