@@ -12,6 +12,7 @@ from gpuform.preflight import (
     access,
     account,
     existing,
+    existing_health,
     existing_nodes,
     network,
     offerings,
@@ -61,7 +62,7 @@ def findings(
         yield from openstack.findings(env, stack, held=held(paths, stack) if paths else None)
     elif isinstance(env.cluster, ExistingCluster):
         parts, by_hand = existing.look(env, paths, stack)
-        for subject in (existing, existing_nodes):
+        for subject in (existing, existing_nodes, existing_health):
             yield from (check.run(parts) for check in subject.checks(env, by_hand))
     else:
         fact, fix = _ELSEWHERE[env.cluster.kind]

@@ -45,7 +45,7 @@ class Parts:
 
     def of_image(self, names: Sequence[str]) -> list[Json]:
         """DaemonSets of these images, without the operator's own."""
-        return [one for one in self.daemon_sets if _images(one) & {*names} and not by_operator(one)]
+        return [one for one in self.daemon_sets if named(one, names) and not by_operator(one)]
 
     def others(self, objects: Iterable[Json]) -> list[Json]:
         """Those that the stack's release has not made; its release is another stack's if it made none."""
@@ -151,9 +151,7 @@ def _tolerated(env: Environment, sets: Iterable[Json], there: Sequence[Json]) ->
         has = one["spec"]["template"]["spec"].get("tolerations") or ()
         missing = [taint for taint in taints if not any(_tolerates(each, taint) for each in has)]
         if missing:
-            fact = (
-                f"{_said(there)}; {_name(one)} does not tolerate {missing[0]['key']}:{missing[0]['effect']}"
-            )
+            fact = f"{_said(there)}; {name(one)} does not tolerate {missing[0]['key']}:{missing[0]['effect']}"
             return Judged("FAIL", fact, "add the toleration to the values of its chart")
     return Judged("PASS", f"{_said(there)}, and tolerates the taints of the nodes")
 
@@ -173,9 +171,20 @@ def by_operator(one: Json) -> bool:
     return any(by["kind"] == "ClusterPolicy" for by in one["metadata"].get("ownerReferences") or ())
 
 
-def _images(one: Json) -> set[str]:
-    images = (container["image"] for container in one["spec"]["template"]["spec"]["containers"])
-    return {image.partition("@")[0].rpartition("/")[2].partition(":")[0] for image in images}
+def containers(one: Json) -> Sequence[Json]:
+    """Containers of a DaemonSet or Deployment."""
+    found: Sequence[Json] = one["spec"]["template"]["spec"]["containers"]
+    return found
+
+
+def image(container: Json) -> str:
+    """The last part of its image's name, without tag and digest."""
+    return str(container["image"]).partition("@")[0].rpartition("/")[2].partition(":")[0]
+
+
+def named(one: Json, images: Sequence[str]) -> bool:
+    """Whether a container of the object has an image of one of these names."""
+    return any(image(container) in images for container in containers(one))
 
 
 def _release(one: Json) -> tuple[str, str]:
@@ -183,11 +192,12 @@ def _release(one: Json) -> tuple[str, str]:
     return said.get("meta.helm.sh/release-namespace", ""), said.get("meta.helm.sh/release-name", "")
 
 
-def _name(one: Json) -> str:
+def name(one: Json) -> str:
+    """``namespace/name``, or the name alone."""
     return "/".join(filter(None, (one["metadata"].get("namespace"), one["metadata"]["name"])))
 
 
 def _said(objects: Sequence[Json]) -> str:
     """The first, with the release that it is of."""
     release = "/".join(filter(None, _release(objects[0])))
-    return f"{_name(objects[0])} is there, {f'of Helm release {release}' if release else 'not by Helm'}"
+    return f"{name(objects[0])} is there, {f'of Helm release {release}' if release else 'not by Helm'}"

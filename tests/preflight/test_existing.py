@@ -157,11 +157,13 @@ def test_a_cluster_that_is_away_is_not_checked(monkeypatch: pytest.MonkeyPatch) 
         "GPU operator",
         "device plugin",
         "node feature discovery",
+        "driver and toolkit",
         "container runtimes",
+        "health loop",
     ]
     assert (found.verdict, found.fact) == ("SKIP", "not checked: cluster: connection refused")
     assert found.check == "kubectl --kubeconfig /nowhere/kubeconfig get clusterpolicies.nvidia.com -o yaml"
-    assert len(list(preflight.findings(env(mode="existing"), "e"))) == 2
+    assert len(list(preflight.findings(env(mode="existing"), "e"))) == 3
 
 
 def test_a_kubeconfig_that_is_not_there_is_not_checked_either() -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from gpuform.preflight import existing_nodes
 from gpuform.preflight.check import Judged
-from gpuform.preflight.existing import POLICIES, Parts
+from gpuform.preflight.existing import DAEMON_SETS, POLICIES, Parts
 from infra.config import parse
 from infra.model.environment import Environment
-from tests.preflight.test_existing import env
+from tests.preflight.test_existing import daemons, env
 
 pytestmark = pytest.mark.unit
 
@@ -31,8 +32,10 @@ def policy(**toolkit: Any) -> Json:
     return {"metadata": {"name": "cluster-policy"}, "spec": {"toolkit": toolkit}}
 
 
-def judged(found: Environment, nodes: list[Json] | None = None, *policies: Json) -> dict[str, Judged]:
-    parts = Parts(found, None, {"nodes": nodes or [], POLICIES: policies}.__getitem__)
+def judged(
+    found: Environment, nodes: list[Json] | None = None, *policies: Json, sets: Sequence[Json] = ()
+) -> dict[str, Judged]:
+    parts = Parts(found, None, {"nodes": nodes or [], POLICIES: policies, DAEMON_SETS: sets}.__getitem__)
     return {check.subject: check.judge(parts) for check in existing_nodes.checks(found, "kubectl")}
 
 
@@ -54,6 +57,54 @@ def test_runtimes_without_cdi(nodes: list[Json], operator: Json, verdict: str, f
     assert found.verdict == verdict
     assert fact in found.fact
     assert bool(found.fix) == (verdict != "PASS")
+
+
+def pre_installed(name: str) -> Json:
+    about = node("containerd://2.1.0", name)
+    about["metadata"]["labels"]["nvidia.com/gpu.deploy.driver"] = "pre-installed"
+    return about
+
+
+def operand(image: str, nodes: int = 1) -> Json:
+    """A DaemonSet of NVIDIA's operator on this many nodes."""
+    return {
+        **daemons(f"nvcr.io/nvidia/{image}", None, owned=True),
+        "status": {"desiredNumberScheduled": nodes},
+    }
+
+
+FREE = node("containerd://2.1.0", "free")
+DRIVER, TOOLKIT = operand("driver:595.91.07"), operand("k8s/container-toolkit:v1.20.0")
+DRIVER_HOST: Json = {"driver": "host"}
+
+
+@pytest.mark.parametrize(
+    ("operator", "nodes", "sets", "verdict", "fact"),
+    [
+        ({}, [], [], "PASS", "nothing contradicts driver: operator, toolkit: operator"),
+        ({}, [FREE], [DRIVER, TOOLKIT], "PASS", "nothing contradicts"),
+        ({}, [pre_installed("a")], [], "FAIL", "operator, but it installs none on nodes that have one: a"),
+        ({}, [pre_installed("a"), FREE], [], "SKIP", "it installs none on nodes that have one: a"),
+        (DRIVER_HOST, [pre_installed("a")], [TOOLKIT], "PASS", "nothing contradicts driver: host"),
+        (DRIVER_HOST, [FREE], [operand("driver:595.91.07", 0)], "PASS", "nothing contradicts driver: host"),
+        (DRIVER_HOST, [FREE], [DRIVER], "FAIL",
+         "driver is host, but the operator's there/daemons installs it, and would be removed"),
+        (HOST, [FREE], [DRIVER, TOOLKIT], "FAIL", "toolkit is host, but the operator's there/daemons"),
+        (HOST, [FREE], [daemons("example.org/container-toolkit:1", None)], "PASS", "nothing contradicts"),
+    ],
+)  # fmt: skip
+def test_who_owns_the_driver_by_the_file_and_by_the_nodes(
+    operator: Json, nodes: list[Json], sets: list[Json], verdict: str, fact: str
+) -> None:
+    found = judged(env(**operator), nodes, sets=sets)[existing_nodes.OWNERS]
+    assert found.verdict == verdict
+    assert fact in found.fact
+    assert bool(found.fix) == (verdict != "PASS")
+
+
+@pytest.mark.parametrize("mode", ["existing", "device_plugin"])
+def test_without_an_operator_of_ours_its_owners_are_not_compared(mode: str) -> None:
+    assert existing_nodes.OWNERS not in judged(env(mode=mode), [pre_installed("a")])
 
 
 @pytest.mark.parametrize("operator", [{"cdi": False}, {"mode": "existing"}])
