@@ -10,6 +10,9 @@ from policies.pods import template
 from policies.releases import chart
 from policies.rule import Resource, Rule, at, each, table, text
 
+LONGEST_GRACE_S = 110
+"""EC2 ends a spot instance two minutes after its notice, which takes up to ten seconds to Karpenter."""
+
 
 def _labels(pool: Resource) -> Any:
     return table(pool.props, "spec", "template", "metadata", "labels")
@@ -76,12 +79,28 @@ def _grace(pool: Resource, resources: Sequence[Resource]) -> Iterator[str]:
             )
 
 
-def _queue(pool: Resource, resources: Sequence[Resource]) -> Iterator[str]:
-    spot = any(
+def _spot(pool: Resource) -> bool:
+    """Whether a NodePool may buy spot instances."""
+    return any(
         at(one, "key") == contract.CAPACITY_TYPE and "spot" in each(one, "values")
         for one in each(pool.props, "spec", "template", "spec", "requirements")
     )
-    if not spot:
+
+
+def _in_time(resource: Resource, resources: Sequence[Resource]) -> Iterator[str]:
+    pod = template(resource)
+    seconds = at(pod, "spec", "terminationGracePeriodSeconds")
+    if seconds is None or seconds <= LONGEST_GRACE_S:
+        return
+    selects = table(pod, "spec", "nodeSelector")
+    pool = selects.get(contract.POOL)
+    spots = {_labels(one).get(contract.POOL) for one in resources if _spot(one)}
+    if selects.get(contract.CAPACITY_TYPE) == "spot" or (pool is not None and pool in spots):
+        yield f"may run on spot nodes, which end after two minutes, and asks for {seconds:g} s to end"
+
+
+def _queue(pool: Resource, resources: Sequence[Resource]) -> Iterator[str]:
+    if not _spot(pool):
         return
     releases = [one for one in resources if chart(one) == "karpenter"]
     if not any(at(one.props, "values", "settings", "interruptionQueue") for one in releases):
@@ -127,6 +146,15 @@ RULES = (
         "set settings.interruptionQueue of the karpenter release",
         (contract.NODE_POOL,),
         _queue,
+        whole=True,
+    ),
+    Rule(
+        "spot-grace",
+        "Pods on spot nodes end within the two minutes before the interruption.",
+        "low",
+        f"set terminationGracePeriodSeconds to {LONGEST_GRACE_S} or less, or use a pool without spot",
+        contract.PODS,
+        _in_time,
         whole=True,
     ),
     Rule(

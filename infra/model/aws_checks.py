@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from infra.model import addresses, aws_pools, offer
 from infra.model.aws import AwsCluster
@@ -42,6 +42,17 @@ def check(
     _check_apart(strategy, pools)
     _check_pinned(strategy, pools, workloads)
     addresses.check(cluster, pools, strategy)
+
+
+def warnings(strategy: MigStrategy, pools: Sequence[Pool]) -> Iterator[str]:
+    """Limits that whole nodes do not fill, and pools that one zone without a machine stops."""
+    yield from aws_pools.warnings(strategy, pools)
+    for index, pool in enumerate(pools):
+        bound = pool.on_aws.efa or pool.on_aws.placement_group or pool.on_aws.reservations
+        if len(pool.zones) == 1 and pool.gpus and not bound:
+            machines = " or ".join(machine.name for machine in pool.machines)
+            fact = f"EC2 may have no {machines} in {pool.zones[0]}, and its nodes may start nowhere else"
+            yield f"pools[{index}].zones: {fact}; leave it out, or name another zone of the network"
 
 
 def _check_names(pools: Sequence[Pool]) -> None:

@@ -9,7 +9,6 @@ from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 from infra.model import (
     addresses,
     aws_checks,
-    aws_pools,
     catalogue,
     checks,
     health,
@@ -259,7 +258,7 @@ class Environment(Model):
         if self.has_cluster:  # else Ansible changes the layouts, host by host
             found += reset.warnings(self.cluster.kind, self.pools)
         if isinstance(self.cluster, AwsCluster):
-            found += aws_pools.warnings(self.gpu_operator.mig_strategy, self.pools)
+            found += aws_checks.warnings(self.gpu_operator.mig_strategy, self.pools)
         if isinstance(self.cluster, OpenstackCluster):
             found += openstack_checks.warnings(self.cluster, self.pools)
         if isinstance(self.cluster, HostsCluster):

@@ -202,3 +202,25 @@ def test_a_limit_that_whole_nodes_do_not_fill_gets_a_warning(pool: dict[str, Any
     for amount in said.partition("use ")[2].split(" or ") if said else ():
         key = said.partition(":")[0]
         assert aws({**pool, "elastic": {"max": {key: int(amount)}}}).warnings == (), "the remedy holds"
+
+
+@pytest.mark.parametrize(
+    ("pool", "warned"),
+    [
+        ({"zones": ["us-west-2a"]}, True),
+        ({"zones": ["us-west-2a"], "elastic": {"max": {"cpu": 96}}}, True),
+        ({"zones": ["us-west-2a", "us-west-2b"]}, False),
+        ({}, False),
+        # Only one zone can be used by these.
+        ({"zones": ["us-west-2a"], "aws": {"efa": True}}, False),
+        ({"zones": ["us-west-2a"], "aws": {"placement_group": True}}, False),
+        ({"zones": ["us-west-2a"], "capacity": ["reserved"],
+          "aws": {"reservations": ["cr-0123456789abcdef0"]}}, False),
+    ],
+)  # fmt: skip
+def test_a_pool_in_one_zone_alone_gets_a_warning(pool: dict[str, Any], warned: bool) -> None:
+    """karpenter-provider-aws#8885: without another zone, a pool waits as long as EC2 has no machine there."""
+    size = {} if "elastic" in pool else {"nodes": 1}
+    fact = "EC2 may have no p4d.24xlarge in us-west-2a, and its nodes may start nowhere else"
+    said = f"pools[0].zones: {fact}; leave it out, or name another zone of the network"
+    assert aws({"machine": "p4d.24xlarge", **size, **pool}).warnings == ((said,) if warned else ())
