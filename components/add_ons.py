@@ -10,6 +10,7 @@ from typing import Any
 import pulumi
 from pulumi_aws import eks, iam
 
+from components.manifest import within
 from infra.plan import trust
 from infra.plan.add_ons import POD_IDENTITY, PodIdentity
 
@@ -51,7 +52,7 @@ class AddOns(pulumi.ComponentResource):
             resolve_conflicts_on_create="OVERWRITE",
             resolve_conflicts_on_update="OVERWRITE",  # a manual change would stop an upgrade
             # Its pods must not start before their role has its policy.
-            opts=pulumi.ResourceOptions(parent=self, depends_on=attached),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=attached, custom_timeouts=within(20, 20, 40)),
         )
 
     def _identity(

@@ -9,6 +9,7 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 from pulumi_aws import cloudwatch, ec2, eks, iam, kms
 
+from components.manifest import within
 from infra.model import labels
 from infra.model.aws import AwsCluster
 from infra.plan import trust
@@ -104,7 +105,9 @@ class EksCluster(pulumi.ComponentResource):
             upgrade_policy=eks.ClusterUpgradePolicyArgs(support_type=self._args.cluster.support.upper()),
             # A log group created by EKS itself keeps everything for ever; without the policy, EKS can neither
             # create nor delete its network interfaces.
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[attached, group]),
+            opts=pulumi.ResourceOptions(
+                parent=self, depends_on=[attached, group], custom_timeouts=within(45, 120, 45)
+            ),
         )
 
     def _role(self) -> tuple[iam.Role, iam.RolePolicyAttachment]:

@@ -58,6 +58,6 @@ def resource(name: str, manifest: Mapping[str, Any], opts: pulumi.ResourceOption
     return pulumi.CustomResource(token, name, dict(manifest), with_version)
 
 
-def within(create: int, update: int) -> pulumi.CustomTimeouts:
-    """Minutes in which a create and an update must end."""
-    return pulumi.CustomTimeouts(create=f"{create}m", update=f"{update}m")
+def within(create: int, update: int, delete: int | None = None) -> pulumi.CustomTimeouts:
+    """Minutes in which each operation must end; the provider's own limit for a delete if left out."""
+    return pulumi.CustomTimeouts(f"{create}m", f"{update}m", f"{delete}m" if delete else None)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_aws import ec2, eks, iam, ssm
 
+from components.manifest import within
 from infra.model.environment import Environment
 from infra.model.pool import Pool
 from infra.plan import iam as documents
@@ -64,7 +65,7 @@ class NodeGroups(pulumi.ComponentResource):
     def _group(self, pool: Pool, template: ec2.LaunchTemplate) -> eks.NodeGroup:
         env, image, block = self._args.environment, pool.image, pool.on_aws.capacity_block
         release = node_groups.release_parameter(env, pool)
-        strategy = node_groups.update_strategy(pool)
+        strategy, minutes = node_groups.update_strategy(pool), node_groups.update_minutes(pool)
         return eks.NodeGroup(
             f"{self._name}-{pool.name}",
             cluster_name=self._args.cluster_name,
@@ -87,7 +88,10 @@ class NodeGroups(pulumi.ComponentResource):
             taints=[eks.NodeGroupTaintArgs(**taint) for taint in node_groups.taints(env, pool)] or None,
             # Until its role has its policies, a node does not join, and its group fails.
             opts=pulumi.ResourceOptions(
-                parent=self, depends_on=self._attached, delete_before_replace=bool(strategy)
+                parent=self,
+                depends_on=self._attached,
+                delete_before_replace=bool(strategy),
+                custom_timeouts=within(node_groups.CREATE_MINUTES, minutes, minutes),
             ),
         )
 

@@ -7,8 +7,10 @@ from typing import Any
 
 import pulumi
 
-from components.manifest import resource
+from components.manifest import resource, within
 
+START_MINUTES = 10
+"""For a pod of one container with a small image; it is also the Kubernetes provider's default."""
 ROLES = {
     "ServiceAccount": "account",
     "ClusterRole": "cluster-role",
@@ -34,5 +36,6 @@ def register(
     """Register each as ``name-role``, after those before it: the pod starts after its program and rights."""
     before: list[pulumi.Resource] = []
     for manifest in manifests:
-        child = pulumi.ResourceOptions(parent=component, depends_on=list(before))
+        times = within(START_MINUTES, START_MINUTES) if manifest["kind"] == "Deployment" else None
+        child = pulumi.ResourceOptions(parent=component, depends_on=list(before), custom_timeouts=times)
         before.append(resource(f"{name}-{role(manifest)}", manifest, child))

@@ -28,6 +28,12 @@ MINIMAL = "MINIMAL"
 Source: Amazon EKS user guide, "Understand each phase of node updates".
 """
 
+CREATE_MINUTES = 60
+"""The AWS provider's own limit of each operation of a group (its documentation, timeouts)."""
+_NODE_MINUTES = 30
+"""For one node of an update: its successor starts, then EKS evicts its pods for 15 minutes at most (the user
+guide's page above)."""
+
 _CAPACITY = {"on_demand": "ON_DEMAND", "spot": "SPOT", "reserved": "ON_DEMAND"}
 
 
@@ -79,6 +85,11 @@ def update_strategy(pool: Pool) -> str | None:
     The size of a reservation or capacity block is not declared, so it is assumed to be in use.
     """
     return MINIMAL if "reserved" in pool.capacity else None
+
+
+def update_minutes(pool: Pool) -> int:
+    """Minutes for an update or a delete of the group, in which EKS replaces or drains node after node."""
+    return max(CREATE_MINUTES, (pool.nodes or 0) * _NODE_MINUTES)
 
 
 def taints(env: Environment, pool: Pool) -> list[dict[str, str]]:

@@ -1,0 +1,106 @@
+"""Whatever a run waits for has a limit: the resource's own, or one that its provider is known to have."""
+
+from __future__ import annotations
+
+from configparser import ConfigParser
+from typing import Any
+
+import pytest
+import yaml
+
+from gpuform.plugins.nodes import inputs, joining
+from tests.components.aws_stacks import ROOT, small, stack
+from tests.components.recording import Recorded, record
+
+pytestmark = pytest.mark.unit
+
+STACKS = ("local", "aws-dev", "aws-prod", "openstack-dev", "onprem-dev")
+EXPLICIT = {
+    "aws:eks/addon:Addon",
+    "aws:eks/cluster:Cluster",
+    "aws:eks/nodeGroup:NodeGroup",
+    "kubernetes:apps/v1:Deployment",
+    "kubernetes:core/v1:Pod",
+    "openstack:containerinfra/cluster:Cluster",
+    "openstack:containerinfra/nodeGroup:NodeGroup",
+}
+"""What is waited for until it works: minutes, or as long as its nodes need."""
+BY_INPUT = {"kubernetes:helm.sh/v3:Release"}
+"""``timeout``, in seconds."""
+OWN = {"gpuform:nodes:MigLayout", "gpuform:nodes:PoolNodes", "gpuform:workloads:BlueGreen"}
+"""Have a limit in their inputs, or a default one (``gpuform/plugins/nodes``)."""
+BY_TASK = {"gpuform:hosts:HostConfiguration"}
+"""Ansible: each task of each host."""
+UNAWAITED = ("pulumi:", "gpuform:", "kubernetes:")
+"""Components, and objects that are there with the API server's answer; a Service waits for ten minutes at
+most (pulumi-kubernetes, ``provider/pkg/await``)."""
+ANSWERED = {
+    *("cloudwatch", "ec2/eip", "ec2/internetGateway", "ec2/launchTemplate", "ec2/natGateway"),
+    *("ec2/placementGroup", "ec2/route", "ec2/securityGroup", "ec2/subnet", "ec2/tag", "ec2/vpc"),
+    *("eks/access", "eks/podIdentityAssociation", "iam", "kms", "sqs", "vpc/securityGroupIngressRule"),
+}
+"""Resources of AWS that its provider waits for by its own limits: 40 minutes or less (its documentation)."""
+
+
+def resources(name: str) -> list[Recorded]:
+    content = yaml.safe_load((ROOT / f"Pulumi.{name}.yaml").read_text())
+    environment: dict[str, Any] = content["config"]["gpuform:environment"]
+    if environment["cluster"]["kind"] == "hosts":
+        environment["cluster"]["kubeconfig"] = "/nowhere"
+    return record(environment).resources
+
+
+def limits(one: Recorded) -> tuple[str, str, str]:
+    """Its own limits of a create, an update and a delete; empty where it has none."""
+    own = one.request.customTimeouts
+    return own.create, own.update, own.delete
+
+
+def answered(kind: str) -> bool:
+    return kind.startswith("aws:") and any(kind.startswith(f"aws:{known}") for known in ANSWERED)
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_everything_that_is_waited_for_has_a_limit(name: str) -> None:
+    for one in resources(name):
+        if one.type in EXPLICIT:
+            create, update, delete = limits(one)
+            assert create, one
+            assert update, one
+            assert delete or not one.type.startswith(("aws:", "openstack:")), one
+        elif one.type in BY_INPUT:
+            assert one.inputs["timeout"] > 0, one
+        else:
+            known = one.type in OWN | BY_TASK or one.type.startswith(UNAWAITED) or answered(one.type)
+            assert known, f"{one.type}: add it to one of the lists above"
+
+
+def test_our_own_resources_have_a_limit_without_a_declaration() -> None:
+    assert (inputs.TIMEOUT_S, joining.TIMEOUT_S) == (600, 900)
+
+
+def test_a_task_on_a_host_ends() -> None:
+    config = ConfigParser()
+    config.read(ROOT / "ansible/ansible.cfg")
+    longest = [
+        seconds
+        for file in (ROOT / "ansible/roles").glob("*/defaults/main.yml")
+        for key, seconds in yaml.safe_load(file.read_text()).items()
+        if key.endswith("_timeout")
+    ]
+    assert config.getint("defaults", "task_timeout") > max(longest) > 0
+
+
+@pytest.mark.parametrize(("nodes", "update"), [(1, "60m"), (2, "60m"), (3, "90m"), (16, "480m")])
+def test_a_group_that_is_updated_node_by_node_has_time_for_each(nodes: int, update: str) -> None:
+    """EKS evicts the pods of one node after another, each for up to 15 minutes; the provider's own limit is
+    60 minutes for the whole group."""
+    pool = {"name": "a100", "machine": "p4d.24xlarge", "nodes": nodes}
+    found = {one.name: limits(one) for one in record(small(pool)).of("aws:eks/nodeGroup:NodeGroup")}
+    assert found["mng-a100"] == ("60m", update, update)
+
+
+def test_stacks_of_aws_have_all_three() -> None:
+    recorded = record(stack("aws-prod"))
+    assert limits(recorded.one("aws:eks/cluster:Cluster")) == ("45m", "120m", "45m")
+    assert {limits(one) for one in recorded.of("aws:eks/addon:Addon")} == {("20m", "20m", "40m")}
