@@ -73,9 +73,9 @@ class Cluster:
     does not have counts as without objects.
     """
 
-    def __init__(self, access: Path | str) -> None:
-        """``access`` is a kubeconfig: a file, or its content."""
-        self._client = Client(resolve({"kubeconfig": str(access)}, {}))
+    def __init__(self, access: Path | str, context: str | None = None) -> None:
+        """``access`` is a kubeconfig: a file, or its content; ``context`` None is its current one."""
+        self._client = Client(resolve({"kubeconfig": str(access), "context": context}, {}))
         self._runner = asyncio.Runner()
 
     def __enter__(self) -> Cluster:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuform.destroy import inside
+from gpuform.destroy import inside, operator
 from gpuform.destroy.cluster import Cluster
 from gpuform.destroy.leftovers import Leftovers
 from gpuform.destroy.plan import Plan
@@ -63,7 +63,7 @@ class Destroy:
             "cluster": lambda step: self._to_the_cluster(),
             "leftovers": self._leftovers,
             "network": lambda step: self._network(),
-            "stack": lambda step: self._engine(()),
+            "stack": self._stack,
         }
         with self._site.cluster() as cluster:
             self._cluster = cluster
@@ -170,6 +170,13 @@ class Destroy:
                 f"{'; '.join(f'{one.id} ({one.why})' for one in foreign)}",
                 "delete them, or what uses them, and run the same command again",
             )
+        return self._engine(())
+
+    def _stack(self, step: Step) -> str:
+        with self._site.with_operator() as cluster:
+            if cluster is not None:
+                seconds = self._bound(step) or operator.BOUND_S
+                operator.require_finished(cluster, seconds, lambda text: self._say(step.name, text))
         return self._engine(())
 
     def _engine(self, spared: tuple[str, ...]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
-from gpuform.destroy import blockers
+from gpuform.destroy import blockers, operator
 from gpuform.destroy.cluster import NODE_CLASS, NODE_POOL, Cluster
 from gpuform.destroy.grounds import Ground, Hosts, Options, Sweeper
 from gpuform.destroy.on_aws import OnAws
@@ -22,6 +22,7 @@ from gpuform.kubernetes.client import Unreachable
 from gpuform.paths import Paths
 from gpuform.recover import Stack, locks, run_to_the_end
 from gpuform.recover.state import same
+from gpuform.status import cluster_of
 from infra.model.environment import Environment
 
 Say = Callable[[str], None]
@@ -164,6 +165,18 @@ class Site:
                     f"which asks {ground.prover} for proof first",
                 )
             yield None if problem else cluster
+
+    @contextmanager
+    def with_operator(self) -> Iterator[Cluster | None]:
+        """The cluster from which the stack's NVIDIA operator is to be uninstalled; None without one.
+
+        None, too, if it does not answer, which the engine reports.
+        """
+        if not self.known().has_release(operator.RELEASE):
+            yield None
+            return
+        with Cluster(*cluster_of(self.env, self.paths)) as cluster:
+            yield None if cluster.reachable() else cluster
 
     def _shown(self) -> Mapping[str, Any]:
         return self.engine.deployment(self.engine.environment(self.stack)[0], self.stack, show_secrets=True)

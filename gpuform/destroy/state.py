@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from gpuform.engine.pending import RELEASE
 from infra.model.rollout import COLOURS
 from infra.plan import blue_green
 
@@ -120,6 +121,12 @@ class Known:
     def inside(self) -> frozenset[str]:
         """URNs of what is in the cluster and only it can delete: objects, releases, nodes' labels."""
         return frozenset(str(one["urn"]) for one in self.resources if _inside(one))
+
+    def has_release(self, name: str) -> bool:
+        """Whether the state has a Helm release of this name."""
+        return any(
+            one["type"] == RELEASE and str(one.get("id")).endswith(f"/{name}") for one in self.resources
+        )
 
     def workloads(self) -> tuple[Declared, ...]:
         found = (one for one in self.resources if one["urn"] in self.inside)
