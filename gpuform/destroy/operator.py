@@ -1,8 +1,8 @@
 """Objects that NVIDIA's operator must finish before a destroy uninstalls it from a cluster that stays.
 
 A GPUCluster has a finalizer that only the operator removes, and an NVIDIADriver's pods end by its order;
-without the operator both stay. NVIDIA's order: delete them, wait, then uninstall (its documentation,
-uninstalling the GPU operator; github.com/NVIDIA/gpu-operator/pull/2716). Those of the stack's own release are deleted with
+without the operator both stay. NVIDIA's order: delete them, wait, then uninstall (its page about uninstalling
+it; github.com/NVIDIA/gpu-operator/pull/2716). Those of the stack's own release are deleted with
 it, by its hook. A ClusterPolicy has no finalizer: what it owns goes with it.
 """
 

@@ -11,6 +11,7 @@ from gpuform.paths import Paths
 from gpuform.preflight import (
     access,
     account,
+    charts,
     existing,
     existing_health,
     existing_nodes,
@@ -67,6 +68,9 @@ def findings(
     else:
         fact, fix = _ELSEWHERE[env.cluster.kind]
         yield Finding(f"stack {stack}", "SKIP", f"nothing to check: {fact}", fix.format(stack=stack))
+        return
+    if paths is not None:
+        yield from charts.findings(env, paths, stack)
 
 
 def _of_aws(env: Environment, cluster: AwsCluster, clients: Clients | None, here: Here) -> Iterator[Finding]:
