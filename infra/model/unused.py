@@ -114,7 +114,7 @@ _ALONE = ("mode device_plugin installs none, the nodes include it", "leave it ou
 _NO_CHOICE = ("the device plugin in the node image does not support it", "leave it out")
 _BY_MODE = (
     "on own hosts cluster.toolkit.mode decides it",
-    "leave it out, or give cluster.toolkit.mode: cdi or runtime",
+    "leave it out, and give cluster.toolkit.mode: cdi or runtime",
 )
 _ON_AWS = ("NVIDIA's runtime is the default of the node image", "leave it out, or give a workload its own")
 _NO_HOLES = (
