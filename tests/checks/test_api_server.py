@@ -73,6 +73,7 @@ def karpenter_crds(plane: Plane) -> list[Document]:
     return [one for one in yaml.safe_load_all(text) if one]
 
 
+@cache
 def prometheus_operators_crds() -> list[Document]:
     """From its Go module, as in the embedded control plane."""
     here = Paths.here()
@@ -131,6 +132,14 @@ def test_it_takes_what_helm_makes_of_the_values(server: Submit, toolchain: Toolc
     namespace = of_its_own.get(chart, f"{PREFIX}gpu-operator")
     objects = [one for text in texts for one in rendered(toolchain, chart, yaml.safe_load(text), namespace)]
     assert len(server(*objects, ours=chart in OURS).split()) == len(objects) > 0
+
+
+def test_large_crds_are_applied_by_the_server(server: Submit, control_plane: Plane) -> None:
+    """An object that the client applies carries itself as an annotation, of 256 KiB at most."""
+    large = max(prometheus_operators_crds(), key=lambda one: len(json.dumps(one)))
+    server(large, ours=False)
+    with pytest.raises(AssertionError, match=r"metadata\.annotations: Too long"):
+        control_plane.kubectl("apply", "--dry-run=server", "-f", "-", input=as_list([large]))
 
 
 CONTAINER = ("spec", "template", "spec", "containers", 0)

@@ -37,9 +37,10 @@ def of_prometheus(plane: Plane) -> list[Document]:
     return prometheus_operators_crds()
 
 
+DRIVER = {"default": False, "driverType": "gpu", "image": "driver"}
 CASES: tuple[tuple[Callable[[Plane], list[Document]], str, Document, str, Any], ...] = (
     (karpenter_crds, "NodeOverlay", {"requirements": [], "capacity": {"example.com/gpu": "4"}}, "weight", 7),
-    (nvidias, "NVIDIADriver", {"driverType": "gpu", "image": "driver"}, "kernelModuleType", "open"),
+    (nvidias, "NVIDIADriver", DRIVER, "priorityClassName", "system-node-critical"),
     (of_prometheus, "ServiceMonitor", {"selector": {}, "endpoints": []}, "sampleLimit", 1000),
 )
 """Source of the CRDs, kind, spec of a live object, and a field that only the newer version has."""

@@ -40,6 +40,13 @@ def test_every_test_that_a_page_names_exists() -> None:
         assert f"\ndef {test}(" in (ROOT / "tests" / file).read_text(encoding="utf-8"), f"{file}::{test}"
 
 
+def test_every_failure_has_a_guarantee_and_a_test() -> None:
+    text = (ROOT / "docs/explanation/failures.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (F\d+) \| ([^|]+) \| ([^|]+) \| (`[^|]+`) \|$", text, re.MULTILINE)
+    assert [row[0] for row in rows] == [f"F{number}" for number in range(1, 30)]
+    assert all(re.fullmatch(r"`[\w/]+\.py::\w+`(, `[\w/]+\.py::\w+`)*", row[3]) for row in rows)
+
+
 def test_every_page_is_in_the_index() -> None:
     index = ROOT / "docs/index.md"
     listed = {file for file, _ in links(index)} | {index}

@@ -87,6 +87,13 @@ def test_compute_domains_are_off_and_with_them_what_needs_a_certificate() -> Non
     assert release.values["webhook"] == {"enabled": False}
 
 
+def test_alpha_gates_of_the_driver_are_left_off() -> None:
+    """dra-driver-nvidia-gpu#1452: slices that are cut for a claim are not undone where it fails halfway."""
+    release = dra.release(ENV)
+    assert release
+    assert "featureGates" not in release.values
+
+
 def test_a_claimed_node_offers_no_resource_and_says_so() -> None:
     pool = ENV.pools[0]
     assert sharing.offered(ENV, pool) == {}
