@@ -32,7 +32,7 @@ MOST_FAULTS = 64  # recorded on a node
 Json = dict[str, Any]
 
 
-def read(node: Json, pool: Json) -> Node:
+def read(node: Json, pool: Json, since: float) -> Node:
     """The node as a judged value; ``pool`` has what it must offer, unless the node's annotation has it."""
     meta, status = node["metadata"], node.get("status", {})
     notes, labels = meta.get("annotations") or {}, meta.get("labels") or {}
@@ -40,7 +40,7 @@ def read(node: Json, pool: Json) -> Node:
     return Node(
         name=meta["name"],
         uid=meta["uid"],
-        created=told.seconds(meta["creationTimestamp"]),
+        since=since,
         boot=str(status.get("nodeInfo", {}).get("bootID", "")),
         missing=_missing(node, pool),
         record=_record(notes.get(RECORD)),
@@ -94,8 +94,10 @@ class Hand:
             return ""
         self._cordon(node, step, now)
         if step.action == "replace":
-            claim = self._cluster.claim(step.node)
+            claim = self._cluster.claim(node)
             if claim is not None:
+                if "deletionTimestamp" in claim["metadata"]:  # requested before; Karpenter drains the node
+                    return f"NodeClaim {claim['metadata']['name']} is being deleted"
                 self._cluster.give_back(claim)
                 return f"NodeClaim {claim['metadata']['name']} deleted"
         if step.action in ("ticket", "replace"):
@@ -112,7 +114,8 @@ class Hand:
             "faults": [fault.id for fault in step.faults][:MOST_FAULTS],
         }
         notes = {RECORD: json.dumps(record, sort_keys=True), REPAIRED: None}  # an earlier repair is outdated
-        self._cluster.change(node, notes, _taints(node, step.kind))
+        if not _cordoned(node, record):
+            self._cluster.change(node, notes, _taints(node, step.kind))
         message = "; ".join(fault.words for fault in step.faults)[: told.LONGEST]
         reason = "GpuNeedsReset" if step.kind == "reset" else "GpuNeedsReplacement"
         self._cluster.condition(step.node, _condition(node, "True", reason, message, now))
@@ -144,6 +147,14 @@ class Hand:
         found["data"] = {**found["data"], "closed": f"{told.at(now)} {why}\n"}
         self._cluster.write(found)
         return f"ticket {found['metadata']['name']} closed"
+
+
+def _cordoned(node: Json, record: Json) -> bool:
+    """Whether the node was cordoned for these faults: its boot id, and a repair since then, stay noted."""
+    before = _record((node["metadata"].get("annotations") or {}).get(RECORD)) or {}
+    same = all(before.get(key) == record[key] for key in ("class", "faults"))
+    taints = {one["key"]: one.get("value") for one in node["spec"].get("taints") or ()}
+    return same and taints.get(TAINT) == record["class"]
 
 
 def _taints(node: Json, kind: str | None) -> list[Json]:

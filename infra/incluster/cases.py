@@ -30,6 +30,13 @@ class Fault:
         """Identifies the same fault of the same GPU on a node of that name."""
         return "|".join((self.node, self.uuid or self.gpu, self.xid, self.kind, self.reason))
 
+    @staticmethod
+    def of(id: str) -> Fault:
+        """The fault with this id; without its GPU's index if it has a UUID."""
+        node, _, rest = id.partition("|")
+        gpu, xid, kind, reason = rest.rsplit("|", 3)
+        return Fault(node, *((gpu, "") if gpu.isdecimal() else ("", gpu)), xid, kind, reason)
+
     @property
     def words(self) -> str:
         gpu = f"GPU {self.gpu or '?'}" + (f" ({self.uuid})" if self.uuid else "")
@@ -42,7 +49,8 @@ class Node:
 
     name: str
     uid: str
-    created: float
+    since: float
+    """When this run of the loop first saw it: independent of other machines' clocks."""
     boot: str
     missing: str
     """What it lacks of its pool's promise, in words; empty if it is Ready and offers all of it."""

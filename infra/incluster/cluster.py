@@ -60,9 +60,11 @@ class Cluster:
                 if said["type"] in ("ADDED", "MODIFIED"):
                     yield said["object"]
 
-    def claim(self, node: str) -> Json | None:
-        claims = self._pages("/apis/karpenter.sh/v1/nodeclaims", {})
-        return next((one for one in claims if one.get("status", {}).get("nodeName") == node), None)
+    def claim(self, node: Json) -> Json | None:
+        """The NodeClaim of this machine: a node's name is used again, its provider id is not."""
+        own = node["spec"].get("providerID")
+        claims = self._pages("/apis/karpenter.sh/v1/nodeclaims", {}) if own else ()
+        return next((one for one in claims if one.get("status", {}).get("providerID") == own), None)
 
     def give_back(self, claim: Json) -> None:
         """Delete a NodeClaim, if its uid still matches; Karpenter drains and terminates its node."""

@@ -41,7 +41,7 @@ def steps(
             found.append(
                 Step("restore", name, kind, (), "the taint was removed by another program or person")
             )
-        if not _repaired(node):
+        if not repaired(node):
             continue
         why = _waits(settings, node, active.get(name, []), quiet.get(name), now)
         if why:
@@ -49,14 +49,14 @@ def steps(
             continue
         for one in after.actions:
             if one["uid"] == node.uid:
-                one["over"] = True
+                one |= {"over": True} if one["done"] else {"over": True, "done": True, "at": now}
         said = f"repaired: {node.repaired}" if node.repaired is not None else "the node was rebooted"
         found = [step for step in found if step.node != name]
         found.append(Step("lift", name, kind, (), said))
     return found
 
 
-def _repaired(node: Node) -> bool:
+def repaired(node: Node) -> bool:
     """Whether a person has said so, or the node was rebooted, which includes a reset."""
     if node.repaired is not None:
         return True

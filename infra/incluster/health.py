@@ -19,6 +19,7 @@ import json
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,12 @@ SILENT = 4  # missed rounds after which earlier observations are discarded
 Json = dict[str, Any]
 
 
+def steady(wall: Callable[[], float], elapsed: Callable[[], float]) -> Callable[[], float]:
+    """Seconds since 1970 by ``wall`` at the start: a step of the machine's clock shortens no window."""
+    begin = wall() - elapsed()
+    return lambda: begin + elapsed()
+
+
 def main() -> None:
     """Run rounds until SIGTERM."""
     parser = argparse.ArgumentParser()
@@ -53,7 +60,7 @@ def main() -> None:
     host, _, port = (args.listen or declared["listen"]).rpartition(":")
     metrics, every = told.Metrics(), args.every
     loop = Loop(cluster.Cluster(args.account, args.server), declared, metrics)
-    last = time.monotonic()
+    last, clock = time.monotonic(), steady(time.time, time.monotonic)
 
     def alive() -> bool:
         return bool(time.monotonic() - last < max(60.0, SILENT * every))
@@ -62,7 +69,7 @@ def main() -> None:
     while True:
         if time.monotonic() - last > SILENT * every + cluster.TIMEOUT_S:
             loop.silent()
-        loop.look(time.time())
+        loop.look(clock())
         last = time.monotonic()
         time.sleep(every)
 

@@ -4,8 +4,9 @@ Inputs are the active faults, the nodes, past actions (``State``, stored in the 
 node has been without a fault.
 
 A fault is acted on once: it is ``spent`` until it has been gone for the settling time, even across restarts
-of the loop. Faults that came and went while the loop was down are ignored. Part of the health loop's
-ConfigMap. Standard library only, Python 3.11 or newer.
+of the loop. Faults that came and went while the loop was down are ignored. An action is repeated until it is
+done, also after its fault has ended, which proves no repair; but a node is removed only while its fault is
+reported. Part of the health loop's ConfigMap. Standard library only, Python 3.11 or newer.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parent))  # python3 -I does not search this folder
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 else:
     import healing
     from cases import RANK, Fault, Node, Settings, State, Step
+
+STRENGTH = ("observe", "cordon", "ticket", "replace")
+"""Actions, weakest first."""
 
 
 def listen(
@@ -79,18 +83,20 @@ def decide(
     for fault in sorted(faults):
         if fault.kind in RANK and fault.node in known:
             active.setdefault(fault.node, []).append(fault)
-    steps = [
-        *_again(settings, after, known, active),
-        *healing.steps(settings, after, known, active, quiet, now),
-    ]
+    again = _again(settings, after, known, active, now)
+    rest = {name: node for name, node in known.items() if name not in {step.node for step in again}}
+    healed = healing.steps(settings, after, rest, active, quiet, now)
+    acts: list[Step] = []
     fresh = {name: _fresh(settings, after, known[name], found, now) for name, found in active.items()}
     due = [(name, found) for name, found in fresh.items() if found]
     for name, found in sorted(due, key=lambda one: (-_rank(one[1]), one[0])):
         # The next action overwrites the node's record with other faults, so these are kept as spent.
         noted = {fault.id for fault in active[name]} - {fault.id for fault in found}
         after.spent |= dict.fromkeys(noted, known[name].uid)
-        steps += _act(settings, after, known, name, found, now)
-    return steps, after
+        acts += _act(settings, after, known, name, found, now)
+    # One change of a node per round: after it, the node is no longer the one that was read.
+    anew = {step.node for step in acts if step.action in STRENGTH}
+    return [*(step for step in (*again, *healed) if step.node not in anew), *acts], after
 
 
 def reset(state: State) -> State:
@@ -111,10 +117,10 @@ def _kept(
 ) -> State:
     """The state without outdated entries, and without observed actions once the loop acts.
 
-    Unfinished actions stay until done or until their reason is gone: they may fail for longer than a window.
+    Unfinished actions stay until they are done: they may fail for longer than a window.
     """
     if state.observed and settings.acts:
-        state = State()
+        state = _carried_out(state)
     begin = now - settings.window_s
     actions = [dict(one) for one in state.actions if one["at"] > begin or not one["done"]]
     spent = {}
@@ -126,35 +132,66 @@ def _kept(
     return State(not settings.acts, actions, spent, breaker)
 
 
+def _carried_out(state: State) -> State:
+    """The state without what was only observed."""
+    own = [one for one in state.actions if one["action"] != "observe"]
+    spent = {id: one["uid"] for one in own for id in one["faults"]}
+    breaker = state.breaker if state.breaker and not state.breaker.get("observed", True) else None
+    return State(False, own, spent, breaker)
+
+
 def _again(
-    settings: Settings, after: State, known: Mapping[str, Node], active: Mapping[str, list[Fault]]
+    settings: Settings,
+    after: State,
+    known: Mapping[str, Node],
+    active: Mapping[str, list[Fault]],
+    now: float,
 ) -> list[Step]:
-    """Steps for unfinished actions that still have a reason; they are counted already."""
+    """Steps for unfinished actions, which are counted already; none while a repaired node waits."""
     steps = []
     for one in after.actions:
-        if one["done"]:
+        if one["done"] or (not settings.acts and one["action"] != "observe"):
             continue
         node = known.get(one["node"])
-        found = [fault for fault in active.get(one["node"], ()) if fault.id in one["faults"]]
-        if node is None or node.uid != one["uid"] or not found:
-            one["done"] = one["over"] = True  # the reason is gone: too late
+        found = tuple(fault for fault in active.get(one["node"], ()) if fault.id in one["faults"])
+        if (
+            node is None
+            or node.uid != one["uid"]
+            or not (found or _cordoned(one, node) or _same_boot(one, node))
+        ):
+            one |= {"done": True, "over": True, "at": now}
             continue
-        again = (
-            one["action"],
-            node.name,
-            one["class"],
-            tuple(found),
-            "retry of an unfinished action",
-            one["at"],
-        )
-        steps.append(Step(*again))
+        if _cordoned(one, node) and healing.repaired(node):
+            continue
+        kind, why = one["class"], "retry of an unfinished action"
+        action = min(one["action"], _action(settings, node, kind, bool(found)), key=STRENGTH.index)
+        if _too_new(settings, node, action, now):
+            if not _cordoned(one, node):
+                steps.append(Step("cordon", node.name, kind, found, why))
+            continue
+        faults = found or tuple(map(Fault.of, one["faults"]))
+        steps.append(Step(action, node.name, kind, faults, why, one["at"]))
     return steps
+
+
+def _cordoned(one: Mapping[str, Any], node: Node) -> bool:
+    return bool((node.record or {}).get("class", node.taint) == one["class"])
+
+
+def _same_boot(one: Mapping[str, Any], node: Node) -> bool:
+    """Whether the node has not been rebooted since the action; true of actions of earlier versions."""
+    return one.get("boot", node.boot) == node.boot
+
+
+def _too_new(settings: Settings, node: Node, action: str, now: float) -> bool:
+    """Whether the fault may be one of an earlier node of that name: such a node is not removed."""
+    return action == "replace" and now - node.since < settings.settle_s
 
 
 def _fresh(settings: Settings, after: State, node: Node, found: list[Fault], now: float) -> list[Fault]:
     """Faults without an action; on a new node of an old name, those of the old node must fade first."""
     noted = set((node.record or {}).get("faults", ()))
-    old_enough = now - node.created >= settings.settle_s
+    old_enough = now - node.since >= settings.settle_s
     return [
         fault
         for fault in found
@@ -171,29 +208,38 @@ def _act(
     if _done(after, node) >= rank:
         after.spent |= {fault.id: node.uid for fault in found}
         return [Step("note", name, kind, tuple(found), "the node is already tainted")]
-    action = _action(settings, node, kind)
+    action = _action(settings, node, kind, seen=True)
     bears = limit(settings, known.values(), after)
     if after.breaker is None and len(after.actions) >= bears:
         had = len(after.actions)
         why = f"{had} action{'' if had == 1 else 's'} in {settings.window_s:g} s, and the budget is {bears}"
-        after.breaker = {"since": now, "why": why, "withheld": []}
+        after.breaker = {"since": now, "why": why, "withheld": [], "observed": not settings.acts}
     if after.breaker is not None:
         if name in after.breaker["withheld"]:
             return []
         after.breaker["withheld"] = [*after.breaker["withheld"], name]
         return [Step("withhold", name, kind, tuple(found), f"breaker open: {after.breaker['why']}")]
-    one = {"at": now, "node": name, "uid": node.uid, "class": kind, "action": action, "done": False}
+    for one in after.actions:
+        if one["uid"] == node.uid and not one["done"]:
+            one |= {"done": True, "over": True, "at": now}  # this one does more
+    one = {"at": now, "node": name, "uid": node.uid, "boot": node.boot, "class": kind, "action": action}
     ids = [fault.id for fault in found]
-    after.actions.append({**one, "over": False, "of": _counted(known.values(), after), "faults": ids})
+    of = _counted(known.values(), after)
+    after.actions.append({**one, "done": False, "over": False, "of": of, "faults": ids})
     after.spent |= dict.fromkeys(ids, node.uid)
+    if _too_new(settings, node, action, now):
+        return [Step("cordon", name, kind, tuple(found), found[0].words)]
     return [Step(action, name, kind, tuple(found), found[0].words, now)]
 
 
-def _action(settings: Settings, node: Node, kind: str) -> str:
-    """Only class replace deletes a node: one that needs a reset empties, and its autoscaler removes it."""
+def _action(settings: Settings, node: Node, kind: str, seen: bool) -> str:
+    """Only class replace deletes a node: one that needs a reset empties, and its autoscaler removes it.
+
+    ``seen``: whether its fault is reported now.
+    """
     if settings.mode != "replace":
         return settings.mode
-    return "replace" if kind == "replace" and node.claim and not node.pinned else "ticket"
+    return "replace" if kind == "replace" and seen and node.claim and not node.pinned else "ticket"
 
 
 def _done(after: State, node: Node) -> int:

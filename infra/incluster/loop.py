@@ -54,6 +54,7 @@ class Loop:
             settle_s=declared["settle_s"],
         )
         self._quiet: dict[str, float] = {}
+        self._since: dict[str, float] = {}
         self._said: dict[str, str] = {}
 
     def look(self, now: float) -> None:
@@ -86,11 +87,16 @@ class Loop:
         }
         nodes = [
             replace(
-                acting.read(one, self._pools[one["metadata"]["labels"][proof.POOL]]),
+                acting.read(
+                    one,
+                    self._pools[one["metadata"]["labels"][proof.POOL]],
+                    self._since.setdefault(one["metadata"]["uid"], now),
+                ),
                 measured=name in measured,
             )
             for name, one in seen.items()
         ]
+        self._since = {node.uid: node.since for node in nodes}
         kept = self._cluster.config_map(STATE) or self._empty()
         before = State.of(json.loads(kept["data"][KEY]))
         told_to = (kept["metadata"].get("annotations") or {}).pop(RESET, None)

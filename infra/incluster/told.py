@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import socket
 import sys
 import threading
 from collections import Counter
@@ -47,11 +48,6 @@ REASONS = {
 def at(now: float) -> str:
     """A time as Kubernetes writes it."""
     return datetime.datetime.fromtimestamp(now, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def seconds(written: str) -> float:
-    """Seconds since 1970, of a time as Kubernetes writes it."""
-    return datetime.datetime.fromisoformat(written).timestamp()
 
 
 def line(now: float, **said: Any) -> None:
@@ -124,7 +120,9 @@ class Metrics:
 
 
 def serve(address: tuple[str, int], metrics: Metrics, alive: Callable[[], bool]) -> ThreadingHTTPServer:
-    """Serve ``/metrics`` and ``/healthz`` from a thread of its own."""
+    """Serve ``/metrics`` and ``/healthz`` from a thread of its own; without a host on IPv4 and IPv6."""
+    host = address[0].strip("[]")
+    both = not host and socket.has_dualstack_ipv6()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -146,6 +144,14 @@ def serve(address: tuple[str, int], metrics: Metrics, alive: Callable[[], bool])
         def log_message(self, format: str, *args: object) -> None:
             """Log no requests: stdout is the audit log."""
 
-    server = ThreadingHTTPServer(address, Handler)
+    class Server(ThreadingHTTPServer):
+        address_family = socket.AF_INET6 if both or ":" in host else socket.AF_INET
+
+        def server_bind(self) -> None:
+            if both:
+                self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            super().server_bind()
+
+    server = Server((host, address[1]), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server

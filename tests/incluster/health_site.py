@@ -20,6 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 import yaml
 
 from infra.config import parse
+from infra.incluster import asked
 from infra.model.environment import Environment
 from infra.model.health import HEALTH
 from infra.plan import health, workloads
@@ -54,7 +55,7 @@ class Stub:
             def do_GET(self) -> None:
                 stub.asked.append(self.path)
                 shown = [{"node": name} for name in sorted(stub.measured)]
-                of_faults = parse_qs(urlsplit(self.path).query)["query"] == ["gpuform:fault:active"]
+                of_faults = parse_qs(urlsplit(self.path).query)["query"] == [asked.SERIES]
                 series = stub.faults if of_faults else shown
                 found = [{"metric": one, "value": [time.time(), "1"]} for one in series]
                 answer = {"status": "success", "data": {"resultType": "vector", "result": found}}
@@ -131,7 +132,7 @@ class Site:
                 notes["gpuform.io/offers"] = json.dumps({"nvidia.com/gpu": 1})
             own = {"name": name, "labels": labels, "annotations": notes}
             taints = [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]
-            spec: Manifest = {"taints": taints}
+            spec: Manifest = {"taints": taints, "providerID": f"kwok://{name}"}
             made.append({"apiVersion": "v1", "kind": "Node", "metadata": own, "spec": spec})
         self.apply(*made)
         self.kubectl("wait", "--for=condition=Ready", "--timeout=60s", *(f"node/{name}" for name in names))

@@ -26,7 +26,7 @@ def nodes(count: int) -> list[Node]:
 
 
 class Played:
-    """Applies the loop's decisions at once, unless told to fail."""
+    """Applies the loop's decisions at once, unless told to fail: at all, or after the node is cordoned."""
 
     def __init__(self, there: list[Node], declared: Settings = CORDON) -> None:
         self.there = {one.name: one for one in there}
@@ -37,18 +37,18 @@ class Played:
         self.quiet = {}
         self.state = State.of(json.loads(json.dumps(self.state.to_json())))
 
-    def look(self, faults: list[Fault], now: float, fails: bool = False) -> list[Step]:
+    def look(self, faults: list[Fault], now: float, fails: bool = False, halves: bool = False) -> list[Step]:
         there = list(self.there.values())
         unseen = {one.name for one in there if not one.measured}
         self.quiet = judge.listen(self.quiet, judge.names(there, self.state), faults, now, unseen)
         steps, self.state = judge.decide(self.declared, there, faults, self.state, self.quiet, now)
         for step in [] if fails else steps:
-            self._carry_out(step, now)
+            self._carry_out(step, now, halves)
         return steps
 
-    def _carry_out(self, step: Step, now: float) -> None:
+    def _carry_out(self, step: Step, now: float, halves: bool) -> None:
         one = self.there[step.node]
-        if step.at:
+        if step.at and not halves:
             self.done.append((now, step))
             self.state = judge.finished(self.state, step.at, step.node, now)
         if step.action in ("cordon", "ticket", "replace"):

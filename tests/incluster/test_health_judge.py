@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from infra.incluster import judge
-from infra.incluster.judge import State
+from infra.incluster.judge import Fault, Settings, State
 from tests.incluster.played_judge import CORDON, NOW, OBSERVE, REPLACE, Played, actions, fault, node, nodes
 
 pytestmark = pytest.mark.unit
@@ -124,12 +124,84 @@ def test_what_cannot_be_done_for_longer_than_the_window_is_not_forgotten() -> No
     assert actions(played.look([fault("n00"), fault("n01")], NOW + long + 30)) == [("cordon", "n01")]
 
 
-def test_a_loop_that_comes_back_after_the_fault_does_nothing() -> None:
-    played = Played(nodes(5))
-    played.look([fault("n00")], NOW, fails=True)
+def test_a_stored_action_is_carried_out_after_its_fault_has_ended_unless_the_node_was_rebooted() -> None:
+    for boot, then in (("boot-1", [("cordon", "n00")]), ("boot-2", [])):
+        played = Played(nodes(5))
+        played.look([fault("n00")], NOW, fails=True)
+        played.restart()
+        played.change("n00", boot=boot)
+        assert actions(played.look([], NOW + 60)) == then
+        assert played.look([], NOW + 75) == []
+
+
+KARPENTERS = dataclasses.replace(REPLACE, budget=1)
+PENDING = [
+    ("replace", {}, KARPENTERS, True, [("replace", "n")]),
+    ("replace", {}, KARPENTERS, False, [("ticket", "n")]),  # no removal without a reported fault
+    ("replace", {"pinned": True}, KARPENTERS, True, [("ticket", "n")]),
+    ("replace", {}, dataclasses.replace(CORDON, mode="ticket"), True, [("ticket", "n")]),
+    ("replace", {}, CORDON, False, [("cordon", "n")]),
+    ("replace", {}, OBSERVE, True, []),
+    ("reset", {}, KARPENTERS, False, [("ticket", "n")]),
+    ("replace", {"repaired": "new GPU"}, KARPENTERS, False, [("wait", "n")]),
+    ("replace", {"repaired": "new GPU"}, KARPENTERS, True, [("wait", "n")]),
+    ("reset", {"boot": "boot-2"}, KARPENTERS, False, [("wait", "n")]),
+    ("replace", {"boot": "boot-2"}, KARPENTERS, False, [("ticket", "n")]),
+    ("replace", {"uid": "another"}, KARPENTERS, False, []),
+]
+
+
+@pytest.mark.parametrize(("kind", "more", "then", "active", "expected"), PENDING)
+def test_a_cordoned_node_is_not_forgotten_when_the_rest_of_its_action_failed(
+    kind: str, more: dict[str, Any], then: Settings, active: bool, expected: list[tuple[str, str]]
+) -> None:
+    """It gets a replacement, a ticket or a repair, and never more than is allowed by now."""
+    ill = [fault("n", kind)]
+    played = Played([node("n", claim=True)], KARPENTERS)
+    played.look(ill, NOW, halves=True)
     played.restart()
-    assert played.look([], NOW + 60) == []
-    assert played.look([], NOW + 75) == []
+    if "uid" in more:  # a new node of the name
+        played.there["n"] = dataclasses.replace(node("n", claim=True), **more)
+    played.change("n", **more)
+    played.declared = then
+    assert actions(played.look(ill if active else [], NOW + 60)) == expected
+    assert played.look(ill if active else [], NOW + 75) == [] or expected == [("wait", "n")]
+
+
+def test_a_pending_action_is_resumed_by_a_loop_that_acts_again_and_keeps_its_place_in_the_budget() -> None:
+    played = Played(nodes(5))
+    played.declared = dataclasses.replace(CORDON, mode="ticket")
+    played.look([fault("n00")], NOW, halves=True)
+    for mode in ("observe", "ticket"):
+        played.declared = dataclasses.replace(CORDON, mode=mode)
+        steps = played.look([fault("n01")], NOW + 60)
+    assert actions(steps) == [("ticket", "n00"), ("withhold", "n01")]
+
+
+def test_a_worse_fault_takes_the_place_of_a_pending_action() -> None:
+    played = Played([node("n", claim=True), *nodes(9)], KARPENTERS)
+    reset = fault("n", "reset", "48")
+    played.look([reset], NOW, halves=True)
+    assert actions(played.look([reset, fault("n")], NOW + 15)) == [("replace", "n")]
+    assert actions(played.look([], NOW + 30)) == []
+    assert played.there["n"].taint == "replace"
+
+
+def test_a_new_node_is_cordoned_at_once_and_removed_when_the_fault_can_only_be_its_own() -> None:
+    """A fault of a node that was removed is reported for up to ten minutes, under a name used again."""
+    for active, then in ((True, "replace"), (False, "ticket")):
+        played = Played([dataclasses.replace(node("n", claim=True), since=NOW - 30)], KARPENTERS)
+        assert actions(played.look([fault("n")], NOW)) == [("cordon", "n")]
+        assert played.look([fault("n")], NOW + 15) == []
+        assert actions(played.look([fault("n")] if active else [], NOW + 600)) == [(then, "n")]
+
+
+@pytest.mark.parametrize(
+    "one", [fault("n"), fault("n", "reset", "48", "1"), Fault("n", "3", "", "", "reset", "ecc")]
+)
+def test_a_fault_is_known_again_by_its_id(one: Fault) -> None:
+    assert Fault.of(one.id).id == one.id
+    assert one.uuid in Fault.of(one.id).words
 
 
 def test_a_second_fault_of_a_node_that_is_out_of_use_is_noted() -> None:

@@ -17,7 +17,6 @@ def noted(record: str) -> dict[str, Any]:
         "metadata": {
             "name": "n",
             "uid": "u",
-            "creationTimestamp": "2026-01-01T00:00:00Z",
             "annotations": {acting.RECORD: record},
         },
         "spec": {},
@@ -37,13 +36,15 @@ def noted(record: str) -> dict[str, Any]:
     ],
 )
 def test_a_record_that_nobody_can_read_is_none_and_the_loop_goes_on(record: str) -> None:
-    node = acting.read(noted(record), {})
+    node = acting.read(noted(record), {}, NOW)
     assert node.record is None
     steps, _ = judge.decide(CORDON, [node], [fault("n")], State(), {}, NOW)
     assert [step.action for step in steps] == ["cordon"]
 
 
 def test_a_record_of_the_loops_own_is_read() -> None:
-    node = acting.read(noted('{"class": "reset", "faults": ["n|GPU-n-0|79|reset|xid"], "boot": "b"}'), {})
+    node = acting.read(
+        noted('{"class": "reset", "faults": ["n|GPU-n-0|79|reset|xid"], "boot": "b"}'), {}, NOW
+    )
     assert node.record is not None
     assert node.record["faults"] == ["n|GPU-n-0|79|reset|xid"]

@@ -93,7 +93,7 @@ def test_a_taint_that_somebody_took_comes_back() -> None:
 def test_a_new_node_of_an_old_name_does_not_inherit_the_fault() -> None:
     played = Played(nodes(20))
     played.look([fault("n00")], NOW)
-    played.there["n00"] = dataclasses.replace(node("n00"), uid="other", created=NOW + 60)
+    played.there["n00"] = dataclasses.replace(node("n00"), uid="other", since=NOW + 60)
     assert played.look([fault("n00")], NOW + 75) == []
     # But a fault that is still there after all old ones have faded counts.
     assert actions(played.look([fault("n00")], NOW + 700)) == [("cordon", "n00")]
