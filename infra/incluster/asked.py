@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 else:
     from cases import Fault
 
-SERIES = "gpuform:fault:active"
-_SHOWN = "count by (node) (group by (node,gpu) (gpuform:gpu:temperature_celsius))"
-MEASURED = f"{_SHOWN} >= on (node) (max by (node) (gpuform:node:gpus) or on (node) {_SHOWN})"
+_RECORDED = '{job=""}'
+"""Matches no scraped series of a recorded one's name: each scraped one has a job."""
+SERIES = f"gpuform:fault:active{_RECORDED}"
+_SHOWN = f"count by (node) (group by (node,gpu) (gpuform:gpu:temperature_celsius{_RECORDED}))"
+_DECLARED = f"max by (node) (gpuform:node:gpus{_RECORDED})"
+MEASURED = f"{_SHOWN} >= on (node) ({_DECLARED} or on (node) {_SHOWN})"
 """Nodes with as many measured GPUs as their pool declares; any number if it declares none."""
 CLASSES = ("application", "informational", "reset", "replace")
 LONGEST = 16 * 2**20  # bytes of an answer; 100 000 series are less

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from infra.model.environment import Environment
-from infra.plan.rules.alert import Alert
-from infra.plan.rules.promql import RANGE
+from infra.model.labels import GPU_UNHEALTHY
+from infra.plan.rules.alert import POOL_WHERE, Alert
+from infra.plan.rules.promql import RANGE, most, with_pool
 
 _BREAKER = "gpuform_health_breaker_open"
 _ACTIONS = "gpuform_health_actions_total"
@@ -44,7 +45,17 @@ def alerts(env: Environment) -> Iterator[Alert]:
         expr=f"sum by (node,class,action) ({grown} > 0 or ({failed} unless {failed} offset 15m))",
         means="An action of the health loop on a node failed.",
         summary="the health loop could not {{ $labels.action }} node {{ $labels.node }}",
-        description="Class of the fault: {{ $labels.class }}. Check the loop's log and the node's events.",
+        description="Class of the fault: {{ $labels.class }}. The loop's log has the error; it tries again.",
+    )
+    yield Alert(
+        name="GpuUnhealthyTaintStuck",
+        severity="warning",
+        wait="4h",
+        expr=with_pool(most(("node",), f'kube_node_spec_taint{{key="{GPU_UNHEALTHY}"}}')),
+        means="A node with a broken GPU has been out of use for four hours: neither replaced nor repaired.",
+        summary="node {{ $labels.node }} with a broken GPU has been out of use for four hours",
+        description="It costs as much as before. Mode cordon writes no ticket; in the others it is open, "
+        f"or Karpenter waits for the node's pods. {POOL_WHERE}",
     )
 
 

@@ -1,5 +1,6 @@
 """GPU faults, one series each: the only faults that alerts and the health loop read.
 
+They come from series of dcgm-exporter's own job alone: a fault may cost a node.
 XIDs come from the exporter's count over its window, 5 minutes, held for 5 minutes more so that a restart of
 the exporter does not end a fault. If an exporter has no count, a change of its gauge of the last XID is used:
 it misses an XID that occurs twice, but there is no other source. Contained uncorrectable errors (XID 94) are
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 
 from infra.model import xid
 from infra.plan.rules.devices import TEMPERATURE
-from infra.plan.rules.promql import RANGE, Rule, dcgm, most, one_of, record, set_label, with_pool
+from infra.plan.rules.promql import RANGE, Rule, dcgm, most, one_of, record, recorded, set_label, with_pool
 from infra.plan.scraping import JOB
 
 ACTIVE = "gpuform:fault:active"
@@ -68,8 +69,8 @@ def _row_remap() -> str:
 
 def _lost() -> str:
     """Groups are evaluated at least every two minutes (``monitoring.interval``), each at its own time."""
-    was = most(_GPU, f"last_over_time({TEMPERATURE}[1h])")
-    recently = f"last_over_time({TEMPERATURE}[{_HERE}])"
+    was = most(_GPU, f"last_over_time({recorded(TEMPERATURE)}[1h])")
+    recently = f"last_over_time({recorded(TEMPERATURE)}[{_HERE}])"
     # A new sample may not be recorded yet, after a time without an exporter or a Prometheus.
     now = dcgm("DCGM_FI_DEV_GPU_TEMP")
     gone = f"{was} unless on (node,gpu) {recently} unless on (node,gpu) {now}"

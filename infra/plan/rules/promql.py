@@ -1,8 +1,8 @@
 """Building blocks of expressions: DCGM's series, and joins with a node's pool.
 
-Nothing here needs a label that an exporter may omit: a series of DCGM counts if it names its GPU, and the
-scrape names the node. An exporter repeats a GPU's metrics for each MIG instance, so an expression reads a
-fleet's series as few times as it can.
+Nothing here needs a label that an exporter may omit: a series of DCGM counts if it names its GPU. The scrape
+names the node, and the exporter's own job, so that no other target's series is taken for it. An exporter
+repeats a GPU's metrics for each MIG instance, so an expression reads a fleet's series as few times as it can.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from infra.model.labels import DRIVER_UPGRADE_STATE, INSTANCE_GPU_COUNT, MIG_CONFIG_STATE, POOL
+from infra.plan.scraping import JOB
 
 Rule = dict[str, Any]
 
@@ -61,8 +62,13 @@ def one_of(values: Iterable[str]) -> str:
 def dcgm(name: str, matchers: str = "", over: str = "", window: str = RANGE) -> str:
     """Samples of a DCGM metric that name GPU and node; ``over`` is a function over ``window``, if given."""
     more = f",{matchers}" if matchers else ""
-    found = f'{name}{{gpu!="",node!=""{more}}}'
+    found = f'{name}{{job="{JOB}",gpu!="",node!=""{more}}}'
     return f"{over}({found}[{window}])" if over else found
+
+
+def recorded(name: str) -> str:
+    """A recorded series without an exporter's of that name: each scraped one has a job."""
+    return f'{name}{{job=""}}'
 
 
 def most(keys: Iterable[str], expression: str) -> str:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from infra.incluster import asked
 from infra.model import xid
 from infra.model.environment import Environment
+from infra.plan.rules.devices import TEMPERATURE
+from infra.plan.rules.faults import ACTIVE
 from tests.plan.rules import world
 from tests.plan.rules.gpu_troubles import ROWS, counted, shown
 from tests.plan.rules.promtool import At, Case, Promtool, selector
@@ -22,6 +25,22 @@ def test_each_fires_alone_and_ends(promtool: Promtool) -> None:
 def _quiet(promtool: Promtool, *series: dict[str, str]) -> None:
     times = [At(time, fires=[]) for time in ("10m", "16m", "30m")]
     promtool.test(world.environment(), *(Case(world.healthy() | one, times) for one in series))
+
+
+def test_no_fault_comes_from_another_job(promtool: Promtool) -> None:
+    """Whoever has a target scraped would otherwise have nodes replaced."""
+    forged = {
+        name.replace('job="nvidia-dcgm-exporter"', 'job="team"'): values
+        for row in ROWS
+        for name, values in row.series.items()
+        if values is not None and row.alert != "GpuLost"
+    }
+    own = {**WHOLE.gpu(9), "pool": "whole", "job": "team"}
+    forged[selector(TEMPERATURE, **own)] = "60x9 stale"
+    forged[selector(ACTIVE, **own, **{"class": "replace", "reason": "row_remap"})] = "1x300"
+    samples: dict[str, dict[str, float]] = {asked.SERIES: {}, f"{TEMPERATURE}{{gpu='9',job=''}}": {}}
+    times = [At(time, samples=samples) for time in ("13m", "24m", "40m")]
+    promtool.test(world.environment(), Case(world.healthy() | forged, times))
 
 
 def test_counters_that_begin_anew_are_no_errors(promtool: Promtool) -> None:

@@ -42,6 +42,14 @@ def test_what_takes_hours(promtool: Promtool) -> None:
     promtool.test(world.environment(), Case(series, then))
 
 
+def test_a_node_that_stays_out_of_use(promtool: Promtool) -> None:
+    taint = {"key": "gpuform.io/gpu-unhealthy", "value": "replace", "effect": "NoSchedule"}
+    series = {selector("kube_node_spec_taint", node="whole-1", **taint): "_x10 1x260 stale"}
+    stuck = node(WHOLE_1, alertname="GpuUnhealthyTaintStuck", severity="warning")
+    then = [At("240m", fires=[]), At("255m", fires=[stuck]), At("280m", fires=[])]
+    promtool.test(world.environment(), Case(world.healthy() | series, then))
+
+
 def test_a_busy_pod_hides_an_idle_neighbour_and_none_is_blamed(promtool: Promtool) -> None:
     """With time slicing, use cannot be attributed to a pod: no alert may name one while the GPU is busy."""
     promtool.test(world.environment(), Case(world.healthy(), [At("125m", fires=[])]))
