@@ -35,7 +35,7 @@ def _remediator(resource: Resource) -> str:
     if labelled(resource, "auto_healing_enabled"):
         return _MAGNUM
     if resource.type == contract.CONFIG_MAP:
-        return _OURS if _settings(resource).get("mode") in ("cordon", "ticket", "replace") else ""
+        return _OURS if _settings(resource).get("mode", "observe") != "observe" else ""
     return ""
 
 
@@ -63,7 +63,7 @@ RULES = (
         "At most one remediator acts on nodes with a broken GPU.",
         "high",
         "enable only one: settings.featureGates.nodeRepair, nodeRepairConfig, Magnum's label "
-        "auto_healing_enabled, or a health.mode that is not observe",
+        "auto_healing_enabled, or a health.mode other than observe",
         (
             contract.RELEASE,
             contract.NODE_GROUP,
