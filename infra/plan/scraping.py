@@ -17,7 +17,11 @@ from infra.model.monitoring import RELEASE, Monitoring
 from infra.plan import sharing
 
 JOB = "nvidia-dcgm-exporter"
-"""Name of the Service, and so of the job; also the label ``app`` of the exporter's pods."""
+"""Job of the exporter's series, and label ``app`` of its pods and of the operator's Service.
+
+The operator's ServiceMonitor takes the job from that label [gpu-operator, assets/state-dcgm-exporter], the
+exporter's chart from the name of its Service, which is the release's; a scrape configuration has this name.
+"""
 PORT = 9400
 _NODE = "__meta_kubernetes_pod_node_name"
 _TARGETS_OWN = "namespace|pod|container|service|endpoint"
