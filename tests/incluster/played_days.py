@@ -70,6 +70,8 @@ class Days:
         """When the machine with this id leaves, and its node's name."""
         self.touched: list[tuple[float, str]] = []
         self.sizes: list[tuple[float, int]] = []
+        self.loud: dict[str, float] = {}
+        """When a fault of the node of this name was last told to the loop."""
         self.owed: dict[str, float] = {}
         """By node uid, the working time at which its action must be complete."""
         self.settled: set[str] = set()
@@ -84,7 +86,7 @@ class Days:
         self.count = 0
         self.cluster.before, self.cluster.after = self._before, self._after
         self.cluster.on_cordon, self.cluster.on_delete = self._cordoned, self._removed
-        self.cluster.on_lift = self._lifted
+        self.cluster.on_lift = self._returned
         self.cluster.on_write = self._written
         self.start()
         for _ in range(6):
@@ -139,6 +141,11 @@ class Days:
         if self.mode == "cordon" or self._machine(node).given_back:
             self._settles(node["metadata"]["name"])
         self._did("cordoned")
+
+    def _returned(self, node: dict[str, Any]) -> None:
+        quiet = self.now - self.loud.get(node["metadata"]["name"], -DAY_S)
+        assert quiet >= FADES_S, f"day {self.now / DAY_S:.2f}: returned after {quiet} s without a fault"
+        self._lifted(node)
 
     def _lifted(self, node: dict[str, Any]) -> None:
         for uids in (self.settled, self.excused):
@@ -196,7 +203,7 @@ class Days:
         self._forgets(self.cluster.nodes_by_name.pop(name))
         for key, claim in list(self.cluster.claims.items()):
             left = all(claim["status"]["providerID"] != one.id for one in self.machines.values())
-            if left and self.random.random() < 0.5:  # some stay for a while
+            if left and self.random.random() < 0.1:  # most stay for a while
                 del self.cluster.claims[key]
         self._fades(machine.id, FADES_S)
         self._size()
@@ -224,6 +231,9 @@ class Days:
             machine.xid = "79" if kind == "replace" else "48"
         self._reports(name, machine)
         self._did("broke")
+        if machine.pool == BURST and self.random.random() < 0.2:  # its autoscaler is faster than the loop
+            self._leave(name)
+            self._join(BURST, name)
 
     def _reports(self, name: str, machine: Machine) -> None:
         lasts = self.random.choice((300.0, FADES_S, HOUR_S, 400 * DAY_S))
@@ -343,6 +353,7 @@ class Days:
         if self.now < self.silent:
             raise OSError("no answer")
         self.reported = {key: one for key, one in self.reported.items() if one[1] > self.now}
+        self.loud |= {fault.node: self.now for fault, _, _ in self.reported.values()}
         return [fault for fault, _, _ in self.reported.values()]
 
     def _measured(self, _: str) -> frozenset[str]:
