@@ -180,7 +180,7 @@ def _cordoned(one: Mapping[str, Any], node: Node) -> bool:
 
 def _same_boot(one: Mapping[str, Any], node: Node) -> bool:
     """Whether the node has not been rebooted since the action; true of actions of earlier versions."""
-    return one.get("boot", node.boot) == node.boot
+    return bool(one.get("boot", node.boot) == node.boot)
 
 
 def _too_new(settings: Settings, node: Node, action: str, now: float) -> bool:

@@ -86,7 +86,7 @@ class PlayedCluster(Cluster):
                 if claim["metadata"]["uid"] != body["preconditions"]["uid"]:
                     _refuse(CONFLICT)
                 self.on_delete(claim)
-                self.claims[name] = _deleted(claim)
+                self.claims[name] = deleted(claim)
                 return {}
             case "PATCH", ["nodes", name]:
                 return self._patch(name, body)
@@ -131,7 +131,7 @@ class PlayedCluster(Cluster):
         return copy.deepcopy(self.maps[name])
 
 
-def _deleted(claim: Json) -> Json:
+def deleted(claim: Json) -> Json:
     return {**claim, "metadata": {**claim["metadata"], "deletionTimestamp": "2027-01-01T00:00:00Z"}}
 
 

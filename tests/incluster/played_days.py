@@ -8,20 +8,15 @@ are removed and made under the same names, and people cordon, reboot, repair, pi
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
 from infra.incluster import health, told
-from infra.incluster.acting import RECORD, REPAIRED
-from infra.incluster.cases import RANK, Fault
-from infra.incluster.loop import KEY, RESET, STATE, Loop
-from tests.incluster.played_cluster import PlayedCluster, _deleted
+from infra.incluster.cases import Fault
+from infra.incluster.loop import RESET, STATE, Loop
+from tests.incluster.played_world import BURST, DAY_S, FADES_S, FIXED, HOUR_S, Machine, World
 
-BURST, FIXED = "burst", "fixed"
-DAY_S, HOUR_S, FADES_S = 86400.0, 3600.0, 600.0
 PATIENCE_S = 3 * HOUR_S
 """Working time of the loop in which an action must be complete."""
 MOST = 3
@@ -39,37 +34,10 @@ class Killed(BaseException):
     """The loop's process ended."""
 
 
-@dataclass
-class Machine:
-    id: str
-    pool: str
-    broken: str = ""
-    until: float = 0.0
-    """When its fault is no longer reported."""
-    boots: int = 0
-    xid: str = "79"
-    given_back: bool = False
-
-
-@dataclass
-class Days:
-    seed: int
-    mode: str
-    now: float = 0.0
-    kinds: dict[str, int] = field(default_factory=dict)
-    """How often each thing happened that a test wants to have happened."""
-
+class Days(World):
     def __post_init__(self) -> None:
-        self.random = random.Random(self.seed)
-        self.cluster = PlayedCluster()
-        self.machines: dict[str, Machine] = {}
-        """By name of their node."""
-        self.reported: dict[str, tuple[Fault, float, str]] = {}
-        """Faults by id, until when they are reported, and of which machine."""
-        self.gone: list[tuple[float, str, str]] = []
-        """When the machine with this id leaves, and its node's name."""
+        super().__post_init__()
         self.touched: list[tuple[float, str]] = []
-        self.sizes: list[tuple[float, int]] = []
         self.loud: dict[str, float] = {}
         """When a fault of the node of this name was last told to the loop."""
         self.owed: dict[str, float] = {}
@@ -78,12 +46,8 @@ class Days:
         """Nodes with a ticket, or given back."""
         self.excused: set[str] = set()
         """Nodes that a person takes for repaired."""
-        self.known: dict[str, float] = {}
-        """Since when this process of the loop can have seen the node."""
-        self.worked = self.wall = 0.0
-        self.trouble = self.silent = self.no_tickets = 0.0
-        self.flawed = self.closes = False
-        self.count = 0
+        self.worked = 0.0
+        self.flawed = False
         self.cluster.before, self.cluster.after = self._before, self._after
         self.cluster.on_cordon, self.cluster.on_delete = self._cordoned, self._removed
         self.cluster.on_lift = self._returned
@@ -101,12 +65,6 @@ class Days:
             self.touched.clear()  # a clock that went ahead between two processes ends the window
         self.known = {uid: max(since, self.now) for uid, since in self.known.items()}
         self.loop = Loop(self.cluster, {**SETTINGS, "mode": self.mode}, told.Metrics())
-
-    def _did(self, what: str) -> None:
-        self.kinds[what] = self.kinds.get(what, 0) + 1
-
-    def _chance(self, each_s: float, step: float) -> bool:
-        return self.random.random() < step / each_s
 
     # What the API server does to the loop
 
@@ -182,157 +140,10 @@ class Days:
             f"{what} at day {self.now / DAY_S:.2f}"
         )
 
-    # What others do
-
-    def _join(self, pool: str, name: str = "", machine: Machine | None = None) -> None:
-        self.count += 1
-        free = [f"{pool}-{number}" for number in range(24) if f"{pool}-{number}" not in self.machines]
-        name = name or self.random.choice(free[:4])  # names are soon used again
-        machine = machine or Machine(f"aws:///{self.count}", pool)
-        self.machines[name] = machine
-        self.cluster.add(name, f"uid-{self.count}", pool, machine.id, pool == BURST)
-        self.known[f"uid-{self.count}"] = self.now
-        if pool == BURST and not any(_of(claim, machine) for claim in self.cluster.claims.values()):
-            meta = {"name": f"claim-{self.count}", "uid": f"claim-{self.count}"}
-            status = {"providerID": machine.id, "nodeName": name}
-            self.cluster.claims[meta["name"]] = {"metadata": meta, "status": status}
-        self._size()
-
-    def _leave(self, name: str) -> None:
-        machine = self.machines.pop(name)
-        self._forgets(self.cluster.nodes_by_name.pop(name))
-        for key, claim in list(self.cluster.claims.items()):
-            left = all(claim["status"]["providerID"] != one.id for one in self.machines.values())
-            if left and self.random.random() < 0.1:  # most stay for a while
-                del self.cluster.claims[key]
-        self._fades(machine.id, FADES_S)
-        self._size()
-
     def _forgets(self, node: dict[str, Any]) -> None:
         self._lifted(node)
         for times in (self.owed, self.known):
             times.pop(node["metadata"]["uid"], None)
-
-    def _size(self) -> None:
-        self.sizes = [*self.sizes[-200:], (self.now, len(self.machines))]
-
-    def _fades(self, id: str, seconds: float) -> None:
-        last = self.now + seconds
-        self.reported = {
-            key: (fault, min(until, last) if of == id else until, of)
-            for key, (fault, until, of) in self.reported.items()
-        }
-
-    def _breaks(self, name: str) -> None:
-        machine = self.machines[name]
-        kind = self.random.choice(("reset", "replace"))
-        if RANK[kind] >= RANK.get(machine.broken, 0):
-            machine.broken = kind
-            machine.xid = "79" if kind == "replace" else "48"
-        self._reports(name, machine)
-        self._did("broke")
-        if machine.pool == BURST and self.random.random() < 0.2:  # its autoscaler is faster than the loop
-            self._leave(name)
-            self._join(BURST, name)
-
-    def _reports(self, name: str, machine: Machine) -> None:
-        lasts = self.random.choice((300.0, FADES_S, HOUR_S, 400 * DAY_S))
-        fault = Fault(name, "0", f"GPU-{machine.id}", machine.xid, machine.broken, "xid")
-        self.reported[fault.id] = (fault, self.now + lasts, machine.id)
-
-    def _repairs(self, name: str) -> None:
-        """A person may be wrong about it; then the fault is reported again, sooner or later."""
-        machine = self.machines[name]
-        self._reboots(name)
-        if self.random.random() < 0.9:
-            machine.broken = ""
-            self._fades(machine.id, 300)
-        self._excuses(name)
-        self.cluster.annotate(name, **{REPAIRED: "new GPU"})
-        self._did("repaired")
-
-    def _reboots(self, name: str) -> None:
-        machine = self.machines[name]
-        machine.boots += 1
-        node = self.cluster.nodes_by_name[name]
-        info = {"nodeInfo": {"bootID": f"boot-{machine.boots}"}}
-        self.cluster.nodes_by_name[name] = {**node, "status": {**node["status"], **info}}
-        self.cluster.touch(name)
-        record = json.loads(node["metadata"]["annotations"].get(RECORD, "{}"))
-        if machine.broken == "reset":
-            machine.broken = ""
-            self._fades(machine.id, 300)
-        if machine.broken == "" or record.get("class") != machine.broken:
-            self._excuses(name)  # a reboot is the first remedy of either class
-
-    def _others(self, step: float) -> None:
-        for at, own, name in [one for one in self.gone if one[0] <= self.now]:
-            self.gone.remove((at, own, name))
-            if name in self.machines and self.machines[name].id == own:
-                self._leave(name)
-                self._join(BURST)
-        self._autoscales(step)
-        for name in list(self.machines):
-            self._people(name, step)
-        names = list(self.machines)
-        if names and self._chance(8 * HOUR_S, step):
-            self._breaks(self.random.choice(names))
-        if names and self._chance(30 * DAY_S, step):  # many at once
-            for name in self.random.sample(names, len(names) // 2):
-                self._breaks(name)
-        for length, each, what in (
-            (HOUR_S, DAY_S, "trouble"),
-            (HOUR_S, DAY_S, "silent"),
-            (2 * HOUR_S, DAY_S, "no_tickets"),
-        ):
-            if self._chance(each, step):
-                setattr(self, what, self.now + self.random.random() * length)
-        if self._chance(6 * HOUR_S, step):
-            self.wall = self.random.uniform(-3, 3) * HOUR_S
-        if self._chance(12 * HOUR_S, step):
-            self.start()
-        kept = self.cluster.maps.get(STATE)
-        if kept and json.loads(kept["data"][KEY])["breaker"] and self._chance(3 * HOUR_S, step):
-            kept["metadata"].setdefault("annotations", {})[RESET] = "checked"
-            self.closes = True
-
-    def _autoscales(self, step: float) -> None:
-        own = {
-            pool: [name for name, one in self.machines.items() if one.pool == pool] for pool in (BURST, FIXED)
-        }
-        for pool, names in own.items():
-            if len(names) < 12 and self._chance(3 * HOUR_S, step):
-                self._join(pool)
-            if len(names) > 2 and self._chance(3 * HOUR_S, step):
-                name = self.random.choice(names)
-                self._leave(name)
-                if self.random.random() < 0.5:
-                    self._join(pool, name)  # at once, under the same name
-        if own[BURST] and self._chance(DAY_S, step):  # the autoscaler's own deletion
-            name = self.random.choice(own[BURST])
-            for key, claim in self.cluster.claims.items():
-                if name in self.machines and _of(claim, self.machines[name]):
-                    self.cluster.claims[key] = _deleted(claim)
-                    self.gone.append((self.now + HOUR_S, self.machines[name].id, name))
-
-    def _people(self, name: str, step: float) -> None:
-        node = self.cluster.nodes_by_name[name]
-        if self._chance(6 * HOUR_S, step) and self.cluster.taint(name):
-            self._repairs(name)
-        elif self._chance(4 * DAY_S, step):
-            self._reboots(name)
-        elif self._chance(4 * DAY_S, step):
-            self.cluster.touch(name, unschedulable=not node["spec"].get("unschedulable"))
-        elif self._chance(4 * DAY_S, step):
-            self.cluster.touch(name, taints=[])
-        elif self._chance(8 * DAY_S, step):
-            pinned = node["metadata"]["annotations"].get("karpenter.sh/do-not-disrupt")
-            self.cluster.annotate(name, **{"karpenter.sh/do-not-disrupt": None if pinned else "true"})
-        elif self._chance(8 * DAY_S, step):  # its object is deleted, and the kubelet registers again
-            self._forgets(node)
-            self._join(self.machines[name].pool, name, self.machines[name])
-        elif self._chance(2 * DAY_S, step) and self.machines[name].broken:
-            self._reports(name, self.machines[name])
 
     # A day
 
@@ -392,14 +203,3 @@ class Days:
     def _excuses(self, name: str) -> None:
         self.owed.pop(self._uid(name), None)
         self.excused.add(self._uid(name))
-
-    def _uid(self, name: str) -> str:
-        return str(self.cluster.nodes_by_name[name]["metadata"]["uid"])
-
-    def _breaker(self) -> Any:
-        kept = self.cluster.maps.get(STATE)
-        return json.loads(kept["data"][KEY])["breaker"] if kept else None
-
-
-def _of(claim: dict[str, Any], machine: Machine) -> bool:
-    return bool(claim["status"]["providerID"] == machine.id)
