@@ -14,6 +14,7 @@ from infra.model.hosts import HostsCluster
 from infra.plan import inventory as plan
 
 ROOT = Path(__file__).resolve().parent.parent
+_UNSAFE = "__ansible_unsafe"
 _BEGIN = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
 
 
@@ -41,6 +42,24 @@ def keys(env: Environment, root: Path = ROOT) -> Mapping[str, str]:
 def text(found: Mapping[str, Any]) -> str:
     """An inventory as JSON, the same bytes every time."""
     return json.dumps(found, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def read(text: str) -> dict[str, Any]:
+    """An inventory without marks, from JSON as `text` or ``ansible-inventory --list`` gives it."""
+    found: dict[str, Any] = json.loads(text, object_hook=lambda one: one.get(_UNSAFE, one))
+    return found
+
+
+def unsafe(value: Any) -> Any:
+    """The same variables with every text marked as data, which Ansible never templates.
+
+    As Ansible's JSON decoder reads it (ansible-core, lib/ansible/_internal/_json/_profiles/_legacy.py).
+    """
+    if isinstance(value, Mapping):
+        return {key: unsafe(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [unsafe(item) for item in value]
+    return {_UNSAFE: value} if isinstance(value, str) else value
 
 
 def content(found: str, root: Path = ROOT) -> str:

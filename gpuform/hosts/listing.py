@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpuform.errors import InputError
+from infra.inventory import unsafe
 
 
 def hosts_of(inventory: Mapping[str, Any], group: str = "all") -> list[str]:
@@ -64,7 +65,7 @@ def _members(inventory: Mapping[str, Any], name: str, every: Sequence[str]) -> S
 
 
 def static(inventory: Mapping[str, Any]) -> dict[str, Any]:
-    """The inventory in the form of Ansible's YAML files, a superset of JSON."""
+    """The inventory in the form of Ansible's YAML files, a superset of JSON; no variable is a template."""
     hostvars = (inventory.get("_meta") or {}).get("hostvars") or {}
     groups: dict[str, Any] = {}
     for name, item in inventory.items():
@@ -74,12 +75,12 @@ def static(inventory: Mapping[str, Any]) -> dict[str, Any]:
         groups[name] = {
             "hosts": {host: None for host in body.get("hosts") or []},
             "children": {child: None for child in body.get("children") or []},
-            "vars": dict(body.get("vars") or {}),
+            "vars": unsafe(body.get("vars") or {}),
         }
     whole = groups.pop("all", {"children": {}, "vars": {}})
     return {
         "all": {
-            "hosts": {host: dict(hostvars.get(host) or {}) for host in hosts_of(inventory)},
+            "hosts": {host: unsafe(hostvars.get(host) or {}) for host in hosts_of(inventory)},
             "children": {**{name: None for name in whole["children"] if name not in groups}, **groups},
             "vars": whole["vars"],
         }

@@ -19,6 +19,8 @@ _RUNTIME = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}(\.[0-9]{1,3})?")
 _CUDA = re.compile(r"\d+\.\d+")
 _URL = re.compile(r"https?://[^\s@{}]+")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+# Linux accepts more letters (net/core/dev.c, dev_valid_name): not '/', ':' and blanks; IFNAMSIZ - 1 = 15 bytes.
+_INTERFACE = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,15}")
 _OTHER_MACHINES = re.compile(r"aarch64|arm64|sbsa|ppc64le")
 
 
@@ -115,7 +117,14 @@ def _user(value: str) -> str:
 
 
 def _address(value: str) -> str:
-    """An IP address or a host's name; ssh must not take it for an option."""
+    """An IP address or a host's name; ssh must not take it for an option.
+
+    ``ipaddress`` accepts any text without a ``%`` as the scope of an IPv6 address.
+    """
+    address, scoped, scope = value.partition("%")
+    if scoped and not _INTERFACE.fullmatch(scope):
+        fact = f"the scope of {address!r} is not the name of an interface"
+        raise InputError("", fact, "write it as fe80::1%eth0")
     try:
         ipaddress.ip_address(value)
     except ValueError:

@@ -65,7 +65,8 @@ class Expected:
 
 def read(path: Path, limit: str = "", stack: str = "") -> dict[str, Expected]:
     """The hosts of that file by name; ``limit`` names some of them, comma separated."""
-    inventory = json.loads(path.read_text())
+    # A text that Ansible must not template is an object with this key alone.
+    inventory = json.loads(path.read_text(), object_hook=lambda one: one.get("__ansible_unsafe", one))
     hosts = {
         name: expected(name, variables, stack)
         for name, variables in sorted(inventory["_meta"]["hostvars"].items())

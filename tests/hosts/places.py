@@ -71,7 +71,8 @@ def _machine(connection: Mapping[str, Any], name: str, control_path: str) -> Hos
     key = connection.get("ansible_ssh_private_key_file")
     where = f"[{address}]" if ":" in address else address
     options = [
-        str(connection.get("ansible_ssh_common_args") or ""),
+        # For the shell that testinfra starts; Ansible, too, splits them into words.
+        shlex.join(shlex.split(str(connection.get("ansible_ssh_common_args") or ""))),
         # A warning on stderr would be taken for the remote command's own.
         "-o LogLevel=ERROR -o BatchMode=yes -o ServerAliveInterval=5 -o ServerAliveCountMax=3",
         f"-o ControlPath={shlex.quote(control_path)}",
@@ -86,6 +87,9 @@ def _machine(connection: Mapping[str, Any], name: str, control_path: str) -> Hos
 
 
 def _pods(expected: Expected) -> Place:
+    if shlex.quote(expected.context) not in (expected.context, "''"):
+        said = f"context {expected.context!r} has characters that testinfra's shell would read"
+        return Place(None, None, None, said, by_ssh=False)
     try:
         driver = _pod(expected, *DRIVER)
         toolkit = _pod(expected, *TOOLKIT)

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from infra.config import KEY, load, parse
-from infra.inventory import content, inventory, keys, text
+from infra.inventory import content, inventory, keys, read, text
 from infra.model.errors import InputError
 from tests.plan.hosts_fields import HOSTS
 
@@ -51,8 +51,8 @@ def with_key(tmp_path: Path) -> Path:
 def test_the_list_is_the_default_stacks_from_any_folder(tmp_path: Path) -> None:
     done = script(tmp_path, "--list")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == inventory(load(ROOT / "Pulumi.onprem-dev.yaml"))
-    assert done.stdout == (ROOT / "tests/golden/onprem-dev/inventory.json").read_text()
+    assert read(done.stdout) == inventory(load(ROOT / "Pulumi.onprem-dev.yaml"))
+    assert text(read(done.stdout)) == (ROOT / "tests/golden/onprem-dev/inventory.json").read_text()
 
 
 def test_one_host_has_what_the_list_says_of_it(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_ansible_itself_reads_it(tmp_path: Path) -> None:
         check=True,
     )
     assert "WARNING" not in done.stderr
-    theirs, ours = json.loads(done.stdout), inventory(load(ROOT / "Pulumi.onprem-dev.yaml"))
+    theirs, ours = read(done.stdout), inventory(load(ROOT / "Pulumi.onprem-dev.yaml"))
     assert theirs["_meta"]["hostvars"] == ours["_meta"]["hostvars"]
     assert theirs["gpu"] == ours["gpu"]
 

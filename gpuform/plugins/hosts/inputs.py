@@ -10,6 +10,7 @@ from gpuform.hosts.listing import hosts_of
 from gpuform.hosts.secrets import secrets_of, texts_of
 from gpuform.plugins.handler import Checked, Properties
 from gpuform.plugins.properties import UNKNOWN, Secret, reveal
+from infra.inventory import read
 
 KNOWN = ("inventory", "playbook", "content", "connection")
 PLAYBOOK = "site.yml"
@@ -31,8 +32,7 @@ def checked(news: Properties) -> Checked:
 
 
 def inventory_of(inputs: Properties) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(str(reveal(inputs["inventory"])))
-    return found
+    return read(str(reveal(inputs["inventory"])))
 
 
 def secrets_in(inputs: Properties) -> list[str]:
