@@ -17,6 +17,7 @@ from infra.model.environment import Environment
 from infra.model.errors import InputError
 from infra.model.openstack import own_flavors
 from infra.model.own import own_catalogue
+from infra.model.pasted import hidden
 from infra.model.prices import Beside, PriceList
 
 KEY = "gpuform:environment"
@@ -37,7 +38,9 @@ def parse(mapping: Mapping[str, Any], source: str = "Pulumi.local.yaml") -> Envi
     try:
         return Environment.model_validate(dict(mapping), context=_context(mapping))
     except ValidationError as error:
-        raise _translate(error.errors()[0], mapping, source) from None
+        raise hidden(_translate(error.errors()[0], mapping, source), mapping) from None
+    except InputError as error:
+        raise hidden(error, mapping) from None
 
 
 def _context(mapping: Mapping[str, Any]) -> dict[str, Any]:

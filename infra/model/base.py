@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from infra.model.errors import InputError
+from infra.model.pasted import content
 
 _DNS_1123 = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
@@ -90,6 +91,21 @@ def _host_name(value: str) -> str:
     return value
 
 
+def _file_path(value: str) -> str:
+    """The name of a file has at most 255 bytes (limits.h, NAME_MAX)."""
+    if content(value) or any(len(part.encode()) > 255 for part in value.split("/")):
+        raise InputError("", "is not a path", "give the path of the file, not its content")
+    return value
+
+
+def _context_name(value: str) -> str:
+    if not value.isprintable():
+        raise InputError("", "has more than one line", "write it as `kubectl config get-contexts` does")
+    return value
+
+
+ContextName = Annotated[str, Field(strict=True), AfterValidator(_context_name)]
+FilePath = Annotated[str, Field(strict=True, min_length=1), AfterValidator(_file_path)]
 Name = Annotated[str, Field(strict=True), _dns_1123(63)]
 # Node names are <pool>-<number> and become label values of at most 63 characters.
 PoolName = Annotated[str, Field(strict=True), _dns_1123(50)]

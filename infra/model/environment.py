@@ -29,7 +29,7 @@ from infra.model import (
 )
 from infra.model.aws import AwsCluster
 from infra.model.aws_network import OwnNetwork
-from infra.model.base import Model, Name
+from infra.model.base import ContextName, FilePath, Model, Name
 from infra.model.catalogue import BUILT_IN, Catalogue
 from infra.model.container_runtimes import NVIDIA_RUNTIME
 from infra.model.cost import Cost
@@ -57,9 +57,9 @@ class ExistingCluster(Model):
     """An existing cluster; its nodes are neither created nor deleted."""
 
     kind: Literal["existing"]
-    kubeconfig: str = Field(strict=True, min_length=1, description="Path of the kubeconfig.")
-    context: str | None = Field(
-        default=None, strict=True, description="Context in it; its current one if left out."
+    kubeconfig: FilePath = Field(description="Path of the kubeconfig.")
+    context: ContextName | None = Field(
+        default=None, description="Context in it; its current one if left out."
     )
 
 

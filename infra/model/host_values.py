@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 
 from infra import versions
 from infra.model import drivers
-from infra.model.base import listing
+from infra.model.base import FilePath, listing
 from infra.model.errors import InputError
 
 _DRIVER = re.compile(r"\d{3}\.\d{2,3}(\.\d{2})?")
@@ -19,7 +19,7 @@ _RUNTIME = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}(\.[0-9]{1,3})?")
 _CUDA = re.compile(r"\d+\.\d+")
 _URL = re.compile(r"https?://[^\s@{}]+")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
-# Linux accepts more letters (net/core/dev.c, dev_valid_name): not '/', ':' and blanks; IFNAMSIZ - 1 = 15 bytes.
+# Linux takes more letters, at most IFNAMSIZ - 1 = 15 bytes (net/core/dev.c, dev_valid_name).
 _INTERFACE = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,15}")
 _OTHER_MACHINES = re.compile(r"aarch64|arm64|sbsa|ppc64le")
 
@@ -140,7 +140,7 @@ def _acknowledged(value: str) -> str:
 
 
 Url = Annotated[str, Field(strict=True), AfterValidator(_url)]
-OwnPath = Annotated[str, Field(strict=True), AfterValidator(_own_path)]
+OwnPath = Annotated[FilePath, AfterValidator(_own_path)]
 Acknowledged = Annotated[
     str,
     Field(strict=True, json_schema_extra={"enum": list(drivers.TOOLKIT_FIXES)}),

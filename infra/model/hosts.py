@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from infra import versions
-from infra.model.base import HostName, Model
+from infra.model.base import FilePath, HostName, Model
 from infra.model.container_runtimes import CDI, Runtime
 from infra.model.drivers import numbers
 from infra.model.errors import InputError
@@ -57,7 +57,7 @@ class Repository(Model):
     suite: Annotated[str, Field(strict=True, min_length=1, pattern=r"^[\w./ -]+$")] = Field(
         description="For apt, what follows the address: suite and components, or ./ for a flat repository."
     )
-    key: Annotated[str, Field(strict=True, min_length=1)] = Field(
+    key: FilePath = Field(
         description="Path of the armored public key, from the project's folder if relative."
     )
     fingerprint: Fingerprint = Field(description="Fingerprint of that key, 40 hexadecimal digits.")
