@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from gpuform.errors import Failure
 from gpuform.kubeconfigs import answered
 from infra.model import labels
 from infra.model.health import HEALTH
@@ -17,6 +19,9 @@ Json = Mapping[str, Any]
 STATE = "gpu-health-state"
 """ConfigMap with the loop's state, and the key in it (infra/incluster/loop.py has the same names)."""
 KEY = "state.json"
+_NODE = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_LONGEST_NAME = 253
+"""A node's name is a DNS subdomain (apimachinery, pkg/util/validation, IsDNS1123Subdomain)."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +118,16 @@ def _unhealthy(node: Json) -> Unhealthy | None:
 
 
 def write(tickets: Iterable[Ticket], folder: Path) -> list[Path]:
-    """Write a Markdown file for each ticket; existing files are overwritten."""
+    """Write a Markdown file for each ticket; existing files are overwritten.
+
+    Raises Failure, and writes nothing, if a ticket's node has a name that no node can have: it is part of the
+    file's path, and whoever may write ConfigMaps chooses it.
+    """
+    tickets = list(tickets)
+    for one in tickets:
+        if not _NODE.fullmatch(one.node) or len(one.node) > _LONGEST_NAME:
+            fact = f"{one.node[:_LONGEST_NAME]!r} is not the name of a node"
+            raise Failure("ticket", fact, f"look at its ConfigMap in {HEALTH}, and delete it")
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for one in tickets:

@@ -17,6 +17,7 @@ from gpuform.plugins.handler import PluginError
 APPLY = "application/apply-patch+yaml"
 _RETRIED = (429, 500, 502, 503, 504)
 _ATTEMPTS = 4
+_LONGEST_PAUSE_SECONDS = 10.0
 _UNREACHABLE_SECONDS = 10  # no new attempt for this long after a cluster did not answer
 
 
@@ -41,7 +42,8 @@ class Client:
     """Requests to one cluster over kept-alive connections, opened with the first request.
 
     Raises `Unreachable` if the server does not answer and `ApiError` for every error response. Requests that
-    the server rejects as overloaded are retried with growing pauses, 5 s in all.
+    the server rejects as overloaded are retried after the seconds of its ``Retry-After``, at most 10 each, or
+    with growing pauses, 5 s in all.
     """
 
     def __init__(self, access: Access) -> None:
@@ -84,7 +86,7 @@ class Client:
                 return response
             if not repeat or response.status_code not in _RETRIED or attempt == _ATTEMPTS - 1:
                 break
-            await asyncio.sleep(float(response.headers.get("Retry-After") or 0.2 * 4**attempt))
+            await asyncio.sleep(_pause(response, attempt))
         raise ApiError(response.status_code, _status(response))
 
     async def _send(
@@ -129,6 +131,14 @@ class Client:
 
 def _no_credentials(problem: Exception) -> Unreachable:
     return Unreachable(f"configured Kubernetes cluster is unreachable: no usable credentials: {problem}")
+
+
+def _pause(response: httpx.Response, attempt: int) -> float:
+    """Seconds until the next attempt; as in client-go (rest/with_retry.go), a date counts as no wish."""
+    wish = response.headers.get("Retry-After", "")
+    if wish.isascii() and wish.isdigit():
+        return min(float(wish), _LONGEST_PAUSE_SECONDS)
+    return float(0.2 * 4**attempt)
 
 
 def _status(response: httpx.Response) -> Mapping[str, Any]:

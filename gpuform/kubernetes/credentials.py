@@ -92,9 +92,9 @@ class Tokens:
         """The header, empty for users with a client certificate. Raises OSError if the exec plugin fails."""
         user = self._user
         if user.get("tokenFile"):  # before token, and read again for each request: it is rotated
-            return {"Authorization": f"Bearer {Path(user['tokenFile']).read_text().strip()}"}
+            return _bearer(Path(user["tokenFile"]).read_text().strip())
         if user.get("token"):
-            return {"Authorization": f"Bearer {user['token']}"}
+            return _bearer(str(user["token"]))
         if user.get("username"):
             pair = base64.b64encode(f"{user['username']}:{user.get('password', '')}".encode()).decode()
             return {"Authorization": f"Basic {pair}"}
@@ -104,7 +104,7 @@ class Tokens:
             stale = self._expires is not None and datetime.now(UTC) >= self._expires
             if renew or stale or not (self._token or self._certificate):
                 await self._run(user["exec"])
-        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        return _bearer(self._token) if self._token else {}
 
     async def _run(self, spec: Mapping[str, Any]) -> None:
         extra = {item["name"]: item.get("value") or "" for item in spec.get("env") or ()}
@@ -157,3 +157,10 @@ def _shown(cluster: Mapping[str, Any]) -> dict[str, Any]:
         if one.get("name") == "client.authentication.k8s.io/exec":
             found["config"] = one.get("extension")
     return found
+
+
+def _bearer(token: str) -> dict[str, str]:
+    """The header; OSError, without the token, for one that the HTTP client would refuse and print."""
+    if not all("!" <= letter <= "~" for letter in token):
+        raise OSError("the token is not one word of ASCII")
+    return {"Authorization": f"Bearer {token}"}

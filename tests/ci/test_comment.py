@@ -175,6 +175,14 @@ def test_a_refusal_says_what_github_said(fake: Fake, tmp_path: Path) -> None:
         ("<img src=x><!-- gpuform preview x --></a>", "&lt;img src=x>&lt;!-- gpuform preview x -->&lt;/a>"),
         ("<details open>", "&lt;details open>"),
         ("fixes other/repo#12", "fixes other/repo#\u200b12"),
+        ("GH-12, gh-7", "GH\u200b-12, gh\u200b-7"),
+        ("GH\\-12 _GH-3_ high-12", "GH\u200b\\-12 _GH\u200b-3_ high-12"),
+        ("a5c3785 _A5C3785_", "a5c378\u200b5 _A5C378\u200b5_"),
+        (
+            "x@a5c3785ed8d6a35868bc169f07e40e889087fd2e",
+            "x@\u200ba5c378\u200b5ed8d6\u200ba35868\u200bbc169f\u200b07e40e\u200b889087\u200bfd2e",
+        ),
+        ("v1.2.3 p4d.24xlarge 12 GiB 100000 EUR", "v1.2.3 p4d.24xlarge 12 GiB 100000 EUR"),
     ],
 )
 def test_foreign_text_mentions_nobody_and_links_nowhere(text: str, shown: str) -> None:

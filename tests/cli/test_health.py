@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gpuform import health
+from gpuform.errors import Failure
 from gpuform.reports import health as report
 from infra.incluster import told
 
@@ -58,6 +59,16 @@ def test_what_lies_in_the_cluster_is_read() -> None:
 def test_a_cluster_that_is_well_has_little_to_say() -> None:
     seen = health.read([node("a", None)], [memory(None)])
     assert list(report.lines(seen, "observe")) == ["mode observe; 0 out of use, 0 tickets open"]
+
+
+@pytest.mark.parametrize("name", ["../out", "/tmp/out", "a/b", "", ".", "a\nb", "x" * 254])
+def test_a_ticket_of_no_node_writes_nothing(name: str, tmp_path: Path) -> None:
+    crafted = ticket("a", "open")
+    crafted["data"]["ticket.json"] = json.dumps({"node": name})
+    seen = health.read([], [ticket("b", "open"), crafted])
+    with pytest.raises(Failure, match="is not the name of a node; look at its ConfigMap in gpuform-health"):
+        health.write(seen.tickets, tmp_path / "tickets")
+    assert list(tmp_path.rglob("*")) == []
 
 
 def test_tickets_become_files(tmp_path: Path) -> None:
