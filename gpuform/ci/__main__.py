@@ -48,11 +48,26 @@ def acknowledged() -> None:
 
 @app.command()
 def plugins() -> None:
-    """Print the engine plugins that the installed SDKs need: name and version, one on each line."""
+    """Print the engine plugins that the installed SDKs need: name, version and SHA-256, one on each line."""
     from importlib.metadata import version
 
+    from gpuform.toolchain.plugin import plugin_sha256
+
     for name in ("aws", "kubernetes"):
-        typer.echo(f"{name} {version(f'pulumi-{name}')}")
+        wanted = version(f"pulumi-{name}")
+        checksum = plugin_sha256(f"pulumi-resource-{name}", wanted, event.require(os.environ, "GITHUB_TOKEN"))
+        typer.echo(f"{name} {wanted} {checksum}")
+
+
+@app.command()
+def engine() -> None:
+    """Print the address and the SHA-256 of the official engine."""
+    from gpuform.toolchain.plugin import sha256, this_platform
+    from infra.versions import PULUMI
+
+    file = f"pulumi-v{PULUMI}-{this_platform().replace('/', '-').replace('amd64', 'x64')}.tar.gz"
+    checksum = sha256("pulumi", PULUMI, file, event.require(os.environ, "GITHUB_TOKEN"))
+    typer.echo(f"https://get.pulumi.com/releases/sdk/{file} {checksum}")
 
 
 @app.command()

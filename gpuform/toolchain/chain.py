@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import platform
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -14,12 +13,10 @@ from gpuform.toolchain.catalogue import CATALOGUE, Module, Tool
 from gpuform.toolchain.debian import Packages, cached_package, package_folder
 from gpuform.toolchain.found import Found, ask_version, fits, on_path
 from gpuform.toolchain.golang import find_go
-from gpuform.toolchain.plugin import download, downloaded
+from gpuform.toolchain.plugin import download, downloaded, this_platform
 from gpuform.toolchain.progress import Progress, Reporter, reporting
 from gpuform.toolchain.space import require
 from gpuform.toolchain.store import Store
-
-_MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
 
 class Toolchain:
@@ -155,12 +152,6 @@ class Toolchain:
         for file in _sources(folder):
             digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
         return f"{tool.name}-{tool.module.version}-{digest.hexdigest()[:12]}"
-
-
-def this_platform() -> str:
-    """``os/arch`` of this machine in Go's words, for example ``linux/amd64``."""
-    machine = platform.machine()
-    return f"{platform.system().lower()}/{_MACHINES.get(machine, machine)}"
 
 
 def _sources(folder: Path) -> Iterable[Path]:

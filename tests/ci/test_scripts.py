@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shlex
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -109,12 +111,32 @@ def test_how_drift_ended_is_kept(checkout: Path, code: str) -> None:
     assert (checkout / "temp" / "drift" / "drift.txt").read_text() == "printed by drift\n"
 
 
-def test_plugins_are_installed_and_found(checkout: Path) -> None:
+def engine(checkout: Path, name: str, said: str) -> tuple[int, list[str]]:
+    """A step of the action, where ``python -m gpuform.ci`` prints ``said``."""
     action = load(ROOT / ".github" / "actions" / "engine" / "action.yml")
-    ended, noted = play(action["runs"]["steps"][-1]["run"], checkout)
+    (checkout / ".venv" / "bin" / "python").write_text(f"#!/bin/sh\nprintf '%s\\n' {shlex.quote(said)}\n")
+    text = next(step["run"] for step in action["runs"]["steps"] if step["name"] == name)
+    return play(f"set -o pipefail\n{text}", checkout)  # as GitHub does for ``shell: bash``
+
+
+@pytest.mark.parametrize("forged", [False, True])
+def test_only_an_engine_with_the_stated_checksum_is_used(checkout: Path, forged: bool) -> None:
+    archive = checkout / "engine.tar.gz"
+    with tarfile.open(archive, "w:gz") as packed:
+        packed.add(checkout / ".venv" / "bin" / "pulumi", "pulumi/pulumi")
+    stated = hashlib.sha256(b"another" if forged else archive.read_bytes()).hexdigest()
+    ended, _ = engine(checkout, "engine", f"file://{archive} {stated}")
+    assert (ended == 0) != forged
+    assert (checkout / "temp" / "pulumi" / "pulumi").exists() != forged
+    assert (checkout / "path").exists() != forged
+
+
+def test_plugins_are_installed_and_found(checkout: Path) -> None:
+    ended, noted = engine(checkout, "plugins", "aws 1.2.3 abc\nkubernetes 4.5.6 def")
     assert ended == 0
-    assert [line.split()[:5] for line in noted] == [
-        ["pulumi", "plugin", "install", "resource", name] for name in ("aws", "kubernetes")
+    assert noted == [
+        "pulumi plugin install resource aws 1.2.3 --checksum abc",
+        "pulumi plugin install resource kubernetes 4.5.6 --checksum def",
     ]
     folders = [Path(line) for line in (checkout / "path").read_text().splitlines()]
     assert [folder.parent for folder in folders] == [checkout / ".pulumi" / "plugins"] * 2

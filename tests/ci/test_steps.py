@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import platform
 import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -16,6 +18,8 @@ from gpuform.ci.__main__ import app
 from gpuform.ci.stacks import find
 from gpuform.paths import Paths
 from gpuform.preview.summary import marker
+from gpuform.toolchain.plugin import this_platform
+from infra import versions
 
 pytestmark = pytest.mark.unit
 ROOT = Paths.here().root
@@ -81,6 +85,44 @@ def test_a_summary_is_added_to_the_jobs(tmp_path: Path) -> None:
     assert job.read_text().endswith("the run\nsecond\n")
 
 
-def test_plugins_are_those_of_the_installed_packages() -> None:
-    shown = dict(line.split() for line in step("plugins").stdout.splitlines())
-    assert shown == {"aws": version("pulumi-aws"), "kubernetes": version("pulumi-kubernetes")}
+SHA = "0123456789abcdef" * 4
+
+
+@pytest.fixture
+def releases(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[dict[str, Any]]]:
+    """Files of Pulumi's releases, by the path below its organization; GitHub answers nothing else."""
+    found: dict[str, list[dict[str, Any]]] = {}
+
+    def get(url: str, headers: dict[str, str], timeout: float) -> httpx.Response:
+        assert headers["Authorization"] == "Bearer ghs_1"
+        assets = found.get(url.removeprefix("https://api.github.com/repos/pulumi/"))
+        request = httpx.Request("GET", url)
+        return httpx.Response(404 if assets is None else 200, json={"assets": assets}, request=request)
+
+    monkeypatch.setattr(httpx, "get", get)
+    return found
+
+
+def test_plugins_are_those_of_the_installed_packages(releases: dict[str, list[dict[str, Any]]]) -> None:
+    wanted = {name: version(f"pulumi-{name}") for name in ("aws", "kubernetes")}
+    for name, number in wanted.items():
+        file = f"pulumi-resource-{name}-v{number}-{this_platform().replace('/', '-')}.tar.gz"
+        releases[f"pulumi-{name}/releases/tags/v{number}"] = [{"name": file, "digest": f"sha256:{SHA}"}]
+    shown = step("plugins", GITHUB_TOKEN="ghs_1").stdout.splitlines()
+    assert shown == [f"{name} {number} {SHA}" for name, number in wanted.items()]
+
+
+def test_the_engine_is_the_pinned_one(releases: dict[str, list[dict[str, Any]]]) -> None:
+    machine = {"x86_64": "x64", "aarch64": "arm64"}[platform.machine()]
+    file = f"pulumi-v{versions.PULUMI}-linux-{machine}.tar.gz"
+    assets = releases[f"pulumi/releases/tags/v{versions.PULUMI}"] = [
+        {"name": file, "digest": f"sha256:{SHA}"}
+    ]
+    shown = step("engine", GITHUB_TOKEN="ghs_1")
+    assert shown.stdout == f"https://get.pulumi.com/releases/sdk/{file} {SHA}\n"
+    for wrong in ([], [{"name": file, "digest": None}], [{"name": file, "digest": "md5:0"}]):
+        assets[:] = wrong
+        refused = step("engine", GITHUB_TOKEN="ghs_1")
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert f"GitHub: states no SHA-256 of {file}" in refused.stderr
+    assert step("engine").exit_code == 2

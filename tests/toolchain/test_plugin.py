@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
-import platform
+import json
 import tarfile
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,9 +30,13 @@ def archive() -> bytes:
     return out.getvalue()
 
 
+ARCHIVE = archive()
+
+
 @pytest.fixture
 def server() -> Iterator[tuple[str, list[str]]]:
     asked: list[str] = []
+    file = f"{NAME}-v1.2.3-{plugin.this_platform().replace('/', '-')}.tar.gz"
 
     class Handler(BaseHTTPRequestHandler):
         def do_HEAD(self) -> None:
@@ -41,7 +45,16 @@ def server() -> Iterator[tuple[str, list[str]]]:
 
         def do_GET(self) -> None:
             asked.append(self.path)
-            content = archive() if "-v1.2.3-" in self.path else b""
+            digest = {
+                "real": f"sha256:{hashlib.sha256(ARCHIVE).hexdigest()}",
+                "forged": f"sha256:{'0' * 64}",
+            }
+            _, first, *_ = self.path.split("/")
+            release = {
+                "assets": [{"name": "other", "digest": None}, {"name": file, "digest": digest.get(first)}]
+            }
+            content = json.dumps(release).encode() if first in (*digest, "none") else b""
+            content = ARCHIVE if self.path == f"/{file}" else content
             self.send_response(200 if content else 404)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
@@ -62,14 +75,17 @@ def server() -> Iterator[tuple[str, list[str]]]:
 def chain(fake_go: Any, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A toolchain with a plugin of this version, and the real pulumi."""
 
-    def made(url: str, version: str) -> Toolchain:
+    def made(url: str, version: str, releases: str = "real") -> Toolchain:
         tool = replace(fake_go.tool(NAME), place=".", ask=None, plugin=version)
         found: Toolchain = fake_go.toolchain(tool)
         path = found.path
         real = toolchain.path("pulumi")
         monkeypatch.setattr(found, "path", lambda name: real if name == "pulumi" else path(name))
         download = plugin.download
-        monkeypatch.setattr("gpuform.toolchain.chain.download", lambda *given: download(*given, server=url))
+        monkeypatch.setattr(
+            "gpuform.toolchain.chain.download",
+            lambda *given: download(*given, server=url, releases=f"{url}/{releases}"),
+        )
         return found
 
     return made
@@ -84,19 +100,27 @@ def test_an_official_plugin_is_downloaded_once_and_nothing_is_built(
         assert found.path(NAME) == plugin.downloaded(fake_go.paths.cache, NAME, "1.2.3")
         assert (found.locate(NAME).source, found.locate(NAME).version) == ("plugin", "1.2.3")
     assert found.path(NAME).read_bytes() == BINARY
-    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
-    assert asked == [f"/{NAME}-v1.2.3-{platform.system().lower()}-{machine}.tar.gz"]
+    file = f"/{NAME}-v1.2.3-{plugin.this_platform().replace('/', '-')}.tar.gz"
+    assert asked == ["/real/pulumi-tiny/releases/tags/v1.2.3", file]
     assert fake_go.builds() == []
 
 
-@pytest.mark.parametrize("there", [True, False], ids=["no such version", "no server"])
-def test_a_plugin_that_cannot_be_downloaded_is_built(
-    chain: Any, server: tuple[str, list[str]], fake_go: Any, there: bool, tmp_path: Path
+@pytest.mark.parametrize(
+    ("version", "releases", "reason"),
+    [
+        ("1.2.3", "forged", "cannot be downloaded: "),
+        ("1.2.3", "none", "cannot be verified: GitHub: states no SHA-256 of pulumi-resource-tiny-v1.2.3-"),
+        ("1.2.3", "missing", "cannot be verified: GitHub: "),
+        ("9.9.9", "real", "cannot be verified: GitHub: states no SHA-256 of pulumi-resource-tiny-v9.9.9-"),
+        ("", "", "cannot be reached"),
+    ],
+)
+def test_a_plugin_that_cannot_be_downloaded_and_verified_is_built(
+    chain: Any, server: tuple[str, list[str]], fake_go: Any, version: str, releases: str, reason: str
 ) -> None:
-    url = server[0] if there else "http://127.0.0.1:1"
     said: list[str] = []
-    found = chain(url, "9.9.9")
+    found = chain(server[0], version, releases) if version else chain("http://127.0.0.1:1", "1.2.3")
     found.ensure(NAME, progress=said.append)
     assert found.locate(NAME).source == "built"
-    assert any(("cannot be downloaded" if there else "cannot be reached") in line for line in said)
+    assert any(reason in line for line in said), said
     assert len(fake_go.builds()) == 1
