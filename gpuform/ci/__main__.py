@@ -48,15 +48,18 @@ def acknowledged() -> None:
 
 @app.command()
 def plugins() -> None:
-    """Print the engine plugins that the installed SDKs need: name, version and SHA-256, one on each line."""
+    """Print the engine plugins that the installed SDKs need, one on each line.
+
+    Name, version, address and SHA-256.
+    """
     from importlib.metadata import version
 
-    from gpuform.toolchain.plugin import plugin_sha256
+    from gpuform.toolchain.plugin import archive, plugin_sha256
 
     for name in ("aws", "kubernetes"):
-        wanted = version(f"pulumi-{name}")
-        checksum = plugin_sha256(f"pulumi-resource-{name}", wanted, event.require(os.environ, "GITHUB_TOKEN"))
-        typer.echo(f"{name} {wanted} {checksum}")
+        plugin, wanted = f"pulumi-resource-{name}", version(f"pulumi-{name}")
+        checksum = plugin_sha256(plugin, wanted, event.require(os.environ, "GITHUB_TOKEN"))
+        typer.echo(f"{name} {wanted} {archive(plugin, wanted)[0]} {checksum}")
 
 
 @app.command()

@@ -97,7 +97,7 @@ class Toolchain:
 
     def _fetch(self, tool: Tool, scratch: Path, report: Reporter) -> bool:
         """Fetch a tool as plugin or package; False if neither is available for this machine."""
-        if tool.plugin and (binary := download(tool, self.path("pulumi"), scratch, report)):
+        if tool.plugin and (binary := download(tool, scratch, report)):
             folder = downloaded(self._cache, tool.name, tool.plugin).parent.name
             self._publish(tool, binary, scratch, folder)
             return True

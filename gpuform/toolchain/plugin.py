@@ -1,11 +1,12 @@
-"""Official plugins of Pulumi, by ``pulumi plugin install``, and the checksums of Pulumi's releases."""
+"""Official plugins of Pulumi, and the checksums of Pulumi's releases."""
 
 from __future__ import annotations
 
-import os
+import hashlib
 import platform
 import re
-import subprocess
+import shutil
+import tarfile
 from pathlib import Path
 
 from gpuform.errors import Failure
@@ -16,7 +17,6 @@ SERVER = "https://get.pulumi.com/releases/plugins"
 RELEASES = "https://api.github.com/repos/pulumi"
 PROBE_S = 3.0
 _ANSWER_S = 30.0
-_INSTALL_S = 300
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 
@@ -40,7 +40,8 @@ def installing(name: str, version: str) -> list[str]:
 def sha256(repository: str, version: str, file: str, token: str = "", releases: str = RELEASES) -> str:
     """SHA-256 of a release's file, as GitHub computed it when the file was uploaded.
 
-    The file itself comes from Pulumi's server (docs.github.com, REST API, release assets: ``digest``). ``token`` is for GitHub's rate limit. Raises Failure if GitHub does not state it.
+    The file itself comes from Pulumi's server (docs.github.com, REST API, release assets: ``digest``).
+    ``token`` is for GitHub's rate limit. Raises Failure if GitHub does not state it.
     """
     import httpx
 
@@ -63,45 +64,70 @@ def sha256(repository: str, version: str, file: str, token: str = "", releases: 
     return found[1]
 
 
+def archive(name: str, version: str, server: str = SERVER) -> tuple[str, str]:
+    """Address and file name of a plugin's official archive for this platform."""
+    file = f"{name}-v{version}-{this_platform().replace('/', '-')}.tar.gz"
+    return f"{server}/{file}", file
+
+
 def plugin_sha256(name: str, version: str, token: str = "", releases: str = RELEASES) -> str:
     """SHA-256 of a resource plugin's archive for this platform; Failure as `sha256`."""
-    file = f"{name}-v{version}-{this_platform().replace('/', '-')}.tar.gz"
+    _, file = archive(name, version)
     return sha256(name.replace("-resource-", "-"), version, file, token, releases)
 
 
 def download(
-    tool: Tool, pulumi: Path, scratch: Path, report: Reporter, server: str = SERVER, releases: str = RELEASES
+    tool: Tool, scratch: Path, report: Reporter, server: str = SERVER, releases: str = RELEASES
 ) -> Path | None:
-    """The official plugin below ``scratch``, verified; None, after a line with the reason, if there is none."""
+    """The verified plugin below ``scratch``; None, after a line with the reason, if there is none.
+
+    Not by ``pulumi plugin install --checksum``, which refuses the right archive if the last read of the
+    response returns both bytes and the end (sdk/go/common/workspace/plugins.go, checksumReader).
+    """
     import httpx
 
+    address, file = archive(tool.name, tool.plugin, server)
     try:
         httpx.head(server, timeout=PROBE_S, follow_redirects=True)
+        report.update(f"{tool.name}: downloading {tool.plugin}")
+        stated = plugin_sha256(tool.name, tool.plugin, releases=releases)
+        _fetch(address, scratch / file, stated)
+        binary = _unpacked(scratch / file, tool.name)
+    except httpx.HTTPStatusError as error:
+        why = f"cannot be downloaded: HTTP {error.response.status_code} for {address}"
     except httpx.HTTPError as error:
-        report.line(f"{tool.name}: {server} cannot be reached ({error or type(error).__name__})")
-        return None
-    try:
-        checksum = plugin_sha256(tool.name, tool.plugin, releases=releases)
+        why = f"cannot be downloaded: {server} cannot be reached ({error or type(error).__name__})"
     except Failure as failure:
-        report.line(f"{tool.name} {tool.plugin} cannot be verified: {failure.subject}: {failure.fact}")
-        return None
-    home = scratch / "home"
-    command = [str(pulumi), *installing(tool.name, tool.plugin), "--non-interactive", "--checksum", checksum]
-    if server != SERVER:
-        command += ["--server", server]
-    report.update(f"{tool.name}: downloading {tool.plugin}")
-    env = os.environ | {"PULUMI_HOME": str(home), "PULUMI_SKIP_UPDATE_CHECK": "true"}
-    try:
-        done = subprocess.run(
-            command, env=env, cwd=scratch, capture_output=True, text=True, timeout=_INSTALL_S
+        why = f"cannot be verified: {failure.subject}: {failure.fact}"
+    else:
+        report.line(f"{tool.name} {tool.plugin}: downloaded")
+        return binary
+    report.line(f"{tool.name} {tool.plugin} {why}")
+    return None
+
+
+def _fetch(address: str, file: Path, stated: str) -> None:
+    import httpx
+
+    found = hashlib.sha256()
+    with (
+        file.open("wb") as out,
+        httpx.stream("GET", address, timeout=_ANSWER_S, follow_redirects=True) as answer,
+    ):
+        for part in answer.raise_for_status().iter_bytes():
+            found.update(part)
+            out.write(part)
+    if found.hexdigest() != stated:
+        raise Failure(
+            address, f"has SHA-256 {found.hexdigest()}, and its release {stated}", "try again later"
         )
-        why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-    except subprocess.TimeoutExpired:
-        why = f"not finished within {_INSTALL_S} s"
-    folder = f"{tool.name.removeprefix('pulumi-')}-v{tool.plugin}"
-    binary = home / "plugins" / folder / tool.name
-    if not binary.is_file():
-        report.line(f"{tool.name} {tool.plugin} cannot be downloaded: {why}")
-        return None
-    report.line(f"{tool.name} {tool.plugin}: downloaded")
+
+
+def _unpacked(file: Path, name: str) -> Path:
+    binary = file.with_name(name)
+    with tarfile.open(file) as packed, binary.open("wb") as out:
+        member = packed.extractfile(name)
+        assert member is not None  # the checksum is right
+        shutil.copyfileobj(member, out)
+    binary.chmod(0o755)
     return binary

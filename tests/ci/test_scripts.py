@@ -111,34 +111,33 @@ def test_how_drift_ended_is_kept(checkout: Path, code: str) -> None:
     assert (checkout / "temp" / "drift" / "drift.txt").read_text() == "printed by drift\n"
 
 
-def engine(checkout: Path, name: str, said: str) -> tuple[int, list[str]]:
-    """A step of the action, where ``python -m gpuform.ci`` prints ``said``."""
-    action = load(ROOT / ".github" / "actions" / "engine" / "action.yml")
-    (checkout / ".venv" / "bin" / "python").write_text(f"#!/bin/sh\nprintf '%s\\n' {shlex.quote(said)}\n")
-    text = next(step["run"] for step in action["runs"]["steps"] if step["name"] == name)
-    return play(f"set -o pipefail\n{text}", checkout)  # as GitHub does for ``shell: bash``
-
-
-@pytest.mark.parametrize("forged", [False, True])
-def test_only_an_engine_with_the_stated_checksum_is_used(checkout: Path, forged: bool) -> None:
-    archive = checkout / "engine.tar.gz"
-    with tarfile.open(archive, "w:gz") as packed:
-        packed.add(checkout / ".venv" / "bin" / "pulumi", "pulumi/pulumi")
-    stated = hashlib.sha256(b"another" if forged else archive.read_bytes()).hexdigest()
-    ended, _ = engine(checkout, "engine", f"file://{archive} {stated}")
-    assert (ended == 0) != forged
-    assert (checkout / "temp" / "pulumi" / "pulumi").exists() != forged
-    assert (checkout / "path").exists() != forged
-
-
-def test_plugins_are_installed_and_found(checkout: Path) -> None:
-    ended, noted = engine(checkout, "plugins", "aws 1.2.3 abc\nkubernetes 4.5.6 def")
+@pytest.mark.parametrize("forged", ["", "engine", "aws"])
+def test_only_downloads_with_the_stated_checksum_are_used(checkout: Path, forged: str) -> None:
+    stated = {}
+    for name in ("engine", "aws", "kubernetes"):
+        archive = checkout / f"{name}.tar.gz"
+        with tarfile.open(archive, "w:gz") as packed:
+            packed.add(checkout / ".venv" / "bin" / "pulumi", "pulumi/pulumi")
+        checksum = hashlib.sha256(b"another" if name == forged else archive.read_bytes()).hexdigest()
+        stated[name] = f"file://{archive} {checksum}"
+    said = f"aws 1.2.3 {stated['aws']}\\nkubernetes 4.5.6 {stated['kubernetes']}"
+    python = f'#!/bin/sh\n[ "$3" = engine ] && echo "{stated["engine"]}" || printf \'{said}\\n\'\n'
+    (checkout / ".venv" / "bin" / "python").write_text(python)
+    (action,) = load(ROOT / ".github" / "actions" / "engine" / "action.yml")["runs"]["steps"]
+    ended, noted = play(f"set -o pipefail\n{action['run']}", checkout)  # as GitHub does for ``shell: bash``
+    if forged:
+        assert ended != 0
+        assert noted == []
+        assert (checkout / "temp" / "pulumi").exists() == (forged == "aws")
+        return
     assert ended == 0
+    file = checkout / "temp" / "archive.tar.gz"
     assert noted == [
-        "pulumi plugin install resource aws 1.2.3 --checksum abc",
-        "pulumi plugin install resource kubernetes 4.5.6 --checksum def",
+        f"pulumi plugin install resource aws 1.2.3 --file {file}",
+        f"pulumi plugin install resource kubernetes 4.5.6 --file {file}",
     ]
-    folders = [Path(line) for line in (checkout / "path").read_text().splitlines()]
+    engine, *folders = [Path(line) for line in (checkout / "path").read_text().splitlines()]
+    assert engine == checkout / "temp" / "pulumi"
     assert [folder.parent for folder in folders] == [checkout / ".pulumi" / "plugins"] * 2
     assert [folder.name for folder in folders] == [
         f"resource-{line.split()[4]}-v{line.split()[5]}" for line in noted

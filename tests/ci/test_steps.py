@@ -109,7 +109,12 @@ def test_plugins_are_those_of_the_installed_packages(releases: dict[str, list[di
         file = f"pulumi-resource-{name}-v{number}-{this_platform().replace('/', '-')}.tar.gz"
         releases[f"pulumi-{name}/releases/tags/v{number}"] = [{"name": file, "digest": f"sha256:{SHA}"}]
     shown = step("plugins", GITHUB_TOKEN="ghs_1").stdout.splitlines()
-    assert shown == [f"{name} {number} {SHA}" for name, number in wanted.items()]
+    server = "https://get.pulumi.com/releases/plugins"
+    machine = this_platform().replace("/", "-")
+    assert shown == [
+        f"{name} {number} {server}/pulumi-resource-{name}-v{number}-{machine}.tar.gz {SHA}"
+        for name, number in wanted.items()
+    ]
 
 
 def test_the_engine_is_the_pinned_one(releases: dict[str, list[dict[str, Any]]]) -> None:

@@ -1,4 +1,4 @@
-"""Official plugins, from a server on loopback by the real `pulumi plugin install`."""
+"""Official plugins, from a server on loopback that is Pulumi's and GitHub's."""
 
 from __future__ import annotations
 
@@ -51,7 +51,11 @@ def server() -> Iterator[tuple[str, list[str]]]:
             }
             _, first, *_ = self.path.split("/")
             release = {
-                "assets": [{"name": "other", "digest": None}, {"name": file, "digest": digest.get(first)}]
+                "assets": [
+                    {"name": "other", "digest": None},
+                    {"name": file, "digest": digest.get(first)},
+                    {"name": file.replace("1.2.3", "1.2.4"), "digest": digest.get(first)},
+                ]
             }
             content = json.dumps(release).encode() if first in (*digest, "none") else b""
             content = ARCHIVE if self.path == f"/{file}" else content
@@ -72,15 +76,12 @@ def server() -> Iterator[tuple[str, list[str]]]:
 
 
 @pytest.fixture
-def chain(fake_go: Any, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A toolchain with a plugin of this version, and the real pulumi."""
+def chain(fake_go: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A toolchain with a plugin of this version."""
 
     def made(url: str, version: str, releases: str = "real") -> Toolchain:
         tool = replace(fake_go.tool(NAME), place=".", ask=None, plugin=version)
         found: Toolchain = fake_go.toolchain(tool)
-        path = found.path
-        real = toolchain.path("pulumi")
-        monkeypatch.setattr(found, "path", lambda name: real if name == "pulumi" else path(name))
         download = plugin.download
         monkeypatch.setattr(
             "gpuform.toolchain.chain.download",
@@ -108,7 +109,8 @@ def test_an_official_plugin_is_downloaded_once_and_nothing_is_built(
 @pytest.mark.parametrize(
     ("version", "releases", "reason"),
     [
-        ("1.2.3", "forged", "cannot be downloaded: "),
+        ("1.2.3", "forged", "has SHA-256 "),
+        ("1.2.4", "real", "cannot be downloaded: HTTP 404 for "),
         ("1.2.3", "none", "cannot be verified: GitHub: states no SHA-256 of pulumi-resource-tiny-v1.2.3-"),
         ("1.2.3", "missing", "cannot be verified: GitHub: "),
         ("9.9.9", "real", "cannot be verified: GitHub: states no SHA-256 of pulumi-resource-tiny-v9.9.9-"),
