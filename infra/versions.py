@@ -48,6 +48,8 @@ BUSYBOX = "1.37.0"  # hub.docker.com/_/busybox; the chart's CRD upgrade copies f
 
 # The second scheduler: registry.k8s.io/kube-scheduler; the newest available of each minor version.
 # It may not be newer than the API server's minor version (kubernetes.io/releases/version-skew-policy).
+# By tag alone: only the registry states their digests, and no source that can be quoted here has these four.
+# They are signed (kubernetes.io, "Verify Signed Kubernetes Artifacts"): an admission policy can check that.
 KUBE_SCHEDULER = {"1.33": "1.33.13", "1.34": "1.34.4", "1.35": "1.35.4", "1.36": "1.36.3"}
 KUBE_SCHEDULER_IMAGE = "registry.k8s.io/kube-scheduler"
 # The image of placeholder pods; the digest is that of the index of all platforms.

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import os
 import shutil
 import signal
+import ssl
 from pathlib import Path
 
 import pytest
 import yaml
 
 from gpuform.embedded import starting
+from gpuform.embedded.layout import Record
 from gpuform.embedded.ports import is_free
 from gpuform.embedded.processes import MEMBERS, scan
 from tests.ports import free_port
@@ -174,6 +177,29 @@ def test_nothing_listens_beyond_loopback(plane):
                 listening.append(columns[1].partition(":")[0])
     assert len(listening) >= 5
     assert set(listening) == {"0100007F"}
+
+
+@pytest.mark.parametrize("member", ["etcd", "etcd-peer"])
+def test_etcd_answers_only_with_the_clusters_certificate(plane, member):
+    """Every user of the machine reaches a port of loopback, and etcd holds the secrets."""
+    port = Record.load(plane.layout).ports[member]
+    pki = plane.layout.workdir / "pki"
+    path = "/version" if member == "etcd" else "/members"
+    with pytest.raises((OSError, http.client.HTTPException)):
+        asked(http.client.HTTPConnection("127.0.0.1", port, timeout=5), path)
+    nobody = ssl.create_default_context(cafile=str(pki / "ca.crt"))
+    with pytest.raises((OSError, http.client.HTTPException)):
+        asked(http.client.HTTPSConnection("127.0.0.1", port, timeout=5, context=nobody), path)
+    nobody.load_cert_chain(pki / "admin.crt", pki / "admin.key")
+    assert asked(http.client.HTTPSConnection("127.0.0.1", port, timeout=5, context=nobody), path) == 200
+
+
+def asked(connection: http.client.HTTPConnection, path: str) -> int:
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    finally:
+        connection.close()
 
 
 @pytest.mark.nightly

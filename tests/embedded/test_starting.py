@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuform.embedded import beside, ports
+from gpuform.embedded import beside, kwokctl, ports
 from gpuform.embedded.layout import Record
 from gpuform.embedded.processes import MEMBERS
 from gpuform.errors import Failure, InputError
@@ -91,6 +91,22 @@ def test_a_cluster_of_before_there_were_ports_for_monitoring_goes_on(fresh):
     assert set(after) == set(ports.NAMES)
     assert {name: after[name] for name in old} == old
     assert len(set(after.values())) == len(after)
+
+
+@pytest.mark.nightly
+def test_a_cluster_of_before_etcd_asked_for_a_certificate_goes_on(fresh, monkeypatch):
+    with monkeypatch.context() as earlier:
+        earlier.setattr(kwokctl, "_secured", lambda layout, ports: ({}, {}))
+        fresh.start()
+    fresh.kubectl("create", "configmap", "kept")
+    before = {member.name: member.port for member in fresh.plane.status().members}
+    fresh.start()
+    assert fresh.said == ["creating the control plane"]
+    assert {member.name: member.port for member in fresh.plane.status().members} == before
+    assert "configmap/kept" in fresh.kubectl("get", "configmap", "-o", "name")
+    fresh.plane.stop()
+    fresh.start()
+    assert "configmap/kept" in fresh.kubectl("get", "configmap", "-o", "name")
 
 
 @pytest.mark.nightly
