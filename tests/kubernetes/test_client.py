@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any
 
 import httpx
 import pytest
@@ -16,8 +15,8 @@ from gpuform.kubernetes.kubeconfig import Access
 pytestmark = pytest.mark.unit
 
 
-def played(user: dict[str, Any], answers: Iterator[httpx.Response]) -> Client:
-    made = Client(Access(server="https://127.0.0.1:1", user=user))
+def played(answers: Iterator[httpx.Response]) -> Client:
+    made = Client(Access(server="https://127.0.0.1:1"))
     made._http = httpx.AsyncClient(
         base_url="https://127.0.0.1:1", transport=httpx.MockTransport(lambda _: next(answers))
     )
@@ -47,7 +46,7 @@ def test_a_busy_server_is_asked_again_after_a_bounded_pause(
 
     monkeypatch.setattr(module.asyncio, "sleep", sleep)
     headers = {} if header is None else {"Retry-After": header}
-    client = played({}, iter([httpx.Response(429, headers=headers)] * 4))
+    client = played(iter([httpx.Response(429, headers=headers)] * 4))
     with pytest.raises(ApiError):
         asyncio.run(client.get("/api"))
     assert slept == pytest.approx(pauses)
@@ -55,6 +54,8 @@ def test_a_busy_server_is_asked_again_after_a_bounded_pause(
 
 @pytest.mark.parametrize("token", ["c4nary\n4711", "c4nary 4711", "c4naryé"])
 def test_a_token_that_no_header_can_hold_is_in_no_message(token: str) -> None:
-    with pytest.raises(Unreachable, match="no usable credentials: the token is not one word of ASCII") as caught:
-        asyncio.run(played({"token": token}, iter([])).get("/api"))
+    with pytest.raises(
+        Unreachable, match="no usable credentials: the token is not one word of ASCII"
+    ) as caught:
+        asyncio.run(Client(Access(server="https://127.0.0.1:1", user={"token": token})).get("/api"))
     assert "c4nary" not in str(caught.value)
