@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from infra import strict_yaml
 from infra.model.aws import AwsCluster
 from infra.model.base import listing
 from infra.model.environment import Environment
@@ -57,15 +57,7 @@ def load(path: Path) -> Environment:
 
     Raises InputError for a file that cannot be read, bad YAML (with line and column) and bad content.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(
-            str(path), error.strerror or "cannot be read", "name an existing stack file"
-        ) from None
-    except UnicodeDecodeError:
-        raise InputError(str(path), "is not UTF-8 text", "save it as UTF-8") from None
-    content = read_yaml(text, str(path))
+    content = strict_yaml.read(path)
     config = content.get("config") if isinstance(content, dict) else None
     if not isinstance(config, dict) or KEY not in config:
         raise InputError(str(path), f"holds no {KEY}", f"declare it under config: {KEY}:")
@@ -86,37 +78,9 @@ def price_list(env: Environment, folder: Path = PRICES) -> PriceList:
         return PriceList(
             found["region"], found["date"], dict(found["usd_per_hour"]), Beside(**found["beside"])
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         again = f"write it again with `gpuform prices refresh {file.stem}`"
         raise InputError(str(file), f"is not a price list ({error})", again) from None
-
-
-class _Loader(yaml.SafeLoader):
-    """SafeLoader that rejects duplicate keys: PyYAML silently keeps the last one."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if isinstance(key, str) and key in seen and key != "<<":
-                raise yaml.MarkedYAMLError(
-                    problem=f"key {key!r} is given twice", problem_mark=key_node.start_mark
-                )
-            if isinstance(key, str):
-                seen.add(key)
-        return super().construct_mapping(node, deep)
-
-
-def read_yaml(text: str, source: str) -> Any:
-    """Parsed YAML; InputError names the line and column of what is wrong, counted from 1."""
-    try:
-        return yaml.load(text, _Loader)  # noqa: S506  (a SafeLoader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
-        raise InputError(place, error.problem or "is not YAML", "correct the YAML there") from None
-    except yaml.YAMLError as error:
-        raise InputError(source, f"is not YAML: {error}", "correct it") from None
 
 
 def _translate(error: ErrorDetails, mapping: Mapping[str, Any], source: str) -> InputError:
@@ -166,6 +130,7 @@ def _number_of_entries(context: Mapping[str, Any]) -> tuple[str, str]:
 
 _EXPECTED = {
     "int_type": "a whole number",
+    "finite_number": "a finite number",
     "bool_type": "true or false",
     "string_type": "text (in quotes if it looks like a number)",
     "tuple_type": "a list",

@@ -9,14 +9,14 @@ import yaml
 
 try:
     from yaml import CSafeDumper as Dumper
-    from yaml import CSafeLoader as _Loader
+    from yaml import CSafeLoader as Loader
 except ImportError:
     from yaml import SafeDumper as Dumper  # type: ignore[assignment]
-    from yaml import SafeLoader as _Loader  # type: ignore[assignment]
+    from yaml import SafeLoader as Loader  # type: ignore[assignment]
 
-__all__ = ["Dumper", "load_all"]
+__all__ = ["Dumper", "Loader", "load_all"]
 
 
 def load_all(text: str) -> Iterator[Any]:
     """The documents of a text, lazily. Raises yaml.YAMLError if it is not YAML."""
-    return iter(yaml.load_all(text, Loader=_Loader))
+    return iter(yaml.load_all(text, Loader=Loader))

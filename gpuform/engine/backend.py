@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-import yaml
-
 from gpuform import scratch
 from gpuform.engine.places import Places, write
 from gpuform.errors import Failure, InputError
-from infra.config import KEY, parse, read_yaml
+from infra import strict_yaml
+from infra.config import KEY, parse
 from infra.model.state import State
 
 Ask = Callable[..., str]
@@ -30,13 +29,13 @@ _OF_OURS_ONLY = "PULUMI_DIY_BACKEND_DISABLE_CHECKPOINT_BACKUPS"
 def declared(root: Path, stack: str) -> State | None:
     """The state settings of a stack file; None if it has none or does not exist.
 
-    Raises InputError if the file is not YAML, or if an environment that declares a state is invalid.
+    Raises InputError if the file cannot be read, or if its environment has a state and is invalid.
     """
     file = root / f"Pulumi.{stack}.yaml"
     if not file.is_file():
         return None
-    text = file.read_text(encoding="utf-8")
-    content = read_yaml(text, str(file)) if "state" in text else None  # most files declare none
+    text = strict_yaml.read_text(file)
+    content = strict_yaml.parse(text, str(file)) if "state" in text else None  # most files declare none
     config = content.get("config") if isinstance(content, dict) else None
     environment = config.get(KEY) if isinstance(config, dict) else None
     if not isinstance(environment, dict) or "state" not in environment:
@@ -47,7 +46,7 @@ def declared(root: Path, stack: str) -> State | None:
 def project(root: Path) -> str:
     """Name of the project. Raises Failure if the folder has no valid Pulumi.yaml."""
     file = root / "Pulumi.yaml"
-    content = yaml.safe_load(file.read_text(encoding="utf-8")) if file.exists() else None
+    content = strict_yaml.read(file) if file.exists() else None
     if not isinstance(content, dict) or not isinstance(content.get("name"), str):
         raise Failure(str(file), "is not a Pulumi project file", "run inside a checkout of this project")
     return str(content["name"])

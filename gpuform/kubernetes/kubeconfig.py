@@ -52,13 +52,18 @@ class Access:
 
 def resolve(config: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Access:
     """The cluster selected by the provider's configuration (plain values)."""
+    refused = None
     try:
         return _choose(_load(config.get("kubeconfig"), environ), config)
-    except (OSError, ValueError, yaml.YAMLError) as problem:
-        # A YAML error quotes the line with the error, which may be a credential.
-        text = "it is not valid YAML" if isinstance(problem, yaml.YAMLError) else str(problem)
-        refused = problem if isinstance(problem, InputError) else None
-        return Access(problem=text, refused=refused, namespace=str(config.get("namespace") or "default"))
+    except yaml.YAMLError:  # its text quotes the line with the error, which may be a credential
+        text = "it is not valid YAML"
+    except InputError as problem:
+        text, refused = str(problem), problem
+    except (OSError, ValueError) as problem:
+        text = str(problem)
+    except (AttributeError, LookupError, TypeError, RecursionError):
+        text = "it is not a kubeconfig: clusters, users and contexts are lists of mappings with a name"
+    return Access(problem=text, refused=refused, namespace=str(config.get("namespace") or "default"))
 
 
 def usable(kubeconfig: Path | str, context: str | None = None) -> Access:

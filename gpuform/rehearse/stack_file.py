@@ -17,7 +17,8 @@ import yaml
 
 from gpuform.errors import InputError
 from gpuform.rehearse.monitored import INTERVAL
-from infra.config import KEY, load, read_yaml
+from infra import strict_yaml
+from infra.config import KEY, load
 from infra.model.base import listing
 from infra.model.environment import Environment
 
@@ -44,7 +45,7 @@ def read(root: Path, stack: str) -> Declared:
     except InputError as error:
         if not error.path.startswith("workloads"):
             raise
-    environment: Declared = read_yaml(file.read_text(encoding="utf-8"), str(file))["config"][KEY]
+    environment: Declared = strict_yaml.read(file)["config"][KEY]
     return environment
 
 

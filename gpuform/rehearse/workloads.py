@@ -10,7 +10,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from gpuform.errors import InputError
-from infra.config import parse, read_yaml
+from infra import strict_yaml
+from infra.config import parse
 from infra.model import checks, choice, claims, offer
 from infra.model.environment import Environment
 from infra.model.node_room import machines, room
@@ -55,14 +56,7 @@ def environment(declared: Mapping[str, Any], source: str, file: Path | None = No
 
 def _read(file: Path) -> Any:
     """The list under ``workloads:``; the file has the form of that part of a stack file."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except OSError as error:
-        remedy = "name a file with workloads: [...], as in a stack file"
-        raise InputError(str(file), error.strerror or "cannot be read", remedy) from None
-    except UnicodeDecodeError:
-        raise InputError(str(file), "is not UTF-8 text", "save it as UTF-8") from None
-    content = read_yaml(text, str(file))
+    content = strict_yaml.read(file, "name a file with workloads: [...], as in a stack file")
     if not isinstance(content, dict) or set(content) != {KEY}:
         keys = sorted(map(str, content)) if isinstance(content, dict) else type(content).__name__
         fact = f"holds {', '.join(keys) if isinstance(keys, list) else 'no mapping'}"

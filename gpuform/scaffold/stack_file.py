@@ -6,7 +6,8 @@ import re
 
 from gpuform.errors import InputError
 from gpuform.scaffold.bucket import Place
-from infra.config import KEY, parse, read_yaml
+from infra import strict_yaml
+from infra.config import KEY, parse
 
 _REGION = re.compile(r"^[a-z]{2}(-[a-z]+)+-\d\Z")
 _STATE = """
@@ -36,9 +37,9 @@ def stack_file(stack: str, text: str, place: Place) -> str:
         text = re.sub(rf"^(      region: ){had}.*$", rf"\g<1>{place.region}", text, flags=re.MULTILINE)
         text = re.sub(rf"\b{had}([a-z])\b", rf"{place.region}\1", text)
     written = text.rstrip("\n") + "\n" + _STATE.format(backend=place.backend, key=place.secrets_provider)
-    parse(read_yaml(written, f"Pulumi.{stack}.yaml")["config"][KEY], f"Pulumi.{stack}.yaml")
+    parse(strict_yaml.parse(written, f"Pulumi.{stack}.yaml")["config"][KEY], f"Pulumi.{stack}.yaml")
     return written
 
 
 def region_of(text: str) -> str:
-    return str(read_yaml(text, "example")["config"][KEY]["cluster"]["region"])
+    return str(strict_yaml.parse(text, "example")["config"][KEY]["cluster"]["region"])

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from infra.model.aws_network import Endpoint, Network
-from infra.model.base import Count, Model, listing
+from infra.model.base import Count, Model, NodeCount, listing
 from infra.model.choices import MachineName
 from infra.model.eks_support import EKS
 from infra.model.errors import InputError
@@ -81,7 +81,7 @@ class SystemNodes(Model):
     """Nodes for pods that must run before any pool has nodes: Karpenter, CoreDNS, the operator."""
 
     machine: MachineName = Field(default="m6i.xlarge", description="Instance type without a GPU.")
-    nodes: Count = Field(
+    nodes: NodeCount = Field(
         default=2, description="Number of nodes; two by default, so that one can be replaced."
     )
 

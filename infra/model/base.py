@@ -109,12 +109,19 @@ FilePath = Annotated[str, Field(strict=True, min_length=1), AfterValidator(_file
 Name = Annotated[str, Field(strict=True), _dns_1123(63)]
 # Node names are <pool>-<number> and become label values of at most 63 characters.
 PoolName = Annotated[str, Field(strict=True), _dns_1123(50)]
-# A Deployment's pods and a Job's get up to 11 characters more.
+# A Deployment's pods and a Job's get up to 11 characters more: the pod of an indexed job has INT32's digits.
 WorkloadName = Annotated[str, Field(strict=True), _dns_1123(52)]
 LabelKey = Annotated[str, Field(strict=True), AfterValidator(_label_key)]
 LabelValue = Annotated[str, Field(strict=True), AfterValidator(_label_value)]
 HostName = Annotated[str, Field(strict=True), AfterValidator(_host_name)]
-Count = Annotated[int, Field(strict=True, ge=1)]
+INT32 = 2**31 - 1
+"""Replicas, parallelism, seconds are int32 in Kubernetes' API; as GiB in bytes it fits resource.Quantity."""
+MOST_NODES = 5000
+"""Nodes of a cluster [Kubernetes, considerations for large clusters]."""
+Count = Annotated[int, Field(strict=True, ge=1, le=INT32)]
+NodeCount = Annotated[Count, Field(le=MOST_NODES)]
+GpuCount = Annotated[Count, Field(le=32)]
+"""GPUs of a machine: NV_MAX_DEVICES of NVIDIA's driver (open-gpu-kernel-modules, nvlimits.h)."""
 
 
 def _ascending(counts: tuple[int, ...]) -> tuple[int, ...]:
@@ -127,8 +134,8 @@ def _ascending(counts: tuple[int, ...]) -> tuple[int, ...]:
 
 # Tags appear in error paths; the brackets distinguish them from an environment's keys.
 Counts = Annotated[
-    Annotated[Count, Tag("[number]")]
-    | Annotated[tuple[Count, ...], Field(min_length=1), AfterValidator(_ascending), Tag("[list]")],
+    Annotated[GpuCount, Tag("[number]")]
+    | Annotated[tuple[GpuCount, ...], Field(min_length=1), AfterValidator(_ascending), Tag("[list]")],
     Discriminator(lambda value: "[list]" if isinstance(value, list | tuple) else "[number]"),
 ]
-"""A number, or a list of accepted numbers."""
+"""A number of GPUs, or a list of accepted numbers."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from infra.model import choice, claims, fabric, labels, mig_names, offer, unused
-from infra.model.base import listing
+from infra.model.base import MOST_NODES, listing
 from infra.model.errors import InputError
 from infra.model.health import HEALTH
 from infra.model.offer import MigStrategy, own_strategy
@@ -56,6 +56,10 @@ def check_pools(cluster: str, strategy: MigStrategy, pools: Sequence[Pool]) -> N
         unused.check_pool(cluster, pool, path)
         _check_place(cluster, pool, path)
         _check_slices(strategy, pool, path)
+    total = sum(pool.nodes or len(pool.hosts or ()) for pool in pools)
+    if total > MOST_NODES:
+        fact = f"they have {total} nodes, and a cluster of Kubernetes has at most {MOST_NODES}"
+        raise InputError("pools", fact, "declare fewer, or several clusters")
     mig_names.check(pools)
 
 

@@ -8,15 +8,18 @@ from pydantic import Field
 
 from infra.model.base import Model
 
-Usd = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+Usd = Annotated[float, Field(strict=True, ge=0, le=1e6, allow_inf_nan=False)]
+"""Of one node and hour; the dearest machine of the catalogue costs 142."""
 
 
 class Cost(Model):
     """A budget, and prices that extend or override the price lists."""
 
-    budget_usd_per_month: Usd | None = Field(
-        default=None,
-        description="Highest cost of a month of 730 hours; `gpuform preview` refuses more.",
+    budget_usd_per_month: Annotated[float, Field(strict=True, ge=0, le=1e12, allow_inf_nan=False)] | None = (
+        Field(
+            default=None,
+            description="Highest cost of a month of 730 hours; `gpuform preview` refuses more.",
+        )
     )
     spot_factor: Annotated[float, Field(strict=True, gt=0, le=1)] | None = Field(
         default=None,

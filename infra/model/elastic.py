@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from infra.model.base import Count, LabelKey, Model
+from infra.model.base import MOST_NODES, Count, LabelKey, Model
+from infra.model.errors import InputError
 
 Capacity = Literal["reserved", "on_demand", "spot"]
 PoolClass = Literal["training", "inference", "interactive", "batch"]
@@ -23,7 +24,7 @@ NODES = "nodes"
 class Elastic(Model):
     """Nodes are added when pods need them, and removed when no pod does."""
 
-    min: Annotated[int, Field(strict=True, ge=0)] | None = Field(
+    min: Annotated[int, Field(strict=True, ge=0, le=MOST_NODES)] | None = Field(
         default=None, description="Fewest nodes (OpenStack); 1 if left out."
     )
     max: dict[LabelKey, Count] = Field(
@@ -32,6 +33,12 @@ class Elastic(Model):
         "no limit over several): cpu (cores), memory_gib, or a resource that they offer, for example "
         "nvidia.com/gpu.shared. OpenStack: nodes.",
     )
+
+    @model_validator(mode="after")
+    def _fits_a_cluster(self) -> Elastic:
+        if self.max.get(NODES, 0) > MOST_NODES:
+            raise InputError("max.nodes", f"{self.max[NODES]} is too large", f"use {MOST_NODES} or less")
+        return self
 
     @property
     def least(self) -> int:

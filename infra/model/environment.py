@@ -46,6 +46,11 @@ from infra.model.scheduling import Namespace, PriorityName, PriorityValue, Sched
 from infra.model.state import State, check_state
 from infra.model.workload import Workload
 
+MOST_POOLS = 200
+"""Our choice, for a bounded time; EKS allows 30 managed node groups by default [EKS, service quotas]."""
+MOST_OBJECTS = 1000
+"""Workloads, and namespaces: our choice, for a bounded time."""
+
 
 class EmbeddedCluster(Model):
     """The control plane on this machine, with simulated nodes."""
@@ -85,7 +90,9 @@ class Environment(Model):
     gpu_operator: GpuOperatorSpec = Field(
         default_factory=GpuOperatorSpec, description="Settings of the operator."
     )
-    pools: tuple[Pool, ...] = Field(min_length=1, description="Pools of nodes of one kind.")
+    pools: tuple[Pool, ...] = Field(
+        min_length=1, max_length=MOST_POOLS, description="Pools of nodes of one kind."
+    )
     scheduling: Scheduling | None = Field(
         default=None, description="How pods with GPUs are placed; by the cluster's own scheduler if left out."
     )
@@ -95,9 +102,13 @@ class Environment(Model):
         "and preempt lower ones if no room is free. Pods without a class have 0.",
     )
     namespaces: tuple[Namespace, ...] = Field(
-        default=(), description="Namespaces with a quota of GPUs; others are not limited."
+        default=(),
+        max_length=MOST_OBJECTS,
+        description="Namespaces with a quota of GPUs; others are not limited.",
     )
-    workloads: tuple[Workload, ...] = Field(default=(), description="What runs on the pools.")
+    workloads: tuple[Workload, ...] = Field(
+        default=(), max_length=MOST_OBJECTS, description="What runs on the pools."
+    )
     monitoring: Monitoring | None = Field(
         default=None, description="Metrics, retention and alerts; no monitoring if left out."
     )
@@ -116,7 +127,7 @@ class Environment(Model):
         default=None, description="Where the engine keeps its state; next to the checkout if left out."
     )
 
-    _known: Catalogue = PrivateAttr(default=BUILT_IN)
+    _known: Catalogue = PrivateAttr(default_factory=lambda: BUILT_IN)
 
     @model_validator(mode="after")
     def _holds_together(self, info: ValidationInfo) -> Environment:

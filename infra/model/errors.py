@@ -1,16 +1,27 @@
 """The one error for bad input: where it stands, what is wrong, what to do."""
 
+_LONGEST = 600
+"""Characters of a path or a fact, which quote what was written."""
+
 
 class InputError(ValueError):
     """Bad input; the command line prints it and exits with 2, before any change.
 
     ``str()`` is ``path: fact; remedy``, for example
     ``pools[2].sharing.replicas: 1 shares nothing; use 2 or more, or kind: exclusive``;
-    ``--json`` prints the three parts as fields.
+    ``--json`` prints the three parts as fields. Path and fact become one line, cut in the middle.
     """
 
     def __init__(self, path: str, fact: str, remedy: str) -> None:
-        super().__init__(f"{path}: {fact}; {remedy}")
-        self.path = path
-        self.fact = fact
+        self.path = _line(path)
+        self.fact = _line(fact)
         self.remedy = remedy
+        super().__init__(f"{self.path}: {self.fact}; {remedy}")
+
+
+def _line(text: str) -> str:
+    if len(text) > _LONGEST:
+        text = f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 2 :]}"
+    return (
+        text if text.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+    )

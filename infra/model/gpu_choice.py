@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
 from infra.model import catalogue
-from infra.model.base import Counts, Model
+from infra.model.base import Count, Counts, Model
 from infra.model.catalogue import BUILT_IN, Catalogue
 from infra.model.choices import GpuName
 from infra.model.compute import Compute
@@ -32,7 +30,7 @@ class GpuChoice(Model):
         min_length=1,
         description="Accepted GPU models, by their names in the catalogue.",
     )
-    memory_gib: Annotated[int, Field(strict=True, ge=1)] | None = Field(
+    memory_gib: Count | None = Field(
         default=None,
         description="Minimum memory of each GPU, in GiB as NVML counts it (a T4 has 15); instead of models.",
     )
@@ -49,7 +47,7 @@ class GpuChoice(Model):
         "each node has one of these numbers."
     )
 
-    _known: Catalogue = PrivateAttr(default=BUILT_IN)
+    _known: Catalogue = PrivateAttr(default_factory=lambda: BUILT_IN)
     _bought: bool = PrivateAttr(default=False)
     """Whether the pool is on AWS; source: the validation context, ``{"cluster": kind}``."""
 

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from infra.model.base import Count, Model
+from infra.model.base import Model, NodeCount
 from infra.model.errors import InputError
 from infra.model.measures import seconds
 from infra.model.openstack import OpenstackCluster
@@ -69,7 +69,7 @@ class Health(Model):
         description="Largest share of the nodes with GPUs to act on within the window, rounded down, at "
         "least one node. Beyond it, the loop stops acting until a person has checked.",
     )
-    max: Count | None = Field(
+    max: NodeCount | None = Field(
         default=None, description="Largest number of nodes to act on within the window."
     )
     window: Window = Field(

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Discriminator, Field, PrivateAttr, Tag, ValidationError, ValidationInfo, model_validator
 
 from infra.model import catalogue
-from infra.model.base import Count, Model
+from infra.model.base import Count, GpuCount, Model, NodeCount
 from infra.model.catalogue import Catalogue
 from infra.model.choices import GpuName
 from infra.model.errors import InputError
@@ -38,7 +38,7 @@ class Flavor(Model):
     """What the nodes of a flavor have: Nova does not report the GPU model."""
 
     gpu: GpuName | None = Field(default=None, description="GPU model; none if left out.")
-    count: Count | None = Field(default=None, description="GPUs of a node; 1 if left out.")
+    count: GpuCount | None = Field(default=None, description="GPUs of a node; 1 if left out.")
     vcpu: Count = Field(description="vCPUs of a node.")
     memory_gib: Count = Field(description="Memory of a node in GiB.")
 
@@ -119,7 +119,7 @@ class ClusterNetwork(Model):
 class Masters(Model):
     """The control plane's nodes; their number cannot change in place."""
 
-    nodes: Count = Field(default=1, description="Number of masters, odd: etcd runs on them.")
+    nodes: NodeCount = Field(default=1, description="Number of masters, odd: etcd runs on them.")
     flavor: OpenstackName | None = Field(default=None, description="Flavor; the template's if left out.")
     lb: bool | None = Field(
         default=None,
@@ -142,7 +142,7 @@ class Masters(Model):
 class Workers(Model):
     """The node group default-worker, without GPUs, for pods that need no GPU."""
 
-    nodes: Count = Field(default=1, description="Number of nodes.")
+    nodes: NodeCount = Field(default=1, description="Number of nodes.")
     flavor: OpenstackName | None = Field(default=None, description="Flavor; the template's if left out.")
 
 

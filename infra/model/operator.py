@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from infra.model.base import Count, LabelKey, Model, Name
+from infra.model.base import Count, LabelKey, Model, Name, NodeCount
 from infra.model.errors import InputError
 from infra.model.host_values import Acknowledged, DriverVersion, ToolkitVersion
 from infra.model.labels import NVIDIA_GPU
@@ -62,7 +62,7 @@ class Upgrade(Model):
         description="Whether nodes are upgraded automatically; else each node waits until its driver pod "
         "is deleted.",
     )
-    max_parallel: Count = Field(default=1, description="Nodes that are upgraded at the same time.")
+    max_parallel: NodeCount = Field(default=1, description="Nodes that are upgraded at the same time.")
     max_unavailable: Nodes = Field(
         default="25%",
         description="Nodes that may be unavailable meanwhile, a number or a share of all such as 25%.",

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, model_validator
 
 from infra.model import catalogue, drivers
-from infra.model.base import Count, Model, listing
+from infra.model.base import Count, GpuCount, Model, listing
 from infra.model.catalogue import Catalogue
 from infra.model.compute import Compute
 from infra.model.cost import Usd
@@ -215,7 +215,7 @@ class OwnMachine(Model):
     gpu: Annotated[str, Field(strict=True)] | None = Field(
         default=None, description="GPU model of the catalogue or of gpus; no GPU if left out."
     )
-    count: Count | None = Field(default=None, description="GPUs of a node; 1 if left out.")
+    count: GpuCount | None = Field(default=None, description="GPUs of a node; 1 if left out.")
     vcpu: Count = Field(description="vCPUs of a node.")
     memory_gib: Count = Field(description="Memory of a node in GiB.")
     arch: Literal["amd64", "arm64"] = Field(default="amd64", description="Architecture of its processor.")

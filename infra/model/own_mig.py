@@ -27,7 +27,7 @@ class OwnProfile(Model):
     starts: tuple[Annotated[int, Field(strict=True, ge=0, le=15)], ...] = Field(
         min_length=1, description="Memory slices at which it may start, ascending, from 0."
     )
-    memory_mib: Annotated[int, Field(strict=True, ge=1)] | None = Field(
+    memory_mib: Annotated[int, Field(strict=True, ge=1, le=4194304)] | None = Field(
         default=None,
         description="Memory in MiB that nvidia-smi reports for a slice; its share of the GPU if left out.",
     )

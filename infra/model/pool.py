@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, model_v
 
 from infra.model import catalogue, labels, layouts
 from infra.model.aws import AwsPool
-from infra.model.base import Count, LabelKey, LabelValue, Model, PoolName
+from infra.model.base import MOST_NODES, LabelKey, LabelValue, Model, NodeCount, PoolName
 from infra.model.catalogue import BUILT_IN, Catalogue
 from infra.model.choices import FlavorName
 from infra.model.elastic import NODES, Capacity, Elastic, PoolClass, node_pool_name, static_name
@@ -54,14 +54,17 @@ class Pool(Model):
         description="Instance type, or flavor: of the catalogue, machines or cluster.flavors; this or gpu.",
     )
     gpu: GpuChoice | None = Field(default=None, description="GPUs of each node; this or machine.")
-    nodes: Count | None = Field(
+    nodes: NodeCount | None = Field(
         default=None, description="Number of nodes (embedded cluster, AWS, OpenStack)."
     )
     selector: dict[LabelKey, LabelValue] | None = Field(
         default=None, min_length=1, description="Labels that the pool's nodes carry (existing cluster)."
     )
     hosts: tuple[AnyHost, ...] | None = Field(
-        default=None, min_length=1, description="Hosts by name, or as {name, address, port} (own hosts)."
+        default=None,
+        min_length=1,
+        max_length=MOST_NODES,
+        description="Hosts by name, or as {name, address, port} (own hosts).",
     )
     driver: Driver | None = Field(
         default=None, description="NVIDIA's driver on its hosts; the cluster's if left out (own hosts)."
@@ -69,7 +72,7 @@ class Pool(Model):
     elastic: Elastic | None = Field(
         default=None, description="Scaling with the pods (AWS, OpenStack); this or nodes."
     )
-    spare: Count | None = Field(
+    spare: NodeCount | None = Field(
         default=None,
         description="Nodes that are kept free (elastic pools): placeholder pods hold them until other pods "
         "need the room; then new nodes are started.",
@@ -121,7 +124,7 @@ class Pool(Model):
     Source: the validation context, ``{"flavors": {name: Machine}}``.
     """
 
-    _known: Catalogue = PrivateAttr(default=BUILT_IN)
+    _known: Catalogue = PrivateAttr(default_factory=lambda: BUILT_IN)
 
     @model_validator(mode="after")
     def _runs_on_one_thing(self, info: ValidationInfo) -> Pool:

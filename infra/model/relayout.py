@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
-from infra.model.base import Count, Model
+from infra.model.base import Count, Model, NodeCount
 from infra.model.errors import InputError
 
 Reset = Literal["gpu", "reboot"]
@@ -23,7 +23,7 @@ def _share(value: str) -> str:
 
 # Tags appear in error paths; the brackets distinguish them from an environment's keys.
 Nodes = Annotated[
-    Annotated[Count, Tag("[number]")]
+    Annotated[NodeCount, Tag("[number]")]
     | Annotated[str, Field(strict=True), AfterValidator(_share), Tag("[share]")],
     Discriminator(lambda value: "[share]" if isinstance(value, str) else "[number]"),
 ]

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from infra import versions
-from infra.model.base import Model, Name, PoolName, listing
+from infra.model.base import INT32, Model, Name, PoolName, listing
 from infra.model.errors import InputError
 
 SCHEDULER = "gpuform-packer"
@@ -63,7 +63,7 @@ def _priority(name: str) -> str:
 
 PriorityName = Annotated[Name, AfterValidator(_priority)]
 PriorityValue = Annotated[int, Field(strict=True, ge=PLACEHOLDER_VALUE + 1, le=HIGHEST)]
-Amount = Annotated[int, Field(strict=True, ge=0)]
+Amount = Annotated[int, Field(strict=True, ge=0, le=INT32)]
 Amounts = Annotated[
     # Tags appear in error paths; the brackets distinguish them from an environment's keys.
     Annotated[Amount, Tag("[number]")]

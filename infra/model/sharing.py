@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from infra.model.base import Count, LabelValue, Model
+from infra.model.base import INT32, Count, LabelValue, Model
 from infra.model.errors import InputError
 
 
@@ -18,7 +18,7 @@ def _shares_something(value: Any, remedy: str = "use 2 or more, or kind: exclusi
     return value
 
 
-Replicas = Annotated[int, Field(strict=True, ge=2), BeforeValidator(_shares_something)]
+Replicas = Annotated[int, Field(strict=True, ge=2, le=INT32), BeforeValidator(_shares_something)]
 
 
 class Exclusive(Model):
@@ -69,7 +69,7 @@ class SliceShare(Model):
 
     replicas: Annotated[
         int,
-        Field(strict=True, ge=2),
+        Field(strict=True, ge=2, le=INT32),
         BeforeValidator(partial(_shares_something, remedy="use 2 or more, or leave share out")),
     ] = Field(description="Pods that share one slice, 2 or more.")
     rename: bool = Field(
@@ -92,7 +92,9 @@ def _each_once(value: tuple[int, ...]) -> tuple[int, ...]:
 
 
 Indices = Annotated[
-    tuple[Annotated[int, Field(strict=True, ge=0)], ...], Field(min_length=1), AfterValidator(_each_once)
+    tuple[Annotated[int, Field(strict=True, ge=0, le=31)], ...],
+    Field(min_length=1),
+    AfterValidator(_each_once),
 ]
 
 

@@ -12,8 +12,8 @@ from infra.model.errors import InputError
 from infra.model.need import GpuNeed
 from infra.model.rollout import BlueGreen, Recreate, Service, Update
 
-_CPU = re.compile(r"[0-9]+m|[0-9]+(\.[0-9]{1,3})?")
-_MEMORY = re.compile(r"[0-9]+(Ki|Mi|Gi|Ti)")
+_CPU = re.compile(r"[0-9]{1,19}(m|(\.[0-9]{1,3})?)")
+_MEMORY = re.compile(r"[0-9]{1,19}(Ki|Mi|Gi|Ti)")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DNS_1035 = re.compile(r"[a-z].*")
 _PAST_THE_SCHEDULER = "NVIDIA_VISIBLE_DEVICES"
@@ -22,9 +22,9 @@ RANKS = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE")
 """Environment variables of an indexed job's pods, with the names that torch.distributed reads."""
 HUGE_PAGE = 2 * 2**20
 """Bytes of a huge page of the resource hugepages-2Mi."""
-_HOSTNAME = 63
-"""Longest name of a pod of an indexed job, in characters: it is the pod's hostname, a DNS label."""
 _UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+_MOST = 2**63 - 1
+"""The largest resource.Quantity, in thousandths of a core and in bytes [k8s.io/apimachinery, Quantity]."""
 
 
 def _number_as_text(value: Any) -> Any:
@@ -32,13 +32,13 @@ def _number_as_text(value: Any) -> Any:
 
 
 def _cpu(value: str) -> str:
-    if not _CPU.fullmatch(value) or cpu_millis(value) == 0:
+    if not _CPU.fullmatch(value) or not 0 < cpu_millis(value) <= _MOST:
         raise InputError("", f"{value!r} is not an amount of CPU", "write cores, for example 2, 0.5 or 500m")
     return value
 
 
 def _memory(value: str) -> str:
-    if not _MEMORY.fullmatch(value) or memory_bytes(value) == 0:
+    if not _MEMORY.fullmatch(value) or not 0 < memory_bytes(value) <= _MOST:
         raise InputError(
             "", f"{value!r} is not an amount of memory", "write it with Ki, Mi, Gi or Ti, for example 8Gi"
         )
@@ -262,9 +262,6 @@ class JobWorkload(_Workload):
         if self.meets and not _DNS_1035.fullmatch(self.name):
             fact = f"{self.name!r} begins with a digit, and the name of its pods' Service may not"
             raise InputError("name", fact, "begin it with a letter, or leave indexed out")
-        if len(f"{self.name}-{self.total - 1}") > _HOSTNAME:
-            fact = f"{self.total} make the name of the last pod longer than {_HOSTNAME} characters"
-            raise InputError("completions", fact, "use fewer, or a shorter name")
         for name in RANKS:
             if name in self.env:
                 raise InputError(f"env.{name}", "indexed sets it", "leave it out, or leave indexed out")

@@ -24,7 +24,9 @@ def simulated_nodes(env: Environment, pool: Pool) -> tuple[dict[str, Any], ...]:
         return ()
     machine = pool.node_machine
     assert machine is not None  # checked when the environment was parsed
-    made = tuple(node(env, pool, machine, f"{pool.name}-{index}") for index in range(pool.nodes or 0))
+    own, taints = sharing.pool_labels(env, pool), sharing.pool_taints(env, pool)  # once: they take a while
+    names = (f"{pool.name}-{index}" for index in range(pool.nodes or 0))
+    made = tuple(_joined(bare(env, pool, machine, name, own), taints) for name in names)
     if pool.gpus and env.ownership.driver != "operator":
         driver = operator_checks.driver_version(env.gpu_operator, [pool])
         for one in made:
@@ -121,7 +123,8 @@ def bare(
 def node(env: Environment, pool: Pool, machine: Machine, name: str) -> dict[str, Any]:
     """A node of the pool on that machine, as it joins the cluster."""
     manifest = bare(env, pool, machine, name, sharing.pool_labels(env, pool))
-    taints = sharing.pool_taints(env, pool)
-    if taints:
-        manifest["spec"] = {"taints": taints}
-    return manifest
+    return _joined(manifest, sharing.pool_taints(env, pool))
+
+
+def _joined(manifest: dict[str, Any], taints: list[dict[str, str]]) -> dict[str, Any]:
+    return {**manifest, "spec": {"taints": taints}} if taints else manifest

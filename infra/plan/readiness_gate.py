@@ -14,7 +14,6 @@ from infra import versions
 from infra.model import labels
 from infra.model.checks import TRIAL
 from infra.model.environment import Environment
-from infra.model.pool import Pool
 from infra.plan import device_plugin, gpu_operator, sharing, startup
 from infra.plan.program import Program
 from infra.plan.script import Script
@@ -44,9 +43,11 @@ def pools(env: Environment) -> dict[str, Any]:
     Karpenter's nodes carry what they must offer as an annotation, as the pool was when they were created.
     """
     found: dict[str, Any] = {}
+    ready = operands(env)
     for pool in env.pools:
         if startup.gated(env, pool):
-            found[pool.name] = {"labels": [labels.DRIVER_VERSION], "operands": list(operands(env, pool))}
+            needed = [] if pool.by_claim else list(ready)
+            found[pool.name] = {"labels": [labels.DRIVER_VERSION], "operands": needed}
             if not env.by_karpenter(pool):
                 found[pool.name]["offers"] = startup.offers(env, pool)
             if startup.tried(env, pool):
@@ -59,14 +60,12 @@ def pools(env: Environment) -> dict[str, Any]:
     return found
 
 
-def operands(env: Environment, pool: Pool) -> tuple[str, ...]:
-    """Label ``app`` of the operands that must be ready on the pool's nodes.
+def operands(env: Environment) -> tuple[str, ...]:
+    """Label ``app`` of the operands that must be ready on nodes of pools other than those by claim.
 
     What the node image brings is not an operand: its absence is not a failure. Where GPUs are claimed, no
     device plugin runs, and the validator, which waits for it, does not become ready.
     """
-    if pool.by_claim:
-        return ()
     if env.ownership.device_plugin == "chart":
         return (device_plugin.NAME,)
     values = gpu_operator.values(env)

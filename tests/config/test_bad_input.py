@@ -142,3 +142,9 @@ def test_under_the_strategy_single_no_slice_has_a_name() -> None:
     assert message(mapping) == "workloads[0].slice: pool mig offers no slice '1g.5gb'; leave it out"
     del mapping["workloads"][0]["slice"]
     assert parse(mapping).workloads[0].slice is None
+
+
+@pytest.mark.parametrize("cpu", ["9" * 309, "9" * 400 + "m", "9" * 5000, "1" * 20 + ".5"])
+def test_an_amount_has_as_many_digits_as_a_quantity_can_hold(cpu: str) -> None:
+    assert "is not an amount of CPU" in message(change("workloads/0/cpu", cpu))
+    assert "is not an amount of memory" in message(change("workloads/0/memory", cpu.rstrip("m") + "Gi"))

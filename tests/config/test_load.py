@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 import yaml
 
+from gpuform.engine.backend import declared
 from infra.config import load, parse
 from infra.model.errors import InputError
 from infra.plan.render import render
@@ -115,3 +117,87 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
 def test_yaml_makes_no_objects(tmp_path: Path) -> None:
     text = GOOD.replace("name: test", "name: !!python/object/apply:os.getcwd []")
     assert "could not determine a constructor" in said(tmp_path / "Pulumi.x.yaml", text)
+
+
+_LAUGHS = "a: &a [x, x]\n" + "".join(f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in
+                                    zip("abcdefg", "bcdefgh", strict=True))  # fmt: skip
+_MERGES = _LAUGHS.replace("[x, x]", "{x: 1}").replace(" [", " {<<: [").replace("]\n", "]}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "a: 2026-02-30",
+            "FILE:1:4: '2026-02-30' has no value as timestamp, which it looks like; put it in quotes",
+        ),
+        ("a: " + "9" * 5000, "has no value as int"),
+        ("a: 18446744073709551616", "FILE:1:4: '18446744073709551616' has no value as int"),
+        ("a: 0x" + "f" * 6000, "has no value as int"),
+        ("a: 1" + ":59" * 300_000, "has no value as int"),
+        ("a: !!int x", "FILE:1:4: 'x' has no value as int"),
+        ("a: !!bool maybe", "FILE:1:4: 'maybe' has no value as bool"),
+        ("a: !!timestamp x", "FILE:1:4: 'x' has no value as timestamp"),
+        ("a: !!map x", "FILE:1:4: expected a mapping node, but found scalar"),
+        ("[" * 100_000, "FILE:1:51: lists and mappings are nested more than 50 deep"),
+        ("{a: " * 100_000, "are nested more than 50 deep"),
+        ("- " * 100_000, "are nested more than 50 deep"),
+        (_LAUGHS, "FILE:6:12: holds more than 50000 values, aliases included"),
+        (_MERGES, "values, aliases included"),
+        ("a: &a [*a]", "FILE:1:8: the value of anchor 'a' contains itself"),
+        ("a: &a {<<: *a}", "the value of anchor 'a' contains itself"),
+        ("a: b\x00", "FILE:1: holds a character that YAML does not allow; remove it"),
+        ('a: "\\U00110000"', "found invalid Unicode character escape code"),
+        ("#" * 2**20 + "\n", "FILE: is longer than 1024 KiB; make it shorter"),
+        ("a: b".encode("utf-16"), "FILE: is not UTF-8 text; save it as UTF-8"),
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+def test_yaml_that_cannot_be_constructed(tmp_path: Path, text: str | bytes, message: str) -> None:
+    path = tmp_path / "Pulumi.test.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(InputError) as caught:
+        load(path)
+    assert message in str(caught.value).replace(str(path), "FILE")
+    with path.open("ab") as file:
+        file.write(b" # state")
+    with pytest.raises(InputError):
+        declared(tmp_path, "test")
+
+
+def test_a_byte_order_mark_is_no_error(tmp_path: Path) -> None:
+    path = tmp_path / "Pulumi.test.yaml"
+    path.write_bytes(b"\xef\xbb\xbf" + GOOD.encode())
+    assert load(path).name == "test"
+
+
+def test_what_was_written_is_quoted_in_one_line_of_bearable_length(tmp_path: Path) -> None:
+    found = said(tmp_path / "Pulumi.test.yaml", GOOD.replace("name: test", f'? "{"x" * 9999}\\n"\n    : 1'))
+    assert len(found) < 2000
+    assert "\n" not in found
+
+
+def test_five_thousand_nodes_are_rendered_within_seconds() -> None:
+    environment = {
+        "name": "test",
+        "cluster": {"kind": "embedded"},
+        "pools": [
+            {
+                "name": "t4",
+                "machine": "g2.5xlarge",
+                "nodes": 5000,
+                "sharing": {"kind": "time_slicing", "replicas": 4},
+            }
+        ],
+    }
+    began = time.process_time()
+    render(parse(environment))
+    assert time.process_time() - began < 5
+
+
+def test_planning_many_pools_is_not_quadratic() -> None:
+    pools = [{"name": f"t4-{number}", "machine": "g2.5xlarge", "nodes": 1} for number in range(200)]
+    environment = {"name": "test", "cluster": {"kind": "embedded"}, "pools": pools, "monitoring": {}}
+    began = time.process_time()
+    render(parse(environment))
+    assert time.process_time() - began < 8

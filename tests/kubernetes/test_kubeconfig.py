@@ -48,6 +48,13 @@ def test_a_kubeconfig_is_contents_a_path_or_the_environments(tmp_path: Any) -> N
         ({"kubeconfig": "a: b: canary"}, "it is not valid YAML"),
         ({"kubeconfig": "/none/such"}, "No such file or directory"),
         ({"kubeconfig": "- a\n- b\n"}, "kubeconfig: it is not a kubeconfig"),
+        ({"kubeconfig": {"clusters": ["canary"], "contexts": 5}}, "it is not a kubeconfig"),
+        (
+            {"kubeconfig": {"current-context": "x", "contexts": [{"name": "x", "context": []}, "y"]}},
+            "it is not",
+        ),
+        ({"kubeconfig": "contexts:\n- {}\n"}, "it is not a kubeconfig"),
+        ({"kubeconfig": "a: \n  " + "[" * 3000}, "it is not a kubeconfig"),
     ],
 )
 def test_a_broken_kubeconfig_is_a_reason_not_a_crash(config: Any, problem: str) -> None:

@@ -180,7 +180,7 @@ def test_nodes_of_karpenters_are_born_for_the_plugin_and_let_in_by_the_gate() ->
     assert "gpu-operator.yaml" not in files
     (pool,) = [one for one in yaml.safe_load_all(files["karpenter.yaml"]) if one.get("kind") == "NodePool"]
     assert pool["spec"]["template"]["metadata"]["labels"]["nvidia.com/gpu"] == "true"
-    assert readiness_gate.operands(AWS, AWS.pools[0]) == ("nvidia-device-plugin",)
+    assert readiness_gate.operands(AWS) == ("nvidia-device-plugin",)
     values = device_plugin.values(AWS)
     assert {"key": "gpuform.io/gpu-not-ready", "operator": "Exists", "effect": "NoSchedule"} in values[
         "tolerations"

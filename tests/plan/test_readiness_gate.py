@@ -175,7 +175,7 @@ OWNERS: list[tuple[Environment, tuple[str, ...]]] = [
 
 @pytest.mark.parametrize(("env", "expected"), OWNERS)
 def test_it_asks_only_for_operands_that_somebody_runs(env: Environment, expected: tuple[str, ...]) -> None:
-    assert readiness_gate.operands(env, env.pools[0]) == expected
+    assert readiness_gate.operands(env) == expected
 
 
 def test_its_pod_runs_the_program_that_the_config_map_holds() -> None:

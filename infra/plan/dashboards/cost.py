@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from infra.model.environment import Environment
-from infra.model.pool import Pool
 from infra.model.prices import HOURS_PER_MONTH, PriceList
 from infra.plan import cost
 from infra.plan.dashboards.spec import (
@@ -45,8 +44,9 @@ _BUSY = f"({_PER_GPU}) * {_USED}"
 
 def board(env: Environment) -> Board:
     """The dashboard; without any price it shows GPU-hours but no cost."""
-    unpriced = [pool.name for pool in env.pools if pool.gpus and not _has_price(env, pool)]
-    sections = [*((_money(env), _pools()) if is_priced(env) else ()), _hours(is_priced(env))]
+    priced = _priced(env)
+    unpriced = [pool.name for pool in env.pools if pool.gpus and pool.name not in priced]
+    sections = [*((_money(env), _pools()) if priced else ()), _hours(bool(priced))]
     if unpriced:
         sections.append(Section("Without a price", (_unknown(unpriced),)))
     return Board(
@@ -60,13 +60,13 @@ def board(env: Environment) -> Board:
 
 def is_priced(env: Environment) -> bool:
     """Whether a price is known for any pool with GPUs."""
-    return any(_has_price(env, pool) for pool in env.pools if pool.gpus)
+    return bool(_priced(env))
 
 
-def _has_price(env: Environment, pool: Pool) -> bool:
-    """Whether the price of one of its GPUs is known; False if the bill does not count its nodes."""
-    line = next((one for one in cost.bill(env, PriceList()).lines if one.what == f"pool {pool.name}"), None)
-    return line is not None and bool(line.units)
+def _priced(env: Environment) -> frozenset[str]:
+    """Pools with a known price of one of their GPUs; the bill must count their nodes."""
+    lines = {line.what for line in cost.bill(env, PriceList()).lines if line.units}
+    return frozenset(pool.name for pool in env.pools if pool.gpus and f"pool {pool.name}" in lines)
 
 
 def _money(env: Environment) -> Section:

@@ -1,0 +1,143 @@
+"""YAML written by people: every error is an InputError with line and column; size and time are bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from infra import fast_yaml
+from infra.model.errors import InputError
+
+LONGEST = 2**20
+"""Bytes of a file: its settings become ConfigMaps, and Kubernetes takes no ConfigMap above 1 MiB."""
+_DEEPEST = 50
+"""Levels of lists and mappings; an environment has about ten. Python's own limit is about 1000 calls."""
+_MOST_NODES = 50_000
+"""Values and keys once aliases are expanded: 5000 hosts have 35,000. The engine's parser (gopkg.in/yaml.v3,
+decode.go) limits aliases by a share instead, from 400,000 values on."""
+_WHOLE = range(-(2**63), 2**64)
+"""Integers that the engine's parser reads exactly; it makes floats of others."""
+_LONGEST_SCALAR = 100
+"""Characters of a number, a date, a truth value: longer ones take PyYAML quadratic time."""
+_EXPLAINED = 2**17
+"""Characters up to which PyYAML's own parser explains an error: it names what it found, but is slow."""
+_TEXTS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:binary")
+_EXISTING = "name an existing stack file"
+
+
+def read(path: Path, remedy: str = _EXISTING) -> Any:
+    """The content of a file; InputError if it cannot be read, is not UTF-8, is too long or not YAML."""
+    return parse(read_text(path, remedy), str(path))
+
+
+def read_text(path: Path, remedy: str = _EXISTING) -> str:
+    """A file's text; InputError if it cannot be read, is not UTF-8, or is longer than ``LONGEST`` bytes."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(LONGEST + 1)  # no more of a device or a pipe
+        if len(content) > LONGEST:
+            raise InputError(str(path), f"is longer than {LONGEST // 2**10} KiB", "make it shorter")
+        return content.decode("utf-8")
+    except OSError as error:
+        raise InputError(str(path), error.strerror or "cannot be read", remedy) from None
+    except UnicodeDecodeError:
+        raise InputError(str(path), "is not UTF-8 text", "save it as UTF-8") from None
+
+
+def parse(text: str, source: str) -> Any:
+    """Parsed YAML; InputError names the line and column of what is wrong, counted from 1."""
+    try:
+        try:
+            _check(yaml.parse(text, fast_yaml.Loader))
+        except yaml.MarkedYAMLError:
+            if len(text) <= _EXPLAINED:
+                with suppress(ValueError, OverflowError):  # of an escape sequence that is no character
+                    _check(yaml.parse(text, yaml.SafeLoader))
+            raise
+        return yaml.load(text, _Loader)  # noqa: S506  (a SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
+        raise InputError(place, error.problem or "is not YAML", "correct the YAML there") from None
+    except yaml.reader.ReaderError as error:
+        found = (
+            text.encode()[: error.position].decode(errors="ignore")
+            if error.encoding
+            else text[: error.position]
+        )
+        place = f"{source}:{found.count(chr(10)) + 1}"
+        raise InputError(place, "holds a character that YAML does not allow", "remove it") from None
+    except UnicodeEncodeError:
+        raise InputError(source, "is not Unicode text", "save it as UTF-8") from None
+
+
+def _check(events: Iterable[yaml.Event]) -> None:
+    """Refuse what would take unbounded depth, memory or time to construct; nothing is constructed here."""
+    sizes: dict[str, int] = {}
+    anchors: list[str | None] = []
+    starts: list[int] = []
+    total = 0
+    for event in events:
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor in anchors:
+                raise _wrong(event, f"the value of anchor {event.anchor!r} contains itself")
+            if event.anchor not in sizes:
+                raise _wrong(event, f"found undefined alias {event.anchor!r}")
+            total += sizes[event.anchor]
+        elif isinstance(event, yaml.CollectionStartEvent):
+            anchors.append(event.anchor)
+            starts.append(total)
+            total += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, start = anchors.pop(), starts.pop()
+            if anchor is not None:
+                sizes[anchor] = total - start
+        elif isinstance(event, yaml.ScalarEvent):
+            total += 1
+            if event.anchor is not None:
+                sizes[event.anchor] = 1
+        if len(anchors) > _DEEPEST:
+            raise _wrong(event, f"lists and mappings are nested more than {_DEEPEST} deep")
+        if total > _MOST_NODES:
+            raise _wrong(event, f"holds more than {_MOST_NODES} values, aliases included")
+
+
+def _wrong(event: yaml.Event, problem: str) -> yaml.MarkedYAMLError:
+    mark: Any = event.start_mark
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+
+
+class _Loader(fast_yaml.Loader):
+    """SafeLoader that rejects duplicate keys, of which PyYAML keeps the last, and scalars without a value."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():  # else the tag is wrong
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, str) and key in seen and key != "<<":
+                raise yaml.MarkedYAMLError(
+                    problem=f"key {key!r} is given twice", problem_mark=key_node.start_mark
+                )
+            if isinstance(key, str):
+                seen.add(key)
+        return super().construct_mapping(node, deep)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """PyYAML resolves a scalar by a pattern: ``2026-02-30`` is a date to it, ``!!int x`` a number."""
+        scalar = isinstance(node, yaml.ScalarNode) and node.tag not in _TEXTS
+        try:
+            if scalar and len(node.value) > _LONGEST_SCALAR:
+                raise ValueError
+            value = super().construct_object(node, deep)
+            if isinstance(value, int) and value not in _WHOLE:
+                raise ValueError
+        except (ValueError, ArithmeticError, LookupError, AttributeError):
+            kind = node.tag.rpartition(":")[2]
+            said = repr(node.value[:40]) if isinstance(node, yaml.ScalarNode) else "this"
+            problem = f"{said} has no value as {kind}, which it looks like; put it in quotes if it is text"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from None
+        return value
