@@ -29,12 +29,16 @@ def admin_name(cluster: str, arn: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class EksClusterArgs:
-    """The declared cluster, its name, and the private subnets that it gets its addresses from."""
+    """The declared cluster, its name, and the private subnets that it gets its addresses from.
+
+    ``protect``: the engine refuses to delete or replace the cluster and its key.
+    """
 
     cluster: AwsCluster
     cluster_name: str
     partition: pulumi.Input[str]
     subnet_ids: list[pulumi.Output[str]]
+    protect: bool
 
 
 class EksCluster(pulumi.ComponentResource):
@@ -106,7 +110,10 @@ class EksCluster(pulumi.ComponentResource):
             # A log group created by EKS itself keeps everything for ever; without the policy, EKS can neither
             # create nor delete its network interfaces.
             opts=pulumi.ResourceOptions(
-                parent=self, depends_on=[attached, group], custom_timeouts=within(45, 120, 45)
+                parent=self,
+                depends_on=[attached, group],
+                protect=self._args.protect,
+                custom_timeouts=within(45, 120, 45),
             ),
         )
 
@@ -132,7 +139,7 @@ class EksCluster(pulumi.ComponentResource):
             description=f"Secrets of the EKS cluster {self._args.cluster_name}",
             enable_key_rotation=True,
             deletion_window_in_days=KEY_DELETION_DAYS,
-            opts=self._child,
+            opts=pulumi.ResourceOptions(parent=self, protect=self._args.protect),
         )
         kms.Alias(
             f"{self._name}-secrets",

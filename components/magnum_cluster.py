@@ -17,10 +17,14 @@ KUBECONFIG = "raw_config"
 
 @dataclass(frozen=True, kw_only=True)
 class MagnumClusterArgs:
-    """The environment; ``template`` is the id of the template, None if the stack makes its own."""
+    """The environment; ``template`` is the id of the template, None if the stack makes its own.
+
+    ``protect``: the engine refuses to delete or replace the cluster.
+    """
 
     environment: Environment
     template: pulumi.Output[str] | None
+    protect: bool
 
 
 class MagnumCluster(pulumi.ComponentResource):
@@ -38,7 +42,7 @@ class MagnumCluster(pulumi.ComponentResource):
         self, name: str, args: MagnumClusterArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("gpuform:openstack:MagnumCluster", name, None, opts)
-        self._name, self._env = name, args.environment
+        self._name, self._env, self._args = name, args.environment, args
         self._child = pulumi.ResourceOptions(parent=self)
         self._cluster = self._made(self._template() if args.template is None else args.template)
         self.cluster_id = self._cluster.id
@@ -82,6 +86,7 @@ class MagnumCluster(pulumi.ComponentResource):
                 replacement_trigger=magnum_guards.of_cluster(self._env).trigger,
                 replace_on_changes=[] if magnum.upgrades(self._env) else ["clusterTemplateId"],
                 delete_before_replace=True,
+                protect=self._args.protect,
                 custom_timeouts=pulumi.CustomTimeouts(create=minutes, update=minutes, delete=minutes),
             ),
         )

@@ -20,11 +20,15 @@ ANYWHERE = "0.0.0.0/0"
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkArgs:
-    """The declared cluster; Karpenter and load balancers find the subnets by ``cluster_name``."""
+    """The declared cluster; Karpenter and load balancers find the subnets by ``cluster_name``.
+
+    ``protect``: the engine refuses to delete or replace the VPC.
+    """
 
     cluster: AwsCluster
     network: OwnNetwork
     cluster_name: str
+    protect: bool
 
 
 class Network(pulumi.ComponentResource):
@@ -44,7 +48,7 @@ class Network(pulumi.ComponentResource):
             enable_dns_hostnames=True,  # endpoints with private DNS names require both
             enable_dns_support=True,
             tags={"Name": args.cluster_name},
-            opts=self._child,
+            opts=pulumi.ResourceOptions(parent=self, protect=args.protect),
         )
         planned = subnets(args.network)
         public = {zone.zone: self._public_subnet(zone) for zone in planned}

@@ -15,8 +15,9 @@ class ReplacementGuard(pulumi.CustomResource):
 
     ``fixed`` has by its path below ``at`` what only a replacement of ``what`` changes; ``template`` the same
     of its template, None if another template is not a replacement; ``allow`` is the path of the field with
-    ``allow_replace``; ``lost`` says what a replacement deletes; ``cloud`` is the entry of clouds.yaml (empty:
-    the OS_ variables) that implies ``cluster.region`` if ``fixed`` does not have it.
+    ``allow_replace``; ``acknowledged`` has names that the stack file acknowledges instead; ``lost`` says what
+    a replacement deletes; ``cloud`` is the entry of clouds.yaml (empty: the OS_ variables) that implies
+    ``cluster.region`` if ``fixed`` does not have it.
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class ReplacementGuard(pulumi.CustomResource):
         allow: str,
         allow_replace: bool,
         lost: Sequence[str],
+        acknowledged: Sequence[str] = (),
         cloud: str | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
@@ -41,6 +43,7 @@ class ReplacementGuard(pulumi.CustomResource):
             "allow": allow,
             "allowReplace": allow_replace,
             "lost": lost,
+            "acknowledged": acknowledged or None,
             "cloud": cloud,
         }
         super().__init__("gpuform:openstack:ReplacementGuard", resource_name, props, opts)

@@ -27,7 +27,7 @@ class ReplacementGuardsArgs:
 class ReplacementGuards(pulumi.ComponentResource):
     """All guards, before the first OpenStack resource: one that fails leaves everything as it is.
 
-    Removing a pool also removes its guard: a deletion is not declared by mistake.
+    Removing a pool also removes its guard: that is a loss, which LossGuard judges.
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class ReplacementGuards(pulumi.ComponentResource):
                 allow=guarded.allow,
                 allow_replace=guarded.allowed,
                 lost=guarded.lost,
+                acknowledged=args.environment.acknowledge_loss,
                 cloud=guarded.cloud,
                 opts=pulumi.ResourceOptions(parent=self),
             )

@@ -9,6 +9,7 @@ import pulumi
 
 from components.embedded_cluster import EmbeddedCluster, EmbeddedClusterArgs
 from components.existing_cluster import ExistingCluster, ExistingClusterArgs
+from infra import guards
 from infra.config import parse
 from infra.model.environment import Environment
 from infra.model.errors import InputError
@@ -20,7 +21,6 @@ from infra.target import Target
 
 def cluster(env: Environment) -> Target | None:
     """Register the cluster; None if own hosts have not joined one."""
-    on: ExistingCluster | EmbeddedCluster
     if env.cluster.kind == "aws":
         from infra import aws  # here, so that other targets do not load the AWS SDK
 
@@ -34,10 +34,12 @@ def cluster(env: Environment) -> Target | None:
 
         return hosts.cluster(env)
     if env.cluster.kind == "existing":
-        on = ExistingCluster(env.name, ExistingClusterArgs(cluster=env.cluster))
-    else:
-        state = os.environ.get("GPUFORM_STATE") or Path(__file__).resolve().parent.parent / ".gpuform"
-        on = EmbeddedCluster(env.name, EmbeddedClusterArgs(kubeconfig=str(Path(state) / "kubeconfig")))
+        guarded = pulumi.ResourceOptions(depends_on=[guards.of_cluster(env)])
+        there = ExistingCluster(env.name, ExistingClusterArgs(cluster=env.cluster), guarded)
+        inside = guards.of_contents(env, there.kubeconfig)
+        return Target(kubeconfig=there.kubeconfig, provider=there.provider, ready=(inside,))
+    state = os.environ.get("GPUFORM_STATE") or Path(__file__).resolve().parent.parent / ".gpuform"
+    on = EmbeddedCluster(env.name, EmbeddedClusterArgs(kubeconfig=str(Path(state) / "kubeconfig")))
     return Target(kubeconfig=on.kubeconfig, provider=on.provider)
 
 

@@ -8,6 +8,7 @@ import pulumi_aws as aws
 from components.eks_cluster import EksCluster, EksClusterArgs
 from components.existing_vpc import ExistingVpc, ExistingVpcArgs
 from components.network import Network, NetworkArgs
+from infra import guards
 from infra.aws_nodes import Place, nodes
 from infra.model import labels
 from infra.model.aws import AwsCluster
@@ -21,18 +22,21 @@ def cluster(env: Environment) -> Target:
     """Register network, control plane, nodes and Karpenter, each after the parts it needs."""
     declared, name = cluster_of(env), env.name
     tags = aws.ProviderDefaultTagsArgs(tags={labels.ENVIRONMENT: name, **declared.tags})
-    provider = aws.Provider(f"{name}-aws", region=declared.region, default_tags=tags)
+    guarded = pulumi.ResourceOptions(depends_on=[guards.of_cluster(env)])
+    provider = aws.Provider(f"{name}-aws", region=declared.region, default_tags=tags, opts=guarded)
     on_aws = pulumi.ResourceOptions(providers=[provider])
     asked = pulumi.InvokeOutputOptions(provider=provider)
     partition = aws.get_partition_output(opts=asked).partition
-    network = _network(declared, name, on_aws)
+    network = _network(env, declared, on_aws)
     control_plane = EksClusterArgs(
         cluster=declared,
         cluster_name=name,
         partition=partition,
         subnet_ids=list(network.private_subnets.values()),
+        protect=guards.protected(env),
     )
     eks = EksCluster(name, control_plane, on_aws)
+    inside = guards.of_contents(env, eks.kubeconfig)
     place = Place(
         environment=env,
         provider=provider,
@@ -40,13 +44,17 @@ def cluster(env: Environment) -> Target:
         partition=partition,
         network=network,
         eks=eks,
+        guard=inside,
     )
     existing = network.private_subnets if isinstance(network, ExistingVpc) else {}
-    return Target(kubeconfig=eks.kubeconfig, provider=eks.provider, ready=nodes(place), subnets=existing)
+    ready = (inside, *nodes(place))
+    return Target(kubeconfig=eks.kubeconfig, provider=eks.provider, ready=ready, subnets=existing)
 
 
-def _network(declared: AwsCluster, name: str, opts: pulumi.ResourceOptions) -> Network | ExistingVpc:
+def _network(env: Environment, declared: AwsCluster, opts: pulumi.ResourceOptions) -> Network | ExistingVpc:
     if isinstance(declared.network, ExistingNetwork):
         return ExistingVpc("network", ExistingVpcArgs(network=declared.network), opts)
-    args = NetworkArgs(cluster=declared, network=declared.network, cluster_name=name)
+    args = NetworkArgs(
+        cluster=declared, network=declared.network, cluster_name=env.name, protect=guards.protected(env)
+    )
     return Network("network", args, opts)

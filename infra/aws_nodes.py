@@ -30,6 +30,7 @@ class Place:
     partition: pulumi.Output[str]
     network: Network | ExistingVpc
     eks: EksCluster
+    guard: pulumi.Resource
 
     def after(self, *parts: pulumi.Resource) -> pulumi.ResourceOptions:
         """Options of a component that depends on ``parts``, with the AWS and the Kubernetes provider."""
@@ -72,7 +73,8 @@ def nodes(place: Place) -> tuple[pulumi.Resource, ...]:
     """
     env = place.environment
     early = AddOns("node-add-ons", place.add_ons(add_ons.before_nodes(env)), place.after(place.network))
-    system = NodeGroups("system", place.node_groups(node_groups.system_pool(env)), place.after(early))
+    pool = node_groups.system_pool(env)
+    system = NodeGroups("system", place.node_groups(pool), place.after(early, place.guard))
     made: list[pulumi.Resource] = [
         AddOns("add-ons", place.add_ons(add_ons.after_nodes(env)), place.after(system))
     ]

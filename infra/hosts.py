@@ -5,6 +5,7 @@ from __future__ import annotations
 import pulumi
 
 from components.host_cluster import HostCluster, HostClusterArgs
+from infra import guards
 from infra.inventory import content, inventory, text
 from infra.model.environment import Environment
 from infra.plan.inventory import cluster_of
@@ -18,9 +19,12 @@ def cluster(env: Environment) -> Target | None:
     """
     found = text(inventory(env))
     on = HostCluster(
-        env.name, HostClusterArgs(cluster=cluster_of(env), inventory=found, content=content(found))
+        env.name,
+        HostClusterArgs(cluster=cluster_of(env), inventory=found, content=content(found)),
+        pulumi.ResourceOptions(depends_on=[guards.of_cluster(env)]),
     )
     pulumi.export("hosts", on.hosts)
+    inside = guards.of_contents(env, on.kubeconfig)
     if on.kubeconfig is None or on.provider is None:
         return None
-    return Target(kubeconfig=on.kubeconfig, provider=on.provider, ready=(on,))
+    return Target(kubeconfig=on.kubeconfig, provider=on.provider, ready=(on, inside))

@@ -41,7 +41,7 @@ def summary(
 
 @app.command()
 def acknowledged() -> None:
-    """Print the acknowledged losses as options of `gpuform preview`, one word on each line."""
+    """Print the acknowledged losses as options of `gpuform preview` and `up`, one word on each line."""
     for name in event.acknowledged(event.read(os.environ)):
         typer.echo(f"--acknowledge\n{' '.join(name.split())}")
 

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from infra.model.environment import Environment
 
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON: docs/reference/json.md.")]
+Acknowledge = Annotated[
+    list[str] | None,
+    typer.Option(help="Name of a cluster, pool, namespace or volume that may be lost. May be repeated."),
+]
 WIDE = 200  # without a terminal no line is folded: logs and pipes take long lines
 
 # rich reads NO_COLOR by itself.

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from gpuform import writable
-from gpuform.cli.output import AsJson, console, warn
+from gpuform.cli.output import Acknowledge, AsJson, console, warn
 from gpuform.paths import Paths
 
 
@@ -28,10 +28,7 @@ def preview(
         Path | None, typer.Option(help="File for the summary in Markdown, as a comment on a pull request.")
     ] = None,
     as_json: AsJson = False,
-    acknowledge: Annotated[
-        list[str] | None,
-        typer.Option(help="Name of a cluster or of a resource with data that may be lost. May be repeated."),
-    ] = None,
+    acknowledge: Acknowledge = None,
 ) -> None:
     """Show what `up` would change, which pods it evicts, what it costs, and which policies it breaks.
 

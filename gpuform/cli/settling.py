@@ -32,12 +32,13 @@ def run_up(
     at_cloud: bool,
     say: Callable[[str], None],
     packs: Sequence[Path] = (),
+    acknowledged: Sequence[str] = (),
 ) -> Result:
     """Run ``Engine.up`` after settling what is left; at a cloud, again once Magnum has done its part."""
     settle = settling(stack, paths, engine, at_cloud, say)
 
     def run() -> Result:
-        return engine.up(stack, policy_packs=packs, settle=settle)
+        return engine.up(stack, policy_packs=packs, settle=settle, acknowledged=acknowledged)
 
     from gpuform.engine import EngineFailure
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gpuform.cli.output import caution, console, say, warn
+from gpuform.cli.output import Acknowledge, caution, console, say, warn
 from gpuform.cli.settling import run_up
 from gpuform.errors import InputError
 from gpuform.paths import Paths
@@ -26,16 +26,20 @@ def up(
     policy_pack: Annotated[
         list[Path] | None, typer.Option(help="Folder of a policy pack to enforce. May be repeated.")
     ] = None,
+    acknowledge: Acknowledge = None,
 ) -> None:
     """Make the stack match its file, after a preflight of the account or project.
 
-    Exit code 1 if a check fails, and then nothing is changed: see `gpuform doctor STACK`.
+    Exit code 1 if a check fails (see `gpuform doctor STACK`), or if a cluster, data or running pods would be
+    lost without --acknowledge; then nothing is changed.
     """
     from gpuform import preflight
     from gpuform.engine import Engine, EngineFailure
+    from gpuform.engine.checkpoint import guarded
     from gpuform.preflight.telling import require
     from gpuform.stacks import declared
     from gpuform.toolchain import Toolchain
+    from infra.plan.losses import may_go
 
     paths = Paths.here()
     env = declared(stack, paths)
@@ -46,8 +50,12 @@ def up(
         require(stack, preflight.findings(env, stack, paths=paths), console)
     packs = [folder.resolve() for folder in policy_pack or ()]
     engine = Engine(paths, Toolchain(paths), say=say, offline=offline)
+    accepted = (*env.acknowledge_loss, *(acknowledge or ()))
     try:
-        result = run_up(engine, stack, paths, not offline, say, packs)
+        if may_go(guarded(engine.export(stack)), env):
+            # What is in the cluster is judged only once the cluster is up to date: refuse before that.
+            engine.preview(stack, lambda event: None, acknowledged=accepted)
+        result = run_up(engine, stack, paths, not offline, say, packs, accepted)
     except EngineFailure as failure:
         for error in failure.result.errors[1:]:  # a pipeline keeps what is printed, and not the engine's log
             warn(error)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from gpuform.engine.pending import CREATING, MAGNUM, RELEASE, UPDATING
 from gpuform.errors import Failure
+from infra.model.losses import GUARD
 
 # Type prefixes of providers that resume a killed create of the same resource. A pending create of any other
 # provider stays in the state, and the engine warns of it.
@@ -56,6 +58,15 @@ def _restore(checkpoint: Path, stack: str) -> dict[str, Any]:
             "run 'make down' with --delete and start again; this deletes the embedded cluster, too",
         )
     return backup
+
+
+def guarded(state: Mapping[str, Any]) -> dict[str, Any]:
+    """What the guards of a state have recorded, as one mapping; empty without guards."""
+    found: dict[str, Any] = {}
+    for one in (state.get("deployment") or {}).get("resources") or ():
+        if one["type"] == GUARD:
+            found |= one.get("inputs") or {}
+    return found
 
 
 def _forget_pending(content: dict[str, Any], resuming: tuple[str, ...]) -> int:

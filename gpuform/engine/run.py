@@ -22,6 +22,7 @@ from gpuform.engine.standins import plugins
 from gpuform.engine.stream import follow
 from gpuform.errors import Failure
 from gpuform.paths import Paths
+from infra.model import losses
 from infra.model.state import State
 
 OnEvent = Callable[[Event], None]
@@ -54,24 +55,35 @@ class Engine:
         on_event: OnEvent | None = None,
         policy_packs: Sequence[Path] = (),
         settle: Callable[[Sequence[pending.Operation]], object] | None = None,
+        acknowledged: Sequence[str] = (),
     ) -> Result:
         """Update the stack; no preview is run before it.
 
-        ``settle`` gets the pending operations of a killed run, if any, and may change the state. Raises
-        Failure, and changes nothing, while the state has pending creates.
+        ``settle`` gets the pending operations of a killed run, if any, and may change the state;
+        ``acknowledged`` are names of what may be lost, beside those in the stack file. Raises Failure, and
+        changes nothing, while the state has pending creates.
         """
         arguments = ["--yes", "--skip-preview", *_packs(policy_packs)]
-        return self._operate("up", stack, arguments, on_event, settle)
+        return self._operate("up", stack, arguments, on_event, settle, acknowledged)
 
     def preview(
-        self, stack: str = "local", on_event: OnEvent | None = None, policy_packs: Sequence[Path] = ()
+        self,
+        stack: str = "local",
+        on_event: OnEvent | None = None,
+        policy_packs: Sequence[Path] = (),
+        acknowledged: Sequence[str] = (),
     ) -> Result:
-        return self._operate("preview", stack, _packs(policy_packs), on_event)
+        """Preview an update; with ``*`` among ``acknowledged``, losses are warnings and not errors."""
+        unprotected = ["--ignore-protect"] if losses.REPORT in acknowledged else []
+        arguments = [*_packs(policy_packs), *unprotected]
+        return self._operate("preview", stack, arguments, on_event, acknowledged=acknowledged)
 
     def destroy(
         self, stack: str = "local", on_event: OnEvent | None = None, spared: Sequence[str] = ()
     ) -> Result:
-        """Delete everything in the stack's state except ``spared`` (URNs) and what these depend on.
+        """Delete everything in the stack's state, protected or not, except ``spared`` (URNs).
+
+        What these depend on stays as well.
 
         The stack stays. Targets are not used: for each target the engine (3.256) asks the Kubernetes provider
         about an unknown kubeconfig, and then uses the connection that it closed because of the answer. Raises
@@ -79,7 +91,8 @@ class Engine:
         orphaned.
         """
         kept = [word for urn in spared for word in ("--exclude", urn)]
-        return self._operate("destroy", stack, ["--yes", "--skip-preview", *kept], on_event)
+        words = ["--yes", "--skip-preview", "--ignore-protect", *kept]
+        return self._operate("destroy", stack, words, on_event)
 
     def refresh(
         self, stack: str = "local", on_event: OnEvent | None = None, targets: Sequence[str] = ()
@@ -169,16 +182,21 @@ class Engine:
         arguments: Sequence[str],
         on_event: OnEvent | None,
         settle: Callable[[Sequence[pending.Operation]], object] | None = None,
+        acknowledged: Sequence[str] = (),
     ) -> Result:
-        env = self.prepare(stack)
+        env = self.prepare(stack) | {losses.VARIABLE: " ".join(acknowledged)}
+        released: list[str] = []
         if operation in ("up", "destroy"):
             state = self._state(env, stack)
             if settle and (left := pending.operations(state)):
                 settle(left)
                 state = self._state(env, stack)
             pending.require_none(state, stack, destroyed=operation == "destroy")
+            # The engine checks the old resource's protection, which the program cannot lift in the same run.
+            may_go = operation == "up" and checkpoint.guarded(state).get("environment") in acknowledged
+            released = ["--ignore-protect"] if may_go else []
         terminal = on_event is None and sys.stdout.isatty()
-        command = [str(self._paths.shims / "pulumi"), operation, "--stack", stack, *arguments]
+        command = [str(self._paths.shims / "pulumi"), operation, "--stack", stack, *arguments, *released]
         record = Record()
 
         def take(event: Event) -> None:

@@ -13,6 +13,7 @@ from infra.plan.node_groups import MINIMAL
 
 CLUSTER = "aws:eks/cluster:Cluster"
 VPC = "aws:ec2/vpc:Vpc"
+KEY = "aws:kms/key:Key"
 SUBNET = "aws:ec2/subnet:Subnet"
 # Paths of a NodePool's spec that Karpenter acts on without touching existing nodes.
 _NO_DRIFT = ("spec.limits", "spec.disruption", "spec.weight", "spec.replicas", "metadata")
@@ -36,7 +37,8 @@ def stranded(steps: Iterable[Step]) -> Found:
         for step in listed:
             if step.type == CLUSTER and step.op == "update" and changed(step, "vpcConfig.subnetIds"):
                 how = "cannot move to another VPC, and `up` would fail: it has to be replaced, too"
-                yield Effect(Weight.LOSS, f"cluster {step.name}", how)
+                name = before(step, "name") or step.name
+                yield Effect(Weight.LOSS, f"cluster {name}", how)
 
 
 def node_group(step: Step, world: World) -> Found:

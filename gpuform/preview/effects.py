@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from gpuform.engine import Step
+from gpuform.engine import Message, Step
 from gpuform.preview import aws_effects, magnum_effects
 from gpuform.preview.effect import (
     DRAINED,
@@ -24,6 +24,7 @@ from gpuform.preview.effect import (
 )
 from gpuform.preview.world import World
 from infra.model import labels
+from infra.model.losses import GUARD, VERDICTS
 
 _PLUGIN_ALONE = ("nvidia-device-plugin", "device-plugin-sim")
 _NO_OFFER = "a node offers no GPUs for a moment, running pods stay"
@@ -32,7 +33,7 @@ _PRECIOUS: Mapping[str, str] = {
     aws_effects.CLUSTER: "cluster",
     aws_effects.VPC: "VPC",
     aws_effects.SUBNET: "subnet",
-    "aws:kms/key:Key": "encryption key",
+    aws_effects.KEY: "encryption key",
     magnum_effects.CLUSTER: "cluster",
     "kubernetes:core/v1:Namespace": "namespace",
     "kubernetes:core/v1:PersistentVolumeClaim": "volume claim",
@@ -69,6 +70,20 @@ def _of(step: Step, world: World) -> Found:
         yield from rule(step, world)
 
 
+def told(messages: Iterable[Message], found: Iterable[Effect]) -> tuple[tuple[Effect, ...], tuple[str, ...]]:
+    """Losses that guards have reported and steps do not show, and the guards' other warnings."""
+    known = {one.what for one in found if one.weight is Weight.LOSS}
+    texts = [one.text for one in messages if one.severity == "warning" and f"::{GUARD}::" in one.urn]
+    losses, others = [], []
+    for text in dict.fromkeys(texts):
+        fact, _, verdict = text.rpartition("; ")
+        if verdict not in VERDICTS:
+            others.append(text)
+        elif (what := " ".join(fact.split(" ", 2)[:2])) not in known:
+            losses.append(Effect(Weight.LOSS, what, fact.removeprefix(f"{what} ")))
+    return tuple(losses), tuple(others)
+
+
 def _lost(step: Step, world: World) -> Found:
     if aws_effects.goes_with_its_vpc(step):
         return
@@ -78,7 +93,18 @@ def _lost(step: Step, world: World) -> Found:
     all_of_it = kind in ("cluster", "VPC")  # a stack has one of each, and every node is in both
     nodes = tuple(sorted(name for names in world.nodes.values() for name in names)) if all_of_it else ()
     pods = world.pods if all_of_it else ()
-    yield Effect(Weight.LOSS, f"{kind} {step.name}", f"{end}, with everything in it", nodes, pods)
+    yield Effect(Weight.LOSS, f"{kind} {_named(step)}", f"{end}, with everything in it", nodes, pods)
+
+
+def _named(step: Step) -> str:
+    """The name that acknowledges the loss: a cluster's also that of its VPC and key."""
+    if step.type in _CLUSTERS:
+        return str(before(step, "name") or step.name)
+    if step.type == aws_effects.VPC:
+        return str(before(step, "tags", "Name") or step.name)
+    if step.type == aws_effects.KEY:
+        return step.name.removesuffix("-secrets")
+    return str(before(step, "metadata", "name") or step.name)
 
 
 def _node(step: Step, world: World) -> Found:

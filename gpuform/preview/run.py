@@ -19,13 +19,14 @@ from gpuform.live import access
 from gpuform.offline import nodes
 from gpuform.paths import Paths
 from gpuform.preview.base import checkout
-from gpuform.preview.effects import effects
+from gpuform.preview.effects import effects, told
 from gpuform.preview.outcome import Outcome
 from gpuform.preview.world import World, declared, read
 from gpuform.scratch import keeping_logs, kept_logs
 from gpuform.stacks import file_of
 from infra.config import load, price_list
 from infra.model.environment import Environment
+from infra.model.losses import REPORT
 from infra.plan.cost import bill
 from policies import clock
 
@@ -141,7 +142,9 @@ class Preview:
             return None, replace(blank, error=str(error).replace(f"{self.paths.root}/", ""))
         for line in env.warnings:
             self.say(f"warning: {line}")
-        return env, replace(blank, after=bill(env, price_list(env)), warnings=env.warnings)
+        accepted = (*self.acknowledged, *env.acknowledge_loss)
+        bills = bill(env, price_list(env))
+        return env, replace(blank, after=bills, warnings=env.warnings, acknowledged=accepted)
 
     def _live(self, env: Environment, blank: Outcome) -> Outcome:
         engine = Engine(self.paths, self.tools, say=self.say)
@@ -172,7 +175,8 @@ class Preview:
         packs: Sequence[Path] = (self.paths.root / "policies",)
         error = ""
         try:
-            result = engine.preview(self.stack, on_event=lambda event: None, policy_packs=packs)
+            accepted = (*blank.acknowledged, REPORT)
+            result = engine.preview(self.stack, lambda event: None, packs, accepted)
         except EngineFailure as failure:
             result = failure.result
             error = _error(failure)
@@ -180,12 +184,15 @@ class Preview:
                 failure.rename(str(own.logs), str(kept_logs(own)))
             if error:
                 self.say(f"{failure.subject}: {failure.remedy}")
+        found = effects(result.steps, world)
+        losses, said = told(result.messages, found)
         return replace(
             blank,
             live=world.live,
+            warnings=(*blank.warnings, *said),
             changes=result.changes,
             steps=result.steps,
-            effects=effects(result.steps, world),
+            effects=(*losses, *found),
             violations=result.violations,
             error=error,
         )

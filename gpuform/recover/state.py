@@ -89,7 +89,7 @@ def edited(state: Mapping[str, Any], steps: Sequence[Step]) -> tuple[dict[str, A
             _put(have, {**resource, "id": id, "outputs": resource.get("inputs") or {}})
     for resource in have:
         if resource["urn"] in failed and not resource.get("delete"):
-            resource["taint"] = True
+            resource |= {"taint": True, "protect": False}  # the engine replaces no protected resource
         if resource["urn"] in bare and not resource.get("delete"):
             resource.update(_to_be_read(resource))
         if resource["urn"] in begun and not resource.get("delete"):

@@ -123,6 +123,12 @@ class Environment(Model):
         description="Mirrors, by host of a registry or https:// address of a chart repository: images and "
         "charts are pulled from there instead. `gpuform images` lists what the mirrors must contain.",
     )
+    acknowledge_loss: tuple[Name, ...] = Field(
+        default=(),
+        description="Names of what this change may lose: the cluster, pools, namespaces. Without it, or "
+        "`gpuform up --acknowledge NAME`, an update that loses data or running pods is refused. Remove it "
+        "after the update.",
+    )
     state: State | None = Field(
         default=None, description="Where the engine keeps its state; next to the checkout if left out."
     )
@@ -283,7 +289,11 @@ class Environment(Model):
             "gpu_operator": set(unused.of_operator(self.cluster.kind, self.gpu_operator, self.ownership)),
             "pools": {i: set(unused.of_pool(self.cluster.kind, pool)) for i, pool in enumerate(self.pools)},
         }
-        exclude |= {key: True for key in ("gpus", "machines", "registries") if not getattr(self, key)}
+        exclude |= {
+            key: True
+            for key in ("gpus", "machines", "registries", "acknowledge_loss")
+            if not getattr(self, key)
+        }
         return self.model_dump(mode="json", exclude_none=True, by_alias=True, exclude=exclude)
 
     def image(self, name: str) -> str:

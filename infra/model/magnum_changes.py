@@ -36,7 +36,7 @@ class Change:
     """One row: ``how`` a field changes, and the source of that.
 
     ``by_upgrade``: in place if the cluster's driver can upgrade a cluster, else a replacement.
-    ``delete``: no Magnum resource is left, so there is no guard either.
+    ``delete``: no Magnum resource is left, so only the guard against losses remains.
     """
 
     how: How
@@ -51,7 +51,7 @@ NAME = Change("replace", "the provider's schema: ForceNew; our resources carry t
 
 CLUSTER: Mapping[str, Change] = {
     "kind": Change(
-        "delete", "another kind is another cluster: the resources of this one are deleted, with its guards"
+        "delete", "another kind is another cluster: refused until the name of this one is acknowledged"
     ),
     "cloud": Change(
         "in_place",

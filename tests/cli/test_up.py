@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from typer.testing import CliRunner, Result
 
 from gpuform import preflight
@@ -14,6 +15,7 @@ from gpuform.cli.main import app
 from gpuform.engine import EngineFailure, Message
 from gpuform.engine import Result as Outcome
 from gpuform.finding import Finding
+from infra.model.losses import GUARD
 
 pytestmark = pytest.mark.unit
 
@@ -28,19 +30,28 @@ class Runs:
         self.asked: list[str] = []
         self.found = [FINE]
         self.broken: tuple[str, ...] = ()
+        self.namespaces = ("gpu-operator",)
 
     def __call__(self, paths: Any, toolchain: Any, say: Any, offline: bool) -> Runs:
         self.offline = offline
         return self
 
-    def up(self, stack: str, policy_packs: Any, settle: Any) -> Any:
+    def up(self, stack: str, policy_packs: Any, settle: Any, acknowledged: Any) -> Any:
         if self.broken:
             messages = tuple(Message("error", text) for text in self.broken)
             raise EngineFailure(
                 Outcome("up", stack, {}, 1.0, messages=messages), "failed: one (and 1 more)", "x"
             )
         self.made.append({"stack": stack, "offline": self.offline, "packs": list(policy_packs)})
+        self.acknowledged = acknowledged
         return type("Result", (), {"summary": "3 created in 1.0 s"})
+
+    def export(self, stack: str) -> Any:
+        guard = {"type": GUARD, "inputs": {"namespaces": list(self.namespaces)}}
+        return {"deployment": {"resources": [guard]}}
+
+    def preview(self, stack: str, on_event: Any, acknowledged: Any) -> None:
+        raise EngineFailure(Outcome("preview", stack, {}, 1.0), "namespace lab is deleted", "x")
 
     def findings(self, env: Any, stack: str, paths: Any = None) -> Any:
         self.asked.append(stack)
@@ -70,6 +81,29 @@ def test_the_account_is_asked_and_then_the_engine_runs(runs: Runs) -> None:
     assert "SKIP  role x" in result.stdout
     assert "zones" not in result.stdout
     assert lines[-2:] == ["preflight of stack aws-dev: 1 of 2 checks passed, 0 failed", "3 created in 1.0 s"]
+
+
+def test_losses_are_acknowledged_by_option_or_in_the_file(
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = Path(__file__).resolve().parents[2]
+    stack = yaml.safe_load((root / "Pulumi.aws-dev.yaml").read_text())
+    stack["config"]["gpuform:environment"]["acknowledge_loss"] = ["g4dn-shared"]
+    (tmp_path / "Pulumi.aws-dev.yaml").write_text(yaml.safe_dump(stack))
+    for name in ("Pulumi.yaml", "toolchain"):
+        (tmp_path / name).symlink_to(root / name)
+    monkeypatch.chdir(tmp_path)
+    result = call("up", "aws-dev", "--acknowledge", "lab", "--acknowledge", "web")
+    assert result.exit_code == 0, result.output
+    assert runs.acknowledged == ("g4dn-shared", "lab", "web")
+
+
+def test_what_goes_from_the_cluster_is_judged_before_the_cluster_is_touched(runs: Runs) -> None:
+    """A new version of the control plane must not be installed when a namespace is then refused."""
+    runs.namespaces = ("gpu-operator", "lab")
+    refused = call("up", "aws-dev")
+    assert (refused.exit_code, runs.made) == (1, [])
+    assert "namespace lab is deleted" in refused.stderr
 
 
 def test_a_failed_check_stops_before_anything_is_made(runs: Runs) -> None:

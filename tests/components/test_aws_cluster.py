@@ -225,4 +225,4 @@ def test_a_new_network_moves_the_subnets_and_nothing_of_kubernetes() -> None:
     before, after = record(environment), record(changed(environment, network=network))
     now = {(r.type, r.name): r.inputs for r in after.resources}
     moved = {r.type.split(":")[-1] for r in before.resources if now[r.type, r.name] != r.inputs}
-    assert moved == {"Vpc", "Subnet", "SecurityGroupIngressRule"}
+    assert moved == {"LossGuard", "Vpc", "Subnet", "SecurityGroupIngressRule"}

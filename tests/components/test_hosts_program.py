@@ -18,6 +18,7 @@ pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGURATION = "gpuform:hosts:HostConfiguration"
+GUARD = "gpuform:guards:LossGuard"
 POOL_NODES = "gpuform:nodes:PoolNodes"
 LAYOUT = "gpuform:nodes:MigLayout"
 
@@ -48,7 +49,7 @@ def test_preview_and_up_register_the_same_resources(environment: dict[str, Any])
 
 def test_hosts_that_have_joined_nothing_are_prepared_and_that_is_all() -> None:
     types = sorted(one.type for one in record(alone()).resources)
-    assert types == ["gpuform:hosts:HostCluster", CONFIGURATION]
+    assert types == [GUARD, GUARD, "gpuform:hosts:HostCluster", CONFIGURATION]
 
 
 def test_one_run_prepares_every_host_with_the_inventory_of_the_stack(recorded: Recorder) -> None:

@@ -295,4 +295,4 @@ def test_by_hand_without_an_account(tmp_path: Path) -> None:
         done = subprocess.run(command, cwd=made.checkout.paths.root, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
         assert NOTICE in done.stdout
-        assert "129 to create" in done.stdout
+        assert "131 to create" in done.stdout

@@ -35,7 +35,7 @@ REQUESTS = (
     Request(
         "cluster-acknowledged",
         replaced("name: aws-dev\n", "name: aws-lab\n"),
-        acknowledged=("aws-dev-cluster", "aws-dev-secrets"),
+        acknowledged=("aws-dev",),
     ),
     Request("another-network", replaced("cidr: 10.20.0.0/16", "cidr: 10.30.0.0/16"), blocked=True),
     Request("ami-pin", replaced("al2023@v20260801", "al2023@v20260901", count=2)),

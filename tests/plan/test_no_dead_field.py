@@ -253,6 +253,8 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
 EXEMPT = {("ExistingCluster", "kubeconfig"), ("ExistingCluster", "context")}
 # How the provider's workflow proceeds: tests/components/test_workloads.py tests these.
 EXEMPT |= {("BlueGreen", key) for key in ("step", "switch_at", "deadline_seconds")}
+# Read by the guards, which are resources of the program only: tests/components/test_loss_guards.py.
+EXEMPT |= {("Environment", "acknowledge_loss")}
 EXEMPT |= {("Environment", "state"), ("State", "backend"), ("State", "secrets_provider")}
 # Declares a fact about the machine of an update: tests/aws/test_preflight_reach.py.
 EXEMPT |= {("Endpoint", "reached_by")}

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuform.engine.events import Change, Step
-from gpuform.preview.effect import Weight
-from gpuform.preview.effects import effects
+from gpuform.engine.events import Change, Message, Step
+from gpuform.preview.effect import Effect, Weight
+from gpuform.preview.effects import effects, told
 from gpuform.preview.world import PodRef, World
+from infra.model.losses import GUARD
 
 pytestmark = pytest.mark.unit
 
@@ -50,6 +51,24 @@ def test_losses_come_first_and_the_order_of_the_steps_does_not_matter() -> None:
     assert effects(steps[::-1], WORLD) == found
 
 
+def test_losses_that_only_the_guard_has_seen_are_told() -> None:
+    """Once, with what acknowledges them; what steps show already is not repeated."""
+    urn = f"urn:pulumi:s::gpuform::{GUARD}::losses-inside"
+    found = effects([step(CASES["no namespace"]["step"])], WORLD)
+    lost = "pool t4 is deleted, with running pods: lab/train"
+    stale = "acknowledge_loss: old acknowledges nothing (any more); remove it"
+    messages = [
+        Message("warning", f"{lost}; not acknowledged", urn),
+        Message("warning", f"{lost}; not acknowledged", urn),
+        Message("warning", "namespace science is deleted, with a; b; acknowledged", urn),
+        Message("warning", stale, urn),
+        Message("warning", f"{lost}; not acknowledged", urn.replace(GUARD, "another")),
+    ]
+    losses, others = told(messages, found)
+    assert losses == (Effect(Weight.LOSS, "pool t4", "is deleted, with running pods: lab/train"),)
+    assert others == (stale,)
+
+
 def test_two_nodes_of_a_pool_are_said_once() -> None:
     label = step(CASES["a label moves"]["step"])
     assert len(effects([label, label], WORLD)) == 1
@@ -61,7 +80,7 @@ def test_a_cluster_cannot_follow_its_network() -> None:
     assert not effects([cluster], WORLD)
     found = effects([vpc, cluster], WORLD)
     assert [(one.weight, one.what) for one in found] == [
-        (Weight.LOSS, "VPC network-vpc"),
+        (Weight.LOSS, "VPC prod"),
         (Weight.LOSS, "cluster prod"),
     ]
     assert found[0].nodes == ("a100-0", "a100-1", "t4-0")

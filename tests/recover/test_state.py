@@ -67,10 +67,12 @@ def test_a_cluster_of_magnum_s_is_read_with_its_inputs_and_else_waits(does: str)
 def test_what_failed_to_be_made_is_tainted_and_waits_no_more() -> None:
     type = "openstack:containerinfra/cluster:Cluster"
     known = {**op("a", type=type)["resource"], "id": "c", "initErrors": ["late"], "outputs": {"b": 1}}
+    known["protect"] = True
     for before in (state(op("a", type=type)), state(resources=(known,))):
         after, again = states.edited(before, [step("a", "recreate", id="c")])
         made = after["deployment"]["resources"][1]
         assert (made["taint"], made["id"], again, operations(after)) == (True, "c", [], [])
+        assert not made["protect"]
 
 
 def test_what_was_to_be_replaced_is_still_to_go() -> None:

@@ -1,1 +1,1 @@
-"""The resource type of the provider ``gpuform`` that refuses replacements that are not allowed."""
+"""The resource types of the provider ``gpuform`` that refuse losses and replacements that are not allowed."""

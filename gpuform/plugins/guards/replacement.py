@@ -6,30 +6,31 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from gpuform.plugins.guards.acknowledged import names
+from gpuform.plugins.guards.guard import Guard
 from gpuform.plugins.guards.region import PATH, RECORD, Implied, implied, placed
-from gpuform.plugins.handler import Call, Checked, Diffed, PluginError, Properties, ReadResult
+from gpuform.plugins.handler import Call, Checked, Properties
 from gpuform.plugins.properties import has_unknown, reveal
 
-KNOWN = ("what", "at", "fixed", "template", "allow", "allowReplace", "lost", "cloud")
+KNOWN = ("what", "at", "fixed", "template", "allow", "allowReplace", "lost", "cloud", "acknowledged")
 NOTHING = "nothing"
 UNSET = "unset"
 _COMPARED = ("fixed", "template")
-_OPTIONAL = ("template", "at", "cloud")
+_OPTIONAL = ("template", "at", "cloud", "acknowledged")
 _ALLOWED = "allowedFrom"
 _PERHAPS_SAME = "; if the credentials imply that region already, leave it out, and nothing changes"
 
 Found = Mapping[str, tuple[Any, Any]]
 
 
-class ReplacementGuard:
-    """Compares fixed values with the last run's, in check, so that a preview fails as an update does.
-
-    The diff is always empty, because a guard changes nothing itself; the engine stores the new inputs
-    nevertheless. Its one output, what it guards, is constant, so a refresh finds no difference either.
-    """
+class ReplacementGuard(Guard):
+    """Compares fixed values with the last run's, in check, so that a preview fails as an update does."""
 
     def __init__(self, region: Implied = implied) -> None:
         self._region = region
+
+    def outputs(self, inputs: Properties) -> Properties:
+        return {"what": inputs["what"]}
 
     async def check(self, call: Call, olds: Properties, news: Properties) -> Checked:
         """Refuse every fixed value that differs from ``olds``; a new guard has nothing to compare.
@@ -55,36 +56,12 @@ class ReplacementGuard:
         found = changes(before, after)
         if not found:
             return Checked(inputs)
-        told = told_of(before, after, found)
-        if not after["allowReplace"]:
+        told, name = told_of(before, after, found), _name(before)
+        by_name = name in names(after)
+        if not after["allowReplace"] and not by_name:
             return Checked(inputs, [("", f"{told}; {_remedy(before, after, found)}")])
-        await call.warn(f"{told}; {after['allow']} allows it")
+        await call.warn(f"{told}; {'acknowledged as ' + name if by_name else after['allow'] + ' allows it'}")
         return Checked({**inputs, _ALLOWED: _froms(before, found)})
-
-    async def diff(
-        self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
-    ) -> Diffed:
-        return Diffed()
-
-    async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
-        return "" if call.preview else call.name, _outputs(news)
-
-    async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:
-        if not inputs:
-            raise PluginError(f"{id}: a ReplacementGuard cannot be imported; declare what it guards")
-        return ReadResult(id, _outputs(inputs), inputs)
-
-    async def update(
-        self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
-    ) -> Properties:
-        return _outputs(news)
-
-    async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
-        """Delete nothing."""
-
-
-def _outputs(inputs: Properties) -> Properties:
-    return {"what": inputs["what"]}
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -113,15 +90,20 @@ def told_of(before: Mapping[str, Any], after: Mapping[str, Any], found: Found) -
     """
     at, back = after.get("at") or "", _put_back(before, found)
     facts = [
-        f"{at}{path}: the replacement of {_said(is_)} by {_said(was)} was allowed, "
-        "and may not have taken place"
+        f"{at}{path}: the replacement of {said(is_)} by {said(was)} was allowed, and may not have taken place"
         if path in back
-        else f"{at}{path}: {_said(was)} cannot become {_said(is_)} in place"
+        else f"{at}{path}: {said(was)} cannot become {said(is_)} in place"
         for path, (was, is_) in found.items()
     ]
     lost = ", ".join(str(one) for one in before.get("lost") or ()) or NOTHING
     would = "if it has, " if len(back) == len(found) else ""
     return f"{', '.join(facts)}; {would}{after['what']} would be replaced, which loses: {lost}"
+
+
+def _name(before: Mapping[str, Any]) -> str:
+    """The name that acknowledges the replacement: the old cluster's, or the pool's."""
+    named = (before.get("fixed") or {}).get("name")
+    return str(named or before["what"].rpartition(" ")[2])
 
 
 def _remedy(before: Mapping[str, Any], after: Mapping[str, Any], found: Found) -> str:
@@ -134,17 +116,17 @@ def _remedy(before: Mapping[str, Any], after: Mapping[str, Any], found: Found) -
 def _put_back(before: Mapping[str, Any], found: Found) -> list[str]:
     """Paths of values that return to the old value of an allowed replacement."""
     allowed = before.get(_ALLOWED) or {}
-    return [path for path, (_, is_) in found.items() if _said(is_) in allowed.get(path, ())]
+    return [path for path, (_, is_) in found.items() if said(is_) in allowed.get(path, ())]
 
 
 def _froms(before: Mapping[str, Any], found: Found) -> dict[str, list[str]]:
     """Old values of allowed replacements by path, oldest first, until a run finds no change."""
     earlier = before.get(_ALLOWED) or {}
-    now = {path: [*earlier.get(path, ()), _said(was)] for path, (was, _) in found.items()}
+    now = {path: [*earlier.get(path, ()), said(was)] for path, (was, _) in found.items()}
     return {**earlier, **now}
 
 
-def _said(value: Any) -> str:
+def said(value: Any) -> str:
     if value is None:
         return UNSET
     return json.dumps(value)

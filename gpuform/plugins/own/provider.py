@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Own(ResourceProvider):
-    """Types for nodes, for workloads and for hosts, and the replacement guard for OpenStack."""
+    """Types for nodes, for workloads and for hosts, and the guards against losses."""
 
     name, version = "gpuform", importlib.metadata.version("gpuform")
     supports_autonaming = False
@@ -32,6 +32,7 @@ class Own(ResourceProvider):
             "gpuform:workloads:BlueGreen": self._blue_green,
             "gpuform:hosts:HostConfiguration": self._host_configuration,
             "gpuform:openstack:ReplacementGuard": self._replacement_guard,
+            "gpuform:guards:LossGuard": self._loss_guard,
         }
 
     def handler(self, token: str) -> Handler:
@@ -72,6 +73,11 @@ class Own(ResourceProvider):
         from gpuform.plugins.guards.replacement import ReplacementGuard
 
         return ReplacementGuard()
+
+    def _loss_guard(self) -> Handler:
+        from gpuform.plugins.guards.loss import LossGuard
+
+        return LossGuard(self._shared().of)
 
     def schema(self) -> dict[str, Any]:
         """Names only: the SDK classes are written by hand (components/*_resources.py)."""

@@ -1,4 +1,4 @@
-"""The OpenStack resources under the real engine, offline: created, updated in place, refused, replaced."""
+"""Guarded resources under the real engine, offline: created, updated in place, refused, replaced."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from gpuform.engine import Engine, EngineFailure
 from gpuform.paths import Paths
 from gpuform.toolchain import Toolchain
+from tests.components import aws_stacks
 from tests.components.openstack_stacks import BURST, T4, small, with_template
 
 pytestmark = [pytest.mark.engine, pytest.mark.nightly]
@@ -18,7 +19,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.nightly]
 PROGRAM = """
 import pulumi
 from infra.config import parse
-from infra.openstack import cluster
+from infra.{} import cluster
 
 cluster(parse(pulumi.Config("tried").require_object("environment")))
 """
@@ -26,10 +27,11 @@ CLUSTER, GROUP = "research-cluster", "groups-gpu-t4"
 
 
 class Stage:
-    def __init__(self, root: Path, toolchain: Toolchain) -> None:
+    def __init__(self, root: Path, toolchain: Toolchain, cloud: str = "openstack") -> None:
+        self.cloud = cloud
         (root / "infra").mkdir(parents=True)
         (root / "Pulumi.yaml").write_text("name: tried\nruntime: python\nmain: infra/\n")
-        (root / "infra" / "__main__.py").write_text(PROGRAM)
+        (root / "infra" / "__main__.py").write_text(PROGRAM.format(cloud))
         self.root = root
         self.engine = Engine(Paths(root, root / ".gpuform", root / "cache"), toolchain, offline=True)
 
@@ -41,13 +43,17 @@ class Stage:
         (self.root / "Pulumi.local.yaml").write_text(json.dumps(config))
 
     def touched(self, result: Any) -> set[tuple[str, str]]:
-        return {(step.op, step.name) for step in result.steps if step.type.startswith("openstack:")}
+        return {(step.op, step.name) for step in result.steps if step.type.startswith(f"{self.cloud}:")}
 
     def made(self) -> dict[str, dict[str, Any]]:
+        """Id and inputs by name, without secrets: each run encrypts them anew."""
         return {
-            one["urn"].rpartition("::")[2]: {"id": one["id"], **one["inputs"]}
+            one["urn"].rpartition("::")[2]: {
+                "id": one["id"],
+                **{key: it for key, it in one["inputs"].items() if "ciphertext" not in str(it)},
+            }
             for one in self.engine.export()["deployment"]["resources"]
-            if one["type"].startswith("openstack:")
+            if one["type"].startswith(f"{self.cloud}:")
         }
 
     def refused(self, run: Any) -> str:
@@ -113,3 +119,32 @@ def test_a_cluster_moves_to_another_template_in_place_and_the_old_one_goes(stage
     assert after[template]["name"] != before[template]["name"]
     assert after[CLUSTER]["clusterTemplateId"] == after[template]["id"] != before[template]["id"]
     assert after[CLUSTER]["id"] == before[CLUSTER]["id"]
+
+
+FIXED = {"name": "fixed", "machine": "g4dn.xlarge", "nodes": 1}
+
+
+def test_a_cluster_at_aws_is_lost_only_by_its_name(tmp_path: Path, toolchain: Toolchain) -> None:
+    """Protected, so that plain Pulumi does not delete it either; what is acknowledged takes one run."""
+    stage = Stage(tmp_path / "checkout", toolchain, "aws")
+    stage.write(aws_stacks.small(FIXED))
+    stage.engine.up()
+    assert not stage.engine.up().changed
+
+    stage.write(aws_stacks.small({**FIXED, "name": "other"}))
+    said = stage.refused(stage.engine.up)
+    assert "pool fixed is deleted, and what it holds is not known: the cluster cannot be read" in said
+    assert "run 'gpuform up local --acknowledge fixed'" in said
+
+    stage.write({**aws_stacks.small(FIXED), "name": "lab"})
+    for run in (stage.engine.preview, stage.engine.up):
+        assert 'cluster labs is replaced (name: \\"labs\\" cannot become \\"lab\\")' in stage.refused(run)
+    stage.engine.up(acknowledged=["labs"])
+    assert {name for name in stage.made() if name.endswith("-cluster")} == {"lab-cluster"}
+    assert not stage.engine.up().changed
+
+    with pytest.raises(EngineFailure):
+        stage.engine._operate("destroy", "local", ["--yes", "--skip-preview"], None)
+    assert {"lab-cluster", "lab-secrets", "network-vpc"} <= set(stage.made())
+    stage.engine.destroy()
+    assert not stage.engine.export()["deployment"].get("resources")

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from gpuform.plugins.guards.region import implied
-from gpuform.plugins.guards.replacement import ReplacementGuard
+from gpuform.plugins.guards.replacement import KNOWN, ReplacementGuard
 from gpuform.plugins.handler import Call, Checked, Engine
 from gpuform.plugins.own.provider import Own
 from gpuform.plugins.properties import UNKNOWN
+from infra.model.losses import REPORT, VARIABLE
 from tests.plugins.shown import Log
 
 pytestmark = pytest.mark.unit
@@ -73,6 +74,21 @@ def test_what_is_taken_away_is_a_change_and_several_are_told_together() -> None:
     )
 
 
+def test_a_replacement_is_acknowledged_by_the_name_of_what_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old cluster's, for it may be the name that changes; a pool's. A report is no acknowledgement."""
+    pool = {**CLUSTER, "what": "node group t4", "fixed": {"machine": "g2.xlarge"}, "template": None}
+    bigger = {**pool, "fixed": {"machine": "g2.5xlarge"}}
+    for olds, news, name in ((CLUSTER, fixed(name="lab"), "research"), (pool, bigger, "t4")):
+        for others in ("lab", REPORT):
+            monkeypatch.setenv(VARIABLE, others)
+            assert check(olds, news).failures
+        shown = Log()
+        assert not check(olds, {**news, "acknowledged": [name]}, shown).failures
+        assert shown.lines[0].endswith(f"; acknowledged as {name}")
+        monkeypatch.setenv(VARIABLE, name)
+        assert not check(olds, news).failures
+
+
 def test_the_path_begins_where_the_pool_now_stands() -> None:
     pool = {**CLUSTER, "what": "node group t4", "fixed": {"machine": "g2.5xlarge"}, "template": None}
     news = {**pool, "at": "pools[2].", "fixed": {"machine": "g4.p1.40g"}}
@@ -122,7 +138,7 @@ def test_what_is_no_input_and_what_is_missing_is_said() -> None:
     assert check({}, wrong).failures == [
         (
             "fixd",
-            "is not an input; the inputs are what, at, fixed, template, allow, allowReplace, lost, cloud",
+            f"is not an input; the inputs are {', '.join(KNOWN)}",
         ),
         ("fixed", "is missing"),
     ]

@@ -1,0 +1,45 @@
+"""The stack's two guards against losses: of the cluster, and of what is in it."""
+
+from __future__ import annotations
+
+import pulumi
+
+from components.loss_guard import LossGuard
+from infra.model.environment import Environment
+from infra.model.openstack import OpenstackCluster
+from infra.plan import losses
+
+
+def of_cluster(env: Environment) -> LossGuard:
+    """The guard of the cluster, before every other resource of the stack.
+
+    Not named after the environment: to the engine, a renamed guard would be a new resource.
+    """
+    return LossGuard(
+        "losses",
+        environment=env.name,
+        fixed=losses.cluster(env),
+        lost=losses.lost(env),
+        acknowledged=env.acknowledge_loss,
+    )
+
+
+def protected(env: Environment) -> bool:
+    """Whether the engine refuses to delete or replace the cluster and what it cannot be without."""
+    allowed = isinstance(env.cluster, OpenstackCluster) and env.cluster.allow_replace
+    return not allowed and env.name not in env.acknowledge_loss
+
+
+def of_contents(env: Environment, kubeconfig: pulumi.Input[str] | None) -> LossGuard:
+    """The guard of pools and namespaces: after the cluster, and before everything in it."""
+    return LossGuard(
+        "losses-inside",
+        environment=env.name,
+        fixed=losses.contents(env),
+        lost=(),
+        acknowledged=env.acknowledge_loss,
+        kubeconfig=kubeconfig,
+        context=env.context,
+        pools=losses.pools(env),
+        namespaces=losses.namespaces(env),
+    )

@@ -1,0 +1,20 @@
+"""Constants that the program, the commands and the guards against losses share."""
+
+from __future__ import annotations
+
+VARIABLE = "GPUFORM_ACKNOWLEDGE"
+"""Acknowledged names of one engine run, separated by spaces."""
+
+REPORT = "*"
+"""As a name: losses are only reported."""
+
+VERDICTS = ("acknowledged", "not acknowledged")
+"""Ends of a guard's warning of a loss, after a semicolon."""
+
+GUARD = "gpuform:guards:LossGuard"
+
+RELEASES = (
+    *("gpu-operator", "nvidia-device-plugin", "nvidia-dcgm-exporter", "dra-driver-nvidia-gpu"),
+    "monitoring",
+)
+"""Names of the Helm releases that a stack may install into its own namespaces."""

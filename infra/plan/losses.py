@@ -1,0 +1,89 @@
+"""What a stack keeps that a change could lose; guards compare it with that of the last update."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from infra.model.aws_network import OwnNetwork
+from infra.model.environment import Environment
+from infra.model.pool import Pool
+from infra.plan import magnum_guards, node_groups, workloads
+
+Fixed = dict[str, Any]
+
+
+def cluster(env: Environment) -> Fixed:
+    """Values that only another cluster can have, by path.
+
+    Sources for AWS: ForceNew in terraform-provider-aws (``aws_eks_cluster``, ``aws_vpc``), and EKS's API
+    reference: UpdateClusterConfig accepts only subnets of the cluster's own VPC. Those of a Magnum cluster
+    have a guard of their own (`infra.plan.magnum_guards`).
+    """
+    found: Fixed = {"cluster.kind": env.cluster.kind}
+    if env.cluster.kind == "aws":
+        network = env.cluster.network
+        found |= {"name": env.name, "cluster.region": env.cluster.region}
+        if isinstance(network, OwnNetwork):
+            return found | {"cluster.network.cidr": network.cidr}
+        return found | {"cluster.network.vpc": network.vpc}
+    return found
+
+
+def contents(env: Environment) -> Fixed:
+    """As `cluster`, and what replaces a Magnum cluster: then pools and namespaces go with it."""
+    found = cluster(env)
+    return found | magnum_guards.of_cluster(env).trigger if env.cluster.kind == "openstack" else found
+
+
+def pools(env: Environment) -> dict[str, Fixed]:
+    """Pools with nodes of their own, each with the values that only a replacement of its nodes changes.
+
+    Nodes of existing clusters and own hosts stay when their pool is removed.
+    """
+    if env.cluster.kind == "aws":
+        return {pool.name: _on_aws(env, pool) for pool in env.pools}
+    if env.cluster.kind == "openstack":
+        return {pool.name: magnum_guards.of_pool(env, pool).trigger for pool in env.pools}
+    return {}
+
+
+def _on_aws(env: Environment, pool: Pool) -> Fixed:
+    """ForceNew in terraform-provider-aws (``aws_eks_node_group``); Karpenter replaces nodes one by one."""
+    if env.by_karpenter(pool):
+        return {"nodes": "of Karpenter"}
+    network = node_groups.cluster_of(env).network
+    known: Mapping[str, str] = (
+        {zone.zone: zone.private for zone in env.subnets} if isinstance(network, OwnNetwork) else network.ids
+    )
+    return {
+        "nodes": "of a node group",
+        "machine": [machine.name for machine in pool.machines],
+        "image": pool.image.eks_ami_type if node_groups.release_parameter(env, pool) else "CUSTOM",
+        "capacity": node_groups.capacity_type(pool),
+        "subnets": {zone: known.get(zone, zone) for zone in node_groups.zones(env, pool)},
+    }
+
+
+def may_go(recorded: Mapping[str, Any], env: Environment) -> bool:
+    """Whether a pool or namespace that the guards have recorded is no longer declared as it was."""
+    now = pools(env)
+    had: Mapping[str, Any] = recorded.get("pools") or {}
+    return any(now.get(name) != fixed for name, fixed in had.items()) or bool(
+        set(recorded.get("namespaces") or ()) - set(namespaces(env))
+    )
+
+
+def namespaces(env: Environment) -> list[str]:
+    """Namespaces that the stack creates."""
+    if not env.has_cluster:
+        return []
+    return [str(one["metadata"]["name"]) for one in workloads.namespaces(env)]
+
+
+def lost(env: Environment) -> list[str]:
+    """What goes with the cluster, in words."""
+    return [
+        *(f"pool {pool.name}" for pool in env.pools),
+        *(f"{one.kind} {one.namespace}/{one.name}" for one in env.workloads),
+    ]

@@ -1,0 +1,128 @@
+"""The guards against losses in the program: what they compare, what waits for them, what is protected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from infra.config import parse
+from infra.model.losses import GUARD, RELEASES
+from infra.plan import dcgm_exporter, device_plugin, dra, gpu_operator, losses, monitoring
+from tests.components import aws_stacks, openstack_stacks
+from tests.components.aws_stacks import waits_for
+from tests.components.recording import MAGNUM, Recorder, record
+from tests.components.test_hosts_program import alone, onprem
+
+pytestmark = pytest.mark.unit
+
+EKS, KEY, VPC = "aws:eks/cluster:Cluster", "aws:kms/key:Key", "aws:ec2/vpc:Vpc"
+WHOLE, INSIDE = f"{GUARD} losses", f"{GUARD} losses-inside"
+EXISTING: dict[str, Any] = {
+    "name": "there",
+    "cluster": {"kind": "existing", "kubeconfig": "/k", "context": "c"},
+    "pools": [{"name": "a", "gpu": {"models": ["T4"], "count": 1}, "selector": {"rack": "7"}}],
+    "workloads": [{"name": "w", "kind": "pod", "pool": "a", "image": "i:1", "namespace": "lab"}],
+    "monitoring": {},
+}
+KINDS = {
+    "aws": aws_stacks.stack("aws-dev"),
+    "openstack": openstack_stacks.small(openstack_stacks.T4),
+    "existing": EXISTING,
+    "hosts": onprem(),
+}
+
+
+def guard(recorder: Recorder, name: str) -> dict[str, Any]:
+    return next(one.inputs for one in recorder.of(GUARD) if one.name == name)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_cluster_is_guarded_before_anything_of_it_changes(kind: str) -> None:
+    recorder = record(KINDS[kind])
+    env = parse(KINDS[kind])
+    assert [one.name for one in recorder.of(GUARD)] == ["losses", "losses-inside"]
+    assert guard(recorder, "losses")["fixed"] == losses.cluster(env)
+    inside = guard(recorder, "losses-inside")
+    assert inside["namespaces"] == losses.namespaces(env)
+    assert inside["kubeconfig"]
+    for one in recorder.resources:
+        cloud = one.type in ("pulumi:providers:aws", MAGNUM, "gpuform:hosts:HostConfiguration")
+        if cloud or (kind == "existing" and one.type == "pulumi:providers:kubernetes"):
+            assert WHOLE in waits_for(recorder, one), one.name
+        if one.type in ("kubernetes:core/v1:Namespace", "gpuform:nodes:PoolNodes") or "odeGroup" in one.type:
+            assert INSIDE in waits_for(recorder, one), one.name
+
+
+def test_the_embedded_cluster_is_disposable() -> None:
+    embedded = {**EXISTING, "cluster": {"kind": "embedded"}}
+    embedded["pools"] = [{"name": "a", "machine": "g2.5xlarge", "nodes": 1}]
+    assert not record(embedded).of(GUARD)
+
+
+def test_hosts_that_leave_their_cluster_still_have_the_guard() -> None:
+    """Without a kubeconfig the platform goes, with its namespaces."""
+    inside = guard(record(alone()), "losses-inside")
+    assert inside["namespaces"] == []
+    assert "kubeconfig" not in inside
+
+
+def protected(recorder: Recorder) -> set[str]:
+    return {one.type for one in recorder.resources if one.request.protect}
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        (KINDS["aws"], {EKS, KEY, VPC}),
+        ({**KINDS["aws"], "acknowledge_loss": ["aws-dev"]}, set()),
+        ({**KINDS["aws"], "acknowledge_loss": ["g4dn-shared"]}, {EKS, KEY, VPC}),
+        (KINDS["openstack"], {MAGNUM}),
+        (openstack_stacks.small(openstack_stacks.T4, allow_replace=True), set()),
+        (EXISTING, set()),
+    ],
+    ids=["aws", "acknowledged", "a pool", "openstack", "allowed", "existing"],
+)
+def test_plain_pulumi_destroys_no_cluster_network_or_key(
+    environment: dict[str, Any], expected: set[str]
+) -> None:
+    assert protected(record(environment)) == expected
+
+
+def test_a_renamed_environment_meets_the_guards_of_the_old_name() -> None:
+    renamed = record({**KINDS["aws"], "name": "lab"})
+    assert [one.name for one in renamed.of(GUARD)] == ["losses", "losses-inside"]
+    assert losses.cluster(parse(KINDS["aws"])) != guard(renamed, "losses")["fixed"]
+
+
+@pytest.mark.parametrize(
+    ("change", "differs"),
+    [
+        ({"machine": "g5.xlarge"}, True),
+        ({"nodes": 5}, False),
+        ({"labels": {"team": "a"}}, False),
+        ({"capacity": ["spot"]}, True),
+        ({"zones": ["us-east-1a"]}, True),
+    ],
+)
+def test_a_node_group_is_guarded_by_what_replaces_it(change: dict[str, Any], differs: bool) -> None:
+    pool = {"name": "p", "machine": "g4dn.xlarge", "nodes": 2}
+    before, after = (
+        losses.pools(parse({**KINDS["aws"], "pools": [one], "workloads": []}))
+        for one in (pool, pool | change)
+    )
+    assert (before != after) is differs
+    now = parse({**KINDS["aws"], "pools": [pool | change], "workloads": []})
+    assert losses.may_go({"pools": before}, now) is differs
+
+
+def test_releases_in_our_namespaces_are_known_as_ours() -> None:
+    alone = parse({**EXISTING, "gpu_operator": {"mode": "device_plugin"}})
+    claimed = parse(
+        {**EXISTING, "pools": [{**EXISTING["pools"][0], "sharing": {"kind": "dra"}}], "workloads": []}
+    )
+    made = (
+        *(gpu_operator.release(alone), device_plugin.release(alone), dcgm_exporter.release(alone)),
+        *(monitoring.release(alone), dra.release(claimed)),
+    )
+    assert {one and one.name for one in made} == set(RELEASES)

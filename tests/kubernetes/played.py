@@ -1,0 +1,87 @@
+"""A cluster's API for tests that read it: objects by path, and discovery of their kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpuform.kubernetes.client import ApiError, Unreachable
+
+NAMESPACED: Mapping[str, Mapping[str, str]] = {
+    "/api/v1": {
+        "pods": "Pod",
+        "services": "Service",
+        "configmaps": "ConfigMap",
+        "secrets": "Secret",
+        "serviceaccounts": "ServiceAccount",
+        "events": "Event",
+        "persistentvolumeclaims": "PersistentVolumeClaim",
+    },
+    "/apis/apps/v1": {
+        "deployments": "Deployment",
+        "replicasets": "ReplicaSet",
+        "statefulsets": "StatefulSet",
+    },
+    "/apis/kubeflow.org/v1": {"notebooks": "Notebook"},
+}
+
+
+class PlayedClient:
+    """Answers GETs; ``silent`` plays a cluster that does not answer."""
+
+    def __init__(self) -> None:
+        self.there: dict[str, list[dict[str, Any]]] = {}
+        self.forbidden: tuple[str, ...] = ()
+        self.silent = ""
+        self.uid = ""
+
+    def add(self, plural: str, name: str, namespace: str = "lab", **metadata: Any) -> dict[str, Any]:
+        spec = metadata.pop("spec", {})
+        uid = f"{plural}/{namespace}/{name}"
+        one = {"metadata": {"name": name, "namespace": namespace, "uid": uid, **metadata}, "spec": spec}
+        self.there.setdefault(plural, []).append(one)
+        return one
+
+    def pod(self, name: str, node: str, **metadata: Any) -> None:
+        self.add("pods", name, spec={"nodeName": node}, **metadata)
+
+    def node(self, name: str, pool: str) -> None:
+        self.add("nodes", name, "", labels={"gpuform.io/pool": pool})
+
+    async def get(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
+        if self.silent:
+            raise Unreachable(self.silent)
+        if path == "/api/v1/namespaces/kube-system":
+            return {"metadata": {"uid": self.uid}}
+        if path == "/apis":
+            versions = [path.removeprefix("/apis/") for path in NAMESPACED if path.startswith("/apis/")]
+            versions.append("metrics.k8s.io/v1beta1")
+            return {"groups": [{"preferredVersion": {"groupVersion": one}} for one in versions]}
+        if path in NAMESPACED:
+            verbs = ["create", "delete", "get", "list"]
+            kinds = [
+                {"name": plural, "kind": kind, "namespaced": True, "verbs": verbs}
+                for plural, kind in NAMESPACED[path].items()
+            ]
+            return {"resources": kinds}
+        if path == "/apis/metrics.k8s.io/v1beta1":
+            raise ApiError(503, {"message": "the server is currently unable to handle the request"})
+        *_, plural = path.split("/")
+        if plural in self.forbidden:
+            raise ApiError(403, {"message": f"{plural} is forbidden"})
+        namespace = path.split("/namespaces/")[1].split("/")[0] if "/namespaces/" in path else None
+        _, _, pools = (params or {}).get("labelSelector", "").partition(" in ")
+        items = [
+            one
+            for one in self.there.get(plural, [])
+            if namespace in (None, one["metadata"]["namespace"])
+            and (not pools or one["metadata"]["labels"]["gpuform.io/pool"] in pools[1:-1].split(","))
+        ]
+        return {"items": items}
+
+    async def find(self, path: str) -> dict[str, Any] | None:
+        if self.silent:
+            raise Unreachable(self.silent)
+        *_, kind, name = path.split("/")
+        there = name == "lab" or any(one["metadata"]["name"] == name for one in self.there.get(kind, []))
+        return {"metadata": {"name": name}} if there else None
