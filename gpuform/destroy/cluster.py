@@ -12,8 +12,10 @@ from typing import Any, TypeVar
 from gpuform.destroy.state import Eks
 from gpuform.errors import Failure
 from gpuform.kubernetes.client import ApiError, Client
+from gpuform.kubernetes.foreign import foreign
 from gpuform.kubernetes.kubeconfig import resolve
 from gpuform.plugins.handler import PluginError
+from infra.model.losses import RELEASES
 from infra.plan.access import kubeconfig
 from infra.plan.node_groups import Joining
 
@@ -111,6 +113,10 @@ class Cluster:
             return self._ask(lambda: self._client.find(kind.path(namespace, name)))
         except ApiError as error:
             raise _failure(kind, error) from None
+
+    def foreign(self, namespace: str, environment: str) -> list[str]:
+        """What the environment did not create in a namespace, and volume claims."""
+        return self._ask(lambda: foreign(self._client, namespace, environment, RELEASES))
 
     def delete(self, kind: Kind, one: Mapping[str, Any], with_owned: bool = False) -> None:
         """Delete an object that is not being deleted yet; a missing object is fine.

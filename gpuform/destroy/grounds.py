@@ -79,6 +79,9 @@ class Ground:
     }
     """Options that do not apply here, and why."""
 
+    keeps: ClassVar[bool] = False
+    """Whether others use the cluster as well, so that a namespace with what they made stays."""
+
     @property
     def has_cluster(self) -> bool:
         """Whether the stack creates its cluster, so that the cluster's contents must be deleted first."""
@@ -133,7 +136,14 @@ class Ground:
 
 
 @dataclass
-class Hosts(Ground):
+class Existing(Ground):
+    """An existing cluster: it is not removed, and others use it."""
+
+    keeps: ClassVar[bool] = True
+
+
+@dataclass
+class Hosts(Existing):
     """Own hosts: they are not removed."""
 
     def notes(self) -> tuple[str, ...]:

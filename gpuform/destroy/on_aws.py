@@ -58,6 +58,13 @@ class OnAws(Ground):
                 f"declares region {self.region}, but the stack is in {', '.join(sorted(known.regions))}",
                 "set cluster.region back to the region of the stack",
             )
+        name = known.eks.name if known.eks else known.environment
+        if name and name != self.env.name:
+            raise InputError(
+                f"Pulumi.{self.stack}.yaml",
+                f"declares the name {self.env.name}, but the stack's cluster is {name}",
+                f"set name back to {name}",
+            )
         if known.counts() and not self.options.offline:
             require_account(self.stack, state)
 

@@ -59,7 +59,7 @@ def _volume(one: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """The whole plan; ``notes`` are further lines for its reader.
+    """The whole plan; ``kept`` are namespaces that stay; ``notes`` are further lines for its reader.
 
     ``unfinished``: the state has entries, even if only the engine's own from a run that was killed at its
     end.
@@ -72,6 +72,7 @@ class Plan:
     inside: Inside = field(default_factory=Inside)
     swept: tuple[Leftover, ...] = ()
     left_alone: tuple[Leftover, ...] = ()
+    kept: tuple[str, ...] = ()
     purge: bool = False
     notes: tuple[str, ...] = ()
     unfinished: bool = False
@@ -105,6 +106,7 @@ class Plan:
         kept = f"data that stays at {self.where}, to be deleted by hand"
         gone = "data that will be lost" if self.purge else kept
         yield f"volumes: {gone}", inside.volumes
+        yield "namespaces that stay, with what the stack did not create in them", self.kept
         yield (
             f"has the cluster's name at {self.where}; deleted if the cluster's controllers do not delete it",
             tuple(map(str, self.swept)),
@@ -127,6 +129,7 @@ class Plan:
             "load_balancers": list(inside.balancers),
             "foreign_in_cluster": list(inside.foreign),
             "volumes": {"lost" if self.purge else "kept": list(inside.volumes)},
+            "kept_namespaces": list(self.kept),
             "sweep": [{"kind": one.kind, "id": one.id, "why": one.why} for one in self.swept],
             "left_alone": [{"kind": one.kind, "id": one.id, "why": one.why} for one in self.left_alone],
             "notes": list(self.notes),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +19,7 @@ from gpuform.destroy.cluster import Cluster
 from gpuform.destroy.leftovers import Leftovers
 from gpuform.destroy.plan import Plan
 from gpuform.destroy.site import Site
-from gpuform.destroy.steps import Step
+from gpuform.destroy.steps import BY_ENGINE, Step
 from gpuform.destroy.waiting import StillThere, counted
 from gpuform.engine import EngineFailure, Event
 from gpuform.engine.events import line
@@ -54,6 +55,14 @@ class Destroy:
         self._site.require_unchanged()
         if self._site.options.cluster_gone:
             self._site.forget_cluster()
+        with ExitStack() as held:
+            self._run(held)
+        self._site.require_empty()
+        return self._outcome
+
+    def _run(self, held: ExitStack) -> None:
+        """The steps; the stack is locked throughout, by this process or by the engine."""
+        ours = False
         steps: dict[str, Callable[[Step], str]] = {
             "workloads": self._workloads,
             "load balancers": self._balancers,
@@ -68,6 +77,12 @@ class Destroy:
         with self._site.cluster() as cluster:
             self._cluster = cluster
             for step in self._plan.steps:
+                if step.name in BY_ENGINE:
+                    held.close()
+                elif not ours:
+                    held.enter_context(self._site.holding())
+                    self._site.require_unchanged()
+                ours = step.name not in BY_ENGINE
                 began = time.monotonic()
                 try:
                     did = steps[step.name](step)
@@ -76,8 +91,6 @@ class Destroy:
                     raise Failure(f"cluster of {self._site.stack}", str(problem), remedy) from None
                 self._outcome.steps.append((step.name, time.monotonic() - began, did))
                 self._say(step.name, did)
-        self._site.require_empty()
-        return self._outcome
 
     def _say(self, name: str, text: str) -> None:
         self._site.say(f"[{name}] {text}")

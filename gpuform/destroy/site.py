@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
 from gpuform.destroy import blockers, operator
 from gpuform.destroy.cluster import NODE_CLASS, NODE_POOL, Cluster
-from gpuform.destroy.grounds import Ground, Hosts, Options, Sweeper
+from gpuform.destroy.grounds import Existing, Ground, Hosts, Options, Sweeper
 from gpuform.destroy.on_aws import OnAws
 from gpuform.destroy.on_openstack import OnOpenstack
 from gpuform.destroy.plan import Inside, Plan, look_inside
-from gpuform.destroy.state import Known, without_cluster
+from gpuform.destroy.state import Known, retaining, without_cluster
 from gpuform.engine import Engine, EngineFailure, Event
 from gpuform.engine.backend import project
 from gpuform.errors import Failure, InputError
 from gpuform.kubernetes.client import Unreachable
+from gpuform.kubernetes.foreign import some
 from gpuform.paths import Paths
+from gpuform.plugins.handler import PluginError
 from gpuform.recover import Stack, locks, run_to_the_end
 from gpuform.recover.state import same
 from gpuform.status import cluster_of
@@ -27,7 +29,12 @@ from infra.model.environment import Environment
 
 Say = Callable[[str], None]
 
-GROUNDS: Mapping[str, type[Ground]] = {"aws": OnAws, "openstack": OnOpenstack, "hosts": Hosts}
+GROUNDS: Mapping[str, type[Ground]] = {
+    "aws": OnAws,
+    "openstack": OnOpenstack,
+    "existing": Existing,
+    "hosts": Hosts,
+}
 """By kind of cluster; for the others the engine does all of it."""
 
 
@@ -61,23 +68,32 @@ class Site:
     def require_free(self) -> None:
         """Raise Failure if the stack is locked: the engine, which runs after the cluster, checks too late.
 
-        For a state beside the checkout the engine's export has checked; here only backends that `recover` can
-        read.
+        In backends that `recover` cannot read, only the engine checks.
         """
-        env, shared = self.engine.environment(self.stack)
-        if shared is None:
-            return
-        try:
-            place = locks.store(env["PULUMI_BACKEND_URL"], project(self.paths.root), self.stack)
-        except InputError:
+        if (place := self._locks()) is None:
             return
         for lock in locks.require_removable(self.stack, place.locks(), ()):
             raise Failure(
                 f"stack {self.stack}", f"is locked by {lock.named}", f"run 'gpuform recover {self.stack}'"
             )
 
+    def holding(self) -> AbstractContextManager[None]:
+        """Hold the stack while a step runs that the engine does not do: no other run may begin."""
+        place = self._locks()
+        return nullcontext() if place is None else locks.holding(self.stack, place)
+
+    def _locks(self) -> locks.Store | None:
+        env, _ = self.engine.environment(self.stack)
+        try:
+            return locks.store(env["PULUMI_BACKEND_URL"], project(self.paths.root), self.stack)
+        except InputError:
+            return None
+
     def engine_destroys(self, spared: Sequence[str], told: Callable[[Event], None]) -> str:
         """The engine's destroy of all that is left except these URNs; returns its summary."""
+        if kept := self.kept():
+            urns = [self.known().namespaces[name] for name in kept]
+            self.engine.restore(self.stack, retaining(self.engine.export(self.stack), urns))
         self._state = None
         run = partial(self.engine.destroy, self.stack, told, spared)
         try:
@@ -101,7 +117,9 @@ class Site:
         known, ground, kind = self.known(), self.ground, self.env.cluster.kind
         counts, more = known.counts(), bool(known.resources)
         if not ground.has_cluster:
-            return Plan(self.stack, kind, ground.steps, counts, notes=ground.notes(), unfinished=more)
+            kept = tuple(f"{name} ({some(what)})" for name, what in self.kept().items())
+            notes = ground.notes()
+            return Plan(self.stack, kind, ground.steps, counts, kept=kept, notes=notes, unfinished=more)
         ground.require_place(known, self._state or {})
         if self.options.cluster_gone and ground.made(known):
             self.say(ground.require_gone(known))
@@ -119,6 +137,25 @@ class Site:
             unfinished=more,
             where=ground.where,
         )
+
+    def kept(self) -> dict[str, list[str]]:
+        """Namespaces to keep on a cluster that others use, with what the stack did not create in them.
+
+        Raises Failure if the cluster does not answer: it cannot be known then.
+        """
+        known, found = self.known(), dict[str, list[str]]()
+        if not self.ground.keeps or not known.namespaces:
+            return found
+        access = known.kubernetes
+        with Cluster(str(access.get("kubeconfig") or ""), access.get("context")) as cluster:
+            try:
+                for name in known.namespaces:
+                    if theirs := cluster.foreign(name, known.environment or self.env.name):
+                        found[name] = theirs
+            except PluginError as problem:
+                fact = f"cannot be read ({problem}), so what others have in its namespaces is not known"
+                raise Failure(f"cluster of {self.stack}", fact, "make it reachable") from None
+        return found
 
     def _inside(self, known: Known) -> Inside:
         workloads = tuple(f"{one.kind} {one.namespace}/{one.name}" for one in known.workloads())

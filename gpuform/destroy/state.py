@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from gpuform.engine.pending import RELEASE
+from infra.model.losses import GUARD
 from infra.model.rollout import COLOURS
 from infra.plan import blue_green
 
@@ -25,6 +26,7 @@ _WORKLOADS = (
 )
 _KEPT = "kubernetes:core/v1:Service"
 """Part of a workload that is deleted with the stack: it has no pods and costs nothing."""
+_NAMESPACE = "kubernetes:core/v1:Namespace"
 _KUBERNETES, _OWN = "pulumi:providers:kubernetes", "pulumi:providers:gpuform"
 
 
@@ -78,6 +80,30 @@ class Known:
         """Resources by type, without components, providers and the stack itself."""
         found = Counter(str(one["type"]) for one in self.resources if one.get("custom") and not _engine(one))
         return dict(sorted(found.items()))
+
+    @property
+    def environment(self) -> str:
+        """Name of the environment that the last update had; empty if it never came to its end."""
+        for one in self.resources:
+            if one["type"] in (_STACK, GUARD):
+                side = (one.get("outputs") if one["type"] == _STACK else one.get("inputs")) or {}
+                found = side.get("environment")
+                name = found.get("name") if isinstance(found, Mapping) else found
+                if name:
+                    return str(name)
+        return ""
+
+    @property
+    def namespaces(self) -> dict[str, str]:
+        """URN of each namespace that the stack created, by name."""
+        made = (one for one in self.resources if one["type"] == _NAMESPACE and one.get("id"))
+        return {str(one["id"]): str(one["urn"]) for one in made}
+
+    @property
+    def kubernetes(self) -> Mapping[str, Any]:
+        """Inputs of the provider of the cluster that the stack did not create: kubeconfig and context."""
+        found = (one.get("inputs") or {} for one in self.resources if one["type"] == _KUBERNETES)
+        return next(iter(found), {})
 
     @property
     def eks(self) -> Eks | None:
@@ -142,8 +168,9 @@ class Known:
         return tuple(network)
 
     def only(self, spared: Sequence[str]) -> bool:
-        """Whether nothing is left but these URNs, the stack and the providers of AWS."""
-        return all(one["urn"] in spared or one["type"] in (_STACK, _AWS) for one in self.resources)
+        """Whether nothing is left but these URNs, the stack, the providers of AWS and the guard."""
+        engines = (_STACK, _AWS, _OWN, GUARD)
+        return all(one["urn"] in spared or one["type"] in engines for one in self.resources)
 
 
 def without_cluster(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,6 +186,16 @@ def without_cluster(state: Mapping[str, Any]) -> dict[str, Any]:
     ]
     pending = deployment.get("pending_operations") or ()
     deployment["pending_operations"] = [one for one in pending if one["resource"]["urn"] not in gone]
+    return {**state, "deployment": deployment}
+
+
+def retaining(state: Mapping[str, Any], urns: Iterable[str]) -> dict[str, Any]:
+    """The state in which the engine's destroy forgets these resources, and does not delete them."""
+    kept, deployment = set(urns), dict(state["deployment"])
+    deployment["resources"] = [
+        {**one, "retainOnDelete": True} if one["urn"] in kept else one
+        for one in deployment.get("resources") or ()
+    ]
     return {**state, "deployment": deployment}
 
 
@@ -185,7 +222,8 @@ def _engine(one: Resource) -> bool:
 
 def _inside(one: Resource) -> bool:
     provider = _type(str(one.get("provider") or ""))
-    return provider == _KUBERNETES or (provider == _OWN and "kubeconfig" in (one.get("inputs") or {}))
+    ours = provider == _OWN and one["type"] != GUARD
+    return provider == _KUBERNETES or (ours and "kubeconfig" in (one.get("inputs") or {}))
 
 
 def _type(urn: str) -> str:

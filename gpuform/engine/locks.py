@@ -1,8 +1,10 @@
-"""Stack locks in the file backend, and removal of those that a killed run has left."""
+"""Stack locks in the file backend: our own, and removal of those that a killed run has left."""
 
 from __future__ import annotations
 
+import getpass
 import json
+import os
 import re
 import socket
 import subprocess
@@ -18,6 +20,8 @@ from gpuform.errors import Failure
 _DYING_S = 1.0  # an engine takes a moment to exit after its gpuform was killed
 _WRITING_S = 2.0  # a lock file without content is being written, or its writer was killed
 _LOCKED = "the stack is currently locked by"
+OWN: set[str] = set()
+"""Names of the lock files that this process holds."""
 _HELD = re.compile(r"created by (\S*)@(\S+) \(pid (\d+)\) at (\S+)")
 
 
@@ -46,6 +50,8 @@ def release_dead(folder: Path, stack: str) -> list[str]:
     """
     said = []
     for path, owner in entries(folder):
+        if path.name in OWN:
+            continue
         if owner is not None:
             _refuse_living(owner, path, stack)
         path.unlink(missing_ok=True)
@@ -53,6 +59,17 @@ def release_dead(folder: Path, stack: str) -> list[str]:
         what = f"process {owner.pid}, which is gone" if owner else "a run that was killed while writing it"
         said.append(f"removed the lock on stack {stack} of {what}")
     return said
+
+
+def own() -> str:
+    """The content of a lock that this process holds, as the engine writes it (its ``lockContent``)."""
+    content = {
+        "pid": os.getpid(),
+        "username": getpass.getuser(),
+        "hostname": socket.gethostname(),
+        "timestamp": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
+    }
+    return json.dumps(content)
 
 
 def held(said: str, stack: str) -> Failure | None:
@@ -148,7 +165,7 @@ def written(text: str) -> Owner | None:
 
 
 def _command(pid: int) -> str:
-    """Command line of a running pulumi; empty if the process has exited or its PID was reused."""
+    """Command line of a running pulumi or gpuform; empty if it has exited or its PID was reused."""
     if Path("/proc/self").exists():
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
@@ -159,4 +176,7 @@ def _command(pid: int) -> str:
             ["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False
         )
         words = answer.stdout.split()
-    return " ".join(words).strip() if Path(words[0] if words else "").name.startswith("pulumi") else ""
+    # gpuform is a Python script: its interpreter comes first.
+    names = [Path(word).name for word in words[:2]]
+    ours = any(name.startswith("pulumi") for name in names[:1]) or "gpuform" in names
+    return " ".join(words).strip() if ours else ""

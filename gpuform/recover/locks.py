@@ -1,4 +1,4 @@
-"""The locks on a stack, in any backend, and the removal of those with a dead owner.
+"""The locks on a stack, in any backend: taking one, and the removal of those with a dead owner.
 
 The engine gives every run a lock file with a name of its own, so removing one by its name can never remove
 the lock of a run that began meanwhile.
@@ -6,7 +6,9 @@ the lock of a run that began meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +17,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from gpuform.aws.api import answers, client
 from gpuform.engine import locks as engine_locks
 from gpuform.engine.locks import Owner
+from gpuform.engine.places import write
 from gpuform.errors import Failure, InputError
 from gpuform.recover.plan import Lock
 
@@ -29,6 +32,9 @@ class Store(Protocol):
 
     def content(self, key: str) -> bytes | None:
         """A lock's content; None if it is gone."""
+
+    def add(self, content: str) -> str:
+        """Write a lock, and return its key."""
 
     def remove(self, key: str) -> None:
         """Remove a lock; a missing lock is fine."""
@@ -57,6 +63,11 @@ class Folder:
             return Path(key).read_bytes()
         except FileNotFoundError:
             return None
+
+    def add(self, content: str) -> str:
+        file = self.folder / f"{uuid.uuid4()}.json"
+        write(file, content, 0o600)
+        return str(file)
 
     def remove(self, key: str) -> None:
         """Removes the file, and the attributes that the engine's storage library keeps beside it."""
@@ -93,6 +104,12 @@ class Bucket:
                 return None
         return content
 
+    def add(self, content: str) -> str:
+        key = f"{self.prefix}{uuid.uuid4()}.json"
+        with answers(f"aws s3 cp - s3://{self.bucket}/{key}"):
+            self.s3.put_object(Bucket=self.bucket, Key=key, Body=content.encode())
+        return key
+
     def remove(self, key: str) -> None:
         with answers(f"aws s3 rm s3://{self.bucket}/{key}"):
             self.s3.delete_object(Bucket=self.bucket, Key=key)
@@ -122,6 +139,27 @@ def store(backend: str, project: str, stack: str) -> Store:
         f"'pulumi cancel --stack {stack}' removes them, those of running processes, too; the rest of "
         "'gpuform recover' needs s3:// or file://",
     )
+
+
+@contextmanager
+def holding(stack: str, place: Store) -> Iterator[None]:
+    """Hold the stack as a run of the engine does: while another run holds it, Failure.
+
+    As the engine does (its ``diyBackend.Lock``), it looks again once its own lock is written, so that of two
+    runs that begin at the same time at most one goes on.
+    """
+    require_removable(stack, place.locks(), ())
+    key = place.add(engine_locks.own())
+    name = key.rpartition("/")[2]
+    engine_locks.OWN.add(name)
+    try:
+        for other in place.locks():
+            if other.key != key and other.alive is not False:
+                raise Failure(f"stack {stack}", f"is locked by {other.named}", _remedy(stack, other))
+        yield
+    finally:
+        place.remove(key)
+        engine_locks.OWN.discard(name)
 
 
 def require_removable(stack: str, locks: Iterable[Lock], gone: Sequence[str]) -> tuple[Lock, ...]:

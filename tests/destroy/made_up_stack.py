@@ -60,7 +60,7 @@ class PlayedEngine:
         self.asked: list[tuple[str, ...]] = []
 
     def environment(self, stack: str) -> tuple[dict[str, str], None]:
-        return {}, None
+        return {"PULUMI_BACKEND_URL": ""}, None
 
     def export(self, stack: str) -> dict[str, Any]:
         return {"deployment": {"resources": self.resources}}
@@ -109,6 +109,7 @@ def site(tmp_path: Path, *resources: dict[str, Any], fails: int = 0, **options: 
     pool = {"name": "gpu-t4", "machine": "g2.5xlarge", "nodes": 1}
     env = parse({"name": "research", "cluster": cluster, "pools": [pool]})
     engine = PlayedEngine(resources or (CLUSTER, POD), fails)
+    (tmp_path / "Pulumi.yaml").write_text("name: gpuform\n")
     paths = Paths(tmp_path, tmp_path / "state", tmp_path / "cache")
     return Site(env, paths, cast(Engine, engine), "research", Options(**options), say=lambda line: None)
 

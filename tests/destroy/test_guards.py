@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,8 +26,10 @@ from gpuform.engine import Engine
 from gpuform.errors import Failure, InputError
 from gpuform.kubernetes.client import Unreachable
 from gpuform.paths import Paths
+from gpuform.recover import locks
 from infra.config import load
-from tests.destroy.told_state import AWS, BASE, OUTPUTS, VPC, PlayedEngine
+from infra.model.losses import GUARD
+from tests.destroy.told_state import AWS, BASE, OUTPUTS, STACK, VPC, PlayedEngine
 
 pytestmark = pytest.mark.unit
 
@@ -49,9 +52,9 @@ def state(region: str = REGION, *more: dict[str, Any]) -> dict[str, Any]:
     return {"deployment": {"resources": [provider, vpc, *more]}}
 
 
-def eks(account: str = "42") -> dict[str, Any]:
+def eks(account: str = "42", name: str = "aws-dev") -> dict[str, Any]:
     urn = f"{BASE}aws:eks/cluster:Cluster::c"
-    outputs = {**OUTPUTS, "arn": f"arn:aws:eks:{REGION}:{account:0>12}:cluster/s"}
+    outputs = {**OUTPUTS, "name": name, "arn": f"arn:aws:eks:{REGION}:{account:0>12}:cluster/{name}"}
     return {"urn": urn, "type": "aws:eks/cluster:Cluster", "custom": True, "outputs": outputs}
 
 
@@ -70,6 +73,24 @@ def test_a_file_that_names_another_region_is_refused() -> None:
     ) as wrong:
         site.plan()
     assert wrong.value.path == "Pulumi.aws-dev.yaml"
+
+
+def stack_of(name: str) -> dict[str, Any]:
+    return {"urn": STACK, "type": "pulumi:pulumi:Stack", "outputs": {"environment": {"name": name}}}
+
+
+def guard_of(name: str) -> dict[str, Any]:
+    return {"urn": f"{BASE}{GUARD}::losses", "type": GUARD, "custom": True, "inputs": {"environment": name}}
+
+
+@pytest.mark.parametrize(
+    "known", [eks(name="lab"), stack_of("lab"), guard_of("lab")], ids=["cluster", "update", "guard"]
+)
+def test_a_file_that_names_another_cluster_is_refused(known: dict[str, Any]) -> None:
+    """Leftovers are found by that name, also once the cluster has left the state."""
+    site = aws_site(state(REGION, known), offline=True)
+    with pytest.raises(InputError, match="declares the name aws-dev, but the stack's cluster is lab"):
+        site.plan()
 
 
 def test_credentials_of_another_account_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,6 +130,54 @@ def test_a_stack_that_somebody_holds_is_left_alone(host: str, tmp_path: Path) ->
     with pytest.raises(Failure, match=r"stack aws-dev: is locked by process .*gpuform recover aws-dev"):
         Destroy(site, Plan("aws-dev", "aws", OF_EKS, {})).run()
     assert place.exists()
+
+
+def test_no_other_run_begins_between_the_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the engine locks the stack itself; afterwards, while leftovers are deleted, again."""
+    site = aws_site(state(), offline=True)
+    cast(PlayedEngine, site.engine).backend = f"file://{tmp_path}"
+    place = tmp_path / ".pulumi/locks/organization/gpuform/aws-dev"
+    seen: dict[str, list[dict[str, Any]]] = {}
+
+    def look(name: str) -> str:
+        seen[name] = [json.loads(one.read_text()) for one in place.glob("*.json")]
+        return ""
+
+    @contextmanager
+    def cluster() -> Iterator[None]:
+        yield None
+
+    monkeypatch.setattr(site, "cluster", cluster)
+    monkeypatch.setattr(site, "require_empty", lambda: None)
+    destroy = Destroy(site, Plan("aws-dev", "aws", OF_EKS, {}))
+    for name in ("workloads", "balancers", "volumes", "pools", "classes", "leftovers"):
+        monkeypatch.setattr(destroy, f"_{name}", lambda step: look(step.name))
+    monkeypatch.setattr(destroy, "_to_the_cluster", lambda: look("cluster"))
+    monkeypatch.setattr(destroy, "_network", lambda: look("network"))
+    destroy.run()
+    assert {name for name, locks in seen.items() if not locks} == {"cluster", "network"}
+    (lock,) = seen["workloads"]
+    assert (lock["pid"], lock["hostname"]) == (os.getpid(), socket.gethostname())
+    assert seen["workloads"] == seen["classes"] != seen["leftovers"]
+    assert not list(place.glob("*"))
+
+
+def test_a_run_that_began_since_the_plan_ends_it(tmp_path: Path) -> None:
+    place = locks.Folder(tmp_path)
+    theirs = {"pid": 1, "hostname": "ci-7", "timestamp": "2026-01-02T03:04:05Z"}
+
+    class Late(locks.Folder):
+        def add(self, content: str) -> str:
+            key = super().add(content)
+            super().add(json.dumps(theirs))  # written after we looked, and before they saw ours
+            return key
+
+    with (
+        pytest.raises(Failure, match=r"stack s: is locked by process 1 of .* on host ci-7"),
+        locks.holding("s", Late(tmp_path)),
+    ):
+        pass
+    assert [lock.owner and lock.owner.host for lock in place.locks()] == ["ci-7"]
 
 
 def living(monkeypatch: pytest.MonkeyPatch, status: str) -> None:

@@ -14,10 +14,11 @@ from gpuform.destroy.state import Eks
 from gpuform.destroy.steps import OF_EKS, OF_MAGNUM
 from gpuform.engine import Engine
 from gpuform.errors import Failure, InputError
+from gpuform.kubernetes.client import Unreachable
 from gpuform.paths import Paths
 from infra.config import load
 from tests.destroy.account import REGION
-from tests.destroy.told_state import STACK, PlayedEngine, resource
+from tests.destroy.told_state import BASE, STACK, PlayedEngine, resource
 
 pytestmark = pytest.mark.unit
 
@@ -39,6 +40,71 @@ def test_elsewhere_the_engine_does_all_of_it(stack: str) -> None:
     assert engine.asked == [()]
     assert [step["did"] for step in done.to_json()["steps"]] == ["8 deleted in 1.0 s"]
     assert "\n".join(site.plan().lines()) == f"{stack}: nothing is left to destroy"
+
+
+NAMESPACE = "kubernetes:core/v1:Namespace"
+PROVIDER = f"{BASE}pulumi:providers:kubernetes::there-kubernetes"
+PLATFORM = {
+    "deployment": {
+        "resources": [
+            resource(PROVIDER, inputs={"kubeconfig": "/theirs", "context": "lab"}),
+            *(resource(f"{BASE}{NAMESPACE}::namespaces-{name}", id=name) for name in ("gpu-operator", "lab")),
+        ]
+    }
+}
+
+
+class Theirs:
+    """A cluster that others use, too: there is something of theirs in ``lab``."""
+
+    def __init__(self, access: str, context: str | None) -> None:
+        assert (access, context) == ("/theirs", "lab")
+
+    def __enter__(self) -> Theirs:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        pass
+
+    def foreign(self, namespace: str, environment: str) -> list[str]:
+        assert environment == "onprem-dev"
+        return ["PersistentVolumeClaim data", "Pod theirs"] if namespace == "lab" else []
+
+
+class Silent(Theirs):
+    def foreign(self, namespace: str, environment: str) -> list[str]:
+        raise Unreachable("no route to host")
+
+
+def on_theirs(cluster: type[Theirs], monkeypatch: pytest.MonkeyPatch) -> tuple[Site, PlayedEngine]:
+    monkeypatch.setattr("gpuform.destroy.site.Cluster", cluster)
+    engine = PlayedEngine()
+    engine.state = PLATFORM
+    env = load(HERE.root / "Pulumi.onprem-dev.yaml")
+    return Site(env, HERE, cast(Engine, engine), "onprem-dev", Options(), say=lambda text: None), engine
+
+
+def test_on_a_cluster_of_others_a_namespace_with_their_objects_and_its_volumes_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site, engine = on_theirs(Theirs, monkeypatch)
+    plan = site.plan()
+    kept = "lab (PersistentVolumeClaim data, Pod theirs)"
+    said = f"namespaces that stay, with what the stack did not create in them:\n  {kept}"
+    assert said in "\n".join(plan.lines())
+    assert plan.to_json()["kept_namespaces"] == [kept]
+    assert not engine.restored
+    Destroy(site, plan).run()
+    (state,) = engine.restored
+    resources = state["deployment"]["resources"]
+    assert [one["id"] for one in resources if one.get("retainOnDelete")] == ["lab"]
+
+
+def test_a_cluster_of_others_that_does_not_answer_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    site, engine = on_theirs(Silent, monkeypatch)
+    with pytest.raises(Failure, match=r"cluster of onprem-dev: cannot be read \(no route to host\)"):
+        site.plan()
+    assert not engine.asked
 
 
 def test_a_run_killed_at_its_very_end_is_ended() -> None:

@@ -71,12 +71,16 @@ class PlayedEngine:
         self.state: dict[str, Any] = STATE
         self.asked: list[tuple[str, ...]] = []
         self.backend = ""
+        self.restored: list[Any] = []
 
     def environment(self, stack: str) -> tuple[dict[str, str], Any]:
         return {"PULUMI_BACKEND_URL": self.backend}, self.backend or None
 
     def export(self, stack: str) -> dict[str, Any]:
         return self.state
+
+    def restore(self, stack: str, state: Any) -> None:
+        self.restored.append(state)
 
     def destroy(self, stack: str, on_event: Any, spared: Sequence[str] = ()) -> Result:
         self.asked.append(tuple(spared))

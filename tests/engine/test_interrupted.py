@@ -19,6 +19,7 @@ from gpuform.engine.pending import require_none
 from gpuform.engine.places import Places
 from gpuform.engine.stream import follow
 from gpuform.errors import Failure
+from gpuform.recover import locks
 from tests.engine.conftest import TWO_COMPONENTS, Project
 from tests.waiting import PATIENCE, until
 
@@ -76,6 +77,26 @@ def test_a_dead_runs_folder_is_removed_by_the_next_and_a_living_ones_stays(tmp_p
 def test_a_number_that_was_given_to_another_program_is_no_owner(tmp_path: Path) -> None:
     _lock(tmp_path, os.getpid())
     assert len(release_dead(tmp_path, "local")) == 1
+
+
+@pytest.mark.unit
+def test_a_lock_of_this_process_stays_and_another_gpuform_is_an_owner(tmp_path: Path) -> None:
+    """`gpuform destroy` holds one while it works in the cluster."""
+    folder = tmp_path / "locks"
+    with locks.holding("local", locks.Folder(folder)):
+        assert release_dead(folder, "local") == []
+        assert len(list(folder.glob("*.json"))) == 1
+    script = tmp_path / "gpuform"
+    script.write_text("import time; time.sleep(60)")
+    living = subprocess.Popen([sys.executable, str(script)])
+    try:
+        _lock(folder, living.pid)
+        with pytest.raises(Failure, match=rf"is being changed by process {living.pid} of ada"):
+            release_dead(folder, "local")
+    finally:
+        living.kill()
+        living.wait()
+    assert len(release_dead(folder, "local")) == 1
 
 
 @pytest.mark.unit

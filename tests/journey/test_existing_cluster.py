@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
+from gpuform.destroy import Destroy, Options, Site
 from gpuform.embedded import ControlPlane
 from gpuform.engine import Engine, EngineFailure
 from gpuform.paths import Paths
@@ -99,7 +100,9 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
-def declare(checkout: Checkout, theirs: Theirs, repository: str, selector: dict[str, str]) -> None:
+def declare(
+    checkout: Checkout, theirs: Theirs, repository: str, selector: dict[str, str], **more: Any
+) -> None:
     environment = {
         "name": "there",
         "cluster": {"kind": "existing", "kubeconfig": str(theirs.kubeconfig)},
@@ -112,6 +115,7 @@ def declare(checkout: Checkout, theirs: Theirs, repository: str, selector: dict[
                 "sharing": {"kind": "mig", "layout": "all-1g.5gb"},
             }
         ],
+        **more,
     }
     stack = {"config": {"gpuform:environment": environment}}
     (checkout.paths.root / "Pulumi.there.yaml").write_text(yaml.safe_dump(stack))
@@ -168,3 +172,38 @@ def test_a_selector_that_matches_nothing_is_named(fresh: Checkout, theirs: Their
     declare(fresh, theirs, repository, {"rack": "8"})
     with pytest.raises(EngineFailure, match="rack=8"):
         quiet_engine(fresh).up("there", on_event=lambda event: None)
+
+
+@pytest.mark.usefixtures("gate")
+def test_what_others_have_in_a_namespace_is_taken_by_no_update_and_no_destroy(
+    fresh: Checkout, theirs: Theirs, repository: str
+) -> None:
+    def shared() -> list[str]:
+        found = theirs.kubectl("get", "configmap,pvc", "-n", "shared", "-o", "name").split()
+        return [name for name in found if "kube-root-ca" not in name]
+
+    quota = {"namespaces": [{"name": "shared", "quota": {"a100": {"1g.5gb": 2}}}]}
+    declare(fresh, theirs, repository, {"rack": "7"}, **quota)
+    engine = quiet_engine(fresh)
+    engine.up("there", on_event=lambda event: None)
+    theirs.kubectl("create", "configmap", "notes", "-n", "shared")
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    data = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": claim}
+    data["metadata"] = {"name": "data", "namespace": "shared"}
+    theirs.kubectl("apply", "-f", "-", input=json.dumps(data))
+    declare(fresh, theirs, repository, {"rack": "7"})
+    lost = "namespace shared is deleted, with what the stack did not create: PersistentVolumeClaim data, "
+    for run in (engine.preview, engine.up):
+        with pytest.raises(EngineFailure) as refused:
+            run("there", on_event=lambda event: None)
+        assert f"{lost}ConfigMap notes; " in " ".join(refused.value.result.errors)
+
+    env = load(fresh.paths.root / "Pulumi.there.yaml")
+    site = Site(env, fresh.paths, engine, "there", Options(), say=lambda line: None)
+    plan = site.plan()
+    assert plan.kept == ("shared (PersistentVolumeClaim data, ConfigMap notes)",)
+    Destroy(site, plan).run()
+    assert shared() == ["configmap/notes", "persistentvolumeclaim/data"]
+    until(
+        lambda: theirs.kubectl("get", "namespaces", "-o", "name"), lambda all_: "gpu-operator" not in all_, 60
+    )
