@@ -2,70 +2,32 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from infra.model.aws_network import Endpoint, Network
-from infra.model.base import Count, Model, NodeCount, listing
+from infra.model.aws_values import (
+    ADD_ON,
+    AddOnVersion,
+    EksVersion,
+    Principals,
+    Region,
+    Reservations,
+    Tags,
+    partition,
+    principal_partition,
+)
+from infra.model.base import Count, Model, NodeCount
 from infra.model.choices import MachineName
-from infra.model.eks_support import EKS
 from infra.model.errors import InputError
-from infra.model.images import IMAGES, ImageKey, check_pin
+from infra.model.images import IMAGES, ImageKey, ImagePin, check_pin
 from infra.model.machines import MACHINES
-from infra.model.workload import PinnedImage
+from infra.model.registries import PinnedImages
 
 _PLAIN = tuple(name for name, machine in MACHINES.items() if machine.seller == "ec2" and not machine.gpus)
-_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]")
-_RESERVATION = re.compile(r"cr-([0-9a-f]{8}|[0-9a-f]{17})")
-_ADMIN = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/[\w+=,.@/-]+")
-_ADD_ON = re.compile(r"v([0-9]+)\.([0-9]+)\.[0-9]+-eksbuild\.[0-9]+")
 _KUBE_PROXY_BEHIND = 3
 """Minor versions by which kube-proxy may be older than the API server [Kubernetes' version skew policy]."""
-_RESERVED_TAGS = ("aws:", "kubernetes.io/", "karpenter.sh/", "eks:", "gpuform.io/")
-
-
-def _region(value: str) -> str:
-    if not _REGION.fullmatch(value):
-        raise InputError("", f"{value!r} is not a region", "write it as eu-west-1")
-    return value
-
-
-def _version(value: str) -> str:
-    if value not in EKS:
-        raise InputError("", f"unknown version {value!r}", listing(EKS, value))
-    return value
-
-
-def _add_on_version(value: str) -> str:
-    if not _ADD_ON.fullmatch(value):
-        fact = f"{value!r} is not a version of an add-on"
-        raise InputError("", fact, "write the whole version, for example v1.21.1-eksbuild.1")
-    return value
-
-
-def _admin(value: str) -> str:
-    if not _ADMIN.fullmatch(value):
-        raise InputError(
-            "",
-            f"{value!r} is not an ARN of an IAM role or user",
-            "write it as arn:aws:iam::111122223333:role/admin",
-        )
-    return value
-
-
-def _reservation(value: str) -> str:
-    if not _RESERVATION.fullmatch(value):
-        raise InputError("", f"{value!r} is not a capacity reservation", "write its id, cr-0123456789abcdef0")
-    return value
-
-
-def _tag_key(value: str) -> str:
-    if not value or value.startswith(_RESERVED_TAGS):
-        raise InputError("", f"tag {value!r} is set by gpuform or by AWS", "use a key of your own")
-    return value
-
 
 AddOnName = Literal[
     "aws-ebs-csi-driver",
@@ -93,16 +55,14 @@ class AwsCluster(Model):
     """
 
     kind: Literal["aws"]
-    region: Annotated[str, Field(strict=True), AfterValidator(_region)] = Field(description="AWS region.")
-    version: Annotated[str, Field(strict=True), AfterValidator(_version)] = Field(
-        description="Kubernetes minor version."
-    )
+    region: Region = Field(description="AWS region.")
+    version: EksVersion = Field(description="Kubernetes minor version.")
     support: Literal["standard", "extended"] = Field(
         default="standard",
         description="standard: EKS upgrades the cluster when the standard support of its version ends; "
         "extended: the version stays for up to one year more, at 0.60 instead of 0.10 USD per hour.",
     )
-    add_ons: dict[AddOnName, Annotated[str, Field(strict=True), AfterValidator(_add_on_version)]] = Field(
+    add_ons: dict[AddOnName, AddOnVersion] = Field(
         default_factory=dict,
         description="Versions of EKS add-ons in place of the pinned ones, as {vpc-cni: v1.22.3-eksbuild.1}.",
     )
@@ -111,14 +71,14 @@ class AwsCluster(Model):
     )
     endpoint: Endpoint = Field(default_factory=Endpoint)
     system: SystemNodes = Field(default_factory=SystemNodes)
-    admins: tuple[Annotated[str, Field(strict=True), AfterValidator(_admin)], ...] = Field(
+    admins: Principals = Field(
         default=(), description="ARNs of IAM roles and users that administer the cluster."
     )
-    images: dict[ImageKey, Annotated[str, Field(strict=True)]] = Field(
+    images: dict[ImageKey, ImagePin] = Field(
         default_factory=dict, description="Pinned image for each kind in use: an AMI id or a dated alias."
     )
-    tags: dict[Annotated[str, Field(strict=True), AfterValidator(_tag_key)], str] = Field(
-        default_factory=dict, description="Tags of every resource that supports tags."
+    tags: Tags = Field(
+        default_factory=dict, description="Tags of every resource that supports tags, 40 at most."
     )
 
     @model_validator(mode="after")
@@ -129,6 +89,10 @@ class AwsCluster(Model):
             fact = f"{machine.name} is not an EC2 instance type without a GPU"
             raise InputError("system.machine", fact, f"use {' or '.join(_PLAIN)}")
         self._check_kube_proxy()
+        for index, admin in enumerate(self.admins):
+            if principal_partition(admin) != partition(self.region):
+                fact = f"{admin} is in partition {principal_partition(admin)}, and {self.region} in another"
+                raise InputError(f"admins[{index}]", fact, f"use one in {partition(self.region)}")
         for key, pin in self.images.items():
             try:
                 check_pin(IMAGES[key], pin)
@@ -137,7 +101,7 @@ class AwsCluster(Model):
         return self
 
     def _check_kube_proxy(self) -> None:
-        found = _ADD_ON.fullmatch(self.add_ons.get("kube-proxy", ""))
+        found = ADD_ON.fullmatch(self.add_ons.get("kube-proxy", ""))
         major, minor = map(int, self.version.split("."))
         if found and (int(found[1]) != major or not 0 <= minor - int(found[2]) <= _KUBE_PROXY_BEHIND):
             fact = f"kube-proxy {found[1]}.{found[2]} does not work with Kubernetes {self.version}"
@@ -188,7 +152,7 @@ class AwsPool(Model):
         "ephemeral storage; left alone if left out.",
     )
     efa: bool = Field(default=False, strict=True, description="Elastic Fabric Adapter on every network card.")
-    reservations: tuple[Annotated[str, Field(strict=True), AfterValidator(_reservation)], ...] = Field(
+    reservations: Reservations = Field(
         default=(), description="Capacity reservations (cr-...) for capacity: reserved."
     )
     capacity_block: bool = Field(
@@ -205,6 +169,6 @@ class AwsPool(Model):
     pod_pids_limit: Annotated[Count, Field(ge=1024)] | None = Field(
         default=None, description="Processes per pod; no limit if left out."
     )
-    prepull: tuple[PinnedImage, ...] = Field(
+    prepull: PinnedImages = Field(
         default=(), description="Images that a node pulls at boot, before the first pod needs them."
     )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
-from infra.model.base import Model
+from infra.model.aws_values import EACH_ZONE, SubnetId, TagKey, TagValue, VpcId, Zone
+from infra.model.base import Model, Strict, each_once
 from infra.model.errors import InputError
 
 MOST_CIDRS = 40
@@ -23,15 +23,19 @@ _RESERVED = tuple(
     ipaddress.IPv4Network(cidr)
     for cidr in (
         *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
-        *("192.168.0.0/16", "224.0.0.0/3"),
+        *("192.0.0.0/24", "192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/3"),
     )
 )
 """Never the source of a client on the internet (RFC 6890). EKS user guide, "Configure network access to
 cluster API server endpoint": "The block cannot include reserved addresses"."""
 
-_VPC = re.compile(r"vpc-([0-9a-f]{8}|[0-9a-f]{17})")
-_SUBNET = re.compile(r"subnet-([0-9a-f]{8}|[0-9a-f]{17})")
 _NAMED = "name the networks that administer it, or leave it out for a private endpoint"
+_PRIVATE = tuple(
+    ipaddress.IPv4Network(cidr) for cidr in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
+)
+"""Ranges for a VPC (RFC 1918, RFC 6598; VPC user guide, "VPC CIDR blocks"): nothing in a VPC of other
+addresses reaches their owners on the internet."""
+
 _OF_OWN = ("is for a VPC that the stack creates", "leave it out, or leave out vpc and subnets")
 
 
@@ -48,8 +52,12 @@ def _network(value: str) -> ipaddress.IPv4Network:
 
 
 def _vpc_cidr(value: str) -> str:
-    if not 16 <= _network(value).prefixlen <= 24:
+    network = _network(value)
+    if not 16 <= network.prefixlen <= 24:
         raise InputError("", f"{value} is not a supported VPC size", "use a prefix from /16 to /24")
+    if not any(network.subnet_of(private) for private in _PRIVATE):
+        ranges = ", ".join(map(str, _PRIVATE))
+        raise InputError("", f"{value} is no private network", f"use a part of {ranges}")
     return value
 
 
@@ -78,32 +86,13 @@ def _public_cidrs(values: tuple[str, ...]) -> tuple[str, ...]:
     return values
 
 
-def _vpc_id(value: str) -> str:
-    if not _VPC.fullmatch(value):
-        raise InputError("", f"{value!r} is not the id of a VPC", "write it as vpc-0123456789abcdef0")
-    return value
-
-
-def _tag_key(value: str) -> str:
-    if not value:
-        raise InputError("", "the key of a tag is empty", "name a tag of the subnets")
-    return value
-
-
-def _subnet_id(value: str) -> str:
-    if not _SUBNET.fullmatch(value):
-        raise InputError("", f"{value!r} is not the id of a subnet", "write it as subnet-0123456789abcdef0")
-    return value
-
-
-Zones = Annotated[tuple[Annotated[str, Field(strict=True)], ...], Field(min_length=2, max_length=6)]
-SubnetId = Annotated[str, Field(strict=True), AfterValidator(_subnet_id)]
+Zones = Annotated[tuple[Zone, ...], Field(min_length=2, max_length=6), each_once(EACH_ZONE)]
 
 
 class OwnNetwork(Model):
     """A VPC that the stack creates: per zone a public and a private subnet; nodes are in the private ones."""
 
-    cidr: Annotated[str, Field(strict=True), AfterValidator(_vpc_cidr)] = Field(
+    cidr: Annotated[Strict, AfterValidator(_vpc_cidr)] = Field(
         description="IPv4 network of the VPC, /16 to /24; nodes and pods get their addresses from it."
     )
     zones: Zones = Field(description="Availability zones, 2 to 6: EKS requires two.")
@@ -113,7 +102,7 @@ class OwnNetwork(Model):
     )
 
     def check(self, region: str) -> None:
-        """Refuse zones of another region, and a zone given twice."""
+        """Refuse zones of another region."""
         _check_zones("network.zones", self.zones, region)
 
 
@@ -123,9 +112,7 @@ class SubnetTags(Model):
     Two such subnets in a zone are refused: other subnets would replace a node group.
     """
 
-    tags: dict[
-        Annotated[str, Field(strict=True), AfterValidator(_tag_key)], Annotated[str, Field(strict=True)]
-    ] = Field(min_length=1, description="A subnet must have all of these tags.")
+    tags: dict[TagKey, TagValue] = Field(min_length=1, description="A subnet must have all of these tags.")
     zones: Zones = Field(description="Availability zones, 2 to 6: EKS requires two.")
 
 
@@ -137,7 +124,7 @@ def _tags_or_ids(value: Any) -> str:
 # Tags appear in error paths; the brackets distinguish them from an environment's keys.
 PrivateSubnets = Annotated[
     Annotated[
-        dict[Annotated[str, Field(strict=True)], SubnetId],
+        dict[Zone, SubnetId],
         Field(min_length=2, max_length=6),
         Tag("[ids]"),
     ]
@@ -154,9 +141,7 @@ class ExistingNetwork(Model):
 
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = dict.fromkeys(("cidr", "zones", "nat"), _OF_OWN)
 
-    vpc: Annotated[str, Field(strict=True), AfterValidator(_vpc_id)] = Field(
-        description="Id of an existing VPC; the stack changes nothing in it."
-    )
+    vpc: VpcId = Field(description="Id of an existing VPC; the stack changes nothing in it.")
     subnets: PrivateSubnets = Field(
         description="Its private subnets, one per zone: a subnet id for each zone, or tags and zones."
     )
@@ -177,7 +162,7 @@ class ExistingNetwork(Model):
         return self.subnets.tags if isinstance(self.subnets, SubnetTags) else {}
 
     def check(self, region: str) -> None:
-        """Refuse zones of another region, and a zone or a subnet given twice."""
+        """Refuse zones of another region, and a subnet given twice."""
         if isinstance(self.subnets, SubnetTags):
             _check_zones("network.subnets.zones", self.subnets.zones, region)
         seen: dict[str, str] = {}
@@ -191,12 +176,14 @@ class ExistingNetwork(Model):
 def _check_zones(path: str, zones: tuple[str, ...], region: str) -> None:
     for index, zone in enumerate(zones):
         _check_zone(f"{path}[{index}]", zone, region)
-        if zone in zones[:index]:
-            raise InputError(f"{path}[{index}]", f"{zone!r} is given twice", "name each zone once")
+
+
+_LAST_ZONE = "f"
+"""No region has more than six zones (AWS, "Regions and Zones"): us-east-1 has a to f."""
 
 
 def _check_zone(path: str, zone: str, region: str) -> None:
-    if zone[:-1] != region or not "a" <= zone[-1] <= "z":
+    if zone[:-1] != region or not "a" <= zone[-1] <= _LAST_ZONE:
         raise InputError(path, f"{zone!r} is not a zone of {region}", f"write it as {region}a")
 
 
@@ -217,7 +204,7 @@ class Endpoint(Model):
     """Access to the control plane's endpoint; nodes always reach it from inside the VPC."""
 
     public_cidrs: Annotated[
-        tuple[Annotated[str, Field(strict=True), AfterValidator(_public_cidr)], ...],
+        tuple[Annotated[Strict, AfterValidator(_public_cidr)], ...],
         AfterValidator(_public_cidrs),
     ] = Field(
         default=(),

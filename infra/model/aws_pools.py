@@ -170,8 +170,6 @@ def _check_zones(cluster: AwsCluster, pool: Pool, path: str) -> None:
                 f"unknown zone {zone!r}",
                 listing(cluster.network.zones, zone),
             )
-        if zone in pool.zones[:index]:
-            raise InputError(f"{path}.zones[{index}]", f"{zone!r} is given twice", "name each zone once")
 
 
 def _check_network_cards(pool: Pool, path: str) -> None:
@@ -206,8 +204,6 @@ def _check_network_cards(pool: Pool, path: str) -> None:
 
 def _check_capacity(pool: Pool, path: str) -> None:
     settings, kinds = pool.on_aws, pool.capacity
-    if len(set(kinds)) < len(kinds):
-        raise InputError(f"{path}.capacity", "a type is given twice", "name each once")
     if pool.nodes and len(kinds) > 1:
         raise InputError(
             f"{path}.capacity",

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from infra.model.errors import InputError
-from infra.model.pasted import content
 
-_DNS_1123 = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+# Names of objects and labels: k8s.io/apimachinery, pkg/util/validation/validation.go.
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
-_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_GROUPS = ("all", "gpu", "ungrouped")
+ALL_GROUPS = ("all", "ungrouped")
+"""Groups of every inventory of Ansible."""
+LOCALHOST = "localhost"
+_LONGEST_TEXT = 128 * 1024
+NUMBER = r"(0|[1-9][0-9]{0,3})"
+"""A part of a version: a number without leading zeros."""
+SHARE = r"([1-9][0-9]?|100)%"
+"""From 1 to 100 percent."""
 
 
 def listing(known: Iterable[str], wrong: str = "") -> str:
@@ -47,24 +54,63 @@ class Model(BaseModel):
         return data
 
 
-def _dns_1123(longest: int) -> AfterValidator:
+def matching(pattern: str, what: str, remedy: str, longest: int | None = None) -> AfterValidator:
+    """A text that the whole pattern matches; of the classes \\d and \\w only ASCII counts."""
+    form = re.compile(pattern, re.ASCII)
+
     def check(value: str) -> str:
-        if not _DNS_1123.fullmatch(value) or len(value) > longest:
-            raise InputError(
-                "",
-                f"{value!r} is not a name that Kubernetes accepts",
-                f"use at most {longest} of a-z, 0-9 and -, beginning and ending with a letter or a digit",
-            )
+        if not form.fullmatch(value) or (longest is not None and len(value) > longest):
+            raise InputError("", f"{value!r} is not {what}", remedy)
         return value
 
     return AfterValidator(check)
+
+
+def each_once(
+    remedy: str, what: str = "", same: Callable[[Any], object] = lambda value: value
+) -> AfterValidator:
+    """No entry twice; ``what`` is put before the entry, ``same`` gives what two spellings have in common."""
+
+    def check(values: tuple[Any, ...]) -> tuple[Any, ...]:
+        seen: list[object] = []
+        for index, value in enumerate(values):
+            if same(value) in seen:
+                raise InputError(f"[{index}]", f"{what}{value} is given twice", remedy)
+            seen.append(same(value))
+        return values
+
+    return AfterValidator(check)
+
+
+def _text(value: str) -> str:
+    """Arguments and variables of a process (execve(2)): no NUL, and at most MAX_ARG_STRLEN bytes each."""
+    if "\0" in value or len(value.encode()) >= _LONGEST_TEXT:
+        raise InputError("", "cannot be given to a process", "leave out NUL, and use less than 128 KiB")
+    return value
+
+
+def _supported(value: str) -> str:
+    minor = int(value.split(".")[1])
+    if minor < FIRST_MINOR:
+        fact = f"Kubernetes {value} is older than 1.{FIRST_MINOR}"
+        raise InputError("", fact, f"use 1.{FIRST_MINOR} or newer, in quotes (YAML reads 1.30 as 1.3)")
+    return value
+
+
+def _dns_1123(longest: int) -> AfterValidator:
+    return matching(
+        _LABEL,
+        "a name that Kubernetes accepts",
+        f"use at most {longest} of a-z, 0-9 and -, beginning and ending with a letter or a digit",
+        longest,
+    )
 
 
 def _label_key(value: str) -> str:
     prefix, slash, name = value.rpartition("/")
     fine = _LABEL_NAME.fullmatch(name) and len(name) <= 63
     if slash:
-        fine = fine and _DNS_SUBDOMAIN.fullmatch(prefix) and len(prefix) <= 253
+        fine = fine and re.fullmatch(_SUBDOMAIN, prefix) and len(prefix) <= 253
     if not fine:
         raise InputError("", f"{value!r} is not a label key", "write it as name or prefix.example/name")
     return value
@@ -82,38 +128,43 @@ def _label_value(value: str) -> str:
 
 def _host_name(value: str) -> str:
     """Also the value of the label kubernetes.io/hostname; must not be a name of an Ansible group."""
-    if not _DNS_SUBDOMAIN.fullmatch(value) or len(value) > 63:
-        raise InputError(
-            "", f"{value!r} is not a name that a node can have", "use at most 63 of a-z, 0-9, - and ."
-        )
-    if value in _GROUPS:
+    if value in (*ALL_GROUPS, "gpu"):
         raise InputError("", f"{value!r} is the name of a group of hosts", "use another name")
+    if value == LOCALHOST:
+        fact = f"Ansible takes {value!r} for the machine that it runs on, and uses no ssh"
+        raise InputError("", fact, "use another name, with address: 127.0.0.1")
     return value
 
 
-def _file_path(value: str) -> str:
-    """The name of a file has at most 255 bytes (limits.h, NAME_MAX)."""
-    if content(value) or any(len(part.encode()) > 255 for part in value.split("/")):
-        raise InputError("", "is not a path", "give the path of the file, not its content")
-    return value
-
-
-def _context_name(value: str) -> str:
-    if not value.isprintable():
-        raise InputError("", "has more than one line", "write it as `kubectl config get-contexts` does")
-    return value
-
-
-ContextName = Annotated[str, Field(strict=True), AfterValidator(_context_name)]
-FilePath = Annotated[str, Field(strict=True, min_length=1), AfterValidator(_file_path)]
-Name = Annotated[str, Field(strict=True), _dns_1123(63)]
+FIRST_MINOR = 25
+"""First Kubernetes with stable Pod Security Admission, which namespaces rely on [its release notes]."""
+Supported = AfterValidator(_supported)
+"""For versions of Kubernetes: not older than ``FIRST_MINOR``."""
+Strict = Annotated[str, Field(strict=True)]
+"""Only as the base of a type with a validator: no field is any text."""
+Text = Annotated[Strict, AfterValidator(_text)]
+Name = Annotated[Strict, _dns_1123(63)]
+ObjectName = Annotated[
+    Strict,
+    matching(
+        _SUBDOMAIN,
+        "a name that Kubernetes accepts",
+        "use at most 253 of a-z, 0-9, - and ., beginning and ending with a letter or a digit",
+        253,
+    ),
+]
+"""Name of a Secret, a storage class or a RuntimeClass."""
 # Node names are <pool>-<number> and become label values of at most 63 characters.
-PoolName = Annotated[str, Field(strict=True), _dns_1123(50)]
+PoolName = Annotated[Strict, _dns_1123(50)]
 # A Deployment's pods and a Job's get up to 11 characters more: the pod of an indexed job has INT32's digits.
-WorkloadName = Annotated[str, Field(strict=True), _dns_1123(52)]
-LabelKey = Annotated[str, Field(strict=True), AfterValidator(_label_key)]
-LabelValue = Annotated[str, Field(strict=True), AfterValidator(_label_value)]
-HostName = Annotated[str, Field(strict=True), AfterValidator(_host_name)]
+WorkloadName = Annotated[Strict, _dns_1123(52)]
+LabelKey = Annotated[Strict, AfterValidator(_label_key)]
+LabelValue = Annotated[Strict, AfterValidator(_label_value)]
+HostName = Annotated[
+    Strict,
+    matching(_SUBDOMAIN, "a name that a node can have", "use at most 63 of a-z, 0-9, - and .", 63),
+    AfterValidator(_host_name),
+]
 INT32 = 2**31 - 1
 """Replicas, parallelism, seconds are int32 in Kubernetes' API; as GiB in bytes it fits resource.Quantity."""
 MOST_NODES = 5000

@@ -13,7 +13,7 @@ from infra.model.pool import Pool
 from infra.model.rollout import COLOURS
 from infra.model.scheduling import PLACEHOLDER, SCHEDULER
 from infra.model.sharing import Mig, Mps
-from infra.model.workload import DeploymentWorkload, Workload
+from infra.model.workload import DeploymentWorkload, JobWorkload, Workload
 
 TRIAL = "gpuform-trial"
 """Namespace of the readiness gate's pods that try a GPU."""
@@ -29,6 +29,8 @@ SYSTEM_NAMESPACES = (
     HEALTH,
     TRIAL,
 )
+RESERVED_NAMESPACES = ("kube-", "gpuform-", "amazon-", "openshift-")
+"""Prefixes of namespaces that Kubernetes, gpuform, AWS's add-ons and OpenShift keep for themselves."""
 
 
 def check_cost(prices: Sequence[str], system: Sequence[str], pools: Sequence[Pool]) -> None:
@@ -141,14 +143,27 @@ def check_workloads(strategy: MigStrategy, pools: Sequence[Pool], workloads: Seq
             )
         seen[key] = index
         _check_colours(workloads, index)
-        if workload.namespace in SYSTEM_NAMESPACES:
-            raise InputError(
-                f"{path}.namespace", f"{workload.namespace} belongs to the cluster", "name another one"
-            )
+        check_namespace(workload.namespace, f"{path}.namespace")
+        _check_service(workload, path)
         candidates = _candidates(strategy, pools, workload, path)
         if candidates:
             _check_request(strategy, candidates, workload, path)
         fabric.check(pools, candidates, workload, path)
+
+
+def check_namespace(name: str, path: str) -> None:
+    """Refuse a namespace of the cluster's own; the prefix kube- is Kubernetes' (its page on namespaces)."""
+    if name in SYSTEM_NAMESPACES or name.startswith(RESERVED_NAMESPACES):
+        raise InputError(path, f"{name} belongs to the cluster", "name another one")
+
+
+def _check_service(workload: Workload, path: str) -> None:
+    """Every cluster has a Service of this name, by which pods reach the API server."""
+    served = isinstance(workload, DeploymentWorkload) and workload.service
+    meets = isinstance(workload, JobWorkload) and workload.meets
+    if (served or meets) and (workload.namespace, workload.name) == ("default", "kubernetes"):
+        fact = "its Service would be that of the API server, default/kubernetes"
+        raise InputError(f"{path}.name", fact, "use another name or namespace")
 
 
 def _check_colours(workloads: Sequence[Workload], index: int) -> None:

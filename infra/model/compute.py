@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import BeforeValidator
 
-from infra.model.errors import InputError
+from infra.model.base import matching
 
 
 def _as_text(value: Any) -> Any:
@@ -16,16 +16,9 @@ def _as_text(value: Any) -> Any:
     return f"{value}.0" if isinstance(value, int) else str(value)
 
 
-def _version(value: str) -> str:
-    major, dot, minor = value.partition(".")
-    if not (dot and major.isdecimal() and minor.isdecimal()):
-        raise InputError(
-            "", f"{value!r} is not a compute capability", "write it as NVIDIA does, for example 8.0"
-        )
-    return value
-
-
 Compute = Annotated[
-    str, BeforeValidator(_as_text, json_schema_input_type=str | float), AfterValidator(_version)
+    str,
+    BeforeValidator(_as_text, json_schema_input_type=str | float),
+    matching(r"[1-9][0-9]?\.[0-9]", "a compute capability", "write it as NVIDIA does, for example 8.0"),
 ]
 """A CUDA compute capability."""

@@ -24,6 +24,9 @@ class Cdi(NamedTuple):
 
 CDI: Mapping[Runtime, Cdi] = {"containerd": Cdi((1, 7), (2, 0)), "crio": Cdi((1, 23), (1, 23))}
 
+MAJORS: Mapping[Runtime, tuple[int, ...]] = {"containerd": (1, 2), "crio": (1,)}
+"""Published major versions (their release pages, 2026-11)."""
+
 
 def spelled(version: tuple[int, int]) -> str:
     """The version as text."""

@@ -65,8 +65,8 @@ def check_named(
 
 
 def check_acknowledged(owner: str, what: str, holes: Sequence[str], acknowledged: Sequence[str]) -> None:
-    """Refuse acknowledged CVEs that are not open in ``what``, and duplicates."""
+    """Refuse acknowledged CVEs that are not open in ``what``."""
     for index, cve in enumerate(acknowledged):
-        if cve not in holes or cve in acknowledged[:index]:
-            fact = "is given twice" if cve in holes else f"is fixed in {what}"
-            raise InputError(f"{owner}.acknowledge[{index}]", f"{cve} {fact}", "leave it out")
+        if cve not in holes:
+            fact = f"{cve} is fixed in {what}"
+            raise InputError(f"{owner}.acknowledge[{index}]", fact, "leave it out")

@@ -14,6 +14,7 @@ from infra.model import (
     health,
     host_checks,
     monitoring,
+    node_key_checks,
     node_room,
     offer,
     openstack_checks,
@@ -29,11 +30,12 @@ from infra.model import (
 )
 from infra.model.aws import AwsCluster
 from infra.model.aws_network import OwnNetwork
-from infra.model.base import ContextName, FilePath, Model, Name
+from infra.model.base import Model, Name
 from infra.model.catalogue import BUILT_IN, Catalogue
 from infra.model.container_runtimes import NVIDIA_RUNTIME
 from infra.model.cost import Cost
 from infra.model.health import Health
+from infra.model.host_values import ContextName, FilePath
 from infra.model.hosts import HostsCluster
 from infra.model.monitoring import Monitoring
 from infra.model.openstack import OpenstackCluster
@@ -146,6 +148,7 @@ class Environment(Model):
         if isinstance(self.cluster, OpenstackCluster):
             openstack_checks.check_flavors(self.cluster, self.pools)
         checks.check_pools(self.cluster.kind, self.gpu_operator.mig_strategy, self.pools)
+        node_key_checks.check(self.cluster.kind, operator.gpu_taint, self.pools)
         if self.cost:
             checks.check_cost(tuple(self.cost.prices), self._system_machines, self.pools)
         minor = self.cluster.version if isinstance(self.cluster, AwsCluster | OpenstackCluster) else None
@@ -170,6 +173,7 @@ class Environment(Model):
             inside = {key: getattr(self, key) for key in host_checks.INSIDE}
             host_checks.check(self.cluster, operator, self.pools, inside)
         surge.check(operator.mig_strategy, self.pools, self.workloads)
+        surge.check_held(self.cluster.kind, operator.mig_strategy, self.pools, self.workloads)
         return self
 
     @property

@@ -9,19 +9,21 @@ class InputError(ValueError):
 
     ``str()`` is ``path: fact; remedy``, for example
     ``pools[2].sharing.replicas: 1 shares nothing; use 2 or more, or kind: exclusive``;
-    ``--json`` prints the three parts as fields. Path and fact become one line, cut in the middle.
+    ``--json`` prints the three parts as fields. Path and fact are one line; ``str()`` cuts them in the middle.
     """
 
     def __init__(self, path: str, fact: str, remedy: str) -> None:
         self.path = _line(path)
         self.fact = _line(fact)
         self.remedy = remedy
-        super().__init__(f"{self.path}: {self.fact}; {remedy}")
+        super().__init__(f"{_cut(self.path)}: {_cut(self.fact)}; {remedy}")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 2 :]}"
 
 
 def _line(text: str) -> str:
-    if len(text) > _LONGEST:
-        text = f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 2 :]}"
     return (
         text if text.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
     )

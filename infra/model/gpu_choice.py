@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
 from infra.model import catalogue
-from infra.model.base import Count, Counts, Model
+from infra.model.base import Count, Counts, Model, each_once
 from infra.model.catalogue import BUILT_IN, Catalogue
 from infra.model.choices import GpuName
 from infra.model.compute import Compute
@@ -24,7 +26,7 @@ class GpuChoice(Model):
     has one image, and is not checked against GPUs that it never has.
     """
 
-    named: tuple[GpuName, ...] | None = Field(
+    named: Annotated[tuple[GpuName, ...], each_once("name each model once")] | None = Field(
         default=None,
         alias="models",
         min_length=1,

@@ -8,13 +8,12 @@ reports. On OpenStack Magnum's auto-healing could act too: it replaces nodes tha
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from infra.model.base import Model, NodeCount
+from infra.model.base import SHARE, Model, NodeCount, Strict, matching
 from infra.model.errors import InputError
 from infra.model.measures import seconds
 from infra.model.openstack import OpenstackCluster
@@ -27,27 +26,21 @@ HEALTH = "gpuform-health"
 Mode = Literal["observe", "cordon", "ticket", "replace"]
 Remediator = Literal["gpuform", "karpenter", "eks"]
 
-_WINDOW = re.compile(r"([1-9][0-9]*)([mh])")
 _SHORTEST_S, _LONGEST_S = 600, 7 * 24 * 3600
 
 
 def _window(value: str) -> str:
-    found = _WINDOW.fullmatch(value)
-    if not found:
-        raise InputError("", f"{value!r} is not a duration", "write it in minutes or hours, for example 1h")
     if not _SHORTEST_S <= seconds(value) <= _LONGEST_S:
         raise InputError("", f"{value} is not a valid window", "use 10m or more, and 168h or less")
     return value
 
 
-def _share(value: str) -> str:
-    if not re.fullmatch(r"([1-9][0-9]?|100)%", value):
-        raise InputError("", f"{value!r} is not a share of the nodes", "write 1% to 100%, for example 20%")
-    return value
-
-
-Share = Annotated[str, Field(strict=True), AfterValidator(_share)]
-Window = Annotated[str, Field(strict=True), AfterValidator(_window)]
+Share = Annotated[Strict, matching(SHARE, "a share of the nodes", "write 1% to 100%, for example 20%")]
+Window = Annotated[
+    Strict,
+    matching("[1-9][0-9]{0,8}[mh]", "a duration", "write it in minutes or hours, for example 1h"),
+    AfterValidator(_window),
+]
 
 
 class Health(Model):

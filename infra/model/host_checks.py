@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from infra.model import driver_checks, drivers
-from infra.model.container_runtimes import CDI, spelled
+from infra.model.base import ALL_GROUPS, LOCALHOST
+from infra.model.container_runtimes import CDI, MAJORS, spelled
 from infra.model.errors import InputError
 from infra.model.gpu import ONLY_ARM64, Gpu, Modules
 from infra.model.hosts import Driver, Host, HostsCluster
 from infra.model.operator import GpuOperatorSpec
+from infra.model.places import same_host
 from infra.model.pool import Pool
 from infra.model.sharing import Mps
 
@@ -50,7 +52,7 @@ def _check_hosts(cluster: HostsCluster, pools: Sequence[Pool]) -> None:
                 path, f"host {host.name!r} is already in {names[host.name]}", "name it in one place only"
             )
         names[host.name] = place
-        other = addresses.setdefault((host.reached_at, host.port), host.name)
+        other = addresses.setdefault((same_host(host.reached_at), host.port), host.name)
         if other != host.name:
             fact = f"{host.reached_at} port {host.port} is the address of host {other!r}"
             raise InputError(path, fact, "give each host an address of its own")
@@ -65,6 +67,9 @@ def _hosts(cluster: HostsCluster, pools: Sequence[Pool]) -> Iterator[tuple[str, 
 
 
 def _check_pool(cluster: HostsCluster, pool: Pool, path: str) -> None:
+    if pool.name in (*ALL_GROUPS, LOCALHOST):
+        fact = f"{pool.name!r} is what Ansible calls other hosts than the pool's"
+        raise InputError(f"{path}.name", fact, "use another name")
     if pool.hosts is None:
         raise InputError(f"{path}.hosts", "missing", "name the pool's hosts")
     if not pool.gpus:
@@ -141,6 +146,10 @@ def _check_runtime(cluster: HostsCluster, pools: Sequence[Pool]) -> None:
     if cluster.runtime_version is None:
         return
     cdi, version = CDI[cluster.runtime], drivers.numbers(cluster.runtime_version)
+    if version[0] not in MAJORS[cluster.runtime]:
+        fact = f"{cluster.runtime} has no version {cluster.runtime_version}"
+        majors = " or ".join(f"{major}.x" for major in MAJORS[cluster.runtime])
+        raise InputError("cluster.runtime_version", fact, f"use {majors}")
     if cluster.runtime == "crio" and version < cdi.known:
         fact = f"CRI-O {cluster.runtime_version} has no CDI, by which its containers get GPUs"
         raise InputError("cluster.runtime_version", fact, f"use CRI-O {spelled(cdi.known)} or newer")

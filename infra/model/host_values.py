@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from typing import Annotated
 
@@ -10,23 +9,15 @@ from pydantic import AfterValidator, Field
 
 from infra import versions
 from infra.model import drivers
-from infra.model.base import FilePath, listing
+from infra.model.base import NUMBER, Strict, each_once, listing, matching
 from infra.model.errors import InputError
+from infra.model.pasted import content
+from infra.model.places import INTERFACE, is_host, plain_address
 
-_DRIVER = re.compile(r"\d{3}\.\d{2,3}(\.\d{2})?")
-_TOOLKIT = re.compile(r"\d+\.\d+\.\d+")
-_RUNTIME = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}(\.[0-9]{1,3})?")
-_CUDA = re.compile(r"\d+\.\d+")
-_URL = re.compile(r"https?://[^\s@{}]+")
-_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
-# Linux takes more letters, at most IFNAMSIZ - 1 = 15 bytes (net/core/dev.c, dev_valid_name).
-_INTERFACE = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,15}")
 _OTHER_MACHINES = re.compile(r"aarch64|arm64|sbsa|ppc64le")
 
 
-def _driver_version(value: str) -> str:
-    if not _DRIVER.fullmatch(value):
-        raise InputError("", f"{value!r} is not a driver version", "write the whole version, as '580.95.05'")
+def _known_branch(value: str) -> str:
     if drivers.branch(value) not in drivers.BRANCHES:
         known = [str(branch) for branch in drivers.BRANCHES]
         raise InputError(
@@ -35,9 +26,7 @@ def _driver_version(value: str) -> str:
     return value
 
 
-def _toolkit_version(value: str) -> str:
-    if not _TOOLKIT.fullmatch(value):
-        raise InputError("", f"{value!r} is not a version of the container toolkit", "write it as '1.19.1'")
+def _not_the_bad_one(value: str) -> str:
     if value == drivers.BAD_TOOLKIT:
         raise InputError(
             "",
@@ -47,17 +36,8 @@ def _toolkit_version(value: str) -> str:
     return value
 
 
-def _runtime_version(value: str) -> str:
-    if not _RUNTIME.fullmatch(value):
-        fix = "write the oldest one of the hosts, as '1.7' or '1.7.24'"
-        raise InputError("", f"{value!r} is not a version of a container runtime", fix)
-    return value
-
-
-def _cuda_version(value: str) -> str:
+def _known_cuda(value: str) -> str:
     major = value.partition(".")[0]
-    if not _CUDA.fullmatch(value):
-        raise InputError("", f"{value!r} is not a version of the CUDA toolkit", "write it as '12.2'")
     if int(major) not in drivers.FIRST_BRANCH_OF_CUDA:
         known = [str(one) for one in drivers.FIRST_BRANCH_OF_CUDA]
         raise InputError("", f"unknown CUDA {major}", listing(known, major))
@@ -65,7 +45,7 @@ def _cuda_version(value: str) -> str:
 
 
 def _url(value: str) -> str:
-    if not _URL.fullmatch(value):
+    if not plain_address(value, "http", "https"):
         raise InputError(
             "", "is not a plain http or https address", "write it as https://..., without a user in it"
         )
@@ -92,6 +72,19 @@ def _sha256(value: str) -> str:
     return value.lower()
 
 
+def _file(value: str) -> str:
+    """The value may be a pasted kubeconfig, so the message does not repeat it.
+
+    A name has at most 255 bytes, a path less than 4096 (limits.h, NAME_MAX and PATH_MAX).
+    """
+    names = value.split("/")
+    long = len(value.encode()) >= 4096 or any(len(name.encode()) > 255 for name in names)
+    no_file = names[-1].strip() in ("", ".", "..") or "://" in value or value.startswith("/dev/")
+    if content(value) or long or no_file:
+        raise InputError("", "is not a path", "give the path of the file, not its content")
+    return value
+
+
 def _own_path(value: str) -> str:
     if not value.startswith(("/", "~/")):
         raise InputError("", f"{value!r} is a relative path", "begin it with / or ~/")
@@ -102,17 +95,11 @@ def _own_path(value: str) -> str:
     return value
 
 
-def _context(value: str) -> str:
-    if not value or any(letter.isspace() or letter in "{}" for letter in value):
+def _private_key(value: str) -> str:
+    if value.endswith(".pub"):
         raise InputError(
-            "", f"{value!r} is not a context name", "write it as `kubectl config get-contexts` does"
+            "", f"{value} is a public key", f"name the private one: {value.removesuffix('.pub')}"
         )
-    return value
-
-
-def _user(value: str) -> str:
-    if not _USER.fullmatch(value):
-        raise InputError("", f"{value!r} is not a user name", "write it as root or deploy")
     return value
 
 
@@ -122,14 +109,11 @@ def _address(value: str) -> str:
     ``ipaddress`` accepts any text without a ``%`` as the scope of an IPv6 address.
     """
     address, scoped, scope = value.partition("%")
-    if scoped and not _INTERFACE.fullmatch(scope):
+    if scoped and not INTERFACE.fullmatch(scope):
         fact = f"the scope of {address!r} is not the name of an interface"
         raise InputError("", fact, "write it as fe80::1%eth0")
-    try:
-        ipaddress.ip_address(value)
-    except ValueError:
-        if not re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?", value):
-            raise InputError("", f"{value!r} is not an address", "write it as 10.0.0.12 or a name") from None
+    if not is_host(value):
+        raise InputError("", f"{value!r} is not an address", "write it as 10.0.0.12 or a name")
     return value
 
 
@@ -139,19 +123,48 @@ def _acknowledged(value: str) -> str:
     return value
 
 
-Url = Annotated[str, Field(strict=True), AfterValidator(_url)]
-OwnPath = Annotated[FilePath, AfterValidator(_own_path)]
+Url = Annotated[Strict, AfterValidator(_url)]
+FilePath = Annotated[Strict, AfterValidator(_file)]
+OwnPath = Annotated[Strict, AfterValidator(_file), AfterValidator(_own_path)]
+PrivateKey = Annotated[OwnPath, AfterValidator(_private_key)]
 Acknowledged = Annotated[
-    str,
-    Field(strict=True, json_schema_extra={"enum": list(drivers.TOOLKIT_FIXES)}),
+    Strict,
+    Field(json_schema_extra={"enum": list(drivers.TOOLKIT_FIXES)}),
     AfterValidator(_acknowledged),
 ]
-Address = Annotated[str, Field(strict=True), AfterValidator(_address)]
-Context = Annotated[str, Field(strict=True), AfterValidator(_context)]
-CudaVersion = Annotated[str, Field(strict=True), AfterValidator(_cuda_version)]
-DriverVersion = Annotated[str, Field(strict=True), AfterValidator(_driver_version)]
-Fingerprint = Annotated[str, Field(strict=True), AfterValidator(_fingerprint)]
-RuntimeVersion = Annotated[str, Field(strict=True), AfterValidator(_runtime_version)]
-Sha256 = Annotated[str, Field(strict=True), AfterValidator(_sha256)]
-ToolkitVersion = Annotated[str, Field(strict=True), AfterValidator(_toolkit_version)]
-User = Annotated[str, Field(strict=True), AfterValidator(_user)]
+Vulnerabilities = Annotated[tuple[Acknowledged, ...], each_once("leave it out")]
+Address = Annotated[Strict, AfterValidator(_address)]
+Context = Annotated[
+    Strict, matching(r"[^\s{}]+", "a context name", "write it as `kubectl config get-contexts` does")
+]
+ContextName = Annotated[
+    Strict,
+    matching(r"\S|\S[^\x00-\x1f\x7f]*\S", "a context name", "write it as `kubectl config get-contexts` does"),
+]
+"""Also with blanks, which Ansible's variables and options cannot have."""
+CudaVersion = Annotated[
+    Strict,
+    matching(rf"{NUMBER}\.{NUMBER}", "a version of the CUDA toolkit", "write it as '12.2'"),
+    AfterValidator(_known_cuda),
+]
+DriverVersion = Annotated[
+    Strict,
+    matching(r"\d{3}\.\d{2,3}(\.\d{2})?", "a driver version", "write the whole version, as '580.95.05'"),
+    AfterValidator(_known_branch),
+]
+Fingerprint = Annotated[Strict, AfterValidator(_fingerprint)]
+RuntimeVersion = Annotated[
+    Strict,
+    matching(
+        rf"[1-9][0-9]{{0,2}}\.{NUMBER}(\.{NUMBER})?",
+        "a version of a container runtime",
+        "write the oldest one of the hosts, as '1.7' or '1.7.24'",
+    ),
+]
+Sha256 = Annotated[Strict, AfterValidator(_sha256)]
+ToolkitVersion = Annotated[
+    Strict,
+    matching(rf"1\.{NUMBER}\.{NUMBER}", "a version of the container toolkit", "write it as '1.19.1'"),
+    AfterValidator(_not_the_bad_one),
+]
+User = Annotated[Strict, matching("[a-z_][a-z0-9_-]{0,31}", "a user name", "write it as root or deploy")]

@@ -8,27 +8,31 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from infra import versions
-from infra.model.base import FilePath, HostName, Model
+from infra.model.base import HostName, Model, Strict, matching
 from infra.model.container_runtimes import CDI, Runtime
 from infra.model.drivers import numbers
 from infra.model.errors import InputError
 from infra.model.gpu import Modules
 from infra.model.host_values import (
-    Acknowledged,
     Address,
     Context,
     CudaVersion,
     DriverVersion,
+    FilePath,
     Fingerprint,
     OwnPath,
+    PrivateKey,
     RuntimeVersion,
     Sha256,
     ToolkitVersion,
     Url,
     User,
+    Vulnerabilities,
 )
+from infra.model.places import is_host
+from infra.model.rollout import Port
 
-_RUNFILE = re.compile(r"NVIDIA-Linux-[a-z0-9_]+-(\d[\d.]*\d)[^/]*\.run")
+_RUNFILE = re.compile(r"NVIDIA-Linux-[a-z0-9_]+-(\d[\d.]*\d)[^/]*\.run", re.ASCII)
 
 
 class Host(Model):
@@ -36,7 +40,14 @@ class Host(Model):
 
     name: HostName = Field(description="Name of the host and of its node.")
     address: Address | None = Field(default=None, description="Address for ssh; its name if left out.")
-    port: Annotated[int, Field(strict=True, ge=1, le=65535)] = Field(default=22, description="Port of ssh.")
+    port: Port = Field(default=22, description="Port of ssh.")
+
+    @model_validator(mode="after")
+    def _can_be_reached(self) -> Host:
+        if not is_host(self.reached_at):
+            fact = f"{self.name!r} is also the address for ssh, and no host has it"
+            raise InputError("name", fact, "correct it, or add address")
+        return self
 
     @property
     def reached_at(self) -> str:
@@ -54,7 +65,10 @@ class Repository(Model):
     """A package repository; its signing key is checked before any package is installed."""
 
     url: Url = Field(description="Address of the repository.")
-    suite: Annotated[str, Field(strict=True, min_length=1, pattern=r"^[\w./ -]+$")] = Field(
+    suite: Annotated[
+        Strict,
+        matching(r"[\w./-]+( [\w./-]+)*", "a suite with its components", "write it as ./, or as noble main"),
+    ] = Field(
         description="For apt, what follows the address: suite and components, or ./ for a flat repository."
     )
     key: FilePath = Field(
@@ -136,7 +150,7 @@ class HostsCluster(Model):
     user: User = Field(
         default="root", description="User for ssh; a user other than root needs sudo without a password."
     )
-    private_key: OwnPath | None = Field(
+    private_key: PrivateKey | None = Field(
         default=None, description="Path of the private key for ssh; ssh's default if left out."
     )
     known_hosts: OwnPath | None = Field(
@@ -162,9 +176,18 @@ class HostsCluster(Model):
         default=None, description="Path of the kubeconfig, once the hosts have joined a cluster."
     )
     context: Context | None = Field(default=None, description="Context in it; its current one if left out.")
-    acknowledge: tuple[Acknowledged, ...] = Field(
+    acknowledge: Vulnerabilities = Field(
         default=(), description="Accepted vulnerabilities of an older container toolkit."
     )
+
+    @model_validator(mode="after")
+    def _has_a_file_for_each(self) -> HostsCluster:
+        seen: dict[str, str] = {}
+        for key in ("private_key", "known_hosts", "kubeconfig"):
+            path = getattr(self, key)
+            if path and (other := seen.setdefault(path, key)) != key:
+                raise InputError(key, f"{path} is also {other}", "name two files")
+        return self
 
     @property
     def mode(self) -> Literal["cdi", "runtime"]:

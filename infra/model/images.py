@@ -10,8 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from datetime import UTC, datetime
+from typing import Annotated, Literal
 
+from pydantic import AfterValidator
+
+from infra.model.base import NUMBER, Strict
 from infra.model.errors import InputError
 
 ImageKey = Literal[
@@ -27,8 +31,8 @@ Arch = Literal["amd64", "arm64"]
 
 _AMI = re.compile(r"ami-([0-9a-f]{8}|[0-9a-f]{17})")
 _ALIAS = {
-    "AL2023": re.compile(r"al2023@v[0-9]{8}"),
-    "Bottlerocket": re.compile(r"bottlerocket@v?[0-9]+\.[0-9]+\.[0-9]+"),
+    "AL2023": re.compile(r"al2023@v([0-9]{8})"),
+    "Bottlerocket": re.compile(rf"bottlerocket@v?{NUMBER}\.{NUMBER}\.{NUMBER}"),
 }
 _EXAMPLE = {"AL2023": "al2023@v20260801", "Bottlerocket": "bottlerocket@1.50.0"}
 
@@ -83,6 +87,23 @@ Source: amazon-eks-ami, issue 2768 and release v20260917; AWS's page on accelera
 """
 
 IMAGES: Mapping[ImageKey, Image] = {image.key: image for image in _ROWS}
+
+
+def _pin(value: str) -> str:
+    """The releases of AL2023 are dates (amazon-eks-ami, releases), of 2023 and later."""
+    found = _ALIAS["AL2023"].fullmatch(value)
+    if found:
+        try:
+            released = datetime.strptime(found[1], "%Y%m%d").replace(tzinfo=UTC)
+        except ValueError:
+            raise InputError("", f"{value} names no day", f"write it as {_EXAMPLE['AL2023']}") from None
+        if released.year < 2023:
+            raise InputError("", f"{value} is older than AL2023", f"write it as {_EXAMPLE['AL2023']}")
+    return value
+
+
+ImagePin = Annotated[Strict, AfterValidator(_pin)]
+"""An AMI id or a dated alias; ``check_pin`` compares it with the kind of image that it is given for."""
 
 
 def check_pin(image: Image, pin: str) -> None:

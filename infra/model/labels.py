@@ -121,14 +121,3 @@ INSTANCE_GPU_MEMORY = "karpenter.k8s.aws/instance-gpu-memory"
 
 # A taint that the cluster's own parts tolerate by convention: CoreDNS, the EBS CSI controller, Karpenter.
 CRITICAL_ADDONS = "CriticalAddonsOnly"
-
-RESERVED_PREFIXES = (
-    "gpuform.io/",
-    "simulator.gpuform.io/",
-    "nvidia.com/",
-    "kubernetes.io/",
-    "kwok.x-k8s.io/",
-    "magnum.openstack.org/",
-    "capi.stackhpc.com/",
-)
-"""A pool's own labels may not begin with these: the pool, discovery or the kubelet sets them."""

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator
 
+from infra.model.base import NUMBER, Strict, matching
 from infra.model.dcgm import FIELDS
 from infra.model.errors import InputError
+from infra.model.places import plain_address
 
-_DURATION = re.compile(r"[1-9][0-9]*[mhdwy]")
 _SECONDS: Mapping[str, int] = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
-_SIZE = re.compile(r"[1-9][0-9]*(MB|GB|TB)")
 _UNITS: Mapping[str, int] = {"MB": 2**20, "GB": 2**30, "TB": 2**40}
-_CHART = re.compile(r"\d+\.\d+\.\d+")
-_URL = re.compile(r"https?://[^\s@?#{}]+")
+_LEAST_RETENTION, _MOST_RETENTION = 2 * 3600, 10 * 365 * 86400
+_MOST_BYTES = 2**63 - 1
+"""Prometheus counts bytes with 63 bits (its units.Base2Bytes)."""
 
 
 def seconds(duration: str) -> int:
@@ -31,25 +31,22 @@ def size_bytes(size: str) -> int:
 
 
 def _retention(value: str) -> str:
-    if not _DURATION.fullmatch(value):
-        raise InputError(
-            "", f"{value!r} is not a retention time", "write a number and one of m, h, d, w, y: 15d"
-        )
-    if seconds(value) < 2 * 3600:
+    if seconds(value) < _LEAST_RETENTION:
         fact = f"{value} is less than Prometheus keeps in one block"
         raise InputError("", fact, "use 2h or more")
+    if seconds(value) > _MOST_RETENTION:
+        fact = f"{value} is longer than one Prometheus keeps its measurements"
+        raise InputError("", fact, "use 10y or less, and remote_write for a longer time")
     return value
 
 
 def _retention_size(value: str) -> str:
-    if not _SIZE.fullmatch(value):
-        raise InputError("", f"{value!r} is not a size", "write a number and one of MB, GB, TB: 40GB")
+    if size_bytes(value) > _MOST_BYTES:
+        raise InputError("", f"{value} is more than any volume has", "write what the volume has room for")
     return value
 
 
 def _interval(value: str) -> str:
-    if not re.fullmatch(r"[1-9][0-9]*[sm]", value):
-        raise InputError("", f"{value!r} is not an interval", "write a number and s or m: 15s")
     if not 5 <= seconds(value) <= 120:
         fact = f"{value} is not between 5s and 2m"
         remedy = "use 15s: rules look back 5m, and need several samples in that time"
@@ -58,15 +55,9 @@ def _interval(value: str) -> str:
 
 
 def _url(value: str) -> str:
-    if not _URL.fullmatch(value):
+    if not plain_address(value, "http", "https"):
         fact = "is not a plain http or https address"
         raise InputError("", fact, "write it as https://..., without a user, a token or a query in it")
-    return value
-
-
-def _chart(value: str) -> str:
-    if not _CHART.fullmatch(value):
-        raise InputError("", f"{value!r} is not a chart version", "write the whole version, as 88.5.3")
     return value
 
 
@@ -90,10 +81,25 @@ def _help(value: str) -> str:
     return value
 
 
-Retention = Annotated[str, Field(strict=True), AfterValidator(_retention)]
-RetentionSize = Annotated[str, Field(strict=True), AfterValidator(_retention_size)]
-Interval = Annotated[str, Field(strict=True), AfterValidator(_interval)]
-Address = Annotated[str, Field(strict=True), AfterValidator(_url)]
-ChartVersion = Annotated[str, Field(strict=True), AfterValidator(_chart)]
-FieldName = Annotated[str, Field(strict=True), AfterValidator(_field)]
-Help = Annotated[str, Field(strict=True), AfterValidator(_help)]
+Retention = Annotated[
+    Strict,
+    matching(r"[1-9]\d{0,8}[mhdwy]", "a retention time", "write a number and one of m, h, d, w, y: 15d"),
+    AfterValidator(_retention),
+]
+RetentionSize = Annotated[
+    Strict,
+    matching(r"[1-9]\d{0,15}(MB|GB|TB)", "a size", "write a number and one of MB, GB, TB: 40GB"),
+    AfterValidator(_retention_size),
+]
+Interval = Annotated[
+    Strict,
+    matching(r"[1-9]\d{0,5}[sm]", "an interval", "write a number and s or m: 15s"),
+    AfterValidator(_interval),
+]
+Address = Annotated[Strict, AfterValidator(_url)]
+ChartVersion = Annotated[
+    Strict,
+    matching(rf"{NUMBER}\.{NUMBER}\.{NUMBER}", "a chart version", "write the whole version, as 88.5.3"),
+]
+FieldName = Annotated[Strict, AfterValidator(_field)]
+Help = Annotated[Strict, AfterValidator(_help)]

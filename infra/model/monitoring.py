@@ -6,12 +6,13 @@ operator makes its ServiceMonitor in any case.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from infra.model.base import Model, Name
+from infra.model.base import Model, ObjectName
 from infra.model.dcgm import MetricType
 from infra.model.errors import InputError
 from infra.model.measures import (
@@ -25,6 +26,7 @@ from infra.model.measures import (
     seconds,
     size_bytes,
 )
+from infra.model.registries import ChartRepository
 from infra.model.workload import Memory, memory_bytes
 
 NAMESPACE = "monitoring"
@@ -40,14 +42,29 @@ VOLUME_SHARE = 85
 """Maximum percentage of the volume for measurements; the rest is for the write-ahead log
 [Prometheus, storage: 80 to 85 %]."""
 _GIB = 2**30
+_OF_THE_CHART = re.compile(
+    rf"sh\.helm\.release\..*|(prometheus|alertmanager)-{RELEASE}-.*"
+    rf"|{RELEASE}-(grafana|kube-prometheus|kube-state-metrics|prometheus-node-exporter|alertmanager).*"
+)
+"""Secrets that Helm, the chart (templates/_helpers.tpl) and prometheus-operator create and overwrite."""
 _LEAST_VOLUME = 2 * _GIB
+
+
+def _own_secret(name: str) -> str:
+    if _OF_THE_CHART.fullmatch(name):
+        fact = f"{name} is a Secret of the chart's, which overwrites what others write into it"
+        raise InputError("", fact, "use another name")
+    return name
+
+
+OwnSecret = Annotated[ObjectName, AfterValidator(_own_secret)]
 
 
 class Storage(Model):
     """Volume of Prometheus; without one, measurements are lost with its pod."""
 
     size: Memory = Field(description="Size of the volume, for example 50Gi.")
-    storage_class: Name | None = Field(
+    storage_class: ObjectName | None = Field(
         default=None, alias="class", description="Its storage class; the cluster's default if left out."
     )
 
@@ -61,7 +78,7 @@ class RemoteWrite(Model):
     }
 
     url: Address = Field(description="Address of the remote-write endpoint.")
-    secret: Name | None = Field(
+    secret: OwnSecret | None = Field(
         default=None,
         description="Secret in namespace monitoring with the keys username and password, which you create.",
     )
@@ -70,7 +87,7 @@ class RemoteWrite(Model):
 class Alertmanager(Model):
     """Where alerts are sent; without it, they are only shown."""
 
-    config_secret: Name = Field(
+    config_secret: OwnSecret = Field(
         description="Secret in namespace monitoring with the key alertmanager.yaml, which you create: routes "
         "and receivers, with addresses and tokens."
     )
@@ -144,11 +161,8 @@ class Monitoring(Model):
         description="Version of the chart kube-prometheus-stack; the one this release is tested with if left "
         "out.",
     )
-    repository: str | None = Field(
-        default=None,
-        strict=True,
-        pattern=r"^(https?|oci)://\S+$",
-        description="Helm repository with the chart; upstream's if left out.",
+    repository: ChartRepository | None = Field(
+        default=None, description="Helm repository with the chart; upstream's if left out."
     )
 
     @model_validator(mode="after")

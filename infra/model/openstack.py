@@ -17,7 +17,14 @@ from infra.model.choices import GpuName
 from infra.model.errors import InputError
 from infra.model.gpu import Gpu
 from infra.model.machines import MACHINES, Machine
-from infra.model.openstack_values import ImageName, MagnumLabels, MinorVersion, OpenstackName, Role
+from infra.model.openstack_values import (
+    ImageName,
+    MagnumLabels,
+    MinorVersion,
+    NameServer,
+    OpenstackName,
+    Role,
+)
 
 GPU_LABEL = "nvidia_gpu_enabled"
 """Magnum's label for clusters with GPUs [CERN]; set if a pool has GPUs, unless it is declared."""
@@ -79,7 +86,7 @@ class TemplateSpec(Model):
     external_network: OpenstackName | None = Field(
         default=None, description="Network that floating IPs come from; name or id."
     )
-    dns_nameserver: OpenstackName | None = Field(default=None, description="DNS server of the nodes.")
+    dns_nameserver: NameServer | None = Field(default=None, description="DNS server of the nodes.")
     volume_driver: Literal["cinder"] | None = Field(
         default=None, description="Driver for volumes of pods; none if left out."
     )

@@ -5,28 +5,25 @@ Ranges are those of Magnum's API (its source of 2026-07, api/controllers/v1).
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from infra.model.base import Strict, Supported, Text, matching
 from infra.model.errors import InputError
+from infra.model.places import is_host
 
 MASTER_ROLE = "master"
 
-_VERSION = re.compile(r"1\.[0-9]{1,2}")
-_LABEL = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_./]*")
-_ROLE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-
-
-def _version(value: str) -> str:
-    if not _VERSION.fullmatch(value):
-        raise InputError("", f"{value!r} is not a minor version of Kubernetes", 'write it as "1.30"')
-    return value
+_LONGEST_LABEL = 255
+_SWITCHES = ("0", "1", "f", "false", "n", "no", "off", "on", "t", "true", "y", "yes")
+"""Words for true and false (oslo.utils, ``bool_from_string``)."""
 
 
 def _named(value: str) -> str:
-    if not value.strip() or len(value) > 255 or any(ord(one) < 32 for one in value):
+    if not value.strip() or len(value) > 255 or any(ord(one) < 32 or ord(one) == 127 for one in value):
         raise InputError(
             "", f"{value!r} is not a name in OpenStack", "give a name or an id, 255 characters at most"
         )
@@ -41,12 +38,6 @@ def _image(value: str) -> str:
     return _named(value)
 
 
-def _label_key(value: str) -> str:
-    if not _LABEL.fullmatch(value):
-        raise InputError("", f"{value!r} is not a label of Magnum's", "write it as boot_volume_size")
-    return value
-
-
 def _as_text(value: Any) -> Any:
     """Magnum's labels are strings; YAML reads true and 20 as other types, and 1.30 as 1.3 (refused)."""
     if isinstance(value, bool):
@@ -54,21 +45,64 @@ def _as_text(value: Any) -> Any:
     return str(value) if isinstance(value, int) else value
 
 
-def _role(value: str) -> str:
+def _labels(values: dict[str, str]) -> dict[str, str]:
+    """Refuse values of another type than the label's name says (Magnum's user guide, "Labels")."""
+    for key, value in values.items():
+        if len(value) > _LONGEST_LABEL or any(ord(one) < 32 or ord(one) == 127 for one in value):
+            fact = "is too long, or has control characters"
+            raise InputError(key, fact, f"use at most {_LONGEST_LABEL} characters on one line")
+        if key.endswith("_enabled") and value.strip().lower() not in _SWITCHES:
+            raise InputError(key, f"{value!r} is neither true nor false", "use true or false")
+        if key.endswith(("_size", "_count")) and not re.fullmatch("[0-9]{1,9}", value):
+            raise InputError(key, f"{value!r} is not a whole number", "write a number, of GiB for volumes")
+        if key.endswith("_cidr"):
+            try:
+                ipaddress.ip_network(value)
+            except ValueError:
+                raise InputError(key, f"{value!r} is not a network", "write it as 10.0.0.0/24") from None
+    return values
+
+
+def _not_of_masters(value: str) -> str:
     if value == MASTER_ROLE:
         raise InputError("", "Magnum keeps the role master for the control plane", "use another role")
-    if not _ROLE.fullmatch(value) or len(value) > 63:
-        fact = f"{value!r} is not a valid value of a node's role label"
-        raise InputError("", fact, "use at most 63 of a-z, 0-9 and -")
     return value
 
 
-OpenstackName = Annotated[str, Field(strict=True, min_length=1), AfterValidator(_named)]
+def _dns(value: str) -> str:
+    """Magnum's API takes IPv4 addresses (ClusterTemplate.dns_nameserver), and newer ones several."""
+    for one in value.split(","):
+        try:
+            address = ipaddress.IPv4Address(one)
+        except ValueError:
+            raise InputError("", f"{one!r} is not an IPv4 address", "write it as 192.0.2.53") from None
+        if not is_host(str(address)):
+            raise InputError("", f"no DNS server has {one}", "write the server's own address")
+    return value
+
+
+OpenstackName = Annotated[Strict, Field(min_length=1), AfterValidator(_named)]
 """Name or id of an OpenStack object; preflight checks that it exists."""
-ImageName = Annotated[str, Field(strict=True, min_length=1), AfterValidator(_image)]
-MagnumLabels = dict[
-    Annotated[str, Field(strict=True), AfterValidator(_label_key)],
-    Annotated[str, Field(strict=True), BeforeValidator(_as_text, json_schema_input_type=str | int | bool)],
+ImageName = Annotated[Strict, Field(min_length=1), AfterValidator(_image)]
+_LabelKey = Annotated[
+    Strict,
+    matching("[A-Za-z0-9][-A-Za-z0-9_./]*", "a label of Magnum's", "write it as boot_volume_size"),
 ]
-MinorVersion = Annotated[str, Field(strict=True), AfterValidator(_version)]
-Role = Annotated[str, Field(strict=True), AfterValidator(_role)]
+_LabelText = Annotated[Text, BeforeValidator(_as_text, json_schema_input_type=str | int | bool)]
+MagnumLabels = Annotated[dict[_LabelKey, _LabelText], AfterValidator(_labels)]
+MinorVersion = Annotated[
+    Strict,
+    matching(r"1\.[1-9][0-9]?", "a minor version of Kubernetes", 'write it as "1.30"'),
+    Supported,
+]
+NameServer = Annotated[Strict, AfterValidator(_dns)]
+Role = Annotated[
+    Strict,
+    AfterValidator(_not_of_masters),
+    matching(
+        "[a-z0-9]([-a-z0-9]*[a-z0-9])?",
+        "a valid value of a node's role label",
+        "use at most 63 of a-z, 0-9 and -",
+        63,
+    ),
+]

@@ -2,43 +2,33 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from infra.model.base import Count, LabelKey, Model, Name, NodeCount
+from infra.model.base import NUMBER, Count, Model, NodeCount, ObjectName, Strict, matching
 from infra.model.errors import InputError
-from infra.model.host_values import Acknowledged, DriverVersion, ToolkitVersion
-from infra.model.labels import NVIDIA_GPU
-from infra.model.registries import IMAGE, REGISTRY
+from infra.model.host_values import DriverVersion, ToolkitVersion, Vulnerabilities
+from infra.model.labels import CRITICAL_ADDONS, NVIDIA_GPU
+from infra.model.node_keys import TaintKey
+from infra.model.registries import ChartRepository, ImageName, Registry
 from infra.model.relayout import Nodes
 from infra.model.toolkit_env import ToolkitEnv
 
 Mode = Literal["operator", "device_plugin", "existing"]
 KernelModules = Literal["auto", "open", "proprietary"]
 
-_CHART = re.compile(r"v?\d+\.\d+\.\d+")
+ChartVersion = Annotated[
+    Strict,
+    matching(rf"v?{NUMBER}\.{NUMBER}\.{NUMBER}", "a chart version", "write the whole version, as v26.7.0"),
+]
 
 
-def _chart_version(value: str) -> str:
-    if not _CHART.fullmatch(value):
-        raise InputError("", f"{value!r} is not a chart version", "write the whole version, as v26.7.0")
-    return value
-
-
-def _driver_repository(value: str) -> str:
-    if not REGISTRY.fullmatch(value):
-        fix = "write its host and a path, as registry.example.org/gpu, without a scheme"
-        raise InputError("", f"{value!r} is not a registry of images", fix)
-    return value
-
-
-def _driver_image(value: str) -> str:
-    if not IMAGE.fullmatch(value):
-        fix = "write it without registry, tag and digest, as driver"
-        raise InputError("", f"{value!r} is not a name of an image", fix)
-    return value
+def _not_for_add_ons(key: str) -> str:
+    if key == CRITICAL_ADDONS:
+        fact = "CoreDNS and the cluster's other own pods tolerate it, and would run on nodes with GPUs"
+        raise InputError("", fact, "use nvidia.com/gpu, or a key of your own")
+    return key
 
 
 class Drain(Model):
@@ -94,7 +84,7 @@ class GpuOperatorSpec(Model):
         default=True,
         description="Whether the chart installs node feature discovery; false if the cluster has it already.",
     )
-    version: Annotated[str, Field(strict=True), AfterValidator(_chart_version)] | None = Field(
+    version: ChartVersion | None = Field(
         default=None, description="Version of the chart; the one this release is tested with if left out."
     )
     mig_strategy: Literal["none", "single", "mixed"] = Field(
@@ -102,7 +92,9 @@ class GpuOperatorSpec(Model):
         description="How slices are offered, unless a pool sets it: mixed as nvidia.com/mig-3g.20gb, "
         "single as nvidia.com/gpu; none with mode device_plugin or existing, which partition no GPU.",
     )
-    gpu_taint: LabelKey = Field(default=NVIDIA_GPU, description="Key of the taint on every node with GPUs.")
+    gpu_taint: Annotated[TaintKey, AfterValidator(_not_for_add_ons)] = Field(
+        default=NVIDIA_GPU, description="Key of the taint on every node with GPUs."
+    )
     driver: Literal["operator", "host"] = Field(
         default="operator", description="Who installs NVIDIA's driver."
     )
@@ -111,11 +103,11 @@ class GpuOperatorSpec(Model):
         description="Version of the operator's driver, in quotes; the newest that supports all GPUs if left "
         "out.",
     )
-    driver_repository: Annotated[str, Field(strict=True), AfterValidator(_driver_repository)] | None = Field(
+    driver_repository: Registry | None = Field(
         default=None,
         description="Registry and path with images of the operator's driver; NVIDIA's own if left out.",
     )
-    driver_image: Annotated[str, Field(strict=True), AfterValidator(_driver_image)] | None = Field(
+    driver_image: ImageName | None = Field(
         default=None,
         description="Name of the driver's image there; the operator appends the tag, which is driver_version "
         "and the node's system (580.95.05-fedora40).",
@@ -138,19 +130,16 @@ class GpuOperatorSpec(Model):
         description="Whether containers get their GPUs as CDI devices; else by mounts, or, if "
         "the nodes have a toolkit of their own, by a variable that any container may set.",
     )
-    runtime_class: Name | None = Field(
+    runtime_class: ObjectName | None = Field(
         default=None,
         description="RuntimeClass of declared pods with GPUs, if NVIDIA's runtime is not the nodes' default "
         "and does not use CDI.",
     )
-    acknowledge: tuple[Acknowledged, ...] = Field(
+    acknowledge: Vulnerabilities = Field(
         default=(), description="Accepted vulnerabilities of an older operator or toolkit."
     )
-    repository: str | None = Field(
-        default=None,
-        strict=True,
-        pattern=r"^(https?|oci)://\S+$",
-        description="Helm repository with the chart; NVIDIA's own if left out.",
+    repository: ChartRepository | None = Field(
+        default=None, description="Helm repository with the chart; NVIDIA's own if left out."
     )
 
     @model_validator(mode="before")

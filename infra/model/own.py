@@ -7,14 +7,13 @@ catalogue. The family follows from the compute capability as in GPU feature disc
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, model_validator
 
 from infra.model import catalogue, drivers
-from infra.model.base import Count, GpuCount, Model, listing
+from infra.model.base import Count, GpuCount, Model, Strict, listing, matching
 from infra.model.catalogue import Catalogue
 from infra.model.compute import Compute
 from infra.model.cost import Usd
@@ -41,44 +40,30 @@ _ONLY_AWS = ("pods", "efa", "nvme_gb")
 _FIRST_WITH_MIG = (8, 0)
 
 
-def _matching(pattern: str, what: str, remedy: str) -> AfterValidator:
-    form = re.compile(pattern)
-
-    def check(value: str) -> str:
-        if not form.fullmatch(value):
-            raise InputError("", f"{value!r} is not {what}", remedy)
-        return value
-
-    return AfterValidator(check)
-
-
 _Name = Annotated[
-    str,
-    Field(strict=True),
-    _matching(
+    Strict,
+    matching(
         r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?",
         "a name",
         "use at most 63 letters, digits, '-', '_' and '.'",
     ),
 ]
 _Product = Annotated[
-    str,
-    Field(strict=True),
-    _matching(
-        r"(?=.{1,63}$)[A-Za-z0-9]([A-Za-z0-9._-]| (?! ))*[A-Za-z0-9]",
+    Strict,
+    matching(
+        r"[A-Za-z0-9]([A-Za-z0-9._-]| (?! ))*[A-Za-z0-9]",
         "the name of a GPU",
         "write it as nvidia-smi prints it, for example NVIDIA L4",
+        63,
     ),
 ]
 _Pci = Annotated[
-    str,
-    Field(strict=True),
-    _matching("10de:[0-9a-f]{4}", "a PCI id of NVIDIA", "write it as lspci -nn does, for example 10de:2236"),
+    Strict,
+    matching("10de:[0-9a-f]{4}", "a PCI id of NVIDIA", "write it as lspci -nn does, for example 10de:2236"),
 ]
 _Driver = Annotated[
-    str,
-    Field(strict=True),
-    _matching(
+    Strict,
+    matching(
         r"(4[5-9]|[5-9][0-9])[0-9](\.[0-9]+){0,2}",
         "a version of NVIDIA's driver from branch 450 on",
         "write it as 570 or 570.133.20, in quotes",
@@ -212,7 +197,7 @@ class OwnGpu(Model):
 class OwnMachine(Model):
     """An instance type, or a kind of machine, that the catalogue does not have."""
 
-    gpu: Annotated[str, Field(strict=True)] | None = Field(
+    gpu: Strict | None = Field(
         default=None, description="GPU model of the catalogue or of gpus; no GPU if left out."
     )
     count: GpuCount | None = Field(default=None, description="GPUs of a node; 1 if left out.")

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, model_validator
+from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
 from infra.model import catalogue, labels, layouts
 from infra.model.aws import AwsPool
-from infra.model.base import MOST_NODES, LabelKey, LabelValue, Model, NodeCount, PoolName
+from infra.model.aws_values import EACH_ZONE
+from infra.model.base import (
+    MOST_NODES,
+    LabelValue,
+    Model,
+    NodeCount,
+    PoolName,
+    Strict,
+    each_once,
+)
 from infra.model.catalogue import BUILT_IN, Catalogue
 from infra.model.choices import FlavorName
 from infra.model.elastic import NODES, Capacity, Elastic, PoolClass, node_pool_name, static_name
@@ -19,6 +28,7 @@ from infra.model.hosts import AnyHost, Driver
 from infra.model.images import IMAGES, Image
 from infra.model.machines import Machine, ec2, smallest
 from infra.model.mig import Layout
+from infra.model.node_keys import PoolLabelKey, SelectorKey, TaintKey
 from infra.model.openstack import OpenstackPool
 from infra.model.relayout import Relayout, Reset
 from infra.model.sharing import Dra, Exclusive, Mig, Sharing
@@ -26,18 +36,10 @@ from infra.model.sharing_checks import Trust, check_sharing
 from infra.model.workload import HugePages
 
 
-def _own_key(key: str) -> str:
-    if key.startswith(labels.RESERVED_PREFIXES):
-        raise InputError(
-            "", f"label {key!r} is set from the pool or by the cluster", "use a prefix of your own"
-        )
-    return key
-
-
 class Taint(Model):
     """One of the pool's own taints; the pool's workloads and the operands tolerate it."""
 
-    key: LabelKey
+    key: TaintKey
     value: LabelValue = ""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
 
@@ -57,7 +59,7 @@ class Pool(Model):
     nodes: NodeCount | None = Field(
         default=None, description="Number of nodes (embedded cluster, AWS, OpenStack)."
     )
-    selector: dict[LabelKey, LabelValue] | None = Field(
+    selector: dict[SelectorKey, LabelValue] | None = Field(
         default=None, min_length=1, description="Labels that the pool's nodes carry (existing cluster)."
     )
     hosts: tuple[AnyHost, ...] | None = Field(
@@ -77,7 +79,7 @@ class Pool(Model):
         description="Nodes that are kept free (elastic pools): placeholder pods hold them until other pods "
         "need the room; then new nodes are started.",
     )
-    capacity: tuple[Capacity, ...] = Field(
+    capacity: Annotated[tuple[Capacity, ...], each_once("name each type once")] = Field(
         default=("on_demand",),
         min_length=1,
         description="Capacity types (AWS): the first that is available of reserved, on_demand, spot.",
@@ -87,12 +89,12 @@ class Pool(Model):
         alias="class",
         description="What a Karpenter pool is for; decides when Karpenter may remove its nodes.",
     )
-    zones: tuple[Annotated[str, Field(strict=True)], ...] = Field(
+    zones: Annotated[tuple[Strict, ...], each_once(EACH_ZONE)] = Field(
         default=(), description="Zones of its nodes (AWS); all of the network's if left out."
     )
     aws: AwsPool | None = Field(default=None)
     openstack: OpenstackPool | None = Field(default=None)
-    labels: dict[Annotated[LabelKey, AfterValidator(_own_key)], LabelValue] = Field(
+    labels: dict[PoolLabelKey, LabelValue] = Field(
         default_factory=dict, description="Node labels in addition to those that gpuform sets."
     )
     taints: tuple[Taint, ...] = Field(
@@ -142,7 +144,27 @@ class Pool(Model):
         if isinstance(self.sharing, Mig) and self.sharing.devices is not None:
             layouts.check_devices(self.sharing.devices, self.gpu_counts)
         check_sharing(self.gpus, self.sharing, self.trust)
+        self._check_keys()
         return self
+
+    def _check_keys(self) -> None:
+        """Taints are unique by key and effect (k8s.io/kubernetes, validateNodeTaints)."""
+        seen = set()
+        for index, taint in enumerate(self.taints):
+            path = f"taints[{index}]"
+            if (taint.key, taint.effect) in seen:
+                fact = f"{taint.key}:{taint.effect} is given twice, and a node has a key and effect once"
+                raise InputError(path, fact, "leave one out")
+            seen.add((taint.key, taint.effect))
+            if self.gpus and taint.key == labels.CRITICAL_ADDONS:
+                fact = (
+                    "CoreDNS and the cluster's other own pods tolerate it, and would run on nodes with GPUs"
+                )
+                raise InputError(f"{path}.key", fact, "use a key of your own")
+        for key in self.labels:
+            if key in (self.selector or {}):
+                fact = "the selector finds the pool's nodes by it, so it must be there before"
+                raise InputError(f"labels.{key}", fact, "leave it out, or select by another label")
 
     @property
     def flavor(self) -> Machine | None:

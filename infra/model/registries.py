@@ -6,24 +6,46 @@ import re
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator
 
+from infra.model.base import Strict, each_once, matching
 from infra.model.errors import InputError
+from infra.model.places import PORT, plain_address
 
+# Grammar: github.com/distribution/reference, regexp.go.
 _PART = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
-_HOST = r"(?:localhost|[a-z0-9-]+(?:\.[a-z0-9-]+)+|[a-z0-9-]+(?=:))(?::\d{1,5})?"
-IMAGE = re.compile(rf"{_PART}(?:/{_PART})*")
-"""Name of an image without registry, tag and digest."""
-REGISTRY = re.compile(rf"{_HOST}(?:/{_PART})*")
-"""Host of a registry, with or without a path. Grammar: github.com/distribution/reference, regexp.go."""
-_REPOSITORY = re.compile(rf"https://{_HOST}(?:/[\w.~-]+)*")
+_LABEL = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+_HOST = rf"(?:localhost|{_LABEL}(?:\.{_LABEL})+|{_LABEL}(?=:))(?::{PORT})?"
+_IMAGE = rf"{_PART}(?:/{_PART})*"
+REGISTRY = re.compile(rf"{_HOST}(?:/{_PART})*", re.ASCII)
+"""Host of a registry, with or without a path."""
+_TAG = r"\w[\w.-]{0,127}"
+_DIGEST = "(?:sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})"
+_REFERENCE = re.compile(rf"((?:{_HOST}/)?{_IMAGE})(?::({_TAG}))?(@{_DIGEST})?", re.ASCII)
+_LONGEST_NAME = 255
+_REPOSITORY = re.compile(rf"https://{_HOST}(?:/[\w.~-]+)*", re.ASCII)
 _HUB = "docker.io"
+_OF_THE_HUB = ("index.docker.io", "registry-1.docker.io", "registry.hub.docker.com", "hub.docker.com")
+"""Other names of Docker Hub, which no image's name is completed with."""
 
 Mirrors = Mapping[str, str]
 """By host of a registry, or https:// address of a chart repository."""
 
 
+def _pinned_image(value: str) -> str:
+    found = _REFERENCE.fullmatch(value)
+    if not found or len(found[1]) > _LONGEST_NAME:
+        fact = f"{value!r} is not the name of an image"
+        raise InputError("", fact, "write it as registry.example.org/team/name:tag, or with @sha256:...")
+    tag = (found[2] or "").lower()
+    if not found[3] and (not tag or tag == "latest" or tag.startswith("latest-")):
+        raise InputError("", f"image {value!r} is not pinned", "name a version tag or a digest")
+    return value
+
+
 def _source(value: str) -> str:
+    if value in _OF_THE_HUB:
+        raise InputError("", f"images of Docker Hub have the registry {_HUB}", f"write {_HUB}")
     if not re.fullmatch(_HOST, value) and not _REPOSITORY.fullmatch(value):
         fact = f"{value!r} is neither the host of a registry nor the address of a chart repository"
         raise InputError("", fact, "write it as nvcr.io, or as https://helm.ngc.nvidia.com/nvidia")
@@ -38,8 +60,37 @@ def _mirror(value: str) -> str:
     return value
 
 
-Source = Annotated[str, Field(strict=True), AfterValidator(_source)]
-Mirror = Annotated[str, Field(strict=True), AfterValidator(_mirror)]
+def _chart_repository(value: str) -> str:
+    """Charts run with every right in the cluster, so nothing on the way may be able to change them."""
+    if value.startswith("http://"):
+        fact = "what http transfers can be changed on the way, and the chart gets every right in the cluster"
+        raise InputError("", fact, "use https:// or oci://")
+    oci = re.fullmatch(rf"oci://[^/A-Z]+(?:/{_PART})*/?", value)
+    if not plain_address(value, "https") and not (oci and plain_address(value, "oci")):
+        fix = "write it as https://charts.example.org/nvidia, or oci://registry.example.org/charts"
+        raise InputError("", f"{value!r} is not the address of a chart repository", fix)
+    return value
+
+
+def _driver_repository(value: str) -> str:
+    if not REGISTRY.fullmatch(value):
+        fix = "write its host and a path, as registry.example.org/gpu, without a scheme"
+        raise InputError("", f"{value!r} is not a registry of images", fix)
+    return value
+
+
+Source = Annotated[Strict, AfterValidator(_source)]
+Mirror = Annotated[Strict, AfterValidator(_mirror)]
+PinnedImage = Annotated[Strict, AfterValidator(_pinned_image)]
+PinnedImages = Annotated[
+    tuple[PinnedImage, ...], each_once("name each image once", same=lambda name: full_name(name))
+]
+ChartRepository = Annotated[Strict, AfterValidator(_chart_repository)]
+Registry = Annotated[Strict, AfterValidator(_driver_repository)]
+ImageName = Annotated[
+    Strict,
+    matching(_IMAGE, "a name of an image", "write it without registry, tag and digest, as driver"),
+]
 
 
 def check(mirrors: Mirrors) -> None:
@@ -48,6 +99,10 @@ def check(mirrors: Mirrors) -> None:
         path, charts = f"registries.{source}", source.startswith("https://")
         if source == mirror:
             raise InputError(path, "is mapped to itself", "leave it out, or name the mirror")
+        host = mirror.partition("://")[2] or mirror
+        if not charts and host.partition("/")[0] in mirrors:
+            fact = f"{mirror} is in a registry that is itself mapped to {mirrors[host.partition('/')[0]]}"
+            raise InputError(path, fact, "name a mirror that the cluster can reach")
         if charts and REGISTRY.fullmatch(mirror):
             fact = f"{mirror} does not say how Helm gets charts there"
             raise InputError(path, fact, f"write oci://{mirror}, or its https:// address")

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag
 
-from infra.model.base import Count, Model, NodeCount
-from infra.model.errors import InputError
+from infra.model.base import SHARE, Count, Model, NodeCount, Strict, matching
 
 Reset = Literal["gpu", "reboot"]
-
-
-def _share(value: str) -> str:
-    number = value.removesuffix("%")
-    if number == value or not number.isdecimal() or not 1 <= int(number) <= 100 or number.startswith("0"):
-        raise InputError(
-            "", f"{value!r} is not a share of the nodes", "write a number, or a share such as 25%"
-        )
-    return value
 
 
 # Tags appear in error paths; the brackets distinguish them from an environment's keys.
 Nodes = Annotated[
     Annotated[NodeCount, Tag("[number]")]
-    | Annotated[str, Field(strict=True), AfterValidator(_share), Tag("[share]")],
+    | Annotated[
+        Strict,
+        matching(SHARE, "a share of the nodes", "write a number, or a share such as 25%"),
+        Tag("[share]"),
+    ],
     Discriminator(lambda value: "[share]" if isinstance(value, str) else "[number]"),
 ]
 """A number of nodes, or a share of them in percent."""

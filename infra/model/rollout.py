@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from infra.model.base import Count, Model
-from infra.model.errors import InputError
+from infra.model.base import Count, Model, Strict, matching
 
 Port = Annotated[int, Field(strict=True, ge=1, le=65535)]
 COLOURS = ("blue", "green")
 
 
-def _path(value: str) -> str:
-    if not value.startswith("/"):
-        raise InputError("", f"{value!r} is not a path", "begin it with /")
-    return value
+_Path = Annotated[Strict, matching(r"/[!-~]*", "a path", "begin it with /, and use no blanks")]
 
 
 class Service(Model):
@@ -27,9 +23,8 @@ class Service(Model):
     target_port: Port | None = Field(
         default=None, description="Port that the container listens on; the Service's own if left out."
     )
-    ready_path: Annotated[str, AfterValidator(_path)] | None = Field(
+    ready_path: _Path | None = Field(
         default=None,
-        strict=True,
         description="HTTP path on that port that answers 200 once a pod can serve, for example "
         "/v2/health/ready; without it a pod counts as ready as soon as it runs.",
     )

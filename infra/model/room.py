@@ -113,8 +113,7 @@ def check_namespaces(
                 f"{path}.name", f"{space.name!r} is declared twice", "give each namespace one quota"
             )
         seen.add(space.name)
-        if space.name in checks.SYSTEM_NAMESPACES:
-            raise InputError(f"{path}.name", f"{space.name} belongs to the cluster", "name another one")
+        checks.check_namespace(space.name, f"{path}.name")
         try:
             limits = hard(strategy, pools, space)
         except InputError as error:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from infra import versions
-from infra.model.base import INT32, Model, Name, PoolName, listing
+from infra.model.base import INT32, NUMBER, Model, Name, PoolName, Strict, Supported, listing, matching
 from infra.model.errors import InputError
 
 SCHEDULER = "gpuform-packer"
@@ -22,15 +21,15 @@ HIGHEST = 1_000_000_000
 """Highest value for users; Kubernetes' own classes are above (PriorityClass, API reference)."""
 
 
-def _version(value: str) -> str:
-    if not re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+", value):
-        raise InputError(
-            "", f"{value!r} is not a version of Kubernetes", "write the whole version, for example 1.34.4"
-        )
-    return value
-
-
-Version = Annotated[str, Field(strict=True), AfterValidator(_version)]
+Version = Annotated[
+    Strict,
+    matching(
+        rf"1\.{NUMBER}\.{NUMBER}",
+        "a version of Kubernetes",
+        "write the whole version, for example 1.34.4",
+    ),
+    Supported,
+]
 
 
 class Scheduling(Model):
@@ -67,7 +66,7 @@ Amount = Annotated[int, Field(strict=True, ge=0, le=INT32)]
 Amounts = Annotated[
     # Tags appear in error paths; the brackets distinguish them from an environment's keys.
     Annotated[Amount, Tag("[number]")]
-    | Annotated[dict[Annotated[str, Field(strict=True)], Amount], Field(min_length=1), Tag("[slices]")],
+    | Annotated[dict[Strict, Amount], Field(min_length=1), Tag("[slices]")],
     Discriminator(lambda value: "[slices]" if isinstance(value, dict) else "[number]"),
 ]
 """A number of what a pool offers, or a number for each of its MIG profiles."""

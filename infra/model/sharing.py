@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
-from infra.model.base import INT32, Count, LabelValue, Model
+from infra.model.base import INT32, Count, LabelValue, Model, each_once
 from infra.model.errors import InputError
 
 
@@ -84,17 +84,10 @@ class SliceShare(Model):
     )
 
 
-def _each_once(value: tuple[int, ...]) -> tuple[int, ...]:
-    for index, number in enumerate(value):
-        if number in value[:index]:
-            raise InputError(f"[{index}]", f"GPU {number} is given twice", "name each GPU once")
-    return value
-
-
 Indices = Annotated[
     tuple[Annotated[int, Field(strict=True, ge=0, le=31)], ...],
     Field(min_length=1),
-    AfterValidator(_each_once),
+    each_once("name each GPU once", "GPU "),
 ]
 
 

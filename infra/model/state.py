@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
-from infra.model.base import Model, listing
+from infra.model.aws_values import REGIONS, closest_region
+from infra.model.base import Model, Strict, listing
 from infra.model.errors import InputError
 
 # The engine's backends and key services that need no Pulumi account (Pulumi 3.256, `pulumi login` and
@@ -23,6 +25,32 @@ SECRETS_PROVIDERS = {
     "gcpkms": "gcpkms://projects/PROJECT/locations/PLACE/keyRings/RING/cryptoKeys/KEY",
     "azurekeyvault": "azurekeyvault://VAULT.vault.azure.net/keys/KEY",
     "hashivault": "hashivault://KEY",
+}
+_LABEL = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+_BUCKETS = {
+    # S3 user guide, "Bucket naming rules"
+    "s3": re.compile(
+        rf"(?=.{{3,63}}$)(?!xn--|sthree-|amzn-s3-demo-)(?!(?:\d+\.){{3}}\d+$){_LABEL}(?:\.{_LABEL})*"
+    ),
+    # Cloud Storage, "Bucket names"
+    "gs": re.compile(r"(?=.{3,222}$)(?!goog)(?!(?:\d+\.){3}\d+$)[a-z0-9](?:[a-z0-9_-]|\.(?!\.))*[a-z0-9]"),
+    # Blob storage, "Naming and referencing containers"
+    "azblob": re.compile(r"(?=.{3,63}$)[a-z0-9](?:[a-z0-9]|-(?!-))*[a-z0-9]|\$root|\$web"),
+}
+_UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_AWS_KEY = rf"alias/(?!aws/)[\w/-]{{1,250}}|(?:key/)?(?:{_UUID}|mrk-[0-9a-f]{{32}})"
+_GCP = r"[\w.:-]+"
+_KEYS = {
+    # AWS KMS developer guide, "Key identifiers"; keys of AWS's own (alias/aws/) encrypt for AWS only
+    "awskms": re.compile(rf"(?:arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{{12}}:)?(?:{_AWS_KEY})", re.ASCII),
+    "gcpkms": re.compile(
+        rf"projects/{_GCP}/locations/{_GCP}/keyRings/{_GCP}/cryptoKeys/{_GCP}(?:/cryptoKeyVersions/\d+)?",
+        re.ASCII,
+    ),
+    "azurekeyvault": re.compile(
+        r"[A-Za-z0-9-]{3,24}\.(?:vault|managedhsm)\.[a-z.]+/keys/[A-Za-z0-9-]+(?:/[0-9a-f]{32})?", re.ASCII
+    ),
+    "hashivault": re.compile(r"[\w.-]+", re.ASCII),
 }
 
 
@@ -43,6 +71,12 @@ def _address(value: str, known: dict[str, str]) -> SplitResult:
             "carries a user or a password",
             "take it out: credentials come from the environment of the run",
         )
+    if parts.fragment or re.search(r"[\x00-\x20\x7f]", value) or ".." in parts.path.split("/"):
+        fact = f"{value!r} is not a plain address"
+        raise InputError("", fact, "write it without blanks, .. and #")
+    region = parse_qs(parts.query, keep_blank_values=True).get("region", [])
+    if parts.scheme in ("s3", "awskms") and any(one not in REGIONS for one in region):
+        raise InputError("", f"unknown region {region[0]!r}", closest_region(region[0]))
     return parts
 
 
@@ -54,8 +88,15 @@ def _backend(value: str) -> str:
             raise InputError(
                 "", f"{value!r} is not an absolute folder", f"write it as {written} or file://~/FOLDER"
             )
-    elif not parts.netloc:
-        raise InputError("", f"{value!r} names no bucket", f"write it as {written}")
+        if not parts.path.strip("/"):
+            raise InputError("", f"{value!r} names no folder", f"write it as {written}")
+    elif not _BUCKETS[parts.scheme].fullmatch(parts.netloc):
+        fact = (
+            f"{value!r} names no bucket"
+            if not parts.netloc
+            else f"{parts.netloc!r} is not a name that {parts.scheme} has"
+        )
+        raise InputError("", fact, f"write it as {written}")
     return value
 
 
@@ -67,7 +108,7 @@ def _secrets_provider(value: str) -> str:
             "leave secrets_provider out, and set PULUMI_CONFIG_PASSPHRASE",
         )
     parts = _address(value, SECRETS_PROVIDERS)
-    if not (parts.netloc + parts.path).strip("/"):
+    if not _KEYS[parts.scheme].fullmatch((parts.netloc + parts.path).lstrip("/")):
         raise InputError("", f"{value!r} names no key", f"write it as {SECRETS_PROVIDERS[parts.scheme]}")
     return value
 
@@ -75,10 +116,10 @@ def _secrets_provider(value: str) -> str:
 class State(Model):
     """The engine's state of this stack, in a place shared by all who change the stack. Not with embedded."""
 
-    backend: Annotated[str, Field(strict=True), AfterValidator(_backend)] = Field(
+    backend: Annotated[Strict, AfterValidator(_backend)] = Field(
         description="Address of the engine's backend: s3://bucket/prefix?region=..., gs://, azblob:// or file:///folder."
     )
-    secrets_provider: Annotated[str, Field(strict=True), AfterValidator(_secrets_provider)] | None = Field(
+    secrets_provider: Annotated[Strict, AfterValidator(_secrets_provider)] | None = Field(
         default=None,
         description="Key that protects the secrets in it: awskms://alias/NAME?region=..., gcpkms://, "
         "azurekeyvault:// or hashivault://; PULUMI_CONFIG_PASSPHRASE of the run if left out.",

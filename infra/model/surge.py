@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from infra.model import checks, choice, offer
 from infra.model.elastic import CPU, MEMORY_GIB, NODES
@@ -12,10 +12,11 @@ from infra.model.machines import Machine
 from infra.model.offer import MigStrategy
 from infra.model.pool import Pool
 from infra.model.rollout import Surge
-from infra.model.workload import DeploymentWorkload, Workload, cpu_millis, memory_bytes
+from infra.model.workload import DeploymentWorkload, JobWorkload, Workload, cpu_millis, memory_bytes
 
 CLAIMED = ".deviceclass.resource.k8s.io/devices"
 """ResourceQuota key suffix for devices of a class (k8s.io/api, core/v1 ResourceClaimsPerClass)."""
+_UNKNOWN = 2**63
 _AWAY_AT_ONCE = 4
 """From this many replicas on, Kubernetes' default update ends an old pod before a new one is ready."""
 
@@ -68,30 +69,64 @@ def check(strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Work
             raise InputError(f"workloads[{index}].update", f"{fact} pool {where}", remedy)
 
 
+def check_held(
+    cluster: str, strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Workload]
+) -> None:
+    """Refuse more pods of one workload than pools of a fixed size hold if nothing else runs on them.
+
+    The limit of an elastic pool is a budget, which may be raised while pods wait.
+    """
+    for index, work in enumerate(workloads):
+        mine = choice.pools_of(strategy, pools, work)
+        if not work.pinned and cluster == "embedded":  # other clusters have more nodes than the pools'
+            mine = [pool for pool in pools if not pool.gpus]
+        if not mine or any(pool.elastic for pool in mine):
+            continue
+        held = _held(strategy, mine, _needs(strategy, pools, work))
+        if held is not None and work.pods > max(1, held[0]):  # one that fits no node: see node_room
+            where = " or ".join(pool.name for pool in mine)
+            key = "parallelism" if isinstance(work, JobWorkload) else "replicas"
+            fact = f"all nodes of pool {where} together hold {held[0]} such pods"
+            raise InputError(f"workloads[{index}].{key}", fact, "use fewer or smaller pods, or more nodes")
+
+
+def _held(
+    strategy: MigStrategy, mine: Sequence[Pool], each: Mapping[str, int]
+) -> tuple[int, Counter[str]] | None:
+    """How many such pods the pools' nodes hold, and the room of these nodes; None if nodes are unknown.
+
+    Of different machines, the one that holds most counts: Karpenter buys what the limit still allows.
+    """
+    slots, room = 0, Counter[str]()
+    for pool in mine:
+        nodes = list(_nodes(strategy, pool))
+        if not nodes:
+            return None
+        able = [(count, has) for count, has in nodes if all(has.get(key, 0) >= each[key] for key in each)]
+        slots += max((count * min(has[key] // each[key] for key in each) for count, has in able), default=0)
+        room.update({key: max((count * has[key] for count, has in able), default=0) for key in each})
+    return slots, room
+
+
 def _fit(
     strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Workload], work: Workload, more: int
 ) -> bool:
     """Whether the pods and ``more`` have room beside those that can run nowhere else.
 
-    True if a pool's nodes are unknown, or the workload runs on any node. Of different machines, the one that
-    holds most counts: Karpenter buys what the limit still allows.
+    True if a pool's nodes are unknown, or the workload runs on any node.
     """
     mine, each = choice.pools_of(strategy, pools, work), _needs(strategy, pools, work)
-    slots, room, asked = 0, Counter[str](), Counter[str]()
-    for pool in mine:
-        nodes = list(_nodes(strategy, pool))
-        if not nodes:
-            return True
-        able = [(count, has) for count, has in nodes if all(has.get(key, 0) >= each[key] for key in each)]
-        slots += max((count * min(has[key] // each[key] for key in each) for count, has in able), default=0)
-        room.update({key: max((count * has[key] for count, has in able), default=0) for key in each})
+    held, asked = _held(strategy, mine, each), Counter[str]()
+    if not mine or held is None:
+        return True
+    slots, room = held
     rest = [one for one in workloads if (one.namespace, one.name) != (work.namespace, work.name)]
     for one in (work, *rest):
         where = choice.pools_of(strategy, pools, one)
         if where and all(pool in mine for pool in where):
             asked.update({key: amount * one.pods for key, amount in _needs(strategy, pools, one).items()})
     fits = all(asked[key] + more * each[key] <= room[key] for key in each)
-    return not mine or (fits and work.pods + more <= slots)
+    return fits and work.pods + more <= slots
 
 
 def _needs(strategy: MigStrategy, pools: Sequence[Pool], work: Workload) -> dict[str, int]:
@@ -111,8 +146,13 @@ def most_nodes(strategy: MigStrategy, pool: Pool, machine: Machine) -> int:
 def _nodes(strategy: MigStrategy, pool: Pool) -> Iterator[tuple[int, dict[str, int]]]:
     """For each machine of the pool: how many nodes of it the pool may have, and what one has for pods.
 
-    Never all cores and all memory: the kubelet and DaemonSets have a part.
+    Never all cores and all memory: the kubelet and DaemonSets have a part. Those of own hosts are unknown.
     """
+    if pool.hosts:
+        has = dict.fromkeys((CPU, MEMORY_GIB), _UNKNOWN)
+        offered = offer.offered(strategy, pool, pool.gpu_count)
+        yield len(pool.hosts), has | {offer.quota_key(key): number for key, number in offered.items()}
+        return
     for machine in pool.machines or [one for one in (pool.node_machine,) if one]:
         count = most_nodes(strategy, pool, machine) if pool.elastic else pool.nodes
         if count is not None:

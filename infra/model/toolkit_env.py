@@ -12,33 +12,29 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from infra.model.base import Model
+from infra.model.base import Model, Strict, matching
 from infra.model.errors import InputError
 
 _PATH = r"(?:/(?!\.\.?(?:/|$))[\w.+-]+)+"
-_SOURCE = rf"(?:command|file(?:={_PATH})?)"
+_SOURCE = re.compile(rf"(?:command|file(?:={_PATH})?)", re.ASCII)
 _DERIVED = ("decides which containers get GPUs, and follows from gpu_operator.cdi", "leave it out")
 
 SINCE_DROP_INS = ("RUNTIME_CONFIG_SOURCE", "RUNTIME_DROP_IN_CONFIG")
 """Variables that a toolkit before 1.18, and an operator before 25.10, does not read [their tags]."""
 
 
-def _node_path(value: str) -> str:
-    if not re.fullmatch(_PATH, value):
-        fact = f"{value!r} is not the path of a file on a node"
-        raise InputError("", fact, "write it as /etc/containerd/config.toml")
-    return value
-
-
 def _sources(value: str) -> str:
     named = value.split(",")
-    if not all(re.fullmatch(_SOURCE, one) for one in named) or len(set(named)) < len(named):
+    if not all(_SOURCE.fullmatch(one) for one in named) or len(set(named)) < len(named):
         fix = "write file, file=/PATH or command, or two of them separated by a comma"
         raise InputError("", f"{value!r} names no sources", fix)
     return value
 
 
-NodePath = Annotated[str, Field(strict=True), AfterValidator(_node_path)]
+NodePath = Annotated[
+    Strict,
+    matching(_PATH, "the path of a file on a node", "write it as /etc/containerd/config.toml"),
+]
 
 
 class ToolkitEnv(Model):
@@ -62,7 +58,7 @@ class ToolkitEnv(Model):
     CONTAINERD_SOCKET: NodePath | None = Field(
         default=None, description="containerd's socket; /run/containerd/containerd.sock if left out."
     )
-    RUNTIME_CONFIG_SOURCE: Annotated[str, Field(strict=True), AfterValidator(_sources)] = Field(
+    RUNTIME_CONFIG_SOURCE: Annotated[Strict, AfterValidator(_sources)] = Field(
         default="file",
         description="Where the toolkit reads the present configuration, and with it the version of its "
         "drop-in: file, containerd's own file; file=/PATH, another; command, `containerd config dump`.",
@@ -80,6 +76,9 @@ class ToolkitEnv(Model):
     @model_validator(mode="after")
     def _keeps_the_own_file(self) -> ToolkitEnv:
         own = self.CONTAINERD_CONFIG or "/etc/containerd/config.toml"
+        socket = self.CONTAINERD_SOCKET or "/run/containerd/containerd.sock"
+        if socket in (own, self.RUNTIME_DROP_IN_CONFIG):
+            raise InputError("CONTAINERD_SOCKET", f"{socket} is also a configuration", "name two files")
         if own == self.RUNTIME_DROP_IN_CONFIG:
             fact = "is containerd's own file, which the drop-in would replace"
             raise InputError("RUNTIME_DROP_IN_CONFIG", fact, "name a file of its own")

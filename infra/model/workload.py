@@ -7,14 +7,25 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from infra.model.base import Count, LabelValue, Model, Name, PoolName, WorkloadName
+from infra.model.base import (
+    Count,
+    LabelValue,
+    Model,
+    Name,
+    ObjectName,
+    PoolName,
+    Strict,
+    Text,
+    WorkloadName,
+    matching,
+)
 from infra.model.errors import InputError
 from infra.model.need import GpuNeed
+from infra.model.registries import PinnedImage
 from infra.model.rollout import BlueGreen, Recreate, Service, Update
 
 _CPU = re.compile(r"[0-9]{1,19}(m|(\.[0-9]{1,3})?)")
 _MEMORY = re.compile(r"[0-9]{1,19}(Ki|Mi|Gi|Ti)")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DNS_1035 = re.compile(r"[a-z].*")
 _PAST_THE_SCHEDULER = "NVIDIA_VISIBLE_DEVICES"
 _LONGEST_OF_TWO = 46  # with -green it is as long as any workload's name may be
@@ -52,16 +63,13 @@ def _huge_pages(value: str) -> str:
     return value
 
 
-def _pinned_image(value: str) -> str:
-    tag = value.rpartition("/")[2].partition(":")[2]
-    if "@sha256:" not in value and (not tag or tag == "latest" or tag.startswith("latest-")):
-        raise InputError("", f"image {value!r} is not pinned", "name a version tag or a digest")
-    return value
+def _program(words: tuple[str, ...]) -> tuple[str, ...]:
+    if words and not words[0].strip():
+        raise InputError("[0]", "names no program", "name one, or leave command out")
+    return words
 
 
 def _variable(name: str) -> str:
-    if not _VARIABLE.fullmatch(name):
-        raise InputError("", f"{name!r} is not a variable name", "use letters, digits and _")
     if name == _PAST_THE_SCHEDULER:
         raise InputError(
             "",
@@ -73,7 +81,12 @@ def _variable(name: str) -> str:
 
 Memory = Annotated[str, AfterValidator(_memory), Field(strict=True)]
 HugePages = Annotated[str, AfterValidator(_memory), AfterValidator(_huge_pages), Field(strict=True)]
-PinnedImage = Annotated[str, AfterValidator(_pinned_image), Field(strict=True)]
+Word = Annotated[Text, BeforeValidator(_number_as_text, json_schema_input_type=str | float)]
+Variable = Annotated[
+    Strict,
+    matching("[A-Za-z_][A-Za-z0-9_]*", "a variable name", "use letters, digits and _"),
+    AfterValidator(_variable),
+]
 
 
 def cpu_millis(value: str) -> int:
@@ -92,7 +105,7 @@ class _Workload(Model):
         default="default", description="Created with Pod Security level restricted, unless it is default."
     )
     pool: PoolName | None = Field(default=None, description="Pool to run on; its GPUs are requested.")
-    gpu_product: LabelValue | None = Field(
+    gpu_product: Annotated[LabelValue, Field(min_length=1)] | None = Field(
         default=None, description="Run wherever nvidia.com/gpu.product has this value; instead of pool."
     )
     gpu: GpuNeed | None = Field(default=None, description="Instead of pool or gpu_product.")
@@ -108,7 +121,7 @@ class _Workload(Model):
     memory: Annotated[str, AfterValidator(_memory)] = Field(
         default="1Gi", strict=True, description="Memory request and limit per pod."
     )
-    runtime_class: Name | None = Field(
+    runtime_class: ObjectName | None = Field(
         default=None, description="RuntimeClass of its pods; that of the environment if left out."
     )
     shm: Memory | None = Field(
@@ -126,13 +139,10 @@ class _Workload(Model):
     )
     priority: Name | None = Field(default=None, description="One of the environment's priorities.")
     image: PinnedImage = Field(description="Image with tag or digest.")
-    command: tuple[
-        Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=str | float)], ...
-    ] = Field(default=(), description="Command; the image's own if left out.")
-    env: dict[
-        Annotated[str, AfterValidator(_variable)],
-        Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=str | float)],
-    ] = Field(default_factory=dict, description="Environment variables, no secrets.")
+    command: Annotated[tuple[Word, ...], AfterValidator(_program)] = Field(
+        default=(), description="Command; the image's own if left out."
+    )
+    env: dict[Variable, Word] = Field(default_factory=dict, description="Environment variables, no secrets.")
 
     @model_validator(mode="after")
     def _shm_is_memory(self) -> Self:

@@ -2,14 +2,19 @@ from __future__ import annotations
 
 import json
 import re
+import types
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import jsonschema
 import pytest
 import yaml
+from annotated_types import Ge, Le, Len, MaxLen, MinLen
+from pydantic import AfterValidator, BaseModel
+from pydantic.fields import FieldInfo
 
 from infra import schema
+from infra.model.environment import Environment
 
 pytestmark = pytest.mark.unit
 
@@ -67,3 +72,57 @@ def test_the_page_has_every_key() -> None:
         for key, value in block["properties"].items():
             shown = f"`{value['const']}`" if key == "kind" else rf"`([\w.\[\]]+\.)?{key}`"
             assert re.search(rf"\| {shown}( \(default\))? \|", page), f"{name}.{key}"
+
+
+LOOKED_UP = {
+    "Mig.layout": "layouts.check knows the profiles of the pool's GPUs",
+    "Dra.layout": "layouts.check knows the profiles of the pool's GPUs",
+    "Namespace.quota": "room.hard knows the slices of the pool",
+    "PodWorkload.slice": "checks and claims know the slices of the pools",
+    "DeploymentWorkload.slice": "checks and claims know the slices of the pools",
+    "JobWorkload.slice": "checks and claims know the slices of the pools",
+    "Pool.zones": "aws_pools knows the zones of the network",
+    "Cost.prices": "checks.check_cost knows the pools and machines",
+    "OwnMig.profiles": "own_mig compares each name with the profile's slices",
+    "OwnMachine.gpu": "OwnMachine knows the GPUs of the environment",
+}
+"""Fields that hold any text, with the check that compares it with what is declared elsewhere."""
+
+
+def plain(of: Any, constrained: bool = False) -> bool:
+    """Whether a type takes any text, or any whole number; ``constrained``: metadata around it is seen."""
+    if get_origin(of) is Annotated:
+        inner, *metadata = get_args(of)
+        return plain(inner, constrained or any(map(constrains, metadata)))
+    if of in (str, int):
+        return not constrained
+    inner = get_args(of) if get_origin(of) in (tuple, list, dict, Union, types.UnionType) else ()
+    own = get_origin(of) in (Union, types.UnionType) and constrained  # a field's metadata is about each part
+    return any(plain(one, own) for one in inner if one is not ...)
+
+
+def constrains(metadata: Any) -> bool:
+    if isinstance(metadata, FieldInfo):
+        return any(map(constrains, metadata.metadata))
+    return isinstance(metadata, AfterValidator | Ge | Le | MinLen | MaxLen | Len)
+
+
+def every_model(of: Any = Environment, seen: set[Any] | None = None) -> set[type[BaseModel]]:
+    seen = set() if seen is None else seen
+    if isinstance(of, type) and issubclass(of, BaseModel) and of not in seen:
+        seen.add(of)
+        for field in of.model_fields.values():
+            every_model(field.annotation, seen)
+    for inner in get_args(of):
+        every_model(inner, seen)
+    return seen
+
+
+def test_no_field_holds_any_text_or_number() -> None:
+    found = {
+        f"{model.__name__}.{name}"
+        for model in every_model()
+        for name, field in model.model_fields.items()
+        if plain(Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation)
+    }
+    assert found == set(LOOKED_UP)

@@ -28,9 +28,9 @@ def declared(state: Any, kind: str = "existing") -> dict[str, Any]:
         {"backend": BACKEND, "secrets_provider": KEY},
         {"backend": "s3://team-state"},
         {"backend": "gs://team-state/gpu", "secrets_provider": "gcpkms://projects/p/locations/l/keyRings/r/cryptoKeys/k"},
-        {"backend": "azblob://team-state", "secrets_provider": "azurekeyvault://v.vault.azure.net/keys/k"},
+        {"backend": "azblob://team-state", "secrets_provider": "azurekeyvault://team.vault.azure.net/keys/k"},
         {"backend": "file:///srv/state", "secrets_provider": "hashivault://gpuform"},
-        {"backend": "file://~/state", "secrets_provider": "awskms:///arn:aws:kms:eu-central-1:111122223333:key/1"},
+        {"backend": "file://~/state", "secrets_provider": "awskms:///arn:aws:kms:eu-central-1:111122223333:key/01234567-89ab-cdef-0123-456789abcdef"},
         None,
     ],
 )  # fmt: skip

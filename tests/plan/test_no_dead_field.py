@@ -44,7 +44,7 @@ EMBEDDED: dict[str, Any] = {
     "cluster": {"kind": "embedded"},
     "gpu_operator": {},
     "pools": [
-        {"name": "t4", "machine": "g2.5xlarge", "nodes": 1, "taints": [{"key": "a", "value": "b"}]},
+        {"name": "t4", "machine": "g2.5xlarge", "nodes": 3, "taints": [{"key": "a", "value": "b"}]},
         {"name": "slices", "machine": "g2.5xlarge", "nodes": 1, "sharing": SLICES},
         {"name": "mig", "machine": "g4.p1.40g", "nodes": 1, "sharing": SEVEN},
         {"name": "gpu", "nodes": 1, "gpu": {"models": ["T4"], "count": 1}},

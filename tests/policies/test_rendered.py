@@ -152,7 +152,7 @@ def test_a_chart_that_cannot_be_had_is_an_error_to_say(toolchain: Toolchain) -> 
         "chart": "a",
         "namespace": "b",
         "values": {},
-        "repository": "http://127.0.0.1:1/charts",
+        "repository": "https://127.0.0.1:1/charts",
     }
     with pytest.raises(subprocess.CalledProcessError):
         judging.templated(toolchain.path("helm"), ROOT, release)

@@ -35,7 +35,7 @@ def environment(**trust: str) -> Environment:
         for name, block in SHARING.items()
     ]
     work = [
-        {"name": name, "kind": "deployment", "pool": name, "image": IMAGE, "replicas": 2} for name in SHARING
+        {"name": name, "kind": "deployment", "pool": name, "image": IMAGE, "replicas": 1} for name in SHARING
     ]
     return parse({"name": "cern", "cluster": {"kind": "embedded"}, "pools": pools, "workloads": work})
 

@@ -1,0 +1,44 @@
+"""Contradictions by type of value, one a line: each is refused at its place."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.config import parse
+from infra.model.errors import InputError
+from tests.config.edits import changed
+from tests.config.test_bad_input import good
+
+pytestmark = pytest.mark.unit
+
+HERE = Path(__file__).parent
+ROWS = yaml.safe_load((HERE / "contradictions.yaml").read_text(encoding="utf-8"))
+GOOD = {
+    kind: yaml.safe_load((HERE / f"good_{kind}.yaml").read_text(encoding="utf-8"))
+    for kind in ("aws", "existing", "hosts", "openstack")
+} | {"embedded": good()}
+
+
+def test_the_good_ones_are_good() -> None:
+    assert [parse(mapping).cluster.kind for mapping in GOOD.values()] == [*GOOD]
+
+
+def test_the_table_is_long_and_repeats_nothing() -> None:
+    assert len({repr(row) for row in ROWS}) == len(ROWS) > 150
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[f"{row[0]} {row[1]} {row[2]!a}"[:80] for row in ROWS])
+def test_a_contradiction_is_refused_at_its_place(row: list[Any]) -> None:
+    kind, place, value, *path = row
+    with pytest.raises(InputError) as caught:
+        parse(changed(GOOD[kind], {"at": place, "put": value}))
+    assert caught.value.path == (path[0] if path else _path(place))
+
+
+def _path(place: str) -> str:
+    return re.sub(r"/(\d+)", r"[\1]", place).replace("/", ".")
