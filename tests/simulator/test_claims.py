@@ -87,9 +87,9 @@ PLANNED = {
         {"name": "cut", "machine": "g4.p1.40g", "nodes": 1, "sharing": {"kind": "dra", "layout": LAYOUT}},
     ],
     "workloads": [
-        {"name": "train", "kind": "deployment", "replicas": 3, "pool": "whole", "count": 2, "image": "a:1",
+        {"name": "train", "kind": "deployment", "replicas": 2, "pool": "whole", "count": 2, "image": "a:1",
          "gpu": {"memory_gib": 20, "compute": "8.9", "family": "ada-lovelace"}},
-        {"name": "serve", "kind": "deployment", "replicas": 3, "pool": "cut", "slice": "2g.10gb",
+        {"name": "serve", "kind": "deployment", "replicas": 2, "pool": "cut", "slice": "2g.10gb",
          "image": "a:1"},
     ],
 }  # fmt: skip
@@ -138,6 +138,7 @@ def test_the_scheduler_gives_what_there_is_and_says_what_is_missing(site: Any, p
     everything = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
     site.kubectl("apply", "--server-side", "--validate=strict", "-f", "-", input=everything)
     for name in ("train", "serve"):
+        site.kubectl("scale", f"deployment/{name}", "--replicas=3")  # one more than the node can have
         site.kubectl(
             "wait", f"deployment/{name}", "--for=jsonpath={.status.readyReplicas}=2", "--timeout=60s"
         )
