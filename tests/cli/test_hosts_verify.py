@@ -123,10 +123,10 @@ def test_all_that_is_right_ends_well(checkout: Path, monkeypatch: pytest.MonkeyP
             "error: --backend: the hosts have joined no cluster (cluster.kubeconfig); use --backend ssh\n",
         ),
         (
-            {"kubeconfig": "/"},
+            {"kubeconfig": "/missing"},
             [],
             (
-                "error: cluster.kubeconfig: / does not exist; "
+                "error: cluster.kubeconfig: /missing does not exist; "
                 "leave it out until the hosts have joined a cluster\n"
             ),
         ),
