@@ -9,7 +9,7 @@ class InputError(ValueError):
 
     ``str()`` is ``path: fact; remedy``, for example
     ``pools[2].sharing.replicas: 1 shares nothing; use 2 or more, or kind: exclusive``;
-    ``--json`` prints the three parts as fields. Path and fact are one line; ``str()`` cuts them in the middle.
+    ``--json`` prints the three parts as fields. Path and fact are one line; ``str()`` cuts long ones.
     """
 
     def __init__(self, path: str, fact: str, remedy: str) -> None:

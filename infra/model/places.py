@@ -12,7 +12,7 @@ _NUMERIC = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\.?", re.ASCII | re.IGNOR
 """Names that resolvers and ssh read as an IPv4 address, such as 10.1 and 10.0.0.256 (inet_aton(3))."""
 _LONGEST_NAME = 253
 INTERFACE = re.compile(r"(?!\.{1,2}$)[\w.-]{1,15}", re.ASCII)
-"""Name of a network interface, by which alone a link-local address is reached. Linux takes more letters, in at
+"""Name of a network interface, by which alone a link-local address is reached. Linux takes more, in at
 most 15 bytes (net/core/dev.c, dev_valid_name)."""
 PORT = r"(?:[1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])"
 """A port from 1 to 65535, as part of a pattern."""
