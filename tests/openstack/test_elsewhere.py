@@ -15,6 +15,9 @@ from tests.openstack.world import World
 
 pytestmark = [pytest.mark.engine, pytest.mark.nightly]
 
+HOST_DRIVER = {"gpu_operator": {"driver": "host"}}
+"""The played cloud's image is Fedora CoreOS, for which NVIDIA publishes no driver images."""
+
 
 @pytest.fixture
 def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -67,7 +70,7 @@ def test_each_checkout_goes_on_with_what_the_other_has_begun(
 
 def _checkout(world: World, folder: Path, shared: Path) -> Half:
     folder.mkdir()
-    return half(world, folder, {**ENVIRONMENT, "state": {"backend": f"file://{shared}"}})
+    return half(world, folder, {**ENVIRONMENT, **HOST_DRIVER, "state": {"backend": f"file://{shared}"}})
 
 
 def _locks(shared: Path) -> Path:

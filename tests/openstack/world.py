@@ -130,7 +130,7 @@ class World:
         )
 
     def template(self, name: str = TEMPLATE, **values: Any) -> Any:
-        """A cluster template of this project, as a cloud administrator provides it."""
+        """A template of this project, as an administrator provides it; its name says which Kubernetes."""
         usual = {
             **{
                 "image_id": tables.IMAGE,
@@ -138,7 +138,7 @@ class World:
                 "external_network_id": tables.EXTERNAL,
             },
             **{"flavor_id": "m2.medium", "master_flavor_id": "m2.medium", "network_driver": "calico"},
-            **{"coe": "kubernetes", "server_type": "vm", "labels": {"kube_tag": "v1.30.2"}},
+            **{"coe": "kubernetes", "server_type": "vm", "labels": {"kube_tag": f"v{name.split('-')[1]}"}},
         }
         return self.magnum().cluster_templates.create(name=name, **usual | values)
 

@@ -49,7 +49,7 @@ class Engine:
     def up(self, stack: str, on_event: Any) -> None:
         self._fails("up", stack)
 
-    def preview(self, stack: str, on_event: Any, policy_packs: Any) -> None:
+    def preview(self, stack: str, on_event: Any, policy_packs: Any, acknowledged: Any) -> None:
         self._fails("preview", stack)
 
     def _fails(self, operation: str, stack: str) -> None:
