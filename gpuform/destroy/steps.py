@@ -102,6 +102,6 @@ OF_MAGNUM: tuple[Step, ...] = (
 OF_OTHERS: tuple[Step, ...] = (
     Step("stack", "the engine deletes all that it created, in reverse order", "each of them"),
 )
+"""Steps of every other stack: it consists of objects of a cluster, and the engine knows their order."""
 BY_ENGINE: tuple[Name, ...] = ("cluster", "network", "stack")
 """Steps that the engine does, which locks the stack itself."""
-"""Steps of every other stack: it consists of objects of a cluster, and the engine knows their order."""
