@@ -57,10 +57,12 @@ def test_what_moto_does_not_have_fails(moto: str) -> None:
 
 
 def test_no_region_of_that_name(moto: str) -> None:
+    """A region that AWS has, and moto has not."""
     environment = stack("aws-dev")
-    environment["cluster"]["region"] = "eu-nowhere-9"
-    environment["cluster"]["network"]["zones"] = ["eu-nowhere-9a", "eu-nowhere-9b"]
-    found = look(environment)["region eu-nowhere-9"]
+    environment["cluster"]["region"] = "eusc-de-east-1"
+    environment["cluster"]["network"]["zones"] = ["eusc-de-east-1a", "eusc-de-east-1b"]
+    environment["cluster"]["admins"] = ["arn:aws-eusc:iam::111122223333:role/gpu-admins"]
+    found = look(environment)["region eusc-de-east-1"]
     assert (found.verdict, found.fact) == ("FAIL", "AWS has no such region")
 
 

@@ -90,6 +90,7 @@ def test_a_lock_of_this_process_stays_and_another_gpuform_is_an_owner(tmp_path: 
     script.write_text("import time; time.sleep(60)")
     living = subprocess.Popen([sys.executable, str(script)])
     try:
+        until(lambda: str(script) in Path(f"/proc/{living.pid}/cmdline").read_text(), what="it has begun")
         _lock(folder, living.pid)
         with pytest.raises(Failure, match=rf"is being changed by process {living.pid} of ada"):
             release_dead(folder, "local")
