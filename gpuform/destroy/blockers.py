@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from gpuform.destroy.cluster import BUDGET, DEPLOYMENT, EVENT, LEASE, POD, Cluster, Json, named
 from gpuform.destroy.waiting import Left
 from gpuform.kubernetes.pods import worst
+from gpuform.listing import some
 from infra.plan.eks import KARPENTER_NAMESPACE, SERVICE_ACCOUNT
 
 NAME = SERVICE_ACCOUNT
@@ -64,7 +65,7 @@ def budgets(cluster: Cluster) -> str:
         for one in cluster.objects(BUDGET)
         if (one.get("status") or {}).get("expectedPods") and not one["status"].get("disruptionsAllowed")
     ]
-    return _some(shut)
+    return some(shut, _SHOWN)
 
 
 def _asks(budget: Json) -> str:
@@ -82,7 +83,7 @@ def events(cluster: Cluster, left: Iterable[Left]) -> str:
     ]
     found.sort(key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""))
     texts = (f"{one.get('reason')}: {' '.join(str(one.get('message')).split())}" for one in reversed(found))
-    return _some(list(dict.fromkeys(texts)))
+    return some(list(dict.fromkeys(texts)), _SHOWN)
 
 
 def why(cluster: Cluster, left: Sequence[Left]) -> tuple[Controller, str]:
@@ -95,8 +96,3 @@ def why(cluster: Cluster, left: Sequence[Left]) -> tuple[Controller, str]:
         f"last warnings: {warned}" if warned else "",
     ]
     return lives, "; ".join(part for part in said if part)
-
-
-def _some(texts: Sequence[str]) -> str:
-    more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
-    return ", ".join(texts[:_SHOWN]) + more

@@ -19,7 +19,7 @@ from gpuform.engine import Engine, EngineFailure, Event
 from gpuform.engine.backend import project
 from gpuform.errors import Failure, InputError
 from gpuform.kubernetes.client import Unreachable
-from gpuform.kubernetes.foreign import some
+from gpuform.listing import some
 from gpuform.paths import Paths
 from gpuform.plugins.handler import PluginError
 from gpuform.recover import Stack, locks, run_to_the_end

@@ -9,6 +9,7 @@ from typing import Any
 
 from gpuform.destroy.cluster import Kind, named
 from gpuform.kubernetes.client import Unreachable
+from gpuform.listing import some
 
 Say = Callable[[str], None]
 
@@ -49,9 +50,7 @@ def listed(left: Sequence[Left]) -> str:
 
 
 def _of_kind(kind: str, left: Sequence[Left]) -> str:
-    more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
-    shown = ", ".join(str(one) for one in left[:_SHOWN])
-    return f"{counted(len(left), kind)} left: {shown}{more}"
+    return f"{counted(len(left), kind)} left: {some([str(one) for one in left], _SHOWN)}"
 
 
 def counted(number: int, noun: str) -> str:

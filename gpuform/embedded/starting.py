@@ -59,11 +59,8 @@ def bring_up(layout: Layout, tools: Tools, port: int | None, progress: Progress)
         progress("creating the control plane")
         _install(layout, tools, target, text, binaries)
     _supervise(layout, tools, wanted[APISERVER], progress)
-    before = running.get(KWOK)
-    if (
-        members(scan(layout))[KWOK] != before
-        and Probe(wanted[APISERVER], layout.workdir / "pki").drop_leases()
-    ):
+    began = members(scan(layout)).get(KWOK) != running.get(KWOK)
+    if began and Probe(wanted[APISERVER], layout.workdir / "pki").drop_leases():
         end(layout, [process for process in scan(layout) if process.name == KWOK], grace=0)
         _supervise(layout, tools, wanted[APISERVER], progress)
 

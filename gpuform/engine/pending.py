@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuform.errors import Failure
+from gpuform.listing import some
 
 CREATING, UPDATING, IMPORTING = "creating", "updating", "importing"
 GIVEN_UP = "waiting for Magnum"
@@ -77,10 +78,9 @@ def require_none(state: Mapping[str, Any], stack: str, destroyed: bool = False) 
     making = [one for one in operations(state) if one.kind in left]
     if not making:
         return
-    shown = ", ".join(f"{one.name} ({one.type})" for one in making[:_SHOWN])
-    more = f" and {len(making) - _SHOWN} more" if len(making) > _SHOWN else ""
+    shown = some([f"{one.name} ({one.type})" for one in making], _SHOWN)
     raise Failure(
         f"stack {stack}",
-        f"an interrupted run was creating {shown}{more}, which may exist already",
+        f"an interrupted run was creating {shown}, which may exist already",
         f"run 'gpuform recover {stack}' to look for it",
     )

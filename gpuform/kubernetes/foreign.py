@@ -26,7 +26,6 @@ _OPERATORS = ("ClusterPolicy", "NVIDIADriver")
 _WITHOUT_DATA = (scheduling.PLACEHOLDER, checks.TRIAL)
 """Namespaces of pods that hold nothing: they keep room free, or try a GPU."""
 _ENDED = "status.phase!=Succeeded,status.phase!=Failed"
-_SHOWN = 5
 
 
 async def running(client: Client, pools: Collection[str]) -> dict[str, list[str]]:
@@ -77,13 +76,6 @@ async def foreign(client: Client, namespace: str, environment: str, releases: Co
     ]
     unknown = [why for _, why in listed if why]
     return [*sorted(roots, key=lambda one: (not one.startswith(VOLUME_CLAIM), one)), *unknown]
-
-
-def some(found: Iterable[str]) -> str:
-    """The first entries, and the number of the others."""
-    every = list(found)
-    more = f" and {len(every) - _SHOWN} more" if len(every) > _SHOWN else ""
-    return ", ".join(every[:_SHOWN]) + more
 
 
 async def _kinds(client: Client) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from gpuform.engine import Step
 from gpuform.engine.events import counted
+from gpuform.listing import some
 from gpuform.preview.effect import Effect, Weight
 from gpuform.preview.outcome import Outcome, fact, name, paths
 from gpuform.preview.world import PodRef
@@ -22,6 +23,7 @@ ROWS = 50
 WIDTH = 300
 _LONGEST = 4000
 """Maximum characters of a sentence that says what would be lost."""
+_LISTED = 8
 _SHOWN = ("replace", "delete", "update", "create")
 
 
@@ -71,7 +73,7 @@ def _effects(title: str, outcome: Outcome, weight: Weight) -> str:
 
 
 def _nodes(effect: Effect) -> str:
-    return _listed(effect.nodes) if effect.nodes else "-"
+    return some(effect.nodes, _LISTED) if effect.nodes else "-"
 
 
 def pods(found: Sequence[PodRef]) -> str:
@@ -86,12 +88,7 @@ def pods(found: Sequence[PodRef]) -> str:
         said = [str(count)] if count > 1 else []
         said += ["not recreated"] if budget == "!" else [f"PDB {budget}"] if budget else []
         texts.append(f"{namespace}/{owner}" + (f" ({', '.join(said)})" if said else ""))
-    return _listed(texts) if texts else "none"
-
-
-def _listed(texts: Sequence[str], most: int = 8) -> str:
-    more = f" and {len(texts) - most} more" if len(texts) > most else ""
-    return ", ".join(texts[:most]) + more
+    return some(texts, _LISTED) if texts else "none"
 
 
 def _cost(outcome: Outcome) -> str:

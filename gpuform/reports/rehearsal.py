@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from rich.table import Table
 from rich.text import Text
 
+from gpuform.listing import some
 from gpuform.rehearse.outcome import Amount, Machines, Outcome, PoolOutcome, Refusal, Shrink
 from gpuform.rehearse.seen import CPU, MEMORY_GIB
 from gpuform.reports.tables import empty
 from infra.model.labels import HUGE_PAGES
 
 Part = Table | Text | str
-_PODS = 5
 """Pod names per line; further ones are only counted."""
 
 
@@ -167,9 +167,8 @@ def pending(outcome: Outcome) -> Iterator[Text | str]:
         key = (pod.pool, pod.why, *pod.said)
         groups.setdefault(key, []).append(f"{pod.namespace}/{pod.name}")
     for (pool, why, *said), names in groups.items():
-        more = f" and {len(names) - _PODS} more" if len(names) > _PODS else ""
         of = f" (pool {pool})" if pool else ""
-        yield Text(f"pending: {', '.join(names[:_PODS])}{more}{of}: {why}", style="red")
+        yield Text(f"pending: {some(names)}{of}: {why}", style="red")
         for text in said:
             yield Text(f"    {text}", style="dim")
     for trouble in outcome.troubles:

@@ -4,8 +4,8 @@ Sources: nvidia-container-toolkit, cmd/nvidia-ctk-installer/container (its sourc
 the version that the first source has); containerd, RELEASES.md (the newest version, which a dump has) and
 LoadConfigWithPlugins in 2.3.0 to 2.3.4 (a drop-in may not have a higher version than the root file; taken
 back on release/2.3). A node that names no version has a file in version 2, as nodes of AKS had
-(NVIDIA/aicr#1688). A node that names no engine was made by a version of gpuform that knew none, or by
-somebody else: its engine accepts every setting.
+(NVIDIA/aicr#1688). A node without the name of its engine was made by an older version of gpuform or by
+another tool: its engine accepts every setting.
 
 The device plugin names a pod's GPUs as CDI devices, by mounts or by a variable (DEVICE_LIST_STRATEGY). An
 engine without CDI ignores the first, and runc the others: the container starts without a GPU, and nothing

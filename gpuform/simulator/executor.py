@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 
+from gpuform.listing import some
 from gpuform.simulator import actions, booting
 from gpuform.simulator.api import STRATEGIC, Api
 from gpuform.simulator.claimed import SLICES
@@ -106,8 +107,7 @@ class Executor:
     async def _node_meta(self, node: Node, action: actions.NodeMeta) -> None:
         changed = {**action.labels, **action.annotations}
         said = [f"{key}={'(off)' if value is None else value}" for key, value in changed.items()]
-        text = ", ".join(said[:4]) + (f" and {len(said) - 4} more" if len(said) > 4 else "")
-        log.info("%s: %s sets %s", node.name, action.by, text)
+        log.info("%s: %s sets %s", node.name, action.by, some(said, 4))
         meta: Json = {"uid": node.uid}
         if action.labels:
             meta["labels"] = action.labels

@@ -187,11 +187,11 @@ def test_etcd_answers_only_with_the_clusters_certificate(plane, member):
     path = "/version" if member == "etcd" else "/members"
     with pytest.raises((OSError, http.client.HTTPException)):
         asked(http.client.HTTPConnection("127.0.0.1", port, timeout=5), path)
-    nobody = ssl.create_default_context(cafile=str(pki / "ca.crt"))
+    context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
     with pytest.raises((OSError, http.client.HTTPException)):
-        asked(http.client.HTTPSConnection("127.0.0.1", port, timeout=5, context=nobody), path)
-    nobody.load_cert_chain(pki / "admin.crt", pki / "admin.key")
-    assert asked(http.client.HTTPSConnection("127.0.0.1", port, timeout=5, context=nobody), path) == 200
+        asked(http.client.HTTPSConnection("127.0.0.1", port, timeout=5, context=context), path)
+    context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
+    assert asked(http.client.HTTPSConnection("127.0.0.1", port, timeout=5, context=context), path) == 200
 
 
 def asked(connection: http.client.HTTPConnection, path: str) -> int:

@@ -8,7 +8,8 @@ from typing import Any, cast
 import pytest
 
 from gpuform.kubernetes.client import Client
-from gpuform.kubernetes.foreign import foreign, running, some
+from gpuform.kubernetes.foreign import foreign, running
+from gpuform.listing import some
 from tests.kubernetes.played import PlayedClient
 
 pytestmark = pytest.mark.unit
@@ -93,4 +94,4 @@ def test_pods_that_every_node_has_do_not_count_as_running() -> None:
 
 
 def test_long_lists_are_cut() -> None:
-    assert some(f"p{number}" for number in range(8)) == "p0, p1, p2, p3, p4 and 3 more"
+    assert some([f"p{number}" for number in range(8)]) == "p0, p1, p2, p3, p4 and 3 more"

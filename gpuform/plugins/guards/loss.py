@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuform.kubernetes.client import Client
-from gpuform.kubernetes.foreign import foreign, running, some
+from gpuform.kubernetes.foreign import foreign, running
+from gpuform.listing import some
 from gpuform.plugins.guards.acknowledged import names
 from gpuform.plugins.guards.guard import Guard
 from gpuform.plugins.guards.replacement import changes, said

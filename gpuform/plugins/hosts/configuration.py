@@ -12,6 +12,7 @@ from gpuform.errors import Failure, InputError
 from gpuform.hosts import Event, HostResult, Outcome, run
 from gpuform.hosts.listing import hosts_of
 from gpuform.hosts.reach import reachable
+from gpuform.listing import some
 from gpuform.plugins.handler import (
     Call,
     Change,
@@ -113,7 +114,7 @@ class HostConfiguration:
             if not result.ok:
                 await call.warn(f"host {name}: the check ended early: {result.message}")
             elif result.changed:
-                await call.info(f"host {name} would change: {_listed(result.changes)}")
+                await call.info(f"host {name} would change: {some(result.changes, _SHOWN)}")
             else:
                 await call.info(f"host {name}: nothing to do")
         return outputs
@@ -165,10 +166,5 @@ def _drift(result: HostResult) -> Mapping[str, Any]:
     """Result of a check; a host that a run would change is not ok."""
     found = result.to_json()
     if result.ok and result.changed:
-        found |= {"ok": False, "message": f"differs: {_listed(result.changes)}"}
+        found |= {"ok": False, "message": f"differs: {some(result.changes, _SHOWN)}"}
     return found
-
-
-def _listed(changes: Sequence[str]) -> str:
-    more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
-    return f"{', '.join(changes[:_SHOWN])}{more}"

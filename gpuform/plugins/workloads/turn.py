@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from gpuform.listing import some
 from gpuform.plugins.handler import Call, PluginError
 from gpuform.plugins.workloads.moves import Do, Rule, Side, next_move
 from gpuform.plugins.workloads.pair import Pair, Seen, other
@@ -95,8 +96,7 @@ class Turn:
         reasons = await self.pair.waiting(target)
         text = f"{self.pair.title}: {late}"
         if reasons:
-            more = f" and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
-            text += f" ({'; '.join(reasons[:_REASONS])}{more})"
+            text += f" ({some(reasons, _REASONS, '; ')})"
         full = (await self.pair.see()).sides[source].full if source and source != target else 0
         if not full:
             return f"{text}; nothing was reverted, and the next update continues from there"

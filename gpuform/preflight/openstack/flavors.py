@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from gpuform.listing import some
 from gpuform.openstack.api import Json
 from gpuform.preflight.check import Check, Judged
 from gpuform.preflight.openstack.account import cli
@@ -32,8 +33,7 @@ def _judge(name: str, groups: list[Group], project: Project) -> Judged:
     found = project.flavor(name)
     if found is None:
         names = sorted(str(one["name"]) for one in project.flavors())
-        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        fact = f"nova has no such flavor for the project; it has {', '.join(names[:_SHOWN]) or 'none'}{more}"
+        fact = f"nova has no such flavor for the project; it has {some(names, _SHOWN) or 'none'}"
         wanted = ", ".join(group.name for group in groups)
         return Judged("FAIL", fact, f"name another one for {wanted}, or give the project access to it")
     machine = groups[0].machine
