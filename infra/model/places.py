@@ -30,7 +30,17 @@ def is_host(value: str) -> bool:
     scope = getattr(address, "scope_id", None)
     if address.is_link_local or scope is not None:
         return bool(INTERFACE.fullmatch(scope or ""))
-    return not (address.is_unspecified or address.is_multicast or address.is_reserved)
+    # What Python calls reserved in IPv6 includes ::1 and NAT64's 64:ff9b::/96 (RFC 6052, 2.1).
+    reserved = address.version == 4 and address.is_reserved
+    return not (address.is_unspecified or address.is_multicast or reserved)
+
+
+def is_loopback(value: str) -> bool:
+    """Whether it is a host that only this machine reaches (RFC 6761, 6.3 for ``localhost``)."""
+    try:
+        return _ip(value).is_loopback
+    except ValueError:
+        return same_host(value) == "localhost"
 
 
 def same_host(value: str) -> str:

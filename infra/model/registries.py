@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator
 
 from infra.model.base import Strict, each_once, matching
 from infra.model.errors import InputError
-from infra.model.places import PORT, plain_address
+from infra.model.places import PORT, is_loopback, plain_address
 
 # Grammar: github.com/distribution/reference, regexp.go.
 _PART = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
@@ -61,7 +62,12 @@ def _mirror(value: str) -> str:
 
 
 def _chart_repository(value: str) -> str:
-    """Charts run with every right in the cluster, so nothing on the way may be able to change them."""
+    """Charts run with every right in the cluster, so nothing on the way may be able to change them.
+
+    On loopback nothing is on the way, as with a tunnel or a forwarded port.
+    """
+    if plain_address(value, "http") and is_loopback(urlsplit(value).hostname or ""):
+        return value
     if value.startswith("http://"):
         fact = "what http transfers can be changed on the way, and the chart gets every right in the cluster"
         raise InputError("", fact, "use https:// or oci://")

@@ -42,3 +42,8 @@ def test_a_contradiction_is_refused_at_its_place(row: list[Any]) -> None:
 
 def _path(place: str) -> str:
     return re.sub(r"/(\d+)", r"[\1]", place).replace("/", ".")
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8879", "http://localhost:8879/a", "http://[::1]:8879"])
+def test_charts_may_come_by_http_from_this_machine_alone(url: str) -> None:
+    assert parse(changed(GOOD["existing"], {"at": "gpu_operator/repository", "put": url}))

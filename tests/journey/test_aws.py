@@ -15,6 +15,7 @@ import pytest
 
 from gpuform.engine import Engine, Event, Result, Step
 from gpuform.plugins.offline.provider import NOTICE
+from infra.model.losses import REPORT
 from tests.destroy.played_karpenter import PlayedKarpenter
 from tests.journey.aws_world import World, world
 from tests.tiers import nightly_but
@@ -170,7 +171,10 @@ CHANGES: dict[str, tuple[Edit, dict[str, set[str]]]] = {
 @pytest.mark.parametrize(("edit", "expected"), nightly_but("replicas", CHANGES))
 def test_a_change_reaches_exactly_what_it_must(dev: World, edit: Edit, expected: dict[str, set[str]]) -> None:
     with dev.changed(edit):
-        assert touched(dev.run("preview")) == expected
+        planned = dev.engine.preview("aws-dev", lambda event: None, acknowledged=[REPORT])
+        assert touched(planned) == expected
+        losses = [message.text for message in planned.messages if "not acknowledged" in message.text]
+        assert bool(losses) == ("replace" in expected and edit is CHANGES["CIDR"][0]), losses
 
 
 @pytest.mark.nightly
