@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from policies import contract
-from policies.pods import template
+from policies.pods import namespace, template
 from policies.releases import chart
 from policies.rule import Resource, Rule, at, each, table, text
 
@@ -87,16 +87,36 @@ def _spot(pool: Resource) -> bool:
     )
 
 
+def _on_spot(pod: Any, resources: Sequence[Resource]) -> bool:
+    """Whether the pod selects spot nodes, or a pool that may have some."""
+    selects = table(pod, "spec", "nodeSelector")
+    pool = selects.get(contract.POOL)
+    spots = {_labels(one).get(contract.POOL) for one in resources if _spot(one)}
+    return selects.get(contract.CAPACITY_TYPE) == "spot" or (pool is not None and pool in spots)
+
+
 def _in_time(resource: Resource, resources: Sequence[Resource]) -> Iterator[str]:
     pod = template(resource)
     seconds = at(pod, "spec", "terminationGracePeriodSeconds")
     if seconds is None or seconds <= LONGEST_GRACE_S:
         return
-    selects = table(pod, "spec", "nodeSelector")
-    pool = selects.get(contract.POOL)
-    spots = {_labels(one).get(contract.POOL) for one in resources if _spot(one)}
-    if selects.get(contract.CAPACITY_TYPE) == "spot" or (pool is not None and pool in spots):
+    if _on_spot(pod, resources):
         yield f"may run on spot nodes, which end after two minutes, and asks for {seconds:g} s to end"
+
+
+def _lets_go(budget: Resource, resources: Sequence[Resource]) -> Iterator[str]:
+    """Only budgets that allow no eviction at all: how many pods share a node is not known before."""
+    most, least = (at(budget.props, "spec", key) for key in ("maxUnavailable", "minAvailable"))
+    selector = table(budget.props, "spec", "selector", "matchLabels")
+    for resource in resources:
+        pod = template(resource)
+        labels = table(pod, "metadata", "labels")
+        if not selector or selector.items() - labels.items() or namespace(resource) != namespace(budget):
+            continue
+        # https://kubernetes.io/docs/tasks/run-application/configure-pdb: these require zero evictions.
+        all_stay = least is not None and least in ("100%", at(resource.props, "spec", "replicas"))
+        if (all_stay or most in (0, "0%")) and _on_spot(pod, resources):
+            yield f"allows no eviction of {resource.name}, which may run on spot nodes: they end regardless"
 
 
 def _queue(pool: Resource, resources: Sequence[Resource]) -> Iterator[str]:
@@ -155,6 +175,15 @@ RULES = (
         f"set terminationGracePeriodSeconds to {LONGEST_GRACE_S} or less, or use a pool without spot",
         contract.PODS,
         _in_time,
+        whole=True,
+    ),
+    Rule(
+        "spot-budget",
+        "Disruption budgets let pods leave spot nodes in the two minutes before the interruption.",
+        "low",
+        "set maxUnavailable to 1 or more, or use a pool without spot",
+        (contract.BUDGET,),
+        _lets_go,
         whole=True,
     ),
     Rule(
