@@ -235,11 +235,12 @@ def _act(
 def _action(settings: Settings, node: Node, kind: str, seen: bool) -> str:
     """Only class replace deletes a node: one that needs a reset empties, and its autoscaler removes it.
 
-    ``seen``: whether its fault is reported now.
+    ``seen``: whether its fault is reported now. It may be older than a repair that a person has noted.
     """
     if settings.mode != "replace":
         return settings.mode
-    return "replace" if kind == "replace" and seen and node.claim and not node.pinned else "ticket"
+    removable = node.claim and not node.pinned and node.repaired is None
+    return "replace" if kind == "replace" and seen and removable else "ticket"
 
 
 def _done(after: State, node: Node) -> int:

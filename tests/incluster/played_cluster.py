@@ -26,7 +26,7 @@ class PlayedCluster(Cluster):
         self.events: list[Json] = []
         self.before: Callable[[str, str], None] = lambda method, path: None
         self.after: Callable[[str, str], None] = lambda method, path: None
-        self.on_cordon: Callable[[Json], None] = lambda node: None
+        self.on_cordon: Callable[[Json, Json], None] = lambda before, node: None
         self.on_lift: Callable[[Json], None] = lambda node: None
         self.on_delete: Callable[[Json], None] = lambda claim: None
         self.on_write: Callable[[Json], None] = lambda config_map: None
@@ -116,9 +116,12 @@ class PlayedCluster(Cluster):
         self.annotate(name, **body["metadata"]["annotations"])
         self.touch(name, taints=body["spec"]["taints"])
         notes = body["metadata"]["annotations"]
-        if RECORD in notes:
-            (self.on_cordon if notes[RECORD] else self.on_lift)(self.nodes_by_name[name])
-        return self.nodes_by_name[name]
+        changed = self.nodes_by_name[name]
+        if notes.get(RECORD):
+            self.on_cordon(node, changed)
+        elif RECORD in notes:
+            self.on_lift(changed)
+        return changed
 
     def _write(self, body: Json) -> Json:
         name = body["metadata"]["name"]

@@ -13,13 +13,15 @@ from typing import Any
 from unittest import mock
 
 from infra.incluster import health, told
+from infra.incluster.acting import RECORD, TAINT
 from infra.incluster.cases import Fault
 from infra.incluster.loop import RESET, STATE, Loop
+from tests.incluster import played_prometheus
 from tests.incluster.played_world import BURST, DAY_S, FADES_S, FIXED, HOUR_S, Machine, World
 
 PATIENCE_S = 3 * HOUR_S
 """Working time of the loop in which an action must be complete."""
-MOST = 3
+MOST = 4
 SETTINGS: dict[str, Any] = {
     "budget": 0.2,
     "max": MOST,
@@ -37,7 +39,8 @@ class Killed(BaseException):
 class Days(World):
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.touched: list[tuple[float, str]] = []
+        self.told: list[tuple[Fault, str]] = []
+        """Faults last told to the loop, and the id of the machine that has each."""
         self.loud: dict[str, float] = {}
         """When a fault of the node of this name was last told to the loop."""
         self.owed: dict[str, float] = {}
@@ -46,6 +49,14 @@ class Days(World):
         """Nodes with a ticket, or given back."""
         self.excused: set[str] = set()
         """Nodes that a person takes for repaired."""
+        self.stored: set[str] = set()
+        """Settled nodes about which the loop has had time to store that they are."""
+        self.mended: set[str] = set()
+        """Nodes repaired since they were cordoned."""
+        self.unseen: dict[str, float] = {}
+        """When the loop was last told that GPUs of the node of this name are not measured."""
+        self.late: dict[tuple[str, str], float] = {}
+        """By what the loop must do to a node, the working time at which it must have."""
         self.worked = 0.0
         self.flawed = False
         self.cluster.before, self.cluster.after = self._before, self._after
@@ -59,11 +70,13 @@ class Days(World):
 
     def start(self) -> None:
         """A new process; its clock is the machine's at its start."""
-        before = getattr(self, "clock", None)
-        self.clock: Callable[[], float] = health.steady(lambda: self.now + self.wall, lambda: self.now)
-        if before is None or self.clock() > before() + 1:
-            self.touched.clear()  # a clock that went ahead between two processes ends the window
-        self.known = {uid: max(since, self.now) for uid, since in self.known.items()}
+        booted = self.now - self.random.random() * DAY_S
+        self.ahead += max(0.0, self.wall - self.began)
+        self.began = self.wall
+        self.clock: Callable[[], float] = health.steady(
+            lambda: self.now + self.wall, lambda: self.now - booted
+        )
+        self.known.clear()
         self.loop = Loop(self.cluster, {**SETTINGS, "mode": self.mode}, told.Metrics())
 
     # What the API server does to the loop
@@ -75,7 +88,7 @@ class Days(World):
             self._fail()
 
     def _after(self, method: str, path: str) -> None:
-        if method != "GET" and self.random.random() < 0.01:
+        if method != "GET" and self.random.random() < (0.3 if method == "DELETE" else 0.02):
             self._fail()
 
     def _fail(self) -> None:
@@ -90,23 +103,32 @@ class Days(World):
     def _machine(self, node: dict[str, Any]) -> Machine:
         return self.machines[node["metadata"]["name"]]
 
-    def _cordoned(self, node: dict[str, Any]) -> None:
-        uid = node["metadata"]["uid"]
-        self.touched.append((self.now, uid))
-        self._within(self.touched, "cordoned")
+    def _cordoned(self, before: dict[str, Any], node: dict[str, Any]) -> None:
+        name, uid = node["metadata"]["name"], node["metadata"]["uid"]
+        assert self.loud.get(name, -DAY_S) >= self.joined[uid], f"{uid} was cordoned without a fault"
+        old, new = (json.loads(one["metadata"]["annotations"].get(RECORD, "{}")) for one in (before, node))
+        bare = all(one["key"] != TAINT for one in before["spec"].get("taints") or ())
+        same = all(old.get(key) == new[key] for key in ("class", "faults"))
+        assert bare or not same, f"day {self.now / DAY_S:.2f}: the record of {uid} was written again"
+        self._touches(uid, "cordoned")
         self._lifted(node)
         self._owes(uid)
-        if self.mode == "cordon" or self._machine(node).given_back:
-            self._settles(node["metadata"]["name"])
-        self._did("cordoned")
+        if self.mode == "cordon":
+            self._settles(name)
+        elif self._machine(node).given_back:
+            self._excuses(name)
 
     def _returned(self, node: dict[str, Any]) -> None:
-        quiet = self.now - self.loud.get(node["metadata"]["name"], -DAY_S)
-        assert quiet >= FADES_S, f"day {self.now / DAY_S:.2f}: returned after {quiet} s without a fault"
+        name, uid = node["metadata"]["name"], node["metadata"]["uid"]
+        for since in (self.loud, self.unseen):
+            quiet = self.now - since.get(name, -DAY_S)
+            assert quiet >= FADES_S, f"day {self.now / DAY_S:.2f}: returned after {quiet} s without a fault"
+        assert uid in self.mended, f"day {self.now / DAY_S:.2f}: {uid} was returned without a repair"
         self._lifted(node)
+        self._did("returned")
 
     def _lifted(self, node: dict[str, Any]) -> None:
-        for uids in (self.settled, self.excused):
+        for uids in (self.settled, self.excused, self.stored, self.mended):
             uids.discard(node["metadata"]["uid"])
 
     def _removed(self, claim: dict[str, Any]) -> None:
@@ -117,28 +139,40 @@ class Days(World):
         assert machine.broken == "replace", f"day {self.now / DAY_S:.2f}: {name} is healthy and was removed"
         assert not machine.given_back, f"{name} was removed twice"
         assert self.mode == "replace"
+        self._touches(self._uid(name), "removed")
         machine.given_back = True
         self._settles(name)
-        self.gone.append((self.now + self.random.choice((60, HOUR_S, 2 * DAY_S)), own, name))
-        self._did("removed")
+        leaves = self.now + self.random.choice((60, HOUR_S, 2 * DAY_S))
+        self.gone.append((leaves, own, name))
+        # Karpenter starts the successor while the pods of the old node still end.
+        self.coming.append((self.random.choice((self.now + 60, leaves)), self._read()))
 
     def _written(self, config_map: dict[str, Any]) -> None:
+        if "closed" in config_map["data"]:
+            return
         if "ticket.json" in config_map["data"]:
             name = json.loads(config_map["data"]["ticket.json"])["node"]
+            assert self._uid(name) not in self.stored, f"day {self.now / DAY_S:.2f}: {name} has its ticket"
             self._settles(name)
             self._did("ticket")
         elif self.closes and RESET not in config_map["metadata"].get("annotations", {}):
             self.closes = False
-            self.touched.clear()  # counting restarts
+            self._counts_anew()
 
-    def _within(self, times: list[tuple[float, str]], what: str) -> None:
-        begin = self.now - HOUR_S
-        times[:] = [one for one in times if one[0] > begin]
-        before = [size for at, size in self.sizes if at < begin][-1:]
-        largest = max(before + [size for at, size in self.sizes if at >= begin])
-        assert len({uid for _, uid in times}) <= min(MOST, max(1, int(0.2 * largest))), (
+    def _touches(self, uid: str, what: str) -> None:
+        """Count the node against the budget: no more in any window.
+
+        Successors of nodes that were given back in the window do not make the budget larger.
+        """
+        begin = self._read() - HOUR_S
+        self.touched = [one for one in (*self.touched, (self._read(), uid)) if one[0] > begin]
+        before = [one for one in self.sizes if one[0] < begin][-1:]
+        during = [one for one in self.sizes if one[0] >= begin]
+        largest = max(sum(one <= begin for one in follows) for _, follows in before + during)
+        assert len({uid for _, uid in self.touched}) <= min(MOST, max(1, int(0.2 * largest))), (
             f"{what} at day {self.now / DAY_S:.2f}"
         )
+        self._did(what)
 
     def _forgets(self, node: dict[str, Any]) -> None:
         self._lifted(node)
@@ -150,8 +184,7 @@ class Days(World):
     def run(self, days: float) -> None:
         end = self.now + days * DAY_S
         with (
-            mock.patch("infra.incluster.loop.asked.faults", self._faults),
-            mock.patch("infra.incluster.loop.asked.measured", self._measured),
+            mock.patch("infra.incluster.loop.asked._answer", self._answer),
             mock.patch("infra.incluster.loop.told.line"),
         ):
             while self.now < end:
@@ -160,15 +193,16 @@ class Days(World):
                 self._others(step)
                 self._look(step)
 
-    def _faults(self, _: str) -> list[Fault]:
+    def _answer(self, _: str, expression: str) -> Any:
         if self.now < self.silent:
             raise OSError("no answer")
+        dark = {name for name, one in self.machines.items() if one.dark > self.now}
+        self.unseen |= dict.fromkeys(dark, self.now)
         self.reported = {key: one for key, one in self.reported.items() if one[1] > self.now}
-        self.loud |= {fault.node: self.now for fault, _, _ in self.reported.values()}
-        return [fault for fault, _, _ in self.reported.values()]
-
-    def _measured(self, _: str) -> frozenset[str]:
-        return frozenset(self.machines)
+        self.told = [(fault, of) for fault, _, of in self.reported.values() if fault.node not in dark]
+        self.loud |= {fault.node: self.now for fault, _ in self.told}
+        faults, seen = [fault for fault, _ in self.told], self.machines.keys() - dark
+        return played_prometheus.answer(expression, faults, seen, self.machines)
 
     def _look(self, step: float) -> None:
         self.flawed = self.now < self.silent
@@ -180,8 +214,13 @@ class Days(World):
         if self.flawed:
             return
         self.worked += step
+        for name in self.machines:
+            self.known.setdefault(self._uid(name), self.now)
+        # A process waits that long before it goes on with the removal of a node.
+        old = {uid for uid, since in self.known.items() if self.now - since > FADES_S}
+        self.stored |= (self.settled & old) - self.mended
         breaker = self._breaker()
-        for fault, _, of in [] if breaker else self.reported.values():
+        for fault, of in [] if breaker else self.told:
             machine = self.machines.get(fault.node)
             # Before that, it may be an earlier node's of that name.
             if machine and machine.id == of and self.now - self.known[self._uid(fault.node)] > FADES_S:
@@ -191,6 +230,22 @@ class Days(World):
                 self.owed.pop(self._uid(name), None)  # a person has to look
         for uid, by in self.owed.items():
             assert self.worked < by, f"day {self.now / DAY_S:.2f}: {uid} is forgotten"
+        self._require_onward()
+
+    def _require_onward(self) -> None:
+        """A repaired node returns, and a node with a record has the taint, whoever removed it."""
+        due = set()
+        for name, machine in self.machines.items():
+            uid = self._uid(name)
+            quiet = self.now - max(self.loud.get(name, -DAY_S), self.unseen.get(name, -DAY_S))
+            if uid in self.mended and quiet >= FADES_S and machine.dark < self.now:
+                due.add((uid, "returned"))
+            notes = self.cluster.nodes_by_name[name]["metadata"]["annotations"]
+            if RECORD in notes and self.cluster.taint(name) is None:
+                due.add((uid, "tainted"))
+        self.late = {one: self.late.get(one, self.worked + PATIENCE_S) for one in due}
+        for (uid, what), by in self.late.items():
+            assert self.worked < by, f"day {self.now / DAY_S:.2f}: {uid} is not {what}"
 
     def _owes(self, uid: str) -> None:
         if uid not in self.settled | self.excused:
@@ -203,3 +258,6 @@ class Days(World):
     def _excuses(self, name: str) -> None:
         self.owed.pop(self._uid(name), None)
         self.excused.add(self._uid(name))
+
+    def _mended(self, name: str) -> None:
+        self.mended.add(self._uid(name))

@@ -26,6 +26,10 @@ class Machine:
     boots: int = 0
     xid: str = "79"
     given_back: bool = False
+    follows: float = -DAY_S
+    """When the machine that this one replaces was given back (``World._read``)."""
+    dark: float = 0.0
+    """Until when its exporter is down."""
 
 
 @dataclass
@@ -45,10 +49,18 @@ class World:
         """Faults by id, until when they are reported, and of which machine."""
         self.gone: list[tuple[float, str, str]] = []
         """When the machine with this id leaves, and its node's name."""
-        self.sizes: list[tuple[float, int]] = []
+        self.coming: list[tuple[float, float]] = []
+        """When a successor joins, and its ``follows``."""
+        self.touched: list[tuple[float, str]] = []
+        """When (``_read``) the loop cordoned or removed the node of this uid."""
+        self.sizes: list[tuple[float, list[float]]] = []
+        """``follows`` of each machine, at times (``_read``)."""
+        self.joined: dict[str, float] = {}
+        """When the node of this uid registered."""
         self.known: dict[str, float] = {}
-        """Since when this process of the loop can have seen the node."""
-        self.wall = self.trouble = self.silent = self.no_tickets = 0.0
+        """Since when this process of the loop has surely seen the node of this uid."""
+        self.wall = self.began = self.ahead = self.trouble = self.silent = self.no_tickets = 0.0
+        self.epidemic = 0.0
         self.closes = False
         self.count = 0
 
@@ -60,6 +72,16 @@ class World:
 
     def _excuses(self, name: str) -> None:
         """A person takes the node for repaired."""
+
+    def _mended(self, name: str) -> None:
+        """The node may return, once no fault of it is reported."""
+
+    def _read(self) -> float:
+        """The time, and by how much the loop's clock has jumped forwards between two processes.
+
+        Such a jump ends a window early; one backwards, or in the life of a process, ends none.
+        """
+        return self.now + self.ahead
 
     def _did(self, what: str) -> None:
         self.kinds[what] = self.kinds.get(what, 0) + 1
@@ -74,14 +96,16 @@ class World:
     def _chance(self, each_s: float, step: float) -> bool:
         return self.random.random() < step / each_s
 
-    def _join(self, pool: str, name: str = "", machine: Machine | None = None) -> None:
+    def _join(
+        self, pool: str, name: str = "", machine: Machine | None = None, follows: float = -DAY_S
+    ) -> None:
         self.count += 1
         free = [f"{pool}-{number}" for number in range(24) if f"{pool}-{number}" not in self.machines]
         name = name or self.random.choice(free[:4])  # names are soon used again
-        machine = machine or Machine(f"aws:///{self.count}", pool)
+        machine = machine or Machine(f"aws:///{self.count}", pool, follows=follows)
         self.machines[name] = machine
         self.cluster.add(name, f"uid-{self.count}", pool, machine.id, pool == BURST)
-        self.known[f"uid-{self.count}"] = self.now
+        self.joined[f"uid-{self.count}"] = self.now
         if pool == BURST and not any(_of(claim, machine) for claim in self.cluster.claims.values()):
             meta = {"name": f"claim-{self.count}", "uid": f"claim-{self.count}"}
             status = {"providerID": machine.id, "nodeName": name}
@@ -99,7 +123,16 @@ class World:
         self._size()
 
     def _size(self) -> None:
-        self.sizes = [*self.sizes[-200:], (self.now, len(self.machines))]
+        self.sizes = [*self.sizes[-200:], (self._read(), [one.follows for one in self.machines.values()])]
+
+    def _counts_anew(self) -> None:
+        """A person has closed the breaker: what was done before does not count, nor do its successors."""
+        self.touched.clear()
+        self.coming = [(at, -DAY_S) for at, _ in self.coming]
+        for machine in self.machines.values():
+            machine.follows = -DAY_S
+        self.sizes.clear()
+        self._size()
 
     def _fades(self, id: str, seconds: float) -> None:
         last = self.now + seconds
@@ -110,7 +143,7 @@ class World:
 
     def _breaks(self, name: str) -> None:
         machine = self.machines[name]
-        kind = self.random.choice(("reset", "replace"))
+        kind = self.random.choice(("reset", "replace", "replace"))
         if RANK[kind] >= RANK.get(machine.broken, 0):
             machine.broken = kind
             machine.xid = "79" if kind == "replace" else "48"
@@ -134,6 +167,7 @@ class World:
             self._fades(machine.id, 300)
         self._excuses(name)
         self.cluster.annotate(name, **{REPAIRED: "new GPU"})
+        self._mended(name)
         self._did("repaired")
 
     def _reboots(self, name: str) -> None:
@@ -149,35 +183,42 @@ class World:
             self._fades(machine.id, 300)
         if machine.broken == "" or record.get("class") != machine.broken:
             self._excuses(name)  # a reboot is the first remedy of either class
+        if record.get("class") == "reset":
+            self._mended(name)
 
     def _others(self, step: float) -> None:
         for at, own, name in [one for one in self.gone if one[0] <= self.now]:
             self.gone.remove((at, own, name))
             if name in self.machines and self.machines[name].id == own:
                 self._leave(name)
-                self._join(BURST)
+        for at, follows in [one for one in self.coming if one[0] <= self.now]:
+            self.coming.remove((at, follows))
+            self._join(BURST, follows=follows)
         self._autoscales(step)
         for name in list(self.machines):
             self._people(name, step)
         names = list(self.machines)
-        if names and self._chance(8 * HOUR_S, step):
-            self._breaks(self.random.choice(names))
+        ill = self.now < self.epidemic
+        if names and self._chance(HOUR_S / 4 if ill else 8 * HOUR_S, step):
+            elastic = [name for name in names if ill and self.machines[name].pool == BURST]
+            self._breaks(self.random.choice(elastic or names))
         if names and self._chance(30 * DAY_S, step):  # many at once
             for name in self.random.sample(names, len(names) // 2):
                 self._breaks(name)
         for length, each, what in (
             (HOUR_S, DAY_S, "trouble"),
             (HOUR_S, DAY_S, "silent"),
-            (2 * HOUR_S, DAY_S, "no_tickets"),
+            (4 * HOUR_S, DAY_S, "no_tickets"),
+            (4 * HOUR_S, DAY_S, "epidemic"),
         ):
             if self._chance(each, step):
                 setattr(self, what, self.now + self.random.random() * length)
-        if self._chance(6 * HOUR_S, step):
+        if self._chance(2 * HOUR_S, step):
             self.wall = self.random.uniform(-3, 3) * HOUR_S
         if self._chance(12 * HOUR_S, step):
             self.start()
         kept = self.cluster.maps.get(STATE)
-        if kept and json.loads(kept["data"][KEY])["breaker"] and self._chance(3 * HOUR_S, step):
+        if kept and json.loads(kept["data"][KEY])["breaker"] and self._chance(HOUR_S, step):
             kept["metadata"].setdefault("annotations", {})[RESET] = "checked"
             self.closes = True
 
@@ -186,10 +227,11 @@ class World:
             pool: [name for name, one in self.machines.items() if one.pool == pool] for pool in (BURST, FIXED)
         }
         for pool, names in own.items():
-            if len(names) < 12 and self._chance(3 * HOUR_S, step):
+            if len(names) < 12 and self._chance(6 * HOUR_S, step):
                 self._join(pool)
             if len(names) > 2 and self._chance(3 * HOUR_S, step):
-                name = self.random.choice(names)
+                ill = [name for name in names if self.cluster.taint(name)]
+                name = self.random.choice(ill if ill and self.random.random() < 0.5 else names)
                 self._leave(name)
                 if self.random.random() < 0.5:
                     self._join(pool, name)  # at once, under the same name
@@ -199,6 +241,7 @@ class World:
                 if name in self.machines and _of(claim, self.machines[name]):
                     self.cluster.claims[key] = deleted(claim)
                     self.gone.append((self.now + HOUR_S, self.machines[name].id, name))
+                    self.coming.append((self.now + HOUR_S, -DAY_S))
 
     def _people(self, name: str, step: float) -> None:
         node = self.cluster.nodes_by_name[name]
@@ -216,6 +259,8 @@ class World:
         elif self._chance(8 * DAY_S, step):  # its object is deleted, and the kubelet registers again
             self._forgets(node)
             self._join(self.machines[name].pool, name, self.machines[name])
+        elif self._chance(2 * DAY_S, step):
+            self.machines[name].dark = self.now + self.random.random() * HOUR_S
         elif self._chance(2 * DAY_S, step) and self.machines[name].broken:
             self._reports(name, self.machines[name])
 

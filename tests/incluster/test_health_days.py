@@ -17,7 +17,7 @@ def played(mode: str, seed: int, days: float) -> Days:
 @pytest.mark.parametrize(("mode", "days"), [("replace", 12), ("ticket", 4), ("cordon", 2)])
 def test_no_healthy_node_is_removed_and_no_broken_one_forgotten(mode: str, days: float) -> None:
     found = played(mode, 1, days)
-    assert {"broke", "cordoned", "repaired", "request failed"} <= found.kinds.keys()
+    assert {"broke", "cordoned", "repaired", "returned", "request failed"} <= found.kinds.keys()
 
 
 @pytest.mark.nightly
@@ -31,6 +31,7 @@ def test_no_healthy_node_is_removed_in_a_thousand_days(seed: int) -> None:
         "removed",
         "ticket",
         "repaired",
+        "returned",
         "request failed",
         "killed",
     }

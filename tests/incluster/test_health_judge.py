@@ -226,6 +226,7 @@ def test_a_worse_fault_is_another_action() -> None:
     [
         ("replace", {"claim": True}, "replace"),
         ("replace", {"claim": True, "pinned": True}, "ticket"),
+        ("replace", {"claim": True, "repaired": "new GPU"}, "ticket"),
         ("replace", {}, "ticket"),
         ("reset", {"claim": True}, "ticket"),
     ],
