@@ -79,7 +79,8 @@ gpuform derives from a file. With this first line, an editor completes and check
     # yaml-language-server: $schema=docs/reference/{SCHEMA_FILE}
 
 A file has at most 1 MiB, 50 levels, and 50,000 values with aliases expanded. A cluster has at most 5000
-nodes. An error is reported with its path, the fact and a remedy, and nothing is changed:
+nodes, on AWS 100,000 (above 5000 after an agreement with AWS). An error is reported with its path, the fact
+and a remedy, and nothing is changed:
 
     pools[2].sharing.replicas: 1 shares nothing; use 2 or more, or kind: exclusive
 

@@ -24,7 +24,7 @@ from gpuform.paths import Paths
 from gpuform.rehearse.children import Children
 from gpuform.rehearse.following import Following
 from gpuform.simulator.api import Api
-from infra.model.workload import cpu_millis, memory_bytes
+from infra.model.amounts import cpu_millis, memory_bytes
 
 CONFIG_MAP = "karpenter-values"
 """ConfigMap that stands in for the chart: the release's values, as JSON under the key ``values``."""

@@ -13,10 +13,11 @@ from gpuform.errors import InputError
 from infra import strict_yaml
 from infra.config import parse
 from infra.model import checks, choice, claims, offer
+from infra.model.amounts import cpu_millis, memory_bytes
 from infra.model.environment import Environment
 from infra.model.node_room import machines, room
 from infra.model.pool import Pool
-from infra.model.workload import Workload, cpu_millis, memory_bytes
+from infra.model.workload import Workload
 from infra.plan.sharing import pool_taints
 
 KEY = "workloads"

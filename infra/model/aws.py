@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from infra import versions
 from infra.model.aws_network import Endpoint, Network
 from infra.model.aws_values import (
     ADD_ON,
@@ -21,13 +22,16 @@ from infra.model.aws_values import (
 from infra.model.base import Count, Model, NodeCount
 from infra.model.choices import MachineName
 from infra.model.errors import InputError
-from infra.model.images import IMAGES, ImageKey, ImagePin, check_pin
+from infra.model.images import IMAGES, ImageKey, ImagePin, check_date, check_pin
 from infra.model.machines import MACHINES
 from infra.model.registries import PinnedImages
 
 _PLAIN = tuple(name for name, machine in MACHINES.items() if machine.seller == "ec2" and not machine.gpus)
 _KUBE_PROXY_BEHIND = 3
 """Minor versions by which kube-proxy may be older than the API server [Kubernetes' version skew policy]."""
+
+MOST_PIDS = 2**22
+"""PID_MAX_LIMIT of 64-bit Linux: the kernel refuses a larger pids.max (kernel/cgroup/pids.c)."""
 
 AddOnName = Literal[
     "aws-ebs-csi-driver",
@@ -89,6 +93,11 @@ class AwsCluster(Model):
             fact = f"{machine.name} is not an EC2 instance type without a GPU"
             raise InputError("system.machine", fact, f"use {' or '.join(_PLAIN)}")
         self._check_kube_proxy()
+        for name, version in self.add_ons.items():
+            pinned = versions.EKS_ADD_ONS[self.version][name]
+            if version.partition(".")[0] != pinned.partition(".")[0]:
+                fact = f"{version} is not of the major version that this release configures"
+                raise InputError(f"add_ons.{name}", fact, f"use one like {pinned}, or leave it out")
         for index, admin in enumerate(self.admins):
             if principal_partition(admin) != partition(self.region):
                 fact = f"{admin} is in partition {principal_partition(admin)}, and {self.region} in another"
@@ -96,6 +105,7 @@ class AwsCluster(Model):
         for key, pin in self.images.items():
             try:
                 check_pin(IMAGES[key], pin)
+                check_date(self.version, pin)
             except InputError as error:
                 raise InputError(f"images.{key}", error.fact, error.remedy) from None
         return self
@@ -166,7 +176,7 @@ class AwsPool(Model):
     max_pods: Annotated[Count, Field(le=737)] | None = Field(
         default=None, description="Pods per node; the limit of its network interfaces if left out."
     )
-    pod_pids_limit: Annotated[Count, Field(ge=1024)] | None = Field(
+    pod_pids_limit: Annotated[Count, Field(ge=1024, le=MOST_PIDS)] | None = Field(
         default=None, description="Processes per pod; no limit if left out."
     )
     prepull: PinnedImages = Field(

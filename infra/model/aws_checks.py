@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from infra.model import addresses, aws_pools, offer
 from infra.model.aws import AwsCluster
+from infra.model.base import MOST_NODES
 from infra.model.errors import InputError
 from infra.model.offer import MigStrategy
 from infra.model.pool import Pool
@@ -47,6 +48,13 @@ def check(
 def warnings(strategy: MigStrategy, pools: Sequence[Pool]) -> Iterator[str]:
     """Limits that whole nodes do not fill, and pools that one zone without a machine stops."""
     yield from aws_pools.warnings(strategy, pools)
+    most = sum(
+        min(addresses.most_nodes(pool, one, offer.offered(strategy, pool, one.gpus)) for one in pool.machines)
+        for pool in pools
+    )
+    if most > MOST_NODES:
+        fact = f"they may have {most} nodes, and EKS has more than {MOST_NODES} in its ultra scale tier alone"
+        yield f"pools: {fact}; agree on it with AWS before"
     for index, pool in enumerate(pools):
         bound = pool.on_aws.efa or pool.on_aws.placement_group or pool.on_aws.reservations
         if len(pool.zones) == 1 and pool.gpus and not bound:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from infra import versions
 from infra.model import offer
 from infra.model.aws import AwsCluster
-from infra.model.base import listing
+from infra.model.base import MOST_EKS_NODES, listing
 from infra.model.elastic import CPU, MEMORY_GIB, NODES
 from infra.model.errors import InputError
 from infra.model.gpu import GPUS
@@ -265,6 +265,10 @@ def _check_limits(strategy: MigStrategy, pool: Pool, path: str) -> None:
                 several = f" with {count} GPU{'s' if count > 1 else ''}" if len(pool.gpu_counts) > 1 else ""
                 fact = f"one node{several} already has {least}, so the limit allows no node"
                 raise InputError(here, fact, f"use {least} or more")
+        largest = max(_least(strategy, pool, count, key) for count in pool.gpu_counts)
+        if limit // largest > MOST_EKS_NODES:
+            fact = f"allows {limit // largest} nodes, and a cluster of EKS has at most {MOST_EKS_NODES}"
+            raise InputError(here, fact, f"use {MOST_EKS_NODES * largest} or less")
 
 
 def warnings(strategy: MigStrategy, pools: Sequence[Pool]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from pydantic import AfterValidator
 from infra.model.base import NUMBER, Strict, each_once, listing, matching
 from infra.model.eks_support import EKS
 from infra.model.errors import InputError
+from infra.model.node_keys import owner
 
 PARTITIONS: Mapping[str, tuple[str, ...]] = {
     "aws": (
@@ -34,10 +35,10 @@ PARTITIONS: Mapping[str, tuple[str, ...]] = {
 """Regions that have EKS, by partition (botocore, data/endpoints.json; a test compares)."""
 REGIONS = tuple(region for regions in PARTITIONS.values() for region in regions)
 
-ADD_ON = re.compile(rf"v{NUMBER}\.{NUMBER}\.{NUMBER}-eksbuild\.{NUMBER}")
+ADD_ON = re.compile(rf"v{NUMBER}\.{NUMBER}\.{NUMBER}-eksbuild\.[1-9][0-9]{{0,3}}")
 _PRINCIPAL = re.compile(r"arn:(aws[a-z-]*):iam::(\d{12}):(role|user)((?:/[\w+=,.@-]+)+)", re.ASCII)
-_LONGEST_PRINCIPAL = 64
-"""IAM user guide, "IAM and AWS STS quotas": names of roles and users."""
+_LONGEST_PRINCIPAL, _LONGEST_PATH = 64, 512
+"""IAM user guide, "IAM and AWS STS quotas": names of roles and users, and their paths."""
 _OF_SERVICES = "/aws-service-role/"
 
 MOST_TAGS = 40
@@ -45,10 +46,7 @@ MOST_TAGS = 40
 _LONGEST_KEY, _LONGEST_VALUE = 128, 256
 _TAG = re.compile(r"[\w .:/=+@-]*")
 """Same page: letters and digits of any script, blanks and these signs, in every service."""
-_RESERVED_TAGS = (
-    *("aws:", "eks:", "gpuform.io/", "k8s.io/", "kubernetes.io/", "karpenter.sh/", "karpenter.k8s.aws/"),
-    "node.k8s.amazonaws.com/",
-)
+_RESERVED_TAGS = ("aws:", "eks:")
 _NAME = "name"
 
 
@@ -86,6 +84,8 @@ def _principal(value: str) -> str:
     if len(found[4].rpartition("/")[2]) > _LONGEST_PRINCIPAL:
         fact = f"the name of a {found[3]} in IAM has at most {_LONGEST_PRINCIPAL} characters"
         raise InputError("", fact, "write the ARN as `aws iam get-role` shows it")
+    if len(found[4].rpartition("/")[0]) + 1 > _LONGEST_PATH:
+        raise InputError("", f"a path in IAM has at most {_LONGEST_PATH} characters", "shorten it")
     if found[4].startswith(_OF_SERVICES):
         fact = "EKS refuses an access entry for a service-linked role"
         raise InputError("", fact, "name a role that people or a pipeline assume")
@@ -111,7 +111,9 @@ def _tag_key(value: str) -> str:
 
 
 def _own_tag_key(value: str) -> str:
-    if not value or value.lower().startswith(_RESERVED_TAGS) or value.lower() == _NAME:
+    """Controllers find what they made, and may delete, by tags of their domains."""
+    key = value.lower()
+    if not key or key.startswith(_RESERVED_TAGS) or key == _NAME or owner(f"{key.partition('/')[0]}/"):
         raise InputError("", f"tag {value!r} is set by gpuform or by AWS", "use a key of your own")
     return value
 

@@ -7,7 +7,16 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationInfo,
+    model_validator,
+)
 
 from infra.model.errors import InputError
 
@@ -94,6 +103,10 @@ def _supported(value: str) -> str:
     if minor < FIRST_MINOR:
         fact = f"Kubernetes {value} is older than 1.{FIRST_MINOR}"
         raise InputError("", fact, f"use 1.{FIRST_MINOR} or newer, in quotes (YAML reads 1.30 as 1.3)")
+    patch = int([*value.split("."), "0"][2])
+    if minor > _LAST_MINOR or patch > _LAST_PATCH:
+        fact = f"there is no Kubernetes {value}"
+        raise InputError("", fact, "write it as `kubectl version` prints it, without the v")
     return value
 
 
@@ -138,8 +151,11 @@ def _host_name(value: str) -> str:
 
 FIRST_MINOR = 25
 """First Kubernetes with stable Pod Security Admission, which namespaces rely on [its release notes]."""
+_LAST_MINOR, _LAST_PATCH = 49, 39
+"""Ours, as 1.36 is the newest: three minor versions come a year, and a patch a month for 14 months each
+[kubernetes.io/releases, "Patch Releases"]."""
 Supported = AfterValidator(_supported)
-"""For versions of Kubernetes: not older than ``FIRST_MINOR``."""
+"""For versions of Kubernetes: not older than ``FIRST_MINOR``, and no number that none will have for years."""
 Strict = Annotated[str, Field(strict=True)]
 """Only as the base of a type with a validator: no field is any text."""
 Text = Annotated[Strict, AfterValidator(_text)]
@@ -167,10 +183,46 @@ HostName = Annotated[
 ]
 INT32 = 2**31 - 1
 """Replicas, parallelism, seconds are int32 in Kubernetes' API; as GiB in bytes it fits resource.Quantity."""
-MOST_NODES = 5000
-"""Nodes of a cluster [Kubernetes, considerations for large clusters]."""
+MOST_NODES, MOST_PODS = 5000, 150_000
+"""Nodes and pods of a cluster [Kubernetes, considerations for large clusters]."""
+MOST_EKS_NODES = 100_000
+"""Nodes of an EKS cluster [AWS Containers blog, "Under the hood: Amazon EKS ultra scale clusters"]; more than
+``MOST_NODES`` need an agreement with AWS, and a tier of EKS's provisioned control plane."""
 Count = Annotated[int, Field(strict=True, ge=1, le=INT32)]
-NodeCount = Annotated[Count, Field(le=MOST_NODES)]
+
+
+def most_nodes(cluster: str | None) -> int:
+    """Nodes that a cluster of this kind may have."""
+    return MOST_EKS_NODES if cluster == "aws" else MOST_NODES
+
+
+def _nodes(value: int, info: ValidationInfo) -> int:
+    most = most_nodes((info.context or {}).get("cluster"))
+    if value > most:
+        raise InputError("", f"{value} is too large", f"use {most} or less")
+    return value
+
+
+NodeCount = Annotated[
+    int,
+    Field(strict=True, ge=1, json_schema_extra={"maximum": MOST_EKS_NODES}),
+    AfterValidator(_nodes),
+]
+"""The kind of the cluster is in the validation context."""
+PodCount = Annotated[Count, Field(le=MOST_PODS)]
+Minutes = Annotated[Count, Field(le=1440)]
+Seconds = Annotated[Count, Field(le=86400)]
+"""Of a wait. The bound is ours: an update that waits for more than a day waits for nothing."""
+DrainSeconds = Annotated[Seconds, Field(ge=30)]
+"""A pod may take 30 s to end [Kubernetes, terminationGracePeriodSeconds, its default]."""
+MOST_CORES, MOST_MEMORY_GIB = 8192, 65536
+"""Of a machine: NR_CPUS of Linux (arch/x86/Kconfig), and the 64 TiB of x86-64 with four-level page tables
+(Documentation/arch/x86/x86_64/5level-paging.rst)."""
+Cores = Annotated[Count, Field(le=MOST_CORES)]
+MemoryGib = Annotated[Count, Field(le=MOST_MEMORY_GIB)]
+VolumeGib = Annotated[Count, Field(ge=3, le=65536)]
+"""From Magnum's smallest (api/validation.py, for devicemapper) to EBS's largest (EBS user guide, volume
+types); Cinder's largest is the cloud's own."""
 GpuCount = Annotated[Count, Field(le=32)]
 """GPUs of a machine: NV_MAX_DEVICES of NVIDIA's driver (open-gpu-kernel-modules, nvlimits.h)."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationInfo
 
+from infra.model.errors import InputError
 from infra.model.gpu import ALIASES, GPUS, Gpu
 from infra.model.machines import MACHINES, Machine
 
@@ -46,3 +47,9 @@ BUILT_IN = Catalogue(GPUS, MACHINES)
 def of(info: ValidationInfo) -> Catalogue:
     """The catalogue of this validation; the built-in one without one in the context."""
     return (info.context or {}).get("catalogue") or BUILT_IN
+
+
+def check_gpus(count: int | None, cores: int) -> None:
+    """Refuse a machine with more GPUs than cores: no server and no machine of a cloud is like that."""
+    if (count or 0) > cores:
+        raise InputError("count", f"{count} GPUs with {cores} vCPUs", "correct one of them")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from infra.model import choice, claims, fabric, labels, mig_names, offer, unused
-from infra.model.base import MOST_NODES, listing
+from infra.model.base import listing, most_nodes
+from infra.model.cost import Cost
 from infra.model.errors import InputError
 from infra.model.health import HEALTH
 from infra.model.offer import MigStrategy, own_strategy
@@ -33,8 +34,11 @@ RESERVED_NAMESPACES = ("kube-", "gpuform-", "amazon-", "openshift-")
 """Prefixes of namespaces that Kubernetes, gpuform, AWS's add-ons and OpenShift keep for themselves."""
 
 
-def check_cost(prices: Sequence[str], system: Sequence[str], pools: Sequence[Pool]) -> None:
-    """Refuse a price of a name that is not a pool, a pool's machine or a system machine."""
+def check_cost(cost: Cost, system: Sequence[str], pools: Sequence[Pool]) -> None:
+    """Refuse a price of a name that is not a pool, a pool's machine or a system machine, and of no spot."""
+    prices = tuple(cost.prices)
+    if cost.spot_factor is not None and not any("spot" in pool.capacity for pool in pools):
+        raise InputError("cost.spot_factor", "no pool has capacity spot", "leave it out")
     machines = [machine.name for pool in pools for machine in (*pool.machines, pool.node_machine) if machine]
     known = [*(pool.name for pool in pools), *dict.fromkeys([*machines, *system])]
     for name in prices:
@@ -59,8 +63,9 @@ def check_pools(cluster: str, strategy: MigStrategy, pools: Sequence[Pool]) -> N
         _check_place(cluster, pool, path)
         _check_slices(strategy, pool, path)
     total = sum(pool.nodes or len(pool.hosts or ()) for pool in pools)
-    if total > MOST_NODES:
-        fact = f"they have {total} nodes, and a cluster of Kubernetes has at most {MOST_NODES}"
+    if total > (most := most_nodes(cluster)):
+        of = "EKS" if cluster == "aws" else "Kubernetes"
+        fact = f"they have {total} nodes, and a cluster of {of} has at most {most}"
         raise InputError("pools", fact, "declare fewer, or several clusters")
     mig_names.check(pools)
 

@@ -21,9 +21,10 @@ class Cost(Model):
             description="Highest cost of a month of 730 hours; `gpuform preview` refuses more.",
         )
     )
-    spot_factor: Annotated[float, Field(strict=True, gt=0, le=1)] | None = Field(
+    spot_factor: Annotated[float, Field(strict=True, ge=0.05, le=1)] | None = Field(
         default=None,
-        description="Spot price as a fraction of the on-demand price; 1 if left out.",
+        # AWS, "Amazon EC2 Spot": discounts of up to 90 %; half of that price is our bound.
+        description="Spot price as a fraction of the on-demand price, 0.05 to 1; 1 if left out.",
     )
     prices: dict[str, Usd] = Field(
         default_factory=dict,

@@ -35,6 +35,16 @@ _FIRST_CUDA_OF_COMPUTE: tuple[tuple[tuple[int, int], Version], ...] = (
     ((8, 6), (11, 1)),
     ((0, 0), (11, 0)),
 )
+_BRANCH_OF_CUDA: Mapping[Version, int] = {
+    (11, 0): 450,
+    (11, 1): 455,
+    (11, 8): 520,
+    (12, 8): 570,
+    (12, 9): 575,
+}
+"""Branch of the driver that came with a CUDA toolkit [CUDA release notes, "CUDA Driver"]."""
+_LAST_BRANCH: Mapping[Version, int] = {(5, 0): 470, (7, 5): 580}
+"""Last branch for compute capabilities before these [NVIDIA data center drivers: Kepler; R580, Volta]."""
 FIRST_BRANCH_OF_CUDA: Mapping[int, int] = {11: 450, 12: 525, 13: 580}
 LAST_CUDA_OF_FAMILY: Mapping[str, int] = {"volta": 12}
 
@@ -92,7 +102,21 @@ def needs_fabric_manager(gpu: Gpu, count: int) -> bool:
 
 def first_cuda(gpu: Gpu) -> Version:
     """The first CUDA toolkit that compiles for the GPU."""
-    return next(cuda for compute, cuda in _FIRST_CUDA_OF_COMPUTE if gpu.compute >= compute)
+    return _first_cuda(gpu.compute)
+
+
+def first_branch(capability: tuple[int, int]) -> int:
+    """The first driver branch that supports GPUs of this compute capability."""
+    return _BRANCH_OF_CUDA[_first_cuda(capability)]
+
+
+def last_branch(capability: tuple[int, int]) -> int | None:
+    """The last driver branch for GPUs of this compute capability; None if none is known."""
+    return next((last for before, last in _LAST_BRANCH.items() if capability < before), None)
+
+
+def _first_cuda(capability: tuple[int, int]) -> Version:
+    return next(cuda for compute, cuda in _FIRST_CUDA_OF_COMPUTE if capability >= compute)
 
 
 def open_holes(toolkit: str) -> tuple[str, ...]:

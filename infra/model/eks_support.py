@@ -24,6 +24,15 @@ class Support:
     standard: date
     extended: date
 
+    @property
+    def began(self) -> date:
+        """The day before which no node image of the version was published.
+
+        Standard support lasts 14 months (same page); images came up to a month before it.
+        """
+        months = self.standard.year * 12 + self.standard.month - 1 - 15
+        return date(months // 12, months % 12 + 1, 1)
+
 
 EKS: Mapping[str, Support] = MappingProxyType(
     {

@@ -30,7 +30,7 @@ from infra.model import (
 )
 from infra.model.aws import AwsCluster
 from infra.model.aws_network import OwnNetwork
-from infra.model.base import Model, Name
+from infra.model.base import Model, Name, each_once
 from infra.model.catalogue import BUILT_IN, Catalogue
 from infra.model.container_runtimes import NVIDIA_RUNTIME
 from infra.model.cost import Cost
@@ -125,7 +125,7 @@ class Environment(Model):
         description="Mirrors, by host of a registry or https:// address of a chart repository: images and "
         "charts are pulled from there instead. `gpuform images` lists what the mirrors must contain.",
     )
-    acknowledge_loss: tuple[Name, ...] = Field(
+    acknowledge_loss: Annotated[tuple[Name, ...], each_once("name each once")] = Field(
         default=(),
         description="Names of what this change may lose: the cluster, pools, namespaces. Without it, or "
         "`gpuform up --acknowledge NAME`, an update that loses data or running pods is refused. Remove it "
@@ -150,7 +150,7 @@ class Environment(Model):
         checks.check_pools(self.cluster.kind, self.gpu_operator.mig_strategy, self.pools)
         node_key_checks.check(self.cluster.kind, operator.gpu_taint, self.pools)
         if self.cost:
-            checks.check_cost(tuple(self.cost.prices), self._system_machines, self.pools)
+            checks.check_cost(self.cost, self._system_machines, self.pools)
         minor = self.cluster.version if isinstance(self.cluster, AwsCluster | OpenstackCluster) else None
         scheduling.check_scheduling(self.cluster.kind, minor, self.scheduling)
         checks.check_workloads(operator.mig_strategy, self.pools, self.workloads)
@@ -173,7 +173,9 @@ class Environment(Model):
             inside = {key: getattr(self, key) for key in host_checks.INSIDE}
             host_checks.check(self.cluster, operator, self.pools, inside)
         surge.check(operator.mig_strategy, self.pools, self.workloads)
-        surge.check_held(self.cluster.kind, operator.mig_strategy, self.pools, self.workloads)
+        surge.check_held(
+            self.cluster.kind, operator.mig_strategy, self.pools, self.workloads, self.priorities
+        )
         return self
 
     @property

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from infra.model.amounts import memory_bytes
 from infra.model.errors import InputError
 from infra.model.machines import MACHINES
 from infra.model.pool import Pool
-from infra.model.workload import Workload, memory_bytes
+from infra.model.workload import Workload
 
 
 def check(pools: Sequence[Pool], candidates: Sequence[Pool], work: Workload, path: str) -> None:

@@ -80,6 +80,10 @@ def _file(value: str) -> str:
     names = value.split("/")
     long = len(value.encode()) >= 4096 or any(len(name.encode()) > 255 for name in names)
     no_file = names[-1].strip() in ("", ".", "..") or "://" in value or value.startswith("/dev/")
+    if re.match(r"\$\{?[A-Za-z_]", value):
+        raise InputError("", f"{value!r}: variables are not expanded", "write it with ~/, or as it is")
+    if ":" in value and not content(value) and "://" not in value:
+        raise InputError("", f"{value!r} names several files", "name one")
     if content(value) or long or no_file:
         raise InputError("", "is not a path", "give the path of the file, not its content")
     return value
@@ -144,7 +148,7 @@ ContextName = Annotated[
 """Also with blanks, which Ansible's variables and options cannot have."""
 CudaVersion = Annotated[
     Strict,
-    matching(rf"{NUMBER}\.{NUMBER}", "a version of the CUDA toolkit", "write it as '12.2'"),
+    matching(rf"{NUMBER}\.[0-9]", "a version of the CUDA toolkit", "write it as '12.2'"),
     AfterValidator(_known_cuda),
 ]
 DriverVersion = Annotated[

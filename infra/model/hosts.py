@@ -67,7 +67,12 @@ class Repository(Model):
     url: Url = Field(description="Address of the repository.")
     suite: Annotated[
         Strict,
-        matching(r"[\w./-]+( [\w./-]+)*", "a suite with its components", "write it as ./, or as noble main"),
+        # sources.list(5): a suite that ends with / is a path, and has no components; others have some.
+        matching(
+            r"[\w./-]*/|[\w./-]*[\w.-]( [\w./-]+)+",
+            "a suite with its components",
+            "write it as ./, or as noble main",
+        ),
     ] = Field(
         description="For apt, what follows the address: suite and components, or ./ for a flat repository."
     )
@@ -117,6 +122,9 @@ class Driver(Model):
                 f"a driver of source {self.source} is a package",
                 "leave it out, or use source: runfile",
             )
+        if self.runfile and not self.runfile.url.rpartition("/")[2].endswith(".run"):
+            fact = f"{self.runfile.url} is not the address of an installer, NAME.run"
+            raise InputError("runfile.url", fact, "name the file")
         if self.source == "runfile" and self.runfile is None:
             raise InputError("runfile", "missing", "give url and sha256 of the installer")
         named = _RUNFILE.search(self.runfile.url) if self.runfile else None

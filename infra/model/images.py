@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator
 
 from infra.model.base import NUMBER, Strict
+from infra.model.eks_support import EKS
 from infra.model.errors import InputError
 
 ImageKey = Literal[
@@ -117,6 +118,14 @@ def check_pin(image: Image, pin: str) -> None:
         )
     if not _AMI.fullmatch(pin) and not _ALIAS[image.family].fullmatch(pin):
         raise InputError("", f"{pin!r} is not an image of {image.family}", f"give an AMI id, or {example}")
+
+
+def check_date(kubernetes: str, pin: str) -> None:
+    """Refuse a dated alias from before or after the time in which EKS publishes images of the version."""
+    found, support = _ALIAS["AL2023"].fullmatch(pin), EKS[kubernetes]
+    if found and not f"{support.began:%Y%m%d}" <= found[1] <= f"{support.extended:%Y%m%d}":
+        fact = f"EKS publishes images of Kubernetes {kubernetes} from {support.began} to {support.extended}"
+        raise InputError("", fact, "write the date of a release in that time")
 
 
 def is_alias(pin: str) -> bool:

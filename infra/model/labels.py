@@ -91,6 +91,7 @@ SHARED = ".shared"
 # removes such labels as long as a node shows no GPU, and discovery sets the label of the GPU only later: the
 # node has to start with that label (PCI_PRESENT), too.
 DEPLOY_DEVICE_PLUGIN = "nvidia.com/gpu.deploy.device-plugin"
+GPU_PRESENT = "nvidia.com/gpu.present"
 PCI_PRESENT = "feature.node.kubernetes.io/pci-10de.present"
 CPU_VENDOR = "feature.node.kubernetes.io/cpu-model.vendor_id"
 GPU_DEVICE_CLASS = "gpu.nvidia.com"

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
+from infra import versions
 from infra.model.base import NUMBER, Strict, matching
 from infra.model.dcgm import FIELDS
 from infra.model.errors import InputError
@@ -18,6 +19,10 @@ _UNITS: Mapping[str, int] = {"MB": 2**20, "GB": 2**30, "TB": 2**40}
 _LEAST_RETENTION, _MOST_RETENTION = 2 * 3600, 10 * 365 * 86400
 _MOST_BYTES = 2**63 - 1
 """Prometheus counts bytes with 63 bits (its units.Base2Bytes)."""
+_MAJORS = 50
+"""Ours: about as many as come in two years."""
+_LEAST_BYTES = 3 * 128 * 2**20
+"""Prometheus, storage, "On-disk layout"."""
 
 
 def seconds(duration: str) -> int:
@@ -43,6 +48,9 @@ def _retention(value: str) -> str:
 def _retention_size(value: str) -> str:
     if size_bytes(value) > _MOST_BYTES:
         raise InputError("", f"{value} is more than any volume has", "write what the volume has room for")
+    if size_bytes(value) < _LEAST_BYTES:
+        fact = f"{value} is less than the write-ahead log takes, of which three files of 128 MB are kept"
+        raise InputError("", fact, "use 384MB or more")
     return value
 
 
@@ -81,6 +89,15 @@ def _help(value: str) -> str:
     return value
 
 
+def _near(value: str) -> str:
+    """Each major version of the chart may rename values (its README, "Upgrading an existing Release")."""
+    tested = int(versions.KUBE_PROMETHEUS_STACK.partition(".")[0])
+    if abs(int(value.partition(".")[0]) - tested) > _MAJORS:
+        fact = f"{value} is years away from {versions.KUBE_PROMETHEUS_STACK}, which the settings are for"
+        raise InputError("", fact, f"use {tested - _MAJORS}.0.0 or newer, or leave it out")
+    return value
+
+
 Retention = Annotated[
     Strict,
     matching(r"[1-9]\d{0,8}[mhdwy]", "a retention time", "write a number and one of m, h, d, w, y: 15d"),
@@ -100,6 +117,7 @@ Address = Annotated[Strict, AfterValidator(_url)]
 ChartVersion = Annotated[
     Strict,
     matching(rf"{NUMBER}\.{NUMBER}\.{NUMBER}", "a chart version", "write the whole version, as 88.5.3"),
+    AfterValidator(_near),
 ]
 FieldName = Annotated[Strict, AfterValidator(_field)]
 Help = Annotated[Strict, AfterValidator(_help)]

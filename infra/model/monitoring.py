@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
+from infra.model.amounts import Memory, memory_bytes
 from infra.model.base import Model, ObjectName
-from infra.model.dcgm import MetricType
+from infra.model.dcgm import FIELDS, MetricType
 from infra.model.errors import InputError
 from infra.model.measures import (
     Address,
@@ -26,8 +28,8 @@ from infra.model.measures import (
     seconds,
     size_bytes,
 )
+from infra.model.places import is_loopback
 from infra.model.registries import ChartRepository
-from infra.model.workload import Memory, memory_bytes
 
 NAMESPACE = "monitoring"
 RELEASE = "monitoring"
@@ -48,6 +50,8 @@ _OF_THE_CHART = re.compile(
 )
 """Secrets that Helm, the chart (templates/_helpers.tpl) and prometheus-operator create and overwrite."""
 _LEAST_VOLUME = 2 * _GIB
+_MOST_GP2 = 16 * 2**40
+"""EBS user guide, volume types."""
 
 
 def _own_secret(name: str) -> str:
@@ -174,6 +178,9 @@ class Monitoring(Model):
         if self.remote_write and self.remote_write.secret and self.remote_write.url.startswith("http:"):
             fact = "http sends the password of remote_write.secret unencrypted"
             raise InputError("remote_write.url", fact, "use https, or leave the secret out")
+        if self.remote_write and is_loopback(urlsplit(self.remote_write.url).hostname or ""):
+            fact = f"{self.remote_write.url} is Prometheus's own pod"
+            raise InputError("remote_write.url", fact, "name a host that pods reach")
         if self.alertmanager and not self.alerts:
             raise InputError(
                 "alertmanager", "without alerts there is nothing to send", "leave it out, or set alerts: true"
@@ -190,6 +197,10 @@ class Monitoring(Model):
                 fact = f"{name} is also counters[{seen[name]}]"
                 raise InputError(f"counters[{index}]", fact, "name it once")
             seen[name] = index
+            given = counter.type if isinstance(counter, Counter) else None
+            if given in ("gauge", "counter") and FIELDS[name].type == "label":
+                fact = f"the value of {name} is a text, which no {given} has"
+                raise InputError(f"counters[{index}].type", fact, "use label, or leave it out")
 
     def _check_volume(self, size: str) -> None:
         volume = memory_bytes(size)
@@ -223,6 +234,10 @@ def check(cluster: str, given: Monitoring | None, namespaces: Mapping[str, str])
     if cluster == "aws" and given.storage and given.storage.storage_class is None:
         fact = "missing, and EKS has no default class since 1.30: the volume would never be created"
         raise InputError("monitoring.storage.class", fact, "name one; EKS creates gp2")
+    gp2 = cluster == "aws" and given.storage and given.storage.storage_class == "gp2"
+    if gp2 and given.storage and memory_bytes(given.storage.size) > _MOST_GP2:
+        fact = f"EBS makes no volume of type gp2 with {given.storage.size}"
+        raise InputError("monitoring.storage.size", fact, "use 16Ti or less")
     if given.storage is None and given.retention and seconds(given.retention) > seconds(WITHOUT_STORAGE):
         raise InputError(
             "monitoring.retention",

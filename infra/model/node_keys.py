@@ -53,7 +53,8 @@ _OURS = "gpuform.io/"
 _FOUND_BY_NOTHING = (labels.MIG_CONFIG, labels.DEVICE_PLUGIN_CONFIG, labels.DEPLOY_DEVICE_PLUGIN)
 
 
-def _owner(key: str) -> str | None:
+def owner(key: str) -> str | None:
+    """Who sets keys of this domain (a label's, a taint's or a tag's); None if no program is known to."""
     domain = key.rpartition("/")[0]
     return next((who for of, who in _DOMAINS.items() if f".{domain}".endswith(f".{of}")), None)
 
@@ -62,18 +63,18 @@ def _label(key: str, info: ValidationInfo) -> str:
     free = key.startswith((ROLE, RESTRICTED)) and key not in _CONTROL_PLANE
     if (info.context or {}).get("cluster") == "hosts":
         free = free or key in _PLACES
-    owner = _owner(key)
-    if owner and not free and key != _EXCLUDED:
-        raise InputError("", f"label {key!r} is set by {owner}", "use a prefix of your own")
+    who = owner(key)
+    if who and not free and key != _EXCLUDED:
+        raise InputError("", f"label {key!r} is set by {who}", "use a prefix of your own")
     return key
 
 
 def _taint(key: str) -> str:
     """NVIDIA's taint is a convention that anybody may use, and so are roles and architectures."""
     free = key.startswith((labels.NVIDIA_PREFIX, ROLE, RESTRICTED)) or key == labels.ARCH
-    owner = _TAINTS.get(key) or (None if free else _owner(key))
-    if owner:
-        raise InputError("", f"taint {key!r} is set and removed by {owner}", "use a key of your own")
+    who = _TAINTS.get(key) or (None if free else owner(key))
+    if who:
+        raise InputError("", f"taint {key!r} is set and removed by {who}", "use a key of your own")
     return key
 
 

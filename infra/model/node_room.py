@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from infra.model import checks, choice, offer
+from infra.model.amounts import cpu_millis, memory_bytes
 from infra.model.errors import InputError
 from infra.model.machines import Machine
 from infra.model.pool import Pool
 from infra.model.sharing import Mps
-from infra.model.workload import Workload, cpu_millis, memory_bytes
+from infra.model.workload import Workload
 
 if TYPE_CHECKING:
     from infra.model.environment import Environment
@@ -172,8 +173,14 @@ def check(env: Environment) -> None:
         if (most := pool.on_aws.max_pods) and most <= len(found):
             fact = f"{len(found)} DaemonSets have a pod on each node ({', '.join(found)})"
             raise InputError(f"pools[{index}].aws.max_pods", fact, f"use {len(found) + 1} or more")
-        for machine in machines(env, pool) if pool.hugepages else ():
-            if room(env, pool, machine).memory <= 0:
+        for machine in machines(env, pool):
+            left = room(env, pool, machine)
+            if not pool.hugepages and min(left.cpu, left.memory, left.pods) <= 0:
+                fact = f"kubelet and DaemonSets leave no room for pods on {machine.name}"
+                raise InputError(
+                    f"pools[{index}].machine", fact, "use a larger machine, or correct its values"
+                )
+            if left.memory <= 0:
                 fact = (
                     f"{pool.hugepages} of the {machine.memory}Gi of {machine.name} leave no memory for pods"
                 )

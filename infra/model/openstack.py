@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Discriminator, Field, PrivateAttr, Tag, ValidationError, ValidationInfo, model_validator
 
 from infra.model import catalogue
-from infra.model.base import Count, GpuCount, Model, NodeCount
+from infra.model.base import Cores, Count, GpuCount, MemoryGib, Minutes, Model, NodeCount, VolumeGib
 from infra.model.catalogue import Catalogue
 from infra.model.choices import GpuName
 from infra.model.errors import InputError
@@ -46,8 +46,8 @@ class Flavor(Model):
 
     gpu: GpuName | None = Field(default=None, description="GPU model; none if left out.")
     count: GpuCount | None = Field(default=None, description="GPUs of a node; 1 if left out.")
-    vcpu: Count = Field(description="vCPUs of a node.")
-    memory_gib: Count = Field(description="Memory of a node in GiB.")
+    vcpu: Cores = Field(description="vCPUs of a node.")
+    memory_gib: MemoryGib = Field(description="Memory of a node in GiB.")
 
     _model: Gpu | None = PrivateAttr(default=None)
 
@@ -58,6 +58,7 @@ class Flavor(Model):
             raise InputError(
                 "count", "no GPU is named, so there is nothing to count", "add gpu, or leave it out"
             )
+        catalogue.check_gpus(self.count, self.vcpu)
         return self
 
     def machine(self, name: str) -> Machine:
@@ -94,7 +95,7 @@ class TemplateSpec(Model):
         default=False, strict=True, description="A load balancer in front of the masters."
     )
     floating_ip: bool = Field(default=True, strict=True, description="A floating IP for every node.")
-    docker_volume_gib: Count | None = Field(
+    docker_volume_gib: VolumeGib | None = Field(
         default=None, description="Volume of each node for images and containers, in GiB."
     )
     server_type: Literal["vm", "bm"] = Field(default="vm", description="Virtual machines or bare metal.")
@@ -126,7 +127,10 @@ class ClusterNetwork(Model):
 class Masters(Model):
     """The control plane's nodes; their number cannot change in place."""
 
-    nodes: NodeCount = Field(default=1, description="Number of masters, odd: etcd runs on them.")
+    # etcd's FAQ, "What is maximum cluster size?": no more than seven.
+    nodes: Annotated[Count, Field(le=7)] = Field(
+        default=1, description="Number of masters, odd, 7 at most: etcd runs on them."
+    )
     flavor: OpenstackName | None = Field(default=None, description="Flavor; the template's if left out.")
     lb: bool | None = Field(
         default=None,
@@ -197,10 +201,12 @@ class OpenstackCluster(Model):
         strict=True,
         description="Whether labels are merged with the template's or replace them.",
     )
-    docker_volume_gib: Count | None = Field(
+    docker_volume_gib: VolumeGib | None = Field(
         default=None, description="Volume of each node for images and containers, in GiB."
     )
-    timeout_minutes: Count = Field(default=60, description="Minutes after which its creation fails.")
+    timeout_minutes: Annotated[Minutes, Field(ge=5)] = Field(
+        default=60, description="Minutes after which its creation fails."
+    )
     flavors: dict[OpenstackName, Flavor] = Field(
         default_factory=dict,
         description="The cloud's own flavors by name, each with its resources; they override the catalogue's "
@@ -254,7 +260,7 @@ class OpenstackPool(Model):
     merge_labels: bool = Field(
         default=True, strict=True, description="Whether they are merged with the cluster's or replace them."
     )
-    docker_volume_gib: Count | None = Field(
+    docker_volume_gib: VolumeGib | None = Field(
         default=None, description="Volume of each node for images and containers, in GiB."
     )
     allow_replace: bool = Field(

@@ -18,6 +18,16 @@ from infra.model.places import is_host
 MASTER_ROLE = "master"
 
 _LONGEST_LABEL = 255
+_ONE_OF = {
+    "auto_healing_controller": ("draino", "magnum-auto-healer"),
+    "calico_ipv4pool_ipip": ("Always", "CrossSubnet", "Never", "Off"),
+    "cgroup_driver": ("systemd", "cgroupfs"),
+    "container_runtime": ("containerd",),
+    "flannel_backend": ("udp", "vxlan", "host-gw"),
+    "ingress_controller": ("traefik", "nginx", "octavia"),
+    "selinux_mode": ("enforcing", "permissive", "disabled"),
+}
+"""Labels with a few values, or empty for the driver's own (Magnum's user guide, "Labels")."""
 _SWITCHES = ("0", "1", "f", "false", "n", "no", "off", "on", "t", "true", "y", "yes")
 """Words for true and false (oslo.utils, ``bool_from_string``)."""
 
@@ -55,12 +65,31 @@ def _labels(values: dict[str, str]) -> dict[str, str]:
             raise InputError(key, f"{value!r} is neither true nor false", "use true or false")
         if key.endswith(("_size", "_count")) and not re.fullmatch("[0-9]{1,9}", value):
             raise InputError(key, f"{value!r} is not a whole number", "write a number, of GiB for volumes")
-        if key.endswith("_cidr"):
-            try:
-                ipaddress.ip_network(value)
-            except ValueError:
-                raise InputError(key, f"{value!r} is not a network", "write it as 10.0.0.0/24") from None
+        if value and key in _ONE_OF and value not in _ONE_OF[key]:
+            raise InputError(key, f"{value!r} is not known", f"use {' or '.join(_ONE_OF[key])}")
+        if key.endswith(("_prefix", "_provider", "_tag")) and re.search(r"\s", value):
+            raise InputError(key, f"{value!r} has blanks", "write one word")
+    _check_networks(values)
+    least, most = (int(values.get(f"{of}_node_count", at)) for of, at in (("min", 0), ("max", 10**9)))
+    if least > most:
+        raise InputError("max_node_count", f"{most} is less than min_node_count, {least}", "correct one")
     return values
+
+
+def _check_networks(values: dict[str, str]) -> None:
+    """Nodes, pods and Services each have a network of their own (kube-apiserver, kube-controller-manager)."""
+    seen: dict[str, Any] = {}
+    for key, value in values.items():
+        if not key.endswith(("_cidr", "_ipv4pool", "_ip_range")):
+            continue
+        try:
+            network = ipaddress.ip_network(value if "/" in value else "")
+        except ValueError:
+            raise InputError(key, f"{value!r} is not a network", "write it as 10.0.0.0/24") from None
+        for other, one in seen.items():
+            if network.overlaps(one):
+                raise InputError(key, f"{value} and {other} overlap", "use networks apart from each other")
+        seen[key] = network
 
 
 def _not_of_masters(value: str) -> str:
@@ -76,7 +105,7 @@ def _dns(value: str) -> str:
             address = ipaddress.IPv4Address(one)
         except ValueError:
             raise InputError("", f"{one!r} is not an IPv4 address", "write it as 192.0.2.53") from None
-        if not is_host(str(address)):
+        if not is_host(str(address)) or address.is_loopback:
             raise InputError("", f"no DNS server has {one}", "write the server's own address")
     return value
 

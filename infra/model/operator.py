@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from infra.model.base import NUMBER, Count, Model, NodeCount, ObjectName, Strict, matching
+from infra.model.base import NUMBER, DrainSeconds, Model, NodeCount, ObjectName, Strict, matching
 from infra.model.errors import InputError
 from infra.model.host_values import DriverVersion, ToolkitVersion, Vulnerabilities
 from infra.model.labels import CRITICAL_ADDONS, NVIDIA_GPU
@@ -34,7 +34,7 @@ def _not_for_add_ons(key: str) -> str:
 class Drain(Model):
     """Drain each node first; only pods with GPUs are ended if left out."""
 
-    timeout_seconds: Count = Field(default=300, description="Seconds after which a drain is given up.")
+    timeout_seconds: DrainSeconds = Field(default=300, description="Seconds after which a drain is given up.")
     force: Annotated[bool, Field(strict=True)] = Field(
         default=False,
         description="Whether pods without a controller are deleted too (kubectl drain --force).",

@@ -24,6 +24,7 @@ _PINNED: Mapping[Mode, str] = {
 def check(cluster: str, spec: GpuOperatorSpec, owns: Ownership, pools: Sequence[Pool]) -> None:
     """Refuse the first setting that has no effect here, is not supported, or is known to be unsafe."""
     unused.check_operator(cluster, spec, owns)
+    _check_chart(spec)
     if cluster == "embedded":
         _check_embedded(spec)
     if spec.mode == "existing" and cluster in ("aws", "embedded"):
@@ -62,6 +63,25 @@ def _last_branch(pools: Sequence[Pool]) -> int | None:
 def chart_version(spec: GpuOperatorSpec) -> str:
     """Version of the chart: the declared one, or the pinned one of this mode."""
     return spec.version or _PINNED[spec.mode]
+
+
+_FIRST: Mapping[Mode, tuple[int, int]] = {"operator": (22, 9), "device_plugin": (0, 14)}
+"""The oldest charts whose settings are known: the first operator for Kubernetes 1.25 (gpu-operator, platform
+support of 22.9), and the first device plugin whose chart has discovery (k8s-device-plugin, its 0.14.0)."""
+_AHEAD = 2
+"""Ours: years by which the operator, or majors by which the plugin, may be newer than the tested one."""
+
+
+def _check_chart(spec: GpuOperatorSpec) -> None:
+    """The operator's versions are years and months."""
+    if spec.version is None or spec.mode == "existing":
+        return
+    version, tested = drivers.numbers(spec.version.removeprefix("v")), _PINNED[spec.mode]
+    month = spec.mode == "device_plugin" or 1 <= version[1] <= 12
+    newest = drivers.numbers(tested.removeprefix("v"))[0] + _AHEAD
+    if not month or version[:2] < _FIRST[spec.mode] or version[0] > newest:
+        fact = f"no chart {spec.version} has the settings of {tested}, which this release is tested with"
+        raise InputError(f"{PATH}.version", fact, "use a version that its releases list, or leave it out")
 
 
 def _check_embedded(spec: GpuOperatorSpec) -> None:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, model_validator
 
 from infra.model import catalogue, drivers
-from infra.model.base import Count, GpuCount, Model, Strict, listing, matching
+from infra.model.base import Cores, Count, GpuCount, MemoryGib, Model, Strict, listing, matching
 from infra.model.catalogue import Catalogue
 from infra.model.compute import Compute
 from infra.model.cost import Usd
@@ -59,7 +59,9 @@ _Product = Annotated[
 ]
 _Pci = Annotated[
     Strict,
-    matching("10de:[0-9a-f]{4}", "a PCI id of NVIDIA", "write it as lspci -nn does, for example 10de:2236"),
+    matching(
+        "10de:(?!0000)[0-9a-f]{4}", "a PCI id of NVIDIA", "write it as lspci -nn does, for example 10de:2236"
+    ),
 ]
 _Driver = Annotated[
     Strict,
@@ -111,7 +113,7 @@ class OwnGpu(Model):
     product: _Product = Field(
         description="Name that nvidia-smi prints; nvidia.com/gpu.product has dashes for its spaces."
     )
-    memory_mib: Annotated[int, Field(strict=True, ge=1, le=4194304)] = Field(
+    memory_mib: Annotated[int, Field(strict=True, ge=512, le=4194304)] = Field(
         description="Memory in MiB, as nvidia-smi prints it."
     )
     compute: Compute = Field(description="CUDA compute capability, for example 8.9.")
@@ -151,6 +153,14 @@ class OwnGpu(Model):
 
     def _check_drivers(self) -> None:
         driver = self.driver
+        if drivers.branch(driver.first) < (least := drivers.first_branch(self.capability)):
+            fact = f"NVIDIA's first branch for compute capability {self.compute} is {least}"
+            raise InputError("driver.first", fact, f"use {least} or newer")
+        most = drivers.last_branch(self.capability)
+        if most is not None and max(drivers.branch(driver.first), driver.last or 0) > most:
+            fact = f"NVIDIA's last branch for compute capability {self.compute} is {most}"
+            key = "last" if drivers.branch(driver.first) <= most else "first"
+            raise InputError(f"driver.{key}", fact, f"use {most} or an older branch")
         if driver.last is not None and driver.last < drivers.branch(driver.first):
             fact = f"{driver.last} is older than the first, {driver.first}"
             raise InputError("driver.last", fact, "correct one of them")
@@ -201,8 +211,8 @@ class OwnMachine(Model):
         default=None, description="GPU model of the catalogue or of gpus; no GPU if left out."
     )
     count: GpuCount | None = Field(default=None, description="GPUs of a node; 1 if left out.")
-    vcpu: Count = Field(description="vCPUs of a node.")
-    memory_gib: Count = Field(description="Memory of a node in GiB.")
+    vcpu: Cores = Field(description="vCPUs of a node.")
+    memory_gib: MemoryGib = Field(description="Memory of a node in GiB.")
     arch: Literal["amd64", "arm64"] = Field(default="amd64", description="Architecture of its processor.")
     pods: Annotated[Count, Field(le=5000)] | None = Field(
         default=None,
@@ -213,7 +223,9 @@ class OwnMachine(Model):
         default=None,
         description="Network cards with an Elastic Fabric Adapter, counted from the first card (AWS).",
     )
-    nvme_gb: Count | None = Field(default=None, description="Size of all its local NVMe disks in GB (AWS).")
+    nvme_gb: Annotated[Count, Field(le=10**6)] | None = Field(
+        default=None, description="Size of all its local NVMe disks in GB (AWS)."
+    )
     usd_per_hour: Usd | None = Field(
         default=None, description="USD per hour of a node; cost.prices overrides it."
     )
@@ -227,6 +239,7 @@ class OwnMachine(Model):
             raise InputError(
                 "count", "no GPU is named, so there is nothing to count", "add gpu, or leave it out"
             )
+        catalogue.check_gpus(self.count, self.vcpu)
         aws = (info.context or {}).get("cluster") == "aws"
         for key in _ONLY_AWS if not aws else ():
             if getattr(self, key) is not None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from infra.model.aws import AwsCluster
 from infra.model.errors import InputError
 from infra.model.openstack import Flavor, OpenstackCluster
 from infra.model.own import OwnGpu, OwnMachine
@@ -21,6 +23,10 @@ def check(
     flavors: Mapping[str, Flavor] = cluster.flavors if isinstance(cluster, OpenstackCluster) else {}
     if machines and isinstance(cluster, OpenstackCluster):
         raise InputError("machines", "Nova's flavors are declared with the cluster", "use cluster.flavors")
+    for name in machines if isinstance(cluster, AwsCluster) else ():
+        if not re.fullmatch(r"[a-z][a-z0-9-]*\.[a-z0-9-]+", name):
+            fact = f"{name!r} is not the name of an EC2 instance type"
+            raise InputError(f"machines.{name}", fact, "write it as EC2 does, for example g6.xlarge")
     taken = {one.name for pool in pools for one in (*pool.machines, pool.node_machine) if one}
     for name in machines:
         if name not in taken:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
 from infra.model import catalogue, labels, layouts
+from infra.model.amounts import HugePages
 from infra.model.aws import AwsPool
 from infra.model.aws_values import EACH_ZONE
 from infra.model.base import (
@@ -33,7 +34,6 @@ from infra.model.openstack import OpenstackPool
 from infra.model.relayout import Relayout, Reset
 from infra.model.sharing import Dra, Exclusive, Mig, Sharing
 from infra.model.sharing_checks import Trust, check_sharing
-from infra.model.workload import HugePages
 
 
 class Taint(Model):

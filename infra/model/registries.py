@@ -24,6 +24,7 @@ _TAG = r"\w[\w.-]{0,127}"
 _DIGEST = "(?:sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})"
 _REFERENCE = re.compile(rf"((?:{_HOST}/)?{_IMAGE})(?::({_TAG}))?(@{_DIGEST})?", re.ASCII)
 _LONGEST_NAME = 255
+_MOST_USER_DATA = 8192
 _REPOSITORY = re.compile(rf"https://{_HOST}(?:/[\w.~-]+)*", re.ASCII)
 _HUB = "docker.io"
 _OF_THE_HUB = ("index.docker.io", "registry-1.docker.io", "registry.hub.docker.com", "hub.docker.com")
@@ -85,11 +86,21 @@ def _driver_repository(value: str) -> str:
     return value
 
 
+def _in_user_data(images: tuple[str, ...]) -> tuple[str, ...]:
+    """User data has at most 16 KiB (EC2 user guide, "Run commands at launch"); half of it is the node's."""
+    if (size := sum(len(image) + 1 for image in images)) > _MOST_USER_DATA:
+        fact = f"the names have {size} bytes, and a node's user data has room for {_MOST_USER_DATA}"
+        raise InputError("", fact, "name fewer, those that every pod waits for")
+    return images
+
+
 Source = Annotated[Strict, AfterValidator(_source)]
 Mirror = Annotated[Strict, AfterValidator(_mirror)]
 PinnedImage = Annotated[Strict, AfterValidator(_pinned_image)]
 PinnedImages = Annotated[
-    tuple[PinnedImage, ...], each_once("name each image once", same=lambda name: full_name(name))
+    tuple[PinnedImage, ...],
+    each_once("name each image once", same=lambda name: full_name(name)),
+    AfterValidator(_in_user_data),
 ]
 ChartRepository = Annotated[Strict, AfterValidator(_chart_repository)]
 Registry = Annotated[Strict, AfterValidator(_driver_repository)]
@@ -120,12 +131,15 @@ def check(mirrors: Mirrors) -> None:
 def full_name(image: str) -> str:
     """The image's name with its registry, as the kubelet completes it.
 
-    A first part without a dot or a port is not a host, so the image is Docker Hub's.
+    A first part without a dot or a port is not a host, so the image is Docker Hub's
+    (github.com/distribution/reference, normalize.go).
     """
-    first, slash, _ = image.partition("/")
+    first, slash, rest = image.partition("/")
     if slash and ("." in first or ":" in first or first == "localhost"):
-        return image
-    return f"{_HUB}/{image}" if slash else f"{_HUB}/library/{image}"
+        if first not in (_HUB, _OF_THE_HUB[0]):
+            return image
+        image = rest
+    return f"{_HUB}/{image}" if "/" in image else f"{_HUB}/library/{image}"
 
 
 def image(name: str, mirrors: Mirrors) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from infra.model.base import SHARE, Count, Model, NodeCount, Strict, matching
+from infra.model.base import SHARE, DrainSeconds, Model, NodeCount, Strict, matching
 
 Reset = Literal["gpu", "reboot"]
 
@@ -39,7 +39,7 @@ class Relayout(Model):
         description="Nodes that are unavailable at the same time, or a share such as 25%, rounded down; "
         "one at least.",
     )
-    timeout_seconds: Count | None = Field(
+    timeout_seconds: DrainSeconds | None = Field(
         default=None,
         description="Limit for the eviction on one node, and again for the change with its reboot; 600, or "
         "1800 if nodes reboot, if left out.",

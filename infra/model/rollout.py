@@ -7,13 +7,17 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from infra.model.base import Count, Model, Strict, matching
+from infra.model.base import Count, Model, Seconds, Strict, matching
 
 Port = Annotated[int, Field(strict=True, ge=1, le=65535)]
 COLOURS = ("blue", "green")
 
 
-_Path = Annotated[Strict, matching(r"/[!-~]*", "a path", "begin it with /, and use no blanks")]
+# The kubelet parses it as a URL: what follows // is a host, and what follows # is never sent
+# (k8s.io/kubernetes, pkg/probe/http, formatURL).
+_Path = Annotated[
+    Strict, matching(r"/(?!/)[!\"$-~]*", "a path", "begin it with one /, and use no blanks and no #")
+]
 
 
 class Service(Model):
@@ -73,7 +77,7 @@ class BlueGreen(Model):
         description="Ready new pods at which the Service switches to them; half of replicas, rounded up, if "
         "left out, which keeps the most pods serving during the update.",
     )
-    deadline_seconds: Count | None = Field(
+    deadline_seconds: Seconds | None = Field(
         default=None,
         description="Seconds without progress after which the update is rolled back and fails; start_minutes "
         "if left out.",

@@ -48,11 +48,13 @@ def _amounts(
     offered = keys(strategy, pool)
     if not offered:
         raise InputError(path, f"pool {name} has no GPU", "leave it out")
+    most = _most(strategy, pool)
     if isinstance(amount, int):
         if len(offered) > 1:
             kinds = ", ".join(_parts(strategy, pool))
             fact = f"pool {name} offers several kinds of resource"
             raise InputError(path, fact, f"give a number for each: {{{kinds}}}")
+        _check_limits(path, name, amount, most.get(offered[0]))
         yield offered[0], amount
         return
     known = _parts(strategy, pool)
@@ -62,7 +64,20 @@ def _amounts(
             alike = not known and part in (pool.layout or {})
             fact = f"every slice as {_resource(offered[0])}" if alike else f"no slice {part!r}"
             raise InputError(f"{path}.{part}", f"pool {name} offers {fact}", remedy)
+        _check_limits(f"{path}.{part}", name, number, most.get(known[part]))
         yield known[part], number
+
+
+def _most(strategy: MigStrategy, pool: Pool) -> dict[str, int]:
+    """What all nodes of the pool offer, by quota key; empty if their number is not fixed or not known."""
+    nodes = () if pool.elastic else surge.nodes(strategy, pool)
+    return {key: count * number for count, has in nodes for key, number in has.items()}
+
+
+def _check_limits(path: str, pool: str, number: int, most: int | None) -> None:
+    if most is not None and number > most:
+        fact = f"all nodes of pool {pool} offer {most}, so this limits nothing"
+        raise InputError(path, fact, f"use {most} or less")
 
 
 def _resource(key: str) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from infra.model.base import INT32, Count, LabelValue, Model, each_once
+from infra.model.base import Count, LabelValue, Model, each_once
 from infra.model.errors import InputError
 
 
@@ -18,7 +18,9 @@ def _shares_something(value: Any, remedy: str = "use 2 or more, or kind: exclusi
     return value
 
 
-Replicas = Annotated[int, Field(strict=True, ge=2, le=INT32), BeforeValidator(_shares_something)]
+_MOST_SHARES = 2048
+"""Ours: more than any machine runs pods (1514 of EC2's g7.24xlarge). The device plugin lists each share."""
+Replicas = Annotated[int, Field(strict=True, ge=2, le=_MOST_SHARES), BeforeValidator(_shares_something)]
 
 
 class Exclusive(Model):
@@ -69,7 +71,7 @@ class SliceShare(Model):
 
     replicas: Annotated[
         int,
-        Field(strict=True, ge=2, le=INT32),
+        Field(strict=True, ge=2, le=_MOST_SHARES),
         BeforeValidator(partial(_shares_something, remedy="use 2 or more, or leave share out")),
     ] = Field(description="Pods that share one slice, 2 or more.")
     rename: bool = Field(

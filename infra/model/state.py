@@ -37,6 +37,48 @@ _BUCKETS = {
     # Blob storage, "Naming and referencing containers"
     "azblob": re.compile(r"(?=.{3,63}$)[a-z0-9](?:[a-z0-9]|-(?!-))*[a-z0-9]|\$root|\$web"),
 }
+_SWITCH = "1|t|T|TRUE|true|True|0|f|F|FALSE|false|False"
+_TEXT = ".+"
+_AWS = {
+    **dict.fromkeys(("hostname_immutable", "dualstack", "fips", "anonymous"), _SWITCH),
+    **dict.fromkeys(("region", "profile"), _TEXT),
+    **dict.fromkeys(
+        ("request_checksum_calculation", "response_checksum_validation"), "when_supported|when_required"
+    ),
+    "endpoint": r"(?:https?://)?[^/\s]+/?",
+    "rate_limiter_capacity": r"\d{1,9}",
+    "role": "arn:.+",
+    "awssdk": "v[12]",
+}
+_QUERIES: dict[str, dict[str, str]] = {
+    "s3": {
+        **_AWS,
+        **dict.fromkeys(("accelerate", "use_path_style", "s3ForcePathStyle", "disable_https"), _SWITCH),
+        "ssetype": "AES256|aws:kms|aws:kms:dsse",
+        "kmskeyid": _TEXT,
+    },
+    "gs": {
+        "anonymous": _SWITCH,
+        **dict.fromkeys(("access_id", "private_key_path", "universe_domain"), _TEXT),
+    },
+    "azblob": {
+        "storage_account": "[a-z0-9]{3,24}",
+        "domain": _TEXT,
+        "protocol": "https?",
+        **dict.fromkeys(("cdn", "localemu"), _SWITCH),
+    },
+    "file": {
+        **dict.fromkeys(("create_dir", "no_tmp_dir"), _TEXT),
+        "metadata": "skip",
+        "dir_file_mode": "[0-7]{1,4}",
+    },
+    "awskms": {**_AWS, "context_.+": _TEXT},
+    "gcpkms": {"additional_authenticated_data": _TEXT},
+    "azurekeyvault": {"algorithm": "RSA-OAEP(-256)?|RSA1_5"},
+    "hashivault": {"engine": _TEXT},
+}
+"""Names of each scheme's parameters and their values, as patterns: gocloud.dev 0.46, which refuses all others
+(aws/aws.go, blob/*blob, secrets/*)."""
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _AWS_KEY = rf"alias/(?!aws/)[\w/-]{{1,250}}|(?:key/)?(?:{_UUID}|mrk-[0-9a-f]{{32}})"
 _GCP = r"[\w.:-]+"
@@ -74,10 +116,24 @@ def _address(value: str, known: dict[str, str]) -> SplitResult:
     if parts.fragment or re.search(r"[\x00-\x20\x7f]", value) or ".." in parts.path.split("/"):
         fact = f"{value!r} is not a plain address"
         raise InputError("", fact, "write it without blanks, .. and #")
-    region = parse_qs(parts.query, keep_blank_values=True).get("region", [])
+    given = parse_qs(parts.query, keep_blank_values=True)
+    region = given.get("region", [])
     if parts.scheme in ("s3", "awskms") and any(one not in REGIONS for one in region):
         raise InputError("", f"unknown region {region[0]!r}", closest_region(region[0]))
+    for name, values in given.items():
+        _check_parameter(parts.scheme, name, values)
     return parts
+
+
+def _check_parameter(scheme: str, name: str, values: list[str]) -> None:
+    known = _QUERIES[scheme]
+    form = next((form for key, form in known.items() if re.fullmatch(key, name)), None)
+    if form is None:
+        raise InputError("", f"unknown parameter {name!r} of {scheme}", listing(known, name))
+    if len(values) > 1:
+        raise InputError("", f"{name} is given twice", "give it once")
+    if not re.fullmatch(form, values[0], re.ASCII):
+        raise InputError("", f"{values[0]!r} is not a value of {name}", "correct it, or leave it out")
 
 
 def _backend(value: str) -> str:
@@ -110,6 +166,13 @@ def _secrets_provider(value: str) -> str:
     parts = _address(value, SECRETS_PROVIDERS)
     if not _KEYS[parts.scheme].fullmatch((parts.netloc + parts.path).lstrip("/")):
         raise InputError("", f"{value!r} names no key", f"write it as {SECRETS_PROVIDERS[parts.scheme]}")
+    if ":" in parts.netloc:
+        fact = f"{parts.netloc.partition(':')[0]!r} is read as a host with a port"
+        raise InputError("", fact, f"write it with three slashes: {parts.scheme}:///...")
+    arn = parts.path.lstrip("/").split(":") if parts.scheme == "awskms" else []
+    region = parse_qs(parts.query).get("region", [])
+    if len(arn) > 3 and region and arn[3] != region[0]:
+        raise InputError("", f"the key is in {arn[3]}, and region is {region[0]}", "leave region out")
     return value
 
 

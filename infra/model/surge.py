@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from infra.model import checks, choice, offer
+from infra.model.amounts import cpu_millis, memory_bytes
 from infra.model.elastic import CPU, MEMORY_GIB, NODES
 from infra.model.errors import InputError
 from infra.model.machines import Machine
 from infra.model.offer import MigStrategy
 from infra.model.pool import Pool
 from infra.model.rollout import Surge
-from infra.model.workload import DeploymentWorkload, JobWorkload, Workload, cpu_millis, memory_bytes
+from infra.model.workload import DeploymentWorkload, JobWorkload, Workload
 
 CLAIMED = ".deviceclass.resource.k8s.io/devices"
 """ResourceQuota key suffix for devices of a class (k8s.io/api, core/v1 ResourceClaimsPerClass)."""
@@ -70,9 +71,13 @@ def check(strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Work
 
 
 def check_held(
-    cluster: str, strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Workload]
+    cluster: str,
+    strategy: MigStrategy,
+    pools: Sequence[Pool],
+    workloads: Sequence[Workload],
+    priorities: Mapping[str, int],
 ) -> None:
-    """Refuse more pods of one workload than pools of a fixed size hold if nothing else runs on them.
+    """Refuse more pods than pools of a fixed size hold beside the Deployments that run nowhere else.
 
     The limit of an elastic pool is a budget, which may be raised while pods wait.
     """
@@ -88,6 +93,47 @@ def check_held(
             key = "parallelism" if isinstance(work, JobWorkload) else "replicas"
             fact = f"all nodes of pool {where} together hold {held[0]} such pods"
             raise InputError(f"workloads[{index}].{key}", fact, "use fewer or smaller pods, or more nodes")
+        if held is not None:
+            lasting = [
+                one
+                for other, one in enumerate(workloads)
+                if isinstance(one, DeploymentWorkload)
+                and other != index
+                and _stays(one, work, priorities)
+                and (other < index or not isinstance(work, DeploymentWorkload))
+            ]
+            _check_beside(strategy, pools, lasting, work, f"workloads[{index}]", mine, held[1])
+
+
+def _stays(one: Workload, work: Workload, priorities: Mapping[str, int]) -> bool:
+    """Whether its pods keep their room when those of ``work`` need it; no Deployment may lack pods."""
+    mine, theirs = (priorities.get(of.priority or "", 0) for of in (work, one))
+    return mine <= theirs or isinstance(work, DeploymentWorkload)
+
+
+def _check_beside(
+    strategy: MigStrategy,
+    pools: Sequence[Pool],
+    lasting: Sequence[Workload],
+    work: Workload,
+    path: str,
+    mine: Sequence[Pool],
+    room: Mapping[str, int],
+) -> None:
+    """Refuse a Deployment, or a pod, without room beside the Deployments that run nowhere else."""
+    own = work.pods if isinstance(work, DeploymentWorkload) else 1
+    asked = Counter({key: amount * own for key, amount in _needs(strategy, pools, work).items()})
+    alone = dict(asked)
+    for one in lasting:
+        where = choice.pools_of(strategy, pools, one)
+        if where and all(pool in mine for pool in where):
+            asked.update({key: amount * one.pods for key, amount in _needs(strategy, pools, one).items()})
+    for key, has in room.items():
+        if asked[key] > has and asked[key] > alone.get(key, 0):
+            where_to = " or ".join(pool.name for pool in mine)
+            what = {CPU: "cores", MEMORY_GIB: "memory"}.get(key, key.removeprefix("requests."))
+            fact = f"with the Deployments there it needs more {what} than all nodes of pool {where_to} have"
+            raise InputError(path, fact, "use fewer or smaller pods, or more nodes")
 
 
 def _held(
@@ -99,10 +145,10 @@ def _held(
     """
     slots, room = 0, Counter[str]()
     for pool in mine:
-        nodes = list(_nodes(strategy, pool))
-        if not nodes:
+        may = list(nodes(strategy, pool))
+        if not may:
             return None
-        able = [(count, has) for count, has in nodes if all(has.get(key, 0) >= each[key] for key in each)]
+        able = [(count, has) for count, has in may if all(has.get(key, 0) >= each[key] for key in each)]
         slots += max((count * min(has[key] // each[key] for key in each) for count, has in able), default=0)
         room.update({key: max((count * has[key] for count, has in able), default=0) for key in each})
     return slots, room
@@ -143,7 +189,7 @@ def most_nodes(strategy: MigStrategy, pool: Pool, machine: Machine) -> int:
     return min(found, default=0) * len(pool.capacity)
 
 
-def _nodes(strategy: MigStrategy, pool: Pool) -> Iterator[tuple[int, dict[str, int]]]:
+def nodes(strategy: MigStrategy, pool: Pool) -> Iterator[tuple[int, dict[str, int]]]:
     """For each machine of the pool: how many nodes of it the pool may have, and what one has for pods.
 
     Never all cores and all memory: the kubelet and DaemonSets have a part. Those of own hosts are unknown.

@@ -82,4 +82,13 @@ class ToolkitEnv(Model):
         if own == self.RUNTIME_DROP_IN_CONFIG:
             fact = "is containerd's own file, which the drop-in would replace"
             raise InputError("RUNTIME_DROP_IN_CONFIG", fact, "name a file of its own")
+        if self.RUNTIME_DROP_IN_CONFIG and not self.RUNTIME_DROP_IN_CONFIG.endswith(".toml"):
+            # nvidia-container-toolkit, pkg/config/engine/containerd/config_drop_in.go
+            fact = "containerd imports only *.toml of the drop-in's folder"
+            raise InputError("RUNTIME_DROP_IN_CONFIG", fact, "end its name with .toml")
+        if self.RUNTIME_EXECUTABLE_PATH and "command" not in self.RUNTIME_CONFIG_SOURCE.split(","):
+            fact = f"source {self.RUNTIME_CONFIG_SOURCE} runs no program"
+            raise InputError(
+                "RUNTIME_EXECUTABLE_PATH", fact, "use RUNTIME_CONFIG_SOURCE: command, or leave it out"
+            )
         return self

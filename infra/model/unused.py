@@ -178,6 +178,11 @@ def check_pool(cluster: str, pool: Pool, path: str) -> None:
             "the nodes exist, so their GPUs cannot be chosen",
             "name the model: {models, count}",
         )
+    most = pool.relayout.max_unavailable if pool.relayout else 1
+    has = pool.nodes or len(pool.hosts or ())
+    if isinstance(most, int) and has and most > has:
+        fact = f"the pool has {has} nodes"
+        raise InputError(f"{path}.relayout.max_unavailable", fact, f"use {has} or less, or 100%")
     for name in ("relayout", "reset"):
         if getattr(pool, name) is not None:
             _check_mig(cluster, pool, f"{path}.{name}")

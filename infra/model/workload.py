@@ -7,12 +7,15 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from infra.model.amounts import Cpu, HugePages, Memory, memory_bytes
 from infra.model.base import (
     Count,
     LabelValue,
+    Minutes,
     Model,
     Name,
     ObjectName,
+    PodCount,
     PoolName,
     Strict,
     Text,
@@ -24,43 +27,22 @@ from infra.model.need import GpuNeed
 from infra.model.registries import PinnedImage
 from infra.model.rollout import BlueGreen, Recreate, Service, Update
 
-_CPU = re.compile(r"[0-9]{1,19}(m|(\.[0-9]{1,3})?)")
-_MEMORY = re.compile(r"[0-9]{1,19}(Ki|Mi|Gi|Ti)")
 _DNS_1035 = re.compile(r"[a-z].*")
 _PAST_THE_SCHEDULER = "NVIDIA_VISIBLE_DEVICES"
 _LONGEST_OF_TWO = 46  # with -green it is as long as any workload's name may be
 RANKS = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE")
 """Environment variables of an indexed job's pods, with the names that torch.distributed reads."""
-HUGE_PAGE = 2 * 2**20
-"""Bytes of a huge page of the resource hugepages-2Mi."""
-_UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
-_MOST = 2**63 - 1
-"""The largest resource.Quantity, in thousandths of a core and in bytes [k8s.io/apimachinery, Quantity]."""
+_LONGEST_JOB = 7 * 1440
+"""Minutes that an update waits for a job; the bound of a week is ours."""
+_INDEX = "JOB_COMPLETION_INDEX"
+_FULL_SPEED = 10_000
+_TRACKED = 100_000
+"""A Job's status has room for 10**5 indexes, or more of them with 10**4 pods at a time; of numbered pods no
+more than 10**5 run at a time (k8s.io/kubernetes, pkg/apis/batch, validation.go and types.go)."""
 
 
 def _number_as_text(value: Any) -> Any:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
-
-
-def _cpu(value: str) -> str:
-    if not _CPU.fullmatch(value) or not 0 < cpu_millis(value) <= _MOST:
-        raise InputError("", f"{value!r} is not an amount of CPU", "write cores, for example 2, 0.5 or 500m")
-    return value
-
-
-def _memory(value: str) -> str:
-    if not _MEMORY.fullmatch(value) or not 0 < memory_bytes(value) <= _MOST:
-        raise InputError(
-            "", f"{value!r} is not an amount of memory", "write it with Ki, Mi, Gi or Ti, for example 8Gi"
-        )
-    return value
-
-
-def _huge_pages(value: str) -> str:
-    if memory_bytes(value) % HUGE_PAGE:
-        fact = f"{value} is not a whole number of huge pages of 2Mi"
-        raise InputError("", fact, "use a multiple of 2Mi, for example 5120Mi or 10Gi")
-    return value
 
 
 def _program(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -79,24 +61,12 @@ def _variable(name: str) -> str:
     return name
 
 
-Memory = Annotated[str, AfterValidator(_memory), Field(strict=True)]
-HugePages = Annotated[str, AfterValidator(_memory), AfterValidator(_huge_pages), Field(strict=True)]
 Word = Annotated[Text, BeforeValidator(_number_as_text, json_schema_input_type=str | float)]
 Variable = Annotated[
     Strict,
     matching("[A-Za-z_][A-Za-z0-9_]*", "a variable name", "use letters, digits and _"),
     AfterValidator(_variable),
 ]
-
-
-def cpu_millis(value: str) -> int:
-    """CPU in thousandths of a core."""
-    return int(value[:-1]) if value.endswith("m") else round(float(value) * 1000)
-
-
-def memory_bytes(value: str) -> int:
-    """Memory in bytes, from a number with a binary unit."""
-    return int(value[:-2]) * _UNITS[value[-2:]]
 
 
 class _Workload(Model):
@@ -115,12 +85,10 @@ class _Workload(Model):
         description="MIG profile, if the pool has several, or whole GPUs in addition.",
     )
     count: Count | None = Field(default=None, description="GPUs, shares or slices per pod; 1 if left out.")
-    cpu: Annotated[
-        str, BeforeValidator(_number_as_text, json_schema_input_type=str | float), AfterValidator(_cpu)
-    ] = Field(default="1", description="CPU request per pod, in cores.")
-    memory: Annotated[str, AfterValidator(_memory)] = Field(
-        default="1Gi", strict=True, description="Memory request and limit per pod."
+    cpu: Annotated[Cpu, BeforeValidator(_number_as_text, json_schema_input_type=str | float)] = Field(
+        default="1", description="CPU request per pod, in cores."
     )
+    memory: Memory = Field(default="1Gi", description="Memory request and limit per pod.")
     runtime_class: ObjectName | None = Field(
         default=None, description="RuntimeClass of its pods; that of the environment if left out."
     )
@@ -168,7 +136,7 @@ class _Workload(Model):
 
 
 class _Started(_Workload):
-    start_minutes: Annotated[Count, Field(le=1440)] | None = Field(
+    start_minutes: Minutes | None = Field(
         default=None,
         description="Minutes in which a new pod must be ready; a Deployment's progressDeadlineSeconds, and "
         "the time that an update waits for each step. If left out: 10 for the image, 15 more for a new "
@@ -186,7 +154,7 @@ class DeploymentWorkload(_Started):
     """Pods that are recreated wherever there is room."""
 
     kind: Literal["deployment"]
-    replicas: Count = Field(default=1, description="Number of pods.")
+    replicas: PodCount = Field(default=1, description="Number of pods.")
     service: Service | None = Field(default=None)
     update: Update | None = Field(
         default=None,
@@ -245,7 +213,7 @@ class JobWorkload(_Workload):
     """Pods that run to completion."""
 
     kind: Literal["job"]
-    parallelism: Count = Field(default=1, description="Number of pods at the same time.")
+    parallelism: PodCount = Field(default=1, description="Number of pods at the same time.")
     completions: Count | None = Field(
         default=None, description="Number of pods that must succeed; parallelism if left out."
     )
@@ -256,7 +224,7 @@ class JobWorkload(_Workload):
         "time, they also get a headless Service with the job's name, and MASTER_ADDR and MASTER_PORT of the "
         "first pod.",
     )
-    wait_minutes: Count | None = Field(
+    wait_minutes: Annotated[Count, Field(le=_LONGEST_JOB)] | None = Field(
         default=None,
         description="Minutes in which its pods must succeed, or the update fails. If left out, the "
         "update does not wait for them.",
@@ -272,7 +240,11 @@ class JobWorkload(_Workload):
         if self.meets and not _DNS_1035.fullmatch(self.name):
             fact = f"{self.name!r} begins with a digit, and the name of its pods' Service may not"
             raise InputError("name", fact, "begin it with a letter, or leave indexed out")
-        for name in RANKS:
+        most = _TRACKED if self.total <= _TRACKED else _FULL_SPEED
+        if self.parallelism > most:
+            fact = f"Kubernetes cannot track {self.total} numbered pods, {self.parallelism} at a time"
+            raise InputError("parallelism", fact, f"use {most} or less")
+        for name in (*RANKS, _INDEX):
             if name in self.env:
                 raise InputError(f"env.{name}", "indexed sets it", "leave it out, or leave indexed out")
         return self

@@ -6,6 +6,7 @@ from typing import Any
 
 from infra import versions
 from infra.model import labels
+from infra.model.amounts import memory_bytes
 from infra.model.environment import EmbeddedCluster, Environment
 from infra.model.monitoring import (
     NAMESPACE,
@@ -17,7 +18,6 @@ from infra.model.monitoring import (
     RemoteWrite,
     Storage,
 )
-from infra.model.workload import memory_bytes
 from infra.plan import gpu_operator, scraping, sharing
 
 Values = dict[str, Any]

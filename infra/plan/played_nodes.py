@@ -13,11 +13,12 @@ from typing import Any
 
 from infra import versions
 from infra.model import checks, choice, labels, surge
+from infra.model.amounts import cpu_millis, memory_bytes
 from infra.model.environment import Environment
 from infra.model.machines import Machine
 from infra.model.node_room import left_by_kubelet, room
 from infra.model.pool import Pool
-from infra.model.workload import Workload, cpu_millis, memory_bytes
+from infra.model.workload import Workload
 from infra.plan import node_groups, sharing, startup
 from infra.plan.nodes import node, sizes
 

@@ -26,11 +26,11 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from infra.model.amounts import HUGE_PAGE, memory_bytes
 from infra.model.environment import Environment
 from infra.model.pool import Pool
 from infra.model.registries import full_name
 from infra.model.sharing import Mig, Mps, TimeSlicing
-from infra.model.workload import HUGE_PAGE, memory_bytes
 from infra.plan import sharing
 
 BOUNDARY = "gpuform-part"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import yaml
 
 from infra.config import parse
+from infra.plan.render import render
 from tests.config.edits import changed, message
 from tests.plan.aws_environments import aws
 
@@ -224,3 +226,76 @@ def test_a_pool_in_one_zone_alone_gets_a_warning(pool: dict[str, Any], warned: b
     fact = "EC2 may have no p4d.24xlarge in us-west-2a, and its nodes may start nowhere else"
     said = f"pools[0].zones: {fact}; leave it out, or name another zone of the network"
     assert aws({"machine": "p4d.24xlarge", **size, **pool}).warnings == ((said,) if warned else ())
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        (
+            "x9.large",
+            {"pods": 5},
+            "pools[2].machine: kubelet and DaemonSets leave no room for pods on x9.large",
+        ),
+        ("x9.large", {"memory_gib": 1}, "pools[2].machine: kubelet and DaemonSets leave no room for pods"),
+        ("x9.large", {"nvme_gb": 10**6 + 1}, "machines.x9.large.nvme_gb: 1000001 is too large"),
+        ("box", {}, "machines.box: 'box' is not the name of an EC2 instance type"),
+        ("X9.large", {}, "machines.X9.large: 'X9.large' is not the name of an EC2 instance type"),
+    ],
+)
+def test_an_instance_type_of_one_s_own_has_room_and_a_name_of_ec2(
+    name: str, given: dict[str, Any], said: str
+) -> None:
+    machine = {"vcpu": 8, "memory_gib": 32, "pods": 58, **given}
+    pool = {"name": "cpu", "machine": name, "nodes": 1}
+    edits = ({"at": "machines", "put": {name: machine}}, {"at": "pools/2", "put": pool})
+    assert message(changed(GOOD, *edits)).startswith(said)
+
+
+def test_the_names_of_prepulled_images_fit_into_user_data() -> None:
+    names = [f"registry.example/team/image-{number}:1" for number in range(300)]
+    assert message(changed(GOOD, {"at": "pools/0/aws", "put": {"prepull": names}})) == (
+        "pools[0].aws.prepull: the names have 10090 bytes, and a node's user data has room for 8192; "
+        "name fewer, those that every pod waits for"
+    )
+
+
+def of_many(nodes: int, **more: Any) -> dict[str, Any]:
+    subnets = {zone: f"subnet-0123456789abcdef{zone[-1]}" for zone in ("eu-west-1a", "eu-west-1b")}
+    return changed(
+        {**GOOD, "workloads": []},
+        {"at": "cluster/network", "put": {"vpc": "vpc-0123456789abcdef0", "subnets": subnets}},
+        {"at": "pools", "put": [{"name": "many", "machine": "m6i.xlarge", "nodes": nodes, **more}]},
+        {"at": "cluster/images/al2023-nvidia", "remove": True},
+    )
+
+
+@pytest.mark.parametrize("nodes", [5000, 5001, 100_000])
+def test_eks_has_as_many_nodes_as_its_ultra_scale_tier_in_bounded_time(nodes: int) -> None:
+    began = time.process_time()
+    env = parse(of_many(nodes))
+    render(env)
+    assert time.process_time() - began < 2
+    said = f"pools: they may have {nodes} nodes, and EKS has more than 5000 in its ultra scale tier alone"
+    assert env.warnings == ((f"{said}; agree on it with AWS before",) if nodes > 5000 else ())
+
+
+def test_pools_together_have_no_more_nodes_than_eks() -> None:
+    mapping = of_many(100_000)
+    mapping["pools"].append({"name": "one", "machine": "m6i.xlarge", "nodes": 1})
+    assert message(mapping) == (
+        "pools: they have 100001 nodes, and a cluster of EKS has at most 100000; "
+        "declare fewer, or several clusters"
+    )
+
+
+@pytest.mark.parametrize(("cores", "refused"), [(400_000, False), (400_004, True)])
+def test_a_limit_allows_no_more_nodes_than_eks(cores: int, refused: bool) -> None:
+    mapping = of_many(1)
+    mapping["pools"] = [{"name": "many", "machine": "m6i.xlarge", "elastic": {"max": {"cpu": cores}}}]
+    if refused:
+        assert message(mapping) == (
+            "pools[0].elastic.max.cpu: allows 100001 nodes, and a cluster of EKS has at most 100000; "
+            "use 400000 or less"
+        )
+    else:
+        assert "they may have 100000 nodes" in parse(mapping).warnings[-1]

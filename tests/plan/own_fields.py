@@ -33,10 +33,16 @@ START: dict[str, Any] = {
 }
 TYPE: dict[str, Any] = {
     **small(
-        {**_POOL, "nodes": 1, "zones": ["us-west-2a"], "aws": {"efa": True, "instance_store": "raid0"}},
+        {
+            **_POOL,
+            "machine": "p9.large",
+            "nodes": 1,
+            "zones": ["us-west-2a"],
+            "aws": {"efa": True, "instance_store": "raid0"},
+        },
     ),
     "gpus": {"own": _GPU},
-    "machines": {"box": {**_MACHINE, "pods": 737, "efa": 2, "nvme_gb": 100}},
+    "machines": {"p9.large": {**_MACHINE, "pods": 737, "efa": 2, "nvme_gb": 100}},
 }
 # The only model with NVLink that a workload could get.
 LINKED: dict[str, Any] = {
@@ -89,7 +95,7 @@ REFUSED: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("OwnProfile", "memory_mib"): (SLICED, "gpus/own/mig/profiles/1g.8gb/memory_mib", 8000),
     ("OwnProfile", "media"): (START, "gpus/own/mig/profiles/1g.8gb/media", True),
     ("OwnMachine", "gpu"): (START, "machines/box/gpu", "A100-80GB"),
-    ("OwnMachine", "pods"): (TYPE, "machines/box/pods", None),
-    ("OwnMachine", "efa"): (TYPE, "machines/box/efa", None),
-    ("OwnMachine", "nvme_gb"): (TYPE, "machines/box/nvme_gb", None),
+    ("OwnMachine", "pods"): (TYPE, "machines/p9.large/pods", None),
+    ("OwnMachine", "efa"): (TYPE, "machines/p9.large/efa", None),
+    ("OwnMachine", "nvme_gb"): (TYPE, "machines/p9.large/nvme_gb", None),
 }

@@ -11,6 +11,7 @@ import yaml
 
 from infra import versions
 from infra.config import load, parse
+from infra.model import registries
 from infra.model.environment import Environment
 from infra.plan import charts, images, user_data
 from infra.plan.render import render
@@ -195,3 +196,8 @@ def test_an_elastic_pool_pulls_its_images_ahead_of_pods_from_the_mirror() -> Non
     wanted = [env.image(image) for image in env.pools[0].on_aws.prepull]
     assert wanted
     assert all(image.startswith(MIRROR) and f"pull {image}" in script for image in wanted)
+
+
+@pytest.mark.parametrize("name", ["a:1", "library/a:1", "docker.io/a:1", "index.docker.io/library/a:1"])
+def test_an_image_of_docker_hub_has_one_name_in_the_mirror(name: str) -> None:
+    assert registries.image(name, {"docker.io": "m.example/hub"}) == "m.example/hub/library/a:1"

@@ -147,10 +147,14 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
             "CONTAINERD_SOCKET": "/run/k3s/containerd.sock",
             "RUNTIME_CONFIG_SOURCE": "command,file",
             "RUNTIME_DROP_IN_CONFIG": "/etc/containerd/conf.d/gpus.toml",
-            "RUNTIME_EXECUTABLE_PATH": "/opt/bin/containerd",
             "RUNTIME_RESTART_MODE": "systemd",
         }.items()
     },
+    ("ToolkitEnv", "RUNTIME_EXECUTABLE_PATH"): (
+        {**EXISTING, "gpu_operator": {"toolkit_env": {"RUNTIME_CONFIG_SOURCE": "command"}}},
+        "gpu_operator/toolkit_env/RUNTIME_EXECUTABLE_PATH",
+        "/opt/bin/containerd",
+    ),
     ("GpuOperatorSpec", "upgrade"): (EXISTING, "gpu_operator/upgrade", {"auto": False}),
     ("GpuOperatorSpec", "cdi"): (EXISTING, "gpu_operator/cdi", False),
     ("GpuOperatorSpec", "runtime_class"): (EMBEDDED, "gpu_operator/runtime_class", "nvidia"),

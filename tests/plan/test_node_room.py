@@ -16,11 +16,11 @@ from gpuform.rehearse.nodes import played
 from gpuform.toolchain import Toolchain
 from infra.config import load, parse
 from infra.model import labels
+from infra.model.amounts import cpu_millis, memory_bytes
 from infra.model.environment import Environment
 from infra.model.errors import InputError
 from infra.model.machines import MACHINES
 from infra.model.node_room import Room, allocatable, daemons, room
-from infra.model.workload import cpu_millis, memory_bytes
 from infra.plan import (
     dcgm_exporter,
     device_plugin,
