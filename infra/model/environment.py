@@ -278,6 +278,7 @@ class Environment(Model):
     def warnings(self) -> tuple[str, ...]:
         """Accepted settings that are not advisable: path, fact and remedy of each."""
         found = list(node_room.warnings(self))
+        found += room.warnings(self.gpu_operator.mig_strategy, self.pools, self.namespaces)
         if self.has_cluster:  # else Ansible changes the layouts, host by host
             found += reset.warnings(self.cluster.kind, self.pools)
         if isinstance(self.cluster, AwsCluster):

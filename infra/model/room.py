@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from infra.model import checks, offer, surge
-from infra.model.base import listing
+from infra.model.base import INT32, listing
 from infra.model.elastic import CPU, MEMORY_GIB
 from infra.model.errors import InputError
 from infra.model.offer import MigStrategy
@@ -48,13 +48,11 @@ def _amounts(
     offered = keys(strategy, pool)
     if not offered:
         raise InputError(path, f"pool {name} has no GPU", "leave it out")
-    most = _most(strategy, pool)
     if isinstance(amount, int):
         if len(offered) > 1:
             kinds = ", ".join(_parts(strategy, pool))
             fact = f"pool {name} offers several kinds of resource"
             raise InputError(path, fact, f"give a number for each: {{{kinds}}}")
-        _check_limits(path, name, amount, most.get(offered[0]))
         yield offered[0], amount
         return
     known = _parts(strategy, pool)
@@ -64,20 +62,7 @@ def _amounts(
             alike = not known and part in (pool.layout or {})
             fact = f"every slice as {_resource(offered[0])}" if alike else f"no slice {part!r}"
             raise InputError(f"{path}.{part}", f"pool {name} offers {fact}", remedy)
-        _check_limits(f"{path}.{part}", name, number, most.get(known[part]))
         yield known[part], number
-
-
-def _most(strategy: MigStrategy, pool: Pool) -> dict[str, int]:
-    """What all nodes of the pool offer, by quota key; empty if their number is not fixed or not known."""
-    nodes = () if pool.elastic else surge.nodes(strategy, pool)
-    return {key: count * number for count, has in nodes for key, number in has.items()}
-
-
-def _check_limits(path: str, pool: str, number: int, most: int | None) -> None:
-    if most is not None and number > most:
-        fact = f"all nodes of pool {pool} offer {most}, so this limits nothing"
-        raise InputError(path, fact, f"use {most} or less")
 
 
 def _resource(key: str) -> str:
@@ -134,6 +119,20 @@ def check_namespaces(
         except InputError as error:
             raise InputError(f"{path}.{error.path}", error.fact, error.remedy) from None
         _check_asked(strategy, pools, space.name, limits, workloads, f"{path}.quota")
+
+
+def warnings(strategy: MigStrategy, pools: Sequence[Pool], spaces: Sequence[Namespace]) -> Iterator[str]:
+    """Quotas of more than all nodes offer, if the most nodes of each pool are known."""
+    most: Counter[str] = Counter()
+    for pool in pools:
+        able = tuple(surge.nodes(strategy, pool))
+        for key in keys(strategy, pool):
+            most[key] += sum(count * has.get(key, 0) for count, has in able) if able else INT32
+    for index, space in enumerate(spaces):
+        for key, number in hard(strategy, pools, space).items():
+            if number > most[key]:
+                fact = f"{number} {_resource(key)}, of which all nodes offer {most[key]}, limit nothing"
+                yield f"namespaces[{index}].quota: {fact}; use {most[key]} or less"
 
 
 def _check_asked(

@@ -47,3 +47,19 @@ def _path(place: str) -> str:
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8879", "http://localhost:8879/a", "http://[::1]:8879"])
 def test_charts_may_come_by_http_from_this_machine_alone(url: str) -> None:
     assert parse(changed(GOOD["existing"], {"at": "gpu_operator/repository", "put": url}))
+
+
+@pytest.mark.parametrize(
+    ("quota", "said"),
+    [
+        ({"t4": 4}, ()),
+        ({"t4": 5}, ("5 nvidia.com/gpu.shared, of which all nodes offer 4, limit nothing; use 4 or less",)),
+        ({"mig": {"3g.20gb": 2}}, ("2 nvidia.com/mig-3g.20gb, of which all nodes offer 1",)),
+    ],
+)
+def test_a_quota_that_limits_nothing_gets_a_warning(quota: dict[str, Any], said: tuple[str, ...]) -> None:
+    edit = {"at": "namespaces", "put": [{"name": "a", "quota": quota}]}
+    found = parse(changed(GOOD["embedded"], edit)).warnings
+    assert len(found) == len(said)
+    for warning, fact in zip(found, said, strict=True):
+        assert warning.startswith(f"namespaces[0].quota: {fact}")
