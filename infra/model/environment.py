@@ -173,9 +173,7 @@ class Environment(Model):
             inside = {key: getattr(self, key) for key in host_checks.INSIDE}
             host_checks.check(self.cluster, operator, self.pools, inside)
         surge.check(operator.mig_strategy, self.pools, self.workloads)
-        surge.check_held(
-            self.cluster.kind, operator.mig_strategy, self.pools, self.workloads, self.priorities
-        )
+        surge.check_held(self.cluster.kind, operator.mig_strategy, self.pools, self.workloads)
         return self
 
     @property

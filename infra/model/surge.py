@@ -71,13 +71,9 @@ def check(strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Work
 
 
 def check_held(
-    cluster: str,
-    strategy: MigStrategy,
-    pools: Sequence[Pool],
-    workloads: Sequence[Workload],
-    priorities: Mapping[str, int],
+    cluster: str, strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Workload]
 ) -> None:
-    """Refuse more pods than pools of a fixed size hold beside the Deployments that run nowhere else.
+    """Refuse more pods than pools of a fixed size hold: of one workload, and of Deployments together.
 
     The limit of an elastic pool is a budget, which may be raised while pods wait.
     """
@@ -93,46 +89,29 @@ def check_held(
             key = "parallelism" if isinstance(work, JobWorkload) else "replicas"
             fact = f"all nodes of pool {where} together hold {held[0]} such pods"
             raise InputError(f"workloads[{index}].{key}", fact, "use fewer or smaller pods, or more nodes")
-        if held is not None:
-            lasting = [
-                one
-                for other, one in enumerate(workloads)
-                if isinstance(one, DeploymentWorkload)
-                and other != index
-                and _stays(one, work, priorities)
-                and (other < index or not isinstance(work, DeploymentWorkload))
-            ]
-            _check_beside(strategy, pools, lasting, work, f"workloads[{index}]", mine, held[1])
+        if held is not None and isinstance(work, DeploymentWorkload):
+            _check_together(strategy, pools, workloads[: index + 1], mine, held[1])
 
 
-def _stays(one: Workload, work: Workload, priorities: Mapping[str, int]) -> bool:
-    """Whether its pods keep their room when those of ``work`` need it; no Deployment may lack pods."""
-    mine, theirs = (priorities.get(of.priority or "", 0) for of in (work, one))
-    return mine <= theirs or isinstance(work, DeploymentWorkload)
-
-
-def _check_beside(
+def _check_together(
     strategy: MigStrategy,
     pools: Sequence[Pool],
-    lasting: Sequence[Workload],
-    work: Workload,
-    path: str,
+    workloads: Sequence[Workload],
     mine: Sequence[Pool],
     room: Mapping[str, int],
 ) -> None:
-    """Refuse a Deployment, or a pod, without room beside the Deployments that run nowhere else."""
-    own = work.pods if isinstance(work, DeploymentWorkload) else 1
-    asked = Counter({key: amount * own for key, amount in _needs(strategy, pools, work).items()})
-    alone = dict(asked)
-    for one in lasting:
-        where = choice.pools_of(strategy, pools, one)
+    """Refuse the last workload if Deployments that run nowhere else, and never end, leave it no room."""
+    asked = Counter[str]()
+    for one in workloads:
+        where = choice.pools_of(strategy, pools, one) if isinstance(one, DeploymentWorkload) else ()
         if where and all(pool in mine for pool in where):
             asked.update({key: amount * one.pods for key, amount in _needs(strategy, pools, one).items()})
     for key, has in room.items():
-        if asked[key] > has and asked[key] > alone.get(key, 0):
-            where_to = " or ".join(pool.name for pool in mine)
+        if asked[key] > has:
+            pool = " or ".join(one.name for one in mine)
             what = {CPU: "cores", MEMORY_GIB: "memory"}.get(key, key.removeprefix("requests."))
-            fact = f"with the Deployments there it needs more {what} than all nodes of pool {where_to} have"
+            fact = f"with the Deployments before it, it needs more {what} than all nodes of pool {pool} have"
+            path = f"workloads[{len(workloads) - 1}].replicas"
             raise InputError(path, fact, "use fewer or smaller pods, or more nodes")
 
 
