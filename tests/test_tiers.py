@@ -158,10 +158,12 @@ def test_a_file_that_fails_is_run_once_more(tmp_path: Path, marker: str, fails: 
         "    tries.write_text((tries.read_text() if tries.exists() else '') + '.')\n"
         f"    assert len(tries.read_text()) > {fails}\n"
     )
+    (tmp_path / "test_other.py").write_text("def test_passes(): pass\n")
     _configure(tmp_path)
-    command = ("tests.run", "-c", "pytest.ini")
+    command = ("tests.run", "-cpytest.ini", "test_other.py", "test_some.py")
     done = _run(tmp_path, *command)
     assert done.returncode == code, done.stdout + done.stderr
+    assert "2 passed" not in done.stdout, "only the file that failed runs again"
     assert done.stdout.endswith("passed only alone: test_some.py\n") is (code == 0)
 
 
