@@ -1,8 +1,8 @@
 """Runs the suite on two workers, and each failed file once more on its own.
 
-``python -m tests.run [OPTIONS OF PYTEST] [PATHS]``, paths last. A file that passes only alone does not fail the
-run, but the last line names it. Unit tests have no second try, and more than three failed files count as real
-failures.
+``python -m tests.run [OPTIONS OF PYTEST] [PATHS]``, paths last. A file that passes only alone does not fail
+the run, but the last line names it. Unit tests have no second try, and more than three failed files count as
+real failures.
 """
 
 from __future__ import annotations

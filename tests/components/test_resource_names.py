@@ -55,7 +55,7 @@ def test_the_names_of_an_aws_program_are_unique() -> None:
         {
             "name": name,
             "machine": "g4dn.xlarge",
-            "nodes": 1,
+            "nodes": 20,
             "sharing": {"kind": "time_slicing", "replicas": 2},
         }
         for name in NAMES
@@ -80,7 +80,8 @@ def test_the_names_of_an_aws_program_are_unique() -> None:
 def test_the_names_of_an_openstack_program_are_unique() -> None:
     environment = stack()
     environment["pools"] = [
-        {**environment["pools"][0], "name": name} for name in (*NAMES, "cluster", "pool-a", "template")
+        {**environment["pools"][0], "name": name, "nodes": 40}
+        for name in (*NAMES, "cluster", "pool-a", "template")
     ]
     environment["workloads"] = pods(*product(NAMES, NAMES), kind="deployment", pool="a")
     found = names(record(environment))

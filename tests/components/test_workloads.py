@@ -25,7 +25,7 @@ SERVED = {"kind": "deployment", "pool": "t4", "image": "a:1", "replicas": 4, "se
 
 
 def environment(*work: dict[str, Any]) -> dict[str, Any]:
-    pool = {"name": "t4", "machine": "g2.5xlarge", "nodes": 5}
+    pool = {"name": "t4", "machine": "g2.5xlarge", "nodes": 10}
     named = [{"name": f"w{index}", **one} for index, one in enumerate(work)]
     return {"name": "e", "cluster": {"kind": "embedded"}, "pools": [pool], "workloads": named}
 
