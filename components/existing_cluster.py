@@ -8,14 +8,14 @@ from pathlib import Path
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from infra.model import environment as model
+from infra.model import clusters
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExistingClusterArgs:
     """The declared cluster: the path of a kubeconfig and, if it has several, the context."""
 
-    cluster: model.ExistingCluster
+    cluster: clusters.ExistingCluster
 
 
 class ExistingCluster(pulumi.ComponentResource):

@@ -16,7 +16,8 @@ from gpuform.paths import Paths
 from gpuform.pod_requests import requested
 from infra.model import labels, offer
 from infra.model.checks import SYSTEM_NAMESPACES
-from infra.model.environment import Environment, ExistingCluster
+from infra.model.clusters import ExistingCluster
+from infra.model.environment import Environment
 from infra.model.errors import InputError
 from infra.model.hosts import HostsCluster
 from infra.model.monitoring import NAMESPACE as MONITORING

@@ -27,7 +27,8 @@ from gpuform.preflight.aws import Aws, Clients
 from gpuform.preflight.check import Check
 from gpuform.preflight.here import Here
 from infra.model.aws import AwsCluster
-from infra.model.environment import Environment, ExistingCluster
+from infra.model.clusters import ExistingCluster
+from infra.model.environment import Environment
 from infra.model.openstack import OpenstackCluster
 
 __all__ = ["ASKED", "findings"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
@@ -32,10 +32,10 @@ from infra.model.aws import AwsCluster
 from infra.model.aws_network import OwnNetwork
 from infra.model.base import Model, Name, each_once
 from infra.model.catalogue import BUILT_IN, Catalogue
+from infra.model.clusters import Cluster, ExistingCluster
 from infra.model.container_runtimes import NVIDIA_RUNTIME
 from infra.model.cost import Cost
 from infra.model.health import Health
-from infra.model.host_values import ContextName, FilePath
 from infra.model.hosts import HostsCluster
 from infra.model.monitoring import Monitoring
 from infra.model.openstack import OpenstackCluster
@@ -52,28 +52,6 @@ MOST_POOLS = 200
 """Our choice, for a bounded time; EKS allows 30 managed node groups by default [EKS, service quotas]."""
 MOST_OBJECTS = 1000
 """Workloads, and namespaces: our choice, for a bounded time."""
-
-
-class EmbeddedCluster(Model):
-    """The control plane on this machine, with simulated nodes."""
-
-    kind: Literal["embedded"]
-
-
-class ExistingCluster(Model):
-    """An existing cluster; its nodes are neither created nor deleted."""
-
-    kind: Literal["existing"]
-    kubeconfig: FilePath = Field(description="Path of the kubeconfig.")
-    context: ContextName | None = Field(
-        default=None, description="Context in it; its current one if left out."
-    )
-
-
-Cluster = Annotated[
-    EmbeddedCluster | ExistingCluster | AwsCluster | HostsCluster | OpenstackCluster,
-    Field(discriminator="kind"),
-]
 
 
 class Environment(Model):

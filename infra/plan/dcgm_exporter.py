@@ -6,7 +6,8 @@ from typing import Any
 
 from infra import versions
 from infra.model import labels
-from infra.model.environment import EmbeddedCluster, Environment
+from infra.model.clusters import EmbeddedCluster
+from infra.model.environment import Environment
 from infra.model.monitoring import Monitoring
 from infra.plan import counters, device_plugin, gpu_operator, scraping, sharing
 from infra.plan.charts import ChartRelease, Values, mirrored

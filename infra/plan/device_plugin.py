@@ -11,8 +11,9 @@ from typing import Any
 
 from infra import versions
 from infra.model import labels, operator_checks
+from infra.model.clusters import EmbeddedCluster
 from infra.model.container_runtimes import NVIDIA_RUNTIME
-from infra.model.environment import EmbeddedCluster, Environment
+from infra.model.environment import Environment
 from infra.model.hosts import HostsCluster
 from infra.plan import gpu_operator, sharing
 from infra.plan.charts import ChartRelease, Values, mirrored

@@ -19,7 +19,8 @@ from typing import Any
 
 from infra import versions
 from infra.model import claims, labels
-from infra.model.environment import EmbeddedCluster, Environment
+from infra.model.clusters import EmbeddedCluster
+from infra.model.environment import Environment
 from infra.model.need import GpuNeed
 from infra.model.pool import Pool
 from infra.model.workload import Workload

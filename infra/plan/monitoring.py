@@ -14,7 +14,8 @@ from typing import Any
 
 from infra import versions
 from infra.model import labels
-from infra.model.environment import EmbeddedCluster, Environment
+from infra.model.clusters import EmbeddedCluster
+from infra.model.environment import Environment
 from infra.model.monitoring import NAMESPACE, RELEASE
 from infra.plan import counters, monitoring_values
 from infra.plan.charts import ChartRelease, mirrored

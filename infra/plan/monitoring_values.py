@@ -7,7 +7,8 @@ from typing import Any
 from infra import versions
 from infra.model import labels
 from infra.model.amounts import memory_bytes
-from infra.model.environment import EmbeddedCluster, Environment
+from infra.model.clusters import EmbeddedCluster
+from infra.model.environment import Environment
 from infra.model.monitoring import (
     NAMESPACE,
     RELEASE,

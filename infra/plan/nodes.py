@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from infra.model import labels, operator_checks, reset
-from infra.model.environment import EmbeddedCluster, Environment
+from infra.model.clusters import EmbeddedCluster
+from infra.model.environment import Environment
 from infra.model.gpu import Gpu
 from infra.model.machines import Machine
 from infra.model.node_room import PODS_PER_NODE, Room, huge_pages

@@ -15,7 +15,8 @@ from typing import Any
 from infra import versions
 from infra.model import labels, offer
 from infra.model.aws import AwsCluster
-from infra.model.environment import EmbeddedCluster, Environment
+from infra.model.clusters import EmbeddedCluster
+from infra.model.environment import Environment
 from infra.model.openstack import OpenstackCluster
 from infra.model.scheduling import SCHEDULER
 from infra.plan import sharing

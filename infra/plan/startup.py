@@ -18,7 +18,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from infra.model import labels, offer
-from infra.model.environment import EmbeddedCluster, Environment
+from infra.model.clusters import EmbeddedCluster
+from infra.model.environment import Environment
 from infra.model.pool import Pool
 from infra.plan import sharing
 

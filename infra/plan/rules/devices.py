@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from infra.model.environment import Environment, ExistingCluster
+from infra.model.clusters import ExistingCluster
+from infra.model.environment import Environment
 from infra.model.labels import POOL
 from infra.plan.rules import gke
 from infra.plan.rules.promql import (

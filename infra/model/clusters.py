@@ -1,0 +1,35 @@
+"""The kinds of cluster that an environment may name."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from infra.model.aws import AwsCluster
+from infra.model.base import Model
+from infra.model.host_values import ContextName, FilePath
+from infra.model.hosts import HostsCluster
+from infra.model.openstack import OpenstackCluster
+
+
+class EmbeddedCluster(Model):
+    """The control plane on this machine, with simulated nodes."""
+
+    kind: Literal["embedded"]
+
+
+class ExistingCluster(Model):
+    """An existing cluster; its nodes are neither created nor deleted."""
+
+    kind: Literal["existing"]
+    kubeconfig: FilePath = Field(description="Path of the kubeconfig.")
+    context: ContextName | None = Field(
+        default=None, description="Context in it; its current one if left out."
+    )
+
+
+Cluster = Annotated[
+    EmbeddedCluster | ExistingCluster | AwsCluster | HostsCluster | OpenstackCluster,
+    Field(discriminator="kind"),
+]
