@@ -191,13 +191,13 @@ MOST_EKS_NODES = 100_000
 Count = Annotated[int, Field(strict=True, ge=1, le=INT32)]
 
 
-def most_nodes(cluster: str | None) -> int:
+def node_limit(cluster: str | None) -> int:
     """Nodes that a cluster of this kind may have."""
     return MOST_EKS_NODES if cluster == "aws" else MOST_NODES
 
 
 def _nodes(value: int, info: ValidationInfo) -> int:
-    most = most_nodes((info.context or {}).get("cluster"))
+    most = node_limit((info.context or {}).get("cluster"))
     if value > most:
         raise InputError("", f"{value} is too large", f"use {most} or less")
     return value

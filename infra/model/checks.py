@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from infra.model import choice, claims, fabric, labels, mig_names, offer, unused
-from infra.model.base import listing, most_nodes
+from infra.model.base import listing, node_limit
 from infra.model.cost import Cost
 from infra.model.errors import InputError
 from infra.model.health import HEALTH
@@ -63,7 +63,7 @@ def check_pools(cluster: str, strategy: MigStrategy, pools: Sequence[Pool]) -> N
         _check_place(cluster, pool, path)
         _check_slices(strategy, pool, path)
     total = sum(pool.nodes or len(pool.hosts or ()) for pool in pools)
-    if total > (most := most_nodes(cluster)):
+    if total > (most := node_limit(cluster)):
         of = "EKS" if cluster == "aws" else "Kubernetes"
         fact = f"they have {total} nodes, and a cluster of {of} has at most {most}"
         raise InputError("pools", fact, "declare fewer, or several clusters")

@@ -66,8 +66,9 @@ def chart_version(spec: GpuOperatorSpec) -> str:
 
 
 _FIRST: Mapping[Mode, tuple[int, int]] = {"operator": (22, 9), "device_plugin": (0, 14)}
-"""The oldest charts whose settings are known: the first operator for Kubernetes 1.25 (gpu-operator, platform
-support of 22.9), and the first device plugin whose chart has discovery (k8s-device-plugin, its 0.14.0)."""
+"""The oldest supported charts. gpu-operator 22.9 is the first release that supports Kubernetes 1.25 (its
+platform support page). The chart of k8s-device-plugin 0.14.0 is the first that installs GPU feature
+discovery."""
 _AHEAD = 2
 """Ours: years by which the operator, or majors by which the plugin, may be newer than the tested one."""
 
