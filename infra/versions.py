@@ -40,6 +40,7 @@ READINESS_GATE_IMAGE = (
     "@sha256:79e7a9b9ff1cbceff819f856fb374477792a5967759d94df266de7b7b4120e6f"
 )
 
+KUEUE = "0.19.2"  # github.com/kubernetes-sigs/kueue/releases; chart and CRDs are in its Go module
 KUBE_PROMETHEUS_STACK = "88.5.3"  # github.com/prometheus-community/helm-charts, charts/kube-prometheus-stack
 KUBE_PROMETHEUS_STACK_REPOSITORY = "https://prometheus-community.github.io/helm-charts"
 DCGM_EXPORTER_CHART = "4.8.2"  # github.com/NVIDIA/dcgm-exporter/releases; used without the operator

@@ -33,6 +33,7 @@ def start(
     """Start the control plane, or repair it; changes nothing if all of it runs."""
     plane = _control_plane()
     plane.start(port=port, progress=say)
+    plane.controlled(*_controlled(STACK), progress=say)
     if _monitored(STACK):
         plane.monitored(progress=say)
 
@@ -88,8 +89,10 @@ def env(
     # This creates the stack, so that `pulumi preview` works before the first `pulumi up`.
     Engine(paths, tools, say=warn, offline=offline).prepare(stack)
     plane = _control_plane()
-    if _monitored(stack, offline) and plane.status().ready:
-        plane.monitored(progress=warn)
+    if plane.status().ready:
+        plane.controlled(*_controlled(stack, offline), progress=warn)
+        if _monitored(stack, offline):
+            plane.monitored(progress=warn)
     typer.echo(export_lines(engine_env(paths, tools, stack, offline)))
 
 
@@ -98,12 +101,14 @@ def nodes(
     stack: Annotated[str, typer.Argument(help="Name of a stack on AWS or OpenStack: Pulumi.STACK.yaml.")],
 ) -> None:
     """Create simulated nodes for a stack that is run offline; repeat after a change of its stack file."""
+    from gpuform.embedded.controlling import declared as declared_in
     from gpuform.offline.nodes import play
     from gpuform.stacks import declared
     from gpuform.toolchain import Toolchain
 
     paths = Paths.here()
     environment = declared(stack, paths)
+    _control_plane().controlled(*declared_in(environment), progress=say)
     there = play(environment, paths, Toolchain(paths))
     if environment.monitoring:
         _control_plane().monitored(progress=say)
@@ -114,6 +119,7 @@ def nodes(
 def up() -> None:
     """The main job: start the control plane, run `pulumi up` of the stack local, and show the result."""
     from gpuform.broken import faulty
+    from gpuform.embedded.controlling import declared as declared_in
     from gpuform.engine import Engine
     from gpuform.reports import tables
     from gpuform.toolchain import Toolchain
@@ -127,6 +133,7 @@ def up() -> None:
     tools = Toolchain(paths)
     tools.ensure(*MAIN_JOB)
     plane = _control_plane()
+    plane.controlled(*declared_in(environment), progress=say)
     plane.start(progress=say)
     if environment.monitoring:
         plane.monitored(progress=say)
@@ -188,17 +195,31 @@ def _unsettled(current: ClusterStatus) -> str:
 
 
 def _monitored(stack: str, offline: bool = False) -> bool:
-    """Whether the stack declares monitoring and runs on the embedded control plane (``offline``: any stack).
+    """Whether the stack declares monitoring and runs here; ``offline``: any stack does."""
+    found = _here(stack, offline)
+    return found is not None and found.monitoring is not None
 
-    False if the stack file is missing or invalid; its next reader reports that.
+
+def _controlled(stack: str, offline: bool = False) -> tuple[str, ...]:
+    """The controllers that the stack declares if it runs here; ``offline``: any stack does."""
+    from gpuform.embedded.controlling import declared
+
+    found = _here(stack, offline)
+    return declared(found) if found else ()
+
+
+def _here(stack: str, offline: bool) -> Environment | None:
+    """The stack's environment if it runs on the embedded control plane (``offline``: any stack does).
+
+    None if the stack file is missing or invalid; its next reader reports that.
     """
     from infra.config import load
 
     try:
         found = load(Paths.here().root / f"Pulumi.{stack}.yaml")
     except (InputError, OSError):
-        return False
-    return (offline or found.cluster.kind == "embedded") and found.monitoring is not None
+        return None
+    return found if offline or found.cluster.kind == "embedded" else None
 
 
 def _control_plane() -> ControlPlane:

@@ -97,6 +97,8 @@ def _patches(layout: Layout, ports: Mapping[str, int]) -> list[dict[str, object]
         "kube-scheduler": {"leader-elect": "false", "profiling": "false"},
         "kwok-controller": {"manage-nodes-with-annotation-selector": "kwok.x-k8s.io/node=fake"},
     }
+    if layout.egress.is_file():
+        added["kube-apiserver"] |= _aggregating(layout)
     overridden: _Arguments = {
         "etcd": {"data-dir": str(layout.etcd)},
         "kube-apiserver": {},
@@ -116,6 +118,20 @@ def _patches(layout: Layout, ports: Mapping[str, int]) -> list[dict[str, object]
         }
         for name, arguments in added.items()
     ]
+
+
+def _aggregating(layout: Layout) -> dict[str, str]:
+    """Arguments by which the API server reaches webhooks and aggregated APIs, and says whose request it is.
+
+    The headers are those of kubernetes.io, "Configure the Aggregation Layer"; its certificate is kwokctl's.
+    """
+    return {
+        "egress-selector-config-file": str(layout.egress),
+        "requestheader-client-ca-file": str(layout.workdir / "pki" / "ca.crt"),
+        "requestheader-username-headers": "X-Remote-User",
+        "requestheader-group-headers": "X-Remote-Group",
+        "requestheader-extra-headers-prefix": "X-Remote-Extra-",
+    }
 
 
 def _secured(layout: Layout, ports: Mapping[str, int]) -> tuple[_Arguments, _Arguments]:

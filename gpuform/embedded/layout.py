@@ -60,6 +60,16 @@ class Layout:
         return self.home / "monitor"
 
     @property
+    def controllers(self) -> Path:
+        """Folder of the controllers' files and programs: links, by which their processes are recognised."""
+        return self.home / "controllers"
+
+    @property
+    def egress(self) -> Path:
+        """The API server's way to the controllers; exists once a stack has declared one."""
+        return self.controllers / "egress.yaml"
+
+    @property
     def config(self) -> Path:
         return self.home / "kwokctl.yaml"
 

@@ -10,13 +10,13 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from gpuform.embedded import beside, lock
 from gpuform.embedded.kwokctl import Tools
 from gpuform.embedded.layout import Layout, complete_pki, rotate
 from gpuform.embedded.processes import MONITOR, PROMETHEUS, STATE_METRICS
 from gpuform.errors import Failure, InputError
+from gpuform.kept.files import link
 from gpuform.kept.server import METADATA, TROUBLE, Server
 from gpuform.offline import prometheus_crds
 
@@ -81,18 +81,8 @@ def prepare(layout: Layout, tools: Tools, progress: Callable[[str], None]) -> No
     with lock.held(layout.lock, lambda: progress("waiting for another start or stop to end")):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in PROGRAMS:
-            _link(folder / name, tools.path(name))
+            link(folder / name, tools.path(name))
         _define(layout, progress)
-
-
-def _link(link: Path, target: Path) -> None:
-    """Replaced by rename, so that the keeper always finds the old or the new link."""
-    if link.is_symlink() and link.readlink() == target:
-        return
-    draft = link.with_name(f"{link.name}.new")
-    draft.unlink(missing_ok=True)
-    draft.symlink_to(target)
-    draft.replace(link)
 
 
 def _define(layout: Layout, progress: Callable[[str], None]) -> None:

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gpuform import writable
-from gpuform.embedded import beside, kubeconfig, lock, monitoring, packing, simulation, starting
+from gpuform.controllers.rows import CONTROLLERS
+from gpuform.embedded import beside, controlling, kubeconfig, lock, monitoring, packing, simulation, starting
 from gpuform.embedded.kwokctl import Tools
 from gpuform.embedded.layout import Layout, Record, complete_pki
 from gpuform.embedded.probe import Probe
 from gpuform.embedded.processes import (
+    CONTROLS,
     KEEPER,
     KWOKCTL,
     MEMBERS,
@@ -27,8 +29,8 @@ from gpuform.embedded.status import Member, Status
 from gpuform.kept.files import write_private
 from gpuform.paths import Paths
 
-_KEPT = (PACKER, PROMETHEUS, STATE_METRICS)
-"""Run by their keepers, only while a stack declares them."""
+_KEPT = (PACKER, PROMETHEUS, STATE_METRICS, CONTROLS, *CONTROLLERS)
+"""Run only while a stack declares them; the keeper of controllers, from the first declaration on."""
 
 
 def _silent(line: str) -> None:
@@ -78,11 +80,13 @@ class ControlPlane:
                 simulation.stop(self._layout)  # it has read the old kubeconfig
                 packing.stop(self._layout)
                 monitoring.stop(self._layout)
+                controlling.stop(self._layout)
             if simulator:
                 served = beside.served(self._layout)
                 simulation.ensure(self._layout, self._tools, served["simulator-metrics"], progress)
                 packing.ensure(self._layout, self._tools)
                 monitoring.ensure(self._layout, served)
+                controlling.ensure(self._layout)
 
     def monitored(self, progress: Callable[[str], None] = _silent) -> None:
         """Prepare a running control plane for a stack that declares monitoring.
@@ -91,6 +95,16 @@ class ControlPlane:
         InputError if the control plane was never started, Failure if a kind or a program cannot be had.
         """
         monitoring.prepare(self._layout, self._tools, progress)
+
+    def controlled(self, *names: str, progress: Callable[[str], None] = _silent) -> None:
+        """Get these controllers, and start the control plane with a way to them; without names, do nothing.
+
+        One that has run without controllers is restarted once; its data stays. Errors as ``start``, and those
+        of a build.
+        """
+        if names:
+            controlling.prepare(self._layout, self._tools, names, progress)
+            self.start(progress=progress)
 
     def knows_monitoring(self, progress: Callable[[str], None] = _silent) -> None:
         """Define prometheus-operator's kinds only, for a caller that plans with them and measures nothing."""
@@ -134,12 +148,13 @@ class ControlPlane:
             version = probe.version()
             answers = version is not None and probe.ready()
         server = f"https://127.0.0.1:{port}" if port is not None else None
-        said = monitoring.said(layout)
+        said = (*monitoring.said(layout), *controlling.said(layout))
         return Status(tuple(rows), layout.paths.kubeconfig, server, answers, version, said)
 
     def _end_all(self) -> None:
         """kwokctl first, or it would restart what is ended; then our own programs, the members, etcd last."""
         end(self._layout, [process for process in scan(self._layout) if process.name == KWOKCTL], grace=0)
+        controlling.stop(self._layout)
         monitoring.stop(self._layout)
         packing.stop(self._layout)
         simulation.stop(self._layout)

@@ -24,6 +24,7 @@ MEMBERS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"
 SIMULATOR = "simulator"
 KEEPER = "scheduler-keeper"
 MONITOR = "monitor-keeper"
+CONTROLS = "controller-keeper"
 PROMETHEUS = "prometheus"
 STATE_METRICS = "kube-state-metrics"
 PACKER = "gpuform-packer"
@@ -114,6 +115,10 @@ def _name(layout: Layout, argv: Sequence[str]) -> str | None:
         return KEEPER
     if "gpuform.monitor" in argv and str(layout.paths.kubeconfig) in argv:
         return MONITOR
+    if "gpuform.controllers" in argv and str(layout.paths.kubeconfig) in argv:
+        return CONTROLS
+    if program.parent == layout.controllers / "bin":
+        return program.name
     if program.parent == layout.monitor / "bin" and program.name in (PROMETHEUS, STATE_METRICS):
         return program.name
     return PACKER if program == layout.packer else None

@@ -1,4 +1,4 @@
-"""Files that only their owner may read."""
+"""Files that only their owner may read, and links to programs."""
 
 from __future__ import annotations
 
@@ -12,3 +12,13 @@ def write_private(path: Path, text: str) -> None:
     draft.touch(mode=0o600)
     draft.write_text(text)
     draft.replace(path)
+
+
+def link(place: Path, target: Path) -> None:
+    """Make ``place`` a link by rename, so that a keeper always finds the old or the new link."""
+    if place.is_symlink() and place.readlink() == target:
+        return
+    draft = place.with_name(f"{place.name}.new")
+    draft.unlink(missing_ok=True)
+    draft.symlink_to(target)
+    draft.replace(place)

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import yaml
 
 JSON = "application/json"
+STRATEGIC = "application/strategic-merge-patch+json"
 METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 """Media type of a list of names, versions and labels without the full objects."""
 YEAR_S = 365 * 24 * 3600
@@ -51,6 +52,10 @@ class Server:
         """Server-side apply of a YAML manifest, which takes over conflicting fields; errors as ``ask``."""
         where = f"{path}?fieldManager=gpuform&force=true"
         self._answer("PATCH", where, manifest, {"Content-Type": "application/apply-patch+yaml"})
+
+    def patch(self, path: str, body: Mapping[str, Any], kind: str = "application/merge-patch+json") -> None:
+        """Merge ``body`` into an object; errors as ``ask``."""
+        self._answer("PATCH", path, json.dumps(body), {"Content-Type": kind})
 
     def _answer(self, method: str, path: str, body: str | None, headers: Mapping[str, str]) -> Json:
         try:

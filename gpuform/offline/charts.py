@@ -1,8 +1,8 @@
 """Stand-ins for published charts, made on this machine.
 
 NVIDIA's operator, device plugin, exporter and DRA driver, AWS's EFA device plugin and kube-prometheus-stack
-are the simulated ones of this repository, Karpenter's CRDs are the real ones, and every other chart is a
-ConfigMap that contains its values.
+are the simulated ones of this repository, Karpenter's CRDs and controllers' charts are the real ones, and
+every other chart is a ConfigMap that contains its values.
 
 ``python -m gpuform.offline.charts ROOT CACHE MADE NAME VERSION`` prints the folder of one, see `Charts`.
 """
@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpuform.controllers.rows import CONTROLLERS
 from gpuform.errors import Failure, InputError
 from gpuform.scratch import folder as private
 
@@ -67,6 +68,11 @@ class Charts:
 
             pinned = self._ours(karpenter_crds.FOLDER)
             return _renamed(karpenter_crds.chart(pinned, self.cache), name, version)
+        if name in CONTROLLERS:
+            from gpuform.offline import controller_charts
+
+            pinned = self._ours(controller_charts.pinned(name))
+            return _renamed(controller_charts.chart(name, pinned, self.cache), name, version)
         described = {"apiVersion": "v2", "name": name, "version": version}
         return {"Chart.yaml": json.dumps(described).encode(), "templates/values.yaml": _VALUES}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 
-from gpuform.embedded import ControlPlane
+from gpuform.embedded import ControlPlane, controlling
 from gpuform.embedded.kwokctl import Tools
 from gpuform.engine import Engine, EngineFailure
 from gpuform.errors import Failure, InputError
@@ -70,12 +70,17 @@ def played(paths: Paths, tools: Tools, stack: str, base: str | None, say: Say) -
 
 
 def _teach(plane: ControlPlane, file: Path) -> None:
-    """Install the kinds of monitoring if the stack has it: the chart's stand-in has no CRDs."""
+    """Install the kinds of monitoring and run the controllers that the stack has.
+
+    The stand-in for the chart of monitoring has no CRDs, and a controller's own chart needs its program.
+    """
     try:
-        if load(file).monitoring:
-            plane.knows_monitoring()
+        env = load(file)
     except InputError:
         return  # reported by the next reader of the file
+    plane.controlled(*controlling.declared(env))
+    if env.monitoring:
+        plane.knows_monitoring()
 
 
 def _make(paths: Paths, tools: Tools, stack: str, say: Say) -> tuple[Environment | None, World]:

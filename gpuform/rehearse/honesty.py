@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 Way = Literal["none", "aws", "counted"]
@@ -40,15 +40,24 @@ GATE = "the readiness gate's program"
 KEEPER = "the pool keeper's program"
 
 
+CONTROLLER = "{}: its chart, CRDs and webhooks, and its controller with the rights of its account"
+
+
 def real(
-    way: Way, packs: bool = False, gated: bool = False, monitored: bool = False, kept: bool = False
+    way: Way,
+    packs: bool = False,
+    gated: bool = False,
+    monitored: bool = False,
+    kept: bool = False,
+    controllers: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """The real parts; ``packs``: the stack has a scheduler of its own.
 
     ``gated``: nodes must pass the readiness gate. ``monitored``: the stack declares monitoring. ``kept``: the
-    pool keeper gives joining nodes their pool's labels and taints.
+    pool keeper gives joining nodes their pool's labels and taints. ``controllers``: names of real ones.
     """
     own = [said for said, there in ((PACKER, packs), (MONITORING, monitored)) if there]
+    own += [CONTROLLER.format(name) for name in controllers]
     programs = [said for said, there in ((GATE, gated), (KEEPER, kept)) if there]
     return (_REAL, *own, *_MORE_REAL[way], *programs)
 

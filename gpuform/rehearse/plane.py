@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
@@ -29,8 +29,10 @@ def apart(paths: Paths, stack: str) -> Paths:
 
 
 @contextmanager
-def plane(paths: Paths, tools: Tools, stack: str, say: Say) -> Iterator[Paths]:
-    """A fresh control plane while the context lasts; yields its folders.
+def plane(
+    paths: Paths, tools: Tools, stack: str, say: Say, controllers: Sequence[str] = ()
+) -> Iterator[Paths]:
+    """A fresh control plane with a way to these controllers while the context lasts; yields its folders.
 
     One rehearsal of a stack at a time: a second one waits. On SIGTERM, or SIGHUP from a closed terminal, it
     still ends what it started. Raises InputError if the state cannot be written, Failure if a member does not
@@ -44,6 +46,7 @@ def plane(paths: Paths, tools: Tools, stack: str, say: Say) -> Iterator[Paths]:
         _forget(started, own)  # of a rehearsal that was killed
         try:
             with keeping_logs(own):
+                started.controlled(*controllers, progress=say)
                 started.start(progress=lambda text: None)
                 yield own
         finally:

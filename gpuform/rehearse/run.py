@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpuform.embedded import ControlPlane
+from gpuform.embedded import ControlPlane, controlling
 from gpuform.embedded.kwokctl import Tools
 from gpuform.engine import Engine
 from gpuform.paths import Paths
@@ -80,7 +80,9 @@ class Rehearsal:
         clock = Clock(self.say)
         with ExitStack() as held:
             with clock.step("control plane"):
-                own = held.enter_context(plane(self.paths, self.tools, self.stack, self.say))
+                own = held.enter_context(
+                    plane(self.paths, self.tools, self.stack, self.say, controlling.declared(env))
+                )
             if env.monitoring:
                 with clock.step("monitoring programs and CRDs"):
                     ControlPlane(own, self.tools).monitored()
@@ -159,7 +161,12 @@ class _Play:
             timeline=timeline,
             simulated=(*honesty.simulated(self.buying.way), *self.made_up),
             real=honesty.real(
-                self.buying.way, env.packs, any_gated(env), env.monitoring is not None, bool(kept(env))
+                self.buying.way,
+                env.packs,
+                any_gated(env),
+                env.monitoring is not None,
+                bool(kept(env)),
+                controlling.declared(env),
             ),
             blind=honesty.blind(self.buying.way),
             prices=prices.said(env, tally.prices),

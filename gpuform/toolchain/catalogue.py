@@ -219,6 +219,17 @@ _KARPENTER = Module(
     # Its controllers for AWS and for kwok share the core package that has the version.
     ldflags=_set("sigs.k8s.io/karpenter/pkg/operator", Version=versions.KARPENTER),
 )
+_KUEUE = Module(
+    name="kueue",
+    pins="sigs.k8s.io/kueue",
+    version=versions.KUEUE,
+    mb=3110,
+    ldflags=(
+        *_set("sigs.k8s.io/kueue/pkg/version", GitVersion=f"v{versions.KUEUE}"),
+        # The certificate of its aggregated API: not "/visibility", where only root and a container may write.
+        *_set("sigs.k8s.io/kueue/pkg/visibility", certDir="visibility"),
+    ),
+)
 _ACTIONLINT = Module(name="actionlint", pins="github.com/rhysd/actionlint", version="1.7.12", mb=110)
 
 # Debian 12 has 2.42; our rules work with it and with every 3.x.
@@ -255,6 +266,7 @@ _TOOLS = (
     Tool("nvidia-mig-parted", _MIG_PARTED, "/cmd/nvidia-mig-parted", ("--version",), when="gate"),
     Tool("nvml-mock", _NVML_MOCK, ".", when="gate"),
     Tool("karpenter", _KARPENTER, "/cmd/controller", when="gate"),
+    Tool("kueue", _KUEUE, "/cmd/kueue", when="gate"),
     Tool("actionlint", _ACTIONLINT, "/cmd/actionlint", ("-version",), when="gate"),
 )
 

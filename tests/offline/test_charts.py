@@ -139,6 +139,13 @@ def test_karpenters_crds_are_its_own(charts: Charts, toolchain: Toolchain) -> No
     assert {"nodepools.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws"} < names
 
 
+def test_a_controllers_chart_is_its_own(charts: Charts, toolchain: Toolchain) -> None:
+    made = template(charts.folder("kueue", versions.KUEUE), toolchain)
+    kinds = {one["kind"] for one in made}
+    assert {"CustomResourceDefinition", "Deployment", "ValidatingWebhookConfiguration", "APIService"} < kinds
+    assert "clusterqueues.kueue.x-k8s.io" in {one["metadata"]["name"] for one in made}
+
+
 def test_another_version_lies_at_the_same_place(charts: Charts) -> None:
     first = charts.folder("some-plugin", "1.0.0")
     assert charts.folder("some-plugin", "1.0.1") == first

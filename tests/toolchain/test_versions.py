@@ -44,6 +44,7 @@ def test_every_module_folder_is_in_the_catalogue() -> None:
         ("kwok", versions.KWOK),
         ("helm", versions.HELM),
         ("karpenter", versions.KARPENTER),
+        ("kueue", versions.KUEUE),
         ("prometheus", versions.PROMETHEUS_MODULE),
         ("kube-state-metrics", versions.KUBE_STATE_METRICS),
         ("nvidia-config", NVIDIA_CONFIG.version),
@@ -131,6 +132,6 @@ def test_go_sum_knows_every_module_that_go_mod_requires(name: str) -> None:
 def test_the_main_job_needs_no_tool_that_only_tests_and_rehearsals_run() -> None:
     assert set(GATE) - set(MAIN_JOB) == {
         *("nvidia-ctk", "nvidia-mig-parted", "nvml-mock"),
-        *("actionlint", "helm", "karpenter", "pulumi-openstack-offline"),
+        *("actionlint", "helm", "karpenter", "kueue", "pulumi-openstack-offline"),
     }
     assert set(CATALOGUE) - set(GATE) == {"pulumi-resource-openstack"}

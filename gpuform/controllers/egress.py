@@ -1,0 +1,75 @@
+"""kube-proxy of the played cluster: the API server's connections to Services end at programs on loopback.
+
+The API server calls webhooks and aggregated APIs at the Service's cluster address, to which nothing on this
+machine routes. Its egress selector sends the connections into the cluster, and no others, as HTTP CONNECT to
+a socket (kubernetes.io, "Set up Konnectivity service"; k8s.io/apiserver, pkg/server/egressselector). So the
+chart's webhook configurations, its CRDs, its APIServices and the certificates in them stay as the chart and
+the controller write them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+_CHUNK = 65536
+_FAILED = b"HTTP/1.1 503 Service Unavailable\r\n\r\n"
+
+
+def socket_name(home: Path) -> str:
+    """The abstract socket of one cluster: a path may be longer than the 107 bytes that unix(7) allows."""
+    return f"@gpuform-egress-{hashlib.sha256(str(home).encode()).hexdigest()[:24]}"
+
+
+class Egress:
+    """Answers CONNECT in a thread of its own; ``routes`` may be replaced at any time."""
+
+    def __init__(self, name: str) -> None:
+        self.routes: Mapping[str, int | None] = {}
+        """Address and port of a Service -> loopback port; None refuses, as a Service without ready pods."""
+        self._address = "\0" + name.removeprefix("@")
+        self._loop = asyncio.new_event_loop()
+
+    def start(self) -> None:
+        """Listen. Raises OSError if another process has the socket."""
+        server = self._loop.run_until_complete(asyncio.start_unix_server(self._answer, self._address))
+        assert server.is_serving()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+            method, target, _ = head.split(b"\r\n", 1)[0].decode().split(" ", 2)
+            host, _, port = target.rpartition(":")
+            where = self.routes.get(target, int(port))
+            if method != "CONNECT" or where is None:
+                raise ConnectionRefusedError
+            host = "127.0.0.1" if target in self.routes else host.strip("[]")
+            there, to = await asyncio.open_connection(host, where)
+        except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            writer.write(_FAILED)
+            await _closed(writer)
+            return
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        await asyncio.gather(_copy(reader, to), _copy(there, writer))
+
+
+async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    try:
+        while data := await source.read(_CHUNK):
+            target.write(data)
+            await target.drain()
+    except OSError:
+        pass  # the other side has gone; what it was sent is lost in a real network, too
+    await _closed(target)
+
+
+async def _closed(writer: asyncio.StreamWriter) -> None:
+    try:
+        writer.close()
+        await writer.wait_closed()
+    except OSError:
+        pass
