@@ -28,6 +28,10 @@ class Own:
         return Paths(root=here.root, state=self.state, cache=here.cache)
 
     @property
+    def kubeconfig(self) -> Path:
+        return self.paths.kubeconfig
+
+    @property
     def layout(self) -> Layout:
         return Layout(self.paths)
 
