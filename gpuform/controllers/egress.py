@@ -28,8 +28,11 @@ class Egress:
     """Answers CONNECT in a thread of its own; ``routes`` may be replaced at any time."""
 
     def __init__(self, name: str) -> None:
-        self.routes: Mapping[str, int | None] = {}
-        """Address and port of a Service -> loopback port; None refuses, as a Service without ready pods."""
+        self.routes: Mapping[str, int] = {}
+        """Address and port of a Service with ready pods -> loopback port.
+
+        Others are refused: the cluster has no other program, and outside another server may have the address.
+        """
         self._address = "\0" + name.removeprefix("@")
         self._loop = asyncio.new_event_loop()
 
@@ -43,12 +46,10 @@ class Egress:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
             method, target, _ = head.split(b"\r\n", 1)[0].decode().split(" ", 2)
-            host, _, port = target.rpartition(":")
-            where = self.routes.get(target, int(port))
-            if method != "CONNECT" or where is None:
+            port = self.routes.get(target)
+            if method != "CONNECT" or port is None:
                 raise ConnectionRefusedError
-            host = "127.0.0.1" if target in self.routes else host.strip("[]")
-            there, to = await asyncio.open_connection(host, where)
+            there, to = await asyncio.open_connection("127.0.0.1", port)
         except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             writer.write(_FAILED)
             await _closed(writer)

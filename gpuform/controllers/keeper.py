@@ -76,9 +76,9 @@ class Played:
         finally:
             connection.close()
 
-    def routes(self, release: Release) -> dict[str, int | None]:
+    def routes(self, release: Release) -> dict[str, int]:
         """The release's Services, to this process's ports."""
-        return {target: self._ports.get(port) for target, port in release.served()}
+        return {target: self._ports[port] for target, port in release.served() if port in self._ports}
 
     def _command(self, cluster: Cluster) -> list[str]:
         """Write its files, with fresh ports; returns the container's arguments, which name the files."""
@@ -120,7 +120,7 @@ class Kept:
     def trouble(self) -> str:
         return next((one.child.trouble for one in self._played if one.child.trouble), "")
 
-    def step(self) -> dict[str, int | None]:
+    def step(self) -> dict[str, int]:
         """Make the processes match the release; returns the routes. Raises ``kept.server.TROUBLE``."""
         release = self._cluster.release(self._controller)
         if release is None:
@@ -136,8 +136,7 @@ class Kept:
             self._played = [serving]
         for pod in release.pods:
             self._cluster.show(pod, serving is not None)
-        routes = serving.routes(release) if serving else {}
-        return routes if release.ready else {target: None for target, _ in release.served()}
+        return serving.routes(release) if serving and release.ready else {}
 
     def end(self) -> None:
         for one in self._played:
@@ -172,7 +171,7 @@ class Keeper:
 
     def step(self) -> None:
         """Read the cluster once; a controller that cannot be read or started leaves the others alone."""
-        routes: dict[str, int | None] = {}
+        routes: dict[str, int] = {}
         said = []
         for name, kept in self._kept.items():
             if not self._set.program(name).is_file():

@@ -44,6 +44,16 @@ class Queues(Site):
         where = ("-n", NAMESPACE, "--create-namespace", "--wait", "--timeout", "90s")
         self.helm("upgrade", "--install", "kueue", str(self.chart), *where, *values)
 
+    def remove(self) -> None:
+        """Remove the release, without ``--wait``, which would not end.
+
+        The controller manager's server-side apply creates two aggregated ClusterRoles again that helm deletes
+        (clusterrole-aggregation-controller), and helm adopts no object of others at the next install.
+        """
+        self.helm("uninstall", "kueue", "-n", NAMESPACE)
+        roles = ("kueue-batch-admin-role", "kueue-batch-user-role")
+        self.kubectl("delete", "clusterroles", *roles, "--ignore-not-found")
+
     def node(self, name: str, gpu: str = "", count: int = 1, config: str = "") -> str:
         super().node(name, gpu, count, config)
         self.label(name, "kubernetes.io/hostname", name)

@@ -41,8 +41,9 @@ def test_a_job_within_quota_runs_and_one_beyond_it_waits_with_the_reason(queues:
     # With the rights of its ServiceAccount, not of an administrator: nothing is missing in the chart's role.
     assert "forbidden" not in queues.log()
     before = queues.cluster.pids()
-    queues.kubectl("delete", "jobs,clusterqueues,resourceflavors", "--all", "-n", "team")
-    queues.helm("uninstall", "kueue", "-n", NAMESPACE, "--wait")
+    queues.kubectl("delete", "jobs,localqueues", "--all", "-n", "team")
+    queues.kubectl("delete", "clusterqueues,resourceflavors", "--all")
+    queues.remove()
     until(lambda: not manager(queues.cluster), what="it runs on, but its release is removed")
     assert {**queues.cluster.pids(), "kueue": before["kueue"]} == before
     queues.kubectl("run", "free", "--image=none", "-n", "team")
@@ -151,7 +152,7 @@ def test_an_upgrade_and_a_removal_lose_nothing(kueue: Queues, tmp_path: Path) ->
     assert refused == []
     assert len(asked) > 5
     assert [one["metadata"]["uid"] for one in kueue.items("pods,jobs,workloads", "live")] == before
-    kueue.helm("uninstall", "kueue", "-n", NAMESPACE)
+    kueue.remove()
     until(lambda: not manager(kueue.cluster))
     assert kueue.running("runs", "live")
     assert {one["metadata"]["name"] for one in kueue.items("jobs", "live")} == {"runs", "waits"}
