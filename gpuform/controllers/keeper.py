@@ -115,6 +115,8 @@ class Kept:
     def __init__(self, controller: Controller, cluster: Cluster, settings: Settings, say: Said) -> None:
         self._controller, self._cluster, self._set, self._say = controller, cluster, settings, say
         self._played: list[Played] = []
+        self._routed: Played | None = None
+        """What the Services lead to since the last step; others may end."""
 
     @property
     def trouble(self) -> str:
@@ -130,10 +132,11 @@ class Kept:
         for one in self._played:
             one.keep(self._cluster, release.secret)
         serving = next((one for one in reversed(self._played) if one.serves()), None)
-        if serving is self._played[-1]:
+        if serving is self._played[-1] and serving is self._routed:
             for old in self._played[:-1]:
                 old.end()
             self._played = [serving]
+        self._routed = serving
         for pod in release.pods:
             self._cluster.show(pod, serving is not None)
         return serving.routes(release) if serving and release.ready else {}

@@ -33,6 +33,24 @@ class Queues(Site):
             "kueue", paths.root / controller_charts.pinned("kueue"), paths.cache
         )
 
+    def forget(self) -> None:
+        """Take the finalizers off what the removed release has left, which nothing else does any more.
+
+        The chart's CRDs go with the release; until their objects have gone, they cannot be installed again.
+        """
+        for crd in self.kubectl("get", "crds", "-o", "name").split():
+            kind = crd.partition("/")[2]
+            try:
+                left = json.loads(self.kubectl("get", kind, "-A", "-o", "json"))["items"]
+            except AssertionError:
+                continue  # the kind has gone meanwhile
+            for one in left:
+                meta = one["metadata"]
+                where = ("-n", meta.get("namespace", "default"))
+                patch = ("--type=merge", "-p", '{"metadata": {"finalizers": null}}')
+                self.kubectl("patch", kind, meta["name"], *where, *patch)
+        until(lambda: "kueue" not in self.kubectl("get", "crds", "-o", "name"), what="CRDs of Kueue stay")
+
     def operator(self) -> None:
         """The simulated GPU operator, which makes nodes offer their GPUs."""
         folder = str(self.cluster.paths.root / "charts" / "gpu-operator-sim")
@@ -93,6 +111,11 @@ class Queues(Site):
         spec = {"parallelism": pods, "completions": pods, "backoffLimit": 100, "template": template}
         self.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec})
 
+    def borrowed(self, team: str) -> list[str]:
+        """Of each resource of its ClusterQueue."""
+        status = json.loads(self.kubectl("get", "clusterqueue", team, "-o", "json"))["status"]
+        return [one["borrowed"] for flavor in status["flavorsUsage"] for one in flavor["resources"]]
+
     def items(self, kind: str, namespace: str, *more: str) -> list[Json]:
         found: list[Json] = json.loads(self.kubectl("get", kind, "-n", namespace, "-o", "json", *more))[
             "items"
@@ -135,8 +158,9 @@ class Queues(Site):
         return found
 
     def why(self, job: str, team: str) -> str:
-        said = [json.dumps(self.workload(job, team)["status"].get("conditions", []))]
-        return "\n".join([*said, *self.log().splitlines()[-5:]])
+        found = {"conditions": self.workload(job, team)["status"].get("conditions", [])}
+        found["pods"] = [[one["metadata"]["name"], one["status"]] for one in self.items("pods", team)]
+        return json.dumps(found)
 
     def log(self) -> str:
         log: Path = self.cluster.layout.log("kueue")
