@@ -91,11 +91,13 @@ def engine_env(paths: Paths, toolchain: Tools, stack: str = "local", offline: bo
     """
     places = Places(paths, offline)
     shared = None if offline else backend.declared(paths.root, stack)
-    may_download = not offline and is_real(paths.root / f"Pulumi.{stack}.yaml")
+    file = paths.root / f"Pulumi.{stack}.yaml"
+    may_download = not offline and is_real(file)
     prepare(places, toolchain, stack)
     ours = [str(places.answering), str(paths.shims)]
     others = [entry for entry in os.get_exec_path() if entry not in ours]
     return {
+        **({} if is_real(file) and not offline else {"GPUFORM_CHARTS": str(places.finder)}),
         **(_offline(places) if offline else {}),
         **_program(paths),
         **_clouds(paths),
@@ -138,7 +140,6 @@ def _clouds(paths: Paths, environ: Mapping[str, str] = os.environ) -> dict[str, 
 
 def _offline(places: Places) -> dict[str, str]:
     return {
-        "GPUFORM_CHARTS": str(places.finder),
         "GPUFORM_OFFLINE": "1",
         "GPUFORM_OFFLINE_KUBECONFIG": str(places.paths.kubeconfig),
         "PULUMI_IGNORE_AMBIENT_PLUGINS": "true",  # an official pulumi-resource-aws on PATH would call AWS

@@ -144,7 +144,8 @@ def plugins(paths: Paths | None = None, offline: bool = False) -> list[Plugin]:
 
 def install(places: Places, tools: Tools, stack: str) -> None:
     """Install every plugin that the stack needs; idempotent. Errors as ``Tools.path``."""
-    declared = _read(places.paths.root / f"Pulumi.{stack}.yaml")
+    file = places.paths.root / f"Pulumi.{stack}.yaml"
+    declared, here = _read(file), places.offline or not is_real(file)
     official = {plugin.name: plugin.official for plugin in plugins(places.paths, places.offline)}
     folder = places.home / "plugins"
     for ours in _wanted(places.offline):
@@ -154,7 +155,7 @@ def install(places: Places, tools: Tools, stack: str) -> None:
         if ours.word not in declared:
             continue
         target = folder / ours.folder / ours.file
-        found = None if _only_ours(ours, places.offline) else official.get(ours.file)
+        found = None if _only_ours(ours, here) else official.get(ours.file)
         if found is None and ours.tool:
             found = tool(places, tools, ours.tool)
         if found is None:
@@ -167,13 +168,14 @@ def install(places: Places, tools: Tools, stack: str) -> None:
             _shadow(ours, places)
     if places.offline:
         write(places.answering / "aws", _launcher("gpuform.plugins.offline.aws"), 0o755)
+    if here:
         given = (places.paths.root, places.paths.cache, places.charts)
         write(places.finder, _launcher("gpuform.offline.charts", *given), 0o755)
 
 
-def _only_ours(ours: _Ours, offline: bool) -> bool:
-    """Whether an official plugin must not replace it: offline, our language host finds the charts."""
-    return ours in _OFFLINE or (offline and ours.kind == "language")
+def _only_ours(ours: _Ours, here: bool) -> bool:
+    """Whether an official plugin must not replace it: on this machine, our language host finds the charts."""
+    return ours in _OFFLINE or (here and ours.kind == "language")
 
 
 def _wanted(offline: bool) -> list[_Ours]:

@@ -48,6 +48,7 @@ def test_only_a_stack_of_a_real_cluster_may_download(
     project.stack_file(f"config: {{gpuform:environment: {{cluster: {{kind: {kind}}}}}}}")
     env = engine_env(project.paths, project.toolchain, "local", offline)
     assert env["PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION"] == str(refused).lower()
+    assert ("GPUFORM_CHARTS" in env) == refused, "the same stacks find their charts here"
 
 
 def test_one_that_is_used_names_its_plugin_itself(project: Project) -> None:
