@@ -33,7 +33,8 @@ def start(
     """Start the control plane, or repair it; changes nothing if all of it runs."""
     plane = _control_plane()
     plane.start(port=port, progress=say)
-    plane.controlled(*_controlled(STACK), progress=say)
+    if names := _controlled(STACK):
+        plane.controlled(*names, progress=say)
     if _monitored(STACK):
         plane.monitored(progress=say)
 
@@ -90,7 +91,8 @@ def env(
     Engine(paths, tools, say=warn, offline=offline).prepare(stack)
     plane = _control_plane()
     if plane.status().ready:
-        plane.controlled(*_controlled(stack, offline), progress=warn)
+        if names := _controlled(stack, offline):
+            plane.controlled(*names, progress=warn)
         if _monitored(stack, offline):
             plane.monitored(progress=warn)
     typer.echo(export_lines(engine_env(paths, tools, stack, offline)))
@@ -108,7 +110,8 @@ def nodes(
 
     paths = Paths.here()
     environment = declared(stack, paths)
-    _control_plane().controlled(*declared_in(environment), progress=say)
+    if names := declared_in(environment):
+        _control_plane().controlled(*names, progress=say)
     there = play(environment, paths, Toolchain(paths))
     if environment.monitoring:
         _control_plane().monitored(progress=say)
@@ -133,7 +136,8 @@ def up() -> None:
     tools = Toolchain(paths)
     tools.ensure(*MAIN_JOB)
     plane = _control_plane()
-    plane.controlled(*declared_in(environment), progress=say)
+    if names := declared_in(environment):
+        plane.controlled(*names, progress=say)
     plane.start(progress=say)
     if environment.monitoring:
         plane.monitored(progress=say)

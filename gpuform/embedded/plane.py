@@ -97,14 +97,13 @@ class ControlPlane:
         monitoring.prepare(self._layout, self._tools, progress)
 
     def controlled(self, *names: str, progress: Callable[[str], None] = _silent) -> None:
-        """Get these controllers, and start the control plane with a way to them; without names, do nothing.
+        """Get these controllers, and start the control plane with a way to them.
 
         One that has run without controllers is restarted once; its data stays. Errors as ``start``, and those
         of a build.
         """
-        if names:
-            controlling.prepare(self._layout, self._tools, names, progress)
-            self.start(progress=progress)
+        controlling.prepare(self._layout, self._tools, names, progress)
+        self.start(progress=progress)
 
     def knows_monitoring(self, progress: Callable[[str], None] = _silent) -> None:
         """Define prometheus-operator's kinds only, for a caller that plans with them and measures nothing."""

@@ -78,7 +78,8 @@ def _teach(plane: ControlPlane, file: Path) -> None:
         env = load(file)
     except InputError:
         return  # reported by the next reader of the file
-    plane.controlled(*controlling.declared(env))
+    if names := controlling.declared(env):
+        plane.controlled(*names)
     if env.monitoring:
         plane.knows_monitoring()
 

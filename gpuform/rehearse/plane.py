@@ -46,7 +46,8 @@ def plane(
         _forget(started, own)  # of a rehearsal that was killed
         try:
             with keeping_logs(own):
-                started.controlled(*controllers, progress=say)
+                if controllers:
+                    started.controlled(*controllers, progress=say)
                 started.start(progress=lambda text: None)
                 yield own
         finally:
