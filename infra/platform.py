@@ -17,6 +17,7 @@ from components.monitoring import Monitoring
 from components.namespaces import Namespaces
 from components.node_pools import NodePools, NodePoolsArgs
 from components.pool_keeper import PoolKeeper
+from components.queues import Queues
 from components.readiness_gate import ReadinessGate
 from components.room import Room
 from components.scheduler import Scheduler
@@ -79,6 +80,9 @@ def platform(env: Environment, on: Target, within: pulumi.Resource | None = None
         ready.append(Scheduler(f"{prefix}packer", args, after(namespaces)))
     if env.health:
         ready.append(HealthLoop(f"{prefix}health", args, after(namespaces, operator, *measured)))
+    if env.queues:
+        # Its webhooks must answer before pods are created in the teams' namespaces.
+        ready.append(Queues(f"{prefix}queues", args, after(namespaces, pools)))
     if room.manifests(env):
         ready.append(Room(f"{prefix}room", args, after(*ready)))
     Workloads(f"{prefix}workloads", WorkloadsArgs(environment=env, kubeconfig=on.kubeconfig), after(*ready))

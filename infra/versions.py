@@ -61,6 +61,7 @@ PAUSE_IMAGE = (
 # Not 1.15.0: with it, pods that a full reservation has no place for wait, and get no on-demand or spot node.
 KARPENTER = "1.14.1"  # github.com/aws/karpenter-provider-aws/releases; chart and CRD chart have its version
 KARPENTER_REPOSITORY = "oci://public.ecr.aws/karpenter"  # karpenter.sh, getting started
+KUEUE_REPOSITORY = "oci://registry.k8s.io/kueue/charts"  # kueue.sigs.k8s.io, installation, by Helm
 
 # EKS add-ons by Kubernetes minor version: `aws eks describe-addon-versions --addon-name NAME
 # --kubernetes-version MINOR`. Those of 1.36 are that command's defaults, as public Terraform configurations

@@ -15,6 +15,7 @@ MIG_CONFIG = "nvidia.com/mig.config"
 MIG_STANDARD = ("all-disabled", "all-enabled")
 CAPACITY_TYPE = "karpenter.sh/capacity-type"
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+QUEUE = "kueue.x-k8s.io/queue-name"
 OPERATOR_NAMESPACE = "gpu-operator"
 HEALTH_NAMESPACE = "gpuform-health"
 NODE_MONITORING = "eks-node-monitoring-agent"
@@ -30,6 +31,7 @@ EKS_SUPPORT = {
 
 NODE_POOL = "kubernetes:karpenter.sh/v1:NodePool"
 NODE_CLASS = "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass"
+LOCAL_QUEUE = "kubernetes:kueue.x-k8s.io/v1beta2:LocalQueue"
 RELEASE = "kubernetes:helm.sh/v3:Release"
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 NAMESPACE = "kubernetes:core/v1:Namespace"
@@ -41,6 +43,7 @@ NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
 ADD_ON = "aws:eks/addon:Addon"
 LAUNCH_TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 CLUSTER = "aws:eks/cluster:Cluster"
+CRON_JOB = "kubernetes:batch/v1:CronJob"
 BLUE_GREEN = "gpuform:workloads:BlueGreen"
 OPENSTACK = "pulumi:providers:openstack"
 MAGNUM_CLUSTER = "openstack:containerinfra/cluster:Cluster"
@@ -53,6 +56,6 @@ PODS = (
     "kubernetes:apps/v1:StatefulSet",
     "kubernetes:apps/v1:DaemonSet",
     "kubernetes:batch/v1:Job",
-    "kubernetes:batch/v1:CronJob",
+    CRON_JOB,
     BLUE_GREEN,
 )

@@ -27,6 +27,7 @@ from policies import (
     node_pools,
     openstack,
     operator,
+    queues,
     sharing,
 )
 from policies.rule import Resource, Rule
@@ -44,6 +45,7 @@ RULES: tuple[Rule, ...] = (
     *openstack.RULES,
     *health.RULES,
     *kubernetes.RULES,
+    *queues.RULES,
 )
 
 

@@ -11,6 +11,7 @@ from infra.model.errors import InputError
 from infra.model.health import HEALTH
 from infra.model.offer import MigStrategy, own_strategy
 from infra.model.pool import Pool
+from infra.model.queues import KUEUE
 from infra.model.rollout import COLOURS
 from infra.model.scheduling import PLACEHOLDER, SCHEDULER
 from infra.model.sharing import Mig, Mps
@@ -29,6 +30,7 @@ SYSTEM_NAMESPACES = (
     PLACEHOLDER,
     HEALTH,
     TRIAL,
+    KUEUE,
 )
 RESERVED_NAMESPACES = ("kube-", "gpuform-", "amazon-", "openshift-")
 """Prefixes of namespaces that Kubernetes, gpuform, AWS's add-ons and OpenShift keep for themselves."""

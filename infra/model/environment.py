@@ -21,6 +21,7 @@ from infra.model import (
     operator_checks,
     own_checks,
     ownership,
+    queue_checks,
     registries,
     reset,
     room,
@@ -43,6 +44,7 @@ from infra.model.operator import GpuOperatorSpec
 from infra.model.own import GpuKey, MachineKey, OwnGpu, OwnMachine
 from infra.model.ownership import Ownership
 from infra.model.pool import Pool
+from infra.model.queues import Queues
 from infra.model.registries import Mirror, Source
 from infra.model.scheduling import Namespace, PriorityName, PriorityValue, Scheduling
 from infra.model.state import State, check_state
@@ -85,6 +87,9 @@ class Environment(Model):
         default=(),
         max_length=MOST_OBJECTS,
         description="Namespaces with a quota of GPUs; others are not limited.",
+    )
+    queues: Queues | None = Field(
+        default=None, description="Queues in which workloads wait for their team's quota; none if left out."
     )
     workloads: tuple[Workload, ...] = Field(
         default=(), max_length=MOST_OBJECTS, description="What runs on the pools."
@@ -136,6 +141,7 @@ class Environment(Model):
         scheduling.check_priorities(self.priorities, self.workloads)
         room.check_spare(operator.mig_strategy, self.pools)
         room.check_namespaces(operator.mig_strategy, self.pools, self.namespaces, self.workloads)
+        queue_checks.check(self)
         if self.monitoring:
             operator_checks.check_monitoring(operator)
         monitoring.check(self.cluster.kind, self.monitoring, self._namespaces())
@@ -175,6 +181,9 @@ class Environment(Model):
             found.setdefault(workload.namespace, f"workloads[{index}].namespace")
         for index, space in enumerate(self.namespaces):
             found.setdefault(space.name, f"namespaces[{index}].name")
+        for index, team in enumerate(self.queues.teams if self.queues else ()):
+            for number, name in enumerate(team.namespaces):
+                found.setdefault(name, f"queues.teams[{index}].namespaces[{number}]")
         return found
 
     def strategy(self, pool: Pool) -> offer.MigStrategy:
@@ -253,7 +262,7 @@ class Environment(Model):
     @property
     def warnings(self) -> tuple[str, ...]:
         """Accepted settings that are not advisable: path, fact and remedy of each."""
-        found = list(node_room.warnings(self))
+        found = [*node_room.warnings(self), *queue_checks.warnings(self)]
         found += room.warnings(self.gpu_operator.mig_strategy, self.pools, self.namespaces)
         if self.has_cluster:  # else Ansible changes the layouts, host by host
             found += reset.warnings(self.cluster.kind, self.pools)

@@ -15,7 +15,9 @@ from infra.model.places import same_host
 from infra.model.pool import Pool
 from infra.model.sharing import Mps
 
-INSIDE = ("scheduling", "priorities", "namespaces", "workloads", "health", "monitoring", "registries")
+INSIDE = (
+    *("scheduling", "priorities", "namespaces", "queues", "workloads", "health", "monitoring", "registries"),
+)
 """Keys of the environment that have no effect without a cluster."""
 
 

@@ -6,6 +6,7 @@ keys; ``gpuform.io/`` and ``simulator.gpuform.io/`` are ours.
 
 # Pulumi's Kubernetes provider: do not wait until an object is ready, or a Job is done; how it is deleted.
 SKIP_AWAIT = "pulumi.com/skipAwait"
+WAIT_FOR = "pulumi.com/waitFor"
 DELETION_PROPAGATION = "pulumi.com/deletionPropagationPolicy"
 
 # Ours.
@@ -69,6 +70,10 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 PSA_ENFORCE = "pod-security.kubernetes.io/enforce"
 PSA_WARN = "pod-security.kubernetes.io/warn"
 PSA_AUDIT = "pod-security.kubernetes.io/audit"
+
+# Kueue: the queue of a Job, Deployment or Pod. Its webhook copies a Deployment's to its pods.
+QUEUE = "kueue.x-k8s.io/queue-name"
+NAMESPACE_NAME = "kubernetes.io/metadata.name"
 
 # NVIDIA: node labels that choose a configuration, and one that discovery sets.
 DEVICE_PLUGIN_CONFIG = "nvidia.com/device-plugin.config"

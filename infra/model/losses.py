@@ -16,5 +16,6 @@ GUARD = "gpuform:guards:LossGuard"
 RELEASES = (
     *("gpu-operator", "nvidia-device-plugin", "nvidia-dcgm-exporter", "dra-driver-nvidia-gpu"),
     "monitoring",
+    "kueue",
 )
 """Names of the Helm releases that a stack may install into its own namespaces."""

@@ -190,17 +190,23 @@ def check_workloads(pools: Sequence[Pool], workloads: Sequence[Workload]) -> Non
     Of an empty group cluster-autoscaler knows the flavor and Magnum's own labels (magnum_cloud_provider.go);
     the pool's label is set on nodes after they join.
     """
-    empty = {pool.name: index for index, pool in enumerate(pools) if pool.elastic and pool.least == 0}
+    empty = unlabelled(pools)
     for index, work in enumerate(workloads):
-        if work.pool not in empty or labels.POOL in pools[empty[work.pool]].on_openstack.labels:
-            continue
-        fact = (
-            "cluster-autoscaler does not know the pool label of an empty group, "
-            f"so {work.pool} would stay empty"
-        )
-        given = f"openstack: {{labels: {{{labels.POOL}: {work.pool}}}}}"
-        remedy = f"give the pool elastic.min: 1, or {given}"
-        raise InputError(f"workloads[{index}].pool", fact, remedy)
+        if work.pool in empty:
+            raise stays_empty(f"workloads[{index}].pool", work.pool)
+
+
+def unlabelled(pools: Sequence[Pool]) -> frozenset[str]:
+    """Pools that may be empty, and that cluster-autoscaler then does not know by the pool's label."""
+    empty = (pool for pool in pools if pool.elastic and pool.least == 0)
+    return frozenset(pool.name for pool in empty if labels.POOL not in pool.on_openstack.labels)
+
+
+def stays_empty(path: str, pool: str) -> InputError:
+    """The refusal of pods that select such a pool."""
+    fact = f"cluster-autoscaler does not know the pool label of an empty group, so {pool} would stay empty"
+    remedy = f"give the pool elastic.min: 1, or openstack: {{labels: {{{labels.POOL}: {pool}}}}}"
+    return InputError(path, fact, remedy)
 
 
 def _check_claims(cluster: OpenstackCluster, pool: Pool, path: str) -> None:

@@ -32,16 +32,17 @@ def hard(strategy: MigStrategy, pools: Sequence[Pool], space: Namespace) -> dict
     """
     found = {key: 0 for pool in pools for key in keys(strategy, pool)}
     for name, amount in space.quota.items():
-        for key, number in _amounts(strategy, pools, name, amount):
+        for key, number in amounts(strategy, pools, "quota", name, amount):
             found[key] += number
     _check_alike(strategy, pools, space)
     return dict(sorted(found.items()))
 
 
-def _amounts(
-    strategy: MigStrategy, pools: Sequence[Pool], name: str, amount: int | Mapping[str, int]
+def amounts(
+    strategy: MigStrategy, pools: Sequence[Pool], field: str, name: str, amount: int | Mapping[str, int]
 ) -> Iterator[tuple[str, int]]:
-    path = f"quota.{name}"
+    """ResourceQuota keys and numbers of one pool's entry in ``field``, the key that the errors name."""
+    path = f"{field}.{name}"
     pool = next((pool for pool in pools if pool.name == name), None)
     if pool is None:
         raise InputError(path, f"unknown pool {name!r}", listing((one.name for one in pools), name))
@@ -58,14 +59,15 @@ def _amounts(
     known = _parts(strategy, pool)
     for part, number in amount.items():
         if part not in known:
-            remedy = listing(known, part) if known else f"give one number, quota: {{{name}: {number}}}"
+            remedy = listing(known, part) if known else f"give one number, {field}: {{{name}: {number}}}"
             alike = not known and part in (pool.layout or {})
-            fact = f"every slice as {_resource(offered[0])}" if alike else f"no slice {part!r}"
+            fact = f"every slice as {resource(offered[0])}" if alike else f"no slice {part!r}"
             raise InputError(f"{path}.{part}", f"pool {name} offers {fact}", remedy)
         yield known[part], number
 
 
-def _resource(key: str) -> str:
+def resource(key: str) -> str:
+    """What a quota key counts: an extended resource or a device class."""
     return key.removeprefix("requests.").removesuffix(CLAIMED)
 
 
@@ -92,7 +94,7 @@ def _check_alike(strategy: MigStrategy, pools: Sequence[Pool], space: Namespace)
         for key, alike in by_key.items():
             missing = [other for other in alike if other not in space.quota]
             if name in alike and missing:
-                what = _resource(key)
+                what = resource(key)
                 others = f"pool {missing[0]} offers" if len(missing) == 1 else f"{', '.join(missing)} offer"
                 raise InputError(
                     f"quota.{name}",
@@ -157,7 +159,7 @@ def _check_asked(
             asked[key] += each * work.pods
             beside[key] = max(beside.get(key, (0, "")), (each * more, work.name))
     for key, total in asked.items():
-        what = _resource(key)
+        what = resource(key)
         fact = f"the workloads of {name} request {total} {what}"
         extra, workload = beside[key]
         if total > limits[key]:

@@ -51,10 +51,10 @@ def pods(strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Workl
 def scarce(
     strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Workload], work: DeploymentWorkload
 ) -> bool:
-    """Whether Kubernetes' default update might wait forever: for a GPU of a fixed number of nodes, or for a
-    node that the pool's limit does not allow.
+    """Whether Kubernetes' default update might wait forever: for a GPU of a fixed number of nodes, for a
+    node that the pool's limit does not allow, or in a queue for quota that the old pods have.
     """
-    if any(pool.gpus and not pool.elastic for pool in choice.pools_of(strategy, pools, work)):
+    if work.queue or any(pool.gpus and not pool.elastic for pool in choice.pools_of(strategy, pools, work)):
         return True
     return work.replicas < _AWAY_AT_ONCE and not _fit(strategy, pools, workloads, work, 1)
 

@@ -106,6 +106,11 @@ class _Workload(Model):
         description="Elastic Fabric Adapters per pod (vpc.amazonaws.com/efa); the pool needs aws.efa.",
     )
     priority: Name | None = Field(default=None, description="One of the environment's priorities.")
+    queue: Name | None = Field(
+        default=None,
+        description="Team in whose queue its pods wait for room. An update waits for them only with "
+        "blue_green or wait_minutes. A preempted pod of kind pod does not return.",
+    )
     image: PinnedImage = Field(description="Image with tag or digest.")
     command: Annotated[tuple[Word, ...], AfterValidator(_program)] = Field(
         default=(), description="Command; the image's own if left out."

@@ -22,7 +22,16 @@ def required(units: Sequence[Unit]) -> Manifest:
         if not unit.every_node:
             products = sorted(unit.products)
             terms.append([_in(labels.POOL, [unit.pool.name]), _in(labels.GPU_PRODUCT, products)])
-    required = {"nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}
+    return _any_of(terms)
+
+
+def of_pools(names: Sequence[str]) -> Manifest:
+    """All nodes of these pools."""
+    return _any_of([[_in(labels.POOL, sorted(names))]])
+
+
+def _any_of(terms: Sequence[Sequence[Manifest]]) -> Manifest:
+    required = {"nodeSelectorTerms": [{"matchExpressions": list(term)} for term in terms]}
     return {"requiredDuringSchedulingIgnoredDuringExecution": required}
 
 

@@ -160,6 +160,10 @@ PINNED: Mapping[str, tuple[str, tuple[ChartImage, ...]]] = {
         ),
     ),
     "karpenter-crd": (versions.KARPENTER, ()),
+    "kueue": (
+        versions.KUEUE,
+        _only("registry.k8s.io/kueue/kueue", f"v{versions.KUEUE}", "controllerManager", "manager", "image"),
+    ),
     "aws-efa-k8s-device-plugin": (
         versions.EFA_DEVICE_PLUGIN,
         _only(

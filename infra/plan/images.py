@@ -19,6 +19,7 @@ from infra.plan import (
     health,
     monitoring,
     pool_keeper,
+    queues,
     readiness_gate,
     room,
     scheduler,
@@ -83,6 +84,7 @@ def releases(env: Environment) -> list[ChartRelease]:
         monitoring.release(env),
         dcgm_exporter.release(env),
         efa.release(env),
+        queues.release(env),
     ]
     if any(env.by_karpenter(pool) for pool in env.pools):
         found += [eks.karpenter_crd_release(env), eks.karpenter_release(env)]

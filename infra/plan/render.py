@@ -26,6 +26,7 @@ from infra.plan import (
     nodes,
     openstack_files,
     pool_keeper,
+    queues,
     readiness_gate,
     room,
     scheduler,
@@ -62,6 +63,7 @@ def _platform(env: Environment) -> dict[str, str]:
     alone = mode == "device_plugin"
     claims = dra.release(env)
     measured, exporter = monitoring.release(env), dcgm_exporter.release(env)
+    queued = queues.release(env)
     files = {
         "namespaces.yaml": _documents(workloads.namespaces(env)),
     }
@@ -84,6 +86,7 @@ def _platform(env: Environment) -> dict[str, str]:
         "readiness-gate.yaml": list(readiness_gate.manifests(env)),
         "health.yaml": list(health.manifests(env)),
         "scheduler.yaml": list(scheduler.manifests(env)),
+        "queues.yaml": [_chart(queued), *queues.manifests(env)] if queued else [],
         "room.yaml": list(room.manifests(env)),
         "workloads.yaml": list(workloads.manifests(env)),
         **aws_files.files(env),

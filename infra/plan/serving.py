@@ -26,9 +26,14 @@ Manifest = dict[str, Any]
 
 
 def service(workload: Workload, metadata: Manifest) -> Manifest | None:
-    """The Service of a workload, if it declares one; it targets the container's port by name."""
+    """The Service of a workload, if it declares one; it targets the container's port by name.
+
+    An update does not wait for its endpoints if the pods wait in a queue.
+    """
     if not isinstance(workload, DeploymentWorkload) or workload.service is None:
         return None
+    if workload.queue:
+        metadata = {**metadata, "annotations": {labels.SKIP_AWAIT: "true"}}
     port = {"name": _PORT, "port": workload.service.port, "protocol": "TCP", "targetPort": _PORT}
     return {
         "apiVersion": "v1",

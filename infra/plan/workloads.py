@@ -14,6 +14,7 @@ from infra.model.errors import InputError
 from infra.model.health import HEALTH
 from infra.model.monitoring import NAMESPACE as MONITORING
 from infra.model.pool import Pool
+from infra.model.queues import KUEUE
 from infra.model.rollout import COLOURS
 from infra.model.scheduling import PLACEHOLDER, SCHEDULER
 from infra.model.workload import DeploymentWorkload, JobWorkload, Workload
@@ -26,6 +27,8 @@ _USER = 1000  # any user but root; images that bring their own root user run as 
 def namespaces(env: Environment) -> tuple[Manifest, ...]:
     """The operator's namespace, privileged for its operands, and the others, which are not."""
     wanted = {workload.namespace for workload in env.workloads} | {space.name for space in env.namespaces}
+    if env.queues:
+        wanted |= {KUEUE, *(name for team in env.queues.teams for name in team.namespaces)}
     wanted -= set(checks.BUILT_IN_NAMESPACES)
     wanted |= {SCHEDULER} if env.packs else set()
     wanted |= {HEALTH} if env.health else set()
@@ -121,6 +124,11 @@ def controller(env: Environment, workload: Workload) -> Manifest:
     """The Deployment or Job that makes its pods, or the Pod itself; a Deployment without a colour."""
     metadata = _metadata(env, workload)
     template = {"metadata": {"labels": metadata["labels"]}}
+    if workload.queue:
+        metadata = _queued(metadata, workload)
+        if isinstance(workload, DeploymentWorkload):
+            # As Kueue's webhook does; a Job's pods are admitted with the Job, and have no queue of their own.
+            template = {"metadata": {"labels": metadata["labels"]}}
     if isinstance(workload, DeploymentWorkload):
         minutes = serving.start_minutes(env, workload, _pools(env, workload))
         scarce = surge.scarce(env.gpu_operator.mig_strategy, env.pools, env.workloads, workload)
@@ -144,6 +152,20 @@ def controller(env: Environment, workload: Workload) -> Manifest:
         "metadata": metadata,
         "spec": _pod_spec(env, workload, "Always"),
     }
+
+
+def _queued(metadata: Manifest, workload: Workload) -> Manifest:
+    """With the queue's label, and so that an update does not wait for the turn of its pods.
+
+    Not by skipAwait: then the provider does not wait for the deletion either, and a new object of the same
+    name could not be created.
+    """
+    assert workload.queue is not None
+    found = {**metadata, "labels": {**metadata["labels"], labels.QUEUE: workload.queue}}
+    waits = isinstance(workload, JobWorkload) or (
+        isinstance(workload, DeploymentWorkload) and workload.blue_green
+    )
+    return found if waits else {**found, "annotations": {labels.WAIT_FOR: "jsonpath={.metadata.uid}"}}
 
 
 def wait_minutes(env: Environment, workload: Workload) -> tuple[int, int]:
@@ -204,6 +226,8 @@ def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
         spec["nodeSelector"] = {labels.POOL: workload.pool}
     if workload.gpu_product:
         spec["nodeSelector"] = {labels.GPU_PRODUCT: workload.gpu_product}
+        if workload.queue:  # Kueue chooses a pool by the labels of its flavor, which has no product
+            spec["affinity"] = {"nodeAffinity": affinity.of_pools([pool.name for pool in pools])}
     if workload.gpu and not claimed:  # a claim says itself what its GPU must have
         spec["affinity"] = {"nodeAffinity": affinity.required(_units(env, workload))}
     tolerations = _tolerations(env, pools)

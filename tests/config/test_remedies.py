@@ -17,6 +17,7 @@ from tests.config import (
     test_bad_monitoring,
     test_bad_openstack,
     test_bad_operator,
+    test_bad_queues,
     test_bad_scheduling,
 )
 from tests.config.edits import changed
@@ -52,6 +53,7 @@ TABLES: Mapping[str, tuple[list[Json], Callable[[Row], Json]]] = {
     "monitoring": (test_bad_monitoring.ROWS, monitored),
     "openstack": (test_bad_openstack.ROWS, edited(test_bad_openstack.GOOD)),
     "operator": (test_bad_operator.ROWS, test_bad_operator.environment),
+    "queues": (test_bad_queues.ROWS, edited(test_bad_queues.GOOD)),
     "scheduling": (test_bad_scheduling.ROWS, scheduled),
 }
 """The tables of refusals, and what makes a row's environment."""

@@ -1,0 +1,213 @@
+"""Checks of queues: names, cohorts, limits of Kueue, and workloads that no queue can ever admit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from infra.model import checks, choice, openstack_checks, queue_limits, room, surge
+from infra.model.base import listing
+from infra.model.errors import InputError
+from infra.model.pool import Pool
+from infra.model.queue_limits import Limits
+from infra.model.queues import Cohort, Queues, Team
+from infra.model.workload import JobWorkload, Workload
+
+if TYPE_CHECKING:
+    from infra.model.environment import Environment
+
+# Kueue 0.19.2: apis/kueue/v1beta2/clusterqueue_types.go and resourceflavor_types.go,
+# pkg/webhooks/clusterqueue_webhook.go. A ClusterQueue's status lists 64 flavors at most, so 64 pools in all.
+MOST_GROUPS = 16
+MOST_FLAVORS = 64
+MOST_RESOURCES = 64
+MOST_COMBINATIONS = 512
+MOST_TOLERATIONS = 8
+
+
+def check(env: Environment) -> None:
+    """Refuse queues that contradict themselves, the pools or the workloads."""
+    queues = env.queues
+    if queues is None:
+        for index, work in enumerate(env.workloads):
+            if work.queue:
+                fact, remedy = "no queues are declared", "leave it out, or declare queues"
+                raise InputError(f"workloads[{index}].queue", fact, remedy)
+        return
+    _check_cohorts(queues.cohorts)
+    _check_names(env, queues)
+    limits: dict[str, Limits] = {}
+    for index, team in enumerate(queues.teams):
+        try:
+            _check_team(queues, team)
+            limits[team.name] = queue_limits.of(env.gpu_operator.mig_strategy, env.pools, team)
+            _check_pools(env, team)
+            check_groups(limits[team.name])
+        except InputError as error:
+            path = f"queues.teams[{index}].{error.path}"
+            raise InputError(path, error.fact, error.remedy) from None
+    for index, work in enumerate(env.workloads):
+        if work.queue:
+            _check_workload(env, queues, limits, work, f"workloads[{index}].queue")
+
+
+def _check_cohorts(cohorts: Sequence[Cohort]) -> None:
+    parents: dict[str, str | None] = {}
+    for index, cohort in enumerate(cohorts):
+        if cohort.name in parents:
+            fact = f"{cohort.name!r} is declared twice"
+            raise InputError(f"queues.cohorts[{index}].name", fact, "give each cohort a name of its own")
+        parents[cohort.name] = cohort.parent
+    for index, cohort in enumerate(cohorts):
+        path, chain, parent = f"queues.cohorts[{index}].parent", [cohort.name], cohort.parent
+        if parent is not None and parent not in parents:
+            raise InputError(path, f"unknown cohort {parent!r}", listing(parents, parent))
+        while parent is not None and parent in parents:
+            chain.append(parent)
+            if parent == cohort.name:
+                fact = f"the parents form a circle: {' -> '.join(chain)}"
+                raise InputError(path, fact, "leave it out, or name another cohort")
+            if parent in chain[:-1]:
+                break  # a circle that this cohort is not part of, refused at one that is
+            parent = parents[parent]
+
+
+def _check_names(env: Environment, queues: Queues) -> None:
+    """Each team has its own name, and each namespace one team and no ResourceQuota beside it.
+
+    A ResourceQuota refuses pods that Kueue has admitted, and counts what is borrowed; they would wait outside
+    of the queue's order.
+    """
+    teams, spaces = dict[str, int](), dict[str, str]()
+    for index, team in enumerate(queues.teams):
+        path = f"queues.teams[{index}]"
+        if team.name in teams:
+            fact = f"{team.name!r} is also the name of queues.teams[{teams[team.name]}]"
+            raise InputError(f"{path}.name", fact, "give each team a name of its own")
+        teams[team.name] = index
+        for number, space in enumerate(team.namespaces):
+            where = f"{path}.namespaces[{number}]"
+            checks.check_namespace(space, where)
+            if space in spaces:
+                fact = f"{space!r} is in team {spaces[space]}, too"
+                raise InputError(where, fact, "name it in one team only")
+            spaces[space] = team.name
+    for index, quota in enumerate(env.namespaces):
+        if quota.name in spaces:
+            fact = f"{quota.name} is in team {spaces[quota.name]}, and two quotas would contradict each other"
+            raise InputError(f"namespaces[{index}]", fact, "leave it out, or take it out of the team")
+
+
+def _check_team(queues: Queues, team: Team) -> None:
+    known = [cohort.name for cohort in queues.cohorts]
+    if team.cohort and known and team.cohort not in known:
+        raise InputError("cohort", f"unknown cohort {team.cohort!r}", listing(known, team.cohort))
+    if team.weight is not None and not queues.fair_sharing:
+        raise InputError("weight", "fair_sharing is off", "leave it out, or set queues.fair_sharing: true")
+    if team.cohort:
+        return
+    alone = "the team is in no cohort"
+    for key in ("borrow", "lend", "weight"):
+        if getattr(team, key):
+            raise InputError(key, alone, "leave it out, or give the team a cohort")
+    if team.preempt.reclaim != "never":
+        raise InputError("preempt.reclaim", alone, "leave it out, or give the team a cohort")
+
+
+def _check_pools(env: Environment, team: Team) -> None:
+    """Refuse pools for which no flavor can be made: admitted pods select the pool by its label."""
+    empty = openstack_checks.unlabelled(env.pools) if env.cluster.kind == "openstack" else {}
+    for pool in env.pools:
+        path, taints = f"quota.{pool.name}", len(pool.taints) + 1
+        if pool.name in team.quota and taints > MOST_TOLERATIONS:
+            fact = f"its nodes have {taints} taints, and a flavor of Kueue tolerates {MOST_TOLERATIONS}"
+            raise InputError(path, fact, "give the pool fewer taints")
+        if pool.name in team.quota and pool.name in empty:
+            raise openstack_checks.stays_empty(path, pool.name)
+
+
+def check_groups(limits: Limits) -> None:
+    """Refuse more than a ClusterQueue of Kueue holds; the path is relative to the team."""
+    groups = queue_limits.groups(limits)
+    pairs = max(len(pools) * len(names) for pools, names in groups)
+    found = (
+        (len(limits), MOST_FLAVORS, "pools"),
+        (len(groups), MOST_GROUPS, "groups of pools with the same resources"),
+        (max(len(names) for _, names in groups), MOST_RESOURCES, "resources in a group of pools"),
+        (pairs, MOST_COMBINATIONS, "pairs of pool and resource in a group"),
+    )
+    for number, most, what in found:
+        if number > most:
+            fact = f"names {number} {what}, and a queue of Kueue has {most} at most"
+            raise InputError("quota", fact, "name fewer pools")
+
+
+def _check_workload(
+    env: Environment, queues: Queues, limits: Mapping[str, Limits], work: Workload, path: str
+) -> None:
+    team = next((team for team in queues.teams if team.name == work.queue), None)
+    if team is None:
+        names = [team.name for team in queues.teams]
+        raise InputError(path, f"unknown queue {work.queue!r}", listing(names, work.queue or ""))
+    if work.namespace not in team.namespaces:
+        fact = f"queue {team.name} has no namespace {work.namespace}"
+        remedy = f"use {' or '.join(team.namespaces)}, or add it to the team"
+        raise InputError(path.removesuffix("queue") + "namespace", fact, remedy)
+    strategy = env.gpu_operator.mig_strategy
+    asked = surge.asks(strategy, env.pools, work)
+    if not asked:
+        fact = "the workload requests no GPU, and queues count only GPUs"
+        raise InputError(path, fact, "leave it out")
+    mine = choice.pools_of(strategy, env.pools, work)
+    names = [pool.name for pool in mine if pool.name in team.quota]
+    if not names:
+        fact = f"the quota of {team.name} has none of {', '.join(pool.name for pool in mine)}"
+        raise InputError(path, fact, "add one to the quota, or use another pool")
+    for key, amount in asked.items():
+        what = room.resource(key)
+        can = [queue_limits.most(queues, limits, team.name, name, what) for name in names]
+        more = surge.pods(strategy, env.pools, env.workloads, work)
+        _check_admitted(work, more, amount, what, can, path)
+
+
+def _check_admitted(work: Workload, more: int, amount: int, what: str, can: Sequence[int], path: str) -> None:
+    """Kueue admits a Job as a whole, with all its pods in one pool, and other pods one by one.
+
+    ``more`` are an update's extra pods, ``can`` what the queue can have of ``what`` in each pool.
+    """
+    together = amount * work.pods if isinstance(work, JobWorkload) else amount
+    remedy = "raise the quota or what the team may borrow, or request less"
+    if together > max(can):
+        pods = f" in {work.pods} pods at once" if together > amount else ""
+        fact = f"requests {together} {what}{pods}, and the queue can have {max(can)} at most"
+        raise InputError(path, fact, remedy)
+    held = sum(each // amount for each in can)
+    if not isinstance(work, JobWorkload) and work.pods + more > held:
+        pods = f"{work.pods} pods" + (f" and {more} more of an update" if more else "")
+        fact = f"{pods} request {amount} {what} each, and the queue can have {held} of them at most"
+        raise InputError(path, fact, remedy)
+
+
+def warnings(env: Environment) -> Iterator[str]:
+    """Quotas that add up to more than the pool can become, if its nodes are known."""
+    if env.queues is None:
+        return
+    strategy, seen = env.gpu_operator.mig_strategy, Counter[tuple[str, str]]()
+    for index, team in enumerate(env.queues.teams):
+        for name, offered in queue_limits.of(strategy, env.pools, team).items():
+            most = _most(env, env.pool(name))
+            for what, limit in offered.items():
+                before, after = seen[name, what], seen[name, what] + limit.nominal
+                seen[name, what] = after
+                if most and before <= most[what] < after:
+                    fact = f"the teams' quotas add up to {after} {what} or more"
+                    fact += f", and the pool can have {most[what]}"
+                    yield f"queues.teams[{index}].quota.{name}: {fact}; lower one, or allow more nodes"
+
+
+def _most(env: Environment, pool: Pool) -> dict[str, int]:
+    """Most of each resource that the pool's nodes can offer together; empty if their number is unknown."""
+    nodes = list(surge.nodes(env.gpu_operator.mig_strategy, pool))
+    keys = room.keys(env.gpu_operator.mig_strategy, pool) if nodes else ()
+    return {room.resource(key): max(count * has.get(key, 0) for count, has in nodes) for key in keys}

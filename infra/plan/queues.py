@@ -1,0 +1,242 @@
+"""Kueue: its release, flavors of pools, cohorts, and a queue for each team.
+
+Pods with a queue are held back until Kueue admits them; it then adds the flavor's node labels and
+tolerations, so they run in the pool whose quota they use. Kueue acts on namespaces of teams only: its
+webhooks for pods, Deployments and Jobs select them by name, so nothing else in the cluster waits for it.
+
+Priorities need no object of their own: Kueue takes the pods' PriorityClass (pkg/util/priority/priority.go).
+CPU, memory, huge pages and adapters are not limited by teams; a node's room for them is the scheduler's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+from infra import versions
+from infra.model import labels, offer, queue_limits
+from infra.model.clusters import EmbeddedCluster
+from infra.model.environment import Environment
+from infra.model.pool import Pool
+from infra.model.queue_limits import Limit, Limits
+from infra.model.queues import KUEUE, Queues, Team
+from infra.plan import serving, sharing
+from infra.plan.charts import ChartRelease, mirrored
+
+API = "kueue.x-k8s.io/v1beta2"
+RELEASE = "kueue"
+REPLICAS = 2  # while none runs, no pod can be created in the namespaces of teams
+IN_ORDER = {"strict": "StrictFIFO", "best_effort": "BestEffortFIFO"}
+PREEMPTS = {"never": "Never", "lower_priority": "LowerPriority", "any": "Any"}
+FRAMEWORKS = ("batch/job", "deployment", "jobset.x-k8s.io/jobset", "pod", "statefulset")
+"""What may have a queue, also if it is not the stack's; Kueue leaves out kinds that the cluster lacks."""
+NOT_COUNTED = ("cpu", "memory", "ephemeral-storage", "hugepages-", labels.EFA)
+"""Prefixes of resources without quota; any other resource that no quota names is refused."""
+
+CONCURRENCY = {
+    **{"Job.batch": 5, "Pod": 5, "Workload.kueue.x-k8s.io": 10},
+    **{"LocalQueue.kueue.x-k8s.io": 5, "ClusterQueue.kueue.x-k8s.io": 5},
+}
+"""Objects that are handled at the same time; the chart's values."""
+
+Manifest = dict[str, Any]
+
+
+class Image(TypedDict):
+    """Chart values: the module's chart names a staging registry, the published one this."""
+
+    repository: str
+    tag: str
+    pullPolicy: str
+
+
+class Manager(TypedDict):
+    """Chart values of the container."""
+
+    image: Image
+    priorityClassName: str
+
+
+class ControllerManager(TypedDict):
+    """Chart values of the Deployment."""
+
+    replicas: int
+    podDisruptionBudget: dict[str, bool]
+    manager: Manager
+
+
+class ManagerConfig(TypedDict):
+    """Chart values: Kueue's own Configuration, as text."""
+
+    controllerManagerConfigYaml: str
+
+
+class Values(TypedDict):
+    """Values of the chart, those that differ from its own; charts/kueue/values.yaml of Kueue."""
+
+    controllerManager: ControllerManager
+    managerConfig: ManagerConfig
+
+
+def release(env: Environment) -> ChartRelease | None:
+    """Kueue's release, CRDs included; None without queues.
+
+    The published chart on every kind of cluster. Offline and on the embedded cluster, the program's host
+    replaces published charts by folders of this machine (GPUFORM_CHARTS), with the same values.
+    """
+    if env.queues is None:
+        return None
+    planned = ChartRelease(
+        chart=f"{versions.KUEUE_REPOSITORY}/kueue",
+        repository=None,
+        version=versions.KUEUE,
+        namespace=KUEUE,
+        name=RELEASE,
+        values=dict(values(env, env.queues)),
+    )
+    return mirrored(env, planned)
+
+
+def values(env: Environment, queues: Queues) -> Values:
+    """Chart values with the published image, replicas and the configuration."""
+    replicas = 1 if isinstance(env.cluster, EmbeddedCluster) else REPLICAS
+    return {
+        "controllerManager": {
+            "replicas": replicas,
+            "podDisruptionBudget": {"enabled": replicas > 1},
+            "manager": {
+                "image": {
+                    "repository": "registry.k8s.io/kueue/kueue",
+                    "tag": f"v{versions.KUEUE}",
+                    "pullPolicy": "IfNotPresent",
+                },
+                "priorityClassName": "system-cluster-critical",
+            },
+        },
+        "managerConfig": {"controllerManagerConfigYaml": sharing.to_yaml(configuration(env, queues))},
+    }
+
+
+def configuration(env: Environment, queues: Queues) -> Manifest:
+    """Kueue's Configuration, limited to the teams' namespaces and to GPUs; the rest are its defaults.
+
+    A pod in a team's namespace without a queue is left alone: with manageJobsWithoutQueueName, Kueue would
+    stop jobs that ran before it was installed. The policy ``gpu-workload-queued`` finds those of the stack.
+    """
+    spaces = sorted(space for team in queues.teams for space in team.namespaces)
+    resources: Manifest = {"excludeResourcePrefixes": list(NOT_COUNTED)}
+    mapped = sorted({name for pool in flavored(env) for name in offer.claimable(pool)})
+    if mapped:
+        resources["deviceClassMappings"] = [{"name": name, "deviceClassNames": [name]} for name in mapped]
+    found: Manifest = {
+        "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+        "kind": "Configuration",
+        "metrics": {"enableClusterQueueResources": True},
+        "controller": {"groupKindConcurrency": dict(CONCURRENCY)},
+        "waitForPodsReady": {"timeout": f"{_start_minutes(env)}m"},
+        "managedJobsNamespaceSelector": _named(spaces),
+        "integrations": {"frameworks": list(FRAMEWORKS)},
+        "resources": resources,
+    }
+    if queues.fair_sharing:
+        strategies = ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]
+        found["fairSharing"] = {"preemptionStrategies": strategies}
+    return found
+
+
+def _start_minutes(env: Environment) -> int:
+    """Longest time in which an admitted pod may be ready, with a new node, its operands and a model.
+
+    Kueue stops what is not ready by then, and admits it again later; after 30 minutes by default
+    (apis/config/v1beta2/defaults.go), when a node of an elastic pool may still be getting its driver.
+    """
+    grows = any(pool.elastic for pool in flavored(env))
+    usual = serving.IMAGE_MINUTES + serving.OPERANDS_MINUTES + serving.MODEL_MINUTES
+    declared = [getattr(work, "start_minutes", None) or 0 for work in env.workloads if work.queue]
+    return max(usual + serving.NODE_MINUTES * grows, *declared, 0)
+
+
+def _named(spaces: list[str]) -> Manifest:
+    return {"matchExpressions": [{"key": labels.NAMESPACE_NAME, "operator": "In", "values": spaces}]}
+
+
+def flavored(env: Environment) -> list[Pool]:
+    """Pools that a team's quota names; each is a flavor."""
+    teams = env.queues.teams if env.queues else ()
+    return [pool for pool in env.pools if any(pool.name in team.quota for team in teams)]
+
+
+def manifests(env: Environment) -> tuple[Manifest, ...]:
+    """Flavors, cohorts, and the queues of each namespace, each before the teams' queues, which come last."""
+    if env.queues is None:
+        return ()
+    strategy, teams = env.gpu_operator.mig_strategy, env.queues.teams
+    return (
+        *(_flavor(env, pool) for pool in flavored(env)),
+        *(
+            _object(env, "Cohort", one.name, {"parentName": one.parent} if one.parent else {})
+            for one in env.queues.cohorts
+        ),
+        *(
+            _object(env, "LocalQueue", team.name, {"clusterQueue": team.name}, namespace)
+            for team in teams
+            for namespace in team.namespaces
+        ),
+        *(_queue(env, team, queue_limits.of(strategy, env.pools, team)) for team in teams),
+    )
+
+
+def _object(env: Environment, kind: str, name: str, spec: Manifest, namespace: str | None = None) -> Manifest:
+    own = {labels.ENVIRONMENT: env.name, labels.MANAGED_BY: "gpuform"}
+    metadata: Manifest = {"name": name, "labels": own}
+    if namespace:
+        metadata["namespace"] = namespace
+    return {"apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def _flavor(env: Environment, pool: Pool) -> Manifest:
+    """Where admitted pods run: the pool's nodes, with tolerations of their taints."""
+    tolerations = [
+        {"key": one["key"], "operator": "Equal", "value": one["value"], "effect": one["effect"]}
+        for one in sharing.pool_taints(env, pool)
+    ]
+    spec = {"nodeLabels": {labels.POOL: pool.name}, "tolerations": tolerations}
+    return _object(env, "ResourceFlavor", pool.name, spec)
+
+
+def _queue(env: Environment, team: Team, limits: Limits) -> Manifest:
+    spec: Manifest = {
+        "namespaceSelector": _named(sorted(team.namespaces)),
+        "queueingStrategy": IN_ORDER[team.order],
+        "preemption": {
+            "withinClusterQueue": PREEMPTS[team.preempt.within],
+            "reclaimWithinCohort": PREEMPTS[team.preempt.reclaim],
+        },
+        "resourceGroups": [
+            {
+                "coveredResources": list(resources),
+                "flavors": [
+                    {
+                        "name": pool,
+                        "resources": [_quota(name, limits[pool].get(name)) for name in resources],
+                    }
+                    for pool in pools
+                ],
+            }
+            for pools, resources in queue_limits.groups(limits)
+        ],
+    }
+    if team.cohort:
+        spec["cohortName"] = team.cohort
+    if team.weight is not None:
+        spec["fairSharing"] = {"weight": str(team.weight)}
+    return _object(env, "ClusterQueue", team.name, spec)
+
+
+def _quota(name: str, limit: Limit | None) -> Manifest:
+    """The quota of one resource of a flavor; 0 if the pool does not offer it."""
+    found: Manifest = {"name": name, "nominalQuota": str(limit.nominal if limit else 0)}
+    if limit and limit.borrow is not None:
+        found["borrowingLimit"] = str(limit.borrow)
+    if limit and limit.lend is not None:
+        found["lendingLimit"] = str(limit.lend)
+    return found

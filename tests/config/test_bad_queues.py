@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.config import parse
+from infra.model import queue_checks
+from infra.model.errors import InputError
+from infra.model.queue_limits import Limit, Limits
+from tests.config.edits import changed, message
+
+pytestmark = pytest.mark.unit
+
+HERE = Path(__file__).parent
+ROWS = yaml.safe_load((HERE / "bad_queues.yaml").read_text())
+GOOD: dict[str, Any] = yaml.safe_load((HERE / "good_queues.yaml").read_text())
+
+
+def pools(count: int, **more: Any) -> dict[str, Any]:
+    """An environment with that many pools, all in the quota of one team."""
+    names = [f"p{number}" for number in range(count)]
+    return {
+        "name": "test",
+        "cluster": {"kind": "existing", "kubeconfig": "/k"},
+        "pools": [
+            {"name": name, "machine": "g2.5xlarge", "selector": {"pool": name}, **more} for name in names
+        ],
+        "queues": {"teams": [{"name": "all", "namespaces": ["all"], "quota": dict.fromkeys(names, 1)}]},
+    }
+
+
+def test_the_good_one_is_good() -> None:
+    env = parse(GOOD)
+    assert env.queues is not None
+    assert env.warnings == ()
+    assert parse(env.resolved()) == env
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[f"{row['at']} {row['put']}" for row in ROWS])
+def test_message(row: dict[str, Any]) -> None:
+    assert message(changed(GOOD, row, *row.get("and", ()))) == row["said"]
+
+
+def test_what_others_lend_counts_if_it_may_be_borrowed() -> None:
+    """Science has 4 and arts, in a cohort above science's, lends 3: with no limit science can have 7."""
+    seven = {"at": "workloads/0/parallelism", "put": 7}
+    assert parse(changed(GOOD, seven, {"at": "queues/teams/0/borrow", "put": {}}))
+    assert "can have 6 at most" in message(changed(GOOD, seven))
+
+
+def test_kueues_limits() -> None:
+    """CRD and webhook of Kueue 0.19.2; with one resource, 64 pools are one group."""
+    assert parse(pools(64)).queues
+    assert message(pools(65)) == (
+        "queues.teams[0].quota: names 65 pools, and a queue of Kueue has 64 at most; name fewer pools"
+    )
+    taints = [{"key": f"k{number}"} for number in range(8)]
+    assert parse(pools(1, taints=taints[:7])).queues
+    assert message(pools(1, taints=taints)) == (
+        "queues.teams[0].quota.p0: its nodes have 9 taints, and a flavor of Kueue tolerates 8; "
+        "give the pool fewer taints"
+    )
+
+
+def offering(*pools: int) -> Limits:
+    """Pools that all offer r0, each with that many resources."""
+    return {f"p{at}": {f"r{number}": Limit() for number in range(count)} for at, count in enumerate(pools)}
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        (offering(64), None),
+        (offering(65), "65 resources in a group of pools"),
+        (offering(*[1] * 31, 16), None),
+        (offering(*[1] * 32, 16), "528 pairs of pool and resource in a group"),
+        ({f"p{at}": {f"r{at}": Limit()} for at in range(16)}, None),
+        ({f"p{at}": {f"r{at}": Limit()} for at in range(17)}, "17 groups of pools with the same resources"),
+    ],
+)
+def test_kueues_limits_of_groups(limits: Limits, said: str | None) -> None:
+    if said is None:
+        queue_checks.check_groups(limits)
+        return
+    with pytest.raises(InputError, match=said):
+        queue_checks.check_groups(limits)
+
+
+@pytest.mark.parametrize(("number", "said"), [(4, False), (5, True)])
+def test_a_quota_beyond_what_the_pool_can_become_is_a_warning(number: int, said: bool) -> None:
+    found = parse(changed(GOOD, {"at": "queues/teams/1/quota/t4", "put": number})).warnings
+    fact = "the teams' quotas add up to 9 nvidia.com/gpu.shared or more, and the pool can have 8"
+    assert found == ((f"queues.teams[1].quota.t4: {fact}; lower one, or allow more nodes",) if said else ())
+
+
+def test_the_limit_of_an_elastic_pool_counts() -> None:
+    aws = yaml.safe_load((HERE / "good_aws.yaml").read_text())
+    name = aws["pools"][0]["name"]
+    aws["pools"][0] |= {"elastic": {"max": {"cpu": 16}}, "capacity": ["spot", "on_demand"]}
+    team = {"name": "a", "namespaces": ["a"], "quota": {name: 1000}}
+    (said,) = [one for one in parse({**aws, "queues": {"teams": [team]}}).warnings if "queues" in one]
+    assert said.startswith(f"queues.teams[0].quota.{name}: the teams' quotas add up to 1000 ")
+
+
+def test_a_group_of_magnums_that_may_be_empty_needs_the_pools_label() -> None:
+    magnum = yaml.safe_load((HERE / "good_openstack.yaml").read_text())
+    elastic = {"elastic": {"min": 0, "max": {"nodes": 2}}}
+    pool = next(one for one in magnum["pools"] if "sharing" in one or "nodes" in one)
+    pool.pop("nodes", None)
+    pool |= elastic
+    team = {"name": "a", "namespaces": ["a"], "quota": {pool["name"]: 1}}
+    said = message({**magnum, "workloads": [], "queues": {"teams": [team]}})
+    assert said.startswith(f"queues.teams[0].quota.{pool['name']}: cluster-autoscaler does not know")
