@@ -8,7 +8,7 @@ import pytest
 
 from infra.config import parse
 from infra.model.losses import GUARD, RELEASES
-from infra.plan import dcgm_exporter, device_plugin, dra, gpu_operator, losses, monitoring
+from infra.plan import dcgm_exporter, device_plugin, dra, gpu_operator, losses, monitoring, queues
 from tests.components import aws_stacks, openstack_stacks
 from tests.components.aws_stacks import waits_for
 from tests.components.recording import MAGNUM, Recorder, record
@@ -121,8 +121,10 @@ def test_releases_in_our_namespaces_are_known_as_ours() -> None:
     claimed = parse(
         {**EXISTING, "pools": [{**EXISTING["pools"][0], "sharing": {"kind": "dra"}}], "workloads": []}
     )
+    team = {"name": "a", "namespaces": ["a"], "quota": {EXISTING["pools"][0]["name"]: 1}}
+    queued = parse({**EXISTING, "queues": {"teams": [team]}})
     made = (
         *(gpu_operator.release(alone), device_plugin.release(alone), dcgm_exporter.release(alone)),
-        *(monitoring.release(alone), dra.release(claimed)),
+        *(monitoring.release(alone), dra.release(claimed), queues.release(queued)),
     )
     assert {one and one.name for one in made} == set(RELEASES)

@@ -17,6 +17,22 @@ START: dict[str, Any] = {
 ELASTIC: dict[str, Any] = small(
     {"name": "t4", "machine": "g4dn.xlarge", "elastic": {"max": {"cpu": 40}}, "spare": 1}
 )
+_TEAM = {"name": "one", "namespaces": ["one"], "cohort": "lab", "quota": {"t4": 4}}
+QUEUES: dict[str, Any] = {
+    **{key: START[key] for key in ("name", "cluster", "pools")},
+    "queues": {
+        "fair_sharing": True,
+        "cohorts": [{"name": "lab"}, {"name": "all"}],
+        "teams": [
+            {**_TEAM, "borrow": {"t4": 1}, "lend": {"t4": 1}, "preempt": {"within": "lower_priority"}},
+            {"name": "two", "namespaces": ["two"], "quota": {"t4": 4}},
+        ],
+    },
+    "workloads": [
+        {"name": "pod", "namespace": "one", "kind": "pod", "pool": "t4", "image": _IMAGE, "queue": "one"}
+    ],
+}
+UNUSED: dict[str, Any] = {**QUEUES, "workloads": []}
 
 ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("Environment", "scheduling"): (START, "scheduling", {}),
@@ -27,5 +43,23 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("Namespace", "name"): (START, "namespaces/0/name", "other"),
     ("Namespace", "quota"): (START, "namespaces/0/quota/t4", 3),
     ("PodWorkload", "priority"): (START, "workloads/0/priority", "high"),
+    ("Environment", "queues"): (UNUSED, "queues", None),
+    ("Queues", "fair_sharing"): (QUEUES, "queues/fair_sharing", False),
+    ("Queues", "cohorts"): (QUEUES, "queues/cohorts", []),
+    ("Queues", "teams"): (QUEUES, "queues/teams/1/name", "three"),
+    ("Cohort", "name"): (QUEUES, "queues/cohorts/1/name", "every"),
+    ("Cohort", "parent"): (QUEUES, "queues/cohorts/0/parent", "all"),
+    ("Team", "name"): (UNUSED, "queues/teams/0/name", "other"),
+    ("Team", "namespaces"): (UNUSED, "queues/teams/0/namespaces/0", "other"),
+    ("Team", "cohort"): (QUEUES, "queues/teams/0/cohort", "all"),
+    ("Team", "quota"): (QUEUES, "queues/teams/0/quota/t4", 3),
+    ("Team", "borrow"): (QUEUES, "queues/teams/0/borrow/t4", 2),
+    ("Team", "lend"): (QUEUES, "queues/teams/0/lend/t4", 2),
+    ("Team", "order"): (QUEUES, "queues/teams/0/order", "strict"),
+    ("Team", "preempt"): (QUEUES, "queues/teams/0/preempt", {}),
+    ("Team", "weight"): (QUEUES, "queues/teams/0/weight", 2),
+    ("Preempt", "within"): (QUEUES, "queues/teams/0/preempt/within", "never"),
+    ("Preempt", "reclaim"): (QUEUES, "queues/teams/0/preempt/reclaim", "any"),
+    ("PodWorkload", "queue"): (QUEUES, "workloads/0/queue", None),
     ("Pool", "spare"): (ELASTIC, "pools/0/spare", 2),
 }
