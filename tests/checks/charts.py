@@ -32,6 +32,7 @@ IN_MODULES: Mapping[str, tuple[Source, str]] = {
     for name, module, folder, pinned in (
         ("karpenter", karpenter_crds.MODULE, "charts/karpenter", "karpenter-crds"),
         ("karpenter-crd", karpenter_crds.MODULE, "charts/karpenter-crd", "karpenter-crds"),
+        ("kueue", "sigs.k8s.io/kueue", "charts/kueue", "kueue"),
         (
             "nvidia-device-plugin",
             NVIDIA_CONFIG.pins,

@@ -33,6 +33,24 @@ QUOTAS: dict[str, Any] = {
     "namespaces": [{"name": "team", "quota": {"p0": CERN, "p1": 1}}],
     "workloads": [{"name": "w", "kind": "pod", "pool": "p1", "priority": "urgent", "image": "a:1"}],
 }
+QUEUES: dict[str, Any] = {
+    "fair_sharing": True,
+    "cohorts": [{"name": "lab"}, {"name": "physics", "parent": "lab"}],
+    "teams": [
+        {
+            "name": "science",
+            "namespaces": ["science", "default"],
+            "cohort": "physics",
+            "quota": {"p0": 2, "p1": CERN, "p2": {"1g.5gb": 14, "gpu": 1}, "p3": 1},
+            "borrow": {"p0": 1, "p1": {"3g.20gb": 0}},
+            "lend": {"p0": 1},
+            "order": "strict",
+            "preempt": {"within": "lower_priority", "reclaim": "any"},
+            "weight": 2,
+        },
+        {"name": "arts", "namespaces": ["arts"], "cohort": "lab", "quota": {"p0": 2, "p3": 0}},
+    ],
+}
 POOLS: dict[str, tuple[dict[str, Any], ...]] = {
     "not renamed": ({**T4, "sharing": {"kind": "time_slicing", "replicas": 2, "rename": False}},),
     "one name, two layouts": (
@@ -96,9 +114,45 @@ def healthy(env: Environment, **said: Any) -> Environment:
     return parse({**env.resolved(), "health": said})
 
 
+def queued(kind: str, **queue: Any) -> dict[str, Any]:
+    return {
+        "name": f"q-{kind}",
+        "namespace": "science",
+        "kind": kind,
+        "queue": "science",
+        "image": "a:1",
+        **queue,
+    }
+
+
+def with_queues() -> Environment:
+    """Pools of every kind of sharing, and every kind of workload in a queue."""
+    works = [
+        queued("job", pool="p0", parallelism=2),
+        queued("deployment", pool="p1", slice="3g.20gb", service={"port": 80}),
+        queued("pod", pool="p3"),
+    ]
+    pools: tuple[dict[str, Any], ...] = (
+        {**T4, "sharing": {"kind": "time_slicing", "replicas": 4}},
+        {**A100, "sharing": {"kind": "mig", "layout": CERN}},
+        {
+            "machine": "g4.p4.40g",
+            "sharing": {**SEVEN, "devices": [0, 1]},
+            "taints": [{"key": "a", "value": "b"}],
+        },
+        {**A100, "sharing": {"kind": "dra"}},
+    )
+    return embedded(*pools, queues=QUEUES, workloads=works)
+
+
 def packed_on_aws() -> Environment:
     room = aws_environments.aws({**aws_environments.SLICED, "spare": 1}).resolved()
     return parse({**room, "scheduling": {"packer": True}})
+
+
+def queues_on_aws() -> Environment:
+    team = {"name": "team", "namespaces": ["team"], "quota": {"p0": 3}}
+    return parse({**aws_environments.aws(aws_environments.SLICED).resolved(), "queues": {"teams": [team]}})
 
 
 @cache
@@ -135,6 +189,8 @@ def environments() -> dict[str, Environment]:
         "aws, health": healthy(monitored_on_aws(), mode="replace", remediator="gpuform"),
         "openstack, health": healthy(load(ROOT / "Pulumi.openstack-dev.yaml"), mode="ticket"),
         "aws, repaired by Karpenter": healthy(monitored_on_aws(), remediator="karpenter"),
+        "queues": with_queues(),
+        "aws, queues": queues_on_aws(),
         "without cdi": existing({**A100, "sharing": SEVEN}, cdi=False),
     }
 

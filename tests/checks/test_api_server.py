@@ -21,7 +21,7 @@ from gpuform.offline.charts import Charts
 from gpuform.paths import Paths
 from gpuform.toolchain import Toolchain
 from infra import versions
-from tests.checks import everything
+from tests.checks import everything, kueue
 from tests.checks.charts import AT_HAND, OURS, of, rendered
 from tests.checks.everything import Document
 from tests.conftest import Kubectl, Plane
@@ -102,7 +102,7 @@ def server(control_plane: Plane) -> Iterator[Submit]:
     objects = every_object()
     # CRDs stay: they belong to the plane, and other tests may have objects of them.
     kubectl("apply", "--server-side", "-f", "-", input=as_list(prometheus_operators_crds()))
-    crds = karpenter_crds(control_plane)
+    crds = [*karpenter_crds(control_plane), *kueue.crds(control_plane.toolchain)]
     kubectl("apply", "--server-side", "-f", "-", input=as_list(crds))
     kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", "-", input=as_list(crds))
     needed = as_list(first(objects))

@@ -16,6 +16,7 @@ from gpuform.errors import Failure
 from gpuform.toolchain import Toolchain
 from infra.config import load
 from infra.plan.render import render
+from tests.checks import everything
 
 ROOT = Path(__file__).parents[2]
 STACKS = sorted(path.name.split(".")[1] for path in ROOT.glob("Pulumi.*.yaml"))
@@ -113,6 +114,25 @@ def test_a_template_of_our_own_is_judged() -> None:
     }
     (found,) = judging.findings(list(judging.resources(files)))
     assert (found.rule.id, found.resource.name) == ("openstack-tls", "a")
+
+
+def without_queue(document: dict[str, Any]) -> None:
+    if document.get("kind") == "Job":
+        del document["metadata"]["labels"]["kueue.x-k8s.io/queue-name"]
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("change", "rules"), [(lambda document: None, []), (without_queue, ["gpu-workload-queued"])]
+)
+def test_a_job_past_its_queue_is_named(change: Callable[[Any], Any], rules: list[str]) -> None:
+    files = render(everything.environments()["queues"])
+    documents = list(yaml.safe_load_all(files["workloads.yaml"]))
+    for document in documents:
+        change(document)
+    files["workloads.yaml"] = yaml.safe_dump_all(documents)
+    found = judging.findings(list(judging.resources(files)))
+    assert sorted({one.rule.id for one in found}) == rules
 
 
 @pytest.mark.unit

@@ -8,7 +8,7 @@ import pytest
 
 from gpuform.plugins.workloads.moves import Do, Rule, Side, next_move
 from infra.config import parse
-from infra.plan import workloads
+from infra.plan import queues, workloads
 
 pytestmark = pytest.mark.unit
 
@@ -65,3 +65,28 @@ def test_nvidia_row_22_minimum_memory_and_nvlink() -> None:
     affinity = workloads.manifests(env)[-1]["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
     (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert term["matchExpressions"] == [{"key": "gpuform.io/pool", "operator": "In", "values": ["linked"]}]
+
+
+def test_nvidia_row_23_user_queues_in_order() -> None:
+    """One queue for each user, strictly in order; tests/checks has Kueue's own schemas and chart."""
+    users = [
+        {"name": user, "namespaces": [user], "cohort": "users", "quota": {"node": 2}, "order": "strict"}
+        for user in ("ada", "grace")
+    ]
+    job = {"name": "run", "namespace": "ada", "kind": "job", "pool": "node", "count": 2, "image": "run:1"}
+    env = parse(
+        {
+            "name": "e",
+            "cluster": {"kind": "embedded"},
+            "pools": [{"name": "node", "machine": "g1.4xlarge", "nodes": 1}],
+            "queues": {"teams": users},
+            "workloads": [{**job, "queue": "ada"}],
+        }
+    )
+    found = {(one["kind"], one["metadata"]["name"]): one for one in queues.manifests(env)}
+    for user in ("ada", "grace"):
+        spec = found["ClusterQueue", user]["spec"]
+        assert (spec["queueingStrategy"], spec["cohortName"]) == ("StrictFIFO", "users")
+        assert found["LocalQueue", user]["metadata"]["namespace"] == user
+    (made,) = workloads.manifests(env)
+    assert made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "ada"
