@@ -26,7 +26,7 @@ class Cohort(Model):
 
 
 class Preempt(Model):
-    """Whose admitted workloads are ended for a waiting one; they wait again, in their place of the queue."""
+    """Whose admitted workloads are ended for a waiting one; they then wait again."""
 
     within: Literal["never", "lower_priority"] = Field(
         default="never", description="In the team itself: those of lower priority, if its quota is used up."
@@ -50,7 +50,7 @@ class Team(Model):
     quota: dict[PoolName, Amounts] = Field(
         min_length=1,
         description=f"GPUs, shares or slices of each pool that its admitted workloads may request; {_PART}. "
-        "None of a pool or slice that is not named; 0 of one that it only borrows.",
+        "None of what is not named; 0 of what it only borrows. Pools are tried in this order.",
     )
     borrow: dict[PoolName, Amounts] = Field(
         default_factory=dict,
@@ -65,7 +65,7 @@ class Team(Model):
         description="By priority, then by time. strict: a workload that does not fit blocks all after it; "
         "best_effort: those after it that fit are admitted.",
     )
-    preempt: Preempt = Field(default_factory=Preempt, description="What is ended for a waiting workload.")
+    preempt: Preempt = Field(default_factory=Preempt)
     weight: Count | None = Field(
         default=None, description="Its part of what is borrowed, with fair_sharing; 1 if left out."
     )
@@ -82,6 +82,6 @@ class Queues(Model):
     cohorts: tuple[Cohort, ...] = Field(
         default=(),
         max_length=MOST_TEAMS,
-        description="Cohorts as a tree. If left out, every name that a team gives is a cohort of its own.",
+        description="A tree of cohorts. If left out, every name that a team gives is a cohort of its own.",
     )
-    teams: tuple[Team, ...] = Field(min_length=1, max_length=MOST_TEAMS, description="One queue each.")
+    teams: tuple[Team, ...] = Field(min_length=1, max_length=MOST_TEAMS)

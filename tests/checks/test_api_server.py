@@ -154,6 +154,15 @@ BAD: list[tuple[str, tuple[Any, ...], Any, str]] = [
     ("Deployment", (*CONTAINER, "resource"), {}, "unknown field"),
     ("Deployment", (*CONTAINER, "securityContext"), {"privileged": True}, "violate PodSecurity"),
     ("Job", ("spec", "template", "spec", "tolerations", 0, "operator"), "Exist", "Unsupported value"),
+    ("ClusterQueue", ("spec", "cohort"), "lab", "unknown field"),
+    ("ClusterQueue", ("spec", "queueingStrategy"), "FIFO", "Unsupported value"),
+    (
+        "ClusterQueue",
+        ("spec", "resourceGroups", 0, "coveredResources"),
+        ["a.b/c", "a.b/d"],
+        "same number of resources",
+    ),
+    ("ResourceFlavor", ("spec", "tolerations", 0, "effect"), "Never", "supported taint effect values"),
 ]
 
 

@@ -78,6 +78,7 @@ LOOKED_UP = {
     "Mig.layout": "layouts.check knows the profiles of the pool's GPUs",
     "Dra.layout": "layouts.check knows the profiles of the pool's GPUs",
     "Namespace.quota": "room.hard knows the slices of the pool",
+    **dict.fromkeys(("Team.quota", "Team.borrow", "Team.lend"), "room.amounts knows the slices of the pool"),
     "PodWorkload.slice": "checks and claims know the slices of the pools",
     "DeploymentWorkload.slice": "checks and claims know the slices of the pools",
     "JobWorkload.slice": "checks and claims know the slices of the pools",
