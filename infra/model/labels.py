@@ -73,6 +73,9 @@ PSA_AUDIT = "pod-security.kubernetes.io/audit"
 
 # Kueue: the queue of a Job, Deployment or Pod. Its webhook copies a Deployment's to its pods.
 QUEUE = "kueue.x-k8s.io/queue-name"
+# On the pods themselves: that Kueue manages one, and, once it is admitted, its part of the workload.
+QUEUE_MANAGED = "kueue.x-k8s.io/managed"
+QUEUE_ADMITTED = "kueue.x-k8s.io/podset"
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 
 # NVIDIA: node labels that choose a configuration, and one that discovery sets.

@@ -79,7 +79,10 @@ def values(env: Environment, monitoring: Monitoring) -> Values:
         **_out_of_reach(),
         "kube-state-metrics": {
             "collectors": list(COLLECTORS),
-            "metricLabelsAllowlist": [f"nodes=[{','.join(NODE_LABELS)}]"],
+            "metricLabelsAllowlist": [
+                f"nodes=[{','.join(NODE_LABELS)}]",
+                *([f"pods=[{labels.QUEUE_MANAGED},{labels.QUEUE_ADMITTED}]"] if env.queues else []),
+            ],
             **somewhere,
         },
         "prometheus": {

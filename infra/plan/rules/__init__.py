@@ -23,7 +23,7 @@ def groups(env: Environment) -> list[Group]:
         return []
     told = {rule.get("record") for rule in facts.rules(env)}
     recorded = [devices.node_info(), *facts.rules(env), *devices.rules(env), *attribution.rules()]
-    recorded += capacity.rules(facts.NODE_SIZE in told, facts.NODE_MOST in told)
+    recorded += capacity.rules(facts.NODE_SIZE in told, facts.NODE_MOST in told, env.queues is not None)
     return [
         {"name": "gpuform.recorded", "rules": recorded},
         {"name": "gpuform.faults", "rules": list(faults.rules())},

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from infra.model.labels import GPU_NOT_READY, GPU_UNHEALTHY
+from infra.model.labels import GPU_NOT_READY, GPU_UNHEALTHY, QUEUE_ADMITTED, QUEUE_MANAGED
 from infra.model.scheduling import PLACEHOLDER
 from infra.plan.rules.attribution import ALIVE, GPUS, POD_REQUESTED, POD_UNITS, RESOURCE_USED, asked
 from infra.plan.rules.facts import NODE_DECLARED, NODE_MOST, NODE_SIZE, PER_NODE, UNIT
-from infra.plan.rules.promql import NODE_INFO, Rule, most, record
+from infra.plan.rules.promql import NODE_INFO, Rule, label, most, record
 
 ALLOCATABLE = "gpuform:resource:allocatable"
 REQUESTED = "gpuform:resource:requested"
@@ -35,10 +35,11 @@ _TAINTED = f'kube_node_spec_taint{{key=~"{GPU_NOT_READY}|{GPU_UNHEALTHY}"}}'
 USABLE = f"({READY} unless on (node) (kube_node_spec_unschedulable == 1) unless on (node) {_TAINTED})"
 
 
-def rules(elastic: bool, counted: bool) -> Iterator[Rule]:
+def rules(elastic: bool, counted: bool, queued: bool) -> Iterator[Rule]:
     """Recording rules of nodes, then pools, then pending pods.
 
-    ``elastic``: whether any pool is; ``counted``: whether only the number of nodes limits it (Magnum).
+    ``elastic``: whether any pool is; ``counted``: whether only the number of nodes limits it (Magnum);
+    ``queued``: whether pods may wait in a queue.
     """
     offered = most(_NODE, f"kube_node_status_allocatable{{{_BOTH}}}")
     yield record(ALLOCATABLE, f"{offered} * on (node) group_left (pool) {NODE_INFO}")
@@ -47,7 +48,7 @@ def rules(elastic: bool, counted: bool) -> Iterator[Rule]:
     gpus = f"{REQUESTED}{{{GPUS}}}"
     yield record("gpuform:resource:limits", f"{gpus} or {_others('limits')}")
     yield from _pools()
-    yield from _waiting(elastic, counted)
+    yield from _waiting(elastic, counted, queued)
 
 
 def _others(kind: str) -> str:
@@ -68,12 +69,16 @@ def _pools() -> Iterator[Rule]:
     yield record(POOL_USED, f"{by} ({RESOURCE_USED})")
 
 
-def _waiting(elastic: bool, counted: bool) -> Iterator[Rule]:
+def _waiting(elastic: bool, counted: bool, queued: bool) -> Iterator[Rule]:
+    """kube-state-metrics calls pods unschedulable also while a gate holds them back (its store/pod.go)."""
     taken = f'sum by (node,pool,resource) ({POD_UNITS}{{namespace!="{PLACEHOLDER}"}})'
     gpus = f"{ALLOCATABLE}{{{GPUS}}}"
     left = f"clamp_min({gpus} - on (node,pool,resource) ({taken} or 0 * {gpus}), 0)"
     yield record(FREE, f"{left} and on (node) {USABLE}")
     waits = most(("namespace", "pod"), "kube_pod_status_unschedulable == 1")
+    if queued:
+        held = f'{{label_{label(QUEUE_MANAGED)}="true",label_{label(QUEUE_ADMITTED)}=""}}'
+        waits = f"({waits} unless on (namespace,pod) kube_pod_labels{held})"
     matchers = f'{GPUS},node="",namespace!="{PLACEHOLDER}"'
     pods = f"sum by (namespace,pod,resource) ({asked(matchers)})"
     yield record(PENDING, f"{pods} and on (namespace,pod) {waits}")

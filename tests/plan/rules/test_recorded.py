@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from infra.config import parse
 from infra.incluster import asked
 from tests.plan.rules import world
 from tests.plan.rules.healthy import HEALTHY
@@ -143,6 +144,25 @@ def test_pod_labels_and_two_exporters_change_nothing(promtool: Promtool) -> None
         if name.startswith("DCGM"):
             twice[name.replace("{", '{namespace="team",pod="one",container="main",', 1)] = value
     promtool.test(world.environment(), Case(world.healthy() | twice, [At("10m", fires=[], samples=HEALTHY)]))
+
+
+@pytest.mark.parametrize(
+    ("more", "waits"),
+    [({}, True), ({"managed": "true"}, False), ({"managed": "true", "podset": "main"}, True)],
+)
+def test_a_pod_in_a_queue_waits_for_a_gpu_only_once_it_is_admitted(
+    promtool: Promtool, more: dict[str, str], waits: bool
+) -> None:
+    """kube-state-metrics calls both unschedulable: what Kueue holds back, and what finds no node."""
+    team = {"name": "team", "namespaces": ["team"], "quota": {"whole": 4}}
+    env = parse({**world.environment().resolved(), "queues": {"teams": [team]}})
+    spelled = {f"label_kueue_x_k8s_io_{key}": value for key, value in more.items()}
+    labelled = selector("kube_pod_labels", namespace="team", pod="queued", uid="team-queued", **spelled)
+    series = {**world.healthy(), **pod("queued", None, {"nvidia_com_gpu": 1}), labelled: always("1")}
+    promtool.test(
+        env,
+        Case(series, [At("5m", samples={"count(gpuform:pod:units_pending)": {"{}": 1} if waits else {}})]),
+    )
 
 
 def test_kube_state_metrics_comes_again(promtool: Promtool) -> None:
