@@ -19,7 +19,7 @@ from infra.model.environment import Environment
 from infra.model.pool import Pool
 from infra.model.queue_limits import Limit, Limits
 from infra.model.queues import KUEUE, Queues, Team
-from infra.plan import serving, sharing
+from infra.plan import gpu_operator, serving, sharing
 from infra.plan.charts import ChartRelease, mirrored
 
 API = "kueue.x-k8s.io/v1beta2"
@@ -53,7 +53,6 @@ class Manager(TypedDict):
     """Chart values of the container."""
 
     image: Image
-    priorityClassName: str
 
 
 class ControllerManager(TypedDict):
@@ -62,6 +61,7 @@ class ControllerManager(TypedDict):
     replicas: int
     podDisruptionBudget: dict[str, bool]
     manager: Manager
+    tolerations: list[dict[str, str]]
 
 
 class ManagerConfig(TypedDict):
@@ -109,8 +109,8 @@ def values(env: Environment, queues: Queues) -> Values:
                     "tag": f"v{versions.KUEUE}",
                     "pullPolicy": "IfNotPresent",
                 },
-                "priorityClassName": "system-cluster-critical",
             },
+            "tolerations": gpu_operator.somewhere_tolerations(env),
         },
         "managerConfig": {"controllerManagerConfigYaml": sharing.to_yaml(configuration(env, queues))},
     }

@@ -185,6 +185,21 @@ def test_admitted_pods_have_the_time_that_a_new_node_takes() -> None:
     assert configured(parse(longer))["waitForPodsReady"] == {"timeout": "90m"}
 
 
+def test_kueue_runs_on_system_nodes_and_on_gpu_nodes_only_if_there_are_no_others() -> None:
+    """Without a pod of it, no pod can be created in the namespaces of teams."""
+    team = {"name": "team", "namespaces": ["team"], "quota": {"p0": 1}}
+    aws = parse(aws_environments.aws(aws_environments.SLICED).resolved() | {"queues": {"teams": [team]}})
+    keys = [tolerated(env) for env in (aws, environment(FOUR, quota={"p0": 1}), parse(GOOD))]
+    assert ["CriticalAddonsOnly" in found for found in keys] == [True, False, False]
+    assert ["nvidia.com/gpu" in found for found in keys] == [False, True, False]
+
+
+def tolerated(env: Environment) -> list[str]:
+    release = queues.release(env)
+    assert release is not None
+    return [one["key"] for one in release.values["controllerManager"]["tolerations"]]
+
+
 def work(kind: str, **more: Any) -> dict[str, Any]:
     own = {"name": "w", "namespace": "arts", "kind": kind, "pool": "t4", "queue": "arts", "image": "a:1"}
     return {**own, **more}
