@@ -133,7 +133,7 @@ def warnings(strategy: MigStrategy, pools: Sequence[Pool], spaces: Sequence[Name
     for index, space in enumerate(spaces):
         for key, number in hard(strategy, pools, space).items():
             if number > most[key]:
-                fact = f"{number} {_resource(key)}, of which all nodes offer {most[key]}, limit nothing"
+                fact = f"{number} {resource(key)}, of which all nodes offer {most[key]}, limit nothing"
                 yield f"namespaces[{index}].quota: {fact}; use {most[key]} or less"
 
 

@@ -89,7 +89,7 @@ def check_held(
             key = "parallelism" if isinstance(work, JobWorkload) else "replicas"
             fact = f"all nodes of pool {where} together hold {held[0]} such pods"
             raise InputError(f"workloads[{index}].{key}", fact, "use fewer or smaller pods, or more nodes")
-        if held is not None and isinstance(work, DeploymentWorkload):
+        if held is not None and isinstance(work, DeploymentWorkload) and not work.queue:
             _check_together(strategy, pools, workloads[: index + 1], mine, held[1])
 
 
@@ -100,10 +100,14 @@ def _check_together(
     mine: Sequence[Pool],
     room: Mapping[str, int],
 ) -> None:
-    """Refuse the last workload if Deployments that run nowhere else, and never end, leave it no room."""
+    """Refuse the last workload if Deployments that run nowhere else, and never end, leave it no room.
+
+    Those in a queue wait for their turn.
+    """
     asked = Counter[str]()
     for one in workloads:
-        where = choice.pools_of(strategy, pools, one) if isinstance(one, DeploymentWorkload) else ()
+        stays = isinstance(one, DeploymentWorkload) and not one.queue
+        where = choice.pools_of(strategy, pools, one) if stays else ()
         if where and all(pool in mine for pool in where):
             asked.update({key: amount * one.pods for key, amount in _needs(strategy, pools, one).items()})
     for key, has in room.items():

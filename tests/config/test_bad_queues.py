@@ -51,6 +51,18 @@ def test_what_others_lend_counts_if_it_may_be_borrowed() -> None:
     assert "can have 6 at most" in message(changed(GOOD, seven))
 
 
+def test_deployments_in_queues_may_ask_for_more_than_the_pool_has_as_they_wait() -> None:
+    """Two that borrow in turn; without queues the second would never have a place."""
+    each = {"kind": "deployment", "pool": "t4", "replicas": 6, "image": "a:1"}
+    two = [
+        {"name": "a", "namespace": "science", "queue": "science", **each},
+        {"name": "b", "namespace": "arts", "queue": "arts", **each, "replicas": 5},
+    ]
+    assert parse(changed(GOOD, {"at": "workloads", "put": two}))
+    free = [{key: value for key, value in one.items() if key != "queue"} for one in two]
+    assert "workloads[1].replicas" in message(changed(GOOD, {"at": "workloads", "put": free}))
+
+
 def test_kueues_limits() -> None:
     """CRD and webhook of Kueue 0.19.2; with one resource, 64 pools are one group."""
     assert parse(pools(64)).queues
