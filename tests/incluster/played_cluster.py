@@ -80,7 +80,8 @@ class PlayedCluster(Cluster):
         match method, path:
             case "GET", ["nodes" | "nodeclaims"]:
                 found = self.nodes_by_name if path[0] == "nodes" else self.claims
-                return {"items": list(found.values()), "metadata": {}}
+                names = sorted(found, key=lambda name: name[::-1])  # not by age
+                return {"items": [found[name] for name in names], "metadata": {}}
             case "DELETE", ["nodeclaims", name]:
                 claim = self.claims.get(name) or _refuse(NOT_FOUND)
                 if claim["metadata"]["uid"] != body["preconditions"]["uid"]:

@@ -102,7 +102,10 @@ class World:
         self.count += 1
         free = [f"{pool}-{number}" for number in range(24) if f"{pool}-{number}" not in self.machines]
         name = name or self.random.choice(free[:4])  # names are soon used again
-        machine = machine or Machine(f"aws:///{self.count}", pool, follows=follows)
+        if machine is None:  # ids of some begin with the id of another
+            others = [one.id for one in self.machines.values() if one.id.count("/") == 3]
+            base = others[-1] if others and self.count % 3 == 0 else "aws://"
+            machine = Machine(f"{base}/{self.count}", pool, follows=follows)
         self.machines[name] = machine
         self.cluster.add(name, f"uid-{self.count}", pool, machine.id, pool == BURST)
         self.joined[f"uid-{self.count}"] = self.now
@@ -215,7 +218,7 @@ class World:
                 setattr(self, what, self.now + self.random.random() * length)
         if self._chance(2 * HOUR_S, step):
             self.wall = self.random.uniform(-3, 3) * HOUR_S
-        if self._chance(12 * HOUR_S, step):
+        if self._chance(4 * HOUR_S, step):
             self.start()
         kept = self.cluster.maps.get(STATE)
         if kept and json.loads(kept["data"][KEY])["breaker"] and self._chance(HOUR_S, step):
@@ -259,7 +262,7 @@ class World:
         elif self._chance(8 * DAY_S, step):  # its object is deleted, and the kubelet registers again
             self._forgets(node)
             self._join(self.machines[name].pool, name, self.machines[name])
-        elif self._chance(2 * DAY_S, step):
+        elif self._chance(DAY_S, step):
             self.machines[name].dark = self.now + self.random.random() * HOUR_S
         elif self._chance(2 * DAY_S, step) and self.machines[name].broken:
             self._reports(name, self.machines[name])
