@@ -10,10 +10,10 @@ import httpx
 
 from gpuform.kubernetes.credentials import Tokens, tls
 from gpuform.kubernetes.kubeconfig import Access
+from infra.model.places import is_loopback
 
 _HEADER_NAME = "!#$&'*+^`|"
 """Characters of a header's name beside letters, digits and ``_.-~`` (RFC 9110); all others are escaped."""
-_LOOPBACK = ("https://127.", "http://127.", "https://localhost")
 
 
 class _Identity(httpx.Auth):
@@ -48,7 +48,7 @@ async def opened(access: Access) -> httpx.AsyncClient:
         verify=verify,
         auth=_Identity(access, tokens),
         proxy=access.cluster.get("proxy-url") or None,
-        trust_env=not access.server.startswith(_LOOPBACK),
+        trust_env=not is_loopback(httpx.URL(access.server).host),
         timeout=httpx.Timeout(60, connect=5, pool=None),
         limits=httpx.Limits(max_connections=32, max_keepalive_connections=32, keepalive_expiry=30),
         headers=[*headers, *_impersonation(access.user)],

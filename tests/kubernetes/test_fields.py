@@ -113,6 +113,34 @@ def test_the_fields_of_a_cluster_are_honoured(sent: list[httpx.Request]) -> None
     assert sent[0].headers["Accept-Encoding"] == "identity"
 
 
+@pytest.mark.parametrize(
+    ("server", "through"),
+    [
+        ("http://127.0.0.2:6443", False),
+        ("http://localhost:6443", False),
+        ("http://[::1]:6443", False),
+        ("http://127.example.org", True),
+        ("http://localhost.example.org", True),
+    ],
+)
+def test_a_server_on_loopback_is_reached_without_the_proxy_of_the_environment(
+    server: str, through: bool, sent: list[httpx.Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[bool] = []
+    usual = httpx.AsyncHTTPTransport.__init__
+
+    def made(self: Any, *args: Any, **given: Any) -> None:
+        used.append(given.get("proxy") is not None)
+        usual(self, *args, **given)
+
+    monkeypatch.setattr(httpx.AsyncHTTPTransport, "__init__", made)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    ask(document("cluster", server=server))
+    assert any(used) is through
+
+
 def test_the_proxy_of_a_cluster_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     used: list[str] = []
     create = httpx.AsyncHTTPTransport.__init__
