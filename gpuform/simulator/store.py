@@ -15,6 +15,8 @@ from gpuform.simulator.api import Api, Gone
 from gpuform.simulator.claimed import CLAIMS, SLICES, Claimed
 from gpuform.simulator.claimed import OURS as DRA_SLICES
 from gpuform.simulator.objects import Node, Pod, node_of, pod_of
+from gpuform.simulator.volumes import CLAIMS as VOLUME_CLAIMS
+from gpuform.simulator.volumes import Volumes
 from gpuform.simulator.world import Cluster
 
 Json = dict[str, Any]
@@ -51,6 +53,8 @@ class Store:
             mine = self.claimed
             group.create_task(self._follow(SLICES, DRA_SLICES, mine.put_slice, mine.drop_slice))
             group.create_task(self._follow(CLAIMS, {}, mine.put_claim, mine.drop_claim))
+            volumes = Volumes(self._api)
+            group.create_task(self._follow(VOLUME_CLAIMS, {}, volumes.put, volumes.drop))
 
     def knows(self, pods: Sequence[Pod]) -> bool:
         """Whether all that these pods' node depends on has been listed; the node is not reconciled before."""
