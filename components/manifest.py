@@ -22,6 +22,7 @@ KINDS = frozenset(
         ("v1", "Service"),
         ("v1", "ServiceAccount"),
         ("apps/v1", "Deployment"),
+        ("apps/v1", "StatefulSet"),
         ("batch/v1", "Job"),
         ("kueue.x-k8s.io/v1beta2", "ClusterQueue"),
         ("kueue.x-k8s.io/v1beta2", "Cohort"),
@@ -37,6 +38,7 @@ KINDS = frozenset(
         ("rbac.authorization.k8s.io/v1", "RoleBinding"),
         ("resource.k8s.io/v1", "ResourceClaimTemplate"),
         ("scheduling.k8s.io/v1", "PriorityClass"),
+        ("storage.k8s.io/v1", "StorageClass"),
     }
 )
 """Every kind that this project declares by its manifest."""

@@ -9,9 +9,10 @@ import pulumi
 
 from components.gpu_deployment import GpuDeployment, GpuDeploymentArgs
 from components.gpu_job import GpuJob, GpuJobArgs
+from components.gpu_notebook import GpuNotebook, GpuNotebookArgs
 from components.gpu_pod import GpuPod, GpuPodArgs
 from infra.model.environment import Environment
-from infra.model.workload import DeploymentWorkload, JobWorkload, Workload
+from infra.model.workload import DeploymentWorkload, JobWorkload, NotebookWorkload, Workload
 
 
 def component(
@@ -27,6 +28,8 @@ def component(
         return GpuDeployment(name, deployment, opts)
     if isinstance(workload, JobWorkload):
         return GpuJob(name, GpuJobArgs(environment=environment, workload=workload), opts)
+    if isinstance(workload, NotebookWorkload):
+        return GpuNotebook(name, GpuNotebookArgs(environment=environment, workload=workload), opts)
     return GpuPod(name, GpuPodArgs(environment=environment, workload=workload), opts)
 
 
@@ -47,7 +50,10 @@ class WorkloadsArgs:
 
 
 class Workloads(pulumi.ComponentResource):
-    """Pods, Deployments and Jobs; an update waits for Pods and Deployments and says why one does not run."""
+    """Pods, Deployments, Jobs and notebooks.
+
+    An update waits for Pods and Deployments and says why one does not run.
+    """
 
     def __init__(self, name: str, args: WorkloadsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuform:platform:Workloads", name, None, opts)

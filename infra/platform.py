@@ -16,6 +16,7 @@ from components.mig_layouts import MigLayouts, MigLayoutsArgs
 from components.monitoring import Monitoring
 from components.namespaces import Namespaces
 from components.node_pools import NodePools, NodePoolsArgs
+from components.notebooks import Notebooks
 from components.pool_keeper import PoolKeeper
 from components.queues import Queues
 from components.readiness_gate import ReadinessGate
@@ -23,7 +24,7 @@ from components.room import Room
 from components.scheduler import Scheduler
 from components.workloads import Workloads, WorkloadsArgs
 from infra.model.environment import Environment
-from infra.plan import dcgm_exporter, dra, pool_keeper, room
+from infra.plan import dcgm_exporter, dra, notebooks, pool_keeper, room
 from infra.plan.startup import any_gated
 from infra.target import Target
 
@@ -85,6 +86,8 @@ def platform(env: Environment, on: Target, within: pulumi.Resource | None = None
         ready.append(Queues(f"{prefix}queues", args, after(namespaces, pools)))
     if room.manifests(env):
         ready.append(Room(f"{prefix}room", args, after(*ready)))
+    if notebooks.manifests(env):
+        ready.append(Notebooks(f"{prefix}notebooks", args, after(namespaces)))
     Workloads(f"{prefix}workloads", WorkloadsArgs(environment=env, kubeconfig=on.kubeconfig), after(*ready))
 
 

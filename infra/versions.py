@@ -40,6 +40,12 @@ READINESS_GATE_IMAGE = (
     "@sha256:79e7a9b9ff1cbceff819f856fb374477792a5967759d94df266de7b7b4120e6f"
 )
 
+# Images of notebooks, by tag: their digests are stated only by the registries.
+JUPYTERLAB_IMAGE = (  # github.com/jupyter/docker-stacks/wiki; the CUDA 12 variant runs from driver 525 on
+    "quay.io/jupyter/pytorch-notebook:cuda12-2026-08-03"
+)
+CODE_SERVER_IMAGE = "docker.io/codercom/code-server:4.123.0"  # github.com/coder/code-server/releases
+
 KUEUE = "0.19.2"  # github.com/kubernetes-sigs/kueue/releases; chart and CRDs are in its Go module
 KUBE_PROMETHEUS_STACK = "88.5.3"  # github.com/prometheus-community/helm-charts, charts/kube-prometheus-stack
 KUBE_PROMETHEUS_STACK_REPOSITORY = "https://prometheus-community.github.io/helm-charts"

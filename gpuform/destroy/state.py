@@ -22,7 +22,7 @@ _NETWORK, _EXISTING = "gpuform:aws:Network", "gpuform:aws:ExistingVpc"
 _BLUE_GREEN = "gpuform:workloads:BlueGreen"
 _WORKLOADS = (
     "gpuform:platform:Workloads",
-    *(f"gpuform:workloads:Gpu{k}" for k in ("Deployment", "Job", "Pod")),
+    *(f"gpuform:workloads:Gpu{k}" for k in ("Deployment", "Job", "Notebook", "Pod")),
 )
 _KEPT = "kubernetes:core/v1:Service"
 """Part of a workload that is deleted with the stack: it has no pods and costs nothing."""

@@ -276,6 +276,7 @@ _RULES: Mapping[str, Callable[[Step, World], Found]] = {
     "gpuform:hosts:HostConfiguration": _hosts,
     "kubernetes:core/v1:Pod": _workload,
     "kubernetes:apps/v1:Deployment": _workload,
+    "kubernetes:apps/v1:StatefulSet": _workload,
     "kubernetes:batch/v1:Job": _workload,
     "gpuform:workloads:BlueGreen": _blue_green,
 }

@@ -66,7 +66,8 @@ def _declared(env: Environment) -> Iterator[PodRef]:
         if not work.pool:
             continue
         count = getattr(work, "replicas", None) or getattr(work, "parallelism", None) or 1
-        owner = "" if work.kind == "pod" else f"{work.kind.capitalize()}/{work.name}"
+        kind = "StatefulSet" if work.kind == "notebook" else work.kind.capitalize()
+        owner = "" if work.kind == "pod" else f"{kind}/{work.name}"
         gpu = bool(env.pool(work.pool).gpus)
         for index in range(count):
             name = work.name if work.kind == "pod" else f"{work.name}-{index}"

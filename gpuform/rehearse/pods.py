@@ -12,7 +12,7 @@ from gpuform.rehearse.seen import Amounts, Event, Pod, latest
 from infra.model.environment import Environment
 from infra.model.rollout import COLOURS
 from infra.model.workload import DeploymentWorkload, Workload
-from infra.plan import played_groups, sharing, workloads
+from infra.plan import notebooks, played_groups, sharing, workloads
 
 DURATION = "simulator.gpuform.io/duration"
 """Annotation of a pod: how long it runs. Without it a job's pods end in half a second."""
@@ -21,6 +21,7 @@ _COUNT = {"deployment": "replicas", "job": "parallelism"}
 _PATHS = {
     "deployment": "/apis/apps/v1/namespaces/{}/deployments",
     "job": "/apis/batch/v1/namespaces/{}/jobs",
+    "notebook": "/apis/apps/v1/namespaces/{}/statefulsets",
     "pod": "/api/v1/namespaces/{}/pods",
 }
 
@@ -42,9 +43,13 @@ class Pending:
 
 
 def manifests(env: Environment) -> tuple[dict[str, Any], ...]:
-    """The workloads' objects and namespaces, as the program would create them; jobs run for a day."""
+    """The workloads' objects and namespaces, as the program would create them; jobs run for a day.
+
+    Every storage class that a notebook names exists: those of the cloud's cluster are not known.
+    """
     spaces = [one for one in workloads.namespaces(env) if one["metadata"]["name"] != sharing.NAMESPACE]
-    return (*spaces, *(_lasting(one) for one in workloads.manifests(env)))
+    classes = notebooks.storage_classes(notebooks.named_classes(env))
+    return (*spaces, *classes, *(_lasting(one) for one in workloads.manifests(env)))
 
 
 def _lasting(manifest: dict[str, Any]) -> dict[str, Any]:

@@ -9,13 +9,14 @@ from infra.model.base import listing, node_limit
 from infra.model.cost import Cost
 from infra.model.errors import InputError
 from infra.model.health import HEALTH
+from infra.model.notebook import CULLER
 from infra.model.offer import MigStrategy, own_strategy
 from infra.model.pool import Pool
 from infra.model.queues import KUEUE
 from infra.model.rollout import COLOURS
 from infra.model.scheduling import PLACEHOLDER, SCHEDULER
 from infra.model.sharing import Mig, Mps
-from infra.model.workload import DeploymentWorkload, JobWorkload, Workload
+from infra.model.workload import DeploymentWorkload, JobWorkload, NotebookWorkload, Workload
 
 TRIAL = "gpuform-trial"
 """Namespace of the readiness gate's pods that try a GPU."""
@@ -28,6 +29,7 @@ SYSTEM_NAMESPACES = (
     "gpuform-platform",
     SCHEDULER,
     PLACEHOLDER,
+    CULLER,
     HEALTH,
     TRIAL,
     KUEUE,
@@ -166,7 +168,9 @@ def check_namespace(name: str, path: str) -> None:
 
 def _check_service(workload: Workload, path: str) -> None:
     """Every cluster has a Service of this name, by which pods reach the API server."""
-    served = isinstance(workload, DeploymentWorkload) and workload.service
+    served = isinstance(workload, NotebookWorkload) or (
+        isinstance(workload, DeploymentWorkload) and workload.service
+    )
     meets = isinstance(workload, JobWorkload) and workload.meets
     if (served or meets) and (workload.namespace, workload.name) == ("default", "kubernetes"):
         fact = "its Service would be that of the API server, default/kubernetes"

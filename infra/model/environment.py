@@ -16,6 +16,7 @@ from infra.model import (
     monitoring,
     node_key_checks,
     node_room,
+    notebook_checks,
     offer,
     openstack_checks,
     operator_checks,
@@ -137,6 +138,7 @@ class Environment(Model):
         minor = self.cluster.version if isinstance(self.cluster, AwsCluster | OpenstackCluster) else None
         scheduling.check_scheduling(self.cluster.kind, minor, self.scheduling)
         checks.check_workloads(operator.mig_strategy, self.pools, self.workloads)
+        notebook_checks.check(self)
         node_room.check(self)
         scheduling.check_priorities(self.priorities, self.workloads)
         room.check_spare(operator.mig_strategy, self.pools)

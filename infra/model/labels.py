@@ -12,6 +12,8 @@ DELETION_PROPAGATION = "pulumi.com/deletionPropagationPolicy"
 # Ours.
 POOL = "gpuform.io/pool"
 ENVIRONMENT = "gpuform.io/environment"
+# On a notebook and its pod: its user.
+USER = "gpuform.io/user"
 # On nodes with GPUs that serve several owners who do not trust each other; a policy reads it.
 TRUST = "gpuform.io/trust"
 # The startup taint of GPU nodes; the gate's annotations, with its proof or what it waits for; the annotations

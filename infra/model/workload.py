@@ -24,6 +24,7 @@ from infra.model.base import (
 )
 from infra.model.errors import InputError
 from infra.model.need import GpuNeed
+from infra.model.notebook import Notebook
 from infra.model.registries import PinnedImage
 from infra.model.rollout import BlueGreen, Recreate, Service, Update
 
@@ -269,4 +270,19 @@ class JobWorkload(_Workload):
         return self.parallelism
 
 
-Workload = Annotated[PodWorkload | DeploymentWorkload | JobWorkload, Field(discriminator="kind")]
+class NotebookWorkload(Notebook, _Workload):
+    """A JupyterLab or VS Code of one user, with a Service and, if declared, a home volume.
+
+    A StatefulSet of one pod: `kubectl scale statefulset NAME --replicas=0` stops it, `--replicas=1` starts
+    it. An update changes neither, and does not wait for the pod.
+    """
+
+    kind: Literal["notebook"]
+    image: PinnedImage = Field(
+        default_factory=str, description="Built on the editor's image, which is used if left out."
+    )
+
+
+Workload = Annotated[
+    PodWorkload | DeploymentWorkload | JobWorkload | NotebookWorkload, Field(discriminator="kind")
+]

@@ -18,6 +18,7 @@ from infra.plan import (
     gpu_operator,
     health,
     monitoring,
+    notebooks,
     pool_keeper,
     queues,
     readiness_gate,
@@ -107,6 +108,7 @@ def _all(env: Environment) -> Iterator[Pulled]:
         health.manifests(env),
         scheduler.manifests(env),
         room.manifests(env),
+        notebooks.manifests(env),
         workloads.manifests(env),
     )
     for manifest in (one for manifests in made for one in manifests):

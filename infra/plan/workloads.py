@@ -13,12 +13,13 @@ from infra.model.environment import Environment
 from infra.model.errors import InputError
 from infra.model.health import HEALTH
 from infra.model.monitoring import NAMESPACE as MONITORING
+from infra.model.notebook import CULLER
 from infra.model.pool import Pool
 from infra.model.queues import KUEUE
 from infra.model.rollout import COLOURS
 from infra.model.scheduling import PLACEHOLDER, SCHEDULER
-from infra.model.workload import DeploymentWorkload, JobWorkload, Workload
-from infra.plan import affinity, blue_green, dra, serving, sharing, startup, training
+from infra.model.workload import DeploymentWorkload, JobWorkload, NotebookWorkload, Workload
+from infra.plan import affinity, blue_green, dra, notebooks, serving, sharing, startup, training
 
 Manifest = dict[str, Any]
 _USER = 1000  # any user but root; images that bring their own root user run as this one
@@ -34,6 +35,7 @@ def namespaces(env: Environment) -> tuple[Manifest, ...]:
     wanted |= {HEALTH} if env.health else set()
     wanted |= {checks.TRIAL} if any(startup.tried(env, pool) for pool in env.pools) else set()
     wanted |= {PLACEHOLDER} if any(pool.spare for pool in env.pools) else set()
+    wanted |= {CULLER} if notebooks.culled(env) else set()
     theirs = env.ownership.device_plugin == "cluster"
     found = [_namespace(env, sharing.namespace(env), "restricted" if theirs else "privileged")]
     if env.monitoring:
@@ -107,6 +109,8 @@ def service(env: Environment, workload: Workload) -> Manifest | None:
     """The Service in front of its pods, or by which its pods find each other, if it has one."""
     if isinstance(workload, JobWorkload):
         return training.service(workload, _metadata(env, workload))
+    if isinstance(workload, NotebookWorkload):
+        return notebooks.service(workload, _metadata(env, workload))
     return serving.service(workload, _metadata(env, workload))
 
 
@@ -121,7 +125,7 @@ def _claimed(pools: Sequence[Pool]) -> Pool | None:
 
 
 def controller(env: Environment, workload: Workload) -> Manifest:
-    """The Deployment or Job that makes its pods, or the Pod itself; a Deployment without a colour."""
+    """The object that makes its pods, or the Pod itself; a Deployment without a colour."""
     metadata = _metadata(env, workload)
     template = {"metadata": {"labels": metadata["labels"]}}
     if workload.queue:
@@ -146,6 +150,8 @@ def controller(env: Environment, workload: Workload) -> Manifest:
         if workload.wait_minutes is None:
             metadata["annotations"] = training.unawaited()
         return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+    if isinstance(workload, NotebookWorkload):
+        return notebooks.stateful_set(workload, metadata, _pod_spec(env, workload, "Always"))
     return {
         "apiVersion": "v1",
         "kind": "Pod",

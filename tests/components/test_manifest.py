@@ -27,6 +27,8 @@ NEEDED: dict[str, dict[str, Any]] = {
     "ResourceClaimTemplate": {"spec": {"spec": {"devices": {}}}},
     "RoleBinding": _ROLE,
     "RuntimeClass": {"handler": "nvidia"},
+    "StatefulSet": {"spec": {"revisionHistoryLimit": 2}},
+    "StorageClass": {"provisioner": "simulator.gpuform.io/volumes"},
 }
 """Fields that the SDK's classes of these kinds require."""
 

@@ -82,6 +82,7 @@ LOOKED_UP = {
     "PodWorkload.slice": "checks and claims know the slices of the pools",
     "DeploymentWorkload.slice": "checks and claims know the slices of the pools",
     "JobWorkload.slice": "checks and claims know the slices of the pools",
+    "NotebookWorkload.slice": "checks and claims know the slices of the pools",
     "Pool.zones": "aws_pools knows the zones of the network",
     "Cost.prices": "checks.check_cost knows the pools and machines",
     "OwnMig.profiles": "own_mig compares each name with the profile's slices",

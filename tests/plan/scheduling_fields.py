@@ -32,6 +32,14 @@ QUEUES: dict[str, Any] = {
         {"name": "pod", "namespace": "one", "kind": "pod", "pool": "t4", "image": _IMAGE, "queue": "one"}
     ],
 }
+_HOME = {"size": "1Gi", "storage_class": "fast"}
+NOTEBOOK: dict[str, Any] = {
+    **{key: START[key] for key in ("name", "cluster", "pools")},
+    "workloads": [
+        {"name": "n", "kind": "notebook", "editor": "vscode", "user": "a", "home": _HOME,
+         "cull": {"idle_minutes": 60}, "image": "r.example/a:1"}
+    ],
+}  # fmt: skip
 UNUSED: dict[str, Any] = {**QUEUES, "workloads": []}
 
 ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
@@ -61,5 +69,13 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("Preempt", "within"): (QUEUES, "queues/teams/0/preempt/within", "never"),
     ("Preempt", "reclaim"): (QUEUES, "queues/teams/0/preempt/reclaim", "any"),
     ("PodWorkload", "queue"): (QUEUES, "workloads/0/queue", None),
+    ("NotebookWorkload", "editor"): (NOTEBOOK, "workloads/0/editor", "jupyterlab"),
+    ("NotebookWorkload", "user"): (NOTEBOOK, "workloads/0/user", "b"),
+    ("NotebookWorkload", "secret"): (NOTEBOOK, "workloads/0/secret", "s"),
+    ("NotebookWorkload", "home"): (NOTEBOOK, "workloads/0/home/size", "2Gi"),
+    ("NotebookWorkload", "cull"): (NOTEBOOK, "workloads/0/cull", None),
+    ("Home", "size"): (NOTEBOOK, "workloads/0/home/size", "2Gi"),
+    ("Home", "storage_class"): (NOTEBOOK, "workloads/0/home/storage_class", "slow"),
+    ("Cull", "idle_minutes"): (NOTEBOOK, "workloads/0/cull/idle_minutes", 61),
     ("Pool", "spare"): (ELASTIC, "pools/0/spare", 2),
 }

@@ -283,7 +283,7 @@ def test_the_table_knows_every_field() -> None:
         name = model.__name__
         shared = (
             set(models_named("PodWorkload").model_fields)
-            if name in ("DeploymentWorkload", "JobWorkload")
+            if name in ("DeploymentWorkload", "JobWorkload", "NotebookWorkload")
             else set()
         )
         fields |= {(name, key) for key in model.model_fields if key not in CHOOSING | shared}

@@ -28,7 +28,10 @@ ROWS: dict[int, tuple[str, ...]] = {
         "sources/test_cern_neighbours.py::test_cern_under_mig_the_notebook_starves_itself_only",
     ),
     9: ("sources/test_cern_classes.py::test_cern_row_9_each_class_has_its_sharing",),
-    10: ("sources/test_monitoring_rows.py::test_cern_row_10_pipes_are_counted_and_shown",),
+    10: (
+        "sources/test_monitoring_rows.py::test_cern_row_10_pipes_are_counted_and_shown",
+        "sources/test_cern_notebooks.py::test_cern_row_10_notebooks_with_a_minimum_of_cpu_and_memory_and_a_gpu",
+    ),
     11: (
         "sources/test_bumble_facts.py::test_bumble_driver_of_the_hosts_with_the_operators_switched_off",
         "ansible/test_driver_role.py::test_the_driver_is_installed_pinned_held_and_runs_without_a_restart",

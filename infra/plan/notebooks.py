@@ -1,0 +1,190 @@
+"""Notebooks: a StatefulSet of one pod and a Service each, and the culler, which scales idle ones to 0.
+
+Not Kubeflow's Notebook: its controller is no program of its own that could be pinned and tested here. The
+StatefulSet has no ``replicas``: the culler and users scale it, and no update changes that.
+
+An editor itself decides that it is idle, and ends with exit code 0; it ends in the same way if its user shuts
+it down. Sources: jupyter_server, serverapp.py (``shutdown_no_activity``), services/kernels/kernelmanager.py
+(``cull_kernel_if_idle``: a busy kernel is never idle); jupyterlab, issue 9379 (a visible page polls, which is
+use); jupyter_server_terminals, issue 112 (terminals are no use); code-server, src/node/main.ts and heart.ts
+(an open connection is use). The kubelet then starts it again, so the culler, a small pod, reads the last exit
+code of each notebook's pod. It may read these pods and scale these StatefulSets, by name, and write events in
+their namespaces; it needs no password and no connection to the editors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from infra.model import labels
+from infra.model.environment import Environment
+from infra.model.notebook import CULLER, IDLE_SECONDS, SETTINGS
+from infra.model.workload import NotebookWorkload
+from infra.plan.program import Program
+from infra.plan.script import Script
+
+Manifest = dict[str, Any]
+
+NAME = "notebook-culler"
+FILES = ("culler.py", "cluster.py", "events.py")
+CULLED = "notebooks.json"
+_PORT = "editor"
+_GROUP = 1000  # owns the files of a new volume, which only root could write to
+_COMMANDS = {
+    # Not its entrypoint, which runs a setuid program (fixuid); without new privileges that fails.
+    "vscode": ["dumb-init", "/usr/bin/code-server", "--bind-addr", "0.0.0.0:8080", "."],
+}
+
+
+def notebooks(env: Environment) -> list[NotebookWorkload]:
+    """The environment's notebooks, in the order declared."""
+    return [work for work in env.workloads if isinstance(work, NotebookWorkload)]
+
+
+def culled(env: Environment) -> list[NotebookWorkload]:
+    """Notebooks that are stopped when idle."""
+    return [work for work in notebooks(env) if work.cull]
+
+
+def service(work: NotebookWorkload, metadata: Manifest) -> Manifest:
+    """The Service for `kubectl port-forward`; an update does not wait for its endpoints."""
+    port = {"name": _PORT, "port": 80, "protocol": "TCP", "targetPort": _PORT}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {**metadata, "annotations": {labels.SKIP_AWAIT: "true"}},
+        "spec": {"type": "ClusterIP", "selector": {labels.APP_NAME: work.name}, "ports": [port]},
+    }
+
+
+def stateful_set(work: NotebookWorkload, metadata: Manifest, pod: Manifest) -> Manifest:
+    """``pod`` is the spec of a workload's pod, which gets the editor's settings."""
+    own = {**metadata["labels"], labels.USER: work.user}
+    of_pod = {key: value for key, value in own.items() if key != labels.QUEUE}
+    spec: Manifest = {
+        "serviceName": work.name,
+        "selector": {"matchLabels": {labels.APP_NAME: work.name}},
+        "template": {"metadata": {"labels": of_pod}, "spec": _pod(work, pod)},
+    }
+    if work.home:
+        spec["persistentVolumeClaimRetentionPolicy"] = {"whenDeleted": "Retain", "whenScaled": "Retain"}
+        claim: Manifest = {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": work.home.size}},
+        }
+        if work.home.storage_class:
+            claim["storageClassName"] = work.home.storage_class
+        spec["volumeClaimTemplates"] = [
+            {"metadata": {"name": _volume(work), "labels": of_pod}, "spec": claim}
+        ]
+    waits = {labels.WAIT_FOR: "jsonpath={.metadata.uid}"}  # it may be stopped, or wait in a queue
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {**metadata, "labels": own, "annotations": waits},
+        "spec": spec,
+    }
+
+
+def _pod(work: NotebookWorkload, pod: Manifest) -> Manifest:
+    (container,) = pod["containers"]
+    port = {"name": _PORT, "containerPort": work.facts.port, "protocol": "TCP"}
+    container = {**container, "ports": [port]}
+    if work.editor in _COMMANDS:
+        container["command"] = _COMMANDS[work.editor]
+    if found := [*container.get("env", ()), *_settings(work)]:
+        container["env"] = sorted(found, key=lambda one: str(one["name"]))
+    if not work.home:
+        return {**pod, "containers": [container]}
+    mount = {"name": _volume(work), "mountPath": work.facts.home}
+    container["volumeMounts"] = [*container.get("volumeMounts", ()), mount]
+    group = {"fsGroup": _GROUP, "fsGroupChangePolicy": "OnRootMismatch"}
+    return {**pod, "containers": [container], "securityContext": {**pod["securityContext"], **group}}
+
+
+def _volume(work: NotebookWorkload) -> str:
+    """First part of its claim's name; with the user, so that no user gets the home of another."""
+    return f"home-{work.user}"
+
+
+def _settings(work: NotebookWorkload) -> Iterable[Manifest]:
+    if work.secret:
+        key = {"secretKeyRef": {"name": work.secret, "key": "password"}}
+        yield {"name": work.facts.password, "valueFrom": key}
+    if not work.cull:
+        return
+    idle = work.cull.idle_minutes * 60
+    if work.editor == "vscode":
+        yield {"name": IDLE_SECONDS, "value": str(idle)}
+        return
+    # A kernel keeps the server alive, so idle ones end, also if a hidden page of a browser is left open.
+    ends = {
+        "ServerApp.shutdown_no_activity_timeout": idle,
+        "MappingKernelManager.cull_idle_timeout": idle,
+        "MappingKernelManager.cull_interval": 60,
+        "MappingKernelManager.cull_connected": True,
+        "TerminalManager.cull_inactive_timeout": idle,
+        "TerminalManager.cull_interval": 60,
+    }
+    yield {"name": SETTINGS, "value": " ".join(f"--{key}={value}" for key, value in ends.items())}
+
+
+def manifests(env: Environment) -> tuple[Manifest, ...]:
+    """The storage class of the embedded cluster and the culler, if notebooks need them."""
+    classes = storage_classes(named_classes(env)) if env.cluster.kind == "embedded" else ()
+    return (*classes, *culler(env))
+
+
+def named_classes(env: Environment) -> set[str | None]:
+    """Storage classes of the homes; None is the cluster's default."""
+    return {work.home.storage_class for work in notebooks(env) if work.home}
+
+
+def storage_classes(names: Iterable[str | None]) -> tuple[Manifest, ...]:
+    """Classes of simulated volumes (gpuform/simulator/volumes.py); None is the default class."""
+    default = {"storageclass.kubernetes.io/is-default-class": "true"}
+    return tuple(
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": name or "standard", **({} if name else {"annotations": default})},
+            "provisioner": "simulator.gpuform.io/volumes",
+            "volumeBindingMode": "WaitForFirstConsumer",
+        }
+        for name in sorted(names, key=str)
+    )
+
+
+def culler(env: Environment) -> tuple[Manifest, ...]:
+    """The culler's objects, in creation order; empty if no notebook is culled."""
+    watched = culled(env)
+    if not watched:
+        return ()
+    program = Program(env, NAME, CULLER)
+    script = Script(program, FILES, CULLED, "/culler")
+    files = script.config_map([[work.namespace, work.name] for work in watched])
+    rights: list[Manifest] = []
+    for space in sorted({work.namespace for work in watched}):
+        names = sorted(work.name for work in watched if work.namespace == space)
+        rights += program.granted(f"gpuform-{NAME}", _rules(names), space)
+    deployment = program.deployment(1, script.pod(files, memory="128Mi"))
+    return (program.account(), *rights, files, deployment)
+
+
+def _rules(names: list[str]) -> list[Manifest]:
+    return [
+        {
+            "apiGroups": [""],
+            "resources": ["pods"],
+            "verbs": ["get"],
+            "resourceNames": [f"{n}-0" for n in names],
+        },
+        {
+            "apiGroups": ["apps"],
+            "resources": ["statefulsets/scale"],
+            "verbs": ["patch"],
+            "resourceNames": names,
+        },
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+    ]
