@@ -118,6 +118,12 @@ def products(strategy: MigStrategy, pool: Pool) -> tuple[str, ...]:
     return tuple(gpu.product + suffix for gpu in pool.gpus)
 
 
+def shared(pool: Pool) -> bool:
+    """Whether several pods may get the same GPU, or the same slice."""
+    sharing = pool.sharing
+    return isinstance(sharing, TimeSlicing | Mps) or (isinstance(sharing, Mig) and sharing.share is not None)
+
+
 def one_per_pod(pool: Pool, resource: str) -> bool:
     """Whether the device plugin refuses a pod that requests more than one of that resource of the pool.
 

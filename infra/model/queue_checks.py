@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from infra.model import checks, choice, openstack_checks, queue_limits, room, surge
+from infra.model import checks, choice, gang_checks, openstack_checks, queue_limits, room, surge
 from infra.model.base import listing
 from infra.model.errors import InputError
 from infra.model.pool import Pool
@@ -47,6 +47,7 @@ def check(env: Environment) -> None:
         except InputError as error:
             path = f"queues.teams[{index}].{error.path}"
             raise InputError(path, error.fact, error.remedy) from None
+    gang_checks.check_topology(env, queues)
     for index, work in enumerate(env.workloads):
         if work.queue:
             _check_workload(env, queues, limits, work, f"workloads[{index}].queue")
@@ -169,6 +170,7 @@ def _check_workload(
         can = [queue_limits.most(queues, limits, team.name, name, what) for name in names]
         more = surge.pods(strategy, env.pools, env.workloads, work)
         _check_admitted(work, more, amount, what, can, path)
+    gang_checks.check_workload(env, queues, work, names, path.removesuffix(".queue"))
 
 
 def _check_admitted(work: Workload, more: int, amount: int, what: str, can: Sequence[int], path: str) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from infra.model.base import Count, Model, Name, PoolName, each_once
+from infra.model.gang import Levels
 from infra.model.scheduling import Amounts
 
 KUEUE = "kueue-system"
@@ -83,5 +84,11 @@ class Queues(Model):
         default=(),
         max_length=MOST_TEAMS,
         description="A tree of cohorts. If left out, every name that a team gives is a cohort of its own.",
+    )
+    topology: dict[PoolName, Levels] = Field(
+        default_factory=dict,
+        description="Pools with gangs, each with labels of its nodes from the widest to the closest, as "
+        "topology.kubernetes.io/zone and a rack's; [] if only nodes count. Kueue places nothing on a node "
+        "that lacks one of them.",
     )
     teams: tuple[Team, ...] = Field(min_length=1, max_length=MOST_TEAMS)

@@ -119,6 +119,12 @@ def _check_together(
             raise InputError(path, fact, "use fewer or smaller pods, or more nodes")
 
 
+def held(strategy: MigStrategy, pool: Pool, pools: Sequence[Pool], work: Workload) -> int | None:
+    """How many of the workload's pods the pool's nodes hold together; None if its nodes are unknown."""
+    found = _held(strategy, [pool], _needs(strategy, pools, work))
+    return None if found is None else found[0]
+
+
 def _held(
     strategy: MigStrategy, mine: Sequence[Pool], each: Mapping[str, int]
 ) -> tuple[int, Counter[str]] | None:

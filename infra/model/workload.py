@@ -23,6 +23,7 @@ from infra.model.base import (
     matching,
 )
 from infra.model.errors import InputError
+from infra.model.gang import Placement
 from infra.model.need import GpuNeed
 from infra.model.notebook import Notebook
 from infra.model.registries import PinnedImage
@@ -230,6 +231,12 @@ class JobWorkload(_Workload):
         "time, they also get a headless Service with the job's name, and MASTER_ADDR and MASTER_PORT of the "
         "first pod.",
     )
+    gang: bool = Field(
+        default=False,
+        strict=True,
+        description="All its pods start together, or none; needs a queue, and its pool in queues.topology.",
+    )
+    topology: Placement | None = Field(default=None)
     wait_minutes: Annotated[Count, Field(le=_LONGEST_JOB)] | None = Field(
         default=None,
         description="Minutes in which its pods must succeed, or the update fails. If left out, the "
@@ -241,6 +248,10 @@ class JobWorkload(_Workload):
         if self.parallelism > self.total:
             fact = f"{self.parallelism} pods at a time for {self.total} completions"
             raise InputError("parallelism", fact, f"use {self.total} or less, or more completions")
+        if self.gang and not self.queue:
+            raise InputError("gang", "the job is in no queue, and Kueue starts gangs", "give it a queue")
+        if self.topology and not self.gang:
+            raise InputError("topology", "the job is no gang", "leave it out, or set gang: true")
         if not self.indexed:
             return self
         if self.meets and not _DNS_1035.fullmatch(self.name):

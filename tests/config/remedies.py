@@ -42,7 +42,9 @@ def followed(environment: Mapping[str, Any], said: str) -> Iterator[tuple[str, l
 
 
 def _alternatives(at: Place, fact: str, words: str) -> Iterator[tuple[str, list[Edit]]]:
-    misspelt = "unknown key" in fact or fact.startswith(f"{at[-1]!r} is not known")
+    misspelt = "unknown key" in fact or fact.startswith(
+        (f"{at[-1]!r} is not known", f"unknown pool {at[-1]!r}")
+    )
     if found := re.match(r"leave (it|them|[a-z_]+) out\b", words):
         yield found[0], [partial(_removed, at), partial(_removed, (*at[:-1], found[1]))]
     elif found := re.fullmatch(r"did you mean (.+)\? known: .*", words):
