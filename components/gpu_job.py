@@ -25,8 +25,8 @@ class GpuJobArgs:
 class GpuJob(pulumi.ComponentResource):
     """A Job with pods that request what their pool offers, tolerate its taints and run on its nodes.
 
-    An update waits until all pods have succeeded only if the workload sets ``wait_minutes``. Pods are not
-    gang-scheduled: one may run and wait for another. Raises InputError if the environment's pools cannot hold
+    An update waits until all pods have succeeded only if the workload sets ``wait_minutes``. Unless it is a
+    ``gang``, one pod may run and wait for another. Raises InputError if the environment's pools cannot hold
     it.
     """
 

@@ -28,6 +28,7 @@ KINDS = frozenset(
         ("kueue.x-k8s.io/v1beta2", "Cohort"),
         ("kueue.x-k8s.io/v1beta2", "LocalQueue"),
         ("kueue.x-k8s.io/v1beta2", "ResourceFlavor"),
+        ("kueue.x-k8s.io/v1beta2", "Topology"),
         ("monitoring.coreos.com/v1", "PrometheusRule"),
         ("monitoring.coreos.com/v1", "ServiceMonitor"),
         ("node.k8s.io/v1", "RuntimeClass"),

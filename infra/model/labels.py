@@ -78,6 +78,10 @@ QUEUE = "kueue.x-k8s.io/queue-name"
 # On the pods themselves: that Kueue manages one, and, once it is admitted, its part of the workload.
 QUEUE_MANAGED = "kueue.x-k8s.io/managed"
 QUEUE_ADMITTED = "kueue.x-k8s.io/podset"
+# On pods: how close their nodes are to each other, by the node label that is the value; or anywhere.
+TOPOLOGY_REQUIRED = "kueue.x-k8s.io/podset-required-topology"
+TOPOLOGY_PREFERRED = "kueue.x-k8s.io/podset-preferred-topology"
+TOPOLOGY_ANY = "kueue.x-k8s.io/podset-unconstrained-topology"
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 
 # NVIDIA: node labels that choose a configuration, and one that discovery sets.

@@ -15,6 +15,7 @@ from typing import Any, TypedDict
 from infra import versions
 from infra.model import labels, offer, queue_limits
 from infra.model.clusters import EmbeddedCluster
+from infra.model.digest import digest
 from infra.model.environment import Environment
 from infra.model.pool import Pool
 from infra.model.queue_limits import Limit, Limits
@@ -166,11 +167,12 @@ def flavored(env: Environment) -> list[Pool]:
 
 
 def manifests(env: Environment) -> tuple[Manifest, ...]:
-    """Flavors, cohorts, and the queues of each namespace, each before the teams' queues, which come last."""
+    """Topologies, flavors, cohorts, and the queues of each namespace; the teams' queues come last."""
     if env.queues is None:
         return ()
     strategy, teams = env.gpu_operator.mig_strategy, env.queues.teams
     return (
+        *(_topology(env, pool) for pool in flavored(env) if _levels(env, pool)),
         *(_flavor(env, pool) for pool in flavored(env)),
         *(
             _object(env, "Cohort", one.name, {"parentName": one.parent} if one.parent else {})
@@ -195,12 +197,40 @@ def _object(env: Environment, kind: str, name: str, spec: Manifest, namespace: s
 
 def _flavor(env: Environment, pool: Pool) -> Manifest:
     """Where admitted pods run: the pool's nodes, with tolerations of their taints."""
-    tolerations = [
+    spec: Manifest = {"nodeLabels": {labels.POOL: pool.name}, "tolerations": _tolerations(env, pool)}
+    if _levels(env, pool):
+        spec["topologyName"] = flavor_name(env, pool)
+    return _object(env, "ResourceFlavor", flavor_name(env, pool), spec)
+
+
+def _tolerations(env: Environment, pool: Pool) -> list[dict[str, str]]:
+    return [
         {"key": one["key"], "operator": "Equal", "value": one["value"], "effect": one["effect"]}
         for one in sharing.pool_taints(env, pool)
     ]
-    spec = {"nodeLabels": {labels.POOL: pool.name}, "tolerations": tolerations}
-    return _object(env, "ResourceFlavor", pool.name, spec)
+
+
+def _levels(env: Environment, pool: Pool) -> tuple[str, ...]:
+    """Levels of the pool's topology; empty without one."""
+    levels = env.queues.topology.get(pool.name) if env.queues else None
+    return () if levels is None else (*levels, labels.HOSTNAME)
+
+
+def flavor_name(env: Environment, pool: Pool) -> str:
+    """The pool's name; with a topology, a name that changes with the content.
+
+    Kueue then lets neither the flavor nor its topology change, and keeps both while a queue names the flavor
+    (CEL rules of their CRDs): another one is created, the queues are changed, and the old one is deleted.
+    """
+    levels = _levels(env, pool)
+    content = sharing.to_yaml([list(levels), _tolerations(env, pool)])
+    return f"{pool.name}-{digest(content)}" if levels else pool.name
+
+
+def _topology(env: Environment, pool: Pool) -> Manifest:
+    """With nodes as the last level, Kueue admits a job only if each of its pods has a node with room."""
+    levels = [{"nodeLabel": level} for level in _levels(env, pool)]
+    return _object(env, "Topology", flavor_name(env, pool), {"levels": levels})
 
 
 def _queue(env: Environment, team: Team, limits: Limits) -> Manifest:
@@ -216,7 +246,7 @@ def _queue(env: Environment, team: Team, limits: Limits) -> Manifest:
                 "coveredResources": list(resources),
                 "flavors": [
                     {
-                        "name": pool,
+                        "name": flavor_name(env, env.pool(pool)),
                         "resources": [_quota(name, limits[pool].get(name)) for name in resources],
                     }
                     for pool in pools

@@ -18,8 +18,14 @@ from infra.model.pool import Pool
 from infra.model.queues import KUEUE
 from infra.model.rollout import COLOURS
 from infra.model.scheduling import PLACEHOLDER, SCHEDULER
-from infra.model.workload import DeploymentWorkload, JobWorkload, NotebookWorkload, Workload
-from infra.plan import affinity, blue_green, dra, notebooks, serving, sharing, startup, training
+from infra.model.workload import (
+    DeploymentWorkload,
+    JobWorkload,
+    NotebookWorkload,
+    PodWorkload,
+    Workload,
+)
+from infra.plan import affinity, blue_green, dra, gangs, notebooks, serving, sharing, startup, training
 
 Manifest = dict[str, Any]
 _USER = 1000  # any user but root; images that bring their own root user run as this one
@@ -133,6 +139,10 @@ def controller(env: Environment, workload: Workload) -> Manifest:
         if isinstance(workload, DeploymentWorkload):
             # As Kueue's webhook does; a Job's pods are admitted with the Job, and have no queue of their own.
             template = {"metadata": {"labels": metadata["labels"]}}
+    placed = gangs.of_pods(env, workload, _pools(env, workload))
+    if placed:
+        pod = metadata if isinstance(workload, PodWorkload) else template["metadata"]
+        pod["annotations"] = {**pod.get("annotations", {}), **placed}
     if isinstance(workload, DeploymentWorkload):
         minutes = serving.start_minutes(env, workload, _pools(env, workload))
         scarce = surge.scarce(env.gpu_operator.mig_strategy, env.pools, env.workloads, workload)
@@ -146,7 +156,11 @@ def controller(env: Environment, workload: Workload) -> Manifest:
             spec["progressDeadlineSeconds"] = minutes * 60
         return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
     if isinstance(workload, JobWorkload):
-        spec = {**training.job(workload), "template": {**template, "spec": _pod_spec(env, workload, "Never")}}
+        spec = {
+            **training.job(workload),
+            **gangs.job(workload),
+            "template": {**template, "spec": _pod_spec(env, workload, "Never")},
+        }
         if workload.wait_minutes is None:
             metadata["annotations"] = training.unawaited()
         return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}

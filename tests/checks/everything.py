@@ -36,6 +36,7 @@ QUOTAS: dict[str, Any] = {
 QUEUES: dict[str, Any] = {
     "fair_sharing": True,
     "cohorts": [{"name": "lab"}, {"name": "physics", "parent": "lab"}],
+    "topology": {"p2": ["topology.kubernetes.io/zone"]},
     "teams": [
         {
             "name": "science",
@@ -131,6 +132,7 @@ def with_queues() -> Environment:
         queued("job", pool="p0", parallelism=2),
         queued("deployment", pool="p1", slice="3g.20gb", service={"port": 80}),
         queued("pod", pool="p3"),
+        {**queued("job", pool="p2", slice="1g.5gb", parallelism=2, gang=True), "name": "gang"},
     ]
     pools: tuple[dict[str, Any], ...] = (
         {**T4, "sharing": {"kind": "time_slicing", "replicas": 4}},

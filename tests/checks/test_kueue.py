@@ -94,7 +94,7 @@ def test_every_object_is_valid_under_kueues_crds(toolchain: Toolchain) -> None:
                 spec = plain(schemas[one["apiVersion"], one["kind"]]["properties"]["spec"])
                 jsonschema.validate(one["spec"], spec)
                 kinds.add(one["kind"])
-    assert kinds == {"ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor"}
+    assert kinds == {"ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "Topology"}
 
 
 def test_a_field_that_kueue_does_not_have_is_found(toolchain: Toolchain) -> None:

@@ -77,6 +77,19 @@ def test_the_removal_of_a_queue_has_the_time_that_its_workloads_take(recorded: R
         assert one.request.customTimeouts.delete == "60m"
 
 
+def test_a_topology_is_deleted_after_its_flavor_and_with_another_content_is_another_object() -> None:
+    """Kueue keeps a topology while a flavor names it."""
+
+    def made(*levels: str) -> tuple[str, frozenset[str]]:
+        changed = record({**ENV, "queues": {**ENV["queues"], "topology": {"t4": list(levels)}}})
+        (topology,) = changed.of(f"{KUEUE}:Topology")
+        return topology.name, after(changed, f"{KUEUE}:ResourceFlavor", topology.inputs["metadata"]["name"])
+
+    (name, flavor), (other, _) = made(), made("example.com/rack")
+    assert f"{KUEUE}:Topology {name}" in flavor
+    assert name != other
+
+
 def test_pods_come_after_their_queue(recorded: Recorder) -> None:
     found = after(recorded, "kubernetes:apps/v1:Deployment", "w")
     assert {f"{KUEUE}:ClusterQueue queues-ClusterQueue-team", f"{RELEASE} queues-release"} <= found

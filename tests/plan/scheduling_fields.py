@@ -40,6 +40,28 @@ NOTEBOOK: dict[str, Any] = {
          "cull": {"idle_minutes": 60}, "image": "r.example/a:1"}
     ],
 }  # fmt: skip
+_RACK = "example.com/rack"
+GANG: dict[str, Any] = {
+    **QUEUES,
+    "queues": {
+        "topology": {"t4": [_RACK]},
+        "teams": [{"name": "two", "namespaces": ["two"], "quota": {"t4": 4}}],
+    },
+    "workloads": [
+        {
+            **{
+                "name": "job",
+                "namespace": "two",
+                "kind": "job",
+                "pool": "t4",
+                "image": _IMAGE,
+                "queue": "two",
+            },
+            **{"gang": True, "topology": {"required": _RACK}},
+        }
+    ],
+}
+_HOST = "kubernetes.io/hostname"
 UNUSED: dict[str, Any] = {**QUEUES, "workloads": []}
 
 ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
@@ -55,6 +77,11 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("Queues", "fair_sharing"): (QUEUES, "queues/fair_sharing", False),
     ("Queues", "cohorts"): (QUEUES, "queues/cohorts", []),
     ("Queues", "teams"): (QUEUES, "queues/teams/1/name", "three"),
+    ("Queues", "topology"): (GANG, "queues/topology/t4", ["topology.kubernetes.io/zone", _RACK]),
+    ("JobWorkload", "gang"): (GANG, "workloads/0", {**GANG["workloads"][0], "gang": False, "topology": None}),
+    ("JobWorkload", "topology"): (GANG, "workloads/0/topology", None),
+    ("Placement", "required"): (GANG, "workloads/0/topology", {"required": _HOST}),
+    ("Placement", "preferred"): (GANG, "workloads/0/topology", {"preferred": _RACK}),
     ("Cohort", "name"): (QUEUES, "queues/cohorts/1/name", "every"),
     ("Cohort", "parent"): (QUEUES, "queues/cohorts/0/parent", "all"),
     ("Team", "name"): (UNUSED, "queues/teams/0/name", "other"),
