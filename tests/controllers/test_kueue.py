@@ -106,27 +106,14 @@ def test_a_preempted_job_returns(kueue: Queues) -> None:
 
 
 @pytest.mark.nightly
-def test_a_gang_starts_whole_when_its_last_node_arrives(kueue: Queues) -> None:
-    """Quota alone knows no nodes: it takes a topology, of hostnames at least, that no pod starts early."""
+def test_quota_alone_starts_a_part_of_a_job(kueue: Queues) -> None:
+    """It knows no nodes. test_planned_queues.py has the topology, with which the job starts as a whole."""
     kueue.operator()
     for index in range(3):
         kueue.offers(kueue.node(f"gpu-{index}", "20b2", 8), {"gpu": 8})
-    kueue.kueue("Topology", "hosts", {"levels": [{"nodeLabel": "kubernetes.io/hostname"}]})
-    flavor = {"nodeLabels": {"kubernetes.io/os": "linux"}, "topologyName": "hosts"}
-    kueue.kueue("ResourceFlavor", "placed", flavor)
     kueue.queue("counted", {GPU: "32"})
-    kueue.queue("gangs", {GPU: "32"}, flavor="placed")
     kueue.job("parts", "counted", {GPU: "8"}, pods=4)
     kueue.runs("parts", "counted", pods=3)
-    kueue.kubectl("delete", "job", "parts", "-n", "counted")
-    kueue.job("whole", "gangs", {GPU: "8"}, pods=4)
-    kueue.waits(
-        "whole", "gangs", lambda said: 'topology "hosts" allows to fit only 3 out of 4 pod(s)' in said
-    )
-    assert kueue.items("pods", "gangs") == []
-    kueue.offers(kueue.node("gpu-3", "20b2", 8), {"gpu": 8})
-    kueue.runs("whole", "gangs", pods=4, seconds=10)
-    assert len(set(kueue.running("whole", "gangs"))) == 4
 
 
 @pytest.mark.nightly

@@ -94,11 +94,13 @@ ROWS: dict[int, tuple[str, ...]] = {
         "sources/test_monitoring_rows.py::test_kubecon_row_25_its_list_of_counters",
         "sources/test_monitoring_rows.py::test_kubecon_row_25_gkes_metrics_are_read_into_the_same_series",
         "plan/rules/test_kinds.py::test_gke",
+        "sources/test_kubecon_gang.py::test_kubecon_row_25_all_pods_of_a_job_at_once",
+        "controllers/test_planned_queues.py::test_a_planned_gang_starts_whole_and_close_or_not_at_all",
         "plan/test_claims.py::test_a_claim_chooses_its_gpu_by_what_the_driver_tells_of_it",
         "simulator/test_claims.py::test_the_scheduler_gives_what_there_is_and_says_what_is_missing",
     ),
 }
 """Tests by file and name; their outcomes are those of the run, see ``tests.tiers``."""
 
-OPEN = {16: "Triton on KServe", 23: "scaling on QPS", 25: "all pods of a gang at once"}
+OPEN = {16: "Triton on KServe", 23: "scaling on QPS"}
 """Parts of a row that no test shows yet."""
