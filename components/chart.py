@@ -15,9 +15,14 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def installed(
-    name: str, planned: ChartRelease, timeout: int, opts: pulumi.ResourceOptions, **more: Any
+    name: str,
+    planned: ChartRelease,
+    timeout: int,
+    opts: pulumi.ResourceOptions,
+    atomic: bool = True,
+    **more: Any,
 ) -> Release:
-    """Register the release as the resource ``name``; an upgrade that fails is rolled back.
+    """Register the release as the resource ``name``; if ``atomic``, an upgrade that fails is rolled back.
 
     ``timeout`` is in seconds; ``more`` are further arguments of the release.
     """
@@ -30,7 +35,7 @@ def installed(
         namespace=planned.namespace,
         name=planned.name,
         values=planned.values,
-        atomic=True,
+        atomic=atomic,
         timeout=timeout,
         opts=opts,
         **more,

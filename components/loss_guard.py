@@ -17,8 +17,8 @@ class LossGuard(pulumi.CustomResource):
 
     ``environment`` is the cluster's name; ``fixed`` has by path what only another cluster can have; ``lost``
     says what goes with the cluster; ``acknowledged`` has the names that the stack file acknowledges. With
-    ``pools`` (each with what only a replacement of its nodes changes) and ``namespaces`` it guards what is in
-    the cluster instead, which it reads through ``kubeconfig``.
+    ``pools`` (each with what only a replacement of its nodes changes), ``namespaces`` and ``queues`` (names)
+    it guards what is in the cluster instead, which it reads through ``kubeconfig``.
     """
 
     def __init__(
@@ -33,6 +33,7 @@ class LossGuard(pulumi.CustomResource):
         context: str | None = None,
         pools: Mapping[str, Mapping[str, Any]] | None = None,
         namespaces: Sequence[str] | None = None,
+        queues: Sequence[str] | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         props = {
@@ -44,5 +45,6 @@ class LossGuard(pulumi.CustomResource):
             "context": context,
             "pools": pools,
             "namespaces": namespaces,
+            "queues": queues,
         }
         super().__init__(GUARD, resource_name, props, opts)

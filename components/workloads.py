@@ -43,10 +43,15 @@ def workload_name(prefix: str, namespace: str, workload: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadsArgs:
-    """The environment with the workloads, and the cluster that they run on."""
+    """The environment with the workloads, and the cluster that they run on.
+
+    ``queues`` is deleted after the workloads that have a queue, if both are removed in one update: a queue
+    waits for the end of what it has admitted, and the order of its own component would delete it first.
+    """
 
     environment: Environment
     kubeconfig: pulumi.Input[str]
+    queues: pulumi.Resource | None = None
 
 
 class Workloads(pulumi.ComponentResource):
@@ -67,6 +72,7 @@ class Workloads(pulumi.ComponentResource):
                 before = own
             inside = pulumi.ResourceOptions(
                 parent=self,
+                depends_on=[args.queues] if work.queue and args.queues else [],
                 aliases=[pulumi.Alias(name=before)] if before != own else [],
                 transformations=[functools.partial(self._was_here, own, before)],
             )

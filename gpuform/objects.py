@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from gpuform import claims as dra
+from gpuform import queues
 from gpuform.claims import Claims
 from gpuform.kubeconfigs import answered
+from gpuform.queues import QueueStatus
 from infra.model import labels
 from infra.model.environment import Environment
 
@@ -25,6 +27,7 @@ class Objects:
     claims: Claims = Claims()  # noqa: RUF009  (frozen)
     node_pools: tuple[Json, ...] = ()
     """Karpenter's NodePools, with their status and limits."""
+    queues: tuple[QueueStatus, ...] = ()
 
 
 def pool_of(env: Environment, node: Json) -> str:
@@ -72,7 +75,9 @@ def _fetch(env: Environment, kubeconfig: Path, context: str | None) -> Objects:
         claims = dra.gather(
             *([dict(one.raw) for one in _every(api, kind)] for kind in (dra.SLICES, dra.CLAIMS))
         )
-    return Objects(nodes, pods, claims, _node_pools(api) if NODE_POOLS in wanted else ())
+    node_pools = _known(api, NODE_POOLS) if NODE_POOLS in wanted else ()
+    lined_up = [_known(api, kind) for kind in queues.KINDS] if env.queues else [(), ()]
+    return Objects(nodes, pods, claims, node_pools, queues.summarise(env, *lined_up))
 
 
 def kinds(env: Environment) -> tuple[str, ...]:
@@ -85,10 +90,10 @@ def kinds(env: Environment) -> tuple[str, ...]:
     return found
 
 
-def _node_pools(api: Any) -> tuple[Json, ...]:
-    """Empty if Karpenter's CRDs are not installed: nothing is elastic then."""
+def _known(api: Any, kind: str) -> tuple[Json, ...]:
+    """Empty if the CRD is not installed."""
     try:
-        return tuple(dict(one.raw) for one in _every(api, NODE_POOLS))
+        return tuple(dict(one.raw) for one in _every(api, kind))
     except ValueError:  # what kr8s raises for a kind that the server does not have
         return ()
 

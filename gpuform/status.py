@@ -14,6 +14,7 @@ from gpuform.kubernetes.kubeconfig import resolve
 from gpuform.objects import fetch, labelled, ours, pool_of
 from gpuform.paths import Paths
 from gpuform.pod_requests import requested
+from gpuform.queues import QueueStatus
 from infra.model import labels, offer
 from infra.model.checks import SYSTEM_NAMESPACES
 from infra.model.clusters import ExistingCluster
@@ -97,6 +98,7 @@ class ClusterStatus:
     system: tuple[str, ...] = SYSTEM_NAMESPACES
     broken: Mapping[str, str] = field(default_factory=dict)
     strays: Mapping[str, str] = field(default_factory=dict)
+    queues: tuple[QueueStatus, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The documented form of ``gpuform status --json``: only the keys that it promises."""
@@ -121,6 +123,7 @@ class ClusterStatus:
                 }
                 for pod in self.pods
             ],
+            "queues": [asdict(queue) for queue in self.queues],
         }
 
 
@@ -151,7 +154,7 @@ def _declared(kubeconfig: str, context: str | None) -> tuple[Path, str | None]:
 def read(env: Environment, kubeconfig: Path, context: str | None = None) -> ClusterStatus:
     """Read nodes and pods. Raises what httpx raises if the cluster cannot be reached."""
     found = fetch(env, kubeconfig, context)
-    return summarise(env, found.nodes, found.pods, found.claims)
+    return summarise(env, found.nodes, found.pods, found.claims, found.queues)
 
 
 def summarise(
@@ -159,6 +162,7 @@ def summarise(
     nodes: Iterable[Mapping[str, Any]],
     pods: Iterable[Mapping[str, Any]],
     claims: Claims = Claims(),  # noqa: B008  (frozen)
+    queues: tuple[QueueStatus, ...] = (),
 ) -> ClusterStatus:
     """Match live nodes, pods and claims with the declared pools."""
     by_pool: dict[str, list[Mapping[str, Any]]] = {}
@@ -176,6 +180,7 @@ def summarise(
         system=(*SYSTEM_NAMESPACES, *((MONITORING,) if env.monitoring else ())),
         broken=broken(nodes),
         strays=_strays(env, nodes),
+        queues=queues,
     )
 
 

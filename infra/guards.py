@@ -31,7 +31,7 @@ def protected(env: Environment) -> bool:
 
 
 def of_contents(env: Environment, kubeconfig: pulumi.Input[str] | None) -> LossGuard:
-    """The guard of pools and namespaces: after the cluster, and before everything in it."""
+    """The guard of pools, namespaces and queues: after the cluster, and before everything in it."""
     return LossGuard(
         "losses-inside",
         environment=env.name,
@@ -42,4 +42,5 @@ def of_contents(env: Environment, kubeconfig: pulumi.Input[str] | None) -> LossG
         context=env.context,
         pools=losses.pools(env),
         namespaces=losses.namespaces(env),
+        queues=losses.queues(env),
     )

@@ -18,7 +18,7 @@ from components.namespaces import Namespaces
 from components.node_pools import NodePools, NodePoolsArgs
 from components.notebooks import Notebooks
 from components.pool_keeper import PoolKeeper
-from components.queues import Queues
+from components.queues import Queues, QueuesArgs
 from components.readiness_gate import ReadinessGate
 from components.room import Room
 from components.scheduler import Scheduler
@@ -81,14 +81,18 @@ def platform(env: Environment, on: Target, within: pulumi.Resource | None = None
         ready.append(Scheduler(f"{prefix}packer", args, after(namespaces)))
     if env.health:
         ready.append(HealthLoop(f"{prefix}health", args, after(namespaces, operator, *measured)))
+    queues = None
     if env.queues:
         # Its webhooks must answer before pods are created in the teams' namespaces.
-        ready.append(Queues(f"{prefix}queues", args, after(namespaces, pools)))
+        declared = QueuesArgs(environment=env, kubeconfig=on.kubeconfig)
+        queues = Queues(f"{prefix}queues", declared, after(namespaces, pools))
+        ready.append(queues)
     if room.manifests(env):
         ready.append(Room(f"{prefix}room", args, after(*ready)))
     if notebooks.manifests(env):
         ready.append(Notebooks(f"{prefix}notebooks", args, after(namespaces)))
-    Workloads(f"{prefix}workloads", WorkloadsArgs(environment=env, kubeconfig=on.kubeconfig), after(*ready))
+    works = WorkloadsArgs(environment=env, kubeconfig=on.kubeconfig, queues=queues)
+    Workloads(f"{prefix}workloads", works, after(*ready))
 
 
 def _operands(env: Environment, prefix: str, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:

@@ -17,6 +17,9 @@ from gpuform.paths import Paths
 if TYPE_CHECKING:
     from policies.rule import Resource
 
+MOST_WAITING = 10
+"""Of each queue, in the order in which they came."""
+
 Stack = Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")]
 
 
@@ -24,7 +27,7 @@ def status(
     stack: Stack = "local",
     as_json: AsJson = False,
 ) -> None:
-    """Show pools, nodes, what they offer, which pods use it, and what it costs."""
+    """Show pools, nodes, what they offer, which pods use it, queues, and what it costs."""
     from gpuform.live import access
     from gpuform.reports import bills, tables
     from gpuform.stacks import declared
@@ -42,6 +45,11 @@ def status(
         typer.echo(json.dumps({**current.to_json(), "cost": document(bill)}, indent=2))
         return
     console.print(tables.pools(current), "", tables.pods(current), "", sep="\n")
+    if current.queues:
+        console.print(tables.filled("Queues", tables.QUEUES, tables.queues(current)), "", sep="\n")
+        lines = list(tables.waiting(current, MOST_WAITING))
+        if lines:
+            console.print(tables.filled("Waiting", tables.WAITING, lines), "", sep="\n")
     if env.cluster.kind != "embedded" or env.cost:
         console.print(bills.table(None, bill), "", sep="\n")
     for trouble in tables.troubles(current):

@@ -1,4 +1,4 @@
-"""What would be lost with a namespace, or with the nodes of a pool, read from the live cluster."""
+"""What would be lost with a namespace, a queue, or the nodes of a pool, read from the live cluster."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from gpuform.kubernetes.client import ApiError, Client
+from gpuform.kubernetes.pods import condition
 from infra.model import checks, labels, scheduling
+from infra.plan.queues import QUEUES_API
 
 Manifest = Mapping[str, Any]
 
@@ -51,6 +53,39 @@ def _of_the_node(pod: Manifest) -> bool:
         or metadata.get("deletionTimestamp")
         or metadata["namespace"] in _WITHOUT_DATA
     )
+
+
+async def queued(client: Client, environment: str) -> dict[str, list[str]]:
+    """Workloads that have not ended and that the environment did not create, by Kueue's ClusterQueue.
+
+    Each is named by what was queued, as ``Kind namespace/name (waits)``. Empty without Kueue.
+    """
+    selector = {"labelSelector": f"{labels.MANAGED_BY}={_OURS},{labels.ENVIRONMENT}={environment}"}
+    try:
+        works = (await client.get(f"{QUEUES_API}/workloads", {})).get("items") or ()
+        local = (await client.get(f"{QUEUES_API}/localqueues", {})).get("items") or ()
+    except ApiError as error:
+        if error.code == 404:
+            return {}
+        raise
+    leads = {
+        (one["metadata"]["namespace"], one["metadata"]["name"]): str(one["spec"]["clusterQueue"])
+        for one in local
+    }
+    ours: set[str] = set()
+    for path in ("/api/v1/pods", "/apis/batch/v1/jobs"):
+        ours |= {str(one["metadata"]["uid"]) for one in (await client.get(path, selector)).get("items") or ()}
+    found: dict[str, list[str]] = {}
+    for one in works:
+        metadata = one["metadata"]
+        if ours & set(_owners(one)) or condition(one, "Finished").get("status") == "True":
+            continue
+        held = str(((one.get("status") or {}).get("admission") or {}).get("clusterQueue") or "")
+        queue = held or leads.get((metadata["namespace"], one["spec"].get("queueName")), "")
+        owner = next(iter(metadata.get("ownerReferences") or ()), {"kind": "Workload", **metadata})
+        name = f"{owner['kind']} {metadata['namespace']}/{owner['name']}"
+        found.setdefault(queue, []).append(name if held else f"{name} (waits)")
+    return {queue: sorted(names) for queue, names in found.items()}
 
 
 async def foreign(client: Client, namespace: str, environment: str, releases: Collection[str]) -> list[str]:

@@ -23,7 +23,7 @@ from infra.model.checks import SYSTEM_NAMESPACES
 from infra.plan.bill import document
 from infra.plan.rules.capacity import POOL_REQUESTED, POOL_USED
 
-MOST_ALERTS, MOST_PODS, MOST_TROUBLES = 50, 200, 50
+MOST_ALERTS, MOST_PODS, MOST_TROUBLES, MOST_WAITING = 50, 200, 50, 50
 HOW_TO_READ = (
     "Each picture is one GPU; its width is the GPU's memory, and the width of a slice is its memory slices. "
     "Small squares are compute slices. Parts side by side are shares of one GPU."
@@ -79,6 +79,7 @@ def _body(facts: Facts, title: str, checkout: str) -> Iterator[str]:
     yield _pools(facts)
     yield f'<p class="dim">{escape(_idle(facts))}</p>'
     yield from _limits(facts)
+    yield from _queues(facts)
     yield "<h2>Pods</h2>"
     yield from _pods(facts)
     yield "<h2>Cost</h2>"
@@ -217,6 +218,14 @@ def _limits(facts: Facts) -> Iterator[str]:
         yield "<h2>Karpenter limits</h2>"
         rows = ((one.node_pool, one.resource, *_bought(one)) for one in facts.limits)
         yield html.table(("NodePool", "resource", "used", "limit", "share"), rows)
+
+
+def _queues(facts: Facts) -> Iterator[str]:
+    if facts.status.queues:
+        yield "<h2>Queues</h2>"
+        yield html.table(tables.QUEUES, tables.queues(facts.status))
+        if lines := list(tables.waiting(facts.status, MOST_WAITING)):
+            yield html.table(tables.WAITING, lines)
 
 
 def _bought(limit: Limit) -> tuple[str, str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -65,6 +65,38 @@ def pods(current: ClusterStatus) -> Table:
             table.add_row(
                 pod.namespace, pod.name, counts(pod.requests) or "no GPU", pod.node or "-", _phase(pod)
             )
+    return table
+
+
+QUEUES = ("queue", "pool", "resource", "quota", "used", "of which borrowed", "waiting")
+WAITING = ("queue", "waiting", "why")
+
+
+def queues(current: ClusterStatus) -> Iterator[tuple[str, ...]]:
+    """One row per team and resource of a pool, as `QUEUES`; a queue that admits nothing has one with why."""
+    for queue in current.queues:
+        waiting = str(len(queue.waiting))
+        if queue.trouble:
+            yield queue.name, queue.trouble, *["-"] * 4, waiting
+            continue
+        for one in queue.usage:
+            name = one.resource.removeprefix("nvidia.com/")
+            yield queue.name, one.pool, name, *map(str, (one.quota, one.used, one.borrowed)), waiting
+
+
+def waiting(current: ClusterStatus, most: int) -> Iterator[tuple[str, str, str]]:
+    """One row per waiting workload, as `WAITING`, the first of each queue; at most ``most`` of each."""
+    for queue in current.queues:
+        for one in queue.waiting[:most]:
+            yield queue.name, f"{one.kind} {one.namespace}/{one.name}", one.reason
+        if (more := len(queue.waiting) - most) > 0:
+            yield queue.name, f"and {more} more", "`gpuform status --json` has all"
+
+
+def filled(title: str, columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> Table:
+    table = empty(title, *columns)
+    for row in rows:
+        table.add_row(*row)
     return table
 
 

@@ -96,7 +96,7 @@ def gather(
     """Combine all sources. Without Prometheus its data is missing, and the view says why."""
     measured, why = measure(prometheus)
     looked = view(env, objects, measured, why)
-    status = summarise(env, objects.nodes, objects.pods, objects.claims)
+    status = summarise(env, objects.nodes, objects.pods, objects.claims, objects.queues)
     firing, pending = _alerts(prometheus) if looked.measured else ((), 0)
     past = history.ask(prometheus, looked, at) if looked.measured else History()
     tally = Tally(env, prices)

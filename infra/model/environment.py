@@ -111,8 +111,8 @@ class Environment(Model):
     )
     acknowledge_loss: Annotated[tuple[Name, ...], each_once("name each once")] = Field(
         default=(),
-        description="Names of what this change may lose: the cluster, pools, namespaces. Without it, or "
-        "`gpuform up --acknowledge NAME`, an update that loses data or running pods is refused. Remove it "
+        description="Names of what this change may lose: the cluster, pools, namespaces, queues. Without it, "
+        "or `gpuform up --acknowledge NAME`, an update that loses data or running pods is refused. Remove it "
         "after the update.",
     )
     state: State | None = Field(

@@ -66,11 +66,12 @@ def _on_aws(env: Environment, pool: Pool) -> Fixed:
 
 
 def may_go(recorded: Mapping[str, Any], env: Environment) -> bool:
-    """Whether a pool or namespace that the guards have recorded is no longer declared as it was."""
+    """Whether a pool, namespace or queue that the guards have recorded is no longer declared as it was."""
     now = pools(env)
     had: Mapping[str, Any] = recorded.get("pools") or {}
     return any(now.get(name) != fixed for name, fixed in had.items()) or bool(
         set(recorded.get("namespaces") or ()) - set(namespaces(env))
+        or set(recorded.get("queues") or ()) - set(queues(env))
     )
 
 
@@ -79,6 +80,11 @@ def namespaces(env: Environment) -> list[str]:
     if not env.has_cluster:
         return []
     return [str(one["metadata"]["name"]) for one in workloads.namespaces(env)]
+
+
+def queues(env: Environment) -> list[str]:
+    """Queues of teams."""
+    return sorted(team.name for team in env.queues.teams) if env.queues and env.has_cluster else []
 
 
 def lost(env: Environment) -> list[str]:

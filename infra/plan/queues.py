@@ -24,6 +24,7 @@ from infra.plan import gpu_operator, serving, sharing
 from infra.plan.charts import ChartRelease, mirrored
 
 API = "kueue.x-k8s.io/v1beta2"
+QUEUES_API = f"/apis/{API}"
 RELEASE = "kueue"
 REPLICAS = 2  # while none runs, no pod can be created in the namespaces of teams
 IN_ORDER = {"strict": "StrictFIFO", "best_effort": "BestEffortFIFO"}

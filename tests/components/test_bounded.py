@@ -27,8 +27,11 @@ EXPLICIT = {
 """What is waited for until it works: minutes, or as long as its nodes need."""
 BY_INPUT = {"kubernetes:helm.sh/v3:Release"}
 """``timeout``, in seconds."""
-OWN = {"gpuform:nodes:MigLayout", "gpuform:nodes:PoolNodes", "gpuform:workloads:BlueGreen"}
-"""Have a limit in their inputs, or a default one (``gpuform/plugins/nodes``)."""
+OWN = {
+    *("gpuform:nodes:MigLayout", "gpuform:nodes:PoolNodes", "gpuform:workloads:BlueGreen"),
+    "gpuform:queues:KueueRemoval",
+}
+"""Have a limit in their inputs, or a default one (``gpuform/plugins``)."""
 BY_TASK = {"gpuform:hosts:HostConfiguration"}
 """Ansible: each task of each host."""
 UNAWAITED = ("pulumi:", "gpuform:", "kubernetes:")

@@ -116,6 +116,14 @@ def test_a_node_group_is_guarded_by_what_replaces_it(change: dict[str, Any], dif
     assert losses.may_go({"pools": before}, now) is differs
 
 
+def test_removed_queues_are_judged_before_anything_changes() -> None:
+    team = {"name": "a", "namespaces": ["a"], "quota": {EXISTING["pools"][0]["name"]: 1}}
+    queued = {**EXISTING, "queues": {"teams": [team]}}
+    assert guard(record(queued), "losses-inside")["queues"] == ["a"]
+    assert losses.may_go({"queues": ["a"]}, parse(EXISTING))
+    assert not losses.may_go({"queues": ["a"]}, parse(queued))
+
+
 def test_releases_in_our_namespaces_are_known_as_ours() -> None:
     alone = parse({**EXISTING, "gpu_operator": {"mode": "device_plugin"}})
     claimed = parse(

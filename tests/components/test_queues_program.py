@@ -46,12 +46,11 @@ def test_preview_and_up_register_the_same_resources(recorded: Recorder) -> None:
     assert record(ENV, preview=True).registered() == recorded.registered()
 
 
-def test_the_release_is_the_published_chart_and_an_update_that_fails_is_rolled_back(
-    recorded: Recorder,
-) -> None:
+def test_the_release_is_the_published_chart_and_a_failed_install_stays(recorded: Recorder) -> None:
+    """A rollback would leave the aggregated ClusterRoles behind, which Helm does not take over."""
     inputs = the_release(recorded).inputs
     assert (inputs["chart"], inputs["version"]) == ("oci://registry.k8s.io/kueue/charts/kueue", "0.19.2")
-    assert (inputs["namespace"], inputs["atomic"]) == ("kueue-system", True)
+    assert (inputs["namespace"], inputs["atomic"]) == ("kueue-system", False)
     assert "kubernetes:core/v1:Namespace namespaces-kueue-system" in the_release(recorded).after
 
 
@@ -93,6 +92,24 @@ def test_a_topology_is_deleted_after_its_flavor_and_with_another_content_is_anot
 def test_pods_come_after_their_queue(recorded: Recorder) -> None:
     found = after(recorded, "kubernetes:apps/v1:Deployment", "w")
     assert {f"{KUEUE}:ClusterQueue queues-ClusterQueue-team", f"{RELEASE} queues-release"} <= found
+
+
+def test_workloads_that_go_with_their_queue_are_deleted_before_it(recorded: Recorder) -> None:
+    """The engine knows dependencies of deleted resources only: those of the component `Workloads` stay."""
+    (work,) = recorded.of("gpuform:workloads:GpuDeployment")
+    before = {urn.rpartition("::")[2] for urn in work.request.dependencies}
+    assert {"queues-ClusterQueue-team", "queues-ClusterQueue-b", "queues-removal"} <= before
+    free = {**ENV, "workloads": [{**ENV["workloads"][0], "namespace": "other", "queue": None}]}
+    assert not record(free).one("gpuform:workloads:GpuDeployment").request.dependencies
+
+
+def test_kueue_is_stopped_before_anything_of_it_is_deleted(recorded: Recorder) -> None:
+    removal = recorded.one("gpuform:queues:KueueRemoval")
+    assert removal.inputs == {"kubeconfig": "/k"}
+    ours = [one for one in recorded.resources if one.type == RELEASE or one.type.startswith(KUEUE)]
+    named = {f"{one.type} {one.name}" for one in ours if one.name.startswith("queues-")}
+    assert len(named) == 8
+    assert named <= removal.after
 
 
 def test_without_queues_there_is_nothing_of_it() -> None:

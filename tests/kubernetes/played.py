@@ -32,6 +32,7 @@ class PlayedClient:
     def __init__(self) -> None:
         self.there: dict[str, list[dict[str, Any]]] = {}
         self.forbidden: tuple[str, ...] = ()
+        self.absent: tuple[str, ...] = ()
         self.silent = ""
         self.uid = ""
 
@@ -69,13 +70,18 @@ class PlayedClient:
         *_, plural = path.split("/")
         if plural in self.forbidden:
             raise ApiError(403, {"message": f"{plural} is forbidden"})
+        if plural in self.absent:
+            raise ApiError(404, {"message": "the server could not find the requested resource"})
         namespace = path.split("/namespaces/")[1].split("/")[0] if "/namespaces/" in path else None
-        _, _, pools = (params or {}).get("labelSelector", "").partition(" in ")
+        selector = (params or {}).get("labelSelector", "")
+        _, _, pools = selector.partition(" in ")
+        equal = dict(part.split("=", 1) for part in selector.split(",") if "=" in part)
         items = [
             one
             for one in self.there.get(plural, [])
             if namespace in (None, one["metadata"]["namespace"])
             and (not pools or one["metadata"]["labels"]["gpuform.io/pool"] in pools[1:-1].split(","))
+            and equal.items() <= (one["metadata"].get("labels") or {}).items()
         ]
         return {"items": items}
 

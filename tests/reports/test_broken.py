@@ -86,5 +86,5 @@ def test_a_fault_that_took_nothing_from_what_the_node_offers_is_no_news() -> Non
 
 def test_json_says_nothing_of_it() -> None:
     current: dict[str, Any] = annotated("0", {UNHEALTHY: "0"}).to_json()
-    assert set(current) == {"pools", "pods"}
+    assert set(current) == {"pools", "pods", "queues"}
     assert set(current["pools"][0]) == {"name", "sharing", "declared", "bounds", "nodes"}

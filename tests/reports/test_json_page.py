@@ -18,6 +18,7 @@ from gpuform.hosts.declared import Declared
 from gpuform.hosts.events import HostResult, Outcome
 from gpuform.hosts.status import rows
 from gpuform.hosts.verify import Report, Verdict
+from gpuform.queues import QueueStatus, Usage, Waiting
 from gpuform.status import summarise
 from infra.model.prices import PriceList
 from infra.plan import cost
@@ -34,7 +35,10 @@ NAMED = ("allocatable", "used", "units", "changes", "checks")
 
 def status() -> dict[str, Any]:
     current = summarise(
-        ENV, [node("t4-0", "t4", gpu="4")], [pod("a", "t4-0", {"phase": "Running"}, shares=1)]
+        ENV,
+        [node("t4-0", "t4", gpu="4")],
+        [pod("a", "t4-0", {"phase": "Running"}, shares=1)],
+        queues=(QueueStatus("q", 1, (Usage("t4", "r", 2, 3, 1),), (Waiting("n", "Job", "j", "why"),)),),
     )
     return {**current.to_json(), "cost": document(cost.bill(ENV, PriceList()))}
 

@@ -232,4 +232,4 @@ def test_the_main_job_leaves_the_page_and_the_facts(tmp_path: Path) -> None:
     file = write(tmp_path / "report", facts(), tmp_path)
     assert file.read_text() == page(facts(), "..")
     told = json.loads((file.parent / "status.json").read_text())
-    assert set(told) == {"pools", "pods", "cost"}
+    assert set(told) == {"pools", "pods", "queues", "cost"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuform.kubernetes.client import Client
-from gpuform.kubernetes.foreign import foreign, running
+from gpuform.kubernetes.foreign import foreign, queued, running
 from gpuform.listing import some
 from gpuform.plugins.guards.acknowledged import names
 from gpuform.plugins.guards.guard import Guard
@@ -20,7 +20,7 @@ from infra.model.losses import RELEASES, REPORT, VERDICTS
 
 KNOWN = (
     *("environment", "fixed", "lost", "acknowledged"),
-    *("kubeconfig", "context", "pools", "namespaces"),
+    *("kubeconfig", "context", "pools", "namespaces", "queues"),
 )
 MAGNUM = "openstack"
 """Kind of cluster of which `ReplacementGuard` judges replacements: of the cluster, and of node groups."""
@@ -47,8 +47,8 @@ class Loss:
 class LossGuard(Guard):
     """Compares what the stack keeps with the last run's, in check, so that a preview fails as an update does.
 
-    What pools and namespaces hold is read from the cluster of the last run; a cluster that cannot be read
-    counts as a loss.
+    What pools, namespaces and queues hold is read from the cluster of the last run; a cluster that cannot be
+    read counts as a loss.
     """
 
     def __init__(self, clusters: Callable[[Properties], Cluster]) -> None:
@@ -63,15 +63,16 @@ class LossGuard(Guard):
         before, after = reveal(olds), reveal(inputs.inputs)
         if inputs.failures:
             return inputs
-        inside, gone = "namespaces" in after, list[str]()
+        inside, gone, queues = "namespaces" in after, list[str](), list[str]()
         if inside:
             identity = await self._identity(before, news)
             inputs = Checked({**inputs.inputs, **identity})
             moved = bool(before.get(RECORD)) and before[RECORD] != identity.get(RECORD)
             stay = () if moved else after["namespaces"]
             gone = sorted(set(before.get("namespaces") or ()) - set(stay))
+            queues = sorted(set(before.get("queues") or ()) - set(() if moved else after.get("queues") or ()))
         found = (
-            [one async for one in self._inside(olds, before, after, gone)]
+            [one async for one in self._inside(olds, before, after, gone, queues)]
             if inside
             else [*_cluster(before, after)]
         )
@@ -81,7 +82,7 @@ class LossGuard(Guard):
             if one not in missing or REPORT in accepted:
                 await call.warn(f"{one}; {VERDICTS[one in missing]}")
         if inside:
-            for name in sorted(set(after["acknowledged"]) - _at_risk(before, after, gone)):
+            for name in sorted(set(after["acknowledged"]) - _at_risk(before, after, [*gone, *queues])):
                 await call.warn(f"acknowledge_loss: {name} acknowledges nothing (any more); remove it")
         if not missing or REPORT in accepted:
             return inputs
@@ -93,6 +94,7 @@ class LossGuard(Guard):
         before: Mapping[str, Any],
         after: Mapping[str, Any],
         spaces: Sequence[str],
+        queues: Sequence[str],
     ) -> AsyncIterator[Loss]:
         """Losses in the cluster; none if the cluster is lost itself, which its own guard judges."""
         if not before or changes(before, after):
@@ -100,7 +102,7 @@ class LossGuard(Guard):
         pools = _pools(before, after)
         if after["fixed"]["cluster.kind"] == MAGNUM:
             pools = {name: why for name, why in pools.items() if why == _DELETED}
-        if not pools and not spaces:
+        if not pools and not spaces and not queues:
             return
         try:
             client = self._client(olds)
@@ -108,12 +110,14 @@ class LossGuard(Guard):
             there = {
                 name: await foreign(client, name, str(before["environment"]), RELEASES) for name in spaces
             }
+            works = await queued(client, str(before["environment"])) if queues else {}
         except PluginError as problem:
             unread = f"and what it holds is not known: the cluster cannot be read ({problem})"
             for name, why in pools.items():
                 yield Loss("pool", name, f"{why}, {unread}")
-            for name in spaces:
-                yield Loss("namespace", name, f"is deleted, {unread}")
+            for kind, names in (("namespace", spaces), ("queue", queues)):
+                for name in names:
+                    yield Loss(kind, name, f"is deleted, {unread}")
             return
         for name, why in pools.items():
             if pods[name]:
@@ -122,6 +126,10 @@ class LossGuard(Guard):
             if there[name]:
                 what = some(there[name])
                 yield Loss("namespace", name, f"is deleted, with what the stack did not create: {what}")
+        for name in queues:
+            if works.get(name):
+                what = some(works[name])
+                yield Loss("queue", name, f"is deleted, with workloads that the stack did not create: {what}")
 
     async def _identity(self, before: Mapping[str, Any], news: Properties) -> dict[str, str]:
         """The UID of the namespace kube-system, of a cluster that the stack did not create.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Own(ResourceProvider):
-    """Types for nodes, for workloads and for hosts, and the guards against losses."""
+    """Types for nodes, workloads, queues and hosts, and the guards against losses."""
 
     name, version = "gpuform", importlib.metadata.version("gpuform")
     supports_autonaming = False
@@ -33,6 +33,7 @@ class Own(ResourceProvider):
             "gpuform:hosts:HostConfiguration": self._host_configuration,
             "gpuform:openstack:ReplacementGuard": self._replacement_guard,
             "gpuform:guards:LossGuard": self._loss_guard,
+            "gpuform:queues:KueueRemoval": self._kueue_removal,
         }
 
     def handler(self, token: str) -> Handler:
@@ -78,6 +79,11 @@ class Own(ResourceProvider):
         from gpuform.plugins.guards.loss import LossGuard
 
         return LossGuard(self._shared().of)
+
+    def _kueue_removal(self) -> Handler:
+        from gpuform.plugins.queues.removal import KueueRemoval
+
+        return KueueRemoval(self._shared().of)
 
     def schema(self) -> dict[str, Any]:
         """Names only: the SDK classes are written by hand (components/*_resources.py)."""

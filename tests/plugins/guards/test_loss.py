@@ -137,6 +137,44 @@ def test_a_namespace_is_not_taken_with_what_others_have_in_it(played: PlayedClie
     assert check(INSIDE, without("namespaces", "gpu-operator"), played) == ([], [])
 
 
+def test_a_queue_is_not_taken_from_the_workloads_of_others(played: PlayedClient) -> None:
+    ours = {"app.kubernetes.io/managed-by": "gpuform", "gpuform.io/environment": "dev"}
+    played.add("localqueues", "q", spec={"clusterQueue": "science"})
+    for kind, name, labels in (
+        ("jobs", "own", ours),
+        ("pods", "own", ours),
+        ("jobs", "runs", {}),
+        ("jobs", "waits", {}),
+        ("pods", "other-stack", {**ours, "gpuform.io/environment": "prod"}),
+        ("jobs", "ended", {}),
+    ):
+        owner = played.add(kind, name, labels=labels)["metadata"]
+        owners = [{"uid": owner["uid"], "kind": {"jobs": "Job", "pods": "Pod"}[kind], "name": name}]
+        work = played.add("workloads", name, spec={"queueName": "q"}, ownerReferences=owners)
+        if name == "runs":
+            work["status"] = {"admission": {"clusterQueue": "science"}}
+        if name == "ended":
+            work["status"] = {"conditions": [{"type": "Finished", "status": "True"}]}
+    olds = {**INSIDE, "queues": ["arts", "science"]}
+    what = "Job lab/runs, Job lab/waits (waits), Pod lab/other-stack (waits)"
+    remedy = REMEDY.format("--acknowledge science", "science")
+    assert check(olds, {**INSIDE, "queues": ["arts"]}, played) == (
+        [f"queue science is deleted, with workloads that the stack did not create: {what}; {remedy}"],
+        [],
+    )
+    assert check(olds, {**INSIDE, "queues": ["science"]}, played) == ([], [])
+    refused, (warning,) = check(olds, {**INSIDE, "acknowledged": ["science"]}, played)
+    assert not refused
+    assert warning.endswith("; acknowledged")
+    played.silent = "no route to host"
+    assert "queue science is deleted, and what it holds is not known" in check(olds, INSIDE, played)[0][0]
+
+
+def test_without_kueue_a_queue_holds_nothing(played: PlayedClient) -> None:
+    played.absent = ("workloads",)
+    assert check({**INSIDE, "queues": ["science"]}, INSIDE, played) == ([], [])
+
+
 def test_a_cluster_that_does_not_answer_counts_as_a_loss(played: PlayedClient) -> None:
     played.silent = "no route to host"
     news = {**without("namespaces", "lab"), "pools": {}}

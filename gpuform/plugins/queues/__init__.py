@@ -1,0 +1,1 @@
+"""The resource type of the provider ``gpuform`` for queues."""

@@ -1,0 +1,112 @@
+"""Queues of teams as Kueue reports them: what is used, what is borrowed, what waits and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpuform.kubernetes.pods import condition
+from infra.model.environment import Environment
+from infra.model.quantity import whole
+from infra.model.queues import Team
+
+KINDS = ("clusterqueues.kueue.x-k8s.io", "workloads.kueue.x-k8s.io")
+BEHIND = "others in its queue are first, or wait for the same"
+"""Kueue judges the first of a queue, and of several equal ones only one."""
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """A team's GPUs of one resource of a pool; ``borrowed`` is the part of ``used`` above ``quota``."""
+
+    pool: str
+    resource: str
+    quota: int
+    used: int
+    borrowed: int
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A workload that is not admitted; ``kind`` and ``name`` are those of the queued object."""
+
+    namespace: str
+    kind: str
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class QueueStatus:
+    """A team's queue; ``admitted`` counts its workloads, ``trouble`` is why the queue admits nothing."""
+
+    name: str
+    admitted: int
+    usage: tuple[Usage, ...]
+    waiting: tuple[Waiting, ...]
+    trouble: str = ""
+
+
+def summarise(env: Environment, queues: Iterable[Json], workloads: Iterable[Json]) -> tuple[QueueStatus, ...]:
+    """One for each team, in the order of the environment file; ``queues`` are ClusterQueues."""
+    live = {str(one["metadata"]["name"]): one for one in queues}
+    works = sorted(workloads, key=lambda one: (str(one["metadata"]["creationTimestamp"]), _named(one)))
+    teams = env.queues.teams if env.queues else ()
+    return tuple(_queue(team, live.get(team.name), works) for team in teams)
+
+
+def _queue(team: Team, live: Json | None, works: Iterable[Json]) -> QueueStatus:
+    if live is None:
+        return QueueStatus(team.name, 0, (), (), "it does not exist")
+    status = live.get("status") or {}
+    used = {
+        (flavor["name"], one["name"]): one
+        for flavor in status.get("flavorsUsage") or ()
+        for one in flavor["resources"]
+    }
+    active = condition(live, "Active")
+    return QueueStatus(
+        name=team.name,
+        admitted=int(status.get("admittedWorkloads") or 0),
+        usage=tuple(
+            _usage(flavor["name"], one, used.get((flavor["name"], one["name"]), {}))
+            for group in live["spec"].get("resourceGroups") or ()
+            for flavor in group["flavors"]
+            for one in flavor["resources"]
+        ),
+        waiting=tuple(_waiting(one) for one in works if _waits(one, team)),
+        trouble="" if active.get("status", "True") == "True" else str(active.get("message", "")),
+    )
+
+
+def _usage(pool: str, declared: Json, used: Json) -> Usage:
+    total, borrowed = (whole(used.get(key, "0")) for key in ("total", "borrowed"))
+    return Usage(pool, declared["name"], whole(declared["nominalQuota"]), total, borrowed)
+
+
+def _named(work: Json) -> str:
+    return f"{work['metadata']['namespace']}/{work['metadata']['name']}"
+
+
+def _waits(work: Json, team: Team) -> bool:
+    """Whether it is in one of the team's namespaces, and is neither admitted nor finished."""
+    over = any(condition(work, kind).get("status") == "True" for kind in ("Admitted", "Finished"))
+    return work["metadata"]["namespace"] in team.namespaces and not over
+
+
+def _waiting(work: Json) -> Waiting:
+    metadata = work["metadata"]
+    owner = next(iter(metadata.get("ownerReferences") or ()), {"kind": "Workload", **metadata})
+    return Waiting(metadata["namespace"], owner["kind"], owner["name"], _reason(work))
+
+
+def _reason(work: Json) -> str:
+    if not work["spec"].get("active", True):
+        return "it is deactivated"
+    said = condition(work, "QuotaReserved")
+    if said.get("status") == "True":  # what it still needs is said with its admission
+        said = condition(work, "Admitted")
+    return " ".join(str(said.get("message") or BEHIND).split())

@@ -1,0 +1,117 @@
+"""Queues in `gpuform status` and on the page: used, borrowed, waiting and why, from Kueue's own objects."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gpuform import queues
+from gpuform.queues import BEHIND, QueueStatus, Usage, Waiting
+from gpuform.reports import tables
+from gpuform.reports.page import page
+from gpuform.status import summarise
+from infra.config import parse
+from tests.reports import everything
+from tests.reports.live import ENV as PLAIN
+
+pytestmark = pytest.mark.unit
+
+TEAMS = [
+    {"name": "arts", "namespaces": ["arts", "ci"], "cohort": "lab", "quota": {"t4": 2}},
+    {"name": "science", "namespaces": ["science"], "cohort": "lab", "quota": {"t4": 2}},
+]
+ENV = parse({**PLAIN.resolved(), "queues": {"teams": TEAMS}})
+SHARE = "nvidia.com/gpu.shared"
+
+
+def queue(name: str, used: int, borrowed: int, **active: str) -> dict[str, Any]:
+    flavor = {"name": "t4", "resources": [{"name": SHARE, "nominalQuota": "2"}]}
+    usage = {"name": SHARE, "total": str(used), "borrowed": str(borrowed)}
+    status: dict[str, Any] = {
+        "admittedWorkloads": 1,
+        "conditions": [{"type": "Active", "status": "True", **active}],
+        "flavorsUsage": [{"name": "t4", "resources": [usage]}],
+    }
+    spec = {"resourceGroups": [{"coveredResources": [SHARE], "flavors": [flavor]}]}
+    return {"metadata": {"name": name}, "spec": spec, "status": status}
+
+
+def workload(name: str, namespace: str, *conditions: tuple[str, str, str], **spec: Any) -> dict[str, Any]:
+    metadata = {
+        "name": f"job-{name}",
+        "namespace": namespace,
+        "creationTimestamp": "2026-11-27T02:13:02Z",
+        "ownerReferences": [{"kind": "Job", "name": name}],
+    }
+    said = [{"type": kind, "status": status, "message": why} for kind, status, why in conditions]
+    return {"metadata": metadata, "spec": spec, "status": {"conditions": said}}
+
+
+NO_ROOM = "couldn't assign flavors to pod set main: insufficient unused quota, 1 more needed"
+LIVE = [queue("science", 3, 1), queue("arts", 0, 0), queue("theirs", 9, 9)]
+WORKS = [
+    workload("fits", "science", ("QuotaReserved", "True", "x"), ("Admitted", "True", "x")),
+    workload("done", "ci", ("Admitted", "False", "x"), ("Finished", "True", "x")),
+    workload("waits", "ci", ("QuotaReserved", "False", NO_ROOM)),
+    workload("late", "arts", ("PodsReady", "False", "Not all pods are ready")),
+    workload("off", "arts", active=False),
+    workload("checked", "arts", ("QuotaReserved", "True", "x"), ("Admitted", "False", "a check")),
+    workload("theirs", "elsewhere", ("QuotaReserved", "False", NO_ROOM)),
+]
+
+
+def found() -> tuple[QueueStatus, ...]:
+    return queues.summarise(ENV, LIVE, WORKS)
+
+
+def test_each_team_has_what_it_uses_borrows_and_what_waits_and_why() -> None:
+    arts, science = found()
+    assert arts.usage == (Usage("t4", SHARE, 2, 0, 0),)
+    assert [(one.name, one.reason) for one in arts.waiting] == [
+        ("checked", "a check"),
+        ("late", BEHIND),
+        ("off", "it is deactivated"),
+        ("waits", NO_ROOM),
+    ]
+    assert arts.waiting[-1] == Waiting("ci", "Job", "waits", NO_ROOM)
+    assert science == QueueStatus("science", 1, (Usage("t4", SHARE, 2, 3, 1),), ())
+
+
+@pytest.mark.parametrize(
+    ("live", "trouble"),
+    [
+        ([], "it does not exist"),
+        ([queue("arts", 0, 0, status="False", message="Can't admit: no flavor")], "Can't admit: no flavor"),
+    ],
+)
+def test_a_queue_that_admits_nothing_says_why(live: list[dict[str, Any]], trouble: str) -> None:
+    arts = queues.summarise(ENV, live, WORKS)[0]
+    assert arts.trouble == trouble
+    (row, *_) = tables.queues(summarise(ENV, [], [], queues=(arts,)))
+    assert row[:2] == ("arts", trouble)
+
+
+def test_the_tables_show_the_first_that_wait_and_how_many_more() -> None:
+    current = summarise(ENV, [], [], queues=found())
+    assert list(tables.queues(current)) == [
+        ("arts", "t4", "gpu.shared", "2", "0", "0", "4"),
+        ("science", "t4", "gpu.shared", "2", "3", "1", "0"),
+    ]
+    assert list(tables.waiting(current, 1)) == [
+        ("arts", "Job arts/checked", "a check"),
+        ("arts", "and 3 more", "`gpuform status --json` has all"),
+    ]
+
+
+def test_the_page_has_them_only_if_there_are_queues() -> None:
+    facts = everything.facts()
+    assert "<h2>Queues</h2>" not in page(facts)
+    text = page(replace(facts, status=replace(facts.status, queues=found())))
+    assert "<td>science</td><td>t4</td><td>gpu.shared</td><td>2</td><td>3</td><td>1</td>" in text
+    assert "<td>Job ci/waits</td><td>couldn&#x27;t assign" in text
+
+
+def test_without_queues_there_is_nothing_of_it() -> None:
+    assert queues.summarise(PLAIN, LIVE, WORKS) == ()
