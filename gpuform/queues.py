@@ -10,6 +10,7 @@ from gpuform.kubernetes.pods import condition
 from infra.model.environment import Environment
 from infra.model.quantity import whole
 from infra.model.queues import Team
+from infra.plan.queues import flavor_name, flavored
 
 KINDS = ("clusterqueues.kueue.x-k8s.io", "workloads.kueue.x-k8s.io")
 BEHIND = "others in its queue are first, or wait for the same"
@@ -55,10 +56,11 @@ def summarise(env: Environment, queues: Iterable[Json], workloads: Iterable[Json
     live = {str(one["metadata"]["name"]): one for one in queues}
     works = sorted(workloads, key=lambda one: (str(one["metadata"]["creationTimestamp"]), _named(one)))
     teams = env.queues.teams if env.queues else ()
-    return tuple(_queue(team, live.get(team.name), works) for team in teams)
+    pools = {flavor_name(env, pool): pool.name for pool in flavored(env)}
+    return tuple(_queue(team, live.get(team.name), works, pools) for team in teams)
 
 
-def _queue(team: Team, live: Json | None, works: Iterable[Json]) -> QueueStatus:
+def _queue(team: Team, live: Json | None, works: Iterable[Json], pools: Mapping[str, str]) -> QueueStatus:
     if live is None:
         return QueueStatus(team.name, 0, (), (), "it does not exist")
     status = live.get("status") or {}
@@ -72,7 +74,9 @@ def _queue(team: Team, live: Json | None, works: Iterable[Json]) -> QueueStatus:
         name=team.name,
         admitted=int(status.get("admittedWorkloads") or 0),
         usage=tuple(
-            _usage(flavor["name"], one, used.get((flavor["name"], one["name"]), {}))
+            _usage(
+                pools.get(flavor["name"], flavor["name"]), one, used.get((flavor["name"], one["name"]), {})
+            )
             for group in live["spec"].get("resourceGroups") or ()
             for flavor in group["flavors"]
             for one in flavor["resources"]

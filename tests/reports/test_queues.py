@@ -13,6 +13,7 @@ from gpuform.reports import tables
 from gpuform.reports.page import page
 from gpuform.status import summarise
 from infra.config import parse
+from infra.plan import queues as planned
 from tests.reports import everything
 from tests.reports.live import ENV as PLAIN
 
@@ -26,13 +27,13 @@ ENV = parse({**PLAIN.resolved(), "queues": {"teams": TEAMS}})
 SHARE = "nvidia.com/gpu.shared"
 
 
-def queue(name: str, used: int, borrowed: int, **active: str) -> dict[str, Any]:
-    flavor = {"name": "t4", "resources": [{"name": SHARE, "nominalQuota": "2"}]}
+def queue(name: str, used: int, borrowed: int, flavored: str = "t4", **active: str) -> dict[str, Any]:
+    flavor = {"name": flavored, "resources": [{"name": SHARE, "nominalQuota": "2"}]}
     usage = {"name": SHARE, "total": str(used), "borrowed": str(borrowed)}
     status: dict[str, Any] = {
         "admittedWorkloads": 1,
         "conditions": [{"type": "Active", "status": "True", **active}],
-        "flavorsUsage": [{"name": "t4", "resources": [usage]}],
+        "flavorsUsage": [{"name": flavored, "resources": [usage]}],
     }
     spec = {"resourceGroups": [{"coveredResources": [SHARE], "flavors": [flavor]}]}
     return {"metadata": {"name": name}, "spec": spec, "status": status}
@@ -77,6 +78,13 @@ def test_each_team_has_what_it_uses_borrows_and_what_waits_and_why() -> None:
     ]
     assert arts.waiting[-1] == Waiting("ci", "Job", "waits", NO_ROOM)
     assert science == QueueStatus("science", 1, (Usage("t4", SHARE, 2, 3, 1),), ())
+
+
+def test_a_flavor_with_a_topology_is_shown_as_its_pool() -> None:
+    env = parse({**PLAIN.resolved(), "queues": {"teams": TEAMS, "topology": {"t4": []}}})
+    name = planned.flavor_name(env, env.pool("t4"))
+    assert name != "t4"
+    assert queues.summarise(env, [queue("arts", 1, 0, name)], [])[0].usage == (Usage("t4", SHARE, 2, 1, 0),)
 
 
 @pytest.mark.parametrize(
