@@ -141,7 +141,7 @@ class Queues(Site):
             for one in self.items("workloads.kueue.x-k8s.io", team)
             if job in [owner["name"] for owner in one["metadata"]["ownerReferences"]]
         ]
-        return owned[0] if owned else {"status": {}}
+        return {"status": {}, **(owned[0] if owned else {})}
 
     def condition(self, job: str, team: str, kind: str) -> Json:
         """The condition of the job's Workload; empty without it."""
