@@ -106,6 +106,8 @@ def _placeholder(env: Environment, pool: Pool, name: str, asks: dict[str, int], 
         "spec": {
             "replicas": count,
             "selector": {"matchLabels": selector},
+            # Kubernetes' default creates a pod more during a change, and Karpenter would buy a node for it.
+            "strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": "100%"}, "type": "RollingUpdate"},
             "template": {"metadata": {"labels": selector}, "spec": _pod(env, pool, asks)},
         },
     }

@@ -56,6 +56,8 @@ def test_a_spare_node_is_held_whole(pool: dict[str, Any], pods: int, each: dict[
     assert spec["nodeSelector"] == {"gpuform.io/pool": "p0"}
     assert {one["key"] for one in spec["tolerations"]} == {"nvidia.com/gpu"}
     assert found["metadata"]["annotations"] == {"pulumi.com/skipAwait": "true"}
+    # With a pod more than declared (Kubernetes' default), each change would start a node.
+    assert found["spec"]["strategy"]["rollingUpdate"]["maxSurge"] == 0
     (priority,) = room.priority_classes(env)
     assert priority["value"] < 0
     assert priority["preemptionPolicy"] == "Never"
