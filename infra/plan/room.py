@@ -2,6 +2,12 @@
 
 Placeholder pods keep a node free: they request what it offers, do nothing, and are preempted by any other pod
 at once. If they then do not fit, Karpenter buys a node for them, so the next pods find a running node.
+
+They also have the node pull the images of the pool's workloads. Each is an image volume, which the kubelet
+pulls before it starts the pod (k8s.io/kubernetes 1.36.0, kuberuntime_manager.go, ``getImageVolumes``). No
+container mounts them: the kubelet deletes no mounted image, so on a small disk it would evict placeholders,
+and Karpenter would buy one node after the other. Without a mount it deletes them when it needs room, an image
+that cannot be pulled does not stop the placeholder, and older kubelets and containerd start it without them.
 """
 
 from __future__ import annotations
@@ -10,7 +16,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from infra import versions
-from infra.model import labels, offer, room
+from infra.model import choice, labels, offer, room
+from infra.model.aws import AwsCluster
 from infra.model.environment import Environment
 from infra.model.pool import Pool
 from infra.model.scheduling import PLACEHOLDER, PLACEHOLDER_VALUE, SCHEDULER
@@ -20,6 +27,8 @@ Manifest = dict[str, Any]
 
 QUOTA = "gpuform-gpus"
 _NOBODY = 65532
+_FIRST_WITH_IMAGE_VOLUMES = (1, 35)
+"""Kubernetes enables ImageVolume by default from this version on (1.36.0, pkg/features/kube_features.go)."""
 
 
 def manifests(env: Environment) -> tuple[Manifest, ...]:
@@ -147,7 +156,21 @@ def _pod(env: Environment, pool: Pool, asks: dict[str, int]) -> Manifest:
     }
     if env.packs:
         spec["schedulerName"] = SCHEDULER
+    if images := _pulled(env, pool):
+        spec["volumes"] = [
+            {"name": f"image-{index}", "image": {"reference": image}} for index, image in enumerate(images)
+        ]
     return spec
+
+
+def _pulled(env: Environment, pool: Pool) -> list[str]:
+    """Images of the workloads that select the pool, each once; empty if the cluster has no image volumes."""
+    assert isinstance(env.cluster, AwsCluster)  # the model refuses spare on other clusters
+    if tuple(map(int, env.cluster.version.split("."))) < _FIRST_WITH_IMAGE_VOLUMES:
+        return []
+    strategy = env.gpu_operator.mig_strategy
+    works = (work for work in env.workloads if pool in choice.pools_of(strategy, env.pools, work))
+    return sorted({env.image(work.image) for work in works})
 
 
 def _own(env: Environment) -> dict[str, str]:

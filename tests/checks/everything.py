@@ -148,7 +148,10 @@ def with_queues() -> Environment:
 
 
 def packed_on_aws() -> Environment:
-    room = aws_environments.aws({**aws_environments.SLICED, "spare": 1}).resolved()
+    work = {"kind": "pod", "name": "w", "pool": "p0", "image": "serve:1"}
+    room = aws_environments.aws(
+        {**aws_environments.SLICED, "spare": 1}, version="1.36", workloads=[work]
+    ).resolved()
     return parse({**room, "scheduling": {"packer": True}})
 
 

@@ -58,6 +58,7 @@ def test_a_spare_node_is_held_whole(pool: dict[str, Any], pods: int, each: dict[
     assert found["metadata"]["annotations"] == {"pulumi.com/skipAwait": "true"}
     # With a pod more than declared (Kubernetes' default), each change would start a node.
     assert found["spec"]["strategy"]["rollingUpdate"]["maxSurge"] == 0
+    assert "volumes" not in spec, "no workload, no image"
     (priority,) = room.priority_classes(env)
     assert priority["value"] < 0
     assert priority["preemptionPolicy"] == "Never"
@@ -68,6 +69,44 @@ def test_a_spare_node_is_held_whole(pool: dict[str, Any], pods: int, each: dict[
 def test_placeholders_are_packed_where_pods_are() -> None:
     env = changed(aws({**WHOLE, "spare": 1}), scheduling={"packer": True})
     assert room.placeholders(env)[0]["spec"]["template"]["spec"]["schedulerName"] == "gpuform-packer"
+
+
+@pytest.mark.parametrize(
+    ("version", "work", "pulled"),
+    [
+        # k8s.io/kubernetes, pkg/features/kube_features.go: ImageVolume is on by default from 1.35 on.
+        ("1.34", {"pool": "p0"}, []),
+        ("1.35", {"pool": "p0"}, ["registry.example.org/hub/library/serve:1"]),
+        ("1.36", {"gpu": {"memory_gib": 20}}, ["registry.example.org/hub/library/serve:1"]),
+        ("1.36", {"pool": "p1"}, []),
+    ],
+)
+def test_a_spare_node_pulls_the_images_of_the_pools_workloads(
+    version: str, work: dict[str, Any], pulled: list[str]
+) -> None:
+    twice = [{"kind": "deployment", "name": name, "image": "serve:1", **work} for name in ("a", "b")]
+    env = aws({**WHOLE, "spare": 1}, SLICED, version=version, workloads=twice)
+    env = changed(env, registries={"docker.io": "registry.example.org/hub"})
+    (found,) = room.placeholders(env)
+    spec = found["spec"]["template"]["spec"]
+    assert [one["image"]["reference"] for one in spec.get("volumes", [])] == pulled
+    (container,) = spec["containers"]
+    assert "volumeMounts" not in container, "a mounted image is never deleted: the disk would fill up"
+
+
+def test_images_that_are_pulled_ahead_are_each_a_volume_in_a_fixed_order() -> None:
+    works = [
+        {"kind": "job", "name": "b", "pool": "p0", "image": "train:2"},
+        {"kind": "notebook", "name": "n", "pool": "p0", "editor": "vscode", "user": "ana"},
+        {"kind": "pod", "name": "a", "pool": "p0", "image": "serve:1"},
+    ]
+    env = aws({**WHOLE, "spare": 1}, version="1.36", workloads=works)
+    (found,) = room.placeholders(env)
+    assert found["spec"]["template"]["spec"]["volumes"] == [
+        {"name": "image-0", "image": {"reference": env.image(env.workloads[1].image)}},
+        {"name": "image-1", "image": {"reference": "serve:1"}},
+        {"name": "image-2", "image": {"reference": "train:2"}},
+    ]
 
 
 def test_spare_nodes_are_paid_for_and_played() -> None:
