@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -21,12 +21,13 @@ class GpuDeploymentArgs:
     """The deployment, and the environment with the pools that it may name.
 
     ``kubeconfig`` (a path or the contents) is needed only for ``update: {kind: blue_green}``, which our own
-    provider does.
+    provider does. ``scaled_by`` is what ends the deletion of a ScaledObject: the component with KEDA.
     """
 
     environment: Environment
     workload: DeploymentWorkload
     kubeconfig: pulumi.Input[str] | None = None
+    scaled_by: Sequence[pulumi.Resource] = ()
 
 
 class GpuDeployment(pulumi.ComponentResource):
@@ -47,7 +48,7 @@ class GpuDeployment(pulumi.ComponentResource):
         environment, workload = args.environment, args.workload
         workloads.check(environment, workload)
         before = claim(name, environment, workload, self)
-        inside = pulumi.ResourceOptions(parent=self, depends_on=before)
+        inside = pulumi.ResourceOptions(parent=self, depends_on=list(before))
         if workload.blue_green:
             self._in_two_colours(name, args, workload.blue_green, inside)
         else:
@@ -58,7 +59,12 @@ class GpuDeployment(pulumi.ComponentResource):
                 beside = pulumi.ResourceOptions(parent=self, custom_timeouts=times)
                 resource(f"{name}-service", service, beside)
             inside.custom_timeouts = times
-            resource(name, workloads.controller(environment, workload), inside)
+            before.append(resource(name, workloads.controller(environment, workload), inside))
+        for manifest in workloads.scaled(environment, workload):
+            # Deleted before the Deployment, which it names, and before KEDA, which removes its finalizer. A
+            # dependency of the parent does not suffice: if scale is removed, the parent stays.
+            later = pulumi.ResourceOptions(parent=self, depends_on=[*before, *args.scaled_by])
+            resource(f"{name}-{manifest['kind']}", manifest, later)
         self.asks = pulumi.Output.from_input(workloads.asks(environment, workload))
         self.address = pulumi.Output.from_input(serving.address(workload))
         self.register_outputs({"asks": self.asks, "address": self.address})

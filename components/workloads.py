@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -21,10 +22,13 @@ def component(
     workload: Workload,
     kubeconfig: pulumi.Input[str],
     opts: pulumi.ResourceOptions,
+    scaled_by: Sequence[pulumi.Resource] = (),
 ) -> pulumi.ComponentResource:
     """Register the component of the workload's kind; raises what that component raises."""
     if isinstance(workload, DeploymentWorkload):
-        deployment = GpuDeploymentArgs(environment=environment, workload=workload, kubeconfig=kubeconfig)
+        deployment = GpuDeploymentArgs(
+            environment=environment, workload=workload, kubeconfig=kubeconfig, scaled_by=scaled_by
+        )
         return GpuDeployment(name, deployment, opts)
     if isinstance(workload, JobWorkload):
         return GpuJob(name, GpuJobArgs(environment=environment, workload=workload), opts)
@@ -52,6 +56,7 @@ class WorkloadsArgs:
     environment: Environment
     kubeconfig: pulumi.Input[str]
     queues: pulumi.Resource | None = None
+    scaled_by: Sequence[pulumi.Resource] = ()
 
 
 class Workloads(pulumi.ComponentResource):
@@ -76,7 +81,7 @@ class Workloads(pulumi.ComponentResource):
                 aliases=[pulumi.Alias(name=before)] if before != own else [],
                 transformations=[functools.partial(self._was_here, own, before)],
             )
-            component(own, args.environment, work, args.kubeconfig, inside)
+            component(own, args.environment, work, args.kubeconfig, inside, args.scaled_by)
         self.register_outputs({})
 
     def _was_here(

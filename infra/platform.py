@@ -21,6 +21,7 @@ from components.pool_keeper import PoolKeeper
 from components.queues import Queues, QueuesArgs
 from components.readiness_gate import ReadinessGate
 from components.room import Room
+from components.scaling import Scaling
 from components.scheduler import Scheduler
 from components.workloads import Workloads, WorkloadsArgs
 from infra.model.environment import Environment
@@ -87,12 +88,16 @@ def platform(env: Environment, on: Target, within: pulumi.Resource | None = None
         declared = QueuesArgs(environment=env, kubeconfig=on.kubeconfig)
         queues = Queues(f"{prefix}queues", declared, after(namespaces, pools))
         ready.append(queues)
+    scaled_by: list[pulumi.Resource] = []
+    if env.scaled:
+        # Its CRDs come before the workloads' objects, and it must run until those are deleted (finalizer).
+        scaled_by.append(Scaling(f"{prefix}scaling", args, after(namespaces)))
     if room.manifests(env):
         ready.append(Room(f"{prefix}room", args, after(*ready)))
     if notebooks.manifests(env):
         ready.append(Notebooks(f"{prefix}notebooks", args, after(namespaces)))
-    works = WorkloadsArgs(environment=env, kubeconfig=on.kubeconfig, queues=queues)
-    Workloads(f"{prefix}workloads", works, after(*ready))
+    works = WorkloadsArgs(environment=env, kubeconfig=on.kubeconfig, queues=queues, scaled_by=scaled_by)
+    Workloads(f"{prefix}workloads", works, after(*ready, *scaled_by))
 
 
 def _operands(env: Environment, prefix: str, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:

@@ -46,6 +46,7 @@ JUPYTERLAB_IMAGE = (  # github.com/jupyter/docker-stacks/wiki; the CUDA 12 varia
 )
 CODE_SERVER_IMAGE = "docker.io/codercom/code-server:4.123.0"  # github.com/coder/code-server/releases
 
+KEDA = "2.20.2"  # github.com/kedacore/charts; the Go module has the same version
 KUEUE = "0.19.2"  # github.com/kubernetes-sigs/kueue/releases; chart and CRDs are in its Go module
 KUBE_PROMETHEUS_STACK = "88.5.3"  # github.com/prometheus-community/helm-charts, charts/kube-prometheus-stack
 KUBE_PROMETHEUS_STACK_REPOSITORY = "https://prometheus-community.github.io/helm-charts"
@@ -67,6 +68,7 @@ PAUSE_IMAGE = (
 # Not 1.15.0: with it, pods that a full reservation has no place for wait, and get no on-demand or spot node.
 KARPENTER = "1.14.1"  # github.com/aws/karpenter-provider-aws/releases; chart and CRD chart have its version
 KARPENTER_REPOSITORY = "oci://public.ecr.aws/karpenter"  # karpenter.sh, getting started
+KEDA_REPOSITORY = "https://kedacore.github.io/charts"  # keda.sh, deploying KEDA, by Helm
 KUEUE_REPOSITORY = "oci://registry.k8s.io/kueue/charts"  # kueue.sigs.k8s.io, installation, by Helm
 
 # EKS add-ons by Kubernetes minor version: `aws eks describe-addon-versions --addon-name NAME

@@ -50,6 +50,14 @@ MAGNUM_CLUSTER = "openstack:containerinfra/cluster:Cluster"
 MAGNUM_TEMPLATE = "openstack:containerinfra/clusterTemplate:ClusterTemplate"
 MAGNUM_GROUP = "openstack:containerinfra/nodeGroup:NodeGroup"
 REPLACEMENT_GUARD = "gpuform:openstack:ReplacementGuard"
+AUTOSCALERS = (
+    *(
+        f"kubernetes:autoscaling/{version}:HorizontalPodAutoscaler"
+        for version in ("v2", "v2beta1", "v2beta2")
+    ),
+    "kubernetes:keda.sh/v1alpha1:ScaledObject",
+    "kubernetes:keda.sh/v1alpha1:ScaledJob",
+)
 PODS = (
     "kubernetes:core/v1:Pod",
     "kubernetes:apps/v1:Deployment",

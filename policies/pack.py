@@ -28,6 +28,7 @@ from policies import (
     openstack,
     operator,
     queues,
+    scaling,
     sharing,
 )
 from policies.rule import Resource, Rule
@@ -46,6 +47,7 @@ RULES: tuple[Rule, ...] = (
     *health.RULES,
     *kubernetes.RULES,
     *queues.RULES,
+    *scaling.RULES,
 )
 
 

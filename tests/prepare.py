@@ -13,7 +13,8 @@ from collections.abc import Callable
 import pytest
 
 from gpuform.errors import Failure, InputError
-from gpuform.offline import karpenter_crds, prometheus_crds
+from gpuform.offline import karpenter_crds, keda_chart, prometheus_crds
+from gpuform.offline.module_files import cached
 from gpuform.paths import Paths
 from gpuform.toolchain.progress import Lines
 from tests import external
@@ -29,6 +30,7 @@ def main(everything: bool) -> None:
     steps: list[tuple[str, Callable[[], object]]] = [
         ("CRDs of Karpenter", lambda: karpenter_crds.chart(karpenter, cache)),
         ("CRDs of Prometheus", lambda: prometheus_crds.crds(root / prometheus_crds.FOLDER, cache)),
+        ("manifests of KEDA", lambda: cached(keda_chart.SOURCE, root / "toolchain" / "keda", cache)),
         ("charts in Go modules", lambda: [charts.folder(name) for name in charts.IN_MODULES]),
         ("MIG layouts of NVIDIA", external.mig_layouts),
         ("units of the container toolkit", tools.cdi_units),

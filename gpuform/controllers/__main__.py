@@ -22,11 +22,15 @@ def main() -> int:
         ("--logs", "folder for the programs' logs"),
     ):
         parser.add_argument(name, type=Path, required=True, help=said)
+    parser.add_argument(
+        "--named", action="append", default=[], help="HOST:PORT of a Service=loopback port that serves it"
+    )
     args = parser.parse_args()
     over = told_to_stop()
     egress = Egress(socket_name(args.home))
-    egress.start()
-    Keeper(Cluster(Server(args.kubeconfig, args.pki)), Settings(args.home, args.logs), egress).run(over)
+    named = {name: int(port) for name, _, port in (one.partition("=") for one in args.named)}
+    settings = Settings(args.home, args.logs, proxy=f"http://127.0.0.1:{egress.start(named)}")
+    Keeper(Cluster(Server(args.kubeconfig, args.pki)), settings, egress).run(over)
     return 0
 
 

@@ -14,6 +14,7 @@ import hashlib
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 _CHUNK = 65536
 _FAILED = b"HTTP/1.1 503 Service Unavailable\r\n\r\n"
@@ -33,14 +34,40 @@ class Egress:
 
         Others are refused: the cluster has no other program, and outside another server may have the address.
         """
+        self._named: Mapping[str, int] = {}
         self._address = "\0" + name.removeprefix("@")
         self._loop = asyncio.new_event_loop()
 
-    def start(self) -> None:
-        """Listen. Raises OSError if another process has the socket."""
+    def start(self, named: Mapping[str, int] | None = None) -> int:
+        """Listen. Raises OSError if another process has the socket.
+
+        Returns the loopback port of an HTTP proxy for the controllers, which ask ``named`` Services by name.
+        """
+        self._named = dict(named or {})
         server = self._loop.run_until_complete(asyncio.start_unix_server(self._answer, self._address))
         assert server.is_serving()
+        proxy = self._loop.run_until_complete(asyncio.start_server(self._forward, "127.0.0.1", 0))
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        return int(proxy.sockets[0].getsockname()[1])
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One request with an absolute address (RFC 9112, 3.2.2), and its answer."""
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+            method, target, rest = head.split(b" ", 2)
+            url = urlsplit(target.decode())
+            port = self._named.get(url.netloc)
+            if port is None:
+                raise ConnectionRefusedError
+            there, to = await asyncio.open_connection("127.0.0.1", port)
+        except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            writer.write(_FAILED)
+            await _closed(writer)
+            return
+        path = url._replace(scheme="", netloc="").geturl() or "/"
+        line, fields = rest.split(b"\r\n", 1)
+        to.write(b"%s %s %s\r\nConnection: close\r\n%s" % (method, path.encode(), line, fields))
+        await asyncio.gather(_copy(reader, to), _copy(there, writer))
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

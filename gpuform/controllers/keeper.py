@@ -7,9 +7,11 @@ import http.client
 import json
 import shutil
 import socket
+import ssl
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -29,10 +31,16 @@ _PROBE_S = 1.0
 
 @dataclass(frozen=True)
 class Settings:
-    """``home`` is the folder of all files, with the programs as links in ``home/bin``."""
+    """``home`` is the folder of all files, with the programs as links in ``home/bin``.
+
+    ``shared`` are loopback ports that controllers know of each other, by the containers' ports; ``proxy`` is
+    the address of the HTTP proxy for Services.
+    """
 
     home: Path
     logs: Path
+    shared: dict[int, int] = field(default_factory=dict)
+    proxy: str = ""
 
     def program(self, name: str) -> Path:
         return self.home / "bin" / name
@@ -68,6 +76,9 @@ class Played:
             return self.child.running
         port = self._ports.get(self._release.port(probe["port"]))
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PROBE_S)
+        if probe.get("scheme") == "HTTPS":  # as a kubelet, which does not verify the certificate
+            unverified = ssl._create_unverified_context()  # noqa: S323
+            connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=_PROBE_S, context=unverified)
         try:
             connection.request("GET", probe.get("path", "/"))
             return connection.getresponse().status < http.client.BAD_REQUEST
@@ -86,7 +97,9 @@ class Played:
         for volume in release.container.get("volumeMounts", []):
             if not volume.get("subPath"):
                 (self._root / volume["mountPath"].lstrip("/")).mkdir(mode=0o700, parents=True, exist_ok=True)
-        place = Place(release.namespace, str(self._root), self._port)
+        settings, row = self._set, self._controller
+        shared = partial(_free, settings.shared)
+        place = Place(release.namespace, str(self._root), partial(_free, self._ports), shared, settings.proxy)
         for path, text in release.mounted.items():
             if Path(path).name == self._controller.config:
                 config = yaml.safe_load(text) or {}
@@ -98,15 +111,8 @@ class Played:
         words = [str(word) for word in release.container.get("args", [])]
         for path in release.mounted:
             words = [word.replace(path, f"{self._root}{path}") for word in words]
-        return [str(self._program), *words, f"--kubeconfig={kubeconfig}"]
-
-    def _port(self, wanted: int) -> int:
-        """A free loopback port instead of the container's; the same one when it is asked for again."""
-        if wanted not in self._ports:
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                self._ports[wanted] = int(probe.getsockname()[1])
-        return self._ports[wanted]
+        self.child.environment = row.variables(place)
+        return [str(self._program), *words, f"--kubeconfig={kubeconfig}", *row.arguments(place)]
 
 
 class Kept:
@@ -197,6 +203,15 @@ class Keeper:
             for line in said:
                 self._say(line)
         self._said = said
+
+
+def _free(ports: dict[int, int], wanted: int) -> int:
+    """A free loopback port instead of the container's; the same one when it is asked for again."""
+    if wanted not in ports:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            ports[wanted] = int(probe.getsockname()[1])
+    return ports[wanted]
 
 
 def _mount(root: Path, path: str, content: bytes) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -14,12 +14,16 @@ Json = dict[str, Any]
 class Place:
     """Where the program runs: ``root`` is a folder instead of the container's root folder.
 
-    ``port`` gives the loopback port for one of the container's, which another cluster may use here.
+    ``port`` gives the loopback port for one of the container's, which another cluster may use here;
+    ``shared`` gives the same one to all controllers. ``proxy`` is the address of an HTTP proxy that knows
+    Services by name.
     """
 
     namespace: str
     root: str
     port: Callable[[int], int]
+    shared: Callable[[int], int] = int
+    proxy: str = ""
 
     def address(self, written: str) -> str:
         """``:8081`` as an address on loopback."""
@@ -28,12 +32,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Controller:
-    """``name`` is that of the tool, ``declared`` the key of the environment file that needs the controller.
+    """``name`` is that of the tool, ``declared`` the attribute of an environment that needs the controller.
 
-    ``chart`` is a folder of the Go ``module``. ``labels`` are those of its Deployment and its pods;
-    ``stages.yaml`` repeats them, so that the pods wait for their program. ``adapt`` changes its
-    configuration, the file ``config``, in what a process outside a pod cannot have: fixed ports, paths, the
-    namespace that is mounted into a pod.
+    ``chart`` is a folder of the Go ``module``, with the chart or what it is made from. ``labels`` are those
+    of its Deployment and its pods; ``stages.yaml`` repeats them, so that the pods wait for their program.
+    ``adapt`` changes its configuration, the file ``config``, in what a process outside a pod cannot have:
+    fixed ports, paths, the
+    namespace that is mounted into a pod. ``arguments`` come after the container's and override them;
+    ``variables`` are of its environment.
     """
 
     name: str
@@ -41,8 +47,10 @@ class Controller:
     module: str
     chart: str
     labels: Mapping[str, str]
-    config: str
-    adapt: Callable[[Json, Place], None]
+    config: str = ""
+    adapt: Callable[[Json, Place], None] = lambda config, place: None
+    arguments: Callable[[Place], Sequence[str]] = lambda place: ()
+    variables: Callable[[Place], Mapping[str, str]] = lambda place: {}
 
     @property
     def selector(self) -> str:
@@ -68,6 +76,50 @@ def _kueue(config: Json, place: Place) -> None:
     config.setdefault("leaderElection", {})["resourceNamespace"] = place.namespace
 
 
+_GRPC = 9666  # of KEDA's operator, which its metrics server asks: cmd/operator/main.go
+
+
+def _keda(place: Place) -> list[str]:
+    """Arguments of KEDA's operator: ports, and the folder of the certificates that it makes itself."""
+    return [
+        f"--metrics-bind-address={place.address(':8080')}",
+        f"--health-probe-bind-address={place.address(':8081')}",
+        f"--metrics-service-bind-address=127.0.0.1:{place.shared(_GRPC)}",
+        f"--cert-dir={place.root}/certs",
+        "--enable-webhook-patching=false",  # its webhooks are a third program, which only validates
+    ]
+
+
+def _keda_adapter(place: Place) -> list[str]:
+    """Arguments of KEDA's metrics server, an aggregated API; defaults: cmd/adapter/main.go."""
+    certificates, kubeconfig = f"{place.root}/certs", f"{place.root}/kubeconfig"
+    ways = ("authentication", "authorization", "lister")
+    return [
+        "--bind-address=127.0.0.1",
+        f"--secure-port={place.port(6443)}",
+        f"--port={place.port(8080)}",
+        f"--metrics-service-address=127.0.0.1:{place.shared(_GRPC)}",
+        f"--metrics-service-grpc-authority=keda-operator.{place.namespace}.svc.cluster.local",
+        f"--client-ca-file={certificates}/ca.crt",
+        f"--tls-cert-file={certificates}/tls.crt",
+        f"--tls-private-key-file={certificates}/tls.key",
+        f"--cert-dir={certificates}",
+        *(f"--{way}-kubeconfig={kubeconfig}" for way in ways),
+    ]
+
+
+def _of_keda(place: Place) -> dict[str, str]:
+    """What KEDA reads of its pod; its operator asks Prometheus by the name of a Service."""
+    names = ("POD_NAMESPACE", "KEDA_CLUSTER_OBJECT_NAMESPACE")
+    return {**dict.fromkeys(names, place.namespace), "WATCH_NAMESPACE": "", "HTTP_PROXY": place.proxy}
+
+
+_KEDA: Json = {
+    "declared": "scaled",
+    "module": "github.com/kedacore/keda/v2",
+    "chart": "config",
+    "variables": _of_keda,
+}
 CONTROLLERS: Mapping[str, Controller] = MappingProxyType(
     {
         one.name: one
@@ -80,6 +132,21 @@ CONTROLLERS: Mapping[str, Controller] = MappingProxyType(
                 labels={"app.kubernetes.io/name": "kueue", "control-plane": "controller-manager"},
                 config="controller_manager_config.yaml",
                 adapt=_kueue,
+            ),
+            Controller(
+                name="keda",
+                labels={"app.kubernetes.io/name": "keda-operator", "control-plane": "controller-manager"},
+                arguments=_keda,
+                **_KEDA,
+            ),
+            Controller(
+                name="keda-adapter",
+                labels={
+                    "app.kubernetes.io/name": "keda-operator-metrics-apiserver",
+                    "control-plane": "controller-manager",
+                },
+                arguments=_keda_adapter,
+                **_KEDA,
             ),
         )
     }

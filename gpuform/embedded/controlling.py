@@ -7,7 +7,7 @@ server reaches the controllers' webhooks through it, which takes arguments that 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import yaml
 
@@ -20,6 +20,7 @@ from gpuform.embedded.layout import Layout, rotate
 from gpuform.embedded.processes import CONTROLS
 from gpuform.kept.files import link, write_private
 from infra.model.environment import Environment
+from infra.model.monitoring import ADDRESS
 
 MODULE = "controllers"
 
@@ -46,7 +47,7 @@ def prepare(layout: Layout, tools: Tools, names: tuple[str, ...], progress: Call
     write_private(layout.egress, yaml.safe_dump(document))
 
 
-def ensure(layout: Layout) -> None:
+def ensure(layout: Layout, served: Mapping[str, int]) -> None:
     """Start the keeper unless exactly one runs, from the current code; nothing if no stack declared one."""
     if not layout.egress.is_file():
         return
@@ -57,6 +58,8 @@ def ensure(layout: Layout) -> None:
         str(layout.controllers),
         "--logs",
         str(layout.paths.logs),
+        "--named",
+        f"{ADDRESS.removeprefix('http://')}={served['prometheus']}",
     ]
     if beside.current(layout, CONTROLS, beside.newest_source(MODULE, beside.KEPT), *arguments):
         return

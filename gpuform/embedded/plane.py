@@ -86,7 +86,7 @@ class ControlPlane:
                 simulation.ensure(self._layout, self._tools, served["simulator-metrics"], progress)
                 packing.ensure(self._layout, self._tools)
                 monitoring.ensure(self._layout, served)
-                controlling.ensure(self._layout)
+                controlling.ensure(self._layout, served)
 
     def monitored(self, progress: Callable[[str], None] = _silent) -> None:
         """Prepare a running control plane for a stack that declares monitoring.

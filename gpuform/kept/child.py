@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 LONGEST_BACK_OFF_S = 10.0
@@ -34,6 +35,8 @@ class Child:
     def __init__(self, name: str, log: Path, say: Said, folder: Path | None = None) -> None:
         """Output is appended to ``log``; ``folder`` is the working directory."""
         self.name = name
+        self.environment: Mapping[str, str] = {}
+        """Variables of the next start, in addition to those of this process."""
         self._log, self._say, self._folder = log, say, folder
         self._has: object = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -85,6 +88,7 @@ class Child:
                 stdout=log,
                 stderr=log,
                 cwd=self._folder,
+                env={**os.environ, **self.environment},
                 preexec_fn=_end_with_parent,
             )
 

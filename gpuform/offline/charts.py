@@ -68,6 +68,10 @@ class Charts:
 
             pinned = self._ours(karpenter_crds.FOLDER)
             return _renamed(karpenter_crds.chart(pinned, self.cache), name, version)
+        if name == "keda":
+            from gpuform.offline import keda_chart
+
+            return keda_chart.files(self._ours("toolchain/keda"), self.cache, version)
         if name in CONTROLLERS:
             from gpuform.offline import controller_charts
 

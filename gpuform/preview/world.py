@@ -12,6 +12,7 @@ from infra.model import labels, monitoring
 from infra.model.checks import SYSTEM_NAMESPACES
 from infra.model.environment import Environment
 from infra.model.pool import Pool
+from infra.model.workload import DeploymentWorkload
 from infra.plan.magnum import GROUP_LABELS
 
 
@@ -65,11 +66,11 @@ def _declared(env: Environment) -> Iterator[PodRef]:
     for work in env.workloads:
         if not work.pool:
             continue
-        count = getattr(work, "replicas", None) or getattr(work, "parallelism", None) or 1
-        kind = "StatefulSet" if work.kind == "notebook" else work.kind.capitalize()
-        owner = "" if work.kind == "pod" else f"{kind}/{work.name}"
+        kind = "deployment" if isinstance(work, DeploymentWorkload) else work.kind
+        made = "StatefulSet" if kind == "notebook" else kind.capitalize()
+        owner = "" if kind == "pod" else f"{made}/{work.name}"
         gpu = bool(env.pool(work.pool).gpus)
-        for index in range(count):
+        for index in range(work.pods):
             name = work.name if work.kind == "pod" else f"{work.name}-{index}"
             yield PodRef(work.namespace, owner, name, work.pool, "", gpu)
 

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from gpuform.errors import InputError
 from infra import strict_yaml
 from infra.config import parse
-from infra.model import checks, choice, claims, offer
+from infra.model import checks, choice, claims, inference, offer
 from infra.model.amounts import cpu_millis, memory_bytes
 from infra.model.environment import Environment
 from infra.model.node_room import machines, room
@@ -26,6 +26,8 @@ _MIB = 2**20
 
 def environment(declared: Mapping[str, Any], source: str, file: Path | None = None) -> Environment:
     """The declared environment, with the workloads of ``file``, if given, instead of its own.
+
+    A workload that requests scale has its most pods: no pod of a rehearsal is sent any.
 
     Raises InputError. Its path begins with the file's name if the error is in the file. If no pool can hold a
     workload, the error names the reason for each pool.
@@ -52,7 +54,7 @@ def environment(declared: Mapping[str, Any], source: str, file: Path | None = No
             path = f"{KEY}[{index}]" if file is None else f"{source}: {KEY}[{index}]"
             remedy = "request less per pod, or name a pool that has it"
             raise InputError(path, f"no pool can hold it ({said})", remedy)
-    return env
+    return inference.at_most(env)
 
 
 def _read(file: Path) -> Any:

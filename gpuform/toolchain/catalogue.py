@@ -219,6 +219,13 @@ _KARPENTER = Module(
     # Its controllers for AWS and for kwok share the core package that has the version.
     ldflags=_set("sigs.k8s.io/karpenter/pkg/operator", Version=versions.KARPENTER),
 )
+_KEDA = Module(
+    name="keda",
+    pins="github.com/kedacore/keda/v2",
+    version=versions.KEDA,
+    mb=4900,
+    ldflags=_set("github.com/kedacore/keda/v2/version", Version=versions.KEDA),
+)
 _KUEUE = Module(
     name="kueue",
     pins="sigs.k8s.io/kueue",
@@ -266,6 +273,8 @@ _TOOLS = (
     Tool("nvidia-mig-parted", _MIG_PARTED, "/cmd/nvidia-mig-parted", ("--version",), when="gate"),
     Tool("nvml-mock", _NVML_MOCK, ".", when="gate"),
     Tool("karpenter", _KARPENTER, "/cmd/controller", when="gate"),
+    Tool("keda", _KEDA, "/cmd/operator", when="nightly"),
+    Tool("keda-adapter", _KEDA, "/cmd/adapter", when="nightly"),
     Tool("kueue", _KUEUE, "/cmd/kueue", when="gate"),
     Tool("actionlint", _ACTIONLINT, "/cmd/actionlint", ("-version",), when="gate"),
 )

@@ -182,7 +182,11 @@ def _check_colours(workloads: Sequence[Workload], index: int) -> None:
     mine = workloads[index]
     for other, one in enumerate(workloads):
         coloured = isinstance(one, DeploymentWorkload) and one.blue_green and mine.namespace == one.namespace
-        if coloured and mine.kind == "deployment" and mine.name in (f"{one.name}-{c}" for c in COLOURS):
+        if (
+            coloured
+            and isinstance(mine, DeploymentWorkload)
+            and mine.name in (f"{one.name}-{c}" for c in COLOURS)
+        ):
             raise InputError(
                 f"workloads[{index}].name",
                 f"{mine.name!r} is also a colour of workloads[{other}] of namespace {one.namespace!r}",

@@ -13,6 +13,7 @@ from infra.model import (
     checks,
     health,
     host_checks,
+    inference,
     monitoring,
     node_key_checks,
     node_room,
@@ -49,7 +50,7 @@ from infra.model.queues import Queues
 from infra.model.registries import Mirror, Source
 from infra.model.scheduling import Namespace, PriorityName, PriorityValue, Scheduling
 from infra.model.state import State, check_state
-from infra.model.workload import Workload
+from infra.model.workload import InferenceWorkload, Workload
 
 MOST_POOLS = 200
 """Our choice, for a bounded time; EKS allows 30 managed node groups by default [EKS, service quotas]."""
@@ -144,6 +145,7 @@ class Environment(Model):
         room.check_spare(operator.mig_strategy, self.pools)
         room.check_namespaces(operator.mig_strategy, self.pools, self.namespaces, self.workloads)
         queue_checks.check(self)
+        inference.check(self)
         if self.monitoring:
             operator_checks.check_monitoring(operator)
         monitoring.check(self.cluster.kind, self.monitoring, self._namespaces())
@@ -218,6 +220,11 @@ class Environment(Model):
     def packs(self) -> bool:
         """Whether pods with GPUs are placed by the packing scheduler."""
         return self.scheduling is not None and self.scheduling.packer
+
+    @property
+    def scaled(self) -> bool:
+        """Whether any workload is scaled by its requests."""
+        return any(isinstance(work, InferenceWorkload) and work.scale for work in self.workloads)
 
     @property
     def context(self) -> str | None:

@@ -17,5 +17,6 @@ RELEASES = (
     *("gpu-operator", "nvidia-device-plugin", "nvidia-dcgm-exporter", "dra-driver-nvidia-gpu"),
     "monitoring",
     "kueue",
+    "keda",
 )
 """Names of the Helm releases that a stack may install into its own namespaces."""

@@ -34,6 +34,8 @@ from infra.model.registries import ChartRepository
 NAMESPACE = "monitoring"
 RELEASE = "monitoring"
 """Name of the Helm release, and value of the label ``release`` by which Prometheus selects our objects."""
+ADDRESS = f"http://{RELEASE}-kube-prometheus-prometheus.{NAMESPACE}:9090"
+"""Prometheus's Service, which the chart names after the release [kube-prometheus-stack, templates]."""
 
 WITHOUT_STORAGE = "1d"
 """The longest retention in an emptyDir (our choice): it is lost with its pod, and pods move when nodes are

@@ -15,7 +15,7 @@ COLOURS = ("blue", "green")
 
 # The kubelet parses it as a URL: what follows // is a host, and what follows # is never sent
 # (k8s.io/kubernetes, pkg/probe/http, formatURL).
-_Path = Annotated[
+Path = Annotated[
     Strict, matching(r"/(?!/)[!\"$-~]*", "a path", "begin it with one /, and use no blanks and no #")
 ]
 
@@ -27,7 +27,7 @@ class Service(Model):
     target_port: Port | None = Field(
         default=None, description="Port that the container listens on; the Service's own if left out."
     )
-    ready_path: _Path | None = Field(
+    ready_path: Path | None = Field(
         default=None,
         description="HTTP path on that port that answers 200 once a pod can serve, for example "
         "/v2/health/ready; without it a pod counts as ready as soon as it runs.",

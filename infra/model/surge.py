@@ -13,7 +13,7 @@ from infra.model.machines import Machine
 from infra.model.offer import MigStrategy
 from infra.model.pool import Pool
 from infra.model.rollout import Surge
-from infra.model.workload import DeploymentWorkload, JobWorkload, Workload
+from infra.model.workload import DeploymentWorkload, InferenceWorkload, JobWorkload, Workload
 
 CLAIMED = ".deviceclass.resource.k8s.io/devices"
 """ResourceQuota key suffix for devices of a class (k8s.io/api, core/v1 ResourceClaimsPerClass)."""
@@ -44,7 +44,7 @@ def pods(strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Workl
         return 0
     if isinstance(work.update, Surge):
         return work.update.step
-    by_default = work.update is None and work.replicas < _AWAY_AT_ONCE
+    by_default = work.update is None and work.pods < _AWAY_AT_ONCE
     return int(by_default and not scarce(strategy, pools, workloads, work))
 
 
@@ -56,7 +56,7 @@ def scarce(
     """
     if work.queue or any(pool.gpus and not pool.elastic for pool in choice.pools_of(strategy, pools, work)):
         return True
-    return work.replicas < _AWAY_AT_ONCE and not _fit(strategy, pools, workloads, work, 1)
+    return work.pods < _AWAY_AT_ONCE and not _fit(strategy, pools, workloads, work, 1)
 
 
 def check(strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Workload]) -> None:
@@ -86,9 +86,10 @@ def check_held(
         held = _held(strategy, mine, _needs(strategy, pools, work))
         if held is not None and work.pods > max(1, held[0]):  # one that fits no node: see node_room
             where = " or ".join(pool.name for pool in mine)
-            key = "parallelism" if isinstance(work, JobWorkload) else "replicas"
             fact = f"all nodes of pool {where} together hold {held[0]} such pods"
-            raise InputError(f"workloads[{index}].{key}", fact, "use fewer or smaller pods, or more nodes")
+            raise InputError(
+                f"workloads[{index}].{_counted(work)}", fact, "use fewer or smaller pods, or more nodes"
+            )
         if held is not None and isinstance(work, DeploymentWorkload) and not work.queue:
             _check_together(strategy, pools, workloads[: index + 1], mine, held[1])
 
@@ -115,7 +116,7 @@ def _check_together(
             pool = " or ".join(one.name for one in mine)
             what = {CPU: "cores", MEMORY_GIB: "memory"}.get(key, key.removeprefix("requests."))
             fact = f"with the Deployments before it, it needs more {what} than all nodes of pool {pool} have"
-            path = f"workloads[{len(workloads) - 1}].replicas"
+            path = f"workloads[{len(workloads) - 1}].{_counted(workloads[-1])}"
             raise InputError(path, fact, "use fewer or smaller pods, or more nodes")
 
 
@@ -123,6 +124,13 @@ def held(strategy: MigStrategy, pool: Pool, pools: Sequence[Pool], work: Workloa
     """How many of the workload's pods the pool's nodes hold together; None if its nodes are unknown."""
     found = _held(strategy, [pool], _needs(strategy, pools, work))
     return None if found is None else found[0]
+
+
+def _counted(work: Workload) -> str:
+    """Key of the number of its pods."""
+    if isinstance(work, InferenceWorkload) and work.scale:
+        return "scale.max"
+    return "parallelism" if isinstance(work, JobWorkload) else "replicas"
 
 
 def _held(

@@ -28,6 +28,7 @@ from infra.model.need import GpuNeed
 from infra.model.notebook import Notebook
 from infra.model.registries import PinnedImage
 from infra.model.rollout import BlueGreen, Recreate, Service, Update
+from infra.model.scaling import Metrics, Scale
 
 _DNS_1035 = re.compile(r"[a-z].*")
 _PAST_THE_SCHEDULER = "NVIDIA_VISIBLE_DEVICES"
@@ -138,7 +139,7 @@ class _Workload(Model):
 
     @property
     def pods(self) -> int:
-        """Number of pods at a time."""
+        """Number of pods at a time, at most."""
         return 1
 
 
@@ -176,10 +177,8 @@ class DeploymentWorkload(_Started):
             fact = f"{self.name!r} begins with a digit, and a Service's name may not"
             raise InputError("name", fact, "begin it with a letter, or leave service out")
         step = None if isinstance(self.update, Recreate) or self.update is None else self.update.step
-        if step and step > self.replicas:
-            raise InputError(
-                "update.step", f"{step} of {self.replicas} replicas", f"use {self.replicas} or less"
-            )
+        if step and step > self.pods:
+            raise InputError("update.step", f"{step} of {self.pods} replicas", f"use {self.pods} or less")
         if self.blue_green:
             if self.start_minutes and self.blue_green.deadline_seconds:
                 fact = "update.deadline_seconds is given too"
@@ -281,6 +280,48 @@ class JobWorkload(_Workload):
         return self.parallelism
 
 
+class InferenceWorkload(DeploymentWorkload):
+    """A Deployment that serves a model: measured, and scaled by its requests."""
+
+    kind: Literal["inference"]  # type: ignore[assignment]
+    scale: Scale | None = Field(
+        default=None, description="Number of pods by requests, instead of replicas; needs monitoring."
+    )
+    metrics: Metrics | None = Field(
+        default=None,
+        description="Metrics of its pods for Prometheus; Triton's if left out, none if scale has a query.",
+    )
+    near: WorkloadName | None = Field(
+        default=None,
+        description="Workload of the same namespace, such as that of its data: pods run on the same node if "
+        "it has room, else in the same zone if that has.",
+    )
+
+    @model_validator(mode="after")
+    def _can_be_scaled(self) -> Self:
+        if self.scale is None:
+            return self
+        if self.replicas != 1:
+            fact = "scale is given too, and sets their number"
+            raise InputError("replicas", fact, "leave it out: scale.min and scale.max are the bounds")
+        return self
+
+    def _check_colours(self, update: BlueGreen) -> None:
+        if self.scale:
+            fact = "scale changes the number of one Deployment, and blue_green moves pods between two"
+            raise InputError("update.kind", fact, "use kind: rolling or surge, or replicas without scale")
+        super()._check_colours(update)
+
+    @property
+    def measured(self) -> Metrics | None:
+        """Where its pods report metrics; None if they report none."""
+        return self.metrics or (None if self.scale and self.scale.query else Metrics())
+
+    @property
+    def pods(self) -> int:
+        return self.scale.max if self.scale else self.replicas
+
+
 class NotebookWorkload(Notebook, _Workload):
     """A JupyterLab or VS Code of one user, with a Service and, if declared, a home volume.
 
@@ -295,5 +336,6 @@ class NotebookWorkload(Notebook, _Workload):
 
 
 Workload = Annotated[
-    PodWorkload | DeploymentWorkload | JobWorkload | NotebookWorkload, Field(discriminator="kind")
+    PodWorkload | DeploymentWorkload | InferenceWorkload | JobWorkload | NotebookWorkload,
+    Field(discriminator="kind"),
 ]

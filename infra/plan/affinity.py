@@ -1,4 +1,4 @@
-"""Node affinity of a workload that declares what it needs of a GPU."""
+"""Affinity of a workload to nodes with the GPU that it needs, and to pods of another workload."""
 
 from __future__ import annotations
 
@@ -28,6 +28,20 @@ def required(units: Sequence[Unit]) -> Manifest:
 def of_pools(names: Sequence[str]) -> Manifest:
     """All nodes of these pools."""
     return _any_of([[_in(labels.POOL, sorted(names))]])
+
+
+def near(name: str) -> Manifest:
+    """Rather on a node with a pod of that workload than in its zone, rather there than elsewhere.
+
+    Not required: the node of the data may have no GPU, or none that is free.
+    """
+    selected = {"labelSelector": {"matchLabels": {labels.APP_NAME: name}}}
+    places = ((100, labels.HOSTNAME), (50, labels.ZONE))
+    return {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": weight, "podAffinityTerm": {**selected, "topologyKey": key}} for weight, key in places
+        ]
+    }
 
 
 def _any_of(terms: Sequence[Sequence[Manifest]]) -> Manifest:

@@ -160,6 +160,21 @@ PINNED: Mapping[str, tuple[str, tuple[ChartImage, ...]]] = {
         ),
     ),
     "karpenter-crd": (versions.KARPENTER, ()),
+    "keda": (
+        versions.KEDA,
+        (
+            ChartImage(("image", "keda"), "ghcr.io/kedacore/keda", versions.KEDA, "host"),
+            ChartImage(
+                ("image", "metricsApiServer"),
+                "ghcr.io/kedacore/keda-metrics-apiserver",
+                versions.KEDA,
+                "host",
+            ),
+            ChartImage(
+                ("image", "webhooks"), "ghcr.io/kedacore/keda-admission-webhooks", versions.KEDA, "host"
+            ),
+        ),
+    ),
     "kueue": (
         versions.KUEUE,
         _only("registry.k8s.io/kueue/kueue", f"v{versions.KUEUE}", "controllerManager", "manager", "image"),

@@ -14,7 +14,7 @@ from infra.model import labels
 from infra.model.environment import Environment
 from infra.model.health import HEALTH
 from infra.model.measures import seconds
-from infra.model.monitoring import NAMESPACE, RELEASE
+from infra.model.monitoring import ADDRESS, RELEASE
 from infra.plan import startup
 from infra.plan.program import Program
 from infra.plan.script import Script
@@ -39,8 +39,6 @@ FOLDER = "/health"
 PORT = 8080
 EVENTS = "default"
 """Namespace of events about nodes, which are not namespaced."""
-PROMETHEUS = f"http://{RELEASE}-kube-prometheus-prometheus.{NAMESPACE}:9090"
-"""The Service, which the chart names after the release [kube-prometheus-stack, templates]."""
 SETTLE_S = 600
 """Seconds without a fault until a repaired node is used again. An XID counts for five minutes after it was
 seen [window of DCGM_EXP_XID_ERRORS_COUNT]; twice that, so that a second one is not missed."""
@@ -81,7 +79,7 @@ def settings(env: Environment) -> dict[str, Any]:
         "max": env.health.max,
         "mode": env.health.mode,
         "pools": pools(env),
-        "prometheus": PROMETHEUS,
+        "prometheus": ADDRESS,
         "settle_s": SETTLE_S,
         "window_s": seconds(env.health.window),
     }

@@ -23,6 +23,7 @@ from infra.plan import (
     queues,
     readiness_gate,
     room,
+    scaling,
     scheduler,
     workloads,
 )
@@ -86,6 +87,7 @@ def releases(env: Environment) -> list[ChartRelease]:
         dcgm_exporter.release(env),
         efa.release(env),
         queues.release(env),
+        scaling.release(env),
     ]
     if any(env.by_karpenter(pool) for pool in env.pools):
         found += [eks.karpenter_crd_release(env), eks.karpenter_release(env)]

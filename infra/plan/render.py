@@ -30,6 +30,7 @@ from infra.plan import (
     queues,
     readiness_gate,
     room,
+    scaling,
     scheduler,
     sharing,
     workloads,
@@ -64,7 +65,7 @@ def _platform(env: Environment) -> dict[str, str]:
     alone = mode == "device_plugin"
     claims = dra.release(env)
     measured, exporter = monitoring.release(env), dcgm_exporter.release(env)
-    queued = queues.release(env)
+    queued, keda = queues.release(env), scaling.release(env)
     files = {
         "namespaces.yaml": _documents(workloads.namespaces(env)),
     }
@@ -88,6 +89,7 @@ def _platform(env: Environment) -> dict[str, str]:
         "health.yaml": list(health.manifests(env)),
         "scheduler.yaml": list(scheduler.manifests(env)),
         "queues.yaml": [_chart(queued), *queues.manifests(env)] if queued else [],
+        "scaling.yaml": [_chart(keda)] if keda else [],
         "room.yaml": list(room.manifests(env)),
         "notebooks.yaml": list(notebooks.manifests(env)),
         "workloads.yaml": list(workloads.manifests(env)),

@@ -10,9 +10,10 @@ from infra.model import labels
 from infra.model.environment import Environment
 from infra.model.pool import Pool
 from infra.model.rollout import Recreate, Rolling, Surge
-from infra.model.workload import DeploymentWorkload, Workload
+from infra.model.workload import DeploymentWorkload, InferenceWorkload, Workload
 
-_PORT = "serving"
+PORT, METRICS = "serving", "metrics"
+"""Names of the container's ports."""
 IMAGE_MINUTES = 10
 """For image and program: the default of Kubernetes' progressDeadlineSeconds and of Pulumi's provider."""
 NODE_MINUTES = 15
@@ -28,13 +29,13 @@ Manifest = dict[str, Any]
 def service(workload: Workload, metadata: Manifest) -> Manifest | None:
     """The Service of a workload, if it declares one; it targets the container's port by name.
 
-    An update does not wait for its endpoints if the pods wait in a queue.
+    An update does not wait for its endpoints if the pods wait in a queue or for requests.
     """
     if not isinstance(workload, DeploymentWorkload) or workload.service is None:
         return None
-    if workload.queue:
+    if workload.queue or _may_be_empty(workload):
         metadata = {**metadata, "annotations": {labels.SKIP_AWAIT: "true"}}
-    port = {"name": _PORT, "port": workload.service.port, "protocol": "TCP", "targetPort": _PORT}
+    port = {"name": PORT, "port": workload.service.port, "protocol": "TCP", "targetPort": PORT}
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -82,8 +83,8 @@ def steps(workload: DeploymentWorkload, spec: Manifest) -> int:
         return 1
     within = spec.get("strategy", {}).get("rollingUpdate")
     # Kubernetes' default: a quarter of the pods may be added, rounded up, and a quarter away, rounded down.
-    most = sum(within.values()) if within else math.ceil(workload.replicas / 4) + workload.replicas // 4
-    return math.ceil(workload.replicas / most)
+    most = sum(within.values()) if within else math.ceil(workload.pods / 4) + workload.pods // 4
+    return math.ceil(workload.pods / most)
 
 
 def _rolling(surge: int, unavailable: int) -> Manifest:
@@ -92,11 +93,27 @@ def _rolling(surge: int, unavailable: int) -> Manifest:
 
 
 def container(workload: Workload) -> Manifest:
-    """Port and readiness probe of the container; empty without a Service."""
-    if not isinstance(workload, DeploymentWorkload) or workload.service is None:
+    """Ports and readiness probe of the container; empty if it has no port."""
+    if not isinstance(workload, DeploymentWorkload):
         return {}
-    listens = workload.service.container_port
-    found: Manifest = {"ports": [{"name": _PORT, "containerPort": listens, "protocol": "TCP"}]}
-    if workload.service.ready_path:
-        found["readinessProbe"] = {"httpGet": {"path": workload.service.ready_path, "port": _PORT}}
+    found: Manifest = {}
+    listens = [(PORT, workload.service.container_port)] if workload.service else []
+    measured = workload.measured if isinstance(workload, InferenceWorkload) else None
+    if measured and measured.port not in (port for _, port in listens):
+        listens.append((METRICS, measured.port))
+    if listens:
+        ports = [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in listens]
+        found["ports"] = ports
+    if workload.service and workload.service.ready_path:
+        found["readinessProbe"] = {"httpGet": {"path": workload.service.ready_path, "port": PORT}}
     return found
+
+
+def replicas(workload: DeploymentWorkload) -> Manifest:
+    """Number of pods in the Deployment's ``spec``; empty if requests set it."""
+    scaled = isinstance(workload, InferenceWorkload) and workload.scale
+    return {} if scaled else {"replicas": workload.replicas}
+
+
+def _may_be_empty(workload: Workload) -> bool:
+    return bool(isinstance(workload, InferenceWorkload) and workload.scale and workload.scale.min == 0)

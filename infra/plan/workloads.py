@@ -17,15 +17,28 @@ from infra.model.notebook import CULLER
 from infra.model.pool import Pool
 from infra.model.queues import KUEUE
 from infra.model.rollout import COLOURS
+from infra.model.scaling import KEDA
 from infra.model.scheduling import PLACEHOLDER, SCHEDULER
 from infra.model.workload import (
     DeploymentWorkload,
+    InferenceWorkload,
     JobWorkload,
     NotebookWorkload,
     PodWorkload,
     Workload,
 )
-from infra.plan import affinity, blue_green, dra, gangs, notebooks, serving, sharing, startup, training
+from infra.plan import (
+    affinity,
+    blue_green,
+    dra,
+    gangs,
+    notebooks,
+    scaling,
+    serving,
+    sharing,
+    startup,
+    training,
+)
 
 Manifest = dict[str, Any]
 _USER = 1000  # any user but root; images that bring their own root user run as this one
@@ -38,6 +51,7 @@ def namespaces(env: Environment) -> tuple[Manifest, ...]:
         wanted |= {KUEUE, *(name for team in env.queues.teams for name in team.namespaces)}
     wanted -= set(checks.BUILT_IN_NAMESPACES)
     wanted |= {SCHEDULER} if env.packs else set()
+    wanted |= {KEDA} if env.scaled else set()
     wanted |= {HEALTH} if env.health else set()
     wanted |= {checks.TRIAL} if any(startup.tried(env, pool) for pool in env.pools) else set()
     wanted |= {PLACEHOLDER} if any(pool.spare for pool in env.pools) else set()
@@ -75,10 +89,10 @@ def objects(env: Environment, workload: Workload) -> tuple[Manifest, ...]:
     found = [template for template in (claim_template(env, workload), service(env, workload)) if template]
     main = controller(env, workload)
     if not (isinstance(workload, DeploymentWorkload) and workload.blue_green):
-        return (*found, main)
+        return (*found, main, *scaled(env, workload))
     first = COLOURS[0]
     found = [blue_green.pointing(one, first) if one["kind"] == "Service" else one for one in found]
-    return (*found, blue_green.coloured(main, first, workload.replicas))
+    return (*found, blue_green.coloured(main, first, workload.replicas), *scaled(env, workload))
 
 
 def check(env: Environment, workload: Workload) -> None:
@@ -120,6 +134,11 @@ def service(env: Environment, workload: Workload) -> Manifest | None:
     return serving.service(workload, _metadata(env, workload))
 
 
+def scaled(env: Environment, workload: Workload) -> tuple[Manifest, ...]:
+    """What measures the workload's pods and sets their number, after what makes the pods."""
+    return scaling.objects(env, workload, _metadata(env, workload))
+
+
 def _metadata(env: Environment, workload: Workload) -> Manifest:
     own = {labels.APP_NAME: workload.name, labels.ENVIRONMENT: env.name, labels.MANAGED_BY: "gpuform"}
     return {"name": workload.name, "namespace": workload.namespace, "labels": own}
@@ -147,7 +166,7 @@ def controller(env: Environment, workload: Workload) -> Manifest:
         minutes = serving.start_minutes(env, workload, _pools(env, workload))
         scarce = surge.scarce(env.gpu_operator.mig_strategy, env.pools, env.workloads, workload)
         spec = {
-            "replicas": workload.replicas,
+            **serving.replicas(workload),
             "selector": {"matchLabels": {labels.APP_NAME: workload.name}},
             "template": {**template, "spec": _pod_spec(env, workload, "Always")},
             **serving.strategy(workload, scarce),
@@ -250,6 +269,8 @@ def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
             spec["affinity"] = {"nodeAffinity": affinity.of_pools([pool.name for pool in pools])}
     if workload.gpu and not claimed:  # a claim says itself what its GPU must have
         spec["affinity"] = {"nodeAffinity": affinity.required(_units(env, workload))}
+    if isinstance(workload, InferenceWorkload) and workload.near:
+        spec["affinity"] = {**spec.get("affinity", {}), "podAffinity": affinity.near(workload.near)}
     tolerations = _tolerations(env, pools)
     if tolerations:
         spec["tolerations"] = tolerations

@@ -160,6 +160,21 @@ def queues_on_aws() -> Environment:
     return parse({**aws_environments.aws(aws_environments.SLICED).resolved(), "queues": {"teams": [team]}})
 
 
+def scaled() -> Environment:
+    """By requests of Triton's, and of a gateway's down to none."""
+    own = {"name": "triton", "kind": "inference", "pool": "p0", "image": "a:1", "service": {"port": 80}}
+    work = [
+        {**own, "scale": {"max": 6, "qps_per_replica": 50}, "metrics": {"port": 8002}},
+        {
+            **own,
+            "name": "idle",
+            "near": "triton",
+            "scale": {"min": 0, "max": 2, "qps_per_replica": 0.5, "query": "vector(0)"},
+        },
+    ]
+    return parse({**existing(T4, monitoring={}).resolved(), "workloads": work})
+
+
 @cache
 def environments() -> dict[str, Environment]:
     """Stack files, the table of AWS environments, and one for each other way of sharing."""
@@ -196,6 +211,7 @@ def environments() -> dict[str, Environment]:
         "aws, repaired by Karpenter": healthy(monitored_on_aws(), remediator="karpenter"),
         "queues": with_queues(),
         "aws, queues": queues_on_aws(),
+        "scaled by requests": scaled(),
         "without cdi": existing({**A100, "sharing": SEVEN}, cdi=False),
     }
 

@@ -64,13 +64,14 @@ def as_list(objects: Iterable[Document]) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": [*objects]})
 
 
-def karpenter_crds(plane: Plane) -> list[Document]:
+def crds_of(chart: str, version: str, plane: Plane) -> list[Document]:
+    """Of a chart from a Go module."""
     here = Paths.here()
-    charts = Charts(here.root, here.cache, plane.paths.state / "charts")
-    chart = charts.folder("karpenter-crd", versions.KARPENTER)
-    helm = [str(plane.toolchain.path("helm")), "template", str(chart)]
+    folder = Charts(here.root, here.cache, plane.paths.state / "charts").folder(chart, version)
+    helm = [str(plane.toolchain.path("helm")), "template", str(folder)]
     text = subprocess.run(helm, check=True, capture_output=True, text=True).stdout
-    return [one for one in yaml.safe_load_all(text) if one]
+    found = [one for one in yaml.safe_load_all(text) if one]
+    return [one for one in found if one["kind"] == "CustomResourceDefinition"]
 
 
 @cache
@@ -102,7 +103,11 @@ def server(control_plane: Plane) -> Iterator[Submit]:
     objects = every_object()
     # CRDs stay: they belong to the plane, and other tests may have objects of them.
     kubectl("apply", "--server-side", "-f", "-", input=as_list(prometheus_operators_crds()))
-    crds = [*karpenter_crds(control_plane), *kueue.crds(control_plane.toolchain)]
+    crds = [
+        *crds_of("karpenter-crd", versions.KARPENTER, control_plane),
+        *crds_of("keda", versions.KEDA, control_plane),
+        *kueue.crds(control_plane.toolchain),
+    ]
     kubectl("apply", "--server-side", "-f", "-", input=as_list(crds))
     kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", "-", input=as_list(crds))
     needed = as_list(first(objects))
@@ -155,6 +160,19 @@ BAD: list[tuple[str, tuple[Any, ...], Any, str]] = [
     ("Deployment", (*CONTAINER, "securityContext"), {"privileged": True}, "violate PodSecurity"),
     ("Job", ("spec", "template", "spec", "tolerations", 0, "operator"), "Exist", "Unsupported value"),
     ("ClusterQueue", ("spec", "cohort"), "lab", "unknown field"),
+    (
+        "ScaledObject",
+        (
+            "spec",
+            "advanced",
+            "horizontalPodAutoscalerConfig",
+            "behavior",
+            "scaleDown",
+            "stabilizationWindowSeconds",
+        ),
+        3601,
+        "should be less than or equal to 3600",
+    ),
     ("ClusterQueue", ("spec", "queueingStrategy"), "FIFO", "Unsupported value"),
     (
         "ClusterQueue",

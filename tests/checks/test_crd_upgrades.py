@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.checks.test_api_server import as_list, karpenter_crds, prometheus_operators_crds
+from infra import versions
+from tests.checks.test_api_server import as_list, crds_of, prometheus_operators_crds
 from tests.conftest import Kubectl, Plane
 from tests.external import reference
 from tests.waiting import until
@@ -25,6 +26,10 @@ pytestmark = pytest.mark.cluster
 
 Document = dict[str, Any]
 GROUP = "upgrade.example.com"
+
+
+def karpenters(plane: Plane) -> list[Document]:
+    return crds_of("karpenter-crd", versions.KARPENTER, plane)
 
 
 def nvidias(plane: Plane) -> list[Document]:
@@ -39,7 +44,7 @@ def of_prometheus(plane: Plane) -> list[Document]:
 
 DRIVER = {"default": False, "driverType": "gpu", "image": "driver"}
 CASES: tuple[tuple[Callable[[Plane], list[Document]], str, Document, str, Any], ...] = (
-    (karpenter_crds, "NodeOverlay", {"requirements": [], "capacity": {"example.com/gpu": "4"}}, "weight", 7),
+    (karpenters, "NodeOverlay", {"requirements": [], "capacity": {"example.com/gpu": "4"}}, "weight", 7),
     (nvidias, "NVIDIADriver", DRIVER, "priorityClassName", "system-node-critical"),
     (of_prometheus, "ServiceMonitor", {"selector": {}, "endpoints": []}, "sampleLimit", 1000),
 )

@@ -8,11 +8,12 @@ import pytest
 
 from infra.config import parse
 from infra.model.losses import GUARD, RELEASES
-from infra.plan import dcgm_exporter, device_plugin, dra, gpu_operator, losses, monitoring, queues
+from infra.plan import dcgm_exporter, device_plugin, dra, gpu_operator, losses, monitoring, queues, scaling
 from tests.components import aws_stacks, openstack_stacks
 from tests.components.aws_stacks import waits_for
 from tests.components.recording import MAGNUM, Recorder, record
 from tests.components.test_hosts_program import alone, onprem
+from tests.config.test_bad_scaling import GOOD
 
 pytestmark = pytest.mark.unit
 
@@ -134,5 +135,6 @@ def test_releases_in_our_namespaces_are_known_as_ours() -> None:
     made = (
         *(gpu_operator.release(alone), device_plugin.release(alone), dcgm_exporter.release(alone)),
         *(monitoring.release(alone), dra.release(claimed), queues.release(queued)),
+        scaling.release(parse(GOOD)),
     )
     assert {one and one.name for one in made} == set(RELEASES)

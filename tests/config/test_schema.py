@@ -81,6 +81,7 @@ LOOKED_UP = {
     **dict.fromkeys(("Team.quota", "Team.borrow", "Team.lend"), "room.amounts knows the slices of the pool"),
     "PodWorkload.slice": "checks and claims know the slices of the pools",
     "DeploymentWorkload.slice": "checks and claims know the slices of the pools",
+    "InferenceWorkload.slice": "checks and claims know the slices of the pools",
     "JobWorkload.slice": "checks and claims know the slices of the pools",
     "NotebookWorkload.slice": "checks and claims know the slices of the pools",
     "Pool.zones": "aws_pools knows the zones of the network",

@@ -132,3 +132,31 @@ def test_a_service_is_reached_only_while_it_has_a_ready_pod(server: int, tmp_pat
     assert ask(name, f"127.0.0.1:{server}")[0].startswith(b"HTTP/1.1 503")
     with pytest.raises(OSError, match="in use"):
         Egress(name).start()
+
+
+@tools
+def test_controllers_ask_services_by_name_and_no_others(server: int, tmp_path: Path) -> None:
+    """As Go's HTTP clients do with HTTP_PROXY."""
+    proxy = Egress(socket_name(tmp_path)).start({"prometheus.monitoring:9090": server})
+
+    def said(target: str) -> bytes:
+        with socket.create_connection(("127.0.0.1", proxy)) as way:
+            way.sendall(f"GET http://{target}/api?query=a HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
+            return b"".join(iter(lambda: way.recv(4096), b""))
+
+    answer = said("prometheus.monitoring:9090")
+    assert answer.startswith(b"HTTP/1.0 200")
+    assert answer.endswith(b"/api?query=a")
+    assert said("prometheus.other:9090").startswith(b"HTTP/1.1 503")
+
+
+@unit
+def test_kedas_two_programs_meet_at_one_port() -> None:
+    place = Place("n", "/r", lambda port: port + 10000, lambda port: port + 20000, "http://127.0.0.1:1")
+    operator, adapter = CONTROLLERS["keda"], CONTROLLERS["keda-adapter"]
+    assert "--metrics-service-bind-address=127.0.0.1:29666" in operator.arguments(place)
+    asked = adapter.arguments(place)
+    assert "--metrics-service-address=127.0.0.1:29666" in asked
+    assert "--metrics-service-grpc-authority=keda-operator.n.svc.cluster.local" in asked
+    assert "--cert-dir=/r/certs" in {*operator.arguments(place), *asked}
+    assert operator.variables(place)["HTTP_PROXY"] == "http://127.0.0.1:1"

@@ -28,6 +28,7 @@ from tests.plan import (
     monitoring_fields,
     openstack_fields,
     own_fields,
+    scaling_fields,
     scheduling_fields,
 )
 
@@ -248,6 +249,7 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     **monitoring_fields.ROWS,
     **openstack_fields.ROWS,
     **own_fields.ROWS,
+    **scaling_fields.ROWS,
     **scheduling_fields.ROWS,
 }
 
@@ -281,14 +283,17 @@ def test_the_table_knows_every_field() -> None:
     fields = set()
     for model in models(Environment):
         name = model.__name__
-        shared = (
-            set(models_named("PodWorkload").model_fields)
-            if name in ("DeploymentWorkload", "JobWorkload", "NotebookWorkload")
-            else set()
-        )
+        shared = set(models_named(BASE[name]).model_fields) if name in BASE else set()
         fields |= {(name, key) for key in model.model_fields if key not in CHOOSING | shared}
     elsewhere = aws_fields.FIELDS | hosts_fields.LETS_THROUGH | openstack_fields.EXEMPT
     assert fields == set(ROWS) | EXEMPT | elsewhere | set(own_fields.REFUSED)
+
+
+BASE = {
+    **dict.fromkeys(("DeploymentWorkload", "JobWorkload", "NotebookWorkload"), "PodWorkload"),
+    "InferenceWorkload": "DeploymentWorkload",
+}
+"""Types that share fields with another, which has the rows."""
 
 
 def models_named(name: str) -> type[BaseModel]:

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.unit
 
 MODULES = (
     *("aws", "eks", "exposure", "guarded", "health", "iam", "kubernetes", "node_pools", "openstack"),
-    *("operator", "queues", "sharing"),
+    *("operator", "queues", "scaling", "sharing"),
 )
 BY_ID = {rule.id: rule for rule in RULES}
 KNOWN = [case for case in cases() if case.kind != "unknown"]

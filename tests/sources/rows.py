@@ -85,6 +85,7 @@ ROWS: dict[int, tuple[str, ...]] = {
         "sources/test_nvidia_services.py::test_nvidia_row_23_blue_green_with_no_spare_gpu",
         "sources/test_nvidia_services.py::test_nvidia_row_23_slow_start_is_waited_for",
         "sources/test_nvidia_services.py::test_nvidia_row_23_user_queues_in_order",
+        "sources/test_nvidia_services.py::test_nvidia_row_23_scaling_on_requests_and_not_on_gpu_load",
     ),
     24: (
         "sources/test_monitoring_rows.py::test_nvidia_row_24_what_is_wanted_is_shown",
@@ -102,5 +103,5 @@ ROWS: dict[int, tuple[str, ...]] = {
 }
 """Tests by file and name; their outcomes are those of the run, see ``tests.tiers``."""
 
-OPEN = {16: "Triton on KServe", 23: "scaling on QPS"}
+OPEN = {16: "Triton on KServe"}
 """Parts of a row that no test shows yet."""

@@ -90,3 +90,27 @@ def test_nvidia_row_23_user_queues_in_order() -> None:
         assert found["LocalQueue", user]["metadata"]["namespace"] == user
     (made,) = workloads.manifests(env)
     assert made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "ada"
+
+
+def test_nvidia_row_23_scaling_on_requests_and_not_on_gpu_load() -> None:
+    """Beside the data pod if it can be; tests/policies refuses what scales on GPU load."""
+    data = {"name": "data", "kind": "pod", "image": "data:1"}
+    served = {key: value for key, value in SERVICE.items() if key not in ("replicas", "update")}
+    served |= {"kind": "inference", "near": "data", "scale": {"max": 2, "qps_per_replica": 50}}
+    env = parse(
+        {
+            "name": "e",
+            "cluster": {"kind": "embedded"},
+            "monitoring": {},
+            "pools": [{"name": "node", "machine": "g1.4xlarge", "nodes": 1}],
+            "workloads": [data, served],
+        }
+    )
+    found = {one["kind"]: one for one in workloads.manifests(env)}
+    (trigger,) = found["ScaledObject"]["spec"]["triggers"]
+    assert trigger["metadata"]["query"].startswith("sum(rate(nv_inference_request_success{")
+    assert trigger["metadata"]["threshold"] == "50"
+    affinity = found["Deployment"]["spec"]["template"]["spec"]["affinity"]["podAffinity"]
+    first = affinity["preferredDuringSchedulingIgnoredDuringExecution"][0]["podAffinityTerm"]
+    assert first["topologyKey"] == "kubernetes.io/hostname"
+    assert first["labelSelector"]["matchLabels"] == {"app.kubernetes.io/name": "data"}

@@ -44,6 +44,7 @@ def test_every_module_folder_is_in_the_catalogue() -> None:
         ("kwok", versions.KWOK),
         ("helm", versions.HELM),
         ("karpenter", versions.KARPENTER),
+        ("keda", versions.KEDA),
         ("kueue", versions.KUEUE),
         ("prometheus", versions.PROMETHEUS_MODULE),
         ("kube-state-metrics", versions.KUBE_STATE_METRICS),
@@ -134,4 +135,4 @@ def test_the_main_job_needs_no_tool_that_only_tests_and_rehearsals_run() -> None
         *("nvidia-ctk", "nvidia-mig-parted", "nvml-mock"),
         *("actionlint", "helm", "karpenter", "kueue", "pulumi-openstack-offline"),
     }
-    assert set(CATALOGUE) - set(GATE) == {"pulumi-resource-openstack"}
+    assert set(CATALOGUE) - set(GATE) == {"keda", "keda-adapter", "pulumi-resource-openstack"}

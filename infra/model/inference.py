@@ -1,0 +1,40 @@
+"""Checks of inference workloads against the rest of the environment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from infra.model.base import listing
+from infra.model.errors import InputError
+from infra.model.workload import DeploymentWorkload, InferenceWorkload, Workload
+
+if TYPE_CHECKING:
+    from infra.model.environment import Environment
+
+
+def check(env: Environment) -> None:
+    """Refuse a number of pods that depends on metrics of no Prometheus, and an unknown neighbour."""
+    for index, work in enumerate(env.workloads):
+        if not isinstance(work, InferenceWorkload):
+            continue
+        path = f"workloads[{index}]"
+        if work.scale and env.monitoring is None:
+            fact = "nothing is monitored, so nothing counts requests"
+            raise InputError(f"{path}.scale", fact, "add monitoring: {}, or give replicas instead")
+        others = [one.name for one in env.workloads if one.namespace == work.namespace and one is not work]
+        if work.near and work.near not in others:
+            fact = f"namespace {work.namespace} has no other workload {work.near!r}"
+            remedy = listing(others, work.near) if others else "leave it out"
+            raise InputError(f"{path}.near", fact, remedy)
+
+
+def at_most(env: Environment) -> Environment:
+    """With the most pods of each scaled workload instead of what scales them."""
+    return env.model_copy(update={"workloads": tuple(map(_at_most, env.workloads))})
+
+
+def _at_most(work: Workload) -> Workload:
+    if not isinstance(work, InferenceWorkload):
+        return work
+    fields = {key: getattr(work, key) for key in DeploymentWorkload.model_fields}
+    return DeploymentWorkload(**{**fields, "kind": "deployment", "replicas": work.pods})

@@ -1,0 +1,117 @@
+"""Scaling by requests: KEDA's release, and the objects that measure and scale an inference workload.
+
+KEDA asks Prometheus for the requests per second and gives them to a HorizontalPodAutoscaler, which it makes
+for each ScaledObject; from and to zero it changes the Deployment itself. So the Deployment is declared
+without ``replicas``: an update would set back what KEDA has set.
+
+An empty answer counts as an error (ignoreNullValues), not as no requests: if nothing is measured, the number
+of pods stays.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+from infra import versions
+from infra.model import labels
+from infra.model.environment import Environment
+from infra.model.measures import seconds
+from infra.model.monitoring import ADDRESS
+from infra.model.monitoring import RELEASE as MONITORED
+from infra.model.scaling import KEDA, Scale
+from infra.model.workload import InferenceWorkload, Workload
+from infra.plan import gpu_operator
+from infra.plan.charts import ChartRelease, mirrored
+from infra.plan.serving import METRICS, PORT
+
+RELEASE = "keda"
+LEAST_WINDOW_S = 60
+"""Of a rate: at least four scrapes, so that one that fails does not empty it."""
+
+Manifest = dict[str, Any]
+
+
+class Values(TypedDict):
+    """Values of KEDA's chart that differ from its own [kedacore/charts, keda/values.yaml].
+
+    Its pods meet the Pod Security level restricted by the chart's defaults, and its webhook fails open
+    (failurePolicy Ignore).
+    """
+
+    tolerations: list[dict[str, str]]
+
+
+def release(env: Environment) -> ChartRelease | None:
+    """KEDA's release, CRDs included; None if nothing is scaled."""
+    if not env.scaled:
+        return None
+    values: Values = {"tolerations": gpu_operator.somewhere_tolerations(env)}
+    planned = ChartRelease(
+        chart="keda",
+        repository=versions.KEDA_REPOSITORY,
+        version=versions.KEDA,
+        namespace=KEDA,
+        name=RELEASE,
+        values=dict(values),
+    )
+    return mirrored(env, planned)
+
+
+def objects(env: Environment, work: Workload, metadata: Manifest) -> tuple[Manifest, ...]:
+    """What measures and scales the workload's Deployment; created after it and deleted before it."""
+    if not isinstance(work, InferenceWorkload) or env.monitoring is None:
+        return ()
+    found = []
+    if work.measured:
+        found.append(_pod_monitor(work, metadata))
+    if work.scale:
+        found.append(_scaled_object(env, work, work.scale, metadata))
+    return tuple(found)
+
+
+def _pod_monitor(work: InferenceWorkload, metadata: Manifest) -> Manifest:
+    assert work.measured is not None
+    same = work.service and work.service.container_port == work.measured.port
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PodMonitor",
+        "metadata": {**metadata, "labels": {**metadata["labels"], labels.RELEASE: MONITORED}},
+        "spec": {
+            "selector": {"matchLabels": {labels.APP_NAME: work.name}},
+            "podMetricsEndpoints": [{"port": PORT if same else METRICS, "path": work.measured.path}],
+        },
+    }
+
+
+def _scaled_object(env: Environment, work: InferenceWorkload, scale: Scale, metadata: Manifest) -> Manifest:
+    down = {"stabilizationWindowSeconds": scale.cooldown_seconds}
+    trigger = {
+        "serverAddress": ADDRESS,
+        "query": scale.query or requests(env, work),
+        "threshold": f"{scale.qps_per_replica:.10g}",
+        "ignoreNullValues": "false",
+    }
+    return {
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "ScaledObject",
+        "metadata": metadata,
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": work.name},
+            "minReplicaCount": scale.min,
+            "maxReplicaCount": scale.max,
+            "cooldownPeriod": scale.cooldown_seconds,  # only of the last pod; the others follow the HPA
+            "advanced": {"horizontalPodAutoscalerConfig": {"behavior": {"scaleDown": down}}},
+            "triggers": [{"type": "prometheus", "metricType": "AverageValue", "metadata": trigger}],
+        },
+    }
+
+
+def requests(env: Environment, work: Workload) -> str:
+    """Requests per second that Triton's pods of the workload have answered, as PromQL.
+
+    A PodMonitor's job is its namespace and name [prometheus-operator, PodMonitorSpec.jobLabel].
+    """
+    assert env.monitoring is not None
+    window = max(LEAST_WINDOW_S, 4 * seconds(env.monitoring.interval))
+    job = f"{work.namespace}/{work.name}"
+    return f'sum(rate(nv_inference_request_success{{job="{job}"}}[{window}s]))'

@@ -1,0 +1,47 @@
+"""Rules over autoscaling: the number of pods follows requests, not the load of GPUs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from policies import contract
+from policies.rule import Resource, Rule
+
+_LOAD = re.compile(
+    r"DCGM_FI_PROF_\w+|DCGM_FI_DEV_(?:GPU|MEM_COPY|ENC|DEC)_UTIL\b|accelerator[_/|]duty_cycle\b"
+    r"|gpuform:(?:device:util_ratio|\w+:gpus_used)\b|\w*gpu_util(?:i[sz]ation)?(?:_ratio|_percent)?\b",
+    re.IGNORECASE,
+)
+"""Metrics of a GPU's load: dcgm-exporter's, GKE's, recorded series, Triton's, and others by their name."""
+
+
+def _by_load(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    named = sorted({found for text in _texts(resource.props.get("spec")) for found in _LOAD.findall(text)})
+    if named:
+        yield f"scales by {', '.join(named)}: a busy GPU does not tell how many requests wait"
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text at any depth."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from _texts(one)
+    elif isinstance(value, Sequence):
+        for one in value:
+            yield from _texts(one)
+
+
+RULES = (
+    Rule(
+        "no-scaling-by-gpu-load",
+        "Nothing is scaled by the load of GPUs: a GPU is busy with one request as with many.",
+        "high",
+        "scale by requests per second (kind: inference with scale), or by requests that wait",
+        contract.AUTOSCALERS,
+        _by_load,
+    ),
+)

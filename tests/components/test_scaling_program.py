@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.components.recording import Recorder, record
+from tests.config.test_bad_scaling import GOOD
+
+pytestmark = pytest.mark.unit
+
+RELEASE = "kubernetes:helm.sh/v3:Release"
+SCALED = "kubernetes:keda.sh/v1alpha1:ScaledObject"
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Recorder:
+    return record(GOOD)
+
+
+def test_keda_comes_before_what_it_scales_and_outlives_it(recorded: Recorder) -> None:
+    """Its operator removes the finalizer of a ScaledObject."""
+    (scaled,) = recorded.of(SCALED)
+    assert {
+        f"{RELEASE} scaling-release",
+        "kubernetes:apps/v1:Deployment workloads-default-triton",
+    } <= scaled.after
+    # Of its own, not of its parent: the parent stays when only scale is removed, and then orders nothing.
+    assert [urn for urn in scaled.request.dependencies if urn.endswith("::scaling-release")]
+    (release,) = [one for one in recorded.of(RELEASE) if one.name == "scaling-release"]
+    assert "kubernetes:core/v1:Namespace namespaces-gpuform-keda" in release.after
+    assert (release.inputs["chart"], release.inputs["atomic"]) == ("keda", True)
+
+
+def test_preview_and_up_register_the_same_resources(recorded: Recorder) -> None:
+    assert record(GOOD, preview=True).registered() == recorded.registered()
+
+
+def test_without_scale_there_is_no_keda() -> None:
+    works = [{key: one[key] for key in one if key != "scale"} for one in GOOD["workloads"]]
+    assert not [one for one in record({**GOOD, "workloads": works}).resources if "scaling" in one.name]
