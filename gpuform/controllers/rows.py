@@ -37,9 +37,8 @@ class Controller:
     ``chart`` is a folder of the Go ``module``, with the chart or what it is made from. ``labels`` are those
     of its Deployment and its pods; ``stages.yaml`` repeats them, so that the pods wait for their program.
     ``adapt`` changes its configuration, the file ``config``, in what a process outside a pod cannot have:
-    fixed ports, paths, the
-    namespace that is mounted into a pod. ``arguments`` come after the container's and override them;
-    ``variables`` are of its environment.
+    fixed ports, paths, the namespace that is mounted into a pod. ``arguments`` come after the container's and
+    override them; ``variables`` are of its environment.
     """
 
     name: str
