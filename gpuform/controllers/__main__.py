@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
-from pathlib import Path
 
 from gpuform.controllers.egress import Egress, socket_name
 from gpuform.controllers.keeper import Keeper, Settings
 from gpuform.controllers.release import Cluster
 from gpuform.kept.server import Server
-from gpuform.kept.told import told_to_stop
+from gpuform.kept.told import arguments, told_to_stop
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="gpuform.controllers", description=__doc__)
-    for name, said in (
-        ("--kubeconfig", "kubeconfig of the cluster; the programs use the same server"),
-        ("--pki", "folder with ca.crt, admin.crt and admin.key"),
-        ("--home", "folder for all files; its folder bin has links to the programs"),
-        ("--logs", "folder for the programs' logs"),
-    ):
-        parser.add_argument(name, type=Path, required=True, help=said)
+    parser = arguments("gpuform.controllers", __doc__)
     parser.add_argument(
         "--named", action="append", default=[], help="HOST:PORT of a Service=loopback port that serves it"
     )

@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -23,6 +24,15 @@ _FAILED = b"HTTP/1.1 503 Service Unavailable\r\n\r\n"
 def socket_name(home: Path) -> str:
     """The abstract socket of one cluster: a path may be longer than the 107 bytes that unix(7) allows."""
     return f"@gpuform-egress-{hashlib.sha256(str(home).encode()).hexdigest()[:24]}"
+
+
+@dataclass(frozen=True)
+class Way:
+    """A program's loopback port, and what the client and the program get first."""
+
+    port: int
+    told: bytes = b""
+    sent: bytes = b""
 
 
 class Egress:
@@ -50,39 +60,43 @@ class Egress:
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         return int(proxy.sockets[0].getsockname()[1])
 
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """CONNECT to a Service."""
+        await _joined(reader, writer, self._to_address)
+
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One request with an absolute address (RFC 9112, 3.2.2), and its answer."""
-        try:
-            head = await reader.readuntil(b"\r\n\r\n")
-            method, target, rest = head.split(b" ", 2)
-            url = urlsplit(target.decode())
-            port = self._named.get(url.netloc)
-            if port is None:
-                raise ConnectionRefusedError
-            there, to = await asyncio.open_connection("127.0.0.1", port)
-        except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            writer.write(_FAILED)
-            await _closed(writer)
-            return
+        await _joined(reader, writer, self._to_name)
+
+    def _to_address(self, head: bytes) -> Way:
+        method, target, _ = head.split(b"\r\n", 1)[0].decode().split(" ", 2)
+        if method != "CONNECT":
+            raise ValueError(method)
+        return Way(self.routes[target], told=b"HTTP/1.1 200 Connection established\r\n\r\n")
+
+    def _to_name(self, head: bytes) -> Way:
+        method, target, rest = head.split(b" ", 2)
+        url = urlsplit(target.decode())
         path = url._replace(scheme="", netloc="").geturl() or "/"
         line, fields = rest.split(b"\r\n", 1)
-        to.write(b"%s %s %s\r\nConnection: close\r\n%s" % (method, path.encode(), line, fields))
-        await asyncio.gather(_copy(reader, to), _copy(there, writer))
+        sent = b"%s %s %s\r\nConnection: close\r\n%s" % (method, path.encode(), line, fields)
+        return Way(self._named[url.netloc], sent=sent)
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            head = await reader.readuntil(b"\r\n\r\n")
-            method, target, _ = head.split(b"\r\n", 1)[0].decode().split(" ", 2)
-            port = self.routes.get(target)
-            if method != "CONNECT" or port is None:
-                raise ConnectionRefusedError
-            there, to = await asyncio.open_connection("127.0.0.1", port)
-        except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            writer.write(_FAILED)
-            await _closed(writer)
-            return
-        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        await asyncio.gather(_copy(reader, to), _copy(there, writer))
+
+async def _joined(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: Callable[[bytes], Way]
+) -> None:
+    """Copy in both directions; ``way`` reads the request's head, and raises LookupError or ValueError."""
+    try:
+        found = way(await reader.readuntil(b"\r\n\r\n"))
+        there, to = await asyncio.open_connection("127.0.0.1", found.port)
+    except (OSError, LookupError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        writer.write(_FAILED)
+        await _closed(writer)
+        return
+    writer.write(found.told)
+    to.write(found.sent)
+    await asyncio.gather(_copy(reader, to), _copy(there, writer))
 
 
 async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:

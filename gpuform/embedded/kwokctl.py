@@ -121,7 +121,7 @@ def _patches(layout: Layout, ports: Mapping[str, int]) -> list[dict[str, object]
 
 
 def _aggregating(layout: Layout) -> dict[str, str]:
-    """Arguments by which the API server reaches webhooks and aggregated APIs, and says whose request it is.
+    """Arguments by which the API server reaches webhooks and aggregated APIs, and names each request's user.
 
     The headers are those of kubernetes.io, "Configure the Aggregation Layer"; its certificate is kwokctl's.
     """

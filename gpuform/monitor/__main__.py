@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
-from pathlib import Path
 
-from gpuform.kept.told import told_to_stop
+from gpuform.kept.told import arguments, told_to_stop
 from gpuform.monitor.cluster import Cluster
 from gpuform.monitor.keeper import Keeper, Settings
 from gpuform.monitor.targets import Ports
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="gpuform.monitor", description=__doc__)
-    for name, said in (
-        ("--kubeconfig", "kubeconfig of the cluster; the programs use the same server"),
-        ("--pki", "folder with ca.crt, admin.crt and admin.key"),
-        ("--home", "folder for all files; its folder bin has links to the programs"),
-        ("--logs", "folder for the programs' logs"),
-    ):
-        parser.add_argument(name, type=Path, required=True, help=said)
+    parser = arguments("gpuform.monitor", __doc__)
     for name in ("prometheus", "state-metrics", "telemetry", "exporters"):
         parser.add_argument(f"--{name}-port", type=int, required=True, help="on 127.0.0.1")
     args = parser.parse_args()

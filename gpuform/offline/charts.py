@@ -68,14 +68,12 @@ class Charts:
 
             pinned = self._ours(karpenter_crds.FOLDER)
             return _renamed(karpenter_crds.chart(pinned, self.cache), name, version)
-        if name == "keda":
-            from gpuform.offline import keda_chart
-
-            return keda_chart.files(self._ours("toolchain/keda"), self.cache, version)
         if name in CONTROLLERS:
-            from gpuform.offline import controller_charts
+            from gpuform.offline import controller_charts, keda_chart
 
             pinned = self._ours(controller_charts.pinned(name))
+            if name == keda_chart.NAME:
+                return keda_chart.files(pinned, self.cache, version)
             return _renamed(controller_charts.chart(name, pinned, self.cache), name, version)
         described = {"apiVersion": "v2", "name": name, "version": version}
         return {"Chart.yaml": json.dumps(described).encode(), "templates/values.yaml": _VALUES}

@@ -27,7 +27,7 @@ class Cohort(Model):
 
 
 class Preempt(Model):
-    """Whose admitted workloads are ended for a waiting one; they then wait again."""
+    """Which admitted workloads are ended for a waiting one; they then wait again."""
 
     within: Literal["never", "lower_priority"] = Field(
         default="never", description="In the team itself: those of lower priority, if its quota is used up."

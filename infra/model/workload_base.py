@@ -95,7 +95,7 @@ class BaseWorkload(Model):
     priority: Name | None = Field(default=None, description="One of the environment's priorities.")
     queue: Name | None = Field(
         default=None,
-        description="Team in whose queue its pods wait for room. An update waits for them only with "
+        description="Team; its pods wait for room in that team's queue. An update waits for them only with "
         "blue_green or wait_minutes. A preempted pod of kind pod does not return.",
     )
     image: PinnedImage = Field(description="Image with tag or digest.")

@@ -1,4 +1,4 @@
-"""How Kueue places the pods of a queue: annotations of the pods.
+"""What Kueue needs of a workload in a queue: labels, and annotations that say how its pods are placed.
 
 A plain Indexed Job under Kueue starts whole: Kueue reserves a node's room for each pod, and admits the job
 only then (keps/2724-topology-aware-scheduling). docs/adr/0013 says why it is no JobSet and no TrainJob.
@@ -7,14 +7,29 @@ only then (keps/2724-topology-aware-scheduling). docs/adr/0013 says why it is no
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from infra.model import labels
 from infra.model.environment import Environment
 from infra.model.pool import Pool
-from infra.model.workload import JobWorkload, Workload
+from infra.model.workload import DeploymentWorkload, JobWorkload, Workload
+
+Manifest = dict[str, Any]
 
 RETRIES = 6
 """Kubernetes' default for a whole Job; in a gang, all pods fail with the first."""
+
+
+def queued(metadata: Manifest, work: Workload) -> Manifest:
+    """Metadata with the queue's label, and so that an update does not wait for the turn of its pods.
+
+    Not by skipAwait: then the provider does not wait for the deletion either, and a new object of the same
+    name could not be created.
+    """
+    assert work.queue is not None
+    found = {**metadata, "labels": {**metadata["labels"], labels.QUEUE: work.queue}}
+    waits = isinstance(work, JobWorkload) or (isinstance(work, DeploymentWorkload) and work.blue_green)
+    return found if waits else {**found, "annotations": {labels.WAIT_FOR: "jsonpath={.metadata.uid}"}}
 
 
 def of_pods(env: Environment, work: Workload, pools: Sequence[Pool]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Kueue: its release, flavors of pools, cohorts, and a queue for each team.
 
 Pods with a queue are held back until Kueue admits them; it then adds the flavor's node labels and
-tolerations, so they run in the pool whose quota they use. Kueue acts on namespaces of teams only: its
+tolerations, so they run in the pool of the quota that they use. Kueue acts on namespaces of teams only: its
 webhooks for pods, Deployments and Jobs select them by name, so nothing else in the cluster waits for it.
 
 Priorities need no object of their own: Kueue takes the pods' PriorityClass (pkg/util/priority/priority.go).

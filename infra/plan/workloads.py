@@ -154,7 +154,7 @@ def controller(env: Environment, workload: Workload) -> Manifest:
     metadata = _metadata(env, workload)
     template = {"metadata": {"labels": metadata["labels"]}}
     if workload.queue:
-        metadata = _queued(metadata, workload)
+        metadata = gangs.queued(metadata, workload)
         if isinstance(workload, DeploymentWorkload):
             # As Kueue's webhook does; a Job's pods are admitted with the Job, and have no queue of their own.
             template = {"metadata": {"labels": metadata["labels"]}}
@@ -191,20 +191,6 @@ def controller(env: Environment, workload: Workload) -> Manifest:
         "metadata": metadata,
         "spec": _pod_spec(env, workload, "Always"),
     }
-
-
-def _queued(metadata: Manifest, workload: Workload) -> Manifest:
-    """With the queue's label, and so that an update does not wait for the turn of its pods.
-
-    Not by skipAwait: then the provider does not wait for the deletion either, and a new object of the same
-    name could not be created.
-    """
-    assert workload.queue is not None
-    found = {**metadata, "labels": {**metadata["labels"], labels.QUEUE: workload.queue}}
-    waits = isinstance(workload, JobWorkload) or (
-        isinstance(workload, DeploymentWorkload) and workload.blue_green
-    )
-    return found if waits else {**found, "annotations": {labels.WAIT_FOR: "jsonpath={.metadata.uid}"}}
 
 
 def wait_minutes(env: Environment, workload: Workload) -> tuple[int, int]:
