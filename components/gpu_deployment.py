@@ -21,18 +21,21 @@ class GpuDeploymentArgs:
     """The deployment, and the environment with the pools that it may name.
 
     ``kubeconfig`` (a path or the contents) is needed only for ``update: {kind: blue_green}``, which our own
-    provider does. ``scaled_by`` is what ends the deletion of a ScaledObject: the component with KEDA.
+    provider does. ``scaled_by`` is what ends the deletion of a ScaledObject: the component with KEDA;
+    ``served_by`` is that of an InferenceService: the component with KServe.
     """
 
     environment: Environment
     workload: DeploymentWorkload
     kubeconfig: pulumi.Input[str] | None = None
     scaled_by: Sequence[pulumi.Resource] = ()
+    served_by: Sequence[pulumi.Resource] = ()
 
 
 class GpuDeployment(pulumi.ComponentResource):
     """A Deployment with pods that request what their pool offers, tolerate its taints and run on its nodes.
 
+    With a model, an InferenceService that KServe makes one of.
     Raises InputError if the environment's pools cannot hold it, ValueError for a missing kubeconfig.
     """
 
@@ -58,6 +61,11 @@ class GpuDeployment(pulumi.ComponentResource):
                 # Beside the Deployment, not before it: the official provider waits for a Service's endpoints.
                 beside = pulumi.ResourceOptions(parent=self, custom_timeouts=times)
                 resource(f"{name}-service", service, beside)
+            if runtime := workloads.runtime(environment, workload):
+                before += args.served_by
+                first = pulumi.ResourceOptions(parent=self, depends_on=list(before))
+                before.append(resource(f"{name}-runtime", runtime, first))
+                inside.depends_on = list(before)
             inside.custom_timeouts = times
             before.append(resource(name, workloads.controller(environment, workload), inside))
         for manifest in workloads.scaled(environment, workload):

@@ -41,6 +41,8 @@ KINDS = frozenset(
         ("rbac.authorization.k8s.io/v1", "RoleBinding"),
         ("resource.k8s.io/v1", "ResourceClaimTemplate"),
         ("scheduling.k8s.io/v1", "PriorityClass"),
+        ("serving.kserve.io/v1alpha1", "ServingRuntime"),
+        ("serving.kserve.io/v1beta1", "InferenceService"),
         ("storage.k8s.io/v1", "StorageClass"),
     }
 )

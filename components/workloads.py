@@ -23,11 +23,16 @@ def component(
     kubeconfig: pulumi.Input[str],
     opts: pulumi.ResourceOptions,
     scaled_by: Sequence[pulumi.Resource] = (),
+    served_by: Sequence[pulumi.Resource] = (),
 ) -> pulumi.ComponentResource:
     """Register the component of the workload's kind; raises what that component raises."""
     if isinstance(workload, DeploymentWorkload):
         deployment = GpuDeploymentArgs(
-            environment=environment, workload=workload, kubeconfig=kubeconfig, scaled_by=scaled_by
+            environment=environment,
+            workload=workload,
+            kubeconfig=kubeconfig,
+            scaled_by=scaled_by,
+            served_by=served_by,
         )
         return GpuDeployment(name, deployment, opts)
     if isinstance(workload, JobWorkload):
@@ -57,6 +62,7 @@ class WorkloadsArgs:
     kubeconfig: pulumi.Input[str]
     queues: pulumi.Resource | None = None
     scaled_by: Sequence[pulumi.Resource] = ()
+    served_by: Sequence[pulumi.Resource] = ()
 
 
 class Workloads(pulumi.ComponentResource):
@@ -81,7 +87,7 @@ class Workloads(pulumi.ComponentResource):
                 aliases=[pulumi.Alias(name=before)] if before != own else [],
                 transformations=[functools.partial(self._was_here, own, before)],
             )
-            component(own, args.environment, work, args.kubeconfig, inside, args.scaled_by)
+            component(own, args.environment, work, args.kubeconfig, inside, args.scaled_by, args.served_by)
         self.register_outputs({})
 
     def _was_here(

@@ -12,6 +12,7 @@ from components.elastic_pools import ElasticPools, ElasticPoolsArgs
 from components.gpu_operator import GpuOperator
 from components.gpu_sharing import GpuSharing
 from components.health import HealthLoop
+from components.kserve import KServe
 from components.mig_layouts import MigLayouts, MigLayoutsArgs
 from components.monitoring import Monitoring
 from components.namespaces import Namespaces
@@ -92,12 +93,22 @@ def platform(env: Environment, on: Target, within: pulumi.Resource | None = None
     if env.scaled:
         # Its CRDs come before the workloads' objects, and it must run until those are deleted (finalizer).
         scaled_by.append(Scaling(f"{prefix}scaling", args, after(namespaces)))
+    served_by: list[pulumi.Resource] = []
+    if env.served:
+        # As KEDA: CRDs and webhooks before the workloads' objects, and the finalizers of those after.
+        served_by.append(KServe(f"{prefix}kserve", args, after(namespaces)))
     if room.manifests(env):
         ready.append(Room(f"{prefix}room", args, after(*ready)))
     if notebooks.manifests(env):
         ready.append(Notebooks(f"{prefix}notebooks", args, after(namespaces)))
-    works = WorkloadsArgs(environment=env, kubeconfig=on.kubeconfig, queues=queues, scaled_by=scaled_by)
-    Workloads(f"{prefix}workloads", works, after(*ready, *scaled_by))
+    works = WorkloadsArgs(
+        environment=env,
+        kubeconfig=on.kubeconfig,
+        queues=queues,
+        scaled_by=scaled_by,
+        served_by=served_by,
+    )
+    Workloads(f"{prefix}workloads", works, after(*ready, *scaled_by, *served_by))
 
 
 def _operands(env: Environment, prefix: str, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:

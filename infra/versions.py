@@ -48,6 +48,9 @@ CODE_SERVER_IMAGE = "docker.io/codercom/code-server:4.123.0"  # github.com/coder
 
 KEDA = "2.20.2"  # github.com/kedacore/charts; the Go module has the same version
 KUEUE = "0.19.2"  # github.com/kubernetes-sigs/kueue/releases; chart and CRDs are in its Go module
+# The newest whose source is available; its chart's version and tags have a v in front.
+KSERVE = "0.17.0"  # github.com/kserve/kserve/releases; charts and CRDs are in its Go module
+CERT_MANAGER = "v1.21.2"  # github.com/cert-manager/cert-manager/releases; the chart has the same version
 KUBE_PROMETHEUS_STACK = "88.5.3"  # github.com/prometheus-community/helm-charts, charts/kube-prometheus-stack
 KUBE_PROMETHEUS_STACK_REPOSITORY = "https://prometheus-community.github.io/helm-charts"
 DCGM_EXPORTER_CHART = "4.8.2"  # github.com/NVIDIA/dcgm-exporter/releases; used without the operator
@@ -69,6 +72,8 @@ PAUSE_IMAGE = (
 KARPENTER = "1.14.1"  # github.com/aws/karpenter-provider-aws/releases; chart and CRD chart have its version
 KARPENTER_REPOSITORY = "oci://public.ecr.aws/karpenter"  # karpenter.sh, getting started
 KEDA_REPOSITORY = "https://kedacore.github.io/charts"  # keda.sh, deploying KEDA, by Helm
+KSERVE_REPOSITORY = "oci://ghcr.io/kserve/charts"  # kserve.github.io, installation by Helm
+CERT_MANAGER_REPOSITORY = "https://charts.jetstack.io"  # cert-manager.io, installation by Helm
 KUEUE_REPOSITORY = "oci://registry.k8s.io/kueue/charts"  # kueue.sigs.k8s.io, installation, by Helm
 
 # EKS add-ons by Kubernetes minor version: `aws eks describe-addon-versions --addon-name NAME

@@ -44,6 +44,7 @@ ADD_ON = "aws:eks/addon:Addon"
 LAUNCH_TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 CLUSTER = "aws:eks/cluster:Cluster"
 CRON_JOB = "kubernetes:batch/v1:CronJob"
+INFERENCE = "kubernetes:serving.kserve.io/v1beta1:InferenceService"
 BLUE_GREEN = "gpuform:workloads:BlueGreen"
 OPENSTACK = "pulumi:providers:openstack"
 MAGNUM_CLUSTER = "openstack:containerinfra/cluster:Cluster"
@@ -57,6 +58,7 @@ AUTOSCALERS = (
     ),
     "kubernetes:keda.sh/v1alpha1:ScaledObject",
     "kubernetes:keda.sh/v1alpha1:ScaledJob",
+    INFERENCE,
 )
 PODS = (
     "kubernetes:core/v1:Pod",
@@ -66,4 +68,5 @@ PODS = (
     "kubernetes:batch/v1:Job",
     CRON_JOB,
     BLUE_GREEN,
+    INFERENCE,
 )

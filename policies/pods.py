@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from policies import contract
-from policies.rule import Resource, at, each
+from policies.rule import Resource, at, each, table
 
 _TEMPLATE: Mapping[str, tuple[str, ...]] = {
     "Pod": (),
@@ -23,7 +23,24 @@ def template(resource: Resource) -> Any:
     """The pod or the template of pods in a resource (with ``metadata`` and ``spec``); None in other kinds."""
     if resource.type not in contract.PODS:
         return None
+    if resource.type == contract.INFERENCE:
+        return _predictors(resource.props)
     return at(resource.props, *_TEMPLATE[resource.type.rsplit(":", 1)[-1]])
+
+
+def _predictors(props: Any) -> dict[str, Any]:
+    """Of KServe's InferenceService: its predictor is a pod, whose model, of any framework, is a container."""
+    predictor, own = table(props, "spec", "predictor"), table(props, "metadata")
+    models = [
+        {"name": "kserve-container", **one}
+        for one in predictor.values()
+        if {"env", "image", "resources"} & set(table(one))
+    ]
+    metadata = {key: {**table(own, key), **table(predictor, key)} for key in ("labels", "annotations")}
+    return {
+        "metadata": metadata,
+        "spec": {**predictor, "containers": [*each(predictor, "containers"), *models]},
+    }
 
 
 def containers(resource: Resource) -> Iterator[Any]:

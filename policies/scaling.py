@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from policies import contract
-from policies.rule import Resource, Rule
+from policies.rule import Resource, Rule, at
 
 _LOAD = re.compile(
     r"DCGM_FI_PROF_\w+|DCGM_FI_DEV_(?:GPU|MEM_COPY|ENC|DEC)_UTIL\b|accelerator[_/|]duty_cycle\b"
@@ -18,9 +18,18 @@ _LOAD = re.compile(
 
 
 def _by_load(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
-    named = sorted({found for text in _texts(resource.props.get("spec")) for found in _LOAD.findall(text)})
+    named = sorted({found for text in _texts(_scaling(resource)) for found in _LOAD.findall(text)})
     if named:
         yield f"scales by {', '.join(named)}: a busy GPU does not tell how many requests wait"
+
+
+def _scaling(resource: Resource) -> Any:
+    """What says by what it is scaled; the rest of an InferenceService is pods, with texts of their own."""
+    spec = resource.props.get("spec")
+    if resource.type != contract.INFERENCE:
+        return spec
+    parts = [at(spec, part) for part in ("predictor", "transformer", "explainer")]
+    return [at(part, key) for part in parts for key in ("scaleMetric", "autoScaling")]
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -39,8 +39,11 @@ def reference(path: str) -> Path:
 def module(source: Source, pinned: str) -> Path:
     """Folder with the files of ``source``, pinned in ``toolchain/<pinned>``; skips if unavailable."""
     here = Paths.here()
+    pins = here.root / "toolchain" / pinned
+    if not pins.is_dir():
+        pytest.skip(f"{ABSENT}toolchain/{pinned} is not in this checkout")
     try:
-        return cached(source, here.root / "toolchain" / pinned, here.cache)
+        return cached(source, pins, here.cache)
     except (Failure, InputError) as why:
         pytest.skip(f"{ABSENT}{why}")
 

@@ -231,20 +231,25 @@ def _drivers(inventory: Any) -> dict[str, str]:
     return {name: str(one.get("nvidia_driver_version", "")) for name, one in hosts.items()}
 
 
+_OF_PODS = ("spec.template", "spec.predictor")
+_BESIDE_PODS = tuple(f"spec.predictor.{key}" for key in ("deploymentStrategy", "maxReplicas", "minReplicas"))
+
+
 def _workload(step: Step, world: World) -> Found:
+    """The pods of an InferenceService are those of a Deployment, in the declared world of its own name."""
     metadata = before(step, "metadata") or {}
     namespace, name = metadata.get("namespace", "default"), metadata.get("name", step.name)
     kind = step.type.rsplit(":", 1)[-1]
+    served = kind == "InferenceService"
+    owners = {f"Deployment/{name}{end}" for end in ("", "-predictor")} if served else {f"{kind}/{name}"}
     own = tuple(
-        pod
-        for pod in world.pods
-        if pod.namespace == namespace and (pod.owner or f"Pod/{pod.name}") == f"{kind}/{name}"
+        pod for pod in world.pods if pod.namespace == namespace and (pod.owner or f"Pod/{pod.name}") in owners
     )
-    what = f"{kind} {namespace}/{name}"
+    what, paths = f"{kind} {namespace}/{name}", step.change.paths if step.change else ()
     if step.op in ("delete", "replace"):
         how = "is deleted" if step.op == "delete" else f"is replaced ({paths_of(step)})"
         yield Effect(Weight.RESTART, what, how, evicts=own)
-    elif changed(step, "spec.template"):
+    elif any(one.startswith(_OF_PODS) and not one.startswith(_BESIDE_PODS) for one in paths):
         yield Effect(Weight.RESTART, what, "is rolled out again", evicts=own)
 
 
@@ -278,5 +283,6 @@ _RULES: Mapping[str, Callable[[Step, World], Found]] = {
     "kubernetes:apps/v1:Deployment": _workload,
     "kubernetes:apps/v1:StatefulSet": _workload,
     "kubernetes:batch/v1:Job": _workload,
+    "kubernetes:serving.kserve.io/v1beta1:InferenceService": _workload,
     "gpuform:workloads:BlueGreen": _blue_green,
 }

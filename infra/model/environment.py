@@ -40,6 +40,7 @@ from infra.model.container_runtimes import NVIDIA_RUNTIME
 from infra.model.cost import Cost
 from infra.model.health import Health
 from infra.model.hosts import HostsCluster
+from infra.model.kserve import KServe
 from infra.model.monitoring import Monitoring
 from infra.model.openstack import OpenstackCluster
 from infra.model.operator import GpuOperatorSpec
@@ -96,6 +97,7 @@ class Environment(Model):
     workloads: tuple[Workload, ...] = Field(
         default=(), max_length=MOST_OBJECTS, description="What runs on the pools."
     )
+    kserve: KServe | None = Field(default=None, description="Settings of KServe, if a workload has a model.")
     monitoring: Monitoring | None = Field(
         default=None, description="Metrics, retention and alerts; no monitoring if left out."
     )
@@ -225,6 +227,16 @@ class Environment(Model):
     def scaled(self) -> bool:
         """Whether any workload is scaled by its requests."""
         return any(isinstance(work, InferenceWorkload) and work.scale for work in self.workloads)
+
+    @property
+    def served(self) -> tuple[InferenceWorkload, ...]:
+        """Workloads whose model KServe serves."""
+        return tuple(one for one in self.workloads if isinstance(one, InferenceWorkload) and one.model)
+
+    @property
+    def installs_cert_manager(self) -> bool:
+        """Whether KServe's webhooks get their certificate from a cert-manager of this stack."""
+        return bool(self.served) and (self.kserve or KServe()).cert_manager == "install"
 
     @property
     def context(self) -> str | None:

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def check(env: Environment) -> None:
-    """Refuse a number of pods that depends on metrics of no Prometheus, and an unknown neighbour."""
+    """Refuse a number of pods that depends on metrics of no Prometheus, an unknown neighbour, and a name
+    that KServe gives its objects.
+    """
     for index, work in enumerate(env.workloads):
         if not isinstance(work, InferenceWorkload):
             continue
@@ -22,6 +24,9 @@ def check(env: Environment) -> None:
             fact = "nothing is monitored, so nothing counts requests"
             raise InputError(f"{path}.scale", fact, "add monitoring: {}, or give replicas instead")
         others = [one.name for one in env.workloads if one.namespace == work.namespace and one is not work]
+        if work.deployment in others:
+            fact = f"KServe makes a Deployment {work.deployment!r}, and another workload has that name"
+            raise InputError(f"{path}.name", fact, "give one of the two another name")
         if work.near and work.near not in others:
             fact = f"namespace {work.namespace} has no other workload {work.near!r}"
             remedy = listing(others, work.near) if others else "leave it out"

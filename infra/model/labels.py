@@ -42,6 +42,8 @@ FULL = "gpuform.io/replicas"
 
 # Annotation of the operands: vulnerabilities that an older operator or toolkit was accepted with.
 ACKNOWLEDGED = "gpuform.io/acknowledged"
+# On an InferenceService's pods, so that another format makes new ones.
+MODEL_FORMAT = "gpuform.io/model-format"
 
 # What the simulator and the kwok stages read from a simulated node.
 KWOK_NODE = "kwok.x-k8s.io/node"

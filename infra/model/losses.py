@@ -18,5 +18,9 @@ RELEASES = (
     "monitoring",
     "kueue",
     "keda",
+    *("cert-manager", "kserve-crd", "kserve"),
 )
 """Names of the Helm releases that a stack may install into its own namespaces."""
+
+CERTIFICATES = ("kedaorg-certs", "kserve-webhook-server-cert", "cert-manager-webhook-ca")
+"""Names of the Secrets that programs of these releases make for their webhooks; nothing is lost with them."""

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from infra.model.base import Count, Minutes, PodCount, WorkloadName
 from infra.model.errors import InputError
 from infra.model.gang import Placement
+from infra.model.kserve import LONGEST_NAME, ServedModel, check_container
 from infra.model.notebook import Notebook
 from infra.model.registries import PinnedImage
 from infra.model.rollout import BlueGreen, Recreate, Service, Update
@@ -167,7 +168,7 @@ class JobWorkload(BaseWorkload):
 
 
 class InferenceWorkload(DeploymentWorkload):
-    """A Deployment that serves a model: measured, and scaled by its requests."""
+    """A Deployment, or KServe's InferenceService, that serves a model: measured, and scaled by requests."""
 
     kind: Literal["inference"]  # type: ignore[assignment]
     scale: Scale | None = Field(
@@ -176,6 +177,11 @@ class InferenceWorkload(DeploymentWorkload):
     metrics: Metrics | None = Field(
         default=None,
         description="Metrics of its pods for Prometheus; Triton's if left out, none if scale has a query.",
+    )
+    model: ServedModel | None = Field(
+        default=None,
+        description="Model that KServe fetches for Triton, which is the image; needs a service. If left out, "
+        "the image or its command finds its models itself.",
     )
     near: WorkloadName | None = Field(
         default=None,
@@ -192,11 +198,35 @@ class InferenceWorkload(DeploymentWorkload):
             raise InputError("replicas", fact, "leave it out: scale.min and scale.max are the bounds")
         return self
 
+    @model_validator(mode="after")
+    def _can_be_served(self) -> Self:
+        if self.model is None:
+            return self
+        if self.service is None:
+            fact = "missing, and KServe serves each model at a port"
+            raise InputError("service", fact, "give service: {port: 80, target_port: 8000}")
+        if len(self.name) > LONGEST_NAME:
+            fact = "KServe puts isvc. before it and -predictor behind it, in a label"
+            raise InputError("name", fact, f"use at most {LONGEST_NAME} characters")
+        check_container(self.command, self.env)
+        if not self.command and self.measured and self.measured.port == self.service.container_port:
+            fact = "Triton has its metrics at a port of their own"
+            raise InputError("metrics.port", fact, "use another port than the service's, such as 8002")
+        return self
+
     def _check_colours(self, update: BlueGreen) -> None:
+        if self.model:
+            fact = "KServe makes one Deployment, and blue_green moves pods between two"
+            raise InputError("update.kind", fact, "use kind: rolling, surge or recreate, or no model")
         if self.scale:
             fact = "scale changes the number of one Deployment, and blue_green moves pods between two"
             raise InputError("update.kind", fact, "use kind: rolling or surge, or replicas without scale")
         super()._check_colours(update)
+
+    @property
+    def deployment(self) -> str:
+        """Name of its Deployment, which KServe makes if there is a model [PredictorServiceName]."""
+        return f"{self.name}-predictor" if self.model else self.name
 
     @property
     def measured(self) -> Metrics | None:

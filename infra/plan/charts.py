@@ -41,14 +41,15 @@ class ChartImage:
     """One image of a chart; ``at`` is the path of its keys in the values.
 
     The keys are, by ``form``: parts: repository (registry and folder), image, version; host: registry,
-    repository, tag; whole: repository (the whole name), tag. ``switch`` is the value that turns the image on,
-    with its default; None if it is always on.
+    repository, tag; whole: repository (the whole name), tag; plain: image (the whole name), tag. Of the form
+    text there is one key, the last of ``at``, with name and tag. ``switch`` is the value that turns the image
+    on, with its default; None if it is always on.
     """
 
     at: Path
     name: str
     tag: str | None
-    form: Literal["parts", "host", "whole"]
+    form: Literal["parts", "host", "whole", "plain", "text"]
     switch: tuple[Path, bool] | None = None
     digest: str | None = None
 
@@ -59,25 +60,34 @@ class ChartImage:
     def named(self, values: Values) -> str:
         """The image's name with these values, without its tag."""
         host, _, path = self.name.partition("/")
+        if self.form == "text":
+            return str(_at(values, self.at, f"{self.name}:")).rpartition(":")[0]
         found: Values = _at(values, self.at, {})
         if self.form == "parts":
             folder, _, last = self.name.rpartition("/")
             return f"{found.get('repository', folder)}/{found.get('image', last)}"
         if self.form == "host":
             return f"{found.get('registry', host)}/{found.get('repository', path)}"
-        return str(found.get("repository", self.name))
+        return str(found.get("image" if self.form == "plain" else "repository", self.name))
 
     def tagged(self, values: Values) -> str | None:
         """The tag with these values: theirs, or the chart's own."""
+        if self.form == "text":
+            return str(_at(values, self.at, "")).rpartition(":")[2] or self.tag
         found: Values = _at(values, self.at, {})
         return found.get("version" if self.form == "parts" else "tag", self.tag)
 
     def put(self, values: Values, name: str) -> None:
         """Change the values so that the image has this name."""
-        for part in self.at:
+        text = self.form == "text"
+        for part in self.at[:-1] if text else self.at:
             values = values.setdefault(part, {})
-        if self.form == "host":
+        if text:
+            values[self.at[-1]] = f"{name}:{self.tag}"
+        elif self.form == "host":
             values["registry"], _, values["repository"] = name.partition("/")
+        elif self.form == "plain":
+            values["image"] = name
         else:
             values["repository"] = name.rpartition("/")[0] if self.form == "parts" else name
 
@@ -110,6 +120,15 @@ def _nfd(at: str) -> ChartImage:
 
 def _only(name: str, tag: str, *at: str) -> tuple[ChartImage]:
     return (ChartImage(at, name, tag, "whole"),)
+
+
+def _kserve(at: str, name: str) -> ChartImage:
+    return ChartImage(("kserve", at), f"docker.io/kserve/{name}", f"v{versions.KSERVE}", "plain")
+
+
+def _cert_manager(name: str) -> ChartImage:
+    path = ("image",) if name == "controller" else (name, "image")
+    return ChartImage(path, f"quay.io/jetstack/cert-manager-{name}", versions.CERT_MANAGER, "whole")
 
 
 _OPERATOR, _PLUGIN = versions.GPU_OPERATOR, f"v{versions.DEVICE_PLUGIN}"
@@ -178,6 +197,24 @@ PINNED: Mapping[str, tuple[str, tuple[ChartImage, ...]]] = {
     "kueue": (
         versions.KUEUE,
         _only("registry.k8s.io/kueue/kueue", f"v{versions.KUEUE}", "controllerManager", "manager", "image"),
+    ),
+    "cert-manager": (
+        versions.CERT_MANAGER,
+        tuple(map(_cert_manager, ("controller", "webhook", "cainjector", "acmesolver", "startupapicheck"))),
+    ),
+    "kserve-crd": (f"v{versions.KSERVE}", ()),
+    "kserve-resources": (
+        f"v{versions.KSERVE}",
+        (
+            _kserve("controller", "kserve-controller"),
+            _kserve("storage", "storage-initializer"),
+            ChartImage(
+                ("kserve", "controller", "rbacProxyImage"),
+                "quay.io/brancz/kube-rbac-proxy",
+                "v0.18.0",
+                "text",
+            ),
+        ),
     ),
     "aws-efa-k8s-device-plugin": (
         versions.EFA_DEVICE_PLUGIN,

@@ -17,6 +17,7 @@ from infra.plan import (
     eks,
     gpu_operator,
     health,
+    kserve,
     monitoring,
     notebooks,
     pool_keeper,
@@ -88,6 +89,7 @@ def releases(env: Environment) -> list[ChartRelease]:
         efa.release(env),
         queues.release(env),
         scaling.release(env),
+        *kserve.releases(env),
     ]
     if any(env.by_karpenter(pool) for pool in env.pools):
         found += [eks.karpenter_crd_release(env), eks.karpenter_release(env)]

@@ -96,7 +96,7 @@ def _scaled_object(env: Environment, work: InferenceWorkload, scale: Scale, meta
         "kind": "ScaledObject",
         "metadata": metadata,
         "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": work.name},
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": work.deployment},
             "minReplicaCount": scale.min,
             "maxReplicaCount": scale.max,
             "cooldownPeriod": scale.cooldown_seconds,  # only of the last pod; the others follow the HPA

@@ -8,6 +8,7 @@ from typing import Any
 
 from infra.model import labels
 from infra.model.environment import Environment
+from infra.model.kserve import READY
 from infra.model.pool import Pool
 from infra.model.rollout import Recreate, Rolling, Surge
 from infra.model.workload import DeploymentWorkload, InferenceWorkload, Workload
@@ -72,7 +73,7 @@ def start_minutes(env: Environment, workload: Workload, pools: Sequence[Pool]) -
     grows = any(pool.elastic for pool in pools)
     installs = env.ownership.driver == "operator" and env.cluster.kind != "embedded"
     operands = any(pool.gpus for pool in pools) and (grows or installs)
-    model = isinstance(workload, DeploymentWorkload) and workload.service and workload.service.ready_path
+    model = isinstance(workload, DeploymentWorkload) and ready_path(workload)
     parts = (NODE_MINUTES * grows, OPERANDS_MINUTES * operands, MODEL_MINUTES * bool(model))
     return IMAGE_MINUTES + sum(parts)
 
@@ -104,9 +105,15 @@ def container(workload: Workload) -> Manifest:
     if listens:
         ports = [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in listens]
         found["ports"] = ports
-    if workload.service and workload.service.ready_path:
-        found["readinessProbe"] = {"httpGet": {"path": workload.service.ready_path, "port": PORT}}
+    if path := ready_path(workload):
+        found["readinessProbe"] = {"httpGet": {"path": path, "port": PORT}}
     return found
+
+
+def ready_path(workload: DeploymentWorkload) -> str | None:
+    """HTTP path of its readiness; Triton's if KServe serves it with Triton's own arguments."""
+    triton = isinstance(workload, InferenceWorkload) and workload.model and not workload.command
+    return (workload.service and workload.service.ready_path) or (READY if triton else None)
 
 
 def replicas(workload: DeploymentWorkload) -> Manifest:

@@ -12,6 +12,7 @@ from infra.model.choice import Unit
 from infra.model.environment import Environment
 from infra.model.errors import InputError
 from infra.model.health import HEALTH
+from infra.model.kserve import CERT_MANAGER, KSERVE
 from infra.model.monitoring import NAMESPACE as MONITORING
 from infra.model.notebook import CULLER
 from infra.model.pool import Pool
@@ -32,6 +33,7 @@ from infra.plan import (
     blue_green,
     dra,
     gangs,
+    kserve,
     notebooks,
     scaling,
     serving,
@@ -52,6 +54,8 @@ def namespaces(env: Environment) -> tuple[Manifest, ...]:
     wanted -= set(checks.BUILT_IN_NAMESPACES)
     wanted |= {SCHEDULER} if env.packs else set()
     wanted |= {KEDA} if env.scaled else set()
+    wanted |= {KSERVE} if env.served else set()
+    wanted |= {CERT_MANAGER} if env.installs_cert_manager else set()
     wanted |= {HEALTH} if env.health else set()
     wanted |= {checks.TRIAL} if any(startup.tried(env, pool) for pool in env.pools) else set()
     wanted |= {PLACEHOLDER} if any(pool.spare for pool in env.pools) else set()
@@ -86,7 +90,8 @@ def objects(env: Environment, workload: Workload) -> tuple[Manifest, ...]:
 
     With two colours only the first is created; the other exists only after a change of the pods.
     """
-    found = [template for template in (claim_template(env, workload), service(env, workload)) if template]
+    needed = claim_template(env, workload), service(env, workload), runtime(env, workload)
+    found = [one for one in needed if one]
     main = controller(env, workload)
     if not (isinstance(workload, DeploymentWorkload) and workload.blue_green):
         return (*found, main, *scaled(env, workload))
@@ -134,6 +139,13 @@ def service(env: Environment, workload: Workload) -> Manifest | None:
     return serving.service(workload, _metadata(env, workload))
 
 
+def runtime(env: Environment, workload: Workload) -> Manifest | None:
+    """The ServingRuntime that its InferenceService names, if KServe serves it."""
+    if not isinstance(workload, InferenceWorkload) or workload.model is None:
+        return None
+    return kserve.runtime(env, workload, _metadata(env, workload))
+
+
 def scaled(env: Environment, workload: Workload) -> tuple[Manifest, ...]:
     """What measures the workload's pods and sets their number, after what makes the pods."""
     return scaling.objects(env, workload, _metadata(env, workload))
@@ -151,6 +163,13 @@ def _claimed(pools: Sequence[Pool]) -> Pool | None:
 
 def controller(env: Environment, workload: Workload) -> Manifest:
     """The object that makes its pods, or the Pod itself; a Deployment without a colour."""
+    made = _controller(env, workload)
+    if isinstance(workload, InferenceWorkload) and workload.model:
+        return kserve.inference_service(workload, workload.model, made)
+    return made
+
+
+def _controller(env: Environment, workload: Workload) -> Manifest:
     metadata = _metadata(env, workload)
     template = {"metadata": {"labels": metadata["labels"]}}
     if workload.queue:
@@ -198,7 +217,7 @@ def wait_minutes(env: Environment, workload: Workload) -> tuple[int, int]:
     first = serving.start_minutes(env, workload, _pools(env, workload))
     if not isinstance(workload, DeploymentWorkload):
         return first, first
-    return first, first * serving.steps(workload, controller(env, workload)["spec"])
+    return first, first * serving.steps(workload, _controller(env, workload)["spec"])
 
 
 def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:

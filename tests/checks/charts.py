@@ -33,6 +33,8 @@ IN_MODULES: Mapping[str, tuple[Source, str]] = {
         ("karpenter", karpenter_crds.MODULE, "charts/karpenter", "karpenter-crds"),
         ("karpenter-crd", karpenter_crds.MODULE, "charts/karpenter-crd", "karpenter-crds"),
         ("kueue", "sigs.k8s.io/kueue", "charts/kueue", "kueue"),
+        ("kserve-crd", "github.com/kserve/kserve", "charts/kserve-crd", "kserve"),
+        ("kserve-resources", "github.com/kserve/kserve", "charts/kserve-resources", "kserve"),
         (
             "nvidia-device-plugin",
             NVIDIA_CONFIG.pins,

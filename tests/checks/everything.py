@@ -175,6 +175,34 @@ def scaled() -> Environment:
     return parse({**existing(T4, monitoring={}).resolved(), "workloads": work})
 
 
+def served() -> Environment:
+    """By KServe: scaled by requests, and two pods with a claimed GPU and a model on a volume."""
+    own = {"kind": "inference", "image": "a:1", "service": {"port": 80, "target_port": 8000}}
+    work = [
+        {
+            **own,
+            "name": "triton",
+            "pool": "p0",
+            "scale": {"max": 6, "qps_per_replica": 50},
+            "model": {"uri": "s3://models/a", "format": "onnx", "service_account": "models"},
+        },
+        {
+            **own,
+            "name": "fixed",
+            "pool": "p1",
+            "replicas": 2,
+            "shm": "64Mi",
+            "priority": "urgent",
+            "update": {"kind": "recreate"},
+            "command": ["serve", "/mnt/models"],
+            "model": {"uri": "pvc://models/b", "format": "triton"},
+        },
+    ]
+    pools = (T4, {**A100, "sharing": {"kind": "dra"}})
+    whole = existing(*pools, monitoring={}).resolved()
+    return parse({**whole, "priorities": {"urgent": 1000}, "workloads": work})
+
+
 @cache
 def environments() -> dict[str, Environment]:
     """Stack files, the table of AWS environments, and one for each other way of sharing."""
@@ -212,6 +240,7 @@ def environments() -> dict[str, Environment]:
         "queues": with_queues(),
         "aws, queues": queues_on_aws(),
         "scaled by requests": scaled(),
+        "served by KServe": served(),
         "without cdi": existing({**A100, "sharing": SEVEN}, cdi=False),
     }
 

@@ -20,7 +20,7 @@ from tests.plan.test_operator import OF_THE_DEPENDENCY, unknown_keys
 pytestmark = pytest.mark.tools
 
 # Charts without an available values file: a person checks their values when a version is raised.
-UNSEEN = {"aws-efa-k8s-device-plugin", "dra-driver-nvidia-gpu", "keda"}
+UNSEEN = {"aws-efa-k8s-device-plugin", "cert-manager", "dra-driver-nvidia-gpu", "keda"}
 BESIDE = ("gpu-operator", "dcgm-exporter", "kube-prometheus-stack")
 """Charts with only the values file available, beside this checkout."""
 OF_A_DEPENDENCY = {

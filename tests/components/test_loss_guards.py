@@ -8,12 +8,22 @@ import pytest
 
 from infra.config import parse
 from infra.model.losses import GUARD, RELEASES
-from infra.plan import dcgm_exporter, device_plugin, dra, gpu_operator, losses, monitoring, queues, scaling
+from infra.plan import (
+    dcgm_exporter,
+    device_plugin,
+    dra,
+    gpu_operator,
+    kserve,
+    losses,
+    monitoring,
+    queues,
+    scaling,
+)
 from tests.components import aws_stacks, openstack_stacks
 from tests.components.aws_stacks import waits_for
 from tests.components.recording import MAGNUM, Recorder, record
 from tests.components.test_hosts_program import alone, onprem
-from tests.config.test_bad_scaling import GOOD
+from tests.config.test_bad_scaling import SERVED
 
 pytestmark = pytest.mark.unit
 
@@ -135,6 +145,6 @@ def test_releases_in_our_namespaces_are_known_as_ours() -> None:
     made = (
         *(gpu_operator.release(alone), device_plugin.release(alone), dcgm_exporter.release(alone)),
         *(monitoring.release(alone), dra.release(claimed), queues.release(queued)),
-        scaling.release(parse(GOOD)),
+        *(scaling.release(parse(SERVED)), *kserve.releases(parse(SERVED))),
     )
     assert {one and one.name for one in made} == set(RELEASES)

@@ -3,11 +3,12 @@ from __future__ import annotations
 import pytest
 
 from tests.components.recording import Recorder, record
-from tests.config.test_bad_scaling import GOOD
+from tests.config.test_bad_scaling import GOOD, SERVED
 
 pytestmark = pytest.mark.unit
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
+SERVICE = "kubernetes:serving.kserve.io/v1beta1:InferenceService"
 SCALED = "kubernetes:keda.sh/v1alpha1:ScaledObject"
 
 
@@ -37,3 +38,19 @@ def test_preview_and_up_register_the_same_resources(recorded: Recorder) -> None:
 def test_without_scale_there_is_no_keda() -> None:
     works = [{key: one[key] for key in one if key != "scale"} for one in GOOD["workloads"]]
     assert not [one for one in record({**GOOD, "workloads": works}).resources if "scaling" in one.name]
+
+
+def test_kserve_comes_before_what_it_serves_and_outlives_it() -> None:
+    """Its controller removes an InferenceService's finalizer; its webhooks need a certificate."""
+    recorded = record(SERVED)
+    assert record(SERVED, preview=True).registered() == recorded.registered()
+    (service,), (scaled,) = recorded.of(SERVICE), recorded.of(SCALED)
+    runtime = "kubernetes:serving.kserve.io/v1alpha1:ServingRuntime workloads-default-triton-runtime"
+    assert {f"{RELEASE} kserve-kserve", runtime} <= service.after
+    assert [urn for urn in service.request.dependencies if urn.endswith("::kserve-kserve")]
+    assert f"{SERVICE} workloads-default-triton" in scaled.after
+    assert service.request.customTimeouts.create == "62m"
+    after = {one.name: one.after for one in recorded.of(RELEASE)}
+    assert {f"{RELEASE} kserve-kserve-crd", f"{RELEASE} kserve-cert-manager"} <= after["kserve-kserve"]
+    assert "kubernetes:core/v1:Namespace namespaces-gpuform-kserve" in after["kserve-kserve"]
+    assert not [one for one in record(GOOD).resources if "kserve" in one.name]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 _IMAGE = "nvcr.io/nvidia/tritonserver:26.06-py3"
@@ -21,11 +22,20 @@ START: dict[str, Any] = {
     ],
 }
 _SCALE = "workloads/1/scale"
+_MODEL = "workloads/1/model"
+SERVED = copy.deepcopy(START)
+SERVED["workloads"][1]["model"] = {"uri": "s3://models/a", "format": "onnx"}
 
 ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("InferenceWorkload", "scale"): (START, _SCALE, None),
     ("InferenceWorkload", "metrics"): (START, "workloads/1/metrics", {"port": 9000}),
     ("InferenceWorkload", "near"): (START, "workloads/1/near", "data"),
+    ("InferenceWorkload", "model"): (START, _MODEL, SERVED["workloads"][1]["model"]),
+    ("ServedModel", "uri"): (SERVED, f"{_MODEL}/uri", "pvc://models"),
+    ("ServedModel", "format"): (SERVED, f"{_MODEL}/format", "triton"),
+    ("ServedModel", "service_account"): (SERVED, f"{_MODEL}/service_account", "models"),
+    ("Environment", "kserve"): (SERVED, "kserve", {"cert_manager": "existing"}),
+    ("KServe", "cert_manager"): (SERVED, "kserve", {"cert_manager": "existing"}),
     ("Metrics", "port"): (START, "workloads/1/metrics", {"port": 8000}),
     ("Metrics", "path"): (START, "workloads/1/metrics", {"path": "/prometheus"}),
     ("Scale", "min"): (START, f"{_SCALE}/min", 2),

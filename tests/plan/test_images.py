@@ -40,6 +40,7 @@ REGISTRIES = {
     versions.DCGM_EXPORTER_REPOSITORY: f"oci://{MIRROR}/charts",
     versions.KUBE_PROMETHEUS_STACK_REPOSITORY: "https://charts.example.org/stable",
     versions.KEDA_REPOSITORY: f"oci://{MIRROR}/charts",
+    versions.CERT_MANAGER_REPOSITORY: f"oci://{MIRROR}/charts",
     versions.EKS_CHARTS_REPOSITORY: "https://charts.example.org/eks",
 }
 
@@ -96,9 +97,9 @@ def test_with_mirrors_of_all_nothing_is_pulled_from_anywhere_else(name: str) -> 
         assert not found, file
 
 
-# karpenter-crd has no values, and KEDA's chart is in no Go module; those in Kueue's module name a staging
-# registry: tests/checks/test_kueue.py.
-WITHOUT_VALUES = {"karpenter-crd", "keda", "kueue"}
+# karpenter-crd has no values; charts of KEDA and cert-manager are in no pinned Go module; tests/checks has
+# test_kueue.py and test_kserve.py.
+WITHOUT_VALUES = {"cert-manager", "karpenter-crd", "keda", "kserve-crd", "kserve-resources", "kueue"}
 
 
 @pytest.mark.parametrize("chart", sorted(charts.PINNED.keys() - WITHOUT_VALUES))

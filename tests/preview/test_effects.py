@@ -43,6 +43,13 @@ def test_the_change_does(case: str) -> None:
     ]
 
 
+def test_pods_that_kserve_has_made_are_those_of_its_deployment() -> None:
+    """Declared ones bear the workload's name."""
+    pod = PodRef("science", "Deployment/web-predictor", "web-predictor-1", "a100", "a100-1", gpu=True)
+    (found,) = effects([step(CASES["the model of a workload that KServe serves"]["step"])], World({}, (pod,)))
+    assert found.evicts == (pod,)
+
+
 def test_losses_come_first_and_the_order_of_the_steps_does_not_matter() -> None:
     names = ("a label moves", "a node goes", "a cluster anew", "a workload's image")
     steps = [step(CASES[name]["step"]) for name in names]

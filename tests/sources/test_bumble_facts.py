@@ -1,4 +1,4 @@
-"""Bumble's guide: layouts by name, and pods pinned by product (FACTS 1, rows 11 to 13)."""
+"""Bumble's guide: layouts by name, pods pinned by product, Triton on KServe (FACTS 1, rows 11 to 13, 16)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from infra.config import load, parse
-from infra.plan import gpu_operator, inventory, sharing, workloads
+from infra.plan import gpu_operator, inventory, kserve, sharing, workloads
 
 pytestmark = pytest.mark.unit
 
@@ -99,3 +99,25 @@ def test_bumble_row_13_pod_on_a_slice() -> None:
     limits = found["spec"]["containers"][0]["resources"]["limits"]
     assert limits["nvidia.com/mig-1g.5gb"] == "1"
     assert "nvidia.com/gpu" not in limits
+
+
+def test_bumble_row_16_triton_on_kserve() -> None:
+    """A model in a bucket, served by Triton on one slice: the guide's InferenceService, KServe included."""
+    serving = {
+        "name": "resnet",
+        "kind": "inference",
+        "pool": "a100-7",
+        "slice": "1g.5gb",
+        "image": "nvcr.io/nvidia/tritonserver:26.06-py3",
+        "service": {"port": 80, "target_port": 8000},
+        "model": {"uri": "gs://models/resnet", "format": "onnx"},
+    }
+    env = parse({**LOCAL.resolved(), "workloads": [serving]})
+    found = {one["kind"]: one for one in workloads.manifests(env)}
+    assert found["InferenceService"]["apiVersion"] == "serving.kserve.io/v1beta1"
+    model = found["InferenceService"]["spec"]["predictor"]["model"]
+    assert (model["storageUri"], model["modelFormat"]) == ("gs://models/resnet", {"name": "onnx"})
+    assert model["resources"]["limits"]["nvidia.com/mig-1g.5gb"] == "1"
+    assert model["args"][:2] == ["tritonserver", "--model-repository=/mnt/models"]
+    assert model["runtime"] == found["ServingRuntime"]["metadata"]["name"]
+    assert [one.name for one in kserve.releases(env)] == ["cert-manager", "kserve-crd", "kserve"]

@@ -1,0 +1,27 @@
+"""KServe, which serves models, and cert-manager, which it needs."""
+
+from __future__ import annotations
+
+import pulumi
+
+from components.args import EnvironmentArgs
+from components.chart import installed
+from infra.plan import kserve
+
+TIMEOUT_S = 300
+
+
+class KServe(pulumi.ComponentResource):
+    """Releases of cert-manager (unless the cluster has one), KServe's CRDs and KServe, each after the last.
+
+    The InferenceServices belong to the workloads. They are deleted before KServe, which removes their
+    finalizer; its CRDs go with their release, cert-manager's stay.
+    """
+
+    def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpuform:platform:KServe", name, None, opts)
+        before: list[pulumi.Resource] = []
+        for planned in kserve.releases(args.environment):
+            inside = pulumi.ResourceOptions(parent=self, depends_on=list(before))
+            before.append(installed(f"{name}-{planned.name}", planned, TIMEOUT_S, inside))
+        self.register_outputs({})

@@ -1,0 +1,138 @@
+"""KServe's releases, and the InferenceService and the runtime of a workload with a model.
+
+In its Standard mode KServe makes a Deployment and a Service ``NAME-predictor`` for an InferenceService, and
+copies labels and annotations to both and to the pods. Its charts bring no runtime for Triton by default.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infra import versions
+from infra.model import labels
+from infra.model.environment import Environment
+from infra.model.kserve import CERT_MANAGER, FORMATS, KSERVE, MOUNT, ServedModel
+from infra.model.workload import InferenceWorkload
+from infra.plan import gpu_operator
+from infra.plan.charts import ChartRelease, mirrored
+
+_API = "serving.kserve.io"
+
+Manifest = dict[str, Any]
+
+
+def releases(env: Environment) -> tuple[ChartRelease, ...]:
+    """In the order of installation: cert-manager, KServe's CRDs, its controller; none without a model."""
+    if not env.served:
+        return ()
+    place, version = versions.KSERVE_REPOSITORY, f"v{versions.KSERVE}"
+    where = gpu_operator.somewhere_tolerations(env)
+    found = [
+        ChartRelease(f"{place}/kserve-crd", None, version, KSERVE, "kserve-crd", {}),
+        ChartRelease(f"{place}/kserve-resources", None, version, KSERVE, "kserve", _values(where)),
+    ]
+    if env.installs_cert_manager:
+        parts = ("webhook", "cainjector", "startupapicheck")
+        values = {
+            "crds": {"enabled": True},  # kept when the release goes: others may use them
+            "global": {"leaderElection": {"namespace": CERT_MANAGER}},  # instead of kube-system
+            "tolerations": where,
+            **{part: {"tolerations": where} for part in parts},
+        }
+        repository, name = versions.CERT_MANAGER_REPOSITORY, "cert-manager"
+        found.insert(0, ChartRelease(name, repository, versions.CERT_MANAGER, CERT_MANAGER, name, values))
+    return tuple(mirrored(env, one) for one in found)
+
+
+def _values(where: list[Any]) -> Manifest:
+    """Standard mode without Knative and Ingress; addresses are those of the cluster's own DNS.
+
+    With the chart's template for them, a name and its namespace would share the 63 characters of one label.
+    Its defaults for containers are emptied: it would add a limit of one CPU to pods that declare none.
+    """
+    gateway = {
+        "disableIngressCreation": True,
+        "domain": "svc.cluster.local",
+        "domainTemplate": "{{ .Name }}.{{ .Namespace }}.{{ .IngressDomain }}",
+    }
+    none = {"cpu": "", "memory": ""}
+    return {
+        "kserve": {
+            "controller": {"deploymentMode": "Standard", "gateway": gateway, "tolerations": where},
+            "inferenceservice": {"resources": {"limits": none, "requests": none}},
+        }
+    }
+
+
+def runtime(env: Environment, work: InferenceWorkload, metadata: Manifest) -> Manifest:
+    """A ServingRuntime for Triton; what its container needs besides is in the InferenceService."""
+    typed = {f"{_API}/server-type": "tritonserver"}
+    return {
+        "apiVersion": f"{_API}/v1alpha1",
+        "kind": "ServingRuntime",
+        "metadata": {**metadata, "name": _runtime(work), "annotations": typed},
+        "spec": {
+            "containers": [{"name": "kserve-container", "image": env.image(work.image)}],
+            "protocolVersions": ["v2", "grpc-v2"],
+            "supportedModelFormats": [{"name": one, "autoSelect": False} for one in FORMATS],
+        },
+    }
+
+
+def inference_service(work: InferenceWorkload, model: ServedModel, deployment: Manifest) -> Manifest:
+    """From the Deployment that the workload would have without a model: its pods are the predictor's.
+
+    Its observedGeneration is that of KServe's Deployment, so each change here must change the Deployment,
+    too, or an update would wait for it in vain [inference_service_status.go, PropagateRawStatus].
+    """
+    metadata, spec = deployment["metadata"], deployment["spec"]
+    pods, pod = spec["template"]["metadata"], dict(spec["template"]["spec"])
+    (container,) = pod.pop("containers")
+    if model.service_account:
+        pod["serviceAccountName"] = model.service_account
+    if "strategy" in spec:
+        pod["deploymentStrategy"] = spec["strategy"]
+    number = spec.get("replicas")
+    if number is not None:
+        pod |= {"minReplicas": number, "maxReplicas": number}
+    annotations = {
+        # external: KServe leaves the number alone; none: it sets minReplicas, without an autoscaler.
+        f"{_API}/autoscalerClass": "external" if number is None else "none",
+        f"{_API}/deploymentMode": "Standard",
+        "modelFormat": model.format,  # as its webhook would add it
+        labels.WAIT_FOR: "condition=Ready",
+        **metadata.get("annotations", {}),
+    }
+    predictor = {
+        **pod,
+        "labels": pods["labels"],
+        "annotations": {**pods.get("annotations", {}), labels.MODEL_FORMAT: model.format},
+        "model": {
+            **_triton(work),
+            **{key: value for key, value in container.items() if key != "name"},
+            "modelFormat": {"name": model.format},
+            "protocolVersion": "v2",
+            "runtime": _runtime(work),
+            "storageUri": model.uri,
+        },
+    }
+    return {
+        "apiVersion": f"{_API}/v1beta1",
+        "kind": "InferenceService",
+        "metadata": {**metadata, "annotations": annotations},
+        "spec": {"predictor": predictor},
+    }
+
+
+def _triton(work: InferenceWorkload) -> Manifest:
+    """Triton's arguments, unless the workload has a command."""
+    if work.command or work.service is None:
+        return {}
+    metrics = f"--metrics-port={work.measured.port}" if work.measured else "--allow-metrics=false"
+    served = f"--http-port={work.service.container_port}", "--allow-grpc=false"
+    return {"args": ["tritonserver", f"--model-repository={MOUNT}", *served, metrics]}
+
+
+def _runtime(work: InferenceWorkload) -> str:
+    """Not the workload's own name: KServe knows some names, and changes the images of those runtimes."""
+    return f"{work.name}-triton"
