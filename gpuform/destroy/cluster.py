@@ -50,12 +50,13 @@ STATEFUL_SET = Kind("StatefulSet", "/apis/apps/v1", "statefulsets")
 JOB = Kind("Job", "/apis/batch/v1", "jobs")
 CLAIM_TEMPLATE = Kind("ResourceClaimTemplate", "/apis/resource.k8s.io/v1", "resourceclaimtemplates")
 BUDGET = Kind("PodDisruptionBudget", "/apis/policy/v1", "poddisruptionbudgets")
+INFERENCE = Kind("InferenceService", "/apis/serving.kserve.io/v1beta1", "inferenceservices")
 LEASE = Kind("Lease", "/apis/coordination.k8s.io/v1", "leases")
 NODE_POOL = Kind("NodePool", _KARPENTER, "nodepools")
 NODE_CLAIM = Kind("NodeClaim", _KARPENTER, "nodeclaims")
 NODE_OVERLAY = Kind("NodeOverlay", "/apis/karpenter.sh/v1alpha1", "nodeoverlays")
 NODE_CLASS = Kind("EC2NodeClass", "/apis/karpenter.k8s.aws/v1", "ec2nodeclasses")
-WORKLOADS = {kind.name: kind for kind in (POD, DEPLOYMENT, STATEFUL_SET, JOB, CLAIM_TEMPLATE)}
+WORKLOADS = {kind.name: kind for kind in (POD, DEPLOYMENT, STATEFUL_SET, JOB, INFERENCE, CLAIM_TEMPLATE)}
 
 
 def named(one: Mapping[str, Any]) -> str:

@@ -24,8 +24,13 @@ _WORKLOADS = (
     "gpuform:platform:Workloads",
     *(f"gpuform:workloads:Gpu{k}" for k in ("Deployment", "Job", "Notebook", "Pod")),
 )
-_KEPT = "kubernetes:core/v1:Service"
-"""Part of a workload that is deleted with the stack: it has no pods and costs nothing."""
+_KEPT = (
+    "kubernetes:core/v1:Service",
+    "kubernetes:monitoring.coreos.com/v1:PodMonitor",
+    "kubernetes:keda.sh/v1alpha1:ScaledObject",
+    "kubernetes:serving.kserve.io/v1alpha1:ServingRuntime",
+)
+"""Parts of a workload that are deleted with the stack: they have no pods and cost nothing."""
 _NAMESPACE = "kubernetes:core/v1:Namespace"
 _KUBERNETES, _OWN = "pulumi:providers:kubernetes", "pulumi:providers:gpuform"
 
@@ -156,7 +161,9 @@ class Known:
 
     def workloads(self) -> tuple[Declared, ...]:
         found = (one for one in self.resources if one["urn"] in self.inside)
-        mine = [one for one in found if _type(str(one.get("parent"))) in _WORKLOADS and one["type"] != _KEPT]
+        mine = [
+            one for one in found if _type(str(one.get("parent"))) in _WORKLOADS and one["type"] not in _KEPT
+        ]
         return tuple(declared for one in mine for declared in _declared(one))
 
     @cached_property

@@ -9,6 +9,7 @@ from typing import Any
 from gpuform.kubernetes.client import ApiError, Client
 from gpuform.kubernetes.pods import condition
 from infra.model import checks, labels, scheduling
+from infra.model.losses import CERTIFICATES
 from infra.plan.queues import QUEUES_API
 
 Manifest = Mapping[str, Any]
@@ -179,7 +180,7 @@ def _made_by_us(one: Manifest, environment: str, releases: Collection[str]) -> b
     name = str(metadata["name"])  # of a webhook's certificate, which a job of kube-prometheus-stack makes
     certificate = name.endswith("-admission") and name.startswith(tuple(f"{one}-" for one in releases))
     operand = any(owner.get("kind") in _OPERATORS for owner in metadata.get("ownerReferences") or ())
-    return bool(release in releases or certificate or operand)
+    return bool(release in releases or certificate or operand or name in CERTIFICATES)
 
 
 def _owners(one: Manifest) -> Iterator[str]:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from components.manifest import GROUPLESS
+from gpuform.destroy import cluster
 from gpuform.destroy.state import Declared, Eks, Known, without_cluster
+from infra.config import parse
+from infra.plan import workloads
+from tests.config.test_bad_scaling import SERVED
 from tests.destroy.told_state import (
     CLUSTER,
     KUBERNETES,
@@ -52,6 +57,23 @@ def test_workloads_lie_in_components_of_their_own_and_two_colours_are_two() -> N
         Declared("apps/v1", "Deployment", "lab", "web-blue"),
         Declared("apps/v1", "Deployment", "lab", "web-green"),
     )
+
+
+def test_parts_without_pods_are_left_to_the_engine_and_a_destroy_can_delete_all_others() -> None:
+    """Of a served and scaled workload; a destroy looks each kind up."""
+    inner = f"{WORKLOADS.rpartition('::')[0]}$gpuform:workloads:GpuDeployment"
+    env = parse(SERVED)
+    objects = workloads.objects(env, env.workloads[1])
+    types = [
+        f"kubernetes:{GROUPLESS.get(one['apiVersion'], one['apiVersion'])}:{one['kind']}" for one in objects
+    ]
+    made = [
+        resource(f"{inner}${token}::t", parent=f"{inner}::t", provider=KUBERNETES, id="default/triton")
+        for token in types
+    ]
+    known = Known.of({"deployment": {"resources": [resource(STACK), *made]}})
+    assert [one.kind for one in known.workloads()] == ["InferenceService"]
+    assert cluster.WORKLOADS["InferenceService"].path().startswith("/apis/serving.kserve.io/v1beta1/")
 
 
 def test_a_cluster_that_is_gone_leaves_no_word_in_the_state() -> None:

@@ -42,6 +42,8 @@ def test_what_the_stack_and_kubernetes_itself_make_is_not_foreign() -> None:
         "secrets", "sh.helm.release.v1.gpu-operator.v1", labels={"owner": "helm", "name": "gpu-operator"}
     )
     played.add("secrets", "gpu-operator-admission")
+    for certificate in ("kedaorg-certs", "kserve-webhook-server-cert", "cert-manager-webhook-ca"):
+        played.add("secrets", certificate)
     played.add("pods", "driver", ownerReferences=owned("clusterpolicies", "p", "ClusterPolicy"))
     played.add("configmaps", "kube-root-ca.crt")
     played.add("serviceaccounts", "default")
