@@ -34,6 +34,7 @@ class World:
     also: tuple[str, ...] = ()
     health: Json | None = None
     """The Deployment of the health loop."""
+    pod_monitors: tuple[Json, ...] = ()
 
     @property
     def namespace(self) -> str:
@@ -75,6 +76,7 @@ class Cluster:
             state_metrics=next((one for one in deployments if _is_state_metrics(one)), None),
             health=next((one for one in self.items(_OF_HEALTH) if _name(one) == HEALTH), None),
             also=tuple(f"{one['metadata']['namespace']}/{_name(one)}" for one in others),
+            pod_monitors=self.items(f"{_KINDS}/podmonitors"),
         )
 
     def kubeconfig(self, namespace: str, account: str) -> str:

@@ -51,6 +51,7 @@ def wanted(world: World, ports: Ports, finds: bool = True) -> Wanted:
     scraping = Scraping(KUBECONFIG, ports, interval, timeout, role, notes.append)
     jobs = [
         *(job for monitor in _selected(world, "serviceMonitor") for job in scraping.monitor(monitor)),
+        *(job for monitor in _selected(world, "podMonitor") for job in scraping.of_pods.monitor(monitor)),
         *scraping.by_hand(_by_hand(world, notes)),
     ]
     lookups = {} if finds else _found_for(jobs, world, notes)
@@ -142,7 +143,8 @@ def _selected(world: World, kind: str) -> Iterator[Json]:
     """The monitors or rules that the Prometheus selects; no namespace selector means its own namespace."""
     spec = world.spec
     selector, spaces = spec.get(f"{kind}Selector"), spec.get(f"{kind}NamespaceSelector")
-    for one in world.monitors if kind == "serviceMonitor" else world.rules:
+    kinds = {"serviceMonitor": world.monitors, "podMonitor": world.pod_monitors, "rule": world.rules}
+    for one in kinds[kind]:
         meta = one["metadata"]
         where = (world.namespaces or {}).get(meta["namespace"], {})
         here = meta["namespace"] == world.namespace if spaces is None else chosen(spaces, where)

@@ -1,16 +1,16 @@
-"""Scrape configurations as prometheus-operator writes them: from ServiceMonitors, and those added by hand."""
+"""Scrape configurations as prometheus-operator writes them: of its monitors, and those added by hand."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuform.monitor.targets import Ports, redirected
 
 Json = dict[str, Any]
-SERVICE = "__meta_kubernetes_service_"
+SERVICE, POD = "__meta_kubernetes_service_", "__meta_kubernetes_pod_"
 _MS = {
     "ms": 1,
     "s": 1000,
@@ -52,7 +52,10 @@ def seconds(text: str) -> float:
 
 @dataclass(frozen=True)
 class Scraping:
-    """Settings that all jobs share; ``interval`` and ``timeout`` are the Prometheus's defaults."""
+    """Settings that all jobs share; ``interval`` and ``timeout`` are the Prometheus's defaults.
+
+    ``role`` is ``pod`` for PodMonitors, see prometheus-operator, generatePodMonitorConfig.
+    """
 
     kubeconfig: str
     ports: Ports
@@ -61,13 +64,20 @@ class Scraping:
     role: str = "endpoints"
     say: Callable[[str], None] = lambda text: None
 
+    @property
+    def of_pods(self) -> Scraping:
+        """The same for PodMonitors."""
+        return replace(self, role="pod")
+
     def monitor(self, monitor: Mapping[str, Any]) -> Iterator[Json]:
-        """One job for each endpoint of a ServiceMonitor."""
+        """One job for each endpoint of a ServiceMonitor, or of a PodMonitor."""
         meta, spec = monitor["metadata"], monitor["spec"]
-        name = f"serviceMonitor/{meta['namespace']}/{meta['name']}"
-        for index, endpoint in enumerate(spec.get("endpoints") or ()):
+        pods, where = self.role == "pod", f"{meta['namespace']}/{meta['name']}"
+        name = f"{'podMonitor' if pods else 'serviceMonitor'}/{where}"
+        endpoints = "podMetricsEndpoints" if pods else "endpoints"
+        for index, endpoint in enumerate(spec.get(endpoints) or ()):
             for unread in sorted(set(endpoint) - _READ):
-                self.say(f"{name}: endpoints[{index}].{unread} is not supported here")
+                self.say(f"{name}: {endpoints}[{index}].{unread} is not supported here")
             yield {
                 "job_name": f"{name}/{index}",
                 "kubernetes_sd_configs": [self._discovery(meta["namespace"], spec)],
@@ -75,9 +85,9 @@ class Scraping:
                 **{key: endpoint[field] for field, key in _ENDPOINT.items() if field in endpoint},
                 **{key: spec[field] for field, key in _NUMBERS.items() if field in spec},
                 "relabel_configs": [
-                    *_selected(spec.get("selector") or {}),
+                    *_selected(spec.get("selector") or {}, POD if pods else SERVICE),
                     *self._port(endpoint),
-                    *self._labels(spec, endpoint),
+                    *self._labels(spec, endpoint, where),
                     *map(relabelling, endpoint.get("relabelings") or ()),
                     *redirected(self.ports),
                 ],
@@ -124,7 +134,7 @@ class Scraping:
             return [_keep(f"__meta_kubernetes_pod_container_port_{label}", str(target))]
         return []
 
-    def _labels(self, spec: Mapping[str, Any], endpoint: Mapping[str, Any]) -> Iterator[Json]:
+    def _labels(self, spec: Mapping[str, Any], endpoint: Mapping[str, Any], monitor: str) -> Iterator[Json]:
         at = f"__meta_kubernetes_{self._kind}_address_target_"
         for kind, label in (("Node", "node"), ("Pod", "pod")):
             yield _copy((f"{at}kind", f"{at}name"), label, f"{kind};(.*)")
@@ -137,18 +147,19 @@ class Scraping:
             "regex": "(Failed|Succeeded)",
             "action": "drop",
         }
-        for key, prefix in (("targetLabels", SERVICE), ("podTargetLabels", "__meta_kubernetes_pod_")):
+        for key, prefix in (("targetLabels", SERVICE), ("podTargetLabels", POD)):
             for name in spec.get(key) or ():
                 yield _copy((f"{prefix}label_{_plain(name)}",), _plain(name), "(.+)")
-        yield _copy((f"{SERVICE}name",), "job")
+        pods = self.role == "pod"
+        yield {"target_label": "job", "replacement": monitor} if pods else _copy((f"{SERVICE}name",), "job")
         if name := spec.get("jobLabel"):
-            yield _copy((f"{SERVICE}label_{_plain(name)}",), "job", "(.+)")
+            yield _copy((f"{POD if pods else SERVICE}label_{_plain(name)}",), "job", "(.+)")
         if port := endpoint.get("port") or endpoint.get("targetPort"):
             yield {"target_label": "endpoint", "replacement": str(port)}
 
     @property
     def _kind(self) -> str:
-        return "endpointslice" if self.role == "endpointslice" else "endpoint"
+        return {"endpointslice": "endpointslice", "pod": "pod_container"}.get(self.role, "endpoint")
 
 
 def relabelling(one: Mapping[str, Any]) -> Json:
@@ -157,28 +168,28 @@ def relabelling(one: Mapping[str, Any]) -> Json:
     return made | ({"action": str(made["action"]).lower()} if "action" in made else {})
 
 
-def _selected(selector: Mapping[str, Any]) -> Iterator[Json]:
+def _selected(selector: Mapping[str, Any], of: str) -> Iterator[Json]:
     for key, value in sorted((selector.get("matchLabels") or {}).items()):
-        yield _keep_label(key, [value])
+        yield _keep_label(key, [value], of)
     for one in selector.get("matchExpressions") or ():
         key, values = one["key"], one.get("values") or []
         match one["operator"]:
             case "In":
-                yield _keep_label(key, values)
+                yield _keep_label(key, values, of)
             case "NotIn":
-                yield _keep_label(key, values) | {"action": "drop"}
+                yield _keep_label(key, values, of) | {"action": "drop"}
             case "Exists":
-                yield _keep(f"{SERVICE}labelpresent_{_plain(key)}", "true")
+                yield _keep(f"{of}labelpresent_{_plain(key)}", "true")
             case "DoesNotExist":
-                yield _keep(f"{SERVICE}labelpresent_{_plain(key)}", "true") | {"action": "drop"}
+                yield _keep(f"{of}labelpresent_{_plain(key)}", "true") | {"action": "drop"}
 
 
-def _keep_label(key: str, values: Iterable[str]) -> Json:
+def _keep_label(key: str, values: Iterable[str], of: str) -> Json:
     """An absent label is not an empty one, hence the second source."""
     name = _plain(key)
     either = "|".join(re.escape(str(value)) for value in values)
     return {
-        "source_labels": [f"{SERVICE}label_{name}", f"{SERVICE}labelpresent_{name}"],
+        "source_labels": [f"{of}label_{name}", f"{of}labelpresent_{name}"],
         "regex": f"({either});true",
         "action": "keep",
     }

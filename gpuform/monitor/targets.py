@@ -1,6 +1,7 @@
 """Redirects scrapes to the processes that answer them: pods run no code here, so they do not answer.
 
-Requests go to the simulator or to the real program on this machine. All labels of the series, ``instance``
+Requests go to the simulator, to the real program on this machine, or to the port in the annotation ``PLAYED``
+of the pod or Service. All labels of the series, ``instance``
 included, stay as they would be elsewhere. Targets without such a process are not scraped: node exporters,
 kubelets, Grafana, Alertmanager, operators, and a rehearsal's Karpenter, which may not listen on any port
 (:mod:`gpuform.rehearse.born`).
@@ -8,6 +9,7 @@ kubelets, Grafana, Alertmanager, operators, and a rehearsal's Karpenter, which m
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +25,8 @@ _PORT_NAMES = (
     f"{_POD}container_port_name",
 )
 _ANSWERED = "__tmp_gpuform_answered"
+PLAYED = "simulator.gpuform.io/metrics-port"
+"""Annotation of a pod or Service: loopback port that answers for it, at /pods or /services/NAMESPACE/NAME."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +51,21 @@ def redirected(ports: Ports) -> list[Json]:
         *_to((_APP, *_PORT_NAMES), "kube-state-metrics;(metrics;.*|;metrics;.*|;;metrics)", ports.telemetry),
         *_to((_APP,), "prometheus", ports.prometheus),
         *(_to((_APP,), "gpuform-health", ports.health) if ports.health else ()),
+        *_played("service"),
+        *_played("pod"),
         {"source_labels": [_ANSWERED], "regex": "yes", "action": "keep"},
         {"target_label": "__scheme__", "replacement": "http"},
     ]
 
 
-def _to(labels: Sequence[str], regex: str, port: int, path: str = "") -> list[Json]:
+def _played(kind: str) -> list[Json]:
+    name = f"__meta_kubernetes_{kind}_"
+    note = f"{name}annotation_{re.sub(r'[^a-z]', '_', PLAYED)}"
+    labels = (note, "__meta_kubernetes_namespace", f"{name}name")
+    return _to(labels, "([0-9]+);(.+);(.+)", "$1", f"/{kind}s/$2/$3")
+
+
+def _to(labels: Sequence[str], regex: str, port: int | str, path: str = "") -> list[Json]:
     sets = {"__address__": f"127.0.0.1:{port}", _ANSWERED: "yes"} | (
         {"__metrics_path__": path} if path else {}
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gpuform.monitor.cluster import World
 from gpuform.monitor.config import flags, state_metrics
-from gpuform.monitor.discovery import Lookup
+from gpuform.monitor.discovery import Lookup, of_pod
 from gpuform.monitor.selecting import chosen
 from tests.monitor import site
 from tests.monitor.scraping import (
@@ -24,7 +25,7 @@ from tests.monitor.scraping import (
     told,
     world,
 )
-from tests.monitor.site import EXPORTER, STATE_METRICS, monitor, rules
+from tests.monitor.site import EXPORTER, STATE_METRICS, meta, monitor, rules
 
 pytestmark = pytest.mark.unit
 
@@ -186,6 +187,49 @@ def test_monitors_and_rules_are_chosen_by_label_and_namespace() -> None:
     made = monitor("d", EXPORTER, port="x")
     assert told(world(made, serviceMonitorSelector=None))[1]["scrape_configs"] == []
     assert told(world(made, serviceMonitorSelector={"matchLabels": {"a": "b"}}))[1]["scrape_configs"] == []
+
+
+def test_a_pod_monitors_series_have_what_the_operator_gives_them() -> None:
+    """Sources: prometheus-operator, generatePodMonitorConfig; pods are asked where their annotation says."""
+    made = {
+        "metadata": meta("w", namespace="science"),
+        "spec": {
+            "selector": {"matchLabels": {"app": "w"}},
+            "podMetricsEndpoints": [{"port": "metrics", "path": "/m"}],
+        },
+    }
+    it = replace(world(podMonitorSelector={}, podMonitorNamespaceSelector={}), pod_monitors=(made,))
+    (job,) = told(it)[1]["scrape_configs"]
+    assert job["job_name"] == "podMonitor/science/w/0"
+    assert job["kubernetes_sd_configs"] == [
+        {"role": "pod", "kubeconfig_file": "prometheus.kubeconfig", "namespaces": {"names": ["science"]}}
+    ]
+    port = {"name": "metrics", "containerPort": 8002}
+    noted = {"simulator.gpuform.io/metrics-port": "4711"}
+    pod = {
+        "metadata": {**meta("w-x", {"app": "w"}, "science"), "uid": "u", "annotations": noted},
+        "spec": {"nodeName": "n", "containers": [{"name": "main", "image": "x:1", "ports": [port]}]},
+        "status": {"podIP": "10.0.0.9", "phase": "Running"},
+    }
+
+    def asked(pod: Json) -> Json | None:
+        (found,) = of_pod(pod)
+        return scraped({"__address__": found["targets"][0], **found["labels"]}, job)
+
+    assert asked(pod) == {
+        "url": "http://127.0.0.1:4711/pods/science/w-x",
+        "job": "science/w",
+        "instance": "10.0.0.9:8002",
+        "namespace": "science",
+        "pod": "w-x",
+        "container": "main",
+        "endpoint": "metrics",
+    }
+    port["name"] = "serving"
+    assert asked(pod) is None
+    port["name"] = "metrics"
+    del noted["simulator.gpuform.io/metrics-port"]
+    assert asked(pod) is None, "no process answers for it"
 
 
 def test_a_timeout_is_no_longer_than_its_interval() -> None:
