@@ -35,6 +35,10 @@ def rehearse(
         list[str] | None,
         typer.Option(help="ID[=LEFT]: a reservation used by others; LEFT instances remain. May be repeated."),
     ] = None,
+    qps: Annotated[
+        str | None,
+        typer.Option(help="RATE,RATE,...: requests per second of each scaled workload, one after another."),
+    ] = None,
     timeout: Annotated[float, typer.Option(help="Maximum seconds of each wait.")] = 300.0,
     shrink: Annotated[
         bool, typer.Option("--shrink/--no-shrink", help="Remove half of the pods at the end.")
@@ -45,7 +49,7 @@ def rehearse(
     The platform runs on a control plane of its own, with simulated nodes; for AWS the real Karpenter launches
     them at a simulated AWS. Exit code 1 if a pod of the workloads stays pending, 2 for bad input.
     """
-    from gpuform.rehearse import options
+    from gpuform.rehearse import options, scaled
     from gpuform.rehearse.document import document
     from gpuform.rehearse.run import Rehearsal
     from gpuform.reports import rehearsal, rehearsal_page
@@ -70,6 +74,7 @@ def rehearse(
         short=tuple(options.short(text) for text in short or ()),
         used_up=tuple(options.used(text) for text in reservation_used or ()),
         interrupt_spot=interrupt_spot,
+        qps=scaled.parsed(qps) if qps is not None else (),
     )
     try:
         found = Rehearsal(paths, Toolchain(paths), stack, asked, say=warn).run()

@@ -49,6 +49,10 @@ class Cluster:
         found: list[Json] = _checked(response, path)["items"]
         return found
 
+    def get(self, path: str) -> Json:
+        """One object. Raises Failure."""
+        return _checked(self._ask("GET", path), path)
+
     def patch(self, path: str, body: Mapping[str, Any]) -> None:
         """Merge ``body`` into an object. Raises Failure."""
         content = json.dumps(body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from gpuform.rehearse.outcome import Line, NodeDrawn, Outcome, PoolOutcome, Shrink
+from gpuform.rehearse.outcome import Line, Load, NodeDrawn, Outcome, PoolOutcome, Shrink
 from gpuform.rehearse.pods import Pending
 
 
@@ -31,6 +31,8 @@ def document(outcome: Outcome) -> dict[str, Any]:
         "refusals": [asdict(one) for one in outcome.refusals],
         "jobs": [asdict(one) for one in outcome.jobs],
         "shrink": _shrink(outcome.shrink) if outcome.shrink else None,
+        "loads": [_load(one) for one in outcome.loads],
+        "shortened": list(outcome.shortened),
         "troubles": list(outcome.troubles),
         "nodes": [_node(one) for one in outcome.nodes],
         "timeline": [_line(one) for one in outcome.timeline],
@@ -77,6 +79,19 @@ def _shrink(shrink: Shrink) -> dict[str, Any]:
         "stays": list(shrink.stays),
         "note": shrink.note,
     }
+
+
+def _load(load: Load) -> dict[str, Any]:
+    found = [
+        {
+            **asdict(one),
+            "cold": {step: round(at, 1) for step, at in one.cold.items()},
+            "waiting": [_pending(pod) for pod in one.waiting],
+        }
+        for one in load.workloads
+    ]
+    rounded = {"seconds": round(load.seconds, 1), "usd_per_hour": _cents(load.usd_per_hour)}
+    return {**asdict(load), **rounded, "workloads": found}
 
 
 def _node(node: NodeDrawn) -> dict[str, Any]:

@@ -34,6 +34,10 @@ _BLIND = (
 
 BY_CLAIM = "NVIDIA's DRA driver: the simulator publishes each node's GPUs and slices for claims"
 THEIRS = "the cluster's own operator or node feature discovery: simulated by those of the stack"
+REQUESTS = (
+    "requests: counters that the real Prometheus scrapes; from a node's launch on, a cold start is shorter "
+    "than a real one, because a machine boots, and loads images and models, in no time"
+)
 PACKER = "gpuform-packer, a second kube-scheduler with the stack's configuration and its account's rights"
 MONITORING = "Prometheus with the stack's rules, and kube-state-metrics; no other part of monitoring runs"
 GATE = "the readiness gate's program"

@@ -38,6 +38,8 @@ class Options:
     short: tuple[Short, ...] = ()
     used_up: tuple[tuple[str, int], ...] = ()
     interrupt_spot: bool = False
+    qps: tuple[float, ...] = ()
+    """Requests per second of each scaled workload, one after another."""
 
     def check(self, env: Environment) -> None:
         """Refuse an option that this environment cannot use. Raises InputError."""

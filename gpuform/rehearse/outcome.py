@@ -139,6 +139,40 @@ class Shrink:
 
 
 @dataclass(frozen=True)
+class Reached:
+    """A scaled workload at a load; ``cold`` is how its first additional pod started.
+
+    That is seconds after the load changed: asked for, created, its node requested, launched, joined and
+    ready (if it was launched meanwhile), running. ``within``: the autoscaler's tolerance leaves the number
+    of pods alone.
+    """
+
+    namespace: str
+    name: str
+    wanted: int
+    pods: int
+    within: bool
+    cold: Mapping[str, float]
+    waiting: tuple[Pending, ...]
+
+
+@dataclass(frozen=True)
+class Load:
+    """``qps`` requests per second of each scaled workload, held for ``seconds``; nodes at its end.
+
+    ``bought`` and ``removed`` count nodes by machine.
+    """
+
+    qps: float
+    seconds: float
+    workloads: tuple[Reached, ...]
+    nodes: int
+    bought: Mapping[str, int]
+    removed: Mapping[str, int]
+    usd_per_hour: float | None
+
+
+@dataclass(frozen=True)
 class Refusal:
     """Capacity that the simulated AWS did not have, and how often it was requested."""
 
@@ -179,6 +213,10 @@ class Outcome:
     rss_bytes: Mapping[str, int] = field(default_factory=dict)
     measured: Scraped | None = None
     """What the stack's Prometheus has scraped; None if the stack declares no monitoring."""
+    loads: tuple[Load, ...] = ()
+    """Reactions to requests, in the order of --qps."""
+    shortened: tuple[str, ...] = ()
+    """What was not as declared while requests were played."""
 
     @property
     def failed(self) -> bool:

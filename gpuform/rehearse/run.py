@@ -16,10 +16,12 @@ from gpuform.rehearse import ending, honesty, monitored, nodes, pods, prices, sh
 from gpuform.rehearse.buyer import Buyer
 from gpuform.rehearse.buying import buyer
 from gpuform.rehearse.cluster import Cluster
+from gpuform.rehearse.loads import Player, player, unmet
 from gpuform.rehearse.monitored import Scraped
 from gpuform.rehearse.options import Options
-from gpuform.rehearse.outcome import Outcome, Step
+from gpuform.rehearse.outcome import Load, Outcome, Step
 from gpuform.rehearse.plane import plane
+from gpuform.rehearse.scaled import fewest, followers, install
 from gpuform.rehearse.seen import Node
 from gpuform.rehearse.tally import Tally
 from gpuform.rehearse.watch import Now, Watch
@@ -71,7 +73,10 @@ class Rehearsal:
         rehearsal itself does not work. Pods that find no node are an outcome.
         """
         declared = stack_file.read(self.paths.root, self.stack)
-        env = workloads.environment(declared, f"Pulumi.{self.stack}.yaml", self.options.workloads)
+        qps, source = self.options.qps, f"Pulumi.{self.stack}.yaml"
+        whole = workloads.environment(declared, source, self.options.workloads, scaled=bool(qps))
+        scaled = followers(whole) if qps else ()
+        env = fewest(whole) if qps else whole
         self.options.check(env)
         for line in env.warnings:
             self.say(f"warning: {line}")
@@ -81,7 +86,7 @@ class Rehearsal:
         with ExitStack() as held:
             with clock.step("control plane"):
                 own = held.enter_context(
-                    plane(self.paths, self.tools, self.stack, self.say, controlling.declared(env))
+                    plane(self.paths, self.tools, self.stack, self.say, controlling.declared(whole))
                 )
             if env.monitoring:
                 with clock.step("monitoring programs and CRDs"):
@@ -96,10 +101,16 @@ class Rehearsal:
             held.enter_context(watch.running())
             with clock.step("platform (pulumi up)"):
                 self._up(own, root)
+            plays = None
+            if scaled:
+                with clock.step("KEDA"):
+                    install(whole, own, self.paths, self.tools)
+                patience = self.options.timeout_s
+                plays = held.enter_context(player(whole, scaled, cluster, watch, buying, patience))
             theirs = env.gpu_operator.mode == "existing" or not env.gpu_operator.nfd
-            told = ((honesty.BY_CLAIM, by_claim), (honesty.THEIRS, theirs))
+            told = ((honesty.BY_CLAIM, by_claim), (honesty.THEIRS, theirs), (honesty.REQUESTS, bool(qps)))
             made_up = (*made.made_up, *(line for line, there in told if there))
-            return _Play(env, own, self, cluster, watch, buying, clock, made_up).played()
+            return _Play(env, own, self, cluster, watch, buying, clock, made_up, plays).played()
 
     def _up(self, own: Paths, root: Path) -> None:
         """Deploy the platform with the real engine and program; a stand-in replaces AWS."""
@@ -119,12 +130,13 @@ class _Play:
     buying: Buyer
     clock: Clock
     made_up: tuple[str, ...]
+    plays: Player | None = None
 
     def played(self) -> Outcome:
         options, env = self.asked.options, self.env
         quiet = self.buying.quiet_s
         with self.clock.step("pods placed"):
-            self.cluster.apply(pods.manifests(env))
+            self.cluster.apply(self.plays.manifests if self.plays else pods.manifests(env))
             self.watch.until(self._settled, quiet, options.timeout_s)
         now = self.watch.look()
         measured = self._measured(now)
@@ -140,8 +152,10 @@ class _Play:
         if options.interrupt_spot:
             with self.clock.step("spot interruption"):
                 switched.append(self.buying.interrupt(self.watch, options.timeout_s))
+        shortened = self.plays.begin() if self.plays else ()
+        loads = tuple(self._loads())
         shrunk = None
-        if options.shrink and now.workloads:
+        if options.shrink and now.workloads and not loads:
             with self.clock.step("half of the pods removed"):
                 left = ending.without(env, ended)
                 shrunk = shrinking.shrink(
@@ -166,7 +180,7 @@ class _Play:
                 any_gated(env),
                 env.monitoring is not None,
                 bool(kept(env)),
-                controlling.declared(env),
+                controlling.declared(self.plays.env if self.plays else env),
             ),
             blind=honesty.blind(self.buying.way),
             prices=prices.said(env, tally.prices),
@@ -175,10 +189,18 @@ class _Play:
             refusals=self.buying.refusals(),
             jobs=ended,
             shrink=shrunk,
-            troubles=troubles,
+            troubles=(*troubles, *unmet(loads)),
             rss_bytes=self._memory(),
             measured=measured,
+            loads=loads,
+            shortened=shortened,
         )
+
+    def _loads(self) -> Iterator[Load]:
+        for qps in self.asked.options.qps:
+            with self.clock.step(f"{qps:g} requests per second"):
+                assert self.plays
+                yield self.plays.play(qps)
 
     def _ended(self, waiting: tuple[pods.Pending, ...], quiet_s: float) -> tuple[ending.Ended, ...]:
         if waiting or not ending.ending(self.env):

@@ -24,10 +24,12 @@ KEY = "workloads"
 _MIB = 2**20
 
 
-def environment(declared: Mapping[str, Any], source: str, file: Path | None = None) -> Environment:
+def environment(
+    declared: Mapping[str, Any], source: str, file: Path | None = None, scaled: bool = False
+) -> Environment:
     """The declared environment, with the workloads of ``file``, if given, instead of its own.
 
-    A workload that requests scale has its most pods: no pod of a rehearsal is sent any.
+    A workload that requests scale has its most pods, unless ``scaled`` keeps its scale: requests are played.
 
     Raises InputError. Its path begins with the file's name if the error is in the file. If no pool can hold a
     workload, the error names the reason for each pool.
@@ -54,7 +56,7 @@ def environment(declared: Mapping[str, Any], source: str, file: Path | None = No
             path = f"{KEY}[{index}]" if file is None else f"{source}: {KEY}[{index}]"
             remedy = "request less per pod, or name a pool that has it"
             raise InputError(path, f"no pool can hold it ({said})", remedy)
-    return inference.at_most(env)
+    return env if scaled else inference.at_most(env)
 
 
 def _read(file: Path) -> Any:

@@ -10,6 +10,7 @@ from rich.text import Text
 from gpuform.listing import some
 from gpuform.rehearse.outcome import Amount, Machines, Outcome, PoolOutcome, Refusal, Shrink
 from gpuform.rehearse.seen import CPU, MEMORY_GIB
+from gpuform.reports import rehearsal_loads
 from gpuform.reports.tables import empty
 from infra.model.labels import HUGE_PAGES
 
@@ -27,6 +28,7 @@ def tables(outcome: Outcome) -> Iterator[Part]:
     if outcome.played or outcome.refusals:
         yield from switched(outcome)
         yield ""
+    yield from rehearsal_loads.terminal(outcome)
     if outcome.shrink:
         yield from _shrunk(outcome.shrink)
         yield ""

@@ -7,7 +7,7 @@ from html import escape
 from itertools import groupby
 
 from gpuform.rehearse.outcome import Cell, NodeDrawn, Outcome, PoolOutcome
-from gpuform.reports import html
+from gpuform.reports import html, rehearsal_loads
 from gpuform.reports import rehearsal as words
 from gpuform.reports.rehearsal_timeline import timeline
 
@@ -41,6 +41,7 @@ def _body(outcome: Outcome, title: str) -> Iterator[str]:
     if outcome.played or outcome.refusals:
         yield "<h2>Scenario</h2>"
         yield html.paragraphs(text.plain for text in words.switched(outcome))
+    yield from rehearsal_loads.page(outcome)
     if outcome.shrink:
         yield "<h2>After half of the pods are removed</h2>"
         yield html.paragraphs(words.shrunk(outcome.shrink))

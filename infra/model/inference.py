@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from infra.model.base import listing
@@ -35,11 +36,17 @@ def check(env: Environment) -> None:
 
 def at_most(env: Environment) -> Environment:
     """With the most pods of each scaled workload instead of what scales them."""
-    return env.model_copy(update={"workloads": tuple(map(_at_most, env.workloads))})
+    return fixed(env, lambda work: work.pods)
 
 
-def _at_most(work: Workload) -> Workload:
+def fixed(env: Environment, pods: Callable[[InferenceWorkload], int]) -> Environment:
+    """With a number of pods, which may be 0, of each inference workload instead of what scales them."""
+    return env.model_copy(update={"workloads": tuple(_fixed(one, pods) for one in env.workloads)})
+
+
+def _fixed(work: Workload, pods: Callable[[InferenceWorkload], int]) -> Workload:
     if not isinstance(work, InferenceWorkload):
         return work
     fields = {key: getattr(work, key) for key in DeploymentWorkload.model_fields}
-    return DeploymentWorkload(**{**fields, "kind": "deployment", "replicas": work.pods})
+    # Not checked again: what fits the most pods, such as a step of an update, may exceed fewer.
+    return DeploymentWorkload.model_construct(**{**fields, "kind": "deployment", "replicas": pods(work)})

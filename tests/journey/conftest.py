@@ -30,14 +30,14 @@ class Checkout:
 
     paths: Paths
 
-    def gpuform(self, *args: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    def gpuform(self, *args: str, code: int = 0, patience_s: float = 300) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             self.command(*args),
             env=self.env,
             cwd=self.paths.root,
             capture_output=True,
             text=True,
-            timeout=300 * PATIENCE,
+            timeout=patience_s * PATIENCE,
         )
         assert done.returncode == code, f"gpuform {' '.join(args)}: {done.stdout}{done.stderr}"
         return done

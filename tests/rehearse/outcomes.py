@@ -7,10 +7,12 @@ from gpuform.rehearse.outcome import (
     Cell,
     Gone,
     Line,
+    Load,
     Machines,
     NodeDrawn,
     Outcome,
     PoolOutcome,
+    Reached,
     Refusal,
     Shrink,
     Side,
@@ -28,6 +30,9 @@ WAITS = Pending(
     "Karpenter launches no node: at its limit",
     ("karpenter: no",),
 )
+
+COLD = {"asked": 14.8, "created": 15.3, "node requested": 16.0, "node launched": 16.5, "node joined": 18.4}
+COLD |= {"node ready": 24.1, "running": 25.2}
 
 
 def drawn(name: str, pool: str, rows: int, each: int) -> NodeDrawn:
@@ -76,4 +81,16 @@ def outcome(nodes: int = 2, pending: tuple[Pending, ...] = (WAITS,)) -> Outcome:
         jobs=(Ended("science", "train", 1, 2),),
         shrink=Shrink(Side(3, 2, 43.9), Side(2, 1, 21.96), (gone,), ("h200-0: stays",), "as declared"),
         measured=Scraped(nodes + 1, ("h200-0",)),
+        loads=(
+            Load(
+                qps=400.0,
+                seconds=91.2,
+                workloads=(Reached("serving", "triton", 8, 7, True, COLD, ()),),
+                nodes=4,
+                bought={"g4dn.xlarge": 3},
+                removed={},
+                usd_per_hour=1.578,
+            ),
+        ),
+        shortened=("triton's cooldown is 10 s instead of 300 s",),
     )

@@ -172,6 +172,8 @@ def test_the_real_karpenter_counts_what_daemon_sets_request(checkout: Checkout, 
             ["aws-prod", "--fast"],
             "error: --fast: was removed; leave it out: Karpenter's AWS controller launches the nodes",
         ),
+        (["local", "--qps", "0,x"], "error: --qps 0,x: is not a list of requests per second; as in 0,50,400"),
+        (["local", "--qps", "50"], "error: --qps: no workload of the rehearsal has scale, so none follows"),
         (["local", "--timeout", "0"], "error: --timeout: 0 is not a valid timeout; give seconds"),
         (
             ["local", "--workloads", "nowhere.yaml"],

@@ -44,6 +44,10 @@ def test_the_table_says_what_is_bought_idle_in_vain_pending_and_gone() -> None:
         "no capacity: p4d.24xlarge, on-demand, in us-west-2b; requested 3 times",
         "before 2 3 43.90 after 1 2 21.96",
         f"{NODE} (p4d.24xlarge, 21.96 USD an hour) was removed: no pod was left on it",
+        "400 serving/triton 7, wanted 8 4; bought 3x g4dn.xlarge 1.58 91",
+        "400: first additional pod of triton on a new node, after the load changed: asked 15 s, created 15 s, node",
+        "400: triton has 7 pods: the autoscaler tolerates 10 %",
+        "shortened, so durations are not those of the cluster: triton's cooldown is 10 s instead of 300 s",
         "steps: control plane 5.0 s, pods placed 17.2 s",
         "simulated: AWS. Real: Karpenter.",
         "pending: science/train-<b> (pool mig): Karpenter launches no node: at its limit karpenter: no",
@@ -95,6 +99,7 @@ def test_the_page_is_whole_asks_nobody_and_shows_text_as_text() -> None:
     assert "@import" not in text
     assert "train-<b>" not in text
     assert "train-&lt;b&gt;" in text
+    assert "<td>4; bought 3x g4dn.xlarge</td>" in text
     assert "prefers-color-scheme: dark" in text
 
 
