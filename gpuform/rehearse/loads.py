@@ -42,6 +42,9 @@ class _First:
     created: dict[str, float] = field(default_factory=dict)
     times: dict[str, float] = field(default_factory=dict)
 
+    def since(self, began: float) -> dict[str, float]:
+        return {step: at - began for step, at in self.times.items()}
+
 
 @dataclass
 class Player:
@@ -92,14 +95,7 @@ class Player:
             qps=qps,
             seconds=now.at - before.at,
             workloads=tuple(
-                Reached(
-                    *one.key,
-                    wanted=one.wanted(qps),
-                    pods=sum(pod.placed for pod in _mine(now, one)),
-                    within=_within(qps, one, len(_mine(now, one))),
-                    cold={step: at - before.at for step, at in firsts[one.key].times.items()},
-                    waiting=tuple(pod for pod in waiting if (pod.namespace, pod.workload) == one.key),
-                )
+                reached(one, qps, _mine(now, one), waiting, firsts[one.key].since(before.at))
                 for one in self.scaled
             ),
             nodes=len(now.nodes),
@@ -170,21 +166,26 @@ def ready(now: Now) -> Mapping[Key, Key]:
     return {(one.namespace, one.name): (one.namespace, one.workload) for one in there}
 
 
+def reached(
+    one: Scaled, qps: float, mine: list[Pod], waiting: Iterable[pods.Pending], cold: Mapping[str, float]
+) -> Reached:
+    """The workload with these pods; those that the autoscaler does not ask for are not waited for."""
+    there = sum(pod.placed for pod in mine)
+    near = there and abs(qps / (one.scale.qps_per_replica * there) - 1) <= TOLERANCE
+    within = bool(near) and there == len(mine)
+    why = () if within else tuple(pod for pod in waiting if (pod.namespace, pod.workload) == one.key)
+    return Reached(*one.key, one.wanted(qps), there, within, cold, why)
+
+
 def unmet(loads: Iterable[Load]) -> Iterator[str]:
     """Workloads that did not get the pods for a load."""
     for load in loads:
         for one in load.workloads:
-            if one.pods != one.wanted and not (one.within and not one.waiting):
+            if one.pods != one.wanted and not one.within:
+                count = f"{one.namespace}/{one.name} has {one.pods} of {one.wanted} pods"
                 why = f": {one.waiting[0].why}" if one.waiting else ""
-                yield (
-                    f"{load.qps:g} requests per second: {one.namespace}/{one.name} has {one.pods} pods "
-                    f"instead of {one.wanted}{why}"
-                )
+                yield f"{load.qps:g} requests per second: {count}{why}"
 
 
 def _mine(now: Now, one: Scaled) -> list[Pod]:
     return [pod for pod in now.workloads if (pod.namespace, pod.workload) == one.key and not pod.over]
-
-
-def _within(qps: float, one: Scaled, count: int) -> bool:
-    return bool(count) and abs(qps / (one.scale.qps_per_replica * count) - 1) <= TOLERANCE

@@ -47,12 +47,13 @@ def lines(outcome: Outcome) -> Iterator[str]:
     """The first additional pods, and what is not as declared."""
     for load in outcome.loads:
         for one in load.workloads:
+            head = f"{load.qps:g} requests per second: {one.name}"
             if one.cold:
-                steps = ", ".join(f"{step} {at:.0f} s" for step, at in one.cold.items())
+                steps = ", ".join(f"{step} {at:.0f}" for step, at in one.cold.items())
                 new = " on a new node" if "node joined" in one.cold else ""
-                yield f"{load.qps:g}: first additional pod of {one.name}{new}, after the load changed: {steps}"
+                yield f"{head}: first additional pod{new}, in seconds since the load changed: {steps}"
             if one.pods != one.wanted and one.within:
-                yield f"{load.qps:g}: {one.name} has {one.pods} pods: the autoscaler tolerates 10 %"
+                yield f"{head} has {one.pods} pods: the autoscaler tolerates 10 %"
     yield f"shortened, so durations are not those of the cluster: {'; '.join(outcome.shortened)}"
 
 

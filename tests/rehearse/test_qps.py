@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import urllib.error
 import urllib.request
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ from gpuform.errors import InputError
 from gpuform.paths import Paths
 from gpuform.rehearse import scaled
 from gpuform.rehearse.exporter import GATEWAY, Key, Requests, Series, serving
-from gpuform.rehearse.loads import unmet
-from gpuform.rehearse.outcome import Load, Reached
+from gpuform.rehearse.loads import reached, unmet
+from gpuform.rehearse.outcome import Load
+from gpuform.rehearse.pods import Pending
+from gpuform.rehearse.seen import Pod
 from infra.config import load, parse
 from infra.model.environment import Environment
 
@@ -130,13 +133,36 @@ def test_fewer_pods_than_a_step_of_an_update_are_no_error() -> None:
     assert scaled.fewest(env({"update": {"kind": "rolling", "step": 4}})).workloads[0].pods == 1
 
 
-def test_too_few_pods_fail_the_rehearsal_unless_the_autoscaler_tolerates_them() -> None:
-    def said(within: bool) -> list[str]:
-        at = Reached("s", "w", wanted=2, pods=1, within=within, cold={}, waiting=())
-        return list(unmet([Load(105.0, 9.0, (at,), 1, {}, {}, None)]))
-
-    assert said(within=False) == ["105 requests per second: s/w has 1 pods instead of 2"]
-    assert said(within=True) == []
+@pytest.mark.parametrize(
+    ("qps", "phases", "within", "said"),
+    [
+        (105, ["Running"], True, []),  # the autoscaler leaves it: no pod is missing
+        (150, ["Running"], False, ["150 requests per second: default/w has 1 of 3 pods: why"]),
+        (
+            150,
+            ["Running", "Running", "Pending"],
+            False,
+            ["150 requests per second: default/w has 2 of 3 pods: why"],
+        ),
+        (55, ["Running", "Pending"], False, ["55 requests per second: default/w has 1 of 2 pods: why"]),
+        (150, ["Running"] * 3, True, []),
+        (0, ["Running"], False, []),
+    ],
+)
+def test_missing_pods_fail_the_rehearsal_unless_the_autoscaler_tolerates_it(
+    qps: float, phases: list[str], within: bool, said: list[str]
+) -> None:
+    (one,) = scaled.followers(env())
+    if qps == 105:
+        one = replace(one, scale=one.scale.model_copy(update={"qps_per_replica": 100.0}))
+    mine = [Pod("default", f"w-{n}", "w", "n", phase, {}) for n, phase in enumerate(phases)]
+    waits = [
+        Pending("default", "w", "w", "", {}, "why", ()),
+        Pending("default", "x", "x", "", {}, "other", ()),
+    ]
+    found = reached(one, qps, mine, waits, {})
+    assert found.within is within
+    assert list(unmet([Load(qps, 9.0, (found,), 1, {}, {}, None)])) == said
 
 
 def test_what_no_load_can_be_played_for_is_refused() -> None:
