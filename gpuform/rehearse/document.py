@@ -90,8 +90,15 @@ def _load(load: Load) -> dict[str, Any]:
         }
         for one in load.workloads
     ]
-    rounded = {"seconds": round(load.seconds, 1), "usd_per_hour": _cents(load.usd_per_hour)}
-    return {**asdict(load), **rounded, "workloads": found}
+    return {
+        "qps": load.qps,
+        "seconds": round(load.seconds, 1),
+        "workloads": found,
+        "nodes": load.nodes,
+        "bought": dict(load.bought),
+        "removed": dict(load.removed),
+        "usd_per_hour": _cents(load.usd_per_hour),
+    }
 
 
 def _node(node: NodeDrawn) -> dict[str, Any]:

@@ -157,6 +157,9 @@ def install(env: Environment, own: Paths, root: Paths, tools: Tools) -> None:
     chart = Charts(root.root, root.cache, own.state / "charts").folder(release.short, release.version or "")
     command = [str(tools.path("helm")), "--kubeconfig", str(own.kubeconfig), "install", release.name]
     command += [str(chart), "-n", release.namespace, "--create-namespace", "--wait", "-f", "-"]
-    done = subprocess.run(command, input=json.dumps(release.values), capture_output=True, text=True)
+    alone = {"HOME": str(own.state)}  # without the user's HELM_ variables and proxies
+    done = subprocess.run(
+        command, input=json.dumps(release.values), capture_output=True, text=True, env=alone
+    )
     if done.returncode:
         raise Failure("KEDA", f"cannot be installed: {done.stderr.strip()[-500:]}", "run the rehearsal again")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections import Counter
+
 from gpuform.rehearse.ending import Ended
 from gpuform.rehearse.monitored import Scraped
 from gpuform.rehearse.outcome import (
@@ -87,7 +89,7 @@ def outcome(nodes: int = 2, pending: tuple[Pending, ...] = (WAITS,)) -> Outcome:
                 seconds=91.2,
                 workloads=(Reached("serving", "triton", 8, 7, True, COLD, ()),),
                 nodes=4,
-                bought={"g4dn.xlarge": 3},
+                bought=Counter({"g4dn.xlarge": 3}),
                 removed={},
                 usd_per_hour=1.578,
             ),
