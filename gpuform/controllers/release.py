@@ -49,11 +49,11 @@ class Release:
         return any(is_ready(pod) for pod in self.pods)
 
     def port(self, named: int | str) -> int:
-        """The container's port, given by number or by name."""
+        """The container's port, given by number or by name; 0 for the name of another container's."""
         if isinstance(named, int):
             return named
         ports = self.container.get("ports", [])
-        return next(int(one["containerPort"]) for one in ports if one.get("name") == named)
+        return next((int(one["containerPort"]) for one in ports if one.get("name") == named), 0)
 
     def served(self) -> Iterator[tuple[str, int]]:
         """Cluster address and port of its Services, with the container's port."""

@@ -82,10 +82,12 @@ def test_services_of_the_pod_are_served_at_the_containers_ports() -> None:
         service("fd00::1", labels, port=8082),
         service("None", labels, port=1),
         service("10.96.0.4", {"app": "y"}, port=1),
+        service("10.96.0.5", labels, port=8443, targetPort="https"),
     )
     template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
     release = Release("n", template, {}, {}, (), services)
-    assert dict(release.served()) == {"10.96.0.2:443": 9443, "10.96.0.3:443": 9443, "[fd00::1]:8082": 8082}
+    found = {target: port for target, port in release.served() if port}
+    assert found == {"10.96.0.2:443": 9443, "10.96.0.3:443": 9443, "[fd00::1]:8082": 8082}
 
 
 class _Answers(BaseHTTPRequestHandler):
