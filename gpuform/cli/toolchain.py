@@ -27,7 +27,7 @@ def build(
     ] = False,
     tests: Annotated[
         bool,
-        typer.Option("--tests", help="All tools, as `make test-all` needs them; takes ten more minutes."),
+        typer.Option("--tests", help="All tools, as `make test-all` needs them; takes fifteen more minutes."),
     ] = False,
 ) -> None:
     """Get every missing tool; other checkouts use them from the cache."""

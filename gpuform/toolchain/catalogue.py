@@ -237,6 +237,14 @@ _KUEUE = Module(
         *_set("sigs.k8s.io/kueue/pkg/visibility", certDir="visibility"),
     ),
 )
+_KSERVE = Module(name="kserve", pins="github.com/kserve/kserve", version=versions.KSERVE, mb=3180)
+_CERT_MANAGER = Module(
+    name="cert-manager",
+    pins="github.com/cert-manager/cert-manager",
+    version=versions.CERT_MANAGER.removeprefix("v"),
+    mb=1780,
+    ldflags=_set("github.com/cert-manager/cert-manager/pkg/util", AppVersion=versions.CERT_MANAGER),
+)
 _ACTIONLINT = Module(name="actionlint", pins="github.com/rhysd/actionlint", version="1.7.12", mb=110)
 
 # Debian 12 has 2.42; our rules work with it and with every 3.x.
@@ -275,6 +283,10 @@ _TOOLS = (
     Tool("karpenter", _KARPENTER, "/cmd/controller", when="gate"),
     Tool("keda", _KEDA, "/cmd/operator", when="nightly"),
     Tool("keda-adapter", _KEDA, "/cmd/adapter", when="nightly"),
+    Tool("kserve", _KSERVE, "/cmd/manager", when="nightly"),
+    Tool("cert-manager", _CERT_MANAGER, "./controller", when="nightly"),
+    Tool("cert-manager-cainjector", _CERT_MANAGER, "./cainjector", when="nightly"),
+    Tool("cert-manager-webhook", _CERT_MANAGER, "./webhook", when="nightly"),
     Tool("kueue", _KUEUE, "/cmd/kueue", when="gate"),
     Tool("actionlint", _ACTIONLINT, "/cmd/actionlint", ("-version",), when="gate"),
 )

@@ -21,7 +21,7 @@ NOT_BUILT = {
     "prometheus-operator-crds": versions.PROMETHEUS_OPERATOR_CRDS,
 }
 MODULES = {tool.module.name: tool.module for tool in CATALOGUE.values()}
-OWN = {"nvidia-config", "nvml-mock", "pulumi-kubernetes", "pulumi-openstack"}
+OWN = {"cert-manager", "nvidia-config", "nvml-mock", "pulumi-kubernetes", "pulumi-openstack"}
 """Modules with our own program."""
 
 
@@ -46,6 +46,8 @@ def test_every_module_folder_is_in_the_catalogue() -> None:
         ("karpenter", versions.KARPENTER),
         ("keda", versions.KEDA),
         ("kueue", versions.KUEUE),
+        ("kserve", versions.KSERVE),
+        ("cert-manager", versions.CERT_MANAGER.removeprefix("v")),
         ("prometheus", versions.PROMETHEUS_MODULE),
         ("kube-state-metrics", versions.KUBE_STATE_METRICS),
         ("nvidia-config", NVIDIA_CONFIG.version),
@@ -135,4 +137,7 @@ def test_the_main_job_needs_no_tool_that_only_tests_and_rehearsals_run() -> None
         *("nvidia-ctk", "nvidia-mig-parted", "nvml-mock"),
         *("actionlint", "helm", "karpenter", "kueue", "pulumi-openstack-offline"),
     }
-    assert set(CATALOGUE) - set(GATE) == {"keda", "keda-adapter", "pulumi-resource-openstack"}
+    assert set(CATALOGUE) - set(GATE) == {
+        *("cert-manager", "cert-manager-cainjector", "cert-manager-webhook", "kserve"),
+        *("keda", "keda-adapter", "pulumi-resource-openstack"),
+    }
