@@ -12,8 +12,9 @@ from collections.abc import Callable
 
 import pytest
 
+from gpuform.controllers.rows import CHARTS
 from gpuform.errors import Failure, InputError
-from gpuform.offline import karpenter_crds, keda_chart, prometheus_crds
+from gpuform.offline import controller_charts, karpenter_crds, keda_chart, prometheus_crds
 from gpuform.offline.module_files import cached
 from gpuform.paths import Paths
 from gpuform.toolchain.progress import Lines
@@ -31,6 +32,12 @@ def main(everything: bool) -> None:
         ("CRDs of Karpenter", lambda: karpenter_crds.chart(karpenter, cache)),
         ("CRDs of Prometheus", lambda: prometheus_crds.crds(root / prometheus_crds.FOLDER, cache)),
         ("manifests of KEDA", lambda: cached(keda_chart.SOURCE, root / "toolchain" / "keda", cache)),
+        (
+            "charts of controllers",
+            lambda: [
+                controller_charts.chart(one, root / controller_charts.pinned(one), cache) for one in CHARTS
+            ],
+        ),
         ("charts in Go modules", lambda: [charts.folder(name) for name in charts.IN_MODULES]),
         ("MIG layouts of NVIDIA", external.mig_layouts),
         ("units of the container toolkit", tools.cdi_units),

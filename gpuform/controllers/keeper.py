@@ -112,6 +112,8 @@ class Played:
         for path in release.mounted:
             words = [word.replace(path, f"{self._root}{path}") for word in words]
         self.child.environment = row.variables(place)
+        for name, value in self.child.environment.items():  # as a kubelet, which expands them
+            words = [word.replace(f"$({name})", value) for word in words]
         return [str(self._program), *words, f"--kubeconfig={kubeconfig}", *row.arguments(place)]
 
 
@@ -143,8 +145,11 @@ class Kept:
                 old.end()
             self._played = [serving]
         self._routed = serving
+        ready = serving is not None and (
+            not self._controller.trusted or self._cluster.trusts(self._controller)
+        )
         for pod in release.pods:
-            self._cluster.show(pod, serving is not None)
+            self._cluster.show(pod, ready)
         return serving.routes(release) if serving and release.ready else {}
 
     def end(self) -> None:

@@ -96,6 +96,12 @@ class Cluster:
             tuple(self.server.items(f"{core}/services")),
         )
 
+    def trusts(self, controller: Controller) -> bool:
+        """Whether the controller's validating webhooks have a CA bundle."""
+        kind = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+        found = self.server.items(f"{kind}?labelSelector={quote(controller.selector)}")
+        return all("caBundle" in hook["clientConfig"] for one in found for hook in one["webhooks"])
+
     def show(self, pod: Json, ready: bool) -> None:
         """Let kwok start the pod, or make it ready or not ready; nothing if it is so already."""
         meta, status = pod["metadata"], pod.get("status") or {}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any
 
@@ -34,28 +35,32 @@ class Place:
 class Controller:
     """``name`` is that of the tool, ``declared`` the attribute of an environment that needs the controller.
 
-    ``chart`` is a folder of the Go ``module``, with the chart or what it is made from. ``labels`` are those
-    of its Deployment and its pods; ``stages.yaml`` repeats them, so that the pods wait for their program.
+    ``charts`` are the names of charts in the Go ``module``, with their folders. ``labels``, a name and one
+    more, are those of its Deployment and its pods; ``stages.yaml`` repeats them, so that the pods wait for
+    their program.
     ``adapt`` changes its configuration, the file ``config``, in what a process outside a pod cannot have:
     fixed ports, paths, the namespace that is mounted into a pod. ``arguments`` come after the container's and
-    override them; ``variables`` are of its environment.
+    override them; ``variables`` are of its environment. With ``trusted``, its pods are ready only once the
+    API server trusts its webhooks, for which the chart has a Job.
     """
 
     name: str
     declared: str
     module: str
-    chart: str
     labels: Mapping[str, str]
+    charts: Mapping[str, str] = field(default_factory=dict)
     config: str = ""
     adapt: Callable[[Json, Place], None] = lambda config, place: None
     arguments: Callable[[Place], Sequence[str]] = lambda place: ()
     variables: Callable[[Place], Mapping[str, str]] = lambda place: {}
+    trusted: bool = False
 
     @property
     def selector(self) -> str:
         return ",".join(f"{key}={value}" for key, value in self.labels.items())
 
 
+_NAME, _PART = "app.kubernetes.io/name", "app.kubernetes.io/component"
 _CERTIFICATES = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 - where the chart mounts the Secret
 
 
@@ -113,10 +118,43 @@ def _of_keda(place: Place) -> dict[str, str]:
     return {**dict.fromkeys(names, place.namespace), "WATCH_NAMESPACE": "", "HTTP_PROXY": place.proxy}
 
 
+def _kserve(place: Place) -> list[str]:
+    """Arguments of KServe's manager, which binds its webhooks' port on all addresses: cmd/manager/main.go."""
+    return [
+        f"--metrics-addr={place.address(':8080')}",
+        f"--health-probe-addr={place.address(':8081')}",
+        f"--webhook-port={place.port(9443)}",
+        "--leader-elect=false",  # it takes the lock's namespace from a file that only pods have
+    ]
+
+
+def _of_kserve(place: Place) -> dict[str, str]:
+    """Its folder of certificates is below the one for temporary files: controller-runtime, pkg/webhook."""
+    temporary = str(PurePath(_CERTIFICATES).parents[1])
+    return {"POD_NAMESPACE": place.namespace, "TMPDIR": place.root + temporary}
+
+
+def _cert_manager_webhook(place: Place) -> list[str]:
+    """Arguments of cert-manager's webhook server, which binds two of its ports on all addresses."""
+    return [
+        f"--secure-port={place.port(10250)}",
+        f"--healthz-port={place.port(6080)}",
+        f"--metrics-listen-address={place.address(':9402')}",
+    ]
+
+
+def _of_cert_manager(place: Place) -> dict[str, str]:
+    return {"POD_NAMESPACE": place.namespace, "KUBECONFIG": f"{place.root}/kubeconfig"}
+
+
+_CERT_MANAGER: Json = {
+    "declared": "served",
+    "module": "github.com/cert-manager/cert-manager",
+    "variables": _of_cert_manager,
+}
 _KEDA: Json = {
     "declared": "scaled",
     "module": "github.com/kedacore/keda/v2",
-    "chart": "config",
     "variables": _of_keda,
 }
 CONTROLLERS: Mapping[str, Controller] = MappingProxyType(
@@ -127,26 +165,57 @@ CONTROLLERS: Mapping[str, Controller] = MappingProxyType(
                 name="kueue",
                 declared="queues",
                 module="sigs.k8s.io/kueue",
-                chart="charts/kueue",
-                labels={"app.kubernetes.io/name": "kueue", "control-plane": "controller-manager"},
+                charts={"kueue": "charts/kueue"},
+                labels={_NAME: "kueue", "control-plane": "controller-manager"},
                 config="controller_manager_config.yaml",
                 adapt=_kueue,
             ),
             Controller(
                 name="keda",
-                labels={"app.kubernetes.io/name": "keda-operator", "control-plane": "controller-manager"},
+                labels={_NAME: "keda-operator", "control-plane": "controller-manager"},
                 arguments=_keda,
                 **_KEDA,
             ),
             Controller(
                 name="keda-adapter",
                 labels={
-                    "app.kubernetes.io/name": "keda-operator-metrics-apiserver",
+                    _NAME: "keda-operator-metrics-apiserver",
                     "control-plane": "controller-manager",
                 },
                 arguments=_keda_adapter,
                 **_KEDA,
             ),
+            Controller(
+                name="kserve",
+                declared="served",
+                module="github.com/kserve/kserve",
+                charts={name: f"charts/{name}" for name in ("kserve-crd", "kserve-resources")},
+                labels=dict.fromkeys((_NAME, "control-plane"), "kserve-controller-manager"),
+                arguments=_kserve,
+                variables=_of_kserve,
+            ),
+            Controller(
+                name="cert-manager",
+                charts={"cert-manager": "deploy/charts/cert-manager"},
+                labels={_NAME: "cert-manager", _PART: "controller"},
+                **_CERT_MANAGER,
+            ),
+            Controller(
+                name="cert-manager-cainjector",
+                labels=dict.fromkeys((_NAME, _PART), "cainjector"),
+                **_CERT_MANAGER,
+            ),
+            Controller(
+                name="cert-manager-webhook",
+                labels=dict.fromkeys((_NAME, _PART), "webhook"),
+                arguments=_cert_manager_webhook,
+                trusted=True,
+                **_CERT_MANAGER,
+            ),
         )
     }
 )
+CHARTS: Mapping[str, Controller] = MappingProxyType(
+    {chart: row for row in CONTROLLERS.values() for chart in row.charts}
+)
+"""By the name of a chart: the controller with the module that contains it."""

@@ -1,4 +1,4 @@
-"""The keeper of the real controllers (Kueue, KEDA), one more member; it runs once a stack has declared one.
+"""The keeper of the real controllers, one more member; it runs once a stack has declared one.
 
 From then on, it starts with the control plane, and runs a controller while its chart is installed. The API
 server reaches the controllers' webhooks through it, which takes arguments that it gets only then.

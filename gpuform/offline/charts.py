@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuform.controllers.rows import CONTROLLERS
+from gpuform.controllers.rows import CHARTS
 from gpuform.errors import Failure, InputError
 from gpuform.scratch import folder as private
 
@@ -68,12 +68,14 @@ class Charts:
 
             pinned = self._ours(karpenter_crds.FOLDER)
             return _renamed(karpenter_crds.chart(pinned, self.cache), name, version)
-        if name in CONTROLLERS:
-            from gpuform.offline import controller_charts, keda_chart
+        if name == "keda":
+            from gpuform.offline import keda_chart
+
+            return keda_chart.files(self._ours("toolchain/keda"), self.cache, version)
+        if name in CHARTS:
+            from gpuform.offline import controller_charts
 
             pinned = self._ours(controller_charts.pinned(name))
-            if name == keda_chart.NAME:
-                return keda_chart.files(pinned, self.cache, version)
             return _renamed(controller_charts.chart(name, pinned, self.cache), name, version)
         described = {"apiVersion": "v2", "name": name, "version": version}
         return {"Chart.yaml": json.dumps(described).encode(), "templates/values.yaml": _VALUES}
@@ -87,8 +89,9 @@ class Charts:
 def _renamed(source: Path, name: str, version: str) -> Files:
     files = _read(source)
     text = files["Chart.yaml"].decode()
-    for key, value in (("name", name), ("version", version)):
-        text = re.sub(rf"(?m)^{key}:.*$", f"{key}: {json.dumps(value)}", text)
+    # The source of cert-manager's chart has 0.0.0 for both versions, which a release fills in.
+    for key, value in (("name", name), ("version", version), (r"appVersion(?=: v0\.0\.0$)", version)):
+        text = re.sub(rf"(?m)^({key}):.*$", rf"\1: {json.dumps(value)}", text)
     return {**files, "Chart.yaml": text.encode()}
 
 

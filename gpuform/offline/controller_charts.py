@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpuform.controllers.rows import CONTROLLERS
+from gpuform.controllers.rows import CHARTS
 from gpuform.offline.module_files import Source, cached
 
 
 def pinned(name: str) -> str:
     """Folder of the go.mod that requires the version, relative to the repository."""
-    return f"toolchain/{name}"
+    return f"toolchain/{CHARTS[name].name}"
 
 
 def chart(name: str, pinned: Path, cache: Path) -> Path:
-    """Folder with the published chart of that controller; fetched once, then cached.
+    """Folder with the published chart of a controller; fetched once, then cached.
 
     Raises Failure if the module cannot be fetched, InputError if Go is missing.
     """
-    row = CONTROLLERS[name]
-    source = Source(f"chart-{name}", f"the chart of {name}", row.module, Path(row.chart), "Chart.yaml")
+    row = CHARTS[name]
+    source = Source(f"chart-{name}", f"the chart {name}", row.module, Path(row.charts[name]), "Chart.yaml")
     return cached(source, pinned, cache)

@@ -45,6 +45,10 @@ KEEPER = "the pool keeper's program"
 
 
 CONTROLLER = "{}: its chart, CRDs and webhooks, and its controller with the rights of its account"
+CERTIFICATES = (
+    "cert-manager: its chart, CRDs, webhooks, CA injector, and controllers of self-signed and CA issuers, "
+    "with the rights of their accounts; programs of gpuform start them"
+)
 
 
 def real(
@@ -61,7 +65,9 @@ def real(
     pool keeper gives joining nodes their pool's labels and taints. ``controllers``: names of real ones.
     """
     own = [said for said, there in ((PACKER, packs), (MONITORING, monitored)) if there]
-    own += [CONTROLLER.format(name) for name in controllers]
+    own += dict.fromkeys(
+        CERTIFICATES if name.startswith("cert-manager") else CONTROLLER.format(name) for name in controllers
+    )
     programs = [said for said, there in ((GATE, gated), (KEEPER, kept)) if there]
     return (_REAL, *own, *_MORE_REAL[way], *programs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import threading
@@ -28,11 +29,15 @@ tools = pytest.mark.tools
 def test_the_stages_hold_exactly_the_pods_of_the_controllers() -> None:
     stages = {one["metadata"]["name"]: one for one in yaml.safe_load_all(STAGES.read_text())}
     keyed = [one["key"] for one in stages["pod-ready"]["spec"]["selector"]["matchExpressions"]]
-    (held,) = [found[1] for key in keyed if (found := re.search(r"IN\((.*?)\)", key))]
-    assert {name.strip(' "') for name in held.split(",")} == {
-        row.labels["app.kubernetes.io/name"] for row in CONTROLLERS.values()
-    }
-    assert {row.labels["control-plane"] for row in CONTROLLERS.values()} == {"controller-manager"}
+    (held,) = [found[1] for key in keyed if (found := re.search(r"(?s)IN\((.*?)\)", key))]
+    assert sorted(json.loads(f"[{held}]")) == sorted(
+        list(row.labels.values()) for row in CONTROLLERS.values()
+    )
+    names = (
+        ("app.kubernetes.io/name", "control-plane"),
+        ("app.kubernetes.io/name", "app.kubernetes.io/component"),
+    )
+    assert {tuple(row.labels) for row in CONTROLLERS.values()} == set(names)
     assert any(keys.START == START and START in key for key in keyed)
 
 
