@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import pulumi
+from pulumi_kubernetes.apiextensions.v1 import (
+    CustomResourceDefinitionNamesPatchArgs,
+    CustomResourceDefinitionPatch,
+    CustomResourceDefinitionSpecPatchArgs,
+)
+from pulumi_kubernetes.meta.v1 import ObjectMetaPatchArgs
 
 from components.args import EnvironmentArgs
 from components.chart import installed
@@ -24,4 +30,16 @@ class KServe(pulumi.ComponentResource):
         for planned in kserve.releases(args.environment):
             inside = pulumi.ResourceOptions(parent=self, depends_on=list(before))
             before.append(installed(f"{name}-{planned.name}", planned, TIMEOUT_S, inside))
+            if planned.name == kserve.CRDS:
+                kept = pulumi.ResourceOptions(parent=self, depends_on=list(before))
+                before.append(_keep(f"{name}-kept-crd", kept))
         self.register_outputs({})
+
+
+def _keep(name: str, opts: pulumi.ResourceOptions) -> pulumi.Resource:
+    """Let helm keep the CRD; the provider wants the spec, which is as it was, to know the kind."""
+    annotations = {"helm.sh/resource-policy": "keep"}
+    metadata = ObjectMetaPatchArgs(name=kserve.KEPT_CRD, annotations=annotations)
+    names = CustomResourceDefinitionNamesPatchArgs(kind=kserve.KEPT_KIND)
+    spec = CustomResourceDefinitionSpecPatchArgs(group=kserve.API, names=names, scope="Cluster")
+    return CustomResourceDefinitionPatch(name, metadata=metadata, spec=spec, opts=opts)

@@ -16,7 +16,11 @@ from infra.model.workload import InferenceWorkload
 from infra.plan import gpu_operator
 from infra.plan.charts import ChartRelease, mirrored
 
-_API = "serving.kserve.io"
+API = "serving.kserve.io"
+CRDS = "kserve-crd"
+"""Release of KServe's CRDs."""
+KEPT_KIND, KEPT_CRD = "ClusterStorageContainer", f"clusterstoragecontainers.{API}"
+"""CRD that an upgrade of the chart would delete: its template omits the CRD if it exists."""
 
 Manifest = dict[str, Any]
 
@@ -28,7 +32,7 @@ def releases(env: Environment) -> tuple[ChartRelease, ...]:
     place, version = versions.KSERVE_REPOSITORY, f"v{versions.KSERVE}"
     where = gpu_operator.somewhere_tolerations(env)
     found = [
-        ChartRelease(f"{place}/kserve-crd", None, version, KSERVE, "kserve-crd", {}),
+        ChartRelease(f"{place}/kserve-crd", None, version, KSERVE, CRDS, {}),
         ChartRelease(f"{place}/kserve-resources", None, version, KSERVE, "kserve", _values(where)),
     ]
     if env.installs_cert_manager:
@@ -66,9 +70,9 @@ def _values(where: list[Any]) -> Manifest:
 
 def runtime(env: Environment, work: InferenceWorkload, metadata: Manifest) -> Manifest:
     """A ServingRuntime for Triton; what its container needs besides is in the InferenceService."""
-    typed = {f"{_API}/server-type": "tritonserver"}
+    typed = {f"{API}/server-type": "tritonserver"}
     return {
-        "apiVersion": f"{_API}/v1alpha1",
+        "apiVersion": f"{API}/v1alpha1",
         "kind": "ServingRuntime",
         "metadata": {**metadata, "name": _runtime(work), "annotations": typed},
         "spec": {
@@ -97,8 +101,8 @@ def inference_service(work: InferenceWorkload, model: ServedModel, deployment: M
         pod |= {"minReplicas": number, "maxReplicas": number}
     annotations = {
         # external: KServe leaves the number alone; none: it sets minReplicas, without an autoscaler.
-        f"{_API}/autoscalerClass": "external" if number is None else "none",
-        f"{_API}/deploymentMode": "Standard",
+        f"{API}/autoscalerClass": "external" if number is None else "none",
+        f"{API}/deploymentMode": "Standard",
         "modelFormat": model.format,  # as its webhook would add it
         labels.WAIT_FOR: "condition=Ready",
         **metadata.get("annotations", {}),
@@ -117,7 +121,7 @@ def inference_service(work: InferenceWorkload, model: ServedModel, deployment: M
         },
     }
     return {
-        "apiVersion": f"{_API}/v1beta1",
+        "apiVersion": f"{API}/v1beta1",
         "kind": "InferenceService",
         "metadata": {**metadata, "annotations": annotations},
         "spec": {"predictor": predictor},

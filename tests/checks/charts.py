@@ -27,12 +27,14 @@ OURS: Mapping[str, str] = {
 """Our own charts for simulated nodes, each with the published chart that has the same values."""
 # Charts in Go modules, each with the folder that pins the module. The device plugin's is older than the
 # installed one.
+_CERT_MANAGER = "github.com/cert-manager/cert-manager"
 IN_MODULES: Mapping[str, tuple[Source, str]] = {
     name: (Source(f"chart-{name}", f"the chart {name}", module, Path(folder), "Chart.yaml"), pinned)
     for name, module, folder, pinned in (
         ("karpenter", karpenter_crds.MODULE, "charts/karpenter", "karpenter-crds"),
         ("karpenter-crd", karpenter_crds.MODULE, "charts/karpenter-crd", "karpenter-crds"),
         ("kueue", "sigs.k8s.io/kueue", "charts/kueue", "kueue"),
+        ("cert-manager", _CERT_MANAGER, "deploy/charts/cert-manager", "cert-manager"),
         ("kserve-crd", "github.com/kserve/kserve", "charts/kserve-crd", "kserve"),
         ("kserve-resources", "github.com/kserve/kserve", "charts/kserve-resources", "kserve"),
         (

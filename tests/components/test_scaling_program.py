@@ -53,4 +53,10 @@ def test_kserve_comes_before_what_it_serves_and_outlives_it() -> None:
     after = {one.name: one.after for one in recorded.of(RELEASE)}
     assert {f"{RELEASE} kserve-kserve-crd", f"{RELEASE} kserve-cert-manager"} <= after["kserve-kserve"]
     assert "kubernetes:core/v1:Namespace namespaces-gpuform-kserve" in after["kserve-kserve"]
+    (kept,) = recorded.of("kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinitionPatch")
+    assert kept.inputs["metadata"] == {
+        "name": "clusterstoragecontainers.serving.kserve.io",
+        "annotations": {"helm.sh/resource-policy": "keep"},
+    }, "an upgrade of the chart deletes it otherwise"
+    assert f"{RELEASE} kserve-kserve-crd" in kept.after
     assert not [one for one in record(GOOD).resources if "kserve" in one.name]
