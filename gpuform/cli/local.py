@@ -33,10 +33,8 @@ def start(
     """Start the control plane, or repair it; changes nothing if all of it runs."""
     plane = _control_plane()
     plane.start(port=port, progress=say)
-    if names := _controlled(STACK):
-        plane.controlled(*names, progress=say)
-    if _monitored(STACK):
-        plane.monitored(progress=say)
+    if found := _here(STACK, offline=False):
+        plane.start_for(found, say)
 
 
 @app.command()
@@ -90,11 +88,8 @@ def env(
     # This creates the stack, so that `pulumi preview` works before the first `pulumi up`.
     Engine(paths, tools, say=warn, offline=offline).prepare(stack)
     plane = _control_plane()
-    if plane.status().ready:
-        if names := _controlled(stack, offline):
-            plane.controlled(*names, progress=warn)
-        if _monitored(stack, offline):
-            plane.monitored(progress=warn)
+    if plane.status().ready and (found := _here(stack, offline)):
+        plane.start_for(found, warn)
     typer.echo(export_lines(engine_env(paths, tools, stack, offline)))
 
 
@@ -103,18 +98,14 @@ def nodes(
     stack: Annotated[str, typer.Argument(help="Name of a stack on AWS or OpenStack: Pulumi.STACK.yaml.")],
 ) -> None:
     """Create simulated nodes for a stack that is run offline; repeat after a change of its stack file."""
-    from gpuform.embedded.controlling import declared as declared_in
     from gpuform.offline.nodes import play
     from gpuform.stacks import declared
     from gpuform.toolchain import Toolchain
 
     paths = Paths.here()
     environment = declared(stack, paths)
-    if names := declared_in(environment):
-        _control_plane().controlled(*names, progress=say)
     there = play(environment, paths, Toolchain(paths))
-    if environment.monitoring:
-        _control_plane().monitored(progress=say)
+    _control_plane().start_for(environment, say)
     say("; ".join(f"{pool}: {count}" for pool, count in there.items()))
 
 
@@ -122,7 +113,6 @@ def nodes(
 def up() -> None:
     """The main job: start the control plane, run `pulumi up` of the stack local, and show the result."""
     from gpuform.broken import faulty
-    from gpuform.embedded.controlling import declared as declared_in
     from gpuform.engine import Engine
     from gpuform.reports import tables
     from gpuform.toolchain import Toolchain
@@ -136,11 +126,7 @@ def up() -> None:
     tools = Toolchain(paths)
     tools.ensure(*MAIN_JOB)
     plane = _control_plane()
-    if names := declared_in(environment):
-        plane.controlled(*names, progress=say)
-    plane.start(progress=say)
-    if environment.monitoring:
-        plane.monitored(progress=say)
+    plane.start_for(environment, say)
     engine = Engine(paths, tools)
     result = engine.up(STACK, settle=settling(STACK, paths, engine, at_cloud=False, say=say))
     current = _settled(environment, paths, SETTLE_S if result.changed else UNCHANGED_S)
@@ -196,20 +182,6 @@ def _unsettled(current: ClusterStatus) -> str:
     from gpuform.broken import unsettled
 
     return ", ".join(pool.name for pool in unsettled(current))
-
-
-def _monitored(stack: str, offline: bool = False) -> bool:
-    """Whether the stack declares monitoring and runs here; ``offline``: any stack does."""
-    found = _here(stack, offline)
-    return found is not None and found.monitoring is not None
-
-
-def _controlled(stack: str, offline: bool = False) -> tuple[str, ...]:
-    """The controllers that the stack declares if it runs here; ``offline``: any stack does."""
-    from gpuform.embedded.controlling import declared
-
-    found = _here(stack, offline)
-    return declared(found) if found else ()
 
 
 def _here(stack: str, offline: bool) -> Environment | None:

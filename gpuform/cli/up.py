@@ -34,6 +34,7 @@ def up(
     lost without --acknowledge; then nothing is changed.
     """
     from gpuform import preflight
+    from gpuform.embedded import ControlPlane
     from gpuform.engine import Engine, EngineFailure
     from gpuform.engine.checkpoint import guarded
     from gpuform.preflight.telling import require
@@ -49,7 +50,12 @@ def up(
     if env.cluster.kind in preflight.ASKED and not offline and not skip_preflight:
         require(stack, preflight.findings(env, stack, paths=paths), console)
     packs = [folder.resolve() for folder in policy_pack or ()]
-    engine = Engine(paths, Toolchain(paths), say=say, offline=offline)
+    tools = Toolchain(paths)
+    if offline or env.cluster.kind == "embedded":
+        plane = ControlPlane(paths, tools)
+        if not offline or plane.status().ready:  # an offline run needs no cluster
+            plane.start_for(env, say)
+    engine = Engine(paths, tools, say=say, offline=offline)
     accepted = (*env.acknowledge_loss, *(acknowledge or ()))
     try:
         if may_go(guarded(engine.export(stack)), env):

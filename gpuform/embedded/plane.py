@@ -28,6 +28,7 @@ from gpuform.embedded.processes import (
 from gpuform.embedded.status import Member, Status
 from gpuform.kept.files import write_private
 from gpuform.paths import Paths
+from infra.model.environment import Environment
 
 _KEPT = (PACKER, PROMETHEUS, STATE_METRICS, CONTROLS, *CONTROLLERS)
 """Run only while a stack declares them; the keeper of controllers, from the first declaration on."""
@@ -104,6 +105,15 @@ class ControlPlane:
         """
         controlling.prepare(self._layout, self._tools, names, progress)
         self.start(progress=progress)
+
+    def start_for(self, env: Environment, progress: Callable[[str], None] = _silent) -> None:
+        """Start the control plane and what the environment declares; errors as the functions above."""
+        if names := controlling.declared(env):
+            self.controlled(*names, progress=progress)
+        else:
+            self.start(progress=progress)
+        if env.monitoring:
+            self.monitored(progress=progress)
 
     def knows_monitoring(self, progress: Callable[[str], None] = _silent) -> None:
         """Define prometheus-operator's kinds only, for a caller that plans with them and measures nothing."""

@@ -59,7 +59,7 @@ class Engine:
 def up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """Runs the command on such a cluster, with all other parts stubbed."""
     monkeypatch.setenv("GPUFORM_STATE", str(tmp_path / "state"))
-    plane = type("Plane", (), {"start": lambda *a, **k: None, "monitored": lambda *a, **k: None})
+    plane = type("Plane", (), {"start_for": lambda *a: None})
     plane.status = lambda self: type("Status", (), {"members": (), "unmonitored": ()})  # type: ignore[attr-defined]
     monkeypatch.setattr(local, "_control_plane", plane)
     monkeypatch.setattr(local, "_report", lambda *args: tmp_path / "index.html")
