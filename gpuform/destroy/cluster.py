@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from gpuform.destroy.state import Eks
 from gpuform.errors import Failure
 from gpuform.kubernetes.client import ApiError, Client
-from gpuform.kubernetes.foreign import foreign
+from gpuform.kubernetes.foreign import foreign, queued
 from gpuform.kubernetes.kubeconfig import resolve
 from gpuform.plugins.handler import PluginError
 from infra.model.losses import RELEASES
@@ -119,6 +119,10 @@ class Cluster:
     def foreign(self, namespace: str, environment: str) -> list[str]:
         """What the environment did not create in a namespace, and volume claims."""
         return self._ask(lambda: foreign(self._client, namespace, environment, RELEASES))
+
+    def queued(self, environment: str) -> dict[str, list[str]]:
+        """What the environment did not create and has not ended, by its ClusterQueue."""
+        return self._ask(lambda: queued(self._client, environment))
 
     def delete(self, kind: Kind, one: Mapping[str, Any], with_owned: bool = False) -> None:
         """Delete an object that is not being deleted yet; a missing object is fine.

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from gpuform.destroy.cluster import CLAIM, NODE_CLAIM, NODE_POOL, Cluster, named
 from gpuform.destroy.inside import balancers, kept_volumes
 from gpuform.destroy.leftovers import Leftover
-from gpuform.destroy.steps import Step
+from gpuform.destroy.steps import OF_OTHERS, Step
 from gpuform.destroy.waiting import counted
+from gpuform.listing import some
 from infra.model import labels
 
 
@@ -19,7 +20,8 @@ class Inside:
     """What is in the cluster and not, or not only, the engine's to delete.
 
     ``foreign`` are load balancers and NodePools that the stack did not create: they are deleted all the same,
-    for they are in its cluster and would block its nodes and its network.
+    for they are in its cluster and would block its nodes and its network. ``queued`` are workloads of others,
+    by the stack's queue that they are in.
     """
 
     workloads: tuple[str, ...] = ()
@@ -29,9 +31,16 @@ class Inside:
     claims: tuple[str, ...] = ()
     volumes: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
+    queued: tuple[str, ...] = ()
 
 
-def look_inside(cluster: Cluster, workloads: tuple[str, ...]) -> Inside:
+def look_queued(cluster: Cluster, queues: Collection[str], environment: str) -> tuple[str, ...]:
+    """What the environment did not create, a line for each of these queues. Raises PluginError."""
+    found = cluster.queued(environment) if queues else {}
+    return tuple(f"{name}: {some(works)}" for name, works in sorted(found.items()) if name in queues)
+
+
+def look_inside(cluster: Cluster, workloads: tuple[str, ...], queued: tuple[str, ...]) -> Inside:
     pools = cluster.objects(NODE_POOL)
     found = tuple(balancer.name for balancer in balancers(cluster))
     return Inside(
@@ -43,6 +52,7 @@ def look_inside(cluster: Cluster, workloads: tuple[str, ...]) -> Inside:
         volumes=tuple(_volume(one) for one in kept_volumes(cluster)),
         # The program declares no Service of type LoadBalancer and no Ingress.
         foreign=(*found, *(f"NodePool {named(one)}" for one in pools if not _ours(one))),
+        queued=queued,
     )
 
 
@@ -107,6 +117,9 @@ class Plan:
         gone = "data that will be lost" if self.purge else kept
         yield f"volumes: {gone}", inside.volumes
         yield "namespaces that stay, with what the stack did not create in them", self.kept
+        stays = "without Kueue, what waits stays suspended"
+        fate = stays if self.steps is OF_OTHERS else "deleted with its cluster"
+        yield f"not created by this stack, but in its queues; {fate}", inside.queued
         yield (
             f"has the cluster's name at {self.where}; deleted if the cluster's controllers do not delete it",
             tuple(map(str, self.swept)),
@@ -130,6 +143,7 @@ class Plan:
             "foreign_in_cluster": list(inside.foreign),
             "volumes": {"lost" if self.purge else "kept": list(inside.volumes)},
             "kept_namespaces": list(self.kept),
+            "queued": list(inside.queued),
             "sweep": [{"kind": one.kind, "id": one.id, "why": one.why} for one in self.swept],
             "left_alone": [{"kind": one.kind, "id": one.id, "why": one.why} for one in self.left_alone],
             "notes": list(self.notes),

@@ -13,12 +13,11 @@ from gpuform.destroy.cluster import NODE_CLASS, NODE_POOL, Cluster
 from gpuform.destroy.grounds import Existing, Ground, Hosts, Options, Sweeper
 from gpuform.destroy.on_aws import OnAws
 from gpuform.destroy.on_openstack import OnOpenstack
-from gpuform.destroy.plan import Inside, Plan, look_inside
+from gpuform.destroy.plan import Inside, Plan, look_inside, look_queued
 from gpuform.destroy.state import Known, retaining, without_cluster
 from gpuform.engine import Engine, EngineFailure, Event
 from gpuform.engine.backend import project
 from gpuform.errors import Failure, InputError
-from gpuform.kubernetes.client import Unreachable
 from gpuform.listing import some
 from gpuform.paths import Paths
 from gpuform.plugins.handler import PluginError
@@ -117,9 +116,16 @@ class Site:
         known, ground, kind = self.known(), self.ground, self.env.cluster.kind
         counts, more = known.counts(), bool(known.resources)
         if not ground.has_cluster:
-            kept = tuple(f"{name} ({some(what)})" for name, what in self.kept().items())
-            notes = ground.notes()
-            return Plan(self.stack, kind, ground.steps, counts, kept=kept, notes=notes, unfinished=more)
+            return Plan(
+                self.stack,
+                kind,
+                ground.steps,
+                counts,
+                inside=self._queued(known),
+                kept=tuple(f"{name} ({some(what)})" for name, what in self.kept().items()),
+                notes=ground.notes(),
+                unfinished=more,
+            )
         ground.require_place(known, self._state or {})
         if self.options.cluster_gone and ground.made(known):
             self.say(ground.require_gone(known))
@@ -146,16 +152,29 @@ class Site:
         known, found = self.known(), dict[str, list[str]]()
         if not self.ground.keeps or not known.namespaces:
             return found
-        access = known.kubernetes
+        with self._others("namespaces") as cluster:
+            for name in known.namespaces:
+                if theirs := cluster.foreign(name, known.environment or self.env.name):
+                    found[name] = theirs
+        return found
+
+    def _queued(self, known: Known) -> Inside:
+        """What others have in the stack's queues; errors as ``kept``."""
+        if not known.queues:
+            return Inside()
+        with self._others("queues") as cluster:
+            return Inside(queued=look_queued(cluster, known.queues, known.environment or self.env.name))
+
+    @contextmanager
+    def _others(self, what: str) -> Iterator[Cluster]:
+        """The cluster that the stack did not create, to see what others have in its ``what``."""
+        access = self.known().kubernetes
         with Cluster(str(access.get("kubeconfig") or ""), access.get("context")) as cluster:
             try:
-                for name in known.namespaces:
-                    if theirs := cluster.foreign(name, known.environment or self.env.name):
-                        found[name] = theirs
+                yield cluster
             except PluginError as problem:
-                fact = f"cannot be read ({problem}), so what others have in its namespaces is not known"
+                fact = f"cannot be read ({problem}), so what others have in its {what} is not known"
                 raise Failure(f"cluster of {self.stack}", fact, "make it reachable") from None
-        return found
 
     def _inside(self, known: Known) -> Inside:
         workloads = tuple(f"{one.kind} {one.namespace}/{one.name}" for one in known.workloads())
@@ -163,10 +182,11 @@ class Site:
             if cluster is None:
                 return Inside()
             try:
-                found = look_inside(cluster, workloads)
+                queued = look_queued(cluster, known.queues, known.environment or self.env.name)
+                found = look_inside(cluster, workloads, queued)
                 if self.options.force:
                     self.refuse_force(cluster)
-            except Unreachable as problem:
+            except PluginError as problem:
                 remedy = "run the same command again"
                 raise Failure(f"cluster of {self.stack}", str(problem), remedy) from None
         return found

@@ -12,6 +12,7 @@ from gpuform.engine.pending import RELEASE
 from infra.model.losses import GUARD
 from infra.model.rollout import COLOURS
 from infra.plan import blue_green
+from infra.plan.queues import API
 
 Resource = Mapping[str, Any]
 
@@ -32,6 +33,7 @@ _KEPT = (
 )
 """Parts of a workload that are deleted with the stack: they have no pods and cost nothing."""
 _NAMESPACE = "kubernetes:core/v1:Namespace"
+_QUEUE = f"kubernetes:{API}:ClusterQueue"
 _KUBERNETES, _OWN = "pulumi:providers:kubernetes", "pulumi:providers:gpuform"
 
 
@@ -103,6 +105,11 @@ class Known:
         """URN of each namespace that the stack created, by name."""
         made = (one for one in self.resources if one["type"] == _NAMESPACE and one.get("id"))
         return {str(one["id"]): str(one["urn"]) for one in made}
+
+    @property
+    def queues(self) -> frozenset[str]:
+        """Names of the ClusterQueues that the stack created."""
+        return frozenset(str(one["id"]) for one in self.resources if one["type"] == _QUEUE and one.get("id"))
 
     @property
     def kubernetes(self) -> Mapping[str, Any]:

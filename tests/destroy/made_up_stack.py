@@ -34,6 +34,8 @@ POD = {
     "id": "lab/p",
     "provider": KUBERNETES,
 }
+QUEUE_TYPE = "kubernetes:kueue.x-k8s.io/v1beta2:ClusterQueue"
+QUEUE = {**POD, "urn": f"{BASE}{QUEUE_TYPE}::team", "type": QUEUE_TYPE, "id": "science"}
 LIVE = {
     "uuid": "c-1",
     "name": "research",
@@ -92,6 +94,9 @@ class Played:
 
     def objects(self, kind: Any, namespace: str = "", **params: str) -> list[dict[str, Any]]:
         return self.services if kind is SERVICE else []
+
+    def queued(self, environment: str) -> dict[str, list[str]]:
+        return {"science": ["Job lab/train"]}
 
     def find(self, kind: Any, namespace: str, name: str) -> None:
         return None

@@ -22,6 +22,7 @@ from tests.destroy.made_up_stack import (
     LIVE,
     OUTPUTS,
     POD,
+    QUEUE,
     SOMEBODY_S,
     Played,
     playing,
@@ -45,13 +46,14 @@ def test_services_and_data_go_before_the_engine_and_what_nobody_takes_down_is_sw
     cloud: MadeUp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cloud.balancers = [BALANCER, SOMEBODY_S]
-    here = site(tmp_path)
+    here = site(tmp_path, CLUSTER, QUEUE, POD)
     with playing(monkeypatch) as played:
         plan = here.plan()
         text = "\n".join(plan.lines())
         assert played.services, "a plan changes nothing"
         done = Destroy(here, plan).run().to_json()
-    assert "2 resources will be deleted" in text
+    assert "3 resources will be deleted" in text
+    assert "but in its queues; deleted with its cluster:\n  science: Job lab/train" in text
     assert "has the cluster's name at OpenStack" in text
     assert f"load balancer lb-1 ({BALANCER['description']})" in text
     assert "lb-2" not in text

@@ -70,9 +70,16 @@ class Theirs:
         assert environment == "onprem-dev"
         return ["PersistentVolumeClaim data", "Pod theirs"] if namespace == "lab" else []
 
+    def queued(self, environment: str) -> dict[str, list[str]]:
+        assert environment == "onprem-dev"
+        return {"science": ["Job lab/runs", "Job lab/held (waits)"], "another-stack-s": ["Job lab/theirs"]}
+
 
 class Silent(Theirs):
     def foreign(self, namespace: str, environment: str) -> list[str]:
+        raise Unreachable("no route to host")
+
+    def queued(self, environment: str) -> dict[str, list[str]]:
         raise Unreachable("no route to host")
 
 
@@ -82,6 +89,21 @@ def on_theirs(cluster: type[Theirs], monkeypatch: pytest.MonkeyPatch) -> tuple[S
     engine.state = PLATFORM
     env = load(HERE.root / "Pulumi.onprem-dev.yaml")
     return Site(env, HERE, cast(Engine, engine), "onprem-dev", Options(), say=lambda text: None), engine
+
+
+QUEUE = resource(f"{BASE}kubernetes:kueue.x-k8s.io/v1beta2:ClusterQueue::team-science", id="science")
+QUEUES = {"deployment": {"resources": [PLATFORM["deployment"]["resources"][0], QUEUE]}}
+
+
+def test_workloads_of_others_in_the_stack_s_queues_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    site, engine = on_theirs(Theirs, monkeypatch)
+    engine.state = QUEUES
+    plan = site.plan()
+    found = ["science: Job lab/runs, Job lab/held (waits)"]
+    said = "not created by this stack, but in its queues; without Kueue, what waits stays suspended"
+    assert f"{said}:\n  {found[0]}\n" in "\n".join([*plan.lines(), ""])
+    assert plan.to_json()["queued"] == found
+    assert engine.asked == [], "a plan changes nothing"
 
 
 def test_on_a_cluster_of_others_a_namespace_with_their_objects_and_its_volumes_stay(
@@ -100,8 +122,12 @@ def test_on_a_cluster_of_others_a_namespace_with_their_objects_and_its_volumes_s
     assert [one["id"] for one in resources if one.get("retainOnDelete")] == ["lab"]
 
 
-def test_a_cluster_of_others_that_does_not_answer_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("state", [PLATFORM, QUEUES], ids=["namespaces", "queues"])
+def test_a_cluster_of_others_that_does_not_answer_ends_it(
+    state: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     site, engine = on_theirs(Silent, monkeypatch)
+    engine.state = state
     with pytest.raises(Failure, match=r"cluster of onprem-dev: cannot be read \(no route to host\)"):
         site.plan()
     assert not engine.asked

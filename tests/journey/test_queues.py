@@ -154,5 +154,6 @@ def test_queues_are_made_changed_removed_and_made_again(fresh: Checkout) -> None
     until(lambda: queues(fresh)["science"]["admitted"], lambda count: count >= 2)
     assert live(fresh)["runs"] == others["runs"]
 
-    fresh.gpuform("destroy", "local", "--yes")
+    said = fresh.gpuform("destroy", "local", "--yes").stdout
+    assert "but in its queues; without Kueue, what waits stays suspended:\n  science: Job science/" in said
     assert of_kueue(fresh) == []
