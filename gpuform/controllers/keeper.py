@@ -87,6 +87,11 @@ class Played:
         finally:
             connection.close()
 
+    @property
+    def metrics(self) -> int:
+        """Loopback port of its metrics; 0 without one."""
+        return self._ports.get(self._controller.metrics, 0)
+
     def routes(self, release: Release) -> dict[str, int]:
         """The release's Services, to this process's ports."""
         return {target: self._ports[port] for target, port in release.served() if port in self._ports}
@@ -149,7 +154,7 @@ class Kept:
             not self._controller.trusted or self._cluster.trusts(self._controller)
         )
         for pod in release.pods:
-            self._cluster.show(pod, ready)
+            self._cluster.show(pod, ready, serving.metrics if serving else 0)
         return serving.routes(release) if serving and release.ready else {}
 
     def end(self) -> None:

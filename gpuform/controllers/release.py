@@ -15,6 +15,8 @@ from gpuform.kept.server import STRATEGIC, Missing, Server
 Json = dict[str, Any]
 START, GRANTED = "simulator.gpuform.io/start", "granted"
 """kwok's stage starts the pod once it has this annotation; gpuform.simulator.keys has the same key."""
+METRICS = "simulator.gpuform.io/metrics"
+"""Annotation of the pod: loopback port of its program's metrics; gpuform.monitor.targets reads it."""
 
 
 @dataclass(frozen=True)
@@ -102,15 +104,20 @@ class Cluster:
         found = self.server.items(f"{kind}?labelSelector={quote(controller.selector)}")
         return all("caBundle" in hook["clientConfig"] for one in found for hook in one["webhooks"])
 
-    def show(self, pod: Json, ready: bool) -> None:
-        """Let kwok start the pod, or make it ready or not ready; nothing if it is so already."""
+    def show(self, pod: Json, ready: bool, metrics: int = 0) -> None:
+        """Let kwok start the pod, or make it ready or not ready; nothing if it is so already.
+
+        ``metrics`` is the loopback port that Prometheus reads instead of the pod's.
+        """
         meta, status = pod["metadata"], pod.get("status") or {}
+        has = meta.get("annotations") or {}
         path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
         if _leaving(pod) or not pod["spec"].get("nodeName"):
             return
-        if (meta.get("annotations") or {}).get(START) != GRANTED:
+        shown = {METRICS: str(metrics)} if metrics else {}
+        if has.get(START) != GRANTED or not shown.items() <= has.items():
             if ready:
-                annotations = {START: GRANTED}
+                annotations = {START: GRANTED, **shown}
                 self.server.patch(path, {"metadata": {"uid": meta["uid"], "annotations": annotations}})
         elif status.get("phase") == "Running" and is_ready(pod) != ready:
             kinds, word = ("Ready", "ContainersReady"), str(ready)

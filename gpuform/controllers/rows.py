@@ -50,6 +50,8 @@ class Controller:
     labels: Mapping[str, str]
     charts: Mapping[str, str] = field(default_factory=dict)
     config: str = ""
+    metrics: int = 0
+    """The container's port with metrics, if Prometheus reads them."""
     adapt: Callable[[Json, Place], None] = lambda config, place: None
     arguments: Callable[[Place], Sequence[str]] = lambda place: ()
     variables: Callable[[Place], Mapping[str, str]] = lambda place: {}
@@ -168,6 +170,7 @@ CONTROLLERS: Mapping[str, Controller] = MappingProxyType(
                 charts={"kueue": "charts/kueue"},
                 labels={_NAME: "kueue", "control-plane": "controller-manager"},
                 config="controller_manager_config.yaml",
+                metrics=8443,
                 adapt=_kueue,
             ),
             Controller(

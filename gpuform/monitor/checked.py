@@ -14,6 +14,7 @@ from gpuform.monitor.config import RULES, Wanted
 CONFIG = "prometheus.yml"
 _DRAFT = "draft"
 _TIMEOUT_S = 60
+_SYNTAX = {"config": ("--syntax-only",)}
 _PROBE = "scrape_configs: [{job_name: probe, kubernetes_sd_configs: [{role: pod}]}]"
 
 
@@ -76,7 +77,8 @@ class Files:
         write_private(draft, text)
         try:
             done = subprocess.run(
-                [str(self._promtool), "check", kind, draft.name],
+                # Files that the configuration names are beside the accepted one, not beside the draft.
+                [str(self._promtool), "check", kind, draft.name, *_SYNTAX.get(kind, ())],
                 cwd=draft.parent,
                 capture_output=True,
                 text=True,

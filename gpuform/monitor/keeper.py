@@ -9,6 +9,8 @@ import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import yaml
+
 from gpuform.kept.child import Child, Said
 from gpuform.kept.files import write_private
 from gpuform.kept.server import TROUBLE
@@ -17,6 +19,7 @@ from gpuform.monitor.checked import Files
 from gpuform.monitor.cluster import APP, Cluster, World
 from gpuform.monitor.discovery import Found
 from gpuform.monitor.health import HealthLoop
+from gpuform.monitor.scraping import TOKEN
 from gpuform.monitor.targets import Ports
 
 EVERY_S = 1.0  # between two looks
@@ -133,6 +136,7 @@ class Keeper:
     def _start_prometheus(self, world: World, flags: tuple[str, ...]) -> list[str]:
         text = self._cluster.kubeconfig(world.namespace, config.account(world.spec))
         write_private(self._set.home / config.KUBECONFIG, text)
+        write_private(self._set.home / TOKEN, yaml.safe_load(text)["users"][0]["user"]["token"])
         self._unread = True  # a successful reload shows that it has started
         return [str(self._set.program(PROMETHEUS)), *flags]
 

@@ -39,6 +39,8 @@ _ENDPOINT = {
     "enableHttp2": "enable_http2",
 }
 _READ = {*_ENDPOINT, "port", "targetPort", "interval", "scrapeTimeout", "relabelings", "metricRelabelings"}
+_READ |= {"bearerTokenFile", "tlsConfig"}
+TOKEN = "prometheus.token"  # noqa: S105 - the file with the token of Prometheus' account
 _CREDENTIALS = ("basic_auth", "authorization", "oauth2", "bearer_token", "bearer_token_file", "tls_config")
 """Left out: they are for the target's own address, which is not contacted; their files are in a pod."""
 
@@ -83,6 +85,7 @@ class Scraping:
                 "kubernetes_sd_configs": [self._discovery(meta["namespace"], spec)],
                 **self._times(endpoint.get("interval"), endpoint.get("scrapeTimeout")),
                 **{key: endpoint[field] for field, key in _ENDPOINT.items() if field in endpoint},
+                **_access(endpoint),
                 **{key: spec[field] for field, key in _NUMBERS.items() if field in spec},
                 "relabel_configs": [
                     *_selected(spec.get("selector") or {}, POD if pods else SERVICE),
@@ -160,6 +163,14 @@ class Scraping:
     @property
     def _kind(self) -> str:
         return {"endpointslice": "endpointslice", "pod": "pod_container"}.get(self.role, "endpoint")
+
+
+def _access(endpoint: Mapping[str, Any]) -> Json:
+    """The account's token for a target that asks for one. No certificate is checked: none is for loopback."""
+    found: Json = {"tls_config": {"insecure_skip_verify": True}} if "tlsConfig" in endpoint else {}
+    if endpoint.get("bearerTokenFile"):
+        found["authorization"] = {"credentials_file": TOKEN}
+    return found
 
 
 def relabelling(one: Mapping[str, Any]) -> Json:

@@ -24,6 +24,7 @@ _PORT_NAMES = (
     "__meta_kubernetes_endpointslice_port_name",
     f"{_POD}container_port_name",
 )
+_SERVED = f"{_POD}annotation_simulator_gpuform_io_metrics"
 _ANSWERED = "__tmp_gpuform_answered"
 PLAYED = "simulator.gpuform.io/metrics-port"
 """Annotation of a pod or Service: loopback port that answers for it, at /pods or /services/NAMESPACE/NAME."""
@@ -53,8 +54,10 @@ def redirected(ports: Ports) -> list[Json]:
         *(_to((_APP,), "gpuform-health", ports.health) if ports.health else ()),
         *_played("service"),
         *_played("pod"),
+        *_to((_SERVED,), "(.+)", "$1"),
         {"source_labels": [_ANSWERED], "regex": "yes", "action": "keep"},
-        {"target_label": "__scheme__", "replacement": "http"},
+        # A controller answers as elsewhere, with its own certificate.
+        {"source_labels": [_SERVED], "regex": "", "target_label": "__scheme__", "replacement": "http"},
     ]
 
 

@@ -19,6 +19,7 @@ from infra.model.monitoring import (
     RemoteWrite,
     Storage,
 )
+from infra.model.queues import KUEUE
 from infra.plan import gpu_operator, scraping, sharing
 
 Values = dict[str, Any]
@@ -86,7 +87,7 @@ def values(env: Environment, monitoring: Monitoring) -> Values:
             **somewhere,
         },
         "prometheus": {
-            "additionalServiceMonitors": _karpenter(env),
+            "additionalServiceMonitors": [*_karpenter(env), *_kueue(env)],
             "prometheusSpec": _prometheus(env, monitoring, tolerations),
         },
         "prometheus-node-exporter": {
@@ -186,6 +187,32 @@ def _out_of_reach() -> Values:
     """
     parts = ("kubeControllerManager", "kubeEtcd", "kubeProxy", "kubeScheduler")
     return {part: {"enabled": False} for part in parts}
+
+
+def _kueue(env: Environment) -> list[Values]:
+    """Kueue's metrics, which its own monitor offers only to a Prometheus of other labels.
+
+    They need an account that may read `/metrics`, as Prometheus' own may [Kueue, cmd/kueue/main.go]. Kueue
+    makes its certificate itself.
+    """
+    if env.queues is None:
+        return []
+    metrics = {labels.APP_NAME: "kueue", "app.kubernetes.io/component": "metrics-service"}
+    endpoint = {
+        "port": "https",
+        "path": "/metrics",
+        "scheme": "https",
+        "bearerTokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token",
+        "tlsConfig": {"insecureSkipVerify": True},
+    }
+    return [
+        {
+            "name": "kueue",
+            "namespaceSelector": {"matchNames": [KUEUE]},
+            "selector": {"matchLabels": metrics},
+            "endpoints": [endpoint],
+        }
+    ]
 
 
 def _karpenter(env: Environment) -> list[Values]:

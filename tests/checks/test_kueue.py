@@ -13,7 +13,9 @@ import pytest
 import yaml
 
 from gpuform.toolchain import Toolchain
-from infra.plan import queues
+from infra.model.monitoring import Monitoring
+from infra.model.queues import KUEUE
+from infra.plan import monitoring_values, queues
 from tests.checks import everything, kueue
 from tests.checks.charts import of, rendered
 from tests.checks.everything import Document
@@ -69,6 +71,22 @@ def test_the_image_is_the_published_one_and_the_only_one(made: tuple[str, list[D
     assert [one["spec"]["replicas"] for one in deployments] == [replicas]
     budgets = [one for one in made[1] if one["kind"] == "PodDisruptionBudget"]
     assert len(budgets) == replicas - 1
+
+
+def test_prometheus_finds_the_metrics_of_kueue(made: tuple[str, list[Document]]) -> None:
+    env = everything.environments()[made[0]]
+    monitoring = env.monitoring or Monitoring()
+    values = monitoring_values.values(env, monitoring)["prometheus"]["additionalServiceMonitors"]
+    (monitor,) = [one for one in values if one["name"] == "kueue"]
+    (endpoint,) = monitor["endpoints"]
+    found = [
+        (one["metadata"]["namespace"], port["name"])
+        for one in made[1]
+        if one["kind"] == "Service"
+        and monitor["selector"]["matchLabels"].items() <= one["metadata"]["labels"].items()
+        for port in one["spec"]["ports"]
+    ]
+    assert found == [(KUEUE, endpoint["port"])]
 
 
 def plain(schema: Any) -> Any:

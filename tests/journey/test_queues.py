@@ -11,6 +11,8 @@ import pytest
 from gpuform.kubernetes.client import Client
 from gpuform.kubernetes.foreign import queued as queued_by_others
 from gpuform.kubernetes.kubeconfig import resolve
+from gpuform.prometheus import reach
+from infra.config import load
 from tests.journey.conftest import Checkout
 from tests.waiting import until
 
@@ -47,9 +49,8 @@ def plain(environment: dict[str, Any]) -> None:
         {"name": "whole", "machine": "g4.p4.40g", "nodes": 1},
         {"name": "cpu", "machine": "m6i.xlarge", "nodes": 2},
     ]
-    environment.update(pools=pools, workloads=[FREE])
-    for key in ("monitoring", "queues"):
-        environment.pop(key, None)
+    environment.update(pools=pools, workloads=[FREE], monitoring={"dashboards": False})
+    environment.pop("queues", None)
 
 
 def queued(environment: dict[str, Any], **more: Any) -> None:
@@ -92,6 +93,13 @@ def queues(checkout: Checkout) -> dict[str, Any]:
     return {one["name"]: one for one in checkout.status()["queues"]}
 
 
+def measured(checkout: Checkout, query: str) -> list[float]:
+    """What the stack's own Prometheus answers."""
+    env = load(checkout.paths.root / "Pulumi.local.yaml")
+    with reach(env, checkout.paths, checkout.paths.kubeconfig) as found:
+        return [one.value for one in found.query(query)]
+
+
 def waiting(checkout: Checkout, team: str) -> dict[str, str]:
     return {one["name"]: one["reason"] for one in queues(checkout)[team]["waiting"]}
 
@@ -118,6 +126,9 @@ def test_queues_are_made_changed_removed_and_made_again(fresh: Checkout) -> None
     until(lambda: waiting(fresh, "arts"), lambda found: "insufficient unused quota" in found.get("waits", ""))
     (used,) = [one for one in queues(fresh)["science"]["usage"] if one["pool"] == "t4"]
     assert (used["quota"], used["used"], used["borrowed"]) == (2, 3, 1)
+    until(
+        lambda: measured(fresh, 'kueue_pending_workloads{cluster_queue="arts"}'), lambda found: 1.0 in found
+    )
     shown = fresh.gpuform("status").stdout
     assert "Job arts/waits" in shown
     fresh.gpuform("report")

@@ -69,6 +69,17 @@ def test_what_is_not_meant_or_cannot_answer_is_not_scraped(other: dict[str, str]
     assert scraped(EXPORTS | other, exporter_job()) is None
 
 
+def test_a_controller_is_asked_at_its_own_port_with_prometheus_own_account() -> None:
+    access = {"scheme": "https", "bearerTokenFile": "/token", "tlsConfig": {"insecureSkipVerify": True}}
+    job = exporter_job(**access)
+    served = {"__meta_kubernetes_pod_annotation_simulator_gpuform_io_metrics": "4711", "__scheme__": "https"}
+    other = {"__meta_kubernetes_pod_label_simulator_gpuform_io_operand": "", **served}
+    assert (scraped(EXPORTS | other, job) or {})["url"] == "https://127.0.0.1:4711/metrics"
+    assert job["authorization"] == {"credentials_file": "prometheus.token"}
+    assert job["tls_config"] == {"insecure_skip_verify": True}
+    assert (scraped(EXPORTS, job) or {})["url"].startswith("http://127.0.0.1:4/"), "exporters have no TLS"
+
+
 @pytest.mark.parametrize(
     ("port", "more", "at"),
     [
@@ -241,14 +252,14 @@ def test_a_timeout_is_no_longer_than_its_interval() -> None:
 
 
 def test_what_is_not_played_is_said() -> None:
-    made = monitor("d", EXPORTER, port="x", bearerTokenFile="/token")
+    made = monitor("d", EXPORTER, port="x", proxyUrl="http://p")
     it = world(made, remoteWrite=[{"url": "http://example.com"}], alerting={"alertmanagers": []})
     other = World(it.prometheus, it.monitors, (), NAMESPACES, "", None, ("monitoring/other",))
     assert told(other)[0].notes == (
         "Prometheus monitoring/other is not run: only one runs here",
         "the Prometheus's remoteWrite is not supported here",
         "the Prometheus's alerting is not supported here",
-        "serviceMonitor/monitoring/d: endpoints[0].bearerTokenFile is not supported here",
+        "serviceMonitor/monitoring/d: endpoints[0].proxyUrl is not supported here",
     )
 
 

@@ -36,7 +36,7 @@ class Played:
     def kubeconfig(self, namespace: str, account: str) -> str:
         if account == self.absent:
             raise Missing(f"no account {account}")
-        return "kubeconfig"
+        return "users: [{user: {token: t}}]"
 
 
 @pytest.fixture
