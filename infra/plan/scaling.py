@@ -87,7 +87,7 @@ def _scaled_object(env: Environment, work: InferenceWorkload, scale: Scale, meta
     down = {"stabilizationWindowSeconds": scale.cooldown_seconds}
     trigger = {
         "serverAddress": ADDRESS,
-        "query": scale.query or requests(env, work),
+        "query": query(env, work),
         "threshold": f"{scale.qps_per_replica:.10g}",
         "ignoreNullValues": "false",
     }
@@ -104,6 +104,13 @@ def _scaled_object(env: Environment, work: InferenceWorkload, scale: Scale, meta
             "triggers": [{"type": "prometheus", "metricType": "AverageValue", "metadata": trigger}],
         },
     }
+
+
+def query(env: Environment, work: InferenceWorkload) -> str:
+    """Requests per second of all pods, as PromQL; empty if they are not known."""
+    if work.scale and work.scale.query:
+        return work.scale.query
+    return requests(env, work) if work.measured else ""
 
 
 def requests(env: Environment, work: Workload) -> str:

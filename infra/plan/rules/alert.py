@@ -16,6 +16,9 @@ GPU_WHERE = "GPU {{ $labels.gpu }} ({{ $labels.UUID }}) of node {{ $labels.node 
 """Names a GPU in an annotation."""
 POOL_WHERE = "Pool: {{ $labels.pool }}."
 
+NOTHING = "vector(0) > 0"
+"""Matches no series: the environment has nothing that the alert could be about."""
+
 
 def pages(env: Environment) -> str:
     """Prefix of the runbooks' paths: the environment's address with a slash, or empty."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from infra.model.environment import Environment
-from infra.plan.rules import alerts_gpu, alerts_health, alerts_nodes, alerts_use, alerts_xid
+from infra.plan.rules import alerts_gpu, alerts_health, alerts_nodes, alerts_serving, alerts_use, alerts_xid
 from infra.plan.rules.alert import Alert
 
 
@@ -17,5 +17,6 @@ def every(env: Environment) -> tuple[Alert, ...]:
         *alerts_gpu.alerts(env),
         *alerts_nodes.alerts(),
         *alerts_use.alerts(env),
+        *alerts_serving.alerts(env),
         *alerts_health.alerts(env),
     )

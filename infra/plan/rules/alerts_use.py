@@ -14,7 +14,7 @@ from infra.model.pool import Pool
 from infra.model.scheduling import PLACEHOLDER
 from infra.model.sharing import Mig, TimeSlicing
 from infra.plan import room
-from infra.plan.rules.alert import POOL_WHERE, Alert
+from infra.plan.rules.alert import NOTHING, POOL_WHERE, Alert
 from infra.plan.rules.attribution import POD_REQUESTED, POD_USED
 from infra.plan.rules.capacity import REASON, ROOM
 from infra.plan.rules.devices import MEMORY_TOTAL, MEMORY_USED
@@ -22,8 +22,6 @@ from infra.plan.rules.facts import DEVICE_PART
 from infra.plan.rules.promql import most, one_of, set_label
 
 _POD = "pod {{ $labels.namespace }}/{{ $labels.pod }}"
-_NOBODY = "vector(0) > 0"
-"""Matches no series: the environment has nothing that the alert could be about."""
 
 
 def alerts(env: Environment) -> Iterator[Alert]:
@@ -104,7 +102,7 @@ def _held(env: Environment) -> Iterator[Alert]:
         name="GpuSharedMemoryNearlyFull",
         severity="warning",
         wait="10m",
-        expr=who if shared else _NOBODY,
+        expr=who if shared else NOTHING,
         means="The memory of a time-sliced GPU is nearly full; one alert for each pod that may be on it.",
         summary=f"memory of a GPU that {_POD} shares on node {{{{ $labels.node }}}} is nearly full",
         description="{{ $value | humanizePercentage }} is in use. Any of its pods can take the rest: "
@@ -131,7 +129,7 @@ def _spare(env: Environment) -> Alert:
         name="GpuSpareGone",
         severity="warning",
         wait="30m",
-        expr=" or ".join(terms) or _NOBODY,
+        expr=" or ".join(terms) or NOTHING,
         means="A pool keeps fewer nodes free than declared (spare).",
         summary="pool {{ $labels.pool }} has too few spare nodes: {{ $value }} placeholder pods are pending",
         description="The next pods wait until a node is launched. Check the pool's limits and the status of "

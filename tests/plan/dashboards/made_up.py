@@ -96,7 +96,11 @@ class MadeUp:
                 yield "DCGM_EXP_XID_ERRORS_COUNT", {**window, **sick}, float(bool(sick))
 
     def state(self) -> str:
-        return _written(sample for part in (self._nodes(), self._pods(), self._limits()) for sample in part)
+        return _written(
+            sample
+            for part in (self._nodes(), self._pods(), self._limits(), self._serving())
+            for sample in part
+        )
 
     def _nodes(self) -> Iterator[Sample]:
         for name, pool in self.nodes:
@@ -133,6 +137,19 @@ class MadeUp:
         resource = next(name for name, count in offered.items() if count)
         yield from _pod(waits, "", {resource: 1000}, "Pending")
         yield "kube_pod_status_unschedulable", waits, 1
+
+    def _serving(self) -> Iterator[Sample]:
+        """A queue that admits, and a pod of a scaled model on the first GPU node."""
+        age = time.time() - self._began
+        for most in ("1", "+Inf"):
+            yield "kueue_admission_wait_time_seconds_bucket", {"cluster_queue": "arts", "le": most}, age
+        pod = {"namespace": "science", "pod": "web-5d9c7b6f4d-abcde", "uid": "web"}
+        pool = dict(self.nodes)[self.exporters[0]]
+        asked = next(name for name, count in self._offered(pool).items() if count)
+        yield from _pod(pod, self.exporters[0], {asked: 1}, "Running")
+        yield "kube_pod_created", pod, self._began
+        yield "kube_pod_status_ready_time", pod, self._began + 60
+        yield "nv_inference_request_success", {"job": "science/web", "pod": pod["pod"]}, age * 100
 
     def _limits(self) -> Iterator[Sample]:
         for kind, value in (("hard", 8), ("used", 3)):

@@ -20,7 +20,10 @@ from gpuform.toolchain import Toolchain
 from infra.model.cost import Cost
 from infra.model.dcgm import DEFAULT
 from infra.model.environment import Environment
+from infra.model.queues import Queues, Team
+from infra.model.scaling import Scale
 from infra.model.scheduling import Namespace
+from infra.model.workload import InferenceWorkload
 from infra.plan.dashboards import dashboards
 from infra.plan.rules import groups
 from tests.plan.dashboards.made_up import MadeUp
@@ -32,6 +35,9 @@ pytestmark = [pytest.mark.tools, pytest.mark.nightly]
 DCGM_EXPORTED = set(DEFAULT)
 PROMETHEUS = {"up", "ALERTS", "ALERTS_FOR_STATE"}
 KUBE_STATE_METRICS = {"kube_node_labels", "kube_node_spec_taint", "kube_resourcequota"}
+KUBE_STATE_METRICS |= {"kube_pod_status_ready_time", "kube_pod_created"}
+KUEUE = {"kueue_admission_wait_time_seconds_bucket"}
+TRITON = {"nv_inference_request_success"}
 KARPENTER = {"karpenter_nodepools_limit", "karpenter_nodepools_usage"}
 
 OF_NO_POOL = {
@@ -39,25 +45,32 @@ OF_NO_POOL = {
     "Pending pods": "the same",
     "Pending pods by reason": "the same",
     "Quotas of namespaces": "a quota is of a resource, which several pools may offer",
+    "Time in the queue": "a queue may have several",
+    "Requests per second per GPU": "a workload may run in several",
+    "Cold starts": "the same",
     "Limits of Karpenter's pools": "of NodePools, of which a pool may have several",
 }
 """Panels that show the same for every chosen pool, and why."""
 
 
 def prepared(stack: str) -> Environment:
-    """The stack, with a quota if it has none, and on OpenStack with prices, which no list has."""
+    """The stack, with a quota, a queue and a model, and on OpenStack with prices, which no list has."""
     env: Environment = environment(stack)
     quota = (Namespace(name="science", quota={env.pools[0].name: 8}),)
     flavors = {pool.machine: 1.5 for pool in env.pools} if env.cluster.kind == "openstack" else {}
     cost = Cost(prices=flavors) if flavors else env.cost
-    return env.model_copy(update={"namespaces": quota, "cost": cost})
+    team = Team(name="arts", namespaces=("arts",), quota={env.pools[0].name: 8})
+    web: dict[str, Any] = {"name": "web", "namespace": "science", "kind": "inference", "image": "a:1"}
+    model = InferenceWorkload(**web, scale=Scale(max=4, qps_per_replica=50))
+    added = {"queues": Queues(teams=(team,)), "workloads": (*env.workloads, model)}
+    return env.model_copy(update={"namespaces": quota, "cost": cost, **added})
 
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_every_metric_is_recorded_or_somebody_elses(stack: str) -> None:
     env = prepared(stack)
     recorded = {rule["record"] for group in groups(env) for rule in group["rules"] if "record" in rule}
-    known = recorded | DCGM_EXPORTED | PROMETHEUS | KUBE_STATE_METRICS | KARPENTER
+    known = recorded | DCGM_EXPORTED | PROMETHEUS | KUBE_STATE_METRICS | KARPENTER | KUEUE | TRITON
     for asked in queries(dashboards(env)):
         assert metrics(asked.expr), asked
         assert metrics(asked.expr) <= known, asked
