@@ -12,8 +12,10 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import yaml
 
 from gpuform.embedded import beside
+from gpuform.embedded.processes import scan
 from gpuform.offline.charts import Charts
 from gpuform.toolchain import Toolchain
 from infra import versions
@@ -85,6 +87,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> I
     assert found.pids() == {}
 
 
+def programs(cluster: Own) -> set[int]:
+    """Process ids; two of each while a new one takes over."""
+    return {one.pid for one in scan(cluster.layout) if one.name in ("keda", "keda-adapter")}
+
+
+def uids(site: Site) -> list[str]:
+    """Of the workload's objects."""
+    names = ("deployment", "triton"), ("scaledobject", "triton"), ("hpa", "keda-hpa-triton")
+    return [site.get(*one)["metadata"]["uid"] for one in names]
+
+
 def test_400_requests_per_second_start_the_declared_number_and_none_leave_the_fewest(cluster: Own) -> None:
     site, env = Site(cluster), parse(ENV)
     chart = Charts(cluster.paths.root, cluster.paths.cache, cluster.state / "charts").folder(
@@ -108,6 +121,17 @@ def test_400_requests_per_second_start_the_declared_number_and_none_leave_the_fe
         assert requests.asked == {scaling.requests(env, env.workloads[0])}
         site.apply(made[0])
         assert number() == 4, "an update leaves the number alone"
+        # An upgrade of the release: another process, the same objects.
+        live, first = uids(site), programs(cluster)
+        values = cluster.state / "values.yaml"
+        values.write_text(yaml.safe_dump({"tolerations": [{"key": "other", "operator": "Exists"}]}))
+        site.helm("upgrade", "keda", str(chart), "-f", str(values), *where)
+        until(lambda: programs(cluster), lambda now: len(now) == 2 and not now & first, seconds=90)
+        assert (number(), uids(site)) == (4, live)
+        requests.per_second = 500
+        until(lambda: number() == 5, seconds=90, what="the new operator scales nothing")
+        requests.per_second = 400
+        until(lambda: number() == 4, seconds=90)
         requests.per_second = None
         time.sleep(20)  # longer than between two looks of the HPA
         assert number() == 4, "no answer is not zero"
