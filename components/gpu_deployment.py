@@ -55,6 +55,7 @@ class GpuDeployment(pulumi.ComponentResource):
         if workload.blue_green:
             self._in_two_colours(name, args, workload.blue_green, inside)
         else:
+            deployment = workloads.controller(environment, workload)
             times = within(*workloads.wait_minutes(environment, workload))
             service = workloads.service(environment, workload)
             if service:
@@ -67,7 +68,11 @@ class GpuDeployment(pulumi.ComponentResource):
                 before.append(resource(f"{name}-runtime", runtime, first))
                 inside.depends_on = list(before)
             inside.custom_timeouts = times
-            before.append(resource(name, workloads.controller(environment, workload), inside))
+            if "replicas" not in deployment["spec"]:
+                # The server takes 1 for a number that is no longer applied. The provider applies the live one
+                # until another manager sets it [pulumi-kubernetes, handleSSAIgnoreFields].
+                inside.ignore_changes = ["spec.replicas"]
+            before.append(resource(name, deployment, inside))
         for manifest in workloads.scaled(environment, workload):
             # Deleted before the Deployment, which it names, and before KEDA, which removes its finalizer. A
             # dependency of the parent does not suffice: if scale is removed, the parent stays.

@@ -26,7 +26,8 @@ means, how to confirm it, what to do and not to do, when it ends. critical: work
 work or a GPU will be lost, or money is; info: for information, does not page.
 
 Rules read dcgm-exporter's and kube-state-metrics' metrics. If one of the two does not answer, an alert fires,
-and alerts that need its metrics do not. `GpuQueueStalled` reads Kueue's. No rule needs DCGM's pod labels, which shared GPUs do not have.
+and alerts that need its metrics do not. `GpuQueueStalled` reads Kueue's. No rule needs DCGM's pod labels,
+which shared GPUs do not have.
 
 | alert | severity | for | meaning |
 |---|---|---|---|"""

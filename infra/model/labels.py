@@ -4,7 +4,9 @@ Only the policies and the host tests repeat these keys, on purpose. Kubernetes a
 keys; ``gpuform.io/`` and ``simulator.gpuform.io/`` are ours.
 """
 
-# Pulumi's Kubernetes provider: do not wait until an object is ready, or a Job is done; how it is deleted.
+# Pulumi's Kubernetes provider: take over fields of other managers; do not wait until an object is ready, or a
+# Job is done; how it is deleted.
+PATCH_FORCE = "pulumi.com/patchForce"
 SKIP_AWAIT = "pulumi.com/skipAwait"
 WAIT_FOR = "pulumi.com/waitFor"
 DELETION_PROPAGATION = "pulumi.com/deletionPropagationPolicy"

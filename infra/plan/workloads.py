@@ -190,6 +190,9 @@ def _controller(env: Environment, workload: Workload) -> Manifest:
             "template": {**template, "spec": _pod_spec(env, workload, "Always")},
             **serving.strategy(workload, scarce),
         }
+        if isinstance(workload, InferenceWorkload) and not workload.scale:
+            # The autoscaler of a former `scale` still owns the number of pods.
+            metadata["annotations"] = {**metadata.get("annotations", {}), labels.PATCH_FORCE: "true"}
         if minutes != serving.IMAGE_MINUTES:
             spec["progressDeadlineSeconds"] = minutes * 60
         return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
