@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from gpuform.kubernetes.pods import condition
 from infra.model.environment import Environment
@@ -17,6 +17,7 @@ BEHIND = "others in its queue are first, or wait for the same"
 """Kueue judges the first of a queue, and of several equal ones only one."""
 
 Json = Mapping[str, Any]
+State = Literal["waits", "admitted", "finished"]
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def _queue(team: Team, live: Json | None, works: Iterable[Json], pools: Mapping[
             for flavor in group["flavors"]
             for one in flavor["resources"]
         ),
-        waiting=tuple(_waiting(one) for one in works if _waits(one, team)),
+        waiting=tuple(waiting(one) for one in works if _waits(one, team)),
         trouble="" if active.get("status", "True") == "True" else str(active.get("message", "")),
     )
 
@@ -97,11 +98,18 @@ def _named(work: Json) -> str:
 
 def _waits(work: Json, team: Team) -> bool:
     """Whether it is in one of the team's namespaces, and is neither admitted nor finished."""
-    over = any(condition(work, kind).get("status") == "True" for kind in ("Admitted", "Finished"))
-    return work["metadata"]["namespace"] in team.namespaces and not over
+    return work["metadata"]["namespace"] in team.namespaces and state(work) == "waits"
 
 
-def _waiting(work: Json) -> Waiting:
+def state(work: Json) -> State:
+    """A finished Workload stays admitted."""
+    found: tuple[tuple[str, State], ...] = (("Finished", "finished"), ("Admitted", "admitted"))
+    true = (name for kind, name in found if condition(work, kind).get("status") == "True")
+    return next(true, "waits")
+
+
+def waiting(work: Json) -> Waiting:
+    """The queued object, and why it waits if it is not admitted."""
     metadata = work["metadata"]
     owner = next(iter(metadata.get("ownerReferences") or ()), {"kind": "Workload", **metadata})
     return Waiting(metadata["namespace"], owner["kind"], owner["name"], _reason(work))

@@ -46,7 +46,7 @@ def status(
         return
     console.print(tables.pools(current), "", tables.pods(current), "", sep="\n")
     if current.queues:
-        console.print(tables.filled("Queues", tables.QUEUES, tables.queues(current)), "", sep="\n")
+        console.print(tables.filled("Queues", tables.QUEUES, tables.queues(current.queues)), "", sep="\n")
         lines = list(tables.waiting(current, MOST_WAITING))
         if lines:
             console.print(tables.filled("Waiting", tables.WAITING, lines), "", sep="\n")

@@ -7,6 +7,7 @@ from typing import Any
 
 from gpuform.rehearse.outcome import Line, Load, NodeDrawn, Outcome, PoolOutcome, Shrink
 from gpuform.rehearse.pods import Pending
+from gpuform.rehearse.queued import QueueOutcome
 
 
 def document(outcome: Outcome) -> dict[str, Any]:
@@ -27,6 +28,7 @@ def document(outcome: Outcome) -> dict[str, Any]:
             "placed": outcome.placed,
             "pending": [_pending(one) for one in outcome.pending],
         },
+        "queues": [_queue(one) for one in outcome.queues],
         "switched_on": list(outcome.played),
         "refusals": [asdict(one) for one in outcome.refusals],
         "jobs": [asdict(one) for one in outcome.jobs],
@@ -66,6 +68,14 @@ def _pool(pool: PoolOutcome) -> dict[str, Any]:
 
 def _pending(pod: Pending) -> dict[str, Any]:
     return {**asdict(pod), "asks": dict(pod.asks), "said": list(pod.said)}
+
+
+def _queue(queue: QueueOutcome) -> dict[str, Any]:
+    works = [asdict(one) for one in queue.workloads]
+    for turn in (turn for one in works for turn in one["turns"]):
+        turn["at"] = round(turn["at"], 1)
+    own = {key: value for key, value in asdict(queue.status).items() if key not in ("admitted", "waiting")}
+    return {**own, "usd_per_hour": _cents(queue.usd_per_hour), "workloads": works}
 
 
 def _shrink(shrink: Shrink) -> dict[str, Any]:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpuform.rehearse import pods
+from gpuform import queues
+from gpuform.rehearse import pods, queued
 from gpuform.rehearse.cluster import Cluster
 from gpuform.rehearse.watch import Now, Watch
 from infra.model.environment import Environment
@@ -39,7 +40,10 @@ def ending(env: Environment) -> dict[tuple[str, str], JobWorkload]:
 def end(
     env: Environment, cluster: Cluster, watch: Watch, quiet_s: float, timeout_s: float
 ) -> tuple[Ended, ...]:
-    """End the pods of these jobs, and those that follow them, until the jobs are complete."""
+    """End the pods of these jobs, and those that follow them, until the jobs are complete.
+
+    What waits in a queue may be admitted then. A job that still waits in the end is left out.
+    """
     jobs = ending(env)
     told: set[str] = set()
 
@@ -54,10 +58,14 @@ def end(
             if (pod.namespace, pod.workload) in jobs and pod.phase == "Running" and path not in told:
                 told.add(path)
                 cluster.patch(path, {"metadata": {"annotations": {pods.DURATION: "1s"}}})
-        return not any(troubles(seen()))
+        waits = any(queues.state(one) == "waits" for one in now.works)
+        return (
+            not waits and all(one.placed or one.over for one in now.workloads) and not any(troubles(seen()))
+        )
 
     watch.until(done, quiet_s, timeout_s)
-    return seen()
+    held = queued.held(watch.queued.values())
+    return tuple(one for one in seen() if (one.namespace, one.name) not in held)
 
 
 def without(env: Environment, ended: tuple[Ended, ...]) -> Environment:

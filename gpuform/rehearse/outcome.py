@@ -9,6 +9,7 @@ from typing import Any, Literal
 from gpuform.rehearse.ending import Ended
 from gpuform.rehearse.monitored import Scraped
 from gpuform.rehearse.pods import Pending
+from gpuform.rehearse.queued import QueueOutcome
 
 
 @dataclass(frozen=True)
@@ -207,7 +208,8 @@ class Outcome:
     """What was switched on: shortages, an interruption, a used-up reservation."""
     refusals: tuple[Refusal, ...] = ()
     jobs: tuple[Ended, ...] = ()
-    """Jobs that were run to their end; empty if a pod is pending."""
+    """Jobs that were run to their end; empty if a pod is pending for another reason than its queue."""
+    queues: tuple[QueueOutcome, ...] = ()
     shrink: Shrink | None = None
     troubles: tuple[str, ...] = ()
     rss_bytes: Mapping[str, int] = field(default_factory=dict)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from gpuform.rehearse import reasons
 from gpuform.rehearse.cluster import EVENTS, Cluster
+from gpuform.rehearse.queued import Queued
 from gpuform.rehearse.seen import Amounts, Event, Pod, latest
 from infra.model.environment import Environment
 from infra.model.rollout import COLOURS
@@ -30,7 +33,7 @@ _PATHS = {
 class Pending:
     """A pod that does not run: why, in words, and the event texts (``said``).
 
-    ``name`` is the workload's if the pod was not even created.
+    ``name`` is the workload's if the pod was not even created. ``queue`` is the one that holds it back.
     """
 
     namespace: str
@@ -40,6 +43,7 @@ class Pending:
     asks: Amounts
     why: str
     said: tuple[str, ...]
+    queue: str = ""
 
 
 def manifests(env: Environment) -> tuple[dict[str, Any], ...]:
@@ -101,8 +105,22 @@ def events(cluster: Cluster) -> list[Event]:
     return latest(cluster.items(EVENTS))
 
 
-def pending(env: Environment, pods: Iterable[Pod], said: Iterable[Event]) -> tuple[Pending, ...]:
-    """Every workload pod that does not run, and one entry per workload for pods that were not created."""
+def placed(env: Environment, *moments: Iterable[Pod]) -> int:
+    """Pods of the workloads that were placed at one of these moments; of a job not those that follow."""
+    seen = [Counter((pod.namespace, pod.workload) for pod in one if pod.placed) for one in moments]
+    return sum(min(one.pods, max(found[one.namespace, one.name] for found in seen)) for one in env.workloads)
+
+
+def pending(
+    env: Environment,
+    pods: Iterable[Pod],
+    said: Iterable[Event],
+    held: Mapping[tuple[str, str], Queued] = MappingProxyType({}),
+) -> tuple[Pending, ...]:
+    """Every workload pod that does not run, and one entry per workload for pods that were not created.
+
+    ``held`` is what queues hold back, by namespace and name; Kueue's reason then is the only one.
+    """
     said, pods = list(said), list(pods)
     by_pod: dict[tuple[str, str], list[Event]] = {}
     for one in said:
@@ -112,12 +130,19 @@ def pending(env: Environment, pods: Iterable[Pod], said: Iterable[Event]) -> tup
     for work in env.workloads:
         mine = [pod for pod in pods if _is(pod, work)]
         empty, full = _empty(env, work, said), _full(env, work)
+        queued = held.get((work.namespace, _owner(work)))
         for pod in mine:
-            if not pod.placed:
+            if own := None if pod.node else held.get((pod.namespace, pod.name), queued):
+                found.append(_held(work, pod.name, own, pod.asks))
+            elif not pod.placed:
                 found.append(_waiting(work, pod, by_pod.get((pod.namespace, pod.name), []), empty, full))
-        if missing := work.pods - len(mine):
-            found += _unmade(work, missing, said)
+        if (missing := work.pods - len(mine)) > 0:
+            found += [_held(work, work.name, queued)] if queued else _unmade(work, missing, said)
     return tuple(found)
+
+
+def _held(work: Workload, name: str, queued: Queued, asks: Amounts = MappingProxyType({})) -> Pending:
+    return Pending(work.namespace, name, work.name, work.pool or "", asks, queued.trouble, (), queued.queue)
 
 
 def _empty(env: Environment, work: Workload, said: Iterable[Event]) -> list[Event]:
@@ -149,8 +174,6 @@ def _waiting(work: Workload, pod: Pod, said: list[Event], empty: list[Event], fu
 
 
 def _unmade(work: Workload, missing: int, said: Iterable[Event]) -> Iterator[Pending]:
-    if missing < 0:
-        return
     # Events of a ReplicaSet, named after the workload and a hash, or of the Job.
     refused = [
         one.message

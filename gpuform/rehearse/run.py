@@ -12,6 +12,7 @@ from gpuform.embedded import ControlPlane, controlling
 from gpuform.embedded.kwokctl import Tools
 from gpuform.engine import Engine
 from gpuform.paths import Paths
+from gpuform.queues import summarise
 from gpuform.rehearse import ending, honesty, monitored, nodes, pods, prices, shrinking, stack_file, workloads
 from gpuform.rehearse.buyer import Buyer
 from gpuform.rehearse.buying import buyer
@@ -21,6 +22,7 @@ from gpuform.rehearse.monitored import Scraped
 from gpuform.rehearse.options import Options
 from gpuform.rehearse.outcome import Load, Outcome, Step
 from gpuform.rehearse.plane import plane
+from gpuform.rehearse.queued import QUEUES, QueueOutcome, held, of
 from gpuform.rehearse.scaled import fewest, followers, install
 from gpuform.rehearse.seen import Node
 from gpuform.rehearse.tally import Tally
@@ -140,12 +142,18 @@ class _Play:
             self.watch.until(self._settled, quiet, options.timeout_s)
         now = self.watch.look()
         measured = self._measured(now)
-        waiting = pods.pending(env, now.workloads, pods.events(self.cluster))
+        waiting = self._pending(env, now)
         tally = Tally(env, price_list(env), self.buying.paid())
         lives = list(self.watch.lives.values())
         found = tuple(tally.pool(pool, now, lives, self.buying.unjoined(pool.name)) for pool in tally.pools)
         drawn = tuple(tally.drawn(now))
-        ended = self._ended(waiting, quiet)
+        statuses = summarise(env, self.cluster.items(QUEUES), now.works)
+        ended = self._ended(now, waiting, quiet)
+        later = self.watch.look()
+        if ended and waiting:  # their queues may have admitted them since
+            waiting = self._pending(ending.without(env, ended), later)
+        works = list(self.watch.queued.values())
+        queues = (QueueOutcome(q, tally.held(q.name, now), of(q.name, works), later.at) for q in statuses)
         troubles = (*self._troubles(now), *self.buying.troubles(), *ending.troubles(ended))
         switched = [str(one) for one in options.short]
         switched += [f"reservation {name}: {left} left" for name, left in options.used_up]
@@ -169,7 +177,7 @@ class _Play:
             steps=tuple(self.clock.steps),
             pools=found,
             pods=pods.wanted(env),
-            placed=sum(pod.placed for pod in now.workloads),
+            placed=pods.placed(env, now.workloads, later.workloads),
             pending=waiting,
             nodes=drawn,
             timeline=timeline,
@@ -188,6 +196,7 @@ class _Play:
             played=tuple(switched),
             refusals=self.buying.refusals(),
             jobs=ended,
+            queues=tuple(queues),
             shrink=shrunk,
             troubles=(*troubles, *unmet(loads)),
             rss_bytes=self._memory(),
@@ -202,8 +211,13 @@ class _Play:
                 assert self.plays
                 yield self.plays.play(qps)
 
-    def _ended(self, waiting: tuple[pods.Pending, ...], quiet_s: float) -> tuple[ending.Ended, ...]:
-        if waiting or not ending.ending(self.env):
+    def _pending(self, env: Environment, now: Now) -> tuple[pods.Pending, ...]:
+        return pods.pending(env, now.workloads, pods.events(self.cluster), held(self.watch.queued.values()))
+
+    def _ended(self, now: Now, waiting: tuple[pods.Pending, ...], quiet_s: float) -> tuple[ending.Ended, ...]:
+        """Run jobs to their end if any has started, and only queues hold others back."""
+        started = {(pod.namespace, pod.workload) for pod in now.workloads} & ending.ending(self.env).keys()
+        if not started or any(not one.queue for one in waiting):
             return ()
         with self.clock.step("jobs complete"):
             return ending.end(self.env, self.cluster, self.watch, quiet_s, self.asked.options.timeout_s)

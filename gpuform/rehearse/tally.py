@@ -119,6 +119,18 @@ class Tally:
         share, usd = used_share(self.env, pool, node, pods), self.usd(node)
         return None if share is None or usd is None else usd * (1 - share)
 
+    def held(self, queue: str, now: Now) -> float | None:
+        """USD per hour of the part of GPU nodes that pods of this queue hold; None if a price is unknown."""
+        own = {(work.namespace, work.name) for work in self.env.workloads if work.queue == queue}
+        found = []
+        for pool in (one for one in self.pools if one.gpus):
+            for node in (one for one in now.nodes if one.pool == pool.name):
+                pods = [pod for pod in now.on(node.name) if (pod.namespace, pod.workload) in own]
+                idle, usd = self._idle(pool, node, pods), self.usd(node)
+                if pods:
+                    found.append(None if idle is None or usd is None else usd - idle)
+        return total(found)
+
     def lines(self, lives: Iterable[Life]) -> Iterator[Line]:
         """The timeline, in the order in which the nodes joined."""
         grow = isinstance(self.env.cluster, OpenstackCluster)

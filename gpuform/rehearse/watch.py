@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from gpuform import queues
 from gpuform.claims import CLAIMS_PATH, SLICES_PATH, Claims, gather
 from gpuform.errors import Failure
 from gpuform.rehearse.cluster import NODE_CLAIMS, NODES, PODS, Cluster
+from gpuform.rehearse.queued import WORKLOADS, Queued, noted
 from gpuform.rehearse.seen import Node, Pod, node, pod
 from infra.model.scheduling import PLACEHOLDER
 
@@ -26,6 +28,8 @@ class Now:
     pods: tuple[Pod, ...] = ()
     claims: tuple[tuple[str, str], ...] = ()
     """Karpenter's NodeClaims, each with the conditions that are true."""
+    works: tuple[queues.Json, ...] = ()
+    """Kueue's Workloads."""
 
     @property
     def workloads(self) -> tuple[Pod, ...]:
@@ -33,10 +37,11 @@ class Now:
 
     @property
     def state(self) -> object:
-        """Differs from the previous state if something has changed."""
+        """Differs from the previous state if something has changed; why a workload waits is reworded."""
         pods = tuple((one.namespace, one.name, one.node, one.phase) for one in self.pods)
         nodes = tuple((n.name, n.ready, n.held, tuple(n.offers.items())) for n in self.nodes)
-        return pods, nodes, self.claims
+        works = tuple((one["metadata"]["uid"], queues.state(one)) for one in self.works)
+        return pods, nodes, self.claims, works
 
     def on(self, name: str) -> tuple[Pod, ...]:
         """The pods that use the node's resources; placeholders, which only reserve room, are left out."""
@@ -68,6 +73,7 @@ class Watch:
     """Time (monotonic) of the last change of state."""
     by_claim: bool = False
     """Whether DRA devices and claims are read too."""
+    queued: dict[str, Queued] = field(default_factory=dict)
     broken: Exception | None = None
     """The error that ended the watching thread, if any."""
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -90,7 +96,8 @@ class Watch:
             )
         )
         claims = tuple(sorted(_claim(one) for one in self.cluster.items(NODE_CLAIMS)))
-        now = Now(time.monotonic() - self.began, nodes, pods, claims)
+        works = tuple(self.cluster.items(WORKLOADS))
+        now = Now(time.monotonic() - self.began, nodes, pods, claims, works)
         if now.state != self.now.state:
             self.changed = time.monotonic()
         self._note(now)
@@ -110,6 +117,7 @@ class Watch:
         for name, life in self.lives.items():
             if name not in there and life.gone is None:
                 life.gone = now.at
+        self.queued = noted(self.queued, now.works, now.at)
 
     @property
     def quiet_s(self) -> float:

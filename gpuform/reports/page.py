@@ -223,7 +223,7 @@ def _limits(facts: Facts) -> Iterator[str]:
 def _queues(facts: Facts) -> Iterator[str]:
     if facts.status.queues:
         yield "<h2>Queues</h2>"
-        yield html.table(tables.QUEUES, tables.queues(facts.status))
+        yield html.table(tables.QUEUES, tables.queues(facts.status.queues))
         if lines := list(tables.waiting(facts.status, MOST_WAITING)):
             yield html.table(tables.WAITING, lines)
 

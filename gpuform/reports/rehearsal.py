@@ -10,7 +10,7 @@ from rich.text import Text
 from gpuform.listing import some
 from gpuform.rehearse.outcome import Amount, Machines, Outcome, PoolOutcome, Refusal, Shrink
 from gpuform.rehearse.seen import CPU, MEMORY_GIB
-from gpuform.reports import rehearsal_loads
+from gpuform.reports import rehearsal_loads, rehearsal_queues
 from gpuform.reports.tables import empty
 from infra.model.labels import HUGE_PAGES
 
@@ -23,6 +23,7 @@ def tables(outcome: Outcome) -> Iterator[Part]:
     yield _pools(outcome)
     yield ""
     yield from _bought_in_vain(outcome)
+    yield from rehearsal_queues.terminal(outcome)
     for one in outcome.jobs:
         yield f"job {one.namespace}/{one.name}: {one.succeeded} of {number(one.completions, 'pod')} succeeded"
     if outcome.played or outcome.refusals:

@@ -7,7 +7,7 @@ from html import escape
 from itertools import groupby
 
 from gpuform.rehearse.outcome import Cell, NodeDrawn, Outcome, PoolOutcome
-from gpuform.reports import html, rehearsal_loads
+from gpuform.reports import html, rehearsal_loads, rehearsal_queues
 from gpuform.reports import rehearsal as words
 from gpuform.reports.rehearsal_timeline import timeline
 
@@ -38,6 +38,7 @@ def _body(outcome: Outcome, title: str) -> Iterator[str]:
     yield '<p class="dim">Seconds since the control plane started; the shade differs while a node starts.</p>'
     yield "<h2>Pools</h2>"
     yield _pools(outcome)
+    yield from rehearsal_queues.page(outcome)
     if outcome.played or outcome.refusals:
         yield "<h2>Scenario</h2>"
         yield html.paragraphs(text.plain for text in words.switched(outcome))

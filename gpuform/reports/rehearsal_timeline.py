@@ -17,13 +17,17 @@ MOST_ROWS = 60
 
 @dataclass(frozen=True)
 class Row:
-    """One bar, in seconds: the node starts from ``begin`` to ``ready`` and exists until ``end``."""
+    """One bar, in seconds: from ``begin`` to ``ready`` it is lighter, then solid until ``end``.
+
+    A node starts until it is ready, a workload in a queue waits until it is admitted (``came``).
+    """
 
     text: str
     begin: float
     ready: float
     end: float
     fixed: bool
+    came: str = "ready"
 
 
 def timeline(lines: Sequence[Line], seconds: float) -> str:
@@ -31,16 +35,21 @@ def timeline(lines: Sequence[Line], seconds: float) -> str:
     if not lines:
         return "<p>There were no nodes.</p>"
     last = max(seconds, *(max(line.begin, line.ready or 0.0, line.end or 0.0) for line in lines), 1.0)
-    shown = list(rows(lines, last))
-    more = len(shown) - MOST_ROWS
-    shown = shown[:MOST_ROWS]
     top = PRICE_TOP + PRICE_HEIGHT + 16
+    return bars("nodes over time", list(rows(lines, last)), last, top, _price(lines, last))
+
+
+def bars(
+    label: str, found: Sequence[Row], last: float, top: int = PRICE_TOP, above: Iterable[str] = ()
+) -> str:
+    """An SVG of ``last`` seconds with a bar for each row, below ``top`` pixels with ``above``."""
+    shown, more = found[:MOST_ROWS], len(found) - MOST_ROWS
     height = top + ROW * len(shown) + 26
-    parts = [*_axis(last, top, height), *_price(lines, last)]
+    parts = [*_axis(last, top, height), *above]
     parts += [part for index, row in enumerate(shown) for part in _bar(row, top + ROW * index, last)]
     svg = (
         f'<svg viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img" '
-        f'aria-label="nodes over time">{"".join(parts)}</svg>'
+        f'aria-label="{label}">{"".join(parts)}</svg>'
     )
     return svg + (f"<p>and {more} more</p>" if more > 0 else "")
 
@@ -125,8 +134,8 @@ def _price(lines: Sequence[Line], last: float) -> Iterator[str]:
 def _bar(row: Row, y: int, last: float) -> Iterator[str]:
     begin, ready, end = (across(at, last) for at in (row.begin, row.ready, row.end))
     kind, size = "fixed" if row.fixed else "bar", f'height="{BAR}" rx="2"'
-    never = "never all ready" if row.fixed else "never ready"
-    came = f"ready at {row.ready:.0f} s" if row.ready < row.end else never
+    never = "never all ready" if row.fixed else f"never {row.came}"
+    came = f"{row.came} at {row.ready:.0f} s" if row.ready < row.end else never
     seconds = f"{row.begin:.0f} s to {row.end:.0f} s, {came}"
     yield f"<g><title>{escape(f'{row.text}: {seconds}')}</title>"
     yield f'<text class="name" x="0" y="{y + 10}">{escape(html.cut(row.text, LEFT - 12))}</text>'

@@ -14,6 +14,7 @@ from infra.model import labels
 if TYPE_CHECKING:
     from gpuform.embedded import Status
     from gpuform.finding import Finding
+    from gpuform.queues import QueueStatus
     from gpuform.toolchain import Found
 
 SIMULATED = (
@@ -72,9 +73,9 @@ QUEUES = ("queue", "pool", "resource", "quota", "used", "of which borrowed", "wa
 WAITING = ("queue", "waiting", "why")
 
 
-def queues(current: ClusterStatus) -> Iterator[tuple[str, ...]]:
+def queues(found: Iterable[QueueStatus]) -> Iterator[tuple[str, ...]]:
     """One row per team and resource of a pool, as `QUEUES`; a queue that admits nothing has one with why."""
-    for queue in current.queues:
+    for queue in found:
         waiting = str(len(queue.waiting))
         if queue.trouble:
             yield queue.name, queue.trouble, *["-"] * 4, waiting

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from gpuform.queues import QueueStatus, Usage
 from gpuform.rehearse.ending import Ended
 from gpuform.rehearse.monitored import Scraped
 from gpuform.rehearse.outcome import (
@@ -21,6 +22,7 @@ from gpuform.rehearse.outcome import (
     Step,
 )
 from gpuform.rehearse.pods import Pending
+from gpuform.rehearse.queued import Queued, QueueOutcome, Turn
 
 NODE = "ip-10-64-0-5.us-west-2.compute.internal"
 WAITS = Pending(
@@ -35,6 +37,11 @@ WAITS = Pending(
 
 COLD = {"asked": 14.8, "created": 15.3, "node requested": 16.0, "node launched": 16.5, "node joined": 18.4}
 COLD |= {"node ready": 24.1, "running": 25.2}
+ARTS = QueueStatus("arts", 1, (Usage("mig", "nvidia.com/mig-1g.5gb", 2, 2, 0),), ())
+TURNS = (Turn(60.04, "created"), Turn(61.0, "admitted"), Turn(70.0, "evicted", "Preempted"))
+TURNS += (Turn(80.0, "admitted"), Turn(90.0, "finished"))
+AGAIN = Queued("arts", "arts", "Job", "again", TURNS)
+STILL = Queued("arts", "arts", "Job", "still<b>", (Turn(60.0, "created"),), "no room")
 
 
 def drawn(name: str, pool: str, rows: int, each: int) -> NodeDrawn:
@@ -81,6 +88,7 @@ def outcome(nodes: int = 2, pending: tuple[Pending, ...] = (WAITS,)) -> Outcome:
         played=("no capacity for p4d.24xlarge in us-west-2b",),
         refusals=(Refusal("p4d.24xlarge", "us-west-2b", "on-demand", 3),),
         jobs=(Ended("science", "train", 1, 2),),
+        queues=(QueueOutcome(ARTS, 1.5, (AGAIN, STILL), 125.0),),
         shrink=Shrink(Side(3, 2, 43.9), Side(2, 1, 21.96), (gone,), ("h200-0: stays",), "as declared"),
         measured=Scraped(nodes + 1, ("h200-0",)),
         loads=(

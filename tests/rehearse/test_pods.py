@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from gpuform.rehearse import pods
+from gpuform.rehearse import pods, queued
 from gpuform.rehearse.cluster import Cluster
+from gpuform.rehearse.queued import Queued, Turn
 from gpuform.rehearse.seen import Event, Pod
 from infra.config import parse
 from infra.model.environment import Environment
@@ -112,6 +113,41 @@ def test_each_pod_that_does_not_run_has_a_reason() -> None:
         "bare-c": "1 of its pods was not created",
     }
     assert found["five-2"].said == (f"karpenter: {at_limit}",)
+
+
+def test_what_a_queue_holds_back_has_the_reason_of_its_queue_alone() -> None:
+    def in_queue(kind: str, name: str, *turns: Turn, waits: str = "no room") -> Queued:
+        return Queued("q", "lab", kind, name, (Turn(1.0, "created"), *turns), waits)
+
+    ended = (Turn(2.0, "admitted"), Turn(3.0, "evicted", "Preempted"))
+    lives = [
+        in_queue("Pod", "five-1"),
+        in_queue("Job", "job"),
+        in_queue("Pod", "bare-a", *ended, waits=""),
+        in_queue("Pod", "bare-b", *ended, waits=""),
+        in_queue("Pod", "bare-b", waits=""),  # created again, and admitted
+    ]
+    there = [pod("five", f"five-{n}", node="n" if n > 2 else "", phase="Running") for n in range(1, 6)]
+    gates = Event("Pod", "lab", "five-1", "default-scheduler", "FailedScheduling", "non-empty gates")
+    found = {one.name: one for one in pods.pending(environment(), there, [gates], queued.held(lives))}
+    ended_by = "queue q ended it, and nothing creates it again: Preempted"
+    assert {name: (one.why, one.said, one.queue) for name, one in found.items()} == {
+        "five-1": ("waits in queue q: no room", (), "q"),
+        "five-2": ("no event gives a reason yet", (), ""),
+        "one": ("1 of its pods was not created", (), ""),
+        "job": ("waits in queue q: no room", (), "q"),
+        "bare-a": (ended_by, (), "q"),
+        "bare-b": ("1 of its pods was not created", (), ""),
+        "bare-c": ("1 of its pods was not created", (), ""),
+    }
+
+
+def test_pods_count_as_placed_if_they_were_at_any_time() -> None:
+    runs = {"node": "n", "phase": "Running"}
+    first = [pod("job", "a", **runs), pod("one", "b")]
+    later = [pod("job", "a", node="n", phase="Succeeded"), *(pod("job", f"j{n}", **runs) for n in range(5))]
+    assert pods.placed(environment(), first) == 1
+    assert pods.placed(environment(), first, later) == 4, "those that follow in a job are not counted"
 
 
 def test_a_pool_from_which_nothing_is_to_be_had_is_said_with_what_karpenter_says_of_it() -> None:

@@ -140,6 +140,37 @@ def test_training_gets_adapters_and_huge_pages_and_runs_to_its_end(checkout: Che
 @pytest.mark.nightly
 @pytest.mark.cluster
 @pytest.mark.engine
+def test_karpenter_buys_for_what_a_queue_admits_and_a_job_that_waits_is_next(checkout: Checkout) -> None:
+    content = yaml.safe_load((HERE.root / "Pulumi.aws-dev.yaml").read_text())
+    environment = content["config"]["gpuform:environment"]
+    names = ("science", "arts")
+    teams = [{"name": name, "namespaces": [name], "quota": {"g4dn-shared": 3}} for name in names]
+    works = [
+        {"name": name, "namespace": team, "queue": team, "pool": "g4dn-shared", "image": "x:1", **kind}
+        for team, kind in zip(names, ({"kind": "job", "parallelism": 3}, {"kind": "pod"}), strict=True)
+        for name in ("a", "b", "c", "d")[: 2 if team == "science" else 4]
+    ]
+    environment |= {"queues": {"teams": teams}, "workloads": works, "monitoring": None}
+    (checkout.paths.root / "Pulumi.aws-dev.yaml").write_text(yaml.safe_dump(content))
+    said = json.loads(checkout.gpuform("rehearse", "aws-dev", "--json", "--no-shrink", code=1).stdout)
+
+    science, arts = said["queues"]
+    first, second = [{turn["what"]: turn["at"] for turn in one["turns"]} for one in science["workloads"]]
+    assert first["admitted"] < first["finished"] <= second["admitted"] < second["finished"]
+    assert [one["succeeded"] for one in said["jobs"]] == [3, 3]
+    (waits,) = said["pods"]["pending"]
+    assert (waits["queue"], waits["name"], waits["said"]) == ("arts", arts["workloads"][-1]["name"], [])
+    assert waits["why"] == f"waits in queue arts: {arts['workloads'][-1]['waits']}"
+    assert "insufficient unused quota for nvidia.com/gpu.shared in flavor g4dn-shared" in waits["why"]
+    assert (said["pods"]["wanted"], said["pods"]["placed"], said["troubles"]) == (10, 9, [])
+    assert sum(line["pool"] == "g4dn-shared" for line in said["timeline"]) == 2, "none for what waits"
+    assert [one["usd_per_hour"] for one in said["queues"]] == [0.526, 0.526]
+    assert [one["usage"][0]["used"] for one in said["queues"]] == [3, 3]
+
+
+@pytest.mark.nightly
+@pytest.mark.cluster
+@pytest.mark.engine
 def test_the_real_karpenter_counts_what_daemon_sets_request(checkout: Checkout, tmp_path: Path) -> None:
     """karpenter-provider-aws#6884: 3.75 of a g4dn.xlarge's 3.92 cores are not free beside 195m of theirs."""
     stack = (HERE.root / "Pulumi.aws-dev.yaml").read_text()

@@ -41,6 +41,9 @@ def test_the_table_says_what_is_bought_idle_in_vain_pending_and_gone() -> None:
         "1x p5e.48xlarge, on-demand - unknown unknown",
         "mig: launched, but no pod of a workload ever ran there: i-0123456789abcdef0",
         "job science/train: 1 of 2 pods succeeded",
+        "arts mig mig-1g.5gb 2 2 0 0 1.50",
+        "Job arts/again created 60.0, admitted 61.0, evicted 70.0 (Preempted), admitted 80.0, finished 90.0",
+        "Job arts/still<b> created 60.0, waits",
         "no capacity: p4d.24xlarge, on-demand, in us-west-2b; requested 3 times",
         "before 2 3 43.90 after 1 2 21.96",
         f"{NODE} (p4d.24xlarge, 21.96 USD an hour) was removed: no pod was left on it",
@@ -101,6 +104,14 @@ def test_the_page_is_whole_asks_nobody_and_shows_text_as_text() -> None:
     assert "train-&lt;b&gt;" in text
     assert "<td>4; bought 3x g4dn.xlarge</td>" in text
     assert "prefers-color-scheme: dark" in text
+
+
+def test_the_page_draws_each_time_that_a_workload_waits_in_a_queue() -> None:
+    text = page(outcome())
+    for title in ("60 s to 70 s, admitted at 61 s", "70 s to 90 s, admitted at 80 s"):
+        assert f"<title>arts: again: {title}</title>" in text
+    assert "<title>arts: still&lt;b&gt;: 60 s to 125 s, never admitted</title>" in text
+    assert "Queues" not in page(replace(outcome(), queues=()))
 
 
 def test_the_picture_has_a_cell_for_each_slice_and_names_who_has_it() -> None:

@@ -22,7 +22,7 @@ class Played(Cluster):
     def items(self, path: str) -> list[dict[str, Any]]:
         if self.fails:
             raise Failure("the control plane", "is gone", "wait")
-        return self.lists[path]
+        return self.lists.get(path, [])
 
 
 def node(name: str, ready: bool = True, held: bool = False) -> dict[str, Any]:

@@ -97,13 +97,13 @@ def test_a_flavor_with_a_topology_is_shown_as_its_pool() -> None:
 def test_a_queue_that_admits_nothing_says_why(live: list[dict[str, Any]], trouble: str) -> None:
     arts = queues.summarise(ENV, live, WORKS)[0]
     assert arts.trouble == trouble
-    (row, *_) = tables.queues(summarise(ENV, [], [], queues=(arts,)))
+    (row, *_) = tables.queues([arts])
     assert row[:2] == ("arts", trouble)
 
 
 def test_the_tables_show_the_first_that_wait_and_how_many_more() -> None:
     current = summarise(ENV, [], [], queues=found())
-    assert list(tables.queues(current)) == [
+    assert list(tables.queues(current.queues)) == [
         ("arts", "t4", "gpu.shared", "2", "0", "0", "4"),
         ("science", "t4", "gpu.shared", "2", "3", "1", "0"),
     ]
