@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -16,17 +17,19 @@ from gpuform.embedded import ControlPlane
 from gpuform.engine import EngineFailure, Message
 from gpuform.engine import Result as Outcome
 from gpuform.finding import Finding
-from gpuform.paths import Paths
-from infra.config import parse
-from infra.model.environment import Environment
 from infra.model.losses import GUARD
 
 pytestmark = pytest.mark.unit
 
 FINE = Finding("zones", "PASS", "two", check="aws ec2 describe-availability-zones --region us-east-1")
 OPEN = Finding("role x", "SKIP", "not there yet", check="aws iam get-role --role-name x")
-POOLS = [{"name": "whole", "machine": "g4.p4.40g", "nodes": 1}]
-TEAMS = {"teams": [{"name": "lab", "namespaces": ["lab"], "quota": {"whole": 1}}]}
+LAB = {
+    "name": "lab",
+    "cluster": {"kind": "embedded"},
+    "pools": [{"name": "whole", "machine": "g4.p4.40g", "nodes": 1}],
+    "queues": {"teams": [{"name": "lab", "namespaces": ["lab"], "quota": {"whole": 1}}]},
+    "monitoring": {},
+}
 BROKEN = Finding("quota of P", "FAIL", "too small", "aws service-quotas request", "aws service-quotas get")
 
 
@@ -178,70 +181,30 @@ def test_previews_and_rehearsals_say_it_before_they_begin(
 
 
 @pytest.mark.parametrize(
-    ("kind", "words", "running", "prepared"),
+    ("words", "running", "first"),
     [
-        ("embedded", (), False, True),
-        ("embedded", (), True, True),
-        ("aws", ("--offline",), True, True),
-        ("aws", ("--offline",), False, False),
-        ("aws", (), True, False),
+        (("lab",), False, ["kueue", "monitored"]),
+        (("aws-dev", "--offline"), True, ["start", "monitored"]),
+        (("aws-dev", "--offline"), False, []),
     ],
 )
-def test_a_stack_on_the_embedded_control_plane_gets_its_controllers_before_the_engine_runs(
-    runs: Runs,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    kind: str,
-    words: tuple[str, ...],
-    running: bool,
-    prepared: bool,
+def test_what_an_embedded_stack_declares_runs_before_the_engine(
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: Any, running: bool, first: list[str]
 ) -> None:
     """Otherwise a release waits five minutes for pods of a program that does not run."""
-    got: list[str] = []
-
-    class Plane:
-        def __init__(self, *_: Any) -> None:
-            self.status = lambda: type("Status", (), {"ready": running})
-
-        def start_for(self, env: Environment, progress: Any) -> None:
-            assert not runs.made
-            got.append(env.name)
-
-    monkeypatch.setattr("gpuform.embedded.ControlPlane", Plane)
-    root = Path(__file__).resolve().parents[2]
-    stack = yaml.safe_load((root / "Pulumi.aws-dev.yaml").read_text())
-    if kind == "embedded":
-        environment = {"name": "lab", "cluster": {"kind": kind}, "pools": POOLS}
-        stack = {"config": {"gpuform:environment": environment}}
-    (tmp_path / "Pulumi.lab.yaml").write_text(yaml.safe_dump(stack))
-    for name in ("Pulumi.yaml", "toolchain"):
-        (tmp_path / name).symlink_to(root / name)
-    monkeypatch.chdir(tmp_path)
-    result = call("up", "lab", *words)
-    assert result.exit_code == 0, result.output
-    assert len(got) == prepared
-
-
-@pytest.mark.parametrize(
-    ("env", "got"),
-    [
-        ({}, [("start",)]),
-        ({"queues": TEAMS}, [("controlled", "kueue")]),
-        ({"queues": TEAMS, "monitoring": {}}, [("controlled", "kueue"), ("monitored",)]),
-        ({"monitoring": {}}, [("start",), ("monitored",)]),
-    ],
-)
-def test_what_an_environment_declares_is_started(
-    env: dict[str, Any], got: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done: list[tuple[str, ...]] = []
+    done: list[str] = []
     for way in ("start", "controlled", "monitored"):
-        monkeypatch.setattr(
-            ControlPlane, way, lambda self, *names, progress, way=way: done.append((way, *names))
-        )
-    plane = ControlPlane(Paths.here(), cast(Any, None))
-    plane.start_for(parse({"name": "lab", "cluster": {"kind": "embedded"}, "pools": POOLS, **env}), print)
-    assert done == got
+        does = lambda self, *names, progress, way=way: done.extend(names or [way])  # noqa: E731
+        monkeypatch.setattr(ControlPlane, way, does)
+    monkeypatch.setattr(ControlPlane, "status", lambda self: SimpleNamespace(ready=running))
+    monkeypatch.setattr(runs, "export", lambda stack: done.append("engine") or Runs.export(runs, stack))
+    root = Path(__file__).resolve().parents[2]
+    for name in ("Pulumi.yaml", "Pulumi.aws-dev.yaml", "toolchain"):
+        (tmp_path / name).symlink_to(root / name)
+    (tmp_path / "Pulumi.lab.yaml").write_text(yaml.safe_dump({"config": {"gpuform:environment": LAB}}))
+    monkeypatch.chdir(tmp_path)
+    assert call("up", *words).exit_code == 0
+    assert done == [*first, "engine"]
 
 
 def test_the_local_stack_has_its_own_command(runs: Runs) -> None:

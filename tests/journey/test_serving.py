@@ -16,18 +16,13 @@ pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 def serving(environment: dict[str, Any], pods: int = 0, image: str = "a:1") -> None:
     """Scaled to ``pods`` by what the stack's own Prometheus answers; 0: three pods, without scale."""
     work: dict[str, Any] = {"name": "web", "namespace": "lab", "kind": "inference", "image": image}
-    work["metrics"] = {}  # the same pods with and without a query
+    work["metrics"] = {}  # so that pods with and without a query are the same
     scale = {"max": 6, "qps_per_replica": 100, "cooldown_seconds": 1, "query": f"vector({pods * 100})"}
     environment.update(
         pools=[{"name": "cpu", "machine": "m6i.4xlarge", "nodes": 1}],
         workloads=[work | ({"scale": scale} if pods else {"replicas": 3})],
         monitoring={"dashboards": False, "interval": "5s"},
     )
-
-
-def bare(environment: dict[str, Any]) -> None:
-    serving(environment, image="a:2")
-    del environment["monitoring"]
 
 
 def pods(checkout: Checkout) -> dict[str, str]:
@@ -50,7 +45,7 @@ def test_pods_outlive_what_scales_them(fresh: Checkout) -> None:
     found = until(lambda: pods(fresh), lambda found: len(found) == 4)
     assert fresh.gpuform("drift", "local").stdout == "local: no drift\n"
     # All of it goes at once: KEDA's finalizer on the ScaledObject is taken off before KEDA ends.
-    fresh.change(bare)
+    fresh.change(lambda environment: (serving(environment, image="a:2"), environment.pop("monitoring")))
     fresh.gpuform("local", "up")
     left = until(lambda: pods(fresh), lambda found: len(found) == 3)
     assert left.items() <= found.items()

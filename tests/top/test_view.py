@@ -6,7 +6,6 @@ import pytest
 
 from gpuform.objects import Objects
 from gpuform.prometheus import Prometheus
-from gpuform.queues import BEHIND, QueueStatus, Waiting
 from gpuform.reports import top
 from gpuform.top.read import measure, view
 from infra.config import parse
@@ -31,18 +30,13 @@ def test_shares_of_a_gpu_have_their_recorded_part() -> None:
 
 def test_queues_change_nothing_of_what_is_shown() -> None:
     """A pod that waits in a queue is on no node, and has no GPU."""
-    played = Prometheus(Played(device("n0", 0, 0.8, 6, 15)), "")
+    measured, why = measure(Prometheus(Played(device("n0", 0, 0.8, 6, 15)), ""))
     teams = [{"name": "lab", "namespaces": ["a"], "quota": {"t4": 4}}]
     queued = parse({**ENV.resolved(), "queues": {"teams": teams}})
-    nodes = tuple(one for one in SHARED if "spec" not in one)
-    pods = tuple(one for one in SHARED if "spec" in one)
-    gated = pod("a/waits", None, phase="Pending", gpu_shared=1)
-    gated["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
-    status = QueueStatus("lab", 1, (), (Waiting("a", "Pod", "waits", BEHIND),))
-    measured, why = measure(played)
-    found = view(queued, Objects(nodes, (*pods, gated), queues=(status,)), measured, why)
+    (node, *pods), gated = SHARED, pod("a/waits", None, phase="Pending", gpu_shared=1)
+    found = view(queued, Objects((node,), (*pods, gated)), measured, why)
     assert found.nodes
-    assert found == view(ENV, Objects(nodes, pods), measured, why)
+    assert found == view(ENV, Objects((node,), tuple(pods)), measured, why)
 
 
 def test_without_the_recorded_series_the_part_comes_from_the_gpu_itself() -> None:

@@ -6,8 +6,7 @@ Bumble describes such a pair: one dashboard for planning, and one (devices) for 
 from __future__ import annotations
 
 from infra.model.environment import Environment
-from infra.model.workload import InferenceWorkload, Workload
-from infra.plan import scaling
+from infra.plan.dashboards import serving
 from infra.plan.dashboards.spec import (
     NODE,
     POOL,
@@ -21,7 +20,6 @@ from infra.plan.dashboards.spec import (
     Table,
     to,
 )
-from infra.plan.rules.alerts_serving import pods
 
 _GPUS = 'resource=~"nvidia_com_.+"'
 _HERE = f"{{{POOL}, {NODE}, {_GPUS}}}"
@@ -37,7 +35,7 @@ def board(env: Environment) -> Board:
         sections.append(Section("Elastic pools", (_limits(),)))
     if any(pool.elastic for pool in env.pools) and env.cluster.kind == "openstack":
         sections.append(Section("Elastic pools", (_groups(),)))
-    if serves := _serving(env):
+    if serves := serving.panels(env):
         sections.append(Section("Queues and serving", serves))
     return Board(
         "capacity",
@@ -204,47 +202,6 @@ def _waiting() -> Section:
         width=10,
     )
     return Section("Pending", (table, course))
-
-
-def _serving(env: Environment) -> tuple[Panel, ...]:
-    """Three panels at most: of queues, of measured workloads, of scaled ones."""
-    works = [work for work in env.workloads if isinstance(work, InferenceWorkload)]
-    waited = "sum by (cluster_queue, le) (rate(kueue_admission_wait_time_seconds_bucket[1h]))"
-    gpus = "sum (gpuform:pod:gpus_requested{{{}}})"
-    panels = [
-        (
-            "Time in the queue",
-            "Time that 95 % of the workloads admitted in the last hour have waited, by queue.",
-            "s",
-            [Query(f"histogram_quantile(0.95, {waited})", "{{cluster_queue}}")] if env.queues else [],
-        ),
-        (
-            "Requests per second per GPU",
-            "Requests by which the workload is scaled, for each whole GPU that its pods request.",
-            "reqps",
-            [
-                Query(f"({query}) / {gpus.format(pods(work))}", f"{work.namespace}/{work.name}")
-                for work in works
-                if (query := scaling.query(env, work))
-            ],
-        ),
-        (
-            "Cold starts",
-            "Longest time from creation to readiness among the pods of a scaled workload.",
-            "s",
-            [Query(_start(work), f"{work.namespace}/{work.name}") for work in works if work.scale],
-        ),
-    ]
-    return tuple(
-        Series(title=title, description=text, queries=tuple(queries), unit=unit, width=8)
-        for title, text, unit, queries in panels
-        if queries
-    )
-
-
-def _start(work: Workload) -> str:
-    ready, made = (f"kube_pod_{what}{{{pods(work)}}}" for what in ("status_ready_time", "created"))
-    return f"max (max by (namespace, pod) ({ready}) - max by (namespace, pod) ({made}))"
 
 
 def _quotas() -> Table:

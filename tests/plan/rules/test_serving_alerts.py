@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from infra.model.environment import Environment
@@ -14,11 +12,7 @@ from tests.plan.rules.world import always
 
 pytestmark = pytest.mark.engine
 
-_HPA = {"namespace": "team", "horizontalpodautoscaler": "keda-hpa-web"}
-_INACTIVE = {**_HPA, "condition": "ScalingActive"}
-_POD = {"namespace": "team", "pod": "web-5d9c7b6f4d-abcde", "uid": "1"}
-_OTHER = {"namespace": "team", "pod": "web-canary-5d9c7b6f4d-abcde", "uid": "2"}
-_STATE = "kube_horizontalpodautoscaler_"
+HPA = {"namespace": "team", "horizontalpodautoscaler": "keda-hpa-web"}
 
 
 def environment() -> Environment:
@@ -32,65 +26,50 @@ def environment() -> Environment:
     )
 
 
-def pending(queue: str, **more: Any) -> str:
-    labels = {"cluster_queue": queue, "status": "active", "replica_role": "leader", **more}
-    return selector("kueue_pending_workloads", **labels)
+def hpa(name: str, **labels: str) -> str:
+    return selector(f"kube_horizontalpodautoscaler_{name}", **HPA, **labels)
 
 
-def admitted(queue: str) -> str:
-    return selector("kueue_admitted_workloads_total", cluster_queue=queue, priority_class="0")
+def pending(queue: str) -> str:
+    return selector("kueue_pending_workloads", cluster_queue=queue, status="active", replica_role="leader")
 
 
+def ready(pod: str) -> str:
+    return selector("kube_pod_status_ready", namespace="team", pod=pod, condition="true")
+
+
+WANTS, HAS = hpa("status_desired_replicas"), hpa("status_current_replicas")
+INACTIVE = hpa("status_condition", condition="ScalingActive", status="false")
+ADMITTED = selector("kueue_admitted_workloads_total", cluster_queue="science", priority_class="0")
+EVICTED, LATE = "web-5d9c7b6f4d-evict", "web-5d9c7b6f4d-fghij"
 HEALTHY = {
     pending("science"): always("0"),
     pending("theirs"): always("3"),  # not a queue of the stack
-    admitted("science"): always("5"),
-    selector(f"{_STATE}spec_max_replicas", **_HPA): always("4"),
-    selector(f"{_STATE}status_desired_replicas", **_HPA): always("2"),
-    selector(f"{_STATE}status_current_replicas", **_HPA): always("2"),
-    selector(f"{_STATE}status_condition", **_INACTIVE, status="false"): always("0"),
-    selector("kube_pod_status_ready", **_POD, condition="true"): always("1"),
-    selector("kube_pod_status_ready", **_OTHER, condition="true"): always("0"),
-    selector("kube_pod_status_ready", namespace="team", pod="web-5d9c7b6f4d-evict", condition="true"): always(
-        "0"
-    ),
-    selector("kube_pod_status_phase", namespace="team", pod="web-5d9c7b6f4d-evict", phase="Failed"): always(
-        "1"
-    ),
+    ADMITTED: always("5"),
+    hpa("spec_max_replicas"): always("4"),
+    WANTS: always("2"),
+    HAS: always("2"),
+    INACTIVE: always("0"),
+    ready("web-5d9c7b6f4d-abcde"): always("1"),
+    ready("web-canary-5d9c7b6f4d-abcde"): always("0"),  # of another Deployment
+    ready(EVICTED): always("0"),
+    selector("kube_pod_status_phase", namespace="team", pod=EVICTED, phase="Failed"): always("1"),
 }
-ROWS = (
-    Row(
-        alert="GpuQueueStalled",
-        severity="info",
-        wait=15,
-        series={pending("science"): during("2")},
-        labels=[{"cluster_queue": "science"}],
-    ),
-    Row(
-        alert="GpuScaledToMost",
-        severity="warning",
-        wait=15,
-        series={selector(f"{_STATE}status_desired_replicas", **_HPA): during("4", "2")},
-        labels=[_HPA],
-    ),
-    Row(
-        alert="GpuScalingFailed",
-        severity="warning",
-        wait=10,
-        series={selector(f"{_STATE}status_condition", **_INACTIVE, status="false"): during("1")},
-        labels=[_HPA],
-    ),
-    Row(
-        alert="GpuColdStartSlow",
-        severity="warning",
-        wait=12,
-        series={
-            selector(
-                "kube_pod_status_ready", namespace="team", pod="web-5d9c7b6f4d-fghij", condition="true"
-            ): only_during("0")
-        },
-        labels=[{"namespace": "team", "pod": "web-5d9c7b6f4d-fghij"}],
-    ),
+ROWS = tuple(
+    Row(alert=alert, severity=severity, wait=wait, series={series: values}, labels=[labels])
+    for alert, severity, wait, series, values, labels in (
+        ("GpuQueueStalled", "info", 15, pending("science"), during("2"), {"cluster_queue": "science"}),
+        ("GpuScaledToMost", "warning", 15, WANTS, during("4", "2"), HPA),
+        ("GpuScalingFailed", "warning", 10, INACTIVE, during("1"), HPA),
+        (
+            "GpuColdStartSlow",
+            "warning",
+            12,
+            ready(LATE),
+            only_during("0"),
+            {"namespace": "team", "pod": LATE},
+        ),
+    )
 )
 
 
@@ -100,14 +79,8 @@ def test_each_fires_alone_and_ends(promtool: Promtool) -> None:
 
 def test_what_is_admitted_or_scaled_to_zero_is_no_fault(promtool: Promtool) -> None:
     """Without pods, the autoscaler is inactive on purpose."""
-    series = {
-        pending("science"): always("2"),
-        admitted("science"): "5+1x300",
-        selector(f"{_STATE}status_condition", **_INACTIVE, status="false"): always("1"),
-        selector(f"{_STATE}status_current_replicas", **_HPA): always("0"),
-    }
-    quiet = together(world.healthy() | HEALTHY | series, (), (43,), ended=130)
-    promtool.test(environment(), quiet)
+    fine = {pending("science"): always("2"), ADMITTED: "5+1x300", INACTIVE: always("1"), HAS: always("0")}
+    promtool.test(environment(), together(world.healthy() | HEALTHY | fine, (), (43,), ended=130))
     # The same on a cluster of which the stack declares neither.
     elsewhere = {name: value for row in ROWS for name, value in row.series.items() if value}
     promtool.test(world.environment(), together(world.healthy() | HEALTHY | elsewhere, (), (43,), ended=75))
