@@ -21,6 +21,7 @@ from gpuform.offline.charts import Charts
 from gpuform.paths import Paths
 from gpuform.toolchain import Toolchain
 from infra import versions
+from infra.model.kserve import CERT_MANAGER
 from tests.checks import everything, kueue
 from tests.checks.charts import AT_HAND, OURS, of, rendered
 from tests.checks.everything import Document
@@ -133,10 +134,15 @@ def test_it_takes_every_object_without_a_warning(server: Submit) -> None:
 @pytest.mark.parametrize("chart", [one for one in AT_HAND if not one.endswith("-crd")])
 def test_it_takes_what_helm_makes_of_the_values(server: Submit, toolchain: Toolchain, chart: str) -> None:
     override = "namespaceOverride: "
-    texts = sorted({yaml.safe_dump(values).replace(override, override + PREFIX) for _, values in of(chart)})
     of_its_own = {"karpenter": "kube-system", "kube-prometheus-stack-sim": f"{PREFIX}monitoring"}
     namespace = of_its_own.get(chart, f"{PREFIX}gpu-operator")
-    made = [one for text in texts for one in rendered(toolchain, chart, yaml.safe_load(text), namespace)]
+    texts = {
+        yaml.safe_dump(values).replace(override, override + PREFIX).replace(CERT_MANAGER, namespace)
+        for _, values in of(chart)
+    }
+    made = [
+        one for text in sorted(texts) for one in rendered(toolchain, chart, yaml.safe_load(text), namespace)
+    ]
     objects = [one for one in made if not one["apiVersion"].startswith("cert-manager.io/")]
     assert len(server(*objects, ours=chart in OURS).split()) == len(objects) > 0
 

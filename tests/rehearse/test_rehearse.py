@@ -36,7 +36,8 @@ def running(checkout: Checkout, stack: str) -> list[Process]:
 
 WORK = [
     {"name": "slices", "kind": "deployment", "replicas": 3, "pool": "a100-mig", "slice": "2g.10gb"},
-    {"name": "shares", "kind": "deployment", "replicas": 4, "pool": "t4-shared"},
+    {"name": "shares", "kind": "deployment", "replicas": 3, "pool": "t4-shared"},
+    {"name": "more", "kind": "job", "pool": "t4-shared"},  # four shares of three: a job waits for its turn
     {"name": "once", "kind": "job", "parallelism": 2, "pool": "cpu"},
 ]
 
@@ -55,7 +56,8 @@ def test_own_hosts_are_asked_what_they_would_hold(checkout: Checkout, tmp_path: 
 
     assert (said["pods"]["wanted"], said["pods"]["placed"]) == (9, 8)
     (waits,) = said["pods"]["pending"]
-    assert (waits["workload"], waits["pool"]) == ("shares", "t4-shared")
+    assert waits["workload"] in ("shares", "more")
+    assert waits["pool"] == "t4-shared"
     assert waits["why"].startswith("0 of 6 nodes fit: 1 has insufficient gpu, 5 ")
     assert waits["said"][0].startswith("default-scheduler: 0/6 nodes are available: ")
     pools = {pool["name"]: pool for pool in said["pools"]}
@@ -68,7 +70,7 @@ def test_own_hosts_are_asked_what_they_would_hold(checkout: Checkout, tmp_path: 
     assert sum(cell["pod"] is not None for cell in cells) == 3
     assert all(cell["resource"] == "mig-2g.10gb" for cell in cells if cell["pod"])
     assert len(nodes["cpu-1"]["others"]) == 2, "a job's pods do not end before they are counted"
-    assert said["shrink"]["after"]["pods"] == 4
+    assert said["shrink"]["after"]["pods"] == 3
     assert said["shrink"]["gone"] == []
     assert said["troubles"] == []
     assert any("not declared" in text for text in said["simulated"])
