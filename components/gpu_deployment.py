@@ -68,7 +68,7 @@ class GpuDeployment(pulumi.ComponentResource):
                 before.append(resource(f"{name}-runtime", runtime, first))
                 inside.depends_on = list(before)
             inside.custom_timeouts = times
-            if "replicas" not in deployment["spec"]:
+            if deployment["kind"] == "Deployment" and "replicas" not in deployment["spec"]:
                 # The server takes 1 for a number that is no longer applied. The provider applies the live one
                 # until another manager sets it [pulumi-kubernetes, handleSSAIgnoreFields].
                 inside.ignore_changes = ["spec.replicas"]

@@ -48,7 +48,7 @@ CODE_SERVER_IMAGE = "docker.io/codercom/code-server:4.123.0"  # github.com/coder
 
 KEDA = "2.20.2"  # github.com/kedacore/charts; the Go module has the same version
 KUEUE = "0.19.2"  # github.com/kubernetes-sigs/kueue/releases; chart and CRDs are in its Go module
-# The newest whose source is available; its chart's version and tags have a v in front.
+# The newest version with available source. Its chart's version and image tags have the prefix v.
 KSERVE = "0.17.0"  # github.com/kserve/kserve/releases; charts and CRDs are in its Go module
 CERT_MANAGER = "v1.21.2"  # github.com/cert-manager/cert-manager/releases; the chart has the same version
 KUBE_PROMETHEUS_STACK = "88.5.3"  # github.com/prometheus-community/helm-charts, charts/kube-prometheus-stack

@@ -29,7 +29,7 @@ def template(resource: Resource) -> Any:
 
 
 def _predictors(props: Any) -> dict[str, Any]:
-    """Of KServe's InferenceService: its predictor is a pod, whose model, of any framework, is a container."""
+    """The pod of a KServe InferenceService: ``predictor`` is a pod spec, with its container by framework."""
     predictor, own = table(props, "spec", "predictor"), table(props, "metadata")
     models = [
         {"name": "kserve-container", **one}

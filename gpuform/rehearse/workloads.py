@@ -30,6 +30,7 @@ def environment(
     """The declared environment, with the workloads of ``file``, if given, instead of its own.
 
     A workload that requests scale has its most pods, unless ``scaled`` keeps its scale: requests are played.
+    One with a model is a Deployment, without KServe.
 
     Raises InputError. Its path begins with the file's name if the error is in the file. If no pool can hold a
     workload, the error names the reason for each pool.
@@ -56,7 +57,7 @@ def environment(
             path = f"{KEY}[{index}]" if file is None else f"{source}: {KEY}[{index}]"
             remedy = "request less per pod, or name a pool that has it"
             raise InputError(path, f"no pool can hold it ({said})", remedy)
-    return env if scaled else inference.at_most(env)
+    return inference.without_models(env) if scaled else inference.at_most(env)
 
 
 def _read(file: Path) -> Any:

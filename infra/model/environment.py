@@ -230,7 +230,7 @@ class Environment(Model):
 
     @property
     def served(self) -> tuple[InferenceWorkload, ...]:
-        """Workloads whose model KServe serves."""
+        """Workloads with a model, which KServe serves."""
         return tuple(one for one in self.workloads if isinstance(one, InferenceWorkload) and one.model)
 
     @property

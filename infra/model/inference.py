@@ -39,6 +39,15 @@ def at_most(env: Environment) -> Environment:
     return fixed(env, lambda work: work.pods)
 
 
+def without_models(env: Environment) -> Environment:
+    """With a Deployment of its own instead of KServe's for each workload with a model."""
+    works = tuple(
+        one.model_copy(update={"model": None}) if isinstance(one, InferenceWorkload) else one
+        for one in env.workloads
+    )
+    return env.model_copy(update={"workloads": works})
+
+
 def fixed(env: Environment, pods: Callable[[InferenceWorkload], int]) -> Environment:
     """With a number of pods, which may be 0, of each inference workload instead of what scales them."""
     return env.model_copy(update={"workloads": tuple(_fixed(one, pods) for one in env.workloads)})

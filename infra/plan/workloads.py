@@ -190,7 +190,7 @@ def _controller(env: Environment, workload: Workload) -> Manifest:
             "template": {**template, "spec": _pod_spec(env, workload, "Always")},
             **serving.strategy(workload, scarce),
         }
-        if isinstance(workload, InferenceWorkload) and not workload.scale:
+        if isinstance(workload, InferenceWorkload) and not workload.scale and not workload.model:
             # The autoscaler of a former `scale` still owns the number of pods.
             metadata["annotations"] = {**metadata.get("annotations", {}), labels.PATCH_FORCE: "true"}
         if minutes != serving.IMAGE_MINUTES:

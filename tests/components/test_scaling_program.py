@@ -50,6 +50,7 @@ def test_kserve_comes_before_what_it_serves_and_outlives_it() -> None:
     assert [urn for urn in service.request.dependencies if urn.endswith("::kserve-kserve")]
     assert f"{SERVICE} workloads-default-triton" in scaled.after
     assert service.request.customTimeouts.create == "62m"
+    assert list(service.request.ignoreChanges) == [], "KServe owns the number of pods"
     after = {one.name: one.after for one in recorded.of(RELEASE)}
     assert {f"{RELEASE} kserve-kserve-crd", f"{RELEASE} kserve-cert-manager"} <= after["kserve-kserve"]
     assert "kubernetes:core/v1:Namespace namespaces-gpuform-kserve" in after["kserve-kserve"]

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from gpuform.rehearse import workloads as rehearsed
 from infra.config import parse
 from infra.model import inference
 from infra.model.kserve import CERT_MANAGER, KSERVE
 from infra.plan import kserve, workloads
+from infra.plan.rules.alerts_serving import pods
 from tests.config.edits import changed
 from tests.config.test_bad_scaling import GOOD, SERVED
 
@@ -101,3 +103,19 @@ def test_images_that_values_name_in_other_ways_have_mirrors_too() -> None:
     controller = kserve.releases(parse(changed(SERVED, mirrors)))[2].values["kserve"]["controller"]
     assert controller["image"] == "a.example/hub/kserve/kserve-controller"
     assert controller["rbacProxyImage"] == "a.example/quay/brancz/kube-rbac-proxy:v0.18.0"
+
+
+def test_alerts_and_panels_look_for_the_pods_of_kserves_deployment() -> None:
+    assert 'pod=~"triton-predictor-[a-z0-9]+' in pods(parse(SERVED).workloads[1])
+    assert 'pod=~"triton-[a-z0-9]+' in pods(parse(GOOD).workloads[1])
+
+
+def test_the_number_of_pods_is_forced_on_no_inference_service() -> None:
+    """KServe owns the number of its Deployment, and copies annotations to the pods."""
+    assert "pulumi.com/patchForce" not in made(*FIXED)["InferenceService"]["metadata"]["annotations"]
+
+
+def test_a_rehearsal_of_loads_needs_no_kserve() -> None:
+    placed = changed(SERVED, {"at": "workloads/0/pool", "put": "t4"})
+    env = rehearsed.environment(placed, "Pulumi.s.yaml", scaled=True)
+    assert (env.served, env.scaled) == ((), True)

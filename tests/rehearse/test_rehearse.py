@@ -58,7 +58,8 @@ def test_own_hosts_are_asked_what_they_would_hold(checkout: Checkout, tmp_path: 
     (waits,) = said["pods"]["pending"]
     assert waits["workload"] in ("shares", "more")
     assert waits["pool"] == "t4-shared"
-    assert waits["why"].startswith("0 of 6 nodes fit: 1 has insufficient gpu, 5 ")
+    others = "1 has a taint that it does not tolerate, 4 are not in its pool"
+    assert waits["why"] == f"0 of 6 nodes fit: 1 has insufficient gpu, {others}"
     assert waits["said"][0].startswith("default-scheduler: 0/6 nodes are available: ")
     pools = {pool["name"]: pool for pool in said["pools"]}
     assert pools["t4-shared"]["resources"] == {"nvidia.com/gpu": {"offers": 3, "used": 3, "idle": 0}}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from infra.model.environment import Environment
-from infra.model.workload import InferenceWorkload, Workload
+from infra.model.workload import InferenceWorkload
 from infra.plan import scaling
 from infra.plan.dashboards.spec import Panel, Query, Series
 from infra.plan.rules.alerts_serving import pods
@@ -45,6 +45,6 @@ def panels(env: Environment) -> tuple[Panel, ...]:
     )
 
 
-def _start(work: Workload) -> str:
+def _start(work: InferenceWorkload) -> str:
     ready, made = (f"kube_pod_{what}{{{pods(work)}}}" for what in ("status_ready_time", "created"))
     return f"max (max by (namespace, pod) ({ready}) - max by (namespace, pod) ({made}))"

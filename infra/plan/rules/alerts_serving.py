@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from infra.model.environment import Environment
-from infra.model.workload import InferenceWorkload, Workload
+from infra.model.workload import InferenceWorkload
 from infra.plan import serving, workloads
 from infra.plan.rules.alert import NOTHING, Alert
 from infra.plan.rules.promql import most, one_of
@@ -71,22 +71,22 @@ def _stalled(env: Environment) -> Alert:
     )
 
 
-def _each(works: Iterable[Workload], expression: Callable[[Workload], str]) -> str:
+def _each(works: Iterable[InferenceWorkload], expression: Callable[[InferenceWorkload], str]) -> str:
     return " or ".join(f"({expression(work)})" for work in works) or NOTHING
 
 
-def _autoscaler(work: Workload) -> str:
+def _autoscaler(work: InferenceWorkload) -> str:
     """Matchers of the autoscaler that KEDA makes [KEDA, controllers/keda/hpa.go, getHPAName]."""
     return f'namespace="{work.namespace}",horizontalpodautoscaler="keda-hpa-{work.name}"'
 
 
-def _at_most(work: Workload) -> str:
+def _at_most(work: InferenceWorkload) -> str:
     name = "kube_horizontalpodautoscaler_{}{{" + _autoscaler(work) + "}}"
     wants, may = (most(_HPA, name.format(one)) for one in ("status_desired_replicas", "spec_max_replicas"))
     return f"{wants} >= {may}"
 
 
-def _inactive(work: Workload) -> str:
+def _inactive(work: InferenceWorkload) -> str:
     """Not active while it has pods: without any, it is inactive on purpose."""
     state = f'{_autoscaler(work)},condition="ScalingActive",status="false"'
     has = f"kube_horizontalpodautoscaler_status_current_replicas{{{_autoscaler(work)}}}"
@@ -96,12 +96,12 @@ def _inactive(work: Workload) -> str:
     )
 
 
-def pods(work: Workload) -> str:
+def pods(work: InferenceWorkload) -> str:
     """Matchers of the pods of the workload's Deployment."""
-    return f'namespace="{work.namespace}",pod=~"{work.name}-[a-z0-9]+-[a-z0-9]{{5}}"'
+    return f'namespace="{work.namespace}",pod=~"{work.deployment}-[a-z0-9]+-[a-z0-9]{{5}}"'
 
 
-def _unready(work: Workload) -> str:
+def _unready(work: InferenceWorkload) -> str:
     ready = most(("namespace", "pod"), f'kube_pod_status_ready{{{pods(work)},condition="true"}}')
     over = most(("namespace", "pod"), f'kube_pod_status_phase{{{pods(work)},phase=~"Failed|Succeeded"}}')
     return f"{ready} == 0 unless {over} == 1"
