@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
-from gpuform.paths import Paths
+from gpuform.checkout.paths import Paths
 from infra.inventory import text
 from tests.bed import Bed, stack
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import yaml
 
+from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine
-from gpuform.paths import Paths
 from tests.journey.aws_world import World
 
 FLAT = """\

@@ -24,11 +24,11 @@ from pathlib import Path
 
 import yaml
 
-from gpuform.paths import Paths
-from gpuform.simulator.dcgm.fields import DEFAULT
-from gpuform.toolchain import Toolchain
+from gpuform.checkout.paths import Paths
 from infra.plan import counters
 from infra.plan.rules import groups
+from lab.simulator.dcgm.fields import DEFAULT
+from lab.toolchain import Toolchain
 from tests.plan.rules.fleet import RESOURCE, Fleet, environment
 from tests.plan.rules.scraped import INTERVAL_S, Prometheus, running
 

@@ -24,9 +24,9 @@ from pathlib import Path
 import yaml
 
 from bench.flat import COLUMNS, flat, imported, lines, measured, peak
+from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine
-from gpuform.paths import Paths
-from gpuform.toolchain.store import Store
+from lab.toolchain.store import Store
 from tests.journey.aws_world import World, world
 from tests.journey.conftest import HERE, make_checkout
 

@@ -28,11 +28,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.packing_site import Site
-from gpuform.embedded import ControlPlane, packing
-from gpuform.embedded.layout import Layout
-from gpuform.embedded.processes import PACKER, scan
-from gpuform.paths import Paths
-from gpuform.toolchain import Toolchain
+from gpuform.checkout.paths import Paths
+from lab.plane import ControlPlane, packing
+from lab.plane.layout import Layout
+from lab.plane.processes import PACKER, scan
+from lab.toolchain import Toolchain
 
 SEED = 20261121
 SIZES = {1: 50, 2: 25, 4: 15, 8: 10}  # GPUs per pod, and its share in percent

@@ -11,11 +11,11 @@ from typing import Any
 
 import httpx
 
-from gpuform.embedded.layout import Layout, Record
-from gpuform.paths import Paths
-from gpuform.toolchain import Toolchain
+from gpuform.checkout.paths import Paths
 from infra.config import parse
 from infra.plan import scheduler, workloads
+from lab.plane.layout import Layout, Record
+from lab.toolchain import Toolchain
 
 Json = dict[str, Any]
 _PODS = "/api/v1/namespaces/default/pods"

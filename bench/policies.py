@@ -15,10 +15,10 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine
-from gpuform.paths import Paths
-from gpuform.preview.run import played
-from gpuform.toolchain import Toolchain
+from gpuform.stack.preview.run import played
+from lab.toolchain import Toolchain
 
 HERE = Paths.here()
 STACK = "aws-prod"

@@ -25,13 +25,13 @@ from typing import Any
 
 import yaml
 
-from gpuform.paths import Paths
-from gpuform.toolchain import Toolchain
+from gpuform.checkout.paths import Paths
 from infra.config import parse
 from infra.model import labels
 from infra.plan import nodes, queues, room, workloads
-from tests.controllers.kueue_site import API, Queues
-from tests.embedded.conftest import Own
+from lab.toolchain import Toolchain
+from tests.lab.plane.conftest import Own
+from tests.lab.sidecars.controllers.kueue_site import API, Queues
 from tests.waiting import until
 
 Json = dict[str, Any]

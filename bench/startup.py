@@ -19,11 +19,11 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from gpuform.embedded import ControlPlane
-from gpuform.embedded.kwokctl import BINARIES
-from gpuform.paths import Paths
-from gpuform.toolchain import Toolchain
+from gpuform.checkout.paths import Paths
 from infra import versions
+from lab.plane import ControlPlane
+from lab.plane.kwokctl import BINARIES
+from lab.toolchain import Toolchain
 
 NODE = {
     "apiVersion": "v1",

@@ -19,12 +19,12 @@ from pathlib import Path
 
 import yaml
 
-from gpuform.embedded import ControlPlane
+from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine
-from gpuform.paths import Paths
-from gpuform.toolchain import Toolchain
 from infra.config import load
 from infra.plan.render import render
+from lab.plane import ControlPlane
+from lab.toolchain import Toolchain
 
 HERE = Paths.here()
 

@@ -3,6 +3,6 @@
 The command line is ``gpuform``, not this.
 """
 
-from gpuform.plugins.package import main
+from gpuform.provider.package import main
 
 main()

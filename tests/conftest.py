@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 from hypothesis import settings
 
-from gpuform.embedded import ControlPlane
-from gpuform.embedded.layout import Layout
-from gpuform.embedded.processes import scan
-from gpuform.paths import Paths
-from gpuform.toolchain import Toolchain
+from gpuform.checkout.paths import Paths
+from lab.plane import ControlPlane
+from lab.plane.layout import Layout
+from lab.plane.processes import scan
+from lab.toolchain import Toolchain
 from tests.sources.rows import OPEN, ROWS
 from tests.tiers import Tiers
 

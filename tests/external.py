@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuform.errors import Failure, InputError
-from gpuform.offline.module_files import Source, cached
-from gpuform.paths import Paths
+from gpuform.checkout.errors import Failure, InputError
+from gpuform.checkout.paths import Paths
+from lab.offline.module_files import Source, cached
 
 ABSENT = "external check: "
 REFERENCE = Path(__file__).parents[2] / "shared/reference"

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gpuform.embedded import packing
-from gpuform.embedded.layout import Layout
+from lab.plane import packing
+from lab.plane.layout import Layout
 from tests.conftest import Plane
 from tests.waiting import until
 

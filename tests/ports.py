@@ -3,7 +3,7 @@ from __future__ import annotations
 import itertools
 import os
 
-from gpuform.embedded.ports import is_free
+from lab.plane.ports import is_free
 
 # Below the ports of control planes (20000) and of outgoing connections (32768); a thousand for each worker,
 # so that no other worker takes one between its choice and its use.

@@ -12,12 +12,12 @@ from collections.abc import Callable
 
 import pytest
 
-from gpuform.controllers.rows import CHARTS
-from gpuform.errors import Failure, InputError
-from gpuform.offline import controller_charts, karpenter_crds, keda_chart, prometheus_crds
-from gpuform.offline.module_files import cached
-from gpuform.paths import Paths
-from gpuform.toolchain.progress import Lines
+from gpuform.checkout.errors import Failure, InputError
+from gpuform.checkout.paths import Paths
+from lab.offline import controller_charts, karpenter_crds, keda_chart, prometheus_crds
+from lab.offline.module_files import cached
+from lab.sidecars.controllers.rows import CHARTS
+from lab.toolchain.progress import Lines
 from tests import external
 from tests.bed import Refused, base, refusal, tools
 from tests.checks import charts

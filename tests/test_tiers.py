@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuform.paths import Paths
+from gpuform.checkout.paths import Paths
 from tests.tiers import nightly_but
 
 ROOT = Paths.here().root

@@ -14,8 +14,8 @@ def gpus(
     as_json: Annotated[bool, typer.Option("--json", help="The catalogue as JSON.")] = False,
 ) -> None:
     """Show the catalogue: memory, MIG profiles, and the machines that have each GPU, with prices."""
-    from gpuform.catalogue import entries
     from gpuform.reports import tables
+    from gpuform.reports.catalogue import entries
     from infra.model.prices import DATE
 
     catalogue = entries()

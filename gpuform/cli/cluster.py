@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuform import writable
+from gpuform.checkout import writable
+from gpuform.checkout.errors import Failure
+from gpuform.checkout.paths import Paths
 from gpuform.cli.output import AsJson, answering, caution, console, say
-from gpuform.errors import Failure
-from gpuform.paths import Paths
 
 if TYPE_CHECKING:
     from policies.rule import Resource
@@ -28,10 +28,10 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show pools, nodes, what they offer, which pods use it, queues, and what it costs."""
-    from gpuform.live import access
+    from gpuform.checkout.stacks import declared
     from gpuform.reports import bills, tables
-    from gpuform.stacks import declared
-    from gpuform.status import read
+    from gpuform.usage.cluster_access import access
+    from gpuform.usage.status import read
     from infra.config import price_list
     from infra.plan import cost
     from infra.plan.bill import document
@@ -74,8 +74,8 @@ def render(
 
     The policy pack checks the result. Exit code 1 if a policy above severity low is broken.
     """
-    from gpuform import judging
-    from gpuform.stacks import declared
+    from gpuform.checkout.stacks import declared
+    from gpuform.stack import policy_check as judging
     from infra.config import price_list
     from infra.inventory import keys
     from infra.plan.render import render as files
@@ -114,8 +114,8 @@ def _others(output: Path, rendered: dict[str, str]) -> list[str]:
 
 def _charts(rendered: dict[str, str]) -> list[Resource]:
     """Objects of every chart that can be fetched; a line says which charts are not checked."""
-    from gpuform import judging
-    from gpuform.toolchain import Toolchain
+    from gpuform.stack import policy_check as judging
+    from lab.toolchain import Toolchain
 
     paths, found = Paths.here(), []
     helm = Toolchain(paths).path("helm")

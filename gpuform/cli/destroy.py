@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
+from gpuform.checkout.paths import Paths
 from gpuform.cli.output import AsJson, say, warn
 from gpuform.cli.settling import settling
-from gpuform.paths import Paths
 
 
 def destroy(
@@ -44,11 +44,11 @@ def destroy(
 
     Without a terminal and without --yes nothing is done, and the exit code is 1.
     """
-    from gpuform.destroy import Destroy, Options, Outcome, Site
+    from gpuform.checkout.stacks import declared
     from gpuform.engine import Engine
     from gpuform.engine.pending import GIVEN_UP
-    from gpuform.stacks import declared
-    from gpuform.toolchain import Toolchain
+    from gpuform.stack.destroy import Destroy, Options, Outcome, Site
+    from lab.toolchain import Toolchain
 
     paths = Paths.here()
     env = declared(stack, paths)

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from gpuform.checkout.paths import Paths
 from gpuform.cli.output import caution, console, say
-from gpuform.paths import Paths
 
 
 def doctor(
@@ -22,10 +22,10 @@ def doctor(
 
     Nothing is changed. Exit code 1 if a check failed.
     """
-    from gpuform import preflight
-    from gpuform.doctor import findings
+    from gpuform.checkout.stacks import declared
     from gpuform.reports import tables
-    from gpuform.stacks import declared
+    from gpuform.stack import preflight
+    from gpuform.stack.doctor import findings
 
     paths = Paths.here()
     env = declared(stack, paths) if stack is not None else None

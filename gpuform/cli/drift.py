@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from gpuform.checkout.paths import Paths
 from gpuform.cli.output import AsJson, console, warn
-from gpuform.paths import Paths
 
 
 def drift(
@@ -19,9 +19,9 @@ def drift(
 
     Exit code 0 without drift, 3 with drift, 1 if it cannot be determined, 2 for bad input.
     """
-    from gpuform.drift import look
     from gpuform.reports import drift as report
-    from gpuform.toolchain import Toolchain
+    from gpuform.stack.drift import look
+    from lab.toolchain import Toolchain
 
     paths = Paths.here()
     found = look(paths, Toolchain(paths), stack, say=warn)

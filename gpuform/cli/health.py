@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuform.checkout.errors import InputError
+from gpuform.checkout.paths import Paths
 from gpuform.cli.output import AsJson, answering, console, say, short_path
-from gpuform.errors import InputError
-from gpuform.paths import Paths
 
 if TYPE_CHECKING:
-    from gpuform.health import Seen
+    from gpuform.usage.health import Seen
     from infra.model.health import Health
 
 app = typer.Typer(no_args_is_help=True, help="Nodes with a broken GPU: what was done about them.")
@@ -46,7 +46,7 @@ def tickets(
     ] = None,
 ) -> None:
     """Show the open tickets, or write them as files."""
-    from gpuform.health import write
+    from gpuform.usage.health import write
 
     _, seen = _look(stack)
     opened = [one for one in seen.tickets if one.open]
@@ -61,9 +61,9 @@ def tickets(
 
 
 def _look(stack: str) -> tuple[Health, Seen]:
-    from gpuform.health import fetch
-    from gpuform.live import access
-    from gpuform.stacks import declared
+    from gpuform.checkout.stacks import declared
+    from gpuform.usage.cluster_access import access
+    from gpuform.usage.health import fetch
 
     paths = Paths.here()
     env = declared(stack, paths)

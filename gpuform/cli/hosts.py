@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gpuform.checkout.errors import Failure, InputError
+from gpuform.checkout.paths import Paths
 from gpuform.cli.hosts_verify import verify
 from gpuform.cli.output import AsJson, console, say
-from gpuform.errors import Failure, InputError
-from gpuform.paths import Paths
 
 if TYPE_CHECKING:
     from gpuform.hosts import Outcome
@@ -118,7 +118,7 @@ def _run(
 
 def _kubectl() -> Sequence[Path]:
     """The folder of kubectl, with which the driver role drains a node; fetched if missing."""
-    from gpuform.toolchain import Toolchain
+    from lab.toolchain import Toolchain
 
     tools = Toolchain(Paths.here())
     tools.ensure("kubectl")

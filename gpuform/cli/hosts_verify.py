@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from gpuform.checkout.errors import Failure, InputError
+from gpuform.checkout.paths import Paths
 from gpuform.cli.output import AsJson, console, say
-from gpuform.errors import Failure, InputError
-from gpuform.paths import Paths
 
 if TYPE_CHECKING:
-    from gpuform.toolchain import Toolchain
     from infra.model.environment import Environment
+    from lab.toolchain import Toolchain
 
 
 def verify(
@@ -30,10 +30,10 @@ def verify(
 
     Own hosts are checked over ssh, the nodes of any other cluster with kubectl. Nothing is changed.
     """
+    from gpuform.checkout.stacks import declared
     from gpuform.hosts import verify as checks
     from gpuform.reports import host_tables
-    from gpuform.stacks import declared
-    from gpuform.toolchain import Toolchain
+    from lab.toolchain import Toolchain
 
     paths = Paths.here()
     env = declared(stack, paths)
@@ -64,7 +64,7 @@ def _inventory(env: Environment, backend: str, paths: Paths) -> dict[str, Any]:
     import httpx
 
     from gpuform.hosts import expectations
-    from gpuform.status import cluster_of
+    from gpuform.usage.status import cluster_of
 
     if env.cluster.kind == "hosts":
         if backend == "kubectl" and not env.cluster.kubeconfig:
@@ -90,8 +90,8 @@ def _inventory(env: Environment, backend: str, paths: Paths) -> dict[str, Any]:
 def _nodes(kubeconfig: Path, context: str | None) -> list[dict[str, Any]]:
     from kr8s.objects import Node
 
-    from gpuform.kubeconfigs import answered
     from gpuform.kubernetes import reading
+    from gpuform.kubernetes.kubeconfigs import answered
 
     with answered():
         api = reading.api(kubeconfig, context)

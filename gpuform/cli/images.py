@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from gpuform.checkout.paths import Paths
 from gpuform.cli.cluster import Stack
 from gpuform.cli.output import AsJson, caution, say, warn
-from gpuform.paths import Paths
 
 if TYPE_CHECKING:
     from infra.plan.images import Pulled
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def images(stack: Stack = "local", as_json: AsJson = False) -> None:
     """List the charts, EKS add-ons and images that the cluster pulls, with the digest if pinned; offline."""
-    from gpuform.stacks import declared
+    from gpuform.checkout.stacks import declared
     from infra.plan import images as planned
 
     env = declared(stack, Paths.here())

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from gpuform import writable
+from gpuform.checkout import writable
+from gpuform.checkout.errors import InputError
+from gpuform.checkout.paths import Paths
 from gpuform.cli.output import warn
-from gpuform.errors import InputError
-from gpuform.paths import Paths
 
 
 def init(
@@ -30,7 +30,7 @@ def init(
 
     Creates nothing at AWS and overwrites nothing.
     """
-    from gpuform import scaffold
+    from gpuform.stack import scaffold
 
     paths = Paths.here()
     file = paths.root / f"Pulumi.{stack}.yaml"

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuform import writable
+from gpuform.checkout import writable
+from gpuform.checkout.errors import Failure, InputError
+from gpuform.checkout.paths import Paths
 from gpuform.cli.output import console, say, short_path, warn
 from gpuform.cli.settling import settling
-from gpuform.errors import Failure, InputError
-from gpuform.paths import Paths
 
 if TYPE_CHECKING:
-    from gpuform.embedded import ControlPlane
-    from gpuform.status import ClusterStatus
+    from gpuform.usage.status import ClusterStatus
     from infra.model.environment import Environment
+    from lab.plane import ControlPlane
 
 STACK = "local"
 SETTLE_S = 60.0  # a simulated operand acts within a second or two; a minute means that it never will
@@ -78,9 +78,9 @@ def env(
     ] = False,
 ) -> None:
     """Print shell lines that set up pulumi, kubectl and helm for use by hand: eval "$(gpuform local env)"."""
+    from gpuform.checkout.stacks import file_of
     from gpuform.engine import Engine, engine_env, export_lines
-    from gpuform.stacks import file_of
-    from gpuform.toolchain import Toolchain
+    from lab.toolchain import Toolchain
 
     paths = Paths.here()
     file_of(stack, paths)
@@ -98,9 +98,9 @@ def nodes(
     stack: Annotated[str, typer.Argument(help="Name of a stack on AWS or OpenStack: Pulumi.STACK.yaml.")],
 ) -> None:
     """Create simulated nodes for a stack that is run offline; repeat after a change of its stack file."""
-    from gpuform.offline.nodes import play
-    from gpuform.stacks import declared
-    from gpuform.toolchain import Toolchain
+    from gpuform.checkout.stacks import declared
+    from lab.offline.nodes import play
+    from lab.toolchain import Toolchain
 
     paths = Paths.here()
     environment = declared(stack, paths)
@@ -112,12 +112,12 @@ def nodes(
 @app.command()
 def up() -> None:
     """The main job: start the control plane, run `pulumi up` of the stack local, and show the result."""
-    from gpuform.broken import faulty
     from gpuform.engine import Engine
     from gpuform.reports import tables
-    from gpuform.toolchain import Toolchain
-    from gpuform.toolchain.catalogue import MAIN_JOB
+    from gpuform.usage.broken import faulty
     from infra.config import load
+    from lab.toolchain import Toolchain
+    from lab.toolchain.catalogue import MAIN_JOB
 
     began = time.monotonic()
     paths = Paths.here()
@@ -154,10 +154,10 @@ def up() -> None:
 
 
 def _report(environment: Environment, paths: Paths) -> Path:
-    from gpuform.objects import fetch
-    from gpuform.prometheus import reach
     from gpuform.reports.page import write
-    from gpuform.top.facts import gather
+    from gpuform.usage.cluster_objects import fetch
+    from gpuform.usage.prometheus import reach
+    from gpuform.usage.top.facts import gather
     from infra.config import price_list
 
     objects = fetch(environment, paths.kubeconfig)
@@ -168,7 +168,7 @@ def _report(environment: Environment, paths: Paths) -> Path:
 
 def _settled(environment: Environment, paths: Paths, seconds: float) -> ClusterStatus:
     """The cluster's status once every pool offers what was planned, or after ``seconds``."""
-    from gpuform.status import read
+    from gpuform.usage.status import read
 
     deadline = time.monotonic() + seconds
     while True:
@@ -179,7 +179,7 @@ def _settled(environment: Environment, paths: Paths, seconds: float) -> ClusterS
 
 
 def _unsettled(current: ClusterStatus) -> str:
-    from gpuform.broken import unsettled
+    from gpuform.usage.broken import unsettled
 
     return ", ".join(pool.name for pool in unsettled(current))
 
@@ -199,8 +199,8 @@ def _here(stack: str, offline: bool) -> Environment | None:
 
 
 def _control_plane() -> ControlPlane:
-    from gpuform.embedded import ControlPlane
-    from gpuform.toolchain import Toolchain
+    from lab.plane import ControlPlane
+    from lab.toolchain import Toolchain
 
     paths = Paths.here()
     return ControlPlane(paths, Toolchain(paths))

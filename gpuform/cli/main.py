@@ -7,6 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from gpuform.checkout.errors import Failure, InputError
 from gpuform.cli import (
     catalogue,
     cluster,
@@ -28,7 +29,6 @@ from gpuform.cli import (
     top,
     up,
 )
-from gpuform.errors import Failure, InputError
 
 
 class Commands(TyperGroup):

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from gpuform.errors import Failure
-from gpuform.kubeconfigs import said, unreachable
+from gpuform.checkout.errors import Failure
+from gpuform.kubernetes.kubeconfigs import said, unreachable
 
 if TYPE_CHECKING:
     from infra.model.environment import Environment

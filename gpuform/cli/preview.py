@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from gpuform import writable
+from gpuform.checkout import writable
+from gpuform.checkout.paths import Paths
 from gpuform.cli.output import Acknowledge, AsJson, console, warn
-from gpuform.paths import Paths
 
 
 def preview(
@@ -34,10 +34,10 @@ def preview(
 
     Exit code 1 if it must not be merged: a broken policy, over the budget, a loss that is not acknowledged.
     """
-    from gpuform.preview.run import Preview
-    from gpuform.preview.summary import markdown
     from gpuform.reports import preview as report
-    from gpuform.toolchain import Toolchain
+    from gpuform.stack.preview.run import Preview
+    from gpuform.stack.preview.summary import markdown
+    from lab.toolchain import Toolchain
 
     paths = Paths.here()
     if summary is not None:

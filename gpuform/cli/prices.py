@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from gpuform.checkout.errors import Failure, InputError
 from gpuform.cli.output import say
-from gpuform.errors import Failure, InputError
 
 app = typer.Typer(no_args_is_help=True, help="The dated price list used for all costs.")
 
@@ -25,7 +25,7 @@ def refresh(region: Annotated[str, typer.Argument(help="AWS region, for example 
 
     Commit the file: costs of stacks in that region then use it.
     """
-    from gpuform.prices import fetch, save
+    from gpuform.clouds.aws.prices import fetch, save
     from infra.config import PRICES
 
     if not re.fullmatch(r"[a-z]{2}(-[a-z]+)+-\d", region):

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
+from gpuform.checkout.errors import InputError
+from gpuform.checkout.paths import Paths
 from gpuform.cli.output import AsJson, console, say, warn
-from gpuform.errors import InputError
-from gpuform.paths import Paths
 
 
 def recover(
@@ -41,11 +41,11 @@ def recover(
 
     Exit code 0 if nothing is left, 1 if something is left or a run is active on the stack, 2 for bad input.
     """
+    from gpuform.checkout.stacks import declared
     from gpuform.engine import Engine
-    from gpuform.recover import Stack, Told, carry_out, find
     from gpuform.reports import recover as report
-    from gpuform.stacks import declared
-    from gpuform.toolchain import Toolchain
+    from gpuform.stack.recover import Stack, Told, carry_out, find
+    from lab.toolchain import Toolchain
 
     paths = Paths.here()
     declared(stack, paths)

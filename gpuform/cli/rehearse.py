@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from gpuform import writable
+from gpuform.checkout import writable
+from gpuform.checkout.errors import InputError
+from gpuform.checkout.paths import Paths
 from gpuform.cli.output import AsJson, console, say, short_path, warn
-from gpuform.errors import InputError
-from gpuform.paths import Paths
 
 
 def rehearse(
@@ -49,11 +49,11 @@ def rehearse(
     The platform runs on a control plane of its own, with simulated nodes; for AWS the real Karpenter launches
     them at a simulated AWS. Exit code 1 if a pod of the workloads stays pending, 2 for bad input.
     """
-    from gpuform.rehearse import options, scaled
-    from gpuform.rehearse.document import document
-    from gpuform.rehearse.run import Rehearsal
     from gpuform.reports import rehearsal, rehearsal_page
-    from gpuform.toolchain import Toolchain
+    from lab.rehearse import options, scaled
+    from lab.rehearse.document import document
+    from lab.rehearse.run import Rehearsal
+    from lab.toolchain import Toolchain
 
     if fast:
         remedy = "leave it out: Karpenter's AWS controller launches the nodes, in about the same time"

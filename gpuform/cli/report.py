@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from gpuform import writable
+from gpuform.checkout import writable
+from gpuform.checkout.errors import InputError
+from gpuform.checkout.paths import Paths
 from gpuform.cli.output import answering, say, short_path
-from gpuform.errors import InputError
-from gpuform.paths import Paths
 
 PAGES = {"local": "index.html"}
 """`make up` writes the same page."""
@@ -29,12 +29,12 @@ def report(
     """
     import time
 
-    from gpuform.live import access
-    from gpuform.objects import fetch
-    from gpuform.prometheus import reach
+    from gpuform.checkout.stacks import declared
     from gpuform.reports.page import save
-    from gpuform.stacks import declared
-    from gpuform.top.facts import gather
+    from gpuform.usage.cluster_access import access
+    from gpuform.usage.cluster_objects import fetch
+    from gpuform.usage.prometheus import reach
+    from gpuform.usage.top.facts import gather
     from infra.config import price_list
 
     paths = Paths.here()

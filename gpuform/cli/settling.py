@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from gpuform.checkout.paths import Paths
     from gpuform.engine import Engine, Result
     from gpuform.engine.pending import Operation
-    from gpuform.paths import Paths
 
 Settle = Callable[["Sequence[Operation]"], object]
 
 
 def settling(stack: str, paths: Paths, engine: Engine, at_cloud: bool, say: Callable[[str], None]) -> Settle:
-    """A function that settles operations by `gpuform.recover.go_on`, which is imported only when called."""
+    """A function that settles operations by `gpuform.stack.recover.go_on`, imported only when called."""
 
     def settle(left: Sequence[Operation]) -> object:
-        from gpuform.recover import Stack, go_on
+        from gpuform.stack.recover import Stack, go_on
 
         return go_on(Stack(stack, paths, engine, at_cloud=at_cloud), left, say)
 
@@ -47,6 +47,6 @@ def run_up(
     except EngineFailure as failure:
         if not at_cloud:
             raise
-        from gpuform.recover import Stack, run_to_the_end
+        from gpuform.stack.recover import Stack, run_to_the_end
 
         return run_to_the_end(Stack(stack, paths, engine), failure, run, say)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from gpuform.checkout.paths import Paths
 from gpuform.cli.output import say
-from gpuform.paths import Paths
 
 app = typer.Typer(no_args_is_help=True, help="Hardware faults of the embedded cluster's simulated nodes.")
 
@@ -27,7 +27,7 @@ def health(
     ] = False,
 ) -> None:
     """Make a GPU unhealthy: it stays in capacity, is not allocatable, and pods that hold it keep it."""
-    from gpuform.simulate import health as change
+    from lab.plane.gpu_health import health as change
 
     for line in asyncio.run(change(Paths.here().kubeconfig, node, gpu, ok)):
         say(line)
@@ -55,9 +55,9 @@ def fault(
     ] = False,
 ) -> None:
     """Inject one fault, to see how monitoring and the device plugin react."""
-    from gpuform.faulting import Asked
-    from gpuform.faulting import fault as change
-    from gpuform.simulator import faults
+    from lab.plane.gpu_faults import Asked
+    from lab.plane.gpu_faults import fault as change
+    from lab.simulator import faults
 
     said = {
         faults.ECC: ecc,

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
+from gpuform.checkout.paths import Paths
 from gpuform.cli.output import console, say
-from gpuform.paths import Paths
 from gpuform.reports.tables import tools as tools_table
-from gpuform.toolchain import Toolchain
-from gpuform.toolchain.catalogue import CATALOGUE, GATE, MAIN_JOB
+from lab.toolchain import Toolchain
+from lab.toolchain.catalogue import CATALOGUE, GATE, MAIN_JOB
 
 app = typer.Typer(
     no_args_is_help=True, help="The pinned tools: found on PATH, downloaded and checked, or built."

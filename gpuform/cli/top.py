@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuform.checkout.errors import InputError
+from gpuform.checkout.paths import Paths
 from gpuform.cli.output import AsJson, answering, console, say
-from gpuform.errors import InputError
-from gpuform.paths import Paths
 from infra.model.base import listing
 
 if TYPE_CHECKING:
-    from gpuform.prometheus import Prometheus
-    from gpuform.top.view import View
+    from gpuform.usage.prometheus import Prometheus
+    from gpuform.usage.top.view import View
     from infra.model.environment import Environment
 
 EVERY_S = 5.0
@@ -37,9 +37,9 @@ def top(
 
     Without Prometheus it shows what is requested, and says so.
     """
-    from gpuform.live import access
-    from gpuform.prometheus import reach
-    from gpuform.stacks import declared
+    from gpuform.checkout.stacks import declared
+    from gpuform.usage.cluster_access import access
+    from gpuform.usage.prometheus import reach
 
     paths = Paths.here()
     env = declared(stack, paths)
@@ -79,8 +79,8 @@ class Cluster:
 
     def look(self, prometheus: Prometheus) -> View:
         """Read the cluster and Prometheus once. Raises Failure if the cluster does not answer."""
-        from gpuform.objects import fetch
-        from gpuform.top.read import measure, view
+        from gpuform.usage.cluster_objects import fetch
+        from gpuform.usage.top.read import measure, view
 
         with answering(self.stack, self.kubeconfig):
             objects = fetch(self.env, self.kubeconfig, self.context)

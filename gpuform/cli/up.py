@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from gpuform.checkout.errors import InputError
+from gpuform.checkout.paths import Paths
 from gpuform.cli.output import Acknowledge, caution, console, say, warn
 from gpuform.cli.settling import run_up
-from gpuform.errors import InputError
-from gpuform.paths import Paths
 
 LOCAL = "local"
 
@@ -33,14 +33,14 @@ def up(
     Exit code 1 if a check fails (see `gpuform doctor STACK`), or if a cluster, data or running pods would be
     lost without --acknowledge; then nothing is changed.
     """
-    from gpuform import preflight
-    from gpuform.embedded import ControlPlane
+    from gpuform.checkout.stacks import declared
     from gpuform.engine import Engine, EngineFailure
     from gpuform.engine.checkpoint import guarded
-    from gpuform.preflight.telling import require
-    from gpuform.stacks import declared
-    from gpuform.toolchain import Toolchain
+    from gpuform.stack import preflight
+    from gpuform.stack.preflight.telling import require
     from infra.plan.losses import may_go
+    from lab.plane import ControlPlane
+    from lab.toolchain import Toolchain
 
     paths = Paths.here()
     env = declared(stack, paths)

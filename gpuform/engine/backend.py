@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from gpuform import scratch
+from gpuform.checkout import scratch
+from gpuform.checkout.errors import Failure, InputError
 from gpuform.engine.places import Places, write
-from gpuform.errors import Failure, InputError
 from infra import strict_yaml
 from infra.config import KEY, parse
 from infra.model.state import State

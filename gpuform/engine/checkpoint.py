@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gpuform.checkout.errors import Failure
 from gpuform.engine.pending import CREATING, MAGNUM, RELEASE, UPDATING
-from gpuform.errors import Failure
 from infra.model.losses import GUARD
 
 # Type prefixes of providers that resume a killed create of the same resource. A pending create of any other
@@ -80,7 +80,7 @@ def _forget_pending(content: dict[str, Any], resuming: tuple[str, ...]) -> int:
 
 
 def _settled(operation: dict[str, Any], resuming: tuple[str, ...]) -> bool:
-    """Whether `gpuform.recover.go_on` settles the operation.
+    """Whether `gpuform.stack.recover.go_on` settles the operation.
 
     Until then Helm refuses the next step, and Magnum would get a second resize during the first. Helm resumes
     an interrupted uninstall itself.

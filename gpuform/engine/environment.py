@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
+from gpuform.checkout.paths import Paths
 from gpuform.engine import backend
 from gpuform.engine.places import Places, Tools, link, tool, write
 from gpuform.engine.standins import install, is_real
-from gpuform.paths import Paths
 
 # Protects nothing: the state describes this machine only and is stored on it. Fixed, so that runs by hand and
 # runs of gpuform can read each other's state.
@@ -73,7 +73,7 @@ esac
 case $command:${GPUFORM_SKIP_PREFLIGHT-}${GPUFORM_OFFLINE-} in
   up: | update:)
     if [ -n "$stack" ] && [ -f "$tracked" ] && grep -Eq 'kind:.*(aws|openstack)' "$tracked"; then
-      @PYTHON@ -m gpuform.preflight @ROOT@ "$stack" || exit
+      @PYTHON@ -m gpuform.stack.preflight @ROOT@ "$stack" || exit
     fi
     ;;
 esac
@@ -108,7 +108,7 @@ def engine_env(paths: Paths, toolchain: Tools, stack: str = "local", offline: bo
         "PULUMI_SUPPRESS_NEO_LINK": "true",
         "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "false" if may_download else "true",
         "PULUMI_STACK": stack,
-        "GPUFORM_PYTHON": sys.executable,  # read by gpuform/plugins/own/pulumi-resource-gpuform
+        "GPUFORM_PYTHON": sys.executable,  # read by gpuform/provider/own/pulumi-resource-gpuform
         "GPUFORM_STATE": str(paths.state),  # the program derives the kubeconfig's path from it
         "KUBECONFIG": str(paths.kubeconfig),
         "PATH": os.pathsep.join([*(ours if offline else ours[1:]), *others]),

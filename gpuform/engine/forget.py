@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gpuform.checkout.errors import Failure
+from gpuform.checkout.paths import Paths
 from gpuform.engine import checkpoint
 from gpuform.engine.locks import release_dead
 from gpuform.engine.places import Places
-from gpuform.errors import Failure
-from gpuform.paths import Paths
 
 _PROVIDERS = "pulumi:providers:"
 

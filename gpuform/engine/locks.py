@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gpuform.errors import Failure
+from gpuform.checkout.errors import Failure
 
 _DYING_S = 1.0  # an engine takes a moment to exit after its gpuform was killed
 _WRITING_S = 2.0  # a lock file without content is being written, or its writer was killed

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuform.errors import Failure
-from gpuform.listing import some
+from gpuform.checkout.errors import Failure
+from gpuform.kubernetes.listing import some
 
 CREATING, UPDATING, IMPORTING = "creating", "updating", "importing"
 GIVEN_UP = "waiting for Magnum"

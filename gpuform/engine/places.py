@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from gpuform.paths import Paths
+from gpuform.checkout.paths import Paths
 
 
 class Tools(Protocol):
-    """The part of ``gpuform.toolchain.Toolchain`` that this package uses."""
+    """The part of ``lab.toolchain.Toolchain`` that this package uses."""
 
     def path(self, name: str) -> Path:
         """Absolute path of the tool, which is fetched first if it is missing."""
@@ -60,7 +60,7 @@ class Places:
 
     @property
     def runs(self) -> Path:
-        """One folder per running run, see :mod:`gpuform.scratch`."""
+        """One folder per running run, see :mod:`gpuform.checkout.scratch`."""
         return self.folder / "runs"
 
     @property

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from gpuform.checkout.errors import Failure
 from gpuform.engine.events import Event, Message, Step, Summary, Violation, counted
-from gpuform.errors import Failure
 
 _VAGUE = ("preview failed", "update failed", "destroy failed", "refresh failed")
 

@@ -12,7 +12,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from gpuform import writable
+from gpuform.checkout import writable
+from gpuform.checkout.errors import Failure
+from gpuform.checkout.paths import Paths
 from gpuform.engine import backend, checkpoint, locks, pending, reasons
 from gpuform.engine.environment import PASSPHRASE, UNSET, engine_env
 from gpuform.engine.events import Event, line
@@ -20,8 +22,6 @@ from gpuform.engine.places import Places, Tools, write
 from gpuform.engine.result import EngineFailure, Record, Result
 from gpuform.engine.standins import plugins
 from gpuform.engine.stream import follow
-from gpuform.errors import Failure
-from gpuform.paths import Paths
 from infra.model import losses
 from infra.model.state import State
 

@@ -16,10 +16,10 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
+from gpuform.checkout.paths import Paths
 from gpuform.engine.places import Places, Tools, link, tool, write
-from gpuform.paths import Paths
-from gpuform.toolchain.plugin import downloaded, installing
 from infra.versions import OPENSTACK_PROVIDER, PULUMI, PULUMI_KUBERNETES_MODULE
+from lab.toolchain.plugin import downloaded, installing
 
 _DAY = PULUMI_KUBERNETES_MODULE.split("-")[1]
 _SOURCES = {
@@ -62,7 +62,7 @@ class _Ours:
 
 
 _OURS = (
-    _Ours("language", "python", "gpuform.plugins.language", stands_in=True),
+    _Ours("language", "python", "lab.offline.language", stands_in=True),
     _Ours("resource", "kubernetes", tool="pulumi-resource-kubernetes", stands_in=True),
     # Only if the SDK (gpuform[openstack]) is installed, because it requests its own version.
     *(
@@ -71,7 +71,7 @@ _OURS = (
         else []
     ),
     _Ours("resource", "pulumi-python", "pulumi.dynamic"),  # part of the SDK
-    _Ours("resource", "gpuform", "gpuform.plugins.own"),
+    _Ours("resource", "gpuform", "gpuform.provider.own"),
 )
 
 
@@ -80,7 +80,7 @@ _OURS = (
 _OFFLINE = tuple(
     ours
     for ours in (
-        _Ours("resource", "aws", "gpuform.plugins.offline"),
+        _Ours("resource", "aws", "lab.offline.aws"),
         _Ours("resource", "openstack", tool="pulumi-openstack-offline"),
     )
     if find_spec(f"pulumi_{ours.name}")  # users of one cloud need not install the other's SDK
@@ -167,10 +167,10 @@ def install(places: Places, tools: Tools, stack: str) -> None:
         if ours.kind == "resource" and not places.offline:
             _shadow(ours, places)
     if places.offline:
-        write(places.answering / "aws", _launcher("gpuform.plugins.offline.aws"), 0o755)
+        write(places.answering / "aws", _launcher("lab.offline.aws.aws"), 0o755)
     if here:
         given = (places.paths.root, places.paths.cache, places.charts)
-        write(places.finder, _launcher("gpuform.offline.charts", *given), 0o755)
+        write(places.finder, _launcher("lab.offline.charts", *given), 0o755)
 
 
 def _only_ours(ours: _Ours, here: bool) -> bool:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from gpuform import scratch
+from gpuform.checkout import scratch
 from gpuform.engine.events import Event, parse
 
 _POLL_S = 0.05

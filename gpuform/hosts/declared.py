@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuform.errors import InputError
+from gpuform.checkout.errors import InputError
+from gpuform.checkout.paths import Paths
+from gpuform.checkout.stacks import declared as environment
 from gpuform.hosts.nodes import PoolHosts
-from gpuform.paths import Paths
-from gpuform.stacks import declared as environment
 from infra.inventory import inventory
 from infra.model.environment import Environment
 from infra.model.hosts import HostsCluster

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gpuform.errors import InputError
+from gpuform.checkout.errors import InputError
 from infra.inventory import unsafe
 
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuform.errors import Failure
-from gpuform.plugins.handler import Call, Engine, PluginError
-from gpuform.plugins.nodes.cluster import Manifest
-from gpuform.plugins.nodes.clusters import Clusters
-from gpuform.plugins.nodes.pool_nodes import PoolNodes
+from gpuform.checkout.errors import Failure
+from gpuform.provider.handler import Call, Engine, PluginError
+from gpuform.provider.nodes.cluster import Manifest
+from gpuform.provider.nodes.clusters import Clusters
+from gpuform.provider.nodes.pool_nodes import PoolNodes
 
 HOSTNAME = "kubernetes.io/hostname"  # the kubelet sets it to the host's name
 _TYPE = "gpuform:nodes:PoolNodes"

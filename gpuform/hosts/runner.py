@@ -17,13 +17,13 @@ from typing import Any
 
 import yaml
 
-from gpuform import scratch, writable
-from gpuform.errors import Failure, InputError
+from gpuform.checkout import scratch, writable
+from gpuform.checkout.errors import Failure, InputError
+from gpuform.checkout.paths import Paths
 from gpuform.hosts.events import END, Event, Ledger, Outcome
 from gpuform.hosts.job import Job
 from gpuform.hosts.listing import asked, plays_of, static
 from gpuform.hosts.secrets import Hiding, secrets_of
-from gpuform.paths import Paths
 
 # The only variables that a run gets: no setting of Ansible's, no secret of Pulumi's or a cloud's.
 _PASSED = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "SSH_AUTH_SOCK")

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from gpuform.errors import Failure, InputError
+from gpuform.checkout.errors import Failure, InputError
 
 Backend = Literal["ssh", "kubectl"]
 CHECKS = Path("tests", "hosts")

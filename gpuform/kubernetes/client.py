@@ -12,7 +12,7 @@ import httpx
 
 from gpuform.kubernetes.kubeconfig import Access
 from gpuform.kubernetes.session import opened
-from gpuform.plugins.handler import PluginError
+from gpuform.provider.handler import PluginError
 
 APPLY = "application/apply-patch+yaml"
 _RETRIED = (429, 500, 502, 503, 504)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gpuform.errors import InputError
+from gpuform.checkout.errors import InputError
 
 _TEXT, _FLAG, _LIST, _TABLE = str, bool, list, dict
 FIELDS: Mapping[str, Mapping[str, type]] = {

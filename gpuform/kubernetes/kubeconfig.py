@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from gpuform.errors import InputError
+from gpuform.checkout.errors import InputError
 from gpuform.kubernetes import fields
 
 _FILES = {"clusters": ("certificate-authority",), "users": ("client-certificate", "client-key", "tokenFile")}

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from rich.table import Table
 from rich.text import Text
 
-from gpuform.drift.finding import Drift
 from gpuform.reports.tables import empty
+from gpuform.stack.drift.finding import Drift
 
 
 def tables(drift: Drift) -> Iterator[Table | Text | str]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
-from gpuform.health import Seen
 from gpuform.reports.tables import empty
+from gpuform.usage.health import Seen
 from infra.model import labels
 from infra.model.health import HEALTH
 

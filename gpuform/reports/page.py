@@ -14,11 +14,11 @@ from html import escape
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from gpuform.prometheus import Alert
 from gpuform.reports import bills, html, page_nodes, tables, top
 from gpuform.reports.rehearsal import number, usd
 from gpuform.reports.sparkline import sparkline
-from gpuform.top.facts import Facts, Limit, PoolFacts
+from gpuform.usage.prometheus import Alert
+from gpuform.usage.top.facts import Facts, Limit, PoolFacts
 from infra.model.checks import SYSTEM_NAMESPACES
 from infra.plan.bill import document
 from infra.plan.rules.capacity import POOL_REQUESTED, POOL_USED

@@ -8,9 +8,9 @@ from html import escape
 from gpuform.reports import picture, tables, top
 from gpuform.reports.rehearsal import number, usd
 from gpuform.reports.sparkline import sparkline
-from gpuform.top.facts import Facts, PoolFacts
-from gpuform.top.history import drawn
-from gpuform.top.view import Gpu, Node, PodUse
+from gpuform.usage.top.facts import Facts, PoolFacts
+from gpuform.usage.top.history import drawn
+from gpuform.usage.top.view import Gpu, Node, PodUse
 
 MOST_PODS = 8
 """Pods listed below a GPU; its picture shows all."""

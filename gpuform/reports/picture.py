@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 
 from gpuform.reports import html, top
-from gpuform.top.view import Gpu, PodUse, Slice, Use
+from gpuform.usage.top.view import Gpu, PodUse, Slice, Use
 
 WIDTH, HEIGHT = 320, 34
 BAR, GAP = 4, 2

@@ -12,13 +12,13 @@ from gpuform.reports import bills
 from gpuform.reports.tables import empty
 
 if TYPE_CHECKING:
-    from gpuform.preview.effect import Effect
-    from gpuform.preview.outcome import Outcome
+    from gpuform.stack.preview.effect import Effect
+    from gpuform.stack.preview.outcome import Outcome
 
 
 def tables(outcome: Outcome) -> Iterator[Table | Text | str]:
-    from gpuform.preview.outcome import fact
-    from gpuform.preview.summary import pods
+    from gpuform.stack.preview.outcome import fact
+    from gpuform.stack.preview.summary import pods
 
     if outcome.effects:
         shown = empty("Effects", "resource", "effect", "pods stopped")

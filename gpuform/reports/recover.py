@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from rich.table import Table
 from rich.text import Text
 
-from gpuform.recover.plan import FOR_YOU, Plan
 from gpuform.reports.tables import empty
+from gpuform.stack.recover.plan import FOR_YOU, Plan
 
 
 def tables(plan: Plan) -> Iterator[Table | Text | str]:

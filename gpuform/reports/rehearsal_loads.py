@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from rich.table import Table
 from rich.text import Text
 
-from gpuform.rehearse.outcome import Outcome
 from gpuform.reports import html
 from gpuform.reports.tables import empty
+from lab.rehearse.outcome import Outcome
 
 TITLE = "Requests per second of each scaled workload"
 COLUMNS = ("requests", "workload", "pods", "nodes", "USD an hour", "seconds")

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from itertools import groupby
 
-from gpuform.rehearse.outcome import Cell, NodeDrawn, Outcome, PoolOutcome
 from gpuform.reports import html, rehearsal_loads, rehearsal_queues
 from gpuform.reports import rehearsal as words
 from gpuform.reports.rehearsal_timeline import timeline
+from lab.rehearse.outcome import Cell, NodeDrawn, Outcome, PoolOutcome
 
 MOST_NODES = 60
 """Boxes per pool; further nodes are only counted, and ``--json`` has all."""

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from rich.table import Table
 from rich.text import Text
 
-from gpuform.rehearse.outcome import Outcome
-from gpuform.rehearse.queued import Queued
 from gpuform.reports import html, tables
 from gpuform.reports.rehearsal_timeline import Row, bars
+from lab.rehearse.outcome import Outcome
+from lab.rehearse.queued import Queued
 
 COLUMNS = (*tables.QUEUES, "USD an hour")
 TIMES = ("queue", "workload", "what happened, in seconds after the start")

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from gpuform.rehearse.outcome import Line
 from gpuform.reports import html
+from lab.rehearse.outcome import Line
 
 WIDTH, LEFT, RIGHT = 1100, 230, 16
 PRICE_TOP, PRICE_HEIGHT = 22, 70

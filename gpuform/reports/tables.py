@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from gpuform.status import ClusterStatus, NodeStatus, PodStatus, PoolStatus
+from gpuform.usage.status import ClusterStatus, NodeStatus, PodStatus, PoolStatus
 from infra.model import labels
 
 if TYPE_CHECKING:
-    from gpuform.embedded import Status
-    from gpuform.finding import Finding
-    from gpuform.queues import QueueStatus
-    from gpuform.toolchain import Found
+    from gpuform.usage.finding import Finding
+    from gpuform.usage.queues import QueueStatus
+    from lab.plane import Status
+    from lab.toolchain import Found
 
 SIMULATED = (
-    "simulated here: the nodes (kwok) and NVIDIA's operands (gpuform.simulator). "
+    "simulated here: the nodes (kwok) and NVIDIA's operands (lab.simulator). "
     "Real: etcd, kube-apiserver, scheduler, controllers, helm, Pulumi engine."
 )
 PLAYED = "stack {0} is simulated on the embedded cluster of this machine"

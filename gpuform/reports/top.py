@@ -10,7 +10,7 @@ from rich.text import Text
 
 from gpuform.reports.rehearsal import number
 from gpuform.reports.tables import empty, reach
-from gpuform.top.view import Gpu, Node, PodUse, Slice, Use, View
+from gpuform.usage.top.view import Gpu, Node, PodUse, Slice, Use, View
 
 ATTRIBUTED = "~: share by request; several pods share that device, or a pod's device is unknown"
 UNMEASURED = "not measured"

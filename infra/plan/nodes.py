@@ -16,7 +16,7 @@ from infra.model.pool import Pool
 from infra.plan import sharing
 
 CONTAINER_RUNTIME = "containerd://2.3.4"
-"""Of nodes of which nothing else is declared: the strictest (gpuform/simulator/container_engine.py)."""
+"""Of nodes of which nothing else is declared: the strictest (lab/simulator/container_engine.py)."""
 
 
 def simulated_nodes(env: Environment, pool: Pool) -> tuple[dict[str, Any], ...]:

@@ -142,7 +142,7 @@ def named_classes(env: Environment) -> set[str | None]:
 
 
 def storage_classes(names: Iterable[str | None]) -> tuple[Manifest, ...]:
-    """Classes of simulated volumes (gpuform/simulator/volumes.py); None is the default class."""
+    """Classes of simulated volumes (lab/simulator/volumes.py); None is the default class."""
     default = {"storageclass.kubernetes.io/is-default-class": "true"}
     return tuple(
         {

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from gpuform.checkout.paths import Paths
 from gpuform.hosts import Event, Outcome, run
-from gpuform.paths import Paths
 from tests.ansible.conftest import Beds
 from tests.bed import Bed
 

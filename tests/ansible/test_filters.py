@@ -12,8 +12,8 @@ from types import ModuleType
 import pytest
 from ansible.errors import AnsibleFilterError
 
-from gpuform.paths import Paths
-from gpuform.toolchain import Toolchain
+from gpuform.checkout.paths import Paths
+from lab.toolchain import Toolchain
 
 pytestmark = pytest.mark.tools
 

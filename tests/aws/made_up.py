@@ -14,7 +14,7 @@ from typing import Any
 import botocore.session
 from botocore.stub import Stubber
 
-from gpuform.preflight import here
+from gpuform.stack.preflight import here
 from infra.model.environment import Environment
 from infra.model.machines import MACHINES
 from infra.plan import eks

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpuform.aws.api import Refused, answers, client
-from gpuform.errors import Failure
+from gpuform.checkout.errors import Failure
+from gpuform.clouds.aws.api import Refused, answers, client
 
 pytestmark = pytest.mark.tools
 

@@ -15,10 +15,10 @@ from botocore import xform_name
 from botocore.stub import Stubber
 from rich.console import Console
 
-from gpuform.finding import Finding
-from gpuform.preflight import findings
-from gpuform.preflight.aws import Aws, home
 from gpuform.reports import tables
+from gpuform.stack.preflight import findings
+from gpuform.stack.preflight.aws import Aws, home
+from gpuform.usage.finding import Finding
 from infra.config import load, parse
 from infra.model.environment import Environment
 from tests.aws.made_up import ACCOUNT, VPC, Account, real, reservation, subnet, table

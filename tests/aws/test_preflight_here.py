@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuform.preflight import here
-from gpuform.preflight.here import Here
+from gpuform.stack.preflight import here
+from gpuform.stack.preflight.here import Here
 from tests.openstack.authority import lay
 
 pytestmark = pytest.mark.tools

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from gpuform.aws.api import client
-from gpuform.errors import Failure
-from gpuform.finding import Finding
-from gpuform.preflight import findings
-from gpuform.preflight.aws import Aws
-from gpuform.preflight.telling import require
-from gpuform.preflight.usage import instances, ours
+from gpuform.checkout.errors import Failure
+from gpuform.clouds.aws.api import client
+from gpuform.stack.preflight import findings
+from gpuform.stack.preflight.aws import Aws
+from gpuform.stack.preflight.telling import require
+from gpuform.stack.preflight.usage import instances, ours
+from gpuform.usage.finding import Finding
 from infra.config import parse
 from tests.aws.made_up import ROLES
 from tests.components.aws_stacks import small, stack

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpuform.finding import Finding
-from gpuform.preflight import findings
+from gpuform.stack.preflight import findings
+from gpuform.usage.finding import Finding
 from infra.config import parse
 from infra.plan.network import EVERY
 from tests.aws.made_up import VPC, Account, subnet, table

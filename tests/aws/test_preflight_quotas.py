@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gpuform.finding import Finding
-from gpuform.preflight import findings
-from gpuform.preflight.demand import purchases
-from gpuform.preflight.quota_table import QUOTAS, UNKNOWN, Market, quota_of
+from gpuform.stack.preflight import findings
+from gpuform.stack.preflight.demand import purchases
+from gpuform.stack.preflight.quota_table import QUOTAS, UNKNOWN, Market, quota_of
+from gpuform.usage.finding import Finding
 from infra.config import parse
 from infra.model.machines import LEFT_OUT, MACHINES
 from infra.plan.cost import limited

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gpuform.finding import Finding
-from gpuform.preflight import findings
-from gpuform.preflight.here import Answer
-from gpuform.preflight.reach import SUBJECT
+from gpuform.stack.preflight import findings
+from gpuform.stack.preflight.here import Answer
+from gpuform.stack.preflight.reach import SUBJECT
+from gpuform.usage.finding import Finding
 from infra.config import parse
 from tests.aws.made_up import VPC, Account, Machine, subnet
 from tests.components.aws_stacks import small, stack

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpuform.finding import Finding
-from gpuform.preflight import findings
+from gpuform.stack.preflight import findings
+from gpuform.usage.finding import Finding
 from infra.config import parse
 from tests.aws.made_up import RESERVATION, Account, instance, reservation
 from tests.components.aws_stacks import small

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gpuform.finding import Finding
-from gpuform.preflight import findings
-from gpuform.preflight.access import same
+from gpuform.stack.preflight import findings
+from gpuform.stack.preflight.access import same
+from gpuform.usage.finding import Finding
 from infra.config import parse
 from tests.aws.made_up import ACCOUNT, RESERVATION, Account
 from tests.components.aws_stacks import changed, small, stack

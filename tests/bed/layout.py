@@ -26,7 +26,7 @@ def _files() -> dict[Path, Path]:
     root = Path(__file__).parents[2]
     found = {path.relative_to(IMAGE): path for path in IMAGE.rglob("*") if path.is_file()}
     for name in ("__init__", "hardware", "mig_geometry"):
-        module = Path("gpuform/simulator") / f"{name}.py"
+        module = Path("lab/simulator") / f"{name}.py"
         found[FAKES / module] = root / module
     for path in Path(yaml.__file__).parent.glob("*.py"):
         found[FAKES / "yaml" / path.name] = path

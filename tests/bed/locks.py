@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gpuform.embedded import lock
+from lab.plane import lock
 
 
 @contextmanager

@@ -6,10 +6,10 @@ import os
 import shutil
 from pathlib import Path
 
-from gpuform.offline.module_files import Source
-from gpuform.paths import Paths
-from gpuform.toolchain import Toolchain
-from gpuform.toolchain.catalogue import NVIDIA_CTK
+from gpuform.checkout.paths import Paths
+from lab.offline.module_files import Source
+from lab.toolchain import Toolchain
+from lab.toolchain.catalogue import NVIDIA_CTK
 from tests.bed.refusal import Refused
 from tests.external import module
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuform.toolchain import Toolchain
+from lab.toolchain import Toolchain
 from tests.checks.charts import rendered
 from tests.checks.everything import Document
 

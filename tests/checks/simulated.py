@@ -8,16 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gpuform.simulator import device_plugin, gfd, keys, mig_manager, power
-from gpuform.simulator.actions import NodeMeta
-from gpuform.simulator.objects import Node, node_of
-from gpuform.simulator.world import Config, World
 from infra.model.environment import Environment
 from infra.model.machines import Machine
 from infra.model.pool import Pool
 from infra.plan import gpu_operator, nodes, sharing
+from lab.simulator import device_plugin, gfd, keys, mig_manager, power
+from lab.simulator.actions import NodeMeta
+from lab.simulator.objects import Node, node_of
+from lab.simulator.world import Config, World
 from tests.checks.judges import Lines
-from tests.simulator.conftest import RUNNING, _pod
+from tests.lab.simulator.conftest import RUNNING, _pod
 
 DRIVER = "595.91.07"
 _STEPS = 9

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuform.offline import prometheus_crds
-from gpuform.offline.charts import Charts
-from gpuform.paths import Paths
-from gpuform.toolchain import Toolchain
+from gpuform.checkout.paths import Paths
 from infra import versions
 from infra.model.kserve import CERT_MANAGER
+from lab.offline import prometheus_crds
+from lab.offline.charts import Charts
+from lab.toolchain import Toolchain
 from tests.checks import everything, kueue
 from tests.checks.charts import AT_HAND, OURS, of, rendered
 from tests.checks.everything import Document

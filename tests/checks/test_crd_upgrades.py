@@ -111,7 +111,7 @@ def upgrade(
 def test_a_newer_crd_comes_under_live_objects_and_an_older_one_prunes_them(
     kubectl: Kubectl, upgrade: tuple[Callable[[str], None], Document, str, Any]
 ) -> None:
-    """The last part is why `gpuform.preflight.charts` refuses an older chart: the API server does not."""
+    """The last part is why gpuform.stack.preflight.charts refuses an older chart: the API server does not."""
     install, made, field, value = upgrade
     plural = f"{made['kind'].lower()}s.{GROUP}"
     more = {**made, "spec": {**made["spec"], field: value}}

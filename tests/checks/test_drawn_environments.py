@@ -14,7 +14,6 @@ import yaml
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from gpuform.toolchain import Toolchain
 from infra.config import parse
 from infra.model import offer
 from infra.model.environment import Environment
@@ -23,6 +22,7 @@ from infra.model.gpu import GPUS
 from infra.model.machines import Machine
 from infra.model.pool import Pool
 from infra.plan import overlays, sharing
+from lab.toolchain import Toolchain
 from tests.checks import corrupted, drawn, everything, simulated
 from tests.checks.judges import Lines, asserted
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuform.toolchain import Toolchain
 from infra.model.mig import Geometry, Layout
+from lab.toolchain import Toolchain
 from tests.checks.judges import Answer, ask_all
 from tests.mig_layouts import GEOMETRIES, layouts
 

@@ -10,10 +10,10 @@ import jsonschema
 import pytest
 import yaml
 
-from gpuform.offline.module_files import Source
-from gpuform.toolchain import Toolchain
 from infra.model.kserve import FORMATS, KSERVE
 from infra.plan import charts
+from lab.offline.module_files import Source
+from lab.toolchain import Toolchain
 from tests import external
 from tests.checks import everything, kueue
 from tests.checks.charts import of, rendered

@@ -12,10 +12,10 @@ import jsonschema
 import pytest
 import yaml
 
-from gpuform.toolchain import Toolchain
 from infra.model.monitoring import Monitoring
 from infra.model.queues import KUEUE
 from infra.plan import monitoring_values, queues
+from lab.toolchain import Toolchain
 from tests.checks import everything, kueue
 from tests.checks.charts import of, rendered
 from tests.checks.everything import Document

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpuform.toolchain import Toolchain
 from infra.model.gpu import GPUS, Gpu
 from infra.plan.sharing import to_yaml
+from lab.toolchain import Toolchain
 from tests.checks import everything
 from tests.checks.judges import asserted
 from tests.mig_layouts import layouts

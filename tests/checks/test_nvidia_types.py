@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from gpuform.toolchain import Toolchain
+from lab.toolchain import Toolchain
 from tests.checks import everything
 from tests.checks.judges import Lines
 

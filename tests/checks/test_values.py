@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuform.toolchain import Toolchain
+from lab.toolchain import Toolchain
 from tests.checks import everything
 from tests.checks.charts import AT_HAND, IN_MODULES, folder, of, rendered
 from tests.external import reference

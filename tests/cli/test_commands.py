@@ -9,11 +9,11 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-import gpuform.status
+import gpuform.usage.status
 from gpuform.cli.main import app
-from gpuform.objects import Objects
+from gpuform.usage.cluster_objects import Objects
 from infra import versions
-from tests.top.played import node
+from tests.usage.top.played import node
 
 pytestmark = pytest.mark.unit
 
@@ -91,7 +91,7 @@ def test_a_cluster_that_was_never_made_is_told_as_that(run: CliRunner) -> None:
 def test_a_stack_that_is_only_played_here_is_told_as_that(
     run: CliRunner, monkeypatch: pytest.MonkeyPatch, stack: str, pool: str, ends: str
 ) -> None:
-    monkeypatch.setattr(gpuform.status, "fetch", lambda *_: Objects((node("n0", pool),)))
+    monkeypatch.setattr(gpuform.usage.status, "fetch", lambda *_: Objects((node("n0", pool),)))
     result = run.invoke(app, ["status", stack])
     assert result.exit_code == 0
     assert "simulated here: the nodes (kwok)" in result.stdout
@@ -197,7 +197,7 @@ def test_a_failed_system_call_without_a_file_says_what_it_knows(
     def refused(*_: object) -> None:
         raise ConnectionRefusedError(111, "Connection refused")
 
-    monkeypatch.setattr("gpuform.doctor.findings", refused)
+    monkeypatch.setattr("gpuform.stack.doctor.findings", refused)
     result = run.invoke(app, ["doctor"])
     assert result.exit_code == 1
     assert result.stderr == "failed: ConnectionRefusedError: Connection refused\n"
@@ -211,7 +211,7 @@ def test_a_reader_that_goes_away_is_no_failure_of_ours(
     def gone(*_: object) -> None:
         raise BrokenPipeError(32, "Broken pipe")
 
-    monkeypatch.setattr("gpuform.doctor.findings", gone)
+    monkeypatch.setattr("gpuform.stack.doctor.findings", gone)
     result = run.invoke(app, ["doctor"])
     assert result.stderr == ""
 

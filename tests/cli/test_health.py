@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gpuform import health
-from gpuform.errors import Failure
+from gpuform.checkout.errors import Failure
 from gpuform.reports import health as report
+from gpuform.usage import health
 from infra.incluster import told
 
 pytestmark = pytest.mark.unit

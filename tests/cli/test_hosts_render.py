@@ -10,9 +10,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from gpuform.checkout.paths import Paths
 from gpuform.cli.main import app
-from gpuform.paths import Paths
-from gpuform.status import cluster_of, summarise
+from gpuform.usage.status import cluster_of, summarise
 from infra.config import parse
 from infra.model.errors import InputError
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from gpuform.cli import local
 from gpuform.cli.main import app
-from gpuform.status import ClusterStatus, summarise
+from gpuform.usage.status import ClusterStatus, summarise
 from infra.config import load
 from tests.reports.test_status import node
 
@@ -65,11 +65,11 @@ def up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     monkeypatch.setattr(local, "_report", lambda *args: tmp_path / "index.html")
     for name in ("SETTLE_S", "UNCHANGED_S"):
         monkeypatch.setattr(local, name, 0.0)
-    monkeypatch.setattr("gpuform.toolchain.Toolchain.ensure", lambda *args: None)
+    monkeypatch.setattr("lab.toolchain.Toolchain.ensure", lambda *args: None)
     monkeypatch.setattr("gpuform.engine.Engine", Engine)
 
     def run(found: ClusterStatus) -> Result:
-        monkeypatch.setattr("gpuform.status.read", lambda *args: found)
+        monkeypatch.setattr("gpuform.usage.status.read", lambda *args: found)
         return CliRunner().invoke(app, ["local", "up"])
 
     return run

@@ -18,14 +18,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
+from gpuform.checkout.errors import Failure
+from gpuform.checkout.paths import Paths
 from gpuform.cli import hosts_verify
 from gpuform.cli.output import answering
-from gpuform.errors import Failure
-from gpuform.health import fetch as fetch_health
-from gpuform.kubeconfigs import FOLDER
-from gpuform.objects import fetch
-from gpuform.paths import Paths
-from gpuform.preview import world
+from gpuform.kubernetes.kubeconfigs import FOLDER
+from gpuform.stack.preview import world
+from gpuform.usage.cluster_objects import fetch
+from gpuform.usage.health import fetch as fetch_health
 from infra.config import parse
 from tests.components.openstack_stacks import small
 from tests.openstack.authority import lay

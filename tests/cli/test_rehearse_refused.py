@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gpuform.cli.main import app
-from gpuform.rehearse.run import Rehearsal
+from lab.rehearse.run import Rehearsal
 
 pytestmark = pytest.mark.unit
 

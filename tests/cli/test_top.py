@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import gpuform.objects
-import gpuform.prometheus
+import gpuform.usage.cluster_objects
+import gpuform.usage.prometheus
 from gpuform.cli import top
 from gpuform.cli.main import app
-from gpuform.objects import Objects
-from tests.top.played import Played, device, node, pod, whole
+from gpuform.usage.cluster_objects import Objects
+from tests.usage.top.played import Played, device, node, pod, whole
 
 pytestmark = pytest.mark.unit
 
@@ -27,9 +27,9 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CliRunner:
             pod("b/two", "t4-shared-0", (whole("t4-shared-0", 0, 1),), gpu_shared=1),
         ),
     )
-    monkeypatch.setattr(gpuform.objects, "fetch", lambda *_: found)
+    monkeypatch.setattr(gpuform.usage.cluster_objects, "fetch", lambda *_: found)
     monkeypatch.setattr(
-        gpuform.prometheus, "_transport", lambda *_: Played(device("t4-shared-0", 0, 0.5, 1, 15))
+        gpuform.usage.prometheus, "_transport", lambda *_: Played(device("t4-shared-0", 0, 0.5, 1, 15))
     )
     return CliRunner()
 
@@ -103,7 +103,7 @@ def test_a_cluster_that_does_not_answer_is_a_failure(
     def away(*_: Any) -> Objects:
         raise ConnectionRefusedError("refused")
 
-    monkeypatch.setattr(gpuform.objects, "fetch", away)
+    monkeypatch.setattr(gpuform.usage.cluster_objects, "fetch", away)
     result = run.invoke(app, [command])
     assert result.exit_code == 1
     said = "cluster of local: cannot be reached (refused); start it with `gpuform local start`"

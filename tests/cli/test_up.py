@@ -11,13 +11,13 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from gpuform import preflight
 from gpuform.cli.main import app
-from gpuform.embedded import ControlPlane
 from gpuform.engine import EngineFailure, Message
 from gpuform.engine import Result as Outcome
-from gpuform.finding import Finding
+from gpuform.stack import preflight
+from gpuform.usage.finding import Finding
 from infra.model.losses import GUARD
+from lab.plane import ControlPlane
 
 pytestmark = pytest.mark.unit
 
@@ -167,8 +167,8 @@ def enough(*_: Any, **__: Any) -> Any:
 @pytest.mark.parametrize(
     ("command", "next_step"),
     [
-        (("preview", "--offline"), "gpuform.preview.run.played"),
-        (("rehearse",), "gpuform.rehearse.run.nodes.played"),
+        (("preview", "--offline"), "gpuform.stack.preview.run.played"),
+        (("rehearse",), "lab.rehearse.run.nodes.played"),
     ],
 )
 def test_previews_and_rehearsals_say_it_before_they_begin(

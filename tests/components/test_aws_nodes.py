@@ -10,7 +10,7 @@ import yaml
 
 from tests.components.aws_stacks import small, stack
 from tests.components.recording import Recorder, record
-from tests.plugins.offline.test_table import diff
+from tests.lab.offline.aws.test_table import diff
 
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuform.plugins.nodes import inputs, joining
+from gpuform.provider.nodes import inputs, joining
 from tests.components.aws_stacks import ROOT, small, stack
 from tests.components.recording import Recorded, record
 
@@ -31,7 +31,7 @@ OWN = {
     *("gpuform:nodes:MigLayout", "gpuform:nodes:PoolNodes", "gpuform:workloads:BlueGreen"),
     "gpuform:queues:KueueRemoval",
 }
-"""Have a limit in their inputs, or a default one (``gpuform/plugins``)."""
+"""Have a limit in their inputs, or a default one (``gpuform/provider``)."""
 BY_TASK = {"gpuform:hosts:HostConfiguration"}
 """Ansible: each task of each host."""
 UNAWAITED = ("pulumi:", "gpuform:", "kubernetes:")

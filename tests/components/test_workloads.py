@@ -8,9 +8,9 @@ from typing import Any
 import pulumi
 import pytest
 
-from gpuform.plugins.handler import Call, Engine
-from gpuform.plugins.own.provider import Own
-from gpuform.plugins.properties import from_struct, to_struct
+from gpuform.provider.handler import Call, Engine
+from gpuform.provider.own.provider import Own
+from gpuform.provider.properties import from_struct, to_struct
 from infra.config import parse
 from infra.model.environment import Environment
 from infra.model.workload import DeploymentWorkload, JobWorkload, PodWorkload

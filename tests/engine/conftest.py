@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine
-from gpuform.paths import Paths
-from gpuform.toolchain import Toolchain
+from lab.toolchain import Toolchain
 
 TWO_COMPONENTS = """
 import pulumi

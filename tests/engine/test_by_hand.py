@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuform.checkout.paths import Paths
 from gpuform.engine import engine_env, export_lines, forget, plugins
 from gpuform.engine.environment import _clouds
-from gpuform.paths import Paths
 from tests.engine.conftest import Project
 
 pytestmark = pytest.mark.engine

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from gpuform.checkout.errors import Failure
+from gpuform.checkout.paths import Paths
 from gpuform.cli.main import app
 from gpuform.engine import forget
 from gpuform.engine.places import Places
-from gpuform.errors import Failure
-from gpuform.paths import Paths
 
 pytestmark = pytest.mark.unit
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from gpuform import scratch
+from gpuform.checkout import scratch
+from gpuform.checkout.errors import Failure
 from gpuform.engine import Event
 from gpuform.engine.checkpoint import repair
 from gpuform.engine.locks import release_dead
 from gpuform.engine.pending import require_none
 from gpuform.engine.places import Places
 from gpuform.engine.stream import follow
-from gpuform.errors import Failure
-from gpuform.recover import locks
+from gpuform.stack.recover import locks
 from tests.engine.conftest import TWO_COMPONENTS, Project
 from tests.waiting import PATIENCE, until
 
@@ -222,8 +222,8 @@ def test_a_damaged_state_without_backup_names_the_way_out(tmp_path: Path) -> Non
 def _start(project: Project) -> subprocess.Popen[bytes]:
     code = (
         "import sys; from pathlib import Path; from gpuform.engine import Engine;"
-        "from gpuform.paths import Paths;"
-        "from gpuform.toolchain import Toolchain;"
+        "from gpuform.checkout.paths import Paths;"
+        "from lab.toolchain import Toolchain;"
         "Engine(Paths(*map(Path, sys.argv[1:])), Toolchain(Paths.here())).up()"
     )
     paths = project.paths

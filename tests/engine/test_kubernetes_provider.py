@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine
-from gpuform.paths import Paths
 
 pytestmark = [pytest.mark.engine, pytest.mark.cluster, pytest.mark.nightly]
 

@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
+from gpuform.checkout.paths import Paths
 from gpuform.engine import EngineFailure
-from gpuform.paths import Paths
 from tests.conftest import Plane
 from tests.engine.conftest import Project
 

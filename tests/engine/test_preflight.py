@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuform.checkout.paths import Paths
 from gpuform.engine.environment import prepare
 from gpuform.engine.places import Places
-from gpuform.paths import Paths
 from tests.components.aws_stacks import ROOT
 
 pytestmark = pytest.mark.tools

@@ -130,7 +130,7 @@ def test_a_program_that_fails_says_why_once(project: Project, source: str, reaso
     assert reason in str(caught.value)
     said = "\n".join(project.said)
     assert said.count(reason) == 1
-    assert "gpuform/plugins/language" not in said
+    assert "lab/offline/language" not in said
     assert not any(resource["type"] == "test:parts:Part" for resource in _resources(project))
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from gpuform.checkout.errors import Failure, InputError
 from gpuform.engine import engine_env, export_lines
 from gpuform.engine.backend import address
 from gpuform.engine.environment import PASSPHRASE
 from gpuform.engine.locks import held
-from gpuform.errors import Failure, InputError
 from tests.engine.conftest import TWO_COMPONENTS, Project
 
 STACK = "there"

@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine
 from gpuform.engine.locks import Owner, written
 from gpuform.engine.places import Places
-from gpuform.paths import Paths
-from gpuform.toolchain import Toolchain
+from lab.toolchain import Toolchain
 from tests.components.aws_stacks import stack
 from tests.engine.conftest import TWO_COMPONENTS
 from tests.tiers import nightly_but

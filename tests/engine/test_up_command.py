@@ -11,12 +11,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from gpuform import preflight
+from gpuform.checkout.paths import Paths
 from gpuform.cli.main import app
 from gpuform.engine import Engine
-from gpuform.finding import Finding
-from gpuform.paths import Paths
-from gpuform.toolchain import Toolchain
+from gpuform.stack import preflight
+from gpuform.usage.finding import Finding
+from lab.toolchain import Toolchain
 from tests.components.aws_stacks import ROOT, stack
 from tests.engine.conftest import TWO_COMPONENTS
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpuform.rehearse.program import Gate
 from infra.model.checks import TRIAL
 from infra.plan import gpu_operator, readiness_gate, sharing, workloads
 from infra.plan.sharing import NAMESPACE
+from lab.rehearse.program import Gate
 from tests.conftest import Plane
 from tests.incluster.gate_site import CHART, ENV, Site
 

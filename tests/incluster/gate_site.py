@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gpuform.rehearse.program import Gate
-from gpuform.simulator import keys
 from infra.config import parse
 from infra.model.pool import Pool
 from infra.plan import karpenter, node_groups, nodes, sharing, workloads
 from infra.plan.sharing import NAMESPACE
+from lab.rehearse.program import Gate
+from lab.simulator import keys
 from tests.conftest import Plane
 from tests.plan.aws_environments import CLAIMED, SLICED, aws
 from tests.waiting import until

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gpuform.rehearse.program import Keeper
 from infra.config import parse
 from infra.plan import pool_keeper, workloads
 from infra.plan.sharing import NAMESPACE
+from lab.rehearse.program import Keeper
 from tests.conftest import Plane
 from tests.waiting import until
 

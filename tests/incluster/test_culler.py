@@ -1,4 +1,4 @@
-"""The culler's decisions; tests/controllers/test_notebooks.py runs it on a cluster."""
+"""The culler's decisions; tests/lab/sidecars/controllers/test_notebooks.py runs it on a cluster."""
 
 from __future__ import annotations
 

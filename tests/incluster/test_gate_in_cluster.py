@@ -9,11 +9,11 @@ import time
 
 import pytest
 
-from gpuform.simulator import keys
 from infra.incluster.proof import lifting
 from infra.model.checks import TRIAL
 from infra.plan import readiness_gate
 from infra.plan.sharing import NAMESPACE
+from lab.simulator import keys
 from tests.incluster.gate_site import BY_CLAIM, DRIVER, ENV, READY, TAINT, VALIDATOR, Site
 from tests.waiting import until
 

@@ -10,11 +10,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from gpuform.offline.charts import Charts
-from gpuform.paths import Paths
+from gpuform.checkout.paths import Paths
 from infra import versions
 from infra.incluster import asked
 from infra.model.health import HEALTH
+from lab.offline.charts import Charts
 from tests.conftest import Plane
 from tests.incluster.health_site import BURST, TAINT, Loop, Site, Stub, declared
 from tests.waiting import until

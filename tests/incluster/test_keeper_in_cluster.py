@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpuform.rehearse.program import Keeper
 from infra.plan import pool_keeper, startup
 from infra.plan.sharing import NAMESPACE, device_plugin_change, pool_labels, pool_taints
+from lab.rehearse.program import Keeper
 from tests.conftest import Plane
 from tests.incluster.keeper_site import ENV, GROUP, OURS, TAINTS, Site
 from tests.plan.aws_environments import MIG, aws
-from tests.plugins.nodes.conftest import Scene
+from tests.provider.nodes.conftest import Scene
 from tests.waiting import counted, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]

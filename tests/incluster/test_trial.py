@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from gpuform.simulator import keys
 from infra.incluster import proof, readiness_gate, trial
+from lab.simulator import keys
 
 NOW = datetime.datetime(2026, 11, 21, 12, 0, tzinfo=datetime.UTC)
 RECENT, OLD = "2026-11-21T11:59:50Z", "2026-11-21T11:59:30Z"

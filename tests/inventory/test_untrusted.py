@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
+from gpuform.checkout.paths import Paths
 from gpuform.hosts import run
-from gpuform.paths import Paths
-from gpuform.plugins.hosts.inputs import inventory_of
+from gpuform.provider.hosts.inputs import inventory_of
 from infra.config import KEY, parse
 from infra.inventory import unsafe
 from infra.plan.inventory import inventory, key_paths

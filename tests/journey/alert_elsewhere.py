@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import yaml
 
-from gpuform.paths import Paths
+from gpuform.checkout.paths import Paths
 from infra.config import parse
 from infra.model.health import HEALTH
 from infra.plan import room

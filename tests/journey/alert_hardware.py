@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from gpuform.simulator import xids
 from infra.model.xid import XIDS
+from lab.simulator import xids
 from tests.journey.alert_objects import broken_memory
 from tests.journey.alert_trouble import Trouble, at, broken, each, fault
 from tests.journey.alerts_world import World

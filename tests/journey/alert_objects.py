@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gpuform.simulator import keys
+from lab.simulator import keys
 
 WORK = "work"
 Json = dict[str, Any]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuform.simulator import keys
 from infra.model.health import HEALTH
 from infra.model.labels import DRIVER_UPGRADE_STATE
+from lab.simulator import keys
 from tests.journey.alert_elsewhere import elastic, health
 from tests.journey.alert_hardware import hardware, nodes
 from tests.journey.alert_objects import WORK, pod

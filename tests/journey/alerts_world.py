@@ -12,14 +12,14 @@ from typing import Any
 import httpx
 import yaml
 
-from gpuform.embedded.layout import Layout, Record
-from gpuform.paths import Paths
-from gpuform.simulator import keys
-from gpuform.toolchain import Toolchain
+from gpuform.checkout.paths import Paths
 from infra.config import load
 from infra.model.labels import GPU_UNHEALTHY
 from infra.plan.rules import alerts
 from infra.plan.rules.alert import Alert
+from lab.plane.layout import Layout, Record
+from lab.simulator import keys
+from lab.toolchain import Toolchain
 from tests.journey.alert_objects import WORK
 from tests.journey.conftest import Checkout
 from tests.waiting import until

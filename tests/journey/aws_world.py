@@ -15,13 +15,13 @@ from typing import Any
 
 import yaml
 
-from gpuform.embedded import ControlPlane
 from gpuform.engine import Engine, Result
-from gpuform.offline import nodes
-from gpuform.rehearse.program import Gate
-from gpuform.toolchain import Toolchain
 from infra.config import load
 from infra.model.environment import Environment
+from lab.offline import nodes
+from lab.plane import ControlPlane
+from lab.rehearse.program import Gate
+from lab.toolchain import Toolchain
 from tests.journey.conftest import HERE, Checkout, make_checkout
 
 

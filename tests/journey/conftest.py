@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuform.embedded import ControlPlane
-from gpuform.embedded.layout import Layout
-from gpuform.embedded.processes import scan
-from gpuform.paths import Paths
-from gpuform.toolchain import Toolchain
+from gpuform.checkout.paths import Paths
+from lab.plane import ControlPlane
+from lab.plane.layout import Layout
+from lab.plane.processes import scan
+from lab.toolchain import Toolchain
 from tests.waiting import PATIENCE, until
 
 HERE = Paths.here()

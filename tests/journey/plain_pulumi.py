@@ -6,9 +6,9 @@ import os
 import subprocess
 from pathlib import Path
 
+from gpuform.checkout.paths import Paths
 from gpuform.engine import engine_env
-from gpuform.paths import Paths
-from gpuform.toolchain import Toolchain
+from lab.toolchain import Toolchain
 
 _PLAYED = ("GPUFORM_CHARTS", "GPUFORM_OFFLINE", "GPUFORM_OFFLINE_KUBECONFIG")
 

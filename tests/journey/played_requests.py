@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuform.paths import Paths
-from gpuform.preview.outcome import Outcome
-from gpuform.preview.run import Played, Preview, played
-from gpuform.preview.summary import LIMIT, markdown
-from gpuform.toolchain import Toolchain
+from gpuform.checkout.paths import Paths
+from gpuform.stack.preview.outcome import Outcome
+from gpuform.stack.preview.run import Played, Preview, played
+from gpuform.stack.preview.summary import LIMIT, markdown
+from lab.toolchain import Toolchain
 from tests.journey.conftest import HERE
 
 OURS = ("infra", "components", "policies", "charts", "toolchain", "Pulumi.yaml")

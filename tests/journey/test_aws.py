@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from gpuform.engine import Engine, Event, Result, Step
-from gpuform.plugins.offline.provider import NOTICE
 from infra.model.losses import REPORT
-from tests.destroy.played_karpenter import PlayedKarpenter
+from lab.offline.aws.provider import NOTICE
 from tests.journey.aws_world import World, world
+from tests.stack.destroy.played_karpenter import PlayedKarpenter
 from tests.tiers import nightly_but
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine]

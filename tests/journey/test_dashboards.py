@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 
 import pytest
 
-from gpuform.prometheus import Prometheus, reach
+from gpuform.usage.prometheus import Prometheus, reach
 from infra.config import load
 from infra.plan.dashboards import dashboards
 from tests.journey.conftest import Checkout, close, make_checkout

@@ -19,15 +19,15 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuform.destroy import Destroy, Options, Site
-from gpuform.embedded import ControlPlane
+from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine, EngineFailure
-from gpuform.paths import Paths
-from gpuform.rehearse.program import Gate
-from gpuform.status import read
-from gpuform.toolchain import Toolchain
+from gpuform.stack.destroy import Destroy, Options, Site
+from gpuform.usage.status import read
 from infra import versions
 from infra.config import load
+from lab.plane import ControlPlane
+from lab.rehearse.program import Gate
+from lab.toolchain import Toolchain
 from tests.journey.conftest import HERE, Checkout
 from tests.waiting import until
 

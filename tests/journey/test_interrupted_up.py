@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpuform.toolchain import Toolchain
+from lab.toolchain import Toolchain
 from tests.journey.conftest import Checkout
 from tests.waiting import until
 

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from gpuform.engine import Engine, EngineFailure, Result
-from gpuform.toolchain import Toolchain
+from lab.toolchain import Toolchain
 from tests.bed import Bed, Refused
 from tests.journey.conftest import Checkout, make_checkout
 from tests.journey.plain_pulumi import User

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuform.paths import Paths
+from gpuform.checkout.paths import Paths
 from tests.docs.pages import README, ROOT, TUTORIALS, commands, files, shown
 from tests.journey.conftest import HERE, Checkout, close
 from tests.waiting import PATIENCE

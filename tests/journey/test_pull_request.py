@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuform.paths import Paths
-from gpuform.preview.run import Played
+from gpuform.checkout.paths import Paths
+from gpuform.stack.preview.run import Played
 from tests.journey.conftest import HERE, Checkout
 from tests.journey.played_requests import (
     Request,

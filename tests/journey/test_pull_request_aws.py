@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuform.preview.run import Played
+from gpuform.stack.preview.run import Played
 from tests.journey.played_requests import Request, based, replaced, reviewed, short_and_without_paths
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]

@@ -11,7 +11,7 @@ import pytest
 from gpuform.kubernetes.client import Client
 from gpuform.kubernetes.foreign import queued as queued_by_others
 from gpuform.kubernetes.kubeconfig import resolve
-from gpuform.prometheus import reach
+from gpuform.usage.prometheus import reach
 from infra.config import load
 from tests.journey.conftest import Checkout
 from tests.waiting import until

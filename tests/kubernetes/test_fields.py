@@ -14,7 +14,7 @@ import pytest
 import yaml
 from kr8s.objects import Node
 
-from gpuform.errors import InputError
+from gpuform.checkout.errors import InputError
 from gpuform.kubernetes import reading
 from gpuform.kubernetes.client import Client, Unreachable
 from gpuform.kubernetes.fields import FIELDS

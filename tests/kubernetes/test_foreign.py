@@ -9,7 +9,7 @@ import pytest
 
 from gpuform.kubernetes.client import Client
 from gpuform.kubernetes.foreign import foreign, running
-from gpuform.listing import some
+from gpuform.kubernetes.listing import some
 from tests.kubernetes.played import PlayedClient
 
 pytestmark = pytest.mark.unit

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuform.catalogue import entries
+from gpuform.reports.catalogue import entries
 from infra.model.errors import InputError
 from infra.model.gpu import GPUS, Gpu, Support
 from infra.model.gpu_choice import GpuChoice

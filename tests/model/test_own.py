@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuform.simulator.hardware import described
 from infra.config import parse
 from infra.model import drivers, labels
 from infra.model.environment import Environment
@@ -17,6 +16,7 @@ from infra.model.errors import InputError
 from infra.model.gpu import ALIASES, GPUS
 from infra.model.prices import PriceList
 from infra.plan import cost, gpu_operator, karpenter, node_class, nodes, sharing
+from lab.simulator.hardware import described
 from tests.config.edits import changed, message
 from tests.plan.aws_environments import aws as _aws
 

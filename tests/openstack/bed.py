@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuform.toolchain.progress import Lines
+from lab.toolchain.progress import Lines
 from tests.openstack import catalogue, neighbours, services, world
 from tests.openstack.installed import NotToBeHad, installed
 

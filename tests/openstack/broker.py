@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gpuform.toolchain.progress import Reporter
+from lab.toolchain.progress import Reporter
 
 PACKAGES = (
     "rabbitmq-server",

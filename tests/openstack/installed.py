@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuform.paths import Paths
-from gpuform.toolchain.progress import Reporter
-from gpuform.toolchain.store import Store
+from gpuform.checkout.paths import Paths
+from lab.toolchain.progress import Reporter
+from lab.toolchain.store import Store
 from tests.openstack import broker, settings
 
 HERE = Path(__file__).parent

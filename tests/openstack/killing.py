@@ -14,8 +14,8 @@ from tests.waiting import until
 
 _UP = (
     "import sys; from pathlib import Path; from gpuform.cli.settling import run_up;"
-    "from gpuform.engine import Engine; from gpuform.paths import Paths;"
-    "from gpuform.toolchain import Toolchain;"
+    "from gpuform.engine import Engine; from gpuform.checkout.paths import Paths;"
+    "from lab.toolchain import Toolchain;"
     f"paths, stack = Paths(*map(Path, sys.argv[1:])), '{STACK}'; engine = Engine(paths, Toolchain(paths));"
     "run_up(engine, stack, paths, True, print)"
 )

@@ -13,11 +13,11 @@ from typing import Any
 
 import yaml
 
+from gpuform.checkout.paths import Paths
 from gpuform.cli.settling import run_up
 from gpuform.engine import Engine, EngineFailure, Result
-from gpuform.paths import Paths
-from gpuform.recover import Stack, run_to_the_end
-from gpuform.toolchain import Toolchain
+from gpuform.stack.recover import Stack, run_to_the_end
+from lab.toolchain import Toolchain
 from tests.journey.conftest import make_checkout
 from tests.openstack.world import TEMPLATE, World
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from gpuform.clouds.openstack.cloud import connect
 from gpuform.engine.pending import CREATING, Operation
-from gpuform.finding import Finding
-from gpuform.openstack.cloud import connect
-from gpuform.preflight.openstack import findings
-from gpuform.preflight.openstack.project import Held
-from gpuform.recover.openstack import look
+from gpuform.stack.preflight.openstack import findings
+from gpuform.stack.preflight.openstack.project import Held
+from gpuform.stack.recover.openstack import look
+from gpuform.usage.finding import Finding
 from infra.config import parse
 from tests.openstack import settings
 from tests.openstack.world import TEMPLATE, World

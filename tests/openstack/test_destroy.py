@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuform.destroy import Destroy, Options, Outcome, Plan, Site
-from gpuform.errors import Failure
+from gpuform.checkout.errors import Failure
+from gpuform.stack.destroy import Destroy, Options, Outcome, Plan, Site
 from infra.config import load
 from tests.openstack.stacks import STACK, Half, half
 from tests.openstack.world import World

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from gpuform.engine import EngineFailure
-from gpuform.recover import Stack, Told, carry_out, find
+from gpuform.stack.recover import Stack, Told, carry_out, find
 from tests.openstack.stacks import ENVIRONMENT, STACK, T4, V100S, Half, half
 from tests.openstack.world import World
 

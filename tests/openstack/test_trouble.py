@@ -21,9 +21,9 @@ pytestmark = [pytest.mark.engine, pytest.mark.nightly]
 _RUN = """\
 import sys
 from gpuform.engine import Engine, EngineFailure
-from gpuform.paths import Paths
-from gpuform.recover import Stack, run_to_the_end
-from gpuform.toolchain import Toolchain
+from gpuform.checkout.paths import Paths
+from gpuform.stack.recover import Stack, run_to_the_end
+from lab.toolchain import Toolchain
 paths, (operation, stack) = Paths.here(), sys.argv[1:]
 engine = Engine(paths, Toolchain(paths))
 try:

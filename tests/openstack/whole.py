@@ -17,14 +17,14 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from gpuform.embedded import ControlPlane
-from gpuform.embedded.layout import Layout
 from gpuform.engine.places import write
 from gpuform.engine.standins import _launcher
-from gpuform.rehearse.program import Gate, Keeper
-from gpuform.toolchain import Toolchain
 from infra.config import load
 from infra.model.environment import Environment
+from lab.plane import ControlPlane
+from lab.plane.layout import Layout
+from lab.rehearse.program import Gate, Keeper
+from lab.toolchain import Toolchain
 from tests.journey.conftest import HERE, Checkout, make_checkout
 from tests.openstack import authority
 from tests.openstack.nodes import Machines
@@ -32,7 +32,7 @@ from tests.openstack.world import World
 
 STACK = "openstack-dev"
 _PROGRAM = """\
-from gpuform.plugins.language.program import find_charts_here
+from lab.offline.language.program import find_charts_here
 from infra.__main__ import main
 
 find_charts_here({finder!r})
@@ -127,7 +127,7 @@ def _find_charts_here(checkout: Checkout, folder: Path) -> None:
     """Third-party charts cannot be downloaded: the program takes stand-ins for them."""
     finder = folder / "find-chart"
     places = (checkout.paths.root, checkout.paths.cache, folder / "charts")
-    write(finder, _launcher("gpuform.offline.charts", *places), 0o755)
+    write(finder, _launcher("lab.offline.charts", *places), 0o755)
     _made(checkout.paths.root / "program")
     (checkout.paths.root / "program" / "__main__.py").write_text(_PROGRAM.format(finder=str(finder)))
     project = checkout.paths.root / "Pulumi.yaml"

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuform.toolchain import Toolchain
 from infra import versions
 from infra.config import parse
 from infra.model.environment import Environment
 from infra.plan import device_plugin, readiness_gate, sharing
 from infra.plan.render import render
+from lab.toolchain import Toolchain
 from tests.checks import charts
 from tests.components.recording import record
 from tests.plan.aws_environments import aws

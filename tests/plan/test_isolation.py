@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuform.toolchain import Toolchain
 from infra.plan import user_data
+from lab.toolchain import Toolchain
 
 pytestmark = pytest.mark.tools
 

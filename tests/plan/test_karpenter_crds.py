@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from gpuform.offline.charts import Charts
-from gpuform.paths import Paths
+from gpuform.checkout.paths import Paths
 from infra import versions
 from infra.model.environment import Environment
 from infra.plan import karpenter, node_class, overlays
+from lab.offline.charts import Charts
 from tests.conftest import Kubectl, Plane
 from tests.plan.aws_environments import TABLE
 

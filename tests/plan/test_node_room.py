@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuform.rehearse.nodes import played
-from gpuform.toolchain import Toolchain
 from infra.config import load, parse
 from infra.model import labels
 from infra.model.amounts import cpu_millis, memory_bytes
@@ -31,6 +29,8 @@ from infra.plan import (
     played_nodes,
     sharing,
 )
+from lab.rehearse.nodes import played
+from lab.toolchain import Toolchain
 from tests.external import reference
 from tests.plan.aws_environments import aws
 from tests.plan.test_played_groups import openstack

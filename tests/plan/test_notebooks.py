@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuform import judging
-from gpuform.preview import world
-from gpuform.rehearse import pods
+from gpuform.stack import policy_check as judging
+from gpuform.stack.preview import world
 from infra.config import parse
 from infra.plan import images, notebooks, workloads
 from infra.plan.render import render
+from lab.rehearse import pods
 from tests.components.recording import record
 from tests.config.edits import changed
 

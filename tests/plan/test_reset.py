@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gpuform.rehearse.nodes import played
 from infra.config import load, parse
 from infra.model import labels, reset
 from infra.model.environment import Environment
 from infra.plan import gpu_operator, inventory, nodes
+from lab.rehearse.nodes import played
 
 pytestmark = pytest.mark.unit
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gpuform.rehearse import nodes
 from infra.config import parse
 from infra.model.container_runtimes import CDI, spelled
 from infra.model.environment import Environment
 from infra.plan import device_plugin, gpu_operator, inventory, readiness_gate, workloads
+from lab.rehearse import nodes
 
 pytestmark = pytest.mark.unit
 

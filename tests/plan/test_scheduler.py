@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuform import judging
+from gpuform.stack import policy_check as judging
 from infra import versions
 from infra.config import parse
 from infra.model.eks_support import EKS

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuform.judging import resources
+from gpuform.stack.policy_check import resources
 from infra.model.environment import Environment
 from infra.plan import node_class, user_data
 from infra.plan.render import render

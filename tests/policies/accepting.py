@@ -9,8 +9,8 @@ import asyncio
 import sys
 from typing import Any
 
-from gpuform.plugins.base import ResourceProvider, serve_provider
-from gpuform.plugins.handler import Call, Checked, Diffed, Handler, Properties
+from gpuform.provider.base import ResourceProvider, serve_provider
+from gpuform.provider.handler import Call, Checked, Diffed, Handler, Properties
 
 
 class Anything:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine, EngineFailure, Violation
-from gpuform.paths import Paths
-from gpuform.toolchain import Toolchain
+from lab.toolchain import Toolchain
 from policies.pack import RULES
 from tests.policies.cases import UNKNOWN, Case, cases
 from tests.tiers import nightly_but

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuform import judging
+from gpuform.checkout.errors import Failure
 from gpuform.cli import cluster
-from gpuform.errors import Failure
-from gpuform.toolchain import Toolchain
+from gpuform.stack import policy_check as judging
 from infra.config import load
 from infra.plan.render import render
+from lab.toolchain import Toolchain
 from tests.checks import everything
 
 ROOT = Path(__file__).parents[2]

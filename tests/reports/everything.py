@@ -8,11 +8,11 @@ from typing import Any
 
 import httpx
 
-from gpuform.objects import Objects
-from gpuform.prometheus import Prometheus
-from gpuform.top.facts import Facts, gather
+from gpuform.usage.cluster_objects import Objects
+from gpuform.usage.prometheus import Prometheus
+from gpuform.usage.top.facts import Facts, gather
 from infra.config import parse, price_list
-from tests.top.played import Played, answer, device, node, pod, series, slice_of, whole
+from tests.usage.top.played import Played, answer, device, node, pod, series, slice_of, whole
 
 AT = 1_795_312_800.0  # 2026-11-22 02:00 UTC
 ODD = "train-<b>&\"quot'"

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from gpuform.rehearse import prices
 from gpuform.reports.bills import all_of
 from infra.config import parse
 from infra.model.prices import PriceList
 from infra.plan.cost import bill
+from lab.rehearse import prices
 
 pytestmark = pytest.mark.unit
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gpuform.broken import faulty, unsettled
-from gpuform.simulator.faults import Fault, stored
-from gpuform.status import ClusterStatus, summarise
+from gpuform.usage.broken import faulty, unsettled
+from gpuform.usage.status import ClusterStatus, summarise
+from lab.simulator.faults import Fault, stored
 from tests.reports.test_status import ENV, node
 
 pytestmark = pytest.mark.unit

@@ -9,7 +9,7 @@ import pytest
 
 from gpuform.reports import rehearsal_page
 from gpuform.reports.page import page
-from tests.rehearse.outcomes import outcome
+from tests.lab.rehearse.outcomes import outcome
 from tests.reports import browser
 from tests.reports.browser import Browser
 from tests.reports.everything import facts

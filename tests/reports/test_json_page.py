@@ -13,18 +13,18 @@ from typer.testing import CliRunner
 
 from gpuform.cli.main import app
 from gpuform.engine.events import Change, Step
-from gpuform.health import Seen, Ticket, Unhealthy
 from gpuform.hosts.declared import Declared
 from gpuform.hosts.events import HostResult, Outcome
 from gpuform.hosts.status import rows
 from gpuform.hosts.verify import Report, Verdict
-from gpuform.queues import QueueStatus, Usage, Waiting
-from gpuform.status import summarise
+from gpuform.usage.health import Seen, Ticket, Unhealthy
+from gpuform.usage.queues import QueueStatus, Usage, Waiting
+from gpuform.usage.status import summarise
 from infra.model.prices import PriceList
 from infra.plan import cost
 from infra.plan.bill import document
-from tests.preview import test_summary as previews
 from tests.reports.live import ENV, node, pod
+from tests.stack.preview import test_summary as previews
 
 pytestmark = pytest.mark.unit
 

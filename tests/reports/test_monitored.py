@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuform.embedded import Member, Status
 from gpuform.reports.tables import monitored
+from lab.plane import Member, Status
 
 pytestmark = pytest.mark.unit
 

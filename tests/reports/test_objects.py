@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuform import objects
+from gpuform.usage import cluster_objects as objects
 from infra.config import parse
 from tests.components import aws_stacks, openstack_stacks
 

@@ -10,18 +10,18 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gpuform.errors import Failure
-from gpuform.objects import Objects
-from gpuform.prometheus import Alert, Nowhere, Prometheus
+from gpuform.checkout.errors import Failure
 from gpuform.reports import page_nodes, picture
 from gpuform.reports.page import MOST_ALERTS, MOST_PODS, page, write
 from gpuform.reports.sparkline import sparkline
-from gpuform.top.facts import gather
-from gpuform.top.view import Gpu, PodUse, Slice, Use
+from gpuform.usage.cluster_objects import Objects
+from gpuform.usage.prometheus import Alert, Nowhere, Prometheus
+from gpuform.usage.top.facts import gather
+from gpuform.usage.top.view import Gpu, PodUse, Slice, Use
 from infra.config import price_list
 from tests.reports.everything import AT, ENV, facts
 from tests.reports.markup import Tags
-from tests.top.played import Played, device, node, pod, whole
+from tests.usage.top.played import Played, device, node, pod, whole
 
 pytestmark = pytest.mark.unit
 

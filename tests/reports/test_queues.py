@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gpuform import queues
-from gpuform.queues import BEHIND, QueueStatus, Usage, Waiting
 from gpuform.reports import tables
 from gpuform.reports.page import page
-from gpuform.status import summarise
+from gpuform.usage import queues
+from gpuform.usage.queues import BEHIND, QueueStatus, Usage, Waiting
+from gpuform.usage.status import summarise
 from infra.config import parse
 from infra.plan import queues as planned
 from tests.reports import everything

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from rich.text import Text
 
-from gpuform.rehearse import seen
 from gpuform.reports import tables
-from gpuform.status import summarise
+from gpuform.usage.status import summarise
 from infra.config import parse
 from infra.model.environment import Environment
+from lab.rehearse import seen
 from tests.components import aws_stacks, openstack_stacks
 from tests.plan.aws_environments import TABLE
 from tests.reports.live import ENV, node, pod

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from gpuform.claims import gather
-from gpuform.status import summarise
+from gpuform.usage.claims import gather
+from gpuform.usage.status import summarise
 from infra.config import parse
 from tests.reports.live import node, pod
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from gpuform.checkout.paths import Paths
 from gpuform.hosts import Event, Outcome, run
-from gpuform.paths import Paths
 
 HERE = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
 

@@ -25,7 +25,7 @@ SCRIPT = """
 import json, sys
 from pathlib import Path
 from gpuform.hosts import run
-from gpuform.paths import Paths
+from gpuform.checkout.paths import Paths
 folder = Path(sys.argv[1])
 paths = Paths(root=folder, state=folder / "state", cache=folder / "cache")
 tell = lambda event: print(event.kind, event.task, flush=True)

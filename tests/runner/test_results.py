@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from gpuform.errors import InputError
+from gpuform.checkout.errors import InputError
 from gpuform.hosts.events import STOPPED
 from tests.runner.conftest import Project, command, file
 

@@ -11,16 +11,16 @@ ROWS: dict[int, tuple[str, ...]] = {
         "sources/test_cern_magnum.py::test_cern_commands_and_ours_lead_to_the_same_requests",
         "plan/test_magnum.py::test_the_sources_node_group_is_its_own_command_and_nothing_else",
     ),
-    3: ("simulator/test_cluster.py::test_cern_operands_run_and_the_cuda_job_completes",),
+    3: ("lab/simulator/test_cluster.py::test_cern_operands_run_and_the_cuda_job_completes",),
     4: ("sources/test_cern_facts.py::test_cern_gfd_labels_of_a_t4",),
     5: ("sources/test_cern_facts.py::test_cern_taint_of_gpu_node_groups",),
     6: (
         "sources/test_cern_facts.py::test_cern_time_slicing_slice_4_is_declared",
-        "simulator/test_cluster.py::test_cern_time_slicing_slice_4",
+        "lab/simulator/test_cluster.py::test_cern_time_slicing_slice_4",
     ),
     7: (
         "sources/test_cern_facts.py::test_cern_mig_3g_and_two_2g_is_declared",
-        "simulator/test_cluster.py::test_cern_mig_mixed",
+        "lab/simulator/test_cluster.py::test_cern_mig_mixed",
     ),
     8: (
         "sources/test_cern_facts.py::test_cern_three_neighbours_on_time_slices_and_on_mig",
@@ -39,7 +39,7 @@ ROWS: dict[int, tuple[str, ...]] = {
     12: (
         "sources/test_bumble_facts.py::test_bumble_all_1g_5gb",
         "sources/test_bumble_facts.py::test_bumble_own_layout_of_three_small_and_two_middle_slices",
-        "simulator/test_cluster.py::test_bumble_refuses_to_cut_a_gpu_in_use_then_all_1g5gb",
+        "lab/simulator/test_cluster.py::test_bumble_refuses_to_cut_a_gpu_in_use_then_all_1g5gb",
     ),
     13: (
         "sources/test_bumble_facts.py::test_bumble_pod_pinned_by_product",
@@ -73,13 +73,13 @@ ROWS: dict[int, tuple[str, ...]] = {
     ),
     21: (
         "sources/test_cisco_karpenter.py::test_cisco_a_node_counts_for_three_pods_before_it_is_there",
-        "rehearse/test_slices_are_bought.py::test_the_fourth_of_three_slices_buys_a_node",
+        "lab/rehearse/test_slices_are_bought.py::test_the_fourth_of_three_slices_buys_a_node",
     ),
     22: (
         "sources/test_nvidia_facts.py::test_nvidia_row_22_a_pool_by_what_its_gpus_have",
         "sources/test_nvidia_facts.py::test_nvidia_row_22_a_pod_that_asks_for_no_gpu_sees_none",
-        "simulator/test_health.py::test_nvidia_three_gpus_one_unhealthy",
-        "simulator/test_restart.py::test_nvidia_zero_downtime_re_registration",
+        "lab/simulator/test_health.py::test_nvidia_three_gpus_one_unhealthy",
+        "lab/simulator/test_restart.py::test_nvidia_zero_downtime_re_registration",
     ),
     23: (
         "sources/test_nvidia_services.py::test_nvidia_row_23_blue_green_with_no_spare_gpu",
@@ -96,9 +96,9 @@ ROWS: dict[int, tuple[str, ...]] = {
         "sources/test_monitoring_rows.py::test_kubecon_row_25_gkes_metrics_are_read_into_the_same_series",
         "plan/rules/test_kinds.py::test_gke",
         "sources/test_kubecon_gang.py::test_kubecon_row_25_all_pods_of_a_job_at_once",
-        "controllers/test_planned_queues.py::test_a_planned_gang_starts_whole_and_close_or_not_at_all",
+        "lab/sidecars/controllers/test_planned_queues.py::test_a_planned_gang_starts_whole_and_close_or_not_at_all",
         "plan/test_claims.py::test_a_claim_chooses_its_gpu_by_what_the_driver_tells_of_it",
-        "simulator/test_claims.py::test_the_scheduler_gives_what_there_is_and_says_what_is_missing",
+        "lab/simulator/test_claims.py::test_the_scheduler_gives_what_there_is_and_says_what_is_missing",
     ),
 }
 """Tests by file and name; their outcomes are those of the run, see ``tests.tiers``."""

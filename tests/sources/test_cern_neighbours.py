@@ -1,6 +1,6 @@
 """CERN's three neighbours on one A100 40GB (FACTS 1, row 8): which starves which, by a model of memory.
 
-The model is ours (gpuform/simulator/memory.py); that a time-sliced GPU has one memory, and a MIG device its
+The model is ours (lab/simulator/memory.py); that a time-sliced GPU has one memory, and a MIG device its
 own, is from NVIDIA.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.simulator.site import TOOLKIT, Site, opened
+from tests.lab.simulator.site import TOOLKIT, Site, opened
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuform.plugins.workloads.moves import Do, Rule, Side, next_move
+from gpuform.provider.workloads.moves import Do, Rule, Side, next_move
 from infra.config import parse
 from infra.plan import queues, workloads
 
@@ -31,7 +31,7 @@ def made(*pools: dict[str, Any], **work: Any) -> list[dict[str, Any]]:
 
 
 def test_nvidia_row_23_blue_green_with_no_spare_gpu() -> None:
-    """Two pods of two GPUs each on four GPUs; tests/plugins/workloads runs this on a cluster."""
+    """Two pods of two GPUs each on four GPUs; tests/provider/workloads runs this on a cluster."""
     service, deployment = made({"name": "node", "machine": "g1.4xlarge", "nodes": 1})
     template = deployment["spec"]["template"]
     assert template["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "2"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuform.errors import Failure, InputError
+from gpuform.checkout.errors import Failure, InputError
 from gpuform.hosts.verify import Report, verify
 from gpuform.reports import host_tables
 

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuform.toolchain import Toolchain
 from infra.model.cost import Cost
 from infra.model.dcgm import DEFAULT
 from infra.model.environment import Environment
@@ -26,6 +25,7 @@ from infra.model.scheduling import Namespace
 from infra.model.workload import InferenceWorkload
 from infra.plan.dashboards import dashboards
 from infra.plan.rules import groups
+from lab.toolchain import Toolchain
 from tests.plan.dashboards.made_up import MadeUp
 from tests.plan.dashboards.prometheus import Ask, running
 from tests.plan.dashboards.reading import STACKS, Asked, environment, filled, metrics, panels, queries

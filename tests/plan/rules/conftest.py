@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuform.toolchain import Toolchain
+from lab.toolchain import Toolchain
 from tests.plan.rules.promtool import Promtool
 
 

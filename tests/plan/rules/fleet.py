@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from gpuform.simulator.dcgm import device, figures
 from infra.config import parse
 from infra.model.environment import Environment
+from lab.simulator.dcgm import device, figures
 
 PROFILE, RESOURCE = "1g.10gb", "nvidia_com_mig_1g_10gb"
 _A100 = figures.FIGURES["20b2"]  # SXM4, 80 GB

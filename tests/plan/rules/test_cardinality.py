@@ -12,9 +12,9 @@ from collections import Counter
 import pytest
 import yaml
 
-from gpuform.toolchain import Toolchain
 from infra.plan import counters
 from infra.plan.rules import groups
+from lab.toolchain import Toolchain
 from tests.plan.rules.fleet import Fleet, environment
 from tests.plan.rules.scraped import Prometheus, running
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuform.simulator.hardware import GPUS, Gpu
+from lab.simulator.hardware import GPUS, Gpu
 
 CONFIG = Path("/etc/fake-gpu.json")
 MODULE = Path("/usr/lib/fake-gpu/module.json")  # of the dkms package: {"version", "licence"}

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import machine
 from machine import Card, Refusal
 
-from gpuform.simulator.hardware import Mig
-from gpuform.simulator.mig_geometry import DoesNotFit, Placed, place
+from lab.simulator.hardware import Mig
+from lab.simulator.mig_geometry import DoesNotFit, Placed, place
 
 # Profile ids as nvidia-smi mig -lgip lists them (MIG user guide); names are accepted as well.
 _IDS = {8: {"7": 0, "4": 5, "3": 9, "2": 14, "1": 19}, 4: {"4": 0, "2": 5, "1": 14}}

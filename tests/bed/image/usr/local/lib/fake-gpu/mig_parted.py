@@ -13,7 +13,7 @@ import mig
 import yaml
 from machine import Card, Refusal
 
-from gpuform.simulator.hardware import device_filter
+from lab.simulator.hardware import device_filter
 
 
 def wanted(config: dict[str, Any], name: str) -> list[tuple[Card, bool, dict[str, int]]]:

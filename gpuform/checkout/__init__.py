@@ -1,0 +1,1 @@
+"""Paths, stack files, locks of the state and errors."""

@@ -1,0 +1,55 @@
+"""Folders: the checkout, its state, and the cache that all checkouts share."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The folders of one checkout; nothing here creates them.
+
+    ``state`` is disposable and belongs to this checkout; ``cache`` is shared by every checkout of this user
+    and keyed by version inside.
+    """
+
+    root: Path
+    state: Path
+    cache: Path
+
+    @classmethod
+    def here(cls) -> Paths:
+        """The checkout of the working directory, else the one that this package is installed from.
+
+        ``GPUFORM_STATE`` and ``GPUFORM_CACHE`` override the two others.
+        """
+        root = next(
+            filter(_is_checkout, (Path.cwd(), *Path.cwd().parents)), Path(__file__).resolve().parents[2]
+        )
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        return cls(
+            root=root,
+            state=Path(os.environ.get("GPUFORM_STATE") or root / ".gpuform").resolve(),
+            cache=Path(os.environ.get("GPUFORM_CACHE") or base / "gpuform").resolve(),
+        )
+
+    @property
+    def kubeconfig(self) -> Path:
+        """Kubeconfig of the embedded control plane, mode 0600."""
+        return self.state / "kubeconfig"
+
+    @property
+    def shims(self) -> Path:
+        """Folder with the stand-in plugins, put on the PATH of engine runs only."""
+        return self.state / "bin"
+
+    @property
+    def logs(self) -> Path:
+        return self.state / "logs"
+
+
+def _is_checkout(folder: Path) -> bool:
+    project = folder / "Pulumi.yaml"
+    return project.is_file() and project.read_text().startswith("name: gpuform\n")

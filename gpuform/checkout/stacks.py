@@ -1,0 +1,33 @@
+"""The stacks of a checkout, by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gpuform.checkout.errors import InputError
+from gpuform.checkout.paths import Paths
+from gpuform.cli.ci.stacks import find
+from infra.config import load
+from infra.model.base import listing
+from infra.model.environment import Environment
+
+
+def declared(stack: str, paths: Paths) -> Environment:
+    """The environment of ``Pulumi.STACK.yaml``; without the file, InputError lists the known stacks."""
+    return load(file_of(stack, paths))
+
+
+def file_of(stack: str, paths: Paths) -> Path:
+    """Path of ``Pulumi.STACK.yaml``; without the file, InputError lists the known stacks."""
+    file = paths.root / f"Pulumi.{stack}.yaml"
+    if not file.is_file():
+        try:
+            known = find(paths.root)
+        except ValueError as wrong:
+            raise InputError("STACK", f"unknown stack {stack!r}; {wrong}", "then try again") from None
+        raise InputError(
+            "STACK",
+            f"unknown stack {stack!r}",
+            listing(known, stack) if known else "create one: gpuform init STACK",
+        )
+    return file

@@ -1,0 +1,31 @@
+"""Checks that a folder can be created and written, before any work starts."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from gpuform.checkout.errors import InputError
+
+
+def require(folder: Path, remedy: str) -> None:
+    """Raise InputError unless ``folder`` is writable or can be created; leaves nothing behind.
+
+    It tries a write: permission bits say nothing about a read-only disk, and nothing to root.
+    """
+    try:
+        existing = next(place for place in (folder, *folder.parents) if place.exists())
+        if not existing.is_dir():
+            raise InputError(str(folder), f"{_same(existing, folder)} a file, not a folder", remedy)
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        raise InputError(str(folder), f"cannot be written ({error.strerror})", remedy) from None
+
+
+def require_state(state: Path) -> None:
+    require(state, "make it a writable folder, or set GPUFORM_STATE to one")
+
+
+def _same(existing: Path, folder: Path) -> str:
+    return "is" if existing == folder else f"{existing} is"

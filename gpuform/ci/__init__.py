@@ -1,1 +1,0 @@
-"""Commands for the workflows besides ``gpuform``'s own: ``python -m gpuform.ci``."""

@@ -1,0 +1,1 @@
+"""Commands for the workflows besides ``gpuform``'s own: ``python -m gpuform.cli.ci``."""

@@ -1,0 +1,79 @@
+"""Comments on a pull request: one per stack, updated in place.
+
+Runs after the preview workflow, with a token that may write, and without the pull request's code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpuform.checkout.errors import Failure, InputError
+from gpuform.cli.ci.artifacts import Summary, summaries
+from gpuform.cli.ci.github import OURS, GitHub, safe_url
+from gpuform.cli.ci.harmless import harmless
+from gpuform.stack.preview.summary import marker
+
+
+def comment(github: GitHub, event: Mapping[str, Any]) -> list[str]:
+    """Comment the results of the event's workflow run; returns one line for each stack.
+
+    Writes nothing if the pull request has newer commits. Raises Failure for an invalid summary, after writing
+    the others.
+    """
+    run = event.get("workflow_run")
+    if not isinstance(run, dict):
+        raise InputError("GITHUB_EVENT_PATH", "is not a workflow_run event", "trigger this on workflow_run")
+    numbers = _pull_requests(github, run)
+    if len(numbers) != 1:
+        return [f"{len(numbers)} open pull requests have this head commit: no comment is written"]
+    live = run["head_repository"]["id"] == run["repository"]["id"]
+    found = summaries(github, int(run["id"]), live)
+    done = [_put(github, numbers[0], one, run) for one in found if not one.refused]
+    refused = [f"{one.stack} {one.refused}" for one in found if one.refused]
+    if refused:
+        raise Failure("summary", "; ".join(refused), "see the artifacts of the preview workflow")
+    return done or ["the run has no summary: no comment is written"]
+
+
+def _pull_requests(github: GitHub, run: Mapping[str, Any]) -> list[int]:
+    """Numbers of the open pull requests of the run.
+
+    From GitHub's data on the run, never from what the run has left: that could name another pull request. The
+    event itself names none if the branch is in a fork.
+    """
+    source = run.get("head_repository")
+    if not isinstance(source, dict):  # the fork was deleted
+        return []
+    head = f"{source['owner']['login']}:{run['head_branch']}"
+    return [
+        int(one["number"])
+        for one in github.each("pulls", state="open", head=head)
+        if one["head"]["sha"] == run["head_sha"] and (one["head"]["repo"] or {}).get("id") == source["id"]
+    ]
+
+
+def _put(github: GitHub, number: int, summary: Summary, run: Mapping[str, Any]) -> str:
+    first, _, rest = summary.text.partition("\n")
+    url = safe_url("workflow_run", str(run["html_url"]))
+    origin = f"<sub>of commit {str(run['head_sha'])[:10]}, by [this run]({url})</sub>"
+    body = f"{first}\n{harmless(rest).rstrip()}\n\n{origin}\n"
+    there = next(
+        (
+            one
+            for one in github.each(f"issues/{number}/comments")
+            if one["user"]["login"] == OURS and _marked(str(one["body"]), summary.stack)
+        ),
+        None,
+    )
+    if there is None:
+        github.call("POST", f"issues/{number}/comments", body=body)
+        return f"{summary.stack}: commented"
+    if there["body"] != body:
+        github.call("PATCH", f"issues/comments/{int(there['id'])}", body=body)
+        return f"{summary.stack}: comment updated"
+    return f"{summary.stack}: comment is up to date"
+
+
+def _marked(body: str, stack: str) -> bool:
+    return body.replace("\r\n", "\n").split("\n", 1)[0] == marker(stack)

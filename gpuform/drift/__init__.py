@@ -1,6 +1,0 @@
-"""Changes made by hand: what the engine's refresh finds, and what the live nodes show."""
-
-from gpuform.drift.finding import Drift, Finding
-from gpuform.drift.run import look
-
-__all__ = ["Drift", "Finding", "look"]

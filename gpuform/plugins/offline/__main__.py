@@ -1,9 +1,0 @@
-"""The plugin ``pulumi-resource-aws`` of offline runs, as the engine starts it."""
-
-import asyncio
-
-from gpuform.plugins.base import serve_provider
-from gpuform.plugins.offline.provider import OfflineAws
-
-if __name__ == "__main__":
-    asyncio.run(serve_provider(OfflineAws))

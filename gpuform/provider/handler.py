@@ -1,0 +1,170 @@
+"""The interface of a plugin's resource type: the call, the answers and the errors."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+from gpuform.provider.protocol import engine_pb2, engine_pb2_grpc, provider_pb2
+
+Properties = dict[str, Any]
+Kind = provider_pb2.PropertyDiff.Kind
+
+
+class Engine:
+    """The connection to the engine that started this plugin, for messages to the user.
+
+    Without an address (a test, a plugin started by hand) every message is dropped. So is a message that
+    cannot be delivered: it must not fail the operation.
+    """
+
+    def __init__(self, stub: engine_pb2_grpc.EngineStub | None = None) -> None:
+        self._stub = stub
+
+    async def log(self, text: str, *, severity: int, urn: str = "", ephemeral: bool = False) -> None:
+        """Show ``text`` at ``urn``; an ephemeral text is a status that the next one replaces."""
+        if self._stub is None:
+            return
+        request = engine_pb2.LogRequest(
+            severity=severity,  # type: ignore[arg-type]
+            message=text,
+            urn=urn,
+            ephemeral=ephemeral,
+        )
+        with contextlib.suppress(Exception):
+            await self._stub.Log(request, timeout=5)
+
+
+class Cancelled(Exception):
+    """The user cancelled the run; raised by `Call.sleep`."""
+
+
+@dataclass
+class Call:
+    """One call of the engine: its resource, its options, and messages to the user.
+
+    ``timeout`` is the user's customTimeouts in seconds, ``None`` if unset.
+    """
+
+    urn: str
+    type: str
+    name: str
+    engine: Engine
+    cancelled: asyncio.Event
+    preview: bool = False
+    timeout: float | None = None
+
+    async def status(self, text: str) -> None:
+        """Show a status; the next status replaces it."""
+        await self.engine.log(text, severity=engine_pb2.INFO, urn=self.urn, ephemeral=True)
+
+    async def info(self, text: str) -> None:
+        """Show a message that stays on the screen."""
+        await self.engine.log(text, severity=engine_pb2.INFO, urn=self.urn)
+
+    async def warn(self, text: str) -> None:
+        await self.engine.log(text, severity=engine_pb2.WARNING, urn=self.urn)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, or raise `Cancelled` as soon as the user cancels."""
+        try:
+            await asyncio.wait_for(self.cancelled.wait(), seconds)
+        except TimeoutError:
+            return
+        raise Cancelled(f"{self.name}: cancelled")
+
+
+class PluginError(Exception):
+    """The operation failed and nothing is known to have changed; ``str()`` is shown as it is."""
+
+
+class InitFailed(Exception):
+    """The object exists but is not ready: the engine keeps it in its state.
+
+    Raised by create and update (the next update tries again) and by read. ``reasons`` say what is not ready.
+    """
+
+    def __init__(
+        self, id: str, properties: Properties, reasons: Sequence[str], inputs: Properties | None = None
+    ) -> None:
+        """``properties`` are what a create would return; ``inputs`` are for read only."""
+        super().__init__("; ".join(reasons))
+        self.id = id
+        self.properties = properties
+        self.reasons = tuple(reasons)
+        self.inputs = inputs
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Answer of check: the inputs with defaults, or ``failures`` as pairs (property, reason)."""
+
+    inputs: Properties
+    failures: Sequence[tuple[str, str]] = ()
+
+
+class Change(Enum):
+    """What happens to one property."""
+
+    ADD = "add"
+    DELETE = "delete"
+    UPDATE = "update"
+
+
+@dataclass(frozen=True)
+class Diffed:
+    """Answer of diff.
+
+    ``changes`` maps a property path (``spec.replicas``, ``spec.ports[0].port``) to its kind of change;
+    ``replaces`` are the paths that force a replacement. No change is an empty map. ``diffs`` are top-level
+    property names, computed from the paths if not given.
+    """
+
+    changes: Mapping[str, Change] = field(default_factory=dict)
+    replaces: Sequence[str] = ()
+    delete_before_replace: bool = False
+    diffs: Sequence[str] = ()
+    detailed: bool = True
+
+
+@dataclass(frozen=True)
+class ReadResult:
+    """Answer of read: ``inputs`` are what a program would declare to get this object."""
+
+    id: str
+    properties: Properties
+    inputs: Properties
+
+
+class Handler(Protocol):
+    """One resource type, or several that behave alike. Dicts may contain `Secret` and `UNKNOWN`.
+
+    Errors: `PluginError` for what the user must see, `InitFailed` for an object that exists but is not ready.
+    Handlers run concurrently in one event loop and keep no state per resource.
+    """
+
+    async def check(self, call: Call, olds: Properties, news: Properties) -> Checked:
+        """Validate ``news`` and fill in defaults; ``olds`` are the last inputs, empty for a new resource."""
+
+    async def diff(
+        self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
+    ) -> Diffed:
+        """Compare ``news`` with the old inputs and with ``olds`` (the outputs in the state)."""
+
+    async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
+        """Create the object and return (id, outputs); in a preview change nothing and return an empty id."""
+
+    async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:
+        """Read the live object; None if it is gone. On import ``inputs`` and ``olds`` are empty."""
+
+    async def update(
+        self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
+    ) -> Properties:
+        """Update the object in place and return the outputs; with ``call.preview`` change nothing."""
+
+    async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
+        """Delete the object; an object that is already gone is not an error."""

@@ -1,0 +1,170 @@
+"""``gpuform:hosts:HostConfiguration``: a playbook on own hosts, with a result for each host."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpuform.checkout.errors import Failure, InputError
+from gpuform.hosts import Event, HostResult, Outcome, run
+from gpuform.hosts.listing import hosts_of
+from gpuform.hosts.reach import reachable
+from gpuform.kubernetes.listing import some
+from gpuform.provider.handler import (
+    Call,
+    Change,
+    Checked,
+    Diffed,
+    InitFailed,
+    PluginError,
+    Properties,
+    ReadResult,
+)
+from gpuform.provider.hosts.inputs import KNOWN, checked, forks_of, inventory_of, secrets_in
+from gpuform.provider.properties import UNKNOWN, has_unknown, reveal
+
+_SHOWN = 6  # tasks of one host that a preview lists
+
+
+class HostConfiguration:
+    """Prepares hosts; deleting the resource leaves them as they are.
+
+    The diff compares ``content``, a hash over inventory, roles and playbooks, and takes every host that was
+    not ok the last time as a change, so that the next run resumes. A refresh runs the playbook in check mode.
+    """
+
+    def __init__(self) -> None:
+        self._closed = threading.Event()
+
+    def close(self) -> None:
+        self._closed.set()
+
+    async def check(self, call: Call, olds: Properties, news: Properties) -> Checked:
+        return checked(news)
+
+    async def diff(
+        self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
+    ) -> Diffed:
+        changes = {
+            key: Change.UPDATE
+            for key in KNOWN
+            if has_unknown(news.get(key)) or reveal(old_inputs.get(key)) != reveal(news.get(key))
+        }
+        for name, result in (reveal(olds.get("hosts")) or {}).items():
+            if not result.get("ok"):
+                changes[f'hosts["{name}"]'] = Change.UPDATE
+        return Diffed(changes=changes, diffs=sorted({path.partition("[")[0] for path in changes}))
+
+    async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
+        if call.preview:
+            return "", await self._expected(call, news)
+        return call.name, await self._apply(call, call.name, news)
+
+    async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:
+        """Run the playbook in check mode; an unreachable host keeps its last result."""
+        if not inputs:
+            raise PluginError(
+                f"{id}: a HostConfiguration cannot be imported; declare it; the next refresh checks the hosts"
+            )
+        hosts = dict(reveal(olds.get("hosts")) or {})
+        outcome = await self._look(call, inputs)
+        if outcome and outcome.message:
+            raise PluginError(f"the hosts were not checked: {outcome.message}")
+        for name, result in outcome.hosts.items() if outcome else ():
+            hosts[name] = _drift(result)
+        return ReadResult(id, {**inputs, "hosts": hosts}, inputs)
+
+    async def update(
+        self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
+    ) -> Properties:
+        if call.preview:
+            return await self._expected(call, news)
+        return await self._apply(call, id, news)
+
+    async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
+        hosts = ", ".join(sorted(reveal(olds.get("hosts")) or {})) or "no host"
+        await call.info(f"nothing is removed from the hosts: driver and toolkit stay on {hosts}")
+
+    async def _apply(self, call: Call, id: str, news: Properties) -> Properties:
+        outcome = await self._run(call, news)
+        outputs = {**news, "hosts": {name: result.to_json() for name, result in outcome.hosts.items()}}
+        if outcome.ok:
+            return outputs
+        if not any(result.ok or result.changed for result in outcome.hosts.values()):
+            raise PluginError("; ".join(outcome.failures))
+        done = [name for name, result in outcome.hosts.items() if result.ok]
+        rest = f"{len(done)} of {len(outcome.hosts)} hosts are done; run the same command again to continue"
+        raise InitFailed(id, outputs, ["; ".join([*outcome.failures, rest])])  # one reason: all is shown
+
+    async def _expected(self, call: Call, news: Properties) -> Properties:
+        outputs = {**news, "hosts": UNKNOWN}
+        if has_unknown(news):
+            await call.info("the hosts were not checked: the inventory is not known yet")
+            return outputs
+        if os.environ.get("GPUFORM_OFFLINE"):
+            await call.info("offline: the hosts were not checked")
+            return outputs
+        outcome = await self._look(call, news)
+        if outcome and outcome.message:
+            await call.warn(f"the hosts were not checked: {outcome.message}")
+        for name, result in outcome.hosts.items() if outcome and not outcome.message else ():
+            if not result.ok:
+                await call.warn(f"host {name}: the check ended early: {result.message}")
+            elif result.changed:
+                await call.info(f"host {name} would change: {some(result.changes, _SHOWN)}")
+            else:
+                await call.info(f"host {name}: nothing to do")
+        return outputs
+
+    async def _look(self, call: Call, inputs: Properties) -> Outcome | None:
+        """Check mode on the reachable hosts; None if all are unreachable."""
+        inventory = inventory_of(inputs)
+        reasons = await reachable(inventory, hosts_of(inventory))
+        for name, why in reasons.items():
+            if why:
+                await call.warn(f"host {name} was not checked: {why}")
+        limit = [name for name, why in reasons.items() if not why]
+        return await self._run(call, inputs, check=True, limit=limit) if limit else None
+
+    async def _run(
+        self, call: Call, inputs: Properties, *, check: bool = False, limit: Sequence[str] = ()
+    ) -> Outcome:
+        loop = asyncio.get_running_loop()
+
+        def on_event(event: Event) -> None:
+            if text := _progress(event):
+                asyncio.run_coroutine_threadsafe(call.status(text), loop)
+
+        try:
+            return await asyncio.to_thread(
+                run,
+                str(reveal(inputs["playbook"])),
+                inventory_of(inputs),
+                check=check,
+                limit=limit,
+                forks=forks_of(inputs),
+                secrets=secrets_in(inputs),
+                on_event=on_event,
+                cancelled=lambda: call.cancelled.is_set() or self._closed.is_set(),
+            )
+        except (Failure, InputError) as error:
+            raise PluginError(str(error)) from error
+
+
+def _progress(event: Event) -> str:
+    if event.kind == "task":
+        return f"task {event.task}"
+    if event.kind in ("changed", "failed", "unreachable"):
+        return f"host {event.host}: {event.kind}: {event.task}"
+    return ""
+
+
+def _drift(result: HostResult) -> Mapping[str, Any]:
+    """Result of a check; a host that a run would change is not ok."""
+    found = result.to_json()
+    if result.ok and result.changed:
+        found |= {"ok": False, "message": f"differs: {some(result.changes, _SHOWN)}"}
+    return found

@@ -1,0 +1,14 @@
+"""The plugin ``pulumi-resource-gpuform``, as the engine starts it."""
+
+import asyncio
+
+from gpuform.provider.base import serve_provider
+from gpuform.provider.own.provider import Own
+
+
+def main() -> None:
+    asyncio.run(serve_provider(Own))
+
+
+if __name__ == "__main__":
+    main()

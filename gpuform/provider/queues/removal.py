@@ -1,0 +1,125 @@
+"""``gpuform:queues:KueueRemoval``: prepares Kueue's release for its removal by Helm."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gpuform.kubernetes.client import ApiError, Client
+from gpuform.provider.guards.guard import Guard
+from gpuform.provider.handler import Call, Checked, PluginError, Properties
+from gpuform.provider.nodes.cluster import MERGE, Cluster
+from gpuform.provider.nodes.inputs import checked
+from infra.model.queues import KUEUE
+from infra.plan.queues import QUEUES_API, RELEASE
+
+MANAGER = f"{RELEASE}-controller-manager"
+MANAGER_PODS = {"labelSelector": "app.kubernetes.io/name=kueue,control-plane=controller-manager"}
+_DEPLOYMENT = f"/apis/apps/v1/namespaces/{KUEUE}/deployments/{MANAGER}"
+_REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
+WEBHOOKS = (
+    f"{_REGISTRATION}/mutatingwebhookconfigurations/{RELEASE}-mutating-webhook-configuration",
+    f"{_REGISTRATION}/validatingwebhookconfigurations/{RELEASE}-validating-webhook-configuration",
+)
+_CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+ROLES = (f"{_CLUSTER_ROLES}/{RELEASE}-batch-admin-role", f"{_CLUSTER_ROLES}/{RELEASE}-batch-user-role")
+"""The chart's aggregated ClusterRoles; all names are those of Kueue's chart."""
+KNOWN = ("kubeconfig", "context")
+STOPS_S = 120
+"""Longest wait for the controller's pods to end."""
+IN_USE = "kueue.x-k8s.io/resource-in-use"
+"""Finalizer of Kueue's objects (apis/kueue/v1beta2/constants.go)."""
+MANAGED = "kueue.x-k8s.io/managed"
+"""Label and finalizer of pods that were queued themselves (pkg/controller/jobs/pod/constants)."""
+HELD = ("workloads", "clusterqueues", "resourceflavors", "topologies", "admissionchecks")
+"""Kinds with the finalizer."""
+_EVERY_S = 0.5
+
+
+class KueueRemoval(Guard):
+    """Created after everything of Kueue and deleted before it; a create and an update change nothing.
+
+    Deleting it stops Kueue's controller, which would end a job when its Workload disappears, and deletes its
+    webhooks. Then it takes the finalizers off, as nothing else would after the release, and the rule off the
+    aggregated ClusterRoles: clusterrole-aggregation-controller applies a role again if its parts are deleted
+    at the same time, and Helm would wait for its end in vain.
+    What runs goes on; what waits stays suspended.
+    """
+
+    def __init__(self, clusters: Callable[[Properties], Cluster]) -> None:
+        self._clusters = clusters
+
+    def outputs(self, inputs: Properties) -> Properties:
+        return {"what": f"Kueue in {KUEUE}"}
+
+    async def check(self, call: Call, olds: Properties, news: Properties) -> Checked:
+        """Refuse to go on with a Kueue that an interrupted removal has stopped: Helm would see no change."""
+        inputs = checked(news, KNOWN, iter(()))
+        try:
+            found = await self._clusters(news).client.find(_DEPLOYMENT)
+        except PluginError:  # a cluster that does not exist yet, or does not answer
+            return inputs
+        if found is None or found["spec"].get("replicas", 1):
+            return inputs
+        fact = f"queues: Deployment {KUEUE}/{MANAGER} has no replicas, as after an interrupted removal"
+        remedy = "remove `queues:` in one update, and declare it again in the next"
+        return Checked(inputs.inputs, [("", f"{fact}; {remedy}")])
+
+    async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
+        """Raises PluginError if the controller does not stop."""
+        client = self._clusters(old_inputs).client
+        await _change(client, "PATCH", _DEPLOYMENT, {"spec": {"replicas": 0}})
+        await self._stopped(call, client)
+        for path in WEBHOOKS:  # nothing answers them, and they would refuse the changes below
+            await _change(client, "DELETE", path)
+        for plural in HELD:
+            await _free(client, QUEUES_API, plural, IN_USE)
+        await _free(client, "/api/v1", "pods", MANAGED, {"labelSelector": f"{MANAGED}=true"})
+        for path in ROLES:
+            await _change(client, "PATCH", path, {"aggregationRule": None})
+
+    async def _stopped(self, call: Call, client: Client) -> None:
+        late = time.monotonic() + (call.timeout or STOPS_S)
+        while await _listed(client, f"/api/v1/namespaces/{KUEUE}/pods", MANAGER_PODS):
+            if time.monotonic() > late:
+                remedy = f"see `kubectl describe pods -n {KUEUE}`, and run the same command again"
+                raise PluginError(f"Deployment {KUEUE}/{MANAGER}: its pods do not end; {remedy}")
+            await call.sleep(_EVERY_S)
+
+
+async def _listed(client: Client, path: str, params: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+    """Empty if the kind does not exist (any more)."""
+    try:
+        return list((await client.get(path, params)).get("items") or ())
+    except ApiError as error:
+        if error.code != 404:
+            raise
+        return []
+
+
+async def _free(
+    client: Client, api: str, plural: str, finalizer: str, params: Mapping[str, str] | None = None
+) -> None:
+    """Take the finalizer off, and the label off pods that run: the next Kueue would delete these."""
+    for one in await _listed(client, f"{api}/{plural}", params):
+        metadata = one["metadata"]
+        has = metadata.get("finalizers") or ()
+        body: dict[str, Any] = {
+            "finalizers": [each for each in has if each != finalizer],
+            "uid": metadata["uid"],
+        }
+        if finalizer == MANAGED and not one["spec"].get("schedulingGates"):
+            body["labels"] = {MANAGED: None}
+        if finalizer in has:
+            within = f"/namespaces/{metadata['namespace']}" if metadata.get("namespace") else ""
+            await _change(client, "PATCH", f"{api}{within}/{plural}/{metadata['name']}", {"metadata": body})
+
+
+async def _change(client: Client, method: str, path: str, body: Mapping[str, Any] | None = None) -> None:
+    """An object that is missing, or another one by now, is fine."""
+    try:
+        await client.request(method, path, body=body, content_type=MERGE)
+    except ApiError as error:
+        if error.code not in (404, 409):
+            raise

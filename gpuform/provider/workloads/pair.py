@@ -1,0 +1,167 @@
+"""A Service and the two Deployments behind it, through the Kubernetes API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpuform.kubernetes.client import ApiError, Client
+from gpuform.kubernetes.pods import condition, explained, missing
+from gpuform.provider.handler import PluginError
+from gpuform.provider.workloads.moves import Side
+from infra.model import labels
+from infra.model.rollout import COLOURS
+from infra.plan import blue_green
+
+Manifest = dict[str, Any]
+MANAGER = "gpuform-blue-green"
+TURNING = "gpuform.io/turning-from"
+"""Annotation of the Service while a change of colour is under way: the colour to go back to."""
+_MERGE = "application/merge-patch+json"
+_ENDED = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Both colours, the one that the Service points to (empty without one), and the source of a turn."""
+
+    sides: Mapping[str, Side]
+    live: str = ""
+    source: str = ""
+
+    @property
+    def held(self) -> int:
+        return sum(side.held for side in self.sides.values())
+
+
+def other(colour: str) -> str:
+    return COLOURS[1 - COLOURS.index(colour)]
+
+
+class Pair:
+    """A Service and two Deployments, derived from manifests without a colour."""
+
+    def __init__(self, client: Client, deployment: Manifest, service: Manifest) -> None:
+        self._client, self._deployment, self._service = client, deployment, service
+        self.template = blue_green.digest(deployment)
+        self.replicas = int(deployment["spec"]["replicas"])
+
+    @property
+    def title(self) -> str:
+        return f"Deployment {self._namespace}/{self._deployment['metadata']['name']}"
+
+    async def see(self) -> Seen:
+        """The live state. Raises PluginError for an object of these names with another manager."""
+        service = await self._find(self._service_path)
+        sides = {colour: await self._side(colour) for colour in COLOURS}
+        if service is None:
+            return Seen(sides)
+        live = str((service["spec"].get("selector") or {}).get(labels.COLOUR, ""))
+        live = live if live in COLOURS else ""
+        return Seen(sides, live, (service["metadata"].get("annotations") or {}).get(TURNING, ""))
+
+    async def make(self, colour: str, replicas: int) -> None:
+        body = blue_green.coloured(self._deployment, colour, replicas)
+        await self._apply(self._path(colour), body)
+
+    async def scale(self, colour: str, replicas: int) -> None:
+        body = {"spec": {"replicas": replicas}}
+        params = {"fieldManager": MANAGER}
+        path = self._path(colour)
+        await self._client.request("PATCH", path, params=params, body=body, content_type=_MERGE)
+
+    async def serve(self, colour: str) -> None:
+        """Apply the Service, pointing to a colour, and end the turn."""
+        await self._apply(self._service_path, blue_green.pointing(self._service, colour))
+        await self.note(None)
+
+    async def point(self, colour: str) -> None:
+        """Change only the colour that the Service points to."""
+        await self._patch_service({"spec": {"selector": {labels.COLOUR: colour}}})
+
+    async def note(self, source: str | None) -> None:
+        """Store the colour that a turn can go back to; None removes it."""
+        await self._patch_service({"metadata": {"annotations": {TURNING: source}}})
+
+    async def waiting(self, colour: str) -> list[str]:
+        """Why pods of a colour are not ready, one line each, and why some could not be created."""
+        found = [
+            f"pod {pod['metadata']['name']}: {why}"
+            for pod in await self._pods(colour)
+            if not pod["metadata"].get("deletionTimestamp") and (why := missing(pod))
+        ]
+        deployment = await self._client.find(self._path(colour))
+        failure = condition(deployment or {}, "ReplicaFailure")
+        return [*found, *([explained(failure)] if failure.get("status") == "True" else [])]
+
+    async def remove(self) -> None:
+        """Delete Service and Deployments, if they exist. Their pods end later."""
+        for path in (self._service_path, *(self._path(colour) for colour in COLOURS)):
+            try:
+                await self._client.request("DELETE", path, params={"propagationPolicy": "Background"})
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+
+    async def _side(self, colour: str) -> Side:
+        # The Deployment first, then the pods: a pod created in between counts, one that ends may.
+        live = await self._find(self._path(colour))
+        pods = await self._pods(colour)
+        ready = [pod for pod in pods if _ready(pod)]
+        notes = (live["metadata"].get("annotations") or {}) if live else {}
+        return Side(
+            replicas=int(live["spec"].get("replicas") or 0) if live else 0,
+            pods=len(pods),
+            ready=len(ready),
+            ending=sum(bool(pod["metadata"].get("deletionTimestamp")) for pod in pods),
+            template=str(notes.get(labels.TEMPLATE, "")),
+            full=int(notes.get(labels.FULL, 0)),
+        )
+
+    async def _pods(self, colour: str) -> list[Manifest]:
+        """Pods that have not ended, terminating ones included."""
+        wanted = self._deployment["spec"]["selector"]["matchLabels"] | {labels.COLOUR: colour}
+        query = {"labelSelector": ",".join(f"{key}={value}" for key, value in sorted(wanted.items()))}
+        items = (await self._client.get(f"/api/v1/namespaces/{self._namespace}/pods", query))["items"]
+        return [pod for pod in items if (pod.get("status") or {}).get("phase") not in _ENDED]
+
+    async def _find(self, path: str) -> Manifest | None:
+        live = await self._client.find(path)
+        managers = {
+            entry.get("manager") for entry in (live or {"metadata": {}})["metadata"].get("managedFields", ())
+        }
+        if live is not None and MANAGER not in managers:
+            what = f"{live['kind']} {self._namespace}/{live['metadata']['name']}"
+            raise PluginError(
+                f"{what}: it exists already, and not from a blue-green update; delete it first, or give "
+                "the workload another name"
+            )
+        return live
+
+    async def _apply(self, path: str, body: Manifest) -> None:
+        try:
+            await self._client.apply(path, body, manager=MANAGER, force=True)
+        except ApiError as error:
+            what = f"{body['kind']} {self._namespace}/{body['metadata']['name']}"
+            raise PluginError(f"{what}: {error}") from None
+
+    async def _patch_service(self, body: Manifest) -> None:
+        params = {"fieldManager": MANAGER}
+        await self._client.request("PATCH", self._service_path, params=params, body=body, content_type=_MERGE)
+
+    @property
+    def _namespace(self) -> str:
+        return str(self._deployment["metadata"]["namespace"])
+
+    @property
+    def _service_path(self) -> str:
+        return f"/api/v1/namespaces/{self._namespace}/services/{self._service['metadata']['name']}"
+
+    def _path(self, colour: str) -> str:
+        name = blue_green.name(self._deployment, colour)
+        return f"/apis/apps/v1/namespaces/{self._namespace}/deployments/{name}"
+
+
+def _ready(pod: Manifest) -> bool:
+    return not pod["metadata"].get("deletionTimestamp") and condition(pod, "Ready").get("status") == "True"

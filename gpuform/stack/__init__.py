@@ -1,0 +1,1 @@
+"""The verbs of one stack: preflight, preview, recover, destroy, drift and init."""

@@ -1,0 +1,176 @@
+"""Client of a stack's cluster for a destroy: lists, deletes, and removes finalizers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from gpuform.checkout.errors import Failure
+from gpuform.kubernetes.client import ApiError, Client
+from gpuform.kubernetes.foreign import foreign, queued
+from gpuform.kubernetes.kubeconfig import resolve
+from gpuform.provider.handler import PluginError
+from gpuform.stack.destroy.state import Eks
+from infra.model.losses import RELEASES
+from infra.plan.access import kubeconfig
+from infra.plan.node_groups import Joining
+
+Json = dict[str, Any]
+_T = TypeVar("_T")
+_MERGE = "application/merge-patch+json"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A Kubernetes kind and its API path."""
+
+    name: str
+    group: str
+    plural: str
+
+    def path(self, namespace: str = "", name: str = "") -> str:
+        within = f"/namespaces/{namespace}" if namespace else ""
+        return f"{self.group}{within}/{self.plural}" + (f"/{name}" if name else "")
+
+
+_CORE, _KARPENTER = "/api/v1", "/apis/karpenter.sh/v1"
+POD = Kind("Pod", _CORE, "pods")
+NODE = Kind("Node", _CORE, "nodes")
+SERVICE = Kind("Service", _CORE, "services")
+EVENT = Kind("Event", _CORE, "events")
+CLAIM = Kind("PersistentVolumeClaim", _CORE, "persistentvolumeclaims")
+VOLUME = Kind("PersistentVolume", _CORE, "persistentvolumes")
+INGRESS = Kind("Ingress", "/apis/networking.k8s.io/v1", "ingresses")
+DEPLOYMENT = Kind("Deployment", "/apis/apps/v1", "deployments")
+STATEFUL_SET = Kind("StatefulSet", "/apis/apps/v1", "statefulsets")
+JOB = Kind("Job", "/apis/batch/v1", "jobs")
+CLAIM_TEMPLATE = Kind("ResourceClaimTemplate", "/apis/resource.k8s.io/v1", "resourceclaimtemplates")
+BUDGET = Kind("PodDisruptionBudget", "/apis/policy/v1", "poddisruptionbudgets")
+INFERENCE = Kind("InferenceService", "/apis/serving.kserve.io/v1beta1", "inferenceservices")
+LEASE = Kind("Lease", "/apis/coordination.k8s.io/v1", "leases")
+NODE_POOL = Kind("NodePool", _KARPENTER, "nodepools")
+NODE_CLAIM = Kind("NodeClaim", _KARPENTER, "nodeclaims")
+NODE_OVERLAY = Kind("NodeOverlay", "/apis/karpenter.sh/v1alpha1", "nodeoverlays")
+NODE_CLASS = Kind("EC2NodeClass", "/apis/karpenter.k8s.aws/v1", "ec2nodeclasses")
+WORKLOADS = {kind.name: kind for kind in (POD, DEPLOYMENT, STATEFUL_SET, JOB, INFERENCE, CLAIM_TEMPLATE)}
+
+
+def named(one: Mapping[str, Any]) -> str:
+    """``namespace/name``, or the name alone."""
+    metadata = one["metadata"]
+    space = metadata.get("namespace")
+    return f"{space}/{metadata['name']}" if space else str(metadata["name"])
+
+
+def is_going(one: Mapping[str, Any]) -> bool:
+    return bool(one["metadata"].get("deletionTimestamp"))
+
+
+class Cluster:
+    """One cluster, over kept-alive connections; a context manager.
+
+    Raises Failure for an error answer, the client's `Unreachable` without an answer. A kind that the cluster
+    does not have counts as without objects.
+    """
+
+    def __init__(self, access: Path | str, context: str | None = None) -> None:
+        """``access`` is a kubeconfig: a file, or its content; ``context`` None is its current one."""
+        self._client = Client(resolve({"kubeconfig": str(access), "context": context}, {}))
+        self._runner = asyncio.Runner()
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._runner.run(self._client.close())
+        self._runner.close()
+
+    def reachable(self) -> str:
+        """Empty if the cluster answers, else the reason why it does not."""
+        try:
+            self._ask(lambda: self._client.get("/version"))
+        except PluginError as problem:  # a cluster that denies access counts as unreachable
+            return str(problem)
+        return ""
+
+    def objects(self, kind: Kind, namespace: str = "", **params: str) -> list[Json]:
+        """Every object of a kind, in all namespaces or one; ``params`` are the API's query parameters."""
+        try:
+            answer = self._ask(lambda: self._client.get(kind.path(namespace), params))
+        except ApiError as error:
+            if error.code == 404:
+                return []
+            raise _failure(kind, error) from None
+        found: list[Json] = answer.get("items") or []
+        return found
+
+    def find(self, kind: Kind, namespace: str, name: str) -> Json | None:
+        try:
+            return self._ask(lambda: self._client.find(kind.path(namespace, name)))
+        except ApiError as error:
+            raise _failure(kind, error) from None
+
+    def foreign(self, namespace: str, environment: str) -> list[str]:
+        """What the environment did not create in a namespace, and volume claims."""
+        return self._ask(lambda: foreign(self._client, namespace, environment, RELEASES))
+
+    def queued(self, environment: str) -> dict[str, list[str]]:
+        """What the environment did not create and has not ended, by its ClusterQueue."""
+        return self._ask(lambda: queued(self._client, environment))
+
+    def delete(self, kind: Kind, one: Mapping[str, Any], with_owned: bool = False) -> None:
+        """Delete an object that is not being deleted yet; a missing object is fine.
+
+        ``with_owned``: foreground deletion, so the object stays until its dependents are gone.
+        """
+        if is_going(one):
+            return
+        metadata = one["metadata"]
+        body = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": "Foreground" if with_owned else "Background",
+            "preconditions": {"uid": metadata["uid"]},  # not a new object of the same name
+        }
+        self._change("DELETE", kind, metadata, body, "application/json")
+
+    def patch(self, kind: Kind, one: Mapping[str, Any], body: Mapping[str, Any]) -> None:
+        """Merge ``body`` into an object; a missing object is fine."""
+        self._change("PATCH", kind, one["metadata"], body, _MERGE)
+
+    def release(self, kind: Kind, one: Mapping[str, Any], finalizers: tuple[str, ...]) -> None:
+        has = one["metadata"].get("finalizers") or []
+        left = [finalizer for finalizer in has if finalizer not in finalizers]
+        if left != has:
+            self.patch(kind, one, {"metadata": {"finalizers": left, "uid": one["metadata"]["uid"]}})
+
+    def _change(
+        self, method: str, kind: Kind, metadata: Mapping[str, Any], body: Mapping[str, Any], content: str
+    ) -> None:
+        path = kind.path(metadata.get("namespace", ""), metadata["name"])
+        try:
+            self._ask(lambda: self._client.request(method, path, body=body, content_type=content))
+        except ApiError as error:
+            if error.code not in (404, 409):  # 409: a new object of this name, or changed meanwhile
+                raise _failure(kind, error) from None
+
+    def _ask(self, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        return self._runner.run(call())
+
+
+def access(eks: Eks, region: str) -> str:
+    """Kubeconfig of an EKS cluster from the state alone: a failed update has no outputs.
+
+    Contains no secret: its user gets a token from AWS with their own credentials.
+    """
+    return kubeconfig(region, Joining(eks.name, eks.endpoint, eks.certificate_authority, ""))
+
+
+def _failure(kind: Kind, error: PluginError) -> Failure:
+    return Failure(f"{kind.name}s of the cluster", str(error), "check the permissions of your access entry")

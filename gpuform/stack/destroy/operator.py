@@ -1,0 +1,63 @@
+"""Objects that NVIDIA's operator must finish before a destroy uninstalls it from a cluster that stays.
+
+A GPUCluster has a finalizer that only the operator removes, and an NVIDIADriver's pods end by its order;
+without the operator both stay. NVIDIA's order: delete them, wait, then uninstall (its page about uninstalling
+it; github.com/NVIDIA/gpu-operator/pull/2716). Those of the stack's own release are deleted with
+it, by its hook. A ClusterPolicy has no finalizer: what it owns goes with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpuform.checkout.errors import Failure
+from gpuform.stack.destroy.cluster import Cluster, Kind, is_going, named
+from gpuform.stack.destroy.waiting import Left, Say, StillThere, listed, of_object, until_gone
+from infra.plan import sharing
+
+_GROUP = "/apis/nvidia.com/v1alpha1"
+GPU_CLUSTER = Kind("GPUCluster", _GROUP, "gpuclusters")
+DRIVER = Kind("NVIDIADriver", _GROUP, "nvidiadrivers")
+KINDS = (GPU_CLUSTER, DRIVER)
+RELEASE = "gpu-operator"
+BOUND_S = 300.0
+"""As in NVIDIA's documentation."""
+_ANNOTATIONS = {"meta.helm.sh/release-name": RELEASE, "meta.helm.sh/release-namespace": sharing.NAMESPACE}
+
+
+def require_finished(cluster: Cluster, seconds: float, say: Say) -> None:
+    """Wait for those that are being deleted.
+
+    Raises Failure, before anything is deleted, if one is not, or still exists when the time is up.
+    """
+    kept = [(kind, one) for kind, one in _foreign(cluster) if not is_going(one)]
+    if kept:
+        names = " ".join(f"{kind.plural}.nvidia.com/{named(one)}" for kind, one in kept)
+        raise Failure(
+            "destroy: NVIDIA's operator",
+            f"{listed([of_object(*one) for one in kept])}; only the running operator can delete it",
+            f"delete the pods that use it, then `kubectl delete {names}`, and run the same command again",
+        )
+
+    def look() -> list[Left]:
+        return [of_object(kind, one) for kind, one in _foreign(cluster)]
+
+    try:
+        until_gone(look, seconds, say)
+    except StillThere as still:
+        remedy = (
+            "the operator removes the finalizer once nothing uses the GPUs: see its log "
+            f"(`kubectl -n {sharing.NAMESPACE} logs deployment/{RELEASE}`), and run the same command again"
+        )
+        raise Failure("destroy: NVIDIA's operator", str(still), remedy) from None
+
+
+def _foreign(cluster: Cluster) -> list[tuple[Kind, Mapping[str, Any]]]:
+    """Objects that do not belong to the stack's release."""
+    found = [(kind, one) for kind in KINDS for one in cluster.objects(kind)]
+    return [(kind, one) for kind, one in found if not _released(one)]
+
+
+def _released(one: Mapping[str, Any]) -> bool:
+    return _ANNOTATIONS.items() <= (one["metadata"].get("annotations") or {}).items()

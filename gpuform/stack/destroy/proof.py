@@ -1,0 +1,60 @@
+"""Proof that a cluster is gone. No answer is no proof: the network may be down, or the endpoint closed."""
+
+from __future__ import annotations
+
+from gpuform.checkout.errors import Failure, InputError
+from gpuform.clouds.aws.api import Refused, answers, client
+from gpuform.stack.destroy.state import Eks
+
+_GONE = "ResourceNotFoundException"
+
+
+def refuse_living(name: str, region: str) -> None:
+    """Raise Failure if EKS has a cluster of this name, whatever a state says; changes nothing."""
+    call = f"aws eks describe-cluster --region {region} --name {name}"
+    try:
+        with answers(call):
+            found = client("eks", region).describe_cluster(name=name)["cluster"]
+    except Refused as refused:
+        if refused.code == _GONE:
+            return
+        raise Failure(
+            call, refused.fact, "this does not prove that the cluster is gone: allow eks:DescribeCluster"
+        ) from None
+    raise Failure(
+        "destroy: leftovers at AWS",
+        f"EKS still has cluster {name} ({found.get('status')}), but the stack's state has none",
+        "no leftovers are deleted while it exists: delete it, or wait until it is gone, and run the same "
+        "command again",
+    )
+
+
+def require_gone(eks: Eks, region: str) -> str:
+    """EKS's confirmation that the cluster is gone, as a line; changes nothing.
+
+    Raises InputError if the cluster exists, or if the credentials are those of another account, which has no
+    such cluster either; Failure for any other answer of EKS.
+    """
+    call = f"aws eks describe-cluster --region {region} --name {eks.name}"
+    with answers("aws sts get-caller-identity"):
+        account = client("sts", region).get_caller_identity()["Account"]
+    if account != eks.account:
+        raise InputError(
+            "--cluster-gone",
+            f"the credentials are for account {account}, but the cluster was in {eks.account}",
+            "use credentials of that account",
+        )
+    try:
+        with answers(call):
+            found = client("eks", region).describe_cluster(name=eks.name)["cluster"]
+    except Refused as refused:
+        if refused.code == _GONE:
+            return f"EKS has no cluster {eks.name} in {region}, account {account}"
+        raise Failure(
+            call, refused.fact, "this does not prove that the cluster is gone: allow eks:DescribeCluster"
+        ) from None
+    raise InputError(
+        "--cluster-gone",
+        f"EKS still has cluster {eks.name} ({found.get('status')})",
+        "run without it; if its endpoint does not answer, run from inside the VPC",
+    )

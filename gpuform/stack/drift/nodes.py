@@ -1,0 +1,126 @@
+"""Compares live nodes with the plan: labels, taints, MIG layout, driver, and allocatable GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from gpuform.stack.drift.finding import Finding, at
+from infra.model import labels
+from infra.model.environment import Environment
+from infra.model.offer import gpus_of
+from infra.model.pool import Pool
+from infra.model.quantity import whole
+from infra.plan import magnum
+from infra.plan.gpu_operator import driver_version
+from infra.plan.nodes import simulated_nodes
+from infra.plan.sharing import mig_config_name, offered, pool_labels, pool_taints
+
+Node = Mapping[str, Any]
+
+_MIG_DONE = "success"  # the MIG manager's state of an applied layout
+
+
+def check(env: Environment, nodes: Iterable[Node]) -> Iterator[Finding]:
+    """Differences, pool by pool. Nodes without a pool of ours are ignored."""
+    found = list(nodes)
+    for pool in env.pools:
+        members = [node for node in found if _belongs(env, pool, node)]
+        yield from _count(env, pool, members)
+        for node in members:
+            yield from _node(env, pool, node)
+
+
+def _belongs(env: Environment, pool: Pool, node: Node) -> bool:
+    """Whether the node is in the pool, if possible not by our own pool label, which may have drifted."""
+    has = node["metadata"].get("labels", {})
+    if pool.selector:
+        return all(has.get(key) == value for key, value in pool.selector.items())
+    if env.cluster.kind == "openstack":
+        return all(has.get(key) == value for key, value in magnum.selector(env, pool).items())
+    if env.cluster.kind == "embedded":
+        return str(node["metadata"]["name"]) in _names(env, pool)
+    return bool(has.get(labels.POOL) == pool.name)
+
+
+def _names(env: Environment, pool: Pool) -> list[str]:
+    return [str(node["metadata"]["name"]) for node in simulated_nodes(env, pool)]
+
+
+def _count(env: Environment, pool: Pool, members: Sequence[Node]) -> Iterator[Finding]:
+    if env.by_karpenter(pool):
+        return  # the number follows the workload
+    if pool.selector and not members:
+        yield Finding(
+            f"pool {pool.name}", "", "missing", "cluster", "a node that its selector matches", "none"
+        )
+    if env.cluster.kind == "openstack":
+        yield from _within(pool, len(members))
+        return
+    there = {str(node["metadata"]["name"]) for node in members}
+    named = _names(env, pool)
+    for name in named:
+        if name not in there:
+            yield Finding(f"Node {name}", "", "missing", "cluster", f"a node of pool {pool.name}", "none")
+    if pool.nodes is not None and not named and len(members) != pool.nodes:
+        how: Literal["missing", "added"] = "missing" if len(members) < pool.nodes else "added"
+        yield Finding(f"pool {pool.name}", "nodes", how, "cluster", str(pool.nodes), str(len(members)))
+
+
+def _within(pool: Pool, count: int) -> Iterator[Finding]:
+    if pool.least <= count <= pool.most:
+        return
+    wanted = f"{pool.least} to {pool.most}" if pool.elastic else str(pool.least)
+    how: Literal["missing", "added"] = "missing" if count < pool.least else "added"
+    yield Finding(f"pool {pool.name}", "nodes", how, "cluster", wanted, str(count))
+
+
+def _node(env: Environment, pool: Pool, node: Node) -> Iterator[Finding]:
+    name = f"Node {node['metadata']['name']}"
+    tainted = {(taint["key"], taint["effect"]): taint.get("value", "") for taint in _taints(node)}
+    if any(key == labels.GPU_NOT_READY for key, _ in tainted):
+        return  # not ready yet: the readiness gate watches it
+    has = node["metadata"].get("labels", {})
+    for key, value in (*pool_labels(env, pool).items(), *_by_operands(env, pool).items()):
+        yield from _compare(name, at("metadata.labels", key), value, has.get(key, ""))
+    for taint in pool_taints(env, pool):
+        path = f"spec.taints[{taint['key']}:{taint['effect']}]"
+        missing = (taint["key"], taint["effect"]) not in tainted
+        live = "none" if missing else tainted[taint["key"], taint["effect"]]
+        if missing or live != taint["value"]:
+            yield Finding(name, path, "missing" if missing else "changed", "cluster", taint["value"], live)
+    gpus = gpus_of(pool, has)
+    if gpus in pool.gpu_counts:
+        yield from _offers(name, offered(env, pool, gpus), node.get("status", {}).get("allocatable", {}))
+    else:
+        key, wanted = labels.INSTANCE_GPU_COUNT, " or ".join(map(str, pool.gpu_counts))
+        yield from _compare(name, at("metadata.labels", key), wanted, has.get(key, ""))
+
+
+def _by_operands(env: Environment, pool: Pool) -> dict[str, str]:
+    """Labels with the configuration given to NVIDIA's operands, and their report that it is applied."""
+    wanted = {}
+    config = mig_config_name(pool)
+    if config is not None and env.has_mig_manager:
+        wanted = {labels.MIG_CONFIG: config, labels.MIG_CONFIG_STATE: _MIG_DONE}
+    if pool.gpus and env.ownership.driver == "operator":  # elsewhere the driver comes with the pinned image
+        wanted[labels.DRIVER_VERSION] = driver_version(env)
+    return wanted
+
+
+def _offers(name: str, planned: Mapping[str, int], allocatable: Mapping[str, Any]) -> Iterator[Finding]:
+    live = {key: whole(count) for key, count in allocatable.items() if key.startswith(labels.NVIDIA_PREFIX)}
+    for key in sorted({*planned, *live}):
+        if planned.get(key, 0) != live.get(key, 0):
+            wanted, has = str(planned.get(key, 0)), str(live.get(key, 0))
+            yield Finding(name, at("status.allocatable", key), "changed", "cluster", wanted, has)
+
+
+def _compare(name: str, path: str, wanted: str, has: str) -> Iterator[Finding]:
+    if has != wanted:
+        yield Finding(name, path, "changed" if has else "missing", "cluster", wanted, has or "none")
+
+
+def _taints(node: Node) -> Sequence[Mapping[str, str]]:
+    taints: Sequence[Mapping[str, str]] = node.get("spec", {}).get("taints") or ()
+    return taints

@@ -1,0 +1,223 @@
+"""Runs previews: reads the current cluster or simulates the base, then lets the engine preview the change."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import httpx
+
+from gpuform.checkout.errors import Failure, InputError
+from gpuform.checkout.paths import Paths
+from gpuform.checkout.scratch import keeping_logs, kept_logs
+from gpuform.checkout.stacks import file_of
+from gpuform.engine import Engine, EngineFailure
+from gpuform.stack.preview.base import checkout
+from gpuform.stack.preview.effects import effects, told
+from gpuform.stack.preview.outcome import Outcome
+from gpuform.stack.preview.world import World, declared, read
+from gpuform.usage.cluster_access import access
+from infra.config import load, price_list
+from infra.model.environment import Environment
+from infra.model.losses import REPORT
+from infra.plan.cost import bill
+from lab.offline import nodes
+from lab.plane import ControlPlane, controlling
+from lab.plane.kwokctl import Tools
+from policies import clock
+
+Say = Callable[[str], None]
+_GUARDED = re.compile(r"^failed: gpuform:openstack:ReplacementGuard resource '[^']+' has a problem: ")
+"""The engine's prefix of a guard's refusal, which names its resource itself."""
+PLAYED = ("aws", "openstack", "embedded")
+"""Kinds of cluster on which a base can be simulated; own hosts and existing clusters cannot."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """A control plane and a state with a base's resources; ``before`` None: the base has no such stack."""
+
+    paths: Paths
+    before: Environment | None
+    world: World
+
+
+@contextmanager
+def played(paths: Paths, tools: Tools, stack: str, base: str | None, say: Say) -> Iterator[Played]:
+    """A temporary control plane and state on which the base's stack has been created."""
+    apart = replace(paths, state=paths.state / "preview" / stack)
+    plane = ControlPlane(apart, tools)
+    _forget(plane, apart)  # left by a killed preview
+    say("starting a control plane for the preview")
+    try:
+        with keeping_logs(apart):
+            plane.start(progress=lambda text: None)
+            _teach(plane, paths.root / f"Pulumi.{stack}.yaml")
+            if base is None:
+                yield Played(apart, None, declared(None))
+                return
+            with checkout(paths.root, base) as folder:
+                say(f"simulating the base of {stack} ({base})")
+                _teach(plane, folder / f"Pulumi.{stack}.yaml")
+                before, world = _make(replace(apart, root=folder), tools, stack, say)
+            yield Played(apart, before, world)
+    finally:
+        _forget(plane, apart)
+
+
+def _teach(plane: ControlPlane, file: Path) -> None:
+    """Install the kinds of monitoring and run the controllers that the stack has.
+
+    The stand-in for the chart of monitoring has no CRDs, and a controller's own chart needs its program.
+    """
+    try:
+        env = load(file)
+    except InputError:
+        return  # reported by the next reader of the file
+    if names := controlling.declared(env):
+        plane.controlled(*names)
+    if env.monitoring:
+        plane.knows_monitoring()
+
+
+def _make(paths: Paths, tools: Tools, stack: str, say: Say) -> tuple[Environment | None, World]:
+    file = paths.root / f"Pulumi.{stack}.yaml"
+    if not file.exists():
+        return None, declared(None)
+    before = load(file)
+    if before.cluster.kind not in PLAYED:
+        say(f"the base of {stack} is not simulated: own hosts and existing clusters cannot be simulated here")
+        return before, declared(before)
+    if before.cluster.kind in nodes.KINDS:
+        nodes.play(before, paths, tools, lenient=True)
+    Engine(paths, tools, say=say, offline=True).up(stack, on_event=lambda event: None)
+    return before, read(paths.kubeconfig)
+
+
+def _forget(plane: ControlPlane, paths: Paths) -> None:
+    plane.stop(delete=True)
+    shutil.rmtree(paths.state, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class Preview:
+    """One preview: its stack, its options, and the losses that its reader has acknowledged.
+
+    ``base`` is a folder or a commit; offline previews then start from what it declares.
+    """
+
+    paths: Paths
+    tools: Tools
+    stack: str
+    offline: bool = False
+    base: str | None = None
+    acknowledged: tuple[str, ...] = ()
+    say: Say = print
+
+    def run(self) -> Outcome:
+        """The outcome; an invalid stack file in the change is part of it, since its author reads the summary.
+
+        Raises InputError for an invalid base or GPUFORM_TODAY, and Failure if nothing could be determined.
+        """
+        try:
+            clock.today()
+        except ValueError:
+            raise InputError(clock.VARIABLE, "is not a day", "write it as 2026-11-25") from None
+        if self.base is not None and not self.offline:
+            raise InputError("--base", "only an offline preview can start from a base", "add --offline")
+        env, blank = self._declared()
+        if env is None:
+            return blank
+        if not self.offline:
+            return self._live(env, blank)
+        with played(self.paths, self.tools, self.stack, self.base, self.say) as base:
+            return self._against(base, blank)
+
+    def _declared(self) -> tuple[Environment | None, Outcome]:
+        """The change's environment and the outcome so far; the environment is None if its file is invalid."""
+        blank = Outcome(self.stack, self.offline, False, {}, acknowledged=self.acknowledged)
+        file = file_of(self.stack, self.paths)
+        try:
+            env = load(file)
+        except InputError as error:
+            # Its author reads the summary, not this machine's paths.
+            return None, replace(blank, error=str(error).replace(f"{self.paths.root}/", ""))
+        for line in env.warnings:
+            self.say(f"warning: {line}")
+        accepted = (*self.acknowledged, *env.acknowledge_loss)
+        bills = bill(env, price_list(env))
+        return env, replace(blank, after=bills, warnings=env.warnings, acknowledged=accepted)
+
+    def _live(self, env: Environment, blank: Outcome) -> Outcome:
+        engine = Engine(self.paths, self.tools, say=self.say)
+        before = _deployed(engine, self.stack)
+        try:
+            with access(env, self.paths, self.stack) as found:
+                world = read(*found)
+        except (Failure, InputError, OSError, httpx.HTTPError, ValueError):  # not created yet, or unreachable
+            world = declared(before)
+        blank = replace(blank, before=bill(before, price_list(before)) if before else None)
+        return self._previewed(engine, world, blank)
+
+    def against(self, base: Played) -> Outcome:
+        """The outcome of an offline preview on what the base has created."""
+        env, blank = self._declared()
+        return blank if env is None else self._against(base, blank)
+
+    def _against(self, base: Played, blank: Outcome) -> Outcome:
+        before = bill(base.before, price_list(base.before)) if base.before else None
+        paths = replace(base.paths, root=self.paths.root)
+        engine = Engine(paths, self.tools, say=self.say, offline=True)
+        unplayed = base.before is not None and base.before.cluster.kind not in PLAYED
+        blank = replace(blank, before=before, unplayed=unplayed)
+        return self._previewed(engine, base.world, blank, base.paths)
+
+    def _previewed(self, engine: Engine, world: World, blank: Outcome, own: Paths | None = None) -> Outcome:
+        """``own`` is the temporary state of the preview, which is removed at its end."""
+        packs: Sequence[Path] = (self.paths.root / "policies",)
+        error = ""
+        try:
+            accepted = (*blank.acknowledged, REPORT)
+            result = engine.preview(self.stack, lambda event: None, packs, accepted)
+        except EngineFailure as failure:
+            result = failure.result
+            error = _error(failure)
+            if own is not None:
+                failure.rename(str(own.logs), str(kept_logs(own)))
+            if error:
+                self.say(f"{failure.subject}: {failure.remedy}")
+        found = effects(result.steps, world)
+        losses, said = told(result.messages, found)
+        return replace(
+            blank,
+            live=world.live,
+            warnings=(*blank.warnings, *said),
+            changes=result.changes,
+            steps=result.steps,
+            effects=(*losses, *found),
+            violations=result.violations,
+            error=error,
+        )
+
+
+def _error(failure: EngineFailure) -> str:
+    """Why the engine failed; empty if a policy was the reason, since violations are shown separately."""
+    said = [message.text for message in failure.result.messages if message.severity == "error"]
+    if failure.result.violations and all(text == "preview failed" for text in said):
+        return ""
+    return _GUARDED.sub("", failure.fact)
+
+
+def _deployed(engine: Engine, stack: str) -> Environment | None:
+    """The environment of the last `up`; None before the first, or if an older program wrote it."""
+    from infra.config import parse
+
+    found = engine.outputs(stack).get("environment")
+    try:
+        return parse(found) if isinstance(found, dict) else None
+    except InputError:
+        return None

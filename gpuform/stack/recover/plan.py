@@ -1,0 +1,165 @@
+"""What was found of an interrupted run, and how each part of it will be resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, Self
+
+from gpuform.checkout.errors import Failure
+from gpuform.engine.locks import Owner
+from gpuform.engine.pending import Operation
+
+Does = Literal[
+    "import", "finish", "recreate", "clear", "refresh", "renew", "roll back", "mark failed", "leave"
+]
+
+FOR_YOU: Final = "leave"
+"""Nothing is done; the reason says why, and who resolves it."""
+
+
+@dataclass(frozen=True)
+class Lock:
+    """One lock on the stack. ``alive`` is None if its owner ran on another host, so it is unknown.
+
+    ``content`` is the lock's content when it was read: a lock with other content by the time it is removed is
+    a different one.
+    """
+
+    key: str
+    owner: Owner | None
+    content: bytes
+    alive: bool | None
+    confirmed: bool = False
+
+    @property
+    def named(self) -> str:
+        if self.owner:
+            return self.owner.named
+        return (
+            "an unknown owner (unreadable lock)"
+            if self.alive is None
+            else "a run that was killed while writing it"
+        )
+
+    @property
+    def state(self) -> str:
+        return {True: "alive", False: "gone", None: "unknown"}[self.alive]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One pending operation of the state, and its resolution.
+
+    ``import``: it was created; the state gets it under ``id``. ``finish``: it was created in part; the state
+    gets it as one that the next update must complete. ``recreate``: its creation failed, and the next update
+    replaces it. ``clear``: it was not created, and nothing is left of it. ``refresh``: the state has it, and
+    the real resource is read again; ``renew``: the same, and its outputs are discarded. ``leave``: see
+    ``why``; ``busy_s`` is the most seconds that the cloud will still work on it. ``manager`` is the field
+    manager that applied an object.
+    """
+
+    urn: str
+    type: str
+    was: str
+    does: Does
+    why: str
+    id: str | None = None
+    manager: str = ""
+    busy_s: float = 0.0
+
+    @classmethod
+    def of(cls, operation: Operation, does: Does, why: str, id: str | None = None, manager: str = "") -> Self:
+        return cls(operation.urn, operation.type, operation.kind, does, why, id, manager)
+
+    @classmethod
+    def left(cls, operation: Operation, why: str) -> Self:
+        name = operation.name
+        return cls.of(operation, FOR_YOU, f"{why}; look it up, then --import {name}=ID or --clear {name}")
+
+    @property
+    def name(self) -> str:
+        return self.urn.rpartition("::")[2]
+
+
+def ambiguous(operation: Operation, ids: Sequence[str]) -> Failure:
+    return Failure(
+        operation.urn,
+        f"could be any of {' and '.join(ids)}",
+        f"find out which it is, give --import {operation.name}=ID, and delete the other",
+    )
+
+
+@dataclass(frozen=True)
+class Release:
+    """A Helm release of a resource of this stack with a pending ``newest`` revision.
+
+    ``roll back`` to ``revision``; ``mark failed`` if there is no such revision, so that Helm upgrades it;
+    ``leave``.
+    """
+
+    urn: str
+    id: str
+    status: str
+    does: Does
+    why: str
+    newest: int = 0
+    revision: int | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The whole plan. ``state`` is the stack's state when it was read, with its secrets: never shown."""
+
+    stack: str
+    backend: str
+    locks: tuple[Lock, ...] = ()
+    steps: tuple[Step, ...] = ()
+    releases: tuple[Release, ...] = ()
+    state: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def to_do(self) -> bool:
+        return bool(self.locks or self.steps or self.releases)
+
+    @property
+    def left(self) -> tuple[Step | Release, ...]:
+        steps = tuple(one for one in self.steps if one.does == FOR_YOU)
+        return (*steps, *(one for one in self.releases if one.does == FOR_YOU))
+
+    @property
+    def decided(self) -> bool:
+        return all(one.does != FOR_YOU for one in self.steps)
+
+    def to_json(self) -> dict[str, Any]:
+        """The documented form; contains no secrets."""
+        return {
+            "stack": self.stack,
+            "backend": self.backend,
+            "locks": [_lock(one) for one in self.locks],
+            "operations": [
+                {
+                    "urn": one.urn,
+                    "type": one.type,
+                    "interrupted_while": one.was,
+                    "does": one.does,
+                    "id": one.id,
+                    "why": one.why,
+                }
+                for one in self.steps
+            ],
+            "releases": [vars(one) for one in self.releases],
+        }
+
+
+def _lock(lock: Lock) -> dict[str, Any]:
+    owner = lock.owner
+    return {
+        "key": lock.key,
+        "state": lock.state,
+        "does": "remove",
+        "user": owner.user if owner else None,
+        "host": owner.host if owner else None,
+        "pid": owner.pid if owner else None,
+        "since": owner.since.isoformat() if owner else None,
+    }

@@ -1,0 +1,233 @@
+"""Queries to Prometheus, and how to reach it.
+
+On the embedded control plane it listens on this machine; anywhere else it is reached through the API server's
+proxy to its Service, with the rights of the kubeconfig (``get`` on ``services/proxy``), so nothing has to be
+exposed. Read-only. Values that are not finite (NaN, an infinity) are left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx
+
+from gpuform.checkout.errors import Failure
+from gpuform.checkout.paths import Paths
+from gpuform.kubernetes.kubeconfig import usable
+from gpuform.kubernetes.session import opened
+from infra.model.environment import Environment
+
+PORT = "prometheus"
+"""Name of its port in the embedded control plane's record."""
+SERVICE = "/api/v1/namespaces/monitoring/services/http:monitoring-kube-prometheus-prometheus:9090/proxy"
+TIMEOUT_S = 10.0
+SUBJECT = "Prometheus"
+
+Params = Mapping[str, str]
+Labels = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The current value of one series."""
+
+    labels: Labels
+    value: float
+
+    @property
+    def name(self) -> str:
+        """The metric's name; empty if the query computed a new series."""
+        return self.labels.get("__name__", "")
+
+
+@dataclass(frozen=True)
+class Series:
+    """One series over time: ``(Unix seconds, value)``, oldest first."""
+
+    labels: Labels
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class Alert:
+    """An alert that is pending or firing; ``since`` as Prometheus writes it."""
+
+    name: str
+    state: str
+    labels: Labels
+    annotations: Labels = field(default_factory=dict)
+    since: str = ""
+
+
+class Transport(Protocol):
+    """Gets a path of Prometheus' HTTP API."""
+
+    def get(self, path: str, params: Params) -> httpx.Response:
+        """Send a GET request; raises what httpx raises, and Failure."""
+
+
+class Prometheus:
+    """Queries one Prometheus. Every method raises Failure if it does not answer or rejects the query."""
+
+    def __init__(self, transport: Transport, remedy: str) -> None:
+        """``remedy`` is what to do when it cannot be reached."""
+        self._transport = transport
+        self._remedy = remedy
+
+    def query(self, expression: str) -> list[Sample]:
+        """An instant vector."""
+        data = self._get("/api/v1/query", {"query": expression})
+        found = ((one["metric"], float(one["value"][1])) for one in data["result"])
+        return [Sample(labels, value) for labels, value in found if math.isfinite(value)]
+
+    def query_range(self, expression: str, start: float, end: float, step: float) -> list[Series]:
+        """A range vector; ``start`` and ``end`` in Unix seconds, ``step`` in seconds."""
+        params = {"query": expression, "start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
+        data = self._get("/api/v1/query_range", params)
+        return [Series(one["metric"], tuple(_points(one["values"]))) for one in data["result"]]
+
+    def alerts(self) -> list[Alert]:
+        """Pending and firing alerts, sorted by name and labels."""
+        found = [
+            Alert(
+                one["labels"].get("alertname", ""),
+                one["state"],
+                one["labels"],
+                one.get("annotations") or {},
+                one.get("activeAt", ""),
+            )
+            for one in self._get("/api/v1/alerts", {})["alerts"]
+        ]
+        return sorted(found, key=lambda alert: (alert.name, sorted(alert.labels.items())))
+
+    def _get(self, path: str, params: Params) -> Any:
+        try:
+            answer = self._transport.get(path, params)
+            document = answer.json()
+        except httpx.HTTPError as error:
+            raise self._failure(f"does not answer ({error or type(error).__name__})") from None
+        except ValueError:
+            raise self._failure(
+                f"answers {answer.status_code}, but not in the format of Prometheus"
+            ) from None
+        if not isinstance(document, dict) or document.get("status") != "success":
+            raise self._refused(answer.status_code, document)
+        return document["data"]
+
+    def _refused(self, code: int, document: Any) -> Failure:
+        """Prometheus' own errors have an ``errorType``; any other error comes from the proxy in between."""
+        said = document if isinstance(document, dict) else {}
+        if said.get("errorType"):
+            return Failure(
+                SUBJECT, f"refuses a query: {said.get('error', '')}", "check its rules and its log"
+            )
+        return self._failure(f"answers {code}: {said.get('message', 'no readable message')}")
+
+    def _failure(self, fact: str) -> Failure:
+        return Failure(SUBJECT, fact, self._remedy)
+
+
+def _points(values: list[Any]) -> Iterator[tuple[float, float]]:
+    for at, text in values:
+        if math.isfinite(value := float(text)):
+            yield float(at), value
+
+
+class Direct:
+    """Prometheus at a direct address."""
+
+    def __init__(self, url: str) -> None:
+        """``url`` has no path; the proxy of the environment variables is not used for a loopback address."""
+        self._client = httpx.Client(base_url=url, timeout=TIMEOUT_S, trust_env=False)
+
+    def get(self, path: str, params: Params) -> httpx.Response:
+        return self._client.get(path, params=params)
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class Proxied:
+    """Prometheus behind the API server's proxy, with the identity of the kubeconfig."""
+
+    def __init__(self, kubeconfig: Path, context: str | None) -> None:
+        self._kubeconfig, self._context = kubeconfig, context
+        self._runner = asyncio.Runner()
+        self._session: httpx.AsyncClient | None = None
+
+    def get(self, path: str, params: Params) -> httpx.Response:
+        """Raises Failure if the kubeconfig has no usable credentials."""
+        return self._runner.run(self._ask(path, params))
+
+    async def _ask(self, path: str, params: Params) -> httpx.Response:
+        try:
+            if self._session is None:
+                self._session = await opened(usable(self._kubeconfig, self._context))
+            return await self._session.get(f"{SERVICE}{path}", params=dict(params), timeout=TIMEOUT_S)
+        except httpx.TimeoutException:
+            raise httpx.TimeoutException(f"no answer within {TIMEOUT_S:g} s") from None
+        except OSError as error:
+            fact = f"cannot be queried through the API server: {error}"
+            raise Failure(SUBJECT, fact, f"check {self._kubeconfig}") from None
+
+    def close(self) -> None:
+        if self._session:
+            self._runner.run(self._session.aclose())
+        self._runner.close()
+
+
+class Nowhere:
+    """Stands in for a Prometheus that cannot exist: every query raises ``why``."""
+
+    def __init__(self, why: Failure) -> None:
+        self._why = why
+
+    def get(self, path: str, params: Params) -> httpx.Response:
+        raise self._why
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+NOT_THERE = "check the pods in the namespace monitoring"
+NOT_STARTED = "see `gpuform local status`"
+NOT_DECLARED = Failure("monitoring", "not declared", "declare it in the stack file")
+
+
+@contextmanager
+def reach(
+    env: Environment, paths: Paths, kubeconfig: Path, context: str | None = None
+) -> Iterator[Prometheus]:
+    """The Prometheus of a stack's cluster. Raises nothing: only a query shows whether it answers."""
+    remedy = NOT_STARTED if kubeconfig == paths.kubeconfig else NOT_THERE
+    transport = _transport(env, paths, kubeconfig, context)
+    try:
+        yield Prometheus(transport, remedy)
+    finally:
+        transport.close()
+
+
+def _transport(
+    env: Environment, paths: Paths, kubeconfig: Path, context: str | None
+) -> Direct | Proxied | Nowhere:
+    if env.monitoring is None:
+        return Nowhere(NOT_DECLARED)
+    if kubeconfig != paths.kubeconfig:
+        return Proxied(kubeconfig, context)
+    port = _embedded_port(paths)
+    if port is None:
+        fact = "has no port on the embedded control plane"
+        return Nowhere(Failure(SUBJECT, fact, "run `gpuform local start`"))
+    return Direct(f"http://127.0.0.1:{port}")
+
+
+def _embedded_port(paths: Paths) -> int | None:
+    from lab.plane.layout import Layout, Record
+
+    return Record.load(Layout(paths)).ports.get(PORT)

@@ -1,0 +1,162 @@
+"""The devices of a node that pods can get: whole GPUs, and MIG instances.
+
+Sources, best first: on a simulated node the simulator's own annotations, which also have the placement of
+each slice and the id under which it is allocated; else DCGM's series; else the pool's declaration, which is
+only what the node should have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from gpuform.usage.top.measured import Key, Measured
+from infra.model import labels, offer
+from infra.model.environment import Environment
+from infra.model.gpu import GPUS, Gpu
+from infra.model.pool import Pool
+from infra.model.sharing import Mig, Mps, TimeSlicing
+from lab.rehearse.seen import Node
+from lab.simulator.device_plugin import gpu_id, mig_id
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU, or a slice of one.
+
+    ``size`` is its part of a GPU, by compute slices; ``of`` are the compute and memory slices of the whole
+    GPU, 0 without MIG. ``ident`` is the id under which a simulated device manager allocates it, empty
+    elsewhere. ``key`` locates its measurements, None without any.
+    """
+
+    gpu: int
+    uuid: str
+    model: str
+    resource: str
+    shares: int
+    size: float = 1.0
+    profile: str = ""
+    start: int | None = None
+    compute: int = 0
+    memory: int = 0
+    of: tuple[int, int] = (0, 0)
+    ident: str = ""
+    key: Key | None = None
+
+
+def devices(
+    env: Environment, pool: Pool, node: Node, tags: Mapping[str, str], measured: Measured
+) -> tuple[Device, ...]:
+    """Every device of a node, ordered by GPU; ``tags`` are the node's labels."""
+    model = _model(pool, tags)
+    naming = Naming(env, pool, model)
+    if node.gpus:
+        return tuple(_simulated(naming, node))
+    if measured.on(node.name):
+        return tuple(_seen(naming, node, measured))
+    return tuple(_declared(naming, pool, tags))
+
+
+@dataclass(frozen=True)
+class Naming:
+    """Names of a pool's devices, and the number of pods that can share each."""
+
+    env: Environment
+    pool: Pool
+    model: Gpu | None
+
+    def called(self, measured: str = "") -> str:
+        """The model as in the node's label; as measured if it is not in our table."""
+        return self.model.product if self.model else measured or "GPU"
+
+    @property
+    def of(self) -> tuple[int, int]:
+        geometry = self.model.geometry if self.model else None
+        return (geometry.compute, geometry.memory) if geometry else (0, 0)
+
+    def whole(self, index: int, uuid: str = "", model: str = "", key: Key | None = None) -> Device:
+        sharing = self.pool.sharing
+        shares = sharing.replicas if isinstance(sharing, TimeSlicing | Mps) else 1
+        resource = offer.shared_name(labels.NVIDIA_GPU, sharing if isinstance(sharing, TimeSlicing) else None)
+        if self.pool.by_claim:
+            resource = labels.GPU_DEVICE_CLASS
+        return Device(index, uuid, self.called(model), resource, shares, of=self.of, ident=uuid, key=key)
+
+    def part(self, index: int, uuid: str, profile: str, size: float) -> Device:
+        """A MIG instance; ``size`` is used if neither the pool nor the catalogue has the profile."""
+        geometry = self.model.geometry if self.model else None
+        shape = geometry.profile(profile) if geometry else None
+        compute, memory = (shape.compute, shape.memory) if shape else (0, 0)
+        share = self.pool.sharing.share if isinstance(self.pool.sharing, Mig) else None
+        return Device(
+            gpu=index,
+            uuid=uuid,
+            model=self.called(),
+            resource=self._resource(profile),
+            shares=share.replicas if share else 1,
+            size=offer.slices(self.pool).get(profile) or (compute / self.of[0] if compute else size),
+            profile=profile,
+            compute=compute,
+            memory=memory,
+            of=self.of,
+        )
+
+    def _resource(self, profile: str) -> str:
+        sharing = self.pool.sharing
+        if self.pool.by_claim:
+            return labels.MIG_DEVICE_CLASS
+        share = sharing.share if isinstance(sharing, Mig) else None
+        mixed = offer.own_strategy(self.env.strategy(self.pool), self.pool) == "mixed"
+        return offer.shared_name(offer.mig_resource(profile) if mixed else labels.NVIDIA_GPU, share)
+
+
+def _simulated(naming: Naming, node: Node) -> Iterator[Device]:
+    for index in range(node.gpus):
+        whole = gpu_id(node.uid, index)
+        placed = sorted((text.partition("@") for text in node.layout.get(str(index), ())), key=_start)
+        if not placed:
+            yield naming.whole(index, whole)
+        for profile, _, start in placed:
+            ident = mig_id(node.uid, index, profile, int(start))
+            found = naming.part(index, whole, profile, 1 / len(placed))
+            yield replace(found, start=int(start), ident=ident)
+
+
+def _start(placed: tuple[str, str, str]) -> int:
+    return int(placed[2])
+
+
+def _seen(naming: Naming, node: Node, measured: Measured) -> Iterator[Device]:
+    keys = measured.on(node.name)
+    for key in keys:
+        known, beside = measured.devices[key], sum(one[1] == key[1] for one in keys)
+        if not known.profile:
+            yield naming.whole(key[1], known.uuid, known.model, key)
+        else:
+            found = naming.part(key[1], known.uuid, known.profile, 1 / beside)
+            yield replace(found, model=naming.called(known.model), key=key)
+
+
+def _declared(naming: Naming, pool: Pool, tags: Mapping[str, str]) -> Iterator[Device]:
+    said = tags.get(labels.GPU_COUNT, "")
+    count = int(said) if said.isdecimal() else offer.gpus_of(pool, tags) or pool.gpu_counts[-1]
+    only = pool.sharing.devices if isinstance(pool.sharing, Mig) else None
+    geometry = naming.model.geometry if naming.model else None
+    layout = pool.layout or {}
+    placed = (geometry.placements(layout) if geometry else None) or ()
+    for index in range(count):
+        if not placed or (only is not None and index not in only):
+            yield naming.whole(index)
+            continue
+        for profile, start in placed:
+            yield replace(naming.part(index, "", profile, 1 / len(placed)), start=start)
+
+
+def _model(pool: Pool, tags: Mapping[str, str]) -> Gpu | None:
+    """The model in the discovery label, with or without a sharing suffix; else the pool's first."""
+    product = tags.get(labels.GPU_PRODUCT, "")
+    known = (*pool.gpus, *GPUS.values())
+    named = [gpu for gpu in known if product == gpu.product or product.startswith(f"{gpu.product}-")]
+    if named:
+        return max(named, key=lambda gpu: len(gpu.product))
+    return pool.gpus[0] if pool.gpus else None

@@ -1,0 +1,154 @@
+"""Which pod has which device of a node, and its part of the device's utilisation.
+
+Sources, best first: the ids that the simulated device manager, or a claim, has recorded; the pods that DCGM
+names; and, if a pod requests all devices of a kind on its node, these. Other pods are reported for the node
+only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from gpuform.usage.top.hardware import Device
+from gpuform.usage.top.measured import Key, Measured, PodName
+from gpuform.usage.top.view import PodUse, Use
+from lab.rehearse.seen import Pod
+from lab.simulator.parts import original
+
+Shares = Counter[PodName]
+"""Number of shares of a device that each pod has."""
+
+
+def keyed(devices: Sequence[Device], pods: Sequence[Pod], node: str, measured: Measured) -> list[Device]:
+    """The devices, each with the key of its measurements.
+
+    A simulated node's slices are known by their ids, and DCGM's instances by their number: those with the
+    same pod belong together, the others of a GPU's profile are matched in the order of both lists.
+    """
+    free = {key: measured.devices[key].profile for key in measured.on(node)}
+    holders, found = _by_id(devices, pods), list(devices)
+    for device in devices:
+        if device.key is not None:
+            free.pop(device.key, None)
+    for named in (True, False):
+        for index, device in enumerate(found):
+            if device.key is not None:
+                continue
+            key = _match(device, free, holders.get(index, Shares()) if named else None, measured)
+            if key is not None:
+                free.pop(key)
+                found[index] = replace(device, key=key)
+    return found
+
+
+def _match(device: Device, free: dict[Key, str], shares: Shares | None, measured: Measured) -> Key | None:
+    for key, profile in free.items():
+        if key[1] != device.gpu or profile != device.profile:
+            continue
+        if shares is None or any(pod in shares for pod in measured.holders.get(key, ())):
+            return key
+    return None
+
+
+def placed(
+    devices: Sequence[Device], pods: Sequence[Pod], measured: Measured
+) -> tuple[dict[int, Shares], list[Pod]]:
+    """Shares by the device's index in the list, and the pods on an unknown device."""
+    found = _by_id(devices, pods)
+    told = {pod for shares in found.values() for pod in shares}
+    for index, device in enumerate(devices):
+        for name in measured.holders.get(device.key, ()) if device.key else ():
+            if name not in told and any(name == (pod.namespace, pod.name) for pod in pods):
+                found.setdefault(index, Shares())[name] += 1
+    told = {pod for shares in found.values() for pod in shares}
+    loose = []
+    for pod in pods:
+        if (pod.namespace, pod.name) in told:
+            continue
+        only = _only_place(devices, pod)
+        for index, count in only.items():
+            found.setdefault(index, Shares())[pod.namespace, pod.name] += count
+        if not only:
+            loose.append(pod)
+    return found, loose
+
+
+def _by_id(devices: Sequence[Device], pods: Iterable[Pod]) -> dict[int, Shares]:
+    places = {device.ident: index for index, device in enumerate(devices) if device.ident}
+    found: dict[int, Shares] = {}
+    for pod in pods:
+        for ident in pod.devices:
+            if (index := places.get(original(ident))) is not None:
+                found.setdefault(index, Shares())[pod.namespace, pod.name] += 1
+    return found
+
+
+def _only_place(devices: Sequence[Device], pod: Pod) -> dict[int, int]:
+    """The only possible devices: all of a kind, or the only one."""
+    found: dict[int, int] = {}
+    for resource, count in pod.asks.items():
+        fitting = [index for index, device in enumerate(devices) if device.resource == resource]
+        if len(fitting) == 1:
+            found[fitting[0]] = round(count)
+        elif fitting and devices[fitting[0]].shares == 1 and round(count) >= len(fitting):
+            found |= dict.fromkeys(fitting, 1)
+    return found
+
+
+def uses(device: Device, use: Use, shares: Shares, pods: Sequence[Pod], measured: Measured) -> list[PodUse]:
+    """The pods on one device, by name.
+
+    A single pod uses what was measured; several have their part of it by request, from the recorded series,
+    or else from the device's own utilisation.
+    """
+    named = {(pod.namespace, pod.name): pod for pod in pods}
+    all_shares, found = sum(shares.values()), []
+    for name, count in sorted(shares.items()):
+        alone = len(shares) == 1
+        used = None if use.util is None else use.util * device.size * count / all_shares
+        if not alone and name in measured.used and _asked(named[name]):
+            used = measured.used[name] * count / _asked(named[name])
+        found.append(
+            PodUse(
+                namespace=name[0],
+                name=name[1],
+                workload=named[name].workload or name[1],
+                resource=device.resource,
+                count=count,
+                requested=count * device.size / device.shares,
+                used=used,
+                attributed=not alone and used is not None,
+            )
+        )
+    return found
+
+
+def loose(devices: Sequence[Device], pods: Iterable[Pod], measured: Measured) -> list[PodUse]:
+    """Pods on an unknown device: what they request, and their part by request."""
+    sizes = {device.resource: device.size / device.shares for device in devices}
+    found = []
+    for pod in pods:
+        for resource, count in sorted(pod.asks.items()):
+            if resource in sizes:
+                name = (pod.namespace, pod.name)
+                used = measured.used.get(name)
+                found.append(
+                    PodUse(
+                        pod.namespace,
+                        pod.name,
+                        pod.workload or pod.name,
+                        resource,
+                        round(count),
+                        count * sizes[resource],
+                        used,
+                        used is not None,
+                    )
+                )
+    return found
+
+
+def _asked(pod: Pod) -> int:
+    """Number of shares that the pod requests in all: a recorded value is for all of them."""
+    return round(sum(count for name, count in pod.asks.items() if "nvidia.com" in name))

@@ -1,0 +1,154 @@
+"""Combines the cluster's nodes and pods with Prometheus' values in one view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from gpuform.checkout.errors import Failure
+from gpuform.usage.claims import Claims
+from gpuform.usage.cluster_objects import Json, Objects, pool_of
+from gpuform.usage.prometheus import Prometheus
+from gpuform.usage.status import bounds
+from gpuform.usage.top import hardware, holders
+from gpuform.usage.top.hardware import Device
+from gpuform.usage.top.measured import Measured, ask
+from gpuform.usage.top.view import Gpu, Growing, Node, Slice, Use, View
+from infra.model import labels
+from infra.model.environment import Environment
+from infra.model.pool import Pool
+from lab.rehearse import seen
+
+
+def measure(prometheus: Prometheus) -> tuple[Measured, str]:
+    """Measurements; if there are none, empty, with the reason."""
+    try:
+        found = ask(prometheus)
+    except Failure as failure:
+        return Measured(), str(failure)
+    return found, "" if found.devices else NOTHING_YET
+
+
+NOTHING_YET = "Prometheus answers, but has no GPU series yet"
+
+
+def view(env: Environment, objects: Objects, measured: Measured, why: str = "") -> View:
+    """The GPU nodes of the declared pools, in the pools' order, with the pods on each device."""
+    pods: dict[str, list[seen.Pod]] = {}
+    for raw in objects.pods:
+        pod = seen.pod(raw, env.name, objects.claims)
+        if pod.node and not pod.over and _asks_gpu(pod):
+            pods.setdefault(pod.node, []).append(pod)
+    found = []
+    for pool in env.pools:
+        if pool.gpus:
+            mine = (raw for raw in objects.nodes if pool_of(env, raw) == pool.name)
+            for raw in sorted(mine, key=lambda raw: str(raw["metadata"]["name"])):
+                name = raw["metadata"]["name"]
+                found.append(_node(env, pool, raw, objects.claims, pods.get(name, []), measured))
+    simulated = any(seen.node(raw).gpus for raw in objects.nodes)
+    return View(tuple(found), why, simulated, tuple(_growing(env, found)))
+
+
+def _growing(env: Environment, nodes: Sequence[Node]) -> Iterator[Growing]:
+    for pool in env.pools:
+        if pool.gpus and (between := bounds(env, pool)):
+            yield Growing(pool.name, sum(node.pool == pool.name for node in nodes), *between)
+
+
+def _asks_gpu(pod: seen.Pod) -> bool:
+    claimed = (labels.GPU_DEVICE_CLASS, labels.MIG_DEVICE_CLASS)
+    return any(key.startswith(labels.NVIDIA_PREFIX) or key in claimed for key in pod.asks)
+
+
+def _node(
+    env: Environment, pool: Pool, raw: Json, claims: Claims, pods: Sequence[seen.Pod], measured: Measured
+) -> Node:
+    node = seen.node(raw, claims)
+    tags = raw["metadata"].get("labels") or {}
+    devices = hardware.devices(env, pool, node, tags, measured)
+    devices = tuple(holders.keyed(devices, pods, node.name, measured))
+    shares, loose = holders.placed(devices, pods, measured)
+    numbered = list(enumerate(devices))
+    gpus = []
+    for index, group in groupby(numbered, key=lambda one: one[1].gpu):
+        mine = [(device, shares.get(place, holders.Shares())) for place, device in group]
+        gpus.append(_gpu(node.name, index, mine, pods, measured))
+    return Node(
+        name=node.name,
+        pool=node.pool,
+        machine=node.machine,
+        ready=node.ready,
+        gpus=tuple(gpus),
+        loose=tuple(holders.loose(devices, loose, measured)),
+        closed=_closed(raw.get("spec") or {}),
+    )
+
+
+def _closed(spec: Json) -> str:
+    """Why new GPU pods cannot be scheduled: the node is cordoned, or has one of our taints."""
+    said = ["cordoned"] if spec.get("unschedulable") else []
+    for taint in spec.get("taints") or ():
+        if taint["key"] == labels.GPU_UNHEALTHY:
+            said.append(f"out of use: {taint.get('value', '')}".removesuffix(": "))
+        elif taint["key"] == labels.GPU_NOT_READY:
+            said.append("its GPUs are not proven yet")
+    return ", ".join(said)
+
+
+def _gpu(
+    node: str,
+    index: int,
+    devices: Sequence[tuple[Device, holders.Shares]],
+    pods: Sequence[seen.Pod],
+    measured: Measured,
+) -> Gpu:
+    first, shares = devices[0]
+    whole = measured.use((node, index, ""))
+    bare = Gpu(
+        index=index,
+        uuid=first.uuid,
+        model=first.model,
+        shares=first.shares,
+        compute=first.of[0],
+        memory=first.of[1],
+        use=whole,
+        faults=measured.faults.get((node, index), ()),
+    )
+    if not first.profile:
+        return replace(bare, pods=tuple(holders.uses(first, whole, shares, pods, measured)))
+    slices = tuple(_slice(device, held, pods, measured) for device, held in devices)
+    return replace(bare, shares=1, slices=slices, use=_together(whole, slices))
+
+
+def _slice(device: Device, shares: holders.Shares, pods: Sequence[seen.Pod], measured: Measured) -> Slice:
+    use = measured.use(device.key) if device.key else Use()
+    return Slice(
+        profile=device.profile,
+        instance=device.key[2] if device.key else "",
+        start=device.start,
+        compute=device.compute,
+        memory=device.memory,
+        size=device.size,
+        shares=device.shares,
+        use=Use(util=use.util, memory_used=use.memory_used, memory_total=use.memory_total),
+        pods=tuple(holders.uses(device, use, shares, pods, measured)),
+    )
+
+
+def _together(whole: Use, slices: Iterable[Slice]) -> Use:
+    """Use of a GPU with MIG: its slices' by their size; power and temperature are the GPU's own."""
+    slices = tuple(slices)
+
+    def summed(values: Iterable[float | None]) -> float | None:
+        found = [value for value in values if value is not None]
+        return sum(found) if found else None
+
+    return Use(
+        util=summed(None if one.use.util is None else one.use.util * one.size for one in slices),
+        memory_used=summed(one.use.memory_used for one in slices),
+        memory_total=summed(one.use.memory_total for one in slices),
+        power_watts=whole.power_watts,
+        celsius=whole.celsius,
+    )

@@ -1,0 +1,114 @@
+"""The handler of every type of the table; resources exist only in the engine's state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuform.provider.handler import Call, Change, Checked, Diffed, PluginError, Properties, ReadResult
+from gpuform.provider.properties import UNKNOWN, reveal
+from lab.offline.aws import differences, outputs, requests
+from lab.offline.aws.row import Row
+
+
+class OfflineResource:
+    """One type. No request is sent to AWS; a read returns what is in the state."""
+
+    def __init__(self, row: Row, settings: outputs.Settings) -> None:
+        self.row = row
+        self.settings = settings
+
+    async def check(self, call: Call, olds: Properties, news: Properties) -> Checked:
+        """Fill in the provider's defaults and a name, and validate the API calls with botocore."""
+        inputs = {key: value for key, value in news.items() if value is not None}
+        for name, value in self.row.defaults.items():
+            inputs.setdefault(name, value)
+        named = self.row.named
+        if named and named not in inputs:
+            given = olds.get(named)
+            inputs[named] = given or outputs.made_up_name(self.row, call.urn, call.name, reveal(inputs))
+        region = inputs.get("region") or self.settings.region
+        if region not in outputs.partitions() and region is not UNKNOWN:
+            return Checked(inputs, [("region", f"{region!r} is not an AWS region; set aws:region")])
+        return Checked(inputs, requests.failures(self.row, reveal(inputs)))
+
+    async def diff(
+        self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
+    ) -> Diffed:
+        """Compare the inputs, and the tags and the region that the provider adds."""
+        old, new = reveal(old_inputs), reveal(news)
+        changed = differences.changes(old, new)
+        if self.row.regional and reveal(olds).get("region") != (new.get("region") or self.settings.region):
+            changed["region"] = Change.UPDATE
+        tags = outputs.all_tags(self.settings, news)
+        if self.row.tagged and reveal(olds).get("tagsAll") != tags:
+            changed["tagsAll"] = Change.UPDATE
+        replaces = differences.replacing(self.row, changed)
+        return Diffed(
+            changed, replaces, delete_before_replace=bool(replaces) and self._clashes(call, old, new)
+        )
+
+    async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
+        if call.preview:
+            return "", outputs.planned(self.row, self.settings, news)
+        return outputs.computed(self.row, self.settings, call.urn, news)
+
+    async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:
+        """What the state has; for an imported resource without outputs, they are made up now."""
+        if not inputs:
+            raise PluginError(f"{call.type} {id}: offline runs cannot read from AWS")
+        if not olds:
+            id, olds = outputs.computed(self.row, self.settings, call.urn, inputs, id)
+        return ReadResult(id, olds, inputs)
+
+    async def update(
+        self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
+    ) -> Properties:
+        """The new inputs merged over the old outputs; some outputs change with them (`Row.renewed`)."""
+        touched = {path.split(".")[0].split("[")[0] for path in self._changed(old_inputs, news)}
+        made = outputs.planned(self.row, self.settings, news)
+        if not call.preview:
+            made = outputs.computed(self.row, self.settings, call.urn, news)[1]
+        kept = {key: value for key, value in olds.items() if key in self.row.outputs and key not in news}
+        for name, causes in self.row.renewed.items():
+            if touched.intersection(causes):
+                kept.pop(name, None)
+        result = {**made, **{key: value for key, value in kept.items() if key in made}}
+        return {**result, **self._blocks(made, olds, news), **self._counted(call, touched, olds, news)}
+
+    async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
+        if self.row.guard and reveal(olds).get(self.row.guard) is True:
+            raise PluginError(
+                f"{call.name}: {self.row.guard} is on, so AWS does not delete it; "
+                "turn it off, run up, then destroy"
+            )
+
+    def _changed(self, old_inputs: Properties, news: Properties) -> dict[str, Change]:
+        return differences.changes(reveal(old_inputs), reveal(news))
+
+    def _blocks(self, made: Properties, olds: Properties, news: Properties) -> Properties:
+        """Blocks with members of both the program and AWS keep AWS's members."""
+        result: Properties = {}
+        for name, template in self.row.outputs.items():
+            before, given = olds.get(name), news.get(name)
+            if isinstance(template, dict) and isinstance(before, dict) and isinstance(given, dict):
+                kept = {key: value for key, value in before.items() if key in template}
+                result[name] = {**made[name], **kept, **given}
+        return result
+
+    def _counted(self, call: Call, touched: set[str], olds: Properties, news: Properties) -> Properties:
+        """A launch template's version: one more with each change of its content."""
+        name = self.row.counted
+        if not name or not touched.difference(self.row.uncounted):
+            return {}
+        value: Any = UNKNOWN if call.preview else int(reveal(olds)[name]) + 1
+        return {name: value, **({"defaultVersion": value} if news.get("updateDefaultVersion") else {})}
+
+    def _clashes(self, call: Call, old: Properties, new: Properties) -> bool:
+        """Whether old and new object would have the same name, chosen by the program."""
+        named = self.row.named
+        return bool(named) and old.get(named) == new.get(named) and not self._made_up(call, new)
+
+    def _made_up(self, call: Call, inputs: Properties) -> bool:
+        rest = {key: value for key, value in inputs.items() if key != self.row.named}
+        made_up = outputs.made_up_name(self.row, call.urn, call.name, rest)
+        return bool(inputs[self.row.named][:-7] == made_up[:-7])

@@ -1,0 +1,132 @@
+"""Stand-ins for published charts, made on this machine.
+
+NVIDIA's operator, device plugin, exporter and DRA driver, AWS's EFA device plugin and kube-prometheus-stack
+are the simulated ones of this repository, Karpenter's CRDs and controllers' charts are the real ones, and
+every other chart is a ConfigMap that contains its values.
+
+``python -m lab.offline.charts ROOT CACHE MADE NAME VERSION`` prints the folder of one, see `Charts`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuform.checkout.errors import Failure, InputError
+from gpuform.checkout.scratch import folder as private
+from lab.sidecars.controllers.rows import CHARTS
+
+_SIMULATED: Mapping[str, str] = {
+    "gpu-operator": "gpu-operator-sim",
+    "nvidia-device-plugin": "device-plugin-sim",
+    "dcgm-exporter": "dcgm-exporter-sim",
+    "dra-driver-nvidia-gpu": "dra-driver-sim",
+    "aws-efa-k8s-device-plugin": "efa-device-plugin-sim",
+    "kube-prometheus-stack": "kube-prometheus-stack-sim",
+}
+"""Published charts that have a simulated one in this repository."""
+CRDS = "karpenter-crd"
+_HERE = Path(__file__).resolve().parents[2]
+_VALUES = b"""\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: "{{ .Release.Name }}-values"}
+data: {values: {{ .Values | toJson | quote }}}
+"""
+
+Files = Mapping[str, bytes]
+
+
+@dataclass(frozen=True)
+class Charts:
+    """Stand-ins for the program in ``root``, written below ``made``; ``cache`` is Paths.cache."""
+
+    root: Path
+    cache: Path
+    made: Path
+
+    def folder(self, name: str, version: str) -> Path:
+        """The folder ``made/NAME``, with a chart of that name and version.
+
+        The path contains no version, so that a preview shows a changed version and not another chart. Raises
+        Failure or InputError if Karpenter's CRDs cannot be fetched.
+        """
+        files, target = self._files(name, version or "0.0.0"), self.made / name
+        if _read(target) != files:
+            _write(target, files)
+        return target
+
+    def _files(self, name: str, version: str) -> Files:
+        if name in _SIMULATED:
+            return _renamed(self._ours(f"charts/{_SIMULATED[name]}"), name, version)
+        if name == CRDS:
+            from lab.offline import karpenter_crds  # imports the toolchain, which few charts need
+
+            pinned = self._ours(karpenter_crds.FOLDER)
+            return _renamed(karpenter_crds.chart(pinned, self.cache), name, version)
+        if name == "keda":
+            from lab.offline import keda_chart
+
+            return keda_chart.files(self._ours("toolchain/keda"), self.cache, version)
+        if name in CHARTS:
+            from lab.offline import controller_charts
+
+            pinned = self._ours(controller_charts.pinned(name))
+            return _renamed(controller_charts.chart(name, pinned, self.cache), name, version)
+        described = {"apiVersion": "v2", "name": name, "version": version}
+        return {"Chart.yaml": json.dumps(described).encode(), "templates/values.yaml": _VALUES}
+
+    def _ours(self, folder: str) -> Path:
+        """The folder of the program's checkout, or of this one: an older commit may not have it."""
+        own = self.root / folder
+        return own if own.is_dir() else _HERE / folder
+
+
+def _renamed(source: Path, name: str, version: str) -> Files:
+    files = _read(source)
+    text = files["Chart.yaml"].decode()
+    # The source of cert-manager's chart has 0.0.0 for both versions, which a release fills in.
+    for key, value in (("name", name), ("version", version), (r"appVersion(?=: v0\.0\.0$)", version)):
+        text = re.sub(rf"(?m)^({key}):.*$", rf"\1: {json.dumps(value)}", text)
+    return {**files, "Chart.yaml": text.encode()}
+
+
+def _read(folder: Path) -> Files:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
+
+
+def _write(target: Path, files: Files) -> None:
+    """Write atomically; a folder that another run has written in the meantime stays."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with private(target.parent / ".making") as folder:
+        ready = folder / "chart"
+        for file, content in files.items():
+            path = ready / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        try:
+            if target.is_dir():
+                target.rename(folder / "old")
+            ready.rename(target)
+        except OSError:
+            if not target.is_dir():
+                raise
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print the folder, or end with exit code 1 and the reason on stderr."""
+    root, cache, made, name, version = arguments
+    try:
+        print(Charts(Path(root), Path(cache), Path(made)).folder(name, version))
+    except (Failure, InputError, OSError) as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

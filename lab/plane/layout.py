@@ -1,0 +1,142 @@
+"""Paths of what the control plane keeps between starts: its record, data, certificates and logs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from gpuform.checkout.errors import InputError
+from gpuform.checkout.paths import Paths
+from lab.sidecars.shared.files import write_private
+
+CLUSTER = "gpuform"  # kwokctl's name of the cluster; one per checkout, so it need not differ between them
+_PLAIN = "/._-+@"
+PKI_FILES = ("ca.crt", "ca.key", "admin.crt", "admin.key")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The folders below the state folder; nothing here creates them.
+
+    etcd's data and the certificates lie outside kwokctl's folder, since kwokctl removes that whole folder
+    when a create fails.
+    """
+
+    paths: Paths
+
+    @property
+    def home(self) -> Path:
+        """Everything of the control plane but the kubeconfig and the logs; mode 0700."""
+        return self.paths.state / "embedded"
+
+    @property
+    def lock(self) -> Path:
+        """Held during a start or stop; next to ``home``, so that it outlives a delete."""
+        return self.paths.state / "embedded.lock"
+
+    @property
+    def record(self) -> Path:
+        return self.home / "cluster.json"
+
+    @property
+    def etcd(self) -> Path:
+        return self.home / "etcd"
+
+    @property
+    def pki(self) -> Path:
+        """Certificates, kept so that a new install keeps the kubeconfig and service account tokens valid."""
+        return self.home / "pki"
+
+    @property
+    def packer(self) -> Path:
+        """The second scheduler's program: a link in its own folder, by which its process is recognised."""
+        return self.home / "packer" / "gpuform-packer"
+
+    @property
+    def monitor(self) -> Path:
+        """Folder of monitoring's files and programs: links, by which their processes are recognised."""
+        return self.home / "monitor"
+
+    @property
+    def controllers(self) -> Path:
+        """Folder of the controllers' files and programs: links, by which their processes are recognised."""
+        return self.home / "controllers"
+
+    @property
+    def egress(self) -> Path:
+        """The API server's way to the controllers; exists once a stack has declared one."""
+        return self.controllers / "egress.yaml"
+
+    @property
+    def config(self) -> Path:
+        return self.home / "kwokctl.yaml"
+
+    @property
+    def kwok_home(self) -> Path:
+        return self.home / "kwok"
+
+    @property
+    def workdir(self) -> Path:
+        """kwokctl's folder of our cluster: links to binaries, process ids, own kubeconfig, certificates."""
+        return self.kwok_home / "clusters" / CLUSTER
+
+    def require_plain(self) -> None:
+        """Raise InputError for a path that kwokctl cuts at a blank, or splits at ``#``, ``%`` or a comma."""
+        if not all(letter.isalnum() or letter in _PLAIN for letter in str(self.home)):
+            raise InputError(
+                str(self.home),
+                "kwokctl accepts no path with blanks or special characters",
+                "move the checkout, or set GPUFORM_STATE, to a path of letters, digits and . _ - + @ only",
+            )
+
+    def log(self, member: str) -> Path:
+        """Log of one member; kwokctl's folder of logs is a link to the checkout's."""
+        return self.paths.logs / f"{'kwok-controller' if member == 'kwok' else member}.log"
+
+
+@dataclass(frozen=True)
+class Record:
+    """What must stay the same from start to start; read by the next start, written before anything runs.
+
+    ``digest`` covers the whole installed configuration except the binaries' paths. ``installed`` is false
+    while a create is in progress: such a cluster is created again, with its data kept.
+    """
+
+    ports: dict[str, int] = field(default_factory=dict)
+    digest: str = ""
+    installed: bool = False
+
+    @classmethod
+    def load(cls, layout: Layout) -> Record:
+        """The stored record; an empty one if it is absent or unreadable, since it holds no user data."""
+        try:
+            return cls(**json.loads(layout.record.read_text()))
+        except (OSError, ValueError, TypeError):
+            return cls()
+
+    def store(self, layout: Layout) -> None:
+        """Write atomically, so that a kill leaves the old or the new record."""
+        write_private(layout.record, json.dumps(asdict(self), indent=1))
+
+
+def keep_pki(layout: Layout) -> None:
+    """Copy kwokctl's certificates to ``layout.pki``, unless a complete copy exists."""
+    if complete_pki(layout.pki):
+        return
+    draft = layout.pki.with_name("pki.new")
+    shutil.rmtree(draft, ignore_errors=True)
+    shutil.rmtree(layout.pki, ignore_errors=True)
+    shutil.copytree(layout.workdir / "pki", draft)
+    draft.replace(layout.pki)
+
+
+def complete_pki(folder: Path) -> bool:
+    return all((folder / name).is_file() and (folder / name).stat().st_size > 0 for name in PKI_FILES)
+
+
+def rotate(log: Path) -> None:
+    """Rename the log to ``<name>.previous.log``."""
+    if log.exists():
+        log.replace(log.with_name(f"{log.stem}.previous.log"))

@@ -1,0 +1,180 @@
+"""Start, stop and status of the control plane of one checkout."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+
+from gpuform.checkout import writable
+from gpuform.checkout.paths import Paths
+from infra.model.environment import Environment
+from lab.plane import beside, controlling, kubeconfig, lock, monitoring, packing, simulation, starting
+from lab.plane.kwokctl import Tools
+from lab.plane.layout import Layout, Record, complete_pki
+from lab.plane.probe import Probe
+from lab.plane.processes import (
+    CONTROLS,
+    KEEPER,
+    KWOKCTL,
+    MEMBERS,
+    MONITOR,
+    PACKER,
+    PROMETHEUS,
+    SIMULATOR,
+    STATE_METRICS,
+    end,
+    scan,
+)
+from lab.plane.status import Member, Status
+from lab.sidecars.controllers.rows import CONTROLLERS
+from lab.sidecars.shared.files import write_private
+
+_KEPT = (PACKER, PROMETHEUS, STATE_METRICS, CONTROLS, *CONTROLLERS)
+"""Run only while a stack declares them; the keeper of controllers, from the first declaration on."""
+
+
+def _silent(line: str) -> None:
+    pass
+
+
+class ControlPlane:
+    """The embedded control plane of one checkout.
+
+    It consists of etcd, kube-apiserver, controller manager, scheduler, kwok and the node simulator, and of a
+    second scheduler, Prometheus and kube-state-metrics if a stack declares them. Every method may be called
+    at any time and in any state, from several processes at once; the object holds no state. Linux only: it
+    reads ``/proc``.
+    """
+
+    def __init__(self, paths: Paths, toolchain: Tools) -> None:
+        """``toolchain`` is asked for binaries only when a process has to be started."""
+        # Our processes are recognised by this path, so it must be spelled one way only.
+        self._layout = Layout(replace(paths, state=paths.state.resolve()))
+        self._tools = toolchain
+
+    def start(
+        self,
+        port: int | None = None,
+        simulator: bool = True,
+        progress: Callable[[str], None] = _silent,
+    ) -> None:
+        """Start what does not run, and return once the API accepts pods.
+
+        ``port`` is the apiserver's, on 127.0.0.1; a running cluster moves there and keeps its data. Raises
+        InputError if the port is invalid or taken or the state cannot be written, Failure if a member does
+        not come up. With ``simulator`` false, the simulator and the keepers are not started; running ones are
+        left alone.
+        """
+        paths = self._layout.paths
+        writable.require_state(paths.state)
+        self._layout.require_plain()
+        for folder in (paths.state, self._layout.home, paths.logs):
+            folder.mkdir(parents=True, exist_ok=True)
+        self._layout.home.chmod(0o700)  # it holds the certificate authority's key
+        with lock.held(self._layout.lock, lambda: progress("waiting for another start or stop to end")):
+            self._layout.home.mkdir(
+                mode=0o700, exist_ok=True
+            )  # a stop --delete that we waited for removed it
+            starting.bring_up(self._layout, self._tools, port, progress)
+            if self._write_kubeconfig():
+                simulation.stop(self._layout)  # it has read the old kubeconfig
+                packing.stop(self._layout)
+                monitoring.stop(self._layout)
+                controlling.stop(self._layout)
+            if simulator:
+                served = beside.served(self._layout)
+                simulation.ensure(self._layout, self._tools, served["simulator-metrics"], progress)
+                packing.ensure(self._layout, self._tools)
+                monitoring.ensure(self._layout, served)
+                controlling.ensure(self._layout, served)
+
+    def monitored(self, progress: Callable[[str], None] = _silent) -> None:
+        """Prepare a running control plane for a stack that declares monitoring.
+
+        Defines prometheus-operator's kinds and gets the keeper's programs, unless they are there. Raises
+        InputError if the control plane was never started, Failure if a kind or a program cannot be had.
+        """
+        monitoring.prepare(self._layout, self._tools, progress)
+
+    def controlled(self, *names: str, progress: Callable[[str], None] = _silent) -> None:
+        """Get these controllers, and start the control plane with a way to them.
+
+        One that has run without controllers is restarted once; its data stays. Errors as ``start``, and those
+        of a build.
+        """
+        controlling.prepare(self._layout, self._tools, names, progress)
+        self.start(progress=progress)
+
+    def start_for(self, env: Environment, progress: Callable[[str], None] = _silent) -> None:
+        """Start the control plane and what the environment declares; errors as the functions above."""
+        if names := controlling.declared(env):
+            self.controlled(*names, progress=progress)
+        else:
+            self.start(progress=progress)
+        if env.monitoring:
+            self.monitored(progress=progress)
+
+    def knows_monitoring(self, progress: Callable[[str], None] = _silent) -> None:
+        """Define prometheus-operator's kinds only, for a caller that plans with them and measures nothing."""
+        monitoring.define(self._layout, progress)
+
+    def stop(self, delete: bool = False) -> None:
+        """End every process of this checkout's control plane; its objects are kept for the next start.
+
+        With ``delete``, remove its data, ports, certificates, logs and kubeconfig.
+        """
+        if not self._layout.paths.state.exists():
+            self._end_all()
+            return
+        writable.require_state(self._layout.paths.state)
+        with lock.held(self._layout.lock, lambda: None):
+            self._end_all()
+            if delete:
+                shutil.rmtree(self._layout.home, ignore_errors=True)
+                self._layout.paths.kubeconfig.unlink(missing_ok=True)
+                for name in (*MEMBERS, SIMULATOR, KEEPER, MONITOR, *_KEPT, KWOKCTL):
+                    log = self._layout.log(name)
+                    log.unlink(missing_ok=True)
+                    log.with_name(f"{log.stem}.previous.log").unlink(missing_ok=True)
+
+    def status(self) -> Status:
+        """What runs now; takes no lock and starts nothing, one second at most."""
+        layout = self._layout
+        record = Record.load(layout)
+        running = {process.name: process for process in scan(layout)}
+        rows = []
+        kept = [name for name in _KEPT if name in running]
+        for name in (*MEMBERS, SIMULATOR, KEEPER, MONITOR, *kept):
+            process = running.get(name)
+            port = record.ports.get("simulator-metrics" if name == SIMULATOR else name)
+            pid, rss = (process.pid, process.rss_bytes) if process else (None, 0)
+            rows.append(Member(name, pid, process is not None, rss, port))
+        port = record.ports.get(starting.APISERVER)
+        answers, version = False, None
+        if port is not None and starting.APISERVER in running and complete_pki(layout.pki):
+            probe = Probe(port, layout.pki, timeout=0.5)
+            version = probe.version()
+            answers = version is not None and probe.ready()
+        server = f"https://127.0.0.1:{port}" if port is not None else None
+        said = (*monitoring.said(layout), *controlling.said(layout))
+        return Status(tuple(rows), layout.paths.kubeconfig, server, answers, version, said)
+
+    def _end_all(self) -> None:
+        """kwokctl first, or it would restart what is ended; then our own programs, the members, etcd last."""
+        end(self._layout, [process for process in scan(self._layout) if process.name == KWOKCTL], grace=0)
+        controlling.stop(self._layout)
+        monitoring.stop(self._layout)
+        packing.stop(self._layout)
+        simulation.stop(self._layout)
+        starting.end_members(self._layout)
+
+    def _write_kubeconfig(self) -> bool:
+        """Write it if it differs; returns whether it did. A start that starts nothing changes no file."""
+        path = self._layout.paths.kubeconfig
+        port = Record.load(self._layout).ports[starting.APISERVER]
+        text = kubeconfig.render(f"https://127.0.0.1:{port}", self._layout.pki)
+        if path.is_file() and path.read_text() == text and path.stat().st_mode & 0o777 == 0o600:
+            return False
+        write_private(path, text)
+        return True

@@ -1,0 +1,182 @@
+"""Finds and ends our own processes, and no others.
+
+A process is recognised by its command line: kwokctl starts every member through a link in our state folder,
+so that folder's path, as kwokctl was given it, is in there. A process id from a file proves nothing after a
+reboot or a kill. Signals go through a pidfd opened before the process is checked, so that a reused id is
+never hit.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from lab.plane.layout import Layout
+
+PROC = Path("/proc")
+MEMBERS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+SIMULATOR = "simulator"
+KEEPER = "scheduler-keeper"
+MONITOR = "monitor-keeper"
+CONTROLS = "controller-keeper"
+PROMETHEUS = "prometheus"
+STATE_METRICS = "kube-state-metrics"
+PACKER = "gpuform-packer"
+KWOKCTL = "kwokctl"
+EXEC_LOOKS = 100  # a millisecond apart; exec takes a few of them on a busy machine
+KERNEL_THREAD = 0x00200000  # PF_KTHREAD among the flags, field 9 of proc_pid_stat(5)
+
+Naming = Callable[[Sequence[str]], str | None]
+"""Arguments of a process -> its name here; None if the process is not ours."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process of this checkout; ``started`` is in clock ticks since boot (proc_pid_stat(5), field 22)."""
+
+    name: str
+    pid: int
+    started: int
+
+    @property
+    def born(self) -> float:
+        """Start time in seconds since 1970, to the hundredth."""
+        boot = next(line for line in (PROC / "stat").read_text().splitlines() if line.startswith("btime "))
+        return int(boot.split()[1]) + self.started / os.sysconf("SC_CLK_TCK")
+
+    @property
+    def rss_bytes(self) -> int:
+        """Resident bytes now; 0 once it has ended."""
+        try:
+            return int((PROC / str(self.pid) / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except (OSError, IndexError):
+            return 0
+
+
+def scan(layout: Layout) -> list[Process]:
+    """Every process of this checkout's control plane: members, our own programs, a running kwokctl."""
+    return scan_for(partial(_name, layout))
+
+
+def scan_for(naming: Naming) -> list[Process]:
+    pids = [int(entry.name) for entry in os.scandir(PROC) if entry.name.isdigit()]
+    return [process for pid in pids if (process := look_for(naming, pid))]
+
+
+def look(layout: Layout, pid: int) -> Process | None:
+    return look_for(partial(_name, layout), pid)
+
+
+def look_for(naming: Naming, pid: int) -> Process | None:
+    try:
+        name = naming(_command_line(pid))
+        return None if name is None else Process(name, pid, int(_stat(pid)[19]))
+    except (OSError, IndexError):
+        return None
+
+
+def _command_line(pid: int) -> list[str]:
+    """Its arguments; one empty string for a kernel thread or a zombie.
+
+    During exec a process has none for a moment, which is waited for.
+    """
+    for _ in range(EXEC_LOOKS):
+        raw = (PROC / str(pid) / "cmdline").read_bytes()
+        state = _stat(pid)
+        if raw or state[0] in "ZX" or int(state[6]) & KERNEL_THREAD:
+            break
+        time.sleep(0.001)
+    return raw.decode(errors="replace").split("\0")
+
+
+def _stat(pid: int) -> list[str]:
+    """proc_pid_stat(5) from its third field on; the second, the name, may itself hold blanks and brackets."""
+    return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+
+
+_OURS = {
+    "lab.simulator": SIMULATOR,
+    "lab.sidecars.second_scheduler": KEEPER,
+    "lab.sidecars.monitoring": MONITOR,
+    "lab.sidecars.controllers": CONTROLS,
+    # Names of the same modules before, which a control plane may still run.
+    "gpuform.simulator": SIMULATOR,
+    "gpuform.packer": KEEPER,
+    "gpuform.monitor": MONITOR,
+    "gpuform.controllers": CONTROLS,
+}
+"""Process by the module that it runs."""
+
+
+def _name(layout: Layout, argv: Sequence[str]) -> str | None:
+    program = Path(argv[0])
+    if program.parent == layout.workdir / "bin":
+        if "--version" in argv:
+            return None  # kwokctl asking a binary for its version
+        name = "kwok" if program.name == "kwok-controller" else program.name
+        return name if name in MEMBERS else None
+    if program.name == KWOKCTL and str(layout.config) in argv:
+        return KWOKCTL
+    if str(layout.paths.kubeconfig) in argv and (ours := next(filter(None, map(_OURS.get, argv)), None)):
+        return ours
+    if program.parent == layout.controllers / "bin":
+        return program.name
+    if program.parent == layout.monitor / "bin" and program.name in (PROMETHEUS, STATE_METRICS):
+        return program.name
+    return PACKER if program == layout.packer else None
+
+
+def end(layout: Layout, processes: Iterable[Process], grace: float) -> None:
+    end_for(partial(_name, layout), processes, grace)
+
+
+def end_for(naming: Naming, processes: Iterable[Process], grace: float) -> None:
+    """SIGTERM, ``grace`` seconds of patience (0: none), then SIGKILL; returns once all are gone.
+
+    A process id that belongs to another process by now is left alone.
+    """
+    handles = {}
+    for process in processes:
+        try:
+            handle = os.pidfd_open(process.pid)
+        except ProcessLookupError:
+            continue
+        if look_for(naming, process.pid) == process:
+            handles[process] = handle
+        else:
+            os.close(handle)
+    try:
+        if grace > 0:
+            _signal(handles.values(), signal.SIGTERM)
+            _wait(handles.values(), grace)
+        _signal(handles.values(), signal.SIGKILL)
+        _wait(handles.values(), 10)
+    finally:
+        for handle in handles.values():
+            os.close(handle)
+
+
+def _signal(handles: Iterable[int], number: signal.Signals) -> None:
+    for handle in handles:
+        try:
+            signal.pidfd_send_signal(handle, number)
+        except ProcessLookupError:
+            continue  # ended meanwhile
+
+
+def _wait(handles: Iterable[int], seconds: float) -> None:
+    poll = select.poll()
+    waiting = set(handles)
+    for handle in waiting:
+        poll.register(handle, select.POLLIN)
+    deadline = time.monotonic() + seconds
+    while waiting and (left := deadline - time.monotonic()) > 0:
+        for handle, _ in poll.poll(left * 1000):
+            poll.unregister(handle)
+            waiting.discard(handle)

@@ -1,0 +1,85 @@
+"""What an account has when Karpenter starts: network, role, queue and cluster of an environment.
+
+The program creates them with the engine, but the engine's stand-in for AWS creates nothing. So they are
+created in the simulated account, with the names and tags that the program gives them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from gpuform.clouds.aws.api import answers, client
+from infra.model import addresses, labels
+from infra.model.aws import AwsCluster
+from infra.model.aws_network import ExistingNetwork, OwnNetwork
+from infra.model.environment import Environment
+from infra.plan import eks, node_class
+from lab.offline.aws.functions import assumed_subnet
+
+_EXISTING = "10.0.0.0/16"
+"""Network of an existing VPC, which no stack file declares."""
+_TRUST = json.dumps({"Version": "2012-10-17", "Statement": []})
+
+
+def furnish(env: Environment) -> None:
+    """Create them; the AWS variables of this process must point to the simulated AWS."""
+    cluster = env.cluster
+    assert isinstance(cluster, AwsCluster)
+    with answers("the simulated AWS"):
+        _network(client("ec2", cluster.region), env, cluster)
+        iam = client("iam", cluster.region)
+        iam.create_role(RoleName=node_class.node_role(env), AssumeRolePolicyDocument=_TRUST)
+        arn = iam.create_role(RoleName=env.name, AssumeRolePolicyDocument=_TRUST)["Role"]["Arn"]
+        client("eks", cluster.region).create_cluster(
+            name=env.name, version=cluster.version, roleArn=arn, resourcesVpcConfig={}
+        )
+        client("sqs", cluster.region).create_queue(QueueName=eks.interruption_queue(env))
+
+
+def _network(ec2: Any, env: Environment, cluster: AwsCluster) -> None:
+    """A VPC with the private subnets and the nodes' security group, which Karpenter discovers by tag.
+
+    An existing VPC and its subnets get the declared ids and no tag, so Karpenter cannot discover them.
+    """
+    network = cluster.network
+    existing = network if isinstance(network, ExistingNetwork) else None
+    own = network if isinstance(network, OwnNetwork) else OwnNetwork(cidr=_EXISTING, zones=network.zones)
+    ec2.describe_vpcs()  # with its first request, moto creates a default VPC, which has ids of its own
+    with _with_id("vpc", existing.vpc if existing else ""):
+        vpc = ec2.create_vpc(CidrBlock=own.cidr)["Vpc"]["VpcId"]
+    for one in addresses.subnets(own):
+        place: dict[str, Any] = {"VpcId": vpc, "CidrBlock": one.private, "AvailabilityZone": one.zone}
+        if existing is None:
+            ec2.create_subnet(**place, TagSpecifications=_found(env, "subnet"))
+            continue
+        id = existing.ids.get(one.zone) or assumed_subnet(existing.vpc, one.zone, existing.tags)
+        with _with_id("subnet", id):
+            ec2.create_subnet(**place)
+    ec2.create_security_group(
+        GroupName=f"{env.name}-nodes",
+        Description="nodes",
+        VpcId=vpc,
+        TagSpecifications=_found(env, "security-group"),
+    )
+
+
+@contextmanager
+def _with_id(kind: str, id: str) -> Iterator[None]:
+    """What moto creates meanwhile gets this id, or a random one if it is empty."""
+    models = importlib.import_module(f"moto.ec2.models.{kind}s")
+    name = f"random_{kind}_id"
+    before = getattr(models, name)
+    if id:
+        setattr(models, name, lambda: id)
+    try:
+        yield
+    finally:
+        setattr(models, name, before)
+
+
+def _found(env: Environment, kind: str) -> list[dict[str, Any]]:
+    return [{"ResourceType": kind, "Tags": [{"Key": labels.KARPENTER_DISCOVERY, "Value": env.name}]}]

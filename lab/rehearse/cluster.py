@@ -1,0 +1,103 @@
+"""The rehearsal's cluster: read over one connection, written through kubectl."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from gpuform.checkout.errors import Failure
+from gpuform.checkout.paths import Paths
+from lab.plane.layout import Layout, Record
+from lab.plane.starting import APISERVER
+
+Json = dict[str, Any]
+PODS = "/api/v1/pods"
+NODES = "/api/v1/nodes"
+EVENTS = "/api/v1/events"
+NODE_POOLS = "/apis/karpenter.sh/v1/nodepools"
+NODE_CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
+_TIMEOUT_S = 120
+
+
+class Cluster:
+    """A running embedded control plane; must be closed. Several threads may read at once."""
+
+    def __init__(self, paths: Paths, kubectl: Path) -> None:
+        layout = Layout(paths)
+        tls = ssl.create_default_context(cafile=str(layout.pki / "ca.crt"))
+        tls.load_cert_chain(layout.pki / "admin.crt", layout.pki / "admin.key")
+        port = Record.load(layout).ports[APISERVER]
+        self._http = httpx.Client(
+            base_url=f"https://127.0.0.1:{port}", verify=tls, timeout=30, trust_env=False
+        )
+        self._kubectl = [str(kubectl), "--kubeconfig", str(paths.kubeconfig)]
+
+    def close(self) -> None:
+        self._http.close()
+
+    def items(self, path: str) -> list[Json]:
+        """The objects of a list; empty if the server does not know the kind. Raises Failure."""
+        response = self._ask("GET", path)
+        if response.status_code == httpx.codes.NOT_FOUND:
+            return []
+        found: list[Json] = _checked(response, path)["items"]
+        return found
+
+    def get(self, path: str) -> Json:
+        """One object. Raises Failure."""
+        return _checked(self._ask("GET", path), path)
+
+    def patch(self, path: str, body: Mapping[str, Any]) -> None:
+        """Merge ``body`` into an object. Raises Failure."""
+        content = json.dumps(body)
+        headers = {"Content-Type": "application/merge-patch+json"}
+        _checked(self._ask("PATCH", path, content=content, headers=headers), path)
+
+    def create(self, path: str, body: Mapping[str, Any]) -> None:
+        """Create an object unless it exists. Raises Failure."""
+        response = self._ask("POST", path, json=dict(body))
+        if response.status_code != httpx.codes.CONFLICT:
+            _checked(response, path)
+
+    def delete(self, path: str) -> None:
+        """Delete an object if it exists. Raises Failure."""
+        response = self._ask("DELETE", path)
+        if response.status_code != httpx.codes.NOT_FOUND:
+            _checked(response, path)
+
+    def apply(self, manifests: Iterable[Mapping[str, Any]]) -> None:
+        """Server-side apply of manifests. Raises Failure with the server's message."""
+        items = list(manifests)
+        if not items:
+            return
+        document = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+        command = [*self._kubectl, "apply", "--server-side", "-f", "-"]
+        try:
+            done = subprocess.run(command, input=document, capture_output=True, text=True, timeout=_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise _unusable(f"no answer in {_TIMEOUT_S} s") from None
+        if done.returncode:
+            raise _unusable(done.stderr.strip())
+
+    def _ask(self, method: str, path: str, **more: Any) -> httpx.Response:
+        try:
+            return self._http.request(method, path, **more)
+        except httpx.HTTPError as error:
+            raise _unusable(str(error) or type(error).__name__) from None
+
+
+def _checked(response: httpx.Response, path: str) -> Json:
+    if response.is_error:
+        raise _unusable(f"{path}: {response.text.strip()[:300]}")
+    found: Json = response.json()
+    return found
+
+
+def _unusable(reason: str) -> Failure:
+    return Failure("the rehearsal's control plane", reason, "run the rehearsal again")

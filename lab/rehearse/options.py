@@ -1,0 +1,111 @@
+"""Options of a rehearsal besides placing the stack's pods."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast
+
+from gpuform.checkout.errors import InputError
+from infra.model.base import listing
+from infra.model.environment import Environment
+
+Capacity = Literal["*", "on-demand", "spot", "reserved"]
+CAPACITIES = ("on-demand", "spot", "reserved")
+
+
+@dataclass(frozen=True)
+class Short:
+    """Capacity that the simulated AWS does not have; ``*`` is any."""
+
+    machine: str
+    zone: str = "*"
+    capacity: Capacity = "*"
+
+    def __str__(self) -> str:
+        zone = "" if self.zone == "*" else f" in {self.zone}"
+        machine = "any machine" if self.machine == "*" else self.machine
+        return f"no capacity for {machine}{zone}" + ("" if self.capacity == "*" else f" ({self.capacity})")
+
+
+@dataclass(frozen=True)
+class Options:
+    """``timeout_s`` bounds each wait; ``used_up`` is how many instances each reservation has left."""
+
+    workloads: Path | None = None
+    timeout_s: float = 300.0
+    shrink: bool = True
+    short: tuple[Short, ...] = ()
+    used_up: tuple[tuple[str, int], ...] = ()
+    interrupt_spot: bool = False
+    qps: tuple[float, ...] = ()
+    """Requests per second of each scaled workload, one after another."""
+
+    def check(self, env: Environment) -> None:
+        """Refuse an option that this environment cannot use. Raises InputError."""
+        asked = [
+            name
+            for name, given in (
+                ("--short", self.short),
+                ("--reservation-used", self.used_up),
+                ("--interrupt-spot", self.interrupt_spot),
+            )
+            if given
+        ]
+        if asked and not any(env.by_karpenter(pool) for pool in env.pools):
+            raise InputError(asked[0], f"Karpenter launches no nodes for stack {env.name}", "leave it out")
+        _check_short(env, self.short)
+        _check_reservations(env, self.used_up)
+        if self.interrupt_spot and not any("spot" in pool.node_pools.values() for pool in env.pools):
+            raise InputError("--interrupt-spot", "no pool uses spot capacity", "leave it out")
+
+
+def growing(env: Environment) -> bool:
+    """Whether cluster-autoscaler scales any node group."""
+    return env.cluster.kind == "openstack" and any(pool.elastic for pool in env.pools)
+
+
+def _check_short(env: Environment, short: tuple[Short, ...]) -> None:
+    pools = [pool for pool in env.pools if pool.by_karpenter]
+    machines = sorted({machine.name for pool in pools for machine in pool.machines})
+    for one in short:
+        path = f"--short {one.machine}"
+        if one.machine not in ("*", *machines):
+            raise InputError(path, "no Karpenter pool uses this machine", listing(machines, one.machine))
+        assert env.cluster.kind == "aws"  # check() has seen that Karpenter buys nodes
+        zones = env.cluster.network.zones
+        if one.zone not in ("*", *zones):
+            raise InputError(f"{path}:{one.zone}", "is not a zone of the stack", listing(zones, one.zone))
+
+
+def _check_reservations(env: Environment, used_up: tuple[tuple[str, int], ...]) -> None:
+    pools = [pool for pool in env.pools if pool.by_karpenter]
+    known = sorted({one for pool in pools for one in pool.on_aws.reservations})
+    for name, _ in used_up:
+        if name not in known:
+            remedy = listing(known, name) if known else "leave it out"
+            fact = "is not a reservation of a Karpenter pool"
+            raise InputError(f"--reservation-used {name}", fact, remedy)
+
+
+def short(text: str) -> Short:
+    """``MACHINE[:ZONE[:CAPACITY]]``. Raises InputError."""
+    parts = text.split(":")
+    if len(parts) > 3 or not all(parts):
+        raise InputError(
+            f"--short {text}", "is not MACHINE[:ZONE[:CAPACITY]]", "as in p5.48xlarge:us-west-2b"
+        )
+    if len(parts) == 3 and parts[2] not in ("*", *CAPACITIES):
+        raise InputError(
+            f"--short {text}", f"{parts[2]!r} is not a capacity type", listing(CAPACITIES, parts[2])
+        )
+    capacity = cast(Capacity, parts[2]) if len(parts) == 3 else "*"
+    return Short(parts[0], parts[1] if len(parts) > 1 else "*", capacity)
+
+
+def used(text: str) -> tuple[str, int]:
+    """``ID[=LEFT]``: a reservation and how many of its instances are left. Raises InputError."""
+    name, _, left = text.partition("=")
+    if not name or (left and not left.isdecimal()):
+        raise InputError(f"--reservation-used {text}", "is not ID[=LEFT]", "as in cr-0123456789abcdef0=1")
+    return name, int(left or 0)

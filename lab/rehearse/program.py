@@ -1,0 +1,194 @@
+"""Runs one of our in-cluster programs beside the cluster, with its own account, since pods run no code.
+
+It runs as in its pod: the program from the ConfigMap that the Deployment mounts, its command, and a token of
+its ServiceAccount, so that it has the same permissions. Python is this interpreter, not the image's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import yaml
+
+from gpuform.checkout.errors import Failure
+from infra.plan import pool_keeper, readiness_gate
+from infra.plan.sharing import NAMESPACE
+from lab.rehearse.children import Children, end
+from lab.rehearse.following import Following
+from lab.simulator.api import Api
+
+TOKEN_S = 6 * 3600
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Pod:
+    """What the Deployment's pod would get; ``files`` are names below ``mounted`` with their text."""
+
+    command: tuple[str, ...]
+    account: str
+    mounted: str
+    files: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Where:
+    """Which program: its Deployment's name and namespace, and its name in messages (``words``)."""
+
+    name: str
+    namespace: str
+    words: str
+
+    @property
+    def deployments(self) -> str:
+        return f"/apis/apps/v1/namespaces/{self.namespace}/deployments"
+
+    @property
+    def core(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}"
+
+
+class Program:
+    """The program of one cluster; its output is in the file ``log`` of its folder."""
+
+    def __init__(self, where: Where, kubeconfig: Path, folder: Path, every: float) -> None:
+        """``every`` is its interval in seconds (``--every``)."""
+        self._where, self._kubeconfig, self._every = where, kubeconfig, every
+        self._children = Children(folder)
+        self.log = self._children.folder / "log"
+
+    def start(self, server: str = "") -> subprocess.Popen[bytes]:
+        """Run it as the Deployment says; ``server`` replaces the API server's URL.
+
+        The process ends with the calling thread at the latest. Raises Failure without a Deployment.
+        """
+        pod = asyncio.run(self._once())
+        if pod is None:
+            raise Failure(f"deployment {self._where.name}", "is not in the cluster", "run `up` first")
+        return self._run(pod, server)
+
+    @contextmanager
+    def running(self, server: str = "") -> Iterator[subprocess.Popen[bytes]]:
+        """Run it while the context lasts. Raises Failure if it no longer runs at the end."""
+        process = self.start(server)
+        try:
+            yield process
+            if process.poll() is not None:
+                raise Failure(self._where.words, f"has ended: {self.log.read_text()}", f"see {self.log}")
+        finally:
+            end(process)
+
+    @contextmanager
+    def following(self) -> Iterator[Following[Pod]]:
+        """Run it while its Deployment exists, and restart it when that has changed, as a kubelet would."""
+        self._children.end_left()
+        try:
+            with Following(self._kubeconfig, self._wanted, self._run, self.log) as following:
+                yield following
+        finally:
+            self._children.end_left()
+
+    async def _once(self) -> Pod | None:
+        api = Api(self._kubeconfig)
+        try:
+            return await self._wanted(api)
+        finally:
+            await api.close()
+
+    def _run(self, pod: Pod, server: str = "") -> subprocess.Popen[bytes]:
+        folder = self._children.folder
+        for name, text in pod.files:
+            (folder / name).write_text(text, encoding="utf-8")
+        account, own = self._account(pod.account)
+        url = urlsplit(server or own)
+        env = {"KUBERNETES_SERVICE_HOST": url.hostname or "", "KUBERNETES_SERVICE_PORT": str(url.port)}
+        first, *words = (word.replace(f"{pod.mounted}/", f"{folder}/") for word in pod.command)
+        if first != "python3":
+            fact = f"runs {first}, not python3"
+            raise Failure(f"deployment {self._where.name}", fact, "see its plan in infra/plan")
+        command = [sys.executable, *words, "--every", str(self._every), "--account", str(account)]
+        return self._children.start(command, env, self.log)
+
+    def _account(self, name: str) -> tuple[Path, str]:
+        """Write the account's folder as in a pod, with a real token; returns it and the API server's URL."""
+        config = yaml.safe_load(self._kubeconfig.read_text(encoding="utf-8"))
+        cluster: Json = config["clusters"][0]["cluster"]
+        account = self._children.folder / "account"
+        account.mkdir(exist_ok=True, mode=0o700)
+        (account / "namespace").write_text(self._where.namespace)
+        token = account / "token"
+        token.touch(mode=0o600)
+        token.write_text(asyncio.run(self._token(name)))
+        (account / "ca.crt").write_bytes(base64.b64decode(cluster["certificate-authority-data"]))
+        return account, cluster["server"]
+
+    async def _token(self, account: str) -> str:
+        api = Api(self._kubeconfig)
+        request = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": TOKEN_S},
+        }
+        try:
+            answer = await api.create(f"{self._where.core}/serviceaccounts/{account}/token", request)
+        finally:
+            await api.close()
+        token: str = answer["status"]["token"]
+        return token
+
+    async def _wanted(self, api: Api) -> Pod | None:
+        query = {"fieldSelector": f"metadata.name={self._where.name}"}
+        try:
+            async for items, _ in api.pages(self._where.deployments, query):
+                if not items:
+                    return None
+                spec = items[0]["spec"]["template"]["spec"]
+                (container,) = spec["containers"]
+                (volume,) = spec["volumes"]
+                (mount,) = container["volumeMounts"]
+                files = await self._data(api, volume["configMap"]["name"])
+                return Pod(
+                    command=tuple(container["command"]),
+                    account=spec["serviceAccountName"],
+                    mounted=mount["mountPath"],
+                    files=tuple(sorted(files.items())),
+                )
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code != httpx.codes.NOT_FOUND:
+                raise
+        return None
+
+    async def _data(self, api: Api, name: str) -> dict[str, str]:
+        query = {"fieldSelector": f"metadata.name={name}"}
+        async for items, _ in api.pages(f"{self._where.core}/configmaps", query):
+            for item in items:
+                found: dict[str, str] = item["data"]
+                return found
+        fact = f"is missing, but {self._where.words} mounts it"
+        raise Failure(f"configmap {name}", fact, "run `up` again")
+
+
+class Gate(Program):
+    """The readiness gate; it checks nodes every 0.2 s, in its pod every 5 s."""
+
+    def __init__(self, kubeconfig: Path, folder: Path) -> None:
+        where = Where(readiness_gate.NAME, NAMESPACE, "the readiness gate")
+        super().__init__(where, kubeconfig, folder, every=0.2)
+
+
+class Keeper(Program):
+    """The pool keeper; it lists nodes every 2 s, in its pod every 30 s."""
+
+    def __init__(self, kubeconfig: Path, folder: Path) -> None:
+        super().__init__(Where(pool_keeper.NAME, NAMESPACE, "the pool keeper"), kubeconfig, folder, every=2.0)

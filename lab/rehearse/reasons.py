@@ -1,0 +1,163 @@
+"""Why a pod is pending, in words, from the events of the scheduler and of Karpenter.
+
+The texts are those of kube-scheduler 1.34 and Karpenter 1.14. The original event text is always shown as
+well, so an unknown text is not lost.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from infra.model import labels
+from lab.rehearse.seen import Event
+
+SCHEDULER = "default-scheduler"
+KARPENTER = "karpenter"
+TOLD = "FailedScheduling"
+"""Reason of the events that say why a pod is pending."""
+
+_HEAD = re.compile(r"0/(\d+) nodes are available: (.*)", re.DOTALL)
+_COUNTED = re.compile(r"(\d+) (.+)", re.DOTALL)
+_INSUFFICIENT = re.compile(r"Insufficient (\S+)")
+_TAINT = re.compile(r"node\(s\) had untolerated taint(?:\(s\)| \{([^:}]+).*\})")
+_NODE_TEXTS = {
+    "Too many pods": "have their maximum number of pods",
+    "node(s) didn't match Pod's node affinity/selector": "are not in its pool",
+    "node(s) were unschedulable": "are cordoned",
+    "cannot allocate all claims": "cannot allocate its claims",
+}
+
+
+def words(events: Iterable[Event], empty: Iterable[str] = ()) -> str:
+    """The reason in one sentence; empty if no event gives one.
+
+    ``empty`` are the NodePools of the pod's pool for which Karpenter has reported no available instance type;
+    it then leaves them out of the pod's event.
+    """
+    told = [one for one in events if one.reason == TOLD]
+    bought = [karpenter(one.message, empty) for one in told if one.source == KARPENTER]
+    placed = [scheduler(one.message) for one in told if one.source != KARPENTER]
+    return "; ".join([*placed[-1:], *bought[-1:]])
+
+
+def scheduler(message: str) -> str:
+    """The scheduler's message in words: missing resources first, then nodes that are not allowed."""
+    head = _HEAD.match(message)
+    if not head:
+        return f"scheduler: {message}" if message else ""
+    count, rest = int(head[1]), head[2]
+    # What follows the first full stop is about preemption, and about claims that could be taken back.
+    reasons = rest.split(". ")[0].removesuffix(".")
+    parsed = [_COUNTED.fullmatch(part) for part in re.split(r", (?=\d+ )", reasons)]
+    if not all(parsed):
+        return f"scheduler: {reasons}"
+    parts = sorted((_node(int(one[1]), one[2]) for one in parsed if one), key=lambda part: part[0])
+    return f"0 of {count} nodes fit: " + ", ".join(text for _, text in parts)
+
+
+def _node(count: int, text: str) -> tuple[int, str]:
+    """A rank, lower if the pod nearly fits there, and the words."""
+    if missing := _INSUFFICIENT.fullmatch(text):
+        return 0, f"{count} {_have(count)} insufficient {_short(missing[1])}"
+    if taint := _TAINT.fullmatch(text):
+        named = f" {taint[1]}" if taint[1] else ""
+        return 2, f"{count} {_have(count)} a taint{named} that it does not tolerate"
+    known = _NODE_TEXTS.get(text)
+    if known is None:
+        return 1, f"{count}: {text}"
+    one = known.replace("have their ", "has its ", 1) if known.startswith("have") else known
+    return (
+        1 if "pool" not in known else 3,
+        f"{count} {one.replace('are ', 'is ', 1) if count == 1 else known}",
+    )
+
+
+def _have(count: int) -> str:
+    return "has" if count == 1 else "have"
+
+
+def _short(resource: str) -> str:
+    return resource.removeprefix(labels.NVIDIA_PREFIX)
+
+
+def karpenter(message: str, empty: Iterable[str] = ()) -> str:
+    """Karpenter's message in words: why each suitable NodePool launched no node for the pod."""
+    text = message.removeprefix("Failed to schedule pod, ")
+    parts = list(dict.fromkeys(filter(None, (_bought(part) for part in _separate(text)))))
+    if not parts:
+        parts = [f"NodePool {name} has no available instance type" for name in empty]
+    return "Karpenter launches no node: " + ("; ".join(parts) if parts else "no NodePool matches the pod")
+
+
+def _separate(text: str) -> Iterator[str]:
+    """Split the errors of several NodePools; the parts of one error have the same separator."""
+    yield from (part.strip() for part in text.split("; ") if part.strip())
+
+
+def _bought(part: str) -> str:
+    for pattern, say in _KARPENTER:
+        if found := re.search(pattern, part):
+            return say(part, found)
+    return part
+
+
+def _pool(part: str) -> str:
+    """The NodePool of an error, if the error's requirements name it."""
+    found = re.search(rf"{re.escape(labels.NODE_POOL)} In \[([^\]]+)\]", part)
+    return f"NodePool {found[1]}" if found else "the pool"
+
+
+def _resources(part: str) -> str:
+    """The requested resources, DaemonSets included, without the number of pods."""
+    found = re.search(r"resources=(?:min=)?\{([^}]*)\}", part)
+    pairs = re.findall(r'"([^"]+)":"([^"]+)"', found[1]) if found else []
+    asked = ", ".join(f"{_short(key)} {value}" for key, value in pairs if key != "pods")
+    return f" for {asked}" if asked else ""
+
+
+_Say = Callable[[str, "re.Match[str]"], str]
+_KARPENTER: tuple[tuple[str, _Say], ...] = (
+    (
+        r"(?:exceed limits|limits have been exhausted) for nodepool \(NodePool=([^)]+)\)",
+        lambda part, found: f"NodePool {found[1]} is at its limit",
+    ),
+    (
+        r"could not be reserved|all compatible reserved offering",
+        lambda part, found: "its reservation is used up",
+    ),
+    (r"Dynamic Resource Allocation", lambda part, found: "it launches no node for a claim (DRA)"),
+    # Another pool's NodePool: the pod was never meant for it.
+    (rf"^incompatible requirements, .*{re.escape(labels.POOL)}", lambda part, found: ""),
+    (
+        r"^incompatible requirements, (.*)",
+        lambda part, found: f"its node requirements match no NodePool ({found[1]})",
+    ),
+    (r"did not tolerate taint \(taint=([^)]+)\)", lambda part, found: ""),
+    (
+        r"filtered out all available instance types",
+        lambda part, found: "no NodePool has an available instance type",
+    ),
+    (
+        r"the required offering (?:met|had)",
+        lambda part, found: f"{_pool(part)} has no instance type that meets all requirements",
+    ),
+    (
+        r"had enough resources or had a required offering",
+        lambda part, found: (
+            f"{_pool(part)} has no instance type that is large enough{_resources(part)}, nor an available one"
+        ),
+    ),
+    (
+        r"required offering",
+        lambda part, found: f"{_pool(part)} has no available instance type in its zones and capacity types",
+    ),
+    (
+        r"enough resources",
+        lambda part, found: f"{_pool(part)} has no instance type that is large enough{_resources(part)}",
+    ),
+    (
+        r"no instance type met",
+        lambda part, found: f"{_pool(part)} has no instance type that meets all requirements",
+    ),
+)

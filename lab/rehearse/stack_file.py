@@ -1,0 +1,97 @@
+"""The stack file for a rehearsal's engine: the stack without its workloads, on the rehearsal's cluster.
+
+Workloads are left out because the engine would wait for each of their pods, and report nothing about the
+others meanwhile. Own hosts and existing clusters become an existing cluster with the rehearsal's kubeconfig;
+their nodes are simulated (`lab.rehearse.nodes`), and scraped more often. What a cluster brings by itself,
+an operator or node feature discovery, is simulated by the stack's own. Everything else is as declared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gpuform.checkout.errors import InputError
+from infra import strict_yaml
+from infra.config import KEY, load
+from infra.model.base import listing
+from infra.model.environment import Environment
+from lab.rehearse.monitored import INTERVAL
+
+SELECTED = "rehearsal.gpuform.io/pool"
+"""Label that selects the simulated nodes of own hosts, instead of the hosts' names."""
+PLAIN = "m6i.4xlarge"
+"""Machine for pools of hosts without a GPU: an existing cluster requires one. It is not created."""
+_OF_HOSTS = ("hosts", "driver")
+
+Declared = dict[str, Any]
+
+
+def read(root: Path, stack: str) -> Declared:
+    """The environment from the stack file; checked, except for its workloads, which may be replaced.
+
+    Raises InputError for an unknown stack, with the known ones, and for bad content.
+    """
+    file = root / f"Pulumi.{stack}.yaml"
+    if not file.is_file():
+        known = sorted(one.name.split(".", 1)[1].removesuffix(".yaml") for one in root.glob("Pulumi.*.yaml"))
+        raise InputError(f"stack {stack!r}", f"there is no Pulumi.{stack}.yaml", listing(known, stack))
+    try:
+        load(file)
+    except InputError as error:
+        if not error.path.startswith("workloads"):
+            raise
+    environment: Declared = strict_yaml.read(file)["config"][KEY]
+    return environment
+
+
+def derived(declared: Mapping[str, Any], env: Environment, kubeconfig: Path) -> Declared:
+    """The environment for the rehearsal's engine; ``env`` is the declared one, parsed."""
+    found = deepcopy(dict(declared))
+    for key in ("workloads", "state"):
+        found.pop(key, None)
+    if env.monitoring:
+        found["monitoring"] = {**(found.get("monitoring") or {}), "interval": INTERVAL}
+    own = {key: value for key, value in (found.get("gpu_operator") or {}).items() if key != "nfd"}
+    if env.gpu_operator.mode == "existing":
+        own |= {"mode": "operator", "driver": "host", "toolkit": "host"}
+        own.pop("mig_strategy", None)
+    if own or "gpu_operator" in found:
+        found["gpu_operator"] = own
+    if env.cluster.kind not in ("existing", "hosts"):
+        return found
+    found["cluster"] = {"kind": "existing", "kubeconfig": str(kubeconfig)}
+    if env.cluster.kind == "hosts":
+        # As on own hosts: Ansible has installed both, so the operator brings neither.
+        if env.gpu_operator.mode == "operator":
+            own |= {"driver": "host", "toolkit": "host"}
+        own |= {"cdi": env.cdi} | ({"runtime_class": env.runtime_class} if env.runtime_class else {})
+        found["gpu_operator"] = own
+        found["pools"] = [_pool_of_hosts(pool) for pool in found["pools"]]
+    return found
+
+
+def _pool_of_hosts(pool: Declared) -> Declared:
+    found = {key: value for key, value in pool.items() if key not in _OF_HOSTS}
+    if not found.get("gpu"):
+        found["machine"] = PLAIN
+    return {**found, "selector": {SELECTED: pool["name"]}}
+
+
+def write(root: Path, folder: Path, stack: str, environment: Mapping[str, Any]) -> Path:
+    """A checkout in ``folder``: links to everything in ``root``, and one stack file of its own.
+
+    The engine copies the stack file from the root that it is given, and finds the program there.
+    """
+    folder.mkdir(parents=True)
+    for entry in root.iterdir():
+        if not entry.name.startswith((".git", ".gpuform")) and entry.name != f"Pulumi.{stack}.yaml":
+            (folder / entry.name).symlink_to(entry.resolve())
+    content = {"config": {KEY: dict(environment)}}
+    file = folder / f"Pulumi.{stack}.yaml"
+    file.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    return folder

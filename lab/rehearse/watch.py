@@ -1,0 +1,171 @@
+"""Watches a rehearsal's nodes and pods: when a node joins, leaves, and whether it is used."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from gpuform.checkout.errors import Failure
+from gpuform.usage import queues
+from gpuform.usage.claims import CLAIMS_PATH, SLICES_PATH, Claims, gather
+from infra.model.scheduling import PLACEHOLDER
+from lab.rehearse.cluster import NODE_CLAIMS, NODES, PODS, Cluster
+from lab.rehearse.queued import WORKLOADS, Queued, noted
+from lab.rehearse.seen import Node, Pod, node, pod
+
+EVERY_S = 0.5
+
+
+@dataclass(frozen=True)
+class Now:
+    """The cluster at one moment, ``at`` seconds after the rehearsal's start."""
+
+    at: float
+    nodes: tuple[Node, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    claims: tuple[tuple[str, str], ...] = ()
+    """Karpenter's NodeClaims, each with the conditions that are true."""
+    works: tuple[queues.Json, ...] = ()
+    """Kueue's Workloads."""
+
+    @property
+    def workloads(self) -> tuple[Pod, ...]:
+        return tuple(one for one in self.pods if one.workload)
+
+    @property
+    def state(self) -> object:
+        """Differs from the previous state if something has changed; why a workload waits is reworded."""
+        pods = tuple((one.namespace, one.name, one.node, one.phase) for one in self.pods)
+        nodes = tuple((n.name, n.ready, n.held, tuple(n.offers.items())) for n in self.nodes)
+        works = tuple((one["metadata"]["uid"], queues.state(one)) for one in self.works)
+        return pods, nodes, self.claims, works
+
+    def on(self, name: str) -> tuple[Pod, ...]:
+        """The pods that use the node's resources; placeholders, which only reserve room, are left out."""
+        mine = [one for one in self.pods if one.node == name and not one.over]
+        return tuple(one for one in mine if one.namespace != PLACEHOLDER)
+
+
+@dataclass
+class Life:
+    """A node's lifetime in seconds after the start; ``used`` by a workload's pod, or kept free on purpose."""
+
+    node: Node
+    born: float
+    ready: float | None = None
+    gone: float | None = None
+    used: bool = False
+
+
+@dataclass
+class Watch:
+    """What was observed so far; any thread may call ``look``, and one does so continuously."""
+
+    cluster: Cluster
+    environment: str
+    began: float = field(default_factory=time.monotonic)
+    lives: dict[str, Life] = field(default_factory=dict)
+    now: Now = field(default_factory=lambda: Now(0.0))
+    changed: float = field(default_factory=time.monotonic)
+    """Time (monotonic) of the last change of state."""
+    by_claim: bool = False
+    """Whether DRA devices and claims are read too."""
+    queued: dict[str, Queued] = field(default_factory=dict)
+    broken: Exception | None = None
+    """The error that ended the watching thread, if any."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def look(self) -> Now:
+        """Read the cluster once. Raises Failure if the control plane does not answer."""
+        with self.lock:
+            return self._look()
+
+    def _look(self) -> Now:
+        has = Claims()
+        if self.by_claim:
+            has = gather(*(self.cluster.items(path) for path in (SLICES_PATH, CLAIMS_PATH)))
+        found = [node(one, has) for one in self.cluster.items(NODES)]
+        nodes = tuple(sorted(found, key=lambda one: one.name))
+        pods = tuple(
+            sorted(
+                (pod(one, self.environment, has) for one in self.cluster.items(PODS)),
+                key=lambda one: (one.namespace, one.name),
+            )
+        )
+        claims = tuple(sorted(_claim(one) for one in self.cluster.items(NODE_CLAIMS)))
+        works = tuple(self.cluster.items(WORKLOADS))
+        now = Now(time.monotonic() - self.began, nodes, pods, claims, works)
+        if now.state != self.now.state:
+            self.changed = time.monotonic()
+        self._note(now)
+        self.now = now
+        return now
+
+    def _note(self, now: Now) -> None:
+        there = {one.name for one in now.nodes}
+        held = [one for one in now.pods if one.namespace == PLACEHOLDER]
+        users = {one.node for one in (*now.workloads, *held) if one.node}
+        for one in now.nodes:
+            life = self.lives.setdefault(one.name, Life(one, now.at))
+            life.node = one
+            life.used = life.used or one.name in users
+            if one.ready and not one.held and life.ready is None:
+                life.ready = now.at
+        for name, life in self.lives.items():
+            if name not in there and life.gone is None:
+                life.gone = now.at
+        self.queued = noted(self.queued, now.works, now.at)
+
+    @property
+    def quiet_s(self) -> float:
+        return time.monotonic() - self.changed
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Call ``look`` every ``EVERY_S`` while the context lasts."""
+        over = threading.Event()
+
+        def follow() -> None:
+            while not over.wait(EVERY_S):
+                try:
+                    self.look()
+                except Failure:
+                    continue  # the control plane is ending or busy; ``until`` has a timeout
+                except Exception as error:  # an object that cannot be read; ``until`` reports it
+                    self.broken = error
+                    return
+
+        thread = threading.Thread(target=follow, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join(timeout=30)
+
+    def until(self, done: Callable[[Now], bool], quiet_s: float, timeout_s: float) -> bool:
+        """Wait until ``done``, ``quiet_s`` without a change, or ``timeout_s``; returns whether ``done``."""
+        began = time.monotonic()
+        self.changed = began
+        while True:
+            if self.broken:
+                fact = f"{type(self.broken).__name__}: {self.broken}"
+                raise Failure(
+                    "the rehearsal's cluster", f"cannot be read ({fact})", "run the rehearsal again"
+                )
+            if self.now.at > began - self.began and done(self.now):
+                return True
+            if self.quiet_s > quiet_s or time.monotonic() - began > timeout_s:
+                return False
+            time.sleep(EVERY_S / 2)
+
+
+def _claim(raw: dict[str, object]) -> tuple[str, str]:
+    meta, status = raw["metadata"], raw.get("status") or {}
+    assert isinstance(meta, dict)
+    assert isinstance(status, dict)
+    true = sorted(one["type"] for one in status.get("conditions", []) if one["status"] == "True")
+    return meta["name"], " ".join(["ending", *true] if "deletionTimestamp" in meta else true)

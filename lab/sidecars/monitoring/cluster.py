@@ -1,0 +1,123 @@
+"""Reads the cluster's monitoring objects repeatedly; a list is fetched in full only after a change."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.sidecars.shared.server import METADATA, Missing, Server
+
+Json = dict[str, Any]
+APP = "kube-state-metrics"
+HEALTH = "gpuform-health"
+"""Namespace and Deployment of the health loop; infra.model.health has the same name for the plan."""
+_KINDS = "/apis/monitoring.coreos.com/v1"
+_OF_HEALTH = f"/apis/apps/v1/namespaces/{HEALTH}/deployments"
+
+
+@dataclass(frozen=True)
+class World:
+    """One ``Prometheus`` and the objects it may select; ``also`` names further ones, which are not run."""
+
+    prometheus: Json
+    monitors: tuple[Json, ...] = ()
+    rules: tuple[Json, ...] = ()
+    namespaces: Mapping[str, Mapping[str, str]] | None = None
+    """Namespace name -> labels."""
+    by_hand: str = ""
+    """The text of ``additionalScrapeConfigs``."""
+    state_metrics: Json | None = None
+    """The Deployment of kube-state-metrics."""
+    also: tuple[str, ...] = ()
+    health: Json | None = None
+    """The Deployment of the health loop."""
+    pod_monitors: tuple[Json, ...] = ()
+
+    @property
+    def namespace(self) -> str:
+        return str(self.prometheus["metadata"]["namespace"])
+
+    @property
+    def spec(self) -> Json:
+        found: Json = self.prometheus["spec"]
+        return found
+
+
+class Cluster:
+    """One API server, read as administrator; prometheus-operator may read the same objects."""
+
+    def __init__(self, kubeconfig: Path, pki: Path) -> None:
+        self._server = Server(kubeconfig, pki)
+        self._seen: dict[str, tuple[object, tuple[Json, ...]]] = {}
+
+    def look(self) -> World | None:
+        """The objects now, None if no ``Prometheus`` is declared. Raises ``kept.server.TROUBLE``."""
+        try:
+            found = self.items(f"{_KINDS}/prometheuses")
+        except Missing:  # not even the kind is defined
+            return None
+        wanted = [one for one in found if one["spec"].get("replicas", 1) != 0]
+        if not wanted:
+            return None
+        first, *others = sorted(wanted, key=lambda one: (one["metadata"]["namespace"], _name(one)))
+        namespace = first["metadata"]["namespace"]
+        deployments = self.items(f"/apis/apps/v1/namespaces/{namespace}/deployments")
+        return World(
+            prometheus=first,
+            monitors=self.items(f"{_KINDS}/servicemonitors"),
+            rules=self.items(f"{_KINDS}/prometheusrules"),
+            namespaces={
+                _name(one): one["metadata"].get("labels") or {} for one in self.items("/api/v1/namespaces")
+            },
+            by_hand=self._secret(namespace, first["spec"].get("additionalScrapeConfigs")),
+            state_metrics=next((one for one in deployments if _is_state_metrics(one)), None),
+            health=next((one for one in self.items(_OF_HEALTH) if _name(one) == HEALTH), None),
+            also=tuple(f"{one['metadata']['namespace']}/{_name(one)}" for one in others),
+            pod_monitors=self.items(f"{_KINDS}/podmonitors"),
+        )
+
+    def kubeconfig(self, namespace: str, account: str) -> str:
+        """A kubeconfig of that account. Raises ``kept.server.TROUBLE``."""
+        return self._server.kubeconfig(namespace, account)
+
+    def config_map(self, namespace: str, name: str) -> dict[str, str]:
+        """The ConfigMap's data. Raises ``kept.server.TROUBLE``."""
+        found: dict[str, str] = self._server.ask(f"/api/v1/namespaces/{namespace}/configmaps/{name}")["data"]
+        return found
+
+    def read(self, path: str) -> list[Json]:
+        """The objects of a list, without the cache. Raises ``kept.server.TROUBLE``."""
+        return self._server.items(path)
+
+    def items(self, path: str) -> tuple[Json, ...]:
+        """The objects of a list; fetched in full only if a uid or resourceVersion has changed."""
+        versions = frozenset(
+            (one["metadata"]["uid"], one["metadata"]["resourceVersion"])
+            for one in self._server.items(path, METADATA)
+        )
+        if path not in self._seen or self._seen[path][0] != versions:
+            # A change between the two requests is read again at the next look.
+            self._seen[path] = versions, tuple(self._server.items(path))
+        return self._seen[path][1]
+
+    def _secret(self, namespace: str, chosen: Mapping[str, Any] | None) -> str:
+        """The value of a Secret key selector; empty if the Secret or the key does not exist yet."""
+        if not chosen:
+            return ""
+        try:
+            secret = self._server.ask(f"/api/v1/namespaces/{namespace}/secrets/{chosen['name']}")
+        except Missing:
+            return ""
+        return base64.b64decode((secret.get("data") or {}).get(chosen["key"], "")).decode()
+
+
+def _name(one: Json) -> str:
+    return str(one["metadata"]["name"])
+
+
+def _is_state_metrics(one: Json) -> bool:
+    labels = one["metadata"].get("labels") or {}
+    return bool(labels.get("app.kubernetes.io/name") == APP and one["spec"].get("replicas", 1) != 0)

@@ -1,0 +1,176 @@
+"""Prometheus's configuration and flags, computed from the cluster's objects; pure functions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from lab.sidecars.monitoring.cluster import World
+from lab.sidecars.monitoring.discovery import LIST, Lookup
+from lab.sidecars.monitoring.scraping import Scraping, seconds
+from lab.sidecars.monitoring.selecting import chosen
+from lab.sidecars.monitoring.targets import Ports
+
+Json = dict[str, Any]
+RULES = "rules"
+TARGETS = "targets"
+KUBECONFIG = "prometheus.kubeconfig"
+# prometheus-operator's defaults, if the Prometheus sets none.
+_INTERVAL, _TIMEOUT, _RETENTION = "30s", "10s", "24h"
+_UNPLAYED = ("remoteWrite", "remoteRead", "thanos", "alerting", "additionalAlertManagerConfigs")
+"""Fields that refer to other services, which do not run here."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Texts of the configuration and of the rule files by name; ``notes`` name what is not supported here."""
+
+    config: str
+    rules: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+    lookups: Mapping[str, Lookup] = field(default_factory=dict)
+    """Target file, relative to the folder -> its lookup; for a Prometheus without Kubernetes discovery."""
+
+
+def wanted(world: World, ports: Ports, finds: bool = True) -> Wanted:
+    """All files for this world; ``finds``: Prometheus has Kubernetes service discovery.
+
+    Raises ValueError or KeyError for an object that does not match its kind's schema.
+    """
+    notes = [f"Prometheus {name} is not run: only one runs here" for name in world.also]
+    notes += [f"the Prometheus's {key} is not supported here" for key in _UNPLAYED if world.spec.get(key)]
+    spec = world.spec
+    role = "endpointslice" if spec.get("serviceDiscoveryRole") == "EndpointSlice" else "endpoints"
+    interval = str(spec.get("scrapeInterval") or _INTERVAL)
+    timeout = str(spec.get("scrapeTimeout") or _TIMEOUT)
+    scraping = Scraping(KUBECONFIG, ports, interval, timeout, role, notes.append)
+    jobs = [
+        *(job for monitor in _selected(world, "serviceMonitor") for job in scraping.monitor(monitor)),
+        *(job for monitor in _selected(world, "podMonitor") for job in scraping.of_pods.monitor(monitor)),
+        *scraping.by_hand(_by_hand(world, notes)),
+    ]
+    lookups = {} if finds else _found_for(jobs, world, notes)
+    document = {
+        "global": {
+            "scrape_interval": interval,
+            "scrape_timeout": min(timeout, interval, key=seconds),
+            "evaluation_interval": str(spec.get("evaluationInterval") or _INTERVAL),
+            "external_labels": _external(world),
+        },
+        "rule_files": [f"{RULES}/*.yaml"],
+        "scrape_configs": jobs,
+    }
+    rules = {_file(one): _rules(one) for one in _selected(world, "rule")}
+    return Wanted(yaml.safe_dump(document, sort_keys=False), rules, tuple(dict.fromkeys(notes)), lookups)
+
+
+def flags(world: World, ports: Ports) -> tuple[str, ...]:
+    """Prometheus's arguments; a change requires a restart. It is run in the folder of its files."""
+    spec = world.spec
+    made = [
+        "--config.file=prometheus.yml",
+        "--storage.tsdb.path=data",
+        f"--storage.tsdb.retention.time={spec.get('retention') or _RETENTION}",
+        f"--web.listen-address=127.0.0.1:{ports.prometheus}",
+        "--web.enable-lifecycle",
+    ]
+    if size := spec.get("retentionSize"):
+        made.append(f"--storage.tsdb.retention.size={size}")
+    return tuple(made)
+
+
+def state_metrics(deployment: Mapping[str, Any], ports: Ports, kubeconfig: str) -> tuple[str, ...]:
+    """kube-state-metrics's arguments from its Deployment, except its addresses and kubeconfig."""
+    own = {
+        "host": "127.0.0.1",
+        "port": str(ports.state_metrics),
+        "telemetry-host": "127.0.0.1",
+        "telemetry-port": str(ports.telemetry),
+        "kubeconfig": kubeconfig,
+    }
+    (container, *_) = deployment["spec"]["template"]["spec"]["containers"]
+    args = [str(one) for one in container.get("args") or ()]
+    # Sharding by pod needs environment variables that only a pod has.
+    kept = [one for one in args if _flag(one) not in {*own, "apiserver", "pod", "pod-namespace"}]
+    return (*kept, *(f"--{name}={value}" for name, value in own.items()))
+
+
+def account(spec: Mapping[str, Any]) -> str:
+    return str(spec.get("serviceAccountName") or "default")
+
+
+def _found_for(jobs: list[Json], world: World, notes: list[str]) -> dict[str, Lookup]:
+    """Replace the jobs' Kubernetes discovery by target files; returns the lookup of each file."""
+    selectors = {
+        f"serviceMonitor/{one['metadata']['namespace']}/{one['metadata']['name']}": one["spec"].get(
+            "selector"
+        )
+        for one in world.monitors
+    }
+    found = {}
+    for job in jobs:
+        selector = selectors.get(job["job_name"].rpartition("/")[0]) or {}
+        files = []
+        for one in job.pop("kubernetes_sd_configs", ()):
+            names = tuple(sorted((one.get("namespaces") or {}).get("names") or ()))
+            lookup = Lookup(one["role"], names, json.dumps(selector, sort_keys=True))
+            if one["role"] not in LIST:
+                notes.append(f"job {job['job_name']}: role {one['role']} is not supported here")
+            digest = hashlib.sha256(repr(lookup).encode()).hexdigest()[:12]
+            files.append(f"{TARGETS}/{one['role']}-{digest}.json")
+            found[files[-1]] = lookup
+        if files:
+            job["file_sd_configs"] = [{"files": files}]
+    return found
+
+
+def _external(world: World) -> Json:
+    """The operator's external labels, so that an alert has the same labels here as elsewhere."""
+    name = world.prometheus["metadata"]["name"]
+    known = {
+        "prometheus": f"{world.namespace}/{name}",
+        "prometheus_replica": f"prometheus-{name}-0",
+    }
+    return known | (world.spec.get("externalLabels") or {})
+
+
+def _selected(world: World, kind: str) -> Iterator[Json]:
+    """The monitors or rules that the Prometheus selects; no namespace selector means its own namespace."""
+    spec = world.spec
+    selector, spaces = spec.get(f"{kind}Selector"), spec.get(f"{kind}NamespaceSelector")
+    kinds = {"serviceMonitor": world.monitors, "podMonitor": world.pod_monitors, "rule": world.rules}
+    for one in kinds[kind]:
+        meta = one["metadata"]
+        where = (world.namespaces or {}).get(meta["namespace"], {})
+        here = meta["namespace"] == world.namespace if spaces is None else chosen(spaces, where)
+        if here and chosen(selector, meta.get("labels") or {}):
+            yield one
+
+
+def _by_hand(world: World, notes: list[str]) -> list[Json]:
+    try:
+        found = yaml.safe_load(world.by_hand) or []
+    except yaml.YAMLError:
+        found = None
+    if isinstance(found, list):
+        return found
+    notes.append("additionalScrapeConfigs: is not a YAML list, and is ignored")
+    return []
+
+
+def _file(rule: Mapping[str, Any]) -> str:
+    return f"{rule['metadata']['namespace']}_{rule['metadata']['name']}.yaml"
+
+
+def _rules(rule: Mapping[str, Any]) -> str:
+    groups = [*(rule["spec"].get("groups") or ())]
+    return yaml.safe_dump({"groups": groups}, sort_keys=False, width=1000)
+
+
+def _flag(argument: str) -> str:
+    return argument.lstrip("-").partition("=")[0]

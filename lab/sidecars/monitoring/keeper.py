@@ -1,0 +1,190 @@
+"""Runs Prometheus, kube-state-metrics and the health loop as declared in the cluster."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import subprocess
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import yaml
+
+from lab.sidecars.monitoring import config
+from lab.sidecars.monitoring.checked import Files
+from lab.sidecars.monitoring.cluster import APP, Cluster, World
+from lab.sidecars.monitoring.discovery import Found
+from lab.sidecars.monitoring.health import HealthLoop
+from lab.sidecars.monitoring.scraping import TOKEN
+from lab.sidecars.monitoring.targets import Ports
+from lab.sidecars.shared.child import Child, Said
+from lab.sidecars.shared.files import write_private
+from lab.sidecars.shared.server import TROUBLE
+
+EVERY_S = 1.0  # between two looks
+PROMETHEUS = "prometheus"
+PROMTOOL = "promtool"
+SAID = "said.json"
+"""File in the keeper's folder: what is not as declared, for `gpuform local status`."""
+_RELOAD_S = 20  # reading thousands of rules takes a second
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``home`` is the folder of all files, with the programs as links in ``home/bin``."""
+
+    home: Path
+    logs: Path
+    ports: Ports
+
+    def program(self, name: str) -> Path:
+        return self.home / "bin" / name
+
+
+class Keeper:
+    """One Prometheus, one kube-state-metrics and one health loop, which do not outlive this process."""
+
+    def __init__(self, cluster: Cluster, settings: Settings) -> None:
+        self._cluster, self._set, self._say = cluster, settings, Said()
+        self._prometheus = Child(
+            PROMETHEUS, settings.logs / f"{PROMETHEUS}.log", self._say, folder=settings.home
+        )
+        self._health = HealthLoop(cluster, settings.home, settings.logs, self._say)
+        self._metrics = Child(APP, settings.logs / f"{APP}.log", self._say)
+        self._files: Files | None = None
+        self._promtool = Path()
+        self._finds = True
+        self._targets: dict[str, Found] = {}
+        self._unread, self._refused = False, ""
+        self._said: tuple[str, ...] = ()
+
+    def run(self, over: threading.Event) -> None:
+        self._note(())
+        try:
+            while not over.is_set():
+                try:
+                    self.step()
+                except (*TROUBLE, subprocess.SubprocessError) as error:
+                    # The server is unreachable or refuses: running processes go on.
+                    self._say(f"{type(error).__name__}: {error}")
+                over.wait(EVERY_S)
+        finally:
+            self._health.end()
+            self._prometheus.end()
+            self._metrics.end()
+
+    def step(self) -> None:
+        """Read the cluster once, and start, restart or end the processes accordingly."""
+        world = self._cluster.look()
+        lacking = [] if world is None else self._lacking()
+        if world is None or lacking:
+            self._health.end()
+            self._prometheus.keep(None, tuple)
+            self._metrics.keep(None, tuple)
+            self._note(lacking)
+            return
+        found: list[str] = []
+        parts = {"health loop": self._keep_health, PROMETHEUS: self._keep_prometheus, APP: self._keep_metrics}
+        for name, keep in parts.items():
+            try:
+                found += keep(world)
+            except TROUBLE as error:  # such as a missing account; the other parts do not wait for it
+                found.append(f"{name}: {error or type(error).__name__}")
+        found += [child.trouble for child in (self._prometheus, self._metrics) if child.trouble]
+        self._note(found)
+
+    def _keep_prometheus(self, world: World) -> tuple[str, ...]:
+        """Update Prometheus's files and process; returns what is not as declared."""
+        promtool = self._set.program(PROMTOOL).readlink()
+        if self._files is None or promtool != self._promtool:
+            self._files, self._promtool = Files(self._set.home, promtool), promtool
+            self._finds = self._files.finds()
+        ports = replace(self._set.ports, health=self._health.port)
+        told = config.wanted(world, ports, self._finds)
+        self._find(told)
+        self._unread = self._files.bring(told) or self._unread
+        if self._files.usable:
+            flags = config.flags(world, self._set.ports)
+            wanted = (self._set.program(PROMETHEUS).readlink(), flags, config.account(world.spec))
+            self._prometheus.keep(wanted, lambda: self._start_prometheus(world, flags))
+        if self._unread and self._prometheus.running:
+            self._reload()
+        return *told.notes, *self._files.troubles, *filter(None, [self._refused])
+
+    def _find(self, told: config.Wanted) -> None:
+        """Write the target files for a Prometheus without Kubernetes discovery; it watches them."""
+        folder = self._set.home / config.TARGETS
+        folder.mkdir(mode=0o700, exist_ok=True)
+        self._targets = {
+            name: self._targets.get(name) or Found(lookup) for name, lookup in told.lookups.items()
+        }
+        for name, found in self._targets.items():
+            before, file = found.text, self._set.home / name
+            if found.look(self._cluster.items, self._cluster.read) != before or not file.is_file():
+                write_private(file, found.text)
+        for file in folder.glob("*.json"):
+            if f"{config.TARGETS}/{file.name}" not in self._targets:
+                file.unlink()
+
+    def _lacking(self) -> list[str]:
+        names = (PROMETHEUS, PROMTOOL, APP)
+        missing = [name for name in names if not self._set.program(name).is_file()]
+        remedy = "`gpuform local up` or `gpuform local env` installs it"
+        return [f"{name} is missing: {remedy}" for name in missing]
+
+    def _start_prometheus(self, world: World, flags: tuple[str, ...]) -> list[str]:
+        text = self._cluster.kubeconfig(world.namespace, config.account(world.spec))
+        write_private(self._set.home / config.KUBECONFIG, text)
+        write_private(self._set.home / TOKEN, yaml.safe_load(text)["users"][0]["user"]["token"])
+        self._unread = True  # a successful reload shows that it has started
+        return [str(self._set.program(PROMETHEUS)), *flags]
+
+    def _keep_health(self, world: World) -> tuple[str, ...]:
+        self._health.keep(world.health, self._set.ports.prometheus)
+        return ()
+
+    def _keep_metrics(self, world: World) -> tuple[str, ...]:
+        deployment = world.state_metrics
+        if deployment is None:
+            self._metrics.keep(None, tuple)
+            return ()
+        kubeconfig = self._set.home / f"{APP}.kubeconfig"
+        account = config.account(deployment["spec"]["template"]["spec"])
+        program = self._set.program(APP)
+        flags = config.state_metrics(deployment, self._set.ports, str(kubeconfig))
+
+        def command() -> list[str]:
+            write_private(kubeconfig, self._cluster.kubeconfig(world.namespace, account))
+            return [str(program), *flags]
+
+        self._metrics.keep((program.readlink(), flags, account), command)
+        return ()
+
+    def _reload(self) -> None:
+        """Reload Prometheus's files; if it is still starting, a later look tries again."""
+        connection = http.client.HTTPConnection("127.0.0.1", self._set.ports.prometheus, timeout=_RELOAD_S)
+        try:
+            connection.request("POST", "/-/reload")
+            answer = connection.getresponse()
+            said = answer.read().decode(errors="replace").strip()
+        except ConnectionError:
+            return
+        finally:
+            connection.close()
+        if answer.status == http.client.SERVICE_UNAVAILABLE:
+            return
+        self._unread, self._refused = False, ""
+        if answer.status == http.client.OK:
+            self._say("prometheus has read its configuration")
+        else:
+            self._refused = f"prometheus refuses its configuration: {said[:500]}"
+
+    def _note(self, said: list[str] | tuple[str, ...]) -> None:
+        text = json.dumps(list(said))
+        file = self._set.home / SAID
+        if tuple(said) != self._said or not file.is_file() or file.read_text() != text:
+            write_private(file, text)
+            for line in said:
+                self._say(line)
+        self._said = tuple(said)

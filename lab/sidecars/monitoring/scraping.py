@@ -1,0 +1,218 @@
+"""Scrape configurations as prometheus-operator writes them: of its monitors, and those added by hand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lab.sidecars.monitoring.targets import Ports, redirected
+
+Json = dict[str, Any]
+SERVICE, POD = "__meta_kubernetes_service_", "__meta_kubernetes_pod_"
+_MS = {
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 604_800_000,
+    "y": 31_536_000_000,
+}
+_PART = re.compile(r"(\d+)(ms|[smhdwy])")
+_DURATION = re.compile(r"(?:\d+(?:ms|[smhdwy]))+")
+_NUMBERS = {
+    "sampleLimit": "sample_limit",
+    "targetLimit": "target_limit",
+    "labelLimit": "label_limit",
+    "labelNameLengthLimit": "label_name_length_limit",
+    "labelValueLengthLimit": "label_value_length_limit",
+}
+_ENDPOINT = {
+    "path": "metrics_path",
+    "scheme": "scheme",
+    "params": "params",
+    "honorLabels": "honor_labels",
+    "honorTimestamps": "honor_timestamps",
+    "followRedirects": "follow_redirects",
+    "enableHttp2": "enable_http2",
+}
+_READ = {*_ENDPOINT, "port", "targetPort", "interval", "scrapeTimeout", "relabelings", "metricRelabelings"}
+_READ |= {"bearerTokenFile", "tlsConfig"}
+TOKEN = "prometheus.token"  # noqa: S105 - the file with the token of Prometheus' account
+_CREDENTIALS = ("basic_auth", "authorization", "oauth2", "bearer_token", "bearer_token_file", "tls_config")
+"""Left out: they are for the target's own address, which is not contacted; their files are in a pod."""
+
+
+def seconds(text: str) -> float:
+    """Seconds of a Prometheus duration (``1h30m``). Raises ValueError for any other text."""
+    if not _DURATION.fullmatch(text):
+        raise ValueError(f"{text!r} is not a duration")
+    return sum(int(count) * _MS[unit] for count, unit in _PART.findall(text)) / 1000
+
+
+@dataclass(frozen=True)
+class Scraping:
+    """Settings that all jobs share; ``interval`` and ``timeout`` are the Prometheus's defaults.
+
+    ``role`` is ``pod`` for PodMonitors, see prometheus-operator, generatePodMonitorConfig.
+    """
+
+    kubeconfig: str
+    ports: Ports
+    interval: str
+    timeout: str
+    role: str = "endpoints"
+    say: Callable[[str], None] = lambda text: None
+
+    @property
+    def of_pods(self) -> Scraping:
+        """The same for PodMonitors."""
+        return replace(self, role="pod")
+
+    def monitor(self, monitor: Mapping[str, Any]) -> Iterator[Json]:
+        """One job for each endpoint of a ServiceMonitor, or of a PodMonitor."""
+        meta, spec = monitor["metadata"], monitor["spec"]
+        pods, where = self.role == "pod", f"{meta['namespace']}/{meta['name']}"
+        name = f"{'podMonitor' if pods else 'serviceMonitor'}/{where}"
+        endpoints = "podMetricsEndpoints" if pods else "endpoints"
+        for index, endpoint in enumerate(spec.get(endpoints) or ()):
+            for unread in sorted(set(endpoint) - _READ):
+                self.say(f"{name}: {endpoints}[{index}].{unread} is not supported here")
+            yield {
+                "job_name": f"{name}/{index}",
+                "kubernetes_sd_configs": [self._discovery(meta["namespace"], spec)],
+                **self._times(endpoint.get("interval"), endpoint.get("scrapeTimeout")),
+                **{key: endpoint[field] for field, key in _ENDPOINT.items() if field in endpoint},
+                **_access(endpoint),
+                **{key: spec[field] for field, key in _NUMBERS.items() if field in spec},
+                "relabel_configs": [
+                    *_selected(spec.get("selector") or {}, POD if pods else SERVICE),
+                    *self._port(endpoint),
+                    *self._labels(spec, endpoint, where),
+                    *map(relabelling, endpoint.get("relabelings") or ()),
+                    *redirected(self.ports),
+                ],
+                "metric_relabel_configs": [*map(relabelling, endpoint.get("metricRelabelings") or ())],
+            }
+
+    def by_hand(self, configs: Iterable[Mapping[str, Any]]) -> Iterator[Json]:
+        """Jobs of ``additionalScrapeConfigs``, which are in Prometheus's own format."""
+        for config in configs:
+            made = {key: value for key, value in config.items() if key not in _CREDENTIALS}
+            found = [
+                {
+                    **{k: v for k, v in one.items() if k not in _CREDENTIALS},
+                    "kubeconfig_file": self.kubeconfig,
+                }
+                for one in config.get("kubernetes_sd_configs") or ()
+            ]
+            if found:
+                made["kubernetes_sd_configs"] = found
+            made |= self._times(config.get("scrape_interval"), config.get("scrape_timeout"))
+            made["relabel_configs"] = [*(config.get("relabel_configs") or ()), *redirected(self.ports)]
+            yield made
+
+    def _times(self, interval: str | None, timeout: str | None) -> Json:
+        """Prometheus refuses a timeout longer than the interval, so it is capped."""
+        every = str(interval or self.interval)
+        patience = min(str(timeout or self.timeout), every, key=seconds)
+        return {"scrape_interval": every, "scrape_timeout": patience}
+
+    def _discovery(self, namespace: str, spec: Mapping[str, Any]) -> Json:
+        chosen = spec.get("namespaceSelector") or {}
+        found: Json = {"role": self.role, "kubeconfig_file": self.kubeconfig}
+        if not chosen.get("any"):
+            found["namespaces"] = {"names": list(chosen.get("matchNames") or [namespace])}
+        if (spec.get("attachMetadata") or {}).get("node"):
+            found["attach_metadata"] = {"node": True}
+        return found
+
+    def _port(self, endpoint: Mapping[str, Any]) -> list[Json]:
+        if name := endpoint.get("port"):
+            return [_keep(f"__meta_kubernetes_{self._kind}_port_name", str(name))]
+        if (target := endpoint.get("targetPort")) is not None:
+            label = "number" if str(target).isdigit() else "name"
+            return [_keep(f"__meta_kubernetes_pod_container_port_{label}", str(target))]
+        return []
+
+    def _labels(self, spec: Mapping[str, Any], endpoint: Mapping[str, Any], monitor: str) -> Iterator[Json]:
+        at = f"__meta_kubernetes_{self._kind}_address_target_"
+        for kind, label in (("Node", "node"), ("Pod", "pod")):
+            yield _copy((f"{at}kind", f"{at}name"), label, f"{kind};(.*)")
+        yield _copy(("__meta_kubernetes_namespace",), "namespace")
+        yield _copy((f"{SERVICE}name",), "service")
+        yield _copy(("__meta_kubernetes_pod_name",), "pod")
+        yield _copy(("__meta_kubernetes_pod_container_name",), "container")
+        yield {
+            "source_labels": ["__meta_kubernetes_pod_phase"],
+            "regex": "(Failed|Succeeded)",
+            "action": "drop",
+        }
+        for key, prefix in (("targetLabels", SERVICE), ("podTargetLabels", POD)):
+            for name in spec.get(key) or ():
+                yield _copy((f"{prefix}label_{_plain(name)}",), _plain(name), "(.+)")
+        pods = self.role == "pod"
+        yield {"target_label": "job", "replacement": monitor} if pods else _copy((f"{SERVICE}name",), "job")
+        if name := spec.get("jobLabel"):
+            yield _copy((f"{POD if pods else SERVICE}label_{_plain(name)}",), "job", "(.+)")
+        if port := endpoint.get("port") or endpoint.get("targetPort"):
+            yield {"target_label": "endpoint", "replacement": str(port)}
+
+    @property
+    def _kind(self) -> str:
+        return {"endpointslice": "endpointslice", "pod": "pod_container"}.get(self.role, "endpoint")
+
+
+def _access(endpoint: Mapping[str, Any]) -> Json:
+    """The account's token for a target that asks for one. No certificate is checked: none is for loopback."""
+    found: Json = {"tls_config": {"insecure_skip_verify": True}} if "tlsConfig" in endpoint else {}
+    if endpoint.get("bearerTokenFile"):
+        found["authorization"] = {"credentials_file": TOKEN}
+    return found
+
+
+def relabelling(one: Mapping[str, Any]) -> Json:
+    names = {"sourceLabels": "source_labels", "targetLabel": "target_label"}
+    made = {names.get(key, key): value for key, value in one.items()}
+    return made | ({"action": str(made["action"]).lower()} if "action" in made else {})
+
+
+def _selected(selector: Mapping[str, Any], of: str) -> Iterator[Json]:
+    for key, value in sorted((selector.get("matchLabels") or {}).items()):
+        yield _keep_label(key, [value], of)
+    for one in selector.get("matchExpressions") or ():
+        key, values = one["key"], one.get("values") or []
+        match one["operator"]:
+            case "In":
+                yield _keep_label(key, values, of)
+            case "NotIn":
+                yield _keep_label(key, values, of) | {"action": "drop"}
+            case "Exists":
+                yield _keep(f"{of}labelpresent_{_plain(key)}", "true")
+            case "DoesNotExist":
+                yield _keep(f"{of}labelpresent_{_plain(key)}", "true") | {"action": "drop"}
+
+
+def _keep_label(key: str, values: Iterable[str], of: str) -> Json:
+    """An absent label is not an empty one, hence the second source."""
+    name = _plain(key)
+    either = "|".join(re.escape(str(value)) for value in values)
+    return {
+        "source_labels": [f"{of}label_{name}", f"{of}labelpresent_{name}"],
+        "regex": f"({either});true",
+        "action": "keep",
+    }
+
+
+def _keep(label: str, value: str) -> Json:
+    return {"source_labels": [label], "regex": re.escape(value), "action": "keep"}
+
+
+def _copy(labels: tuple[str, ...], to: str, regex: str = "") -> Json:
+    return {"source_labels": list(labels), "target_label": to} | ({"regex": regex} if regex else {})
+
+
+def _plain(label: str) -> str:
+    return re.sub(r"[^a-zA-Z0-9_]", "_", label)

@@ -1,0 +1,140 @@
+"""Actions that operands return for the executor, only for what differs from the current state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.simulator.objects import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMeta:
+    """Labels and annotations to set on the node; None removes a key."""
+
+    by: str
+    labels: dict[str, str | None] = field(default_factory=dict)
+    annotations: dict[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResources:
+    """Extended resources to set in the node's status."""
+
+    capacity: dict[str, int]
+    allocatable: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Annotate:
+    """Annotations to set on a pod; kwok starts a pod once it has the annotations that it waits for."""
+
+    pod: Pod
+    annotations: dict[str, str]
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """Put one container of the pod into CrashLoopBackOff, with an Event that says why."""
+
+    pod: Pod
+    container: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recover:
+    """The pod's containers run again."""
+
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """The kubelet refuses the pod: phase Failed."""
+
+    pod: Pod
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The pod's containers end with an error, and are not restarted."""
+
+    pod: Pod
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """The pod is deleted."""
+
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """A pod is created."""
+
+    manifest: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Create the ResourceSlice of the manifest; update it if ``there`` says that it exists."""
+
+    manifest: dict[str, Any]
+    there: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """A ResourceSlice is deleted."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A Warning on a pod, or on the node where ``pod`` is None."""
+
+    pod: Pod | None
+    reason: str
+    message: str
+    component: str
+
+
+@dataclass(frozen=True, slots=True)
+class PowerOff:
+    """The node's kubelet is silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class PowerOn:
+    """The node has booted: its pods start again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Look at the node again, even if nothing changes."""
+
+
+Action = (
+    NodeMeta
+    | NodeResources
+    | Annotate
+    | Crash
+    | Recover
+    | Reject
+    | Fail
+    | Delete
+    | Create
+    | Publish
+    | Withdraw
+    | Event
+    | PowerOff
+    | PowerOn
+    | Later
+)

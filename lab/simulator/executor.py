@@ -1,0 +1,248 @@
+"""Carries actions out against the API server; one log line per action, nothing written twice."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+
+from gpuform.kubernetes.listing import some
+from lab.simulator import actions, booting
+from lab.simulator.api import STRATEGIC, Api
+from lab.simulator.claimed import SLICES
+from lab.simulator.objects import Node, Pod
+from lab.simulator.store import Store
+
+Json = dict[str, Any]
+log = logging.getLogger("simulator")
+
+
+class Executor:
+    """Writes to the cluster and passes the server's answers to the store at once."""
+
+    def __init__(self, api: Api, store: Store) -> None:
+        self._api = api
+        self._store = store
+        self._said: dict[str, set[str]] = {}
+
+    async def carry_out(self, node: Node, action: actions.Action) -> bool:
+        """Carry out one action; an object deleted or changed meanwhile is left to the next reconciliation.
+
+        False for ``Later``, or if the server answered 429: the node must be reconciled again even if nothing
+        changes.
+        """
+        if isinstance(action, actions.Later):
+            return False
+        try:
+            await self._do(node, action)
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code == 429:
+                log.info("%s: %s: not yet: %s", node.name, type(action).__name__, error.response.text[:500])
+                return False
+            if error.response.status_code not in (404, 409):
+                log.warning("%s: %s: %s", node.name, type(action).__name__, error.response.text[:500])
+        return True
+
+    async def _do(self, node: Node, action: actions.Action) -> None:
+        match action:
+            case actions.NodeMeta():
+                await self._node_meta(node, action)
+            case actions.NodeResources():
+                await self._node_resources(node, action)
+            case actions.Annotate(pod, annotations, says):
+                log.info("%s: %s/%s %s", node.name, pod.namespace, pod.name, says)
+                body = {"metadata": {"uid": pod.uid, "annotations": annotations}}
+                self._store.put_pod(await self._api.patch(_path(pod), body))
+            case actions.Crash(pod, container, message):
+                log.info("%s: %s/%s crash-loops: %s", node.name, pod.namespace, pod.name, message)
+                await self._status(pod, _crashing(pod, container, message))
+                text = f"Back-off restarting failed container {container} in pod {pod.name}: {message}"
+                await self._event(node, actions.Event(pod, "BackOff", text, "kubelet"))
+            case actions.Recover(pod):
+                log.info("%s: %s/%s runs again", node.name, pod.namespace, pod.name)
+                await self._status(pod, _recovered(pod))
+            case actions.Reject(pod, reason, message):
+                log.info("%s: %s/%s is rejected: %s", node.name, pod.namespace, pod.name, message)
+                await self._status(pod, {"phase": "Failed", "reason": reason, "message": message})
+                await self._event(node, actions.Event(pod, reason, message, "kubelet"))
+            case actions.Fail(pod, message):
+                log.info("%s: %s/%s fails: %s", node.name, pod.namespace, pod.name, message)
+                await self._status(pod, _failed(pod, message))
+            case actions.Delete(pod):
+                log.info("%s: %s/%s is deleted", node.name, pod.namespace, pod.name)
+                await self._api.delete(_path(pod), {"preconditions": {"uid": pod.uid}})
+            case actions.Create(manifest):
+                meta = manifest["metadata"]
+                log.info("%s: %s/%s is created", node.name, meta["namespace"], meta["name"])
+                path = f"/api/v1/namespaces/{meta['namespace']}/pods"
+                self._store.put_pod(await self._api.create(path, manifest))
+            case actions.Publish():
+                await self._publish(node, action)
+            case actions.Withdraw(name):
+                log.info("%s: kubelet deletes ResourceSlice %s, its driver is gone", node.name, name)
+                await self._api.delete(f"{SLICES}/{name}", {})
+            case actions.Event():
+                await self._event(node, action)
+            case actions.PowerOff():
+                log.info("%s: reboots", node.name)
+                await booting.off(self._api, node)
+            case actions.PowerOn():
+                log.info("%s: has booted", node.name)
+                for raw in await booting.on(self._api, node):
+                    self._store.put_pod(raw)
+
+    async def _publish(self, node: Node, action: actions.Publish) -> None:
+        spec, name = action.manifest["spec"], action.manifest["metadata"]["name"]
+        names = ", ".join(one["name"] for one in spec["devices"]) or "no device"
+        log.info("%s: DRA driver publishes %s", node.name, names)
+        if action.there:
+            answer = await self._api.patch(f"{SLICES}/{name}", action.manifest)
+        else:
+            answer = await self._api.create(SLICES, action.manifest)
+        self._store.claimed.put_slice(answer)
+
+    async def _node_meta(self, node: Node, action: actions.NodeMeta) -> None:
+        changed = {**action.labels, **action.annotations}
+        said = [f"{key}={'(off)' if value is None else value}" for key, value in changed.items()]
+        log.info("%s: %s sets %s", node.name, action.by, some(said, 4))
+        meta: Json = {"uid": node.uid}
+        if action.labels:
+            meta["labels"] = action.labels
+        if action.annotations:
+            meta["annotations"] = action.annotations
+        self._store.put_node(await self._api.patch(f"/api/v1/nodes/{node.name}", {"metadata": meta}))
+
+    async def _node_resources(self, node: Node, action: actions.NodeResources) -> None:
+        text = ", ".join(f"{name} {count}" for name, count in sorted(action.allocatable.items()))
+        log.info("%s: kubelet offers %s", node.name, text or "the same, with less capacity")
+        status = {
+            "capacity": {name: str(count) for name, count in action.capacity.items()},
+            "allocatable": {name: str(count) for name, count in action.allocatable.items()},
+        }
+        path = f"/api/v1/nodes/{node.name}/status"
+        self._store.put_node(await self._api.patch(path, {"status": status}))
+
+    async def _status(self, pod: Pod, status: Json) -> None:
+        body = {"metadata": {"uid": pod.uid}, "status": status}
+        self._store.put_pod(await self._api.patch(f"{_path(pod)}/status", body, STRATEGIC))
+
+    async def _event(self, node: Node, event: actions.Event) -> None:
+        """Create an Event once per object, reason and message."""
+        uid = event.pod.uid if event.pod else node.uid
+        digest = hashlib.sha256(f"{uid}{event.reason}{event.message}".encode()).hexdigest()[:16]
+        if digest in self._said.setdefault(uid, set()):
+            return
+        if len(self._said) > 4096:
+            self._said.clear()
+        self._said.setdefault(uid, set()).add(digest)
+        namespace = event.pod.namespace if event.pod else "default"
+        name = event.pod.name if event.pod else node.name
+        involved: Json = {
+            "apiVersion": "v1",
+            "kind": "Pod" if event.pod else "Node",
+            "name": name,
+            "uid": uid,
+        }
+        if event.pod:
+            involved["namespace"] = namespace
+        body = {
+            "metadata": {"name": f"{name}.{digest}", "namespace": namespace},
+            "involvedObject": involved,
+            "reason": event.reason,
+            "message": event.message[:1024],
+            "type": "Warning",
+            "count": 1,
+            "source": {"component": event.component, "host": node.name},
+            "firstTimestamp": _now(),
+            "lastTimestamp": _now(),
+        }
+        log.info("%s: event on %s: %s: %s", node.name, name, event.reason, event.message)
+        await self._api.create(f"/api/v1/namespaces/{namespace}/events", body)
+
+
+def _path(pod: Pod) -> str:
+    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _conditions(ready: bool) -> list[Json]:
+    state = "True" if ready else "False"
+    reason = {} if ready else {"reason": "ContainersNotReady"}
+    return [
+        {"type": t, "status": state, "lastTransitionTime": _now(), **reason}
+        for t in ("Ready", "ContainersReady")
+    ]
+
+
+def _crashing(pod: Pod, container: str, message: str) -> Json:
+    """Pod status with one container in CrashLoopBackOff; if it is an init container, the others wait."""
+    init = any(name == container for name, _ in pod.template.init)
+    broken = {
+        "ready": False,
+        "restartCount": 1,
+        "started": False,
+        "state": {
+            "waiting": {
+                "reason": "CrashLoopBackOff",
+                "message": f"back-off 10s restarting failed container={container}",
+            }
+        },
+        "lastState": _terminated(message),
+    }
+    waiting = {
+        "ready": False,
+        "restartCount": 0,
+        "started": False,
+        "state": {"waiting": {"reason": "PodInitializing"}},
+    }
+    done = {
+        "ready": True,
+        "restartCount": 0,
+        "started": False,
+        "state": {"terminated": {"exitCode": 0, "reason": "Completed"}},
+    }
+    started = pod.start == "granted" or not pod.operand
+    status: Json = {"phase": "Running" if started else "Pending", "conditions": _conditions(False)}
+    fine = _running() if started or not init else waiting
+    status["containerStatuses"] = [
+        _container(name, image, broken if name == container else fine)
+        for name, image in pod.template.containers
+    ]
+    status["initContainerStatuses"] = [
+        _container(name, image, broken if name == container else done) for name, image in pod.template.init
+    ]
+    return status
+
+
+def _terminated(message: str) -> Json:
+    ended = {"exitCode": 1, "reason": "Error", "message": message, "startedAt": _now(), "finishedAt": _now()}
+    return {"terminated": ended}
+
+
+def _failed(pod: Pod, message: str) -> Json:
+    state = {"ready": False, "restartCount": 0, "started": False, "state": _terminated(message)}
+    containers = [_container(name, image, state) for name, image in pod.template.containers]
+    return {"phase": "Failed", "conditions": _conditions(False), "containerStatuses": containers}
+
+
+def _recovered(pod: Pod) -> Json:
+    fine = {**_running(), "restartCount": 1}
+    return {
+        "phase": "Running",
+        "conditions": _conditions(True),
+        "containerStatuses": [_container(name, image, fine) for name, image in pod.template.containers],
+    }
+
+
+def _running() -> Json:
+    return {"ready": True, "restartCount": 0, "started": True, "state": {"running": {"startedAt": _now()}}}
+
+
+def _container(name: str, image: str, state: Json) -> Json:
+    return {"name": name, "image": image, "imageID": "", **state}

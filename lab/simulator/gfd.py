@@ -1,0 +1,163 @@
+"""GPU feature discovery: labels that say what the node's GPUs are and how they are shared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+
+from lab.simulator import device_plugin, driver, keys
+from lab.simulator.actions import Action
+from lab.simulator.hardware import Gpu, Profile
+from lab.simulator.mig_geometry import counted
+from lab.simulator.nfd import difference
+from lab.simulator.objects import Pod
+from lab.simulator.world import Config, World
+
+_OWNED = re.compile(
+    r"nvidia\.com/(cuda\.|gfd\.|vgpu\.|mig-|mig\.(capable|strategy)$|mps\.capable$"
+    r"|gpu\.(compute|count|family|machine|memory|mode|product|replicas|sharing-strategy|multiprocessors|slices|engines))"
+)
+
+
+def owned(labels: Mapping[str, str]) -> set[str]:
+    return {key for key in labels if _OWNED.match(key)}
+
+
+def act(world: World) -> list[Action]:
+    """GFD's labels, published through NFD; kept while its pod is down."""
+    pod, config, gpu = world.running("gfd"), world.config("gfd"), world.gpu
+    version = driver.version(world)
+    if not (pod and config and gpu and version and world.cluster.nfd_running):
+        return []
+    desired = labels(world, gpu, config, pod, version)
+    return difference("gfd", world, desired, owned(world.node.labels))
+
+
+def labels(world: World, gpu: Gpu, config: Config, pod: Pod, version: str) -> dict[str, str]:
+    mode = device_plugin.strategy(config, pod)
+    found = _versions(version) | {
+        "gfd.timestamp": str(int(datetime.fromisoformat(pod.created).timestamp())),
+        "gpu.machine": _sanitised(world.node.annotations.get(keys.DMI_PRODUCT) or _machine(world)),
+        "gpu.mode": "compute",
+        "mig.capable": _bool(gpu.mig is not None),
+        "mps.capable": _bool(config.strategy == "mps"),
+        "vgpu.present": "false",
+    }
+    # With MIG on every GPU, the labels of whole GPUs show 0 replicas and no sharing.
+    full = _shared(config, keys.GPU) if len(world.layout) < world.gpus else (0, "none", False)
+    found |= _resource("gpu", (gpu.product,), world.gpus, full) | {
+        "gpu.memory": str(gpu.memory_mib),
+        "gpu.family": gpu.family,
+        "gpu.compute.major": str(gpu.compute[0]),
+        "gpu.compute.minor": str(gpu.compute[1]),
+    }
+    if mode != "none":
+        found["mig.strategy"] = mode
+        found |= _single(world, gpu, config) if mode == "single" else _mixed(world, gpu, config)
+    return {f"{keys.VENDOR}{key}": value for key, value in found.items()}
+
+
+def problem(world: World, pod: Pod, config: Config) -> str | None:
+    """Why GFD exits; None when it runs. The labels that it has written stay."""
+    if pod.start != "granted" and driver.version(world) is None:
+        return device_plugin.NO_DRIVER
+    if config.strategy == "mps" and world.layout:
+        return (
+            "error creating labeler: error creating sharing labeler: failed to check MPS-capable: "
+            "MPS sharing is not supported for mig devices"
+        )
+    return None
+
+
+def _machine(world: World) -> str:
+    return world.node.labels.get(keys.INSTANCE_TYPE, "unknown")
+
+
+def _versions(version: str) -> dict[str, str]:
+    major, minor, revision, *_ = [*version.split("."), "", ""]
+    runtime = driver.cuda(version)
+    cuda_major, _, cuda_minor = runtime.partition(".")
+    return {
+        "cuda.driver.major": major,
+        "cuda.driver.minor": minor,
+        "cuda.driver.rev": revision,
+        "cuda.driver-version.major": major,
+        "cuda.driver-version.minor": minor,
+        "cuda.driver-version.revision": revision,
+        "cuda.driver-version.full": version,
+        "cuda.runtime.major": cuda_major,
+        "cuda.runtime.minor": cuda_minor,
+        "cuda.runtime-version.major": cuda_major,
+        "cuda.runtime-version.minor": cuda_minor,
+        "cuda.runtime-version.full": runtime,
+    }
+
+
+def _shared(config: Config, resource: str) -> tuple[int, str, bool]:
+    """Replicas, sharing strategy, and whether the product label ends with ``-SHARED``."""
+    for entry in device_plugin.shared(config):
+        if entry["name"] == resource:
+            return entry["replicas"], config.strategy, not entry.get("rename")
+    return 1, "none", False
+
+
+def _resource(
+    prefix: str, parts: tuple[str, ...], count: int, share: tuple[int, str, bool]
+) -> dict[str, str]:
+    replicas, sharing, says_so = share
+    return {
+        f"{prefix}.product": "-".join([*map(_sanitised, parts), *(["SHARED"] if says_so else [])]),
+        f"{prefix}.count": str(count),
+        f"{prefix}.replicas": str(replicas),
+        f"{prefix}.sharing-strategy": sharing,
+    }
+
+
+def _mixed(world: World, gpu: Gpu, config: Config) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for profile, count in sorted(_instances(world).items()):
+        # Neither a label's key nor a resource's name can hold "+".
+        prefix = f"mig-{profile.replace('+', '.')}"
+        found |= _slice(prefix, gpu, profile, count, _shared(config, f"{keys.VENDOR}{prefix}"))
+    return found
+
+
+def _single(world: World, gpu: Gpu, config: Config) -> dict[str, str]:
+    layout, counts = world.layout, _instances(world)
+    if not layout:
+        return {}
+    if len(layout) < world.gpus or not all(layout.values()) or len(counts) != 1:
+        invalid = _resource("gpu", (gpu.product, "MIG", "INVALID"), 0, (0, "", False))
+        return invalid | {"gpu.memory": "0"}
+    ((profile, count),) = counts.items()
+    return _slice("gpu", gpu, profile, count, _shared(config, keys.GPU))
+
+
+def _instances(world: World) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for placed in world.layout.values():
+        for profile, count in counted(placed).items():
+            counts[profile] = counts.get(profile, 0) + count
+    return counts
+
+
+def _slice(prefix: str, gpu: Gpu, profile: str, count: int, share: tuple[int, str, bool]) -> dict[str, str]:
+    assert gpu.mig is not None
+    shape: Profile = gpu.mig.profiles[profile]
+    # GFD writes the profile as in the resource name: "." for "+".
+    found = _resource(prefix, (gpu.product, "MIG", profile.replace("+", ".")), count, share)
+    found |= {f"{prefix}.slices.gi": str(shape.compute), f"{prefix}.slices.ci": str(shape.compute)}
+    if shape.multiprocessors:
+        found[f"{prefix}.multiprocessors"] = str(shape.multiprocessors)
+    if shape.memory_mib:
+        found[f"{prefix}.memory"] = str(shape.memory_mib)
+    return found
+
+
+def _sanitised(text: str) -> str:
+    return "-".join(re.sub(r"[^A-Za-z0-9-_. ]", "", text).split())
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"

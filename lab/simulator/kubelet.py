@@ -1,0 +1,135 @@
+"""The kubelet's device manager: reports the node's devices, and allocates them to pods or rejects the pod.
+
+Messages are those of Kubernetes 1.34 and of NVIDIA's plugin, because people search for them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from lab.simulator import container_engine, device_plugin, efa, health, keys
+from lab.simulator.actions import Action, Annotate, Fail, NodeResources, Reject
+from lab.simulator.objects import Pod
+from lab.simulator.parts import original
+from lab.simulator.world import World
+
+UNEXPECTED = "UnexpectedAdmissionError"
+NONE_HEALTHY = (
+    "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices {}, "
+    "which is unexpected"
+)
+
+
+class Refused(Exception):
+    """The pod is rejected; ``reason`` becomes the reason in the pod's status."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def report(world: World) -> list[Action]:
+    """Node status of GPUs and adapters: an unhealthy device counts in capacity, but not in allocatable.
+
+    Without its plugin a resource has allocatable 0 at once, and capacity 0 five minutes later.
+    """
+    offered = device_plugin.offered(world) | efa.offered(world)
+    found = {name: len(ids) for name, ids in offered.items()}
+    well = {name: len(ids) for name, ids in health.healthy(world, offered).items()}
+    node = world.node
+    allocatable = dict.fromkeys({*node.capacity, *node.allocatable}, 0) | well
+    gone = {name: 0 for name in node.capacity if name in world.expired}
+    capacity = node.capacity | gone | found
+    if capacity == node.capacity and allocatable == node.allocatable:
+        return []
+    changed = NodeResources(
+        {k: v for k, v in capacity.items() if node.capacity.get(k) != v},
+        {k: v for k, v in allocatable.items() if node.allocatable.get(k) != v},
+    )
+    return [changed]
+
+
+def act(world: World) -> list[Action]:
+    """Admit or reject the pods that wait for devices, oldest first."""
+    waiting = [pod for pod in world.consumers if not pod.devices and not pod.deleting]
+    if not waiting:
+        return []
+    offered = device_plugin.offered(world)
+    taken = {device for pod in world.consumers for device in pod.devices.split(",") if device}
+    found: list[Action] = []
+    for pod in sorted(waiting, key=lambda p: (p.created, p.namespace, p.name)):
+        try:
+            given = allocate(world, pod, offered, taken)
+        except Refused as refusal:
+            found.append(Reject(pod, refusal.reason, f"Pod was rejected: {refusal}"))
+        else:
+            if pod.trial and not container_engine.gives_gpus(world, pod):
+                found.append(Fail(pod, container_engine.NO_DEVICE))
+                continue
+            taken |= set(given)
+            notes = {keys.DEVICES: ",".join(given)} | ({keys.RUN_ONCE: "true"} if pod.trial else {})
+            found.append(Annotate(pod, notes, f"gets {', '.join(given)}"))
+    return found
+
+
+def allocate(world: World, pod: Pod, offered: device_plugin.Devices, taken: set[str]) -> list[str]:
+    """Device ids to allocate to one pod. Raises Refused."""
+    needs: Counter[str] = Counter()
+    before: Counter[str] = Counter()
+    for _, init, wanted in pod.requests:
+        for resource, count in wanted:
+            _check(world, resource, count, offered)
+            # The containers that follow reuse an init container's devices.
+            if init:
+                before[resource] = max(before[resource], count)
+            else:
+                needs[resource] += count
+    given: list[str] = []
+    well = health.healthy(world, offered)
+    for resource, count in sorted((needs | before).items()):
+        free = [device for device in well[resource] if device not in taken]
+        if len(free) < count:
+            raise Refused(
+                UNEXPECTED,
+                f"Allocate failed due to requested number of devices unavailable for {resource}. "
+                f"Requested: {count}, Available: {len(free)}, which is unexpected",
+            )
+        given += _spread(free, offered[resource], count)
+    return given
+
+
+def _check(world: World, resource: str, count: int, offered: device_plugin.Devices) -> None:
+    if resource not in offered:
+        capacity = world.node.capacity.get(resource, 0)
+        if not capacity:
+            raise Refused(
+                f"OutOf{resource}",
+                f"Node didn't have enough resource: {resource}, requested: {count}, used: 0, capacity: 0",
+            )
+        raise Refused(UNEXPECTED, NONE_HEALTHY.format(resource))
+    if not health.healthy(world, offered)[resource]:
+        raise Refused(UNEXPECTED, NONE_HEALTHY.format(resource))
+    config = world.config("device-plugin")
+    assert config is not None  # a plugin that offers devices has a configuration
+    replicated = any((e.get("rename") or e["name"]) == resource for e in device_plugin.shared(config))
+    strict = config.strategy == "mps" or device_plugin.block(config).get("failRequestsGreaterThanOne")
+    if replicated and strict and count > 1:
+        raise Refused(
+            UNEXPECTED,
+            "Allocate failed due to rpc error: code = Unknown desc = invalid allocation request for "
+            f'"{resource}": invalid request: maximum request size for shared resources is 1; found {count}, '
+            "which is unexpected",
+        )
+
+
+def _spread(free: list[str], every: list[str], count: int) -> list[str]:
+    """Take replicas from the GPU with the fewest allocated, as NVIDIA's plugin does; others in order."""
+    used = Counter(original(device) for device in set(every) - set(free))
+    chosen: list[str] = []
+    left = list(free)
+    for _ in range(count):
+        device = min(left, key=lambda d: used[original(d)])
+        used[original(device)] += 1
+        left.remove(device)
+        chosen.append(device)
+    return chosen

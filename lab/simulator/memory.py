@@ -1,0 +1,104 @@
+"""GPU memory: a model of which pod runs out of it, without a real GPU.
+
+A pod's annotation ``simulator.gpuform.io/gpu-memory`` is the memory in MiB that its process asks for on each
+allocated GPU. It may change while the pod runs: the process grows or shrinks. ``all`` is a leak: the process
+takes all free memory, and never frees any. Pods without the annotation, or with another value, use no memory.
+
+- With time-slicing a GPU's memory is one pool. A process that asks for more than is free gets CUDA's
+  out-of-memory error: its container fails, its memory is freed, and it restarts once there is room.
+- A MIG device has a pool of its own, also when several pods share it by time-slicing.
+- Under MPS each client is limited to its part of the GPU.
+
+Not modelled: memory of the driver and of CUDA's contexts, fragmentation, several processes in one pod,
+swapped unified memory, and how much slower a full GPU is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lab.simulator import keys, mps
+from lab.simulator.actions import Action, Annotate, Crash, Recover
+from lab.simulator.objects import Pod
+from lab.simulator.parts import original, parts
+from lab.simulator.world import Config, World
+
+ALL = "all"
+OUT = "CUDA out of memory"
+
+Pools = dict[str, int]
+"""MiB by pool: a GPU, a MIG device, or under MPS a client's part."""
+
+
+def act(world: World) -> list[Action]:
+    """Allocate memory to each process: first to those that hold some already, then by age.
+
+    Nothing changes while the plugin is down: its configuration gives the size of a client's part.
+    """
+    processes = [pod for pod in world.consumers if pod.devices and pod.phase == "Running" and _asks(pod)]
+    config = world.config("device-plugin")
+    if not processes or config is None:
+        return []
+    sizes = _sizes(world, config)
+    used = {pool: 0 for pool in sizes}
+    for pod in processes:
+        for pool in _pools(pod, sizes):
+            used[pool] += _held(pod)
+    order = sorted(processes, key=lambda p: (not _held(p), p.created, p.namespace, p.name))
+    return [action for pod in order for action in _grow(pod, sizes, used)]
+
+
+def _grow(pod: Pod, sizes: Mapping[str, int], used: Pools) -> list[Action]:
+    """Grow or shrink one process; updates ``used``."""
+    pools, has = _pools(pod, sizes), _held(pod)
+    if not pools or pod.deleting or (pod.crash and not pod.crash.startswith(OUT)):
+        return []
+    free = min(sizes[pool] - used[pool] for pool in pools)
+    wants = has + free if pod.memory == ALL else int(pod.memory)
+    fits = wants <= has + free and (wants > 0 or pod.memory != ALL)
+    gets = wants if fits else 0
+    for pool in pools:
+        used[pool] += gets - has
+    if not fits:
+        return _fail(pod, min(pools, key=lambda pool: sizes[pool] - used[pool]), sizes, used)
+    found: list[Action] = [Recover(pod)] if pod.crash else []
+    if gets != has:
+        note = {keys.MEMORY_HELD: str(gets)}
+        found.append(Annotate(pod, note, f"holds {gets} MiB of GPU memory (a model)"))
+    return found
+
+
+def _fail(pod: Pod, pool: str, sizes: Mapping[str, int], used: Mapping[str, int]) -> list[Action]:
+    if pod.crash:
+        return []  # already in back-off
+    asks = "memory" if pod.memory == ALL else f"{pod.memory} MiB"
+    message = (
+        f"{OUT}. Tried to allocate {asks}. {pool.partition('::')[0]} has a capacity of {sizes[pool]} MiB, "
+        f"of which {sizes[pool] - used[pool]} MiB are free (a model: {keys.MEMORY})"
+    )
+    container = pod.requests[0][0]
+    found: list[Action] = [Crash(pod, container, message)]
+    return [*found, Annotate(pod, {keys.MEMORY_HELD: ""}, "loses its GPU memory")] if pod.held else found
+
+
+def _asks(pod: Pod) -> bool:
+    return pod.memory == ALL or pod.memory.isdecimal()
+
+
+def _sizes(world: World, config: Config) -> Pools:
+    found = {device: part.memory_mib for device, part in parts(world).items()}
+    gpu, count = world.gpu, mps.replicas(config)
+    if gpu is not None and count > 1:
+        whole = [device for device in found if device.startswith("GPU-")]
+        found |= {f"{device}::{n}": mps.part_mib(gpu, config) for device in whole for n in range(count)}
+    return found
+
+
+def _pools(pod: Pod, sizes: Mapping[str, int]) -> list[str]:
+    """The pod's memory pools: a client's part, or the device behind its replicas."""
+    devices = (device if device in sizes else original(device) for device in pod.devices.split(","))
+    return [pool for pool in dict.fromkeys(devices) if pool in sizes]
+
+
+def _held(pod: Pod) -> int:
+    return int(pod.held) if pod.held and not pod.crash else 0

@@ -1,0 +1,185 @@
+"""The MIG manager: applies the MIG layout that the node's label names.
+
+Steps as in NVIDIA's: state ``pending``, the operands that use the GPU are paused by their labels, the layout
+is applied, the operands are resumed, state ``success`` or ``failed``. It acts once per value of the label;
+the processed value is stored on the node, so that the manager can be killed at any point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lab.simulator import keys, mig_mode
+from lab.simulator.actions import Action, Delete, Event, NodeMeta
+from lab.simulator.hardware import Mig, device_filter
+from lab.simulator.mig_geometry import DoesNotFit, counted, most, place
+from lab.simulator.parts import original, parts
+from lab.simulator.world import Broken, Layout, World, stored_layout
+
+PAUSED = "paused-for-mig-change"
+CLIENTS = ("device-plugin", "gpu-feature-discovery", "dcgm-exporter", "dcgm")
+CLIENT_OPERANDS = ("device-plugin", "gfd", "dcgm-exporter", "mps-control-daemon")
+
+
+def act(world: World) -> list[Action]:
+    """The next step towards the label's layout; [] once the label's value is processed."""
+    pod = world.running("mig-manager")
+    wanted = world.node.labels.get(keys.MIG_CONFIG, "")
+    state = world.node.labels.get(keys.MIG_STATE)
+    done = world.node.annotations.get(keys.MIG_DONE)
+    if pod is None or not wanted or (wanted == done and state in ("success", "failed")):
+        return []
+    specs = world.configs.get(pod.uid)
+    if specs is None:
+        return []
+    try:
+        entries = _entries(world, wanted, specs)
+    except DoesNotFit as error:
+        return _finish(world, wanted, "failed", str(error))
+    if not _changing(world, entries):
+        return _finish(world, wanted, "success")
+    switched = _switched(world, entries)
+    if switched and state == mig_mode.REBOOTING:
+        return _finish(world, wanted, "failed", mig_mode.NOT_TAKEN)
+    if state != "pending" or _labels(world, "true"):
+        return [NodeMeta("mig-manager", {keys.MIG_STATE: "pending", **_paused(world)})]
+    if any(world.of(operand) for operand in CLIENT_OPERANDS):
+        return []  # their pods are still terminating
+    if any(pod.template.while_cut for pod in world.of(keys.DRA_OPERAND)):
+        return []  # the DaemonSet controller removes them on "pending", before MIG is reconfigured
+    stuck = mig_mode.stuck(world, switched)
+    if mig_mode.with_reboot(pod) and (stuck or (switched and _holders(world, _changing(world, entries)))):
+        return mig_mode.reboot(world, switched)
+    if stuck:
+        return _finish(world, wanted, "failed", mig_mode.refused(stuck), mig_mode.cleared(world, stuck))
+    try:
+        layout = _apply(world, entries)
+    except DoesNotFit as error:
+        return _finish(world, wanted, "failed", str(error))
+    again: list[Action] = [Delete(p) for p in [*world.of("cuda-validator"), *world.of("validator")]]
+    return [*again, *_finish(world, wanted, "success", layout=layout)]
+
+
+def _entries(world: World, wanted: str, specs: object) -> list[Mapping[str, Any]]:
+    """Entries of the named configuration that concern this node's GPUs. Raises DoesNotFit."""
+    if isinstance(specs, Broken):
+        raise DoesNotFit(f"error parsing config file: {specs.message}")
+    configs = getattr(specs, "data", {}).get("mig-configs") or generated(world)
+    if wanted not in configs:
+        raise DoesNotFit(f"selected mig-config not present: {wanted}; present: {', '.join(sorted(configs))}")
+    ours = device_filter(world.device)
+    return [entry for entry in configs[wanted] if _concerns(entry, ours)]
+
+
+def _concerns(entry: Mapping[str, Any], ours: str) -> bool:
+    filters = entry.get("device-filter")
+    if not filters:
+        return True
+    return ours in ([filters] if isinstance(filters, str) else filters)
+
+
+def _targets(world: World, entry: Mapping[str, Any]) -> list[int]:
+    """Indexes of the entry's GPUs; one past the last is ignored: mig-parted walks the node's GPUs."""
+    named = entry["devices"]
+    return [index for index in range(world.gpus) if named == "all" or index in named]
+
+
+def _changing(world: World, entries: list[Mapping[str, Any]]) -> set[int]:
+    """Indexes of the GPUs that differ from an entry; if two entries name one GPU, both are compared."""
+    layout = world.layout
+    return {
+        index
+        for entry in entries
+        for index in _targets(world, entry)
+        if (index in layout) != entry["mig-enabled"]
+        or (index in layout and counted(layout[index]) != _devices(entry))
+    }
+
+
+def _switched(world: World, entries: list[Mapping[str, Any]]) -> set[int]:
+    """Indexes of the GPUs whose MIG mode differs from an entry."""
+    return {
+        index
+        for entry in entries
+        for index in _targets(world, entry)
+        if (index in world.layout) != entry["mig-enabled"]
+    }
+
+
+def _devices(entry: Mapping[str, Any]) -> dict[str, int]:
+    return {name: count for name, count in (entry.get("mig-devices") or {}).items() if count}
+
+
+def _apply(world: World, entries: list[Mapping[str, Any]]) -> Layout:
+    """The node's MIG state with the entries applied.
+
+    Raises DoesNotFit, also while a pod holds a GPU that has to change; a GPU that already matches is left
+    alone, even in use.
+    """
+    changing = _changing(world, entries)
+    if holders := _holders(world, changing):
+        raise DoesNotFit(f"In use by another client: {', '.join(sorted(holders))}")
+    layout = world.layout
+    for entry in entries:
+        for index in changing.intersection(_targets(world, entry)):
+            layout.pop(index, None)
+            if entry["mig-enabled"]:
+                layout[index] = place(_geometry(world), _devices(entry))
+    return layout
+
+
+def _holders(world: World, changing: set[int]) -> set[str]:
+    """Pods with a device of a GPU that has to change, or with one that no longer exists."""
+    found = parts(world)
+    holders = {
+        f"{pod.namespace}/{pod.name}"
+        for pod in world.consumers
+        for device in pod.devices.split(",")
+        if device and (original(device) not in found or found[original(device)].gpu in changing)
+    }
+    return holders | {pod for claim in world.claims if claim.gpus & changing for pod in claim.pods}
+
+
+def _geometry(world: World) -> Mig:
+    if world.gpu is None or world.gpu.mig is None:
+        raise DoesNotFit("MIG mode is not supported by this GPU")
+    return world.gpu.mig
+
+
+def _finish(
+    world: World, wanted: str, state: str, why: str = "", layout: Layout | None = None
+) -> list[Action]:
+    annotations: dict[str, str | None] = {keys.MIG_DONE: wanted}
+    if layout is not None:
+        annotations[keys.MIG_LAYOUT] = stored_layout(layout)
+    labels: dict[str, str | None] = {**_labels(world, PAUSED, "true")}
+    if world.node.labels.get(keys.MIG_STATE) != state:
+        labels[keys.MIG_STATE] = state
+    found: list[Action] = [NodeMeta("mig-manager", labels, annotations)]
+    if why:
+        found.append(
+            Event(None, "MIGConfigFailed", f"{keys.MIG_CONFIG}={wanted}: {why}", "nvidia-mig-manager")
+        )
+    return found
+
+
+def _paused(world: World) -> dict[str, str | None]:
+    return {**_labels(world, "true", PAUSED)}
+
+
+def _labels(world: World, now: str, then: str = "") -> dict[str, str]:
+    names = (f"{keys.DEPLOY}{client}" for client in CLIENTS)
+    return {name: then for name in names if world.node.labels.get(name) == now}
+
+
+def generated(world: World) -> dict[str, list[dict[str, Any]]]:
+    """Configurations without a ConfigMap: MIG off, and for each profile as many instances as fit."""
+    configs: dict[str, list[dict[str, Any]]] = {"all-disabled": [{"devices": "all", "mig-enabled": False}]}
+    mig = world.gpu.mig if world.gpu else None
+    for name in mig.profiles if mig else ():
+        assert mig is not None
+        layout = {name: most(mig, name)}
+        key = f"all-{name.replace('+', '.')}"
+        configs[key] = [{"devices": "all", "mig-enabled": True, "mig-devices": layout}]
+    return configs

@@ -1,0 +1,200 @@
+"""The few fields of nodes and pods that the simulator keeps.
+
+A thousand nodes run ten thousand operand pods; whole objects would not fit into the simulator's memory limit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from sys import intern
+from typing import Any
+
+from lab.simulator import keys
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Fields of a pod's template; pods of one DaemonSet share one object."""
+
+    containers: tuple[tuple[str, str], ...]
+    init: tuple[tuple[str, str], ...]
+    env: tuple[tuple[str, str], ...]
+    config_map: str
+    after: tuple[str, ...]
+    tolerations: tuple[tuple[tuple[str, Any], ...], ...]
+    while_cut: bool = False
+    """Whether node affinity names the MIG state: in another state the pod is removed."""
+
+    def value(self, name: str) -> str:
+        return dict(self.env).get(name, "")
+
+
+@dataclass(slots=True)
+class Pod:
+    """A pod on a node, either an operand or one that requests GPUs."""
+
+    namespace: str
+    name: str
+    uid: str
+    version: int
+    node: str
+    operand: str
+    template: Template
+    owner: tuple[str, str, str]
+    requests: tuple[tuple[str, bool, tuple[tuple[str, int], ...]], ...]
+    created: str
+    phase: str
+    ready: bool
+    deleting: bool
+    crash: str
+    start: str
+    loaded: str
+    devices: str
+    unhealthy: str = ""
+    limits: str = ""
+    memory: str = ""
+    held: str = ""
+    load: str = ""
+    runtime_class: str = ""
+    trial: bool = False
+
+    @property
+    def running(self) -> bool:
+        return self.phase == "Running" and self.ready and not self.deleting and not self.crash
+
+    @property
+    def finished(self) -> bool:
+        return self.phase in ("Succeeded", "Failed")
+
+
+@dataclass(slots=True)
+class Node:
+    """A node; capacity and allocatable hold only GPUs and Elastic Fabric Adapters."""
+
+    name: str
+    uid: str
+    version: int
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    capacity: dict[str, int]
+    allocatable: dict[str, int]
+
+
+_templates: dict[Template, Template] = {}
+
+
+def node_of(raw: Json) -> Node:
+    meta, status = raw["metadata"], raw.get("status") or {}
+    return Node(
+        name=intern(meta["name"]),
+        uid=meta["uid"],
+        version=int(meta["resourceVersion"]),
+        labels={intern(key): intern(value) for key, value in (meta.get("labels") or {}).items()},
+        annotations={
+            intern(key): intern(value)
+            for key, value in (meta.get("annotations") or {}).items()
+            if key.startswith(keys.SIMULATOR)
+        },
+        capacity=_extended(status.get("capacity")),
+        allocatable=_extended(status.get("allocatable")),
+    )
+
+
+def pod_of(raw: Json) -> Pod | None:
+    """None if the pod is neither an operand nor requests GPUs."""
+    meta, spec, status = raw["metadata"], raw["spec"], raw.get("status") or {}
+    labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
+    operand = labels.get(keys.OPERAND, "") if labels.get(keys.PART_OF) in keys.CHARTS else ""
+    requests = tuple(_requests(spec))
+    if not operand and not requests:
+        return None
+    owner: Json = next((o for o in meta.get("ownerReferences") or () if o.get("controller")), {})
+    return Pod(
+        namespace=intern(meta["namespace"]),
+        name=meta["name"],
+        uid=meta["uid"],
+        version=int(meta["resourceVersion"]),
+        node=intern(spec.get("nodeName") or ""),
+        operand=intern(operand),
+        template=_template(spec, annotations, bool(operand)),
+        owner=(intern(owner.get("kind", "")), intern(owner.get("name", "")), intern(owner.get("uid", ""))),
+        requests=requests,
+        created=meta["creationTimestamp"],
+        phase=intern(status.get("phase", "Pending")),
+        ready=_ready(status),
+        deleting="deletionTimestamp" in meta,
+        crash=_crash(status),
+        start=intern(annotations.get(keys.START, "")),
+        loaded=intern(annotations.get(keys.LOADED, "")),
+        devices=annotations.get(keys.DEVICES, ""),
+        unhealthy=annotations.get(keys.UNHEALTHY, ""),
+        limits=intern(annotations.get(keys.MPS_LIMITS, "")),
+        memory=intern(annotations.get(keys.MEMORY, "")),
+        held=annotations.get(keys.MEMORY_HELD, ""),
+        load=intern(annotations.get(keys.LOAD, "")),
+        runtime_class=intern(spec.get("runtimeClassName") or ""),
+        trial=labels.get("app") == keys.TRIAL,
+    )
+
+
+def _ready(status: Json) -> bool:
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ())
+
+
+def _extended(quantities: Mapping[str, str] | None) -> dict[str, int]:
+    kept = (keys.VENDOR, keys.EFA)
+    return {intern(k): _count(v) for k, v in (quantities or {}).items() if k.startswith(kept)}
+
+
+def _count(quantity: str) -> int:
+    """The API server writes whole thousands as 1k, and whole millions as 1M."""
+    scale = {"k": 1000, "M": 1000_000}.get(quantity[-1:], 1)
+    return int(quantity if scale == 1 else quantity[:-1]) * scale
+
+
+def _requests(spec: Json) -> Iterator[tuple[str, bool, tuple[tuple[str, int], ...]]]:
+    for kind, init in (("containers", False), ("initContainers", True)):
+        for container in spec.get(kind) or ():
+            resources = container.get("resources") or {}
+            asked = _extended({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+            # The scheduler alone counts adapters; the simulated device manager allocates GPUs.
+            wanted = tuple((n, count) for n, count in sorted(asked.items()) if count and n != keys.EFA)
+            if wanted:
+                yield intern(container["name"]), init, wanted
+
+
+def _crash(status: Json) -> str:
+    """Message of the first container that crash-loops, "" without one."""
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for container in status.get(kind) or ():
+            if ((container.get("state") or {}).get("waiting") or {}).get("reason") == "CrashLoopBackOff":
+                last = (container.get("lastState") or {}).get("terminated") or {}
+                return intern(last.get("message") or "unknown")
+    return ""
+
+
+def _template(spec: Json, annotations: Mapping[str, str], operand: bool) -> Template:
+    """All fields for an operand; only the containers for another pod, as its process may fail."""
+
+    def images(field: str) -> tuple[tuple[str, str], ...]:
+        return tuple((c["name"], c["image"]) for c in spec.get(field) or ())
+
+    if not operand:
+        plain = Template(images("containers"), images("initContainers"), (), "", (), ())
+        return _templates.setdefault(plain, plain)
+    env = {e["name"]: e.get("value", "") for c in spec["containers"] for e in c.get("env") or ()}
+    volumes = [v["configMap"]["name"] for v in spec.get("volumes") or () if "configMap" in v]
+    found = Template(
+        containers=images("containers"),
+        init=images("initContainers"),
+        env=tuple(sorted(env.items())),
+        config_map=volumes[0] if volumes else "",
+        after=tuple(filter(None, annotations.get(keys.AFTER, "").split(","))),
+        tolerations=tuple(tuple(sorted(t.items())) for t in spec.get("tolerations") or ()),
+        while_cut=keys.MIG_STATE in json.dumps((spec.get("affinity") or {}).get("nodeAffinity")),
+    )
+    return _templates.setdefault(found, found)

@@ -1,0 +1,133 @@
+"""Official plugins of Pulumi, and the checksums of Pulumi's releases."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import re
+import shutil
+import tarfile
+from pathlib import Path
+
+from gpuform.checkout.errors import Failure
+from lab.toolchain.catalogue import Tool
+from lab.toolchain.progress import Reporter
+
+SERVER = "https://get.pulumi.com/releases/plugins"
+RELEASES = "https://api.github.com/repos/pulumi"
+PROBE_S = 3.0
+_ANSWER_S = 30.0
+_MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
+
+
+def this_platform() -> str:
+    """``os/arch`` of this machine in Go's words, for example ``linux/amd64``."""
+    machine = platform.machine()
+    return f"{platform.system().lower()}/{_MACHINES.get(machine, machine)}"
+
+
+def downloaded(cache: Path, name: str, version: str) -> Path:
+    return cache / "tools" / f"{name}-{version}-plugin" / name
+
+
+def installing(name: str, version: str) -> list[str]:
+    """Arguments of ``pulumi`` that install a plugin."""
+    kind, _, of = name.removeprefix("pulumi-").partition("-")
+    return ["plugin", "install", kind, of, version]
+
+
+def sha256(repository: str, version: str, file: str, token: str = "", releases: str = RELEASES) -> str:
+    """SHA-256 of a release's file, as GitHub computed it when the file was uploaded.
+
+    The file itself comes from Pulumi's server (docs.github.com, REST API, release assets: ``digest``).
+    ``token`` is for GitHub's rate limit. Raises Failure if GitHub does not state it.
+    """
+    import httpx
+
+    headers = {"Accept": "application/vnd.github+json"} | (
+        {"Authorization": f"Bearer {token}"} if token else {}
+    )
+    try:
+        answer = httpx.get(
+            f"{releases}/{repository}/releases/tags/v{version}", headers=headers, timeout=_ANSWER_S
+        ).raise_for_status()
+        stated = {one["name"]: _DIGEST.fullmatch(one["digest"] or "") for one in answer.json()["assets"]}
+    except httpx.HTTPStatusError as error:
+        fact = f"HTTP {error.response.status_code} for the release {version} of {repository}"
+        raise Failure("GitHub", fact, "try again later") from None
+    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+        fact = f"does not describe the release {version} of {repository} ({type(error).__name__})"
+        raise Failure("GitHub", fact, "try again later") from None
+    if (found := stated.get(file)) is None:
+        raise Failure("GitHub", f"states no SHA-256 of {file}", "install it by hand")
+    return found[1]
+
+
+def archive(name: str, version: str, server: str = SERVER) -> tuple[str, str]:
+    """Address and file name of a plugin's official archive for this platform."""
+    file = f"{name}-v{version}-{this_platform().replace('/', '-')}.tar.gz"
+    return f"{server}/{file}", file
+
+
+def plugin_sha256(name: str, version: str, token: str = "", releases: str = RELEASES) -> str:
+    """SHA-256 of a resource plugin's archive for this platform; Failure as `sha256`."""
+    _, file = archive(name, version)
+    return sha256(name.replace("-resource-", "-"), version, file, token, releases)
+
+
+def download(
+    tool: Tool, scratch: Path, report: Reporter, server: str = SERVER, releases: str = RELEASES
+) -> Path | None:
+    """The verified plugin below ``scratch``; None, after a line with the reason, if there is none.
+
+    Not by ``pulumi plugin install --checksum``, which refuses the right archive if the last read of the
+    response returns both bytes and the end (sdk/go/common/workspace/plugins.go, checksumReader).
+    """
+    import httpx
+
+    address, file = archive(tool.name, tool.plugin, server)
+    try:
+        httpx.head(server, timeout=PROBE_S, follow_redirects=True)
+        report.update(f"{tool.name}: downloading {tool.plugin}")
+        stated = plugin_sha256(tool.name, tool.plugin, releases=releases)
+        _fetch(address, scratch / file, stated)
+        binary = _unpacked(scratch / file, tool.name)
+    except httpx.HTTPStatusError as error:
+        why = f"cannot be downloaded: HTTP {error.response.status_code} for {address}"
+    except httpx.HTTPError as error:
+        why = f"cannot be downloaded: {server} cannot be reached ({error or type(error).__name__})"
+    except Failure as failure:
+        why = f"cannot be verified: {failure.subject}: {failure.fact}"
+    else:
+        report.line(f"{tool.name} {tool.plugin}: downloaded")
+        return binary
+    report.line(f"{tool.name} {tool.plugin} {why}")
+    return None
+
+
+def _fetch(address: str, file: Path, stated: str) -> None:
+    import httpx
+
+    found = hashlib.sha256()
+    with (
+        file.open("wb") as out,
+        httpx.stream("GET", address, timeout=_ANSWER_S, follow_redirects=True) as answer,
+    ):
+        for part in answer.raise_for_status().iter_bytes():
+            found.update(part)
+            out.write(part)
+    if found.hexdigest() != stated:
+        raise Failure(
+            address, f"has SHA-256 {found.hexdigest()}, and its release {stated}", "try again later"
+        )
+
+
+def _unpacked(file: Path, name: str) -> Path:
+    binary = file.with_name(name)
+    with tarfile.open(file) as packed, binary.open("wb") as out:
+        member = packed.extractfile(name)
+        assert member is not None  # the checksum is right
+        shutil.copyfileobj(member, out)
+    binary.chmod(0o755)
+    return binary

@@ -1,0 +1,151 @@
+"""How the program gets the cluster of an offline run: address, certificate, `aws eks get-token`."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuform.kubernetes.credentials import Tokens
+from gpuform.kubernetes.kubeconfig import Access
+from gpuform.provider.handler import PluginError
+from gpuform.provider.properties import reveal
+from lab.offline.aws import functions
+from lab.offline.aws.aws import answer
+from lab.offline.aws.cluster import handed_over
+from lab.offline.aws.outputs import Settings, computed
+from lab.offline.aws.provider import ROWS
+
+pytestmark = pytest.mark.unit
+
+SSM = "aws:ssm/getParameter:getParameter"
+AL2023 = "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/x86_64/standard/amazon-eks-node-al2023-x86_64"
+GET_TOKEN = ["eks", "get-token", "--region", "eu-central-1", "--cluster-name", "tried"]
+
+
+def data(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> Path:
+    cluster = {"server": "https://127.0.0.1:6443", "certificate-authority-data": data("CA")}
+    user = {"client-certificate-data": data("CERT"), "client-key-data": data("KEY")}
+    file = tmp_path / "kubeconfig"
+    file.write_text(json.dumps({"clusters": [{"cluster": cluster}], "users": [{"user": user}]}))
+    return file
+
+
+def test_the_credential_is_the_embedded_clusters(kubeconfig: Path) -> None:
+    environ = {"GPUFORM_OFFLINE_KUBECONFIG": str(kubeconfig)}
+    credential = json.loads(answer(GET_TOKEN, environ))
+    assert credential == {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "kind": "ExecCredential",
+        "status": {"clientCertificateData": "CERT", "clientKeyData": "KEY"},
+    }
+    asked = json.dumps({"apiVersion": "client.authentication.k8s.io/v1beta1"})
+    assert json.loads(answer(GET_TOKEN, {**environ, "KUBERNETES_EXEC_INFO": asked}))["apiVersion"].endswith(
+        "beta1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "reason"),
+    [
+        (["s3", "ls"], {}, "aws s3 ls: offline runs answer `aws eks get-token --cluster-name NAME` only"),
+        (GET_TOKEN, {}, "there is no cluster in this offline run; start one"),
+        (GET_TOKEN, {"GPUFORM_OFFLINE_KUBECONFIG": "/nowhere"}, "there is no cluster in this offline run"),
+        (
+            GET_TOKEN,
+            {"GPUFORM_OFFLINE_KUBECONFIG": __file__},
+            "is not the kubeconfig of an embedded control plane",
+        ),
+    ],
+)
+def test_what_cannot_be_answered(arguments: list[str], environ: dict[str, str], reason: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(reason)):
+        answer(arguments, environ)
+
+
+def test_the_cluster_has_the_embedded_address(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUFORM_OFFLINE_KUBECONFIG", str(kubeconfig))
+    settings = Settings("eu-central-1")
+    _, outputs = computed(ROWS["aws:eks/cluster:Cluster"], settings, "urn", {"name": "c", "vpcConfig": {}})
+    assert outputs["endpoint"] == "https://127.0.0.1:6443"
+    assert outputs["certificateAuthority"] == {"data": data("CA")}
+    assert handed_over({}) is None
+
+
+def printing(credential: dict[str, Any]) -> Tokens:
+    version = "client.authentication.k8s.io/v1"
+    login = {"apiVersion": version, "command": "echo", "args": [json.dumps(credential)]}
+    return Tokens(Access(user={"exec": login}))
+
+
+@pytest.mark.parametrize("credential", [{"status": None}, {}, []])
+def test_an_exec_plugin_without_a_credential_is_named(credential: Any) -> None:
+    with pytest.raises(OSError, match="echo returned n"):
+        asyncio.run(printing(credential).certified())
+
+
+def test_a_client_certificate_from_an_exec_plugin_is_shown() -> None:
+    status = {"clientCertificateData": "CERT", "clientKeyData": "KEY"}
+    tokens = printing({"status": status})
+    shown = asyncio.run(tokens.certified())
+    assert shown["client-certificate-data"] == data("CERT")
+    assert shown["client-key-data"] == data("KEY")
+    assert asyncio.run(tokens.header()) == {}
+
+
+def test_an_exec_plugin_that_gives_nothing_is_named() -> None:
+    tokens = printing({"status": {"clientKeyData": "KEY"}})
+    with pytest.raises(OSError, match="echo returned neither a token nor a client certificate with its key"):
+        asyncio.run(tokens.certified())
+
+
+@pytest.mark.parametrize(
+    ("token", "args", "key", "value"),
+    [
+        ("aws:index/getCallerIdentity:getCallerIdentity", {}, "accountId", "123456789012"),
+        ("aws:index/getPartition:getPartition", {}, "dnsSuffix", "amazonaws.com.cn"),
+        ("aws:index/getRegion:getRegion", {}, "region", "cn-north-1"),
+        (SSM, {"name": f"{AL2023}-standard-1.34-v20260801/release_version"}, "value", "1.34.0-20260801"),
+        (
+            SSM,
+            {"name": "/aws/service/bottlerocket/aws-k8s-1.34-nvidia/x86_64/1.50.0/image_version"},
+            "insecureValue",
+            "1.50.0-00000000",
+        ),
+    ],
+)
+def test_functions(token: str, args: dict[str, str], key: str, value: str) -> None:
+    assert reveal(functions.answer(token, dict(args), Settings("cn-north-1"))[key]) == value
+
+
+def test_tags_have_one_subnet_in_each_zone() -> None:
+    """Which subnets exist is unknown offline; equal questions get equal ids, and each zone its own."""
+
+    def asked(zone: str, tier: str = "private") -> list[str]:
+        wanted = {"vpc-id": "vpc-1", "availability-zone": zone, "tag:tier": tier}
+        filters = [{"name": name, "values": [value]} for name, value in wanted.items()]
+        token = "aws:ec2/getSubnets:getSubnets"
+        found: list[str] = functions.answer(token, {"filters": filters}, Settings("cn-north-1"))["ids"]
+        return found
+
+    one, again, other = asked("cn-north-1a"), asked("cn-north-1a"), asked("cn-north-1b")
+    assert one == again == [functions.assumed_subnet("vpc-1", "cn-north-1a", {"tier": "private"})]
+    assert one != other
+    assert one != asked("cn-north-1a", "public")
+
+
+def test_other_parameters_are_refused() -> None:
+    with pytest.raises(
+        PluginError, match="/my/secret: offline runs have only the release_version of a dated EKS image"
+    ):
+        functions.answer(SSM, {"name": "/my/secret"}, Settings("cn-north-1"))

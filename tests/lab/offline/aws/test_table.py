@@ -1,0 +1,227 @@
+"""The table against the SDK that programs use and the API models that AWS publishes."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from typing import Any
+
+import pytest
+from pulumi import _types
+
+from gpuform.provider.handler import Call, Checked, Diffed, Engine, PluginError
+from gpuform.provider.properties import UNKNOWN, has_unknown
+from lab.offline.aws.outputs import Settings
+from lab.offline.aws.provider import ROWS, row
+from lab.offline.aws.requests import Requests
+from lab.offline.aws.resource import OfflineResource
+from tests.lab.offline.aws.examples import EXAMPLES, POLICY, Example
+
+pytestmark = pytest.mark.unit
+
+SETTINGS = Settings("eu-central-1", {"owner": "ml"})
+
+
+def call(token: str, *, preview: bool = False) -> Call:
+    return Call(f"urn:pulumi:s::p::{token}::x", token, "x", Engine(), asyncio.Event(), preview=preview)
+
+
+def handler(token: str, settings: Settings = SETTINGS) -> OfflineResource:
+    return OfflineResource(ROWS[token], settings)
+
+
+def check(token: str, inputs: dict[str, Any]) -> Checked:
+    return asyncio.run(handler(token).check(call(token), {}, inputs))
+
+
+def make(token: str, inputs: dict[str, Any], *, preview: bool = False) -> tuple[str, dict[str, Any]]:
+    checked = check(token, inputs)
+    assert not checked.failures
+    return asyncio.run(handler(token).create(call(token, preview=preview), checked.inputs))
+
+
+def diff(token: str, old: dict[str, Any], new: dict[str, Any], settings: Settings = SETTINGS) -> Diffed:
+    before = check(token, old).inputs
+    after = asyncio.run(handler(token).check(call(token), before, new)).inputs
+    id, outputs = asyncio.run(handler(token).create(call(token), before))
+    return asyncio.run(handler(token, settings).diff(call(token), id, before, outputs, after))
+
+
+def sdk_class(token: str, suffix: str = "") -> Any:
+    module, name = token.split(":")[1].split("/")[0], token.rsplit(":", 1)[-1]
+    return getattr(importlib.import_module(f"pulumi_aws.{module}"), name + suffix)
+
+
+def test_every_type_has_an_example() -> None:
+    assert set(EXAMPLES) == set(ROWS)
+
+
+@pytest.mark.parametrize("token", ROWS)
+def test_the_inputs_are_those_of_the_sdk(token: str) -> None:
+    assert sdk_class(token).pulumi_type == token
+    sdk = _types.input_type_py_to_pulumi_names(sdk_class(token, "Args"))
+    assert sorted(ROWS[token].inputs) == sorted(sdk.values())
+
+
+@pytest.mark.parametrize("token", ROWS)
+def test_outputs_and_defaults_are_those_of_the_sdk(token: str) -> None:
+    known = set(_types.resource_py_to_pulumi_names(sdk_class(token)).values())
+    assert {*ROWS[token].outputs, *ROWS[token].defaults} <= known
+    assert {entry.split(".")[0].removesuffix("-") for entry in ROWS[token].replaces} <= set(
+        ROWS[token].inputs
+    )
+    assert set(ROWS[token].documents) <= set(ROWS[token].inputs)
+
+
+@pytest.mark.parametrize("token", ROWS)
+def test_every_input_has_a_place_in_an_api_call(token: str) -> None:
+    entry = ROWS[token]
+    for name in entry.inputs:
+        if entry.sent(name):
+            operation, path = Requests(entry).place(name)
+            assert Requests(entry)._shape(operation, path) is not None
+
+
+@pytest.mark.parametrize(("token", "example"), EXAMPLES.items(), ids=EXAMPLES)
+def test_the_least_is_enough(token: str, example: Example) -> None:
+    assert not check(token, example.good).failures
+    id, outputs = make(token, example.good)
+    assert id
+    assert not has_unknown(outputs)
+    assert "{" not in id
+    assert (id, outputs) == make(token, example.good), "the same inputs, the same answer"
+
+
+@pytest.mark.parametrize(("token", "example"), EXAMPLES.items(), ids=EXAMPLES)
+def test_one_thing_that_aws_refuses(token: str, example: Example) -> None:
+    failures = check(token, {**example.good, **example.bad}).failures
+    assert [path for path, _ in failures] == [example.path] or example.path in dict(failures)
+    assert example.reason in dict(failures)[example.path]
+
+
+@pytest.mark.parametrize(("token", "example"), EXAMPLES.items(), ids=EXAMPLES)
+def test_a_preview_does_not_know_what_aws_decides(token: str, example: Example) -> None:
+    id, outputs = make(token, example.good, preview=True)
+    assert id == ""
+    given = {*example.good, *ROWS[token].defaults, ROWS[token].named}
+    for name in set(ROWS[token].outputs) - given:
+        assert outputs[name] is UNKNOWN
+
+
+@pytest.mark.parametrize(("token", "example"), EXAMPLES.items(), ids=EXAMPLES)
+def test_what_the_sdk_lacks_is_refused(token: str, example: Example) -> None:
+    failures = dict(check(token, {**example.good, "colour": "blue"}).failures)
+    assert failures["colour"].startswith("is not an input; the inputs are ")
+
+
+@pytest.mark.parametrize(
+    ("token", "name"),
+    [
+        (token, entry)
+        for token, line in ROWS.items()
+        for entry in line.replaces
+        if "." not in entry and not entry.endswith("-") and not entry.endswith("Prefix")
+    ],
+)
+def test_what_aws_cannot_change_replaces(token: str, name: str) -> None:
+    """An unknown value fits any type; it may differ, so it replaces as well."""
+    example = EXAMPLES[token]
+    old = {**example.good, name: example.good.get(name, UNKNOWN)}
+    if old[name] is UNKNOWN:
+        del old[name]
+    result = diff(token, old, {**old, name: UNKNOWN})
+    assert name in result.replaces
+
+
+CHANGES = [
+    ("aws:ec2/vpc:Vpc", {"tags": {"a": "b"}}, ["tags", "tagsAll"], []),
+    ("aws:eks/cluster:Cluster", {"version": "1.34"}, ["version"], []),
+    ("aws:eks/cluster:Cluster", {"deletionProtection": True}, ["deletionProtection"], []),
+    (
+        "aws:eks/cluster:Cluster",
+        {"accessConfig": {"bootstrapClusterCreatorAdminPermissions": False}},
+        ["accessConfig"],
+        [],
+    ),
+    ("aws:eks/nodeGroup:NodeGroup", {"scalingConfig": {"minSize": 1}}, ["scalingConfig.minSize"], []),
+    ("aws:eks/nodeGroup:NodeGroup", {"amiType": "AL2023_x86_64_NVIDIA"}, ["amiType"], ["amiType"]),
+    ("aws:iam/role:Role", {"description": "d"}, ["description"], []),
+    ("aws:iam/policy:Policy", {"description": "d"}, ["description"], ["description"]),
+]
+
+
+@pytest.mark.parametrize(("token", "new", "changed", "replaces"), CHANGES)
+def test_changes_by_path(token: str, new: dict[str, Any], changed: list[str], replaces: list[str]) -> None:
+    good = EXAMPLES[token].good
+    result = diff(token, good, {**good, **new})
+    assert list(result.changes) == changed
+    assert list(result.replaces) == replaces
+
+
+def test_no_change_is_none() -> None:
+    for token, example in EXAMPLES.items():
+        assert not diff(token, example.good, example.good).changes, token
+
+
+def test_a_block_that_cannot_be_taken_away() -> None:
+    good = EXAMPLES["aws:eks/cluster:Cluster"].good
+    key = "arn:aws:kms:eu-central-1:123456789012:key/k"
+    encrypted = {**good, "encryptionConfig": {"provider": {"keyArn": key}, "resources": ["secrets"]}}
+    assert not diff("aws:eks/cluster:Cluster", good, encrypted).replaces
+    assert diff("aws:eks/cluster:Cluster", encrypted, good).replaces == ["encryptionConfig"]
+
+
+def test_default_tags_and_region_of_the_provider_reach_every_resource() -> None:
+    good = EXAMPLES["aws:ec2/vpc:Vpc"].good
+    tags = diff("aws:ec2/vpc:Vpc", good, good, Settings("eu-central-1", {"owner": "hpc"}))
+    assert list(tags.changes) == ["tagsAll"]
+    assert not tags.replaces
+    moved = diff("aws:ec2/vpc:Vpc", good, good, Settings("eu-west-1", {"owner": "ml"}))
+    assert list(moved.replaces) == ["region"]
+
+
+def test_a_chosen_name_is_freed_before_the_new_object_takes_it() -> None:
+    chosen = {"strategy": "cluster", "name": "pg"}
+    assert diff(
+        "aws:ec2/placementGroup:PlacementGroup", chosen, {**chosen, "strategy": "spread"}
+    ).delete_before_replace
+    made_up = {"strategy": "cluster"}
+    other = diff("aws:ec2/placementGroup:PlacementGroup", made_up, {"strategy": "spread"})
+    assert other.replaces
+    assert not other.delete_before_replace
+
+
+def test_a_launch_template_counts_its_versions() -> None:
+    token = "aws:ec2/launchTemplate:LaunchTemplate"
+    template = handler(token)
+    old = check(token, {"imageId": "ami-1"}).inputs
+    id, outputs = asyncio.run(template.create(call(token), old))
+    assert (outputs["latestVersion"], outputs["defaultVersion"]) == (1, 1)
+    new = {**old, "imageId": "ami-2", "updateDefaultVersion": True}
+    planned = asyncio.run(template.update(call(token, preview=True), id, old, outputs, new))
+    assert planned["latestVersion"] is UNKNOWN
+    assert planned["arn"] == outputs["arn"]
+    done = asyncio.run(template.update(call(token), id, old, outputs, new))
+    assert (done["latestVersion"], done["defaultVersion"]) == (2, 2)
+    tagged = asyncio.run(template.update(call(token), id, new, done, {**new, "tags": {"a": "b"}}))
+    assert tagged["latestVersion"] == 2
+
+
+def test_what_is_guarded_is_not_deleted() -> None:
+    token = "aws:eks/cluster:Cluster"
+    with pytest.raises(
+        PluginError, match="x: deletionProtection is on, so AWS does not delete it; turn it off"
+    ):
+        asyncio.run(handler(token).delete(call(token), "c", {}, {"deletionProtection": True}))
+
+
+def test_a_type_that_is_not_there_names_those_that_are() -> None:
+    with pytest.raises(
+        PluginError, match=r"aws:sns/topic:Topic: the offline stand-in .* \(it knows AccessEntry, "
+    ):
+        row("aws:sns/topic:Topic")
+
+
+def test_policies_may_be_objects() -> None:
+    assert not check("aws:iam/policy:Policy", {"policy": {"Version": "2012-10-17", "Statement": []}}).failures
+    assert not check("aws:iam/policy:Policy", {"policy": POLICY}).failures

@@ -1,0 +1,176 @@
+"""Third-party charts in offline runs: the release's inputs, and what helm renders."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pulumi.runtime
+import pytest
+import yaml
+from pulumi_kubernetes.helm.v3 import Release
+
+from gpuform.checkout.errors import Failure
+from gpuform.checkout.paths import Paths
+from gpuform.engine.places import write
+from gpuform.engine.standins import _launcher
+from infra import versions
+from infra.config import load
+from infra.plan import efa, eks, gpu_operator
+from lab.offline import karpenter_crds, prometheus_crds
+from lab.offline.charts import Charts
+from lab.offline.language.program import find_charts_here
+from lab.simulator import efa as simulated_efa
+from lab.simulator import keys
+from lab.toolchain import Toolchain
+from tests.components.recording import own_loop
+
+pytestmark = pytest.mark.tools
+
+HERE = Paths.here()
+REPOSITORY = "https://charts.example.org"
+
+
+@pytest.fixture
+def charts(tmp_path: Path) -> Charts:
+    return Charts(HERE.root, HERE.cache, tmp_path / "charts")
+
+
+def template(folder: Path, toolchain: Toolchain, values: Any = None) -> list[dict[str, Any]]:
+    command = [str(toolchain.path("helm")), "template", "it", str(folder), "-f", "-"]
+    done = subprocess.run(command, input=json.dumps(values or {}), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return [one for one in yaml.safe_load_all(done.stdout) if one]
+
+
+def found(tmp_path: Path, **inputs: Any) -> dict[str, Any]:
+    finder = tmp_path / "find-chart"
+    write(finder, _launcher("lab.offline.charts", HERE.root, HERE.cache, tmp_path / "charts"), 0o755)
+    seen: list[dict[str, Any]] = []
+
+    class Mocks(pulumi.runtime.Mocks):
+        def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+            if args.typ == "kubernetes:helm.sh/v3:Release":
+                seen.append(dict(args.inputs))
+            return args.name, dict(args.inputs)
+
+        def call(self, args: pulumi.runtime.MockCallArgs) -> dict[str, Any]:
+            return {}
+
+    own_loop()
+    pulumi.runtime.set_mocks(Mocks())
+    root = pulumi.runtime.get_root_resource()
+
+    @pulumi.runtime.test
+    def program() -> None:
+        find_charts_here(str(finder))
+        parent = pulumi.ComponentResource("a:b:C", "parent")
+        Release("it", opts=pulumi.ResourceOptions(parent=parent), **inputs)
+
+    with pytest.MonkeyPatch.context() as patch:  # the root is shared with every later test
+        patch.setattr(root, "_transformations", [])
+        program()
+    return seen[0]
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        {"chart": "some-plugin", "repository_opts": {"repo": REPOSITORY}},
+        {"chart": "oci://registry.example.org/charts/some-plugin"},
+    ],
+)
+def test_any_chart_of_others_holds_its_values(
+    tmp_path: Path, toolchain: Toolchain, inputs: dict[str, Any]
+) -> None:
+    given = found(tmp_path, version="v0.5.30", **inputs)
+    assert given["version"] == "v0.5.30"
+    assert "repositoryOpts" not in given
+    (made,) = template(Path(given["chart"]), toolchain, values={"a": {"b": [1]}})
+    assert made["kind"] == "ConfigMap"
+    assert made["metadata"]["name"] == "it-values"
+    assert json.loads(made["data"]["values"]) == {"a": {"b": [1]}}
+
+
+def test_a_chart_of_ones_own_stays(tmp_path: Path) -> None:
+    assert found(tmp_path, chart="../charts/own")["chart"] == "../charts/own"
+
+
+def test_a_chart_that_cannot_be_made_ends_the_program(tmp_path: Path) -> None:
+    (tmp_path / "charts").write_text("")
+    with pytest.raises(pulumi.RunError, match=r"chart oci://r/it: no stand-in for it: .*File exists"):
+        found(tmp_path, chart="oci://r/it", version="1.0.0")
+
+
+def test_the_operator_is_the_simulated_one_under_the_asked_name(charts: Charts, toolchain: Toolchain) -> None:
+    folder = charts.folder("gpu-operator", versions.GPU_OPERATOR)
+    described = yaml.safe_load((folder / "Chart.yaml").read_text())
+    assert (described["name"], described["version"]) == ("gpu-operator", versions.GPU_OPERATOR)
+    values = gpu_operator.values(load(HERE.root / "Pulumi.aws-dev.yaml"))
+    kinds = {(one["kind"], one["metadata"]["name"]) for one in template(folder, toolchain, values=values)}
+    assert ("Deployment", "gpu-operator") in kinds
+
+
+def test_the_simulated_plugin_runs_on_the_nodes_that_the_values_name(
+    charts: Charts, toolchain: Toolchain
+) -> None:
+    release = efa.release(load(HERE.root / "Pulumi.aws-prod.yaml"))
+    assert release
+    folder = charts.folder(release.chart, str(release.version))
+    (made,) = template(folder, toolchain, values=release.values)
+    pod = made["spec"]["template"]
+    assert pod["metadata"]["labels"][keys.PART_OF] in keys.CHARTS
+    assert pod["metadata"]["labels"][keys.OPERAND] == simulated_efa.OPERAND
+    required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    pools = {"key": "gpuform.io/pool", "operator": "In", "values": ["a100-mig", "h100-training"]}
+    assert required["nodeSelectorTerms"] == [{"matchExpressions": [pools]}]
+    assert pod["spec"]["tolerations"] == release.values["tolerations"]
+
+
+def test_karpenters_crds_are_its_own(charts: Charts, toolchain: Toolchain) -> None:
+    release = eks.karpenter_crd_release(load(HERE.root / "Pulumi.aws-dev.yaml"))
+    assert release.chart.endswith("/karpenter-crd")
+    made = template(charts.folder("karpenter-crd", str(release.version)), toolchain)
+    assert {one["kind"] for one in made} == {"CustomResourceDefinition"}
+    names = {one["metadata"]["name"] for one in made}
+    assert {"nodepools.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws"} < names
+
+
+def test_a_controllers_chart_is_its_own(charts: Charts, toolchain: Toolchain) -> None:
+    made = template(charts.folder("kueue", versions.KUEUE), toolchain)
+    kinds = {one["kind"] for one in made}
+    assert {"CustomResourceDefinition", "Deployment", "ValidatingWebhookConfiguration", "APIService"} < kinds
+    assert "clusterqueues.kueue.x-k8s.io" in {one["metadata"]["name"] for one in made}
+
+
+def test_another_version_lies_at_the_same_place(charts: Charts) -> None:
+    first = charts.folder("some-plugin", "1.0.0")
+    assert charts.folder("some-plugin", "1.0.1") == first
+    assert yaml.safe_load((first / "Chart.yaml").read_text())["version"] == "1.0.1"
+    before = (first / "Chart.yaml").stat()
+    assert charts.folder("some-plugin", "1.0.1") == first
+    assert (first / "Chart.yaml").stat() == before
+
+
+def test_crds_that_cannot_be_had_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No module in Go's cache and no proxy: Go's own message is shown, and the cache stays empty."""
+    monkeypatch.setenv("GOPROXY", "off")
+    monkeypatch.setenv("GOMODCACHE", str(tmp_path / "modules"))
+    with pytest.raises(Failure, match=r"Karpenter's CRDs: are missing: .*GOPROXY=off"):
+        karpenter_crds.chart(HERE.root / karpenter_crds.FOLDER, tmp_path / "cache")
+    assert not list((tmp_path / "cache" / "tools").glob("karpenter-crds-*"))
+
+
+def test_prometheus_operators_crds_are_of_the_kinds_that_are_declared() -> None:
+    folder = prometheus_crds.crds(HERE.root / prometheus_crds.FOLDER, HERE.cache)
+    files = [file for file in folder.iterdir() if "alertmanagerconfigs" not in file.name]  # it contains `- =`
+    made = [yaml.safe_load(file.read_text()) for file in files]
+    assert {one["kind"] for one in made} == {"CustomResourceDefinition"}
+    kinds = {one["spec"]["names"]["kind"] for one in made}
+    assert {"Prometheus", "PrometheusRule", "ServiceMonitor", "ScrapeConfig", "Alertmanager"} <= kinds
+    assert {one["metadata"]["annotations"]["operator.prometheus.io/version"] for one in made} == {
+        versions.PROMETHEUS_OPERATOR_CRDS
+    }

@@ -1,0 +1,43 @@
+"""A separate control plane for tests in which Karpenter buys: it leaves nodes and finalizers behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from gpuform.checkout.paths import Paths
+from infra.model.environment import Environment
+from infra.model.prices import PriceList
+from lab.plane import ControlPlane
+from lab.rehearse.cloud import Cloud
+from lab.rehearse.karpenter import karpenter
+from lab.rehearse.program import Gate
+from lab.toolchain import Toolchain
+from tests.conftest import Plane
+from tests.lab.rehearse.market_site import Site
+
+
+@pytest.fixture(scope="module")
+def market(
+    tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain
+) -> Iterator[Callable[[Environment], Site]]:
+    """Makes the site of an environment: plane, played AWS, the real Karpenter, the real gate."""
+    folder = tmp_path_factory.mktemp("market")
+    here = Paths.here()
+    paths = Paths(root=here.root, state=folder / "state", cache=here.cache)
+    plane = ControlPlane(paths, toolchain)
+    with ExitStack() as stack:
+        stack.callback(plane.stop, delete=True)
+        plane.start()
+
+        def open_for(env: Environment) -> Site:
+            cloud = stack.enter_context(Cloud(env, PriceList(), paths.kubeconfig, toolchain, join_s=1.0))
+            site = Site(Plane(paths, toolchain, plane), env, cloud)
+            site.lay(folder)
+            stack.enter_context(karpenter(paths, toolchain, cloud.variables, folder / "karpenter.log"))
+            stack.enter_context(Gate(paths.kubeconfig, folder).following())
+            return site
+
+        yield open_for

@@ -1,0 +1,167 @@
+"""A cluster where the real Karpenter buys nodes from the played AWS, without the Pulumi engine."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from infra.model.environment import Environment
+from infra.model.pool import Pool
+from infra.plan import eks, gpu_operator, karpenter, node_class, overlays, readiness_gate, sharing
+from infra.plan import workloads as planned
+from lab.offline import karpenter_crds
+from lab.rehearse.cloud import Bought, Cloud
+from tests.conftest import Plane
+from tests.waiting import until
+
+Manifest = dict[str, Any]
+Found = TypeVar("Found")
+CHART = Path(__file__).parents[3] / "charts" / "gpu-operator-sim"
+READY = "gpuform.io/gpu-ready"
+
+
+class Site:
+    """The platform of one environment, applied by hand; pools are added one by one."""
+
+    def __init__(self, plane: Plane, env: Environment, cloud: Cloud | None = None) -> None:
+        self.plane, self.env, self._cloud = plane, env, cloud
+        self.kubectl = plane.kubectl
+
+    @property
+    def cloud(self) -> Cloud:
+        assert self._cloud, "this site has none"
+        return self._cloud
+
+    def apply(self, *manifests: Manifest) -> None:
+        listed = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
+        self.kubectl("apply", "--server-side", "-f", "-", input=json.dumps(listed))
+
+    def lay(self, folder: Path) -> None:
+        """Install the operator, its configuration, the gate, and Karpenter's CRDs and settings."""
+        here = Path(__file__).parents[3]
+        crds = karpenter_crds.chart(here / karpenter_crds.FOLDER, self.plane.paths.cache)
+        self._helm("install", "karpenter-crd", str(crds), "-n", "kube-system")
+        system = {
+            "metadata": {
+                "name": "system-0",
+                "annotations": {"kwok.x-k8s.io/node": "fake"},
+                "labels": {"kubernetes.io/os": "linux"},
+            },
+            "spec": {"taints": [{"key": "CriticalAddonsOnly", "value": "true", "effect": "NoSchedule"}]},
+        }
+        values = {"values": json.dumps(eks.karpenter_values(self.env))}
+        self.apply(
+            {"apiVersion": "v1", "kind": "Node", **system},
+            *planned.namespaces(self.env),
+            *filter(
+                None, (sharing.device_plugin_config_map(self.env), sharing.mig_parted_config_map(self.env))
+            ),
+            *readiness_gate.manifests(self.env),
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": "karpenter-values", "namespace": "kube-system"},
+                "data": values,
+            },
+        )
+        file = folder / "values.json"
+        file.write_text(json.dumps(gpu_operator.values(self.env)))
+        self._helm("install", "gpu-operator", str(CHART), "-n", sharing.NAMESPACE, "-f", str(file), "--wait")
+
+    def _helm(self, *args: str) -> None:
+        command = [str(self.plane.toolchain.path("helm")), "--kubeconfig", str(self.plane.kubeconfig), *args]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+    def pool(self, name: str) -> Pool:
+        return next(pool for pool in self.env.pools if pool.name == name)
+
+    def sell(self, name: str, with_overlays: bool = True) -> None:
+        """Apply a pool's Karpenter objects as planned, and wait until they are ready."""
+        pool = self.pool(name)
+        if with_overlays and overlays.node_overlays(self.env, pool):
+            self.apply(*overlays.node_overlays(self.env, pool))
+        self.apply(node_class.ec2_node_class(self.env, pool, node_class.node_role(self.env), self.env.name))
+        self.apply(*karpenter.node_pools(self.env, pool))
+        for one in pool.node_pools:
+            self.until(lambda one=one: self._ready("nodepool", one), f"NodePool {one} to be ready")
+
+    def _ready(self, kind: str, name: str) -> bool:
+        conditions = self.get(kind, name).get("status", {}).get("conditions", [])
+        return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+    def get(self, *what: str) -> Manifest:
+        found: Manifest = json.loads(self.kubectl("get", *what, "-o", "json"))
+        return found
+
+    def run(self, name: str, replicas: int, pool: str | None = None, **resources: str) -> None:
+        asked = {"cpu": "10m", "memory": "16Mi", **resources}
+        spec = {
+            "nodeSelector": {"gpuform.io/pool": pool} if pool else {},
+            "tolerations": [
+                {"key": key, "operator": "Exists", "effect": "NoSchedule"}
+                for key in ("nvidia.com/gpu", "for")
+            ],
+            "terminationGracePeriodSeconds": 0,
+            "containers": [
+                {"name": "work", "image": "x:1", "resources": {"requests": asked, "limits": dict(resources)}}
+            ],
+        }
+        self.apply(
+            {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {
+                    "replicas": replicas,
+                    "selector": {"matchLabels": {"app": name}},
+                    "template": {"metadata": {"labels": {"app": name}}, "spec": spec},
+                },
+            }
+        )
+
+    def pods(self, name: str) -> list[Manifest]:
+        found: list[Manifest] = self.get("pods", "-n", "default", "-l", f"app={name}")["items"]
+        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+    def running(self, name: str, count: int, seconds: float = 300) -> list[Manifest]:
+        def all_run() -> list[Manifest]:
+            pods = [pod for pod in self.pods(name) if pod["status"].get("phase") == "Running"]
+            return pods if len(pods) == count else []
+
+        return self.until(all_run, f"{count} pods of {name} to run", seconds)
+
+    def bought(self, pool: str) -> tuple[Bought, ...]:
+        return tuple(one for one in self.cloud.bought() if one.pool == pool)
+
+    def late(self, pods: Sequence[Manifest]) -> list[str]:
+        """Pods that were bound before the gate admitted their node, or without that."""
+        ready: dict[str, datetime] = {}
+        for node in self.get("nodes")["items"]:
+            note = node["metadata"].get("annotations", {}).get(READY)
+            if note:
+                ready[node["metadata"]["name"]] = datetime.fromisoformat(json.loads(note)["at"])
+        return [
+            pod["metadata"]["name"]
+            for pod in pods
+            if _bound(pod)
+            < ready.get(pod["spec"]["nodeName"], datetime.max.replace(tzinfo=_bound(pod).tzinfo))
+        ]
+
+    def until(self, look: Callable[[], Found], what: str, seconds: float = 60) -> Found:
+        return until(look, seconds=seconds, what=lambda: f"{what}: {self._cloud and self._cloud.trouble}")
+
+
+def _bound(pod: Manifest) -> datetime:
+    (scheduled,) = (one for one in pod["status"]["conditions"] if one["type"] == "PodScheduled")
+    return datetime.fromisoformat(scheduled["lastTransitionTime"])
+
+
+def nodes_for(pods: int, per_gpu: int, gpus: int) -> int:
+    """The calculation of the issue that asked for overlays."""
+    return math.ceil(pods / per_gpu / gpus)

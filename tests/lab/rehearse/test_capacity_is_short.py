@@ -1,0 +1,111 @@
+"""What the real Karpenter does if AWS has no capacity, reclaims spot, or a reservation is full."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from infra.model.environment import Environment
+from lab.rehearse.cloud import Shortage
+from tests.lab.rehearse.market_site import Site
+from tests.plan.aws_environments import aws
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
+HELD = "cr-0123456789abcdef0"
+LIMIT = {"max": {"cpu": 96}}
+
+
+def taint(name: str) -> list[dict[str, str]]:
+    return [{"key": "for", "value": name}]
+
+
+ENV = aws(
+    {"name": "zones", "machine": "g4dn.xlarge", "elastic": LIMIT, "taints": taint("zones")},
+    {"name": "types", "gpu": {"models": ["L4"], "count": 1}, "elastic": LIMIT, "taints": taint("types")},
+    {
+        "name": "spot",
+        "machine": "g5.xlarge",
+        "elastic": LIMIT,
+        "capacity": ["on_demand", "spot"],
+        "class": "batch",
+        "taints": taint("spot"),
+    },
+    {
+        "name": "held",
+        "machine": "g6e.xlarge",
+        "elastic": LIMIT,
+        "capacity": ["reserved", "on_demand"],
+        "zones": ["us-west-2b"],
+        "taints": taint("held"),
+        "aws": {"reservations": [HELD]},
+    },
+)
+GPU = {"nvidia.com/gpu": "1"}
+
+
+@pytest.fixture(scope="module")
+def opened(market: Callable[[Environment], Site]) -> Site:
+    return market(ENV)
+
+
+@pytest.fixture
+def site(opened: Site) -> Iterator[Site]:
+    yield opened
+    opened.cloud.market.set_short()
+
+
+def test_a_zone_without_capacity(site: Site) -> None:
+    site.cloud.market.set_short(Shortage(zone="us-west-2a"))
+    site.sell("zones")
+    site.run("zones", 2, "zones", **GPU)
+    site.running("zones", 2)
+    assert {one.zone for one in site.bought("zones")} == {"us-west-2b"}
+
+
+def test_a_type_without_capacity(site: Site) -> None:
+    cheapest = "g6.xlarge"
+    site.cloud.market.set_short(Shortage(machine=cheapest))
+    site.sell("types")
+    site.run("types", 1, "types", **GPU)
+    site.running("types", 1)
+    (one,) = site.bought("types")
+    assert one.machine == "g6.2xlarge"  # the next cheapest
+    assert cheapest in {refused.machine for refused in site.cloud.refused()}
+
+
+def test_spot_where_on_demand_has_run_out_and_back_again(site: Site) -> None:
+    site.cloud.market.set_short(Shortage(machine="g5.xlarge", capacity="on-demand"))
+    site.sell("spot")
+    site.run("spot", 1, "spot", **GPU)
+    (pod,) = site.running("spot", 1)
+    (first,) = site.bought("spot")
+    assert (first.capacity, first.node) == ("spot", pod["spec"]["nodeName"])
+    site.cloud.market.set_short(Shortage(machine="g5.xlarge", zone=first.zone, capacity="spot"))
+    site.cloud.interrupt(first.id, notice_s=5.0)
+    site.until(lambda: site.bought("spot")[0].ended, "the instance to be taken back")
+    site.until(
+        lambda: [
+            p for p in site.pods("spot") if p["status"]["phase"] == "Running" and _elsewhere(p, first.node)
+        ],
+        "its pod to run elsewhere",
+        90,
+    )
+    second = site.bought("spot")[-1]
+    assert second.id != first.id
+    assert (second.capacity, second.zone) != (first.capacity, first.zone)
+
+
+def _elsewhere(pod: dict[str, object], node: str | None) -> bool:
+    spec = pod["spec"]
+    assert isinstance(spec, dict)
+    return spec.get("nodeName") not in (None, node)
+
+
+def test_a_reservation_that_is_used_up(site: Site) -> None:
+    site.cloud.market.use_up(HELD, left=1)
+    site.sell("held")
+    site.run("held", 2, "held", **GPU)
+    site.running("held", 2)
+    bought = sorted((one.capacity, one.reservation) for one in site.bought("held"))
+    assert bought == [("on-demand", None), ("reserved", HELD)]

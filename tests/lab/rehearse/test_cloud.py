@@ -1,0 +1,244 @@
+"""The played AWS, called as Karpenter calls it: what it sells and refuses, and how nodes are created."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuform.clouds.aws.api import client
+from infra.config import load
+from infra.model import labels
+from infra.model.prices import PriceList
+from lab.rehearse.cloud import Cloud, Shortage
+from tests.model.test_own import on_aws
+from tests.waiting import until
+
+pytestmark = pytest.mark.tools
+
+REGION = "us-west-2"
+STACK = Path(__file__).parents[3] / "Pulumi.aws-prod.yaml"
+USER_DATA = """\
+MIME-Version: 1.0
+Content-Type: multipart/mixed; boundary="//"
+
+--//
+Content-Type: application/node.eks.aws
+
+apiVersion: node.eks.aws/v1alpha1
+kind: NodeConfig
+spec:
+  kubelet:
+    config:
+      maxPods: 50
+      registerWithTaints: [{key: nvidia.com/gpu, value: "true", effect: NoSchedule}]
+    flags: ['--node-labels="gpuform.io/pool=l40s-inference,karpenter.sh/nodepool=l40s-inference-spot"']
+
+--//--
+"""
+
+
+class FakeTools:
+    def __init__(self, folder: Path) -> None:
+        self.log = folder / "kubectl.log"
+        self.command = folder / "kubectl"
+        self.command.write_text(
+            f'#!/bin/sh\necho "$@" >> {self.log}\ncase "$3" in apply) cat >> {self.log};; esac\n'
+        )
+        self.command.chmod(0o755)
+
+    def path(self, name: str) -> Path:
+        assert name == "kubectl"
+        return self.command
+
+    def said(self) -> str:
+        return self.log.read_text() if self.log.exists() else ""
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> FakeTools:
+    return FakeTools(tmp_path)
+
+
+@pytest.fixture
+def cloud(tools: FakeTools, tmp_path: Path) -> Iterator[Cloud]:
+    with Cloud(load(STACK), PriceList(), tmp_path / "kubeconfig", tools, join_s=0.0) as found:
+        yield found
+
+
+@pytest.fixture
+def ec2(cloud: Cloud) -> Any:
+    return client("ec2", REGION)
+
+
+def template(ec2: Any, name: str = "template", reservation: str | None = None, adapters: int = 0) -> str:
+    data: dict[str, Any] = {"UserData": base64.b64encode(USER_DATA.encode()).decode()}
+    if adapters:
+        kinds = ["interface", *["efa-only"] * adapters]
+        data["NetworkInterfaces"] = [
+            {"DeviceIndex": i, "InterfaceType": kind} for i, kind in enumerate(kinds)
+        ]
+    if reservation:
+        target = {"CapacityReservationTarget": {"CapacityReservationId": reservation}}
+        data["CapacityReservationSpecification"] = target
+    ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData=data)
+    return name
+
+
+def fleet(ec2: Any, template: str, *kinds: tuple[str, str], count: int = 1, spot: bool = False) -> Any:
+    subnets = {one["AvailabilityZone"]: one["SubnetId"] for one in ec2.describe_subnets()["Subnets"]}
+    image = ec2.register_image(Name=f"image-{time.monotonic_ns()}", Architecture="x86_64")["ImageId"]
+    return ec2.create_fleet(
+        Type="instant",
+        LaunchTemplateConfigs=[
+            {
+                "LaunchTemplateSpecification": {"LaunchTemplateName": template, "Version": "$Latest"},
+                "Overrides": [
+                    {
+                        "InstanceType": machine,
+                        "AvailabilityZone": zone,
+                        "SubnetId": subnets[zone],
+                        "ImageId": image,
+                    }
+                    for machine, zone in kinds
+                ],
+            }
+        ],
+        TargetCapacitySpecification={
+            "TotalTargetCapacity": count,
+            "DefaultTargetCapacityType": "spot" if spot else "on-demand",
+        },
+        TagSpecifications=[
+            {"ResourceType": "instance", "Tags": [{"Key": "gpuform.io/pool", "Value": "l40s-inference"}]}
+        ],
+    )
+
+
+def test_sells_a_type_that_the_environment_declares(tools: FakeTools, tmp_path: Path) -> None:
+    env = on_aws({"machine": "x9.24xlarge", "elastic": {"max": {"cpu": 960}}})
+    with Cloud(env, PriceList(), tmp_path / "kubeconfig", tools, join_s=0.0) as cloud:
+        ec2 = client("ec2", REGION)
+        (found,) = ec2.describe_instance_types(InstanceTypes=["x9.24xlarge"])["InstanceTypes"]
+        assert found["VCpuInfo"]["DefaultVCpus"] == 96
+        assert found["GpuInfo"]["Gpus"][0]["Count"] == 4
+        every = ec2.describe_instance_types(Filters=[])["InstanceTypes"]
+        assert {"x9.24xlarge", "g6e.xlarge"} <= {one["InstanceType"] for one in every}
+        sold = fleet(ec2, template(ec2), ("x9.24xlarge", "us-west-2a"))
+        assert [one["InstanceType"] for one in sold["Instances"]] == ["x9.24xlarge"]
+        assert cloud.bought()[0].usd_per_hour == 30.0
+        until(lambda: cloud.bought()[0].node)
+        (node,) = json.loads(tools.said().partition("\n")[2])["items"]
+        assert "NVIDIA X1" in node["metadata"]["annotations"][labels.SIM_GPU_MODEL]
+
+
+BOTH = (("g6e.2xlarge", "us-west-2a"), ("g6e.xlarge", "us-west-2b"))
+
+
+def test_sells_the_cheapest_that_there_is(cloud: Cloud, ec2: Any) -> None:
+    sold = fleet(ec2, template(ec2), *BOTH, count=2)
+    assert [(one["InstanceType"], len(one["InstanceIds"])) for one in sold["Instances"]] == [
+        ("g6e.xlarge", 2)
+    ]
+    assert sold["Errors"] == []
+    assert [(one.machine, one.zone, one.capacity, one.pool) for one in cloud.bought()] == [
+        ("g6e.xlarge", "us-west-2b", "on-demand", "l40s-inference")
+    ] * 2
+    assert cloud.bought()[0].usd_per_hour == 1.861  # AWS's price of 2026-07-20 in us-east-1
+
+
+@pytest.mark.parametrize(
+    ("short", "bought", "refused"),
+    [
+        (Shortage(machine="g6e.xlarge"), "g6e.2xlarge", "g6e.xlarge"),
+        (Shortage(zone="us-west-2b"), "g6e.2xlarge", "g6e.xlarge"),
+        (Shortage(capacity="spot"), "g6e.xlarge", None),
+        (Shortage(), None, "g6e.xlarge"),
+    ],
+)
+def test_what_is_short_is_refused_and_the_next_is_sold(
+    cloud: Cloud, ec2: Any, short: Shortage, bought: str | None, refused: str | None
+) -> None:
+    cloud.market.set_short(short)
+    sold = fleet(ec2, template(ec2), *BOTH)
+    assert [one["InstanceType"] for one in sold["Instances"]] == ([bought] if bought else [])
+    errors = [
+        (one["ErrorCode"], one["LaunchTemplateAndOverrides"]["Overrides"]["InstanceType"])
+        for one in sold["Errors"]
+    ]
+    assert errors[:1] == ([("InsufficientInstanceCapacity", refused)] if refused else [])
+    assert [one.machine for one in cloud.refused()][:1] == ([refused] if refused else [])
+
+
+def test_a_reservation_is_used_up_and_given_back(cloud: Cloud, ec2: Any) -> None:
+    (held,) = cloud.market.reservations
+    assert (held.machine, held.zone, held.total) == ("p5.48xlarge", "us-west-2b", 4)
+    cloud.market.use_up(held.id, left=1)
+    name = template(ec2, reservation=held.id)
+    sold = fleet(ec2, name, ("p5.48xlarge", "us-west-2b"), count=2)
+    (id,) = sold["Instances"][0]["InstanceIds"]
+    (listed,) = ec2.describe_capacity_reservations(CapacityReservationIds=[held.id])["CapacityReservations"]
+    assert (listed["AvailableInstanceCount"], listed["State"]) == (0, "active")
+    (found,) = ec2.describe_instances(InstanceIds=[id])["Reservations"][0]["Instances"]
+    assert found["CapacityReservationId"] == held.id
+    again = fleet(ec2, name, ("p5.48xlarge", "us-west-2b"))
+    assert [one["ErrorCode"] for one in again["Errors"]] == ["ReservationCapacityExceeded"]
+    ec2.terminate_instances(InstanceIds=[id])
+    until(lambda: cloud.market.reservations[0].left == 1)
+
+
+def test_an_instance_joins_as_its_user_data_says(cloud: Cloud, ec2: Any, tools: FakeTools) -> None:
+    fleet(ec2, template(ec2, adapters=2), ("g6e.xlarge", "us-west-2a"), spot=True)
+    until(lambda: cloud.bought()[0].node)
+    node = json.loads(tools.said().partition("\n")[2])["items"][0]
+    assert node["metadata"]["labels"]["karpenter.sh/nodepool"] == "l40s-inference-spot"
+    assert node["metadata"]["labels"]["topology.kubernetes.io/zone"] == "us-west-2a"
+    assert node["spec"]["taints"] == [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]
+    assert node["metadata"]["annotations"]["simulator.gpuform.io/pods"] == "50"
+    assert node["metadata"]["annotations"]["simulator.gpuform.io/gpu-count"] == "1"
+    assert node["metadata"]["annotations"]["simulator.gpuform.io/efa"] == "2"
+    assert node["spec"]["providerID"] == f"aws:///us-west-2a/{cloud.bought()[0].id}"
+    assert not any(name.startswith("nvidia.com/") for name in node["metadata"]["labels"])
+
+
+def test_spot_is_warned_of_taken_back_and_its_node_goes(cloud: Cloud, ec2: Any, tools: FakeTools) -> None:
+    sold = fleet(ec2, template(ec2), ("g6e.xlarge", "us-west-2a"), spot=True)
+    (id,) = sold["Instances"][0]["InstanceIds"]
+    (found,) = ec2.describe_instances(InstanceIds=[id])["Reservations"][0]["Instances"]
+    assert found["InstanceLifecycle"] == "spot"
+    assert cloud.bought()[0].usd_per_hour == pytest.approx(1.861 * 0.5)  # the stack's spot_factor
+    node = until(lambda: cloud.bought()[0].node)
+    cloud.interrupt(id, notice_s=0.5)
+    sqs = client("sqs", REGION)
+    url = sqs.get_queue_url(QueueName="aws-prod")["QueueUrl"]
+    (message,) = sqs.receive_message(QueueUrl=url)["Messages"]
+    assert json.loads(message["Body"])["detail"] == {"instance-id": id, "instance-action": "terminate"}
+    until(lambda: cloud.bought()[0].ended)
+    until(lambda: f"delete nodes --ignore-not-found --wait=false {node}" in tools.said())
+
+
+def test_an_alias_is_an_image_of_its_architecture(cloud: Cloud, ec2: Any) -> None:
+    name = "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/x86_64/nvidia/x-v20260801/image_id"
+    ssm = client("ssm", REGION)
+    found = {ssm.get_parameter(Name=name)["Parameter"]["Value"] for _ in range(2)}
+    (image,) = ec2.describe_images(ImageIds=list(found))["Images"]
+    assert image["Architecture"] == "x86_64"
+
+
+def test_prices_and_types_are_those_of_the_catalogue(cloud: Cloud, ec2: Any) -> None:
+    rows = client("pricing", REGION).get_products(ServiceCode="AmazonEC2")["PriceList"]
+    prices = {
+        row["product"]["attributes"]["instanceType"]: row["terms"]["OnDemand"]["1"]["priceDimensions"]["1"]
+        for row in map(json.loads, rows)
+    }
+    assert prices["p5.48xlarge"]["pricePerUnit"] == {"USD": "55.04"}
+    types = {one["InstanceType"] for one in ec2.describe_instance_types()["InstanceTypes"]}
+    assert types <= set(prices)
+    assert {"g4dn.xlarge", "p5.48xlarge", "m6i.4xlarge"} <= types
+    history = ec2.describe_spot_price_history()["SpotPriceHistory"]
+    of_one = {one["AvailabilityZone"] for one in history if one["InstanceType"] == "g6e.xlarge"}
+    assert of_one == {"us-west-2a", "us-west-2b", "us-west-2c"}

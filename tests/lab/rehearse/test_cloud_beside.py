@@ -1,0 +1,173 @@
+"""Parts around the played AWS: this process's environment, its thread, its records; without moto."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from infra.config import load
+from infra.model.cost import Cost
+from infra.model.prices import PriceList
+from lab.rehearse.cloud import account
+from lab.rehearse.cloud.answers import Answers
+from lab.rehearse.cloud.instances import Instances
+from lab.rehearse.cloud.market import Bought, Market
+from lab.rehearse.cloud.server import Cloud, pointed
+from tests.plan.aws_environments import aws
+from tests.waiting import until
+
+pytestmark = pytest.mark.tools
+STACK = Path(__file__).parents[3] / "Pulumi.aws-prod.yaml"
+ID = "cr-0123456789abcdef0"
+
+
+class NoTools:
+    def path(self, name: str) -> Path:
+        return Path("/nowhere") / name
+
+
+def test_a_start_that_fails_leaves_no_server_and_no_variables(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("no queue")
+
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    monkeypatch.setattr(Cloud, "_reset", lambda self: None)
+    monkeypatch.setattr(account, "furnish", broken)
+    before, threads = dict(os.environ), threading.active_count()
+    with (
+        pytest.raises(RuntimeError, match="no queue"),
+        Cloud(load(STACK), PriceList(), tmp_path / "kubeconfig", NoTools()),
+    ):
+        pass
+    assert dict(os.environ) == before
+    until(lambda: threading.active_count() == threads)
+
+
+def test_it_is_there_as_long_as_it_is_held(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(Cloud, "_reset", lambda self: None)
+    monkeypatch.setattr(account, "furnish", lambda env: None)
+    monkeypatch.setattr(Instances, "_running", lambda self: {})
+    before, threads = dict(os.environ), threading.active_count()
+    with Cloud(load(STACK), PriceList(), tmp_path / "kubeconfig", NoTools()) as cloud:
+        assert os.environ["AWS_ENDPOINT_URL"] == cloud.url
+        assert threading.active_count() == threads + 2
+        with socket.create_connection(("127.0.0.1", int(cloud.url.rpartition(":")[2])), timeout=5):
+            pass
+    assert dict(os.environ) == before
+    until(lambda: threading.active_count() == threads)
+
+
+def test_nothing_of_the_callers_own_aws_or_proxy_is_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL_EC2"):
+        monkeypatch.setenv(name, "mine")
+    monkeypatch.setenv("NO_PROXY", "intern")
+    monkeypatch.delenv("no_proxy", raising=False)
+    before = dict(os.environ)
+    with pointed({"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}):
+        assert {name for name in os.environ if name.startswith("AWS_")} == {"AWS_ENDPOINT_URL"}
+        assert os.environ["NO_PROXY"] == "intern,127.0.0.1"
+        assert os.environ["no_proxy"] == "127.0.0.1"
+    assert dict(os.environ) == before
+
+
+def bought(id: str, reservation: str | None = None) -> Bought:
+    return Bought(
+        id=id,
+        machine="p5.48xlarge",
+        pool="h100-training",
+        node_pool="h100-training",
+        zone="us-west-2b",
+        capacity="reserved",
+        usd_per_hour=55.04,
+        launched=time.time() + 60,  # joins later
+        reservation=reservation,
+    )
+
+
+class Slow(Instances):
+    """While it lists running instances, another one is sold."""
+
+    def __init__(self, market: Market, sold: Bought) -> None:
+        super().__init__("us-west-2", market, {}, ["/nowhere"], 0.0)
+        self.sold: Bought | None = sold
+
+    def _running(self) -> dict[str, str]:
+        if self.sold:
+            self._market.sold([self.sold])
+            self.sold = None
+            return {}
+        return {"i-1": "10.0.0.4"}
+
+
+def test_what_is_sold_during_a_look_has_not_ended() -> None:
+    market = Market(load(STACK), PriceList())
+    market.use_up(ID, left=1)
+    instances = Slow(market, bought("i-1", ID))
+    instances._look()
+    assert market.bought()[0].ended is None
+    assert market.reservations[0].left == 0  # and is not sold twice
+
+
+class Stumbling(Instances):
+    """The first two calls fail with an unexpected error."""
+
+    looks = 0
+
+    def _running(self) -> dict[str, str]:
+        self.looks += 1
+        if self.looks < 3:
+            raise KeyError("i-1")
+        return {}
+
+
+def test_a_look_that_fails_is_said_and_done_again_and_then_forgotten() -> None:
+    instances = Stumbling("us-west-2", Market(load(STACK), PriceList()), {}, ["/nowhere"], 0.0)
+    instances.start()
+    try:
+        until(lambda: instances.trouble)
+        assert tuple(instances.trouble) == ("KeyError: 'i-1'",)
+        until(lambda: instances.looks >= 3 and not instances.trouble)
+    finally:
+        instances.stop()
+
+
+def test_a_fixed_pool_of_claimed_gpus_has_its_reservation() -> None:
+    pool = {"machine": "p5.48xlarge", "nodes": 2, "capacity": ["reserved"], "aws": {"reservations": [ID]}}
+    (held,) = Market(aws({**pool, "sharing": {"kind": "dra"}}), PriceList()).reservations
+    assert (held.id, held.total) == (ID, 3)  # one more during a replacement
+    assert not Market(aws(pool), PriceList()).reservations  # a managed node group does not need one
+
+
+def test_a_pools_own_price_is_listed_where_its_machine_has_none() -> None:
+    env = aws({"name": "h200", "machine": "p5e.48xlarge"})
+    env = env.model_copy(update={"cost": Cost(prices={"h200": 63.5})})
+    market = Market(env, PriceList())
+    assert market.listed["p5e.48xlarge"] == 63.5
+    assert market.price("p5e.48xlarge", "on-demand") == 63.5
+
+
+def test_an_alias_is_one_image_for_all_who_ask_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def slow(self: Answers, name: str, architecture: str) -> str:
+        time.sleep(0.05)
+        made.append(name)
+        return f"ami-{len(made)}"
+
+    monkeypatch.setattr(Answers, "_image", slow)
+    answers = Answers("us-west-2", (), Market(load(STACK), PriceList()), ())
+    asking = [
+        threading.Thread(target=answers.ssm_getparameter, args=({"Name": "/x/image_id"},)) for _ in range(4)
+    ]
+    for one in asking:
+        one.start()
+    for one in asking:
+        one.join()
+    assert made == ["/x/image_id"], "another image of one alias is drift, and replaces every node"

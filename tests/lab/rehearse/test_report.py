@@ -1,0 +1,187 @@
+"""What a rehearsal shows: the table, the documented JSON, and the page with its diagrams."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from gpuform.reports import rehearsal
+from gpuform.reports.html import LETTER, cut
+from gpuform.reports.rehearsal_page import MOST_NODES, page
+from gpuform.reports.rehearsal_timeline import LEFT, MOST_ROWS, WIDTH, costs, timeline
+from lab.rehearse.document import document
+from lab.rehearse.outcome import Line
+from tests.lab.rehearse.outcomes import NODE, outcome
+from tests.reports.markup import Tags
+
+pytestmark = pytest.mark.unit
+
+
+def printed() -> str:
+    console = Console(width=200, file=io.StringIO())
+    for part in rehearsal.tables(outcome()):
+        console.print(part)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_the_table_says_what_is_bought_idle_in_vain_pending_and_gone() -> None:
+    lines = " ".join(printed().split())
+    for text in (
+        "2x p4d.24xlarge, on-demand, us-west-2a",
+        "mig-1g.5gb 2 of 14 43.92 11.00",
+        "1x p5e.48xlarge, on-demand - unknown unknown",
+        "mig: launched, but no pod of a workload ever ran there: i-0123456789abcdef0",
+        "job science/train: 1 of 2 pods succeeded",
+        "arts mig mig-1g.5gb 2 2 0 0 1.50",
+        "Job arts/again created 60.0, admitted 61.0, evicted 70.0 (Preempted), admitted 80.0, finished 90.0",
+        "Job arts/still<b> created 60.0, waits",
+        "no capacity: p4d.24xlarge, on-demand, in us-west-2b; requested 3 times",
+        "before 2 3 43.90 after 1 2 21.96",
+        f"{NODE} (p4d.24xlarge, 21.96 USD an hour) was removed: no pod was left on it",
+        "400 serving/triton 7, wanted 8 4; bought 3x g4dn.xlarge 1.58 91",
+        "triton: first additional pod on a new node, in seconds since the load changed: asked 15, created 15",
+        "400 requests per second: triton has 7 pods: the autoscaler tolerates 10 %",
+        "shortened, so durations are not those of the cluster: triton's cooldown is 10 s instead of 300 s",
+        "steps: control plane 5.0 s, pods placed 17.2 s",
+        "simulated: AWS. Real: Karpenter.",
+        "pending: science/train-<b> (pool mig): Karpenter launches no node: at its limit karpenter: no",
+        "lab: 2 of 3 pods placed, 3 nodes, 43.92 USD an hour, without h200 (price unknown)",
+    ):
+        assert text in lines
+    assert printed().rstrip().splitlines()[-1].startswith("lab: 2 of 3 pods placed"), (
+        "what matters comes last"
+    )
+
+
+def test_the_json_has_the_documented_keys() -> None:
+    said = json.loads(json.dumps(document(outcome())))
+    documented = (Path(__file__).parents[3] / "docs/howto/rehearse.md").read_text()
+    block = json.loads(re.findall(r"```json\n(.*?)```", documented, re.DOTALL)[0])
+
+    def shape(value: object) -> object:
+        if isinstance(value, dict):
+            return {key: shape(one) for key, one in value.items()}
+        return [shape(value[0])] if isinstance(value, list) and value and isinstance(value[0], dict) else None
+
+    for free in ("rss_bytes",):  # keys are names of processes
+        said[free] = block[free] = {}
+    for pool in (*said["pools"], *block["pools"]):
+        pool["resources"] = {"any": next(iter(pool["resources"].values()), None)}
+    said["pools"], said["pods"]["pending"][0]["asks"], block["pods"]["pending"][0]["asks"] = (
+        said["pools"][1:],
+        {},
+        {},
+    )
+    assert shape(said) == shape(block)
+    assert said["failed"] is True
+    assert said["usd_per_hour"] is None
+    assert said["unpriced"] == ["h200"]
+
+
+def test_nothing_fails_where_nothing_waits() -> None:
+    assert not outcome(pending=()).failed
+    assert replace(outcome(pending=()), troubles=("node a offers nothing",)).failed
+
+
+def test_the_page_is_whole_asks_nobody_and_shows_text_as_text() -> None:
+    text = page(outcome())
+    tags = Tags()
+    tags.feed(text)
+    assert tags.open == []
+    assert tags.fetched == []
+    assert "url(" not in text
+    assert "@import" not in text
+    assert "train-<b>" not in text
+    assert "train-&lt;b&gt;" in text
+    assert "<td>4; bought 3x g4dn.xlarge</td>" in text
+    assert "prefers-color-scheme: dark" in text
+
+
+def test_the_page_draws_each_time_that_a_workload_waits_in_a_queue() -> None:
+    text = page(outcome())
+    for title in ("60 s to 70 s, admitted at 61 s", "70 s to 90 s, admitted at 80 s"):
+        assert f"<title>arts: again: {title}</title>" in text
+    assert "<title>arts: still&lt;b&gt;: 60 s to 125 s, never admitted</title>" in text
+    assert "Queues" not in page(replace(outcome(), queues=()))
+
+
+def test_the_picture_has_a_cell_for_each_slice_and_names_who_has_it() -> None:
+    tags = Tags()
+    text = page(outcome())
+    tags.feed(text)
+    boxes = [one for one in tags.classes if one.split()[:1] == ["node"]]
+    assert boxes == ["node", "node wide", "node wide"]
+    assert sum(one == "gpu" for one in tags.classes) == 1 + 2 * 8
+    cells = [one for one in tags.classes if one.startswith("cell")]
+    assert len(cells) == 1 + 2 * 8 * 7
+    assert sum(one == "cell free" for one in cells) == 2 * 8 * 6
+    assert 'title="science/train-abc-12345: 1g.5gb">train<small>12345 1g.5gb</small>' in text
+
+
+def test_too_many_nodes_are_counted() -> None:
+    text = page(outcome(nodes=MOST_NODES + 3))
+    assert text.count('class="node wide"') == MOST_NODES
+    assert "and 3 nodes more" in text
+
+
+@pytest.mark.parametrize("nodes", [1, 7, 75])
+def test_bars_and_texts_of_the_timeline_do_not_meet(nodes: int) -> None:
+    found = outcome(nodes=nodes)
+    svg = timeline(found.timeline, found.seconds).partition("</svg>")[0] + "</svg>"
+    picture = ElementTree.fromstring(svg)
+    height = float(picture.get("height", "0"))
+    rows: dict[float, list[tuple[float, float]]] = {}
+    for bar in picture.iter("rect"):
+        left, top, wide = (float(bar.get(key, "0")) for key in ("x", "y", "width"))
+        assert LEFT <= left <= left + wide <= WIDTH - 15.9
+        assert top + float(bar.get("height", "0")) <= height - 22
+        rows.setdefault(top, []).append((left, left + wide))
+    assert len(rows) == min(nodes + 1, MOST_ROWS)
+    tops = sorted(rows)
+    assert all(below - above >= 15 for above, below in pairwise(tops))
+    for spans in rows.values():
+        (_, waits), (begins, _) = spans
+        assert waits == pytest.approx(begins, abs=0.11), "it is there from when it is ready"
+    for text in picture.iter("text"):
+        said, at = text.text or "", float(text.get("x", "0"))
+        wide = len(said) * LETTER
+        if text.get("text-anchor") == "end":
+            assert at - wide >= 120, "the price stands beside the axis, and not on the words before it"
+        elif text.get("text-anchor") == "middle":
+            assert at + wide / 2 <= WIDTH
+        else:
+            assert at + wide <= LEFT, said
+
+
+def test_what_all_nodes_cost_rises_and_falls() -> None:
+    lines = [
+        Line("a", "p", "m", 2.0, 1.0, 1.0, None, True),
+        Line("b", "p", "m", 0.5, 10.0, 12.0, 20.0, False),
+        Line("c", "p", "m", None, 5.0, 6.0, None, False),
+    ]
+    assert costs(lines) == [(0.0, 0.0), (1.0, 2.0), (10.0, 2.5), (20.0, 2.0)]
+
+
+def test_a_long_name_is_cut_to_its_room() -> None:
+    assert cut("short", 200) == "short"
+    assert cut("x" * 100, 20 * LETTER) == "x" * 19 + "\u2026"
+
+
+def test_a_rehearsal_without_nodes_has_no_picture() -> None:
+    assert timeline((), 10.0) == "<p>There were no nodes.</p>"
+
+
+def test_a_node_that_was_never_ready_is_not_said_to_have_been() -> None:
+    svg = timeline((Line("n", "mig", "p4d.24xlarge", 21.96, 5.0, None, 9.0, False),), 10.0)
+    assert "5 s to 9 s, never ready" in svg
+    svg = timeline((Line("n", "mig", "p4d.24xlarge", 21.96, 5.0, 6.0, 9.0, False),), 10.0)
+    assert "5 s to 9 s, ready at 6 s" in svg

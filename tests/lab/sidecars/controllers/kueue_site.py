@@ -1,0 +1,167 @@
+"""A cluster of its own with Kueue's release and its users' objects, used with plain kubectl and helm."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from lab.offline import controller_charts
+from lab.plane.processes import scan
+from tests.lab.plane.conftest import Own
+from tests.lab.simulator.site import Site
+from tests.waiting import until
+
+Json = dict[str, Any]
+NAMESPACE = "kueue-system"
+API = "kueue.x-k8s.io/v1beta2"
+GPU = "nvidia.com/gpu"
+
+
+def manager(cluster: Own) -> set[int]:
+    """Process ids of Kueue's manager."""
+    return {process.pid for process in scan(cluster.layout) if process.name == "kueue"}
+
+
+class Queues(Site):
+    def __init__(self, cluster: Own) -> None:
+        super().__init__(cluster)
+        self.cluster = cluster
+        paths = cluster.paths
+        self.chart = controller_charts.chart(
+            "kueue", paths.root / controller_charts.pinned("kueue"), paths.cache
+        )
+
+    def forget(self) -> None:
+        """Take the finalizers off what the removed release has left, which nothing else does any more.
+
+        The chart's CRDs go with the release; until their objects have gone, they cannot be installed again.
+        """
+        for crd in self.kubectl("get", "crds", "-o", "name").split():
+            kind = crd.partition("/")[2]
+            try:
+                left = json.loads(self.kubectl("get", kind, "-A", "-o", "json"))["items"]
+            except AssertionError:
+                continue  # the kind has gone meanwhile
+            for one in left:
+                meta = one["metadata"]
+                where = ("-n", meta.get("namespace", "default"))
+                patch = ("--type=merge", "-p", '{"metadata": {"finalizers": null}}')
+                self.kubectl("patch", kind, meta["name"], *where, *patch)
+        until(lambda: "kueue" not in self.kubectl("get", "crds", "-o", "name"), what="CRDs of Kueue stay")
+
+    def operator(self) -> None:
+        """The simulated GPU operator, which makes nodes offer their GPUs."""
+        folder = str(self.cluster.paths.root / "charts" / "gpu-operator-sim")
+        values = ("--set", "toolkit.env[0].name=RUNTIME_CONFIG_SOURCE,toolkit.env[0].value=file")
+        self.helm("install", "gpu-operator", folder, "-n", "gpu-operator", "--create-namespace", *values)
+
+    def install(self, *values: str) -> None:
+        """Install or upgrade the release; waits as Pulumi's Release does."""
+        where = ("-n", NAMESPACE, "--create-namespace", "--wait", "--timeout", "90s")
+        self.helm("upgrade", "--install", "kueue", str(self.chart), *where, *values)
+
+    def remove(self) -> None:
+        """Remove the release, without ``--wait``, which would not end.
+
+        The controller manager's server-side apply creates two aggregated ClusterRoles again that helm deletes
+        (clusterrole-aggregation-controller), and helm adopts no object of others at the next install.
+        """
+        self.helm("uninstall", "kueue", "-n", NAMESPACE)
+        roles = ("kueue-batch-admin-role", "kueue-batch-user-role")
+        self.kubectl("delete", "clusterroles", *roles, "--ignore-not-found")
+
+    def node(self, name: str, gpu: str = "", count: int = 1, config: str = "") -> str:
+        super().node(name, gpu, count, config)
+        self.label(name, "kubernetes.io/hostname", name)
+        return name
+
+    def kueue(self, kind: str, name: str, spec: Json, namespace: str = "") -> None:
+        meta = {"name": name} | ({"namespace": namespace} if namespace else {})
+        self.apply({"apiVersion": API, "kind": kind, "metadata": meta, "spec": spec})
+
+    def queue(self, name: str, quota: Json, **spec: Any) -> None:
+        """A ClusterQueue with one flavor, and the namespace and LocalQueue of its team, both of that name."""
+        resources = [{"name": key, "nominalQuota": count} for key, count in quota.items()]
+        flavors = [{"name": spec.pop("flavor", "default"), "resources": resources}]
+        groups = [{"coveredResources": list(quota), "flavors": flavors}]
+        self.kueue("ClusterQueue", name, {"namespaceSelector": {}, "resourceGroups": groups, **spec})
+        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        self.kueue("LocalQueue", name, {"clusterQueue": name}, namespace=name)
+
+    def job(self, name: str, team: str, asks: Json, pods: int = 1, lasts: str = "1h", **notes: Any) -> None:
+        """A plain Job whose pods work for ``lasts``; ``notes`` are ``priority`` and ``annotations``."""
+        container = {"name": "main", "image": "none", "resources": {"requests": asks, "limits": asks}}
+        template = {
+            "metadata": {
+                "annotations": {"simulator.gpuform.io/duration": lasts, **notes.get("annotations", {})}
+            },
+            "spec": {
+                "containers": [container],
+                "restartPolicy": "Never",
+                "tolerations": [{"operator": "Exists"}],
+                "terminationGracePeriodSeconds": 0,
+            },
+        }
+        labels = {"kueue.x-k8s.io/queue-name": team}
+        if priority := notes.get("priority"):
+            labels["kueue.x-k8s.io/priority-class"] = priority
+        meta = {"name": name, "namespace": team, "labels": labels}
+        spec = {"parallelism": pods, "completions": pods, "backoffLimit": 100, "template": template}
+        self.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec})
+
+    def borrowed(self, team: str) -> list[str]:
+        """Of each resource of its ClusterQueue."""
+        status = json.loads(self.kubectl("get", "clusterqueue", team, "-o", "json"))["status"]
+        return [one["borrowed"] for flavor in status["flavorsUsage"] for one in flavor["resources"]]
+
+    def items(self, kind: str, namespace: str, *more: str) -> list[Json]:
+        found: list[Json] = json.loads(self.kubectl("get", kind, "-n", namespace, "-o", "json", *more))[
+            "items"
+        ]
+        return found
+
+    def running(self, job: str, team: str) -> list[str]:
+        """Nodes of the job's pods that run."""
+        pods = self.items("pods", team, "-l", f"batch.kubernetes.io/job-name={job}")
+        return [one["spec"]["nodeName"] for one in pods if one["status"].get("phase") == "Running"]
+
+    def runs(self, job: str, team: str, pods: int = 1, seconds: float = 40) -> None:
+        until(
+            lambda: self.running(job, team),
+            lambda nodes: len(nodes) == pods,
+            seconds,
+            lambda: self.why(job, team),
+        )
+
+    def workload(self, job: str, team: str) -> Json:
+        owned = [
+            one
+            for one in self.items("workloads.kueue.x-k8s.io", team)
+            if job in [owner["name"] for owner in one["metadata"]["ownerReferences"]]
+        ]
+        return {"status": {}, **(owned[0] if owned else {})}
+
+    def condition(self, job: str, team: str, kind: str) -> Json:
+        """The condition of the job's Workload; empty without it."""
+        found = self.workload(job, team)["status"].get("conditions", [])
+        return next((one for one in found if one["type"] == kind), {})
+
+    def waits(self, job: str, team: str, good: Callable[[str], object]) -> Json:
+        """Until the job waits with a message that is good; returns the Job."""
+        said = lambda: str(self.condition(job, team, "QuotaReserved").get("message", ""))  # noqa: E731
+        until(said, good, what=lambda: self.why(job, team))
+        found: Json = json.loads(self.kubectl("get", "job", job, "-n", team, "-o", "json"))
+        assert found["spec"]["suspend"], found
+        assert self.running(job, team) == []
+        return found
+
+    def why(self, job: str, team: str) -> str:
+        found = {"conditions": self.workload(job, team)["status"].get("conditions", [])}
+        found["pods"] = [[one["metadata"]["name"], one["status"]] for one in self.items("pods", team)]
+        return json.dumps(found)
+
+    def log(self) -> str:
+        log: Path = self.cluster.layout.log("kueue")
+        return log.read_text() if log.is_file() else ""

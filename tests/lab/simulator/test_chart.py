@@ -1,0 +1,183 @@
+"""The simulated operator's chart: NVIDIA's keys and selectors; unknown keys are refused."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.toolchain import Toolchain
+from tests.external import reference
+
+pytestmark = pytest.mark.tools
+
+CHART = Path(__file__).parents[3] / "charts" / "gpu-operator-sim"
+# NFD is a subchart of NVIDIA's; these keys are in its values, not in the outer file.
+SUBCHART = {("node-feature-discovery", role, "tolerations") for role in ("master", "gc")}
+
+Render = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture
+def helm(toolchain: Toolchain) -> Path:
+    if toolchain.locate("helm").path is None:
+        pytest.skip("helm is not built; `gpuform local start` builds it")
+    return toolchain.path("helm")
+
+
+@pytest.fixture
+def render(helm: Path, tmp_path: Path) -> Render:
+    def run(**values: Any) -> list[dict[str, Any]]:
+        file = tmp_path / "values.yaml"
+        file.write_text(yaml.safe_dump(values))
+        command = [helm, "template", "gpu-operator", CHART, "-n", "gpu-operator", "-f", file]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+    return run
+
+
+def daemonsets(documents: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {d["metadata"]["name"]: d["spec"]["template"] for d in documents if d["kind"] == "DaemonSet"}
+
+
+def leaves(values: dict[str, Any], *above: str) -> Iterator[tuple[str, ...]]:
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, *above, key)
+        else:
+            yield (*above, key)
+
+
+# Defaults that NVIDIA's file gives in a comment.
+IN_A_COMMENT = {("validator", "version"), ("dcgmExporter", "config", "name")}
+
+
+def test_every_key_is_one_of_nvidias_with_its_default() -> None:
+    ours = yaml.safe_load((CHART / "values.yaml").read_text())
+    theirs = yaml.safe_load(reference("charts/gpu-operator/values.yaml").read_text())
+    for path in leaves(ours):
+        if path in SUBCHART or path in IN_A_COMMENT:
+            continue
+        left, right = ours, theirs
+        for key in path:
+            assert key in right, path
+            left, right = left[key], right[key]
+        assert left == right, path
+
+
+def test_cern_row_3_operands(render: Render) -> None:
+    found = daemonsets(render())
+    selectors = {
+        name: template["spec"]["nodeSelector"]
+        for name, template in found.items()
+        if "nfd" not in name and "node-feature" not in name
+    }
+    deploy = "nvidia.com/gpu.deploy."
+    assert selectors == {
+        "nvidia-driver-daemonset": {f"{deploy}driver": "true"},
+        "nvidia-container-toolkit-daemonset": {f"{deploy}container-toolkit": "true"},
+        "nvidia-device-plugin-daemonset": {f"{deploy}device-plugin": "true"},
+        "nvidia-device-plugin-mps-control-daemon": {
+            f"{deploy}device-plugin": "true",
+            "nvidia.com/mps.capable": "true",
+        },
+        "gpu-feature-discovery": {f"{deploy}gpu-feature-discovery": "true"},
+        "nvidia-dcgm-exporter": {f"{deploy}dcgm-exporter": "true"},
+        "nvidia-mig-manager": {f"{deploy}mig-manager": "true"},
+        "nvidia-operator-validator": {f"{deploy}operator-validator": "true"},
+    }
+
+
+def test_every_operand_tolerates_the_taint_of_cern(render: Render) -> None:
+    toleration = {"key": "node-role.kubernetes.io/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    found = daemonsets(
+        render(
+            daemonsets={"tolerations": [toleration]},
+            **{"node-feature-discovery": {"worker": {"tolerations": [toleration]}}},
+        )
+    )
+    assert len(found) == 9
+    assert all(template["spec"]["tolerations"] == [toleration] for template in found.values())
+
+
+def test_configurations_are_mounted_where_the_simulator_looks(render: Render) -> None:
+    found = daemonsets(
+        render(
+            devicePlugin={"config": {"name": "nvidia-time-slicing-config", "default": "slice-4"}},
+            migManager={"config": {"name": "nvidia-mig-config"}},
+        )
+    )
+    plugin, mig = found["nvidia-device-plugin-daemonset"]["spec"], found["nvidia-mig-manager"]["spec"]
+    assert plugin["volumes"] == [
+        {"name": "device-plugin-config", "configMap": {"name": "nvidia-time-slicing-config"}}
+    ]
+    manager = next(c for c in plugin["containers"] if c["name"] == "config-manager")
+    assert {"name": "DEFAULT_CONFIG", "value": "slice-4"} in manager["env"]
+    assert mig["volumes"] == [{"name": "mig-parted-config", "configMap": {"name": "nvidia-mig-config"}}]
+
+
+def test_without_a_configuration_there_is_no_config_manager(render: Render) -> None:
+    plugin = daemonsets(render())["nvidia-device-plugin-daemonset"]["spec"]
+    assert [c["name"] for c in plugin["containers"]] == ["nvidia-device-plugin"]
+    assert "volumes" not in plugin
+
+
+@pytest.mark.parametrize(("strategy", "expected"), [("mixed", ["mixed"]), ("", [])])
+def test_strategy_is_set_only_when_there_is_one(render: Render, strategy: str, expected: list[str]) -> None:
+    plugin = daemonsets(render(mig={"strategy": strategy}))["nvidia-device-plugin-daemonset"]["spec"]
+    env = plugin["containers"][0]["env"]
+    assert [one["value"] for one in env if one["name"] == "MIG_STRATEGY"] == expected
+
+
+def test_bumble_driver_on_the_hosts(render: Render) -> None:
+    found = daemonsets(render(driver={"enabled": False}))
+    assert "nvidia-driver-daemonset" not in found
+    after = {
+        name: template["metadata"].get("annotations", {}).get("simulator.gpuform.io/after")
+        for name, template in found.items()
+    }
+    assert after["nvidia-container-toolkit-daemonset"] is None
+    assert after["nvidia-device-plugin-daemonset"] == "toolkit"
+
+
+def test_every_object_says_that_it_is_simulated(render: Render) -> None:
+    for document in render():
+        labels = document["metadata"]["labels"]
+        assert labels["app.kubernetes.io/part-of"] == "gpu-operator-sim"
+        template = document.get("spec", {}).get("template")  # a Service and a ClusterRole have none
+        for container in template["spec"]["containers"] if template else ():
+            assert container["image"].startswith("simulated.gpuform.io/")
+
+
+def test_mps_mounts_its_memory_first(render: Render) -> None:
+    spec = daemonsets(render())["nvidia-device-plugin-mps-control-daemon"]["spec"]
+    assert [c["name"] for c in spec["initContainers"]] == ["toolkit-validation", "mps-control-daemon-mounts"]
+
+
+def test_a_second_release_collides_as_one_of_nvidias_does(helm: Path) -> None:
+    """NVIDIA's ClusterRole, ClusterRoleBinding and ClusterPolicy have fixed names.
+
+    The RuntimeClass is the operator's, which adopts one that exists.
+    """
+
+    def cluster_wide(name: str) -> set[tuple[str, str]]:
+        command = [helm, "template", name, CHART, "-n", name]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        documents = [one for one in yaml.safe_load_all(done.stdout) if one]
+        return {
+            (one["kind"], one["metadata"]["name"])
+            for one in documents
+            if not one["metadata"].get("namespace") and one["kind"] != "RuntimeClass"
+        }
+
+    assert (
+        cluster_wide("gpu-operator")
+        == cluster_wide("nvidia-gpu-operator")
+        == {("ClusterRole", "gpu-operator")}
+    )

@@ -1,0 +1,197 @@
+"""Claims on simulated nodes: published by the played driver, allocated by the real scheduler, released.
+
+Pods with a device terminate as on a real node, so the deletion of their owner does not hang.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuform.usage.claims import CLAIMS, SLICES, Claims, gather
+from gpuform.usage.status import summarise
+from infra.config import parse
+from infra.model import offer, room
+from infra.plan import dra, gpu_operator, nodes, sharing, workloads
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
+
+CLASS = "device.example.org"
+ROOT = Path(__file__).parents[3]
+
+
+def claimed() -> list[dict[str, Any]]:
+    """A DeviceClass, a node with one such device, and a Deployment with a pod that claims it."""
+    resource = {"apiVersion": "resource.k8s.io/v1"}
+    driver = f'device.driver == "{CLASS}"'
+    requests = [{"name": "device", "exactly": {"deviceClassName": CLASS}}]
+    pod = {
+        "containers": [{"name": "main", "image": "simulated.gpuform.io/main"}],
+        "resourceClaims": [{"name": "device", "resourceClaimTemplateName": "device"}],
+    }
+    labels = {"app": "claimer"}
+    template = {"metadata": {"labels": labels}, "spec": pod}
+    here = {"namespace": "default"}
+    return [
+        {
+            **resource,
+            "kind": "DeviceClass",
+            "metadata": {"name": CLASS},
+            "spec": {"selectors": [{"cel": {"expression": driver}}]},
+        },
+        {
+            **resource,
+            "kind": "ResourceSlice",
+            "metadata": {"name": f"cpu-0-{CLASS}"},
+            "spec": {
+                "driver": CLASS,
+                "nodeName": "cpu-0",
+                "pool": {"name": "cpu-0", "generation": 1, "resourceSliceCount": 1},
+                "devices": [{"name": "device-0"}],
+            },
+        },
+        {
+            **resource,
+            "kind": "ResourceClaimTemplate",
+            "metadata": {"name": "device", **here},
+            "spec": {"spec": {"devices": {"requests": requests}}},
+        },
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "claimer", **here},
+            "spec": {"selector": {"matchLabels": labels}, "template": template},
+        },
+    ]
+
+
+def test_the_owner_of_a_claimed_pod_goes_with_all_it_owns(site: Any) -> None:
+    site.apply(*claimed())
+    site.kubectl("rollout", "status", "deployment/claimer", "--timeout=60s")
+    assert "allocated" in site.kubectl("get", "resourceclaims")
+    site.kubectl("delete", "deployment", "claimer", "--cascade=foreground", "--timeout=30s")
+    site.until(lambda: site.kubectl("get", "resourceclaims", "-o", "name"), "".__eq__)
+    site.kubectl("delete", "deviceclass", CLASS)
+    site.kubectl("delete", "resourceslice", f"cpu-0-{CLASS}")
+
+
+LAYOUT = {"3g.20gb": 1, "2g.10gb": 2}
+PLANNED = {
+    "name": "claims",
+    "cluster": {"kind": "embedded"},
+    "pools": [
+        {"name": "whole", "machine": "g6.12xlarge", "nodes": 1, "sharing": {"kind": "dra"}},
+        {"name": "cut", "machine": "g4.p1.40g", "nodes": 1, "sharing": {"kind": "dra", "layout": LAYOUT}},
+    ],
+    "workloads": [
+        {"name": "train", "kind": "deployment", "replicas": 2, "pool": "whole", "count": 2, "image": "a:1",
+         "gpu": {"memory_gib": 20, "compute": "8.9", "family": "ada-lovelace"}},
+        {"name": "serve", "kind": "deployment", "replicas": 2, "pool": "cut", "slice": "2g.10gb",
+         "image": "a:1"},
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def planned(site: Any) -> Any:
+    """The nodes, ConfigMaps and both releases as planned; ``site`` removes them."""
+    env = parse(PLANNED)
+    for found in (gpu_operator.release(env), dra.release(env)):
+        assert found
+        values = site.plane.paths.state / f"{found.name}.json"
+        values.write_text(json.dumps(found.values))
+        if found.name == "gpu-operator":
+            site.apply(*[one for one in (sharing.mig_parted_config_map(env),) if one])
+            for pool in env.pools:
+                site.apply(*nodes.simulated_nodes(env, pool))
+        where = ["-n", found.namespace, "-f", str(values)]
+        site.helm("install", found.name, str(ROOT / found.chart), *where)
+    site.label("cut-0", "nvidia.com/mig.config", "3g.20gb-2x2g.10gb")
+    yield env
+    site.helm("uninstall", "dra-driver-nvidia-gpu", "-n", "gpu-operator", "--wait")
+
+
+def claimed_now(site: Any) -> Claims:
+    lists = [json.loads(site.kubectl("get", kind, "-A", "-o", "json"))["items"] for kind in (SLICES, CLAIMS)]
+    return gather(*lists)
+
+
+def test_the_driver_publishes_whole_gpus_and_slices_once_they_are_cut(site: Any, planned: Any) -> None:
+    offers = {f"{pool.name}-0": offer.claimable(pool) for pool in planned.pools}
+    assert offers == {"whole-0": {"gpu.nvidia.com": 4}, "cut-0": {"mig.nvidia.com": 3}}
+    site.until(lambda: claimed_now(site).devices, offers.__eq__)
+    live = json.loads(site.kubectl("get", "resourceslices", "cut-0-gpu.nvidia.com", "-o", "json"))
+    assert [device["name"] for device in live["spec"]["devices"]] == [
+        "gpu-0-mig-2g10gb-14-0",
+        "gpu-0-mig-2g10gb-14-2",
+        "gpu-0-mig-3g20gb-9-4",
+    ]
+    for name in offers:
+        assert set(site.allocatable(name).values()) <= {0}, "nothing is counted that is claimed"
+
+
+def test_the_scheduler_gives_what_there_is_and_says_what_is_missing(site: Any, planned: Any) -> None:
+    objects = workloads.manifests(planned)
+    everything = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+    site.kubectl("apply", "--server-side", "--validate=strict", "-f", "-", input=everything)
+    for name in ("train", "serve"):
+        site.kubectl("scale", f"deployment/{name}", "--replicas=3")  # one more than the node can have
+        site.kubectl(
+            "wait", f"deployment/{name}", "--for=jsonpath={.status.readyReplicas}=2", "--timeout=60s"
+        )
+    pods = json.loads(site.kubectl("get", "pods", "-n", "default", "-o", "json"))["items"]
+    has = claimed_now(site)
+    given = [uuid for pod in pods for uuid in has.given_to(pod)]
+    assert len(given) == len(set(given)) == 6, "two GPUs for each of two pods, one slice for each of two"
+    assert {uuid[:4] for uuid in given} == {"GPU-", "MIG-"}
+    waiting = [pod["metadata"]["name"] for pod in pods if "nodeName" not in pod["spec"]]
+    assert sorted(name.split("-")[0] for name in waiting) == ["serve", "train"]
+    for name in waiting:
+        site.events(name, "cannot allocate all claims")
+    used = summarise(planned, json.loads(site.kubectl("get", "nodes", "-o", "json"))["items"], pods, has)
+    assert {pool.name: (pool.nodes[0].used, pool.settled) for pool in used.pools} == {
+        "whole": ({"gpu.nvidia.com": 4}, True),
+        "cut": ({"mig.nvidia.com": 2}, True),
+    }
+
+
+def test_what_a_pod_gives_back_another_gets(site: Any, planned: Any) -> None:
+    site.kubectl("scale", "deployment/train", "--replicas=0")
+    site.until(
+        lambda: sum("GPU-" in one for ids in claimed_now(site).given.values() for one in ids), (0).__eq__
+    )
+    site.kubectl("scale", "deployment/train", "--replicas=1")
+    site.kubectl("wait", "deployment/train", "--for=jsonpath={.status.readyReplicas}=1", "--timeout=60s")
+
+
+def test_a_quota_counts_devices_by_class(site: Any, planned: Any) -> None:
+    keys = [key for pool in planned.pools for key in room.keys(planned.strategy(pool), pool)]
+    spec = {"hard": dict.fromkeys(keys, "1")}
+    meta = {"name": "gpus", "namespace": "default"}
+    site.apply({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": spec})
+    try:
+        used = site.until(lambda: site.get("resourcequota", "gpus")["status"].get("used", {}), bool)
+        assert {key: int(used[key]) for key in keys} == {keys[0]: 2, keys[1]: 3}
+        site.kubectl("scale", "deployment/train", "--replicas=2")
+        said = "exceeded quota: gpus, requested: gpu.nvidia.com.deviceclass.resource.k8s.io/devices=2"
+        site.until(
+            lambda: site.kubectl("get", "events", "-n", "default", "-o", "json"), lambda text: said in text
+        )
+    finally:
+        site.kubectl("delete", "resourcequota", "gpus")
+
+
+def test_another_layout_is_another_slice_once_nothing_is_claimed(site: Any, planned: Any) -> None:
+    before = json.loads(site.kubectl("get", "resourceslices", "cut-0-gpu.nvidia.com", "-o", "json"))["spec"]
+    site.label("cut-0", "nvidia.com/mig.config", "all-disabled")
+    site.labelled("cut-0", "nvidia.com/mig.config.state", "failed")
+    site.events("cut-0", "In use by another client: default/serve-")
+    site.kubectl("delete", "deployment", "train", "serve", "--cascade=foreground", "--timeout=30s")
+    site.kubectl("label", "node", "cut-0", "nvidia.com/mig.config-", "nvidia.com/mig.config.state-")
+    site.label("cut-0", "nvidia.com/mig.config", "all-disabled")
+    site.until(lambda: claimed_now(site).devices["cut-0"], {"gpu.nvidia.com": 1}.__eq__, 60)
+    after = json.loads(site.kubectl("get", "resourceslices", "cut-0-gpu.nvidia.com", "-o", "json"))["spec"]
+    assert after["pool"]["generation"] == before["pool"]["generation"] + 1

@@ -1,0 +1,277 @@
+"""The simulator on a real control plane, with plain kubectl and helm: nodes offer what is declared."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.lab.simulator.site import TOOLKIT
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
+
+CHART = Path(__file__).parents[3] / "charts" / "gpu-operator-sim"
+SLICE_4 = """\
+version: v1
+sharing:
+  timeSlicing:
+    renameByDefault: true
+    failRequestsGreaterThanOne: true
+    resources: [{name: nvidia.com/gpu, replicas: 4}]
+"""
+ANY = """\
+version: v1
+flags: {migStrategy: none}
+sharing:
+  timeSlicing:
+    resources: [{name: nvidia.com/gpu, replicas: 3}]
+"""
+PLUGIN = {"whole": "version: v1\n", "slice-4": SLICE_4, "any": ANY}
+MIG = """\
+version: v1
+mig-configs:
+  all-disabled: [{devices: all, mig-enabled: false}]
+  all-1g.5gb: [{devices: all, mig-enabled: true, mig-devices: {1g.5gb: 7}}]
+  3g.20gb-2x2g.10gb: [{devices: all, mig-enabled: true, mig-devices: {2g.10gb: 2, 3g.20gb: 1}}]
+  half:
+    - {devices: [0, 1], mig-enabled: true, mig-devices: {1g.5gb: 7}}
+    - {devices: [2, 3], mig-enabled: false}
+  trap: [{devices: all, mig-enabled: true, mig-devices: {3g.20gb: 2, 1g.5gb: 1}}]
+"""
+VALUES = {
+    "mig": {"strategy": "mixed"},
+    "toolkit": TOOLKIT,
+    "devicePlugin": {"config": {"name": "plugin-config", "default": "whole"}},
+    "migManager": {"config": {"name": "mig-config"}},
+    "driver": {"version": "580.126.09"},
+}
+LABEL = "nvidia.com/device-plugin.config"
+MIG_LABEL, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
+DEVICES = "simulator.gpuform.io/devices"
+PLUGIN_APP = "nvidia-device-plugin-daemonset"
+OPERANDS = (
+    "nvidia-driver-daemonset",
+    "nvidia-container-toolkit-daemonset",
+    PLUGIN_APP,
+    "gpu-feature-discovery",
+    "nvidia-dcgm-exporter",
+    "nvidia-operator-validator",
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def operator(site: Any) -> None:
+    site.config_map("plugin-config", PLUGIN)
+    site.config_map("mig-config", {"config.yaml": MIG})
+    values = site.plane.paths.state / "values.yaml"
+    values.write_text(yaml.safe_dump(VALUES))
+    place = ["-n", "gpu-operator", "-f", str(values)]
+    site.helm("upgrade", "--install", "gpu-operator", str(CHART), *place, "--wait")
+
+
+@pytest.fixture
+def t4(site: Any) -> str:
+    node = site.node("t4-0", "1eb8", config="slice-4")
+    site.offers(node, {"gpu.shared": 4})
+    return str(node)
+
+
+def test_cern_time_slicing_slice_4(site: Any, t4: str) -> None:
+    assert "nvidia.com/gpu" not in site.get("node", t4)["status"]["capacity"]
+    labels = site.labelled(t4, "nvidia.com/gpu.product")
+    assert labels["nvidia.com/gpu.product"] == "Tesla-T4"
+    assert labels["nvidia.com/gpu.memory"] == "15360"
+    assert labels["nvidia.com/cuda.driver-version.full"] == "580.126.09"
+
+
+def test_cern_two_slices_are_refused_one_is_given(site: Any, t4: str) -> None:
+    site.pod("greedy", {"gpu.shared": 2})
+    site.pod("modest", {"gpu.shared": 1})
+    refused = site.phase("greedy", "Failed")["status"]
+    assert refused["reason"] == "UnexpectedAdmissionError"
+    assert "maximum request size for shared resources is 1; found 2" in refused["message"]
+    running = site.phase("modest", "Running")
+    assert running["spec"]["nodeName"] == t4
+    assert running["metadata"]["annotations"][DEVICES].endswith("::0")
+    site.kubectl("delete", "pod", "greedy", "modest")
+
+
+def test_cern_operands_run_and_the_cuda_job_completes(site: Any, t4: str) -> None:
+    def phases() -> dict[str, list[str]]:
+        apps = (*OPERANDS, "nvidia-cuda-validator")
+        return {app: [pod["status"]["phase"] for pod in site.operands(t4, app)] for app in apps}
+
+    wanted = {app: ["Running"] for app in OPERANDS} | {"nvidia-cuda-validator": ["Succeeded"]}
+    site.until(phases, wanted.__eq__)
+
+
+def test_cern_v100_whole_and_a_cpu_node_without_gpus(site: Any) -> None:
+    site.offers(site.node("v100-0", "1db1", 4), {"gpu": 4})
+    assert site.allocatable("cpu-0") == {}
+    assert "nvidia.com/gpu.present" not in site.get("node", "cpu-0")["metadata"]["labels"]
+
+
+def test_cisco_time_slicing_any_not_renamed(site: Any) -> None:
+    node = site.node("g4dn-0", "1eb8", config="any")
+    site.offers(node, {"gpu": 3})
+    site.labelled(node, "nvidia.com/gpu.product", "Tesla-T4-SHARED")
+
+
+def test_cern_mig_mixed(site: Any) -> None:
+    node = site.node("mig-0", "20b0")
+    site.labelled(node, STATE, "success")
+    site.label(node, MIG_LABEL, "3g.20gb-2x2g.10gb")
+    site.offers(node, {"gpu": 0, "mig-3g.20gb": 1, "mig-2g.10gb": 2})
+    site.labelled(node, STATE, "success")
+    site.pod("simulation", {"mig-3g.20gb": 1})
+    site.phase("simulation", "Running")
+
+
+def test_two_of_four_gpus_are_cut_and_the_others_stay_whole(site: Any) -> None:
+    node = site.node("half-0", "20b0", 4)
+    site.labelled(node, STATE, "success")
+    site.label(node, MIG_LABEL, "half")
+    site.offers(node, {"gpu": 2, "mig-1g.5gb": 14})
+    labels = site.labelled(node, "nvidia.com/mig-1g.5gb.count", "14")
+    assert labels["nvidia.com/gpu.count"] == "4"
+
+
+def test_bumble_refuses_to_cut_a_gpu_in_use_then_all_1g5gb(site: Any) -> None:
+    node = site.node("mig-1", "20f1")
+    site.labelled(node, STATE, "success")
+    site.offers(node, {"gpu": 1})
+    site.pod("busy", {"gpu": 1}, node)
+    site.phase("busy", "Running")
+    site.label(node, MIG_LABEL, "all-1g.5gb")
+    site.labelled(node, STATE, "failed")
+    site.events(node, "In use by another client: default/busy")
+    site.offers(node, {"gpu": 1})
+    site.kubectl("delete", "pod", "busy")
+    site.label(node, MIG_LABEL, "all-disabled")
+    site.labelled(node, STATE, "success")
+    site.label(node, MIG_LABEL, "all-1g.5gb")
+    site.offers(node, {"gpu": 0, "mig-1g.5gb": 7})
+
+
+IMPOSSIBLE = [
+    ("trap", "does not fit into the placements of 8 memory slices"),
+    ("all-9g.5gb", "selected mig-config not present: all-9g.5gb"),
+]
+
+
+@pytest.mark.parametrize(("name", "why"), IMPOSSIBLE)
+def test_layout_that_cannot_be_fails_and_the_old_one_stays(site: Any, name: str, why: str) -> None:
+    node = site.node("mig-2", "20b0")
+    site.labelled(node, STATE, "success")
+    site.label(node, MIG_LABEL, name)
+    site.labelled(node, STATE, "failed")
+    site.events(node, why)
+    site.offers(node, {"gpu": 1})
+    site.label(node, MIG_LABEL, "all-disabled")
+
+
+def test_unknown_label_crash_loops_and_the_right_one_recovers(site: Any) -> None:
+    node = site.node("typo-0", "1eb8", config="slice-9")
+    site.until(lambda: json.dumps(site.operands(node, PLUGIN_APP)), lambda text: "CrashLoopBackOff" in text)
+    (pod,) = site.operands(node, PLUGIN_APP)
+    site.events(pod["metadata"]["name"], "specified config slice-9 does not exist", "gpu-operator")
+    assert site.allocatable(node) == {}
+    site.label(node, LABEL, "slice-4")
+    site.offers(node, {"gpu.shared": 4})
+    site.label(node, LABEL, "nonsense")
+    site.offers(node, {"gpu.shared": 0})
+    site.label(node, LABEL, "whole")
+    site.offers(node, {"gpu": 1, "gpu.shared": 0})
+
+
+def test_operand_gone_nothing_offered_and_a_roll_keeps_allocations(site: Any) -> None:
+    node = site.node("roll-0", "1eb8", config="slice-4")
+    site.offers(node, {"gpu.shared": 4})
+    site.pod("keeps", {"gpu.shared": 1}, node)
+    given = site.phase("keeps", "Running")["metadata"]["annotations"][DEVICES]
+    site.label(node, "nvidia.com/gpu.deploy.device-plugin", "false")
+    site.offers(node, {"gpu.shared": 0})
+    assert site.get("node", node)["status"]["capacity"]["nvidia.com/gpu.shared"] == "4"
+    site.label(node, "nvidia.com/gpu.deploy.device-plugin", "true")
+    site.offers(node, {"gpu.shared": 4})
+    kept = site.get("pod", "keeps")
+    assert kept["status"]["phase"] == "Running"
+    assert kept["metadata"]["annotations"][DEVICES] == given
+    site.kubectl("delete", "pod", "keeps")
+
+
+def test_edited_config_map_changes_nothing(site: Any, t4: str) -> None:
+    site.config_map("plugin-config", {**PLUGIN, "slice-4": SLICE_4.replace("4", "8")})
+    site.offers(site.node("later-0", "1eb8", config="slice-4"), {"gpu.shared": 8})
+    assert site.allocatable(t4) == {"gpu.shared": 4}
+    site.config_map("plugin-config", PLUGIN)
+
+
+def test_killed_simulator_comes_back_and_changes_nothing(site: Any, t4: str) -> None:
+    def versions() -> dict[str, str]:
+        found = json.loads(site.kubectl("get", "nodes,pods", "-A", "-o", "json"))["items"]
+        return {item["metadata"]["uid"]: item["metadata"]["resourceVersion"] for item in found}
+
+    before = versions()
+    member = next(m for m in site.plane.plane.status().members if m.name == "simulator")
+    os.kill(member.pid, signal.SIGKILL)
+    site.plane.plane.start(simulator=True)
+    site.offers(site.node("later-1", "1eb8", config="slice-4"), {"gpu.shared": 4})
+    now = versions()
+    assert {uid: now.get(uid) for uid in before} == before
+    site.label(t4, LABEL, "whole")
+    site.offers(t4, {"gpu": 1, "gpu.shared": 0})
+    site.label(t4, LABEL, "slice-4")
+    site.offers(t4, {"gpu": 0, "gpu.shared": 4})
+
+
+def test_a_node_whose_gpu_cannot_be_reset_fails_or_reboots_once(site: Any) -> None:
+    node = site.node("virtual-0", "20b0")
+    site.kubectl("annotate", "node", node, "simulator.gpuform.io/gpu-reset=no")
+    site.labelled(node, STATE, "success")
+    site.label(node, MIG_LABEL, "all-1g.5gb")
+    site.labelled(node, STATE, "failed")
+    site.events(node, "Resetting GPU 00000000:00:04.0 is not supported.")
+    site.label(node, MIG_LABEL, "all-disabled")
+    site.labelled(node, STATE, "success")
+    site.offers(node, {"gpu": 1})
+
+    env = [{"name": "WITH_REBOOT", "value": "true"}]
+    values = site.plane.paths.state / "values.yaml"
+    values.write_text(
+        yaml.safe_dump({**VALUES, "migManager": {"config": {"name": "mig-config"}, "env": env}})
+    )
+    place = ["-n", "gpu-operator", "-f", str(values)]
+    site.helm("upgrade", "--install", "gpu-operator", str(CHART), *place, "--wait")
+    site.pod("bystander", {}, node)
+    site.phase("bystander", "Running")
+    site.label(node, MIG_LABEL, "all-1g.5gb")
+
+    def seen() -> tuple[Any, ...]:
+        found, pod = site.get("node", node), site.get("pod", "bystander")
+        ready = [c["status"] for o in (found, pod) for c in o["status"]["conditions"] if c["type"] == "Ready"]
+        return found["metadata"]["labels"].get(STATE), ready
+
+    site.until(seen, ("rebooting", ["Unknown", "False"]).__eq__)
+    site.until(seen, ("success", ["True", "True"]).__eq__)
+    site.offers(node, {"gpu": 0, "mig-1g.5gb": 7})
+    site.events(node, "has been rebooted, boot id: 1")
+    assert site.get("node", node)["status"]["nodeInfo"]["bootID"] == "1"
+
+
+def test_uninstalled_operator_takes_its_labels_and_the_offer_with_it(site: Any) -> None:
+    node = site.node("last-0", "1eb8", config="slice-4")
+    site.offers(node, {"gpu.shared": 4})
+    site.helm("uninstall", "gpu-operator", "-n", "gpu-operator", "--wait")
+    site.offers(node, {"gpu.shared": 0})
+    ours = ("nvidia.com/", "feature.node.kubernetes.io/")
+    labels = site.until(
+        lambda: {k for k in site.get("node", node)["metadata"]["labels"] if k.startswith(ours)},
+        lambda found: found == {LABEL},
+    )
+    assert labels == {LABEL}

@@ -1,0 +1,112 @@
+"""NVIDIA's device plugin without the operator, as planned, on nodes with a preinstalled driver."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.config import parse
+from infra.plan import device_plugin, nodes, sharing, workloads
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
+
+CHARTS = Path(__file__).parents[3] / "charts"
+THREE = {"kind": "time_slicing", "replicas": 3, "rename": False, "fail_requests_greater_than_one": False}
+ENV = parse(
+    {
+        "name": "cisco",
+        "cluster": {"kind": "embedded"},
+        "gpu_operator": {"mode": "device_plugin"},
+        "pools": [
+            {"name": "g4dn", "machine": "g4dn.xlarge", "nodes": 1, "sharing": THREE},
+            {"name": "mps", "machine": "g4dn.xlarge", "nodes": 1, "sharing": {"kind": "mps", "replicas": 4}},
+        ],
+    }
+)
+BARE = "g4dn-bare"
+
+
+def _bare() -> dict[str, Any]:
+    (made,) = nodes.simulated_nodes(ENV, ENV.pools[0])
+    made["metadata"]["name"] = made["metadata"]["labels"]["kubernetes.io/hostname"] = BARE
+    del made["metadata"]["annotations"]["simulator.gpuform.io/host-driver"]
+    return made
+
+
+@pytest.fixture(autouse=True, scope="module")
+def plugin(site: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    release, shares = device_plugin.release(ENV), sharing.device_plugin_config_map(ENV)
+    assert shares
+    made = [node for pool in ENV.pools for node in nodes.simulated_nodes(ENV, pool)]
+    site.apply(*workloads.namespaces(ENV), shares, *made, _bare())
+    values = tmp_path_factory.mktemp("alone") / "values.json"
+    values.write_text(json.dumps(release.values))
+    place = ["-n", release.namespace, "-f", str(values)]
+    site.helm("install", release.name, str(CHARTS.parent / release.chart), *place)
+    yield
+    site.helm("uninstall", release.name, "-n", release.namespace, "--wait")
+
+
+def test_cisco_one_gpu_is_three_without_the_operator(site: Any) -> None:
+    site.offers("g4dn-0", {"gpu": 3})
+    found = site.labelled("g4dn-0", "nvidia.com/gpu.product", "Tesla-T4-SHARED")
+    assert found["nvidia.com/gpu"] == "true", "the label of the chart's selector stays"
+    assert "nvidia.com/gpu.deploy.device-plugin" not in found, "without the operator, nothing sets its labels"
+
+
+def test_the_gate_finds_every_pod_of_the_chart_by_one_label(site: Any) -> None:
+    site.offers("g4dn-0", {"gpu": 3})
+
+    def ready() -> set[str]:
+        return {
+            pod["metadata"]["ownerReferences"][0]["name"]
+            for pod in site.operands("g4dn-0", device_plugin.NAME)
+            if {"type": "Ready", "status": "True"}.items()
+            <= next(c for c in pod["status"]["conditions"] if c["type"] == "Ready").items()
+        }
+
+    site.until(ready, {"nvidia-device-plugin", "nvidia-device-plugin-gpu-feature-discovery"}.__eq__)
+
+
+def test_the_server_takes_the_runtime_class(site: Any) -> None:
+    cluster = {"kind": "hosts", "driver": {"source": "nvidia", "version": "580.95.05"}, "kubeconfig": "/k"}
+    pool = {"name": "t4", "hosts": ["a"], "gpu": {"models": ["T4"], "count": 1}}
+    operator = {"mode": "device_plugin"}
+    made = device_plugin.runtime_class(
+        parse({"name": "e", "cluster": cluster, "gpu_operator": operator, "pools": [pool]})
+    )
+    site.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", input=json.dumps(made))
+
+
+def test_the_fourth_pod_waits_for_a_place(site: Any) -> None:
+    site.offers("g4dn-0", {"gpu": 3})
+    selector = {"kubernetes.io/hostname": "g4dn-0"}
+    for number in range(4):
+        container = {"name": "c", "image": "x:1", "resources": {"limits": {"nvidia.com/gpu": 1}}}
+        tolerations = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+        spec = {"containers": [container], "nodeSelector": selector, "tolerations": tolerations}
+        meta = {"name": f"lab-{number}", "namespace": "default"}
+        site.apply({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+
+    def phases() -> list[str]:
+        return sorted(site.get("pod", f"lab-{number}")["status"].get("phase", "") for number in range(4))
+
+    site.until(phases, ["Pending", "Running", "Running", "Running"].__eq__)
+
+
+def test_mps_has_the_charts_own_daemon(site: Any) -> None:
+    site.labelled("mps-0", "nvidia.com/mps.capable", "true")
+    site.offers("mps-0", {"gpu": 4})
+
+
+def test_without_a_driver_on_the_node_the_plugin_says_so(site: Any) -> None:
+    def crashes() -> str:
+        where = ["-n", "gpu-operator", "--field-selector", "reason=BackOff", "-o", "json"]
+        return str(site.kubectl("get", "events", *where))
+
+    site.until(crashes, lambda text: "ERROR_LIBRARY_NOT_FOUND: no driver on this node" in text)
+    assert site.allocatable(BARE) == {}

@@ -1,0 +1,221 @@
+"""The played DRA driver: which devices it publishes for a node, their attributes, and when it republishes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lab.simulator import dra, health, keys, mig_manager
+from lab.simulator.actions import Event, NodeMeta, Publish, Withdraw
+from lab.simulator.claimed import Claim, Claimed, Slice
+from lab.simulator.hardware import GPUS
+from lab.simulator.objects import pod_of
+from lab.simulator.world import Config, World
+from tests.lab.simulator.conftest import MakePod, MakeWorld
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def node(make_world: MakeWorld, make_pod: MakePod) -> Any:
+    """A node with a running driver; ``found`` is the MIG layout when the driver started."""
+
+    def make(gpu: str = "20f1", found: str = "{}", runs: bool = True, **more: Any) -> World:
+        world = make_world(gpu, **more)
+        if runs:
+            world.pods.append(make_pod("dra-1", dra.OPERAND))
+            world.configs["uid-dra-1"] = Config("", data={"mig": found})
+        return world
+
+    return make
+
+
+def published(world: World) -> dict[str, dict[str, Any]]:
+    (action,) = dra.act(world)
+    assert isinstance(action, Publish)
+    assert not action.there
+    return {device["name"]: device for device in action.manifest["spec"]["devices"]}
+
+
+def test_whole_gpus_with_what_the_driver_says_of_them(node: Any) -> None:
+    found = published(node("27b8", count=4))
+    assert list(found) == ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
+    device = found["gpu-0"]
+    uuid = device["attributes"].pop("uuid")["string"]
+    assert uuid.startswith("GPU-")
+    assert device["attributes"] == {
+        "type": {"string": "gpu"},
+        "architecture": {"string": "Ada Lovelace"},
+        "brand": {"string": "Nvidia"},
+        "productName": {"string": "NVIDIA L4"},
+        "cudaComputeCapability": {"version": "8.9.0"},
+        "cudaDriverVersion": {"version": "13.2.0"},
+        "driverVersion": {"version": "595.91.7"},
+    }
+    assert device["capacity"] == {"memory": {"value": "23034Mi"}}
+
+
+def test_slices_instead_of_a_gpu_that_is_cut_beside_one_that_is_not(node: Any) -> None:
+    found = published(node(count=2, found='{"0": ["2g.10gb@0", "2g.10gb@2", "3g.20gb@4"]}'))
+    assert list(found) == ["gpu-0-mig-2g10gb-14-0", "gpu-0-mig-2g10gb-14-2", "gpu-0-mig-3g20gb-9-4", "gpu-1"]
+    small = found["gpu-0-mig-2g10gb-14-2"]
+    assert small["attributes"]["profile"] == {"string": "2g.10gb"}
+    assert small["attributes"]["type"] == {"string": "mig"}
+    assert small["attributes"]["parentUUID"]["string"].startswith("GPU-")
+    assert small["attributes"]["uuid"]["string"].startswith("MIG-")
+    assert small["capacity"] == {
+        "memorySlice2": {"value": "1"},
+        "memorySlice3": {"value": "1"},
+        "multiprocessors": {"value": "28"},
+        "memory": {"value": "9856Mi"},
+    }
+
+
+def test_a_gpu_in_mig_mode_without_an_instance_is_no_device(node: Any) -> None:
+    assert published(node(found='{"0": []}')) == {}
+
+
+def test_every_profile_has_a_number_and_a_name_that_the_api_takes(node: Any) -> None:
+    for gpu in GPUS.values():
+        profiles = gpu.mig.profiles if gpu.mig else {}
+        assert len({dra.profile_id(gpu, profile) for profile in profiles}) == len(profiles)
+    assert list(published(node(found='{"0": ["1g.5gb+me@0"]}'))) == ["gpu-0-mig-1g5gb-me-20-0"]
+
+
+def test_it_is_owned_by_its_node(node: Any) -> None:
+    (action,) = dra.act(node())
+    (owner,) = action.manifest["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"]) == ("Node", "uid-node-0")
+    spec = action.manifest["spec"]
+    assert (spec["driver"], spec["nodeName"], spec["pool"]["generation"]) == ("gpu.nvidia.com", "node-0", 1)
+
+
+def as_published(world: World, **more: Any) -> Slice:
+    (action,) = dra.act(world)
+    assert isinstance(action, Publish)
+    meta = action.manifest["metadata"]
+    return replace(Slice(meta["name"], "node-0", 1, 1, meta["annotations"][keys.PUBLISHED]), **more)
+
+
+def test_the_same_again_is_left_and_a_change_is_a_generation_more(node: Any) -> None:
+    whole, cut = node(), node(found='{"0": ["7g.40gb@0"]}')
+    whole.published = as_published(whole, generation=4)
+    assert dra.act(whole) == []
+    cut.published = whole.published
+    (action,) = dra.act(cut)
+    assert (action.there, action.manifest["spec"]["pool"]["generation"]) == (True, 5)
+
+
+def test_a_driver_that_runs_sees_no_slice_that_is_cut_later(node: Any, make_pod: MakePod) -> None:
+    fresh = node(annotations={keys.MIG_LAYOUT: '{"0": ["7g.40gb@0"]}'})
+    started = make_pod("dra-1", dra.OPERAND, loaded=Config("", data={"mig": "{}"}).stored())
+    assert dra.discovered(fresh.node, started).data == {"mig": "{}"}
+    assert dra.discovered(fresh.node, make_pod("dra-2", dra.OPERAND)).data == {"mig": '{"0": ["7g.40gb@0"]}'}
+
+
+@pytest.mark.parametrize(("expired", "left"), [(frozenset(), True), (frozenset({keys.DRA_DRIVER}), False)])
+def test_what_a_driver_that_is_gone_has_published_stays_for_a_while(
+    node: Any, expired: frozenset[str], left: bool
+) -> None:
+    world = node(runs=False)
+    world.published = as_published(node())
+    world.expired = expired
+    assert dra.act(world) == ([] if left else [Withdraw("node-0-gpu.nvidia.com")])
+
+
+def test_a_sick_gpu_is_left_claimable_unless_the_driver_looks(node: Any, make_pod: MakePod) -> None:
+    sick = {"count": 2, "annotations": {keys.UNHEALTHY: "1"}, "operands": ("driver",)}
+    world = node("27b8", **sick)
+    assert health.act(world) == []
+    assert not any("taints" in device for device in published(world).values())
+    looks = make_pod("dra-2", dra.OPERAND, env={"FEATURE_GATES": "NVMLDeviceHealthCheck=true,"})
+    world = node("27b8", **sick, runs=False, pods=(looks,))
+    world.configs["uid-dra-2"] = Config("", data={"mig": "{}"})
+    (noted,) = health.act(world)
+    looks.unhealthy = noted.annotations[keys.UNHEALTHY]
+    found = published(world)
+    assert found["gpu-1"]["taints"] == [{"key": "gpu.nvidia.com/gpu-lost", "effect": "NoSchedule"}]
+    assert "taints" not in found["gpu-0"]
+
+
+def test_nothing_without_nvidias_driver(node: Any) -> None:
+    assert dra.act(node(operands=("nfd-worker",))) == []
+
+
+def test_gpus_that_are_claimed_are_not_cut_again(make_world: MakeWorld) -> None:
+    world = make_world("20f1", labels={keys.MIG_CONFIG: "all-1g.5gb", keys.MIG_STATE: "pending"})
+    world.pods = [pod for pod in world.pods if pod.operand in ("mig-manager", "driver", "toolkit")]
+    world.configs["uid-mig-manager-1"] = Config("")
+    world.claims = (Claim("lab", "train-gpu-x", "node-0", ("gpu-0",), ("lab/train",)),)
+    told = mig_manager.act(world)
+    (event,) = [action for action in told if isinstance(action, Event)]
+    assert "In use by another client: lab/train" in event.message
+    (labelled,) = [action for action in told if isinstance(action, NodeMeta)]
+    assert labelled.labels[keys.MIG_STATE] == "failed"
+
+
+def test_cutting_takes_longer_than_to_send_a_driver_away_that_waits_for_it(
+    make_world: MakeWorld, make_pod: MakePod
+) -> None:
+    world = make_world("20f1", labels={keys.MIG_CONFIG: "all-1g.5gb", keys.MIG_STATE: "pending"})
+    world.pods = [pod for pod in world.pods if pod.operand in ("mig-manager", "driver", "toolkit")]
+    world.configs["uid-mig-manager-1"] = Config("")
+    stays, goes = make_pod("dra-1", dra.OPERAND), make_pod("dra-2", dra.OPERAND)
+    goes.template = replace(goes.template, while_cut=True)
+    world.pods.append(goes)
+    assert mig_manager.act(world) == []
+    world.pods[-1] = stays
+    assert any(isinstance(action, NodeMeta) for action in mig_manager.act(world))
+
+
+def claim(node: str = "a", driver: str = keys.DRA_DRIVER, name: str = "c") -> dict[str, Any]:
+    results = [{"driver": driver, "pool": node, "device": "gpu-0", "request": "gpu"}]
+    status = {"allocation": {"devices": {"results": results}}, "reservedFor": [{"name": "p", "uid": "u"}]}
+    return {"metadata": {"namespace": "lab", "name": name}, "status": status}
+
+
+def test_claims_are_known_by_the_node_whose_devices_they_hold() -> None:
+    told: list[str] = []
+    known = Claimed(told.extend)
+    known.put_claim({"metadata": {"namespace": "lab", "name": "c"}})  # not allocated yet
+    known.put_claim(claim(driver="nic.example.org", name="d"))
+    assert (told, known.on("a")) == ([], ())
+    known.put_claim(claim())
+    assert known.on("a") == (Claim("lab", "c", "a", ("gpu-0",), ("lab/p",)),)
+    known.put_claim(claim(node="b"))
+    assert (known.on("a"), len(known.on("b"))) == ((), 1)
+    known.drop_claim("lab", "c")
+    assert known.on("b") == ()
+    assert told == ["a", "a", "b", "b"]
+
+
+def test_an_older_slice_replaces_no_newer_one() -> None:
+    told: list[str] = []
+    known = Claimed(told.extend)
+
+    def raw(version: int, generation: int) -> dict[str, Any]:
+        spec = {"nodeName": "a", "pool": {"generation": generation}}
+        return {"metadata": {"name": "a-x", "resourceVersion": str(version)}, "spec": spec}
+
+    known.put_slice(raw(5, 2))
+    known.put_slice(raw(4, 1))
+    assert known.slices["a"].generation == 2
+    known.drop_slice("", "a-x")
+    assert (known.slices, told) == ({}, ["a", "a"])
+
+
+def test_its_pods_are_operands_of_another_chart() -> None:
+    labels = {keys.PART_OF: "dra-driver-sim", keys.OPERAND: dra.OPERAND}
+    meta = {"name": "p", "namespace": "gpu-operator", "uid": "u", "resourceVersion": "1", "labels": labels}
+    meta["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    spec: dict[str, Any] = {"containers": [{"name": "gpus", "image": "x"}]}
+    found = pod_of({"metadata": meta, "spec": spec})
+    assert found is not None
+    assert (found.operand, found.template.while_cut) == (dra.OPERAND, False)
+    term = {"matchExpressions": [{"key": keys.MIG_STATE, "operator": "In", "values": ["success"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    found = pod_of({"metadata": meta, "spec": {**spec, "affinity": {"nodeAffinity": required}}})
+    assert found is not None
+    assert found.template.while_cut

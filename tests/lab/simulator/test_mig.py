@@ -1,0 +1,277 @@
+"""MIG geometry against a brute force, and the MIG manager step by step."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+
+from lab.simulator import device_plugin, keys, mig_manager
+from lab.simulator.actions import Delete, Event, NodeMeta
+from lab.simulator.hardware import GPUS, Mig, device_filter
+from lab.simulator.mig_geometry import DoesNotFit, counted, most, place
+from lab.simulator.world import Broken, Config
+from tests.external import mig_layouts
+
+pytestmark = pytest.mark.unit
+
+# A100 40GB and A30 in go-nvml's mocks: profile -> (compute slices, size, starts).
+A100 = {
+    "1g.5gb": (1, 1, range(7)),
+    "1g.5gb+me": (1, 1, range(7)),
+    "1g.10gb": (1, 2, (0, 2, 4, 6)),
+    "2g.10gb": (2, 2, (0, 2, 4)),
+    "3g.20gb": (3, 4, (0, 4)),
+    "4g.20gb": (4, 4, (0,)),
+    "7g.40gb": (7, 8, (0,)),
+}
+A30 = {
+    "1g.6gb": (1, 1, range(4)),
+    "1g.6gb+me": (1, 1, range(4)),
+    "2g.12gb": (2, 2, (0, 2)),
+    "2g.12gb+me": (2, 2, (0, 2)),
+    "4g.24gb": (4, 4, (0,)),
+}
+
+
+def mig_of(device: str) -> Mig:
+    mig = GPUS[device].mig
+    assert mig is not None
+    return mig
+
+
+@pytest.mark.parametrize(("device", "table"), [("20b0", A100), ("20f1", A100), ("20b7", A30)])
+def test_table_as_the_mocks_have_it(device: str, table: dict[str, Any]) -> None:
+    ours = {n: (p.compute, p.memory_slices, tuple(p.starts)) for n, p in mig_of(device).profiles.items()}
+    assert ours == {n: (c, size, tuple(starts)) for n, (c, size, starts) in table.items()}
+
+
+def placeable(table: dict[str, Any], slices: int) -> set[tuple[tuple[str, int], ...]]:
+    """Every layout that some non-overlapping placement yields, by trying all placements."""
+    spots = [(n, s, frozenset(range(s, s + size))) for n, (_, size, starts) in table.items() for s in starts]
+    found: set[tuple[tuple[str, int], ...]] = set()
+    stack: list[tuple[int, frozenset[int], tuple[str, ...]]] = [(0, frozenset(), ())]
+    while stack:
+        index, taken, names = stack.pop()
+        found.add(tuple(sorted({n: names.count(n) for n in names}.items())))
+        for later in range(index, len(spots)):
+            name, _, covered = spots[later]
+            if not covered & taken and max(covered) < slices:
+                stack.append((later + 1, taken | covered, (*names, name)))
+    return found
+
+
+@pytest.mark.parametrize(("device", "table", "slices"), [("20b0", A100, 8), ("20b7", A30, 4)])
+def test_search_finds_what_brute_force_finds(device: str, table: dict[str, Any], slices: int) -> None:
+    mig = mig_of(device)
+    plain = {name: shape for name, shape in table.items() if "+" not in name}
+    possible = placeable(plain, slices)
+    within = found = 0
+    counts = [range(len(tuple(starts)) + 1) for _, _, starts in plain.values()]
+    for combination in itertools.product(*counts):
+        layout = {name: count for name, count in zip(plain, combination, strict=True) if count}
+        fits = tuple(sorted(layout.items())) in possible
+        compute = sum(plain[name][0] * count for name, count in layout.items())
+        memory = sum(plain[name][1] * count for name, count in layout.items())
+        within += 1 <= compute <= mig.compute and memory <= slices
+        try:
+            placed = place(mig, layout)
+        except DoesNotFit:
+            assert not fits or compute > mig.compute, layout
+        else:
+            assert fits, layout
+            assert counted(placed) == layout
+            found += bool(layout)
+    assert found == within  # on an empty GPU every layout within both slice limits can be placed
+    if device == "20b0":
+        assert found == 77
+
+
+def test_layout_within_compute_but_not_within_memory_slices() -> None:
+    with pytest.raises(DoesNotFit, match=r"1x 1g.5gb \+ 2x 3g.20gb does not fit into the placements of 8"):
+        place(mig_of("20b0"), {"3g.20gb": 2, "1g.5gb": 1})
+
+
+REFUSED = [
+    ({"3g.40gb": 1}, "this GPU has no profile 3g.40gb; it has 1g.5gb, 1g.10gb"),
+    ({"1g.5gb+me": 2}, "at most one instance can have the media engines, 2 request them"),
+    ({"4g.20gb": 1, "2g.10gb": 2}, "needs more than 7 compute slices"),
+]
+
+
+@pytest.mark.parametrize(("layout", "message"), REFUSED)
+def test_refused_layouts(layout: dict[str, int], message: str) -> None:
+    with pytest.raises(DoesNotFit, match=message):
+        place(mig_of("20b0"), layout)
+
+
+def test_every_layout_that_nvidia_ships_for_our_devices_fits() -> None:
+    tried = 0
+    for entries in mig_layouts().values():
+        for entry in entries:
+            filters = entry.get("device-filter", [])
+            for device in GPUS:
+                if device_filter(device) in filters:
+                    place(mig_of(device), entry["mig-devices"])
+                    tried += 1
+    assert tried >= 14
+
+
+def test_generated_layouts_are_those_that_nvidia_ships(make_world: Any) -> None:
+    shipped = mig_layouts()
+    for device in ("20b0", "2330", "20b7", "2901"):
+        for name, entries in mig_manager.generated(make_world(gpu=device)).items():
+            ours = entries[0].get("mig-devices", {})
+            filtered = [e for e in shipped[name] if device_filter(device) in e.get("device-filter", [])]
+            assert ours == (filtered or shipped[name])[0].get("mig-devices", {}), (device, name)
+
+
+def test_most() -> None:
+    assert {name: most(mig_of("20b0"), name) for name in A100} == {
+        "1g.5gb": 7,
+        "1g.5gb+me": 1,
+        "1g.10gb": 4,
+        "2g.10gb": 3,
+        "3g.20gb": 2,
+        "4g.20gb": 1,
+        "7g.40gb": 1,
+    }
+
+
+def spec(**configs: dict[str, int] | None) -> Config:
+    entries = {
+        name: [{"devices": "all", "mig-enabled": layout is not None, "mig-devices": layout or {}}]
+        for name, layout in configs.items()
+    }
+    return Config("", data={"version": "v1", "mig-configs": entries})
+
+
+CONFIGS = spec(off=None, cern={"3g.20gb": 1, "2g.10gb": 2}, trap={"3g.20gb": 2, "1g.5gb": 1})
+ON = {f"{keys.DEPLOY}{client}": "true" for client in mig_manager.CLIENTS}
+OFF = dict.fromkeys(ON, mig_manager.PAUSED)
+READY = ("driver", "toolkit", "mig-manager")
+
+
+def step(make_world: Any, wanted: str, **given: Any) -> list[Any]:
+    labels = {keys.MIG_CONFIG: wanted, **given.pop("labels", ON)}
+    world = make_world(gpu=given.pop("gpu", "20b0"), labels=labels, **given)
+    world.configs["uid-mig-manager-1"] = CONFIGS
+    return mig_manager.act(world)
+
+
+def test_clients_are_sent_away_first(make_world: Any) -> None:
+    assert step(make_world, "cern") == [NodeMeta("mig-manager", {keys.MIG_STATE: "pending", **OFF})]
+
+
+def test_waits_while_a_client_is_there(make_world: Any) -> None:
+    pending = {keys.MIG_STATE: "pending", **OFF}
+    assert step(make_world, "cern", labels=pending) == []
+
+
+def test_cern_layout_is_applied_and_clients_come_back(make_world: Any, make_pod: Any) -> None:
+    pending = {keys.MIG_STATE: "pending", **OFF}
+    validator = make_pod("v", "validator")
+    deleted, done = step(make_world, "cern", labels=pending, operands=READY, pods=(validator,))
+    assert deleted == Delete(validator)
+    assert done.labels == {**ON, keys.MIG_STATE: "success"}
+    assert done.annotations[keys.MIG_DONE] == "cern"
+    assert json.loads(done.annotations[keys.MIG_LAYOUT]) == {"0": ["2g.10gb@0", "2g.10gb@2", "3g.20gb@4"]}
+
+
+def test_bumble_refuses_while_a_process_uses_the_gpu(make_world: Any, make_pod: Any) -> None:
+    pending = {keys.MIG_STATE: "pending", **OFF}
+    pod = make_pod("train", asks={"nvidia.com/gpu": 1}, devices="GPU-1")
+    meta, event = step(make_world, "cern", labels=pending, operands=READY, pods=(pod,))
+    assert meta.labels == {**ON, keys.MIG_STATE: "failed"}
+    assert keys.MIG_LAYOUT not in meta.annotations
+    text = "nvidia.com/mig.config=cern: In use by another client: default/train"
+    assert event == Event(None, "MIGConfigFailed", text, "nvidia-mig-manager")
+
+
+FAILS = [
+    ("nonsense", "20b0", "selected mig-config not present: nonsense; present: cern, off, trap"),
+    ("trap", "20b0", "does not fit into the placements of 8 memory slices"),
+    ("cern", "1eb8", "MIG mode is not supported by this GPU"),
+    ("cern", "20b2", "this GPU has no profile"),
+]
+
+
+@pytest.mark.parametrize(("wanted", "gpu", "message"), FAILS)
+def test_failed_with_the_reason(make_world: Any, wanted: str, gpu: str, message: str) -> None:
+    pending = {keys.MIG_STATE: "pending", **OFF}
+    meta, event = step(make_world, wanted, gpu=gpu, labels=pending, operands=READY)
+    assert meta.labels[keys.MIG_STATE] == "failed"
+    assert message in event.message
+
+
+def test_dealt_with_is_dealt_with(make_world: Any) -> None:
+    done = {keys.MIG_DONE: "trap"}
+    assert step(make_world, "trap", labels={**ON, keys.MIG_STATE: "failed"}, annotations=done) == []
+
+
+def test_layout_that_is_there_is_success_at_once(make_world: Any) -> None:
+    (meta,) = step(make_world, "off")
+    assert meta.labels == {keys.MIG_STATE: "success"}
+
+
+def test_broken_file_fails(make_world: Any) -> None:
+    world = make_world(gpu="20b0", labels={keys.MIG_CONFIG: "cern", **ON})
+    world.configs["uid-mig-manager-1"] = Broken("unexpected field: mig-device")
+    _, event = mig_manager.act(world)
+    assert "unexpected field: mig-device" in event.message
+
+
+def parted(world: Any, **entries: list[dict[str, Any]]) -> Any:
+    world.configs["uid-mig-manager-1"] = Config("", data={"mig-configs": entries})
+    return world
+
+
+HALF = [
+    {"devices": [0, 1], "mig-enabled": True, "mig-devices": {"1g.5gb": 7}},
+    {"devices": [2, 3, 9], "mig-enabled": False},
+]
+
+
+def test_two_of_four_gpus_are_cut_while_a_third_is_in_use(make_world: Any, make_pod: Any) -> None:
+    labels = {keys.MIG_CONFIG: "half", keys.MIG_STATE: "pending", **OFF}
+    world = parted(make_world(gpu="20b0", count=4, labels=labels, operands=READY), half=HALF)
+    whole = device_plugin.gpu_uuid(world, 3)
+    world.pods.append(make_pod("train", asks={"nvidia.com/gpu": 1}, devices=whole))
+    (meta,) = mig_manager.act(world)
+    assert meta.labels[keys.MIG_STATE] == "success"
+    assert set(json.loads(meta.annotations[keys.MIG_LAYOUT])) == {"0", "1"}
+    world.pods[-1].devices = device_plugin.gpu_uuid(world, 1)
+    failed, event = mig_manager.act(world)
+    assert failed.labels[keys.MIG_STATE] == "failed"
+    assert "In use by another client: default/train" in event.message
+
+
+def test_a_gpu_that_is_as_it_should_be_is_left_with_its_pods(make_world: Any, make_pod: Any) -> None:
+    """Two entries for one GPU: the GPU that already matches keeps its instances."""
+    labels = {keys.MIG_CONFIG: "half", keys.MIG_STATE: "pending", **OFF}
+    there = {keys.MIG_LAYOUT: json.dumps({"0": [f"1g.5gb@{i}" for i in range(7)]})}
+    world = parted(
+        make_world(gpu="20b0", count=4, labels=labels, operands=READY, annotations=there), half=HALF
+    )
+    held = device_plugin.mig_uuid(world, 0, "1g.5gb", 4)
+    world.pods.append(make_pod("train", asks={"nvidia.com/mig-1g.5gb": 1}, devices=f"{held}::1"))
+    (meta,) = mig_manager.act(world)
+    assert meta.labels[keys.MIG_STATE] == "success"
+    assert set(json.loads(meta.annotations[keys.MIG_LAYOUT])) == {"0", "1"}
+
+
+def test_only_the_devices_that_are_named(make_world: Any) -> None:
+    entry = {"devices": [1], "mig-enabled": True, "mig-devices": {"7g.40gb": 1}}
+    other = {**entry, "device-filter": "0x20B210DE", "devices": "all"}
+    world = make_world(
+        gpu="20b0",
+        count=2,
+        labels={keys.MIG_CONFIG: "second", keys.MIG_STATE: "pending", **OFF},
+        operands=READY,
+    )
+    configs = {"mig-configs": {"second": [entry, other]}}
+    world.configs["uid-mig-manager-1"] = Config("", data=configs)
+    (meta,) = mig_manager.act(world)
+    assert json.loads(meta.annotations[keys.MIG_LAYOUT]) == {"1": ["7g.40gb@0"]}

@@ -1,0 +1,203 @@
+"""The Go helper: NVIDIA's own types parse our configurations, and no key of ours is silently dropped."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lab.simulator import configs, keys
+from lab.simulator.nvidia_config import DEVICE_PLUGIN, MIG_PARTED, HelperError, NvidiaConfig
+from lab.simulator.objects import Node, Pod
+from lab.simulator.world import Broken, Config
+from lab.toolchain import Toolchain
+
+pytestmark = pytest.mark.unit
+
+SLICE_4 = """\
+version: v1
+sharing:
+  timeSlicing:
+    renameByDefault: true
+    failRequestsGreaterThanOne: true
+    resources:
+      - name: nvidia.com/gpu
+        replicas: 4
+"""
+ANY = """\
+version: v1
+flags:
+  migStrategy: none
+sharing:
+  timeSlicing:
+    resources:
+    - name: nvidia.com/gpu
+      replicas: 3
+"""
+CERN_MIG = """\
+version: v1
+mig-configs:
+  3g.20gb-2x2g.10gb:
+    - devices: all
+      mig-enabled: true
+      mig-devices:
+        "2g.10gb": 2
+        "3g.20gb": 1
+"""
+
+
+@pytest.fixture(scope="module")
+def binary(toolchain: Toolchain) -> Path:
+    if toolchain.locate("nvidia-config").path is None and shutil.which("go") is None:
+        pytest.skip("nvidia-config is not built and go is not on PATH")
+    return toolchain.path("nvidia-config")
+
+
+def read(binary: Path, kind: str, text: str) -> Config | Broken:
+    async def once() -> Config | Broken:
+        helper = NvidiaConfig(binary)
+        try:
+            return await helper.read(kind, text, "label")
+        finally:
+            await helper.close()
+
+    return asyncio.run(once())
+
+
+def test_cern_slice_4_is_read_whole(binary: Path) -> None:
+    found = read(binary, DEVICE_PLUGIN, SLICE_4)
+    assert isinstance(found, Config)
+    assert (found.label, found.strategy) == ("label", "time-slicing")
+    assert found.data["sharing"]["timeSlicing"] == {
+        "renameByDefault": True,
+        "failRequestsGreaterThanOne": True,
+        "resources": [
+            {"name": "nvidia.com/gpu", "rename": "nvidia.com/gpu.shared", "devices": "all", "replicas": 4}
+        ],
+    }
+
+
+def test_cisco_any_keeps_the_name(binary: Path) -> None:
+    found = read(binary, DEVICE_PLUGIN, ANY)
+    assert isinstance(found, Config)
+    assert found.data["flags"]["migStrategy"] == "none"
+    assert "rename" not in found.data["sharing"]["timeSlicing"]["resources"][0]
+
+
+def test_mps_takes_one_slice_per_request(binary: Path) -> None:
+    text = "version: v1\nsharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 3}]}}\n"
+    found = read(binary, DEVICE_PLUGIN, text)
+    assert isinstance(found, Config)
+    assert found.strategy == "mps"
+    assert found.data["sharing"]["mps"]["failRequestsGreaterThanOne"] is True
+
+
+def test_cern_mig_config_is_read_whole(binary: Path) -> None:
+    found = read(binary, MIG_PARTED, CERN_MIG)
+    assert isinstance(found, Config)
+    assert found.data["mig-configs"] == {
+        "3g.20gb-2x2g.10gb": [
+            {"devices": "all", "mig-enabled": True, "mig-devices": {"2g.10gb": 2, "3g.20gb": 1}}
+        ]
+    }
+
+
+REFUSED = [
+    (DEVICE_PLUGIN, SLICE_4.replace("replicas: 4", "replicas: 1"), "number of replicas must be >= 2"),
+    (DEVICE_PLUGIN, "version: v2\n", "unknown version: v2"),
+    (DEVICE_PLUGIN, "version: [\n", "error converting YAML to JSON"),
+    (MIG_PARTED, CERN_MIG.replace("mig-devices", "mig-device"), "unexpected field: mig-device"),
+    (MIG_PARTED, CERN_MIG.replace('"2g.10gb": 2', '"2x.10gb": 2'), "invalid format for '2x.10gb'"),
+    ("karpenter", "", 'unknown kind "karpenter"; known: device-plugin, mig-parted'),
+]
+
+
+@pytest.mark.parametrize(("kind", "text", "message"), REFUSED)
+def test_refused_in_nvidias_words(binary: Path, kind: str, text: str, message: str) -> None:
+    found = read(binary, kind, text)
+    assert isinstance(found, Broken)
+    assert message in found.message
+
+
+LOST = [
+    (SLICE_4, ""),
+    (SLICE_4.replace("renameByDefault: true", "renameByDefault: false"), ""),
+    (SLICE_4.replace("timeSlicing", "timeslicing"), "sharing.timeslicing.resources[0].replicas"),
+    (SLICE_4 + "        renamebydefault: false\n", "sharing.timeSlicing.resources[0].renamebydefault"),
+    ("version: v1\nrenameByDefault: true\n", "renameByDefault"),
+]
+
+
+@pytest.mark.parametrize(("text", "lost"), LOST)
+def test_check_names_the_keys_that_are_lost(binary: Path, tmp_path: Path, text: str, lost: str) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    done = subprocess.run([binary, "check", DEVICE_PLUGIN, file], capture_output=True, text=True)
+    assert done.returncode == (1 if lost else 0), done.stderr
+    assert done.stderr == "" if not lost else f": {lost}: NVIDIA's types drop this key" in done.stderr
+
+
+def test_helper_that_is_killed_is_started_again(binary: Path) -> None:
+    async def twice() -> tuple[Config | Broken, Config | Broken]:
+        helper = NvidiaConfig(binary)
+        try:
+            first = await helper.read(DEVICE_PLUGIN, SLICE_4, "")
+            process = helper._process
+            assert process is not None
+            process.kill()
+            await process.wait()
+            return first, await helper.read(DEVICE_PLUGIN, ANY, "")
+        finally:
+            await helper.close()
+
+    first, second = asyncio.run(twice())
+    assert isinstance(first, Config)
+    assert isinstance(second, Config)
+
+
+def test_helper_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(HelperError, match="nothing: No such file"):
+        read(tmp_path / "nothing", DEVICE_PLUGIN, SLICE_4)
+
+
+def node(label: str) -> Node:
+    return Node("n", "u", 1, {keys.PLUGIN_CONFIG: label} if label else {}, {}, {}, {})
+
+
+def resolved(binary: Path, label: str, pod: Pod, maps: configs.ConfigMaps) -> Config | Broken | None:
+    async def once() -> Config | Broken | None:
+        helper = NvidiaConfig(binary)
+        try:
+            found = await configs.resolve(node(label), [pod], maps, helper)
+        finally:
+            await helper.close()
+        return found.get(pod.uid)
+
+    return asyncio.run(once())
+
+
+def test_edited_config_map_goes_unnoticed_until_the_label_changes(binary: Path, make_pod: object) -> None:
+    assert callable(make_pod)
+    maps = {("gpu-operator", "cm"): {"slice-4": SLICE_4, "other": ANY}}
+    pod = make_pod("p", "device-plugin", config_map="cm")
+    first = resolved(binary, "slice-4", pod, maps)
+    assert isinstance(first, Config)
+    pod.loaded = first.stored()
+    maps["gpu-operator", "cm"]["slice-4"] = SLICE_4.replace("4", "8")
+    assert resolved(binary, "slice-4", pod, maps) == first
+    assert resolved(binary, "slice-4", pod, {}) == first
+    changed = resolved(binary, "other", pod, maps)
+    assert isinstance(changed, Config)
+    assert changed.label == "other"
+    assert resolved(binary, "typo", pod, maps) == Broken("specified config typo does not exist", manager=True)
+
+
+def test_missing_config_map(binary: Path, make_pod: object) -> None:
+    assert callable(make_pod)
+    missing = resolved(binary, "", make_pod("p", "gfd", config_map="cm"), {})
+    assert isinstance(missing, Broken)
+    assert missing.mount
+    assert 'configmap "cm" not found' in missing.message

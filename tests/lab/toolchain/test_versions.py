@@ -1,0 +1,143 @@
+"""The pins of infra/versions.py, the go.mod files and the catalogue agree."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from gpuform.checkout.paths import Paths
+from infra import versions
+from lab.toolchain.catalogue import CATALOGUE, GATE, MAIN_JOB, NVIDIA_CONFIG, NVIDIA_CTK, Module
+from lab.toolchain.golang import GO_BIN, parse
+
+pytestmark = pytest.mark.unit
+FOLDER = Paths.here().root / "toolchain"
+NOT_BUILT = {
+    "karpenter-crds": versions.KARPENTER,
+    "prometheus-operator-crds": versions.PROMETHEUS_OPERATOR_CRDS,
+}
+MODULES = {tool.module.name: tool.module for tool in CATALOGUE.values()}
+OWN = {"cert-manager", "nvidia-config", "nvml-mock", "pulumi-kubernetes", "pulumi-openstack"}
+"""Modules with our own program."""
+
+
+def go_mod(module: Module) -> str:
+    return (FOLDER / module.name / "go.mod").read_text()
+
+
+def test_every_module_folder_is_in_the_catalogue() -> None:
+    assert {folder.name for folder in FOLDER.iterdir() if folder.is_dir()} == {*MODULES, *NOT_BUILT}
+
+
+@pytest.mark.parametrize(
+    ("name", "pin"),
+    [
+        ("pulumi", versions.PULUMI),
+        ("pulumi-kubernetes", versions.PULUMI_KUBERNETES_MODULE),
+        ("pulumi-openstack", versions.OPENSTACK_PROVIDER),
+        ("kubernetes", versions.KUBERNETES),
+        ("etcd", versions.ETCD),
+        ("kwok", versions.KWOK),
+        ("helm", versions.HELM),
+        ("karpenter", versions.KARPENTER),
+        ("keda", versions.KEDA),
+        ("kueue", versions.KUEUE),
+        ("kserve", versions.KSERVE),
+        ("cert-manager", versions.CERT_MANAGER.removeprefix("v")),
+        ("prometheus", versions.PROMETHEUS_MODULE),
+        ("kube-state-metrics", versions.KUBE_STATE_METRICS),
+        ("nvidia-config", NVIDIA_CONFIG.version),
+        ("nvidia-ctk", NVIDIA_CTK.version),
+        ("mig-parted", "0.13.1"),
+        ("nvml-mock", "0.13.3-1"),
+        ("actionlint", "1.7.12"),
+    ],
+)
+def test_go_mod_requires_the_pinned_version(name: str, pin: str) -> None:
+    module = MODULES[name]
+    assert module.version == pin
+    required = re.findall(rf"^\s*{re.escape(module.pins)} (\S+)", go_mod(module), re.MULTILINE)
+    assert required == [f"v{pin}"]
+
+
+def test_both_karpenters_are_of_one_core() -> None:
+    """The linker sets the core's version in both."""
+    required = re.findall(r"^\s*sigs\.k8s\.io/karpenter (\S+)", go_mod(MODULES["karpenter"]), re.MULTILINE)
+    assert required == [f"v{versions.KARPENTER}"]
+
+
+@pytest.mark.parametrize(("name", "pin"), NOT_BUILT.items())
+def test_crds_are_those_of_the_pinned_version(name: str, pin: str) -> None:
+    text = (FOLDER / name / "go.mod").read_text()
+    assert re.findall(r"^require \S+ v(\S+)", text, re.MULTILINE) == [pin]
+
+
+def test_prometheus_is_numbered_as_its_module_is() -> None:
+    """Go's rule for a module without its major version in the path: 3.15.0 is 0.315.0."""
+    major, minor, patch = versions.PROMETHEUS.split(".")
+    assert f"0.{major}{minor:0>2}.{patch}" == versions.PROMETHEUS_MODULE
+
+
+@pytest.mark.parametrize("name", sorted(set(MODULES) - OWN))
+def test_go_mod_names_exactly_the_packages_that_are_built(name: str) -> None:
+    text = go_mod(MODULES[name])
+    block = re.search(r"^tool \((.*?)^\)", text, re.MULTILINE | re.DOTALL)
+    packages = block[1].split() if block else re.findall(r"^tool (\S+)", text, re.MULTILINE)
+    assert sorted(packages) == sorted(t.package for t in CATALOGUE.values() if t.module.name == name)
+
+
+def test_kubernetes_staging_modules_have_its_minor_and_patch_version() -> None:
+    replaced = re.findall(r"^\s*(k8s\.io/\S+) => (\S+) (\S+)$", go_mod(MODULES["kubernetes"]), re.MULTILINE)
+    assert len(replaced) == 29
+    assert {(old == new, version) for old, new, version in replaced} == {
+        (True, f"v0.{versions.KUBERNETES.split('.', 1)[1]}")
+    }
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_the_lowest_go_that_is_accepted_can_read_the_go_mod(name: str) -> None:
+    line = re.search(r"^go (\S+)$", go_mod(MODULES[name]), re.MULTILINE)
+    assert line
+    needed, lowest = parse(f"go{line[1]}"), parse(f"go{versions.GO}")
+    assert needed is not None
+    assert lowest is not None
+    assert needed <= lowest
+
+
+def test_go_bin_is_new_enough() -> None:
+    ours, lowest = parse(f"go{GO_BIN}"), parse(f"go{versions.GO}")
+    assert ours is not None
+    assert lowest is not None
+    assert ours >= lowest
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_go_sum_knows_every_module_that_go_mod_requires(name: str) -> None:
+    if shutil.which("go") is None:
+        pytest.skip("no Go on PATH to read go.mod with")
+    answer = subprocess.run(
+        ["go", "mod", "edit", "-json"], cwd=FOLDER / name, capture_output=True, text=True, check=True
+    )
+    required = {(r["Path"], r["Version"]) for r in json.loads(answer.stdout)["Require"]}
+    new = {r["Old"]["Path"]: r["New"] for r in json.loads(answer.stdout).get("Replace") or []}
+    used = [new.get(path, {"Path": path, "Version": version}) for path, version in required]
+    listed = {tuple(line.split()[:2]) for line in (FOLDER / name / "go.sum").read_text().splitlines()}
+    for one in used:
+        assert (
+            "Version" not in one or (one["Path"], f"{one['Version']}/go.mod") in listed
+        )  # else a folder here
+
+
+def test_the_main_job_needs_no_tool_that_only_tests_and_rehearsals_run() -> None:
+    assert set(GATE) - set(MAIN_JOB) == {
+        *("nvidia-ctk", "nvidia-mig-parted", "nvml-mock"),
+        *("actionlint", "helm", "karpenter", "kueue", "pulumi-openstack-offline"),
+    }
+    assert set(CATALOGUE) - set(GATE) == {
+        *("cert-manager", "cert-manager-cainjector", "cert-manager-webhook", "kserve"),
+        *("keda", "keda-adapter", "pulumi-resource-openstack"),
+    }

@@ -1,0 +1,150 @@
+"""Guarded resources under the real engine, offline: created, updated in place, refused, replaced."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuform.checkout.paths import Paths
+from gpuform.engine import Engine, EngineFailure
+from lab.toolchain import Toolchain
+from tests.components import aws_stacks
+from tests.components.openstack_stacks import BURST, T4, small, with_template
+
+pytestmark = [pytest.mark.engine, pytest.mark.nightly]
+
+PROGRAM = """
+import pulumi
+from infra.config import parse
+from infra.{} import cluster
+
+cluster(parse(pulumi.Config("tried").require_object("environment")))
+"""
+CLUSTER, GROUP = "research-cluster", "groups-gpu-t4"
+
+
+class Stage:
+    def __init__(self, root: Path, toolchain: Toolchain, cloud: str = "openstack") -> None:
+        self.cloud = cloud
+        (root / "infra").mkdir(parents=True)
+        (root / "Pulumi.yaml").write_text("name: tried\nruntime: python\nmain: infra/\n")
+        (root / "infra" / "__main__.py").write_text(PROGRAM.format(cloud))
+        self.root = root
+        self.engine = Engine(Paths(root, root / ".gpuform", root / "cache"), toolchain, offline=True)
+
+    def declare(self, *pools: dict[str, Any], **cluster: Any) -> None:
+        self.write(small(*pools, **cluster))
+
+    def write(self, environment: dict[str, Any]) -> None:
+        config = {"config": {"tried:environment": environment}}
+        (self.root / "Pulumi.local.yaml").write_text(json.dumps(config))
+
+    def touched(self, result: Any) -> set[tuple[str, str]]:
+        return {(step.op, step.name) for step in result.steps if step.type.startswith(f"{self.cloud}:")}
+
+    def made(self) -> dict[str, dict[str, Any]]:
+        """Id and inputs by name, without secrets: each run encrypts them anew."""
+        return {
+            one["urn"].rpartition("::")[2]: {
+                "id": one["id"],
+                **{key: it for key, it in one["inputs"].items() if "ciphertext" not in str(it)},
+            }
+            for one in self.engine.export()["deployment"]["resources"]
+            if one["type"].startswith(f"{self.cloud}:")
+        }
+
+    def refused(self, run: Any) -> str:
+        """What a refused run prints; it must not change any OpenStack resource."""
+        before = self.made()
+        with pytest.raises(EngineFailure) as caught:
+            run()
+        assert self.made() == before
+        return json.dumps([*caught.value.result.errors, str(caught.value)], ensure_ascii=False)
+
+
+@pytest.fixture
+def stage(tmp_path: Path, toolchain: Toolchain) -> Stage:
+    return Stage(tmp_path / "checkout", toolchain)
+
+
+def test_what_needs_a_replacement_is_refused_until_it_is_allowed(stage: Stage) -> None:
+    stage.declare(T4, BURST)
+    made = stage.engine.up()
+    assert stage.touched(made) >= {("create", CLUSTER), ("create", GROUP), ("create", "groups-burst")}
+    assert not stage.engine.up().changed
+
+    stage.declare({**T4, "nodes": 3}, BURST, workers={"nodes": 2}, timeout_minutes=90)
+    assert stage.touched(stage.engine.up()) == {("update", CLUSTER), ("update", GROUP)}
+
+    labels = {"boot_volume_size": 40}
+    stage.declare({**T4, "nodes": 3}, BURST, labels=labels)
+    for run in (stage.engine.preview, stage.engine.up):
+        said = stage.refused(run)
+        assert "cluster.labels.boot_volume_size: unset cannot become" in said
+        assert "node group gpu-t4 (3 nodes of g2.5xlarge)" in said
+        assert "set cluster.allow_replace: true for one run, or undo the change" in said
+
+    stage.declare({**T4, "nodes": 3}, BURST, labels=labels, allow_replace=True)
+    replaced = stage.touched(stage.engine.up())
+    for name in (CLUSTER, GROUP, "groups-burst"):
+        assert {("delete-replaced", name), ("create-replacement", name)} <= replaced
+    assert stage.made()[CLUSTER]["labels"]["boot_volume_size"] == "40"
+
+    stage.declare({**T4, "nodes": 3}, BURST, labels=labels)
+    assert not stage.engine.up().changed
+
+    stage.declare({**T4, "nodes": 3}, BURST, labels=labels, region="RegionOne")
+    assert not stage.touched(stage.engine.up()), "where it is, as offline runs have it"
+    stage.declare({**T4, "nodes": 3}, BURST, labels=labels, region="two")
+    assert 'cluster.region: \\"RegionOne\\" cannot become' in stage.refused(stage.engine.preview)
+
+
+def test_a_cluster_moves_to_another_template_in_place_and_the_old_one_goes(stage: Stage) -> None:
+    stage.write(with_template(T4))
+    stage.engine.up()
+    before = stage.made()
+    stage.write(with_template(T4, image="fedora-coreos-41"))
+    moved = stage.touched(stage.engine.up())
+    template = "research-template"
+    assert moved == {
+        ("create-replacement", template),
+        ("replace", template),
+        ("update", CLUSTER),
+        ("delete-replaced", template),
+    }
+    after = stage.made()
+    assert after[template]["name"] != before[template]["name"]
+    assert after[CLUSTER]["clusterTemplateId"] == after[template]["id"] != before[template]["id"]
+    assert after[CLUSTER]["id"] == before[CLUSTER]["id"]
+
+
+FIXED = {"name": "fixed", "machine": "g4dn.xlarge", "nodes": 1}
+
+
+def test_a_cluster_at_aws_is_lost_only_by_its_name(tmp_path: Path, toolchain: Toolchain) -> None:
+    """Protected, so that plain Pulumi does not delete it either; what is acknowledged takes one run."""
+    stage = Stage(tmp_path / "checkout", toolchain, "aws")
+    stage.write(aws_stacks.small(FIXED))
+    stage.engine.up()
+    assert not stage.engine.up().changed
+
+    stage.write(aws_stacks.small({**FIXED, "name": "other"}))
+    said = stage.refused(stage.engine.up)
+    assert "pool fixed is deleted, and what it holds is not known: the cluster cannot be read" in said
+    assert "run 'gpuform up local --acknowledge fixed'" in said
+
+    stage.write({**aws_stacks.small(FIXED), "name": "lab"})
+    for run in (stage.engine.preview, stage.engine.up):
+        assert 'cluster labs is replaced (name: \\"labs\\" cannot become \\"lab\\")' in stage.refused(run)
+    stage.engine.up(acknowledged=["labs"])
+    assert {name for name in stage.made() if name.endswith("-cluster")} == {"lab-cluster"}
+    assert not stage.engine.up().changed
+
+    with pytest.raises(EngineFailure):
+        stage.engine._operate("destroy", "local", ["--yes", "--skip-preview"], None)
+    assert {"lab-cluster", "lab-secrets", "network-vpc"} <= set(stage.made())
+    stage.engine.destroy()
+    assert not stage.engine.export()["deployment"].get("resources")

@@ -1,0 +1,264 @@
+"""The loss guard's check: what is lost, what acknowledges it, and the messages."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from gpuform.kubernetes.client import Client
+from gpuform.provider.guards.loss import LossGuard
+from gpuform.provider.handler import Call, Engine
+from gpuform.provider.nodes.cluster import Cluster
+from gpuform.provider.own.provider import Own
+from gpuform.provider.properties import UNKNOWN
+from infra.model.losses import GUARD, REPORT, VARIABLE
+from tests.kubernetes.played import PlayedClient
+from tests.provider.shown import Log
+
+pytestmark = pytest.mark.unit
+
+CLUSTER: dict[str, Any] = {
+    "environment": "dev",
+    "fixed": {"cluster.kind": "aws", "name": "dev", "cluster.network.cidr": "10.0.0.0/16"},
+    "lost": ["pool t4", "deployment lab/web"],
+    "acknowledged": [],
+}
+T4 = {"nodes": "of a node group", "machine": ["g4dn.xlarge"], "capacity": "ON_DEMAND"}
+INSIDE: dict[str, Any] = {
+    **CLUSTER,
+    "lost": [],
+    "kubeconfig": "old",
+    "pools": {"t4": T4, "burst": {"nodes": "of Karpenter"}},
+    "namespaces": ["gpu-operator", "lab"],
+}
+REMEDY = "undo the change, or run 'gpuform up prod {}', or write acknowledge_loss: [{}] for this change"
+
+
+@pytest.fixture
+def played() -> PlayedClient:
+    client = PlayedClient()
+    client.node("t4-0", "t4")
+    client.pod("train", "t4-0")
+    client.add("persistentvolumeclaims", "data")
+    return client
+
+
+def check(
+    olds: dict[str, Any],
+    news: dict[str, Any],
+    played: PlayedClient | None = None,
+    other: PlayedClient | None = None,
+) -> tuple[list[str], list[str]]:
+    """Refusals and warnings; ``played`` answers for the last run's kubeconfig, ``other`` for a new one."""
+
+    def cluster(inputs: dict[str, Any]) -> Cluster:
+        client = {"old": played, "new": other}[inputs["kubeconfig"]]
+        return Cluster(cast(Client, client))
+
+    shown = Log()
+    call = Call(f"urn:pulumi:prod::gpuform::{GUARD}::losses", GUARD, "losses", shown, asyncio.Event())
+    checked = asyncio.run(LossGuard(cluster).check(call, olds, news))
+    return [reason for _, reason in checked.failures], shown.lines
+
+
+def without(key: str, *names: str, **more: Any) -> dict[str, Any]:
+    kept = INSIDE[key]
+    left = (
+        {name: one for name, one in kept.items() if name not in names}
+        if isinstance(kept, dict)
+        else [name for name in kept if name not in names]
+    )
+    return {**INSIDE, key: left, **more}
+
+
+@pytest.mark.parametrize(
+    ("changed", "fact"),
+    [
+        ({"name": "lab"}, 'name: "dev" cannot become "lab"'),
+        (
+            {"cluster.network.cidr": "10.9.0.0/16"},
+            'cluster.network.cidr: "10.0.0.0/16" cannot become "10.9.0.0/16"',
+        ),
+        ({"cluster.kind": "existing"}, 'cluster.kind: "aws" cannot become "existing"'),
+    ],
+)
+def test_another_cluster_is_refused_by_the_name_of_the_old_one(changed: dict[str, str], fact: str) -> None:
+    news = {**CLUSTER, "environment": "lab", "fixed": {**CLUSTER["fixed"], **changed}}
+    goes = "everything in its API server, its volumes, pool t4, deployment lab/web"
+    remedy = REMEDY.format("--acknowledge dev", "dev")
+    assert check(CLUSTER, news) == (
+        [f"cluster dev is replaced ({fact}), which loses: {goes}; {remedy}"],
+        [],
+    )
+    refused, (warning,) = check(CLUSTER, {**news, "acknowledged": ["dev"]})
+    assert not refused
+    assert warning.startswith("cluster dev is replaced (")
+    assert warning.endswith("; acknowledged")
+
+
+def test_a_new_guard_has_nothing_to_lose() -> None:
+    assert check({}, CLUSTER) == ([], [])
+    assert check({}, INSIDE) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("pools", "why"),
+    [
+        ({}, "is deleted"),
+        (
+            {"t4": {**T4, "machine": ["g5.xlarge"]}},
+            'gets other nodes (machine ["g4dn.xlarge"] to ["g5.xlarge"])',
+        ),
+        ({"t4": {"nodes": "of Karpenter"}}, 'gets other nodes (nodes "of a node group" to "of Karpenter")'),
+    ],
+)
+def test_nodes_with_running_pods_are_not_taken(pools: dict[str, Any], why: str, played: PlayedClient) -> None:
+    news = {**INSIDE, "pools": {"burst": INSIDE["pools"]["burst"], **pools}, "kubeconfig": UNKNOWN}
+    remedy = REMEDY.format("--acknowledge t4", "t4")
+    assert check(INSIDE, news, played) == (
+        [f"pool t4 {why}, with running pods: lab/train; {remedy}"],
+        [],
+    )
+
+
+def test_a_pool_without_pods_goes(played: PlayedClient) -> None:
+    assert check(INSIDE, without("pools", "burst"), played) == ([], [])
+
+
+def test_a_namespace_is_not_taken_with_what_others_have_in_it(played: PlayedClient) -> None:
+    remedy = REMEDY.format("--acknowledge lab", "lab")
+    what = "PersistentVolumeClaim data, Pod train"
+    assert check(INSIDE, without("namespaces", "lab"), played) == (
+        [f"namespace lab is deleted, with what the stack did not create: {what}; {remedy}"],
+        [],
+    )
+    assert check(INSIDE, without("namespaces", "gpu-operator"), played) == ([], [])
+
+
+def test_a_queue_is_not_taken_from_the_workloads_of_others(played: PlayedClient) -> None:
+    ours = {"app.kubernetes.io/managed-by": "gpuform", "gpuform.io/environment": "dev"}
+    played.add("localqueues", "q", spec={"clusterQueue": "science"})
+    for kind, name, labels in (
+        ("jobs", "own", ours),
+        ("pods", "own", ours),
+        ("jobs", "runs", {}),
+        ("jobs", "waits", {}),
+        ("pods", "other-stack", {**ours, "gpuform.io/environment": "prod"}),
+        ("jobs", "ended", {}),
+    ):
+        owner = played.add(kind, name, labels=labels)["metadata"]
+        owners = [{"uid": owner["uid"], "kind": {"jobs": "Job", "pods": "Pod"}[kind], "name": name}]
+        work = played.add("workloads", name, spec={"queueName": "q"}, ownerReferences=owners)
+        if name == "runs":
+            work["status"] = {"admission": {"clusterQueue": "science"}}
+        if name == "ended":
+            work["status"] = {"conditions": [{"type": "Finished", "status": "True"}]}
+    olds = {**INSIDE, "queues": ["arts", "science"]}
+    what = "Job lab/runs, Job lab/waits (waits), Pod lab/other-stack (waits)"
+    remedy = REMEDY.format("--acknowledge science", "science")
+    assert check(olds, {**INSIDE, "queues": ["arts"]}, played) == (
+        [f"queue science is deleted, with workloads that the stack did not create: {what}; {remedy}"],
+        [],
+    )
+    assert check(olds, {**INSIDE, "queues": ["science"]}, played) == ([], [])
+    refused, (warning,) = check(olds, {**INSIDE, "acknowledged": ["science"]}, played)
+    assert not refused
+    assert warning.endswith("; acknowledged")
+    played.silent = "no route to host"
+    assert "queue science is deleted, and what it holds is not known" in check(olds, INSIDE, played)[0][0]
+
+
+def test_without_kueue_a_queue_holds_nothing(played: PlayedClient) -> None:
+    played.absent = ("workloads",)
+    assert check({**INSIDE, "queues": ["science"]}, INSIDE, played) == ([], [])
+
+
+def test_a_cluster_that_does_not_answer_counts_as_a_loss(played: PlayedClient) -> None:
+    played.silent = "no route to host"
+    news = {**without("namespaces", "lab"), "pools": {}}
+    (refused,), _ = check(INSIDE, news, played)
+    unread = "and what it holds is not known: the cluster cannot be read (no route to host)"
+    for start in ("pool burst is deleted", "pool t4 is deleted", "namespace lab is deleted"):
+        assert f"{start}, {unread}; " in refused
+    options = "--acknowledge burst --acknowledge t4 --acknowledge lab"
+    assert refused.endswith(REMEDY.format(options, "burst, t4, lab"))
+    assert "no kubeconfig of it is known" in check({**INSIDE, "kubeconfig": None}, news)[0][0]
+
+
+def test_names_come_from_the_file_and_from_the_command(
+    played: PlayedClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    news = {**without("namespaces", "lab"), "pools": {}, "acknowledged": ["lab"]}
+    refused, _ = check(INSIDE, news, played)
+    assert "pool t4" in refused[0]
+    assert "namespace lab" not in refused[0]
+    monkeypatch.setenv(VARIABLE, "t4 other")
+    refused, warnings = check(INSIDE, news, played)
+    assert not refused
+    assert sorted(text.split(" ", 2)[1] for text in warnings) == ["lab", "t4"]
+
+
+def test_an_entry_that_acknowledges_nothing_any_more_is_said(played: PlayedClient) -> None:
+    news = {**without("pools", "burst"), "acknowledged": ["burst", "lab", "typo"]}
+    _, warnings = check(INSIDE, news, played)
+    assert warnings == [
+        f"acknowledge_loss: {name} acknowledges nothing (any more); remove it" for name in ("lab", "typo")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("uid", "lost"), [("one", False), ("two", True), ("", False)], ids=["same", "another", "silent"]
+)
+def test_another_kubeconfig_may_lead_to_another_cluster(uid: str, lost: bool, played: PlayedClient) -> None:
+    """The engine then deletes the namespaces in the old one; a file that was only moved changes nothing."""
+    other = PlayedClient()
+    other.uid, other.silent = uid, "" if uid else "no route to host"
+    olds = {**INSIDE, "fixed": {"cluster.kind": "existing"}, "pools": {}, "cluster": "one"}
+    news = {key: value for key, value in olds.items() if key != "cluster"} | {"kubeconfig": "new"}
+    refused, _ = check(olds, news, played, other)
+    assert bool(refused) is lost
+    if lost:
+        assert refused[0].startswith("namespace lab is deleted, with what the stack did not create: Pers")
+
+
+def test_the_identity_of_a_cluster_of_others_is_recorded(played: PlayedClient) -> None:
+    played.uid = "one"
+    there = {**INSIDE, "fixed": {"cluster.kind": "hosts"}}
+    guard = LossGuard(lambda inputs: Cluster(cast(Client, played)))
+    call = Call("urn", GUARD, "losses-inside", Engine(), asyncio.Event())
+    assert asyncio.run(guard.check(call, {}, there)).inputs["cluster"] == "one"
+    assert "cluster" not in asyncio.run(guard.check(call, {}, INSIDE)).inputs
+    played.silent = "no route to host"
+    assert asyncio.run(guard.check(call, {**there, "cluster": "old"}, there)).inputs["cluster"] == "old"
+
+
+def test_what_is_lost_with_the_cluster_is_told_once(played: PlayedClient) -> None:
+    """The guard of the cluster judges it; here the entry still counts."""
+    moved = {**INSIDE["fixed"], "name": "lab"}
+    news = {**without("namespaces", "lab"), "pools": {}, "fixed": moved, "acknowledged": ["dev"]}
+    assert check(INSIDE, news, played) == ([], [])
+
+
+def test_replacements_of_magnum_are_judged_by_their_own_guard(played: PlayedClient) -> None:
+    fixed = {"cluster.kind": "openstack"}
+    olds = {**INSIDE, "fixed": fixed, "pools": {"t4": {"machine": "g2.xlarge"}}}
+    news = {**olds, "pools": {"t4": {"machine": "g2.5xlarge"}}, "acknowledged": ["t4"]}
+    assert check(olds, news, played) == ([], [])
+    assert "pool t4 is deleted" in check(olds, {**news, "pools": {}, "acknowledged": []}, played)[0][0]
+
+
+def test_a_preview_for_reviewers_tells_every_loss_and_goes_on(
+    played: PlayedClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, f"lab {REPORT}")
+    refused, warnings = check(INSIDE, {**without("namespaces", "lab"), "pools": {}}, played)
+    assert not refused
+    assert [text.rpartition("; ")[2] for text in warnings] == ["not acknowledged", "acknowledged"]
+
+
+def test_the_provider_has_it_and_unknown_inputs_are_refused() -> None:
+    assert isinstance(Own(Engine()).handler(GUARD), LossGuard)
+    (refused,), _ = check({}, {**CLUSTER, "poolz": {}})
+    assert refused.startswith("is not an input; the inputs are environment, fixed, lost, acknowledged, ")

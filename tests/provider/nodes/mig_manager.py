@@ -1,0 +1,79 @@
+"""A minimal stand-in for NVIDIA's MIG manager and device plugin."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+
+from gpuform.kubernetes.client import ApiError
+from tests.provider.nodes.conftest import Scene
+
+
+@dataclass
+class MigManager:
+    """Plays them on a node when its label changes: first the state label, then the offer.
+
+    ``layouts`` maps a label's value to what the node then offers; any other value fails. Like the real one it
+    refuses while a pod uses the GPU. ``hold`` stops it between pending and the end.
+    """
+
+    scene: Scene
+    layouts: Mapping[str, Mapping[str, int]]
+    hold: asyncio.Event = field(default_factory=asyncio.Event)
+    seen: dict[str, str] = field(default_factory=dict)
+    busy: list[str] = field(default_factory=list)
+    absent: set[str] = field(default_factory=set)  # nodes where it does not run
+
+    def __post_init__(self) -> None:
+        self.hold.set()
+
+    async def act(self, name: str, wanted: str) -> None:
+        if await self.scene.users(name):
+            self.busy.append(name)
+            await self.state(name, "failed", "the GPU is in use")
+            return
+        await self.state(name, "pending")
+        await self.hold.wait()
+        if wanted not in self.layouts:
+            await self.state(name, "failed", f"there is no layout {wanted}")
+            return
+        live = (await self.scene.node(name))["status"].get("allocatable") or {}
+        gone = {key: None for key in live if key.startswith("nvidia.com/")}
+        await self.scene.offers(name, {**gone, **self.layouts[wanted]})
+        await self.state(name, "success")
+
+    async def state(self, name: str, state: str, warning: str = "") -> None:
+        await self.scene.cluster.patch(name, {"metadata": {"labels": {"nvidia.com/mig.config.state": state}}})
+        if warning:
+            node = {"apiVersion": "v1", "kind": "Node", "name": name}
+            meta = {"generateName": "mig-", "namespace": "default"}
+            event = {"apiVersion": "v1", "kind": "Event", "metadata": meta, "involvedObject": node}
+            event |= {"type": "Warning", "reason": "MIGConfigFailed", "message": warning}
+            event |= {"lastTimestamp": "2026-01-01T00:00:00Z"}
+            await self.scene.apply("/api/v1/namespaces/default/events", event)
+
+    async def run(self) -> None:
+        while True:
+            for node in await self.scene.cluster.nodes(self.scene.selector):
+                name, wanted = (
+                    node["metadata"]["name"],
+                    node["metadata"]["labels"].get("nvidia.com/mig.config", ""),
+                )
+                if wanted != self.seen.get(name, ""):
+                    self.seen[name] = wanted
+                    if wanted and name not in self.absent:
+                        with contextlib.suppress(ApiError):
+                            await self.act(name, wanted)
+            await asyncio.sleep(0.1)
+
+    @contextlib.asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        task = asyncio.ensure_future(self.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task

@@ -1,0 +1,247 @@
+"""A Deployment in two colours on a node with two GPUs, and a watch over what must never happen."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from gpuform.provider.handler import Call, Engine
+from gpuform.provider.own.provider import Own
+from tests.waiting import PATIENCE
+
+TOKEN = "gpuform:workloads:BlueGreen"
+GPU = "nvidia.com/gpu"
+DEVICES = "simulator.gpuform.io/devices"
+"""Without it a simulated pod that requests a GPU is never ready."""
+
+_numbers = itertools.count()
+
+
+class Log(Engine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    async def log(self, text: str, *, severity: int, urn: str = "", ephemeral: bool = False) -> None:
+        if not ephemeral:
+            self.lines.append(text)
+
+
+@dataclass
+class Watch:
+    """Extremes: most pods with a GPU request, terminating ones included; fewest ready addresses."""
+
+    most: int = 0
+    fewest: int = 99
+
+
+@dataclass
+class Stage:
+    """One workload with its own name and node, driven inside one event loop."""
+
+    kubeconfig: str
+    name: str
+    log: Log = field(default_factory=Log)
+
+    def __post_init__(self) -> None:
+        self.provider = Own(self.log)
+        self.client = self.provider._shared().of({"kubeconfig": self.kubeconfig}).client
+        self.inputs: dict[str, Any] = {}
+        self.outputs: dict[str, Any] = {}
+
+    def wanted(
+        self, image: str = "a:1", replicas: int = 2, ready: bool = True, **more: Any
+    ) -> dict[str, Any]:
+        """Inputs as a program passes them; pods of an image that is not ``ready`` never become ready."""
+        mine = {"app.kubernetes.io/name": self.name}
+        meta = {"name": self.name, "namespace": "default", "labels": mine}
+        container = {
+            "name": "main",
+            "image": image,
+            "ports": [{"name": "serving", "containerPort": 80, "protocol": "TCP"}],
+            "resources": {"requests": {GPU: "1"}, "limits": {GPU: "1"}},
+        }
+        template = {
+            "metadata": {"labels": mine, **({"annotations": {DEVICES: "0"}} if ready else {})},
+            "spec": {
+                "containers": [container],
+                "nodeSelector": {"pool": self.name},
+                "terminationGracePeriodSeconds": 0,
+            },
+        }
+        spec = {"replicas": replicas, "selector": {"matchLabels": mine}, "template": template}
+        ports = [{"name": "serving", "port": 80, "protocol": "TCP", "targetPort": "serving"}]
+        return {
+            "kubeconfig": self.kubeconfig,
+            "deployment": {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec},
+            "service": {
+                "apiVersion": "v1",
+                "kind": "Service",
+                "metadata": meta,
+                "spec": {"type": "ClusterIP", "selector": mine, "ports": ports},
+            },
+            "switchAt": (replicas + 1) // 2,
+            "deadlineSeconds": 20,
+            **more,
+        }
+
+    def call(self, **more: Any) -> Call:
+        return Call(
+            f"urn:pulumi:dev::t::{TOKEN}::{self.name}", TOKEN, self.name, self.log, asyncio.Event(), **more
+        )
+
+    async def ask(self, verb: str, *args: Any, **more: Any) -> Any:
+        return await getattr(self.provider.handler(TOKEN), verb)(self.call(**more), *args)
+
+    async def checked(self, **inputs: Any) -> dict[str, Any]:
+        answer = await self.ask("check", self.inputs, self.wanted(**inputs))
+        assert not answer.failures, answer.failures
+        found: dict[str, Any] = answer.inputs
+        return found
+
+    async def create(self, **inputs: Any) -> Any:
+        news = await self.checked(**inputs)
+        _, self.outputs = await self.ask("create", news)
+        self.inputs = news
+        return self.outputs
+
+    async def update(self, **inputs: Any) -> Any:
+        news = await self.checked(**inputs)
+        self.outputs = await self.ask("update", self.name, self.inputs, self.outputs, news)
+        self.inputs = news
+        return self.outputs
+
+    async def changes(self, **inputs: Any) -> set[str]:
+        answer = await self.ask("diff", self.name, self.inputs, self.outputs, await self.checked(**inputs))
+        return set(answer.changes)
+
+    async def add_node(self, gpus: int) -> None:
+        notes = {"kwok.x-k8s.io/node": "fake"}
+        meta = {"name": f"{self.name}-0", "labels": {"pool": self.name}, "annotations": notes}
+        await self.client.request(
+            "POST", "/api/v1/nodes", body={"apiVersion": "v1", "kind": "Node", "metadata": meta}
+        )
+        offer = {GPU: str(gpus)}
+        await self.client.request(
+            "PATCH",
+            f"/api/v1/nodes/{self.name}-0/status",
+            body={"status": {"allocatable": offer, "capacity": offer}},
+            content_type="application/merge-patch+json",
+        )
+
+    async def pods(self) -> list[dict[str, Any]]:
+        return [pod for pod in (await self.client.get(*self._pods_of))["items"] if _holds(pod)]
+
+    async def images(self) -> list[str]:
+        return sorted(pod["spec"]["containers"][0]["image"] for pod in await self.pods())
+
+    async def serving(self) -> int:
+        return sum(map(_ready, (await self.client.get(*self._slices_of))["items"]))
+
+    @property
+    def _pods_of(self) -> tuple[str, dict[str, str]]:
+        return "/api/v1/namespaces/default/pods", {"labelSelector": f"app.kubernetes.io/name={self.name}"}
+
+    @property
+    def _slices_of(self) -> tuple[str, dict[str, str]]:
+        path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+        return path, {"labelSelector": f"kubernetes.io/service-name={self.name}"}
+
+    async def colour(self) -> str:
+        service = await self.client.get(f"/api/v1/namespaces/default/services/{self.name}")
+        return str(service["spec"]["selector"]["gpuform.io/colour"])
+
+    async def replicas(self) -> dict[str, int]:
+        found = {}
+        for colour in ("blue", "green"):
+            path = f"/apis/apps/v1/namespaces/default/deployments/{self.name}-{colour}"
+            live = await self.client.find(path)
+            found[colour] = live["spec"]["replicas"] if live else None
+        return found
+
+    async def until(self, question: Callable[[], Any], seconds: float = 20) -> Any:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds * PATIENCE
+        while not (answer := await question()) and loop.time() < deadline:
+            await asyncio.sleep(0.05)
+        assert answer, "it did not come about"
+        return answer
+
+    @contextlib.asynccontextmanager
+    async def watched(self) -> AsyncIterator[Watch]:
+        """Every state of pods and endpoints during the block, from the API server's watch history."""
+        await self.until(self.serving)
+        begun = [await self._listed(*one) for one in (self._pods_of, self._slices_of)]
+        found = Watch()
+        try:
+            yield found
+        finally:
+            pods, slices = [[state async for state in self._since(*one)] for one in begun]
+            found.most = max(sum(map(_holds, state)) for state in pods)
+            found.fewest = min(sum(map(_ready, state)) for state in slices)
+
+    async def _listed(self, path: str, query: dict[str, str]) -> tuple[str, dict[str, str], Any]:
+        return path, query, await self.client.get(path, query)
+
+    async def _since(self, path: str, query: dict[str, str], first: Any) -> AsyncIterator[list[Any]]:
+        """The list of objects at ``first`` and after each later change."""
+        state = {one["metadata"]["name"]: one for one in first["items"]}
+        yield list(state.values())
+        version = first["metadata"]["resourceVersion"]
+        while _versions(state.values()) != _versions((await self.client.get(path, query))["items"]):
+            more = {**query, "watch": "true", "resourceVersion": version, "timeoutSeconds": "1"}
+            answer = await self.client.request("GET", path, params=more)
+            for line in answer.text.splitlines():
+                event = json.loads(line)
+                version = event["object"]["metadata"]["resourceVersion"]
+                state[event["object"]["metadata"]["name"]] = event["object"]
+                if event["type"] == "DELETED":
+                    del state[event["object"]["metadata"]["name"]]
+                yield list(state.values())
+
+
+def _versions(objects: Iterable[dict[str, Any]]) -> set[str]:
+    return {one["metadata"]["resourceVersion"] for one in objects}
+
+
+def _holds(pod: dict[str, Any]) -> bool:
+    return pod["status"].get("phase") not in ("Succeeded", "Failed")
+
+
+def _ready(one: dict[str, Any]) -> int:
+    return sum(point["conditions"].get("ready") is True for point in one.get("endpoints") or ())
+
+
+@pytest.fixture
+def play(control_plane: Any) -> Callable[[Callable[[Stage], Any]], None]:
+    """Runs ``act(stage)`` in a fresh loop, and removes what it made afterwards."""
+
+    def run(act: Callable[[Stage], Any], gpus: int = 2) -> None:
+        async def whole() -> None:
+            stage = Stage(control_plane.kubeconfig.read_text(), f"serve-{next(_numbers)}")
+            mine = {"labelSelector": f"app.kubernetes.io/name={stage.name}"}
+            try:
+                await stage.add_node(gpus)
+                await act(stage)
+            finally:
+                for path in (
+                    "/apis/apps/v1/namespaces/default/deployments",
+                    "/api/v1/namespaces/default/services",
+                    "/api/v1/namespaces/default/pods",
+                ):
+                    await stage.client.request("DELETE", path, params=mine)
+                await stage.client.request(
+                    "DELETE", "/api/v1/nodes", params={"labelSelector": f"pool={stage.name}"}
+                )
+                await stage.provider.close()
+
+        asyncio.run(whole())
+
+    return run

@@ -1,0 +1,134 @@
+"""Before NVIDIA's operator is uninstalled from a cluster that stays, what only it can delete is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import pytest
+
+from gpuform.checkout.errors import Failure
+from gpuform.checkout.paths import Paths
+from gpuform.engine import Engine
+from gpuform.kubernetes.client import Unreachable
+from gpuform.stack.destroy import Destroy, Options, Site, operator
+from gpuform.stack.destroy.cluster import Cluster, Kind
+from infra.config import parse
+from tests.stack.destroy.told_state import PlayedEngine, resource
+
+pytestmark = pytest.mark.unit
+
+RELEASE = resource(
+    "urn:pulumi:s::gpuform::kubernetes:helm.sh/v3:Release::operator-release", id="gpu-operator/gpu-operator"
+)
+HELD = {"finalizers": ["nvidia.com/gpucluster"]}
+GOING = {**HELD, "deletionTimestamp": "2026-11-25T00:00:00Z"}
+OF_RELEASE = {
+    "annotations": {
+        "meta.helm.sh/release-name": "gpu-operator",
+        "meta.helm.sh/release-namespace": "gpu-operator",
+    }
+}
+Objects = dict[Kind, list[dict[str, Any]]]
+
+
+class Played:
+    """A cluster of which the given objects are gone after ``looks`` looks; None: never."""
+
+    def __init__(self, objects: Objects, looks: int | None = 0, problem: str = "") -> None:
+        self._objects, self._looks, self._problem = objects, looks, problem
+
+    def reachable(self) -> str:
+        return self._problem
+
+    def objects(self, kind: Kind, namespace: str = "", **params: str) -> list[dict[str, Any]]:
+        if self._problem:
+            raise Unreachable(self._problem)
+        if self._looks is not None and kind == operator.GPU_CLUSTER:
+            self._looks -= 1
+        return [] if self._looks is not None and self._looks < 0 else self._objects.get(kind, [])
+
+
+def one(name: str, **metadata: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, **metadata}}
+
+
+def site(
+    monkeypatch: pytest.MonkeyPatch, played: Played, said: list[str], state: Any = None, **gpu_operator: Any
+) -> tuple[Site, PlayedEngine]:
+    @contextmanager
+    def opened(access: Any, context: str | None = None) -> Iterator[Cluster]:
+        assert (str(access), context) == ("/nowhere", "lab")
+        yield cast(Cluster, played)
+
+    monkeypatch.setattr("gpuform.stack.destroy.site.Cluster", opened)
+    engine = PlayedEngine()
+    engine.state = {"deployment": {"resources": [RELEASE] if state is None else state}}
+    cluster = {"kind": "existing", "kubeconfig": "/nowhere", "context": "lab"}
+    pool = {"name": "t4", "machine": "g2.5xlarge", "selector": {"a": "b"}}
+    env = parse({"name": "e", "cluster": cluster, "gpu_operator": gpu_operator, "pools": [pool]})
+    return Site(env, Paths.here(), cast(Engine, engine), "e", Options(wait_s=0.3), say=said.append), engine
+
+
+@pytest.mark.parametrize(
+    ("objects", "fact", "remedy"),
+    [
+        ({operator.GPU_CLUSTER: [one("gpu-cluster", **HELD)]},
+         "1 GPUCluster left: gpu-cluster (finalizer nvidia.com/gpucluster); only the running operator",
+         "`kubectl delete gpuclusters.nvidia.com/gpu-cluster`"),
+        ({operator.DRIVER: [one("gold"), one("silver"), one("default", **OF_RELEASE)]},
+         "2 NVIDIADrivers left: gold, silver; only the running operator",
+         "`kubectl delete nvidiadrivers.nvidia.com/gold nvidiadrivers.nvidia.com/silver`"),
+    ],
+)  # fmt: skip
+def test_what_only_the_operator_can_delete_is_named_before_anything_is_deleted(
+    monkeypatch: pytest.MonkeyPatch, objects: Objects, fact: str, remedy: str
+) -> None:
+    here, engine = site(monkeypatch, Played(objects, None), [])
+    with pytest.raises(Failure) as failed:
+        Destroy(here, here.plan()).run()
+    assert failed.value.fact.startswith(fact)
+    assert remedy in failed.value.remedy
+    assert engine.asked == [], "nothing is deleted"
+
+
+def test_what_is_being_deleted_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    played = Played({operator.GPU_CLUSTER: [one("gpu-cluster", **GOING)]}, looks=2)
+    here, engine = site(monkeypatch, played, said)
+    Destroy(here, here.plan()).run()
+    assert "[stack] 1 GPUCluster left: gpu-cluster (finalizer nvidia.com/gpucluster)" in said
+    assert engine.asked == [()]
+
+
+def test_the_wait_ends_with_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, engine = site(monkeypatch, Played({operator.GPU_CLUSTER: [one("gpu-cluster", **GOING)]}, None), [])
+    with pytest.raises(
+        Failure, match=r"gpu-cluster \(finalizer nvidia.com/gpucluster\) after 0.3 s; .* its log"
+    ):
+        Destroy(here, here.plan()).run()
+    assert engine.asked == []
+
+
+def test_what_the_release_made_goes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, engine = site(monkeypatch, Played({operator.DRIVER: [one("default", **OF_RELEASE)]}, None), [])
+    Destroy(here, here.plan()).run()
+    assert engine.asked == [()]
+
+
+@pytest.mark.parametrize(
+    ("problem", "state", "gpu_operator"),
+    [("connection refused", None, {}), ("", [], {}), ("", None, {"mode": "existing"})],
+    ids=["unreachable", "no release", "another's operator"],
+)
+def test_where_the_engine_decides(
+    monkeypatch: pytest.MonkeyPatch, problem: str, state: Any, gpu_operator: dict[str, str]
+) -> None:
+    """An unreachable cluster is the engine's to report; an operator that stays deletes its objects later."""
+    played = Played({operator.GPU_CLUSTER: [one("gpu-cluster", **HELD)]}, None, problem)
+    more = [resource("urn:pulumi:s::gpuform::kubernetes:core/v1:ConfigMap::c")]
+    resources = more if state == [] else [RELEASE, *more] if not gpu_operator else more
+    here, engine = site(monkeypatch, played, [], resources, **gpu_operator)
+    Destroy(here, here.plan()).run()
+    assert engine.asked == [()]

@@ -1,0 +1,240 @@
+from __future__ import annotations
+
+import copy
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from gpuform.checkout.errors import InputError
+from gpuform.engine import Step
+from gpuform.engine.events import Change
+from gpuform.reports.drift import tables
+from gpuform.stack.drift import maps, nodes
+from gpuform.stack.drift.finding import Drift, Finding
+from gpuform.stack.drift.run import of_step, refuse_hosts
+from infra.config import parse
+
+pytestmark = pytest.mark.unit
+
+CUT = {"kind": "mig", "layout": "all-1g.5gb"}
+SHARED = {"kind": "time_slicing", "replicas": 4}
+EMBEDDED: dict[str, Any] = {
+    "name": "e",
+    "cluster": {"kind": "embedded"},
+    "pools": [
+        {"name": "mig", "machine": "g4.p1.40g", "nodes": 1, "sharing": CUT},
+        {"name": "t4", "machine": "g2.5xlarge", "nodes": 1, "sharing": SHARED},
+        {"name": "cpu", "machine": "m6i.xlarge", "nodes": 1},
+    ],
+}  # fmt: skip
+TAINT = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
+MIG = 'metadata.labels["nvidia.com/mig.config{}"]'
+DRIVER = "nvidia.com/cuda.driver-version.full"
+DRIVER_AT = f'metadata.labels["{DRIVER}"]'
+
+
+def world() -> dict[str, dict[str, Any]]:
+    """Nodes without drift, typed by hand."""
+    ours = {"gpuform.io/environment": "e"}
+    plugin = "nvidia.com/device-plugin.config"
+    env = parse(EMBEDDED)
+    from infra.plan.gpu_operator import driver_version
+    from infra.plan.sharing import config_key
+
+    gpu = {**ours, DRIVER: driver_version(env)}
+    mig = {"nvidia.com/mig.config": "all-1g.5gb", "nvidia.com/mig.config.state": "success"}
+    labels = {
+        "mig-0": {**gpu, **mig, "gpuform.io/pool": "mig", plugin: config_key(env, env.pools[0])},
+        "t4-0": {**gpu, "gpuform.io/pool": "t4", plugin: config_key(env, env.pools[1])},
+        "cpu-0": {**ours, "gpuform.io/pool": "cpu"},
+    }
+    offers = {
+        "mig-0": {"nvidia.com/mig-1g.5gb": "7", "nvidia.com/gpu": "0"},
+        "t4-0": {"nvidia.com/gpu.shared": "4"},
+    }
+    return {
+        name: {
+            "metadata": {"name": name, "labels": has},
+            "spec": {"taints": [dict(TAINT)]} if name in offers else {},
+            "status": {"allocatable": {"cpu": "8", **offers.get(name, {})}},
+        }
+        for name, has in labels.items()
+    }
+
+
+def found(change: Callable[[dict[str, dict[str, Any]]], Any]) -> list[tuple[str, str, str, str, str]]:
+    live = copy.deepcopy(world())
+    change(live)
+    return [
+        (one.resource, one.path, one.how, one.expected, one.found)
+        for one in nodes.check(parse(EMBEDDED), live.values())
+    ]
+
+
+def labels(live: dict[str, dict[str, Any]], name: str) -> dict[str, str]:
+    has: dict[str, str] = live[name]["metadata"]["labels"]
+    return has
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda live: None, []),
+        (lambda live: live.update(other={"metadata": {"name": "other"}}), []),
+        (lambda live: live["t4-0"]["spec"]["taints"].append({"key": "mine", "effect": "NoSchedule"}), []),
+        (
+            lambda live: labels(live, "t4-0").pop("gpuform.io/pool"),
+            [("Node t4-0", 'metadata.labels["gpuform.io/pool"]', "missing", "t4", "none")],
+        ),
+        (
+            lambda live: labels(live, "mig-0").update({"nvidia.com/mig.config": "all-disabled"}),
+            [("Node mig-0", MIG.format(""), "changed", "all-1g.5gb", "all-disabled")],
+        ),
+        (
+            lambda live: labels(live, "mig-0").update({"nvidia.com/mig.config.state": "failed"}),
+            [("Node mig-0", MIG.format(".state"), "changed", "success", "failed")],
+        ),
+        (
+            lambda live: labels(live, "t4-0").update({DRIVER: "1.2.3"}),
+            [("Node t4-0", DRIVER_AT, "changed", labels(world(), "t4-0")[DRIVER], "1.2.3")],
+        ),
+        (
+            lambda live: live["t4-0"]["spec"].clear(),
+            [("Node t4-0", "spec.taints[nvidia.com/gpu:NoSchedule]", "missing", "true", "none")],
+        ),
+        (
+            lambda live: live["t4-0"]["spec"]["taints"][0].update(value="no"),
+            [("Node t4-0", "spec.taints[nvidia.com/gpu:NoSchedule]", "changed", "true", "no")],
+        ),
+        (
+            lambda live: live["mig-0"]["status"]["allocatable"].update({"nvidia.com/mig-1g.5gb": "6"}),
+            [("Node mig-0", 'status.allocatable["nvidia.com/mig-1g.5gb"]', "changed", "7", "6")],
+        ),
+        (
+            lambda live: live["cpu-0"]["status"]["allocatable"].update({"nvidia.com/gpu": "1"}),
+            [("Node cpu-0", 'status.allocatable["nvidia.com/gpu"]', "changed", "0", "1")],
+        ),
+        (lambda live: live.pop("cpu-0"), [("Node cpu-0", "", "missing", "a node of pool cpu", "none")]),
+        (
+            lambda live: live["t4-0"]["spec"].update(
+                taints=[{"key": "gpuform.io/gpu-not-ready", "effect": "NoSchedule"}]
+            ),
+            [],
+        ),
+    ],
+)  # fmt: skip
+def test_nodes(change: Callable[[dict[str, dict[str, Any]]], Any], said: list[tuple[str, ...]]) -> None:
+    assert found(change) == said
+
+
+def test_nodes_of_an_existing_cluster_are_those_that_the_selector_finds() -> None:
+    pool = {"name": "t4", "machine": "g2.5xlarge", "selector": {"rack": "7"}}
+    env = parse({**EMBEDDED, "cluster": {"kind": "existing", "kubeconfig": "/k"}, "pools": [pool]})
+    (none,) = nodes.check(env, [])
+    assert (none.resource, none.how, none.expected) == (
+        "pool t4",
+        "missing",
+        "a node that its selector matches",
+    )
+    bare = {"metadata": {"name": "n", "labels": {"rack": "7"}}, "spec": {}, "status": {}}
+    paths = {one.path for one in nodes.check(env, [bare])}
+    assert 'metadata.labels["gpuform.io/pool"]' in paths, "a node that has lost our label is still ours"
+
+
+def test_maps() -> None:
+    env = parse(EMBEDDED)
+    live = [copy.deepcopy(dict(one)) for one in maps.planned(env)]
+    assert list(maps.check(env, live)) == []
+    sharing, mig = live
+    sharing["data"]["mine"] = "x"
+    sharing["data"]["default"] = "y"
+    name = f"ConfigMap gpu-operator/{sharing['metadata']['name']}"
+    other = f"ConfigMap gpu-operator/{mig['metadata']['name']}"
+    assert sorted(maps.check(env, [sharing])) == sorted(
+        [
+            Finding(name, "data.default", "changed", "cluster"),
+            Finding(name, "data.mine", "added", "cluster"),
+            Finding(other, "", "missing", "cluster", "a ConfigMap", "none"),
+        ]
+    )
+    del mig["data"]["config.yaml"]
+    assert [one.path for one in maps.check(env, [mig]) if one.resource == other] == ['data["config.yaml"]']
+
+
+URN = "urn:pulumi:local::gpuform::gpuform:platform:NodePools$kubernetes:core/v1:{}::pools-t4-0"
+
+
+def step(op: str, kind: str, *paths: str) -> Step:
+    before = {
+        "metadata": {"name": "t4-0", **({} if kind == "Node" else {"namespace": "n"})},
+        "data": {"a": "hush"},
+    }
+    return Step(op, URN.format(kind), "planned", Change(before, {}, paths))  # type: ignore[arg-type]
+
+
+def test_the_engines_steps_are_told_by_path_and_never_by_value() -> None:
+    told = [
+        *of_step(step("update", "Secret", "data.a", "data.b")),
+        *of_step(step("delete", "Node")),
+        *of_step(Step("update", "urn:pulumi:local::gpuform::pulumi:pulumi:Stack::gpuform-local", "planned")),
+    ]
+    assert told == [
+        Finding("Secret n/t4-0", "data.a", "changed", "engine"),
+        Finding("Secret n/t4-0", "data.b", "changed", "engine"),
+        Finding("Node t4-0", "", "missing", "engine"),
+    ]
+    assert "hush" not in str(told)
+
+
+def test_what_both_have_seen_is_told_once() -> None:
+    by_engine = [Finding("Node a", "", "missing", "engine"), Finding("Node b", "spec.x", "changed", "engine")]
+    by_cluster = [Finding("Node a", "", "missing", "cluster", "a node", "none")]
+    drift = Drift.of("s", [*by_engine, *by_engine], by_cluster)
+    assert drift.findings == (by_cluster[0], by_engine[1])
+    assert drift.to_json() == {
+        "stack": "s",
+        "drift": True,
+        "findings": [
+            {
+                "resource": "Node a", "path": "", "how": "missing", "by": "cluster",
+                "expected": "a node", "found": "none",
+            },
+            {
+                "resource": "Node b", "path": "spec.x", "how": "changed", "by": "engine",
+                "expected": "", "found": "",
+            },
+        ],
+    }  # fmt: skip
+
+
+def shown(drift: Drift) -> str:
+    written = io.StringIO()
+    console = Console(width=200, file=written)
+    for part in tables(drift):
+        console.print(part)
+    return written.getvalue()
+
+
+def test_the_table_names_keys_in_brackets_and_counts() -> None:
+    one = Finding("Node a", 'metadata.labels["x.io/y"]', "changed", "cluster", "[1]", "2")
+    text = shown(Drift("s", (one,)))
+    assert 'metadata.labels["x.io/y"]' in text
+    assert "[1]" in text
+    assert (
+        text.splitlines()[-1] == "s: drift, 1 in 1 resource; "
+        "`pulumi up --refresh` restores the declared state of everything that it created"
+    )
+    assert shown(Drift("s", ())) == "s: no drift\n"
+
+
+def test_own_hosts_are_sent_to_their_own_command() -> None:
+    refuse_hosts("aws", "s")
+    with pytest.raises(InputError) as caught:
+        refuse_hosts("hosts", "s")
+    assert (
+        str(caught.value)
+        == "stack s: is on own hosts, which the engine does not manage; use `gpuform hosts check`"
+    )

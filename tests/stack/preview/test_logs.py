@@ -1,0 +1,96 @@
+"""The logs of a failed preview, which its message names, are there after it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuform.checkout.errors import Failure
+from gpuform.checkout.paths import Paths
+from gpuform.engine import EngineFailure, Result
+from gpuform.stack.preview import run as module
+from gpuform.stack.preview.run import Preview
+from lab.offline import nodes
+from lab.toolchain import Toolchain
+
+pytestmark = pytest.mark.unit
+
+STACK = "aws-dev"
+
+
+class Plane:
+    """A control plane that writes a log, and deletes it at its end as the real one does."""
+
+    def __init__(self, paths: Paths, tools: Any) -> None:
+        self.logs = paths.logs
+
+    def start(self, progress: Any) -> None:
+        self.logs.mkdir(parents=True)
+        (self.logs / "etcd.log").write_text("started")
+
+    def knows_monitoring(self) -> None:
+        pass
+
+    def stop(self, delete: bool) -> None:
+        (self.logs / "etcd.log").unlink(missing_ok=True)
+
+
+class Engine:
+    """An engine of which every run fails; its message names its log as that of the real one does."""
+
+    def __init__(self, paths: Paths, tools: Any, **options: Any) -> None:
+        self.logs = paths.logs
+
+    def up(self, stack: str, on_event: Any) -> None:
+        self._fails("up", stack)
+
+    def preview(self, stack: str, on_event: Any, policy_packs: Any, acknowledged: Any) -> None:
+        self._fails("preview", stack)
+
+    def _fails(self, operation: str, stack: str) -> None:
+        log = self.logs / f"pulumi-{operation}-{stack}.log"
+        log.write_text(f"why the {operation} failed")
+        raise EngineFailure(Result(operation, stack, {}, 1.0), "failed: no reason given", f"see {log}")
+
+
+@pytest.fixture
+def preview(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str]:
+    """Runs a preview; what it says and how it fails, as one text."""
+    monkeypatch.setattr(module, "ControlPlane", Plane)
+    monkeypatch.setattr(module, "Engine", Engine)
+    monkeypatch.setattr(nodes, "play", lambda *of, **options: None)
+    paths = replace(Paths.here(), state=tmp_path / "state")
+
+    def previewed(base: str | None = None) -> str:
+        said: list[str] = []
+        try:
+            Preview(paths, Toolchain(paths), STACK, offline=True, base=base, say=said.append).run()
+        except Failure as failure:
+            said.append(f"{failure} {failure.remedy}")
+        return "\n".join(said)
+
+    return previewed
+
+
+@pytest.mark.parametrize(("base", "operation"), [(None, "preview"), (str(Paths.here().root), "up")])
+def test_the_log_that_a_failed_preview_names_is_there(
+    preview: Callable[..., str], base: str | None, operation: str
+) -> None:
+    named = {Path(path) for path in re.findall(r"/\S+\.log\b", preview(base))}
+    assert [path.read_text() for path in named] == [f"why the {operation} failed"]
+    (kept,) = {path.parent for path in named}
+    assert (kept / "etcd.log").exists(), "the control plane's own, too"
+
+
+def test_one_set_of_logs_is_kept_for_each_stack(preview: Callable[..., str], tmp_path: Path) -> None:
+    preview()
+    (state,) = (tmp_path / "state").iterdir()
+    before = sorted(state.rglob("*"))
+    preview()
+    assert sorted(state.rglob("*")) == before
+    assert [one.name for one in state.iterdir()] == [f"{STACK}.logs"]

@@ -1,0 +1,168 @@
+"""The comment on a pull request: the verdict first, short at any size, reproducible, without values."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gpuform.engine import Violation
+from gpuform.engine.events import Change, Step
+from gpuform.stack.preview.effect import Effect, Weight
+from gpuform.stack.preview.outcome import Outcome
+from gpuform.stack.preview.summary import LIMIT, markdown, marker
+from gpuform.stack.preview.world import PodRef
+from infra.config import parse
+from infra.model.prices import PriceList
+from infra.plan.cost import bill
+from tests.components.aws_stacks import stack
+
+pytestmark = pytest.mark.unit
+
+PLAIN = Outcome("prod", offline=True, live=True, changes={"same": 40})
+POD = PodRef("science", "Deployment/web", "web-1", "t4", "t4-0", gpu=True, budget="keep")
+EVICTION = Effect(
+    Weight.EVICTION, "pool t4", "nodes are replaced", ("t4-0",), (POD, replace(POD, name="web-2"))
+)
+LOSS = Effect(Weight.LOSS, "cluster prod", "is replaced (name), with everything in it", evicts=(POD,))
+BROKEN = Violation("gpuform/encrypted", True, "Volumes are encrypted.\nvolume a is not", "urn:x::y::z::class")
+LATER = Violation("gpuform/iam-scoped", False, "string value at .policy can't be known during preview", "u")
+
+
+def test_warnings_of_the_stack_file_are_in_the_comment_and_in_the_json() -> None:
+    warned = replace(PLAIN, warnings=("pools[0].elastic.max.cpu: 1 node has 4 <a>",))
+    assert "**Warnings**\n\n- pools[0].elastic.max.cpu: 1 node has 4 &lt;a>\n" in markdown(warned)
+    assert "Warnings" not in markdown(PLAIN)
+    assert warned.to_json()["warnings"] == ["pools[0].elastic.max.cpu: 1 node has 4 <a>"]
+
+
+def step(number: int, op: str = "update") -> Step:
+    change = Change({"password": "canary"}, {"password": "canary2"}, (f"spec.path[{number}].password",))
+    return Step(
+        op, f"urn:pulumi:s::gpuform::kubernetes:core/v1:ConfigMap::map-{number:05}", "planned", change
+    )
+
+
+def priced(**cost: Any) -> Outcome:
+    env = parse({**stack("aws-dev"), "cost": cost} if cost else stack("aws-dev"))
+    return replace(PLAIN, after=bill(env, PriceList()))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "verdict"),
+    [
+        (PLAIN, "no change"),
+        (replace(PLAIN, changes={"same": 1, "update": 2}), "evicts no pods; 2 to update"),
+        (replace(PLAIN, changes={"update": 2}, effects=(EVICTION,)), "evicts 2 pods; 2 to update"),
+        (
+            replace(PLAIN, effects=(LOSS,)),
+            "cluster prod is replaced (name), with everything in it: not acknowledged",
+        ),
+        (
+            replace(PLAIN, effects=(LOSS,), changes={"replace": 1}, acknowledged=("prod",)),
+            "evicts 1 pod; 1 to replace",
+        ),
+        (replace(PLAIN, violations=(BROKEN, LATER)), "1 policy is broken"),
+        (replace(PLAIN, violations=(BROKEN,), effects=(LOSS,)), None),
+        (replace(PLAIN, error="pools[0].machine: unknown"), "cannot be previewed: pools[0].machine: unknown"),
+        (priced(budget_usd_per_month=100.0), "may cost 2,188 USD a month, the budget is 100"),
+        (priced(budget_usd_per_month=3000.0), "no change"),
+    ],
+)
+def test_the_verdict_is_what_must_be_known_first(outcome: Outcome, verdict: str | None) -> None:
+    if verdict is None:
+        assert outcome.verdict.endswith("not acknowledged (and 1 more)")
+    else:
+        assert outcome.verdict == verdict
+    first, second = markdown(outcome).splitlines()[:2]
+    assert first == marker("prod")
+    sign = "🔴" if outcome.reasons else "🟡" if outcome.evicted else "🟢"
+    assert second == f"### {sign} `prod`: {outcome.verdict}"
+
+
+def test_pods_are_said_by_their_owner_with_the_budget_that_protects_them() -> None:
+    alone = replace(POD, owner="", name="alone", budget="")
+    shown = markdown(replace(PLAIN, effects=(replace(EVICTION, evicts=(*EVICTION.evicts, alone)),)))
+    assert "| science/Deployment/web (2, PDB keep), science/Pod/alone (not recreated) |" in shown
+
+
+def test_what_cannot_be_judged_yet_is_counted_and_not_called_broken() -> None:
+    shown = markdown(replace(PLAIN, violations=(LATER, LATER)))
+    assert "**Policies**: all hold; 2 more can be checked only by `up`" in shown
+    assert "| broken | encrypted | class | volume a is not |" in markdown(
+        replace(PLAIN, violations=(BROKEN,))
+    )
+
+
+def test_cost_says_before_and_after_and_whose_prices() -> None:
+    outcome = priced()
+    more = parse({**stack("aws-dev"), "cost": {"prices": {"g4dn.xlarge": 2.0}}})
+    shown = markdown(replace(outcome, before=outcome.after, after=bill(more, PriceList())))
+    assert "| pool g4dn-shared | 0 to 1,728 | 0 to 6,032 |  |" in shown
+    assert "| **all** | 461 to 2,188 | 461 to 6,493 | +4,305 |" in shown
+    assert "list prices of us-east-1, 2026-07-20" in shown
+    assert "pool system" not in shown.split("<details>")[0]  # unchanged pools are not shown
+
+
+def test_a_base_that_was_not_played_is_said() -> None:
+    said = "the base could not be simulated, so every resource shows as new"
+    assert said in markdown(replace(PLAIN, unplayed=True))
+    assert said not in markdown(PLAIN)
+
+
+def test_another_region_is_said() -> None:
+    outcome = replace(PLAIN, after=bill(parse(stack("aws-prod")), PriceList()))
+    assert "those of us-west-2 differ" in markdown(outcome)
+
+
+def test_no_size_is_too_large() -> None:
+    steps = tuple(step(number) for number in range(20_000))
+    effects = tuple(replace(EVICTION, what=f"pool p{number}" * 20) for number in range(2_000))
+    violations = tuple(replace(BROKEN, urn=f"u::{number}", text="x" * 5_000) for number in range(2_000))
+    large = replace(
+        PLAIN,
+        changes={"update": 20_000},
+        steps=steps,
+        effects=effects,
+        violations=violations,
+        error="e" * 100_000,
+    )
+    shown = markdown(large)
+    assert len(shown) <= LIMIT
+    assert shown.rstrip().endswith("</details>")
+    middling = markdown(replace(PLAIN, changes={"update": 20_000}, steps=steps))
+    assert LIMIT - 500 < len(middling) <= LIMIT
+    assert "... and " in middling
+
+
+def test_the_same_outcome_gives_the_same_bytes_whatever_the_order_of_steps() -> None:
+    steps = [step(number, op) for number, op in enumerate(["update", "create", "delete", "replace"] * 20)]
+    once = markdown(replace(PLAIN, changes={"update": 1}, steps=tuple(steps)))
+    random.Random(1).shuffle(steps)
+    assert markdown(replace(PLAIN, changes={"update": 1}, steps=tuple(steps))) == once
+
+
+def test_no_value_is_shown() -> None:
+    outcome = replace(PLAIN, changes={"update": 1}, steps=(step(1), step(2, "replace"), step(3, "create")))
+    assert "spec.path[1].password" in markdown(outcome)
+    assert "canary" not in markdown(outcome)
+    assert "canary" not in str(outcome.to_json())
+
+
+def test_what_others_wrote_marks_nothing_up_and_mentions_nobody() -> None:
+    hostile = "| a <script> @everyone\n# title ```"
+    shown = markdown(replace(PLAIN, error=hostile, violations=(replace(BROKEN, text=hostile),)))
+    assert "<script>" not in shown
+    assert "@everyone" not in shown
+    assert "\n# title" not in shown
+
+
+def test_what_is_lost_is_acknowledged_by_its_name_whatever_it_is() -> None:
+    """The name of its kind may have two words."""
+    for what in ("cluster prod", "encryption key prod", "volume claim prod"):
+        lost = replace(PLAIN, effects=(replace(LOSS, what=what),))
+        assert lost.losses
+        assert not replace(lost, acknowledged=("prod",)).losses
+        assert replace(lost, acknowledged=("key prod",)).losses

@@ -1,0 +1,156 @@
+"""Which pod has which GPU and its use, with and without Prometheus, simulated and not."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuform.reports import top
+from gpuform.usage.cluster_objects import Objects
+from gpuform.usage.prometheus import Prometheus
+from gpuform.usage.top.read import measure, view
+from infra.config import parse
+from infra.model import offer
+from tests.usage.top.played import Played, device, node, pod, series, slice_of, whole
+from tests.usage.top.seen import ENV, LAYOUT, SHARED, one_node, seen, text, told
+
+pytestmark = pytest.mark.unit
+
+
+def test_shares_of_a_gpu_have_their_recorded_part() -> None:
+    recorded = [
+        series("gpuform:pod:gpus_used", 0.5, namespace="a", pod="one", node="n0"),
+        series("gpuform:pod:gpus_used", 0.3, namespace="b", pod="two", node="n0"),
+        series("gpuform:gpu:power_watts", 61.6, node="n0", gpu="0"),
+    ]
+    found = one_node(seen(Played([*device("n0", 0, 0.8, 6, 15), *recorded]), *SHARED))
+    (gpu,) = found.gpus
+    assert (gpu.shares, gpu.use.util, gpu.use.power_watts, gpu.requested) == (4, 0.8, 61.6, 0.5)
+    assert told(gpu.pods) == [("one", 0.25, 0.5, True), ("two", 0.25, 0.3, True)]
+
+
+def test_queues_change_nothing_of_what_is_shown() -> None:
+    """A pod that waits in a queue is on no node, and has no GPU."""
+    measured, why = measure(Prometheus(Played(device("n0", 0, 0.8, 6, 15)), ""))
+    teams = [{"name": "lab", "namespaces": ["a"], "quota": {"t4": 4}}]
+    queued = parse({**ENV.resolved(), "queues": {"teams": teams}})
+    (node, *pods), gated = SHARED, pod("a/waits", None, phase="Pending", gpu_shared=1)
+    found = view(queued, Objects((node,), (*pods, gated)), measured, why)
+    assert found.nodes
+    assert found == view(ENV, Objects((node,), tuple(pods)), measured, why)
+
+
+def test_without_the_recorded_series_the_part_comes_from_the_gpu_itself() -> None:
+    (gpu,) = one_node(seen(Played(device("n0", 0, 0.8, 6, 15)), *SHARED)).gpus
+    assert told(gpu.pods) == [("one", 0.25, 0.4, True), ("two", 0.25, 0.4, True)]
+
+
+def test_a_pod_alone_on_a_shared_gpu_uses_what_is_measured() -> None:
+    (gpu,) = one_node(seen(Played(device("n0", 0, 0.8, 6, 15)), *SHARED[:2])).gpus
+    assert told(gpu.pods) == [("one", 0.25, 0.8, False)]
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["DCGM names the pods", "it names none"])
+def test_slices_have_their_own_numbers(named: bool) -> None:
+    """The three pods' slices are matched by pod name, else in the order of the instances."""
+    played = Played()
+    for instance, profile, util, name in (
+        ("3", "2g.10gb", 0.2, "notebook"),
+        ("5", "2g.10gb", 0.1, "simulation"),
+        ("2", "3g.20gb", 0.9, "inference"),
+    ):
+        tags = {"GPU_I_ID": instance, "GPU_I_PROFILE": profile, "modelName": "NVIDIA A100-PCIE-40GB"}
+        played.series += device("n1", 0, util, 4, 10, **tags)
+        if named:
+            raw = {"node": "n1", "gpu": "0", "GPU_I_ID": instance, "namespace": "mig", "pod": name}
+            played.series.append(series("DCGM_FI_DEV_FB_USED", 4096, **raw))
+    played.series.append(series("gpuform:gpu:power_watts", 200, node="n1", gpu="0"))
+    found = seen(
+        played,
+        node("n1", "mig", 1, LAYOUT, nvidia_com__gpu_product="NVIDIA-A100-PCIE-40GB"),
+        pod("mig/simulation", "n1", (slice_of("n1", 0, "2g.10gb", 0),), mig_2g_10gb=1),
+        pod("mig/notebook", "n1", (slice_of("n1", 0, "2g.10gb", 2),), mig_2g_10gb=1),
+        pod("mig/inference", "n1", (slice_of("n1", 0, "3g.20gb", 4),), mig_3g_20gb=1),
+    )
+    (gpu,) = one_node(found).gpus
+    assert (gpu.compute, gpu.memory, gpu.use.power_watts) == (7, 8, 200)
+    assert gpu.use.util == pytest.approx((0.2 * 2 + 0.1 * 2 + 0.9 * 3) / 7)
+    assert gpu.use.memory_used == 12 * 2**30
+    assert [(one.profile, one.start, one.use.power_watts) for one in gpu.slices] == [
+        ("2g.10gb", 0, None),
+        ("2g.10gb", 2, None),
+        ("3g.20gb", 4, None),
+    ]
+    first, second, third = (one.use.util for one in gpu.slices)
+    assert (first, second, third) == ((0.1, 0.2, 0.9) if named else (0.2, 0.1, 0.9))
+    assert told(gpu.slices[2].pods) == [("inference", 0.429, 0.386, False)]
+
+
+@pytest.mark.parametrize("simulated", [True, False], ids=["simulated", "DCGM's"])
+def test_a_gpu_is_what_its_slices_are_together(simulated: bool) -> None:
+    """A layout's unused part counts for the slices, as in the recorded series and the price."""
+    half = {"name": "half", "machine": "g4.p1.40g", "nodes": 1}
+    half["sharing"] = {"kind": "mig", "layout": {"3g.20gb": 2}}
+    own = {"gpu_operator": {"mig_strategy": "mixed"}, "pools": [half]}
+    env = parse({"name": "halves", "cluster": {"kind": "embedded"}, **own})
+    tags = {"GPU_I_PROFILE": "3g.20gb", "modelName": "NVIDIA A100-PCIE-40GB"}
+    played = Played([*device("n1", 0, 1, 4, 20, GPU_I_ID="1", **tags)])
+    played.series += device("n1", 0, 0.5, 4, 20, GPU_I_ID="2", **tags)
+    layout = {"0": ["3g.20gb@0", "3g.20gb@4"]}
+    label = {"nvidia_com__gpu_product": "NVIDIA-A100-PCIE-40GB"}
+    there = node("n1", "half", 1, layout, **label) if simulated else node("n1", "half", **label)
+    pods = tuple(pod(f"a/{name}", "n1", mig_3g_20gb=1) for name in ("one", "two"))
+    found = one_node(view(env, Objects((there,), pods), *measure(Prometheus(played, "remedy"))))
+    assert (found.requested, found.busy) == (1.0, 0.75)
+    assert offer.parts("mixed", env.pools[0]) == {"nvidia.com/mig-3g.20gb": 0.5}
+
+
+def test_a_real_node_has_the_devices_and_pods_that_dcgm_knows() -> None:
+    played = Played()
+    for index, util in enumerate((0.5, 0.0)):
+        played.series += device(
+            "n2", index, util, 10, 40, UUID=f"GPU-{index}", modelName="NVIDIA A100-PCIE-40GB"
+        )
+    played.series.append(series("DCGM_FI_DEV_FB_USED", 9, node="n2", gpu="1", namespace="a", pod="one"))
+    played.series.append(series("DCGM_FI_DEV_FB_USED", 9, node="n2", gpu="0"))
+    found = one_node(seen(played, node("n2", "whole"), pod("a/one", "n2", gpu=1), pod("a/two", "n2", gpu=1)))
+    assert [told(gpu.pods) for gpu in found.gpus] == [[], [("one", 1.0, 0.0, False)]]
+    assert [gpu.uuid for gpu in found.gpus] == ["GPU-0", "GPU-1"]
+    assert told(found.loose) == [("two", 1.0, None, False)]
+
+
+def test_shared_gpus_of_a_real_node_are_told_of_the_node_and_never_as_nothing() -> None:
+    """DCGM does not attribute shares: with one GPU the pod's use is known, with two it is the node's."""
+    recorded = [series("gpuform:pod:gpus_used", 0.3, namespace="a", pod="one", node="n0")]
+    pods = [pod("a/one", "n0", gpu_shared=1)]
+    single = one_node(seen(Played([*device("n0", 0, 0.3, 6, 15), *recorded]), node("n0", "t4"), *pods))
+    assert told(single.gpus[0].pods) == [("one", 0.25, 0.3, False)]
+    both = [*device("n0", 0, 0.3, 6, 15), *device("n0", 1, 0.3, 6, 15), *recorded]
+    double = seen(Played(both), node("n0", "t4"), *pods)
+    assert told(one_node(double).loose) == [("one", 0.25, 0.3, True)]
+    assert "~0.3" in text(double)
+    assert top.ATTRIBUTED in top.notes(double)
+
+
+def test_pods_that_have_ended_or_ask_for_no_gpu_are_left_out() -> None:
+    found = seen(
+        Played(),
+        node("n0", "t4", gpus=1),
+        node("c0", "cpu"),
+        pod("a/done", "n0", (whole("n0", 0, 0),), phase="Succeeded", gpu_shared=1),
+        pod("a/none", "n0"),
+        pod("a/waits", None, gpu_shared=1),
+    )
+    assert not list(one_node(found).everyone)
+
+
+def test_a_node_of_another_environments_pool_of_that_name_is_left_out() -> None:
+    theirs = node("n9", "t4", gpus=1, gpuform_io__environment="other")
+    ours = node("n0", "t4", gpus=1, gpuform_io__environment=ENV.name)
+    assert one_node(seen(Played(), theirs, ours)).name == "n0"
+
+
+def test_a_pod_with_several_gpus_is_on_each() -> None:
+    ids = (whole("n2", 1), whole("n2", 3))
+    found = one_node(seen(Played(), node("n2", "whole", gpus=4), pod("a/big", "n2", ids, gpu=2)))
+    assert [[one.requested for one in gpu.pods] for gpu in found.gpus] == [[], [1.0], [], [1.0]]
+    assert found.requested == 2
