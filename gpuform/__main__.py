@@ -3,6 +3,6 @@
 The command line is ``gpuform``, not this.
 """
 
-from gpuform.provider.package import main
+from infra.package import main
 
 main()

@@ -15,7 +15,7 @@ import yaml
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
-from lab.offline.module_files import Source, cached
+from lab.toolchain.module_files import Source, cached
 
 ABSENT = "external check: "
 REFERENCE = Path(__file__).parents[2] / "shared/reference"

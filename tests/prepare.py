@@ -14,9 +14,10 @@ import pytest
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
-from lab.offline import controller_charts, karpenter_crds, keda_chart, prometheus_crds
-from lab.offline.module_files import cached
+from lab.offline import controller_charts, karpenter_crds, keda_chart
+from lab.plane import prometheus_crds
 from lab.sidecars.controllers.rows import CHARTS
+from lab.toolchain.module_files import cached
 from lab.toolchain.progress import Lines
 from tests import external
 from tests.bed import Refused, base, refusal, tools

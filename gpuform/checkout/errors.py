@@ -2,7 +2,7 @@
 
 from infra.model.errors import InputError
 
-__all__ = ["Failure", "InputError", "Refusal"]
+__all__ = ["Failure", "InputError", "OperationError", "Refusal"]
 
 
 class Failure(Exception):
@@ -21,6 +21,10 @@ class Failure(Exception):
         """Name the path ``to`` instead: it was moved."""
         self.fact, self.remedy = self.fact.replace(path, to), self.remedy.replace(path, to)
         self.args = (f"{self.subject}: {self.fact}; {self.remedy}",)
+
+
+class OperationError(Exception):
+    """An operation failed and nothing is known to have changed; ``str()`` is shown as it is."""
 
 
 class Refusal(Failure):

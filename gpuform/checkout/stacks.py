@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
-from gpuform.cli.ci.stacks import find
+from gpuform.checkout.stack_names import find
 from infra.config import load
 from infra.model.base import listing
 from infra.model.environment import Environment

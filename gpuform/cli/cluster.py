@@ -30,15 +30,16 @@ def status(
     """Show pools, nodes, what they offer, which pods use it, queues, and what it costs."""
     from gpuform.checkout.stacks import declared
     from gpuform.reports import bills, tables
-    from gpuform.usage.cluster_access import access
+    from gpuform.stack.cluster_access import access
     from gpuform.usage.status import read
     from infra.config import price_list
     from infra.plan import cost
     from infra.plan.bill import document
+    from lab.toolchain import Toolchain
 
     paths = Paths.here()
     env = declared(stack, paths)
-    with access(env, paths, stack) as (kubeconfig, context), answering(stack, kubeconfig):
+    with access(env, paths, stack, Toolchain(paths)) as (kubeconfig, context), answering(stack, kubeconfig):
         current = read(env, kubeconfig, context)
     bill = cost.bill(env, price_list(env))
     if as_json:

@@ -23,9 +23,9 @@ def doctor(
     Nothing is changed. Exit code 1 if a check failed.
     """
     from gpuform.checkout.stacks import declared
+    from gpuform.cli.machine import findings
     from gpuform.reports import tables
     from gpuform.stack import preflight
-    from gpuform.stack.doctor import findings
 
     paths = Paths.here()
     env = declared(stack, paths) if stack is not None else None

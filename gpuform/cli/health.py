@@ -62,12 +62,13 @@ def tickets(
 
 def _look(stack: str) -> tuple[Health, Seen]:
     from gpuform.checkout.stacks import declared
-    from gpuform.usage.cluster_access import access
+    from gpuform.stack.cluster_access import access
     from gpuform.usage.health import fetch
+    from lab.toolchain import Toolchain
 
     paths = Paths.here()
     env = declared(stack, paths)
     if env.health is None:
         raise InputError("health", f"stack {stack} does not declare it", "add health: {} to the stack file")
-    with access(env, paths, stack) as (kubeconfig, context), answering(stack, kubeconfig):
+    with access(env, paths, stack, Toolchain(paths)) as (kubeconfig, context), answering(stack, kubeconfig):
         return env.health, fetch(kubeconfig, context)

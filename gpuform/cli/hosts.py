@@ -79,13 +79,14 @@ def check(
 def status(stack: Stack = "onprem-dev", limit: Limit = None, as_json: AsJson = False) -> None:
     """Show what each host has: system, driver, GPUs, toolkit. Exit code 1 if a host cannot be reached."""
     from gpuform.hosts.status import rows
+    from gpuform.provider.hosts.nodes import ready
     from gpuform.reports import hosts as tables
 
     found = _declared(stack)
     outcome = _run(found, STATUS, limit, as_json=True, check=False)
     if outcome.message:
         raise Failure(f"hosts of {stack}", outcome.message, "then run the same command again")
-    current = rows(found, outcome)
+    current = rows(found, outcome, ready(list(outcome.hosts), found.kubeconfig, found.context))
     if as_json:
         typer.echo(json.dumps({"hosts": current}, indent=2))
     else:
@@ -127,7 +128,7 @@ def _kubectl() -> Sequence[Path]:
 
 def _put_on_nodes(found: Declared, outcome: Outcome) -> Mapping[str, Sequence[str]]:
     """Set labels and taints on the nodes of finished hosts; node names by pool, empty without a cluster."""
-    from gpuform.hosts import nodes
+    from gpuform.provider.hosts import nodes
 
     done = {name for name, result in outcome.hosts.items() if result.ok}
     pools = [replace(pool, hosts=[name for name in pool.hosts if name in done]) for pool in found.pools]

@@ -60,7 +60,7 @@ def stop(
 @app.command()
 def status() -> None:
     """Show the control plane's members: process, port, memory. Exit code 1 if one does not run."""
-    from gpuform.reports.tables import members, monitored
+    from gpuform.cli.local_tables import members, monitored
 
     current = _control_plane().status()
     console.print(members(current))
@@ -112,6 +112,7 @@ def nodes(
 @app.command()
 def up() -> None:
     """The main job: start the control plane, run `pulumi up` of the stack local, and show the result."""
+    from gpuform.cli.local_tables import monitored
     from gpuform.engine import Engine
     from gpuform.reports import tables
     from gpuform.usage.broken import faulty
@@ -141,7 +142,7 @@ def up() -> None:
     say(tables.SIMULATED)
     if environment.packs:
         say(tables.PACKED)
-    for line in tables.monitored(plane.status()):
+    for line in monitored(plane.status()):
         say(line)
     for name, why in faulty(current).items():
         warn(f"node {name} does not offer what was planned, because a fault was injected: {why}")
@@ -159,9 +160,10 @@ def _report(environment: Environment, paths: Paths) -> Path:
     from gpuform.usage.prometheus import reach
     from gpuform.usage.top.facts import gather
     from infra.config import price_list
+    from lab.plane.layout import prometheus_port
 
     objects = fetch(environment, paths.kubeconfig)
-    with reach(environment, paths, paths.kubeconfig) as prometheus:
+    with reach(environment, paths, paths.kubeconfig, None, prometheus_port) as prometheus:
         found = gather(environment, STACK, objects, prometheus, price_list(environment), time.time())
     return write(paths.state / "report", found, paths.root)
 

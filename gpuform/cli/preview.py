@@ -35,14 +35,16 @@ def preview(
     Exit code 1 if it must not be merged: a broken policy, over the budget, a loss that is not acknowledged.
     """
     from gpuform.reports import preview as report
+    from gpuform.reports.pull_request import markdown
     from gpuform.stack.preview.run import Preview
-    from gpuform.stack.preview.summary import markdown
+    from lab.rehearse.preview_base import played
     from lab.toolchain import Toolchain
 
     paths = Paths.here()
     if summary is not None:
         writable.require(summary.parent, "name a writable file with --summary")
-    found = Preview(paths, Toolchain(paths), stack, offline, base, tuple(acknowledge or ()), say=warn).run()
+    accepted = tuple(acknowledge or ())
+    found = Preview(paths, Toolchain(paths), stack, offline, base, accepted, warn, played).run()
     if summary is not None:
         summary.write_text(markdown(found), encoding="utf-8")
     if as_json:

@@ -31,11 +31,13 @@ def report(
 
     from gpuform.checkout.stacks import declared
     from gpuform.reports.page import save
-    from gpuform.usage.cluster_access import access
+    from gpuform.stack.cluster_access import access
     from gpuform.usage.cluster_objects import fetch
     from gpuform.usage.prometheus import reach
     from gpuform.usage.top.facts import gather
     from infra.config import price_list
+    from lab.plane.layout import prometheus_port
+    from lab.toolchain import Toolchain
 
     paths = Paths.here()
     env = declared(stack, paths)
@@ -45,8 +47,8 @@ def report(
         raise InputError(str(file), "is a folder", remedy)
     writable.require(file.parent, remedy)
     with (
-        access(env, paths, stack) as (kubeconfig, context),
-        reach(env, paths, kubeconfig, context) as prometheus,
+        access(env, paths, stack, Toolchain(paths)) as (kubeconfig, context),
+        reach(env, paths, kubeconfig, context, prometheus_port) as prometheus,
     ):
         with answering(stack, kubeconfig):
             objects = fetch(env, kubeconfig, context)

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from gpuform.checkout.paths import Paths
+from gpuform.cli.local_tables import tools as tools_table
 from gpuform.cli.output import console, say
-from gpuform.reports.tables import tools as tools_table
 from lab.toolchain import Toolchain
 from lab.toolchain.catalogue import CATALOGUE, GATE, MAIN_JOB
 

@@ -38,15 +38,17 @@ def top(
     Without Prometheus it shows what is requested, and says so.
     """
     from gpuform.checkout.stacks import declared
-    from gpuform.usage.cluster_access import access
+    from gpuform.stack.cluster_access import access
     from gpuform.usage.prometheus import reach
+    from lab.plane.layout import prometheus_port
+    from lab.toolchain import Toolchain
 
     paths = Paths.here()
     env = declared(stack, paths)
     _known("pool", pool, [one.name for one in env.pools])
     with (
-        access(env, paths, stack) as (kubeconfig, context),
-        reach(env, paths, kubeconfig, context) as prometheus,
+        access(env, paths, stack, Toolchain(paths)) as (kubeconfig, context),
+        reach(env, paths, kubeconfig, context, prometheus_port) as prometheus,
     ):
         cluster = Cluster(env, stack, kubeconfig, context)
         try:

@@ -36,8 +36,8 @@ def up(
     from gpuform.checkout.stacks import declared
     from gpuform.engine import Engine, EngineFailure
     from gpuform.engine.checkpoint import guarded
+    from gpuform.reports.preflight import require
     from gpuform.stack import preflight
-    from gpuform.stack.preflight.telling import require
     from infra.plan.losses import may_go
     from lab.plane import ControlPlane
     from lab.toolchain import Toolchain

@@ -73,7 +73,7 @@ esac
 case $command:${GPUFORM_SKIP_PREFLIGHT-}${GPUFORM_OFFLINE-} in
   up: | update:)
     if [ -n "$stack" ] && [ -f "$tracked" ] && grep -Eq 'kind:.*(aws|openstack)' "$tracked"; then
-      @PYTHON@ -m gpuform.stack.preflight @ROOT@ "$stack" || exit
+      @PYTHON@ -m gpuform.cli.preflight_gate @ROOT@ "$stack" || exit
     fi
     ;;
 esac

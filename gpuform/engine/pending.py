@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuform.checkout.errors import Failure
-from gpuform.kubernetes.listing import some
+from gpuform.checkout.listing import some
 
 CREATING, UPDATING, IMPORTING = "creating", "updating", "importing"
 GIVEN_UP = "waiting for Magnum"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -11,7 +12,9 @@ from gpuform.checkout.paths import Paths
 
 
 class Tools(Protocol):
-    """The part of ``lab.toolchain.Toolchain`` that this package uses."""
+    """The part of ``lab.toolchain.Toolchain`` that its users need."""
+
+    def ensure(self, *names: str, progress: Callable[[str], None]) -> None: ...
 
     def path(self, name: str) -> Path:
         """Absolute path of the tool, which is fetched first if it is missing."""

@@ -19,7 +19,6 @@ from pathlib import Path
 from gpuform.checkout.paths import Paths
 from gpuform.engine.places import Places, Tools, link, tool, write
 from infra.versions import OPENSTACK_PROVIDER, PULUMI, PULUMI_KUBERNETES_MODULE
-from lab.toolchain.plugin import downloaded, installing
 
 _DAY = PULUMI_KUBERNETES_MODULE.split("-")[1]
 _SOURCES = {
@@ -226,3 +225,13 @@ def _official(ours: _Ours, places: Places) -> Path | None:
     if ours.tool:
         candidates.append(downloaded(places.paths.cache, ours.file, ours.version))
     return next((path for path in candidates if os.access(path, os.X_OK)), None)
+
+
+def downloaded(cache: Path, name: str, version: str) -> Path:
+    return cache / "tools" / f"{name}-{version}-plugin" / name
+
+
+def installing(name: str, version: str) -> list[str]:
+    """Arguments of ``pulumi`` that install a plugin."""
+    kind, _, of = name.removeprefix("pulumi-").partition("-")
+    return ["plugin", "install", kind, of, version]

@@ -10,7 +10,7 @@ from typing import Any
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
 from gpuform.checkout.stacks import declared as environment
-from gpuform.hosts.nodes import PoolHosts
+from gpuform.hosts.pool_hosts import PoolHosts
 from infra.inventory import inventory
 from infra.model.environment import Environment
 from infra.model.hosts import HostsCluster

@@ -7,16 +7,14 @@ from typing import Any
 
 from gpuform.hosts.declared import Declared
 from gpuform.hosts.events import HostResult, Outcome
-from gpuform.hosts.nodes import ready
 
 
-def rows(found: Declared, outcome: Outcome) -> list[dict[str, Any]]:
+def rows(found: Declared, outcome: Outcome, nodes: Mapping[str, str]) -> list[dict[str, Any]]:
     """One row per requested host, as ``gpuform hosts status --json`` documents it.
 
-    ``node`` is ``ready``, ``not ready`` or ``not joined``, ``-`` without a kubeconfig, ``unknown`` if the
-    cluster does not answer.
+    ``nodes`` is, by host, ``ready``, ``not ready`` or ``not joined``, ``-`` without a kubeconfig, ``unknown``
+    if the cluster does not answer.
     """
-    nodes = ready(list(outcome.hosts), found.kubeconfig, found.context)
     hostvars = found.inventory["_meta"]["hostvars"]
     return [_row(name, result, hostvars[name], nodes[name]) for name, result in outcome.hosts.items()]
 

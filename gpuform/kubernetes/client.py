@@ -10,9 +10,9 @@ from typing import Any
 
 import httpx
 
+from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.kubeconfig import Access
 from gpuform.kubernetes.session import opened
-from gpuform.provider.handler import PluginError
 
 APPLY = "application/apply-patch+yaml"
 _RETRIED = (429, 500, 502, 503, 504)
@@ -21,11 +21,11 @@ _LONGEST_PAUSE_SECONDS = 10.0
 _UNREACHABLE_SECONDS = 10  # no new attempt for this long after a cluster did not answer
 
 
-class Unreachable(PluginError):
+class Unreachable(OperationError):
     """No cluster is configured, or it does not answer."""
 
 
-class ApiError(PluginError):
+class ApiError(OperationError):
     """An error response; ``code`` is the HTTP status, the rest is from the server's Status object."""
 
     def __init__(self, code: int, status: Mapping[str, Any]) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import grpc
 from google.protobuf import any_pb2
 
-from gpuform.provider.handler import Call, Cancelled, Change, Checked, Diffed, Engine, InitFailed, PluginError
+from gpuform.checkout.errors import OperationError
+from gpuform.provider.handler import Call, Cancelled, Change, Checked, Diffed, Engine, InitFailed
 from gpuform.provider.properties import to_struct
 from gpuform.provider.protocol import provider_pb2, status_pb2
 
@@ -45,7 +46,7 @@ def answered(method: _Method) -> _Method:
             )
         except Cancelled as failure:
             await context.abort(grpc.StatusCode.CANCELLED, str(failure))
-        except PluginError as failure:
+        except OperationError as failure:
             await context.abort(grpc.StatusCode.UNKNOWN, str(failure))
         except Exception as failure:
             traceback.print_exc(file=sys.stderr)
@@ -99,8 +100,8 @@ def diffed(result: Diffed) -> provider_pb2.DiffResponse:
     return response
 
 
-def no_function(provider: str, token: str) -> PluginError:
-    return PluginError(
+def no_function(provider: str, token: str) -> OperationError:
+    return OperationError(
         f"{token}: the stand-in of the {provider} provider has no functions; "
         f"install the official pulumi-resource-{provider} plugin, or leave the call out"
     )

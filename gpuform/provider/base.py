@@ -110,7 +110,7 @@ class ResourceProvider(provider_pb2_grpc.ResourceProviderServicer):
     # Defined by subclasses.
 
     def handler(self, token: str) -> Handler:
-        """Return the handler of a token like ``kubernetes:core/v1:Pod``; `PluginError` for an unknown one."""
+        """The handler of a token like ``kubernetes:core/v1:Pod``; `OperationError` for an unknown one."""
         raise NotImplementedError
 
     async def check_config(self, olds: Properties, news: Properties) -> Checked:

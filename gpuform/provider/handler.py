@@ -78,10 +78,6 @@ class Call:
         raise Cancelled(f"{self.name}: cancelled")
 
 
-class PluginError(Exception):
-    """The operation failed and nothing is known to have changed; ``str()`` is shown as it is."""
-
-
 class InitFailed(Exception):
     """The object exists but is not ready: the engine keeps it in its state.
 
@@ -143,7 +139,7 @@ class ReadResult:
 class Handler(Protocol):
     """One resource type, or several that behave alike. Dicts may contain `Secret` and `UNKNOWN`.
 
-    Errors: `PluginError` for what the user must see, `InitFailed` for an object that exists but is not ready.
+    Errors: `OperationError` for what the user must see, `InitFailed` for an object that is not ready.
     Handlers run concurrently in one event loop and keep no state per resource.
     """
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def tables(outcome: Outcome) -> Iterator[Table | Text | str]:
+    from gpuform.reports.pull_request import pods
     from gpuform.stack.preview.outcome import fact
-    from gpuform.stack.preview.summary import pods
 
     if outcome.effects:
         shown = empty("Effects", "resource", "effect", "pods stopped")

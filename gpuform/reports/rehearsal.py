@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from rich.table import Table
 from rich.text import Text
 
-from gpuform.kubernetes.listing import some
+from gpuform.checkout.listing import some
 from gpuform.reports import rehearsal_loads, rehearsal_queues
 from gpuform.reports.tables import empty
+from gpuform.usage.nodes import CPU, MEMORY_GIB
+from gpuform.usage.rehearsal import Amount, Machines, Outcome, PoolOutcome, Refusal, Shrink
 from infra.model.labels import HUGE_PAGES
-from lab.rehearse.outcome import Amount, Machines, Outcome, PoolOutcome, Refusal, Shrink
-from lab.rehearse.seen import CPU, MEMORY_GIB
 
 Part = Table | Text | str
 """Pod names per line; further ones are only counted."""

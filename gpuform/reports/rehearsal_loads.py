@@ -9,7 +9,7 @@ from rich.text import Text
 
 from gpuform.reports import html
 from gpuform.reports.tables import empty
-from lab.rehearse.outcome import Outcome
+from gpuform.usage.rehearsal import Outcome
 
 TITLE = "Requests per second of each scaled workload"
 COLUMNS = ("requests", "workload", "pods", "nodes", "USD an hour", "seconds")

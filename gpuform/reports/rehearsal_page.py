@@ -9,7 +9,7 @@ from itertools import groupby
 from gpuform.reports import html, rehearsal_loads, rehearsal_queues
 from gpuform.reports import rehearsal as words
 from gpuform.reports.rehearsal_timeline import timeline
-from lab.rehearse.outcome import Cell, NodeDrawn, Outcome, PoolOutcome
+from gpuform.usage.rehearsal import Cell, NodeDrawn, Outcome, PoolOutcome
 
 MOST_NODES = 60
 """Boxes per pool; further nodes are only counted, and ``--json`` has all."""

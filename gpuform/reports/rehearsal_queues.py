@@ -9,8 +9,7 @@ from rich.text import Text
 
 from gpuform.reports import html, tables
 from gpuform.reports.rehearsal_timeline import Row, bars
-from lab.rehearse.outcome import Outcome
-from lab.rehearse.queued import Queued
+from gpuform.usage.rehearsal import Outcome, Queued
 
 COLUMNS = (*tables.QUEUES, "USD an hour")
 TIMES = ("queue", "workload", "what happened, in seconds after the start")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 
 from gpuform.reports import html
-from lab.rehearse.outcome import Line
+from gpuform.usage.rehearsal import Line
 
 WIDTH, LEFT, RIGHT = 1100, 230, 16
 PRICE_TOP, PRICE_HEIGHT = 22, 70

@@ -14,8 +14,6 @@ from infra.model import labels
 if TYPE_CHECKING:
     from gpuform.usage.finding import Finding
     from gpuform.usage.queues import QueueStatus
-    from lab.plane import Status
-    from lab.toolchain import Found
 
 SIMULATED = (
     "simulated here: the nodes (kwok) and NVIDIA's operands (lab.simulator). "
@@ -109,40 +107,6 @@ def troubles(current: ClusterStatus) -> list[str]:
         says = f"is {label}" if label else "is missing"
         found.append(f"node {name} offers GPUs but is in no declared pool: its label {labels.POOL} {says}")
     return found + [f"{pod.namespace}/{pod.name}: {pod.reason}" for pod in current.pods if pod.reason]
-
-
-def members(status: Status) -> Table:
-    up = "ready" if status.ready else "not ready"
-    title = (
-        f"Control plane: Kubernetes {status.kubernetes}, {up}"
-        if status.kubernetes
-        else f"Control plane: {up}"
-    )
-    table = empty(title, "member", "pid", "port", "memory")
-    for member in status.members:
-        state = str(member.pid) if member.running else Text("not running", style="red")
-        table.add_row(member.name, state, str(member.port or "-"), f"{member.rss_bytes / 2**20:.0f} MiB")
-    table.add_row("all", "", "", f"{sum(member.rss_bytes for member in status.members) / 2**20:.0f} MiB")
-    return table
-
-
-def monitored(status: Status) -> list[str]:
-    """Prometheus's address, if it runs, and where monitoring differs from the declaration."""
-    there = {member.name: member for member in status.members if member.running}
-    found = []
-    if "prometheus" in there:
-        found.append(
-            f"Prometheus (real; the GPUs that it measures are simulated) answers: "
-            f"http://127.0.0.1:{there['prometheus'].port}/api/v1/alerts"
-        )
-    return found + [f"monitoring: {line}" for line in status.unmonitored]
-
-
-def tools(found: Iterable[Found]) -> Table:
-    table = empty("Tools", "tool", "version", "from", "path")
-    for tool in found:
-        table.add_row(tool.name, tool.version, tool.source, str(tool.path or "-"))
-    return table
 
 
 def findings(found: Iterable[Finding]) -> Table:

@@ -6,10 +6,12 @@ has none of these annotations, so nothing is ever reported for it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from lab.simulator import faults, keys
+from infra.model import labels
+from infra.model.xid import DEVICE_PLUGIN_SKIPS
 
 if TYPE_CHECKING:
     from gpuform.usage.status import ClusterStatus, PoolStatus
@@ -41,20 +43,28 @@ def unsettled(current: ClusterStatus) -> tuple[PoolStatus, ...]:
 
 def _of(node: Json) -> Iterator[str]:
     name, notes = node["metadata"]["name"], node["metadata"].get("annotations") or {}
-    there = [
-        one for one in faults.read(notes.get(keys.FAULTS, "[]")) if one.sickening or one.kind == faults.FABRIC
-    ]
-    if there:
-        words = ", ".join(dict.fromkeys(map(_said, there)))
+    words = ", ".join(dict.fromkeys(_faults(notes.get(labels.SIM_FAULTS, "[]"))))
+    if words:
         yield f"{words}: `gpuform simulate fault {name} --clear` clears it"
-    sick = [one for one in notes.get(keys.UNHEALTHY, "").replace(" ", "").split(",") if one]
+    sick = [one for one in notes.get(labels.SIM_UNHEALTHY, "").replace(" ", "").split(",") if one]
     if numbers := [one for one in sick if one.isdecimal()]:
         ways = ", ".join(f"`gpuform simulate health {name} --gpu {one} --ok`" for one in numbers)
         yield f"GPU {', '.join(numbers)} is unhealthy: {ways} clears it"
     if others := [one for one in sick if not one.isdecimal()]:
-        yield f"{', '.join(others)} is unhealthy: `kubectl annotate node {name} {keys.UNHEALTHY}-` clears it"
+        clears = f"`kubectl annotate node {name} {labels.SIM_UNHEALTHY}-` clears it"
+        yield f"{', '.join(others)} is unhealthy: {clears}"
 
 
-def _said(one: faults.Fault) -> str:
-    kind = f"XID {one.xid}" if one.kind == faults.XID else one.kind
-    return kind if one.gpu < 0 else f"GPU {one.gpu} has {kind}"
+def _faults(annotation: str) -> Iterator[str]:
+    """The faults for which GPUs are not offered; none if the simulator did not write the annotation."""
+    try:
+        entries = [(str(one["kind"]), one.get("gpu"), one.get("xid")) for one in json.loads(annotation)]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return
+    for kind, gpu, xid in entries:
+        if kind == "fabric-manager":
+            yield kind
+        elif kind in ("ecc", "gpu-lost"):
+            yield f"GPU {gpu} has {kind}"
+        elif kind == "xid" and xid not in DEVICE_PLUGIN_SKIPS:
+            yield f"GPU {gpu} has XID {xid}"

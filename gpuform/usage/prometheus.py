@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,8 +23,6 @@ from gpuform.kubernetes.kubeconfig import usable
 from gpuform.kubernetes.session import opened
 from infra.model.environment import Environment
 
-PORT = "prometheus"
-"""Name of its port in the embedded control plane's record."""
 SERVICE = "/api/v1/namespaces/monitoring/services/http:monitoring-kube-prometheus-prometheus:9090/proxy"
 TIMEOUT_S = 10.0
 SUBJECT = "Prometheus"
@@ -195,6 +193,8 @@ class Nowhere:
         """Nothing is open."""
 
 
+Port = Callable[[Paths], int | None]
+"""Finds the port of the embedded cluster's Prometheus."""
 NOT_THERE = "check the pods in the namespace monitoring"
 NOT_STARTED = "see `gpuform local status`"
 NOT_DECLARED = Failure("monitoring", "not declared", "declare it in the stack file")
@@ -202,11 +202,11 @@ NOT_DECLARED = Failure("monitoring", "not declared", "declare it in the stack fi
 
 @contextmanager
 def reach(
-    env: Environment, paths: Paths, kubeconfig: Path, context: str | None = None
+    env: Environment, paths: Paths, kubeconfig: Path, context: str | None, port: Port
 ) -> Iterator[Prometheus]:
     """The Prometheus of a stack's cluster. Raises nothing: only a query shows whether it answers."""
     remedy = NOT_STARTED if kubeconfig == paths.kubeconfig else NOT_THERE
-    transport = _transport(env, paths, kubeconfig, context)
+    transport = _transport(env, paths, kubeconfig, context, port)
     try:
         yield Prometheus(transport, remedy)
     finally:
@@ -214,20 +214,14 @@ def reach(
 
 
 def _transport(
-    env: Environment, paths: Paths, kubeconfig: Path, context: str | None
+    env: Environment, paths: Paths, kubeconfig: Path, context: str | None, port: Port
 ) -> Direct | Proxied | Nowhere:
     if env.monitoring is None:
         return Nowhere(NOT_DECLARED)
     if kubeconfig != paths.kubeconfig:
         return Proxied(kubeconfig, context)
-    port = _embedded_port(paths)
-    if port is None:
+    number = port(paths)
+    if number is None:
         fact = "has no port on the embedded control plane"
         return Nowhere(Failure(SUBJECT, fact, "run `gpuform local start`"))
-    return Direct(f"http://127.0.0.1:{port}")
-
-
-def _embedded_port(paths: Paths) -> int | None:
-    from lab.plane.layout import Layout, Record
-
-    return Record.load(Layout(paths)).ports.get(PORT)
+    return Direct(f"http://127.0.0.1:{number}")

@@ -10,10 +10,10 @@ from typing import Any
 
 from gpuform.checkout.paths import Paths
 from gpuform.kubernetes.kubeconfig import resolve
+from gpuform.kubernetes.pod_requests import requested
 from gpuform.usage.broken import broken
 from gpuform.usage.claims import Claims
 from gpuform.usage.cluster_objects import fetch, labelled, ours, pool_of
-from gpuform.usage.pod_requests import requested
 from gpuform.usage.queues import QueueStatus
 from infra.model import labels, offer
 from infra.model.checks import SYSTEM_NAMESPACES

@@ -62,6 +62,10 @@ SIM_CDI = "simulator.gpuform.io/cdi"
 SIM_DEFAULT_RUNTIME = "simulator.gpuform.io/default-runtime"
 SIM_EFA = "simulator.gpuform.io/efa"
 SIM_HUGE_PAGES = "simulator.gpuform.io/hugepages-2Mi"
+SIM_UNHEALTHY = "simulator.gpuform.io/unhealthy"
+SIM_FAULTS = "simulator.gpuform.io/faults"
+SIM_MIG_LAYOUT = "simulator.gpuform.io/mig"
+SIM_DEVICES = "simulator.gpuform.io/devices"
 
 # Kubernetes.
 HUGE_PAGES = "hugepages-2Mi"

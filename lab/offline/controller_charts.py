@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab.offline.module_files import Source, cached
 from lab.sidecars.controllers.rows import CHARTS
+from lab.toolchain.module_files import Source, cached
 
 
 def pinned(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab.offline.module_files import Source, cached
+from lab.toolchain.module_files import Source, cached
 
 MODULE = "github.com/aws/karpenter-provider-aws"
 FOLDER = "toolchain/karpenter-crds"

@@ -14,8 +14,8 @@ from typing import Any
 
 import yaml
 
-from lab.offline.module_files import Source, cached
 from lab.sidecars.controllers.rows import CONTROLLERS
+from lab.toolchain.module_files import Source, cached
 
 NAME = "keda"
 SOURCE = Source(

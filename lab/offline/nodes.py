@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Mapping
-from typing import Any, Protocol
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
+from gpuform.engine.places import Tools
 from infra.model import labels
 from infra.model.environment import Environment
 from infra.plan import magnum, played_groups, played_nodes
@@ -18,13 +18,6 @@ KINDS = ("aws", "openstack")
 _TIMEOUT_S = 120
 _STRICT = (labels.SIM_CONTAINER_RUNTIME, labels.SIM_GPU_RESET)
 """Annotations that nodes of earlier versions did not have; without them nodes accept every setting."""
-
-
-class Tools(Protocol):
-    """The part of ``lab.toolchain.Toolchain`` that is used here."""
-
-    def path(self, name: str) -> Any:
-        """Absolute path of the tool."""
 
 
 def play(

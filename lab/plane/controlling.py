@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 
 import yaml
 
+from gpuform.engine.places import Tools
 from infra.model.environment import Environment
 from infra.model.monitoring import ADDRESS
 from lab.plane import beside
-from lab.plane.kwokctl import Tools
 from lab.plane.layout import Layout, rotate
 from lab.plane.processes import CONTROLS
 from lab.sidecars.controllers.egress import socket_name

@@ -11,13 +11,13 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
 
 import yaml
 
 from gpuform.checkout.errors import Failure
+from gpuform.engine.places import Tools
 from infra import versions
 from lab.plane.layout import CLUSTER, Layout
 
@@ -32,16 +32,6 @@ BINARIES = {
 }
 _Arguments = dict[str, dict[str, str]]
 _KEPT = ("HOME", "TMPDIR", "LANG", "TZ")
-
-
-class Tools(Protocol):
-    """The part of :class:`lab.toolchain.Toolchain` that is used here."""
-
-    def ensure(self, *names: str, progress: Callable[[str], None]) -> None: ...
-
-    def path(self, name: str) -> Path:
-        """Absolute path of a tool; builds the tool first if it is missing."""
-        ...
 
 
 def configuration(layout: Layout, ports: Mapping[str, int]) -> str:

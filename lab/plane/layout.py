@@ -140,3 +140,8 @@ def rotate(log: Path) -> None:
     """Rename the log to ``<name>.previous.log``."""
     if log.exists():
         log.replace(log.with_name(f"{log.stem}.previous.log"))
+
+
+def prometheus_port(paths: Paths) -> int | None:
+    """Loopback port of the control plane's Prometheus; None if it was never started."""
+    return Record.load(Layout(paths)).ports.get("prometheus")

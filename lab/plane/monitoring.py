@@ -12,9 +12,8 @@ import time
 from collections.abc import Callable, Mapping
 
 from gpuform.checkout.errors import Failure, InputError
-from lab.offline import prometheus_crds
-from lab.plane import beside, lock
-from lab.plane.kwokctl import Tools
+from gpuform.engine.places import Tools
+from lab.plane import beside, lock, prometheus_crds
 from lab.plane.layout import Layout, complete_pki, rotate
 from lab.plane.processes import MONITOR, PROMETHEUS, STATE_METRICS
 from lab.sidecars.shared.files import link

@@ -5,8 +5,8 @@ The keeper always runs, and starts a scheduler only while a stack has declared o
 
 from __future__ import annotations
 
+from gpuform.engine.places import Tools
 from lab.plane import beside
-from lab.plane.kwokctl import Tools
 from lab.plane.layout import Layout, rotate
 from lab.plane.processes import KEEPER, PACKER
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from gpuform.checkout import writable
 from gpuform.checkout.paths import Paths
+from gpuform.engine.places import Tools
 from infra.model.environment import Environment
 from lab.plane import beside, controlling, kubeconfig, lock, monitoring, packing, simulation, starting
-from lab.plane.kwokctl import Tools
 from lab.plane.layout import Layout, Record, complete_pki
 from lab.plane.probe import Probe
 from lab.plane.processes import (

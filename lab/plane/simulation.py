@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 
+from gpuform.engine.places import Tools
 from lab.plane import beside
-from lab.plane.kwokctl import Tools
 from lab.plane.layout import Layout
 from lab.plane.processes import SIMULATOR
 

@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpuform.checkout.errors import Failure
+from gpuform.engine.places import Tools
 from lab.plane import kwokctl, ports
-from lab.plane.kwokctl import Tools, last_line
+from lab.plane.kwokctl import last_line
 from lab.plane.layout import Layout, Record, complete_pki, keep_pki, rotate
 from lab.plane.probe import Probe
 from lab.plane.processes import KWOKCTL, MEMBERS, Process, end, scan

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gpuform.usage.rehearsal import Refusal
 from lab.rehearse.cluster import Cluster
 from lab.rehearse.honesty import Way
-from lab.rehearse.outcome import Refusal
 from lab.rehearse.watch import Watch
 
 

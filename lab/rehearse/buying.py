@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
+from gpuform.engine.places import Tools
+from gpuform.usage.rehearsal import Refusal
 from infra.config import price_list
 from infra.model.environment import Environment
 from infra.plan.pool_keeper import kept
 from infra.plan.startup import any_gated
-from lab.plane.kwokctl import Tools
 from lab.rehearse.buyer import Buyer
 from lab.rehearse.cluster import NODE_POOLS, Cluster
 from lab.rehearse.counted import Counted
 from lab.rehearse.karpenter import Karpenter, karpenter
 from lab.rehearse.options import Options, growing
-from lab.rehearse.outcome import Refusal
 from lab.rehearse.program import Gate, Keeper
 from lab.rehearse.watch import Now, Watch
 

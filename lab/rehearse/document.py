@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from lab.rehearse.outcome import Line, Load, NodeDrawn, Outcome, PoolOutcome, Shrink
-from lab.rehearse.pods import Pending
-from lab.rehearse.queued import QueueOutcome
+from gpuform.usage.rehearsal import Line, Load, NodeDrawn, Outcome, Pending, PoolOutcome, QueueOutcome, Shrink
 
 
 def document(outcome: Outcome) -> dict[str, Any]:

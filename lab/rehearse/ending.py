@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gpuform.usage import queues
+from gpuform.usage.rehearsal import Ended
 from infra.model.environment import Environment
 from infra.model.workload import JobWorkload
 from lab.rehearse import pods, queued
@@ -15,16 +15,6 @@ from lab.rehearse.watch import Now, Watch
 
 JOBS = "/apis/batch/v1/jobs"
 _TIME = re.compile(r"[0-9.]+[smh]?")
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A job, and how many of the pods that must succeed have succeeded."""
-
-    namespace: str
-    name: str
-    succeeded: int
-    completions: int
 
 
 def ending(env: Environment) -> dict[tuple[str, str], JobWorkload]:

@@ -20,8 +20,8 @@ import httpx
 
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
+from gpuform.engine.places import Tools
 from infra.model.amounts import cpu_millis, memory_bytes
-from lab.plane.kwokctl import Tools
 from lab.rehearse.children import Children
 from lab.rehearse.following import Following
 from lab.simulator.api import Api

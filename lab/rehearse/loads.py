@@ -7,15 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from gpuform.usage.node_prices import total
+from gpuform.usage.nodes import Pod
+from gpuform.usage.rehearsal import Load, Pending, Reached
 from infra.config import price_list
 from infra.model.environment import Environment
 from lab.rehearse import pods, scaled
 from lab.rehearse.buyer import Buyer
 from lab.rehearse.cluster import NODE_CLAIMS, Cluster
 from lab.rehearse.exporter import Key, Requests, serving
-from lab.rehearse.outcome import Load, Reached, total
 from lab.rehearse.scaled import Manifest, Scaled
-from lab.rehearse.seen import Pod
 from lab.rehearse.tally import Tally
 from lab.rehearse.watch import Now, Watch
 
@@ -167,7 +168,7 @@ def ready(now: Now) -> Mapping[Key, Key]:
 
 
 def reached(
-    one: Scaled, qps: float, mine: list[Pod], waiting: Iterable[pods.Pending], cold: Mapping[str, float]
+    one: Scaled, qps: float, mine: list[Pod], waiting: Iterable[Pending], cold: Mapping[str, float]
 ) -> Reached:
     """The workload with these pods; those that the autoscaler does not ask for are not waited for."""
     there = sum(pod.placed for pod in mine)

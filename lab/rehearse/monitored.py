@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from gpuform.checkout.errors import Failure
 from gpuform.usage.prometheus import NOT_STARTED, Direct, Prometheus
+from gpuform.usage.rehearsal import Scraped
 from infra.plan.scraping import JOB
 from lab.plane import ControlPlane
 from lab.plane.processes import PROMETHEUS
@@ -18,22 +18,6 @@ PATIENCE_S = 20.0
 """Discovery takes a few seconds, a scrape six at most."""
 _EVERY_S = 0.5
 _QUERY = f'up{{job="{JOB}"}} == 1'
-
-
-@dataclass(frozen=True)
-class Scraped:
-    """The number of GPU nodes, and those without measurements."""
-
-    nodes: int
-    missing: tuple[str, ...]
-    said: str = ""
-    """What is not as declared in monitoring, or why Prometheus could not be asked."""
-
-    def __str__(self) -> str:
-        head = f"Prometheus (real) has scraped {self.nodes - len(self.missing)} of {self.nodes} GPU nodes"
-        head += " (simulated measurements)" if self.nodes else ""
-        without = f"; missing: {', '.join(self.missing)}" if self.missing else ""
-        return head + without + (f"; {self.said}" if self.said else "")
 
 
 def scraped(plane: ControlPlane, nodes: Collection[str]) -> Scraped:

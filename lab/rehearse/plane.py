@@ -17,8 +17,8 @@ from types import FrameType
 from gpuform.checkout import writable
 from gpuform.checkout.paths import Paths
 from gpuform.checkout.scratch import keeping_logs
+from gpuform.engine.places import Tools
 from lab.plane import ControlPlane, lock
-from lab.plane.kwokctl import Tools
 
 Say = Callable[[str], None]
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from gpuform.usage.nodes import Amounts, Event, Pod, latest
+from gpuform.usage.rehearsal import Pending, Queued
 from infra.model.environment import Environment
 from infra.model.rollout import COLOURS
 from infra.model.workload import DeploymentWorkload, Workload
 from infra.plan import notebooks, played_groups, sharing, workloads
 from lab.rehearse import reasons
 from lab.rehearse.cluster import EVENTS, Cluster
-from lab.rehearse.queued import Queued
-from lab.rehearse.seen import Amounts, Event, Pod, latest
 
 DURATION = "simulator.gpuform.io/duration"
 """Annotation of a pod: how long it runs. Without it a job's pods end in half a second."""
@@ -27,23 +26,6 @@ _PATHS = {
     "notebook": "/apis/apps/v1/namespaces/{}/statefulsets",
     "pod": "/api/v1/namespaces/{}/pods",
 }
-
-
-@dataclass(frozen=True)
-class Pending:
-    """A pod that does not run: why, in words, and the event texts (``said``).
-
-    ``name`` is the workload's if the pod was not even created. ``queue`` is the one that holds it back.
-    """
-
-    namespace: str
-    name: str
-    workload: str
-    pool: str
-    asks: Amounts
-    why: str
-    said: tuple[str, ...]
-    queue: str = ""
 
 
 def manifests(env: Environment) -> tuple[dict[str, Any], ...]:

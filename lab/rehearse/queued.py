@@ -5,70 +5,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 from gpuform.kubernetes.pods import condition
 from gpuform.usage import queues
+from gpuform.usage.rehearsal import Queued, Turn, What
 from infra.plan.queues import QUEUES_API
 
 QUEUES = f"{QUEUES_API}/clusterqueues"
 WORKLOADS = f"{QUEUES_API}/workloads"
 _PREEMPTOR = re.compile(r"a workload \(UID: (\S+), JobUID: \S+\)")
 """pkg/scheduler/preemption/preemption.go of Kueue 0.19.2."""
-
-What = Literal["created", "admitted", "evicted", "finished", "removed"]
-
-
-@dataclass(frozen=True)
-class Turn:
-    """A change of a workload, ``at`` seconds after the start; ``why`` it was evicted, in Kueue's words."""
-
-    at: float
-    what: What
-    why: str = ""
-
-
-@dataclass(frozen=True)
-class Queued:
-    """What has happened to a workload; ``waits`` is why it is not admitted, empty if it does not wait.
-
-    ``kind`` and ``name`` are those of the queued object: a Job, a Pod of a Deployment. A pod ends with its
-    eviction; a Job, or what has pods created again, then waits.
-    """
-
-    queue: str
-    namespace: str
-    kind: str
-    name: str
-    turns: tuple[Turn, ...]
-    waits: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.namespace}/{self.name}"
-
-    @property
-    def trouble(self) -> str:
-        """Why it does not run because of its queue; empty for any other reason."""
-        if self.waits:
-            return f"waits in queue {self.queue}: {self.waits}"
-        last = self.turns[-1]
-        gone = f"queue {self.queue} ended it, and nothing creates it again: {last.why}"
-        return gone if last.what == "evicted" else ""
-
-
-@dataclass(frozen=True)
-class QueueOutcome:
-    """A team's queue; ``status`` and ``usd_per_hour`` are those once the pods were placed, as of pools.
-
-    ``usd_per_hour`` is the price of nodes by the part of their GPUs that its pods hold, None if unknown.
-    ``workloads`` are in the order of admission, as of ``until`` seconds after the start.
-    """
-
-    status: queues.QueueStatus
-    usd_per_hour: float | None
-    workloads: tuple[Queued, ...]
-    until: float
 
 
 def noted(before: Mapping[str, Queued], works: Iterable[queues.Json], at: float) -> dict[str, Queued]:

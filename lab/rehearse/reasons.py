@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 
+from gpuform.usage.nodes import Event
 from infra.model import labels
-from lab.rehearse.seen import Event
 
 SCHEDULER = "default-scheduler"
 KARPENTER = "karpenter"

@@ -10,7 +10,10 @@ from pathlib import Path
 
 from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine
+from gpuform.engine.places import Tools
+from gpuform.usage.nodes import Node
 from gpuform.usage.queues import summarise
+from gpuform.usage.rehearsal import Ended, Load, Outcome, Pending, QueueOutcome, Scraped, Step
 from infra.config import price_list
 from infra.model import labels
 from infra.model.environment import Environment
@@ -21,19 +24,15 @@ from infra.plan.pool_keeper import kept
 from infra.plan.sharing import offered
 from infra.plan.startup import any_gated
 from lab.plane import ControlPlane, controlling
-from lab.plane.kwokctl import Tools
 from lab.rehearse import ending, honesty, monitored, nodes, pods, prices, shrinking, stack_file, workloads
 from lab.rehearse.buyer import Buyer
 from lab.rehearse.buying import buyer
 from lab.rehearse.cluster import Cluster
 from lab.rehearse.loads import Player, player, unmet
-from lab.rehearse.monitored import Scraped
 from lab.rehearse.options import Options
-from lab.rehearse.outcome import Load, Outcome, Step
 from lab.rehearse.plane import plane
-from lab.rehearse.queued import QUEUES, QueueOutcome, held, of
+from lab.rehearse.queued import QUEUES, held, of
 from lab.rehearse.scaled import fewest, followers, install
-from lab.rehearse.seen import Node
 from lab.rehearse.tally import Tally
 from lab.rehearse.watch import Now, Watch
 
@@ -211,10 +210,10 @@ class _Play:
                 assert self.plays
                 yield self.plays.play(qps)
 
-    def _pending(self, env: Environment, now: Now) -> tuple[pods.Pending, ...]:
+    def _pending(self, env: Environment, now: Now) -> tuple[Pending, ...]:
         return pods.pending(env, now.workloads, pods.events(self.cluster), held(self.watch.queued.values()))
 
-    def _ended(self, now: Now, waiting: tuple[pods.Pending, ...], quiet_s: float) -> tuple[ending.Ended, ...]:
+    def _ended(self, now: Now, waiting: tuple[Pending, ...], quiet_s: float) -> tuple[Ended, ...]:
         """Run jobs to their end if any has started, and only queues hold others back."""
         started = {(pod.namespace, pod.workload) for pod in now.workloads} & ending.ending(self.env).keys()
         if not started or any(not one.queue for one in waiting):

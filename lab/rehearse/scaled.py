@@ -12,6 +12,7 @@ from typing import Any
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
+from gpuform.engine.places import Tools
 from infra.model import inference, labels
 from infra.model.environment import Environment
 from infra.model.monitoring import RELEASE
@@ -19,7 +20,6 @@ from infra.model.scaling import Scale
 from infra.model.workload import InferenceWorkload
 from infra.plan import scaling, workloads
 from lab.offline.charts import Charts
-from lab.plane.kwokctl import Tools
 from lab.rehearse import pods
 from lab.rehearse.exporter import GATEWAY, Key, Series
 from lab.rehearse.monitored import INTERVAL

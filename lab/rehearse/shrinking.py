@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from gpuform.usage.node_prices import total
+from gpuform.usage.nodes import Event
+from gpuform.usage.rehearsal import Gone, Shrink, Side
 from infra.model.environment import Environment
 from lab.rehearse import pods
 from lab.rehearse.buyer import Buyer
 from lab.rehearse.cluster import Cluster
-from lab.rehearse.outcome import Gone, Shrink, Side, total
-from lab.rehearse.seen import Event
 from lab.rehearse.tally import Tally
 from lab.rehearse.watch import Now, Watch
 

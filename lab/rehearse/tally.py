@@ -4,44 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 
+from gpuform.usage.device_ids import gpu_id, mig_id
+from gpuform.usage.node_prices import NodePrices, total, used_share
+from gpuform.usage.nodes import CPU, MEMORY_GIB, Node, Pod
+from gpuform.usage.rehearsal import Amount, Cell, Line, Machines, NodeDrawn, PoolOutcome
 from infra.model import labels
-from infra.model.aws import AwsCluster
-from infra.model.claims import parts as parts_of_gpu
-from infra.model.elastic import CAPACITY_TYPES
-from infra.model.environment import Environment
-from infra.model.machines import Machine
-from infra.model.offer import claimable, parts
+from infra.model.offer import claimable
 from infra.model.openstack import OpenstackCluster
 from infra.model.pool import Pool
-from infra.model.prices import PriceList
-from infra.plan import cost, magnum, node_groups, played_groups
-from infra.plan.sharing import offered
-from lab.rehearse.outcome import Amount, Cell, Line, Machines, NodeDrawn, PoolOutcome, total
-from lab.rehearse.seen import CPU, MEMORY_GIB, Node, Pod
+from infra.plan import magnum, played_groups
 from lab.rehearse.watch import Life, Now
-from lab.simulator.device_plugin import gpu_id, mig_id
 
 
-@dataclass(frozen=True)
-class Tally:
-    """Computes the cost of nodes; ``paid`` is USD per hour of each bought node, by name."""
-
-    env: Environment
-    prices: PriceList
-    paid: Mapping[str, float | None] = field(default_factory=dict)
-
-    @property
-    def pools(self) -> tuple[Pool, ...]:
-        """Every pool that may have nodes, including the system's pool."""
-        cluster = self.env.cluster
-        if isinstance(cluster, AwsCluster):
-            return (node_groups.system_pool(self.env), *self.env.pools)
-        if isinstance(cluster, OpenstackCluster):  # its flavor may be unknown here
-            workers = Pool.model_construct(name=magnum.DEFAULT_WORKERS, nodes=cluster.workers.nodes)
-            return (workers, *self.env.pools)
-        return self.env.pools
+class Tally(NodePrices):
+    """Pools, nodes and their timelines, with their cost."""
 
     def _made_up(self, pool: Pool) -> tuple[str, ...]:
         """Resources with assumed amounts: on own hosts, and on default workers of unknown flavor."""
@@ -49,34 +26,6 @@ class Tally:
         unknown = isinstance(cluster, OpenstackCluster) and played_groups.unknown(self.env)
         workers = pool.name == magnum.DEFAULT_WORKERS
         return (CPU, MEMORY_GIB) if cluster.kind == "hosts" or (unknown and workers) else ()
-
-    def _machine(self, node: Node) -> Machine | None:
-        """The node's machine; the cluster's own flavors take precedence over the catalogue's."""
-        cluster = self.env.cluster
-        if isinstance(cluster, OpenstackCluster):
-            return cluster.machine(node.machine)
-        return self.env.catalogue.machines.get(node.machine)
-
-    def usd(self, node: Node) -> float | None:
-        """USD per hour of a node, without its volumes; None if unknown."""
-        if node.name in self.paid:
-            return self.paid[node.name]
-        pool = next((one for one in self.pools if one.name == node.pool), None)
-        machine = self._machine(node)
-        if pool is None:
-            return None
-        if machine is None:
-            return self.env.cost.prices.get(pool.name) if self.env.cost else None
-        price = cost.machine_price(self.env, pool, machine, self.prices)
-        factor = self.env.cost.spot_factor if self.env.cost else None
-        return price * factor if price is not None and factor and self.capacity(node) == "spot" else price
-
-    def capacity(self, node: Node) -> str:
-        """The node's capacity type in Karpenter's terms; empty if nodes are not bought."""
-        if node.capacity or not isinstance(self.env.cluster, AwsCluster):
-            return node.capacity
-        pool = next((one for one in self.pools if one.name == node.pool), None)
-        return CAPACITY_TYPES[pool.capacity[0]] if pool else ""
 
     def pool(
         self, pool: Pool, now: Now, lives: Iterable[Life], unjoined: tuple[str, ...] = ()
@@ -158,41 +107,6 @@ class Tally:
             gpus=((Cell("by claim"),),) * node.gpus if pool.by_claim and not told else cells(node, pods),
             others=tuple(f"{pod.namespace}/{pod.name}" for pod in pods if pod.workload and not pod.devices),
         )
-
-
-def used_share(env: Environment, pool: Pool, node: Node, pods: Iterable[Pod]) -> float | None:
-    """The requested share of a node, 0 to 1: of its GPUs, or without GPUs the larger of cores and memory.
-
-    MIG slices count by their compute slices. None for claimed GPUs that no driver has reported.
-    """
-    asked: Counter[str] = Counter()
-    pods = tuple(pods)
-    for pod in pods:
-        asked.update(pod.asks)
-    if not pool.gpus:
-        keys = [key for key in (CPU, MEMORY_GIB) if node.offers.get(key)]
-        return min(1.0, max((asked[key] / node.offers[key] for key in keys), default=0.0))
-    if pool.by_claim:
-        return _claimed_share(pool, node, pods)
-    weights, gpus = parts(env.strategy(pool), pool), node.gpus or pool.gpu_counts[-1]
-    whole = sum(weights.get(key, 0) * count for key, count in offered(env, pool, gpus).items())
-    taken = sum(weights.get(key, 0) * count for key, count in asked.items())
-    return min(1.0, taken / whole) if whole else 0.0
-
-
-def _claimed_share(pool: Pool, node: Node, pods: Iterable[Pod]) -> float | None:
-    """By the devices allocated to claims; None until the node's driver has reported devices."""
-    if not claimable(pool).keys() & node.offers.keys() or not node.gpus:
-        return None
-    held = {device for pod in pods for device in pod.devices}
-    sizes, taken = parts_of_gpu(pool), 0.0
-    for index in range(node.gpus):
-        taken += gpu_id(node.uid, index) in held
-        for text in node.layout.get(str(index), ()):
-            profile, _, start = text.partition("@")
-            if mig_id(node.uid, index, profile, int(start)) in held:
-                taken += sizes.get(profile, 0.0)
-    return min(1.0, taken / node.gpus)
 
 
 def cells(node: Node, pods: Iterable[Pod]) -> tuple[tuple[Cell, ...], ...]:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from gpuform.checkout.errors import Failure
 from gpuform.usage import queues
 from gpuform.usage.claims import CLAIMS_PATH, SLICES_PATH, Claims, gather
+from gpuform.usage.nodes import Node, Pod, node, pod
+from gpuform.usage.rehearsal import Queued
 from infra.model.scheduling import PLACEHOLDER
 from lab.rehearse.cluster import NODE_CLAIMS, NODES, PODS, Cluster
-from lab.rehearse.queued import WORKLOADS, Queued, noted
-from lab.rehearse.seen import Node, Pod, node, pod
+from lab.rehearse.queued import WORKLOADS, noted
 
 EVERY_S = 0.5
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import httpx
 
-from gpuform.kubernetes.listing import some
 from lab.simulator import actions, booting
 from lab.simulator.api import STRATEGIC, Api
 from lab.simulator.claimed import SLICES
@@ -107,7 +106,7 @@ class Executor:
     async def _node_meta(self, node: Node, action: actions.NodeMeta) -> None:
         changed = {**action.labels, **action.annotations}
         said = [f"{key}={'(off)' if value is None else value}" for key, value in changed.items()]
-        log.info("%s: %s sets %s", node.name, action.by, some(said, 4))
+        log.info("%s: %s sets %s", node.name, action.by, "; ".join(said[:4]))
         meta: Json = {"uid": node.uid}
         if action.labels:
             meta["labels"] = action.labels

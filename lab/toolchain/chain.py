@@ -8,12 +8,13 @@ from pathlib import Path
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
+from gpuform.engine.standins import downloaded
 from lab.toolchain.build import build
 from lab.toolchain.catalogue import CATALOGUE, Module, Tool
 from lab.toolchain.debian import Packages, cached_package, package_folder
 from lab.toolchain.found import Found, ask_version, fits, on_path
 from lab.toolchain.golang import find_go
-from lab.toolchain.plugin import download, downloaded, this_platform
+from lab.toolchain.plugin import download, this_platform
 from lab.toolchain.progress import Progress, Reporter, reporting
 from lab.toolchain.space import require
 from lab.toolchain.store import Store

@@ -27,16 +27,6 @@ def this_platform() -> str:
     return f"{platform.system().lower()}/{_MACHINES.get(machine, machine)}"
 
 
-def downloaded(cache: Path, name: str, version: str) -> Path:
-    return cache / "tools" / f"{name}-{version}-plugin" / name
-
-
-def installing(name: str, version: str) -> list[str]:
-    """Arguments of ``pulumi`` that install a plugin."""
-    kind, _, of = name.removeprefix("pulumi-").partition("-")
-    return ["plugin", "install", kind, of, version]
-
-
 def sha256(repository: str, version: str, file: str, token: str = "", releases: str = RELEASES) -> str:
     """SHA-256 of a release's file, as GitHub computed it when the file was uploaded.
 

@@ -10,9 +10,9 @@ from rich.console import Console
 
 from gpuform.checkout.errors import Failure
 from gpuform.clouds.aws.api import client
+from gpuform.reports.preflight import require
 from gpuform.stack.preflight import findings
 from gpuform.stack.preflight.aws import Aws
-from gpuform.stack.preflight.telling import require
 from gpuform.stack.preflight.usage import instances, ours
 from gpuform.usage.finding import Finding
 from infra.config import parse

@@ -7,9 +7,9 @@ import shutil
 from pathlib import Path
 
 from gpuform.checkout.paths import Paths
-from lab.offline.module_files import Source
 from lab.toolchain import Toolchain
 from lab.toolchain.catalogue import NVIDIA_CTK
+from lab.toolchain.module_files import Source
 from tests.bed.refusal import Refused
 from tests.external import module
 

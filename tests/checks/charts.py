@@ -10,9 +10,9 @@ from typing import Any
 import yaml
 
 from lab.offline import karpenter_crds
-from lab.offline.module_files import Source
 from lab.toolchain import Toolchain
 from lab.toolchain.catalogue import NVIDIA_CONFIG
+from lab.toolchain.module_files import Source
 from tests import external
 from tests.checks import everything
 from tests.checks.everything import ROOT, Document

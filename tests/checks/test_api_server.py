@@ -19,8 +19,8 @@ import yaml
 from gpuform.checkout.paths import Paths
 from infra import versions
 from infra.model.kserve import CERT_MANAGER
-from lab.offline import prometheus_crds
 from lab.offline.charts import Charts
+from lab.plane import prometheus_crds
 from lab.toolchain import Toolchain
 from tests.checks import everything, kueue
 from tests.checks.charts import AT_HAND, OURS, of, rendered

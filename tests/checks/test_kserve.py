@@ -12,8 +12,8 @@ import yaml
 
 from infra.model.kserve import FORMATS, KSERVE
 from infra.plan import charts
-from lab.offline.module_files import Source
 from lab.toolchain import Toolchain
+from lab.toolchain.module_files import Source
 from tests import external
 from tests.checks import everything, kueue
 from tests.checks.charts import of, rendered

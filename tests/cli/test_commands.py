@@ -197,7 +197,7 @@ def test_a_failed_system_call_without_a_file_says_what_it_knows(
     def refused(*_: object) -> None:
         raise ConnectionRefusedError(111, "Connection refused")
 
-    monkeypatch.setattr("gpuform.stack.doctor.findings", refused)
+    monkeypatch.setattr("gpuform.cli.machine.findings", refused)
     result = run.invoke(app, ["doctor"])
     assert result.exit_code == 1
     assert result.stderr == "failed: ConnectionRefusedError: Connection refused\n"
@@ -211,7 +211,7 @@ def test_a_reader_that_goes_away_is_no_failure_of_ours(
     def gone(*_: object) -> None:
         raise BrokenPipeError(32, "Broken pipe")
 
-    monkeypatch.setattr("gpuform.stack.doctor.findings", gone)
+    monkeypatch.setattr("gpuform.cli.machine.findings", gone)
     result = run.invoke(app, ["doctor"])
     assert result.stderr == ""
 

@@ -167,7 +167,7 @@ def enough(*_: Any, **__: Any) -> Any:
 @pytest.mark.parametrize(
     ("command", "next_step"),
     [
-        (("preview", "--offline"), "gpuform.stack.preview.run.played"),
+        (("preview", "--offline"), "lab.rehearse.preview_base.played"),
         (("rehearse",), "lab.rehearse.run.nodes.played"),
     ],
 )

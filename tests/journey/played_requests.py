@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuform.checkout.paths import Paths
+from gpuform.reports.pull_request import LIMIT, markdown
 from gpuform.stack.preview.outcome import Outcome
-from gpuform.stack.preview.run import Played, Preview, played
-from gpuform.stack.preview.summary import LIMIT, markdown
+from gpuform.stack.preview.run import Played, Preview
+from lab.rehearse.preview_base import played
 from lab.toolchain import Toolchain
 from tests.journey.conftest import HERE
 

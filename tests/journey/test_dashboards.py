@@ -14,6 +14,7 @@ import pytest
 from gpuform.usage.prometheus import Prometheus, reach
 from infra.config import load
 from infra.plan.dashboards import dashboards
+from lab.plane.layout import prometheus_port
 from tests.journey.conftest import Checkout, close, make_checkout
 from tests.plan.dashboards.reading import filled, queries
 
@@ -59,7 +60,7 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
 @pytest.fixture
 def prometheus(monitored: Checkout) -> Iterator[Prometheus]:
     env = load(monitored.paths.root / "Pulumi.local.yaml")
-    with reach(env, monitored.paths, monitored.paths.kubeconfig) as found:
+    with reach(env, monitored.paths, monitored.paths.kubeconfig, None, prometheus_port) as found:
         yield found
 
 

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
+from gpuform.checkout.listing import some
 from gpuform.kubernetes.client import Client
 from gpuform.kubernetes.foreign import foreign, running
-from gpuform.kubernetes.listing import some
 from tests.kubernetes.played import PlayedClient
 
 pytestmark = pytest.mark.unit

@@ -64,7 +64,7 @@ def health() -> dict[str, Any]:
 
 def hosts_status() -> dict[str, Any]:
     declared = Declared("s", ENV, {"_meta": {"hostvars": {"gpu-1": {}}}}, None, None)
-    return {"hosts": rows(declared, Outcome({"gpu-1": HostResult(ok=True)}, 0))}
+    return {"hosts": rows(declared, Outcome({"gpu-1": HostResult(ok=True)}, 0), {"gpu-1": "-"})}
 
 
 def hosts_apply() -> dict[str, Any]:

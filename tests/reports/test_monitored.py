@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuform.reports.tables import monitored
+from gpuform.cli.local_tables import monitored
 from lab.plane import Member, Status
 
 pytestmark = pytest.mark.unit

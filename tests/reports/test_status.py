@@ -8,10 +8,10 @@ import pytest
 from rich.text import Text
 
 from gpuform.reports import tables
+from gpuform.usage import nodes as seen
 from gpuform.usage.status import summarise
 from infra.config import parse
 from infra.model.environment import Environment
-from lab.rehearse import seen
 from tests.components import aws_stacks, openstack_stacks
 from tests.plan.aws_environments import TABLE
 from tests.reports.live import ENV, node, pod

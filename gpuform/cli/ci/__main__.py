@@ -27,7 +27,7 @@ def summary(
     stack: Stack, file: Annotated[Path, typer.Argument(help="File written by `gpuform preview --summary`.")]
 ) -> None:
     """Add a preview's summary to the job's; if there is none, write one that says so."""
-    from gpuform.stack.preview.summary import marker
+    from gpuform.reports.pull_request import marker
 
     if not file.is_file():
         file.parent.mkdir(parents=True, exist_ok=True)

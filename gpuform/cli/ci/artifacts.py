@@ -16,9 +16,9 @@ from typing import Any
 import httpx
 
 from gpuform.checkout.errors import Failure
+from gpuform.checkout.stack_names import NAME
 from gpuform.cli.ci.github import GitHub
-from gpuform.cli.ci.stacks import NAME
-from gpuform.stack.preview.summary import marker
+from gpuform.reports.pull_request import marker
 
 MOST_CHARACTERS = 64_000  # GitHub's limit is 65,536; the rest is for what is added
 MOST_BYTES = 4 * MOST_CHARACTERS

@@ -12,7 +12,7 @@ from gpuform.checkout.errors import Failure, InputError
 from gpuform.cli.ci.artifacts import Summary, summaries
 from gpuform.cli.ci.github import OURS, GitHub, safe_url
 from gpuform.cli.ci.harmless import harmless
-from gpuform.stack.preview.summary import marker
+from gpuform.reports.pull_request import marker
 
 
 def comment(github: GitHub, event: Mapping[str, Any]) -> list[str]:

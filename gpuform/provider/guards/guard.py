@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gpuform.provider.handler import Call, Diffed, PluginError, Properties, ReadResult
+from gpuform.checkout.errors import OperationError
+from gpuform.provider.handler import Call, Diffed, Properties, ReadResult
 
 
 class Guard:
@@ -26,7 +27,7 @@ class Guard:
 
     async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:
         if not inputs:
-            raise PluginError(f"{id}: a {type(self).__name__} cannot be imported; declare what it guards")
+            raise OperationError(f"{id}: a {type(self).__name__} cannot be imported; declare what it guards")
         return ReadResult(id, self.outputs(inputs), inputs)
 
     async def update(

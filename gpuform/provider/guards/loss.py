@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpuform.checkout.errors import OperationError
+from gpuform.checkout.listing import some
 from gpuform.kubernetes.client import Client
 from gpuform.kubernetes.foreign import foreign, queued, running
-from gpuform.kubernetes.listing import some
 from gpuform.provider.guards.acknowledged import names
 from gpuform.provider.guards.guard import Guard
 from gpuform.provider.guards.replacement import changes, said
-from gpuform.provider.handler import Call, Checked, PluginError, Properties
+from gpuform.provider.handler import Call, Checked, Properties
 from gpuform.provider.nodes.cluster import Cluster
 from gpuform.provider.nodes.inputs import checked
 from gpuform.provider.properties import UNKNOWN, reveal
@@ -111,7 +112,7 @@ class LossGuard(Guard):
                 name: await foreign(client, name, str(before["environment"]), RELEASES) for name in spaces
             }
             works = await queued(client, str(before["environment"])) if queues else {}
-        except PluginError as problem:
+        except OperationError as problem:
             unread = f"and what it holds is not known: the cluster cannot be read ({problem})"
             for name, why in pools.items():
                 yield Loss("pool", name, f"{why}, {unread}")
@@ -142,12 +143,12 @@ class LossGuard(Guard):
         known = {RECORD: str(before[RECORD])} if before.get(RECORD) else {}
         try:
             return {RECORD: str((await self._client(news).get(_ANCHOR))["metadata"]["uid"])}
-        except PluginError:
+        except OperationError:
             return known
 
     def _client(self, inputs: Properties) -> Client:
         if reveal(inputs.get("kubeconfig")) in (None, "", UNKNOWN):
-            raise PluginError("no kubeconfig of it is known")
+            raise OperationError("no kubeconfig of it is known")
         return self._clusters(inputs).client
 
 

@@ -8,21 +8,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuform.checkout.errors import Failure, InputError
+from gpuform.checkout.errors import Failure, InputError, OperationError
+from gpuform.checkout.listing import some
 from gpuform.hosts import Event, HostResult, Outcome, run
 from gpuform.hosts.listing import hosts_of
 from gpuform.hosts.reach import reachable
-from gpuform.kubernetes.listing import some
-from gpuform.provider.handler import (
-    Call,
-    Change,
-    Checked,
-    Diffed,
-    InitFailed,
-    PluginError,
-    Properties,
-    ReadResult,
-)
+from gpuform.provider.handler import Call, Change, Checked, Diffed, InitFailed, Properties, ReadResult
 from gpuform.provider.hosts.inputs import KNOWN, checked, forks_of, inventory_of, secrets_in
 from gpuform.provider.properties import UNKNOWN, has_unknown, reveal
 
@@ -66,13 +57,13 @@ class HostConfiguration:
     async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:
         """Run the playbook in check mode; an unreachable host keeps its last result."""
         if not inputs:
-            raise PluginError(
+            raise OperationError(
                 f"{id}: a HostConfiguration cannot be imported; declare it; the next refresh checks the hosts"
             )
         hosts = dict(reveal(olds.get("hosts")) or {})
         outcome = await self._look(call, inputs)
         if outcome and outcome.message:
-            raise PluginError(f"the hosts were not checked: {outcome.message}")
+            raise OperationError(f"the hosts were not checked: {outcome.message}")
         for name, result in outcome.hosts.items() if outcome else ():
             hosts[name] = _drift(result)
         return ReadResult(id, {**inputs, "hosts": hosts}, inputs)
@@ -94,7 +85,7 @@ class HostConfiguration:
         if outcome.ok:
             return outputs
         if not any(result.ok or result.changed for result in outcome.hosts.values()):
-            raise PluginError("; ".join(outcome.failures))
+            raise OperationError("; ".join(outcome.failures))
         done = [name for name, result in outcome.hosts.items() if result.ok]
         rest = f"{len(done)} of {len(outcome.hosts)} hosts are done; run the same command again to continue"
         raise InitFailed(id, outputs, ["; ".join([*outcome.failures, rest])])  # one reason: all is shown
@@ -151,7 +142,7 @@ class HostConfiguration:
                 cancelled=lambda: call.cancelled.is_set() or self._closed.is_set(),
             )
         except (Failure, InputError) as error:
-            raise PluginError(str(error)) from error
+            raise OperationError(str(error)) from error
 
 
 def _progress(event: Event) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.client import ApiError, Client
-from gpuform.provider.handler import PluginError
 
 Manifest = dict[str, Any]
 MERGE = "application/merge-patch+json"
@@ -30,7 +30,7 @@ class Cluster:
         except ApiError as error:
             if error.code != 400:
                 raise
-            raise PluginError(
+            raise OperationError(
                 f"selector {selector!r}: {error.message}; write it as key=value,key2=value2"
             ) from error
         found: list[Manifest] = answer["items"]

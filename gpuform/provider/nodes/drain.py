@@ -10,7 +10,8 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from gpuform.provider.handler import Call, PluginError
+from gpuform.checkout.errors import OperationError
+from gpuform.provider.handler import Call
 from gpuform.provider.nodes.cluster import Cluster, Manifest, Refused, pod_name
 from infra.model.checks import TRIAL
 
@@ -94,18 +95,18 @@ def in_use(node: str, pods: Sequence[Manifest]) -> str:
 async def drain(call: Call, cluster: Cluster, node: str, timeout_s: float) -> None:
     """Evict every pod that uses a GPU of ``node`` and wait until the last is gone.
 
-    A refused eviction is retried for ``timeout_s``. Raises `PluginError` naming the remaining pods and the
+    A refused eviction is retried for ``timeout_s``. Raises `OperationError` naming the remaining pods and the
     disruption budget that blocks them.
     """
     deadline = time.monotonic() + timeout_s
     while pods := await users(cluster, node):
         if why := refusal(node, pods):
-            raise PluginError(why)
+            raise OperationError(why)
         answers = await asyncio.gather(*(_ask(cluster, pod) for pod in pods))
         held = {pod_name(pod): answer for pod, answer in zip(pods, answers, strict=True)}
         await call.status(f"node {node}: waiting for {len(pods)} pods to leave: {_listed(held)}")
         if time.monotonic() > deadline:
-            raise PluginError(
+            raise OperationError(
                 f"node {node}: {len(pods)} pods still use its GPUs after {timeout_s:.0f} s: {_listed(held)}; "
                 "give the disruption budget room (more replicas, or a lower minimum), or raise timeoutSeconds"
             )

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.client import Unreachable
-from gpuform.provider.handler import (
-    Call,
-    Checked,
-    Diffed,
-    InitFailed,
-    PluginError,
-    Properties,
-    ReadResult,
-)
+from gpuform.provider.handler import Call, Checked, Diffed, InitFailed, Properties, ReadResult
 from gpuform.provider.nodes import live
 from gpuform.provider.nodes.cluster import Cluster, Manifest, labels, pod_name
 from gpuform.provider.nodes.drain import in_use, obstacle, refusal, users
@@ -71,7 +64,7 @@ class MigLayout:
     async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:
         """``nodes`` are those that have the layout; None if no node matches any more."""
         if not inputs:
-            raise PluginError(
+            raise OperationError(
                 f"{id}: a MigLayout cannot be imported; declare it; nodes with the layout are not changed"
             )
         nodes = await self._nodes(inputs)
@@ -100,7 +93,7 @@ class MigLayout:
         cluster, wanted = self._clusters(news), _wanted(news)
         nodes = await self._nodes(news)
         if not nodes and not reveal(news.get("mayBeEmpty")):
-            raise PluginError(
+            raise OperationError(
                 f"{call.name}: no node matches the selector {reveal(news['selector'])!r}; label the "
                 "nodes, or correct it (`kubectl get nodes --show-labels` shows the labels)"
             )
@@ -117,7 +110,7 @@ class MigLayout:
         if rolled.failures and rolled.changed:  # the state must have it, or a destroy would skip it
             raise InitFailed(call.name, outputs, rolled.failures)
         if rolled.failures:
-            raise PluginError("; ".join(rolled.failures))
+            raise OperationError("; ".join(rolled.failures))
         return outputs
 
     async def _refuse(
@@ -128,7 +121,7 @@ class MigLayout:
                 name = str(node["metadata"]["name"])
                 pods = await users(cluster, name)
                 if why := refusal(name, pods) if evicts else in_use(name, pods):
-                    raise PluginError(why)
+                    raise OperationError(why)
 
     async def _expected(self, call: Call, news: Properties) -> Properties:
         if has_unknown(news):

@@ -7,16 +7,9 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.client import ApiError, Unreachable
-from gpuform.provider.handler import (
-    Call,
-    Checked,
-    Diffed,
-    InitFailed,
-    PluginError,
-    Properties,
-    ReadResult,
-)
+from gpuform.provider.handler import Call, Checked, Diffed, InitFailed, Properties, ReadResult
 from gpuform.provider.nodes import joining, live, shares, taints
 from gpuform.provider.nodes.cluster import Cluster, Manifest, labels
 from gpuform.provider.nodes.drain import by_claim
@@ -79,7 +72,7 @@ class PoolNodes:
     async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:
         """``nodes`` are those that match and have all labels and taints. Import is an error."""
         if not inputs:
-            raise PluginError(
+            raise OperationError(
                 f"{id}: a PoolNodes cannot be imported; declare it; it adopts the existing nodes"
             )
         nodes = await self._clusters(inputs).nodes(str(reveal(inputs["selector"])))
@@ -131,13 +124,13 @@ class PoolNodes:
         awaited = joining.Joining.of(new, call.timeout)
         names = node_names(await cluster.nodes(str(new["selector"])))
         if not names and not new.get("mayBeEmpty") and not awaited:
-            raise PluginError(
+            raise OperationError(
                 f"{call.name}: no node matches the selector {new['selector']!r}; label the pool's nodes, "
                 "or correct its selector (`kubectl get nodes --show-labels` shows the labels)"
             )
         for node, pods, claiming in await self._moving(new):
             if why := shares.overdrawn(node, new, pods, claiming):
-                raise PluginError(why)
+                raise OperationError(why)
         for name in sorted(set(before) - set(names)):
             await self._set(cluster, call, name, {}, old)
         if awaited:
@@ -167,7 +160,7 @@ class PoolNodes:
         if missing and carrying:
             raise InitFailed(call.name, {**news, "nodes": sorted(carrying)}, [missing])
         if missing:
-            raise PluginError(missing)
+            raise OperationError(missing)
         return sorted(carrying)
 
     async def _moving(self, inputs: Properties) -> list[tuple[Manifest, list[Manifest], list[Manifest]]]:
@@ -200,7 +193,7 @@ class PoolNodes:
         except ApiError as error:
             if error.code == 409 and error.causes:
                 who = "; ".join(f"{item.get('field')}: {item.get('message')}" for item in error.causes)
-                raise PluginError(
+                raise OperationError(
                     f"node {name}: a label of this pool is set to another value by another manager ({who}); "
                     "remove it, or give the pool the same value"
                 ) from error

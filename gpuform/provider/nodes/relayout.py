@@ -13,8 +13,9 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.client import ApiError, Unreachable
-from gpuform.provider.handler import Call, Cancelled, PluginError
+from gpuform.provider.handler import Call, Cancelled
 from gpuform.provider.nodes.cluster import Cluster, Manifest
 from gpuform.provider.nodes.drain import drain, in_use, users
 from gpuform.provider.nodes.layout import (
@@ -55,7 +56,7 @@ class Relayout:
     async def run(self) -> bool:
         """Change the layout; False if the node had it already.
 
-        Raises `PluginError` with the node's reason, after which the node has its old label and is uncordoned;
+        Raises `OperationError` with the node's reason: then the node has its old label and is uncordoned;
         `Cancelled` before the label is set leaves the node unchanged, later it leaves the note.
         """
         node = await self._node()
@@ -70,8 +71,8 @@ class Relayout:
             if not told(node, self.wanted) or (state(node) == "failed" and not _same_way(found, note)):
                 await self._free()
                 await self._tell(node)
-        except (PluginError, Cancelled):
-            with contextlib.suppress(PluginError):  # the error that led here is the one to show
+        except (OperationError, Cancelled):
+            with contextlib.suppress(OperationError):  # the error that led here is the one to show
                 await self._end(note)
             raise
         await self._settled(note)
@@ -100,7 +101,7 @@ class Relayout:
         if self.evicts:
             await drain(self.call, self.cluster, self.name, self.timeout_s)
         elif why := in_use(self.name, await users(self.cluster, self.name)):
-            raise PluginError(why)
+            raise OperationError(why)
 
     async def _tell(self, node: Manifest) -> None:
         """Set the label and remove the state, which is that of the previous layout."""
@@ -151,14 +152,14 @@ class Relayout:
             f" (its latest warnings: {'; '.join(reasons)})" if reasons else ""
         )
         if note is None:
-            raise PluginError(f"{text}; the label was set before this run and stays as it is")
+            raise OperationError(f"{text}; the label was set before this run and stays as it is")
         labels = {CONFIG: note.source or None, STATE: None}
         # If both layouts have the same name, the old one is lost: the next run must set the label again.
         content = {LAYOUT: "failed" if self.wanted.content and note.source == self.wanted.config else None}
         await self.cluster.patch(self.name, {"metadata": {"labels": labels, "annotations": content}})
         await self._reverted(note)
         await self._end(note)
-        raise PluginError(f"{text}; its label is {note.source or 'unset'} again, and it accepts pods")
+        raise OperationError(f"{text}; its label is {note.source or 'unset'} again, and it accepts pods")
 
     async def _reverted(self, note: Note) -> None:
         """Keep the node cordoned until the MIG manager has restored the old layout; no wait without one."""
@@ -178,7 +179,7 @@ class Relayout:
     async def _node(self) -> Manifest:
         node = await self.cluster.node(self.name)
         if node is None:
-            raise PluginError(f"node {self.name}: it is gone; run again for the remaining nodes")
+            raise OperationError(f"node {self.name}: it is gone; run again for the remaining nodes")
         return node
 
 
@@ -187,7 +188,7 @@ def _same_way(found: Note | None, note: Note) -> bool:
     return found is not None and found.target == note.target
 
 
-def _passing(error: PluginError) -> bool:
+def _passing(error: OperationError) -> bool:
     """Whether the error can come from an API server that is starting."""
     return isinstance(error, Unreachable) or (isinstance(error, ApiError) and error.code >= 500)
 

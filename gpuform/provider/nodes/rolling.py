@@ -7,7 +7,8 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from gpuform.provider.handler import Cancelled, PluginError
+from gpuform.checkout.errors import OperationError
+from gpuform.provider.handler import Cancelled
 
 
 @dataclass
@@ -32,7 +33,7 @@ def at_once(budget: int | str, nodes: int) -> int:
 async def roll(names: Sequence[str], width: int, one: Callable[[str], Awaitable[bool]]) -> Rolled:
     """Call ``one`` for each node in order, ``width`` at a time; it returns whether it changed anything.
 
-    After the first `PluginError`, nodes in progress are finished and the rest is left as it is, which the
+    After the first `OperationError`, nodes in progress are finished and the rest is left as it is, which the
     last failure says. `Cancelled` is raised once all of them have stopped.
     """
     rolled, left, cancelled = Rolled(), list(names), list[Cancelled]()
@@ -42,7 +43,7 @@ async def roll(names: Sequence[str], width: int, one: Callable[[str], Awaitable[
             name = left.pop(0)
             try:
                 changed = await one(name)
-            except PluginError as error:
+            except OperationError as error:
                 rolled.failures.append(str(error))
             except Cancelled as stop:  # raised later: the TaskGroup would cancel the other lanes
                 cancelled.append(stop)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpuform.provider.handler import PluginError
+from gpuform.checkout.errors import OperationError
 from gpuform.provider.nodes.cluster import Manifest
 
 
@@ -41,7 +41,7 @@ def merged(node: Manifest, new: Mapping[str, Any], old: Mapping[str, Any]) -> li
 
     A startup taint on a proven node stays: it requests a new proof.
 
-    Raises `PluginError` for a taint that the node has with another value and that was not ours.
+    Raises `OperationError` for a taint that the node has with another value and that was not ours.
     """
     ours = {key_of(item): value_of(item) for item in [*(old.get("taints") or []), *startup(old)]}
     wanted = {key_of(item): item for item in owed(node, new)}
@@ -51,7 +51,7 @@ def merged(node: Manifest, new: Mapping[str, Any], old: Mapping[str, Any]) -> li
         key = key_of(item)
         if key in wanted:
             if value_of(item) not in (value_of(wanted[key]), ours.get(key)):
-                raise PluginError(
+                raise OperationError(
                     f"node {node['metadata']['name']}: the taint {key[0]}={value_of(item)}:{key[1]} was "
                     f"not set by this pool, which needs the value {value_of(wanted[key])!r}; remove one"
                 )

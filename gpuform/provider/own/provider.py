@@ -6,8 +6,9 @@ import importlib.metadata
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from gpuform.checkout.errors import OperationError
 from gpuform.provider.base import ResourceProvider
-from gpuform.provider.handler import Engine, Handler, PluginError
+from gpuform.provider.handler import Engine, Handler
 
 if TYPE_CHECKING:
     from gpuform.provider.hosts.configuration import HostConfiguration
@@ -38,7 +39,7 @@ class Own(ResourceProvider):
 
     def handler(self, token: str) -> Handler:
         if token not in self._types:
-            raise PluginError(f"{token}: the gpuform provider has {', '.join(sorted(self._types))}")
+            raise OperationError(f"{token}: the gpuform provider has {', '.join(sorted(self._types))}")
         if token not in self._handlers:
             self._handlers[token] = self._types[token]()
         return self._handlers[token]

@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.client import ApiError, Client
 from gpuform.provider.guards.guard import Guard
-from gpuform.provider.handler import Call, Checked, PluginError, Properties
+from gpuform.provider.handler import Call, Checked, Properties
 from gpuform.provider.nodes.cluster import MERGE, Cluster
 from gpuform.provider.nodes.inputs import checked
 from infra.model.queues import KUEUE
@@ -58,7 +59,7 @@ class KueueRemoval(Guard):
         inputs = checked(news, KNOWN, iter(()))
         try:
             found = await self._clusters(news).client.find(_DEPLOYMENT)
-        except PluginError:  # a cluster that does not exist yet, or does not answer
+        except OperationError:  # a cluster that does not exist yet, or does not answer
             return inputs
         if found is None or found["spec"].get("replicas", 1):
             return inputs
@@ -67,7 +68,7 @@ class KueueRemoval(Guard):
         return Checked(inputs.inputs, [("", f"{fact}; {remedy}")])
 
     async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
-        """Raises PluginError if the controller does not stop."""
+        """Raises OperationError if the controller does not stop."""
         client = self._clusters(old_inputs).client
         await _change(client, "PATCH", _DEPLOYMENT, {"spec": {"replicas": 0}})
         await self._stopped(call, client)
@@ -84,7 +85,7 @@ class KueueRemoval(Guard):
         while await _listed(client, f"/api/v1/namespaces/{KUEUE}/pods", MANAGER_PODS):
             if time.monotonic() > late:
                 remedy = f"see `kubectl describe pods -n {KUEUE}`, and run the same command again"
-                raise PluginError(f"Deployment {KUEUE}/{MANAGER}: its pods do not end; {remedy}")
+                raise OperationError(f"Deployment {KUEUE}/{MANAGER}: its pods do not end; {remedy}")
             await call.sleep(_EVERY_S)
 
 

@@ -6,17 +6,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.client import Unreachable
-from gpuform.provider.handler import (
-    Call,
-    Change,
-    Checked,
-    Diffed,
-    InitFailed,
-    PluginError,
-    Properties,
-    ReadResult,
-)
+from gpuform.provider.handler import Call, Change, Checked, Diffed, InitFailed, Properties, ReadResult
 from gpuform.provider.nodes.cluster import Cluster
 from gpuform.provider.nodes.inputs import TIMEOUT_S, checked
 from gpuform.provider.properties import UNKNOWN, has_unknown, reveal
@@ -76,14 +68,14 @@ class BlueGreen:
             return "", {**news, "colour": UNKNOWN if has_unknown(news) else COLOURS[0]}
         try:
             return _id(news), await self._turn(call, news)
-        except PluginError as error:
+        except OperationError as error:
             if isinstance(error, Unreachable) or not (await self._pair(news).see()).live:
                 raise
             raise InitFailed(_id(news), {**news, "colour": COLOURS[0]}, [str(error)]) from error
 
     async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:
         if not inputs:
-            raise PluginError(f"{id}: a BlueGreen cannot be imported; declare it under a new name")
+            raise OperationError(f"{id}: a BlueGreen cannot be imported; declare it under a new name")
         seen = await self._pair(inputs).see()
         return ReadResult(id, {**inputs, "colour": seen.live}, inputs) if seen.live else None
 
@@ -102,7 +94,7 @@ class BlueGreen:
         deadline = time.monotonic() + limit
         while held := (await pair.see()).held:
             if time.monotonic() > deadline:
-                raise PluginError(f"{pair.title}: {held} pods have not ended after {limit:.0f} s")
+                raise OperationError(f"{pair.title}: {held} pods have not ended after {limit:.0f} s")
             await call.status(f"{pair.title}: waiting for {held} pods to end")
             await call.sleep(0.5)
 

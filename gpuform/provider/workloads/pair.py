@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.client import ApiError, Client
 from gpuform.kubernetes.pods import condition, explained, missing
-from gpuform.provider.handler import PluginError
 from gpuform.provider.workloads.moves import Side
 from infra.model import labels
 from infra.model.rollout import COLOURS
@@ -52,7 +52,7 @@ class Pair:
         return f"Deployment {self._namespace}/{self._deployment['metadata']['name']}"
 
     async def see(self) -> Seen:
-        """The live state. Raises PluginError for an object of these names with another manager."""
+        """The live state. Raises OperationError for an object of these names with another manager."""
         service = await self._find(self._service_path)
         sides = {colour: await self._side(colour) for colour in COLOURS}
         if service is None:
@@ -133,7 +133,7 @@ class Pair:
         }
         if live is not None and MANAGER not in managers:
             what = f"{live['kind']} {self._namespace}/{live['metadata']['name']}"
-            raise PluginError(
+            raise OperationError(
                 f"{what}: it exists already, and not from a blue-green update; delete it first, or give "
                 "the workload another name"
             )
@@ -144,7 +144,7 @@ class Pair:
             await self._client.apply(path, body, manager=MANAGER, force=True)
         except ApiError as error:
             what = f"{body['kind']} {self._namespace}/{body['metadata']['name']}"
-            raise PluginError(f"{what}: {error}") from None
+            raise OperationError(f"{what}: {error}") from None
 
     async def _patch_service(self, body: Manifest) -> None:
         params = {"fieldManager": MANAGER}

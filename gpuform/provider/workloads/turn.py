@@ -10,8 +10,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from gpuform.kubernetes.listing import some
-from gpuform.provider.handler import Call, PluginError
+from gpuform.checkout.errors import OperationError
+from gpuform.checkout.listing import some
+from gpuform.provider.handler import Call
 from gpuform.provider.workloads.moves import Do, Rule, Side, next_move
 from gpuform.provider.workloads.pair import Pair, Seen, other
 from infra.model.rollout import COLOURS
@@ -36,7 +37,7 @@ class Turn:
     async def run(self) -> str:
         """Change the pair and return the live colour.
 
-        Raises `PluginError` with the pods' reasons; a change of the template is reverted before that.
+        Raises `OperationError` with the pods' reasons; a change of the template is reverted before that.
         """
         seen = await self.pair.see()
         if not seen.live:
@@ -52,7 +53,7 @@ class Turn:
             rule = Rule(self.pair.replicas, self.step, self.switch_at)
             await self._go(target, rule)
         except _Late as late:
-            raise PluginError(await self._failed(target, source, late)) from None
+            raise OperationError(await self._failed(target, source, late)) from None
         await self.pair.serve(target)
         return target
 

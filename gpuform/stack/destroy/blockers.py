@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from gpuform.kubernetes.listing import some
+from gpuform.checkout.listing import some
 from gpuform.kubernetes.pods import worst
 from gpuform.stack.destroy.cluster import BUDGET, DEPLOYMENT, EVENT, LEASE, POD, Cluster, Json, named
 from gpuform.stack.destroy.waiting import Left

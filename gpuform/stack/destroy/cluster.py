@@ -9,11 +9,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from gpuform.checkout.errors import Failure
+from gpuform.checkout.errors import Failure, OperationError
 from gpuform.kubernetes.client import ApiError, Client
 from gpuform.kubernetes.foreign import foreign, queued
 from gpuform.kubernetes.kubeconfig import resolve
-from gpuform.provider.handler import PluginError
 from gpuform.stack.destroy.state import Eks
 from infra.model.losses import RELEASES
 from infra.plan.access import kubeconfig
@@ -95,7 +94,7 @@ class Cluster:
         """Empty if the cluster answers, else the reason why it does not."""
         try:
             self._ask(lambda: self._client.get("/version"))
-        except PluginError as problem:  # a cluster that denies access counts as unreachable
+        except OperationError as problem:  # a cluster that denies access counts as unreachable
             return str(problem)
         return ""
 
@@ -172,5 +171,5 @@ def access(eks: Eks, region: str) -> str:
     return kubeconfig(region, Joining(eks.name, eks.endpoint, eks.certificate_authority, ""))
 
 
-def _failure(kind: Kind, error: PluginError) -> Failure:
+def _failure(kind: Kind, error: OperationError) -> Failure:
     return Failure(f"{kind.name}s of the cluster", str(error), "check the permissions of your access entry")

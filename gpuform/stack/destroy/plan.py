@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuform.kubernetes.listing import some
+from gpuform.checkout.listing import some
 from gpuform.stack.destroy.cluster import CLAIM, NODE_CLAIM, NODE_POOL, Cluster, named
 from gpuform.stack.destroy.inside import balancers, kept_volumes
 from gpuform.stack.destroy.leftovers import Leftover

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
-from gpuform.checkout.errors import Failure, InputError
+from gpuform.checkout.errors import Failure, InputError, OperationError
+from gpuform.checkout.listing import some
 from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine, EngineFailure, Event
 from gpuform.engine.backend import project
-from gpuform.kubernetes.listing import some
-from gpuform.provider.handler import PluginError
 from gpuform.stack.destroy import blockers, operator
 from gpuform.stack.destroy.cluster import NODE_CLASS, NODE_POOL, Cluster
 from gpuform.stack.destroy.grounds import Existing, Ground, Hosts, Options, Sweeper
@@ -172,7 +171,7 @@ class Site:
         with Cluster(str(access.get("kubeconfig") or ""), access.get("context")) as cluster:
             try:
                 yield cluster
-            except PluginError as problem:
+            except OperationError as problem:
                 fact = f"cannot be read ({problem}), so what others have in its {what} is not known"
                 raise Failure(f"cluster of {self.stack}", fact, "make it reachable") from None
 
@@ -186,7 +185,7 @@ class Site:
                 found = look_inside(cluster, workloads, queued)
                 if self.options.force:
                     self.refuse_force(cluster)
-            except PluginError as problem:
+            except OperationError as problem:
                 remedy = "run the same command again"
                 raise Failure(f"cluster of {self.stack}", str(problem), remedy) from None
         return found

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpuform.checkout.listing import some
 from gpuform.kubernetes.client import Unreachable
-from gpuform.kubernetes.listing import some
 from gpuform.stack.destroy.cluster import Kind, named
 
 Say = Callable[[str], None]

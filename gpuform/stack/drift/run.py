@@ -10,12 +10,12 @@ from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
 from gpuform.checkout.stacks import declared
 from gpuform.engine import Engine, Step
+from gpuform.engine.places import Tools
 from gpuform.kubernetes.kubeconfigs import answered, unreachable
+from gpuform.stack.cluster_access import cluster
 from gpuform.stack.drift import magnum, maps, nodes
 from gpuform.stack.drift.finding import Drift, Finding
-from gpuform.usage.cluster_access import cluster
 from infra.model.environment import Environment
-from lab.plane.kwokctl import Tools
 
 Say = Callable[[str], None]
 

@@ -1,11 +1,10 @@
-"""Runs previews: reads the current cluster or simulates the base, then lets the engine preview the change."""
+"""Runs previews: reads the cluster or has the base simulated, then lets the engine preview the change."""
 
 from __future__ import annotations
 
 import re
-import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,21 +12,18 @@ import httpx
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
-from gpuform.checkout.scratch import keeping_logs, kept_logs
+from gpuform.checkout.scratch import kept_logs
 from gpuform.checkout.stacks import file_of
 from gpuform.engine import Engine, EngineFailure
-from gpuform.stack.preview.base import checkout
+from gpuform.engine.places import Tools
+from gpuform.stack.cluster_access import access
 from gpuform.stack.preview.effects import effects, told
 from gpuform.stack.preview.outcome import Outcome
 from gpuform.stack.preview.world import World, declared, read
-from gpuform.usage.cluster_access import access
 from infra.config import load, price_list
 from infra.model.environment import Environment
 from infra.model.losses import REPORT
 from infra.plan.cost import bill
-from lab.offline import nodes
-from lab.plane import ControlPlane, controlling
-from lab.plane.kwokctl import Tools
 from policies import clock
 
 Say = Callable[[str], None]
@@ -46,68 +42,16 @@ class Played:
     world: World
 
 
-@contextmanager
-def played(paths: Paths, tools: Tools, stack: str, base: str | None, say: Say) -> Iterator[Played]:
-    """A temporary control plane and state on which the base's stack has been created."""
-    apart = replace(paths, state=paths.state / "preview" / stack)
-    plane = ControlPlane(apart, tools)
-    _forget(plane, apart)  # left by a killed preview
-    say("starting a control plane for the preview")
-    try:
-        with keeping_logs(apart):
-            plane.start(progress=lambda text: None)
-            _teach(plane, paths.root / f"Pulumi.{stack}.yaml")
-            if base is None:
-                yield Played(apart, None, declared(None))
-                return
-            with checkout(paths.root, base) as folder:
-                say(f"simulating the base of {stack} ({base})")
-                _teach(plane, folder / f"Pulumi.{stack}.yaml")
-                before, world = _make(replace(apart, root=folder), tools, stack, say)
-            yield Played(apart, before, world)
-    finally:
-        _forget(plane, apart)
-
-
-def _teach(plane: ControlPlane, file: Path) -> None:
-    """Install the kinds of monitoring and run the controllers that the stack has.
-
-    The stand-in for the chart of monitoring has no CRDs, and a controller's own chart needs its program.
-    """
-    try:
-        env = load(file)
-    except InputError:
-        return  # reported by the next reader of the file
-    if names := controlling.declared(env):
-        plane.controlled(*names)
-    if env.monitoring:
-        plane.knows_monitoring()
-
-
-def _make(paths: Paths, tools: Tools, stack: str, say: Say) -> tuple[Environment | None, World]:
-    file = paths.root / f"Pulumi.{stack}.yaml"
-    if not file.exists():
-        return None, declared(None)
-    before = load(file)
-    if before.cluster.kind not in PLAYED:
-        say(f"the base of {stack} is not simulated: own hosts and existing clusters cannot be simulated here")
-        return before, declared(before)
-    if before.cluster.kind in nodes.KINDS:
-        nodes.play(before, paths, tools, lenient=True)
-    Engine(paths, tools, say=say, offline=True).up(stack, on_event=lambda event: None)
-    return before, read(paths.kubeconfig)
-
-
-def _forget(plane: ControlPlane, paths: Paths) -> None:
-    plane.stop(delete=True)
-    shutil.rmtree(paths.state, ignore_errors=True)
+Simulate = Callable[[Paths, Tools, str, str | None, Say], AbstractContextManager[Played]]
+"""Creates a stack's base without a cloud: checkout, tools, stack, base."""
 
 
 @dataclass(frozen=True)
 class Preview:
     """One preview: its stack, its options, and the losses that its reader has acknowledged.
 
-    ``base`` is a folder or a commit; offline previews then start from what it declares.
+    ``base`` is a folder or a commit; offline previews, which need ``simulate``, then start from what it
+    declares.
     """
 
     paths: Paths
@@ -117,6 +61,7 @@ class Preview:
     base: str | None = None
     acknowledged: tuple[str, ...] = ()
     say: Say = print
+    simulate: Simulate | None = None
 
     def run(self) -> Outcome:
         """The outcome; an invalid stack file in the change is part of it, since its author reads the summary.
@@ -134,7 +79,8 @@ class Preview:
             return blank
         if not self.offline:
             return self._live(env, blank)
-        with played(self.paths, self.tools, self.stack, self.base, self.say) as base:
+        assert self.simulate is not None
+        with self.simulate(self.paths, self.tools, self.stack, self.base, self.say) as base:
             return self._against(base, blank)
 
     def _declared(self) -> tuple[Environment | None, Outcome]:
@@ -156,7 +102,7 @@ class Preview:
         engine = Engine(self.paths, self.tools, say=self.say)
         before = _deployed(engine, self.stack)
         try:
-            with access(env, self.paths, self.stack) as found:
+            with access(env, self.paths, self.stack, self.tools) as found:
                 world = read(*found)
         except (Failure, InputError, OSError, httpx.HTTPError, ValueError):  # not created yet, or unreachable
             world = declared(before)

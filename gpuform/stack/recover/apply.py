@@ -6,10 +6,9 @@ import asyncio
 import json
 from collections.abc import Callable
 
-from gpuform.checkout.errors import Failure
+from gpuform.checkout.errors import Failure, OperationError
 from gpuform.engine import Event
 from gpuform.engine.pending import IMPORTING
-from gpuform.provider.handler import PluginError
 from gpuform.stack.recover import cluster, locks, releases
 from gpuform.stack.recover import state as states
 from gpuform.stack.recover.find import Stack
@@ -53,7 +52,7 @@ async def _releases(stack: Stack, plan: Plan) -> list[str]:
             try:
                 helm, runs = stack.engine.tool("helm"), stack.paths.state / "helm"
                 said.append(await releases.settle(clusters.of(resource), release, helm, runs))
-            except PluginError as problem:
+            except OperationError as problem:
                 raise Failure(f"release {release.id}", str(problem), "run the same command again") from None
     return said
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from gpuform.checkout.errors import OperationError
 from gpuform.engine.pending import CREATING, RELEASE, Operation
 from gpuform.kubernetes.client import Client
 from gpuform.kubernetes.kubeconfig import Access, resolve
-from gpuform.provider.handler import PluginError
 from gpuform.stack.recover import releases
 from gpuform.stack.recover import state as states
 from gpuform.stack.recover.plan import FOR_YOU, Release, Step
@@ -78,7 +78,7 @@ async def pending_releases(
         id = releases.id_of(resource, inputs)
         try:
             seen = await releases.read(clusters.of(resource), id)
-        except PluginError as problem:
+        except OperationError as problem:
             found.append(Release(resource["urn"], id, "unknown", FOR_YOU, str(problem)))
             continue
         ours = resource not in new or seen.made_by(inputs)
@@ -94,7 +94,7 @@ async def look(clusters: Clusters, operation: Operation, settled: Sequence[Relea
             return await _release(clusters, operation, settled)
         assert operation.kind == CREATING
         return await _object(clusters, operation)
-    except PluginError as problem:
+    except OperationError as problem:
         return Step.of(operation, FOR_YOU, f"{problem}; run the same command again when the cluster answers")
 
 

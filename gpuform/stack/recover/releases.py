@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from gpuform.checkout import scratch
+from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.client import Client
-from gpuform.provider.handler import PluginError
 from gpuform.stack.recover.plan import FOR_YOU, Release
 
 QUIET_S = 180
@@ -113,7 +113,7 @@ async def settle(client: Client, release: Release, helm: Path, runs: Path) -> st
     """Execute the plan if the release is unchanged; returns a line that says so.
 
     ``mark failed`` writes what Helm itself writes when an installation ends with an error: Helm upgrades such
-    a release. ``runs`` is a folder for a kubeconfig while ``helm`` runs. Raises PluginError.
+    a release. ``runs`` is a folder for a kubeconfig while ``helm`` runs. Raises OperationError.
     """
     found = await read(client, release.id)
     if (found.number, found.status) != (release.newest, release.status):
@@ -141,7 +141,7 @@ def _roll_back(client: Client, release: Release, helm: Path, runs: Path) -> None
         words = ("rollback", name, str(release.revision), "-n", namespace, "--kubeconfig", kubeconfig)
         done = subprocess.run([helm, *words], capture_output=True, text=True)
     if done.returncode:
-        raise PluginError(
+        raise OperationError(
             done.stderr.rpartition("Error: ")[2].strip() or f"helm ended with {done.returncode}"
         )
 

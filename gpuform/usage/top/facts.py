@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuform.checkout.errors import Failure
+from gpuform.usage import nodes as seen
 from gpuform.usage.cluster_objects import Json, Objects
+from gpuform.usage.node_prices import NodePrices, total, used_share
 from gpuform.usage.prometheus import Alert, Prometheus
 from gpuform.usage.status import ClusterStatus, PoolStatus, summarise
 from gpuform.usage.top import history
@@ -19,9 +21,6 @@ from infra.model.pool import Pool
 from infra.model.prices import PriceList
 from infra.plan.bill import Bill
 from infra.plan.cost import bill
-from lab.rehearse import seen
-from lab.rehearse.outcome import total
-from lab.rehearse.tally import Tally, used_share
 
 _SEVERITIES = ("critical", "warning", "info")
 
@@ -99,7 +98,7 @@ def gather(
     status = summarise(env, objects.nodes, objects.pods, objects.claims, objects.queues)
     firing, pending = _alerts(prometheus) if looked.measured else ((), 0)
     past = history.ask(prometheus, looked, at) if looked.measured else History()
-    tally = Tally(env, prices)
+    priced = NodePrices(env, prices)
     nodes = [seen.node(raw, objects.claims) for raw in objects.nodes]
     pods = [seen.pod(raw, env.name, objects.claims) for raw in objects.pods]
     return Facts(
@@ -107,13 +106,13 @@ def gather(
         at=at,
         status=status,
         view=looked,
-        pools=tuple(_pools(env, status, looked, tally, nodes, pods, measured)),
+        pools=tuple(_pools(env, status, looked, priced, nodes, pods, measured)),
         bill=bill(env, prices),
         alerts=firing,
         pending=pending,
         history=past,
         limits=tuple(_limits(objects.node_pools)),
-        prices_of={node.name: tally.usd(node) for node in nodes},
+        prices_of={node.name: priced.usd(node) for node in nodes},
     )
 
 
@@ -121,7 +120,7 @@ def _pools(
     env: Environment,
     status: ClusterStatus,
     looked: View,
-    tally: Tally,
+    priced: NodePrices,
     nodes: Sequence[seen.Node],
     pods: Sequence[seen.Pod],
     measured: Measured,
@@ -133,13 +132,13 @@ def _pools(
     for pool, found in zip(env.pools, status.pools, strict=True):
         mine = tuple(node for node in looked.nodes if node.pool == pool.name)
         live = [node for node in nodes if node.pool == pool.name]
-        yield PoolFacts(found, mine, _money(env, pool, tally, live, placed, mine))
+        yield PoolFacts(found, mine, _money(env, pool, priced, live, placed, mine))
 
 
 def _money(
     env: Environment,
     pool: Pool,
-    tally: Tally,
+    priced: NodePrices,
     nodes: Iterable[seen.Node],
     placed: Mapping[str, Sequence[seen.Pod]],
     drawn: Iterable[Node],
@@ -149,7 +148,7 @@ def _money(
     idle: list[float | None] = []
     unused: list[float | None] = []
     for node in nodes:
-        usd, share = tally.usd(node), used_share(env, pool, node, placed.get(node.name, ()))
+        usd, share = priced.usd(node), used_share(env, pool, node, placed.get(node.name, ()))
         paid.append(usd)
         idle.append(None if usd is None or share is None else usd * (1 - share))
         if (live := by_name.get(node.name)) is not None:

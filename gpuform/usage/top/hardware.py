@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from gpuform.usage.device_ids import gpu_id, mig_id
+from gpuform.usage.nodes import Node
 from gpuform.usage.top.measured import Key, Measured
 from infra.model import labels, offer
 from infra.model.environment import Environment
 from infra.model.gpu import GPUS, Gpu
 from infra.model.pool import Pool
 from infra.model.sharing import Mig, Mps, TimeSlicing
-from lab.rehearse.seen import Node
-from lab.simulator.device_plugin import gpu_id, mig_id
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from gpuform.usage.device_ids import original
+from gpuform.usage.nodes import Pod
 from gpuform.usage.top.hardware import Device
 from gpuform.usage.top.measured import Key, Measured, PodName
 from gpuform.usage.top.view import PodUse, Use
-from lab.rehearse.seen import Pod
-from lab.simulator.parts import original
 
 Shares = Counter[PodName]
 """Number of shares of a device that each pod has."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from gpuform.checkout.errors import Failure
+from gpuform.usage import nodes as seen
 from gpuform.usage.claims import Claims
 from gpuform.usage.cluster_objects import Json, Objects, pool_of
 from gpuform.usage.prometheus import Prometheus
@@ -18,7 +19,6 @@ from gpuform.usage.top.view import Gpu, Growing, Node, Slice, Use, View
 from infra.model import labels
 from infra.model.environment import Environment
 from infra.model.pool import Pool
-from lab.rehearse import seen
 
 
 def measure(prometheus: Prometheus) -> tuple[Measured, str]:

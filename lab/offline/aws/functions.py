@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpuform.provider.handler import PluginError, Properties
+from gpuform.checkout.errors import OperationError
+from gpuform.provider.handler import Properties
 from gpuform.provider.properties import Secret, reveal
 from lab.offline.aws.outputs import Settings, partitions
 from lab.offline.aws.row import ACCOUNT
@@ -19,14 +20,14 @@ _BOTTLEROCKET = re.compile(r"/aws/service/bottlerocket/\S+/(?P<version>\d+\.\d+\
 
 
 def answer(token: str, args: Properties, settings: Settings) -> Properties:
-    """The function's result. Raises `PluginError`, listing the known functions, for any other."""
+    """The function's result. Raises `OperationError`, listing the known functions, for any other."""
     if token not in _FUNCTIONS:
         known = ", ".join(sorted(name.rsplit(":", 1)[-1] for name in _FUNCTIONS))
-        raise PluginError(f"{token}: the offline stand-in of the aws provider answers {known} only")
+        raise OperationError(f"{token}: the offline stand-in of the aws provider answers {known} only")
     plain = reveal(args)
     region = plain.get("region") or settings.region
     if region not in partitions():
-        raise PluginError(f"{token}: {region!r} is not an AWS region; set aws:region")
+        raise OperationError(f"{token}: {region!r} is not an AWS region; set aws:region")
     return _FUNCTIONS[token](plain, region)
 
 
@@ -62,7 +63,7 @@ def _parameter(args: Properties, region: str) -> Properties:
     name = str(args.get("name") or "")
     value = _release(name)
     if not value:
-        raise PluginError(
+        raise OperationError(
             f"{name}: offline runs have only the release_version of a dated EKS image for AL2023 and the "
             "image_version of a Bottlerocket release; declare the value itself"
         )

@@ -7,8 +7,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from gpuform.checkout.errors import OperationError
 from gpuform.provider.base import ResourceProvider
-from gpuform.provider.handler import Change, Checked, Diffed, Engine, Handler, PluginError, Properties
+from gpuform.provider.handler import Change, Checked, Diffed, Engine, Handler, Properties
 from gpuform.provider.properties import UNKNOWN, reveal
 from gpuform.provider.protocol import engine_pb2
 from lab.offline.aws import eks, functions, instances, network, services
@@ -67,7 +68,7 @@ class OfflineAws(ResourceProvider):
 def row(token: str) -> Row:
     if token not in ROWS:
         known = ", ".join(sorted(name.rsplit(":", 1)[-1] for name in ROWS))
-        raise PluginError(
+        raise OperationError(
             f"{token}: the offline stand-in of the aws provider does not know this type (it knows {known}); "
             "add a row to lab/offline/aws, or run with an account and the official plugin"
         )

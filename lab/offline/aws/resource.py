@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuform.provider.handler import Call, Change, Checked, Diffed, PluginError, Properties, ReadResult
+from gpuform.checkout.errors import OperationError
+from gpuform.provider.handler import Call, Change, Checked, Diffed, Properties, ReadResult
 from gpuform.provider.properties import UNKNOWN, reveal
 from lab.offline.aws import differences, outputs, requests
 from lab.offline.aws.row import Row
@@ -55,7 +56,7 @@ class OfflineResource:
     async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:
         """What the state has; for an imported resource without outputs, they are made up now."""
         if not inputs:
-            raise PluginError(f"{call.type} {id}: offline runs cannot read from AWS")
+            raise OperationError(f"{call.type} {id}: offline runs cannot read from AWS")
         if not olds:
             id, olds = outputs.computed(self.row, self.settings, call.urn, inputs, id)
         return ReadResult(id, olds, inputs)
@@ -77,7 +78,7 @@ class OfflineResource:
 
     async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
         if self.row.guard and reveal(olds).get(self.row.guard) is True:
-            raise PluginError(
+            raise OperationError(
                 f"{call.name}: {self.row.guard} is on, so AWS does not delete it; "
                 "turn it off, run up, then destroy"
             )

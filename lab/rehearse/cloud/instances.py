@@ -7,7 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from gpuform.checkout.errors import Failure
 from gpuform.clouds.aws.api import answers, client
@@ -18,13 +18,6 @@ from lab.rehearse.cloud.market import Bought, Market
 
 _LOOK_S = 0.25
 _LOST_S = 2.0  # until the cloud controller deletes the node of an ended instance; minutes in reality
-
-
-class Tools(Protocol):
-    """The part of ``lab.toolchain.Toolchain`` that is used here."""
-
-    def path(self, name: str) -> Any:
-        """Absolute path of the tool."""
 
 
 class Instances:

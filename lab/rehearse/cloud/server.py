@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from gpuform.clouds.aws.api import answers, client
+from gpuform.engine.places import Tools
 from infra.model.aws import AwsCluster
 from infra.model.environment import Environment
 from infra.model.prices import PriceList
@@ -24,7 +25,7 @@ from infra.plan import eks
 from lab.rehearse.cloud import account, declared, described
 from lab.rehearse.cloud.answers import ACCOUNT, Answer, Answers, priced
 from lab.rehearse.cloud.fleet import Fleets
-from lab.rehearse.cloud.instances import Instances, Tools
+from lab.rehearse.cloud.instances import Instances
 from lab.rehearse.cloud.market import Bought, Market, Refused
 
 _QUERY = ("ec2", "iam", "sts")

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from gpuform.cli.ci.__main__ import app
 from gpuform.cli.ci.artifacts import MOST_BYTES, MOST_CHARACTERS
 from gpuform.cli.ci.harmless import harmless
-from gpuform.stack.preview.summary import marker
+from gpuform.reports.pull_request import marker
 from tests.cli.ci.conftest import TOKEN, Fake, packed
 
 pytestmark = pytest.mark.tools

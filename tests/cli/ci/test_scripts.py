@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuform.cli.ci.stacks import find
+from gpuform.checkout.stack_names import find
 from tests.cli.ci.workflows import JOBS, ROOT, load, steps
 
 pytestmark = pytest.mark.tools

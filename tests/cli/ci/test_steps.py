@@ -15,9 +15,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from gpuform.checkout.paths import Paths
+from gpuform.checkout.stack_names import find
 from gpuform.cli.ci.__main__ import app
-from gpuform.cli.ci.stacks import find
-from gpuform.stack.preview.summary import marker
+from gpuform.reports.pull_request import marker
 from infra import versions
 from lab.toolchain.plugin import this_platform
 
@@ -32,7 +32,7 @@ def step(*words: str, **env: str) -> Result:
 def test_stacks_are_those_that_have_a_file_and_need_no_package() -> None:
     # -S: without site-packages, as on a machine before any installation
     done = subprocess.run(
-        [sys.executable, "-S", "-m", "gpuform.cli.ci.stacks"],
+        [sys.executable, "-S", "-m", "gpuform.checkout.stack_names"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -136,7 +136,7 @@ def test_every_command_is_there_with_these_options(program: str, words: tuple[st
             parse(app, words)
         case "gpuform.cli.ci":
             parse(ci.app, words)
-        case "gpuform.cli.ci.stacks":
+        case "gpuform.checkout.stack_names":
             assert words == ()
         case "make":
             assert set(words) <= make_targets()

@@ -20,9 +20,10 @@ from gpuform.engine.standins import _launcher
 from infra import versions
 from infra.config import load
 from infra.plan import efa, eks, gpu_operator
-from lab.offline import karpenter_crds, prometheus_crds
+from lab.offline import karpenter_crds
 from lab.offline.charts import Charts
 from lab.offline.language.program import find_charts_here
+from lab.plane import prometheus_crds
 from lab.simulator import efa as simulated_efa
 from lab.simulator import keys
 from lab.toolchain import Toolchain

@@ -3,26 +3,28 @@ from __future__ import annotations
 from collections import Counter
 
 from gpuform.usage.queues import QueueStatus, Usage
-from lab.rehearse.ending import Ended
-from lab.rehearse.monitored import Scraped
-from lab.rehearse.outcome import (
+from gpuform.usage.rehearsal import (
     Amount,
     Cell,
+    Ended,
     Gone,
     Line,
     Load,
     Machines,
     NodeDrawn,
     Outcome,
+    Pending,
     PoolOutcome,
+    Queued,
+    QueueOutcome,
     Reached,
     Refusal,
+    Scraped,
     Shrink,
     Side,
     Step,
+    Turn,
 )
-from lab.rehearse.pods import Pending
-from lab.rehearse.queued import Queued, QueueOutcome, Turn
 
 NODE = "ip-10-64-0-5.us-west-2.compute.internal"
 WAITS = Pending(

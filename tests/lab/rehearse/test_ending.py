@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from gpuform.usage.rehearsal import Ended
 from infra.model.environment import Environment
 from lab.rehearse import ending
 from lab.rehearse.cluster import Cluster, Json
-from lab.rehearse.ending import Ended
 from lab.rehearse.watch import Watch
 from tests.plan.aws_environments import aws
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from gpuform.usage.nodes import Event, Pod
+from gpuform.usage.rehearsal import Queued, Turn
 from infra.config import parse
 from infra.model.environment import Environment
 from lab.rehearse import pods, queued
 from lab.rehearse.cluster import Cluster
-from lab.rehearse.queued import Queued, Turn
-from lab.rehearse.seen import Event, Pod
 from tests.plan.aws_environments import aws
 
 pytestmark = pytest.mark.unit

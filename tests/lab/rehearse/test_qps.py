@@ -11,14 +11,13 @@ import pytest
 
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
+from gpuform.usage.nodes import Pod
+from gpuform.usage.rehearsal import Load, Pending
 from infra.config import load, parse
 from infra.model.environment import Environment
 from lab.rehearse import scaled
 from lab.rehearse.exporter import GATEWAY, Key, Requests, Series, serving
 from lab.rehearse.loads import reached, unmet
-from lab.rehearse.outcome import Load
-from lab.rehearse.pods import Pending
-from lab.rehearse.seen import Pod
 
 pytestmark = pytest.mark.unit
 GATEWAY_QUERY = 'sum( rate(hits{ingress="w", code="200"}[5m]) ) or vector(0)'

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from gpuform.usage.nodes import Pod
+from gpuform.usage.rehearsal import Queued, Turn
 from infra.config import parse
 from infra.model.prices import PriceList
 from lab.rehearse import queued
-from lab.rehearse.queued import Queued, Turn
-from lab.rehearse.seen import Pod
 from lab.rehearse.tally import Tally
 from lab.rehearse.watch import Now
 from tests.lab.rehearse.test_tally import node

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gpuform.usage.nodes import Event
 from lab.rehearse.reasons import karpenter, scheduler, words
-from lab.rehearse.seen import Event
 
 pytestmark = pytest.mark.unit
 

@@ -14,11 +14,11 @@ import yaml
 from gpuform.checkout.paths import Paths
 from gpuform.stack.preflight.check import Judged
 from gpuform.stack.preflight.existing import Parts, discovery, listed, operator
+from gpuform.usage.rehearsal import Outcome
 from infra.config import KEY, parse
 from lab.rehearse import honesty
 from lab.rehearse.document import document
 from lab.rehearse.options import Options
-from lab.rehearse.outcome import Outcome
 from lab.rehearse.plane import apart
 from lab.rehearse.run import Rehearsal
 from lab.toolchain import Toolchain

@@ -17,8 +17,8 @@ from gpuform.reports import rehearsal
 from gpuform.reports.html import LETTER, cut
 from gpuform.reports.rehearsal_page import MOST_NODES, page
 from gpuform.reports.rehearsal_timeline import LEFT, MOST_ROWS, WIDTH, costs, timeline
+from gpuform.usage.rehearsal import Line
 from lab.rehearse.document import document
-from lab.rehearse.outcome import Line
 from tests.lab.rehearse.outcomes import NODE, outcome
 from tests.reports.markup import Tags
 

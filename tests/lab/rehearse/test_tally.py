@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from gpuform.usage import nodes as seen
+from gpuform.usage.nodes import Node, Pod
 from infra.config import parse
 from infra.model.prices import PriceList
-from lab.rehearse import seen
-from lab.rehearse.seen import Node, Pod
 from lab.rehearse.tally import Tally, cells, used_share
 from lab.rehearse.watch import Life, Now
 from lab.simulator.device_plugin import gpu_id, mig_id

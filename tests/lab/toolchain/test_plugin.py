@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from gpuform.engine.standins import downloaded
 from lab.toolchain import Toolchain, plugin
 
 pytestmark = pytest.mark.tools
@@ -98,7 +99,7 @@ def test_an_official_plugin_is_downloaded_once_and_nothing_is_built(
     url, asked = server
     for _ in range(2):
         found = chain(url, "1.2.3")
-        assert found.path(NAME) == plugin.downloaded(fake_go.paths.cache, NAME, "1.2.3")
+        assert found.path(NAME) == downloaded(fake_go.paths.cache, NAME, "1.2.3")
         assert (found.locate(NAME).source, found.locate(NAME).version) == ("plugin", "1.2.3")
     assert found.path(NAME).read_bytes() == BINARY
     file = f"/{NAME}-v1.2.3-{plugin.this_platform().replace('/', '-')}.tar.gz"

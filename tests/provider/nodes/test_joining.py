@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from gpuform.provider.handler import Cancelled, InitFailed, PluginError
+from gpuform.checkout.errors import OperationError
+from gpuform.provider.handler import Cancelled, InitFailed
 
 pytestmark = pytest.mark.cluster
 
@@ -44,7 +45,7 @@ def test_each_gets_what_is_its_own_while_the_others_are_waited_for(play):
 def test_too_few_are_an_error_that_says_how_many_and_where_to_look(play):
     async def act(scene):
         missing = rf"0 of 2 nodes have joined after 1 s \(selector 'pool={scene.pool}'\); look at `openstack"
-        with pytest.raises(PluginError, match=missing):
+        with pytest.raises(OperationError, match=missing):
             await scene.create("PoolNodes", **_of(2, seconds=1))
         name = await scene.add_node("0")
         with pytest.raises(

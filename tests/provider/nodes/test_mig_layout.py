@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuform.provider.handler import PluginError
+from gpuform.checkout.errors import OperationError
 from gpuform.provider.nodes.layout import CONFIG, STATE
 from tests.provider.nodes.mig_manager import MigManager
 
@@ -81,7 +81,7 @@ def test_a_disruption_budget_holds_and_is_named(play):
             await scene.deploy(SMALL, replicas=2)
             await scene.until(lambda: _two(scene, name))
             await scene.budget(2)
-            with pytest.raises(PluginError) as failure:
+            with pytest.raises(OperationError) as failure:
                 await scene.update("MigLayout", **{**TO_LARGE, "timeoutSeconds": 3})
         message = str(failure.value)
         assert f"node {name}: 2 pods still use its GPUs after 3 s: default/{scene.pool}-" in message
@@ -100,7 +100,7 @@ def test_a_pod_that_would_not_come_back_is_named_and_nothing_is_changed(play):
         await scene.pod(f"bare-{scene.pool}", second, SMALL)
         before = [(await scene.node(name))["metadata"]["labels"] for name in (first, second)]
         with pytest.raises(
-            PluginError, match=f"node {second}: .*pod default/bare-{scene.pool} has no controller"
+            OperationError, match=f"node {second}: .*pod default/bare-{scene.pool} has no controller"
         ):
             await scene.create("MigLayout", **TO_LARGE)
         assert [(await scene.node(name))["metadata"]["labels"] for name in (first, second)] == before
@@ -120,7 +120,7 @@ def test_a_failed_change_puts_the_label_back_and_says_why(play):
             wanted = (
                 rf"node {name}: layout no-such failed .*there is no layout no-such.*its label is small again"
             )
-            with pytest.raises(PluginError, match=wanted):
+            with pytest.raises(OperationError, match=wanted):
                 await scene.update("MigLayout", config="no-such", offers={SMALL: 1}, timeoutSeconds=15)
             assert await scene.is_open(name)
             assert (await scene.labels(name))[CONFIG] == "small"
@@ -141,7 +141,7 @@ def test_a_layout_that_offers_something_else_is_a_failure(play):
             wanted = (
                 r"layout large not applied after 2 s: .* success, it offers nvidia\.com/mig-1g\.5gb 1 instead"
             )
-            with pytest.raises(PluginError, match=wanted):
+            with pytest.raises(OperationError, match=wanted):
                 await scene.create("MigLayout", **{**TO_LARGE, "timeoutSeconds": 2})
         assert CONFIG not in await scene.labels(name)
         assert await scene.is_open(name)
@@ -195,7 +195,7 @@ def test_a_preview_says_what_would_be_evicted_and_does_nothing(play):
 
 def test_no_match_names_the_selector(play):
     async def act(scene):
-        with pytest.raises(PluginError, match=f"no node matches the selector 'pool={scene.pool}'"):
+        with pytest.raises(OperationError, match=f"no node matches the selector 'pool={scene.pool}'"):
             await scene.create("MigLayout", **TO_SMALL)
 
     play(act)
@@ -232,7 +232,7 @@ def test_where_pods_are_not_evicted_they_are_named_and_nothing_is_changed(play):
         await scene.ask("MigLayout", "update", "id", scene.inputs, scene.outputs, news, preview=True)
         assert any(said in line for line in scene.log.lines)
         assert not any("evict" in line for line in scene.log.lines)
-        with pytest.raises(PluginError, match=said):
+        with pytest.raises(OperationError, match=said):
             await scene.update("MigLayout", **wanted)
         for name in (first, second):
             assert await scene.is_open(name)
@@ -258,7 +258,7 @@ def test_a_pod_that_comes_while_the_node_is_closed_is_not_evicted_either(play):
 
         scene.cluster.client.request = request
         with pytest.raises(
-            PluginError, match=f"node {name}: its GPUs are in use by default/late-{scene.pool}"
+            OperationError, match=f"node {name}: its GPUs are in use by default/late-{scene.pool}"
         ):
             await scene.update("MigLayout", **{**TO_LARGE, "inUse": "refuse"})
         assert await scene.is_open(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuform.provider.handler import PluginError
+from gpuform.checkout.errors import OperationError
 from gpuform.provider.properties import UNKNOWN
 
 pytestmark = pytest.mark.cluster
@@ -93,9 +93,9 @@ def test_nodes_that_match_no_longer_lose_what_was_ours(play):
 
 def test_no_match_names_the_selector(play):
     async def act(scene):
-        with pytest.raises(PluginError, match=rf"no node matches the selector 'pool={scene.pool}'"):
+        with pytest.raises(OperationError, match=rf"no node matches the selector 'pool={scene.pool}'"):
             await scene.create("PoolNodes", **MINE)
-        with pytest.raises(PluginError, match=r"selector 'a=b=c': .*write it as key=value"):
+        with pytest.raises(OperationError, match=r"selector 'a=b=c': .*write it as key=value"):
             await scene.create("PoolNodes", **MINE, selector="a=b=c")
 
     play(act)
@@ -117,14 +117,14 @@ def test_what_somebody_else_set_is_not_overwritten(play):
     async def act(scene):
         name = await scene.add_node("0", {"gpuform.io/pool": "theirs"})
         with pytest.raises(
-            PluginError, match=r"set to another value by another manager \(\.metadata\.labels\.gpuform"
+            OperationError, match=r"set to another value by another manager \(\.metadata\.labels\.gpuform"
         ):
             await scene.create("PoolNodes", **MINE)
         assert await _taints(scene, name) == []
         await scene.cluster.patch(name, {"metadata": {"labels": {"gpuform.io/pool": None}}})
         await scene.cluster.patch(name, {"spec": {"taints": [{**TAINT, "value": "theirs"}]}})
         with pytest.raises(
-            PluginError, match=r"taint nvidia\.com/gpu=theirs:NoSchedule was not set by this pool"
+            OperationError, match=r"taint nvidia\.com/gpu=theirs:NoSchedule was not set by this pool"
         ):
             await scene.create("PoolNodes", **MINE)
         assert "gpuform.io/pool" not in await scene.labels(name)
@@ -236,7 +236,7 @@ def test_a_node_does_not_come_to_offer_less_than_its_pods_hold(play):
         news = await scene.checked("PoolNodes", **_shared(2))
         await scene.ask("PoolNodes", "update", "id", scene.inputs, scene.outputs, news, preview=True)
         assert any(said in line for line in scene.log.lines)
-        with pytest.raises(PluginError, match=said):
+        with pytest.raises(OperationError, match=said):
             await scene.update("PoolNodes", **_shared(2))
         assert [(await scene.labels(name))[KEY] for name in (first, second)] == ["slice-4", "slice-4"]
 
@@ -273,7 +273,7 @@ def test_a_pool_that_was_never_shared_is_not_shared_under_a_pod_that_has_a_whole
     async def act(scene):
         name = await scene.add_node("0")
         await scene.pod(f"p-{scene.pool}", name, "nvidia.com/gpu")
-        with pytest.raises(PluginError, match=r"its pods would use 1 nvidia\.com/gpu of 0, once"):
+        with pytest.raises(OperationError, match=r"its pods would use 1 nvidia\.com/gpu of 0, once"):
             await scene.create("PoolNodes", **_shared(4))
         await scene.create("PoolNodes", labels={}, sharing={"label": KEY, "offers": {"nvidia.com/gpu": 1}})
 

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from gpuform.provider.handler import Cancelled, PluginError
+from gpuform.checkout.errors import OperationError
+from gpuform.provider.handler import Cancelled
 from gpuform.provider.nodes.rolling import at_once, roll
 
 pytestmark = pytest.mark.unit
@@ -51,7 +52,7 @@ def test_no_more_than_the_budget_are_under_way(width, most):
 
 
 def test_after_a_failure_none_is_begun_and_the_others_go_to_their_end():
-    played = Played(a=PluginError("node a: no"))
+    played = Played(a=OperationError("node a: no"))
     rolled = asyncio.run(roll(NAMES, 2, played.one))
     assert played.begun == played.ended == ["a", "b"]
     assert rolled.ready == ["b"]

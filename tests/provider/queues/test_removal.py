@@ -9,8 +9,9 @@ from typing import Any, cast
 import httpx
 import pytest
 
+from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.client import ApiError, Client, Unreachable
-from gpuform.provider.handler import Call, PluginError
+from gpuform.provider.handler import Call
 from gpuform.provider.nodes.cluster import Cluster
 from gpuform.provider.own.provider import Own
 from gpuform.provider.queues import removal
@@ -124,7 +125,7 @@ def test_what_is_gone_already_is_passed_over() -> None:
 def test_a_controller_that_does_not_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(removal, "STOPS_S", -1)
     played = Played(manager=9)
-    with pytest.raises(PluginError, match="kueue-controller-manager: its pods do not end; see `kubectl"):
+    with pytest.raises(OperationError, match="kueue-controller-manager: its pods do not end; see `kubectl"):
         deleted(played)
     assert len(played.changes) == 1, "nothing is released while it runs"
 

@@ -8,7 +8,8 @@ import re
 
 import pytest
 
-from gpuform.provider.handler import Change, InitFailed, PluginError
+from gpuform.checkout.errors import OperationError
+from gpuform.provider.handler import Change, InitFailed
 
 pytestmark = pytest.mark.cluster
 
@@ -38,7 +39,7 @@ def test_pods_that_do_not_get_ready_make_it_go_back(play):
     async def act(stage):
         await stage.create(image="a:1")
         async with stage.watched() as seen:
-            with pytest.raises(PluginError) as failure:
+            with pytest.raises(OperationError) as failure:
                 await stage.update(image="broken:1", ready=False, deadlineSeconds=2)
         said = str(failure.value)
         short = rf"Deployment default/{stage.name}: green: 0 of 2 are ready, blue has \d, no progress for 2 s"
@@ -97,7 +98,7 @@ def test_another_number_alone_changes_no_colour(play):
         await stage.update(replicas=2)
         assert len(await stage.pods()) == 2
         with pytest.raises(
-            PluginError, match=r"Unschedulable.*nothing was reverted, and the next update continues"
+            OperationError, match=r"Unschedulable.*nothing was reverted, and the next update continues"
         ):
             await stage.update(replicas=4, deadlineSeconds=2)
 
@@ -123,7 +124,7 @@ def test_what_somebody_else_made_is_left_alone(play):
     async def act(stage):
         body = {**stage.wanted()["service"], "spec": {"ports": [{"port": 80}]}}
         await stage.client.request("POST", "/api/v1/namespaces/default/services", body=body)
-        with pytest.raises(PluginError, match=r"Service default/.*: it exists already"):
+        with pytest.raises(OperationError, match=r"Service default/.*: it exists already"):
             await stage.create()
         assert await stage.pods() == []
 

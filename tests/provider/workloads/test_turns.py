@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuform.provider.handler import PluginError
+from gpuform.checkout.errors import OperationError
 from gpuform.provider.workloads import turn
 from gpuform.provider.workloads.moves import Side
 from gpuform.provider.workloads.pair import Seen
@@ -127,7 +127,7 @@ def run(world: World, template: str, step: int, switch_at: int, dies_after: int 
         patch.setattr(turn, "time", call)
         try:
             return asyncio.run(turn.Turn(call, pair, step, switch_at, 120).run())
-        except PluginError as error:
+        except OperationError as error:
             return str(error)
         except Killed:
             return None

@@ -12,8 +12,9 @@ from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine
 from gpuform.engine.places import Places
-from gpuform.usage.cluster_access import access, cluster
+from gpuform.stack.cluster_access import access, cluster
 from infra.config import parse
+from lab.toolchain import Toolchain
 from tests.components.aws_stacks import small
 
 pytestmark = pytest.mark.unit
@@ -55,7 +56,7 @@ def test_a_stack_that_has_not_been_made_has_none(tmp_path: Path, outputs: dict[s
 
 def test_without_a_declared_state_a_stack_at_aws_is_the_one_that_is_played_here(tmp_path: Path) -> None:
     paths = Paths(tmp_path, tmp_path / "state", tmp_path / "cache")
-    with access(at_aws(), paths, "prod") as found:
+    with access(at_aws(), paths, "prod", Toolchain(paths)) as found:
         assert found == (paths.kubeconfig, None)
 
 
@@ -86,7 +87,7 @@ def test_a_stack_at_openstack_is_played_here_until_it_is_made(
         file.write_text(json.dumps({"checkpoint": {"latest": {"resources": [resource]}}}))
     answer = {"kubeconfig": "kind: Config\n"}
     monkeypatch.setattr(Engine, "outputs", lambda self, stack, show_secrets=False: answer)
-    with access(at_openstack(), paths, "prod") as (found, _):
+    with access(at_openstack(), paths, "prod", Toolchain(paths)) as (found, _):
         assert (found.read_text() == "kind: Config\n") if made else found == paths.kubeconfig
 
 
@@ -96,5 +97,5 @@ def test_an_existing_clusters_is_the_declared_one_whatever_keeps_the_state(tmp_p
     there = {"kind": "existing", "kubeconfig": "/k", "context": "c"}
     state = {"backend": "s3://bucket"}
     env = parse({"name": "e", "cluster": there, "pools": [pool], "state": state})
-    with access(env, paths, "prod") as found:
+    with access(env, paths, "prod", Toolchain(paths)) as found:
         assert found == (Path("/k"), "c")

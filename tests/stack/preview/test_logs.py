@@ -13,9 +13,10 @@ import pytest
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
 from gpuform.engine import EngineFailure, Result
-from gpuform.stack.preview import run as module
+from gpuform.stack.preview import run
 from gpuform.stack.preview.run import Preview
 from lab.offline import nodes
+from lab.rehearse import preview_base as module
 from lab.toolchain import Toolchain
 
 pytestmark = pytest.mark.unit
@@ -63,13 +64,22 @@ def preview(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., st
     """Runs a preview; what it says and how it fails, as one text."""
     monkeypatch.setattr(module, "ControlPlane", Plane)
     monkeypatch.setattr(module, "Engine", Engine)
+    monkeypatch.setattr(run, "Engine", Engine)
     monkeypatch.setattr(nodes, "play", lambda *of, **options: None)
     paths = replace(Paths.here(), state=tmp_path / "state")
 
     def previewed(base: str | None = None) -> str:
         said: list[str] = []
         try:
-            Preview(paths, Toolchain(paths), STACK, offline=True, base=base, say=said.append).run()
+            Preview(
+                paths,
+                Toolchain(paths),
+                STACK,
+                offline=True,
+                base=base,
+                say=said.append,
+                simulate=module.played,
+            ).run()
         except Failure as failure:
             said.append(f"{failure} {failure.remedy}")
         return "\n".join(said)

@@ -10,9 +10,9 @@ import pytest
 
 from gpuform.engine import Violation
 from gpuform.engine.events import Change, Step
+from gpuform.reports.pull_request import LIMIT, markdown, marker
 from gpuform.stack.preview.effect import Effect, Weight
 from gpuform.stack.preview.outcome import Outcome
-from gpuform.stack.preview.summary import LIMIT, markdown, marker
 from gpuform.stack.preview.world import PodRef
 from infra.config import parse
 from infra.model.prices import PriceList

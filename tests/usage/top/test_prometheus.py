@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,7 +21,8 @@ from gpuform.checkout.paths import Paths
 from gpuform.usage import prometheus
 from gpuform.usage.prometheus import SERVICE, Alert, Direct, Prometheus, Proxied, Sample, Series, reach
 from infra.config import parse
-from lab.plane.layout import Layout, Record
+from infra.model.environment import Environment
+from lab.plane.layout import Layout, Record, prometheus_port
 
 pytestmark = pytest.mark.tools
 
@@ -189,24 +191,34 @@ ENV = parse(
 )
 
 
+def ask(env: Environment, paths: Paths) -> AbstractContextManager[Prometheus]:
+    return reach(env, paths, paths.kubeconfig, None, prometheus_port)
+
+
 def test_the_embedded_one_is_found_by_its_port(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     env = ENV.model_copy(update={"monitoring": object()})
     paths = Paths(root=tmp_path, state=tmp_path, cache=tmp_path)
     served.document = good({"alerts": []})
-    with reach(env, paths, paths.kubeconfig) as found, pytest.raises(Failure, match="has no port"):
+    with (
+        ask(env, paths) as found,
+        pytest.raises(Failure, match="has no port"),
+    ):
         found.alerts()
     layout = Layout(paths)
     layout.record.parent.mkdir(parents=True, exist_ok=True)
     Record(ports={"prometheus": served.port}).store(layout)
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")  # is not used
-    with reach(env, paths, paths.kubeconfig) as found:
+    with ask(env, paths) as found:
         assert found.alerts() == []
 
 
 def test_a_stack_without_monitoring_is_asked_nothing(tmp_path: Path) -> None:
     paths = Paths(root=tmp_path, state=tmp_path, cache=tmp_path)
     said = "monitoring: not declared; declare it in the stack file"
-    with reach(ENV, paths, paths.kubeconfig) as found, pytest.raises(Failure, match=said):
+    with (
+        ask(ENV, paths) as found,
+        pytest.raises(Failure, match=said),
+    ):
         found.query("up")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from gpuform.checkout.listing import some
 from gpuform.clouds.openstack.api import Json
-from gpuform.kubernetes.listing import some
 from gpuform.stack.preflight.check import Check, Judged
 from gpuform.stack.preflight.openstack.account import cli
 from gpuform.stack.preflight.openstack.demand import Group, named_flavors

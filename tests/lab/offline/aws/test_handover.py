@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.credentials import Tokens
 from gpuform.kubernetes.kubeconfig import Access
-from gpuform.provider.handler import PluginError
 from gpuform.provider.properties import reveal
 from lab.offline.aws import functions
 from lab.offline.aws.aws import answer
@@ -146,6 +146,6 @@ def test_tags_have_one_subnet_in_each_zone() -> None:
 
 def test_other_parameters_are_refused() -> None:
     with pytest.raises(
-        PluginError, match="/my/secret: offline runs have only the release_version of a dated EKS image"
+        OperationError, match="/my/secret: offline runs have only the release_version of a dated EKS image"
     ):
         functions.answer(SSM, {"name": "/my/secret"}, Settings("cn-north-1"))

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from pulumi import _types
 
-from gpuform.provider.handler import Call, Checked, Diffed, Engine, PluginError
+from gpuform.checkout.errors import OperationError
+from gpuform.provider.handler import Call, Checked, Diffed, Engine
 from gpuform.provider.properties import UNKNOWN, has_unknown
 from lab.offline.aws.outputs import Settings
 from lab.offline.aws.provider import ROWS, row
@@ -210,14 +211,14 @@ def test_a_launch_template_counts_its_versions() -> None:
 def test_what_is_guarded_is_not_deleted() -> None:
     token = "aws:eks/cluster:Cluster"
     with pytest.raises(
-        PluginError, match="x: deletionProtection is on, so AWS does not delete it; turn it off"
+        OperationError, match="x: deletionProtection is on, so AWS does not delete it; turn it off"
     ):
         asyncio.run(handler(token).delete(call(token), "c", {}, {"deletionProtection": True}))
 
 
 def test_a_type_that_is_not_there_names_those_that_are() -> None:
     with pytest.raises(
-        PluginError, match=r"aws:sns/topic:Topic: the offline stand-in .* \(it knows AccessEntry, "
+        OperationError, match=r"aws:sns/topic:Topic: the offline stand-in .* \(it knows AccessEntry, "
     ):
         row("aws:sns/topic:Topic")
 

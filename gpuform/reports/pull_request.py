@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from gpuform.checkout.listing import some
 from gpuform.engine import Step
 from gpuform.engine.events import counted
-from gpuform.kubernetes.listing import some
 from gpuform.reports import bills
 from gpuform.stack.preview.effect import Effect, Weight
 from gpuform.stack.preview.outcome import Outcome, fact, name, paths

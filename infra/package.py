@@ -205,6 +205,7 @@ class _Provider(ComponentProvider):
 
 
 def main() -> None:
+    """Serve the package to the engine."""
     serve(
         _Provider([GpuPlatform, GpuDeployment, GpuJob, GpuPod], PACKAGE, version=version("gpuform")),
         sys.argv[1:],

@@ -18,6 +18,7 @@ from infra.model.openstack import OpenstackCluster
 
 if TYPE_CHECKING:
     from gpuform.engine import Engine
+    from gpuform.engine.places import Tools
 
 
 MADE = (AwsCluster, OpenstackCluster)
@@ -25,7 +26,7 @@ MADE = (AwsCluster, OpenstackCluster)
 
 
 @contextmanager
-def access(env: Environment, paths: Paths, stack: str) -> Iterator[tuple[Path, str | None]]:
+def access(env: Environment, paths: Paths, stack: str, tools: Tools) -> Iterator[tuple[Path, str | None]]:
     """Kubeconfig and context for read-only commands; of a cloud cluster, from the state.
 
     Without a declared state it is the embedded cluster, on which such a stack is simulated; with OpenStack
@@ -35,9 +36,8 @@ def access(env: Environment, paths: Paths, stack: str) -> Iterator[tuple[Path, s
         yield cluster_of(env, paths)
         return
     from gpuform.engine import Engine
-    from lab.toolchain import Toolchain
 
-    with cluster(env, paths, Engine(paths, Toolchain(paths), say=lambda line: None), stack) as found:
+    with cluster(env, paths, Engine(paths, tools, say=lambda line: None), stack) as found:
         yield found
 
 

@@ -1,4 +1,4 @@
-"""``python3 -m gpuform.cli.ci.stacks``: the stacks of this checkout as a JSON list, for a matrix of jobs.
+"""``python3 -m gpuform.checkout.stack_names``: the stacks of this checkout as a JSON list, for CI jobs.
 
 Needs only Python: it runs before anything is installed.
 """

@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from gpuform.checkout.errors import Failure
-from gpuform.provider.handler import Call, Engine, PluginError
+from gpuform.checkout.errors import Failure, OperationError
+from gpuform.hosts.pool_hosts import PoolHosts
+from gpuform.provider.handler import Call, Engine
 from gpuform.provider.nodes.cluster import Manifest
 from gpuform.provider.nodes.clusters import Clusters
 from gpuform.provider.nodes.pool_nodes import PoolNodes
 
 HOSTNAME = "kubernetes.io/hostname"  # the kubelet sets it to the host's name
 _TYPE = "gpuform:nodes:PoolNodes"
-
-
-@dataclass(frozen=True)
-class PoolHosts:
-    """Labels, taints and sharing for the nodes of one pool's hosts."""
-
-    pool: str
-    hosts: Sequence[str]
-    labels: Mapping[str, str]
-    taints: Sequence[Mapping[str, Any]]
-    startup: Mapping[str, Any] | None = None
-    sharing: Mapping[str, Any] | None = None
 
 
 def put(
@@ -68,9 +55,9 @@ async def _pool(stack: str, pool: PoolHosts, clusters: Clusters, cluster: Mappin
     try:
         checked = await handler.check(call, {}, inputs)
         if checked.failures:
-            raise PluginError("; ".join(f"{name} {why}" for name, why in checked.failures))
+            raise OperationError("; ".join(f"{name} {why}" for name, why in checked.failures))
         _, outputs = await handler.create(call, checked.inputs)
-    except PluginError as error:
+    except OperationError as error:
         raise Failure(f"nodes of pool {pool.pool}", str(error), "then run the same command again") from error
     return list(outputs["nodes"])
 
@@ -84,7 +71,7 @@ def ready(hosts: Sequence[str], kubeconfig: Path | None, context: str | None = N
         return dict.fromkeys(hosts, "-")
     try:
         nodes = asyncio.run(_nodes(hosts, {"kubeconfig": str(kubeconfig), "context": context or ""}))
-    except PluginError:
+    except OperationError:
         return dict.fromkeys(hosts, "unknown")
     found = {str((node["metadata"].get("labels") or {}).get(HOSTNAME)): node for node in nodes}
     return {name: _ready(found[name]) if name in found else "not joined" for name in hosts}

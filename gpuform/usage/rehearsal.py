@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
-from lab.rehearse.ending import Ended
-from lab.rehearse.monitored import Scraped
-from lab.rehearse.pods import Pending
-from lab.rehearse.queued import QueueOutcome
+from gpuform.usage import queues
+from gpuform.usage.node_prices import total
+from gpuform.usage.nodes import Amounts
 
 
 @dataclass(frozen=True)
@@ -184,6 +183,103 @@ class Refusal:
 
 
 @dataclass(frozen=True)
+class Ended:
+    """A job, and how many of the pods that must succeed have succeeded."""
+
+    namespace: str
+    name: str
+    succeeded: int
+    completions: int
+
+
+@dataclass(frozen=True)
+class Scraped:
+    """The number of GPU nodes, and those without measurements."""
+
+    nodes: int
+    missing: tuple[str, ...]
+    said: str = ""
+    """What is not as declared in monitoring, or why Prometheus could not be asked."""
+
+    def __str__(self) -> str:
+        head = f"Prometheus (real) has scraped {self.nodes - len(self.missing)} of {self.nodes} GPU nodes"
+        head += " (simulated measurements)" if self.nodes else ""
+        without = f"; missing: {', '.join(self.missing)}" if self.missing else ""
+        return head + without + (f"; {self.said}" if self.said else "")
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A pod that does not run: why, in words, and the event texts (``said``).
+
+    ``name`` is the workload's if the pod was not even created. ``queue`` is the one that holds it back.
+    """
+
+    namespace: str
+    name: str
+    workload: str
+    pool: str
+    asks: Amounts
+    why: str
+    said: tuple[str, ...]
+    queue: str = ""
+
+
+What = Literal["created", "admitted", "evicted", "finished", "removed"]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A change of a workload, ``at`` seconds after the start; ``why`` it was evicted, in Kueue's words."""
+
+    at: float
+    what: What
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Queued:
+    """What has happened to a workload; ``waits`` is why it is not admitted, empty if it does not wait.
+
+    ``kind`` and ``name`` are those of the queued object: a Job, a Pod of a Deployment. A pod ends with its
+    eviction; a Job, or what has pods created again, then waits.
+    """
+
+    queue: str
+    namespace: str
+    kind: str
+    name: str
+    turns: tuple[Turn, ...]
+    waits: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+    @property
+    def trouble(self) -> str:
+        """Why it does not run because of its queue; empty for any other reason."""
+        if self.waits:
+            return f"waits in queue {self.queue}: {self.waits}"
+        last = self.turns[-1]
+        gone = f"queue {self.queue} ended it, and nothing creates it again: {last.why}"
+        return gone if last.what == "evicted" else ""
+
+
+@dataclass(frozen=True)
+class QueueOutcome:
+    """A team's queue; ``status`` and ``usd_per_hour`` are those once the pods were placed, as of pools.
+
+    ``usd_per_hour`` is the price of nodes by the part of their GPUs that its pods hold, None if unknown.
+    ``workloads`` are in the order of admission, as of ``until`` seconds after the start.
+    """
+
+    status: queues.QueueStatus
+    usd_per_hour: float | None
+    workloads: tuple[Queued, ...]
+    until: float
+
+
+@dataclass(frozen=True)
 class Outcome:
     """The whole outcome; ``troubles`` fail the rehearsal, as pending pods do."""
 
@@ -238,9 +334,3 @@ class Outcome:
     @property
     def unpriced(self) -> tuple[str, ...]:
         return tuple(pool.name for pool in self.pools if pool.usd_per_hour is None)
-
-
-def total(prices: Any) -> float | None:
-    """The sum of prices; None if a price is unknown."""
-    found = list(prices)
-    return None if any(one is None for one in found) else sum(found, 0.0)

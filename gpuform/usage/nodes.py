@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpuform.kubernetes.pod_requests import requested
 from gpuform.usage.claims import Claims
-from gpuform.usage.pod_requests import requested
 from infra.model import labels
 from infra.plan.magnum import GROUP_LABELS
-from lab.simulator import keys
 
 CPU = "cpu"
 MEMORY_GIB = "memory_gib"
@@ -115,6 +114,7 @@ def node(raw: Json, claims: Claims = Claims()) -> Node:  # noqa: B008  (frozen)
     tags, notes = meta.get("labels", {}), meta.get("annotations", {})
     taints = {taint["key"] for taint in raw.get("spec", {}).get("taints", [])}
     conditions = {one["type"]: one["status"] for one in status.get("conditions", [])}
+    layout = json.loads(notes.get(labels.SIM_MIG_LAYOUT, "{}"))
     return Node(
         name=meta["name"],
         uid=meta["uid"],
@@ -125,8 +125,8 @@ def node(raw: Json, claims: Claims = Claims()) -> Node:  # noqa: B008  (frozen)
         ready=conditions.get("Ready") == "True",
         held=labels.GPU_NOT_READY in taints,
         offers={**amounts(status.get("allocatable", {})), **claims.devices.get(meta["name"], {})},
-        gpus=int(notes.get(keys.GPU_COUNT, "0")) if notes.get(keys.GPU_ID) else 0,
-        layout={gpu: tuple(placed) for gpu, placed in json.loads(notes.get(keys.MIG_LAYOUT, "{}")).items()},
+        gpus=int(notes.get(labels.SIM_GPU_COUNT, "0")) if notes.get(labels.SIM_GPU) else 0,
+        layout={gpu: tuple(slices) for gpu, slices in layout.items()},
     )
 
 
@@ -137,7 +137,7 @@ def pod(raw: Json, environment: str, claims: Claims = Claims()) -> Pod:  # noqa:
     ours = tags.get(labels.ENVIRONMENT) == environment and labels.APP_NAME in tags
     asks = requested(spec, lambda one: amounts(resources(one)))
     asks.update(claims.of_pod(raw))
-    given = meta.get("annotations", {}).get(keys.DEVICES, "")
+    given = meta.get("annotations", {}).get(labels.SIM_DEVICES, "")
     return Pod(
         namespace=meta["namespace"],
         name=meta["name"],

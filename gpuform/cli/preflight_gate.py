@@ -1,4 +1,4 @@
-"""``python -m gpuform.stack.preflight CHECKOUT STACK``: run by ``gpuform local env``'s pulumi.
+"""``python -m gpuform.cli.preflight_gate CHECKOUT STACK``: run by ``gpuform local env``'s pulumi.
 
 Prints on stderr what did not pass (stdout is pulumi's). Exit code 1 if a check failed, 2 for an invalid stack
 file; 0, without output, for a stack that has no account.
@@ -18,8 +18,8 @@ def main(root: str, stack: str) -> int:
     from rich.console import Console
 
     from gpuform.checkout.stacks import declared
+    from gpuform.reports.preflight import require
     from gpuform.stack.preflight import ASKED, findings
-    from gpuform.stack.preflight.telling import require
 
     try:
         paths = replace(Paths.here(), root=Path(root))
