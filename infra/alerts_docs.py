@@ -12,8 +12,7 @@ from pathlib import Path
 from infra.config import parse
 from infra.model.environment import Environment
 from infra.model.xid import ASKS, CLASSES, XIDS
-from infra.plan.rules.alert import Alert
-from infra.plan.rules.alerts import every
+from infra.plan.rules.alerts import Alert, every
 
 PAGE = "alerts.md"
 

@@ -16,7 +16,7 @@ from gpuform.checkout.paths import Paths
 from infra.config import load
 from infra.model.labels import GPU_UNHEALTHY
 from infra.plan.rules import alerts
-from infra.plan.rules.alert import Alert
+from infra.plan.rules.alerts import Alert
 from lab.plane.layout import Layout, Record
 from lab.simulator import keys
 from lab.toolchain import Toolchain

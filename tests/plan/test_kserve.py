@@ -10,7 +10,7 @@ from infra.config import parse
 from infra.model import inference
 from infra.model.kserve import CERT_MANAGER, KSERVE
 from infra.plan import kserve, workloads
-from infra.plan.rules.alerts_serving import pods
+from infra.plan.rules.alerts import pods
 from lab.rehearse import workloads as rehearsed
 from tests.config.edits import changed
 from tests.config.test_bad_scaling import GOOD, SERVED

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from grafana_foundation_sdk.builders import bargauge, common, prometheus, stat, table, text, timeseries
 from grafana_foundation_sdk.builders import dashboard as builders
@@ -12,37 +12,51 @@ from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 from grafana_foundation_sdk.models.text import TextMode
 
-from infra.plan.dashboards.spec import Alerts, Bars, Column, Panel, Query, Series, Stat, Steps, Table, Text
+Panel = Mapping[str, Any]
+Steps = Mapping[float, str]
+"""Thresholds: the colour from each value on. Green below the first; neutral without any."""
 
-AnyBuilder = TypeVar("AnyBuilder")
+COLUMNS = 24
 SOURCE = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
 _NO_VALUE = "-"
 _NEUTRAL = "blue"
 """Colour of values that are neither good nor bad."""
+_BAR = {"type": "gauge", "mode": "basic", "valueDisplayMode": "text"}
 
 
-@singledispatch
 def builder(panel: Panel) -> Any:
-    """Builder of a panel, without id and position; TypeError for an unknown kind of panel."""
-    raise TypeError(f"no Grafana panel for {type(panel).__name__}")
+    """Builder of a panel, without id and position; KeyError for an unknown kind of panel."""
+    kind = _kind(panel)
+    found = _KINDS[kind][0](panel).title(panel[kind]).description(panel.get("help", ""))
+    return found if kind in ("text", "alerts") else found.datasource(SOURCE)
 
 
-@builder.register
-def _stat(panel: Stat) -> stat.Panel:
+def size(panel: Panel) -> tuple[int, int]:
+    """Width and height."""
+    _, width, height = _KINDS[_kind(panel)]
+    return panel.get("width", width), panel.get("height", height)
+
+
+def _kind(panel: Panel) -> str:
+    return next(key for key in panel if key in _KINDS)
+
+
+def _stat(panel: Panel) -> stat.Panel:
+    """One number, with its history behind it."""
     return (
-        _said(stat.Panel(), panel)
-        .with_target(_query(0, Query(panel.expr, "")).range())
-        .unit(panel.unit)
+        stat.Panel()
+        .with_target(_query(0, panel["expr"]).range())
+        .unit(panel.get("unit", "short"))
         .no_value(_NO_VALUE)
-        .thresholds(_thresholds(panel.steps))
+        .thresholds(_thresholds(panel.get("steps", {})))
         .color_mode(looks.BigValueColorMode.VALUE)
         .graph_mode(looks.BigValueGraphMode.AREA)
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
     )
 
 
-@builder.register
-def _series(panel: Series) -> timeseries.Panel:
+def _series(panel: Panel) -> timeseries.Panel:
+    """Values over time; ``stacked`` if their sum means something, ``most`` is the end of the axis."""
     legend = (
         common.VizLegendOptions()
         .show_legend(True)
@@ -51,92 +65,114 @@ def _series(panel: Series) -> timeseries.Panel:
         .calcs(["lastNotNull", "max"])
     )
     tooltip = common.VizTooltipOptions().mode(looks.TooltipDisplayMode.MULTI)
+    stacked = panel.get("stacked", False)
     found = (
-        _said(timeseries.Panel(), panel)
-        .targets([_query(index, query).range() for index, query in enumerate(panel.queries)])
-        .unit(panel.unit)
+        timeseries.Panel()
+        .targets([query.range() for query in _queries(panel)])
+        .unit(panel.get("unit", "short"))
         .min(0)
         .legend(legend)
         .tooltip(tooltip.sort(looks.SortOrder.DESCENDING))
         .show_points(looks.VisibilityMode.NEVER)
-        .fill_opacity(40 if panel.stacked else 8)
+        .fill_opacity(40 if stacked else 8)
     )
-    if panel.stacked:
+    if stacked:
         found = found.stacking(common.StackingConfig().mode(looks.StackingMode.NORMAL).group("A"))
-    if panel.most is not None:
-        found = found.max(panel.most)
-    if panel.steps:
+    if "most" in panel:
+        found = found.max(panel["most"])
+    if "steps" in panel:
         style = common.GraphThresholdsStyleConfig().mode(looks.GraphThresholdsStyleMode.DASHED)
-        found = found.thresholds(_thresholds(panel.steps)).thresholds_style(style)
+        found = found.thresholds(_thresholds(panel["steps"])).thresholds_style(style)
     return found
 
 
-@builder.register
-def _bars(panel: Bars) -> bargauge.Panel:
-    found = (
-        _said(bargauge.Panel(), panel)
-        .targets([_query(index, query).instant() for index, query in enumerate(panel.queries)])
-        .unit(panel.unit)
+def _bars(panel: Panel) -> bargauge.Panel:
+    """Current values, one bar per series."""
+    return (
+        bargauge.Panel()
+        .targets([query.instant() for query in _queries(panel)])
+        .unit(panel.get("unit", "short"))
         .min(0)
+        .max(panel["most"])
         .no_value(_NO_VALUE)
-        .thresholds(_thresholds(panel.steps))
+        .thresholds(_thresholds(panel["steps"]))
         .orientation(looks.VizOrientation.HORIZONTAL)
         .display_mode(looks.BarGaugeDisplayMode.BASIC)
         .value_mode(looks.BarGaugeValueMode.TEXT)
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
     )
-    return found if panel.most is None else found.max(panel.most)
 
 
-@builder.register
-def _table(panel: Table) -> table.Panel:
-    """Each column is a frame; frames are merged by their common labels and named by their headings."""
-    alone = len(panel.columns) == 1
-    names = {f"Value #{_ref(index)}": column.header for index, column in enumerate(panel.columns)}
-    renamed = {"Value": panel.columns[0].header} if alone else names
-    order = {name: index for index, name in enumerate([*panel.keys, *renamed])}
+def _table(panel: Panel) -> table.Panel:
+    """Current values as rows: every column's series has exactly the labels ``keys`` (label: heading).
+
+    Each column is a frame; frames are merged by their common labels and named by their headings. ``links`` of
+    a label: title and name of the dashboard that its cells lead to. Rows are sorted by the heading ``sort``.
+    """
+    columns, keys = panel["columns"], panel["keys"]
+    names = {f"Value #{_ref(index)}": header for index, header in enumerate(columns)}
+    renamed = {"Value": next(iter(columns))} if len(columns) == 1 else names
+    order = {name: index for index, name in enumerate([*keys, *renamed])}
+    organize = {
+        "excludeByName": {"Time": True},
+        "indexByName": order,
+        "renameByName": {**keys, **renamed},
+    }
     found = (
-        _said(table.Panel(), panel)
+        table.Panel()
         .targets(
             [
-                _query(index, Query(column.expr, "")).instant().format(PromQueryFormat.TABLE)
-                for index, column in enumerate(panel.columns)
+                _query(index, _expr(column)).instant().format(PromQueryFormat.TABLE)
+                for index, column in enumerate(columns.values())
             ]
         )
         .with_transformation(models.DataTransformerConfig(id_val="merge", options={}))
-        .with_transformation(
-            models.DataTransformerConfig(
-                id_val="organize",
-                options={
-                    "excludeByName": {"Time": True},
-                    "indexByName": order,
-                    "renameByName": {**panel.keys, **renamed},
-                },
-            )
-        )
+        .with_transformation(models.DataTransformerConfig(id_val="organize", options=organize))
         .no_value(_NO_VALUE)
         .filterable(True)
         .cell_height(looks.TableCellHeight.SM)
-        .sort_by([common.TableSortByFieldState().display_name(panel.sort).desc(True)])
+        .sort_by([common.TableSortByFieldState().display_name(panel["sort"]).desc(True)])
     )
-    for column in panel.columns:
-        found = found.override_by_name(column.header, _of_column(column))
-    for label, (title, url) in panel.links.items():
-        link = {"title": title, "url": url}
-        found = found.override_by_name(panel.keys[label], [_value("links", [link])])
+    for header, column in columns.items():
+        found = found.override_by_name(header, _cells({} if isinstance(column, str) else column))
+    for label, link in panel.get("links", {}).items():
+        found = found.override_by_name(keys[label], [_value("links", [_link(label, link)])])
     return found
 
 
-@builder.register
-def _text(panel: Text) -> text.Panel:
-    return _said(text.Panel(), panel).mode(TextMode.MARKDOWN).content(panel.content)
+def _cells(column: Panel) -> list[models.DynamicConfigValue]:
+    """The look of a column; ``bar`` draws a ratio from 0 to 1 as a bar in the cell."""
+    steps, bar = column.get("steps", {}), "bar" in column
+    found = [_value("unit", column.get("unit", "short"))]
+    if steps or bar:
+        found.append(_value("thresholds", _thresholds(steps).build()))
+    if bar:
+        found += [_value("min", 0), _value("max", 1), _value("custom.cellOptions", _BAR)]
+    elif steps:
+        found.append(_value("custom.cellOptions", {"type": "color-text"}))
+    return found
 
 
-@builder.register
-def _alerts(panel: Alerts) -> builders.Panel:
-    """Grafana's alert list has no builder in the SDK; its options are those of Grafana 11's own panel."""
+def _link(label: str, link: Any) -> dict[str, str]:
+    """To another dashboard, filtered by the clicked cell, with the same time range; or a link as it is."""
+    if isinstance(link, dict):
+        return link
+    title, board = link
+    return {"title": title, "url": f"/d/gpuform-{board}?var-{label}=${{__value.raw}}&${{__url_time_range}}"}
+
+
+def _text(panel: Panel) -> text.Panel:
+    """Markdown."""
+    return text.Panel().mode(TextMode.MARKDOWN).content(panel["content"])
+
+
+def _alerts(panel: Panel) -> builders.Panel:
+    """Grafana's alert list: pending and firing alerts, by the beginning of their names.
+
+    It has no builder in the SDK; its options are those of Grafana 11's own panel.
+    """
     options = {
-        "alertName": panel.prefix,
+        "alertName": panel["prefix"],
         "alertInstanceLabelFilter": "",
         "dashboardAlerts": False,
         "groupBy": [],
@@ -146,21 +182,34 @@ def _alerts(panel: Alerts) -> builders.Panel:
         "stateFilter": {"error": True, "firing": True, "noData": False, "normal": False, "pending": True},
         "viewMode": "list",
     }
-    return _said(builders.Panel().type("alertlist"), panel).options(options)
+    return builders.Panel().type("alertlist").options(options)
 
 
-def _said(found: AnyBuilder, panel: Panel) -> AnyBuilder:
-    """Set what every panel has; the SDK's builders share these methods, but no base class."""
-    some: Any = found
-    some.title(panel.title).description(panel.description)
-    if not isinstance(panel, Text | Alerts):
-        some.datasource(SOURCE)
+_KINDS: Mapping[str, tuple[Callable[[Panel], Any], int, int]] = {
+    "stat": (_stat, 4, 4),
+    "series": (_series, 12, 8),
+    "bars": (_bars, 12, 8),
+    "table": (_table, COLUMNS, 8),
+    "text": (_text, COLUMNS, 3),
+    "alerts": (_alerts, 8, 10),
+}
+"""Builder, width and height of each kind of panel."""
+
+
+def _queries(panel: Panel) -> Iterable[prometheus.Dataquery]:
+    """``queries`` has a query for each legend, which names its series by their labels, as ``{{pool}}``."""
+    for index, (legend, query) in enumerate(panel["queries"].items()):
+        yield _query(index, _expr(query)).legend_format(legend)
+
+
+def _query(index: int, expr: str) -> prometheus.Dataquery:
+    return prometheus.Dataquery().datasource(SOURCE).expr(expr).ref_id(_ref(index))
+
+
+def _expr(query: Any) -> str:
+    """``expr: X`` may be written as X."""
+    found: str = query if isinstance(query, str) else query["expr"]
     return found
-
-
-def _query(index: int, query: Query) -> prometheus.Dataquery:
-    found = prometheus.Dataquery().datasource(SOURCE).expr(query.expr).ref_id(_ref(index))
-    return found.legend_format(query.legend) if query.legend else found
 
 
 def _ref(index: int) -> str:
@@ -169,22 +218,8 @@ def _ref(index: int) -> str:
 
 def _thresholds(steps: Steps) -> builders.ThresholdsConfig:
     found = [models.Threshold(value=None, color="green" if steps else _NEUTRAL)]
-    found += [models.Threshold(value=value, color=color) for value, color in steps]
+    found += [models.Threshold(value=value, color=color) for value, color in steps.items()]
     return builders.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(found)
-
-
-def _of_column(column: Column) -> list[models.DynamicConfigValue]:
-    found = [_value("unit", column.unit)]
-    if column.steps or column.bar:
-        found.append(_value("thresholds", _thresholds(column.steps).build()))
-    if column.bar:
-        found += [_value("min", 0), _value("max", 1), _value("custom.cellOptions", _BAR)]
-    elif column.steps:
-        found.append(_value("custom.cellOptions", {"type": "color-text"}))
-    return found
-
-
-_BAR = {"type": "gauge", "mode": "basic", "valueDisplayMode": "text"}
 
 
 def _value(what: str, value: object) -> models.DynamicConfigValue:

@@ -12,7 +12,6 @@ from typing import Any
 
 from infra.model.environment import Environment
 from infra.plan.rules import alerts, attribution, capacity, devices, facts, faults
-from infra.plan.rules.alert import pages
 
 Group = dict[str, Any]
 
@@ -28,5 +27,5 @@ def groups(env: Environment) -> list[Group]:
         {"name": "gpuform.recorded", "rules": recorded},
         {"name": "gpuform.faults", "rules": list(faults.rules())},
         {"name": "gpuform.hours", "interval": "1m", "rules": list(attribution.hours())},
-        {"name": "gpuform.alerts", "rules": [one.rule(pages(env)) for one in alerts.every(env)]},
+        {"name": "gpuform.alerts", "rules": [one.rule(alerts.pages(env)) for one in alerts.every(env)]},
     ]

@@ -22,6 +22,9 @@ DEVICE = (*GPU, "GPU_I_ID", "GPU_I_PROFILE")
 NODE_INFO = "gpuform:node:info"
 NODE_KNOWN = "gpuform:node:known"
 """Also has nodes with reported GPUs and an unknown pool; those have no label pool."""
+WITH_POOL = f"* on (node) group_left (pool) {NODE_KNOWN}"
+DCGM = f'job="{JOB}",gpu!="",node!=""'
+"""Matchers of the exporter's samples that name GPU and node."""
 NODE_LABELS = (POOL, INSTANCE_GPU_COUNT, DRIVER_UPGRADE_STATE, MIG_CONFIG_STATE)
 """Node labels that kube-state-metrics must export (its metric-labels-allowlist)."""
 RANGE = "5m"
@@ -61,8 +64,7 @@ def one_of(values: Iterable[str]) -> str:
 
 def dcgm(name: str, matchers: str = "", over: str = "", window: str = RANGE) -> str:
     """Samples of a DCGM metric that name GPU and node; ``over`` is a function over ``window``, if given."""
-    more = f",{matchers}" if matchers else ""
-    found = f'{name}{{job="{JOB}",gpu!="",node!=""{more}}}'
+    found = f"{name}{{{DCGM}{',' if matchers else ''}{matchers}}}"
     return f"{over}({found}[{window}])" if over else found
 
 
@@ -78,7 +80,7 @@ def most(keys: Iterable[str], expression: str) -> str:
 
 def with_pool(expression: str) -> str:
     """The expression with the node's pool; without that label if the pool is unknown or there is none."""
-    return f"({expression}) * on (node) group_left (pool) {NODE_KNOWN}"
+    return f"({expression}) {WITH_POOL}"
 
 
 def set_label(expression: str, name: str, value: str) -> str:

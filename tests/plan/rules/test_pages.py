@@ -10,7 +10,7 @@ import pytest
 from infra import alerts_docs
 from infra.model.xid import XIDS
 from infra.plan.rules import groups
-from infra.plan.rules.alert import RUNBOOKS
+from infra.plan.rules.alerts import RUNBOOKS
 from tests.plan.rules import test_check as environments
 
 pytestmark = pytest.mark.unit

@@ -1,0 +1,68 @@
+"""YAML files of this package, completed with the values of an environment.
+
+``@name`` in a text is the value of that name (``@{name}`` before a letter); a text that is nothing else is
+the value itself, a list for example. An entry of a list or a mapping with ``when: NAME`` is left out unless
+that value is true. One with ``each: LIST`` is repeated, and the fields of an item are values inside it.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from infra.fast_yaml import Loader
+
+Values = Mapping[str, Any]
+
+
+class _Text(string.Template):
+    delimiter = "@"
+
+
+@cache
+def read(path: Path) -> Any:
+    """The content of a file of ours, read once. Callers must not change it."""
+    return yaml.load(path.read_bytes(), Loader)  # noqa: S506  (a SafeLoader)
+
+
+def complete(given: Any, values: Values) -> Any:
+    """A copy without names. KeyError for an unknown one, ValueError for an ``@`` without a name.
+
+    ValueError for a null too: in ``{a: b, c}`` it is half of a text that needs quotes.
+    """
+    if given is None:
+        raise ValueError("an entry has no value; quote a text with commas")
+    if isinstance(given, list):
+        return [complete(one, scope) for one in given for scope in _scopes(one, values)]
+    if isinstance(given, dict):
+        return {
+            complete(key, scope): complete(one, scope)
+            for key, one in given.items()
+            if key not in ("when", "each")
+            for scope in _scopes(one, values)
+        }
+    if not isinstance(given, str) or "@" not in given:
+        return given
+    return values[given[1:]] if given[1:] in values and given[0] == "@" else _Text(given).substitute(values)
+
+
+def named(given: Mapping[str, Any], values: Values) -> Values:
+    """``values`` and those of ``given``, each completed with the ones before it."""
+    found = dict(values)
+    for name, value in given.items():
+        found[name] = complete(value, found)
+    return found
+
+
+def _scopes(entry: Any, values: Values) -> Iterator[Values]:
+    """The values for each repetition of an entry."""
+    if not isinstance(entry, dict):
+        yield values
+    elif "when" not in entry or values[entry["when"]]:
+        items = complete(entry["each"], values) if "each" in entry else [{}]
+        yield from ({**values, **item} for item in items)
