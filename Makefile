@@ -52,13 +52,7 @@ format: setup ## Format and fix what can be fixed
 	@$(BIN)/ruff check --fix .
 
 docs: setup ## Write the generated pages again: environment, sharing, roles, alerts, Magnum, policies, commands
-	@$(BIN)/python -m infra.schema docs/reference
-	@$(BIN)/python -m infra.sharing_docs docs/reference
-	@$(BIN)/python -m infra.roles_docs docs/reference
-	@$(BIN)/python -m infra.alerts_docs docs/reference
-	@$(BIN)/python -m infra.magnum_docs docs/reference
-	@$(BIN)/python -m policies.docs > docs/reference/policies.md
-	@$(BIN)/python -m gpuform.cli.commands_docs docs/reference
+	@$(BIN)/python -m docs.generate
 
 lock: ## Renew requirements.lock (needs uv)
 	uv pip compile pyproject.toml --extra dev --extra aws --extra hosts --extra openstack --python-version 3.11.2 --universal --generate-hashes --no-emit-index-url -q -o requirements.lock

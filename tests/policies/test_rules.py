@@ -31,6 +31,13 @@ def test_every_rule_has_cases_of_each_kind_and_every_case_a_rule() -> None:
     assert len(BY_ID) == len(RULES)
 
 
+def test_every_rule_says_what_to_do() -> None:
+    for rule in RULES:
+        assert rule.title.endswith("."), rule.id
+        assert len(rule.remedy) > 10, rule.id
+        assert not rule.remedy.endswith("."), rule.id
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_every_broken_condition_is_caught(module: str) -> None:
     survivors = [mutant.what for mutant in mutants(module) if _agrees(mutant, cases(module))]

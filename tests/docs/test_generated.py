@@ -1,17 +1,17 @@
-"""docs/reference/sharing.md says what the model says, and the model says what is typed here."""
+"""What the generated pages of docs/reference say."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import re
 
 import pytest
 
-from infra import sharing_docs
+from docs.generate import PAGES, REFERENCE, page
 from infra.model.gpu import GPUS
+from infra.schema import stack_schema
 
 pytestmark = pytest.mark.unit
 
-PAGE = Path(__file__).parents[2] / "docs/reference/sharing.md"
 # GPUs with MIG, and their number of smallest slices.
 CUT = {
     **dict.fromkeys(("A100-PCIE-40GB", "A100-SXM4-40GB", "A100-PCIE-80GB", "A100-SXM4-80GB"), 7),
@@ -20,10 +20,19 @@ CUT = {
 }
 
 
-def rows() -> dict[str, list[str]]:
+def committed(name: str) -> str:
+    return (REFERENCE / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_current(name: str) -> None:
+    assert committed(name) == page(name), "run: make docs"
+
+
+def rows(name: str) -> dict[str, list[str]]:
     cells = [
         [cell.strip() for cell in line.strip("|").split("|")]
-        for line in sharing_docs.page().splitlines()
+        for line in committed(name).splitlines()
         if line.startswith("|")
     ]
     found: dict[str, list[str]] = {}
@@ -32,21 +41,39 @@ def rows() -> dict[str, list[str]]:
     return found
 
 
-def test_the_page_is_current() -> None:
-    assert PAGE.read_text(encoding="utf-8") == sharing_docs.page()
+def test_the_environments_page_has_every_key() -> None:
+    for name, block in stack_schema()["$defs"].items():
+        for key, value in block["properties"].items():
+            shown = f"`{value['const']}`" if key == "kind" else rf"`([\w.\[\]]+\.)?{key}`"
+            found = re.search(rf"\| {shown}( \(default\))? \|", committed("environment.md"))
+            assert found, f"{name}.{key}"
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ("name", "**replaces the cluster**"),
+        ("cluster.kind", "**deletes the cluster**"),
+        ("cluster.workers.nodes", "in place"),
+        ("cluster.template", "upgraded with driver `capi`; else **replaces the cluster**"),
+        ("pools[].machine", "**replaces the group**"),
+    ],
+)
+def test_what_replaces_is_said(field: str, said: str) -> None:
+    assert rows("magnum-changes.md")[f"`{field}`"][0] == said
 
 
 @pytest.mark.parametrize("gpu", GPUS)
 def test_which_gpu_can_be_shared_how(gpu: str) -> None:
-    _, exclusive, time_slicing, mps, mig, share, dra = rows()[gpu]
+    _, exclusive, time_slicing, mps, mig, share, dra = rows("sharing.md")[gpu]
     assert exclusive == time_slicing == mps == dra == "yes"
     assert mig == (f"yes, {CUT[gpu]} slices" if gpu in CUT else "no<sup>1</sup>")
     assert share == ("yes" if gpu in CUT else "no<sup>1</sup>")
-    assert "\n1. The GPU does not support MIG.\n" in sharing_docs.page()
+    assert "\n1. The GPU does not support MIG.\n" in committed("sharing.md")
 
 
 def test_what_several_owners_may_not_share() -> None:
-    found = rows()["with `trust: multi`"][1:]
+    found = rows("sharing.md")["with `trust: multi`"][1:]
     assert [cell.partition("<")[0] for cell in found] == ["yes", "no", "no", "yes", "no", "yes"]
 
 
@@ -80,4 +107,4 @@ def test_what_several_owners_may_not_share() -> None:
     ],
 )
 def test_what_a_node_offers_and_a_pod_asks_for(sharing: str, offered: str, asked: str, product: str) -> None:
-    assert rows()[f"`{sharing}`"] == [offered, asked, product]
+    assert rows("sharing.md")[f"`{sharing}`"] == [offered, asked, product]
