@@ -21,7 +21,7 @@ from gpuform.usage.prometheus import Alert
 from gpuform.usage.top.facts import Facts, Limit, PoolFacts
 from infra.model.checks import SYSTEM_NAMESPACES
 from infra.plan.bill import document
-from infra.plan.rules.capacity import POOL_REQUESTED, POOL_USED
+from infra.plan.rules.promql import POOL_REQUESTED, POOL_USED
 
 MOST_ALERTS, MOST_PODS, MOST_TROUBLES, MOST_WAITING = 50, 200, 50, 50
 HOW_TO_READ = (

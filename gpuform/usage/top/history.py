@@ -9,8 +9,7 @@ from itertools import groupby
 from gpuform.checkout.errors import Failure
 from gpuform.usage.prometheus import Prometheus, Series
 from gpuform.usage.top.view import Node, View
-from infra.plan.rules.capacity import POOL_REQUESTED, POOL_USED
-from infra.plan.rules.devices import UTILISATION
+from infra.plan.rules.promql import POOL_REQUESTED, POOL_USED, UTILISATION
 
 HOUR_S = 3600.0
 STEPS = 60

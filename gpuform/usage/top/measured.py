@@ -12,9 +12,15 @@ from functools import cached_property
 
 from gpuform.usage.prometheus import Prometheus, Sample
 from gpuform.usage.top.view import Fault, Use
-from infra.plan.rules.attribution import POD_USED
-from infra.plan.rules.devices import MEMORY_TOTAL, MEMORY_USED, POWER, TEMPERATURE, UTILISATION
-from infra.plan.rules.faults import ACTIVE
+from infra.plan.rules.promql import (
+    ACTIVE,
+    MEMORY_TOTAL,
+    MEMORY_USED,
+    POD_USED,
+    POWER,
+    TEMPERATURE,
+    UTILISATION,
+)
 
 SERIES = (UTILISATION, MEMORY_USED, MEMORY_TOTAL, POWER, TEMPERATURE, POD_USED, ACTIVE)
 HOLDERS = 'group by (node, gpu, GPU_I_ID, namespace, pod) (DCGM_FI_DEV_FB_USED{pod!=""})'

@@ -14,14 +14,11 @@ from typing import Any, Literal
 from infra.model import xid
 from infra.model.drivers import needs_fabric_manager
 from infra.model.environment import Environment
-from infra.model.labels import GPU_NOT_READY, GPU_UNHEALTHY
 from infra.model.pool import Pool
-from infra.model.scheduling import PLACEHOLDER
 from infra.model.sharing import Mig, TimeSlicing
 from infra.model.workload import InferenceWorkload
 from infra.plan import room, serving, templates, workloads
-from infra.plan.rules.capacity import READY
-from infra.plan.rules.promql import DCGM, WITH_POOL, one_of, text
+from infra.plan.rules.promql import COMMON, one_of, text
 from infra.plan.sharing import NAMESPACE
 
 Severity = Literal["critical", "warning", "info"]
@@ -33,15 +30,10 @@ _FILES = ("xid", "gpu", "nodes", "use", "serving", "health")
 _NOTHING = "vector(0) > 0"
 """Matches no series: the environment has nothing that the alert could be about."""
 _COMMON = {
+    **COMMON,
     "gpu": "GPU {{ $labels.gpu }} ({{ $labels.UUID }}) of node {{ $labels.node }}",
     "pool": "Pool: {{ $labels.pool }}.",
-    "dcgm": DCGM,
-    "with_pool": WITH_POOL,
-    "ready": READY,
     "operator": NAMESPACE,
-    "placeholders": PLACEHOLDER,
-    "not_ready": GPU_NOT_READY,
-    "unhealthy": GPU_UNHEALTHY,
     **{f"asks_{kind}": asks for kind, asks in xid.ASKS.items()},
 }
 

@@ -1,83 +1,44 @@
-"""GKE's own accelerator metrics, mapped to the same series as DCGM's.
-
-Three forms are known: Cloud Monitoring's through PromQL (``kubernetes_io:node_accelerator_*``, GPUs and
-TPUs), those of GKE's device plugin (``*_gpu_node``), and the kubelet's of older clusters
-(``container_accelerator_*``). TPUs have no other metrics. GKE's have no MIG instance, no power and no XID.
-Only an existing cluster can be GKE, so the rules of every other kind have none of this.
-"""
+"""GKE's own accelerator metrics with the labels of DCGM's series; ``recorded.yaml`` describes their forms."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from infra.plan.rules.promql import GPU, most
-
-
-@dataclass(frozen=True)
-class Form:
-    """One family of metrics, and the names of its node and device labels."""
-
-    duty_cycle: str
-    memory_used: str
-    memory_total: str
-    node: str
-    gpu: str
-    fallback: str | None = None
-    """Another metric, in percent, for devices of this family without a duty cycle."""
-
-
-_CLOUD = "kubernetes_io:node_accelerator"
-FORMS = (
-    Form(
-        f"{_CLOUD}_duty_cycle",
-        f"{_CLOUD}_memory_used",
-        f"{_CLOUD}_memory_total",
-        "node_name",
-        "accelerator_id",
-        f"{_CLOUD}_tensorcore_utilization",
+_CLOUD = "kubernetes_io:node_accelerator_"
+_KUBELET = "container_accelerator_"
+_CLOUD_LABELS = ("node_name", "accelerator_id")
+_FORMS = (
+    (*_CLOUD_LABELS, f"{_CLOUD}duty_cycle", f"{_CLOUD}memory_used", f"{_CLOUD}memory_total"),
+    (
+        *("node_name", "accelerator_index"),
+        *("duty_cycle_gpu_node", "memory_used_gpu_node", "memory_total_gpu_node"),
     ),
-    Form(
-        "duty_cycle_gpu_node",
-        "memory_used_gpu_node",
-        "memory_total_gpu_node",
-        "node_name",
-        "accelerator_index",
-    ),
-    Form(
-        "container_accelerator_duty_cycle",
-        "container_accelerator_memory_used_bytes",
-        "container_accelerator_memory_total_bytes",
-        "node",
-        "acc_id",
+    (
+        *("node", "acc_id"),
+        *(f"{_KUBELET}duty_cycle", f"{_KUBELET}memory_used_bytes", f"{_KUBELET}memory_total_bytes"),
     ),
 )
+"""Labels of node and device, and the names of three metrics; the first is in percent."""
+_TENSORCORE = (*_CLOUD_LABELS, f"{_CLOUD}tensorcore_utilization")
+"""For devices without a duty cycle, in percent as well."""
 
 
-def utilisation() -> str:
-    """Ratio of time that each device was busy."""
-    found = [f"({_named(form, form.duty_cycle)}) / 100" for form in FORMS]
-    found += [f"({_named(form, form.fallback)}) / 100" for form in FORMS if form.fallback]
-    return _first(found)
-
-
-def memory_used() -> str:
-    """Bytes in use on each device."""
-    return _first([_named(form, form.memory_used) for form in FORMS])
-
-
-def memory_total() -> str:
-    """Bytes that each device has."""
-    return _first([_named(form, form.memory_total) for form in FORMS])
+def expressions() -> dict[str, str]:
+    """PromQL of the part of time in which each device was busy, and of its memory in bytes."""
+    busy = [_named(node, gpu, duty) for node, gpu, duty, _, _ in _FORMS] + [_named(*_TENSORCORE)]
+    return {
+        "gke_util": _first([f"({one}) / 100" for one in busy]),
+        "gke_used": _first([_named(node, gpu, used) for node, gpu, _, used, _ in _FORMS]),
+        "gke_total": _first([_named(node, gpu, total) for node, gpu, _, _, total in _FORMS]),
+    }
 
 
 def _first(expressions: list[str]) -> str:
     return " or on (node,gpu) ".join(f"({one})" for one in expressions)
 
 
-def _named(form: Form, metric: str) -> str:
+def _named(node: str, gpu: str, metric: str) -> str:
     """The metric with DCGM's labels; GKE has no UUID, so its device id is used instead."""
-    found = f'{metric}{{{form.node}!="",{form.gpu}!=""}}'
-    for to, source in (("node", form.node), ("gpu", form.gpu), ("UUID", form.gpu), ("modelName", "model")):
+    found = f'{metric}{{{node}!="",{gpu}!=""}}'
+    for to, source in (("node", node), ("gpu", gpu), ("UUID", gpu), ("modelName", "model")):
         if to != source:
             found = f'label_replace({found},"{to}","$1","{source}","(.+)")'
-    return most(GPU, found)
+    return f"max by (node,gpu,UUID,modelName) ({found})"

@@ -1,34 +1,47 @@
-"""Building blocks of expressions: DCGM's series, and joins with a node's pool.
-
-Nothing here needs a label that an exporter may omit: a series of DCGM counts if it names its GPU. The scrape
-names the node, and the exporter's own job, so that no other target's series is taken for it. An exporter
-repeats a GPU's metrics for each MIG instance, so an expression reads a fleet's series as few times as it can.
-"""
+"""Rules as Prometheus reads them, and names that several files or programs use."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from infra.model.labels import DRIVER_UPGRADE_STATE, INSTANCE_GPU_COUNT, MIG_CONFIG_STATE, POOL
+from infra.model.labels import (
+    DRIVER_UPGRADE_STATE,
+    GPU_NOT_READY,
+    GPU_UNHEALTHY,
+    INSTANCE_GPU_COUNT,
+    MIG_CONFIG_STATE,
+    POOL,
+)
+from infra.model.scheduling import PLACEHOLDER
 from infra.plan.scraping import JOB
 
 Rule = dict[str, Any]
 
-GPU = ("node", "gpu", "UUID", "modelName")
-DEVICE = (*GPU, "GPU_I_ID", "GPU_I_PROFILE")
-"""Labels that identify a device; a GPU without MIG has no instance id and no profile."""
-
 NODE_INFO = "gpuform:node:info"
-NODE_KNOWN = "gpuform:node:known"
-"""Also has nodes with reported GPUs and an unknown pool; those have no label pool."""
-WITH_POOL = f"* on (node) group_left (pool) {NODE_KNOWN}"
-DCGM = f'job="{JOB}",gpu!="",node!=""'
-"""Matchers of the exporter's samples that name GPU and node."""
+UTILISATION = "gpuform:device:util_ratio"
+MEMORY_USED = "gpuform:device:memory_used_bytes"
+MEMORY_TOTAL = "gpuform:device:memory_total_bytes"
+POWER = "gpuform:gpu:power_watts"
+TEMPERATURE = "gpuform:gpu:temperature_celsius"
+POD_USED = "gpuform:pod:gpus_used"
+POOL_REQUESTED = "gpuform:pool:gpus_requested"
+POOL_USED = "gpuform:pool:gpus_used"
+ACTIVE = "gpuform:fault:active"
 NODE_LABELS = (POOL, INSTANCE_GPU_COUNT, DRIVER_UPGRADE_STATE, MIG_CONFIG_STATE)
 """Node labels that kube-state-metrics must export (its metric-labels-allowlist)."""
-RANGE = "5m"
-"""Range of rates: with a scrape every 30 seconds, a restart of the exporter does not empty it."""
+COMMON = {
+    # Matchers of the exporter's samples that name GPU and node.
+    "dcgm": f'job="{JOB}",gpu!="",node!=""',
+    # The node's pool; without that label if the pool is unknown or there is none.
+    "with_pool": "* on (node) group_left (pool) gpuform:node:known",
+    "ready": 'max by (node) (kube_node_status_condition{condition="Ready",status="true"} == 1)',
+    "job": JOB,
+    "placeholders": PLACEHOLDER,
+    "not_ready": GPU_NOT_READY,
+    "unhealthy": GPU_UNHEALTHY,
+}
+"""What every file of rules is completed with."""
 
 
 def text(expression: str) -> str:
@@ -60,29 +73,3 @@ def label(name: str) -> str:
 def one_of(values: Iterable[str]) -> str:
     """A regular expression that matches each of the values and no other."""
     return "|".join(values)
-
-
-def dcgm(name: str, matchers: str = "", over: str = "", window: str = RANGE) -> str:
-    """Samples of a DCGM metric that name GPU and node; ``over`` is a function over ``window``, if given."""
-    found = f"{name}{{{DCGM}{',' if matchers else ''}{matchers}}}"
-    return f"{over}({found}[{window}])" if over else found
-
-
-def recorded(name: str) -> str:
-    """A recorded series without an exporter's of that name: each scraped one has a job."""
-    return f'{name}{{job=""}}'
-
-
-def most(keys: Iterable[str], expression: str) -> str:
-    """One value per combination of labels, whichever exporter, pod or container it came from."""
-    return f"max by ({','.join(keys)}) ({expression})"
-
-
-def with_pool(expression: str) -> str:
-    """The expression with the node's pool; without that label if the pool is unknown or there is none."""
-    return f"({expression}) {WITH_POOL}"
-
-
-def set_label(expression: str, name: str, value: str) -> str:
-    """The expression with one more label."""
-    return f'label_replace({expression},"{name}","{value}","","")'

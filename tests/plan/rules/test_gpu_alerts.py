@@ -7,8 +7,7 @@ import pytest
 from infra.incluster import asked
 from infra.model import xid
 from infra.model.environment import Environment
-from infra.plan.rules.devices import TEMPERATURE
-from infra.plan.rules.faults import ACTIVE
+from infra.plan.rules.promql import ACTIVE, TEMPERATURE
 from tests.plan.rules import world
 from tests.plan.rules.gpu_troubles import ROWS, counted, shown
 from tests.plan.rules.promtool import At, Case, Promtool, selector

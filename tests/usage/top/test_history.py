@@ -11,7 +11,7 @@ from gpuform.checkout.errors import Failure
 from gpuform.usage.prometheus import Nowhere, Prometheus
 from gpuform.usage.top.history import History, ask
 from gpuform.usage.top.view import Gpu, Node, Slice, Use, View
-from infra.plan.rules.capacity import POOL_REQUESTED, POOL_USED
+from infra.plan.rules.promql import POOL_REQUESTED, POOL_USED
 from tests.usage.top.played import Played, answer, device, series
 
 pytestmark = pytest.mark.unit
