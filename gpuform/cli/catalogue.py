@@ -10,9 +10,7 @@ import typer
 from gpuform.cli.output import console, say
 
 
-def gpus(
-    as_json: Annotated[bool, typer.Option("--json", help="The catalogue as JSON.")] = False,
-) -> None:
+def gpus(as_json: Annotated[bool, typer.Option("--json", help="The catalogue as JSON.")] = False) -> None:
     """Show the catalogue: memory, MIG profiles, and the machines that have each GPU, with prices."""
     from gpuform.reports import tables
     from gpuform.reports.catalogue import entries

@@ -12,7 +12,7 @@ import typer
 from gpuform.checkout import writable
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
-from gpuform.cli.output import AsJson, answering, caution, console, say
+from gpuform.cli.output import AsJson, answering, caution, console, reach_cluster, say
 
 if TYPE_CHECKING:
     from policies.rule import Resource
@@ -23,23 +23,18 @@ MOST_WAITING = 10
 Stack = Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")]
 
 
-def status(
-    stack: Stack = "local",
-    as_json: AsJson = False,
-) -> None:
+def status(stack: Stack = "local", as_json: AsJson = False) -> None:
     """Show pools, nodes, what they offer, which pods use it, queues, and what it costs."""
     from gpuform.checkout.stacks import declared
     from gpuform.reports import bills, tables
-    from gpuform.stack.cluster_access import access
     from gpuform.usage.status import read
     from infra.config import price_list
     from infra.plan import cost
     from infra.plan.bill import document
-    from lab.toolchain import Toolchain
 
     paths = Paths.here()
     env = declared(stack, paths)
-    with access(env, paths, stack, Toolchain(paths)) as (kubeconfig, context), answering(stack, kubeconfig):
+    with reach_cluster(env, paths, stack) as (kubeconfig, context), answering(stack, kubeconfig):
         current = read(env, kubeconfig, context)
     bill = cost.bill(env, price_list(env))
     if as_json:
@@ -51,13 +46,13 @@ def status(
         lines = list(tables.waiting(current, MOST_WAITING))
         if lines:
             console.print(tables.filled("Waiting", tables.WAITING, lines), "", sep="\n")
-    if env.cluster.kind != "embedded" or env.cost:
+    if not env.simulated or env.cost:
         console.print(bills.table(None, bill), "", sep="\n")
     for trouble in tables.troubles(current):
         say(trouble)
     if kubeconfig == paths.kubeconfig:
         say(tables.SIMULATED)
-        if env.cluster.kind != "embedded":
+        if not env.simulated:
             say(tables.played(stack, current))
 
 

@@ -45,9 +45,10 @@ def destroy(
     Without a terminal and without --yes nothing is done, and the exit code is 1.
     """
     from gpuform.checkout.stacks import declared
+    from gpuform.clouds import stack_teardown
     from gpuform.engine import Engine
     from gpuform.engine.pending import GIVEN_UP
-    from gpuform.stack.destroy import Destroy, Options, Outcome, Site
+    from gpuform.stack.destroy import Destroy, Options, Outcome
     from lab.toolchain import Toolchain
 
     paths = Paths.here()
@@ -55,8 +56,8 @@ def destroy(
     tell = warn if as_json else say
     engine = Engine(paths, Toolchain(paths), say=warn, offline=offline)
     options = Options(offline, force, cluster_gone, purge, wait)
-    site = Site(env, paths, engine, stack, options, say=tell)
-    plan = site.plan()
+    target = stack_teardown(env, paths, engine, stack, options, say=tell)
+    plan = target.plan()
     for text in plan.lines():
         tell(text)
     agreed = plan.nothing or yes or (not as_json and _agreed(stack))
@@ -65,9 +66,9 @@ def destroy(
         # A cluster that Magnum is still creating can be deleted.
         if left := [one for one in engine.interrupted(stack) if one.kind != GIVEN_UP]:
             settling(stack, paths, engine, at_cloud=not offline, say=tell)(left)
-            site = Site(env, paths, engine, stack, options, say=tell)  # the state has changed
-            plan = site.plan()
-        done = Destroy(site, plan).run().to_json()
+            target = stack_teardown(env, paths, engine, stack, options, say=tell)  # the state has changed
+            plan = target.plan()
+        done = Destroy(target, plan).run().to_json()
     if as_json:
         typer.echo(json.dumps({"plan": plan.to_json(), "done": agreed, **done}, indent=2))
     if not agreed:

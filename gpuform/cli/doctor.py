@@ -24,15 +24,16 @@ def doctor(
     """
     from gpuform.checkout.stacks import declared
     from gpuform.cli.machine import findings
+    from gpuform.clouds import cloud_of
     from gpuform.reports import tables
-    from gpuform.stack import preflight
+    from gpuform.stack.preflight import run_checks
 
     paths = Paths.here()
     env = declared(stack, paths) if stack is not None else None
     found = list(findings(paths))
     if stack is not None and env is not None:
         caution(env)
-        found += preflight.findings(env, stack, paths=paths)
+        found += run_checks(cloud_of(env).preflight, env, paths, stack)
     if as_json:
         typer.echo(json.dumps([asdict(finding) for finding in found], indent=2))
     else:

@@ -19,12 +19,16 @@ def drift(
 
     Exit code 0 without drift, 3 with drift, 1 if it cannot be determined, 2 for bad input.
     """
+    from gpuform.checkout.stacks import declared
+    from gpuform.clouds import cloud_of
     from gpuform.reports import drift as report
-    from gpuform.stack.drift import look
+    from gpuform.stack.drift.run import find_drift
     from lab.toolchain import Toolchain
 
     paths = Paths.here()
-    found = look(paths, Toolchain(paths), stack, say=warn)
+    env = declared(stack, paths)
+    cloud = cloud_of(env)
+    found = find_drift(env, cloud.drift, cloud.access, paths, Toolchain(paths), stack, say=warn)
     if as_json:
         typer.echo(json.dumps(found.to_json(), indent=2))
     else:

@@ -10,7 +10,7 @@ import typer
 
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
-from gpuform.cli.output import AsJson, answering, console, say, short_path
+from gpuform.cli.output import AsJson, answering, console, reach_cluster, say, short_path
 
 if TYPE_CHECKING:
     from gpuform.usage.health import Seen
@@ -21,10 +21,7 @@ Stack = Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml
 
 
 @app.command()
-def status(
-    stack: Stack = "local",
-    as_json: AsJson = False,
-) -> None:
+def status(stack: Stack = "local", as_json: AsJson = False) -> None:
     """Show the nodes that are out of use, and whether the health loop has stopped."""
     from gpuform.reports import health as report
 
@@ -62,13 +59,11 @@ def tickets(
 
 def _look(stack: str) -> tuple[Health, Seen]:
     from gpuform.checkout.stacks import declared
-    from gpuform.stack.cluster_access import access
     from gpuform.usage.health import fetch
-    from lab.toolchain import Toolchain
 
     paths = Paths.here()
     env = declared(stack, paths)
     if env.health is None:
         raise InputError("health", f"stack {stack} does not declare it", "add health: {} to the stack file")
-    with access(env, paths, stack, Toolchain(paths)) as (kubeconfig, context), answering(stack, kubeconfig):
+    with reach_cluster(env, paths, stack) as (kubeconfig, context), answering(stack, kubeconfig):
         return env.health, fetch(kubeconfig, context)

@@ -32,10 +32,7 @@ app.command()(verify)
 
 @app.command()
 def apply(
-    stack: Stack = "onprem-dev",
-    limit: Limit = None,
-    playbook: Playbook = "site.yml",
-    as_json: AsJson = False,
+    stack: Stack = "onprem-dev", limit: Limit = None, playbook: Playbook = "site.yml", as_json: AsJson = False
 ) -> None:
     """Prepare the hosts; run it again to resume after a failure. Exit code 1 unless every host is done.
 

@@ -37,7 +37,7 @@ def verify(
 
     paths = Paths.here()
     env = declared(stack, paths)
-    way = backend or ("ssh" if env.cluster.kind == "hosts" else "kubectl")
+    way = backend or ("ssh" if env.by_ssh else "kubectl")
     tools = Toolchain(paths)
     inventory = _inventory(env, way, paths)
     asks_cluster = any(host.get("gpuform_kubeconfig") for host in inventory["_meta"]["hostvars"].values())
@@ -64,16 +64,15 @@ def _inventory(env: Environment, backend: str, paths: Paths) -> dict[str, Any]:
     import httpx
 
     from gpuform.hosts import expectations
-    from gpuform.usage.status import cluster_of
+    from gpuform.stack.cluster_access import cluster_of
 
-    if env.cluster.kind == "hosts":
-        if backend == "kubectl" and not env.cluster.kubeconfig:
+    if env.by_ssh:
+        if backend == "kubectl" and not env.kubeconfig:
             fact = "the hosts have joined no cluster (cluster.kubeconfig)"
             raise InputError("--backend", fact, "use --backend ssh")
-        kubeconfig = env.cluster.kubeconfig
-        if kubeconfig and not Path(kubeconfig).expanduser().is_file():
+        if env.kubeconfig and not Path(env.kubeconfig).expanduser().is_file():
             remedy = "leave it out until the hosts have joined a cluster"
-            raise InputError("cluster.kubeconfig", f"{kubeconfig} does not exist", remedy)
+            raise InputError("cluster.kubeconfig", f"{env.kubeconfig} does not exist", remedy)
         return expectations.of_hosts(env)
     if backend == "ssh":
         fact = f"the nodes of a cluster of kind {env.cluster.kind} are not reached by ssh"

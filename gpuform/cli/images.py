@@ -29,7 +29,7 @@ def images(stack: Stack = "local", as_json: AsJson = False) -> None:
     if as_json:
         typer.echo(json.dumps({"stack": stack, "pulled": [asdict(one) for one in found]}, indent=2))
         return
-    if env.cluster.kind == "embedded":
+    if env.simulated:
         warn("the nodes are simulated: they pull none of these images")
     for line in _lines(found):
         say(line)

@@ -99,7 +99,7 @@ def nodes(
 ) -> None:
     """Create simulated nodes for a stack that is run offline; repeat after a change of its stack file."""
     from gpuform.checkout.stacks import declared
-    from lab.offline.nodes import play
+    from lab.rehearse.nodes import play
     from lab.toolchain import Toolchain
 
     paths = Paths.here()
@@ -197,7 +197,7 @@ def _here(stack: str, offline: bool) -> Environment | None:
         found = load(Paths.here().root / f"Pulumi.{stack}.yaml")
     except (InputError, OSError):
         return None
-    return found if offline or found.cluster.kind == "embedded" else None
+    return found if offline or found.simulated else None
 
 
 def _control_plane() -> ControlPlane:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
 from gpuform.engine import plugins
-from gpuform.usage.finding import Finding, Verdict
+from gpuform.stack.preflight.check import Finding, Verdict
 from lab.plane import ControlPlane
 from lab.toolchain import Toolchain, space
 from lab.toolchain.catalogue import CATALOGUE, MAIN_JOB

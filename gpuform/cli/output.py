@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +15,7 @@ from gpuform.checkout.errors import Failure
 from gpuform.kubernetes.kubeconfigs import said, unreachable
 
 if TYPE_CHECKING:
+    from gpuform.checkout.paths import Paths
     from infra.model.environment import Environment
 
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON: docs/reference/json.md.")]
@@ -45,6 +46,28 @@ def caution(env: Environment) -> None:
 
 def short_path(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def reach_cluster(
+    env: Environment, paths: Paths, stack: str
+) -> AbstractContextManager[tuple[Path, str | None]]:
+    """Kubeconfig and context for commands that only read."""
+    from gpuform.clouds import cloud_of
+    from gpuform.stack.cluster_access import access
+    from lab.toolchain import Toolchain
+
+    return access(env, cloud_of(env).access, paths, stack, Toolchain(paths))
+
+
+def require_passed(env: Environment, paths: Paths, stack: str, console: Console) -> None:
+    """Print what did not pass; Failure if a check failed. Nothing is printed of a kind without an account."""
+    from gpuform.clouds import cloud_of
+    from gpuform.reports.preflight import require
+    from gpuform.stack.preflight import run_checks
+
+    preflight = cloud_of(env).preflight
+    if preflight.before_update:
+        require(stack, run_checks(preflight, env, paths, stack), console)
 
 
 @contextmanager

@@ -18,14 +18,11 @@ def main(root: str, stack: str) -> int:
     from rich.console import Console
 
     from gpuform.checkout.stacks import declared
-    from gpuform.reports.preflight import require
-    from gpuform.stack.preflight import ASKED, findings
+    from gpuform.cli.output import require_passed
 
     try:
         paths = replace(Paths.here(), root=Path(root))
-        env = declared(stack, paths)
-        if env.cluster.kind in ASKED:
-            require(stack, findings(env, stack, paths=paths), Console(stderr=True, highlight=False))
+        require_passed(declared(stack, paths), paths, stack, Console(stderr=True, highlight=False))
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -34,6 +34,7 @@ def preview(
 
     Exit code 1 if it must not be merged: a broken policy, over the budget, a loss that is not acknowledged.
     """
+    from gpuform.clouds import CLOUDS, cloud_of
     from gpuform.reports import preview as report
     from gpuform.reports.pull_request import markdown
     from gpuform.stack.preview.run import Preview
@@ -44,7 +45,11 @@ def preview(
     if summary is not None:
         writable.require(summary.parent, "name a writable file with --summary")
     accepted = tuple(acknowledge or ())
-    found = Preview(paths, Toolchain(paths), stack, offline, base, accepted, warn, played).run()
+    rules = [cloud.preview for cloud in CLOUDS.values()]
+    tools = Toolchain(paths)
+    found = Preview(
+        paths, tools, stack, rules, offline, base, accepted, warn, played, lambda env: cloud_of(env).access
+    ).run()
     if summary is not None:
         summary.write_text(markdown(found), encoding="utf-8")
     if as_json:

@@ -25,7 +25,7 @@ def refresh(region: Annotated[str, typer.Argument(help="AWS region, for example 
 
     Commit the file: costs of stacks in that region then use it.
     """
-    from gpuform.clouds.aws.prices import fetch, save
+    from gpuform.clients.aws.prices import fetch, save
     from infra.config import PRICES
 
     if not re.fullmatch(r"[a-z]{2}(-[a-z]+)+-\d", region):

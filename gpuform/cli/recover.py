@@ -42,18 +42,19 @@ def recover(
     Exit code 0 if nothing is left, 1 if something is left or a run is active on the stack, 2 for bad input.
     """
     from gpuform.checkout.stacks import declared
+    from gpuform.clouds import RECOVERIES
     from gpuform.engine import Engine
     from gpuform.reports import recover as report
-    from gpuform.stack.recover import Stack, Told, carry_out, find
+    from gpuform.stack.recover import Stack, UserDecisions, carry_out, find
     from lab.toolchain import Toolchain
 
     paths = Paths.here()
     declared(stack, paths)
     words = dict(_pair(word) for word in made or ())
-    told = Told(tuple(owner_is_gone or ()), words, tuple(never_made or ()), renew_kubeconfig)
+    decisions = UserDecisions(tuple(owner_is_gone or ()), words, tuple(never_made or ()), renew_kubeconfig)
     engine = Engine(paths, Toolchain(paths), say=warn, offline=offline)
-    here = Stack(stack, paths, engine, at_cloud=not offline)
-    plan = find(here, told)
+    here = Stack(stack, paths, engine, RECOVERIES, at_cloud=not offline)
+    plan = find(here, decisions)
     if not as_json:
         for part in report.tables(plan):
             console.print(part)

@@ -10,7 +10,7 @@ import typer
 from gpuform.checkout import writable
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
-from gpuform.cli.output import answering, say, short_path
+from gpuform.cli.output import answering, reach_cluster, say, short_path
 
 PAGES = {"local": "index.html"}
 """`make up` writes the same page."""
@@ -19,8 +19,7 @@ PAGES = {"local": "index.html"}
 def report(
     stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")] = "local",
     output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="File for the page; in .gpuform/report by default."),
+        Path | None, typer.Option("-o", "--output", help="File for the page; in .gpuform/report by default.")
     ] = None,
 ) -> None:
     """Write one HTML page: the pods on each GPU, what is used, what it costs, what is wrong.
@@ -31,13 +30,11 @@ def report(
 
     from gpuform.checkout.stacks import declared
     from gpuform.reports.page import save
-    from gpuform.stack.cluster_access import access
     from gpuform.usage.cluster_objects import fetch
     from gpuform.usage.prometheus import reach
     from gpuform.usage.top.facts import gather
     from infra.config import price_list
     from lab.plane.layout import prometheus_port
-    from lab.toolchain import Toolchain
 
     paths = Paths.here()
     env = declared(stack, paths)
@@ -47,7 +44,7 @@ def report(
         raise InputError(str(file), "is a folder", remedy)
     writable.require(file.parent, remedy)
     with (
-        access(env, paths, stack, Toolchain(paths)) as (kubeconfig, context),
+        reach_cluster(env, paths, stack) as (kubeconfig, context),
         reach(env, paths, kubeconfig, context, prometheus_port) as prometheus,
     ):
         with answering(stack, kubeconfig):

@@ -15,12 +15,13 @@ Settle = Callable[["Sequence[Operation]"], object]
 
 
 def settling(stack: str, paths: Paths, engine: Engine, at_cloud: bool, say: Callable[[str], None]) -> Settle:
-    """A function that settles operations by `gpuform.stack.recover.go_on`, imported only when called."""
+    """A function that settles operations by `gpuform.stack.recover.resume`, imported only when called."""
 
     def settle(left: Sequence[Operation]) -> object:
-        from gpuform.stack.recover import Stack, go_on
+        from gpuform.clouds import RECOVERIES
+        from gpuform.stack.recover import Stack, resume
 
-        return go_on(Stack(stack, paths, engine, at_cloud=at_cloud), left, say)
+        return resume(Stack(stack, paths, engine, RECOVERIES, at_cloud), left, say)
 
     return settle
 
@@ -34,7 +35,7 @@ def run_up(
     packs: Sequence[Path] = (),
     acknowledged: Sequence[str] = (),
 ) -> Result:
-    """Run ``Engine.up`` after settling what is left; at a cloud, again once Magnum has done its part."""
+    """Run ``Engine.up`` after settling what is left; at a cloud, again once the cloud has done its part."""
     settle = settling(stack, paths, engine, at_cloud, say)
 
     def run() -> Result:
@@ -47,6 +48,7 @@ def run_up(
     except EngineFailure as failure:
         if not at_cloud:
             raise
+        from gpuform.clouds import RECOVERIES
         from gpuform.stack.recover import Stack, run_to_the_end
 
-        return run_to_the_end(Stack(stack, paths, engine), failure, run, say)
+        return run_to_the_end(Stack(stack, paths, engine, RECOVERIES), failure, run, say)

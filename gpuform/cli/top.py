@@ -12,7 +12,7 @@ import typer
 
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
-from gpuform.cli.output import AsJson, answering, console, say
+from gpuform.cli.output import AsJson, answering, console, reach_cluster, say
 from infra.model.base import listing
 
 if TYPE_CHECKING:
@@ -38,16 +38,14 @@ def top(
     Without Prometheus it shows what is requested, and says so.
     """
     from gpuform.checkout.stacks import declared
-    from gpuform.stack.cluster_access import access
     from gpuform.usage.prometheus import reach
     from lab.plane.layout import prometheus_port
-    from lab.toolchain import Toolchain
 
     paths = Paths.here()
     env = declared(stack, paths)
     _known("pool", pool, [one.name for one in env.pools])
     with (
-        access(env, paths, stack, Toolchain(paths)) as (kubeconfig, context),
+        reach_cluster(env, paths, stack) as (kubeconfig, context),
         reach(env, paths, kubeconfig, context, prometheus_port) as prometheus,
     ):
         cluster = Cluster(env, stack, kubeconfig, context)

@@ -9,7 +9,7 @@ import typer
 
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
-from gpuform.cli.output import Acknowledge, caution, console, say, warn
+from gpuform.cli.output import Acknowledge, caution, console, require_passed, say, warn
 from gpuform.cli.settling import run_up
 
 LOCAL = "local"
@@ -36,8 +36,6 @@ def up(
     from gpuform.checkout.stacks import declared
     from gpuform.engine import Engine, EngineFailure
     from gpuform.engine.checkpoint import guarded
-    from gpuform.reports.preflight import require
-    from gpuform.stack import preflight
     from infra.plan.losses import may_go
     from lab.plane import ControlPlane
     from lab.toolchain import Toolchain
@@ -47,11 +45,11 @@ def up(
     if stack == LOCAL:
         raise InputError("STACK", f"{LOCAL!r} runs on the embedded control plane", "use `gpuform local up`")
     caution(env)
-    if env.cluster.kind in preflight.ASKED and not offline and not skip_preflight:
-        require(stack, preflight.findings(env, stack, paths=paths), console)
+    if not offline and not skip_preflight:
+        require_passed(env, paths, stack, console)
     packs = [folder.resolve() for folder in policy_pack or ()]
     tools = Toolchain(paths)
-    if offline or env.cluster.kind == "embedded":
+    if offline or env.simulated:
         plane = ControlPlane(paths, tools)
         if not offline or plane.status().ready:  # an offline run needs no cluster
             plane.start_for(env, say)

@@ -80,7 +80,7 @@ def _forget_pending(content: dict[str, Any], resuming: tuple[str, ...]) -> int:
 
 
 def _settled(operation: dict[str, Any], resuming: tuple[str, ...]) -> bool:
-    """Whether `gpuform.stack.recover.go_on` settles the operation.
+    """Whether `gpuform.stack.recover.resume` settles the operation.
 
     Until then Helm refuses the next step, and Magnum would get a second resize during the first. Helm resumes
     an interrupted uninstall itself.

@@ -13,7 +13,6 @@ from gpuform.checkout.stacks import declared as environment
 from gpuform.hosts.pool_hosts import PoolHosts
 from infra.inventory import inventory
 from infra.model.environment import Environment
-from infra.model.hosts import HostsCluster
 from infra.plan.sharing import device_plugin_change, pool_labels, pool_taints
 from infra.plan.startup import until_proven
 
@@ -47,17 +46,16 @@ class Declared:
 def declared(stack: str, paths: Paths) -> Declared:
     """Read ``Pulumi.STACK.yaml``; raises InputError, also for a stack with another kind of cluster."""
     env = environment(stack, paths)
-    cluster = env.cluster
-    if not isinstance(cluster, HostsCluster):
+    if not env.by_ssh:
         raise InputError(
             "cluster.kind",
-            f"stack {stack} has {cluster.kind}: only own hosts are prepared by this command",
+            f"stack {stack} has {env.cluster.kind}: only own hosts are prepared by this command",
             "name a stack of kind hosts, such as onprem-dev",
         )
     return Declared(
         stack=stack,
         environment=env,
         inventory=inventory(env, paths.root),
-        kubeconfig=Path(cluster.kubeconfig).expanduser() if cluster.kubeconfig else None,
-        context=cluster.context,
+        kubeconfig=Path(env.kubeconfig).expanduser() if env.kubeconfig else None,
+        context=env.context,
     )

@@ -13,7 +13,6 @@ from typing import Any
 from infra import versions
 from infra.model import drivers, labels, mig_names, offer
 from infra.model.environment import Environment
-from infra.model.hosts import HostsCluster
 from infra.model.pool import Pool
 from infra.plan import gpu_operator, sharing
 from infra.plan.inventory import inventory as ansible_inventory
@@ -24,10 +23,9 @@ Variables = dict[str, Any]
 
 def of_hosts(env: Environment) -> dict[str, Any]:
     """The inventory of own hosts, without the repositories' keys, which no check reads."""
-    assert isinstance(env.cluster, HostsCluster)
     found = ansible_inventory(env, {path: "" for _, path in key_paths(env)})
     for pool in env.pools:
-        for host in pool.hosts or () if pool.gpus and env.cluster.kubeconfig else ():
+        for host in pool.hosts or () if pool.gpus and env.kubeconfig else ():
             found["_meta"]["hostvars"][host.name].update(_mig(pool))
     return found
 
@@ -58,11 +56,7 @@ def _gpus(env: Environment, pool: Pool, gpus: int) -> Variables:
     driver, modules = gpu_operator.driver_version(env), env.gpu_operator.kernel_modules
     gpu = pool.gpus[0]
     return {
-        "validate_inventory_gpu": {
-            "model": gpu.name,
-            "product": gpu.device,
-            "count": gpus,
-        },
+        "validate_inventory_gpu": {"model": gpu.name, "product": gpu.device, "count": gpus},
         "nvidia_driver_source": "operator",
         "nvidia_driver_version": driver,
         "nvidia_driver_modules": drivers.modules(gpu, driver) if modules == "auto" else modules,

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from gpuform.checkout.errors import Failure
 from gpuform.reports import tables
-from gpuform.usage.finding import Finding
+from gpuform.stack.preflight.check import Finding
 
 
 def require(stack: str, findings: Iterable[Finding], console: Console) -> None:

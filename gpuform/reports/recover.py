@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpuform.reports.tables import empty
-from gpuform.stack.recover.plan import FOR_YOU, Plan
+from gpuform.stack.recover.plan import MANUAL, Plan
 
 
 def tables(plan: Plan) -> Iterator[Table | Text | str]:
@@ -38,5 +38,5 @@ def tables(plan: Plan) -> Iterator[Table | Text | str]:
 
 
 def _row(words: tuple[str, ...], does: str) -> tuple[Text, ...]:
-    style = "yellow" if does == FOR_YOU else ""
+    style = "yellow" if does == MANUAL else ""
     return tuple(Text(word, style=style) for word in words)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from gpuform.usage.status import ClusterStatus, NodeStatus, PodStatus, PoolStatus
+from gpuform.usage.pod_status import PodStatus
+from gpuform.usage.status import ClusterStatus, NodeStatus, PoolStatus
 from infra.model import labels
 
 if TYPE_CHECKING:
-    from gpuform.usage.finding import Finding
+    from gpuform.stack.preflight.check import Finding
     from gpuform.usage.queues import QueueStatus
 
 SIMULATED = (

@@ -2,52 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuform.checkout import scratch
-from gpuform.checkout.errors import Failure
+from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
+from gpuform.kubernetes.kubeconfig import resolve
 from gpuform.kubernetes.kubeconfigs import FOLDER
-from gpuform.usage.status import cluster_of
-from infra.model.aws import AwsCluster
 from infra.model.environment import Environment
-from infra.model.openstack import OpenstackCluster
 
 if TYPE_CHECKING:
     from gpuform.engine import Engine
     from gpuform.engine.places import Tools
 
 
-MADE = (AwsCluster, OpenstackCluster)
-"""Clusters that a stack creates, so their kubeconfig is a stack output."""
+@dataclass(frozen=True)
+class ClusterAccess:
+    """How clusters of one kind are reached.
 
-
-@contextmanager
-def access(env: Environment, paths: Paths, stack: str, tools: Tools) -> Iterator[tuple[Path, str | None]]:
-    """Kubeconfig and context for read-only commands; of a cloud cluster, from the state.
-
-    Without a declared state it is the embedded cluster, on which such a stack is simulated; with OpenStack
-    only as long as the state beside the checkout has no cluster either.
+    ``is_output``: the stack creates the cluster, so the kubeconfig is a stack output. ``created_here``:
+    whether the state beside the checkout has a real cluster; without one, and without a declared state, such
+    a stack is simulated on the embedded cluster.
     """
-    if env.state is None and not _made_from_here(env, paths, stack):
-        yield cluster_of(env, paths)
-        return
+
+    is_output: bool = False
+    created_here: Callable[[Paths, str], bool] = lambda paths, stack: False
+
+
+def cluster_of(env: Environment, paths: Paths) -> tuple[Path, str | None]:
+    """Kubeconfig and context that the environment declares, or those of the embedded cluster.
+
+    InputError for own hosts without a cluster, and for a field of a kubeconfig that cannot be honoured.
+    """
+    if not env.has_cluster:
+        raise InputError(
+            "cluster.kubeconfig", "missing, so there is no cluster", "see `gpuform hosts status`"
+        )
+    if env.kubeconfig is None:
+        return paths.kubeconfig, None
+    path = Path(env.kubeconfig).expanduser()
+    refused = resolve({"kubeconfig": str(path), "context": env.context}, {}).refused
+    if refused:
+        raise refused
+    return path, env.context
+
+
+def access(
+    env: Environment, rules: ClusterAccess, paths: Paths, stack: str, tools: Tools
+) -> AbstractContextManager[tuple[Path, str | None]]:
+    """Kubeconfig and context for read-only commands; of a cloud cluster, from the state."""
+    if env.state is None and not rules.created_here(paths, stack):
+        return nullcontext(cluster_of(env, paths))
     from gpuform.engine import Engine
 
-    with cluster(env, paths, Engine(paths, tools, say=lambda line: None), stack) as found:
-        yield found
+    return cluster(env, rules, paths, Engine(paths, tools, say=lambda line: None), stack)
 
 
 @contextmanager
-def cluster(env: Environment, paths: Paths, engine: Engine, stack: str) -> Iterator[tuple[Path, str | None]]:
+def cluster(
+    env: Environment, rules: ClusterAccess, paths: Paths, engine: Engine, stack: str
+) -> Iterator[tuple[Path, str | None]]:
     """Kubeconfig and context of the stack's cluster.
 
     A kubeconfig that is a stack output lies in a file of mode 0600 until the context manager exits.
     """
-    if not isinstance(env.cluster, MADE):
+    if not rules.is_output:
         yield cluster_of(env, paths)
         return
     text = engine.outputs(stack, show_secrets=True).get("kubeconfig")
@@ -58,12 +81,3 @@ def cluster(env: Environment, paths: Paths, engine: Engine, stack: str) -> Itera
         file.touch(mode=0o600)
         file.write_text(text, encoding="utf-8")
         yield file, None
-
-
-def _made_from_here(env: Environment, paths: Paths, stack: str) -> bool:
-    if not isinstance(env.cluster, OpenstackCluster):
-        return False
-    from gpuform.stack.preflight.openstack.held import held
-
-    found = held(paths, stack)
-    return found is not None and bool(found.clusters)

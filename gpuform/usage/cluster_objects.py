@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,20 +61,16 @@ def fetch(env: Environment, kubeconfig: Path, context: str | None = None) -> Obj
 
 
 def _fetch(env: Environment, kubeconfig: Path, context: str | None) -> Objects:
-    import kr8s
     from kr8s.objects import Node, Pod
 
     from gpuform.kubernetes import reading
 
     api = reading.api(kubeconfig, context)
-    nodes = tuple(dict(node.raw) for node in Node.list(api=api) if isinstance(node, Node))
-    pods = tuple(dict(pod.raw) for pod in Pod.list(api=api, namespace=kr8s.ALL) if isinstance(pod, Pod))
+    nodes, pods = every(api, Node), every(api, Pod)
     wanted = kinds(env)
     claims = Claims()
     if dra.CLAIMS in wanted:
-        claims = dra.gather(
-            *([dict(one.raw) for one in _every(api, kind)] for kind in (dra.SLICES, dra.CLAIMS))
-        )
+        claims = dra.gather(*(every(api, kind) for kind in (dra.SLICES, dra.CLAIMS)))
     node_pools = _known(api, NODE_POOLS) if NODE_POOLS in wanted else ()
     lined_up = [_known(api, kind) for kind in queues.KINDS] if env.queues else [(), ()]
     return Objects(nodes, pods, claims, node_pools, queues.summarise(env, *lined_up))
@@ -93,13 +89,13 @@ def kinds(env: Environment) -> tuple[str, ...]:
 def _known(api: Any, kind: str) -> tuple[Json, ...]:
     """Empty if the CRD is not installed."""
     try:
-        return tuple(dict(one.raw) for one in _every(api, kind))
+        return every(api, kind)
     except ValueError:  # what kr8s raises for a kind that the server does not have
         return ()
 
 
-def _every(api: Any, kind: str) -> Iterable[Any]:
+def every(api: Any, kind: str | type) -> tuple[Json, ...]:
+    """The objects of a kind in all namespaces. ValueError if the server does not have the kind."""
     import kr8s
 
-    found: Iterable[Any] = api.get(kind, namespace=kr8s.ALL)
-    return found
+    return tuple(dict(one.raw) for one in api.get(kind, namespace=kr8s.ALL))

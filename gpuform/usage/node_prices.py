@@ -9,16 +9,12 @@ from typing import Any
 
 from gpuform.usage.device_ids import gpu_id, mig_id
 from gpuform.usage.nodes import CPU, MEMORY_GIB, Node, Pod
-from infra.model.aws import AwsCluster
 from infra.model.claims import parts as parts_of_gpu
-from infra.model.elastic import CAPACITY_TYPES
 from infra.model.environment import Environment
-from infra.model.machines import Machine
 from infra.model.offer import claimable, parts
-from infra.model.openstack import OpenstackCluster
 from infra.model.pool import Pool
 from infra.model.prices import PriceList
-from infra.plan import cost, magnum, node_groups
+from infra.plan import cost
 from infra.plan.sharing import offered
 
 
@@ -33,27 +29,16 @@ class NodePrices:
     @property
     def pools(self) -> tuple[Pool, ...]:
         """Every pool that may have nodes, including the system's pool."""
-        cluster = self.env.cluster
-        if isinstance(cluster, AwsCluster):
-            return (node_groups.system_pool(self.env), *self.env.pools)
-        if isinstance(cluster, OpenstackCluster):  # its flavor may be unknown here
-            workers = Pool.model_construct(name=magnum.DEFAULT_WORKERS, nodes=cluster.workers.nodes)
-            return (workers, *self.env.pools)
-        return self.env.pools
+        return (*cost.system_pools(self.env), *self.env.pools)
 
-    def _machine(self, node: Node) -> Machine | None:
-        """The node's machine; the cluster's own flavors take precedence over the catalogue's."""
-        cluster = self.env.cluster
-        if isinstance(cluster, OpenstackCluster):
-            return cluster.machine(node.machine)
-        return self.env.catalogue.machines.get(node.machine)
+    def _pool(self, node: Node) -> Pool | None:
+        return next((one for one in self.pools if one.name == node.pool), None)
 
     def usd(self, node: Node) -> float | None:
         """USD per hour of a node, without its volumes; None if unknown."""
         if node.name in self.paid:
             return self.paid[node.name]
-        pool = next((one for one in self.pools if one.name == node.pool), None)
-        machine = self._machine(node)
+        pool, machine = self._pool(node), self.env.machine(node.machine)
         if pool is None:
             return None
         if machine is None:
@@ -64,10 +49,7 @@ class NodePrices:
 
     def capacity(self, node: Node) -> str:
         """The node's capacity type in Karpenter's terms; empty if nodes are not bought."""
-        if node.capacity or not isinstance(self.env.cluster, AwsCluster):
-            return node.capacity
-        pool = next((one for one in self.pools if one.name == node.pool), None)
-        return CAPACITY_TYPES[pool.capacity[0]] if pool else ""
+        return node.capacity or cost.capacity_type(self.env, self._pool(node))
 
 
 def used_share(env: Environment, pool: Pool, node: Node, pods: Iterable[Pod]) -> float | None:

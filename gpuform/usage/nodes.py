@@ -18,8 +18,6 @@ MEMORY_GIB = "memory_gib"
 """Keys for cores and GiB, as in an elastic pool's limits."""
 _SCALES = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
            "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}  # fmt: skip
-_GROUPS = tuple(GROUP_LABELS.values())
-"""Magnum's node group labels, for nodes without a pool label yet; default workers never get one."""
 _QUANTITY = re.compile(r"([0-9.]+)(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
 _GIB = 2**30
 
@@ -118,7 +116,7 @@ def node(raw: Json, claims: Claims = Claims()) -> Node:  # noqa: B008  (frozen)
     return Node(
         name=meta["name"],
         uid=meta["uid"],
-        pool=tags.get(labels.POOL) or next((tags[key] for key in _GROUPS if key in tags), ""),
+        pool=pool_of(tags),
         machine=tags.get(labels.INSTANCE_TYPE, ""),
         zone=tags.get(labels.ZONE, ""),
         capacity=tags.get(labels.CAPACITY_TYPE, ""),
@@ -128,6 +126,11 @@ def node(raw: Json, claims: Claims = Claims()) -> Node:  # noqa: B008  (frozen)
         gpus=int(notes.get(labels.SIM_GPU_COUNT, "0")) if notes.get(labels.SIM_GPU) else 0,
         layout={gpu: tuple(slices) for gpu, slices in layout.items()},
     )
+
+
+def pool_of(tags: Mapping[str, str]) -> str:
+    """The node's pool by its labels, or its Magnum node group: the default workers belong to no pool."""
+    return tags.get(labels.POOL) or next((tags[key] for key in GROUP_LABELS.values() if key in tags), "")
 
 
 def pod(raw: Json, environment: str, claims: Claims = Claims()) -> Pod:  # noqa: B008  (frozen)

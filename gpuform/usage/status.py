@@ -8,28 +8,20 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpuform.checkout.paths import Paths
-from gpuform.kubernetes.kubeconfig import resolve
-from gpuform.kubernetes.pod_requests import requested
 from gpuform.usage.broken import broken
 from gpuform.usage.claims import Claims
 from gpuform.usage.cluster_objects import fetch, labelled, ours, pool_of
+from gpuform.usage.pod_status import PodStatus, gpu_resources, pod_status
 from gpuform.usage.queues import QueueStatus
 from infra.model import labels, offer
 from infra.model.checks import SYSTEM_NAMESPACES
-from infra.model.clusters import ExistingCluster
 from infra.model.environment import Environment
-from infra.model.errors import InputError
-from infra.model.hosts import HostsCluster
 from infra.model.monitoring import NAMESPACE as MONITORING
 from infra.model.offer import claimable, gpus_of
-from infra.model.openstack import OpenstackCluster
 from infra.model.pool import Pool
-from infra.model.quantity import whole
 from infra.model.sharing import Mig, Mps, TimeSlicing
 from infra.plan.sharing import offered
 
-GPU_RESOURCES = "nvidia.com/"
 FINISHED = ("Succeeded", "Failed")
 
 
@@ -73,18 +65,6 @@ class PoolStatus:
 
 
 @dataclass(frozen=True)
-class PodStatus:
-    """One pod; ``reason`` is empty if the pod is in order; ``requests`` counts GPUs as NodeStatus does."""
-
-    namespace: str
-    name: str
-    node: str | None
-    phase: str
-    reason: str
-    requests: dict[str, int]
-
-
-@dataclass(frozen=True)
 class ClusterStatus:
     """Pools in the order of the environment file, pods by namespace and name.
 
@@ -114,41 +94,11 @@ class ClusterStatus:
                 for pool in self.pools
             ],
             "pods": [
-                {
-                    "namespace": pod.namespace,
-                    "name": pod.name,
-                    "node": pod.node,
-                    "phase": pod.phase,
-                    "reason": pod.reason,
-                }
+                {key: getattr(pod, key) for key in ("namespace", "name", "node", "phase", "reason")}
                 for pod in self.pods
             ],
             "queues": [asdict(queue) for queue in self.queues],
         }
-
-
-def cluster_of(env: Environment, paths: Paths) -> tuple[Path, str | None]:
-    """Kubeconfig and context of the environment's cluster.
-
-    InputError for own hosts without a cluster, and for a field of a kubeconfig that cannot be honoured.
-    """
-    if isinstance(env.cluster, ExistingCluster):
-        return _declared(env.cluster.kubeconfig, env.cluster.context)
-    if isinstance(env.cluster, HostsCluster):
-        if env.cluster.kubeconfig is None:
-            raise InputError(
-                "cluster.kubeconfig", "missing, so there is no cluster", "see `gpuform hosts status`"
-            )
-        return _declared(env.cluster.kubeconfig, env.cluster.context)
-    return paths.kubeconfig, None
-
-
-def _declared(kubeconfig: str, context: str | None) -> tuple[Path, str | None]:
-    path = Path(kubeconfig).expanduser()
-    refused = resolve({"kubeconfig": str(path), "context": context}, {}).refused
-    if refused:
-        raise refused
-    return path, context
 
 
 def read(env: Environment, kubeconfig: Path, context: str | None = None) -> ClusterStatus:
@@ -169,7 +119,7 @@ def summarise(
     nodes = list(nodes)
     for node in nodes:
         by_pool.setdefault(pool_of(env, node), []).append(node)
-    statuses = sorted((_pod(pod, claims) for pod in pods), key=lambda pod: (pod.namespace, pod.name))
+    statuses = sorted((pod_status(pod, claims) for pod in pods), key=lambda pod: (pod.namespace, pod.name))
     used: dict[str, Counter[str]] = {}
     for pod in statuses:
         if pod.node and pod.phase not in FINISHED:
@@ -188,7 +138,7 @@ def _strays(env: Environment, nodes: Iterable[Mapping[str, Any]]) -> dict[str, s
     """GPU nodes with a label changed by hand or a pool that left the file; not those of another stack."""
     pools, found = {pool.name for pool in env.pools}, {}
     for node in nodes:
-        offers = any(_gpu_resources(node.get("status", {}).get("allocatable", {})).values())
+        offers = any(gpu_resources(node.get("status", {}).get("allocatable", {})).values())
         if offers and ours(env, node) and labelled(node) not in pools:
             found[str(node["metadata"]["name"])] = labelled(node)
     return dict(sorted(found.items()))
@@ -243,9 +193,8 @@ def _pool(
 
 
 def bounds(env: Environment, pool: Pool) -> tuple[int, int] | None:
-    """Minimum and maximum of an elastic Magnum node group; None elsewhere: Karpenter does not count nodes."""
-    elastic = pool.elastic is not None and isinstance(env.cluster, OpenstackCluster)
-    return (pool.least, pool.most) if elastic else None
+    """Minimum and maximum of an elastic node group; None elsewhere: Karpenter does not count nodes."""
+    return (pool.least, pool.most) if env.by_autoscaler(pool) else None
 
 
 def _planned(env: Environment, pool: Pool, gpus: int | None) -> dict[str, int]:
@@ -260,7 +209,7 @@ def _node(node: Mapping[str, Any], used: Mapping[str, int], claims: Claims) -> N
         name=node["metadata"]["name"],
         ready=conditions.get("Ready") == "True",
         allocatable={
-            **_gpu_resources(status.get("allocatable", {})),
+            **gpu_resources(status.get("allocatable", {})),
             **claims.devices.get(node["metadata"]["name"], {}),
         },
         used={key: used[key] for key in sorted(used)},
@@ -274,35 +223,3 @@ def _waits_for(node: Mapping[str, Any]) -> str:
         return ""
     noted: Mapping[str, str] = node["metadata"].get("annotations") or {}
     return noted.get(labels.GPU_WAITS_FOR, "the readiness gate has not reported yet")
-
-
-def _pod(pod: Mapping[str, Any], claims: Claims) -> PodStatus:
-    status, spec = pod.get("status", {}), pod["spec"]
-    requests = requested(spec, lambda one: _gpu_resources(one.get("resources", {}).get("limits", {})))
-    requests.update(claims.of_pod(pod))
-    return PodStatus(
-        namespace=pod["metadata"]["namespace"],
-        name=pod["metadata"]["name"],
-        node=spec.get("nodeName"),
-        phase=status.get("phase", "Unknown"),
-        reason=_reason(status),
-        requests=dict(sorted(requests.items())),
-    )
-
-
-def _reason(status: Mapping[str, Any]) -> str:
-    """Why a pod is not in order: its own reason, a waiting container's, or the scheduler's message."""
-    if status.get("reason"):
-        return ": ".join(filter(None, (status["reason"], status.get("message"))))
-    for container in status.get("containerStatuses", []):
-        waiting = container.get("state", {}).get("waiting", {})
-        if waiting.get("reason"):
-            return str(waiting["reason"])
-    for condition in status.get("conditions", []):
-        if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            return ": ".join(filter(None, (condition.get("reason"), condition.get("message"))))
-    return ""
-
-
-def _gpu_resources(resources: Mapping[str, Any]) -> dict[str, int]:
-    return {key: whole(resources[key]) for key in sorted(resources) if key.startswith(GPU_RESOURCES)}

@@ -19,7 +19,7 @@ from infra.model.aws_values import (
     partition,
     principal_partition,
 )
-from infra.model.base import Count, Model, NodeCount
+from infra.model.base import ClusterModel, Count, Model, NodeCount
 from infra.model.choices import MachineName
 from infra.model.errors import InputError
 from infra.model.images import IMAGES, ImageKey, ImagePin, check_date, check_pin
@@ -52,7 +52,7 @@ class SystemNodes(Model):
     )
 
 
-class AwsCluster(Model):
+class AwsCluster(ClusterModel):
     """An EKS cluster with its network, its node groups and Karpenter.
 
     Karpenter always has its interruption queue, so that spot capacity needs no key of its own here.

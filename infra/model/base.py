@@ -63,6 +63,15 @@ class Model(BaseModel):
         return data
 
 
+class ClusterModel(Model):
+    """Base of the kinds of cluster."""
+
+    created: ClassVar[bool] = True
+    """Whether a stack creates the cluster and its nodes."""
+    guards_groups: ClassVar[bool] = False
+    """Whether a guard of its own (`ReplacementGuard`) judges replacements of its node groups."""
+
+
 def matching(pattern: str, what: str, remedy: str, longest: int | None = None) -> AfterValidator:
     """A text that the whole pattern matches; of the classes \\d and \\w only ASCII counts."""
     form = re.compile(pattern, re.ASCII)

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from infra.model.aws import AwsCluster
-from infra.model.base import Model
+from infra.model.base import ClusterModel
 from infra.model.host_values import ContextName, FilePath
 from infra.model.hosts import HostsCluster
 from infra.model.openstack import OpenstackCluster
 
 
-class EmbeddedCluster(Model):
+class EmbeddedCluster(ClusterModel):
     """The control plane on this machine, with simulated nodes."""
 
     kind: Literal["embedded"]
 
 
-class ExistingCluster(Model):
+class ExistingCluster(ClusterModel):
     """An existing cluster; its nodes are neither created nor deleted."""
 
+    created: ClassVar[bool] = False
     kind: Literal["existing"]
     kubeconfig: FilePath = Field(description="Path of the kubeconfig.")
     context: ContextName | None = Field(
@@ -33,3 +35,11 @@ Cluster = Annotated[
     EmbeddedCluster | ExistingCluster | AwsCluster | HostsCluster | OpenstackCluster,
     Field(discriminator="kind"),
 ]
+
+KINDS: Mapping[str, type[ClusterModel]] = {
+    "aws": AwsCluster,
+    "embedded": EmbeddedCluster,
+    "existing": ExistingCluster,
+    "hosts": HostsCluster,
+    "openstack": OpenstackCluster,
+}

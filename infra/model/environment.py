@@ -35,12 +35,13 @@ from infra.model.aws import AwsCluster
 from infra.model.aws_network import OwnNetwork
 from infra.model.base import Model, Name, each_once
 from infra.model.catalogue import BUILT_IN, Catalogue
-from infra.model.clusters import Cluster, ExistingCluster
+from infra.model.clusters import Cluster, EmbeddedCluster, ExistingCluster
 from infra.model.container_runtimes import NVIDIA_RUNTIME
 from infra.model.cost import Cost
 from infra.model.health import Health
 from infra.model.hosts import HostsCluster
 from infra.model.kserve import KServe
+from infra.model.machines import Machine
 from infra.model.monitoring import Monitoring
 from infra.model.openstack import OpenstackCluster
 from infra.model.operator import GpuOperatorSpec
@@ -244,9 +245,24 @@ class Environment(Model):
         return self.cluster.context if isinstance(self.cluster, ExistingCluster | HostsCluster) else None
 
     @property
+    def kubeconfig(self) -> str | None:
+        """Path of the declared kubeconfig; None if the file declares none."""
+        return self.cluster.kubeconfig if isinstance(self.cluster, ExistingCluster | HostsCluster) else None
+
+    @property
+    def simulated(self) -> bool:
+        """Whether its own nodes are simulated: they pull no images, and nothing is paid for them."""
+        return isinstance(self.cluster, EmbeddedCluster)
+
+    @property
+    def by_ssh(self) -> bool:
+        """Whether its nodes are prepared and checked over ssh."""
+        return isinstance(self.cluster, HostsCluster)
+
+    @property
     def has_cluster(self) -> bool:
         """Whether there is a cluster for the platform; own hosts may not have joined one yet."""
-        return not isinstance(self.cluster, HostsCluster) or self.cluster.kubeconfig is not None
+        return self.cluster.created or self.kubeconfig is not None
 
     @property
     def prefix_delegation(self) -> bool:
@@ -263,6 +279,16 @@ class Environment(Model):
     def by_karpenter(self, pool: Pool) -> bool:
         """Whether Karpenter makes the pool's nodes; only on AWS."""
         return isinstance(self.cluster, AwsCluster) and pool.by_karpenter
+
+    def by_autoscaler(self, pool: Pool) -> bool:
+        """Whether cluster-autoscaler scales the pool's node group; only on OpenStack."""
+        return isinstance(self.cluster, OpenstackCluster) and pool.elastic is not None
+
+    def machine(self, name: str) -> Machine | None:
+        """The machine of that name, of the cluster's own flavors before the catalogue's; None if unknown."""
+        if isinstance(self.cluster, OpenstackCluster):
+            return self.cluster.machine(name)
+        return self.catalogue.machines.get(name)
 
     @property
     def ownership(self) -> Ownership:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from infra import versions
-from infra.model.base import HostName, Model, Strict, matching
+from infra.model.base import ClusterModel, HostName, Model, Strict, matching
 from infra.model.container_runtimes import CDI, Runtime
 from infra.model.drivers import numbers
 from infra.model.errors import InputError
@@ -151,9 +151,10 @@ class Toolkit(Model):
     )
 
 
-class HostsCluster(Model):
+class HostsCluster(ClusterModel):
     """Own hosts, prepared over ssh; you join them to a cluster with a tool of your choice."""
 
+    created: ClassVar[bool] = False
     kind: Literal["hosts"]
     user: User = Field(
         default="root", description="User for ssh; a user other than root needs sudo without a password."

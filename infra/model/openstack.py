@@ -11,7 +11,17 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Discriminator, Field, PrivateAttr, Tag, ValidationError, ValidationInfo, model_validator
 
 from infra.model import catalogue
-from infra.model.base import Cores, Count, GpuCount, MemoryGib, Minutes, Model, NodeCount, VolumeGib
+from infra.model.base import (
+    ClusterModel,
+    Cores,
+    Count,
+    GpuCount,
+    MemoryGib,
+    Minutes,
+    Model,
+    NodeCount,
+    VolumeGib,
+)
 from infra.model.catalogue import Catalogue
 from infra.model.choices import GpuName
 from infra.model.errors import InputError
@@ -157,7 +167,7 @@ class Workers(Model):
     flavor: OpenstackName | None = Field(default=None, description="Flavor; the template's if left out.")
 
 
-class OpenstackCluster(Model):
+class OpenstackCluster(ClusterModel):
     """A Kubernetes cluster made by Magnum; each pool becomes one of its node groups."""
 
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
@@ -171,6 +181,7 @@ class OpenstackCluster(Model):
         "master_flavor": ("unknown key", "write masters: {flavor: NAME}"),
     }
 
+    guards_groups: ClassVar[bool] = True
     kind: Literal["openstack"]
     cloud: OpenstackName | None = Field(
         default=None, description="Entry of clouds.yaml; the OS_ variables if left out."

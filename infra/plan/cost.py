@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from infra.model import claims, eks_support, labels, offer
 from infra.model.aws import AwsCluster
 from infra.model.aws_network import ExistingNetwork
-from infra.model.elastic import CPU, MEMORY_GIB, NODES, Capacity
+from infra.model.elastic import CAPACITY_TYPES, CPU, MEMORY_GIB, NODES, Capacity
 from infra.model.environment import Environment
 from infra.model.machines import Machine
 from infra.model.openstack import OpenstackCluster
 from infra.model.pool import Pool
 from infra.model.prices import HOURS_PER_MONTH, Beside, PriceList
-from infra.plan import network, node_class, node_groups
+from infra.plan import magnum, network, node_class, node_groups
 from infra.plan.bill import Bill, Line
 from infra.plan.sharing import offered
 
@@ -47,6 +47,19 @@ def _pools(env: Environment) -> Iterator[Pool]:
     yield from env.pools
 
 
+def system_pools(env: Environment) -> Iterator[Pool]:
+    """What has nodes beside the declared pools; the machine of Magnum's default workers may be unknown."""
+    if isinstance(env.cluster, AwsCluster):
+        yield node_groups.system_pool(env)
+    if isinstance(env.cluster, OpenstackCluster):
+        yield Pool.model_construct(name=magnum.DEFAULT_WORKERS, nodes=env.cluster.workers.nodes)
+
+
+def capacity_type(env: Environment, pool: Pool | None) -> str:
+    """The capacity type of a pool's nodes in Karpenter's terms; empty if nodes are not bought by type."""
+    return CAPACITY_TYPES[pool.capacity[0]] if pool and isinstance(env.cluster, AwsCluster) else ""
+
+
 def _pool(env: Environment, pool: Pool, prices: PriceList) -> Line | None:
     if pool.hosts:
         return _hosts(env, pool)
@@ -59,7 +72,7 @@ def _pool(env: Environment, pool: Pool, prices: PriceList) -> Line | None:
         notes.append(f"no price of {', '.join(missing)}")
     known = {machine: price for machine, price in hourly.items() if price is not None}
     low = high = 0.0
-    always = pool.least if isinstance(env.cluster, OpenstackCluster) else pool.nodes or 0
+    always = pool.least if env.by_autoscaler(pool) else pool.nodes or 0
     least, most = always or pool.spare or 0, pool.nodes or 0
     spare: list[float] = []
     for capacity in pool.capacity:

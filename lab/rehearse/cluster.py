@@ -1,9 +1,8 @@
-"""The rehearsal's cluster: read over one connection, written through kubectl."""
+"""The cluster of a rehearsal, over one pool of connections."""
 
 from __future__ import annotations
 
 import json
-import ssl
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,9 +11,7 @@ from typing import Any
 import httpx
 
 from gpuform.checkout.errors import Failure
-from gpuform.checkout.paths import Paths
-from lab.plane.layout import Layout, Record
-from lab.plane.starting import APISERVER
+from lab.simulator.api import connection
 
 Json = dict[str, Any]
 PODS = "/api/v1/pods"
@@ -26,28 +23,33 @@ _TIMEOUT_S = 120
 
 
 class Cluster:
-    """A running embedded control plane; must be closed. Several threads may read at once."""
+    """A running control plane; must be closed. Several threads may use it at once.
 
-    def __init__(self, paths: Paths, kubectl: Path) -> None:
-        layout = Layout(paths)
-        tls = ssl.create_default_context(cafile=str(layout.pki / "ca.crt"))
-        tls.load_cert_chain(layout.pki / "admin.crt", layout.pki / "admin.key")
-        port = Record.load(layout).ports[APISERVER]
-        self._http = httpx.Client(
-            base_url=f"https://127.0.0.1:{port}", verify=tls, timeout=30, trust_env=False
-        )
-        self._kubectl = [str(kubectl), "--kubeconfig", str(paths.kubeconfig)]
+    ``apply`` needs ``kubectl``. Raises KeyError or OSError if the kubeconfig is not usable.
+    """
+
+    def __init__(self, kubeconfig: Path, kubectl: Path | None = None) -> None:
+        self._http = httpx.Client(**connection(kubeconfig), timeout=30, trust_env=False)
+        self._kubectl = [str(kubectl), "--kubeconfig", str(kubeconfig)]
 
     def close(self) -> None:
         self._http.close()
 
-    def items(self, path: str) -> list[Json]:
-        """The objects of a list; empty if the server does not know the kind. Raises Failure."""
-        response = self._ask("GET", path)
+    def items(self, path: str, name: str = "") -> list[Json]:
+        """The objects of a list, or those of that name; empty if the server does not know the kind.
+
+        Raises Failure.
+        """
+        query = {"fieldSelector": f"metadata.name={name}"} if name else {}
+        response = self._ask("GET", path, params=query)
         if response.status_code == httpx.codes.NOT_FOUND:
             return []
         found: list[Json] = _checked(response, path)["items"]
         return found
+
+    def serves(self, path: str) -> bool:
+        """Whether the server knows the kind of a list. Raises Failure."""
+        return self._ask("GET", path, params={"limit": "1"}).status_code != httpx.codes.NOT_FOUND
 
     def get(self, path: str) -> Json:
         """One object. Raises Failure."""
@@ -59,11 +61,9 @@ class Cluster:
         headers = {"Content-Type": "application/merge-patch+json"}
         _checked(self._ask("PATCH", path, content=content, headers=headers), path)
 
-    def create(self, path: str, body: Mapping[str, Any]) -> None:
-        """Create an object unless it exists. Raises Failure."""
-        response = self._ask("POST", path, json=dict(body))
-        if response.status_code != httpx.codes.CONFLICT:
-            _checked(response, path)
+    def create(self, path: str, body: Mapping[str, Any]) -> Json:
+        """Create an object; returns it. Raises Failure."""
+        return _checked(self._ask("POST", path, json=dict(body)), path)
 
     def delete(self, path: str) -> None:
         """Delete an object if it exists. Raises Failure."""

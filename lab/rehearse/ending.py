@@ -11,7 +11,7 @@ from infra.model.environment import Environment
 from infra.model.workload import JobWorkload
 from lab.rehearse import pods, queued
 from lab.rehearse.cluster import Cluster
-from lab.rehearse.watch import Now, Watch
+from lab.rehearse.watch import Snapshot, Watch
 
 JOBS = "/apis/batch/v1/jobs"
 _TIME = re.compile(r"[0-9.]+[smh]?")
@@ -42,7 +42,7 @@ def end(
         status = {key: there.get(key, {}).get("status", {}) for key in jobs}
         return tuple(Ended(*key, status[key].get("succeeded", 0), one.total) for key, one in jobs.items())
 
-    def done(now: Now) -> bool:
+    def done(now: Snapshot) -> bool:
         for pod in now.workloads:
             path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
             if (pod.namespace, pod.workload) in jobs and pod.phase == "Running" and path not in told:

@@ -9,48 +9,33 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import httpx
 
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
 from gpuform.engine.places import Tools
 from infra.model.amounts import cpu_millis, memory_bytes
-from lab.rehearse.children import Children
-from lab.rehearse.following import Following
-from lab.simulator.api import Api
+from lab.rehearse.cluster import NODE_POOLS, Cluster
+from lab.rehearse.supervisor import Children, Supervisor
 
 CONFIG_MAP = "karpenter-values"
 """ConfigMap that stands in for the chart: the release's values, as JSON under the key ``values``."""
 TOOL = "karpenter"
+NODE_CLASSES = "/apis/karpenter.k8s.aws/v1/ec2nodeclasses"
 
-_SETTINGS: Mapping[str, str] = {
-    "amiRefreshInterval": "AMI_REFRESH_INTERVAL",
-    "batchIdleDuration": "BATCH_IDLE_DURATION",
-    "batchMaxDuration": "BATCH_MAX_DURATION",
-    "clusterCABundle": "CLUSTER_CA_BUNDLE",
-    "clusterEndpoint": "CLUSTER_ENDPOINT",
-    "clusterName": "CLUSTER_NAME",
-    "disableClusterStateObservability": "DISABLE_CLUSTER_STATE_OBSERVABILITY",
-    "disableDryRun": "DISABLE_DRY_RUN",
-    "eksControlPlane": "EKS_CONTROL_PLANE",
-    "enableZonalShift": "ENABLE_ZONAL_SHIFT",
-    "ignoreDRARequests": "IGNORE_DRA_REQUESTS",
-    "interruptionQueue": "INTERRUPTION_QUEUE",
-    "isolatedVPC": "ISOLATED_VPC",
-    "minValuesPolicy": "MIN_VALUES_POLICY",
-    "preferencePolicy": "PREFERENCE_POLICY",
-    "reservedENIs": "RESERVED_ENIS",
-    "subnetRefreshInterval": "SUBNET_REFRESH_INTERVAL",
-    "vmMemoryOverheadPercent": "VM_MEMORY_OVERHEAD_PERCENT",
-}
-"""The chart's ``settings`` -> environment variables of its Deployment; without feature gates."""
+_SETTINGS = (
+    *("amiRefreshInterval", "batchIdleDuration", "batchMaxDuration", "clusterCABundle", "clusterEndpoint"),
+    *("clusterName", "disableClusterStateObservability", "disableDryRun", "eksControlPlane"),
+    *("enableZonalShift", "ignoreDRARequests", "interruptionQueue", "isolatedVPC", "minValuesPolicy"),
+    *("preferencePolicy", "reservedENIs", "subnetRefreshInterval", "vmMemoryOverheadPercent"),
+)
+"""The chart's ``settings``, without feature gates. Its Deployment has a variable for each: RESERVED_ENIS."""
+_WORDS = re.compile(r"[A-Z]+s$|[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 Json = dict[str, Any]
 
@@ -63,61 +48,22 @@ class Release:
     values: str
 
 
-class Karpenter:
-    """The current state of the controller; may be read from any thread."""
-
-    def __init__(self, following: Following[Release], children: Children) -> None:
-        self._following, self._children = following, children
-
-    @property
-    def running(self) -> bool:
-        """Whether it runs now; it runs while its release exists."""
-        return self._following.running
-
-    @property
-    def rss_bytes(self) -> int:
-        """Resident bytes now; 0 while it does not run."""
-        return sum(process.rss_bytes for process in self._children.running())
-
-    @property
-    def ended(self) -> int:
-        """How often it has exited by itself since the release last changed; the log says why."""
-        return self._following.ended
-
-    @property
-    def trouble(self) -> str:
-        """Why it does not run, in one line; empty while it runs or has no release."""
-        return self._following.trouble
-
-    @property
-    def log(self) -> Path:
-        """Its log, in JSON lines."""
-        return self._following.log
-
-
-@contextmanager
-def karpenter(paths: Paths, tools: Tools, aws: Mapping[str, str], log: Path) -> Iterator[Karpenter]:
-    """Run Karpenter while its release and its kinds are in the cluster; restart it when the release changes.
+def karpenter(paths: Paths, tools: Tools, aws: Mapping[str, str], log: Path) -> Supervisor[Release]:
+    """Runs Karpenter while its release and its kinds are in the cluster; ``log`` has JSON lines.
 
     ``aws`` are the variables with AWS's endpoint and the credentials; nothing else of this process's
-    environment is passed on. Processes left by an earlier rehearsal of the same ``paths`` are ended first.
-    Raises what ``tools`` raises if the controller cannot be had.
+    environment is passed on. Raises what ``tools`` raises if the controller cannot be had.
     """
-    binary = tools.path(TOOL)
     children = Children(paths.state / "controllers" / TOOL)
-    children.end_left()
-    program = linked(children.folder / TOOL, binary)
+    program = children.folder / TOOL  # a link, which gives the process a recognisable name
+    program.unlink(missing_ok=True)
+    program.symlink_to(tools.path(TOOL))
 
     def start(release: Release) -> subprocess.Popen[bytes]:
         env = {**environment(release), **aws, "KUBECONFIG": str(paths.kubeconfig)}
         return children.start([str(program)], env, log)
 
-    following = Following(paths.kubeconfig, installed, start, log)
-    try:
-        with following:
-            yield Karpenter(following, children)
-    finally:
-        children.end_left()
+    return Supervisor(paths.kubeconfig, installed, start, children, log)
 
 
 def environment(release: Release) -> dict[str, str]:
@@ -135,7 +81,11 @@ def environment(release: Release) -> dict[str, str]:
             "is not supported in a rehearsal",
             "leave it out, or add it to lab/rehearse/karpenter.py",
         )
-    found = {_SETTINGS[name]: _text(value) for name, value in settings.items() if value not in ("", None)}
+    found = {
+        "_".join(_WORDS.findall(name)).upper(): _text(value)
+        for name, value in settings.items()
+        if value not in ("", None)
+    }
     if gates:
         # The chart's names begin with a small letter, the controller's with a capital.
         found["FEATURE_GATES"] = ",".join(
@@ -149,7 +99,7 @@ def environment(release: Release) -> dict[str, str]:
         "AWS_CONFIG_FILE": os.devnull,  # the user's own would be found even without HOME
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         "DISABLE_LEADER_ELECTION": "true",
-        # Any free ports, which stay closed: see lab/rehearse/born.py.
+        # Any free ports, which stay closed: see lab/rehearse/no_open_ports.py.
         "METRICS_PORT": "0",
         "HEALTH_PROBE_PORT": "0",
     }
@@ -168,31 +118,9 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-async def installed(api: Api) -> Release | None:
+def installed(cluster: Cluster) -> Release | None:
     """The release in the cluster; None until Karpenter's kinds are served."""
-    query = {"fieldSelector": f"metadata.name={CONFIG_MAP}"}
-    async for items, _ in api.pages("/api/v1/configmaps", query):
-        if items:
-            for path in ("karpenter.sh/v1/nodepools", "karpenter.k8s.aws/v1/ec2nodeclasses"):
-                if not await served(api, f"/apis/{path}"):
-                    return None
-            return Release(items[0]["metadata"]["namespace"], items[0]["data"]["values"])
+    for one in cluster.items("/api/v1/configmaps", CONFIG_MAP):
+        if cluster.serves(NODE_POOLS) and cluster.serves(NODE_CLASSES):
+            return Release(one["metadata"]["namespace"], one["data"]["values"])
     return None
-
-
-async def served(api: Api, path: str) -> bool:
-    try:
-        async for _ in api.pages(path, {}):
-            pass
-    except httpx.HTTPStatusError as error:
-        if error.response.status_code == httpx.codes.NOT_FOUND:
-            return False
-        raise
-    return True
-
-
-def linked(link: Path, binary: Path) -> Path:
-    """Create or replace the link, which gives the process a recognisable name; returns it."""
-    link.unlink(missing_ok=True)
-    link.symlink_to(binary)
-    return link

@@ -13,12 +13,12 @@ from gpuform.usage.rehearsal import Load, Pending, Reached
 from infra.config import price_list
 from infra.model.environment import Environment
 from lab.rehearse import pods, scaled
-from lab.rehearse.buyer import Buyer
 from lab.rehearse.cluster import NODE_CLAIMS, Cluster
+from lab.rehearse.cost_report import CostReport
 from lab.rehearse.exporter import Key, Requests, serving
+from lab.rehearse.node_source import NodeSource
 from lab.rehearse.scaled import Manifest, Scaled
-from lab.rehearse.tally import Tally
-from lab.rehearse.watch import Now, Watch
+from lab.rehearse.watch import Snapshot, Watch
 
 REACTION_S = 60.0
 """Quiet seconds after a rate's window, after which no number of pods changes.
@@ -56,7 +56,7 @@ class Player:
     requests: Requests
     cluster: Cluster
     watch: Watch
-    buying: Buyer
+    source: NodeSource
     timeout_s: float
     manifests: tuple[Manifest, ...]
     """What is created before any load."""
@@ -65,7 +65,7 @@ class Player:
 
     def begin(self) -> tuple[str, ...]:
         """Let KEDA scale the workloads; returns what is not as declared."""
-        note = self.buying.hurry(self.cluster)
+        note = self.source.hurry(self.cluster)
         self.cluster.apply(scaled.scaled_objects(self.env, self.scaled))
         return (*scaled.shortened(self.env, self.scaled), note)
 
@@ -78,20 +78,20 @@ class Player:
         }
         self.requests.play(qps)
 
-        def followed(now: Now) -> bool:
+        def followed(now: Snapshot) -> bool:
             self._note(now, firsts, before.at)
             each = ((one.wanted(qps), _mine(now, one)) for one in self.scaled)
             return all(len(mine) == wanted and all(pod.placed for pod in mine) for wanted, mine in each)
 
         quiet_s = REACTION_S + max(one.window_s for one in self.scaled)
         self.watch.until(followed, quiet_s, self.timeout_s)
-        if self.buying.way != "none":
-            self.watch.until(lambda now: followed(now) and False, self.buying.quiet_s, self.timeout_s)
+        if self.source.way != "none":
+            self.watch.until(lambda now: followed(now) and False, self.source.quiet_s, self.timeout_s)
         now, lives = self.watch.look(), list(self.watch.lives.values())
         waiting = pods.pending(
             scaled.at(self.env, qps, self.scaled), now.workloads, pods.events(self.cluster)
         )
-        tally = Tally(self.env, price_list(self.env), self.buying.paid())
+        costs = CostReport(self.env, price_list(self.env), self.source.paid())
         return Load(
             qps=qps,
             seconds=now.at - before.at,
@@ -104,10 +104,10 @@ class Player:
             removed=Counter(
                 one.node.machine for one in lives if one.gone is not None and one.gone > before.at
             ),
-            usd_per_hour=total(tally.usd(node) for node in now.nodes),
+            usd_per_hour=total(costs.usd(node) for node in now.nodes),
         )
 
-    def _note(self, now: Now, firsts: Mapping[Key, _First], began: float) -> None:
+    def _note(self, now: Snapshot, firsts: Mapping[Key, _First], began: float) -> None:
         for name, conditions in now.claims:
             times = self._claims.setdefault(name, {"node requested": now.at})
             if "Launched" in conditions.split():
@@ -121,7 +121,7 @@ class Player:
                     first, now, [pod for pod in _mine(now, one) if pod.name not in first.before], began
                 )
 
-    def _start(self, first: _First, now: Now, new: Iterable[Pod], began: float) -> None:
+    def _start(self, first: _First, now: Snapshot, new: Iterable[Pod], began: float) -> None:
         for pod in new:
             created = first.created.setdefault(pod.name, now.at)
             first.times.setdefault("created", created)
@@ -151,17 +151,17 @@ def player(
     followers: tuple[Scaled, ...],
     cluster: Cluster,
     watch: Watch,
-    buying: Buyer,
+    source: NodeSource,
     timeout_s: float,
 ) -> Iterator[Player]:
     """A player, and its exporter while the context lasts."""
     requests = Requests({one.key: one.series for one in followers}, lambda: ready(watch.now))
     with serving(requests) as port:
         made = scaled.manifests(env, followers, port)
-        yield Player(env, followers, requests, cluster, watch, buying, timeout_s, made)
+        yield Player(env, followers, requests, cluster, watch, source, timeout_s, made)
 
 
-def ready(now: Now) -> Mapping[Key, Key]:
+def ready(now: Snapshot) -> Mapping[Key, Key]:
     """Pods that answer requests, each with its workload."""
     there = [one for one in now.workloads if one.placed and not one.over]
     return {(one.namespace, one.name): (one.namespace, one.workload) for one in there}
@@ -188,5 +188,5 @@ def unmet(loads: Iterable[Load]) -> Iterator[str]:
                 yield f"{load.qps:g} requests per second: {count}{why}"
 
 
-def _mine(now: Now, one: Scaled) -> list[Pod]:
+def _mine(now: Snapshot, one: Scaled) -> list[Pod]:
     return [pod for pod in now.workloads if (pod.namespace, pod.workload) == one.key and not pod.over]

@@ -1,16 +1,22 @@
-"""Nodes that no buyer creates in a rehearsal: node groups, own hosts, nodes matched by a selector.
+"""Simulated nodes of a stack, by its kind of cluster; on the embedded control plane they take pods.
 
-All of them are simulated. Own hosts have their declared GPUs and driver. Their cores and memory are not
-declared, so they are simulated large enough that only GPUs limit placement.
+Offline runs have all nodes of a cloud's stack (`play`). A rehearsal begins with those that it does not buy:
+node groups, own hosts, nodes matched by a selector. Own hosts have their declared GPUs and driver. Their
+cores and memory are not declared, so they are simulated large enough that only GPUs limit placement.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuform.checkout.errors import InputError
+from gpuform.checkout.errors import Failure, InputError
+from gpuform.checkout.paths import Paths
+from gpuform.engine.places import Tools
+from gpuform.usage.nodes import CPU, MEMORY_GIB
 from infra import versions
 from infra.model import labels
 from infra.model.container_runtimes import CDI, NVIDIA_RUNTIME, spelled
@@ -19,7 +25,7 @@ from infra.model.host_checks import driver_of
 from infra.model.hosts import HostsCluster
 from infra.model.machines import Machine
 from infra.model.pool import Pool
-from infra.plan import played_daemons, played_groups, played_nodes
+from infra.plan import magnum, played_daemons, played_groups, played_nodes
 from infra.plan.nodes import bare
 from lab.rehearse.cloud.market import reserved
 from lab.rehearse.stack_file import SELECTED
@@ -28,9 +34,11 @@ Manifest = dict[str, Any]
 OWN_HOST = "own host"
 OLDEST = "1.6"
 """containerd of Debian 12, the oldest system of the Ansible roles."""
-_STAND_IN = "AWS resources: a stand-in checks every input and creates nothing"
-_AT_MAGNUM = "Magnum resources: a stand-in checks every input and creates nothing"
+_STAND_IN = "{} resources: a stand-in checks every input and creates nothing"
 _CORES, _GIB = played_nodes.UNDECLARED
+_TIMEOUT_S = 120
+_STRICT = (labels.SIM_CONTAINER_RUNTIME, labels.SIM_GPU_RESET)
+"""Annotations that nodes of earlier versions did not have; without them nodes accept every setting."""
 
 
 @dataclass(frozen=True)
@@ -41,31 +49,141 @@ class Played:
     made_up: tuple[str, ...] = ()
 
 
-def played(env: Environment) -> Played:
-    """The nodes, and EKS's DaemonSets, to create before the engine runs.
+class Nodes:
+    """The nodes of one kind of cluster; these are of the embedded one: its program creates them."""
 
-    None on an embedded cluster: its program creates its nodes.
+    by_cloud = False
+    """Whether a cloud creates them, so that an offline run needs simulated ones."""
 
-    Raises InputError for a pool of an existing cluster if no known machine matches it.
-    """
-    if env.cluster.kind == "aws":
+    def offline(self, env: Environment, waiting: bool) -> tuple[Manifest, ...]:
+        """All nodes; ``waiting`` ones have not passed the readiness gate yet."""
+        fact = f"{env.cluster.kind} has no nodes to simulate"
+        kinds = " or ".join(kind for kind, one in _KINDS.items() if one.by_cloud)
+        raise InputError("cluster.kind", fact, f"name a stack with cluster.kind: {kinds}")
+
+    def labels(self, env: Environment) -> tuple[str, str]:
+        """The selector of these nodes, and the label with the name of their pool or group."""
+        return f"{labels.ENVIRONMENT}={env.name}", labels.POOL
+
+    def rehearsed(self, env: Environment) -> Played:
+        return Played(())
+
+    def assumed(self, env: Environment, pool: Pool) -> tuple[str, ...]:
+        """Resources of the pool's nodes of which the amount is not declared."""
+        return ()
+
+
+class _Eks(Nodes):
+    by_cloud = True
+
+    def offline(self, env: Environment, waiting: bool) -> tuple[Manifest, ...]:
+        return played_nodes.manifests(env, waiting)
+
+    def rehearsed(self, env: Environment) -> Played:
+        """The nodes of node groups, and EKS's DaemonSets."""
         made = [*played_nodes.manifests(env, waiting=True, fixed_only=True), *played_daemons.manifests(env)]
-        return Played(tuple(made), (_STAND_IN, *_held(env)))
-    if env.cluster.kind == "openstack":
+        return Played(tuple(made), (_STAND_IN.format("AWS"), *_held(env)))
+
+
+class _Magnum(Nodes):
+    by_cloud = True
+
+    def offline(self, env: Environment, waiting: bool) -> tuple[Manifest, ...]:
+        return played_groups.manifests(env, proven=not waiting)
+
+    def labels(self, env: Environment) -> tuple[str, str]:
+        group = magnum.GROUP_LABELS[magnum.cluster_of(env).driver]
+        return group, group
+
+    def rehearsed(self, env: Environment) -> Played:
         unknown = played_groups.unknown(env)
         sizes = (f"{unknown}; simulated: {_CORES} cores and {_GIB} GiB",) if unknown else ()
-        return Played(played_groups.manifests(env), (_AT_MAGNUM, *sizes))
-    if env.cluster.kind == "hosts":
+        return Played(played_groups.manifests(env), (_STAND_IN.format("Magnum"), *sizes))
+
+    def assumed(self, env: Environment, pool: Pool) -> tuple[str, ...]:
+        workers = pool.name == magnum.DEFAULT_WORKERS
+        return (CPU, MEMORY_GIB) if workers and played_groups.unknown(env) else ()
+
+
+class _Hosts(Nodes):
+    def rehearsed(self, env: Environment) -> Played:
         made = [one for pool in env.pools for one in _hosts(env, pool)]
         size = f"cores and memory of own hosts are not declared; simulated: {_CORES} cores, {_GIB} GiB each"
         return Played(tuple(made), (size,))
-    if env.cluster.kind == "existing":
+
+    def assumed(self, env: Environment, pool: Pool) -> tuple[str, ...]:
+        return CPU, MEMORY_GIB
+
+
+class _Existing(Nodes):
+    def rehearsed(self, env: Environment) -> Played:
+        """InputError for a pool that no known machine matches."""
         made = [_found(env, index, pool) for index, pool in enumerate(env.pools)]
         names = ", ".join(
             f"{pool.name} as {pool.node_machine.name}" for pool in env.pools if pool.node_machine
         )
         return Played(tuple(made), (f"the number of nodes is not declared; simulated: one each, {names}",))
-    return Played(())
+
+
+_KINDS: Mapping[str, Nodes] = {
+    "aws": _Eks(),
+    "openstack": _Magnum(),
+    "hosts": _Hosts(),
+    "existing": _Existing(),
+    "embedded": Nodes(),
+}
+
+
+def of(env: Environment) -> Nodes:
+    return _KINDS[env.cluster.kind]
+
+
+def play(
+    env: Environment, paths: Paths, tools: Tools, waiting: bool = False, lenient: bool = False
+) -> Mapping[str, int]:
+    """Make the cluster's nodes match the environment; returns the number of nodes by pool.
+
+    On ``lenient`` ones MIG mode changes without a reboot, and containerd gives GPUs with any settings: an
+    earlier version's suffice. Idempotent: changes nodes that differ, and deletes surplus nodes without
+    draining them. Raises InputError for a cluster of another kind, Failure if the control plane does not
+    answer.
+    """
+    nodes = of(env)
+    wanted, (mine, group) = nodes.offline(env, waiting), nodes.labels(env)
+    for one in wanted if lenient else ():
+        for annotation in _STRICT:
+            one["metadata"]["annotations"].pop(annotation, None)
+    names = {one["metadata"]["name"] for one in wanted}
+    _kubectl(paths, tools, "apply", "-f", "-", input=json.dumps({**_LIST, "items": list(wanted)}))
+    there = json.loads(_kubectl(paths, tools, "get", "nodes", "-l", mine, "-o", "json"))["items"]
+    gone = sorted({one["metadata"]["name"] for one in there} - names)
+    if gone:
+        _kubectl(paths, tools, "delete", "nodes", *gone)
+    found: dict[str, int] = {}
+    for one in wanted:
+        pool = one["metadata"]["labels"][group]
+        found[pool] = found.get(pool, 0) + 1
+    return found
+
+
+_LIST = {"apiVersion": "v1", "kind": "List"}
+
+
+def _kubectl(paths: Paths, tools: Tools, *words: str, input: str | None = None) -> str:
+    command = [str(tools.path("kubectl")), "--kubeconfig", str(paths.kubeconfig), *words]
+    if not paths.kubeconfig.is_file():
+        raise _unreachable("it was never started")
+    try:
+        done = subprocess.run(command, input=input, capture_output=True, text=True, timeout=_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        raise _unreachable(f"no answer in {_TIMEOUT_S} s") from None
+    if done.returncode:
+        raise _unreachable(done.stderr.strip())
+    return done.stdout
+
+
+def _unreachable(reason: str) -> Failure:
+    return Failure("embedded control plane", reason, "start it with `gpuform local start`")
 
 
 def runtime_classes(env: Environment) -> Iterator[Manifest]:

@@ -4,28 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
 
 from gpuform.checkout.errors import InputError
 from infra.model.base import listing
 from infra.model.environment import Environment
+from infra.plan.node_groups import cluster_of
+from lab.rehearse.cloud.market import Shortage
 
-Capacity = Literal["*", "on-demand", "spot", "reserved"]
 CAPACITIES = ("on-demand", "spot", "reserved")
-
-
-@dataclass(frozen=True)
-class Short:
-    """Capacity that the simulated AWS does not have; ``*`` is any."""
-
-    machine: str
-    zone: str = "*"
-    capacity: Capacity = "*"
-
-    def __str__(self) -> str:
-        zone = "" if self.zone == "*" else f" in {self.zone}"
-        machine = "any machine" if self.machine == "*" else self.machine
-        return f"no capacity for {machine}{zone}" + ("" if self.capacity == "*" else f" ({self.capacity})")
 
 
 @dataclass(frozen=True)
@@ -35,7 +21,7 @@ class Options:
     workloads: Path | None = None
     timeout_s: float = 300.0
     shrink: bool = True
-    short: tuple[Short, ...] = ()
+    short: tuple[Shortage, ...] = ()
     used_up: tuple[tuple[str, int], ...] = ()
     interrupt_spot: bool = False
     qps: tuple[float, ...] = ()
@@ -60,20 +46,14 @@ class Options:
             raise InputError("--interrupt-spot", "no pool uses spot capacity", "leave it out")
 
 
-def growing(env: Environment) -> bool:
-    """Whether cluster-autoscaler scales any node group."""
-    return env.cluster.kind == "openstack" and any(pool.elastic for pool in env.pools)
-
-
-def _check_short(env: Environment, short: tuple[Short, ...]) -> None:
+def _check_short(env: Environment, short: tuple[Shortage, ...]) -> None:
     pools = [pool for pool in env.pools if pool.by_karpenter]
     machines = sorted({machine.name for pool in pools for machine in pool.machines})
     for one in short:
         path = f"--short {one.machine}"
         if one.machine not in ("*", *machines):
             raise InputError(path, "no Karpenter pool uses this machine", listing(machines, one.machine))
-        assert env.cluster.kind == "aws"  # check() has seen that Karpenter buys nodes
-        zones = env.cluster.network.zones
+        zones = cluster_of(env).network.zones
         if one.zone not in ("*", *zones):
             raise InputError(f"{path}:{one.zone}", "is not a zone of the stack", listing(zones, one.zone))
 
@@ -88,7 +68,7 @@ def _check_reservations(env: Environment, used_up: tuple[tuple[str, int], ...]) 
             raise InputError(f"--reservation-used {name}", fact, remedy)
 
 
-def short(text: str) -> Short:
+def short(text: str) -> Shortage:
     """``MACHINE[:ZONE[:CAPACITY]]``. Raises InputError."""
     parts = text.split(":")
     if len(parts) > 3 or not all(parts):
@@ -99,8 +79,7 @@ def short(text: str) -> Short:
         raise InputError(
             f"--short {text}", f"{parts[2]!r} is not a capacity type", listing(CAPACITIES, parts[2])
         )
-    capacity = cast(Capacity, parts[2]) if len(parts) == 3 else "*"
-    return Short(parts[0], parts[1] if len(parts) > 1 else "*", capacity)
+    return Shortage(*parts)
 
 
 def used(text: str) -> tuple[str, int]:

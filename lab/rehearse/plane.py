@@ -1,7 +1,7 @@
-"""A temporary control plane for one rehearsal, with its own state.
+"""A temporary control plane for one rehearsal, or one offline preview, with its own state.
 
 It is independent of the one of `make up`: other ports, other data, its own engine state. Whatever a killed
-rehearsal has left is removed by the next one of the same stack.
+run has left is removed by the next one of the same stack.
 """
 
 from __future__ import annotations
@@ -23,27 +23,33 @@ from lab.plane import ControlPlane, lock
 Say = Callable[[str], None]
 
 
-def apart(paths: Paths, stack: str) -> Paths:
-    """The folders of a stack's rehearsal: a state of its own below the checkout's, the cache shared."""
-    return replace(paths, state=paths.state.resolve() / "rehearse" / stack)
+def apart(paths: Paths, stack: str, verb: str = "rehearse") -> Paths:
+    """The folders of a run: a state of its own below the checkout's, the cache shared."""
+    return replace(paths, state=paths.state.resolve() / verb / stack)
 
 
 @contextmanager
 def plane(
-    paths: Paths, tools: Tools, stack: str, say: Say, controllers: Sequence[str] = ()
+    paths: Paths,
+    tools: Tools,
+    stack: str,
+    say: Say,
+    controllers: Sequence[str] = (),
+    verb: str = "rehearse",
 ) -> Iterator[Paths]:
     """A fresh control plane with a way to these controllers while the context lasts; yields its folders.
 
-    One rehearsal of a stack at a time: a second one waits. On SIGTERM, or SIGHUP from a closed terminal, it
-    still ends what it started. Raises InputError if the state cannot be written, Failure if a member does not
-    come up.
+    One run of a verb for a stack at a time: a second one waits. On SIGTERM, or SIGHUP from a closed terminal,
+    it still ends what it started. Raises InputError if the state cannot be written, Failure if a member does
+    not come up.
     """
     writable.require_state(paths.state)
-    own = apart(paths, stack)
+    own = apart(paths, stack, verb)
     busy = own.state.with_name(f"{stack}.lock")
-    with lock.held(busy, lambda: say(f"waiting for another rehearsal of {stack} to end")), _ended_in_order():
+    waits = f"waiting for another `gpuform {verb} {stack}` to end"
+    with lock.held(busy, lambda: say(waits)), _ended_in_order():
         started = ControlPlane(own, tools)
-        _forget(started, own)  # of a rehearsal that was killed
+        _forget(started, own)  # of a run that was killed
         try:
             with keeping_logs(own):
                 if controllers:

@@ -136,8 +136,8 @@ def _empty(env: Environment, work: Workload, said: Iterable[Event]) -> list[Even
 
 def _full(env: Environment, work: Workload) -> str:
     """A remark if the node group of the workload's pool is at its maximum; empty otherwise."""
-    pool = env.pool(work.pool) if work.pool and env.cluster.kind == "openstack" else None
-    if pool is None or pool.elastic is None or played_groups.size(env, pool) < pool.most:
+    pool = env.pool(work.pool) if work.pool else None
+    if pool is None or not env.by_autoscaler(pool) or played_groups.size(env, pool) < pool.most:
         return ""
     return f"; group {pool.name} is at its maximum of {pool.most} nodes"
 

@@ -6,26 +6,23 @@ its ServiceAccount, so that it has the same permissions. Python is this interpre
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
 import yaml
 
 from gpuform.checkout.errors import Failure
 from infra.plan import pool_keeper, readiness_gate
 from infra.plan.sharing import NAMESPACE
-from lab.rehearse.children import Children, end
-from lab.rehearse.following import Following
-from lab.simulator.api import Api
+from lab.rehearse.cluster import Cluster
+from lab.rehearse.supervisor import Children, Supervisor, end
 
 TOKEN_S = 6 * 3600
 
@@ -73,7 +70,8 @@ class Program:
 
         The process ends with the calling thread at the latest. Raises Failure without a Deployment.
         """
-        pod = asyncio.run(self._once())
+        with closing(Cluster(self._kubeconfig)) as cluster:
+            pod = self._wanted(cluster)
         if pod is None:
             raise Failure(f"deployment {self._where.name}", "is not in the cluster", "run `up` first")
         return self._run(pod, server)
@@ -89,22 +87,9 @@ class Program:
         finally:
             end(process)
 
-    @contextmanager
-    def following(self) -> Iterator[Following[Pod]]:
-        """Run it while its Deployment exists, and restart it when that has changed, as a kubelet would."""
-        self._children.end_left()
-        try:
-            with Following(self._kubeconfig, self._wanted, self._run, self.log) as following:
-                yield following
-        finally:
-            self._children.end_left()
-
-    async def _once(self) -> Pod | None:
-        api = Api(self._kubeconfig)
-        try:
-            return await self._wanted(api)
-        finally:
-            await api.close()
+    def following(self) -> Supervisor[Pod]:
+        """Runs it while its Deployment exists, and restarts it when that has changed, as a kubelet would."""
+        return Supervisor(self._kubeconfig, self._wanted, self._run, self._children, self.log)
 
     def _run(self, pod: Pod, server: str = "") -> subprocess.Popen[bytes]:
         folder = self._children.folder
@@ -129,54 +114,38 @@ class Program:
         (account / "namespace").write_text(self._where.namespace)
         token = account / "token"
         token.touch(mode=0o600)
-        token.write_text(asyncio.run(self._token(name)))
+        token.write_text(self._token(name))
         (account / "ca.crt").write_bytes(base64.b64decode(cluster["certificate-authority-data"]))
         return account, cluster["server"]
 
-    async def _token(self, account: str) -> str:
-        api = Api(self._kubeconfig)
+    def _token(self, account: str) -> str:
         request = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
             "spec": {"expirationSeconds": TOKEN_S},
         }
-        try:
-            answer = await api.create(f"{self._where.core}/serviceaccounts/{account}/token", request)
-        finally:
-            await api.close()
-        token: str = answer["status"]["token"]
-        return token
+        with closing(Cluster(self._kubeconfig)) as cluster:
+            made = cluster.create(f"{self._where.core}/serviceaccounts/{account}/token", request)
+        return str(made["status"]["token"])
 
-    async def _wanted(self, api: Api) -> Pod | None:
-        query = {"fieldSelector": f"metadata.name={self._where.name}"}
-        try:
-            async for items, _ in api.pages(self._where.deployments, query):
-                if not items:
-                    return None
-                spec = items[0]["spec"]["template"]["spec"]
-                (container,) = spec["containers"]
-                (volume,) = spec["volumes"]
-                (mount,) = container["volumeMounts"]
-                files = await self._data(api, volume["configMap"]["name"])
-                return Pod(
-                    command=tuple(container["command"]),
-                    account=spec["serviceAccountName"],
-                    mounted=mount["mountPath"],
-                    files=tuple(sorted(files.items())),
-                )
-        except httpx.HTTPStatusError as error:
-            if error.response.status_code != httpx.codes.NOT_FOUND:
-                raise
+    def _wanted(self, cluster: Cluster) -> Pod | None:
+        for deployment in cluster.items(self._where.deployments, self._where.name):
+            spec = deployment["spec"]["template"]["spec"]
+            (container,) = spec["containers"]
+            (volume,) = spec["volumes"]
+            (mount,) = container["volumeMounts"]
+            name = volume["configMap"]["name"]
+            found = cluster.items(f"{self._where.core}/configmaps", name)
+            if not found:
+                fact = f"is missing, but {self._where.words} mounts it"
+                raise Failure(f"configmap {name}", fact, "run `up` again")
+            return Pod(
+                command=tuple(container["command"]),
+                account=spec["serviceAccountName"],
+                mounted=mount["mountPath"],
+                files=tuple(sorted(found[0]["data"].items())),
+            )
         return None
-
-    async def _data(self, api: Api, name: str) -> dict[str, str]:
-        query = {"fieldSelector": f"metadata.name={name}"}
-        async for items, _ in api.pages(f"{self._where.core}/configmaps", query):
-            for item in items:
-                found: dict[str, str] = item["data"]
-                return found
-        fact = f"is missing, but {self._where.words} mounts it"
-        raise Failure(f"configmap {name}", fact, "run `up` again")
 
 
 class Gate(Program):

@@ -7,7 +7,7 @@ well, so an unknown text is not lost.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 
 from gpuform.usage.nodes import Event
 from infra.model import labels
@@ -84,21 +84,17 @@ def _short(resource: str) -> str:
 def karpenter(message: str, empty: Iterable[str] = ()) -> str:
     """Karpenter's message in words: why each suitable NodePool launched no node for the pod."""
     text = message.removeprefix("Failed to schedule pod, ")
-    parts = list(dict.fromkeys(filter(None, (_bought(part) for part in _separate(text)))))
+    # The errors of several NodePools, and the parts of one, have the same separator.
+    parts = list(dict.fromkeys(filter(None, (_bought(part.strip()) for part in text.split("; ")))))
     if not parts:
         parts = [f"NodePool {name} has no available instance type" for name in empty]
     return "Karpenter launches no node: " + ("; ".join(parts) if parts else "no NodePool matches the pod")
 
 
-def _separate(text: str) -> Iterator[str]:
-    """Split the errors of several NodePools; the parts of one error have the same separator."""
-    yield from (part.strip() for part in text.split("; ") if part.strip())
-
-
 def _bought(part: str) -> str:
-    for pattern, say in _KARPENTER:
+    for pattern, text in _KARPENTER:
         if found := re.search(pattern, part):
-            return say(part, found)
+            return text.format(*found.groups(), pool=_pool(part), asked=_resources(part))
     return part
 
 
@@ -116,48 +112,24 @@ def _resources(part: str) -> str:
     return f" for {asked}" if asked else ""
 
 
-_Say = Callable[[str, "re.Match[str]"], str]
-_KARPENTER: tuple[tuple[str, _Say], ...] = (
+_KARPENTER = (
     (
         r"(?:exceed limits|limits have been exhausted) for nodepool \(NodePool=([^)]+)\)",
-        lambda part, found: f"NodePool {found[1]} is at its limit",
+        "NodePool {0} is at its limit",
     ),
-    (
-        r"could not be reserved|all compatible reserved offering",
-        lambda part, found: "its reservation is used up",
-    ),
-    (r"Dynamic Resource Allocation", lambda part, found: "it launches no node for a claim (DRA)"),
+    (r"could not be reserved|all compatible reserved offering", "its reservation is used up"),
+    (r"Dynamic Resource Allocation", "it launches no node for a claim (DRA)"),
     # Another pool's NodePool: the pod was never meant for it.
-    (rf"^incompatible requirements, .*{re.escape(labels.POOL)}", lambda part, found: ""),
-    (
-        r"^incompatible requirements, (.*)",
-        lambda part, found: f"its node requirements match no NodePool ({found[1]})",
-    ),
-    (r"did not tolerate taint \(taint=([^)]+)\)", lambda part, found: ""),
-    (
-        r"filtered out all available instance types",
-        lambda part, found: "no NodePool has an available instance type",
-    ),
-    (
-        r"the required offering (?:met|had)",
-        lambda part, found: f"{_pool(part)} has no instance type that meets all requirements",
-    ),
+    (rf"^incompatible requirements, .*{re.escape(labels.POOL)}", ""),
+    (r"^incompatible requirements, (.*)", "its node requirements match no NodePool ({0})"),
+    (r"did not tolerate taint \(taint=([^)]+)\)", ""),
+    (r"filtered out all available instance types", "no NodePool has an available instance type"),
+    (r"the required offering (?:met|had)", "{pool} has no instance type that meets all requirements"),
     (
         r"had enough resources or had a required offering",
-        lambda part, found: (
-            f"{_pool(part)} has no instance type that is large enough{_resources(part)}, nor an available one"
-        ),
+        "{pool} has no instance type that is large enough{asked}, nor an available one",
     ),
-    (
-        r"required offering",
-        lambda part, found: f"{_pool(part)} has no available instance type in its zones and capacity types",
-    ),
-    (
-        r"enough resources",
-        lambda part, found: f"{_pool(part)} has no instance type that is large enough{_resources(part)}",
-    ),
-    (
-        r"no instance type met",
-        lambda part, found: f"{_pool(part)} has no instance type that meets all requirements",
-    ),
+    (r"required offering", "{pool} has no available instance type in its zones and capacity types"),
+    (r"enough resources", "{pool} has no instance type that is large enough{asked}"),
+    (r"no instance type met", "{pool} has no instance type that meets all requirements"),
 )

@@ -11,30 +11,23 @@ from pathlib import Path
 from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine
 from gpuform.engine.places import Tools
-from gpuform.usage.nodes import Node
 from gpuform.usage.queues import summarise
 from gpuform.usage.rehearsal import Ended, Load, Outcome, Pending, QueueOutcome, Scraped, Step
 from infra.config import price_list
-from infra.model import labels
 from infra.model.environment import Environment
-from infra.model.offer import claimable
 from infra.model.scheduling import PLACEHOLDER
 from infra.plan import room
-from infra.plan.pool_keeper import kept
-from infra.plan.sharing import offered
-from infra.plan.startup import any_gated
 from lab.plane import ControlPlane, controlling
-from lab.rehearse import ending, honesty, monitored, nodes, pods, prices, shrinking, stack_file, workloads
-from lab.rehearse.buyer import Buyer
-from lab.rehearse.buying import buyer
+from lab.rehearse import ending, fidelity, monitored, nodes, pods, shrinking, stack_file, workloads
 from lab.rehearse.cluster import Cluster
+from lab.rehearse.cost_report import CostReport, check_prices, price_source
 from lab.rehearse.loads import Player, player, unmet
+from lab.rehearse.node_source import NodeSource, node_source
 from lab.rehearse.options import Options
 from lab.rehearse.plane import plane
 from lab.rehearse.queued import QUEUES, held, of
 from lab.rehearse.scaled import fewest, followers, install
-from lab.rehearse.tally import Tally
-from lab.rehearse.watch import Now, Watch
+from lab.rehearse.watch import Snapshot, Watch
 
 Say = Callable[[str], None]
 
@@ -74,15 +67,15 @@ class Rehearsal:
         rehearsal itself does not work. Pods that find no node are an outcome.
         """
         declared = stack_file.read(self.paths.root, self.stack)
-        qps, source = self.options.qps, f"Pulumi.{self.stack}.yaml"
-        whole = workloads.environment(declared, source, self.options.workloads, scaled=bool(qps))
+        qps, file = self.options.qps, f"Pulumi.{self.stack}.yaml"
+        whole = workloads.environment(declared, file, self.options.workloads, scaled=bool(qps))
         scaled = followers(whole) if qps else ()
         env = fewest(whole) if qps else whole
         self.options.check(env)
         for line in env.warnings:
             self.say(f"warning: {line}")
-        prices.check(env, price_list(env))
-        made = nodes.played(env)
+        check_prices(env, price_list(env))
+        made = nodes.of(env).rehearsed(env)
         clock = Clock(self.say)
         with ExitStack() as held:
             with clock.step("control plane"):
@@ -92,13 +85,12 @@ class Rehearsal:
             if env.monitoring:
                 with clock.step("monitoring programs and CRDs"):
                     ControlPlane(own, self.tools).monitored()
-            cluster = held.enter_context(closing(Cluster(own, self.tools.path("kubectl"))))
+            cluster = held.enter_context(closing(Cluster(own.kubeconfig, self.tools.path("kubectl"))))
             derived = stack_file.derived(declared, env, own.kubeconfig)
             root = stack_file.write(self.paths.root, own.state / "checkout", self.stack, derived)
             cluster.apply((*made.manifests, *nodes.runtime_classes(env)))
-            buying = held.enter_context(buyer(env, own, self.tools, self.options, cluster))
-            by_claim = any(pool.by_claim for pool in env.pools)
-            watch = Watch(cluster, env.name, by_claim=by_claim)
+            source = held.enter_context(node_source(env, own, self.tools, self.options, cluster))
+            watch = Watch(cluster, env.name, by_claim=any(pool.by_claim for pool in env.pools))
             held.enter_context(watch.running())
             with clock.step("platform (pulumi up)"):
                 self._up(own, root)
@@ -107,11 +99,8 @@ class Rehearsal:
                 with clock.step("KEDA"):
                     install(whole, own, self.paths, self.tools)
                 patience = self.options.timeout_s
-                plays = held.enter_context(player(whole, scaled, cluster, watch, buying, patience))
-            theirs = env.gpu_operator.mode == "existing" or not env.gpu_operator.nfd
-            told = ((honesty.BY_CLAIM, by_claim), (honesty.THEIRS, theirs), (honesty.REQUESTS, bool(qps)))
-            made_up = (*made.made_up, *(line for line, there in told if there))
-            return _Play(env, own, self, cluster, watch, buying, clock, made_up, plays).played()
+                plays = held.enter_context(player(whole, scaled, cluster, watch, source, patience))
+            return _Play(env, own, self, cluster, watch, source, clock, made.made_up, plays).played()
 
     def _up(self, own: Paths, root: Path) -> None:
         """Deploy the platform with the real engine and program; a stand-in replaces AWS."""
@@ -128,37 +117,39 @@ class _Play:
     asked: Rehearsal
     cluster: Cluster
     watch: Watch
-    buying: Buyer
+    source: NodeSource
     clock: Clock
     made_up: tuple[str, ...]
     plays: Player | None = None
 
     def played(self) -> Outcome:
         options, env = self.asked.options, self.env
-        quiet = self.buying.quiet_s
+        quiet = self.source.quiet_s
         with self.clock.step("pods placed"):
             self.cluster.apply(self.plays.manifests if self.plays else pods.manifests(env))
             self.watch.until(self._settled, quiet, options.timeout_s)
         now = self.watch.look()
         measured = self._measured(now)
         waiting = self._pending(env, now)
-        tally = Tally(env, price_list(env), self.buying.paid())
+        costs = CostReport(env, price_list(env), self.source.paid())
         lives = list(self.watch.lives.values())
-        found = tuple(tally.pool(pool, now, lives, self.buying.unjoined(pool.name)) for pool in tally.pools)
-        drawn = tuple(tally.drawn(now))
+        found = tuple(costs.pool(pool, now, lives, self.source.unjoined(pool.name)) for pool in costs.pools)
+        drawn = tuple(costs.drawn(now))
         statuses = summarise(env, self.cluster.items(QUEUES), now.works)
         ended = self._ended(now, waiting, quiet)
         later = self.watch.look()
         if ended and waiting:  # their queues may have admitted them since
             waiting = self._pending(ending.without(env, ended), later)
         works = list(self.watch.queued.values())
-        queues = (QueueOutcome(q, tally.held(q.name, now), of(q.name, works), later.at) for q in statuses)
-        troubles = (*self._troubles(now), *self.buying.troubles(), *ending.troubles(ended))
+        queues = tuple(
+            QueueOutcome(q, costs.held(q.name, now), of(q.name, works), later.at) for q in statuses
+        )
+        troubles = (*now.troubles(env), *self.source.troubles(), *ending.troubles(ended))
         switched = [str(one) for one in options.short]
         switched += [f"reservation {name}: {left} left" for name, left in options.used_up]
         if options.interrupt_spot:
             with self.clock.step("spot interruption"):
-                switched.append(self.buying.interrupt(self.watch, options.timeout_s))
+                switched.append(self.source.interrupt(self.watch, options.timeout_s))
         shortened = self.plays.begin() if self.plays else ()
         loads = tuple(self._loads())
         shrunk = None
@@ -166,36 +157,29 @@ class _Play:
             with self.clock.step("half of the pods removed"):
                 left = ending.without(env, ended)
                 shrunk = shrinking.shrink(
-                    left, self.cluster, self.watch, self.buying, tally, quiet, options.timeout_s
+                    left, self.cluster, self.watch, self.source, costs, quiet, options.timeout_s
                 )
-        timeline = tuple(Tally(env, tally.prices, self.buying.paid()).lines(list(self.watch.lives.values())))
+        costs = CostReport(env, costs.prices, self.source.paid())
         return Outcome(
             stack=self.asked.stack,
             kind=env.cluster.kind,
-            way=self.buying.way,
+            way=self.source.way,
             steps=tuple(self.clock.steps),
             pools=found,
             pods=pods.wanted(env),
             placed=pods.placed(env, now.workloads, later.workloads),
             pending=waiting,
             nodes=drawn,
-            timeline=timeline,
-            simulated=(*honesty.simulated(self.buying.way), *self.made_up),
-            real=honesty.real(
-                self.buying.way,
-                env.packs,
-                any_gated(env),
-                env.monitoring is not None,
-                bool(kept(env)),
-                controlling.declared(self.plays.env if self.plays else env),
-            ),
-            blind=honesty.blind(self.buying.way),
-            prices=prices.said(env, tally.prices),
+            timeline=tuple(costs.lines(list(self.watch.lives.values()))),
+            simulated=fidelity.simulated(self.source.way, env, self.made_up, bool(loads)),
+            real=fidelity.real(self.source.way, self.plays.env if self.plays else env),
+            blind=fidelity.BLIND.get(self.source.way, ()),
+            prices=price_source(env, costs.prices),
             seconds=self.watch.now.at,
             played=tuple(switched),
-            refusals=self.buying.refusals(),
+            refusals=self.source.refusals(),
             jobs=ended,
-            queues=tuple(queues),
+            queues=queues,
             shrink=shrunk,
             troubles=(*troubles, *unmet(loads)),
             rss_bytes=self._memory(),
@@ -210,10 +194,10 @@ class _Play:
                 assert self.plays
                 yield self.plays.play(qps)
 
-    def _pending(self, env: Environment, now: Now) -> tuple[Pending, ...]:
+    def _pending(self, env: Environment, now: Snapshot) -> tuple[Pending, ...]:
         return pods.pending(env, now.workloads, pods.events(self.cluster), held(self.watch.queued.values()))
 
-    def _ended(self, now: Now, waiting: tuple[Pending, ...], quiet_s: float) -> tuple[Ended, ...]:
+    def _ended(self, now: Snapshot, waiting: tuple[Pending, ...], quiet_s: float) -> tuple[Ended, ...]:
         """Run jobs to their end if any has started, and only queues hold others back."""
         started = {(pod.namespace, pod.workload) for pod in now.workloads} & ending.ending(self.env).keys()
         if not started or any(not one.queue for one in waiting):
@@ -221,14 +205,14 @@ class _Play:
         with self.clock.step("jobs complete"):
             return ending.end(self.env, self.cluster, self.watch, quiet_s, self.asked.options.timeout_s)
 
-    def _measured(self, now: Now) -> Scraped | None:
+    def _measured(self, now: Snapshot) -> Scraped | None:
         if not self.env.monitoring:
             return None
         with self.clock.step("GPU metrics scraped"):
             found = [node.name for node in now.nodes if node.gpus]
             return monitored.scraped(ControlPlane(self.own, self.asked.tools), found)
 
-    def _settled(self, now: Now) -> bool:
+    def _settled(self, now: Snapshot) -> bool:
         """Whether pods and placeholders are placed, and every node is ready and offers what was planned."""
         there = now.workloads
         if len(there) < pods.wanted(self.env) or not all(pod.placed for pod in there):
@@ -238,28 +222,8 @@ class _Play:
             return False
         if any("Initialized" not in state for _, state in now.claims):
             return False
-        return not any(self._troubles(now))
-
-    def _troubles(self, now: Now) -> Iterator[str]:
-        for pool in self.env.pools:
-            for node in now.nodes:
-                if node.pool != pool.name:
-                    continue
-                gpus = {key: count for key, count in node.offers.items() if key.startswith("nvidia.com/")}
-                if not self.env.by_karpenter(pool) and gpus != offered(self.env, pool):
-                    has = ", ".join(f"{key} {count:g}" for key, count in gpus.items()) or "no GPU"
-                    yield f"node {node.name} of pool {pool.name} offers {has}, not what was planned"
-                elif (there := _claimable(node)) != claimable(pool):
-                    has = ", ".join(f"{key} {count:g}" for key, count in there.items()) or "nothing"
-                    yield f"node {node.name} of pool {pool.name} publishes {has}, not what was planned"
-                elif not node.ready or node.held:
-                    yield f"node {node.name} of pool {pool.name} is not ready, or still has its startup taint"
+        return not any(now.troubles(self.env))
 
     def _memory(self) -> dict[str, int]:
         members = ControlPlane(self.own, self.asked.tools).status().members
-        return {**{one.name: one.rss_bytes for one in members if one.running}, **self.buying.memory()}
-
-
-def _claimable(node: Node) -> dict[str, float]:
-    classes = (labels.GPU_DEVICE_CLASS, labels.MIG_DEVICE_CLASS)
-    return {name: node.offers[name] for name in classes if name in node.offers}
+        return {**{one.name: one.rss_bytes for one in members if one.running}, **self.source.memory()}

@@ -89,7 +89,7 @@ def followers(env: Environment) -> tuple[Scaled, ...]:
     if not made:
         fact = "no workload of the rehearsal has scale, so none follows requests"
         raise InputError("--qps", fact, "leave it out, or give an inference workload a scale")
-    if env.cluster.kind == "openstack" and any(pool.elastic for pool in env.pools):
+    if any(env.by_autoscaler(pool) for pool in env.pools):
         fact = "cluster-autoscaler does not run in a rehearsal, so no node group follows requests"
         raise InputError("--qps", fact, "leave it out: then each scaled workload has its most pods")
     return tuple(made)

@@ -11,10 +11,10 @@ from gpuform.usage.nodes import Event
 from gpuform.usage.rehearsal import Gone, Shrink, Side
 from infra.model.environment import Environment
 from lab.rehearse import pods
-from lab.rehearse.buyer import Buyer
 from lab.rehearse.cluster import Cluster
-from lab.rehearse.tally import Tally
-from lab.rehearse.watch import Now, Watch
+from lab.rehearse.cost_report import CostReport
+from lab.rehearse.node_source import NodeSource
+from lab.rehearse.watch import Snapshot, Watch
 
 _PASSING = re.compile(r"nominated|isn't initialized|is being|already|marked for")
 """Messages about a node that hold only for a moment."""
@@ -32,29 +32,29 @@ def shrink(
     env: Environment,
     cluster: Cluster,
     watch: Watch,
-    buying: Buyer,
-    tally: Tally,
+    source: NodeSource,
+    costs: CostReport,
     quiet_s: float,
     timeout_s: float,
 ) -> Shrink:
     """Remove half of each workload's pods, and wait until no further change follows."""
     before = watch.look()
     began = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    elastic = buying.way != "none"
-    note = buying.hurry(cluster)
+    elastic = source.way != "none"
+    note = source.hurry(cluster)
     pods.halve(cluster, env, before.workloads)
     least = pods.wanted(pods.halved(env))
 
-    def done(now: Now) -> bool:
+    def done(now: Snapshot) -> bool:
         return not elastic and sum(not pod.over for pod in now.workloads) == least
 
     watch.until(done, quiet_s, timeout_s)
     after = watch.look()
     said = pods.events(cluster)
-    now_paid = Tally(env, tally.prices, buying.paid())
+    now_paid = CostReport(env, costs.prices, source.paid())
     left = {node.name for node in after.nodes}
     gone = tuple(
-        Gone(node.name, node.pool, node.machine, now_paid.usd(node), *_why(node.name, said, buying.gone))
+        Gone(node.name, node.pool, node.machine, now_paid.usd(node), *_why(node.name, said, source.gone))
         for node in before.nodes
         if node.name not in left
     )
@@ -62,9 +62,9 @@ def shrink(
     return Shrink(_side(before, now_paid), _side(after, now_paid), gone, tuple(stays), note)
 
 
-def _side(now: Now, tally: Tally) -> Side:
+def _side(now: Snapshot, costs: CostReport) -> Side:
     placed = sum(pod.placed and not pod.over for pod in now.workloads)
-    return Side(len(now.nodes), placed, total(tally.usd(node) for node in now.nodes))
+    return Side(len(now.nodes), placed, total(costs.usd(node) for node in now.nodes))
 
 
 def _why(node: str, said: list[Event], unsaid: str) -> tuple[str, tuple[str, ...]]:

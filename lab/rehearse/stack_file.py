@@ -62,10 +62,10 @@ def derived(declared: Mapping[str, Any], env: Environment, kubeconfig: Path) -> 
         own.pop("mig_strategy", None)
     if own or "gpu_operator" in found:
         found["gpu_operator"] = own
-    if env.cluster.kind not in ("existing", "hosts"):
+    if env.cluster.created:
         return found
     found["cluster"] = {"kind": "existing", "kubeconfig": str(kubeconfig)}
-    if env.cluster.kind == "hosts":
+    if any(pool.hosts for pool in env.pools):
         # As on own hosts: Ansible has installed both, so the operator brings neither.
         if env.gpu_operator.mode == "operator":
             own |= {"driver": "host", "toolkit": "host"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -13,15 +13,20 @@ from gpuform.usage import queues
 from gpuform.usage.claims import CLAIMS_PATH, SLICES_PATH, Claims, gather
 from gpuform.usage.nodes import Node, Pod, node, pod
 from gpuform.usage.rehearsal import Queued
+from infra.model import labels
+from infra.model.environment import Environment
+from infra.model.offer import claimable
 from infra.model.scheduling import PLACEHOLDER
+from infra.plan.sharing import offered
 from lab.rehearse.cluster import NODE_CLAIMS, NODES, PODS, Cluster
 from lab.rehearse.queued import WORKLOADS, noted
 
 EVERY_S = 0.5
+_CLASSES = (labels.GPU_DEVICE_CLASS, labels.MIG_DEVICE_CLASS)
 
 
 @dataclass(frozen=True)
-class Now:
+class Snapshot:
     """The cluster at one moment, ``at`` seconds after the rehearsal's start."""
 
     at: float
@@ -49,9 +54,22 @@ class Now:
         mine = [one for one in self.pods if one.node == name and not one.over]
         return tuple(one for one in mine if one.namespace != PLACEHOLDER)
 
+    def troubles(self, env: Environment) -> Iterator[str]:
+        """Nodes that are not ready, or do not offer what was planned."""
+        for pool, one in ((pool, one) for pool in env.pools for one in self.nodes if one.pool == pool.name):
+            gpus = {key: count for key, count in one.offers.items() if key.startswith(labels.NVIDIA_PREFIX)}
+            there = {name: one.offers[name] for name in _CLASSES if name in one.offers}
+            what = f"node {one.name} of pool {pool.name}"
+            if not env.by_karpenter(pool) and gpus != offered(env, pool):
+                yield f"{what} offers {_listed(gpus) or 'no GPU'}, not what was planned"
+            elif there != claimable(pool):
+                yield f"{what} publishes {_listed(there) or 'nothing'}, not what was planned"
+            elif not one.ready or one.held:
+                yield f"{what} is not ready, or still has its startup taint"
+
 
 @dataclass
-class Life:
+class NodeLifetime:
     """A node's lifetime in seconds after the start; ``used`` by a workload's pod, or kept free on purpose."""
 
     node: Node
@@ -68,8 +86,8 @@ class Watch:
     cluster: Cluster
     environment: str
     began: float = field(default_factory=time.monotonic)
-    lives: dict[str, Life] = field(default_factory=dict)
-    now: Now = field(default_factory=lambda: Now(0.0))
+    lives: dict[str, NodeLifetime] = field(default_factory=dict)
+    now: Snapshot = field(default_factory=lambda: Snapshot(0.0))
     changed: float = field(default_factory=time.monotonic)
     """Time (monotonic) of the last change of state."""
     by_claim: bool = False
@@ -79,12 +97,12 @@ class Watch:
     """The error that ended the watching thread, if any."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def look(self) -> Now:
+    def look(self) -> Snapshot:
         """Read the cluster once. Raises Failure if the control plane does not answer."""
         with self.lock:
             return self._look()
 
-    def _look(self) -> Now:
+    def _look(self) -> Snapshot:
         has = Claims()
         if self.by_claim:
             has = gather(*(self.cluster.items(path) for path in (SLICES_PATH, CLAIMS_PATH)))
@@ -98,19 +116,19 @@ class Watch:
         )
         claims = tuple(sorted(_claim(one) for one in self.cluster.items(NODE_CLAIMS)))
         works = tuple(self.cluster.items(WORKLOADS))
-        now = Now(time.monotonic() - self.began, nodes, pods, claims, works)
+        now = Snapshot(time.monotonic() - self.began, nodes, pods, claims, works)
         if now.state != self.now.state:
             self.changed = time.monotonic()
         self._note(now)
         self.now = now
         return now
 
-    def _note(self, now: Now) -> None:
+    def _note(self, now: Snapshot) -> None:
         there = {one.name for one in now.nodes}
         held = [one for one in now.pods if one.namespace == PLACEHOLDER]
         users = {one.node for one in (*now.workloads, *held) if one.node}
         for one in now.nodes:
-            life = self.lives.setdefault(one.name, Life(one, now.at))
+            life = self.lives.setdefault(one.name, NodeLifetime(one, now.at))
             life.node = one
             life.used = life.used or one.name in users
             if one.ready and not one.held and life.ready is None:
@@ -147,7 +165,7 @@ class Watch:
             over.set()
             thread.join(timeout=30)
 
-    def until(self, done: Callable[[Now], bool], quiet_s: float, timeout_s: float) -> bool:
+    def until(self, done: Callable[[Snapshot], bool], quiet_s: float, timeout_s: float) -> bool:
         """Wait until ``done``, ``quiet_s`` without a change, or ``timeout_s``; returns whether ``done``."""
         began = time.monotonic()
         self.changed = began
@@ -170,3 +188,7 @@ def _claim(raw: dict[str, object]) -> tuple[str, str]:
     assert isinstance(status, dict)
     true = sorted(one["type"] for one in status.get("conditions", []) if one["status"] == "True")
     return meta["name"], " ".join(["ending", *true] if "deletionTimestamp" in meta else true)
+
+
+def _listed(amounts: Mapping[str, float]) -> str:
+    return ", ".join(f"{key} {count:g}" for key, count in amounts.items())

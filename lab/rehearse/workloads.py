@@ -14,6 +14,7 @@ from infra import strict_yaml
 from infra.config import parse
 from infra.model import checks, choice, claims, inference, offer
 from infra.model.amounts import cpu_millis, memory_bytes
+from infra.model.clusters import KINDS
 from infra.model.environment import Environment
 from infra.model.node_room import machines, room
 from infra.model.pool import Pool
@@ -39,8 +40,8 @@ def environment(
     if file is not None:
         found[KEY] = _read(file)
         source = str(file)
-        if found["cluster"]["kind"] == "hosts":
-            # The question is what the hosts would hold, not whether they have joined a cluster yet.
+        if "kubeconfig" in KINDS[found["cluster"]["kind"]].model_fields:
+            # Own hosts need not have joined a cluster: the question is what they would hold.
             found["cluster"].setdefault("kubeconfig", "/rehearsed")
     try:
         env = parse(found, source)

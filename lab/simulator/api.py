@@ -29,15 +29,8 @@ class Api:
 
     def __init__(self, kubeconfig: Path) -> None:
         """Raises KeyError or OSError if the kubeconfig is not usable."""
-        config = yaml.safe_load(kubeconfig.read_text())
-        context = _named(config["contexts"], config["current-context"])["context"]
-        cluster = _named(config["clusters"], context["cluster"])["cluster"]
-        user = _named(config["users"], context["user"])["user"]
-        headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
         self._http = httpx.AsyncClient(
-            base_url=cluster["server"],
-            headers=headers,
-            verify=_tls(cluster, user, kubeconfig.parent),
+            **connection(kubeconfig),
             timeout=httpx.Timeout(30, connect=5),
             limits=httpx.Limits(max_connections=32, max_keepalive_connections=16),
         )
@@ -84,6 +77,20 @@ class Api:
         response.raise_for_status()
         found: Json = response.json()
         return found
+
+
+def connection(kubeconfig: Path) -> Json:
+    """Server, headers and TLS context of a client of httpx. Raises KeyError or OSError."""
+    config = yaml.safe_load(kubeconfig.read_text())
+    context = _named(config["contexts"], config["current-context"])["context"]
+    cluster = _named(config["clusters"], context["cluster"])["cluster"]
+    user = _named(config["users"], context["user"])["user"]
+    headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
+    return {
+        "base_url": cluster["server"],
+        "headers": headers,
+        "verify": _tls(cluster, user, kubeconfig.parent),
+    }
 
 
 def _named(entries: list[Json], name: str) -> Json:

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from gpuform.checkout.paths import Paths
 from gpuform.cli.main import app
-from gpuform.usage.status import cluster_of, summarise
+from gpuform.stack.cluster_access import cluster_of
+from gpuform.usage.status import summarise
 from infra.config import parse
 from infra.model.errors import InputError
 

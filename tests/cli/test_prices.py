@@ -10,7 +10,7 @@ import botocore.session
 import pytest
 from botocore.stub import Stubber
 
-from gpuform.clouds.aws import prices
+from gpuform.clients.aws import prices
 from infra.config import parse, price_list
 from infra.model.errors import InputError
 from infra.model.machines import MACHINES

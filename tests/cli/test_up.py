@@ -15,7 +15,7 @@ from gpuform.cli.main import app
 from gpuform.engine import EngineFailure, Message
 from gpuform.engine import Result as Outcome
 from gpuform.stack import preflight
-from gpuform.usage.finding import Finding
+from gpuform.stack.preflight.check import Finding
 from infra.model.losses import GUARD
 from lab.plane import ControlPlane
 
@@ -62,7 +62,7 @@ class Runs:
     def preview(self, stack: str, on_event: Any, acknowledged: Any) -> None:
         raise EngineFailure(Outcome("preview", stack, {}, 1.0), "namespace lab is deleted", "x")
 
-    def findings(self, env: Any, stack: str, paths: Any = None) -> Any:
+    def run_checks(self, checks: Any, env: Any, paths: Any, stack: str) -> Any:
         self.asked.append(stack)
         return iter(self.found)
 
@@ -72,7 +72,7 @@ def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Runs:
     monkeypatch.setenv("GPUFORM_STATE", str(tmp_path / "state"))
     found = Runs()
     monkeypatch.setattr("gpuform.engine.Engine", found)
-    monkeypatch.setattr(preflight, "findings", found.findings)
+    monkeypatch.setattr(preflight, "run_checks", found.run_checks)
     return found
 
 
@@ -168,7 +168,7 @@ def enough(*_: Any, **__: Any) -> Any:
     ("command", "next_step"),
     [
         (("preview", "--offline"), "lab.rehearse.preview_base.played"),
-        (("rehearse",), "lab.rehearse.run.nodes.played"),
+        (("rehearse",), "lab.rehearse.run.nodes.of"),
     ],
 )
 def test_previews_and_rehearsals_say_it_before_they_begin(

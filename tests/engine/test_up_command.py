@@ -15,7 +15,7 @@ from gpuform.checkout.paths import Paths
 from gpuform.cli.main import app
 from gpuform.engine import Engine
 from gpuform.stack import preflight
-from gpuform.usage.finding import Finding
+from gpuform.stack.preflight.check import Finding
 from lab.toolchain import Toolchain
 from tests.components.aws_stacks import ROOT, stack
 from tests.engine.conftest import TWO_COMPONENTS
@@ -61,7 +61,7 @@ def test_a_failed_preflight_makes_nothing_and_a_skipped_or_passed_one_goes_on(
     def fine(*_: Any, **__: Any) -> Iterator[Finding]:
         yield Finding("credentials", "PASS", "x")
 
-    monkeypatch.setattr(preflight, "findings", fine)
+    monkeypatch.setattr(preflight, "run_checks", fine)
     again = up()
     assert again.exit_code == 0, again.output
     told = again.stdout.splitlines()

@@ -18,8 +18,8 @@ import yaml
 from gpuform.engine import Engine, Result
 from infra.config import load
 from infra.model.environment import Environment
-from lab.offline import nodes
 from lab.plane import ControlPlane
+from lab.rehearse import nodes
 from lab.rehearse.program import Gate
 from lab.toolchain import Toolchain
 from tests.journey.conftest import HERE, Checkout, make_checkout
@@ -57,7 +57,7 @@ class World:
 
     def nodes(self) -> None:
         """Create the nodes that node groups and Karpenter would make for the current stack file."""
-        if self.environment.cluster.kind in nodes.KINDS:
+        if nodes.of(self.environment).by_cloud:
             nodes.play(self.environment, self.checkout.paths, self.tools, waiting=True)
 
     @contextmanager

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuform.checkout.paths import Paths
+from gpuform.clouds import CLOUDS
 from gpuform.reports.pull_request import LIMIT, markdown
 from gpuform.stack.preview.outcome import Outcome
 from gpuform.stack.preview.run import Played, Preview
@@ -82,6 +83,7 @@ def judged(base: Played, request: Request, root: Path, stack: str) -> Outcome:
         paths,
         Toolchain(paths),
         stack,
+        [cloud.preview for cloud in CLOUDS.values()],
         offline=True,
         acknowledged=request.acknowledged,
         say=lambda text: None,

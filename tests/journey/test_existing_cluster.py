@@ -20,8 +20,9 @@ import pytest
 import yaml
 
 from gpuform.checkout.paths import Paths
+from gpuform.clouds import stack_teardown
 from gpuform.engine import Engine, EngineFailure
-from gpuform.stack.destroy import Destroy, Options, Site
+from gpuform.stack.destroy import Destroy, Options
 from gpuform.usage.status import read
 from infra import versions
 from infra.config import load
@@ -199,7 +200,7 @@ def test_what_others_have_in_a_namespace_is_taken_by_no_update_and_no_destroy(
         assert f"{lost}ConfigMap notes; " in " ".join(refused.value.result.errors)
 
     env = load(fresh.paths.root / "Pulumi.there.yaml")
-    site = Site(env, fresh.paths, engine, "there", Options(), say=lambda line: None)
+    site = stack_teardown(env, fresh.paths, engine, "there", Options(), say=lambda line: None)
     plan = site.plan()
     assert plan.kept == ("shared (PersistentVolumeClaim data, ConfigMap notes)",)
     Destroy(site, plan).run()

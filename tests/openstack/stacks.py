@@ -15,6 +15,7 @@ import yaml
 
 from gpuform.checkout.paths import Paths
 from gpuform.cli.settling import run_up
+from gpuform.clouds import RECOVERIES
 from gpuform.engine import Engine, EngineFailure, Result
 from gpuform.stack.recover import Stack, run_to_the_end
 from lab.toolchain import Toolchain
@@ -88,7 +89,9 @@ class Half:
         try:
             return run()
         except EngineFailure as failure:
-            return run_to_the_end(Stack(STACK, self.paths, engine), failure, run, self.said.append)
+            return run_to_the_end(
+                Stack(STACK, self.paths, engine, RECOVERIES), failure, run, self.said.append
+            )
 
 
 def half(world: World, folder: Path, environment: dict[str, Any] | None = None) -> Half:

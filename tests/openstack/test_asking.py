@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from gpuform.clouds.openstack.cloud import connect
+from gpuform.clients.openstack.cloud import connect
+from gpuform.clouds.openstack.preflight import checks_of
+from gpuform.clouds.openstack.preflight.project import Project
+from gpuform.clouds.openstack.preflight.state_resources import StateClusters
+from gpuform.clouds.openstack.recover import MagnumRecovery
 from gpuform.engine.pending import CREATING, Operation
-from gpuform.stack.preflight.openstack import findings
-from gpuform.stack.preflight.openstack.project import Held
-from gpuform.stack.recover.openstack import look
-from gpuform.usage.finding import Finding
+from gpuform.stack.preflight.check import Finding
 from infra.config import parse
 from tests.openstack import settings
 from tests.openstack.world import TEMPLATE, World
@@ -23,7 +24,7 @@ CLUSTER, GROUP = "openstack:containerinfra/cluster:Cluster", "openstack:containe
 PROVIDER = "urn:pulumi:s::gpuform::pulumi:providers:openstack::openstack"
 
 
-def looked(world: World, *held: str, **cluster: Any) -> dict[str, Finding]:
+def looked(world: World, *ours: str, **cluster: Any) -> dict[str, Finding]:
     kind = {"kind": "openstack", "cloud": world.cloud, "template": TEMPLATE, "version": "1.30"}
     pools = [
         {"name": "gpu-t4", "machine": "g2.5xlarge", "nodes": 2},
@@ -32,9 +33,10 @@ def looked(world: World, *held: str, **cluster: Any) -> dict[str, Finding]:
     off = {"labels": {"nvidia_gpu_enabled": "false"}}
     given = {**kind, "keypair": "gpu-admins", "region": settings.REGION, **off, **cluster}
     env = parse({"name": "research", "cluster": given, "pools": pools, "gpu_operator": {"driver": "host"}})
-    state = Held(frozenset(held), making=False)
+    state = StateClusters(frozenset(ours), creating=False)
     here = partial(connect, world.cloud, settings.REGION)
-    return {one.subject: one for one in findings(env, "research", here, state)}
+    project = Project(here, env.name, state)
+    return {one.subject: one for one in checks_of(env, "research", project)}
 
 
 def failed(found: dict[str, Finding]) -> dict[str, str]:
@@ -90,16 +92,18 @@ def test_what_a_killed_run_made_is_found_again(world: World) -> None:
     state = {"deployment": {"resources": [{**provider, "inputs": {"cloud": world.cloud}}]}}
     wanted = {"name": "research", "clusterTemplateId": template.uuid, "masterCount": 1, "nodeCount": 1}
     cluster = partial(making, CLUSTER, **wanted)
-    assert look(cluster(), state).does == "clear"
+    assert MagnumRecovery().lookup(cluster(), state).does == "clear"
     magnum = world.magnum()
     body = {"cluster_template_id": template.uuid, "node_count": 1, "master_count": 1}
     made = magnum.clusters.create(name="research", labels={"kube_tag": "v1.30.2"}, **body)
     world.settled(made.uuid)
-    step = look(cluster(), state)
+    step = MagnumRecovery().lookup(cluster(), state)
     assert (step.does, step.id) == ("import", made.uuid)
-    assert look(cluster(masterCount=3), state).does == "leave", "another one of that name"
+    assert MagnumRecovery().lookup(cluster(masterCount=3), state).does == "leave", "another one of that name"
     magnum.nodegroups.create(made.uuid, name="gpu-t4", flavor_id="g2.5xlarge", node_count=1)
     world.settled(made.uuid)
     [group] = [one for one in magnum.nodegroups.list(made.uuid) if one.name == "gpu-t4"]
-    found = look(making(GROUP, name="gpu-t4", clusterId=made.uuid, flavorId="g2.5xlarge"), state)
+    found = MagnumRecovery().lookup(
+        making(GROUP, name="gpu-t4", clusterId=made.uuid, flavorId="g2.5xlarge"), state
+    )
     assert (found.does, found.id) == ("import", f"{made.uuid}/{group.uuid}")

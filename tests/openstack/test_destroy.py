@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from gpuform.checkout.errors import Failure
-from gpuform.stack.destroy import Destroy, Options, Outcome, Plan, Site
+from gpuform.clouds import stack_teardown
+from gpuform.stack.destroy import Destroy, Options, Outcome, Plan, StackTeardown
 from infra.config import load
 from tests.openstack.stacks import STACK, Half, half
 from tests.openstack.world import World
@@ -15,9 +16,9 @@ from tests.openstack.world import World
 pytestmark = [pytest.mark.engine, pytest.mark.nightly]
 
 
-def site(stack: Half) -> Site:
+def site(stack: Half) -> StackTeardown:
     env = load(stack.file)
-    return Site(env, stack.paths, stack.engine, STACK, Options(wait_s=20), say=stack.said.append)
+    return stack_teardown(env, stack.paths, stack.engine, STACK, Options(wait_s=20), say=stack.said.append)
 
 
 def destroy(stack: Half) -> tuple[Plan, Outcome]:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
+from gpuform.clouds import RECOVERIES
 from gpuform.engine import EngineFailure
-from gpuform.stack.recover import Stack, Told, carry_out, find
+from gpuform.stack.recover import Stack, UserDecisions, carry_out, find
 from tests.openstack.stacks import ENVIRONMENT, STACK, T4, V100S, Half, half
 from tests.openstack.world import World
 
@@ -89,11 +90,11 @@ def _regrouped(world: World, stack: Half) -> None:
 
 def _renewed(world: World, stack: Half) -> None:
     """`gpuform recover --renew-kubeconfig`: another certificate in the state, which the next `up` exports."""
-    before, here = _kubeconfig(stack), Stack(STACK, stack.paths, stack.engine)
+    before, here = _kubeconfig(stack), Stack(STACK, stack.paths, stack.engine, RECOVERIES)
     assert not stack.run("up").changed
     assert _kubeconfig(stack) == before
     world.forget()
-    carry_out(here, find(here, Told(renew_kubeconfig=True)), stack.said.append)
+    carry_out(here, find(here, UserDecisions(renew_kubeconfig=True)), stack.said.append)
     assert not _touched(stack.run("up"))
     after = _kubeconfig(stack)
     user, renewed = (one["users"][0]["user"] for one in (before, after))

@@ -22,6 +22,7 @@ _RUN = """\
 import sys
 from gpuform.engine import Engine, EngineFailure
 from gpuform.checkout.paths import Paths
+from gpuform.clouds import RECOVERIES
 from gpuform.stack.recover import Stack, run_to_the_end
 from lab.toolchain import Toolchain
 paths, (operation, stack) = Paths.here(), sys.argv[1:]
@@ -29,7 +30,8 @@ engine = Engine(paths, Toolchain(paths))
 try:
     getattr(engine, operation)(stack)
 except EngineFailure as failure:
-    run_to_the_end(Stack(stack, paths, engine), failure, lambda: getattr(engine, operation)(stack), print)
+    here = Stack(stack, paths, engine, RECOVERIES)
+    run_to_the_end(here, failure, lambda: getattr(engine, operation)(stack), print)
 """
 
 

@@ -262,7 +262,7 @@ EXEMPT |= {("BlueGreen", key) for key in ("step", "switch_at", "deadline_seconds
 # Read by the guards, which are resources of the program only: tests/components/test_loss_guards.py.
 EXEMPT |= {("Environment", "acknowledge_loss")}
 EXEMPT |= {("Environment", "state"), ("State", "backend"), ("State", "secrets_provider")}
-# Declares a fact about the machine of an update: tests/aws/test_preflight_reach.py.
+# Declares a fact about the machine of an update: tests/clouds/aws/test_preflight_reach.py.
 EXEMPT |= {("Endpoint", "reached_by")}
 CHOOSING = {"kind"}
 # Its presence changes a manifest, not its value: this pool has only one slice profile.

@@ -29,7 +29,7 @@ from infra.plan import (
     played_nodes,
     sharing,
 )
-from lab.rehearse.nodes import played
+from lab.rehearse.nodes import of
 from lab.toolchain import Toolchain
 from tests.external import reference
 from tests.plan.aws_environments import aws
@@ -137,7 +137,7 @@ def test_a_rehearsed_node_has_the_daemon_sets_that_its_room_counts(name: str, to
     releases = [device_plugin.release(env) if alone else gpu_operator.release(env)]
     others = (monitoring.release(env), dcgm_exporter.release(env), dra.release(env), efa.release(env))
     releases += filter(None, others)
-    made = [one for one in played(env).manifests if one["kind"] == "DaemonSet"]
+    made = [one for one in of(env).rehearsed(env).manifests if one["kind"] == "DaemonSet"]
     for release in releases:
         chart = release.chart.rpartition("/")[2].removesuffix("-sim")
         folder = ROOT / "charts" / SIMULATED.get(chart, f"{chart.replace('-nvidia-gpu', '')}-sim")

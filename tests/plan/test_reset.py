@@ -11,7 +11,7 @@ from infra.config import load, parse
 from infra.model import labels, reset
 from infra.model.environment import Environment
 from infra.plan import gpu_operator, inventory, nodes
-from lab.rehearse.nodes import played
+from lab.rehearse.nodes import of
 
 pytestmark = pytest.mark.unit
 
@@ -120,7 +120,7 @@ def test_own_hosts_without_a_cluster_have_the_roles_variable() -> None:
 def test_simulated_nodes_can_be_reset_where_real_ones_can() -> None:
     def marks(made: Environment) -> list[Any]:
         found = [
-            *played(made).manifests,
+            *of(made).rehearsed(made).manifests,
             *(one for p in made.pools for one in nodes.simulated_nodes(made, p)),
         ]
         notes = [one["metadata"].get("annotations", {}) for one in found if one["kind"] == "Node"]

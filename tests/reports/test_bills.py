@@ -8,7 +8,7 @@ from gpuform.reports.bills import all_of
 from infra.config import parse
 from infra.model.prices import PriceList
 from infra.plan.cost import bill
-from lab.rehearse import prices
+from lab.rehearse.cost_report import price_source
 
 pytestmark = pytest.mark.unit
 
@@ -38,4 +38,4 @@ def test_a_sum_of_nothing_but_unknown_prices_is_unknown_and_nobodys_prices(
 ) -> None:
     env = parse({**FLAVORS, "cost": {"prices": own}})
     assert all_of(bill(env, PriceList())) == total
-    assert prices.said(env, PriceList()) == said
+    assert price_source(env, PriceList()) == said

@@ -1,1 +1,17 @@
-"""Calls to AWS's APIs: what an account can provide, and what a stack has left behind in it."""
+"""EKS clusters."""
+
+from gpuform.clouds.aws.destroy import AwsTeardown
+from gpuform.clouds.aws.preflight import checks
+from gpuform.clouds.aws.preview import AwsPreview
+from gpuform.clouds.aws.recover import AwsRecovery
+from gpuform.clouds.cloud import Cloud
+from gpuform.stack.cluster_access import ClusterAccess
+from gpuform.stack.preflight import Preflight
+
+AWS = Cloud(
+    preflight=Preflight(checks),
+    teardown=AwsTeardown,
+    recovery=AwsRecovery(),
+    preview=AwsPreview(),
+    access=ClusterAccess(is_output=True),
+)

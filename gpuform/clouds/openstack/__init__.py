@@ -1,1 +1,20 @@
-"""Requests to OpenStack's APIs with the caller's own credentials."""
+"""Magnum clusters."""
+
+from gpuform.clouds.cloud import Cloud
+from gpuform.clouds.openstack.destroy import MagnumTeardown
+from gpuform.clouds.openstack.drift import OpenstackDrift
+from gpuform.clouds.openstack.preflight import checks
+from gpuform.clouds.openstack.preflight.state_resources import in_state
+from gpuform.clouds.openstack.preview import OpenstackPreview
+from gpuform.clouds.openstack.recover import MagnumRecovery
+from gpuform.stack.cluster_access import ClusterAccess
+from gpuform.stack.preflight import Preflight
+
+OPENSTACK = Cloud(
+    preflight=Preflight(checks),
+    teardown=MagnumTeardown,
+    recovery=MagnumRecovery(),
+    preview=OpenstackPreview(),
+    drift=OpenstackDrift(),
+    access=ClusterAccess(True, in_state),
+)

@@ -17,16 +17,14 @@ from gpuform.provider.handler import Call, Checked, Properties
 from gpuform.provider.nodes.cluster import Cluster
 from gpuform.provider.nodes.inputs import checked
 from gpuform.provider.properties import UNKNOWN, reveal
+from infra.model.base import ClusterModel
+from infra.model.clusters import KINDS
 from infra.model.losses import RELEASES, REPORT, VERDICTS
 
 KNOWN = (
     *("environment", "fixed", "lost", "acknowledged"),
     *("kubeconfig", "context", "pools", "namespaces", "queues"),
 )
-MAGNUM = "openstack"
-"""Kind of cluster of which `ReplacementGuard` judges replacements: of the cluster, and of node groups."""
-THEIRS = ("existing", "hosts")
-"""Kinds of cluster that a stack does not create."""
 RECORD = "cluster"
 """The guard's own input in which its check records which cluster a kubeconfig led to."""
 _ANCHOR = "/api/v1/namespaces/kube-system"
@@ -101,7 +99,7 @@ class LossGuard(Guard):
         if not before or changes(before, after):
             return
         pools = _pools(before, after)
-        if after["fixed"]["cluster.kind"] == MAGNUM:
+        if _cluster_type(after).guards_groups:
             pools = {name: why for name, why in pools.items() if why == _DELETED}
         if not pools and not spaces and not queues:
             return
@@ -138,7 +136,7 @@ class LossGuard(Guard):
         A kubeconfig may lead to another cluster, and the engine then deletes what it has created in the old
         one. While the cluster does not answer, it counts as the last run's.
         """
-        if reveal(news)["fixed"]["cluster.kind"] not in THEIRS:
+        if _cluster_type(reveal(news)).created:
             return {}
         known = {RECORD: str(before[RECORD])} if before.get(RECORD) else {}
         try:
@@ -150,6 +148,10 @@ class LossGuard(Guard):
         if reveal(inputs.get("kubeconfig")) in (None, "", UNKNOWN):
             raise OperationError("no kubeconfig of it is known")
         return self._clusters(inputs).client
+
+
+def _cluster_type(inputs: Mapping[str, Any]) -> type[ClusterModel]:
+    return KINDS[inputs["fixed"]["cluster.kind"]]
 
 
 def _cluster(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Loss]:

@@ -26,7 +26,7 @@ def implied(cloud: str) -> str:
     """
     if os.environ.get("GPUFORM_OFFLINE"):
         return _OFFLINE
-    from gpuform.clouds.openstack.cloud import connect
+    from gpuform.clients.openstack.cloud import connect
 
     try:
         return connect(cloud or None).region

@@ -13,10 +13,7 @@ from gpuform.checkout.errors import Failure, OperationError
 from gpuform.kubernetes.client import ApiError, Client
 from gpuform.kubernetes.foreign import foreign, queued
 from gpuform.kubernetes.kubeconfig import resolve
-from gpuform.stack.destroy.state import Eks
 from infra.model.losses import RELEASES
-from infra.plan.access import kubeconfig
-from infra.plan.node_groups import Joining
 
 Json = dict[str, Any]
 _T = TypeVar("_T")
@@ -161,14 +158,6 @@ class Cluster:
 
     def _ask(self, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         return self._runner.run(call())
-
-
-def access(eks: Eks, region: str) -> str:
-    """Kubeconfig of an EKS cluster from the state alone: a failed update has no outputs.
-
-    Contains no secret: its user gets a token from AWS with their own credentials.
-    """
-    return kubeconfig(region, Joining(eks.name, eks.endpoint, eks.certificate_authority, ""))
 
 
 def _failure(kind: Kind, error: OperationError) -> Failure:

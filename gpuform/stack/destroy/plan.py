@@ -8,15 +8,15 @@ from typing import Any
 
 from gpuform.checkout.listing import some
 from gpuform.stack.destroy.cluster import CLAIM, NODE_CLAIM, NODE_POOL, Cluster, named
-from gpuform.stack.destroy.inside import balancers, kept_volumes
-from gpuform.stack.destroy.leftovers import Leftover
+from gpuform.stack.destroy.cluster_teardown import balancers, kept_volumes
 from gpuform.stack.destroy.steps import OF_OTHERS, Step
+from gpuform.stack.destroy.teardown import Leftover
 from gpuform.stack.destroy.waiting import counted
 from infra.model import labels
 
 
 @dataclass(frozen=True)
-class Inside:
+class ClusterContents:
     """What is in the cluster and not, or not only, the engine's to delete.
 
     ``foreign`` are load balancers and NodePools that the stack did not create: they are deleted all the same,
@@ -34,16 +34,16 @@ class Inside:
     queued: tuple[str, ...] = ()
 
 
-def look_queued(cluster: Cluster, queues: Collection[str], environment: str) -> tuple[str, ...]:
-    """What the environment did not create, a line for each of these queues. Raises PluginError."""
+def list_queued(cluster: Cluster, queues: Collection[str], environment: str) -> tuple[str, ...]:
+    """What the environment did not create, a line for each of these queues."""
     found = cluster.queued(environment) if queues else {}
     return tuple(f"{name}: {some(works)}" for name, works in sorted(found.items()) if name in queues)
 
 
-def look_inside(cluster: Cluster, workloads: tuple[str, ...], queued: tuple[str, ...]) -> Inside:
+def read_contents(cluster: Cluster, workloads: tuple[str, ...], queued: tuple[str, ...]) -> ClusterContents:
     pools = cluster.objects(NODE_POOL)
-    found = tuple(balancer.name for balancer in balancers(cluster))
-    return Inside(
+    found = tuple(f"{kind.name} {named(one)}" for kind, one in balancers(cluster))
+    return ClusterContents(
         workloads=workloads,
         balancers=found,
         node_pools=tuple(named(one) for one in pools),
@@ -79,7 +79,7 @@ class Plan:
     kind: str
     steps: tuple[Step, ...]
     resources: Mapping[str, int]
-    inside: Inside = field(default_factory=Inside)
+    inside: ClusterContents = field(default_factory=ClusterContents)
     swept: tuple[Leftover, ...] = ()
     left_alone: tuple[Leftover, ...] = ()
     kept: tuple[str, ...] = ()
@@ -144,7 +144,7 @@ class Plan:
             "volumes": {"lost" if self.purge else "kept": list(inside.volumes)},
             "kept_namespaces": list(self.kept),
             "queued": list(inside.queued),
-            "sweep": [{"kind": one.kind, "id": one.id, "why": one.why} for one in self.swept],
-            "left_alone": [{"kind": one.kind, "id": one.id, "why": one.why} for one in self.left_alone],
+            "sweep": [vars(one) for one in self.swept],
+            "left_alone": [vars(one) for one in self.left_alone],
             "notes": list(self.notes),
         }

@@ -1,4 +1,4 @@
-"""The parts of a stack's state that a destroy treats separately: cluster, its contents, VPC."""
+"""The parts of a stack's state that a destroy treats separately: what is in the cluster, and the rest."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ from infra.plan.queues import API
 
 Resource = Mapping[str, Any]
 
-_STACK, _AWS = "pulumi:pulumi:Stack", "pulumi:providers:aws"
-_CLUSTER, _VPC = "aws:eks/cluster:Cluster", "aws:ec2/vpc:Vpc"
-_MAGNUM = "openstack:containerinfra/cluster:Cluster"
-_NETWORK, _EXISTING = "gpuform:aws:Network", "gpuform:aws:ExistingVpc"
+_STACK = "pulumi:pulumi:Stack"
 _BLUE_GREEN = "gpuform:workloads:BlueGreen"
 _WORKLOADS = (
     "gpuform:platform:Workloads",
@@ -38,31 +35,9 @@ _KUBERNETES, _OWN = "pulumi:providers:kubernetes", "pulumi:providers:gpuform"
 
 
 @dataclass(frozen=True)
-class Eks:
-    """The EKS cluster in the state; ``account`` is its AWS account."""
-
-    name: str
-    endpoint: str
-    certificate_authority: str
-    account: str
-
-
-@dataclass(frozen=True)
-class Magnum:
-    """The Magnum cluster in the state; ``project`` is its OpenStack project."""
-
-    id: str
-    name: str
-    endpoint: str
-    project: str
-    region: str
-
-
-@dataclass(frozen=True)
 class Declared:
     """One Kubernetes object in the state."""
 
-    api_version: str
     kind: str
     namespace: str
     name: str
@@ -79,6 +54,9 @@ class Known:
         """``state`` is what ``pulumi stack export`` prints."""
         return cls(tuple((state.get("deployment") or {}).get("resources") or ()))
 
+    def of_type(self, *types: str) -> list[Resource]:
+        return [one for one in self.resources if one["type"] in types]
+
     @property
     def empty(self) -> bool:
         return not any(one["type"] != _STACK for one in self.resources)
@@ -91,69 +69,27 @@ class Known:
     @property
     def environment(self) -> str:
         """Name of the environment that the last update had; empty if it never came to its end."""
-        for one in self.resources:
-            if one["type"] in (_STACK, GUARD):
-                side = (one.get("outputs") if one["type"] == _STACK else one.get("inputs")) or {}
-                found = side.get("environment")
-                name = found.get("name") if isinstance(found, Mapping) else found
-                if name:
-                    return str(name)
+        for one in self.of_type(_STACK, GUARD):
+            side = (one.get("outputs") if one["type"] == _STACK else one.get("inputs")) or {}
+            found = side.get("environment")
+            if name := found.get("name") if isinstance(found, Mapping) else found:
+                return str(name)
         return ""
 
     @property
     def namespaces(self) -> dict[str, str]:
         """URN of each namespace that the stack created, by name."""
-        made = (one for one in self.resources if one["type"] == _NAMESPACE and one.get("id"))
-        return {str(one["id"]): str(one["urn"]) for one in made}
+        return {str(one["id"]): str(one["urn"]) for one in self.of_type(_NAMESPACE) if one.get("id")}
 
     @property
     def queues(self) -> frozenset[str]:
         """Names of the ClusterQueues that the stack created."""
-        return frozenset(str(one["id"]) for one in self.resources if one["type"] == _QUEUE and one.get("id"))
+        return frozenset(str(one["id"]) for one in self.of_type(_QUEUE) if one.get("id"))
 
     @property
     def kubernetes(self) -> Mapping[str, Any]:
         """Inputs of the provider of the cluster that the stack did not create: kubeconfig and context."""
-        found = (one.get("inputs") or {} for one in self.resources if one["type"] == _KUBERNETES)
-        return next(iter(found), {})
-
-    @property
-    def eks(self) -> Eks | None:
-        """None if the state has no EKS cluster, or only one that was never created."""
-        for one in self.resources:
-            if one["type"] == _CLUSTER and one.get("outputs"):
-                made = one["outputs"]
-                authority = (made.get("certificateAuthority") or {}).get("data", "")
-                account = str(made.get("arn", "")).split(":")[4:5]
-                return Eks(str(made["name"]), str(made.get("endpoint", "")), authority, "".join(account))
-        return None
-
-    @property
-    def magnum(self) -> Magnum | None:
-        """None if the state has no Magnum cluster; a failed one counts."""
-        for one in self.resources:
-            if one["type"] == _MAGNUM and one.get("id"):
-                made = {**(one.get("inputs") or {}), **(one.get("outputs") or {})}
-                said = (str(made.get(key) or "") for key in ("name", "apiAddress", "projectId", "region"))
-                return Magnum(str(one["id"]), *said)
-        return None
-
-    @property
-    def vpcs(self) -> tuple[str, ...]:
-        """Ids of the VPCs; made up after an offline run."""
-        return tuple(str(one["id"]) for one in self.resources if one["type"] == _VPC and one.get("id"))
-
-    @property
-    def existing_vpc(self) -> str:
-        """Id of a VPC that the stack uses but did not create; empty if there is none."""
-        found = (one.get("outputs") or {} for one in self.resources if one["type"] == _EXISTING)
-        return next((str(one["vpc_id"]) for one in found if one.get("vpc_id")), "")
-
-    @property
-    def regions(self) -> frozenset[str]:
-        """Regions of the AWS providers in the state; empty if they are not in plain text."""
-        given = ((one.get("inputs") or {}).get("region") for one in self.resources if one["type"] == _AWS)
-        return frozenset(one for one in given if isinstance(one, str))
+        return next((one.get("inputs") or {} for one in self.of_type(_KUBERNETES)), {})
 
     @cached_property
     def inside(self) -> frozenset[str]:
@@ -162,9 +98,7 @@ class Known:
 
     def has_release(self, name: str) -> bool:
         """Whether the state has a Helm release of this name."""
-        return any(
-            one["type"] == RELEASE and str(one.get("id")).endswith(f"/{name}") for one in self.resources
-        )
+        return any(str(one.get("id")).endswith(f"/{name}") for one in self.of_type(RELEASE))
 
     def workloads(self) -> tuple[Declared, ...]:
         found = (one for one in self.resources if one["urn"] in self.inside)
@@ -173,18 +107,12 @@ class Known:
         ]
         return tuple(declared for one in mine for declared in _declared(one))
 
-    @cached_property
-    def network(self) -> tuple[str, ...]:
-        network: dict[str, None] = {}
-        for one in self.resources:  # parents come first
-            if one["type"] in (_NETWORK, _EXISTING) or one.get("parent") in network:
-                network[str(one["urn"])] = None
-        return tuple(network)
-
     def only(self, spared: Sequence[str]) -> bool:
-        """Whether nothing is left but these URNs, the stack, the providers of AWS and the guard."""
-        engines = (_STACK, _AWS, _OWN, GUARD)
-        return all(one["urn"] in spared or one["type"] in engines for one in self.resources)
+        """Whether nothing is left but these URNs, the stack, the guard, and providers but the cluster's."""
+        return all(
+            one["urn"] in spared or one["type"] == GUARD or (_engine(one) and one["type"] != _KUBERNETES)
+            for one in self.resources
+        )
 
 
 def without_cluster(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -252,8 +180,7 @@ def _declared(one: Resource) -> Iterator[Declared]:
         deployment = one["inputs"]["deployment"]
         for colour in COLOURS:
             name = blue_green.name(deployment, colour)
-            yield Declared("apps/v1", "Deployment", deployment["metadata"]["namespace"], name)
+            yield Declared("Deployment", deployment["metadata"]["namespace"], name)
         return
-    _, version, kind = str(one["type"]).split(":")
     namespace, _, name = str(one.get("id", "")).rpartition("/")
-    yield Declared(version.removeprefix("core/"), kind, namespace, name)
+    yield Declared(str(one["type"]).rpartition(":")[2], namespace, name)

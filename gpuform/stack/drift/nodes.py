@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from gpuform.stack.drift.finding import Finding, at
+from gpuform.stack.drift.rules import DriftRules
 from infra.model import labels
 from infra.model.environment import Environment
 from infra.model.offer import gpus_of
 from infra.model.pool import Pool
 from infra.model.quantity import whole
-from infra.plan import magnum
 from infra.plan.gpu_operator import driver_version
 from infra.plan.nodes import simulated_nodes
 from infra.plan.sharing import mig_config_name, offered, pool_labels, pool_taints
@@ -21,54 +21,38 @@ Node = Mapping[str, Any]
 _MIG_DONE = "success"  # the MIG manager's state of an applied layout
 
 
-def check(env: Environment, nodes: Iterable[Node]) -> Iterator[Finding]:
+def check(env: Environment, rules: DriftRules, nodes: Iterable[Node]) -> Iterator[Finding]:
     """Differences, pool by pool. Nodes without a pool of ours are ignored."""
     found = list(nodes)
     for pool in env.pools:
-        members = [node for node in found if _belongs(env, pool, node)]
-        yield from _count(env, pool, members)
+        names = [str(one["metadata"]["name"]) for one in simulated_nodes(env, pool)]
+        selector = (pool.selector or rules.selector(env, pool)).items()
+        members = [
+            node
+            for node in found
+            if (node["metadata"]["name"] in names if names else selector <= _labels(node).items())
+        ]
+        if not env.by_karpenter(pool):  # else the number follows the workload
+            yield from _count(pool, names, members)
         for node in members:
             yield from _node(env, pool, node)
 
 
-def _belongs(env: Environment, pool: Pool, node: Node) -> bool:
-    """Whether the node is in the pool, if possible not by our own pool label, which may have drifted."""
-    has = node["metadata"].get("labels", {})
-    if pool.selector:
-        return all(has.get(key) == value for key, value in pool.selector.items())
-    if env.cluster.kind == "openstack":
-        return all(has.get(key) == value for key, value in magnum.selector(env, pool).items())
-    if env.cluster.kind == "embedded":
-        return str(node["metadata"]["name"]) in _names(env, pool)
-    return bool(has.get(labels.POOL) == pool.name)
+def _labels(node: Node) -> Mapping[str, str]:
+    found: Mapping[str, str] = node["metadata"].get("labels") or {}
+    return found
 
 
-def _names(env: Environment, pool: Pool) -> list[str]:
-    return [str(node["metadata"]["name"]) for node in simulated_nodes(env, pool)]
-
-
-def _count(env: Environment, pool: Pool, members: Sequence[Node]) -> Iterator[Finding]:
-    if env.by_karpenter(pool):
-        return  # the number follows the workload
+def _count(pool: Pool, names: Sequence[str], members: Sequence[Node]) -> Iterator[Finding]:
     if pool.selector and not members:
-        yield Finding(
-            f"pool {pool.name}", "", "missing", "cluster", "a node that its selector matches", "none"
-        )
-    if env.cluster.kind == "openstack":
-        yield from _within(pool, len(members))
-        return
-    there = {str(node["metadata"]["name"]) for node in members}
-    named = _names(env, pool)
-    for name in named:
+        wanted = "a node that its selector matches"
+        yield Finding(f"pool {pool.name}", "", "missing", "cluster", wanted, "none")
+    there, count = {str(node["metadata"]["name"]) for node in members}, len(members)
+    for name in names:
         if name not in there:
             yield Finding(f"Node {name}", "", "missing", "cluster", f"a node of pool {pool.name}", "none")
-    if pool.nodes is not None and not named and len(members) != pool.nodes:
-        how: Literal["missing", "added"] = "missing" if len(members) < pool.nodes else "added"
-        yield Finding(f"pool {pool.name}", "nodes", how, "cluster", str(pool.nodes), str(len(members)))
-
-
-def _within(pool: Pool, count: int) -> Iterator[Finding]:
-    if pool.least <= count <= pool.most:
+    declared = pool.nodes is not None or pool.elastic
+    if names or not declared or pool.least <= count <= pool.most:
         return
     wanted = f"{pool.least} to {pool.most}" if pool.elastic else str(pool.least)
     how: Literal["missing", "added"] = "missing" if count < pool.least else "added"
@@ -80,7 +64,7 @@ def _node(env: Environment, pool: Pool, node: Node) -> Iterator[Finding]:
     tainted = {(taint["key"], taint["effect"]): taint.get("value", "") for taint in _taints(node)}
     if any(key == labels.GPU_NOT_READY for key, _ in tainted):
         return  # not ready yet: the readiness gate watches it
-    has = node["metadata"].get("labels", {})
+    has = _labels(node)
     for key, value in (*pool_labels(env, pool).items(), *_by_operands(env, pool).items()):
         yield from _compare(name, at("metadata.labels", key), value, has.get(key, ""))
     for taint in pool_taints(env, pool):

@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import httpx
 
-from gpuform.checkout.errors import Failure, InputError
+from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
-from gpuform.checkout.stacks import declared
 from gpuform.engine import Engine, Step
 from gpuform.engine.places import Tools
 from gpuform.kubernetes.kubeconfigs import answered, unreachable
-from gpuform.stack.cluster_access import cluster
-from gpuform.stack.drift import magnum, maps, nodes
+from gpuform.stack.cluster_access import ClusterAccess, cluster
+from gpuform.stack.drift import maps, nodes
 from gpuform.stack.drift.finding import Drift, Finding
+from gpuform.stack.drift.rules import DriftRules
 from infra.model.environment import Environment
 
 Say = Callable[[str], None]
 
 
-def look(paths: Paths, tools: Tools, stack: str, say: Say) -> Drift:
+def find_drift(
+    env: Environment,
+    rules: DriftRules,
+    reach: ClusterAccess,
+    paths: Paths,
+    tools: Tools,
+    stack: str,
+    say: Say,
+) -> Drift:
     """What was changed by hand in ``stack`` since it was made.
 
     Raises InputError for a stack on own hosts, and Failure if nothing was made yet, the engine ended with an
     error, or the cluster cannot be reached.
     """
-    env = declared(stack, paths)
-    refuse_hosts(str(env.cluster.kind), stack)
+    rules.require_managed(stack)
     engine = Engine(paths, tools, say=say)
     if not engine.export(stack).get("deployment", {}).get("resources"):
         raise Failure(
@@ -35,19 +43,10 @@ def look(paths: Paths, tools: Tools, stack: str, say: Say) -> Drift:
         )
     say(f"refreshing the resources of {stack}")
     result = engine.drift(stack, on_event=lambda event: None)
-    found = [
-        one for step in result.steps for one in of_step(step) if not magnum.expected(env, step, one.path)
-    ]
+    found = [one for step in result.steps for one in of_step(step) if not rules.expected(env, step, one.path)]
     say(f"reading the cluster of {stack}")
-    return Drift.of(stack, found, _live(env, paths, engine, stack))
-
-
-def refuse_hosts(kind: str, stack: str) -> None:
-    """InputError for own hosts: the engine does not manage them, Ansible finds their changes."""
-    if kind == "hosts":
-        raise InputError(
-            f"stack {stack}", "is on own hosts, which the engine does not manage", "use `gpuform hosts check`"
-        )
+    with cluster(env, reach, paths, engine, stack) as (kubeconfig, context):
+        return Drift.of(stack, found, _live(env, rules, stack, kubeconfig, context))
 
 
 def of_step(step: Step) -> Iterator[Finding]:
@@ -71,19 +70,20 @@ def named(step: Step) -> str:
     return f"{step.type} {step.name}"
 
 
-def _live(env: Environment, paths: Paths, engine: Engine, stack: str) -> Iterator[Finding]:
+def _live(
+    env: Environment, rules: DriftRules, stack: str, kubeconfig: Path, context: str | None
+) -> Iterator[Finding]:
     from kr8s.objects import ConfigMap, Node
 
     from gpuform.kubernetes import reading
 
-    with cluster(env, paths, engine, stack) as (kubeconfig, context):
-        try:
-            with answered():
-                api = reading.api(kubeconfig, context)
-                there = [dict(one.raw) for one in Node.list(api=api) if isinstance(one, Node)]
-                spaces = {one["metadata"]["namespace"] for one in maps.planned(env)}
-                found = [one for space in sorted(spaces) for one in ConfigMap.list(api=api, namespace=space)]
-        except (OSError, httpx.HTTPError, ValueError) as error:
-            raise unreachable(stack, kubeconfig, error) from None
-    yield from nodes.check(env, there)
+    try:
+        with answered():
+            api = reading.api(kubeconfig, context)
+            there = [dict(one.raw) for one in Node.list(api=api) if isinstance(one, Node)]
+            spaces = {one["metadata"]["namespace"] for one in maps.planned(env)}
+            found = [one for space in sorted(spaces) for one in ConfigMap.list(api=api, namespace=space)]
+    except (OSError, httpx.HTTPError, ValueError) as error:
+        raise unreachable(stack, kubeconfig, error) from None
+    yield from nodes.check(env, rules, there)
     yield from maps.check(env, [dict(one.raw) for one in found if isinstance(one, ConfigMap)])

@@ -14,7 +14,7 @@ from gpuform.checkout.paths import Paths
 from gpuform.engine import backend, checkpoint
 from gpuform.engine.pending import RELEASE
 from gpuform.engine.places import Places
-from gpuform.usage.finding import Finding
+from gpuform.stack.preflight.check import Finding
 from infra.model.environment import Environment
 from infra.plan.images import releases
 

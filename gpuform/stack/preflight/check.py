@@ -1,13 +1,30 @@
-"""One check of an account; a query that the cloud does not answer becomes SKIP."""
+"""The checks of one kind of cluster; a query that the cloud does not answer becomes SKIP."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from importlib.util import find_spec
+from typing import Any, Literal
 
 from gpuform.checkout.errors import Failure, Refusal
-from gpuform.usage.finding import Finding, Verdict
+
+Verdict = Literal["PASS", "SKIP", "FAIL"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check; SKIP: gpuform works without the subject, or could not check it.
+
+    ``fix`` is a command, or text if no command fixes it; ``check`` is the command that makes the same check
+    by hand. Both may be empty.
+    """
+
+    subject: str
+    verdict: Verdict
+    fact: str
+    fix: str = ""
+    check: str = ""
 
 
 @dataclass(frozen=True)
@@ -23,8 +40,7 @@ class Judged:
 class Check:
     """The subject, the command that checks it by hand, and the function that judges it.
 
-    ``judge`` is called with the client of the account: `gpuform.stack.preflight.aws.Aws` or
-    `gpuform.stack.preflight.openstack.project.Project`.
+    ``judge`` is called with the client of the account, the project or the cluster.
     """
 
     subject: str
@@ -47,3 +63,21 @@ class Check:
 
     def skipped(self, why: str) -> Finding:
         return Finding(self.subject, "SKIP", f"not checked: {why}", check=self.by_hand)
+
+
+def run_in_order(
+    first: Iterable[Check], others: Iterable[Check], account: Any, stopped: str = ""
+) -> Iterator[Finding]:
+    """Run all; the others are SKIP if one of the first fails. ``stopped``: why nothing can be checked."""
+    for check in first:
+        found = check.skipped(stopped) if stopped else check.run(account)
+        if found.verdict == "FAIL":
+            stopped = f"see {check.subject}"
+        yield found
+    for check in others:
+        yield check.skipped(stopped) if stopped else check.run(account)
+
+
+def not_installed(module: str, package: str, extra: str) -> str:
+    """Why nothing can be checked; stacks are created without these clients, so this is no failure."""
+    return "" if find_spec(module) else f"{package} is not installed: pip install 'gpuform[{extra}]'"

@@ -1,14 +1,15 @@
-"""One effect of a change, and helpers to read the engine's step."""
+"""One effect of a change, helpers to read the engine's step, and what a kind of cluster tells a preview."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from types import MappingProxyType
+from typing import Any, ClassVar, Protocol
 
 from gpuform.engine import Step
-from gpuform.stack.preview.world import PodRef
+from gpuform.stack.preview.world import PodRef, World
 
 
 class Weight(IntEnum):
@@ -35,6 +36,41 @@ DRAINED = "each drained within the pods' disruption budgets"
 ONE_BY_ONE = f"one node after another, {DRAINED}"
 
 Found = Iterator[Effect]
+Rule = Callable[[Step, World], Found]
+"""The effects of an updated, replaced or deleted resource."""
+
+
+class PreviewRules(Protocol):
+    """What a preview asks of a kind of cluster; a kind that creates no resources has these defaults."""
+
+    cluster: ClassVar[str] = ""
+    """Type of the resource that is the cluster; objects in it that go with it are not reported."""
+    effects: ClassVar[Mapping[str, Rule]] = MappingProxyType({})
+    """By type of resource."""
+
+    def combined(self, steps: Sequence[Step]) -> Found:
+        """Effects that follow only from several steps together."""
+        return iter(())
+
+
+class NoResources(PreviewRules):
+    """Of a kind of cluster that creates no resources of its own."""
+
+
+def losing(kind: str, *name: str, holds_all: bool = False) -> Rule:
+    """The rule of a resource whose loss has to be acknowledged, by its name: the input at that path."""
+    return lambda step, world: lost(
+        step, kind, before(step, *name) or step.name, world if holds_all else None
+    )
+
+
+def lost(step: Step, kind: str, name: str, world: World | None = None, why: str = "") -> Found:
+    """The loss of a resource; with ``world`` of every node, and every pod on them."""
+    if step.op in ("replace", "delete"):
+        end = "is deleted" if step.op == "delete" else f"is replaced ({why or paths_of(step)})"
+        nodes = world.every if world else ()
+        what = f"{kind} {name}"
+        yield Effect(Weight.LOSS, what, f"{end}, with everything in it", nodes, world.pods if world else ())
 
 
 def paths_of(step: Step) -> str:

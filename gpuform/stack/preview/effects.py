@@ -1,25 +1,26 @@
 """From the engine's steps to the effects on nodes and pods: the blast radius of a change.
 
-One function for each type of resource that can affect a node. Types that are not in the table affect no node.
+One function for each type of resource that can affect a node: here for those of every kind of cluster. Types
+that neither this table nor that of a cloud has affect no node.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 from gpuform.engine import Message, Step
-from gpuform.stack.preview import aws_effects, magnum_effects
 from gpuform.stack.preview.effect import (
     DRAINED,
     ONE_BY_ONE,
     Effect,
     Found,
+    PreviewRules,
+    Rule,
     Weight,
     after,
     before,
     changed,
+    losing,
     paths_of,
 )
 from gpuform.stack.preview.world import World
@@ -27,47 +28,38 @@ from infra.model import labels
 from infra.model.losses import GUARD, VERDICTS
 
 _PLUGIN_ALONE = ("nvidia-device-plugin", "device-plugin-sim")
+_MIG_LAYOUT = "gpuform:nodes:MigLayout"
 _NO_OFFER = "a node offers no GPUs for a moment, running pods stay"
-_CLUSTERS = (aws_effects.CLUSTER, magnum_effects.CLUSTER)
-_PRECIOUS: Mapping[str, str] = {
-    aws_effects.CLUSTER: "cluster",
-    aws_effects.VPC: "VPC",
-    aws_effects.SUBNET: "subnet",
-    aws_effects.KEY: "encryption key",
-    magnum_effects.CLUSTER: "cluster",
-    "kubernetes:core/v1:Namespace": "namespace",
-    "kubernetes:core/v1:PersistentVolumeClaim": "volume claim",
-    "kubernetes:core/v1:PersistentVolume": "volume",
-}
 
 
-def effects(steps: Iterable[Step], world: World) -> tuple[Effect, ...]:
-    """Every effect, the worst first; independent of the order of the steps."""
+def effects(steps: Iterable[Step], world: World, clouds: Sequence[PreviewRules] = ()) -> tuple[Effect, ...]:
+    """Every effect, the worst first; independent of the order of the steps.
+
+    ``clouds`` know the effects of their own types of resources.
+    """
     listed = list(steps)
-    told = [step for step in listed if not _goes_with_its_cluster(step, listed)]
-    found = [effect for step in told for effect in _of(step, world)]
-    found += aws_effects.stranded(listed)
+    clusters = {one.cluster for one in clouds}
+    gone = any(one.type in clusters and one.op in ("replace", "delete") for one in listed)
+    rules = {**_RULES, **{type_: rule for one in clouds for type_, rule in one.effects.items()}}
+    found = [
+        effect
+        for step in listed
+        if _acts(step) and step.type in rules and not (gone and _in_another_cluster(step))
+        for effect in rules[step.type](step, world)
+    ]
+    found += [effect for one in clouds for effect in one.combined(listed)]
     return tuple(sorted(dict.fromkeys(found), key=lambda one: (one.weight, one.what, one.how)))
 
 
-def _goes_with_its_cluster(step: Step, steps: Iterable[Step]) -> bool:
-    """Whether an object is replaced only because of its cluster, so that reporting the cluster suffices."""
+def _acts(step: Step) -> bool:
+    first_layout = step.op == "create" and step.type == _MIG_LAYOUT
+    return first_layout or step.op not in ("create", "same", "create-replacement", "delete-replaced", "read")
+
+
+def _in_another_cluster(step: Step) -> bool:
+    """Whether an object is replaced only because its cluster is, so that reporting the cluster suffices."""
     replaced = step.change is not None and step.change.replaces == ("provider",)
-    if not replaced or not step.type.startswith("kubernetes:"):
-        return False
-    return any(one.type in _CLUSTERS and one.op in ("replace", "delete") for one in steps)
-
-
-def _of(step: Step, world: World) -> Found:
-    if step.op in ("create", "same", "create-replacement", "delete-replaced", "read"):
-        if step.op == "create" and step.type == "gpuform:nodes:MigLayout":
-            yield from _mig(step, world)
-        return
-    if step.type in _PRECIOUS and step.op in ("replace", "delete"):
-        yield from _lost(step, world)
-    rule = _RULES.get(step.type)
-    if rule:
-        yield from rule(step, world)
+    return replaced and step.type.startswith("kubernetes:")
 
 
 def told(messages: Iterable[Message], found: Iterable[Effect]) -> tuple[tuple[Effect, ...], tuple[str, ...]]:
@@ -82,29 +74,6 @@ def told(messages: Iterable[Message], found: Iterable[Effect]) -> tuple[tuple[Ef
         elif (what := " ".join(fact.split(" ", 2)[:2])) not in known:
             losses.append(Effect(Weight.LOSS, what, fact.removeprefix(f"{what} ")))
     return tuple(losses), tuple(others)
-
-
-def _lost(step: Step, world: World) -> Found:
-    if aws_effects.goes_with_its_vpc(step):
-        return
-    kind = _PRECIOUS[step.type]
-    why = magnum_effects.reason(step) if step.type == magnum_effects.CLUSTER else paths_of(step)
-    end = "is deleted" if step.op == "delete" else f"is replaced ({why})"
-    all_of_it = kind in ("cluster", "VPC")  # a stack has one of each, and every node is in both
-    nodes = tuple(sorted(name for names in world.nodes.values() for name in names)) if all_of_it else ()
-    pods = world.pods if all_of_it else ()
-    yield Effect(Weight.LOSS, f"{kind} {_named(step)}", f"{end}, with everything in it", nodes, pods)
-
-
-def _named(step: Step) -> str:
-    """The name that acknowledges the loss: a cluster's also that of its VPC and key."""
-    if step.type in _CLUSTERS:
-        return str(before(step, "name") or step.name)
-    if step.type == aws_effects.VPC:
-        return str(before(step, "tags", "Name") or step.name)
-    if step.type == aws_effects.KEY:
-        return step.name.removesuffix("-secrets")
-    return str(before(step, "metadata", "name") or step.name)
 
 
 def _node(step: Step, world: World) -> Found:
@@ -209,28 +178,6 @@ def _driver(step: Step, world: World) -> Found:
             yield Effect(Weight.EVICTION, f"pool {pool}", f"the driver is replaced: {order}", nodes, evicted)
 
 
-def _hosts(step: Step, world: World) -> Found:
-    """Hosts with a changed driver; the inventory is JSON text, with every host's variables in ``_meta``."""
-    had, has = (_drivers(side(step, "inventory")) for side in (before, after))
-    for host in sorted(had.keys() & has.keys()):
-        if had[host] != has[host]:
-            pods = tuple(pod for pod in world.pods if pod.node == host)
-            how = f"driver {had[host]} to {has[host]}: drained, rebooted and checked, one host after another"
-            yield Effect(Weight.EVICTION, f"host {host}", how, (host,), pods)
-    if had == has and changed(step, "inventory", "content"):
-        yield Effect(
-            Weight.NOTICE, "hosts", "Ansible runs again; `gpuform hosts check` shows what it would change"
-        )
-
-
-def _drivers(inventory: Any) -> dict[str, str]:
-    try:
-        hosts = json.loads(str(inventory))["_meta"]["hostvars"]
-    except (ValueError, KeyError, TypeError):
-        return {}
-    return {name: str(one.get("nvidia_driver_version", "")) for name, one in hosts.items()}
-
-
 _OF_PODS = ("spec.template", "spec.predictor")
 _BESIDE_PODS = tuple(f"spec.predictor.{key}" for key in ("deploymentStrategy", "maxReplicas", "minReplicas"))
 
@@ -268,17 +215,14 @@ def _blue_green(step: Step, world: World) -> Found:
         yield Effect(Weight.RESTART, what, how, evicts=own)
 
 
-_RULES: Mapping[str, Callable[[Step, World], Found]] = {
+_RULES: Mapping[str, Rule] = {
+    "kubernetes:core/v1:Namespace": losing("namespace", "metadata", "name"),
+    "kubernetes:core/v1:PersistentVolumeClaim": losing("volume claim", "metadata", "name"),
+    "kubernetes:core/v1:PersistentVolume": losing("volume", "metadata", "name"),
     "kubernetes:core/v1:Node": _node,
     "gpuform:nodes:PoolNodes": _pool_nodes,
-    "gpuform:nodes:MigLayout": _mig,
+    _MIG_LAYOUT: _mig,
     "kubernetes:helm.sh/v3:Release": _release,
-    "aws:eks/nodeGroup:NodeGroup": aws_effects.node_group,
-    magnum_effects.CLUSTER: magnum_effects.cluster,
-    magnum_effects.NODE_GROUP: magnum_effects.node_group,
-    "kubernetes:karpenter.sh/v1:NodePool": aws_effects.elastic,
-    "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass": aws_effects.node_class,
-    "gpuform:hosts:HostConfiguration": _hosts,
     "kubernetes:core/v1:Pod": _workload,
     "kubernetes:apps/v1:Deployment": _workload,
     "kubernetes:apps/v1:StatefulSet": _workload,

@@ -16,7 +16,8 @@ from gpuform.checkout.scratch import kept_logs
 from gpuform.checkout.stacks import file_of
 from gpuform.engine import Engine, EngineFailure
 from gpuform.engine.places import Tools
-from gpuform.stack.cluster_access import access
+from gpuform.stack.cluster_access import ClusterAccess, access
+from gpuform.stack.preview.effect import PreviewRules
 from gpuform.stack.preview.effects import effects, told
 from gpuform.stack.preview.outcome import Outcome
 from gpuform.stack.preview.world import World, declared, read
@@ -29,13 +30,14 @@ from policies import clock
 Say = Callable[[str], None]
 _GUARDED = re.compile(r"^failed: gpuform:openstack:ReplacementGuard resource '[^']+' has a problem: ")
 """The engine's prefix of a guard's refusal, which names its resource itself."""
-PLAYED = ("aws", "openstack", "embedded")
-"""Kinds of cluster on which a base can be simulated; own hosts and existing clusters cannot."""
 
 
 @dataclass(frozen=True)
 class Played:
-    """A control plane and a state with a base's resources; ``before`` None: the base has no such stack."""
+    """A control plane and a state with a base's resources; ``before`` None: the base has no such stack.
+
+    Without resources if the stack does not create the cluster: such a base cannot be simulated.
+    """
 
     paths: Paths
     before: Environment | None
@@ -51,17 +53,19 @@ class Preview:
     """One preview: its stack, its options, and the losses that its reader has acknowledged.
 
     ``base`` is a folder or a commit; offline previews, which need ``simulate``, then start from what it
-    declares.
+    declares. ``clouds``: the rules of every kind of cluster.
     """
 
     paths: Paths
     tools: Tools
     stack: str
+    clouds: Sequence[PreviewRules]
     offline: bool = False
     base: str | None = None
     acknowledged: tuple[str, ...] = ()
     say: Say = print
     simulate: Simulate | None = None
+    reach: Callable[[Environment], ClusterAccess] | None = None
 
     def run(self) -> Outcome:
         """The outcome; an invalid stack file in the change is part of it, since its author reads the summary.
@@ -99,10 +103,11 @@ class Preview:
         return env, replace(blank, after=bills, warnings=env.warnings, acknowledged=accepted)
 
     def _live(self, env: Environment, blank: Outcome) -> Outcome:
+        assert self.reach is not None
         engine = Engine(self.paths, self.tools, say=self.say)
         before = _deployed(engine, self.stack)
         try:
-            with access(env, self.paths, self.stack, self.tools) as found:
+            with access(env, self.reach(env), self.paths, self.stack, self.tools) as found:
                 world = read(*found)
         except (Failure, InputError, OSError, httpx.HTTPError, ValueError):  # not created yet, or unreachable
             world = declared(before)
@@ -118,7 +123,7 @@ class Preview:
         before = bill(base.before, price_list(base.before)) if base.before else None
         paths = replace(base.paths, root=self.paths.root)
         engine = Engine(paths, self.tools, say=self.say, offline=True)
-        unplayed = base.before is not None and base.before.cluster.kind not in PLAYED
+        unplayed = base.before is not None and not base.before.cluster.created
         blank = replace(blank, before=before, unplayed=unplayed)
         return self._previewed(engine, base.world, blank, base.paths)
 
@@ -136,7 +141,7 @@ class Preview:
                 failure.rename(str(own.logs), str(kept_logs(own)))
             if error:
                 self.say(f"{failure.subject}: {failure.remedy}")
-        found = effects(result.steps, world)
+        found = effects(result.steps, world, self.clouds)
         losses, said = told(result.messages, found)
         return replace(
             blank,

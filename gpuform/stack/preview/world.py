@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from gpuform.kubernetes.kubeconfigs import answered
+from gpuform.usage.cluster_objects import every
+from gpuform.usage.nodes import pool_of
 from infra.model import labels, monitoring
 from infra.model.checks import SYSTEM_NAMESPACES
 from infra.model.environment import Environment
-from infra.model.pool import Pool
 from infra.model.workload import DeploymentWorkload
-from infra.plan.magnum import GROUP_LABELS
 
 
 @dataclass(frozen=True, order=True)
@@ -41,6 +41,11 @@ class World:
     pods: tuple[PodRef, ...]
     live: bool = True
 
+    @property
+    def every(self) -> tuple[str, ...]:
+        """The names of all nodes, sorted."""
+        return tuple(sorted(name for names in self.nodes.values() for name in names))
+
     def on(self, pool: str, gpu_only: bool = False, nodes: Iterable[str] | None = None) -> tuple[PodRef, ...]:
         some = None if nodes is None else set(nodes)
         return tuple(
@@ -54,12 +59,9 @@ def declared(env: Environment | None) -> World:
     """The environment's declared workloads, as pods on the pools that they name."""
     if env is None:
         return World({}, (), live=False)
-    nodes = {pool.name: tuple(f"{pool.name}-{i}" for i in range(_always(env, pool))) for pool in env.pools}
+    always = {pool.name: pool.least if env.by_autoscaler(pool) else pool.nodes or 0 for pool in env.pools}
+    nodes = {name: tuple(f"{name}-{i}" for i in range(count)) for name, count in always.items()}
     return World(nodes, tuple(_declared(env)), live=False)
-
-
-def _always(env: Environment, pool: Pool) -> int:
-    return pool.least if env.cluster.kind == "openstack" else pool.nodes or 0
 
 
 def _declared(env: Environment) -> Iterator[PodRef]:
@@ -77,21 +79,13 @@ def _declared(env: Environment) -> Iterator[PodRef]:
 
 def read(kubeconfig: Path, context: str | None = None) -> World:
     """Read the cluster. Raises httpx errors if it cannot be reached, or an OSError if it refuses."""
-    import kr8s
     from kr8s.objects import Node, Pod, PodDisruptionBudget
 
     from gpuform.kubernetes import reading
 
     with answered():
         api = reading.api(kubeconfig, context)
-        nodes = [dict(one.raw) for one in Node.list(api=api) if isinstance(one, Node)]
-        pods = [dict(one.raw) for one in Pod.list(api=api, namespace=kr8s.ALL) if isinstance(one, Pod)]
-        budgets = [
-            dict(one.raw)
-            for one in PodDisruptionBudget.list(api=api, namespace=kr8s.ALL)
-            if isinstance(one, PodDisruptionBudget)
-        ]
-    return seen(nodes, pods, budgets)
+        return seen(*(every(api, kind) for kind in (Node, Pod, PodDisruptionBudget)))
 
 
 def seen(
@@ -100,17 +94,12 @@ def seen(
     budgets: Iterable[Mapping[str, Any]],
 ) -> World:
     """The world of these objects, without finished pods and system pods."""
-    pool_of = {node["metadata"]["name"]: _pool_of(node["metadata"].get("labels", {})) for node in nodes}
+    pools = {node["metadata"]["name"]: pool_of(node["metadata"].get("labels", {})) for node in nodes}
     by_pool: dict[str, list[str]] = {}
-    for node, pool in sorted(pool_of.items()):
+    for node, pool in sorted(pools.items()):
         by_pool.setdefault(pool, []).append(node)
-    found = [_pod(pod, pool_of, list(budgets)) for pod in pods if _counts(pod)]
+    found = [_pod(pod, pools, list(budgets)) for pod in pods if _counts(pod)]
     return World({pool: tuple(names) for pool, names in by_pool.items()}, tuple(sorted(found)))
-
-
-def _pool_of(tags: Mapping[str, str]) -> str:
-    """The node's pool, or its Magnum node group: the default workers belong to no pool."""
-    return tags.get(labels.POOL) or next((tags[key] for key in GROUP_LABELS.values() if key in tags), "")
 
 
 def _counts(pod: Mapping[str, Any]) -> bool:

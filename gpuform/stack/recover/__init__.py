@@ -1,21 +1,23 @@
 """Finds, shows and resolves what an interrupted update leaves: locks, pending operations, releases."""
 
 from gpuform.stack.recover.apply import carry_out
-from gpuform.stack.recover.find import Stack, Told, find
+from gpuform.stack.recover.auto_recover import resume
+from gpuform.stack.recover.find import Stack, UserDecisions, find
 from gpuform.stack.recover.given_up import run_to_the_end
-from gpuform.stack.recover.onward import go_on
-from gpuform.stack.recover.plan import FOR_YOU, Lock, Plan, Release, Step
+from gpuform.stack.recover.plan import MANUAL, Lock, Plan, Release, Step
+from gpuform.stack.recover.recovery import Recovery
 
 __all__ = [
-    "FOR_YOU",
+    "MANUAL",
     "Lock",
     "Plan",
+    "Recovery",
     "Release",
     "Stack",
     "Step",
-    "Told",
+    "UserDecisions",
     "carry_out",
     "find",
-    "go_on",
+    "resume",
     "run_to_the_end",
 ]

@@ -12,7 +12,7 @@ from gpuform.engine.pending import IMPORTING
 from gpuform.stack.recover import cluster, locks, releases
 from gpuform.stack.recover import state as states
 from gpuform.stack.recover.find import Stack
-from gpuform.stack.recover.plan import FOR_YOU, Plan, Step
+from gpuform.stack.recover.plan import MANUAL, Plan, Step
 
 Say = Callable[[str], None]
 
@@ -26,7 +26,7 @@ def carry_out(stack: Stack, plan: Plan, say: Say) -> None:
     """
     for line in locks.remove(stack.place(), plan.locks, stack.name):
         say(line)
-    if any(one.does != FOR_YOU for one in plan.releases):
+    if any(one.does != MANUAL for one in plan.releases):
         for line in asyncio.run(_releases(stack, plan)):
             say(line)
     if plan.steps and plan.decided:
@@ -42,7 +42,7 @@ async def _releases(stack: Stack, plan: Plan) -> list[str]:
     said = []
     async with cluster.opened(state, stack.env) as clusters:
         for release in plan.releases:
-            if release.does == FOR_YOU:
+            if release.does == MANUAL:
                 continue
             resource = named[release.urn]
             if others := stack.place().locks():

@@ -15,7 +15,7 @@ from gpuform.kubernetes.client import Client
 from gpuform.kubernetes.kubeconfig import Access, resolve
 from gpuform.stack.recover import releases
 from gpuform.stack.recover import state as states
-from gpuform.stack.recover.plan import FOR_YOU, Release, Step
+from gpuform.stack.recover.plan import MANUAL, Release, Step
 from infra.model import labels
 
 PREFIX = "kubernetes:"
@@ -79,7 +79,7 @@ async def pending_releases(
         try:
             seen = await releases.read(clusters.of(resource), id)
         except OperationError as problem:
-            found.append(Release(resource["urn"], id, "unknown", FOR_YOU, str(problem)))
+            found.append(Release(resource["urn"], id, "unknown", MANUAL, str(problem)))
             continue
         ours = resource not in new or seen.made_by(inputs)
         if one := releases.settled(resource["urn"], seen, ours, now, quiet_s):
@@ -87,7 +87,7 @@ async def pending_releases(
     return tuple(found)
 
 
-async def look(clusters: Clusters, operation: Operation, settled: Sequence[Release]) -> Step:
+async def lookup(clusters: Clusters, operation: Operation, settled: Sequence[Release]) -> Step:
     """How to resolve an interrupted create of an object, or a create or update of a release."""
     try:
         if operation.type == RELEASE:
@@ -95,15 +95,15 @@ async def look(clusters: Clusters, operation: Operation, settled: Sequence[Relea
         assert operation.kind == CREATING
         return await _object(clusters, operation)
     except OperationError as problem:
-        return Step.of(operation, FOR_YOU, f"{problem}; run the same command again when the cluster answers")
+        return Step.of(operation, MANUAL, f"{problem}; run the same command again when the cluster answers")
 
 
 async def _release(clusters: Clusters, operation: Operation, settled: Sequence[Release]) -> Step:
     mine = next((one for one in settled if one.urn == operation.urn), None)
     inputs = states.plain(operation.resource.get("inputs") or {})
     id = releases.id_of(operation.resource, inputs)
-    if mine and mine.does == FOR_YOU:
-        return Step.of(operation, FOR_YOU, mine.why)
+    if mine and mine.does == MANUAL:
+        return Step.of(operation, MANUAL, mine.why)
     found = await releases.read(clusters.of(operation.resource), id)
     if operation.kind != CREATING:
         if found.status in ("deployed", "") or mine:  # it is rolled back first
@@ -112,7 +112,7 @@ async def _release(clusters: Clusters, operation: Operation, settled: Sequence[R
     if not found.number:
         return Step.of(operation, "clear", "the cluster has no such release")
     if not found.made_by(inputs):
-        return Step.of(operation, FOR_YOU, f"release {id} exists, but was not created by this resource")
+        return Step.of(operation, MANUAL, f"release {id} exists, but was not created by this resource")
     if found.status == "deployed":
         return Step.of(operation, "import", "it exists, with the same chart and values", id)
     return Step.of(operation, "finish", "its installation has begun, with the same chart and values", id)
@@ -124,7 +124,7 @@ async def _object(clusters: Clusters, operation: Operation) -> Step:
     if operation.type.endswith("Patch"):
         return Step.of(operation, "clear", "a patch can safely be applied again")
     if not metadata.get("name"):
-        return Step.of(operation, FOR_YOU, "the server generates its name, so it cannot be identified")
+        return Step.of(operation, MANUAL, "the server generates its name, so it cannot be identified")
     client = clusters.of(operation.resource)
     live = await _find(client, inputs)
     if live is None:
@@ -138,7 +138,7 @@ async def _object(clusters: Clusters, operation: Operation) -> Step:
         managers = (one.get("manager", "") for one in live["metadata"].get("managedFields") or ())
         manager = next((name for name in managers if name.startswith(_MANAGER)), "")
         return Step.of(operation, "import", why, id, manager)
-    return Step.of(operation, FOR_YOU, f"{id} exists, but was not created by this resource")
+    return Step.of(operation, MANUAL, f"{id} exists, but was not created by this resource")
 
 
 async def _find(client: Client, manifest: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -1,9 +1,4 @@
-"""Continues engine runs in which the OpenStack provider gives up before Magnum is done.
-
-The provider polls as soon as Magnum's API has answered, but the conductor begins later: the provider takes an
-object that is not stored yet for deleted, and an operation that has not begun for refused
-(terraform-provider-openstack 3.4, containerinfra_shared_v1.go, and the StateChangeConf of each operation).
-"""
+"""Continues engine runs in which a cloud's provider gives up before the cloud is done."""
 
 from __future__ import annotations
 
@@ -11,32 +6,30 @@ from collections.abc import Callable
 
 from gpuform.engine import EngineFailure, Result
 from gpuform.engine.pending import GIVEN_UP, operations
-from gpuform.stack.recover import openstack
 from gpuform.stack.recover import state as states
+from gpuform.stack.recover.auto_recover import resume
 from gpuform.stack.recover.find import Stack
-from gpuform.stack.recover.onward import go_on
-from gpuform.stack.recover.plan import Plan
-
-_SAID = "Error waiting for openstack_containerinfra_"
-"""How each of the provider's errors of that kind begins."""
+from gpuform.stack.recover.recovery import recovery_of
 
 
 def run_to_the_end(
     stack: Stack, failure: EngineFailure, run: Callable[[], Result], say: Callable[[str], None]
 ) -> Result:
-    """Repeat ``run`` after its ``failure``, once Magnum has done what the provider gave up.
+    """Repeat ``run`` after its ``failure``, once the cloud has done what its provider gave up.
 
-    Each resource is retried once. Raises EngineFailure with Magnum's own reason if Magnum failed, and any
-    other failure unchanged.
+    Each resource is retried once. Raises EngineFailure with the cloud's own reason if the cloud failed, and
+    any other failure unchanged.
     """
     forgiven: set[tuple[str, str]] = set()
     failures: list[EngineFailure] = []
     while True:
         steps = {(one.op, one.urn) for one in failure.result.steps if one.phase == "failed"}
-        new = {one for one in steps if openstack.PREFIX in one[1]} - forgiven
-        if not new or not any(_SAID in text for text in failure.result.errors):
+        said = "\n".join(failure.result.errors)
+        clouds = [one for one in stack.recoveries if one.wait_error and one.wait_error in said]
+        new = {step for step in steps if any(cloud.prefix in step[1] for cloud in clouds)} - forgiven
+        if not new:
             raise failure
-        if why := _ended_badly(stack, {urn for op, urn in new if op.startswith("delete")}, say):
+        if why := _failures(stack, {urn for op, urn in new if op.startswith("delete")}, say):
             raise EngineFailure(failure.result, why, failure.remedy) from None
         forgiven |= new
         failures.append(failure)
@@ -46,19 +39,15 @@ def run_to_the_end(
             failure = another
 
 
-def _ended_badly(stack: Stack, deleting: set[str], say: Callable[[str], None]) -> str:
-    """Wait for Magnum; returns why it did not do what was requested, empty if it did."""
+def _failures(stack: Stack, deleting: set[str], say: Callable[[str], None]) -> str:
+    """Wait for the clouds; returns why one did not do what was requested, empty if all did."""
     state = stack.engine.deployment(stack.env, stack.name, show_secrets=True)
     left = [one for one in states.resources(state) if one["urn"] in deleting and one.get("id")]
-    said = [why for one in left if (why := openstack.ended(one, state, say))]
-    given_up = [one for one in operations(state) if one.kind == GIVEN_UP]
-    if given_up:
-        said += _failed(go_on(stack, given_up, say))
+    clouds = [(recovery_of(stack.recoveries, one["type"]), one) for one in left]
+    said = [why for cloud, one in clouds if cloud and (why := cloud.wait_deleted(one, state, say))]
+    if given_up := [one for one in operations(state) if one.kind == GIVEN_UP]:
+        if (plan := resume(stack, given_up, say)) is None:
+            return "; ".join((*said, "the cloud has not finished"))
+        again = (step for step in plan.steps if step.does == "recreate")
+        said += [f"{step.name}: {step.why}; the next up creates it again" for step in again]
     return "; ".join(said)
-
-
-def _failed(plan: Plan | None) -> list[str]:
-    if plan is None:
-        return ["Magnum has not finished"]
-    again = [step for step in plan.steps if step.does == "recreate"]
-    return [f"{step.name}: {step.why}; the next up creates it again" for step in again]

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from gpuform.checkout.errors import Failure, InputError
-from gpuform.clouds.aws.api import answers, client
+from gpuform.clients.aws.api import answers, client
 from gpuform.engine import locks as engine_locks
 from gpuform.engine.locks import Owner
 from gpuform.engine.places import write

@@ -14,7 +14,7 @@ Does = Literal[
     "import", "finish", "recreate", "clear", "refresh", "renew", "roll back", "mark failed", "leave"
 ]
 
-FOR_YOU: Final = "leave"
+MANUAL: Final = "leave"
 """Nothing is done; the reason says why, and who resolves it."""
 
 
@@ -75,7 +75,7 @@ class Step:
     @classmethod
     def left(cls, operation: Operation, why: str) -> Self:
         name = operation.name
-        return cls.of(operation, FOR_YOU, f"{why}; look it up, then --import {name}=ID or --clear {name}")
+        return cls.of(operation, MANUAL, f"{why}; look it up, then --import {name}=ID or --clear {name}")
 
     @property
     def name(self) -> str:
@@ -124,12 +124,12 @@ class Plan:
 
     @property
     def left(self) -> tuple[Step | Release, ...]:
-        steps = tuple(one for one in self.steps if one.does == FOR_YOU)
-        return (*steps, *(one for one in self.releases if one.does == FOR_YOU))
+        steps = tuple(one for one in self.steps if one.does == MANUAL)
+        return (*steps, *(one for one in self.releases if one.does == MANUAL))
 
     @property
     def decided(self) -> bool:
-        return all(one.does != FOR_YOU for one in self.steps)
+        return all(one.does != MANUAL for one in self.steps)
 
     def to_json(self) -> dict[str, Any]:
         """The documented form; contains no secrets."""

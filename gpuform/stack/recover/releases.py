@@ -15,7 +15,7 @@ from typing import Any
 from gpuform.checkout import scratch
 from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.client import Client
-from gpuform.stack.recover.plan import FOR_YOU, Release
+from gpuform.stack.recover.plan import MANUAL, Release
 
 QUIET_S = 180
 """Seconds before a pending revision may be changed: another machine may be working on it."""
@@ -99,11 +99,11 @@ def settled(urn: str, found: Found, ours: bool, now: datetime, quiet_s: int = QU
         return Release(urn, found.id, found.status, does, why, found.number, revision)
 
     if not ours:
-        return release(FOR_YOU, "not created by this stack")
+        return release(MANUAL, "not created by this stack")
     age = (now - found.since).total_seconds()
     if age < quiet_s:
         wait = f"it began {max(age, 0):.0f} s ago; run again in {quiet_s - age:.0f} s"
-        return release(FOR_YOU, f"another run may still be working on it: {wait}")
+        return release(MANUAL, f"another run may still be working on it: {wait}")
     if found.good:
         return release("roll back", f"revision {found.number} was never completed", found.good)
     return release("mark failed", "its first installation was never completed; the next up upgrades it")

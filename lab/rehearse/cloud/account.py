@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gpuform.clouds.aws.api import answers, client
+from gpuform.clients.aws.api import answers, client
 from infra.model import addresses, labels
 from infra.model.aws import AwsCluster
 from infra.model.aws_network import ExistingNetwork, OwnNetwork
 from infra.model.environment import Environment
-from infra.plan import eks, node_class
+from infra.plan import eks, node_class, node_groups
 from lab.offline.aws.functions import assumed_subnet
 
 _EXISTING = "10.0.0.0/16"
@@ -27,8 +27,7 @@ _TRUST = json.dumps({"Version": "2012-10-17", "Statement": []})
 
 def furnish(env: Environment) -> None:
     """Create them; the AWS variables of this process must point to the simulated AWS."""
-    cluster = env.cluster
-    assert isinstance(cluster, AwsCluster)
+    cluster = node_groups.cluster_of(env)
     with answers("the simulated AWS"):
         _network(client("ec2", cluster.region), env, cluster)
         iam = client("iam", cluster.region)

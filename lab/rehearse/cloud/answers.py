@@ -1,71 +1,28 @@
 """Answers of the simulated AWS that moto lacks: prices, images, reservations.
 
-Each answer is a function of the request's parameters. None leaves the request to moto, with the parameters as
-the function has changed them.
+Each answer is a function of the request's parameters, with the names of the API's. None leaves the request to
+moto, with the parameters as the function has changed them.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-import time
-import uuid
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
-from xml.sax.saxutils import escape
 
-from gpuform.clouds.aws.api import client
+from gpuform.clients.aws.api import client
 from lab.rehearse.cloud.market import Market
 
 ACCOUNT = "123456789012"  # moto's
-_XMLNS = "http://ec2.amazonaws.com/doc/2016-11-15/"
 
-Form = dict[str, str]
-
-
-@dataclass(frozen=True)
-class Answer:
-    """An HTTP answer."""
-
-    body: bytes
-    type: str = "text/xml"
-
-
-def tags_of(data: Mapping[str, Any]) -> str:
-    """XML elements; a list is an EC2 list, its entries ``item``; None is left out."""
-    return "".join(f"<{key}>{_value(value)}</{key}>" for key, value in data.items() if value is not None)
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return tags_of(value)
-    if isinstance(value, list | tuple):
-        return "".join(f"<item>{_value(one)}</item>" for one in value)
-    return str(value).lower() if isinstance(value, bool) else escape(str(value))
-
-
-def xml(action: str, data: Mapping[str, Any]) -> Answer:
-    inner = tags_of({"requestId": uuid.uuid4(), **data})
-    text = (
-        f'<?xml version="1.0" encoding="UTF-8"?><{action}Response xmlns="{_XMLNS}">{inner}</{action}Response>'
-    )
-    return Answer(text.encode())
-
-
-def _json(data: Mapping[str, Any]) -> Answer:
-    return Answer(json.dumps(data).encode(), "application/x-amz-json-1.1")
-
-
-def listed(form: Mapping[str, str], prefix: str) -> list[str]:
-    """Values of a list parameter: ``InstanceType.1``, ``InstanceType.2``."""
-    keys = [key for key in form if key.startswith(f"{prefix}.") and key.removeprefix(f"{prefix}.").isdigit()]
-    return [form[key] for key in sorted(keys, key=lambda key: int(key.rsplit(".", 1)[1]))]
+Json = dict[str, Any]
 
 
 @dataclass
 class Answers:
-    """The answers for one region. A method's name is service and action."""
+    """The answers for one region. A method's name is the action."""
 
     region: str
     zones: tuple[str, ...]
@@ -74,7 +31,7 @@ class Answers:
     images: dict[str, str] = field(default_factory=dict)
     _asked: threading.Lock = field(default_factory=threading.Lock)
 
-    def pricing_getproducts(self, _: Mapping[str, Any]) -> Answer:
+    def get_products(self) -> Json:
         """On-demand prices, in the part of the price list's format that Karpenter reads."""
         rows = [
             json.dumps(
@@ -87,17 +44,15 @@ class Answers:
             )
             for name, usd in sorted(self.market.listed.items())
         ]
-        return _json({"FormatVersion": "aws_v1", "PriceList": rows})
+        return {"FormatVersion": "aws_v1", "PriceList": rows}
 
-    def ssm_getparameter(self, asked: Mapping[str, Any]) -> Answer:
+    def get_parameter(self, asked: Json) -> Json:
         """The image behind an alias; it is registered at the first request."""
         name = str(asked["Name"])
         with self._asked:  # several threads ask; two images of one alias would be drift
             if name not in self.images:
                 self.images[name] = self._image(name, "arm64" if "/arm64/" in name else "x86_64")
-        return _json(
-            {"Parameter": {"Name": name, "Type": "String", "Value": self.images[name], "Version": 1}}
-        )
+        return {"Parameter": {"Name": name, "Type": "String", "Value": self.images[name], "Version": 1}}
 
     def _image(self, name: str, architecture: str) -> str:
         from moto.ec2.models import ec2_backends
@@ -108,66 +63,59 @@ class Answers:
         ec2_backends[ACCOUNT][self.region].amis[found].architecture = architecture  # register_image drops it
         return found
 
-    def ec2_describespotpricehistory(self, _: Form) -> Answer:
-        now = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
+    def describe_spot_price_history(self, _: Json) -> Json:
+        now = datetime.now(UTC)
         rows = [
             {
-                "instanceType": name,
-                "productDescription": "Linux/UNIX",
-                "spotPrice": self.market.price(name, "spot"),
-                "timestamp": now,
-                "availabilityZone": zone,
+                "InstanceType": name,
+                "ProductDescription": "Linux/UNIX",
+                "SpotPrice": str(usd),
+                "Timestamp": now,
+                "AvailabilityZone": zone,
             }
             for name in self.machines
             for zone in self.zones
-            if self.market.price(name, "spot") is not None
+            if (usd := self.market.price(name, "spot")) is not None
         ]
-        return xml("DescribeSpotPriceHistory", {"spotPriceHistorySet": rows})
+        return {"SpotPriceHistory": rows}
 
-    def ec2_describecapacityreservations(self, form: Form) -> Answer:
+    def describe_capacity_reservations(self, asked: Json) -> Json:
         """The environment's reservations, filtered by id if ids are given."""
-        wanted = listed(form, "CapacityReservationId")
+        wanted = asked.get("CapacityReservationIds")
         rows = [
             {
-                "capacityReservationId": one.id,
-                "ownerId": ACCOUNT,
-                "instanceType": one.machine,
-                "instancePlatform": "Linux/UNIX",
-                "availabilityZone": one.zone,
-                "tenancy": "default",
-                "totalInstanceCount": one.total,
-                "availableInstanceCount": one.left,
-                "state": "active",
-                "endDateType": "unlimited",
-                "instanceMatchCriteria": "targeted",
-                "reservationType": "default",
+                "CapacityReservationId": one.id,
+                "OwnerId": ACCOUNT,
+                "InstanceType": one.machine,
+                "InstancePlatform": "Linux/UNIX",
+                "AvailabilityZone": one.zone,
+                "Tenancy": "default",
+                "TotalInstanceCount": one.total,
+                "AvailableInstanceCount": one.left,
+                "State": "active",
+                "EndDateType": "unlimited",
+                "InstanceMatchCriteria": "targeted",
+                "ReservationType": "default",
             }
             for one in self.market.reservations
             if not wanted or one.id in wanted
         ]
-        return xml("DescribeCapacityReservations", {"capacityReservationSet": rows})
+        return {"CapacityReservations": rows}
 
-    def ec2_describeplacementgroups(self, _: Form) -> Answer:
+    def describe_placement_groups(self, _: Json) -> Json:
         """Empty: placement groups belong to node groups, which Karpenter does not manage."""
-        return xml("DescribePlacementGroups", {"placementGroupSet": []})
+        return {"PlacementGroups": []}
 
-    def ec2_describeinstancetypes(self, form: Form) -> None:
+    def describe_instance_types(self, asked: Json) -> None:
         """Limit moto's answer, AWS's own data, to the catalogue's machines: all types are six megabytes."""
-        if form.get("DryRun") == "true" or listed(form, "InstanceType"):
-            return
-        _drop(form, ("Filter.", "MaxResults"))
-        form.update({f"InstanceType.{index}": name for index, name in enumerate(self.machines, 1)})
+        if not asked.get("DryRun") and not asked.get("InstanceTypes"):
+            asked.clear()
+            asked["InstanceTypes"] = list(self.machines)
 
-    def ec2_describeinstancetypeofferings(self, form: Form) -> None:
+    def describe_instance_type_offerings(self, asked: Json) -> None:
         """Limit moto's answer to the same machines; that a zone does not offer a type is not simulated."""
-        _drop(form, ("Filter.", "MaxResults"))
-        form["Filter.1.Name"] = "instance-type"
-        form.update({f"Filter.1.Value.{index}": name for index, name in enumerate(self.machines, 1)})
-
-
-def _drop(form: Form, prefixes: Iterable[str]) -> None:
-    for key in [key for key in form if key.startswith(tuple(prefixes))]:
-        del form[key]
+        asked.pop("MaxResults", None)
+        asked["Filters"] = [{"Name": "instance-type", "Values": list(self.machines)}]
 
 
 def priced(market: Market) -> tuple[str, ...]:

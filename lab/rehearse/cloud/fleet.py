@@ -2,13 +2,12 @@
 
 moto takes the first of the given types, and knows no shortage, no reservation and none of the network
 interfaces of a launch template. So the type is chosen here, moto launches it, and the answer is written here,
-with errors for missing capacity. To moto, spot and reserved instances are on-demand ones; AWS's fields for
-them are added when they are described.
+with errors for missing capacity. To moto, spot and reserved instances are on-demand ones; how an instance was
+bought is noted at moto's record of it, from which it answers DescribeInstances.
 """
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 import uuid
@@ -16,12 +15,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuform.clouds.aws.api import client
+from gpuform.clients.aws.api import client
 from infra.model import labels
-from lab.rehearse.cloud.answers import ACCOUNT, Answer, Form, xml
+from lab.rehearse.cloud.answers import ACCOUNT, Json
 from lab.rehearse.cloud.market import Bought, CapacityType, Market
 
-_CONFIG = "LaunchTemplateConfigs"
 _SHORT = "InsufficientInstanceCapacity"
 NODE_POOL = "karpenter.sh/nodepool"
 
@@ -41,13 +39,13 @@ class Option:
 
     def described(self) -> dict[str, Any]:
         overrides = {
-            "instanceType": self.machine,
-            "subnetId": self.subnet,
-            "availabilityZone": self.zone,
-            "imageId": self.image,
+            "InstanceType": self.machine,
+            "SubnetId": self.subnet,
+            "AvailabilityZone": self.zone,
+            "ImageId": self.image,
         }
-        template = {"launchTemplateName": self.template, "version": self.version}
-        return {"launchTemplateSpecification": template, "overrides": overrides}
+        template = {"LaunchTemplateName": self.template, "Version": self.version}
+        return {"LaunchTemplateSpecification": template, "Overrides": overrides}
 
 
 class Fleets:
@@ -60,71 +58,55 @@ class Fleets:
         self.user_data: dict[str, str] = {}  # by instance, in base64
         self.adapters: dict[str, int] = {}  # Elastic Fabric Adapters by instance
 
-    def create(self, form: Form) -> Answer | None:
+    def create(self, asked: Json) -> Json | None:
         """Fulfil a request; None for a dry run, which moto answers."""
-        if form.get("DryRun") == "true":
+        if asked.get("DryRun"):
             return None
         with self._lock:
-            return self._create(form)
+            return self._create(asked)
 
-    def _create(self, form: Form) -> Answer:
-        left = int(form.get("TargetCapacitySpecification.TotalTargetCapacity", "1"))
-        spot = form.get("TargetCapacitySpecification.DefaultTargetCapacityType") == "spot"
-        tags = _tags(form, "instance")
-        found: list[tuple[Option, list[str]]] = []
-        short: list[Option] = []
-        for option in sorted(self._options(form), key=lambda one: one.price):
+    def _create(self, asked: Json) -> Json:
+        target = asked["TargetCapacitySpecification"]
+        left, spot = int(target["TotalTargetCapacity"]), target.get("DefaultTargetCapacityType") == "spot"
+        kinds = [one["Tags"] for one in asked["TagSpecifications"] if one["ResourceType"] == "instance"]
+        tags = {tag["Key"]: tag.get("Value", "") for one in kinds for tag in one}
+        lifecycle = "spot" if spot else "on-demand"
+        instances, errors = [], []
+        for option in sorted(self._options(asked), key=lambda one: one.price):
             capacity: CapacityType = "spot" if spot else "reserved" if option.reservation else "on-demand"
             room = self._market.capacity_for(option.machine, option.zone, capacity, option.reservation)
             count = min(room, left)
+            what = {"LaunchTemplateAndOverrides": option.described(), "Lifecycle": lifecycle}
             if count:
-                found.append((option, self._launch(option, count, tags, capacity)))
+                ids = self._launch(option, count, tags, capacity)
+                instances.append({**what, "InstanceIds": ids, "InstanceType": option.machine})
                 left -= count
             elif not room:
-                short.append(option)
+                code = "ReservationCapacityExceeded" if option.reservation else _SHORT
+                text = f"simulated: no capacity for {option.machine} in {option.zone}"
+                errors.append({**what, "ErrorCode": code, "ErrorMessage": text})
                 self._market.refuse(option.machine, option.zone, capacity)
             if not left:
                 break
-        lifecycle = "spot" if spot else "on-demand"
-        instances = [
-            {
-                "launchTemplateAndOverrides": option.described(),
-                "lifecycle": lifecycle,
-                "instanceIds": ids,
-                "instanceType": option.machine,
-            }
-            for option, ids in found
-        ]
-        errors = [
-            {
-                "launchTemplateAndOverrides": option.described(),
-                "lifecycle": lifecycle,
-                "errorCode": "ReservationCapacityExceeded" if option.reservation else _SHORT,
-                "errorMessage": f"simulated: no capacity for {option.machine} in {option.zone}",
-            }
-            for option in short
-        ]
-        data = {"fleetId": f"fleet-{uuid.uuid4()}", "errorSet": errors, "fleetInstanceSet": instances}
-        return xml("CreateFleet", data)
+        return {"FleetId": f"fleet-{uuid.uuid4()}", "Errors": errors, "Instances": instances}
 
-    def _options(self, form: Mapping[str, str]) -> Iterator[Option]:
-        keys = re.compile(rf"{_CONFIG}\.(\d+)\.Overrides\.(\d+)\.InstanceType")
-        found = sorted((int(m[1]), int(m[2])) for key in form if (m := keys.fullmatch(key)))
-        for config, override in found:
-            spec = f"{_CONFIG}.{config}.LaunchTemplateSpecification"
-            at = f"{_CONFIG}.{config}.Overrides.{override}"
-            name, machine = form[f"{spec}.LaunchTemplateName"], form[f"{at}.InstanceType"]
-            listed = self._market.price(machine, "on-demand")
-            yield Option(
-                template=name,
-                version=form.get(f"{spec}.Version", "$Latest"),
-                machine=machine,
-                zone=form.get(f"{at}.AvailabilityZone", ""),
-                subnet=form.get(f"{at}.SubnetId", ""),
-                image=form.get(f"{at}.ImageId", ""),
-                price=float(form.get(f"{at}.Priority", listed if listed is not None else "inf")),
-                reservation=_reservation(self._template(name)),
-            )
+    def _options(self, asked: Json) -> Iterator[Option]:
+        for config in asked["LaunchTemplateConfigs"]:
+            spec = config["LaunchTemplateSpecification"]
+            name = spec["LaunchTemplateName"]
+            for one in config["Overrides"]:
+                machine = one["InstanceType"]
+                listed = self._market.price(machine, "on-demand")
+                yield Option(
+                    template=name,
+                    version=spec.get("Version", "$Latest"),
+                    machine=machine,
+                    zone=one.get("AvailabilityZone", ""),
+                    subnet=one.get("SubnetId", ""),
+                    image=one.get("ImageId", ""),
+                    price=float(one.get("Priority", listed if listed is not None else "inf")),
+                    reservation=_reservation(self._template(name)),
+                )
 
     def _launch(self, option: Option, count: int, tags: dict[str, str], capacity: CapacityType) -> list[str]:
         data = self._template(option.template)
@@ -143,6 +125,7 @@ class Fleets:
             ],
         )
         ids = [one["InstanceId"] for one in answer["Instances"]]
+        self._note(ids, capacity, option.reservation)
         fabric = [one for one in interfaces if one.get("InterfaceType") in ("efa", "efa-only")]
         self.adapters |= dict.fromkeys(ids, len(fabric))
         self.user_data |= dict.fromkeys(ids, str(data.get("UserData", "")))
@@ -163,10 +146,24 @@ class Fleets:
         )
         return ids
 
-    def _template(self, name: str) -> dict[str, Any]:
+    def _note(self, ids: list[str], capacity: CapacityType, reservation: str | None) -> None:
+        """moto answers with the fields of its record that have the names of the API's, in snake case."""
+        for one in map(self._backend.get_instance, ids):
+            if capacity == "spot":
+                one.instance_lifecycle, one.spot_instance_request_id = "spot", f"sir-{one.id[2:10]}"
+            if capacity == "reserved":
+                one.capacity_reservation_id = reservation
+                only = {"CapacityReservationPreference": "capacity-reservations-only"}
+                one.capacity_reservation_specification = only
+
+    @property
+    def _backend(self) -> Any:
         from moto.ec2.models import ec2_backends
 
-        template = ec2_backends[ACCOUNT][self._region].get_launch_template_by_name(name)
+        return ec2_backends[ACCOUNT][self._region]
+
+    def _template(self, name: str) -> dict[str, Any]:
+        template = self._backend.get_launch_template_by_name(name)
         data: dict[str, Any] = template.latest_version().data
         return data
 
@@ -174,13 +171,3 @@ class Fleets:
 def _reservation(template: Mapping[str, Any]) -> str | None:
     target = (template.get("CapacityReservationSpecification") or {}).get("CapacityReservationTarget") or {}
     return target.get("CapacityReservationId")
-
-
-def _tags(form: Mapping[str, str], kind: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for key, value in form.items():
-        if key.endswith(".ResourceType") and value == kind:
-            at = key.removesuffix("ResourceType") + "Tag."
-            pairs = [name for name in form if name.startswith(at) and name.endswith(".Key")]
-            found |= {form[name]: form.get(name.removesuffix("Key") + "Value", "") for name in pairs}
-    return found

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuform.checkout.errors import Failure
-from gpuform.clouds.aws.api import answers, client
+from gpuform.clients.aws.api import answers, client
 from lab.rehearse.cloud import joining
 from lab.rehearse.cloud.answers import ACCOUNT
 from lab.rehearse.cloud.fleet import Fleets

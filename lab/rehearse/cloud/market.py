@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from gpuform.usage.rehearsal import Refusal
 from infra.model import addresses
 from infra.model.environment import Environment
 from infra.model.pool import Pool
@@ -16,16 +17,21 @@ from infra.model.prices import PriceList
 from infra.plan import node_groups, sharing
 
 CapacityType = Literal["on-demand", "spot", "reserved"]
-ANY: Literal["*"] = "*"
+ANY = "*"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Shortage:
-    """Capacity that is not available; ``*`` stands for any."""
+    """Capacity that the simulated AWS does not have; ``*`` is any."""
 
     machine: str = ANY
     zone: str = ANY
-    capacity: CapacityType | Literal["*"] = ANY
+    capacity: str = ANY
+
+    def __str__(self) -> str:
+        zone = "" if self.zone == ANY else f" in {self.zone}"
+        machine = "any machine" if self.machine == ANY else self.machine
+        return f"no capacity for {machine}{zone}" + ("" if self.capacity == ANY else f" ({self.capacity})")
 
     def covers(self, machine: str, zone: str, capacity: CapacityType) -> bool:
         asked = ((self.machine, machine), (self.zone, zone), (self.capacity, capacity))
@@ -60,16 +66,6 @@ class Bought:
     node: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Refused:
-    """How often a kind of instance was requested without capacity."""
-
-    machine: str
-    zone: str
-    capacity: CapacityType
-    times: int
-
-
 class Market:
     """Prices, shortages, reservations and the record of purchases; safe to use from several threads."""
 
@@ -88,10 +84,6 @@ class Market:
         self._reservations = {one.id: one for pool in env.pools for one in reserved(env, pool)}
         self._book: dict[str, Bought] = {}
         self._refused: Counter[tuple[str, str, CapacityType]] = Counter()
-
-    @property
-    def shortages(self) -> tuple[Shortage, ...]:
-        return self._shortages
 
     def set_short(self, *shortages: Shortage) -> None:
         """Replace all shortages by these."""
@@ -155,11 +147,11 @@ class Market:
         with self._lock:
             return tuple(self._book.values())
 
-    def refusals(self) -> tuple[Refused, ...]:
+    def refusals(self) -> tuple[Refusal, ...]:
         """Requests without capacity, the most frequent first."""
         with self._lock:
             rows = self._refused.most_common()
-        return tuple(Refused(machine=m, zone=z, capacity=c, times=n) for (m, z, c), n in rows)
+        return tuple(Refusal(*kind, times) for kind, times in rows)
 
     def _take(self, reservation: str | None, count: int) -> None:
         if reservation in self._reservations:

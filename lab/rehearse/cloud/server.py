@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import re
 import threading
 import time
 import uuid
@@ -14,22 +12,19 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from unittest.mock import patch
 
-from gpuform.clouds.aws.api import answers, client
+from gpuform.clients.aws.api import answers, client
 from gpuform.engine.places import Tools
-from infra.model.aws import AwsCluster
 from infra.model.environment import Environment
 from infra.model.prices import PriceList
-from infra.plan import eks
-from lab.rehearse.cloud import account, declared, described
-from lab.rehearse.cloud.answers import ACCOUNT, Answer, Answers, priced
+from infra.plan import eks, node_groups
+from lab.rehearse.cloud import account, declared
+from lab.rehearse.cloud.answers import ACCOUNT, Answers, Json, priced
 from lab.rehearse.cloud.fleet import Fleets
 from lab.rehearse.cloud.instances import Instances
-from lab.rehearse.cloud.market import Bought, Market, Refused
+from lab.rehearse.cloud.market import Market
 
-_QUERY = ("ec2", "iam", "sts")
-_CREDENTIAL = re.compile(r"Credential=[^/]+/\d+/[^/]+/([^/]+)/aws4_request")
 _HERE = "127.0.0.1"
 
 Respond = Callable[..., Any]
@@ -45,11 +40,11 @@ class Cloud:
     def __init__(
         self, env: Environment, prices: PriceList, kubeconfig: Path, tools: Tools, join_s: float = 2.0
     ) -> None:
-        assert isinstance(env.cluster, AwsCluster)  # only a stack on AWS has one
-        self._env, self._region = env, env.cluster.region
+        cluster = node_groups.cluster_of(env)
+        self._env, self._region = env, cluster.region
         self.market = Market(env, prices)
         self._fleets = Fleets(self._region, self.market)
-        zones = env.cluster.network.zones
+        zones = cluster.network.zones
         declared.add(env.catalogue.own_machines.values(), self._region, zones)
         self._answers = Answers(self._region, zones, self.market, priced(self.market))
         kubectl = [str(tools.path("kubectl")), "--kubeconfig", str(kubeconfig)]
@@ -68,12 +63,6 @@ class Cloud:
             "AWS_CONFIG_FILE": os.devnull,
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         }
-
-    def bought(self) -> tuple[Bought, ...]:
-        return self.market.bought()
-
-    def refused(self) -> tuple[Refused, ...]:
-        return self.market.refusals()
 
     def interrupt(self, instance: str, notice_s: float = 120.0) -> None:
         """Warn of a spot interruption as EventBridge does, and take the instance back after the notice."""
@@ -106,6 +95,7 @@ class Cloud:
             threading.Thread(target=server.serve_forever, daemon=True).start()
             held.callback(server.shutdown)
             held.enter_context(pointed(self.variables))
+            self._overridden(held)
             self._reset()
             account.furnish(self._env)
             self._instances.start()
@@ -124,31 +114,33 @@ class Cloud:
         httpx.post(f"{self.url}/moto-api/reset", timeout=60).raise_for_status()
 
     def _serve(self, environ: dict[str, Any], respond: Respond) -> Iterable[bytes]:
-        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        found = _CREDENTIAL.search(environ.get("HTTP_AUTHORIZATION", ""))
-        service = found[1] if found else ""
-        form = dict(parse_qsl(body.decode(), keep_blank_values=True)) if service in _QUERY else {}
-        action = form.get("Action") or environ.get("HTTP_X_AMZ_TARGET", "").rpartition(".")[2]
-        own = self._own(f"{service}_{action}".lower())
-        answer = own(form if service in _QUERY else json.loads(body or b"{}")) if own else None
-        if answer is not None:
-            return _respond(respond, answer)
-        if own:
-            body = urlencode(form).encode()
-        environ["wsgi.input"] = io.BytesIO(body)
-        environ["CONTENT_LENGTH"] = str(len(body))
-        if (service, action) != ("ec2", "DescribeInstances"):
-            found_elsewhere: Iterable[bytes] = self._moto(environ, respond)
-            return found_elsewhere
-        caught: list[str] = []
-        whole = b"".join(self._moto(environ, lambda status, *_: caught.append(status)))
-        return _respond(respond, Answer(described.completed(whole, self.bought())), caught[0])
+        """moto has no price list service; it answers all other requests."""
+        if not environ.get("HTTP_X_AMZ_TARGET", "").endswith(".GetProducts"):
+            from_moto: Iterable[bytes] = self._moto(environ, respond)
+            return from_moto
+        body = json.dumps(self._answers.get_products()).encode()
+        head = [("Content-Type", "application/x-amz-json-1.1"), ("Content-Length", str(len(body)))]
+        respond("200 OK", head)
+        return [body]
 
-    def _own(self, name: str) -> Callable[[Any], Answer | None] | None:
-        if name == "ec2_createfleet":
-            return self._fleets.create
-        found: Callable[[Any], Answer | None] | None = getattr(self._answers, name, None)
-        return found
+    def _overridden(self, held: ExitStack) -> None:
+        """Put our answers in the place of moto's while ``held`` lasts."""
+        from moto.ec2.responses import EC2Response
+        from moto.ssm.responses import SimpleSystemManagerResponse
+
+        own, ssm = self._answers, SimpleSystemManagerResponse
+        of_ec2 = {
+            "create_fleet": self._fleets.create,
+            "describe_spot_price_history": own.describe_spot_price_history,
+            "describe_capacity_reservations": own.describe_capacity_reservations,
+            "describe_placement_groups": own.describe_placement_groups,
+            "describe_instance_types": own.describe_instance_types,
+            "describe_instance_type_offerings": own.describe_instance_type_offerings,
+        }
+        for name, answer in of_ec2.items():
+            method = _method(answer, getattr(EC2Response, name, None))
+            held.enter_context(patch.object(EC2Response, name, method, create=True))
+        held.enter_context(patch.object(ssm, "get_parameter", _method(own.get_parameter, None)))
 
     def _warn(self, kind: str, detail: Mapping[str, Any]) -> None:
         sqs = client("sqs", self._region)
@@ -177,18 +169,21 @@ def pointed(own: Mapping[str, str]) -> Iterator[None]:
     """
     proxies = ("NO_PROXY", "no_proxy")
     direct = {name: ",".join(filter(None, (os.environ.get(name), _HERE))) for name in proxies}
-    foreign = {name for name in os.environ if name.startswith("AWS_")}
-    before = {name: os.environ.get(name) for name in {*own, *direct, *foreign}}
-    for name in foreign:
-        del os.environ[name]
-    os.environ.update({**own, **direct})
-    try:
+    with patch.dict(os.environ, {**own, **direct}):
+        for name in [name for name in os.environ if name.startswith("AWS_") and name not in own]:
+            del os.environ[name]
         yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
 
 
-def _respond(respond: Respond, answer: Answer, status: str = "200 OK") -> Iterable[bytes]:
-    respond(status, [("Content-Type", answer.type), ("Content-Length", str(len(answer.body)))])
-    return [answer.body]
+def _method(answer: Callable[[Json], Json | None], moto: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    """A method of moto's classes that answer: ``moto``'s own is called where ``answer`` is None."""
+    from moto.core.responses import ActionResult
+
+    def method(request: Any) -> Any:
+        asked = request.params if request.automated_parameter_parsing else json.loads(request.body)
+        found = answer(asked)
+        if found is None and moto:
+            return moto(request)
+        return ActionResult(found)
+
+    return method

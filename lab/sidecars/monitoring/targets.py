@@ -4,7 +4,7 @@ Requests go to the simulator, to the real program on this machine, or to the por
 of the pod or Service. All labels of the series, ``instance``
 included, stay as they would be elsewhere. Targets without such a process are not scraped: node exporters,
 kubelets, Grafana, Alertmanager, operators, and a rehearsal's Karpenter, which may not listen on any port
-(:mod:`lab.rehearse.born`).
+(:mod:`lab.rehearse.no_open_ports`).
 """
 
 from __future__ import annotations

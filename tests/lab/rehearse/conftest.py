@@ -11,7 +11,7 @@ from gpuform.checkout.paths import Paths
 from infra.model.environment import Environment
 from infra.model.prices import PriceList
 from lab.plane import ControlPlane
-from lab.rehearse.cloud import Cloud
+from lab.rehearse.cloud.server import Cloud
 from lab.rehearse.karpenter import karpenter
 from lab.rehearse.program import Gate
 from lab.toolchain import Toolchain

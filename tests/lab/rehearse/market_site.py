@@ -15,7 +15,8 @@ from infra.model.pool import Pool
 from infra.plan import eks, gpu_operator, karpenter, node_class, overlays, readiness_gate, sharing
 from infra.plan import workloads as planned
 from lab.offline import karpenter_crds
-from lab.rehearse.cloud import Bought, Cloud
+from lab.rehearse.cloud.market import Bought
+from lab.rehearse.cloud.server import Cloud
 from tests.conftest import Plane
 from tests.waiting import until
 
@@ -137,7 +138,7 @@ class Site:
         return self.until(all_run, f"{count} pods of {name} to run", seconds)
 
     def bought(self, pool: str) -> tuple[Bought, ...]:
-        return tuple(one for one in self.cloud.bought() if one.pool == pool)
+        return tuple(one for one in self.cloud.market.bought() if one.pool == pool)
 
     def late(self, pods: Sequence[Manifest]) -> list[str]:
         """Pods that were bound before the gate admitted their node, or without that."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from infra.model.environment import Environment
-from lab.rehearse.cloud import Shortage
+from lab.rehearse.cloud.market import Shortage
 from tests.lab.rehearse.market_site import Site
 from tests.plan.aws_environments import aws
 
@@ -71,7 +71,7 @@ def test_a_type_without_capacity(site: Site) -> None:
     site.running("types", 1)
     (one,) = site.bought("types")
     assert one.machine == "g6.2xlarge"  # the next cheapest
-    assert cheapest in {refused.machine for refused in site.cloud.refused()}
+    assert cheapest in {refused.machine for refused in site.cloud.market.refusals()}
 
 
 def test_spot_where_on_demand_has_run_out_and_back_again(site: Site) -> None:

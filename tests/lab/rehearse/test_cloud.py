@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from gpuform.clouds.aws.api import client
+from gpuform.clients.aws.api import client
 from infra.config import load
 from infra.model import labels
 from infra.model.prices import PriceList
-from lab.rehearse.cloud import Cloud, Shortage
+from lab.rehearse.cloud.market import Shortage
+from lab.rehearse.cloud.server import Cloud
 from tests.model.test_own import on_aws
 from tests.waiting import until
 
@@ -130,8 +131,8 @@ def test_sells_a_type_that_the_environment_declares(tools: FakeTools, tmp_path: 
         assert {"x9.24xlarge", "g6e.xlarge"} <= {one["InstanceType"] for one in every}
         sold = fleet(ec2, template(ec2), ("x9.24xlarge", "us-west-2a"))
         assert [one["InstanceType"] for one in sold["Instances"]] == ["x9.24xlarge"]
-        assert cloud.bought()[0].usd_per_hour == 30.0
-        until(lambda: cloud.bought()[0].node)
+        assert cloud.market.bought()[0].usd_per_hour == 30.0
+        until(lambda: cloud.market.bought()[0].node)
         (node,) = json.loads(tools.said().partition("\n")[2])["items"]
         assert "NVIDIA X1" in node["metadata"]["annotations"][labels.SIM_GPU_MODEL]
 
@@ -145,10 +146,10 @@ def test_sells_the_cheapest_that_there_is(cloud: Cloud, ec2: Any) -> None:
         ("g6e.xlarge", 2)
     ]
     assert sold["Errors"] == []
-    assert [(one.machine, one.zone, one.capacity, one.pool) for one in cloud.bought()] == [
+    assert [(one.machine, one.zone, one.capacity, one.pool) for one in cloud.market.bought()] == [
         ("g6e.xlarge", "us-west-2b", "on-demand", "l40s-inference")
     ] * 2
-    assert cloud.bought()[0].usd_per_hour == 1.861  # AWS's price of 2026-07-20 in us-east-1
+    assert cloud.market.bought()[0].usd_per_hour == 1.861  # AWS's price of 2026-07-20 in us-east-1
 
 
 @pytest.mark.parametrize(
@@ -171,7 +172,7 @@ def test_what_is_short_is_refused_and_the_next_is_sold(
         for one in sold["Errors"]
     ]
     assert errors[:1] == ([("InsufficientInstanceCapacity", refused)] if refused else [])
-    assert [one.machine for one in cloud.refused()][:1] == ([refused] if refused else [])
+    assert [one.machine for one in cloud.market.refusals()][:1] == ([refused] if refused else [])
 
 
 def test_a_reservation_is_used_up_and_given_back(cloud: Cloud, ec2: Any) -> None:
@@ -193,7 +194,7 @@ def test_a_reservation_is_used_up_and_given_back(cloud: Cloud, ec2: Any) -> None
 
 def test_an_instance_joins_as_its_user_data_says(cloud: Cloud, ec2: Any, tools: FakeTools) -> None:
     fleet(ec2, template(ec2, adapters=2), ("g6e.xlarge", "us-west-2a"), spot=True)
-    until(lambda: cloud.bought()[0].node)
+    until(lambda: cloud.market.bought()[0].node)
     node = json.loads(tools.said().partition("\n")[2])["items"][0]
     assert node["metadata"]["labels"]["karpenter.sh/nodepool"] == "l40s-inference-spot"
     assert node["metadata"]["labels"]["topology.kubernetes.io/zone"] == "us-west-2a"
@@ -201,7 +202,7 @@ def test_an_instance_joins_as_its_user_data_says(cloud: Cloud, ec2: Any, tools: 
     assert node["metadata"]["annotations"]["simulator.gpuform.io/pods"] == "50"
     assert node["metadata"]["annotations"]["simulator.gpuform.io/gpu-count"] == "1"
     assert node["metadata"]["annotations"]["simulator.gpuform.io/efa"] == "2"
-    assert node["spec"]["providerID"] == f"aws:///us-west-2a/{cloud.bought()[0].id}"
+    assert node["spec"]["providerID"] == f"aws:///us-west-2a/{cloud.market.bought()[0].id}"
     assert not any(name.startswith("nvidia.com/") for name in node["metadata"]["labels"])
 
 
@@ -210,14 +211,14 @@ def test_spot_is_warned_of_taken_back_and_its_node_goes(cloud: Cloud, ec2: Any, 
     (id,) = sold["Instances"][0]["InstanceIds"]
     (found,) = ec2.describe_instances(InstanceIds=[id])["Reservations"][0]["Instances"]
     assert found["InstanceLifecycle"] == "spot"
-    assert cloud.bought()[0].usd_per_hour == pytest.approx(1.861 * 0.5)  # the stack's spot_factor
-    node = until(lambda: cloud.bought()[0].node)
+    assert cloud.market.bought()[0].usd_per_hour == pytest.approx(1.861 * 0.5)  # the stack's spot_factor
+    node = until(lambda: cloud.market.bought()[0].node)
     cloud.interrupt(id, notice_s=0.5)
     sqs = client("sqs", REGION)
     url = sqs.get_queue_url(QueueName="aws-prod")["QueueUrl"]
     (message,) = sqs.receive_message(QueueUrl=url)["Messages"]
     assert json.loads(message["Body"])["detail"] == {"instance-id": id, "instance-action": "terminate"}
-    until(lambda: cloud.bought()[0].ended)
+    until(lambda: cloud.market.bought()[0].ended)
     until(lambda: f"delete nodes --ignore-not-found --wait=false {node}" in tools.said())
 
 

@@ -164,7 +164,7 @@ def test_an_alias_is_one_image_for_all_who_ask_at_once(monkeypatch: pytest.Monke
     monkeypatch.setattr(Answers, "_image", slow)
     answers = Answers("us-west-2", (), Market(load(STACK), PriceList()), ())
     asking = [
-        threading.Thread(target=answers.ssm_getparameter, args=({"Name": "/x/image_id"},)) for _ in range(4)
+        threading.Thread(target=answers.get_parameter, args=({"Name": "/x/image_id"},)) for _ in range(4)
     ]
     for one in asking:
         one.start()

@@ -19,8 +19,9 @@ from infra.config import load
 from infra.model.prices import PriceList
 from infra.plan.eks import karpenter_values
 from lab.offline import karpenter_crds
-from lab.rehearse.cloud import Cloud
-from lab.rehearse.karpenter import Karpenter, karpenter
+from lab.rehearse.cloud.server import Cloud
+from lab.rehearse.karpenter import Release, karpenter
+from lab.rehearse.supervisor import Supervisor
 from tests.conftest import Plane
 from tests.waiting import until
 
@@ -56,7 +57,7 @@ def gone(plane: Plane) -> None:
 
 
 @pytest.fixture
-def controller(kinds: Plane, tmp_path: Path) -> Iterator[Karpenter]:
+def controller(kinds: Plane, tmp_path: Path) -> Iterator[Supervisor[Release]]:
     with Cloud(ENV, PriceList(), kinds.kubeconfig, kinds.toolchain) as cloud:
         log = tmp_path / "karpenter.log"
         try:
@@ -68,8 +69,8 @@ def controller(kinds: Plane, tmp_path: Path) -> Iterator[Karpenter]:
     assert not found.running
 
 
-def pid(controller: Karpenter) -> int:
-    return sum(process.pid for process in controller._children.running())
+def pid(controller: Supervisor[Release]) -> int:
+    return sum(process.pid for process in controller.children.running())
 
 
 def listening(pid: int) -> set[str]:
@@ -83,7 +84,7 @@ def listening(pid: int) -> set[str]:
     return {row[9] for row in rows if row[3] == LISTENS} & own
 
 
-def test_it_comes_changes_and_goes_with_its_release(kinds: Plane, controller: Karpenter) -> None:
+def test_it_comes_changes_and_goes_with_its_release(kinds: Plane, controller: Supervisor[Release]) -> None:
     time.sleep(1.2)
     assert not controller.running
     release(kinds)
@@ -105,7 +106,9 @@ def test_it_comes_changes_and_goes_with_its_release(kinds: Plane, controller: Ka
     until(lambda: not controller.running)
 
 
-def test_a_setting_that_nobody_knows_keeps_it_from_running(kinds: Plane, controller: Karpenter) -> None:
+def test_a_setting_that_nobody_knows_keeps_it_from_running(
+    kinds: Plane, controller: Supervisor[Release]
+) -> None:
     release(kinds, brandNew=True)
     until(lambda: "settings.brandNew" in controller.trouble)
     assert not controller.running

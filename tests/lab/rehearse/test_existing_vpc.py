@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuform.clouds.aws.api import client
+from gpuform.clients.aws.api import client
 from infra.config import parse
 from infra.plan import node_class
 from lab.rehearse.cloud.account import furnish

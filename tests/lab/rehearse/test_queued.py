@@ -11,9 +11,9 @@ from gpuform.usage.rehearsal import Queued, Turn
 from infra.config import parse
 from infra.model.prices import PriceList
 from lab.rehearse import queued
-from lab.rehearse.tally import Tally
-from lab.rehearse.watch import Now
-from tests.lab.rehearse.test_tally import node
+from lab.rehearse.cost_report import CostReport
+from lab.rehearse.watch import Snapshot
+from tests.lab.rehearse.test_cost_report import node
 from tests.reports.test_queues import NO_ROOM, workload
 
 pytestmark = pytest.mark.unit
@@ -82,8 +82,10 @@ def test_a_queue_costs_the_part_of_gpus_that_its_pods_hold() -> None:
         node(name, machine, {"nvidia.com/gpu": 8.0}, gpus=8) for name, machine in map(dict.values, pools)
     ]
     there = [Pod("arts", name, name, "p0-n", "Running", gpus) for name in ("a", "free")]
-    tally = Tally(env, PriceList())
-    assert tally.held("arts", Now(1.0, tuple(nodes), tuple(there))) == pytest.approx(21.9576 / 4)
-    assert tally.held("science", Now(1.0, tuple(nodes), tuple(there))) == 0
+    costs = CostReport(env, PriceList())
+    assert costs.held("arts", Snapshot(1.0, tuple(nodes), tuple(there))) == pytest.approx(21.9576 / 4)
+    assert costs.held("science", Snapshot(1.0, tuple(nodes), tuple(there))) == 0
     there.append(Pod("science", "a", "a", "own-n", "Running", gpus))
-    assert tally.held("science", Now(1.0, tuple(nodes), tuple(there))) is None, "its machine has no price"
+    assert costs.held("science", Snapshot(1.0, tuple(nodes), tuple(there))) is None, (
+        "its machine has no price"
+    )

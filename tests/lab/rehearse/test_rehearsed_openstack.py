@@ -12,11 +12,11 @@ import pytest
 import yaml
 
 from gpuform.checkout.paths import Paths
+from gpuform.clouds.existing.preflight.cluster import Parts, discovery, listed, operator
 from gpuform.stack.preflight.check import Judged
-from gpuform.stack.preflight.existing import Parts, discovery, listed, operator
 from gpuform.usage.rehearsal import Outcome
 from infra.config import KEY, parse
-from lab.rehearse import honesty
+from lab.rehearse import fidelity
 from lab.rehearse.document import document
 from lab.rehearse.options import Options
 from lab.rehearse.plane import apart
@@ -174,7 +174,7 @@ def test_the_clusters_own_operator_is_simulated_and_found_by_preflight(tmp_path:
 
     outcome = Rehearsal(paths, Toolchain(paths), "own", Options(timeout_s=120), said).run()
     assert (document(outcome)["troubles"], outcome.placed) == ([], 2)
-    assert honesty.THEIRS in outcome.simulated
+    assert fidelity.THEIRS in outcome.simulated
     assert found[0].fact == "none is there", "the simulated one has no ClusterPolicy"
     assert found[1].verdict == "FAIL"
     assert "of Helm release gpu-operator/gpu-operator: two would delete" in found[1].fact

@@ -10,6 +10,7 @@ from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
 from infra.config import load, parse
 from infra.model import labels
+from infra.model.environment import Environment
 from infra.plan import gpu_operator
 from lab.rehearse import nodes, stack_file
 from lab.rehearse.monitored import INTERVAL
@@ -19,6 +20,10 @@ pytestmark = pytest.mark.unit
 
 HERE = Paths.here().root
 KUBECONFIG = Path("/state/kubeconfig")
+
+
+def played(env: Environment) -> nodes.Played:
+    return nodes.of(env).rehearsed(env)
 
 
 def derived(stack: str) -> dict[str, Any]:
@@ -63,9 +68,9 @@ def test_an_existing_cluster_is_not_touched() -> None:
     found = stack_file.derived(declared, env, KUBECONFIG)
     assert found["cluster"] == {"kind": "existing", "kubeconfig": str(KUBECONFIG)}
     assert declared["cluster"]["context"] == "theirs"
-    played = nodes.played(env)
-    assert played.made_up == ("the number of nodes is not declared; simulated: one each, a as g4.p1.40g",)
-    (made,) = played.manifests
+    simulated = played(env)
+    assert simulated.made_up == ("the number of nodes is not declared; simulated: one each, a as g4.p1.40g",)
+    (made,) = simulated.manifests
     assert made["metadata"]["labels"] == {
         "rack": "7",
         labels.HOSTNAME: "a-0",
@@ -106,8 +111,8 @@ def test_a_state_elsewhere_is_left_alone() -> None:
 
 
 def test_each_host_is_a_node_with_its_gpus_and_driver() -> None:
-    played = nodes.played(load(HERE / "Pulumi.onprem-dev.yaml"))
-    found = {one["metadata"]["name"]: one["metadata"] for one in played.manifests}
+    simulated = played(load(HERE / "Pulumi.onprem-dev.yaml"))
+    found = {one["metadata"]["name"]: one["metadata"] for one in simulated.manifests}
     assert set(found) == {"gpu-1", "gpu-2", "gpu-3", "gpu-4", "gpu-5", "cpu-1"}
     assert found["gpu-1"]["annotations"][labels.SIM_GPU_COUNT] == "2"
     assert found["gpu-1"]["annotations"][labels.SIM_HOST_DRIVER] == "580.95.05"
@@ -117,21 +122,21 @@ def test_each_host_is_a_node_with_its_gpus_and_driver() -> None:
     assert not any(
         key.startswith(("gpuform.io/", "nvidia.com/")) for one in found.values() for key in one["labels"]
     )
-    assert "not declared" in played.made_up[0]
+    assert "not declared" in simulated.made_up[0]
 
 
 def test_on_aws_only_what_karpenter_does_not_buy() -> None:
-    made = nodes.played(load(HERE / "Pulumi.aws-prod.yaml")).manifests
+    made = played(load(HERE / "Pulumi.aws-prod.yaml")).manifests
     pools = {one["metadata"]["labels"][labels.POOL] for one in made if one["kind"] == "Node"}
     assert pools == {"a100-mig", "system"}
     assert {one["kind"] for one in made} == {"Node", "DaemonSet"}, "without them Karpenter counts too little"
 
 
 def test_what_is_made_up_of_aws_is_said() -> None:
-    stand_in, held = nodes.played(load(HERE / "Pulumi.aws-prod.yaml")).made_up
+    stand_in, held = played(load(HERE / "Pulumi.aws-prod.yaml")).made_up
     assert "creates nothing" in stand_in
     assert held.endswith("is not declared; simulated: 4 p5.48xlarge in us-west-2b in cr-0123456789abcdef0")
-    assert nodes.played(load(HERE / "Pulumi.aws-dev.yaml")).made_up == (stand_in,)
+    assert played(load(HERE / "Pulumi.aws-dev.yaml")).made_up == (stand_in,)
 
 
 def test_a_found_pool_of_an_unknown_machine_is_refused() -> None:
@@ -143,7 +148,7 @@ def test_a_found_pool_of_an_unknown_machine_is_refused() -> None:
         }
     )
     with pytest.raises(InputError, match=r"^pools\[0\]\.gpu: no known machine has 7 of T4.*; name a machine"):
-        nodes.played(env)
+        played(env)
 
 
 def test_a_stack_that_is_not_there_is_answered_with_those_that_are() -> None:

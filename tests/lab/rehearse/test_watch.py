@@ -9,7 +9,7 @@ import pytest
 
 from gpuform.checkout.errors import Failure
 from lab.rehearse.cluster import NODE_CLAIMS, NODES, PODS, Cluster
-from lab.rehearse.watch import Now, Watch
+from lab.rehearse.watch import Snapshot, Watch
 
 pytestmark = pytest.mark.unit
 
@@ -119,7 +119,7 @@ def test_a_nodeclaim_that_moves_on_is_a_change() -> None:
         return {"metadata": {"name": "c"}, "status": {"conditions": conditions}}
 
     cluster = Played()
-    states: list[Now] = []
+    states: list[Snapshot] = []
     watch = Watch(cluster, "lab")
     for one in (claim(), claim("Launched"), claim("Launched", "Registered")):
         cluster.lists[NODE_CLAIMS] = [one]

@@ -15,12 +15,12 @@ import pytest
 import yaml
 
 from infra.config import load
-from lab.offline import nodes
 from lab.plane import ControlPlane
+from lab.rehearse import nodes
 from lab.toolchain import Toolchain
+from tests.clouds.aws.account import Account
 from tests.journey.aws_world import World
 from tests.journey.conftest import HERE, make_checkout
-from tests.stack.destroy.account import Account
 from tests.stack.destroy.played_karpenter import PlayedKarpenter
 
 STACK = "aws-small"

@@ -25,8 +25,8 @@ from gpuform.stack.destroy.cluster import (
     SERVICE,
     Cluster,
 )
+from tests.clouds.aws.account import primary
 from tests.conftest import Kubectl
-from tests.stack.destroy.account import primary
 
 TERMINATION = "karpenter.sh/termination"
 CLASS_TERMINATION = "karpenter.k8s.aws/termination"

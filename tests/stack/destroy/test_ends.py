@@ -7,8 +7,8 @@ import time
 import pytest
 import yaml
 
-from gpuform.clouds.aws.api import client
-from tests.stack.destroy.account import REGION, Account
+from gpuform.clients.aws.api import client
+from tests.clouds.aws.account import REGION, Account
 from tests.stack.destroy.conftest import POOL, STACK, Small, answer
 from tests.stack.destroy.played_karpenter import PlayedKarpenter, service, volume
 
@@ -72,7 +72,7 @@ def test_a_destroy_from_the_question_to_the_end(
     kept = small.kubectl("get", "pv", "data", "-o", "jsonpath={.spec.persistentVolumeReclaimPolicy}")
     assert kept == "Retain"
 
-    assert "VPC of aws-small: the cluster is gone, but its network is blocked by" in stopped.stderr
+    assert "VPC of aws-small: the cluster is gone, but its VPC still has" in stopped.stderr
     assert f"{within} (available, 'aws-K8S-i-0123456789abcdef0', cluster.k8s.amazonaws.com/name=other" in (
         stopped.stderr
     )

@@ -9,13 +9,11 @@ from typing import Any, cast
 import pytest
 
 from gpuform.checkout.errors import Failure
-from gpuform.checkout.paths import Paths
-from gpuform.engine import Engine
 from gpuform.kubernetes.client import Unreachable
-from gpuform.stack.destroy import Destroy, Options, Site, operator
+from gpuform.stack.destroy import Destroy, StackTeardown, operator
 from gpuform.stack.destroy.cluster import Cluster, Kind
 from infra.config import parse
-from tests.stack.destroy.told_state import PlayedEngine, resource
+from tests.stack.destroy.told_state import PlayedEngine, engine_of, resource, teardown_of
 
 pytestmark = pytest.mark.unit
 
@@ -56,19 +54,19 @@ def one(name: str, **metadata: Any) -> dict[str, Any]:
 
 def site(
     monkeypatch: pytest.MonkeyPatch, played: Played, said: list[str], state: Any = None, **gpu_operator: Any
-) -> tuple[Site, PlayedEngine]:
+) -> tuple[StackTeardown, PlayedEngine]:
     @contextmanager
     def opened(access: Any, context: str | None = None) -> Iterator[Cluster]:
         assert (str(access), context) == ("/nowhere", "lab")
         yield cast(Cluster, played)
 
-    monkeypatch.setattr("gpuform.stack.destroy.site.Cluster", opened)
-    engine = PlayedEngine()
-    engine.state = {"deployment": {"resources": [RELEASE] if state is None else state}}
+    monkeypatch.setattr("gpuform.stack.destroy.stack_teardown.Cluster", opened)
     cluster = {"kind": "existing", "kubeconfig": "/nowhere", "context": "lab"}
     pool = {"name": "t4", "machine": "g2.5xlarge", "selector": {"a": "b"}}
     env = parse({"name": "e", "cluster": cluster, "gpu_operator": gpu_operator, "pools": [pool]})
-    return Site(env, Paths.here(), cast(Engine, engine), "e", Options(wait_s=0.3), say=said.append), engine
+    resources = [RELEASE] if state is None else state
+    here = teardown_of(env, {"deployment": {"resources": resources}}, said.append, wait_s=0.3)
+    return here, engine_of(here)
 
 
 @pytest.mark.parametrize(

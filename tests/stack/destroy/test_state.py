@@ -6,7 +6,7 @@ import pytest
 
 from components.manifest import GROUPLESS
 from gpuform.stack.destroy import cluster
-from gpuform.stack.destroy.state import Declared, Eks, Known, without_cluster
+from gpuform.stack.destroy.state import Declared, Known, without_cluster
 from infra.config import parse
 from infra.plan import workloads
 from tests.config.test_bad_scaling import SERVED
@@ -31,12 +31,9 @@ pytestmark = pytest.mark.unit
 
 def test_a_state_is_told_apart() -> None:
     known = Known.of(STATE)
-    assert known.eks == Eks("s", "https://e", "Y2E=", "42")
-    assert known.vpcs == ("vpc-1",)
     assert known.inside == {RELEASE, LABELS, POD}
-    assert known.workloads() == (Declared("v1", "Pod", "examples", "p"),)
-    assert known.network == (NETWORK, VPC)
-    assert not known.only(known.network)
+    assert known.workloads() == (Declared("Pod", "examples", "p"),)
+    assert not known.only((NETWORK, VPC))
     assert not known.empty
     assert Known.of({"deployment": {"resources": [resource(STACK)]}}).empty
     assert Known.of({"deployment": {}}).empty
@@ -53,9 +50,9 @@ def test_workloads_lie_in_components_of_their_own_and_two_colours_are_two() -> N
     ]
     known = Known.of({"deployment": {"resources": [resource(STACK), *made]}})
     assert known.workloads() == (
-        Declared("apps/v1", "Deployment", "lab", "w"),
-        Declared("apps/v1", "Deployment", "lab", "web-blue"),
-        Declared("apps/v1", "Deployment", "lab", "web-green"),
+        Declared("Deployment", "lab", "w"),
+        Declared("Deployment", "lab", "web-blue"),
+        Declared("Deployment", "lab", "web-green"),
     )
 
 
@@ -92,13 +89,3 @@ def test_a_cluster_that_is_gone_leaves_no_word_in_the_state() -> None:
     assert "deletedWith" not in queue
     assert [one["resource"]["urn"] for one in left["deployment"]["pending_operations"]] == [QUEUE]
     assert Known.of(STATE).inside, "what was given is not changed"
-
-
-def test_an_existing_vpc_is_known_and_its_component_stays_until_the_end() -> None:
-    """Nothing else in the state names the VPC, in which the cluster's leftovers are then deleted."""
-    urn = NETWORK.replace("gpuform:aws:Network", "gpuform:aws:ExistingVpc")
-    vpc = resource(urn, parent=STACK, outputs={"vpc_id": "vpc-7"})
-    known = Known.of({"deployment": {"resources": [resource(STACK), vpc, resource(QUEUE, provider="")]}})
-    assert (known.existing_vpc, known.vpcs) == ("vpc-7", ())
-    assert known.network == (urn,)
-    assert Known.of(STATE).existing_vpc == ""

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
-from gpuform.engine import Result
+from gpuform.checkout.paths import Paths
+from gpuform.clouds import stack_teardown
+from gpuform.engine import Engine, EngineFailure, Result
+from gpuform.stack.destroy import Options, StackTeardown
+from infra.config import load
+from infra.model.environment import Environment
+
+HERE = Paths.here()
 
 BASE = "urn:pulumi:s::gpuform::"
 KUBERNETES = f"{BASE}gpuform:aws:EksCluster$pulumi:providers:kubernetes::k::id"
@@ -67,8 +74,10 @@ STATE: dict[str, Any] = {
 
 
 class PlayedEngine:
-    def __init__(self) -> None:
-        self.state: dict[str, Any] = STATE
+    """The first ``fails`` runs of its destroy fail."""
+
+    def __init__(self, state: dict[str, Any] = STATE, fails: int = 0) -> None:
+        self.state, self.fails = state, fails
         self.asked: list[tuple[str, ...]] = []
         self.backend = ""
         self.restored: list[Any] = []
@@ -79,10 +88,36 @@ class PlayedEngine:
     def export(self, stack: str) -> dict[str, Any]:
         return self.state
 
+    def deployment(self, env: Any, stack: str, show_secrets: bool = False) -> dict[str, Any]:
+        assert show_secrets
+        return self.state
+
     def restore(self, stack: str, state: Any) -> None:
+        self.state = state
         self.restored.append(state)
 
     def destroy(self, stack: str, on_event: Any, spared: Sequence[str] = ()) -> Result:
         self.asked.append(tuple(spared))
+        if self.fails:
+            self.fails -= 1
+            raise EngineFailure(Result("destroy", stack, {}, 1.0), "timed out", "see the log")
         self.state = {"deployment": {"resources": []}}
         return Result("destroy", stack, {"delete": 8}, 1.0)
+
+
+def teardown_of(
+    stack: str | Environment,
+    state: Any = STATE,
+    say: Any = str,
+    paths: Paths = HERE,
+    fails: int = 0,
+    **options: Any,
+) -> StackTeardown:
+    """A stack of the checkout, or one with this environment, and with this state."""
+    env = load(HERE.root / f"Pulumi.{stack}.yaml") if isinstance(stack, str) else stack
+    engine = cast(Engine, PlayedEngine(state, fails))
+    return stack_teardown(env, paths, engine, str(getattr(stack, "name", stack)), Options(**options), say)
+
+
+def engine_of(stack: StackTeardown) -> PlayedEngine:
+    return cast(PlayedEngine, stack.engine)

@@ -8,14 +8,17 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from gpuform.checkout.errors import InputError
 from gpuform.engine import Step
 from gpuform.engine.events import Change
 from gpuform.reports.drift import tables
 from gpuform.stack.drift import maps, nodes
 from gpuform.stack.drift.finding import Drift, Finding
-from gpuform.stack.drift.run import of_step, refuse_hosts
+from gpuform.stack.drift.rules import DriftRules
+from gpuform.stack.drift.run import of_step
 from infra.config import parse
+from infra.plan.gpu_operator import driver_version
+from infra.plan.sharing import config_key, pool_labels, pool_taints
+from tests.plan.aws_environments import TABLE
 
 pytestmark = pytest.mark.unit
 
@@ -41,9 +44,6 @@ def world() -> dict[str, dict[str, Any]]:
     ours = {"gpuform.io/environment": "e"}
     plugin = "nvidia.com/device-plugin.config"
     env = parse(EMBEDDED)
-    from infra.plan.gpu_operator import driver_version
-    from infra.plan.sharing import config_key
-
     gpu = {**ours, DRIVER: driver_version(env)}
     mig = {"nvidia.com/mig.config": "all-1g.5gb", "nvidia.com/mig.config.state": "success"}
     labels = {
@@ -63,15 +63,6 @@ def world() -> dict[str, dict[str, Any]]:
         }
         for name, has in labels.items()
     }
-
-
-def found(change: Callable[[dict[str, dict[str, Any]]], Any]) -> list[tuple[str, str, str, str, str]]:
-    live = copy.deepcopy(world())
-    change(live)
-    return [
-        (one.resource, one.path, one.how, one.expected, one.found)
-        for one in nodes.check(parse(EMBEDDED), live.values())
-    ]
 
 
 def labels(live: dict[str, dict[str, Any]], name: str) -> dict[str, str]:
@@ -127,21 +118,82 @@ def labels(live: dict[str, dict[str, Any]], name: str) -> dict[str, str]:
     ],
 )  # fmt: skip
 def test_nodes(change: Callable[[dict[str, dict[str, Any]]], Any], said: list[tuple[str, ...]]) -> None:
-    assert found(change) == said
+    live = copy.deepcopy(world())
+    change(live)
+    found = nodes.check(parse(EMBEDDED), DriftRules(), live.values())
+    assert [(one.resource, one.path, one.how, one.expected, one.found) for one in found] == said
 
 
 def test_nodes_of_an_existing_cluster_are_those_that_the_selector_finds() -> None:
     pool = {"name": "t4", "machine": "g2.5xlarge", "selector": {"rack": "7"}}
     env = parse({**EMBEDDED, "cluster": {"kind": "existing", "kubeconfig": "/k"}, "pools": [pool]})
-    (none,) = nodes.check(env, [])
+    (none,) = nodes.check(env, DriftRules(), [])
     assert (none.resource, none.how, none.expected) == (
         "pool t4",
         "missing",
         "a node that its selector matches",
     )
     bare = {"metadata": {"name": "n", "labels": {"rack": "7"}}, "spec": {}, "status": {}}
-    paths = {one.path for one in nodes.check(env, [bare])}
+    paths = {one.path for one in nodes.check(env, DriftRules(), [bare])}
     assert 'metadata.labels["gpuform.io/pool"]' in paths, "a node that has lost our label is still ours"
+
+
+HOSTS = {"kind": "hosts", "driver": {"source": "nvidia", "version": "550.163.01"}, "kubeconfig": "/k"}
+EXISTING = {"kind": "existing", "kubeconfig": "/k"}
+OWNERS: list[tuple[dict[str, Any], dict[str, str], bool]] = [
+    (HOSTS, {}, False),
+    (EXISTING, {"driver": "host"}, False),
+    (EXISTING, {"mode": "device_plugin"}, False),
+    (EXISTING, {}, True),
+]
+
+
+@pytest.mark.parametrize(("cluster", "operator", "drifted"), OWNERS)
+def test_only_the_operators_own_driver_can_drift(
+    cluster: dict[str, Any], operator: dict[str, str], drifted: bool
+) -> None:
+    place = {"hosts": ["t4-0"]} if cluster["kind"] == "hosts" else {"selector": {"a": "b"}}
+    pool = {"name": "t4", "gpu": {"models": ["T4"], "count": 1}, **place}
+    env = parse({"name": "e", "cluster": cluster, "gpu_operator": operator, "pools": [pool]})
+    node = {
+        "metadata": {
+            "name": "t4-0",
+            "labels": {**pool_labels(env, env.pools[0]), DRIVER: "550.163.01", "a": "b"},
+        },
+        "spec": {"taints": [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]},
+        "status": {"allocatable": {"nvidia.com/gpu": "1"}},
+    }
+    found = [one.path for one in nodes.check(env, DriftRules(), [node])]
+    assert found == ([f'metadata.labels["{DRIVER}"]'] if drifted else [])
+
+
+GPUS = "karpenter.k8s.aws/instance-gpu-count"
+
+
+@pytest.mark.parametrize(
+    ("count", "shares", "said"),
+    [
+        ("1", "3", []),
+        ("4", "12", []),
+        ("4", "1k", [('status.allocatable["nvidia.com/gpu.shared"]', "changed", "12", "1000")]),
+        ("4", "3", [('status.allocatable["nvidia.com/gpu.shared"]', "changed", "12", "3")]),
+        ("1", "1k", [('status.allocatable["nvidia.com/gpu.shared"]', "changed", "3", "1000")]),
+        ("8", "24", [(f'metadata.labels["{GPUS}"]', "changed", "1 or 4", "8")]),
+        ("", "3", [(f'metadata.labels["{GPUS}"]', "missing", "1 or 4", "none")]),
+    ],
+)
+def test_nodes_that_differ_in_gpus_are_each_measured_by_their_own(
+    count: str, shares: str, said: list[tuple[str, ...]]
+) -> None:
+    env = TABLE["several counts"]
+    live = {
+        "metadata": {"name": "n", "labels": {**pool_labels(env, env.pools[0]), GPUS: count}},
+        "spec": {"taints": pool_taints(env, env.pools[0])},
+        "status": {"allocatable": {"nvidia.com/gpu.shared": shares}},
+    }
+    assert [
+        (one.path, one.how, one.expected, one.found) for one in nodes.check(env, DriftRules(), [live])
+    ] == said
 
 
 def test_maps() -> None:
@@ -228,13 +280,3 @@ def test_the_table_names_keys_in_brackets_and_counts() -> None:
         "`pulumi up --refresh` restores the declared state of everything that it created"
     )
     assert shown(Drift("s", ())) == "s: no drift\n"
-
-
-def test_own_hosts_are_sent_to_their_own_command() -> None:
-    refuse_hosts("aws", "s")
-    with pytest.raises(InputError) as caught:
-        refuse_hosts("hosts", "s")
-    assert (
-        str(caught.value)
-        == "stack s: is on own hosts, which the engine does not manage; use `gpuform hosts check`"
-    )

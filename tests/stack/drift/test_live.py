@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,14 +11,17 @@ import pytest
 
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
+from gpuform.clouds import CLOUDS
 from gpuform.engine import Engine
 from gpuform.engine.places import Places
-from gpuform.stack.cluster_access import access, cluster
+from gpuform.stack.cluster_access import ClusterAccess, access, cluster
 from infra.config import parse
 from lab.toolchain import Toolchain
 from tests.components.aws_stacks import small
 
 pytestmark = pytest.mark.unit
+
+AWS, OPENSTACK = CLOUDS["aws"].access, CLOUDS["openstack"].access
 
 
 class Answering:
@@ -35,10 +39,17 @@ def at_aws() -> Any:
     return parse(small({"name": "t4", "machine": "g4dn.xlarge", "elastic": {"max": {"cpu": 40}}}))
 
 
-def test_it_is_private_and_goes(tmp_path: Path) -> None:
+def at_openstack(**more: Any) -> Any:
+    cluster = {"kind": "openstack", "template": "kubernetes-1.30.2-2", "version": "1.30"}
+    pool = {"name": "t4", "machine": "g2.5xlarge", "nodes": 1}
+    return parse({"name": "research", "cluster": cluster, "pools": [pool], **more})
+
+
+@pytest.mark.parametrize(("declared", "rules"), [(at_aws, AWS), (at_openstack, OPENSTACK)])
+def test_it_is_private_and_goes(tmp_path: Path, declared: Callable[[], Any], rules: ClusterAccess) -> None:
     paths = Paths(tmp_path, tmp_path / "state", tmp_path / "cache")
     engine = cast(Engine, Answering({"kubeconfig": "kind: Config\n"}))
-    with cluster(at_aws(), paths, engine, "prod") as (file, context):
+    with cluster(declared(), rules, paths, engine, "prod") as (file, context):
         assert (file.read_text(), context) == ("kind: Config\n", None)
         assert file.stat().st_mode & 0o777 == 0o600
     assert not file.exists()
@@ -49,28 +60,9 @@ def test_a_stack_that_has_not_been_made_has_none(tmp_path: Path, outputs: dict[s
     paths = Paths(tmp_path, tmp_path / "state", tmp_path / "cache")
     with (
         pytest.raises(Failure, match="stack prod: has no cluster yet; run `up` first"),
-        cluster(at_aws(), paths, cast(Engine, Answering(outputs)), "prod"),
+        cluster(at_aws(), AWS, paths, cast(Engine, Answering(outputs)), "prod"),
     ):
         pass
-
-
-def test_without_a_declared_state_a_stack_at_aws_is_the_one_that_is_played_here(tmp_path: Path) -> None:
-    paths = Paths(tmp_path, tmp_path / "state", tmp_path / "cache")
-    with access(at_aws(), paths, "prod", Toolchain(paths)) as found:
-        assert found == (paths.kubeconfig, None)
-
-
-def at_openstack(**more: Any) -> Any:
-    cluster = {"kind": "openstack", "template": "kubernetes-1.30.2-2", "version": "1.30"}
-    pool = {"name": "t4", "machine": "g2.5xlarge", "nodes": 1}
-    return parse({"name": "research", "cluster": cluster, "pools": [pool], **more})
-
-
-def test_a_cluster_of_magnum_s_is_reached_by_the_stack_s_output(tmp_path: Path) -> None:
-    paths = Paths(tmp_path, tmp_path / "state", tmp_path / "cache")
-    engine = cast(Engine, Answering({"kubeconfig": "kind: Config\n"}))
-    with cluster(at_openstack(), paths, engine, "prod") as (file, context):
-        assert (file.read_text(), context) == ("kind: Config\n", None)
 
 
 @pytest.mark.parametrize("made", [False, True])
@@ -87,15 +79,5 @@ def test_a_stack_at_openstack_is_played_here_until_it_is_made(
         file.write_text(json.dumps({"checkpoint": {"latest": {"resources": [resource]}}}))
     answer = {"kubeconfig": "kind: Config\n"}
     monkeypatch.setattr(Engine, "outputs", lambda self, stack, show_secrets=False: answer)
-    with access(at_openstack(), paths, "prod", Toolchain(paths)) as (found, _):
+    with access(at_openstack(), OPENSTACK, paths, "prod", Toolchain(paths)) as (found, _):
         assert (found.read_text() == "kind: Config\n") if made else found == paths.kubeconfig
-
-
-def test_an_existing_clusters_is_the_declared_one_whatever_keeps_the_state(tmp_path: Path) -> None:
-    paths = Paths(tmp_path, tmp_path / "state", tmp_path / "cache")
-    pool = {"name": "t4", "machine": "g2.5xlarge", "selector": {"a": "b"}}
-    there = {"kind": "existing", "kubeconfig": "/k", "context": "c"}
-    state = {"backend": "s3://bucket"}
-    env = parse({"name": "e", "cluster": there, "pools": [pool], "state": state})
-    with access(env, paths, "prod", Toolchain(paths)) as found:
-        assert found == (Path("/k"), "c")

@@ -12,7 +12,7 @@ from gpuform.checkout.paths import Paths
 from gpuform.engine.pending import RELEASE
 from gpuform.engine.places import Places
 from gpuform.stack.preflight import charts
-from gpuform.usage.finding import Finding
+from gpuform.stack.preflight.check import Finding
 from infra import versions
 from infra.config import parse
 

@@ -13,7 +13,7 @@ from gpuform.checkout.paths import Paths
 from gpuform.stack.preview.base import checkout
 from infra.config import load
 from infra.model import labels
-from lab.offline import nodes
+from lab.rehearse import nodes
 from lab.toolchain import Toolchain
 
 pytestmark = pytest.mark.unit

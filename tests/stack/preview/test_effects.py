@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
+from gpuform.clouds import CLOUDS
 from gpuform.engine.events import Change, Message, Step
+from gpuform.stack.preview import effects as module
 from gpuform.stack.preview.effect import Effect, Weight
-from gpuform.stack.preview.effects import effects, told
+from gpuform.stack.preview.effects import told
 from gpuform.stack.preview.world import PodRef, World
 from infra.model.losses import GUARD
 
@@ -25,6 +27,10 @@ WORLD = World(
         PodRef("science", "", "alone", "t4", "t4-0", gpu=True),
     ),
 )
+
+
+def effects(steps: list[Step], world: World) -> tuple[Effect, ...]:
+    return module.effects(steps, world, [cloud.preview for cloud in CLOUDS.values()])
 
 
 def step(of: dict[str, Any]) -> Step:

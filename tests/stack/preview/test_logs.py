@@ -15,7 +15,8 @@ from gpuform.checkout.paths import Paths
 from gpuform.engine import EngineFailure, Result
 from gpuform.stack.preview import run
 from gpuform.stack.preview.run import Preview
-from lab.offline import nodes
+from lab.rehearse import nodes
+from lab.rehearse import plane as planes
 from lab.rehearse import preview_base as module
 from lab.toolchain import Toolchain
 
@@ -63,6 +64,7 @@ class Engine:
 def preview(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str]:
     """Runs a preview; what it says and how it fails, as one text."""
     monkeypatch.setattr(module, "ControlPlane", Plane)
+    monkeypatch.setattr(planes, "ControlPlane", Plane)
     monkeypatch.setattr(module, "Engine", Engine)
     monkeypatch.setattr(run, "Engine", Engine)
     monkeypatch.setattr(nodes, "play", lambda *of, **options: None)
@@ -71,15 +73,8 @@ def preview(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., st
     def previewed(base: str | None = None) -> str:
         said: list[str] = []
         try:
-            Preview(
-                paths,
-                Toolchain(paths),
-                STACK,
-                offline=True,
-                base=base,
-                say=said.append,
-                simulate=module.played,
-            ).run()
+            preview = Preview(paths, Toolchain(paths), STACK, [], offline=True, base=base, say=said.append)
+            replace(preview, simulate=module.played).run()
         except Failure as failure:
             said.append(f"{failure} {failure.remedy}")
         return "\n".join(said)

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from gpuform.checkout.paths import Paths
-from gpuform.clouds.aws import api
+from gpuform.clients.aws import api
+from gpuform.clouds import RECOVERIES
 from gpuform.engine import Engine, Result
 from gpuform.engine.places import Places
-from gpuform.stack.recover import Plan, Stack, Told, carry_out, find
+from gpuform.stack.recover import Plan, Stack, UserDecisions, carry_out, find
 from lab.toolchain import Toolchain
 
 STACK = "labs"
@@ -63,14 +64,14 @@ class Project:
 
     @property
     def stack(self) -> Stack:
-        return Stack(STACK, self.paths, self.engine, at_cloud=True)
+        return Stack(STACK, self.paths, self.engine, RECOVERIES, at_cloud=True)
 
     def run(self, operation: str) -> Result:
         result: Result = getattr(self.engine, operation)(STACK, on_event=lambda event: None)
         return result
 
-    def find(self, told: Told | None = None, **more: Any) -> Plan:
-        return find(self.stack, told, **more)
+    def find(self, decisions: UserDecisions | None = None, **more: Any) -> Plan:
+        return find(self.stack, decisions, **more)
 
     def carry_out(self, plan: Plan) -> None:
         carry_out(self.stack, plan, self.said.append)

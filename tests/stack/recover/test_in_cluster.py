@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from gpuform.checkout.paths import Paths
+from gpuform.clouds import RECOVERIES
 from gpuform.engine import Engine
 from gpuform.engine.places import Places
-from gpuform.stack.recover import Stack, Told, carry_out, find
+from gpuform.stack.recover import Stack, UserDecisions, carry_out, find
 from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine]
@@ -50,10 +51,10 @@ class Tried:
 
     @property
     def stack(self) -> Stack:
-        return Stack("local", self.paths, self.engine, at_cloud=False)
+        return Stack("local", self.paths, self.engine, RECOVERIES, at_cloud=False)
 
-    def find(self, told: Told | None = None, later: timedelta = LATER) -> Any:
-        return find(self.stack, told, datetime.now(UTC) + later)
+    def find(self, decisions: UserDecisions | None = None, later: timedelta = LATER) -> Any:
+        return find(self.stack, decisions, datetime.now(UTC) + later)
 
     def carry_out(self, plan: Any) -> None:
         carry_out(self.stack, plan, self.said.append)

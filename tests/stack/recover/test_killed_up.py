@@ -33,10 +33,11 @@ MOMENTS_S = 4.0
 UP = (
     "import sys; from pathlib import Path;"
     "from gpuform.engine import Engine; from gpuform.checkout.paths import Paths;"
-    "from gpuform.stack.recover import Stack, go_on; from lab.toolchain import Toolchain;"
+    "from gpuform.clouds import RECOVERIES; from gpuform.stack.recover import Stack, resume;"
+    "from lab.toolchain import Toolchain;"
     "paths = Paths(*map(Path, sys.argv[1:])); engine = Engine(paths, Toolchain(paths), offline=True);"
-    "stack = Stack('labs', paths, engine, at_cloud=False);"
-    "engine.up('labs', settle=lambda left: go_on(stack, left, print))"
+    "stack = Stack('labs', paths, engine, RECOVERIES, at_cloud=False);"
+    "engine.up('labs', settle=lambda left: resume(stack, left, print))"
 )
 POOL = {
     "name": "t4",

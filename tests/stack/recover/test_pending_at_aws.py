@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from gpuform.checkout.errors import Failure, InputError
-from gpuform.clouds.aws import api
+from gpuform.clients.aws import api
+from gpuform.clouds import RECOVERIES
 from gpuform.engine import Engine
 from gpuform.engine.pending import operations
-from gpuform.stack.recover import Stack, Told, carry_out, find
+from gpuform.stack.recover import Stack, UserDecisions, carry_out, find
 from gpuform.stack.recover import state as states
+from tests.clouds.aws.seeded import REGION, pairs, spec
 from tests.stack.recover.conftest import DECLARED, STACK, Project
-from tests.stack.recover.seeded import REGION, pairs, spec
 
 pytestmark = pytest.mark.engine
 
@@ -95,14 +96,14 @@ def test_two_that_could_be_it_and_a_name_that_is_taken(moto: str, project: Proje
     with pytest.raises(
         InputError, match="--import: nothing is not a pending create; pending creates: net, queue"
     ):
-        project.find(Told(made={"nothing": "x"}))
-    plan = project.find(Told(made={"net": other}))
+        project.find(UserDecisions(made={"nothing": "x"}))
+    plan = project.find(UserDecisions(made={"net": other}))
     assert {(step.name, step.does) for step in plan.steps} == {("net", "import"), ("queue", "leave")}
     assert [step.name for step in plan.left] == ["queue"]
     before = project.state()
     project.carry_out(plan)
     assert project.state() == before, "the engine writes a state as a whole: it waits for the last answer"
-    project.carry_out(project.find(Told(made={"net": other}, never_made=["queue"])))
+    project.carry_out(project.find(UserDecisions(made={"net": other}, never_made=["queue"])))
     assert project.ids()["net"] == other
     assert not operations(project.state())
 
@@ -168,7 +169,9 @@ def test_a_state_in_a_bucket(moto: str, project: Project, monkeypatch: pytest.Mo
     s3.create_bucket(Bucket="states", CreateBucketConfiguration={"LocationConstraint": REGION})
     address = f"s3://states/of?region={REGION}"
     project.file.write_text(f"{DECLARED}    state: {{backend: '{address}'}}\n")
-    stack = Stack(STACK, project.paths, Engine(project.paths, project.toolchain, say=project.said.append))
+    stack = Stack(
+        STACK, project.paths, Engine(project.paths, project.toolchain, say=project.said.append), RECOVERIES
+    )
     stack.engine.ask(stack.engine.prepare(STACK), "stack", "import", "--stack", STACK, given=json.dumps(kept))
     key = f"of/.pulumi/stacks/gpuform/{STACK}.json"
     content = json.loads(s3.get_object(Bucket="states", Key=key)["Body"].read())
@@ -188,7 +191,7 @@ def test_a_state_in_a_bucket(moto: str, project: Project, monkeypatch: pytest.Mo
     with pytest.raises(Failure, match="is locked by process 12 of ada on host ci-7") as held:
         stack.engine.refresh(STACK)
     assert f"gpuform recover {STACK} --owner-is-gone ci-7:12" in str(held.value)
-    plan = find(stack, Told(gone=["ci-7:12"]))
+    plan = find(stack, UserDecisions(gone=["ci-7:12"]))
     assert (plan.backend, len(plan.locks)) == (address, 1)
     assert [step.does for step in plan.steps] == ["clear"]
     carry_out(stack, plan, project.said.append)

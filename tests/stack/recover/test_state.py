@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import importlib
 import json
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -14,11 +13,13 @@ import pytest
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
+from gpuform.clouds import RECOVERIES
+from gpuform.clouds.aws.recover import AwsRecovery
 from gpuform.engine.pending import GIVEN_UP, operations, require_none
-from gpuform.stack.recover import Plan, Stack, Step, Told, aws
+from gpuform.stack.recover import Plan, Stack, Step, UserDecisions
 from gpuform.stack.recover import state as states
 from gpuform.stack.recover.apply import carry_out
-from gpuform.stack.recover.find import Cloud, _look, _require_pending
+from gpuform.stack.recover.find import _require_pending, _resolve
 
 pytestmark = pytest.mark.unit
 
@@ -96,34 +97,27 @@ def test_what_was_deleted_before_it_was_replaced_is_not_deleted_again() -> None:
 
 
 @pytest.mark.parametrize("kind", ["creating", "updating", "deleting"])
-def test_nothing_of_aws_is_looked_at_or_read_again_with_the_credentials_of_another(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_of_aws_is_looked_at_or_read_again_with_the_credentials_of_another(kind: str) -> None:
     """Another account has none of the resources: a refresh would remove them from the state."""
 
-    def refusing(stack: str, state: Any) -> None:
-        raise Failure(f"stack {stack}", "is in account 1", "log in")
+    class Refusing(AwsRecovery):
+        def require_place(self, stack: str, state: Any) -> None:
+            raise Failure(f"stack {stack}", "is in account 1", "log in")
 
-    module = importlib.import_module("gpuform.stack.recover.find")  # the package has a function of that name
-    monkeypatch.setattr(module, "CLOUDS", (Cloud("AWS", aws.PREFIX, refusing, aws.look),))
     one = op("urn::a", kind)
     before = state(one, resources=(one["resource"],))
     engine = cast(Any, SimpleNamespace(environment=lambda name: ({}, None)))
-    stack = Stack("prod", Paths.here(), engine)
+    stack = Stack("prod", Paths.here(), engine, (Refusing(),))
     with pytest.raises(Failure, match="stack prod: is in account 1"):
-        asyncio.run(_look(stack, before, Told(), datetime.now(UTC)))
+        asyncio.run(_resolve(stack, before, UserDecisions(), datetime.now(UTC)))
 
 
 def test_made_and_never_made_cannot_both_be() -> None:
     todo = operations(state(op("urn::a")))
-    for told in (
-        Told((), {"a": "1"}, ["a"]),
-        Told((), {"urn::a": "1"}, ["a"]),
-        Told((), {"urn::a": "1", "a": "2"}),
-    ):
+    for made, never_made in (({"a": "1"}, ["a"]), ({"urn::a": "1"}, ["a"]), ({"urn::a": "1", "a": "2"}, [])):
         with pytest.raises(InputError, match="a is given twice"):
-            _require_pending(todo, told)
-    _require_pending(todo, Told((), {"a": "1"}))
+            _require_pending(todo, UserDecisions((), made, never_made))
+    _require_pending(todo, UserDecisions((), {"a": "1"}))
 
 
 def test_what_was_changing_is_read_again_where_the_state_has_it() -> None:
@@ -206,10 +200,10 @@ def test_an_id_of_nothing_is_not_called_imported() -> None:
     steps = (step("urn::a", "import", id="vpc-1"), step("urn::b", "import", id="vpc-typo"))
     plan = Plan("prod", "file:///nowhere", steps=steps, state=before)
     said: list[str] = []
-    stack = Stack("prod", Paths.here(), cast(Any, Refreshing(before, {"vpc-1"})))
+    stack = Stack("prod", Paths.here(), cast(Any, Refreshing(before, {"vpc-1"})), RECOVERIES)
     with pytest.raises(Failure, match=r"stack prod: b \(t\) was not found by its id"):
         carry_out(stack, plan, said.append)
     assert said == ["a (t): imported as vpc-1"]
-    both = Stack("prod", Paths.here(), cast(Any, Refreshing(before, {"vpc-1", "vpc-typo"})))
+    both = Stack("prod", Paths.here(), cast(Any, Refreshing(before, {"vpc-1", "vpc-typo"})), RECOVERIES)
     carry_out(both, plan, said.append)
     assert said[2:] == ["b (t): imported as vpc-typo"]

@@ -1,0 +1,1 @@
+"""Requests to OpenStack's APIs with the caller's own credentials."""

@@ -1,0 +1,24 @@
+"""The answers of one kind of cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gpuform.stack.cluster_access import ClusterAccess
+from gpuform.stack.destroy import Teardown
+from gpuform.stack.drift.rules import DriftRules
+from gpuform.stack.preflight import Preflight
+from gpuform.stack.preview.effect import NoResources, PreviewRules
+from gpuform.stack.recover import Recovery
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """What the verbs ask: one field for each; ``recovery`` is None where nothing is created at a cloud."""
+
+    preflight: Preflight
+    teardown: type[Teardown]
+    recovery: Recovery | None = None
+    preview: PreviewRules = field(default_factory=NoResources)
+    drift: DriftRules = field(default_factory=DriftRules)
+    access: ClusterAccess = field(default_factory=ClusterAccess)

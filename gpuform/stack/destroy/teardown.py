@@ -1,0 +1,164 @@
+"""What a destroy needs from a kind of cluster.
+
+The code of each step is the same for every kind. A subclass in `gpuform.clouds` defines what differs: the
+order of the steps, access to the cluster, proof that it is gone, and what it leaves behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from gpuform.checkout.errors import Failure, InputError
+from gpuform.checkout.paths import Paths
+from gpuform.stack.destroy.cluster import Cluster
+from gpuform.stack.destroy.state import Known
+from gpuform.stack.destroy.steps import OF_OTHERS, Step
+from gpuform.stack.destroy.waiting import Left, Say, until_gone
+from infra.model.environment import Environment
+
+_OF_A_CLOUD = "is for stacks that create a cluster at a cloud; {stack} does not"
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of a destroy; ``wait_s`` replaces every step's own time limit."""
+
+    offline: bool = False
+    force: bool = False
+    cluster_gone: bool = False
+    purge: bool = False
+    wait_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """One resource of a cloud; ``why`` it is the cluster's, or a description of a foreign one."""
+
+    kind: str
+    id: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.id} ({self.why})"
+
+
+@dataclass(frozen=True)
+class Made:
+    """A cluster as the state has it: its name at the cloud, and the address of its API server."""
+
+    name: str
+    endpoint: str
+
+
+class Sweeper(Protocol):
+    """Finds and deletes what a cluster leaves at a cloud. Errors are those of the cloud's own client."""
+
+    def find(self) -> tuple[Leftover, ...]:
+        """Resources with the cluster's mark, to be deleted."""
+
+    def delete(self, one: Leftover) -> str:
+        """Request its deletion; returns what blocks it, if known."""
+
+    def foreign(self, unused: bool = False) -> tuple[Leftover, ...]:
+        """Resources in the cluster's network that are not its own; with ``unused`` only those."""
+        return ()
+
+    def prepare(self) -> None:
+        """Called before each round of deletions."""
+        return
+
+    def sweep(self, seconds: float, say: Say) -> tuple[Leftover, ...]:
+        """Delete all of them and wait until they are gone; returns what was deleted. Raises StillThere."""
+        deleted: dict[Leftover, None] = {}
+
+        def left() -> list[Left]:
+            found = self.find()
+            deleted.update(dict.fromkeys(found))
+            self.prepare()
+            return [Left(one.kind, one.id, self.delete(one)) for one in found]
+
+        until_gone(left, seconds, say)
+        return tuple(deleted)
+
+
+@dataclass
+class Teardown:
+    """A stack that creates no cluster: only objects of one, in an order that the engine knows."""
+
+    env: Environment
+    stack: str
+    options: Options
+
+    steps: ClassVar[tuple[Step, ...]] = OF_OTHERS
+    where: ClassVar[str] = "the cloud"
+    nothing: ClassVar[str] = "none"
+    reach: ClassVar[str] = "its network"
+    prover: ClassVar[str] = "the cloud"
+    refused: ClassVar[Mapping[str, str]] = {
+        "--force": "is for clusters on AWS; {stack} has none",
+        "--cluster-gone": _OF_A_CLOUD,
+        "--purge": _OF_A_CLOUD,
+    }
+    """Options that do not apply here, and why."""
+
+    keeps: ClassVar[bool] = False
+    """Whether others use the cluster as well, so that a namespace with what they made stays."""
+
+    @property
+    def has_cluster(self) -> bool:
+        """Whether the stack creates its cluster, so that the cluster's contents must be deleted first."""
+        return self.steps is not OF_OTHERS
+
+    def refuse_options(self) -> None:
+        """InputError for an option that does not apply here, or must not be used now."""
+        for option, why in self.refused.items():
+            if getattr(self.options, option.strip("-").replace("-", "_")):
+                raise InputError(option, why.format(stack=self.stack), "leave it out")
+
+    def notes(self) -> tuple[str, ...]:
+        return ()
+
+    def require_place(self, known: Known, state: Mapping[str, Any]) -> None:
+        """Refuse credentials or a region of another place: there, everything would seem to be gone."""
+
+    def made(self, known: Known) -> Made | None:
+        """The cluster; None if the state has none, or only one that was never created."""
+        return None
+
+    def access(self, known: Known, paths: Paths, shown: Callable[[], Mapping[str, Any]]) -> Path | str:
+        """A kubeconfig, as a file or its content; ``shown`` returns the state with its secrets."""
+        raise NotImplementedError
+
+    def require_gone(self, known: Known) -> str:
+        """The cloud's confirmation that the cluster is gone, as a line. InputError if it exists."""
+        raise NotImplementedError
+
+    def leftovers(self, known: Known) -> Sweeper | None:
+        """Sweeper of what the cluster left; None if there is nothing to look for."""
+        return None
+
+    def require_sweepable(self, known: Known) -> None:
+        """Raise Failure if, by the state, resources with the cluster's mark must not be deleted yet."""
+
+    def refuse_force(self, cluster: Cluster) -> None:
+        """InputError for ``--force`` while a controller runs that would work on the same nodes."""
+
+    def terminate_nodes(self, known: Known, say: Say) -> None:
+        """For ``--force``: terminate the nodes that no controller terminates any more."""
+
+    def require_network_unused(self, known: Known) -> None:
+        """Raise Failure if foreign resources block the network, once the cluster is gone."""
+
+    def refuse_living(self) -> None:
+        """Raise Failure if the cloud still has the cluster, whatever the state says."""
+
+    def spared(self, known: Known) -> tuple[str, ...]:
+        """URNs that the engine does not delete in the step ``cluster``."""
+        return ()
+
+    def blamed(self, known: Known, failure: Failure) -> Failure:
+        """Adds what blocks the cluster to the failure of the engine run that should have deleted it."""
+        return failure

@@ -1,0 +1,183 @@
+"""Turns observations into results: pools with their machines, idle resources, and the picture's cells."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from gpuform.checkout.errors import InputError
+from gpuform.usage.device_ids import gpu_id, mig_id
+from gpuform.usage.node_prices import NodePrices, total, used_share
+from gpuform.usage.nodes import Node, Pod
+from gpuform.usage.rehearsal import Amount, Cell, Line, Machines, NodeDrawn, PoolOutcome
+from infra.model import labels
+from infra.model.environment import Environment
+from infra.model.offer import claimable
+from infra.model.pool import Pool
+from infra.model.prices import PriceList
+from infra.plan.cost import listed, machine_price
+from lab.rehearse import nodes as assumed
+from lab.rehearse.watch import NodeLifetime, Snapshot
+
+
+class CostReport(NodePrices):
+    """Pools, nodes and their timelines, with their cost."""
+
+    def pool(
+        self, pool: Pool, now: Snapshot, lives: Iterable[NodeLifetime], unjoined: tuple[str, ...] = ()
+    ) -> PoolOutcome:
+        """One pool at one moment, and every node that it has had until then.
+
+        ``unjoined`` are instances that were bought and never became a node.
+        """
+        nodes = [node for node in now.nodes if node.pool == pool.name]
+        offers: Counter[str] = Counter()
+        used: Counter[str] = Counter()
+        made_up = assumed.of(self.env).assumed(self.env, pool)
+        for node in nodes:
+            offers.update({key: n for key, n in node.offers.items() if key not in made_up})
+            for pod in now.on(node.name):
+                used.update(pod.asks)
+        kinds = Counter((n.machine, self.capacity(n), n.zone, self.usd(n)) for n in nodes)
+        mine = [life for life in lives if life.node.pool == pool.name]
+        return PoolOutcome(
+            name=pool.name,
+            fixed=pool.elastic is None,
+            machines=tuple(
+                Machines(*key[:3], count, key[3]) for key, count in sorted(kinds.items(), key=str)
+            ),
+            resources={key: Amount(offers[key], used[key]) for key in sorted(offers)},
+            usd_per_hour=total(self.usd(node) for node in nodes),
+            idle_usd_per_hour=total(self._idle(pool, node, now.on(node.name)) for node in nodes),
+            launched=len(mine) + len(unjoined),
+            in_vain=(*(one.node.name for one in mine if self._bought(pool, one) and not one.used), *unjoined),
+        )
+
+    def _bought(self, pool: Pool, life: NodeLifetime) -> bool:
+        """Whether the node was added for pods; a Magnum node group always has its minimum."""
+        least = pool.least if self.env.by_autoscaler(pool) else 0
+        always = {f"{pool.name}-{index}" for index in range(least)}
+        return pool.elastic is not None and life.node.name not in always
+
+    def _idle(self, pool: Pool, node: Node, pods: Iterable[Pod]) -> float | None:
+        share, usd = used_share(self.env, pool, node, pods), self.usd(node)
+        return None if share is None or usd is None else usd * (1 - share)
+
+    def held(self, queue: str, now: Snapshot) -> float | None:
+        """USD per hour of the part of GPU nodes that pods of this queue hold; None if a price is unknown."""
+        own = {(work.namespace, work.name) for work in self.env.workloads if work.queue == queue}
+        found = []
+        for pool in (one for one in self.pools if one.gpus):
+            for node in (one for one in now.nodes if one.pool == pool.name):
+                pods = [pod for pod in now.on(node.name) if (pod.namespace, pod.workload) in own]
+                idle, usd = self._idle(pool, node, pods), self.usd(node)
+                if pods:
+                    found.append(None if idle is None or usd is None else usd - idle)
+        return total(found)
+
+    def lines(self, lives: Iterable[NodeLifetime]) -> Iterator[Line]:
+        """The timeline, in the order in which the nodes joined."""
+        env = self.env
+        bought = {one.name for one in self.pools if env.by_karpenter(one) or env.by_autoscaler(one)}
+        for life in sorted(lives, key=lambda one: (one.born, one.node.name)):
+            node = life.node
+            times = life.born, life.ready, life.gone
+            yield Line(node.name, node.pool, node.machine, self.usd(node), *times, node.pool not in bought)
+
+    def drawn(self, now: Snapshot) -> Iterator[NodeDrawn]:
+        for pool in self.pools:
+            for node in now.nodes:
+                if node.pool == pool.name:
+                    yield self._drawn(pool, node, now.on(node.name))
+
+    def _drawn(self, pool: Pool, node: Node, pods: tuple[Pod, ...]) -> NodeDrawn:
+        told = claimable(pool).keys() & node.offers.keys()
+        return NodeDrawn(
+            name=node.name,
+            pool=pool.name,
+            machine=node.machine,
+            capacity=self.capacity(node),
+            zone=node.zone,
+            usd_per_hour=self.usd(node),
+            gpus=((Cell("by claim"),),) * node.gpus if pool.by_claim and not told else cells(node, pods),
+            others=tuple(f"{pod.namespace}/{pod.name}" for pod in pods if pod.workload and not pod.devices),
+        )
+
+
+def cells(node: Node, pods: Iterable[Pod]) -> tuple[tuple[Cell, ...], ...]:
+    """A row for each GPU: its slices as placed on it, its shares, or the whole GPU, each with its pod.
+
+    The devices are those that the simulated device manager has allocated.
+    """
+    holders = {device: pod for pod in pods for device in pod.devices}
+    return tuple(_row(node, index, holders) for index in range(node.gpus))
+
+
+def _row(node: Node, index: int, holders: Mapping[str, Pod]) -> tuple[Cell, ...]:
+    placed = node.layout.get(str(index), ())
+    if placed:
+        found = []
+        times, suffix = _shares(node)
+        for text in placed:
+            profile, _, start = text.partition("@")
+            device = mig_id(node.uid, index, profile, int(start))
+            ids = [f"{device}::{n}" for n in range(times)] if times > 1 else [device]
+            found += [_cell(f"mig-{profile}{suffix}", holders.get(one)) for one in ids]
+        return tuple(found)
+    whole = gpu_id(node.uid, index)
+    shared = labels.NVIDIA_GPU_SHARED in node.offers
+    shares = node.offers.get(labels.NVIDIA_GPU_SHARED if shared else labels.NVIDIA_GPU, 0)
+    each = round(shares) // sum(not node.layout.get(str(one)) for one in range(node.gpus))
+    if each <= 1 and not shared:
+        there = each or labels.GPU_DEVICE_CLASS in node.offers
+        return (_cell("gpu" if there else "", holders.get(whole)),)
+    name = "gpu.shared" if shared else "gpu"
+    return tuple(_cell(name, holders.get(f"{whole}::{n}")) for n in range(each))
+
+
+def _shares(node: Node) -> tuple[int, str]:
+    """The replicas of each slice of the node, and the suffix of its resource name."""
+    offers = {key: count for key, count in node.offers.items() if key.startswith(labels.NVIDIA_MIG_PREFIX)}
+    if not offers:  # under the strategy single slices have the whole GPU's name
+        offers = {key: node.offers.get(key, 0) for key in (labels.NVIDIA_GPU, labels.NVIDIA_GPU_SHARED)}
+    shared = any(count for key, count in offers.items() if key.endswith(labels.SHARED))
+    slices = sum(len(placed) for placed in node.layout.values())
+    return round(sum(offers.values())) // slices, labels.SHARED if shared else ""
+
+
+def _cell(resource: str, pod: Pod | None) -> Cell:
+    return Cell(resource, pod.namespace, pod.name, pod.workload) if pod else Cell(resource)
+
+
+def price_source(env: Environment, prices: PriceList) -> str:
+    """The source of the outcome's prices, in words."""
+    if not listed(env):
+        own = env.cost is not None and bool(env.cost.prices)
+        if own:
+            return "the environment's own (cost.prices), without volumes: no price list has these machines"
+        return "none: no price list has these machines; set cost.prices"
+    text = f"list prices of {prices.region}, {prices.date}, without volumes"
+    if not any("spot" in pool.capacity for pool in env.pools):
+        return text
+    factor = env.cost.spot_factor if env.cost else None
+    spot = "at the on-demand price (no cost.spot_factor)" if factor is None else f"at {factor:g} of on-demand"
+    return f"{text}; spot {spot}"
+
+
+def check_prices(env: Environment, prices: PriceList) -> None:
+    """Refuse a pool that Karpenter fills if none of its machines has a price, by which Karpenter buys.
+
+    Raises InputError. A pool with a fixed number needs no price: it is shown as unknown, as in the bill.
+    """
+    for index, pool in enumerate(env.pools):
+        if not env.by_karpenter(pool):
+            continue
+        unknown = [one for one in pool.machines if machine_price(env, pool, one, prices) is None]
+        if unknown and len(unknown) == len(pool.machines):
+            names = ", ".join(one.name for one in unknown)
+            where = f"the price list of {prices.region} of {prices.date}"
+            raise InputError(
+                f"pools[{index}].{'machine' if pool.machine else 'gpu'}",
+                f"{names} has no price in {where}, and Karpenter chooses machines by price",
+                f"give one: cost.prices: {{{unknown[0].name}: USD per hour}}",
+            )

@@ -1,0 +1,163 @@
+"""A destroy on AWS: which place it acts on, which proof it requires, and what it must not delete."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from botocore.stub import Stubber
+
+from gpuform.checkout.errors import Failure, InputError
+from gpuform.clients.aws import api
+from gpuform.clouds.aws import deletion_evidence as proof
+from gpuform.clouds.aws.destroy import OF_EKS
+from gpuform.clouds.aws.leftovers import Leftovers, Scope, may_be_asked
+from gpuform.clouds.aws.state import Eks, existing_vpc, network, vpcs
+from gpuform.clouds.aws.state import eks as cluster_of
+from gpuform.stack.destroy import Destroy, Plan
+from gpuform.stack.destroy.state import Known
+from infra.model.losses import GUARD
+from tests.clouds.aws.stacks import REGION, _credentials, eks, state
+from tests.stack.destroy.told_state import BASE, NETWORK, QUEUE, STACK, STATE, VPC, resource, teardown_of
+
+pytestmark = pytest.mark.unit
+__all__ = ["_credentials"]
+
+
+def test_a_file_that_names_another_region_is_refused() -> None:
+    """In that region EKS has no such cluster and the VPC no leftovers: both would be taken for an answer."""
+    target = teardown_of("aws-dev", state("eu-north-1"), offline=True)
+    fact = f"declares region {REGION}, but the stack is in eu-north-1"
+    with pytest.raises(InputError, match=fact) as wrong:
+        target.plan()
+    assert wrong.value.path == "Pulumi.aws-dev.yaml"
+
+
+def stack_of(name: str) -> dict[str, Any]:
+    return {"urn": STACK, "type": "pulumi:pulumi:Stack", "outputs": {"environment": {"name": name}}}
+
+
+def guard_of(name: str) -> dict[str, Any]:
+    return {"urn": f"{BASE}{GUARD}::losses", "type": GUARD, "custom": True, "inputs": {"environment": name}}
+
+
+@pytest.mark.parametrize(
+    "known", [eks(name="lab"), stack_of("lab"), guard_of("lab")], ids=["cluster", "update", "guard"]
+)
+def test_a_file_that_names_another_cluster_is_refused(known: dict[str, Any]) -> None:
+    """Leftovers are found by that name, also once the cluster has left the state."""
+    target = teardown_of("aws-dev", state(REGION, known), offline=True)
+    with pytest.raises(InputError, match="declares the name aws-dev, but the stack's cluster is lab"):
+        target.plan()
+
+
+def test_credentials_of_another_account_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That account has none of the resources, and the engine would consider all of them deleted."""
+    target = teardown_of("aws-dev", state(REGION, eks()))
+    sts = api.client("sts", REGION)
+    monkeypatch.setattr(api, "client", lambda service, region: sts)
+    with Stubber(sts) as stubbed:
+        stubbed.add_response("get_caller_identity", {"Account": "123456789012"})
+        with pytest.raises(
+            Failure, match="is in account 000000000042, but the credentials are for account 1"
+        ):
+            target.plan()
+
+
+def living(monkeypatch: pytest.MonkeyPatch, status: str, code: str = "ResourceNotFoundException") -> None:
+    client, real = api.client("eks", REGION), proof.client
+    monkeypatch.setattr(proof, "client", lambda name, region: client if name == "eks" else real(name, region))
+    stubbed = Stubber(client)
+    if status:
+        stubbed.add_response("describe_cluster", {"cluster": {"name": "aws-dev", "status": status}})
+    else:
+        stubbed.add_client_error("describe_cluster", code)
+    stubbed.activate()
+
+
+@pytest.mark.parametrize(("status", "swept"), [("ACTIVE", False), ("CREATING", False), ("", True)])
+def test_nothing_is_swept_while_eks_has_the_cluster(
+    status: str, swept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A state may lack an existing cluster: after `pulumi state delete`, or a killed run."""
+    took: list[float] = []
+    sweeper = SimpleNamespace(sweep=lambda seconds, say: took.append(seconds) or ())
+    target = teardown_of("aws-dev", state(), offline=True)
+    monkeypatch.setattr(target.teardown, "leftovers", lambda known: sweeper)
+    living(monkeypatch, status)
+    step = next(one for one in OF_EKS if one.name == "leftovers")
+    destroy = Destroy(target, Plan("aws-dev", "aws", OF_EKS, {}))
+    if swept:
+        assert destroy._leftovers(step) == "none"
+    else:
+        with pytest.raises(Failure, match=f"EKS still has cluster aws-dev \\({status}\\)"):
+            destroy._leftovers(step)
+    assert bool(took) is swept
+
+
+def test_a_group_that_went_meanwhile_is_gone() -> None:
+    """EKS deletes its own, and may list it, with its rules, for a while."""
+    leftovers = Leftovers(Scope(REGION, "s", "s", "vpc-1"))
+    rules = [{"IpProtocol": "-1"}]
+    group = {"GroupId": "sg-1", "GroupName": "g", "IpPermissions": rules, "IpPermissionsEgress": rules}
+    tagged = {**group, "Tags": [{"Key": "aws:eks:cluster-name", "Value": "s"}]}
+    with Stubber(leftovers._ec2) as stubbed:
+        stubbed.add_response("describe_security_groups", {"SecurityGroups": [tagged]})
+        stubbed.add_client_error("revoke_security_group_ingress", "InvalidGroup.NotFound")
+        stubbed.add_client_error("revoke_security_group_egress", "InvalidPermission.NotFound")
+        leftovers.prepare()
+        stubbed.assert_no_pending_responses()
+        stubbed.add_response("describe_security_groups", {"SecurityGroups": [tagged]})
+        stubbed.add_client_error("revoke_security_group_ingress", "UnauthorizedOperation")
+        with pytest.raises(Failure, match="UnauthorizedOperation"):
+            leftovers.prepare()
+
+
+@pytest.mark.parametrize(
+    ("here", "more"),
+    [
+        (True, {}),
+        (True, {"AWS_ENDPOINT_URL_STS": "http://localhost:1"}),
+        (False, {"AWS_ENDPOINT_URL": "https://ec2.us-east-1.amazonaws.com"}),
+        (False, {"AWS_ENDPOINT_URL_EC2": "https://ec2.us-east-1.amazonaws.com"}),
+        (False, {"AWS_ENDPOINT_URL_EKS": "https://eks.us-east-1.amazonaws.com"}),
+        (False, {"AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"}),
+    ],
+)
+def test_an_offline_run_asks_a_stand_in_alone(here: bool, more: dict[str, str]) -> None:
+    given = {"AWS_ENDPOINT_URL": "http://127.0.0.1:5000", **more}
+    assert may_be_asked(True, given) is here
+    assert may_be_asked(False, given)
+    assert not may_be_asked(True, {})
+
+
+def test_an_offline_run_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    with pytest.raises(InputError, match="needs proof from EKS, which an offline run cannot get"):
+        teardown_of("aws-dev", offline=True, cluster_gone=True).plan()
+
+
+def test_only_the_cluster_s_own_account_proves_that_it_is_gone(moto: str) -> None:
+    assert "EKS has no cluster s" in proof.require_gone(Eks("s", "", "", "123456789012"), REGION)
+    with pytest.raises(InputError, match="are for account 123456789012, but the cluster was in 42"):
+        proof.require_gone(Eks("s", "", "", "42"), REGION)
+
+
+def test_a_refusal_is_no_proof(moto: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    living(monkeypatch, "", code="AccessDeniedException")
+    with pytest.raises(Failure, match=r"AccessDeniedException: .*; this does not prove"):
+        proof.require_gone(Eks("s", "", "", "123456789012"), REGION)
+
+
+def test_an_existing_vpc_is_known_and_its_component_stays_until_the_end() -> None:
+    """Nothing else in the state names the VPC, in which the cluster's leftovers are then deleted."""
+    urn = NETWORK.replace("gpuform:aws:Network", "gpuform:aws:ExistingVpc")
+    vpc = resource(urn, parent=STACK, outputs={"vpc_id": "vpc-7"})
+    known = Known.of({"deployment": {"resources": [resource(STACK), vpc, resource(QUEUE, provider="")]}})
+    assert (existing_vpc(known), vpcs(known)) == ("vpc-7", ())
+    assert network(known) == (urn,)
+    assert existing_vpc(Known.of(STATE)) == ""
+    known = Known.of(STATE)
+    assert cluster_of(known) == Eks("s", "https://e", "Y2E=", "42")
+    assert (vpcs(known), network(known)) == (("vpc-1",), (NETWORK, VPC))

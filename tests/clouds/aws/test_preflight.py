@@ -1,0 +1,251 @@
+"""The whole preflight on made-up accounts: what passes, what stops it, its calls, and its output."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections import Counter
+from pathlib import Path
+
+import botocore.session
+import pytest
+from botocore import xform_name
+from botocore.stub import Stubber
+from rich.console import Console
+
+from gpuform.checkout.paths import Paths
+from gpuform.clouds.aws.preflight import checks
+from gpuform.clouds.aws.preflight.account_api import Aws, home
+from gpuform.reports import tables
+from infra.config import parse
+from infra.model.environment import Environment
+from tests.clouds.aws.made_up import ACCOUNT, VPC, Account, real, reservation, subnet, table
+from tests.components.aws_stacks import ROOT, changed, small, stack
+
+pytestmark = pytest.mark.unit
+
+GOLDEN = Path(__file__).parent / "preflight.txt"
+
+
+@pytest.fixture
+def prod() -> Environment:
+    return parse(stack("aws-prod"))
+
+
+@pytest.mark.parametrize("name", ["aws-dev", "aws-prod"])
+def test_an_account_that_has_everything_passes(name: str) -> None:
+    env = parse(stack(name))
+    found = Account(env).checked()
+    assert {finding.verdict for finding in found.values()} == {"PASS"}, found
+    assert {"credentials", f"region {env.cluster.region}", "zones", "access to the cluster"} < set(found)  # type: ignore[union-attr]
+
+
+def test_what_people_read_of_an_account_with_troubles(prod: Environment) -> None:
+    account = Account(
+        prod,
+        quotas={"L-417A185B": 192, "L-3819A6DF": 64},
+        instances=[{"InstanceType": "p4d.24xlarge"}],
+        reservations=[reservation(AvailableInstanceCount=3)],
+        not_offered={("p4d.24xlarge", "us-west-2a"), ("g6e.16xlarge", "us-west-2c")},
+        roles=("AWSServiceRoleForAmazonEKS",),
+        add_ons={"coredns": "v1.99.0-eksbuild.1"},
+        denied={"DescribeClusterVersions"},
+    )
+    console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
+    shown = list(account.checked().values())
+    console.print(tables.findings(shown))
+    text = "\n".join(line.rstrip() for line in console.export_text().splitlines()) + "\n"
+    text += "\n".join(tables.by_hand(shown)) + "\n"
+    assert text == GOLDEN.read_text()
+
+
+def test_without_credentials_one_fails_and_nothing_else_is_asked(prod: Environment) -> None:
+    account = Account(prod, failing={"GetCallerIdentity": "ExpiredToken"})
+    found = account.checked()
+    assert Counter(finding.verdict for finding in found.values()) == {"FAIL": 1, "SKIP": len(found) - 1}
+    assert found["credentials"].fact.startswith("ExpiredToken: ")
+    assert "aws sso login" in found["credentials"].fix
+    assert found["zones"].fact == "not checked: see credentials"
+    assert account.asked == ["sts:GetCallerIdentity"]
+
+
+@pytest.mark.parametrize(
+    ("status", "fact", "fix"),
+    [
+        (None, "AWS has no such region", "cluster.region"),
+        ("not-opted-in", "not enabled for the account", "aws account enable-region --region-name us-west-2"),
+    ],
+)
+def test_without_the_region_the_rest_is_not_asked(
+    prod: Environment, status: str | None, fact: str, fix: str
+) -> None:
+    account = Account(prod, region=status)
+    found = account.checked()
+    assert Counter(finding.verdict for finding in found.values()) == {
+        "PASS": 1,
+        "FAIL": 1,
+        "SKIP": len(found) - 2,
+    }
+    assert (found["region us-west-2"].fact, found["region us-west-2"].verdict) == (fact, "FAIL")
+    assert fix in found["region us-west-2"].fix
+    assert found["zones"].fact == "not checked: see region us-west-2"
+    assert account.asked == ["sts:GetCallerIdentity", "ec2:DescribeRegions"]
+
+
+@pytest.mark.parametrize(
+    ("zones", "fact"),
+    [
+        ({"us-west-2a": "available", "us-west-2b": "available"}, "the account has no us-west-2c"),
+        (
+            {"us-west-2a": "available", "us-west-2b": "impaired", "us-west-2c": "available"},
+            "us-west-2b is impaired",
+        ),
+    ],
+)
+def test_zones(prod: Environment, zones: dict[str, str], fact: str) -> None:
+    found = Account(prod, zones=zones).checked()["zones"]
+    assert (found.verdict, found.fact) == ("FAIL", fact)
+
+
+def test_a_zone_in_which_eks_creates_no_control_plane(prod: Environment) -> None:
+    """Its letter differs between accounts, so no stack file can exclude it."""
+    found = Account(prod, zone_ids={"us-west-2b": "usw1-az2"}).checked()["zones"]
+    assert found.verdict == "FAIL"
+    assert found.fact == "us-west-2b is usw1-az2 in this account, where EKS creates no control plane"
+
+
+def asked_by(prod: Environment) -> dict[str, str]:
+    """Every API action of the preflight, by operation: from a good account and from worse ones."""
+    with_ami = parse(
+        changed(small({"name": "a", "machine": "m6i.xlarge", "nodes": 1}), images={"al2023": "ami-01234567"})
+    )
+    found = {}
+    for account in (
+        Account(parse(IN_A_VPC), tables=[table()]),
+        Account(prod, quota=None, entries=[ROLE_ENTRY], instances=[{"InstanceType": "p3.2xlarge"}]),
+        Account(prod, instances=[{"InstanceType": "p3.2xlarge"}]),
+        Account(with_ami),
+    ):
+        account.checked()
+        found |= {action.partition(":")[2]: action for action in account.asked}
+    return found
+
+
+IN_A_VPC = changed(
+    small({"name": "a", "machine": "m6i.xlarge", "nodes": 1}),
+    network={"vpc": VPC, "subnets": {one["AvailabilityZone"]: one["SubnetId"] for one in map(subnet, "abc")}},
+    endpoint={"reached_by": "network"},
+    images={"al2023": "al2023@v20260801"},
+)
+OF_A_VPC = ("DescribeVpcAttribute", "DescribeSubnets", "DescribeRouteTables", "DescribeVpcEndpoints")
+ROLE_ENTRY = f"arn:aws:iam::{ACCOUNT}:role/ci/maker"
+
+
+def test_a_missing_permission_is_named_and_is_neither_failed_nor_passed(prod: Environment) -> None:
+    actions = asked_by(prod)
+    assert len(actions) == 21
+    for operation, action in actions.items():
+        if operation in ("GetCallerIdentity", "DescribeImages", "GetAWSDefaultServiceQuota"):
+            continue
+        env = parse(IN_A_VPC) if operation in OF_A_VPC else prod
+        account = Account(env, denied={operation}, entries=[ROLE_ENTRY])
+        if operation == "DescribeVpcEndpoints":
+            account.tables = [table()]
+        found = list(account.checked().values())
+        iam = action.replace("service-quotas", "servicequotas")
+        told = [one for one in found if one.fact == f"not checked: the caller has no permission for {iam}"]
+        assert told, operation
+        assert {one.verdict for one in told} == {"SKIP"}
+        assert not [one for one in found if one.verdict == "FAIL"], operation
+
+
+def test_an_error_that_says_nothing_of_the_account_is_no_failure(prod: Environment) -> None:
+    found = Account(prod, failing={"DescribeAddonVersions": "ThrottlingException"}).checked()[
+        "add-on coredns"
+    ]
+    assert found.verdict == "SKIP"
+    assert found.fact.startswith("not checked: eks:DescribeAddonVersions: ThrottlingException")
+
+
+def test_the_policy_in_the_docs_is_what_is_asked(prod: Environment) -> None:
+    text = (ROOT / "docs/howto/preflight.md").read_text()
+    policy = json.loads(re.search(r"```json\n(.*?)```", text, re.DOTALL)[1])  # type: ignore[index]
+    allowed = sorted(action for one in policy["Statement"] for action in one["Action"])
+    asked = {action.replace("service-quotas", "servicequotas") for action in asked_by(prod).values()}
+    assert allowed == sorted(asked - {"sts:GetCallerIdentity"})  # this call cannot be denied
+    assert {one["Effect"] for one in policy["Statement"]} == {"Allow"}
+
+
+def commands(prod: Environment) -> list[str]:
+    bad = Account(
+        prod,
+        quota=0,
+        roles=(),
+        region="not-opted-in",
+        reservations=[],
+        instances=[{"InstanceType": "p3.2xlarge"}],
+    )
+    other = Account(prod, quota=0, roles=())
+    p6 = {"name": "p6", "machine": "p6-b200.48xlarge", "elastic": {"max": {"cpu": 192}}, "capacity": ["spot"]}
+    found = [
+        *bad.checked().values(),
+        *other.checked().values(),
+        *Account(parse(small(p6))).checked().values(),
+    ]
+    return [text for one in found for text in (one.check, one.fix) if text.startswith("aws ")]
+
+
+def test_every_command_is_one_of_aws_with_its_region(prod: Environment) -> None:
+    """Services, operations and options as in botocore's models, the source of the AWS command line."""
+    session, seen = botocore.session.get_session(), set()
+    of_the_cli = {"region", "query", "output"}
+    for command in commands(prod):
+        _, service, operation, *rest = shlex.split(command)
+        if (service, operation) == ("account", "enable-region"):
+            assert rest == ["--region-name", "us-west-2"]
+            continue
+        model = session.get_service_model(service)
+        names = {xform_name(name, "-"): name for name in model.operation_names}
+        members = model.operation_model(names[operation]).input_shape.members
+        known = {xform_name(name, "-") for name in members} | of_the_cli
+        options = {word.removeprefix("--") for word in rest if word.startswith("--")}
+        assert options <= known, command
+        assert service == "iam" or "region" in options, command
+        seen.add((service, operation))
+    assert len(seen) >= 14
+
+
+def test_every_check_names_a_command(prod: Environment) -> None:
+    assert all(one.check.startswith("aws ") for one in Account(prod).checked().values())
+
+
+@pytest.mark.parametrize(
+    ("region", "asked"),
+    [("us-west-2", "us-east-1"), ("cn-northwest-1", "cn-north-1"), ("us-gov-east-1", "us-gov-west-1")],
+)
+def test_regions_are_asked_about_in_one_that_everybody_has(region: str, asked: str) -> None:
+    assert home(region) == asked
+
+
+def test_all_pages_are_read_and_no_question_is_asked_twice() -> None:
+    client = real("ec2", "us-west-2")
+    with Stubber(client) as stub:
+        for number, token in ((1, {"NextToken": "x"}), (2, {})):
+            instances = [{"InstanceType": "p5.48xlarge"}] * number
+            stub.add_response("describe_instances", {"Reservations": [{"Instances": instances}], **token})
+        aws = Aws("us-west-2", lambda service, region: client)
+        for _ in range(2):
+            found = aws.ask("ec2", "describe_instances")["Reservations"]
+            assert [len(batch["Instances"]) for batch in found] == [1, 2]
+        stub.assert_no_pending_responses()
+    assert aws.asked == {"ec2:DescribeInstances"}
+
+
+def test_without_botocore_nothing_is_asked_and_nothing_fails(
+    prod: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpuform.stack.preflight.check.find_spec", lambda name: None)
+    found = list(checks(prod, Paths.here(), "aws-prod"))
+    assert {one.verdict for one in found} == {"SKIP"}
+    assert found[0].fact == "not checked: botocore is not installed: pip install 'gpuform[offline]'"

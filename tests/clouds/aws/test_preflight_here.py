@@ -1,0 +1,112 @@
+"""This machine's place in the network, with a metadata service and an address service on loopback."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from gpuform.clouds.aws.preflight import here
+from gpuform.clouds.aws.preflight.here import Here
+from tests.openstack.authority import lay
+
+pytestmark = pytest.mark.tools
+
+MACS = "/latest/meta-data/network/interfaces/macs/"
+PAGES = {
+    MACS: "02:00:00:00:00:01/\n02:00:00:00:00:02/",
+    f"{MACS}02:00:00:00:00:01/vpc-id": "vpc-1",
+    f"{MACS}02:00:00:00:00:02/vpc-id": "vpc-2",
+    "/version": "{}",
+    "/me": "203.0.113.7\n",
+    "/portal": "<html>log in</html>",
+}
+
+
+class Metadata(BaseHTTPRequestHandler):
+    """Version 2 of the metadata service: no answer without the token."""
+
+    def do_PUT(self) -> None:
+        assert self.headers["X-aws-ec2-metadata-token-ttl-seconds"]
+        self._say("token")
+
+    def do_GET(self) -> None:
+        if self.path.startswith("/latest") and self.headers["X-aws-ec2-metadata-token"] != "token":
+            self.send_error(401)
+        else:
+            self._say(PAGES[self.path])
+
+    def _say(self, text: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_: object) -> None:
+        """No line per request."""
+
+
+@pytest.fixture
+def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Metadata)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    at = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(here, "_METADATA", f"{at}/latest")
+    monkeypatch.setattr(here, "_WHO_AM_I", f"{at}/me")
+    yield at
+    server.shutdown()
+    server.server_close()
+
+
+def test_an_instance_finds_its_vpcs_and_its_address(url: str) -> None:
+    assert Here({}).vpcs() == ("vpc-1", "vpc-2")
+    assert Here({}).address() == "203.0.113.7"
+
+
+@pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_EC2_METADATA_DISABLED"])
+def test_no_request_if_aws_is_simulated_or_metadata_is_off(url: str, name: str) -> None:
+    assert Here({name: "true"}).vpcs() == ()
+    assert Here({"AWS_ENDPOINT_URL": url}).address() == ""
+
+
+def test_another_page_is_not_an_address(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(here, "_WHO_AM_I", f"{url}/portal")
+    assert Here({}).address() == ""
+
+
+def test_a_machine_without_these_services(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(here, "_METADATA", "http://127.0.0.1:9/latest")
+    monkeypatch.setattr(here, "_WHO_AM_I", "http://127.0.0.1:9/me")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    assert (Here({}).vpcs(), Here({}).address()) == ((), "")
+
+
+def test_an_endpoint_must_show_a_certificate_of_its_authority(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ours", "another"):
+        lay(tmp_path / name, name)
+    shown = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    shown.load_cert_chain(tmp_path / "ours" / "admin.crt", tmp_path / "ours" / "admin.key")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Metadata)
+    server.socket = shown.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    at = f"https://127.0.0.1:{server.server_port}"
+    try:
+        ours = Here({}).connect(at, (tmp_path / "ours" / "ca.crt").read_text())
+        another = Here({}).connect(at, (tmp_path / "another" / "ca.crt").read_text())
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert (ours.error, ours.private) == ("", True)
+    assert "CERTIFICATE_VERIFY_FAILED" in another.error
+
+
+def test_a_closed_port_is_an_error() -> None:
+    assert Here({}).connect("https://127.0.0.1:9", "").error

@@ -1,0 +1,201 @@
+"""An existing cluster before an update: parts that are there already, and the way out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuform.checkout.errors import Failure
+from gpuform.checkout.paths import Paths
+from gpuform.clouds.existing.preflight import checks
+from gpuform.clouds.existing.preflight import cluster as existing
+from gpuform.clouds.existing.preflight.cluster import DAEMON_SETS, POLICIES, Parts
+from gpuform.engine.pending import RELEASE
+from gpuform.engine.places import Places
+from infra.config import parse
+from infra.model.environment import Environment
+
+pytestmark = pytest.mark.unit
+
+OWN = ("gpu-operator", "gpu-operator")
+CAPI = ("gpu-operator", "nvidia-gpu-operator")
+NFD_IMAGE = "registry.k8s.io/nfd/node-feature-discovery:v0.18.3@sha256:0a"
+PLUGIN_IMAGE = "nvcr.io/nvidia/k8s-device-plugin:v0.17.0"
+NVIDIAS = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+ALL = {"operator": "Exists", "effect": "NoSchedule"}
+Json = dict[str, Any]
+
+
+def env(**operator: Any) -> Environment:
+    pool = {"name": "t4", "machine": "g2.5xlarge", "selector": {"a": "b"}, **operator.pop("pool", {})}
+    cluster = {"kind": "existing", "kubeconfig": "/nowhere/kubeconfig"}
+    return parse({"name": "e", "cluster": cluster, "gpu_operator": operator, "pools": [pool]})
+
+
+def metadata(name: str, release: tuple[str, str] | None) -> Json:
+    keys = ("meta.helm.sh/release-namespace", "meta.helm.sh/release-name")
+    return {"name": name, "annotations": dict(zip(keys, release, strict=True)) if release else {}}
+
+
+def policy(release: tuple[str, str] | None) -> Json:
+    return {"metadata": metadata("cluster-policy", release)}
+
+
+def daemons(image: str, release: tuple[str, str] | None, *tolerations: Json, owned: bool = False) -> Json:
+    """A DaemonSet; ``owned`` by NVIDIA's operator."""
+    owners = [{"kind": "ClusterPolicy", "name": "cluster-policy"}] if owned else []
+    pod = {"containers": [{"image": image}], "tolerations": list(tolerations)}
+    about = {**metadata("daemons", release), "namespace": "there", "ownerReferences": owners}
+    return {"metadata": about, "spec": {"template": {"spec": pod}}}
+
+
+def judged(found: Environment, made: bool | None, check: Any, *objects: Json) -> Any:
+    there: dict[str, list[Json]] = {POLICIES: [], DAEMON_SETS: []}
+    for one in objects:
+        there[DAEMON_SETS if "spec" in one else POLICIES].append(one)
+    return check(Parts(found, made, there.__getitem__))
+
+
+@pytest.mark.parametrize(
+    ("there", "made", "verdict", "fact"),
+    [
+        ([], False, "PASS", "none is there"),
+        ([policy(OWN)], True, "PASS", "the stack's own"),
+        ([policy(OWN)], None, "SKIP", "the stack's state is elsewhere"),
+        ([policy(OWN)], False, "FAIL", "of Helm release gpu-operator/gpu-operator: Helm refuses a second"),
+        ([policy(CAPI)], True, "FAIL", "of Helm release gpu-operator/nvidia-gpu-operator"),
+        ([policy(None)], None, "FAIL", "cluster-policy is there, not by Helm"),
+        ([policy(OWN), policy(CAPI)], True, "FAIL", "nvidia-gpu-operator"),
+    ],
+)
+def test_an_operator_that_is_there(there: list[Json], made: bool | None, verdict: str, fact: str) -> None:
+    found = judged(env(), made, existing.operator, *there)
+    assert found.verdict == verdict
+    assert fact in found.fact
+    assert bool(found.fix) == (verdict != "PASS")
+
+
+def test_the_device_plugin_alone_meets_an_operator_too() -> None:
+    found = judged(env(mode="device_plugin"), False, existing.operator, policy(CAPI))
+    assert found.verdict == "FAIL"
+    assert found.fact.endswith("two device plugins would offer the same GPUs")
+
+
+TAINTED = {"pool": {"taints": [{"key": "team", "value": "a", "effect": "NoExecute"}]}}
+TEAM = {"key": "team", "value": "a", "effect": "NoExecute"}
+
+
+@pytest.mark.parametrize(
+    ("declared", "tolerations", "verdict", "fact"),
+    [
+        ({}, [NVIDIAS], "PASS", "and tolerates the taints of the nodes"),
+        ({}, [{**NVIDIAS, "operator": "Equal", "value": "present"}], "FAIL", "nvidia.com/gpu:NoSchedule"),
+        ({"gpu_taint": "gpu"}, [NVIDIAS], "FAIL", "there/daemons does not tolerate gpu:NoSchedule"),
+        (TAINTED, [ALL], "FAIL", "there/daemons does not tolerate team:NoExecute"),
+        (TAINTED, [ALL, TEAM], "PASS", "and tolerates"),
+        (TAINTED, [{"operator": "Exists"}], "PASS", "and tolerates"),
+    ],
+)
+def test_the_clusters_own_operator_must_reach_the_nodes(
+    declared: Json, tolerations: list[Json], verdict: str, fact: str
+) -> None:
+    own = env(mode="existing", **{**declared})
+    plugin = daemons(PLUGIN_IMAGE, None, *tolerations, owned=True)
+    found = judged(own, None, existing.operator, policy(CAPI), plugin)
+    assert found.verdict == verdict
+    assert fact in found.fact
+
+
+def test_an_operator_that_is_declared_and_not_there() -> None:
+    found = judged(env(mode="existing"), True, existing.operator, policy(OWN))
+    assert (found.verdict, found.fix) == ("FAIL", "use gpu_operator.mode: operator, or install one first")
+
+
+def test_another_device_plugin_is_found_by_its_image() -> None:
+    gke = daemons("gke.gcr.io/nvidia-gpu-device-plugin@sha256:0a", None)
+    found = judged(env(), True, existing.plugin, daemons(PLUGIN_IMAGE, OWN), gke)
+    assert found.verdict == "FAIL"
+    assert found.fact == "there/daemons is there, not by Helm: two would offer the same GPUs"
+    operators = daemons(PLUGIN_IMAGE, None, owned=True)
+    assert judged(env(), False, existing.plugin, operators).verdict == "PASS", "the other check is for it"
+
+
+@pytest.mark.parametrize(
+    ("nfd", "there", "verdict", "fact"),
+    [
+        (True, [], "PASS", "none is there"),
+        (True, [daemons(NFD_IMAGE, OWN)], "PASS", "the stack's own"),
+        (True, [daemons(NFD_IMAGE, CAPI)], "FAIL", "two would delete each other's labels"),
+        (True, [daemons("x/other", CAPI)], "PASS", "none is there"),
+        (False, [], "FAIL", "none but the stack's is there, and gpu_operator.nfd is false"),
+        (False, [daemons(NFD_IMAGE, OWN)], "FAIL", "none but the stack's is there"),
+        (False, [daemons(NFD_IMAGE, CAPI, ALL)], "PASS", "and tolerates the taints"),
+        (False, [daemons(NFD_IMAGE, CAPI, NVIDIAS)], "FAIL", "does not tolerate gpuform.io/gpu-not-ready"),
+        (False, [daemons(NFD_IMAGE, CAPI)], "FAIL", "does not tolerate nvidia.com/gpu:NoSchedule"),
+    ],
+)
+def test_node_feature_discovery_that_is_there(nfd: bool, there: list[Json], verdict: str, fact: str) -> None:
+    found = judged(env(nfd=nfd), True, existing.discovery, *there)
+    assert found.verdict == verdict
+    assert fact in found.fact
+    assert ("gpu_operator.nfd: false" in found.fix) == (nfd and verdict == "FAIL")
+
+
+def test_a_cluster_that_is_away_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*asked: Any) -> Any:
+        raise Failure("cluster", "connection refused", "look")
+
+    monkeypatch.setattr(existing, "listed", away)
+    found, *others = checks(env(), Paths.here(), "e")
+    assert [one.subject for one in (found, *others)] == [
+        "GPU operator",
+        "device plugin",
+        "node feature discovery",
+        "driver and toolkit",
+        "container runtimes",
+        "health loop",
+    ]
+    assert (found.verdict, found.fact) == ("SKIP", "not checked: cluster: connection refused")
+    assert found.check == "kubectl --kubeconfig /nowhere/kubeconfig get clusterpolicies.nvidia.com -o yaml"
+    assert len(list(checks(env(mode="existing"), Paths.here(), "e"))) == 3
+
+
+def test_a_kubeconfig_that_is_not_there_is_not_checked_either() -> None:
+    found, *_ = checks(env(), Paths.here(), "e")
+    assert found.verdict == "SKIP"
+    assert found.fact.startswith("not checked: cluster: ")
+
+
+@pytest.mark.parametrize(
+    ("deployment", "made"),
+    [
+        (None, False),
+        ({"resources": []}, False),
+        ({"resources": [{"type": RELEASE, "urn": "u"}]}, True),
+        (
+            {
+                "resources": [],
+                "pending_operations": [{"type": "creating", "resource": {"type": RELEASE, "urn": "u"}}],
+            },
+            True,
+        ),
+    ],
+)
+def test_whether_the_state_has_a_release(tmp_path: Path, deployment: Json | None, made: bool | None) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: gpuform\nruntime: python\n")
+    declared = {"name": "e", "cluster": {"kind": "existing", "kubeconfig": "/k"}}
+    declared["pools"] = [{"name": "t4", "machine": "g2.5xlarge", "selector": {"a": "b"}}]  # type: ignore[assignment]
+    stack = {"config": {"gpuform:environment": declared}}
+    (tmp_path / "Pulumi.e.yaml").write_text(json.dumps(stack))
+    paths = Paths(root=tmp_path, state=tmp_path / ".gpuform", cache=tmp_path / "cache")
+    if deployment is not None:
+        file = Places(paths).checkpoint("gpuform", "e")
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps({"version": 3, "checkpoint": {"latest": deployment}}))
+    assert existing.installed(paths, "e") is made
+    declared["state"] = {"backend": "s3://bucket/state", "secrets_provider": "awskms://alias/key"}  # type: ignore[assignment]
+    (tmp_path / "Pulumi.e.yaml").write_text(json.dumps(stack))
+    assert existing.installed(paths, "e") is None

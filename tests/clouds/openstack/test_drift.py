@@ -1,0 +1,89 @@
+"""Drift on OpenStack: groups within their bounds, nodes that lost labels, and fields that Magnum sets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuform.clouds.openstack.drift import CLUSTER, NODE_GROUP, OpenstackDrift
+from gpuform.engine import Step
+from gpuform.engine.events import Change
+from gpuform.stack.drift import nodes
+from infra.config import parse
+
+pytestmark = pytest.mark.unit
+
+ENV = parse(
+    {
+        "name": "research",
+        "cluster": {"kind": "openstack", "template": "kubernetes-1.30.2-2", "version": "1.30"},
+        "pools": [
+            {"name": "whole", "machine": "g2.5xlarge", "nodes": 1},
+            {"name": "ci", "machine": "g2.5xlarge", "elastic": {"min": 1, "max": {"nodes": 2}}},
+        ],
+    }
+)
+TAINT = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
+
+
+def node(name: str, group: str, **more: Any) -> dict[str, Any]:
+    from infra.plan.gpu_operator import driver_version
+    from infra.plan.sharing import pool_labels
+
+    labels = {**pool_labels(ENV, ENV.pool(group)), "magnum.openstack.org/nodegroup": group}
+    labels["nvidia.com/cuda.driver-version.full"] = driver_version(ENV)
+    return {
+        "metadata": {"name": name, "labels": {**labels, **more.get("labels", {})}},
+        "spec": {"taints": more.get("taints", [TAINT])},
+        "status": {"allocatable": {"nvidia.com/gpu": "1"}},
+    }
+
+
+def said(*there: dict[str, Any]) -> list[tuple[str, str, str, str, str]]:
+    return [
+        (one.resource, one.path, one.how, one.expected, one.found)
+        for one in nodes.check(ENV, OpenstackDrift(), list(there))
+    ]
+
+
+def test_all_is_well_within_the_bounds() -> None:
+    fixed = node("w", "whole")
+    assert said(fixed, node("a", "ci")) == said(fixed, node("a", "ci"), node("b", "ci")) == []
+
+
+def test_a_node_that_lost_its_label_is_still_its_groups() -> None:
+    lost = node("w", "whole", labels={"gpuform.io/pool": ""})
+    assert said(lost, node("a", "ci")) == [
+        ("Node w", 'metadata.labels["gpuform.io/pool"]', "missing", "whole", "none")
+    ]
+    bare = node("w", "whole", taints=[])
+    path = "spec.taints[nvidia.com/gpu:NoSchedule]"
+    assert said(bare, node("a", "ci")) == [("Node w", path, "missing", "true", "none")]
+
+
+def test_numbers_outside_of_the_bounds() -> None:
+    three = [node(name, "ci") for name in "abc"]
+    assert said(node("w", "whole"), *three) == [("pool ci", "nodes", "added", "1 to 2", "3")]
+    assert said() == [
+        ("pool whole", "nodes", "missing", "1", "0"),
+        ("pool ci", "nodes", "missing", "1 to 2", "0"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("type_", "name", "path", "expected"),
+    [
+        (NODE_GROUP, "ci", "nodeCount", True),
+        (NODE_GROUP, "whole", "nodeCount", False),
+        (NODE_GROUP, "ci", "maxNodeCount", False),
+        (NODE_GROUP, "whole", "labels.availability_zone", True),
+        (CLUSTER, "research", 'labels["kube.tag"]', True),
+        (CLUSTER, "research", "nodeCount", False),
+        ("kubernetes:core/v1:ConfigMap", "ci", "labels", False),
+    ],
+)
+def test_fields_that_magnum_or_the_autoscaler_sets(type_: str, name: str, path: str, expected: bool) -> None:
+    change = Change({"name": name}, {}, (path,), ())
+    step = Step("update", f"urn:pulumi:s::gpuform::{type_}::x", "planned", change)
+    assert OpenstackDrift().expected(ENV, step, path) is expected

@@ -1,0 +1,231 @@
+"""What a killed run was creating at Magnum: matched only by properties that prove it is ours."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from gpuform.checkout.errors import Failure, InputError
+from gpuform.clouds import RECOVERIES
+from gpuform.clouds.openstack import recover as openstack
+from gpuform.engine.pending import CREATING, GIVEN_UP, UPDATING, Operation
+from gpuform.stack.recover import Stack, UserDecisions, find
+from tests.clouds.openstack.made_up_cloud import PROJECT, USER, MadeUp, served
+
+pytestmark = pytest.mark.unit
+RECOVERY = openstack.MagnumRecovery()
+
+CLUSTER, GROUP, TEMPLATE = (
+    f"openstack:containerinfra/{word[0].lower()}{word[1:]}:{word}"
+    for word in ("Cluster", "NodeGroup", "ClusterTemplate")
+)
+PROVIDER = "urn:pulumi:s::gpuform::pulumi:providers:openstack::openstack"
+INPUTS: dict[str, Any] = {
+    "name": "research",
+    "clusterTemplateId": "t-1",
+    "masterCount": 1,
+    "nodeCount": 1,
+    "labels": {"nvidia_gpu_enabled": "true"},
+}
+LIVE: dict[str, Any] = {
+    "uuid": "c-1",
+    "name": "research",
+    "status": "CREATE_COMPLETE",
+    "cluster_template_id": "t-1",
+    "master_count": 1,
+    "node_count": 1,
+    "labels": {"nvidia_gpu_enabled": "true", "kube_tag": "v1.30.2"},
+    "user_id": USER,
+    "created_at": "2026-11-22T10:00:05+00:00",
+}
+
+
+@pytest.fixture
+def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MadeUp]:
+    """The cloud "made-up" of clouds.yaml; a missing resource is polled once."""
+    monkeypatch.setattr(openstack, "_BEGINS_S", 0.0)
+    monkeypatch.setattr(openstack, "_LOOK_S", 0.1)
+    with served(MadeUp()) as found:
+        who = {"username": "someone", "password": "right", "project_name": "gpus"}
+        domains = {"user_domain_id": "default", "project_domain_id": "default"}
+        auth = {"auth_url": f"{found.url}/keystone/v3", **who, **domains}
+        file = tmp_path / "clouds.yaml"
+        file.write_text(json.dumps({"clouds": {"made-up": {"auth": auth}}}))
+        monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(file))
+        yield found
+
+
+def state(cloud: MadeUp, *more: dict[str, Any]) -> dict[str, Any]:
+    provider = {
+        "urn": PROVIDER,
+        "type": "pulumi:providers:openstack",
+        "id": "p",
+        "inputs": {"cloud": "made-up"},
+    }
+    return {"deployment": {"resources": [{**provider, "created": "2026-11-22T10:00:00Z"}, *more]}}
+
+
+def making(type: str, inputs: dict[str, Any]) -> Operation:
+    urn = f"urn:pulumi:s::gpuform::{type}::{inputs.get('name', 'x')}"
+    return Operation(CREATING, {"urn": urn, "type": type, "inputs": inputs, "provider": f"{PROVIDER}::p"})
+
+
+def test_a_cluster_that_is_ours_is_taken_over_as_it_is_and_one_that_was_never_made_cleared(
+    cloud: MadeUp,
+) -> None:
+    cloud.clusters = [LIVE]
+    step = RECOVERY.lookup(making(CLUSTER, INPUTS), state(cloud))
+    assert (step.does, step.id) == ("import", "c-1")
+    assert not [one for one in cloud.asked if not one.startswith(("GET ", "POST keystone"))], "only asked"
+    step = RECOVERY.lookup(making(CLUSTER, INPUTS | {"name": "another"}), state(cloud))
+    assert (step.does, step.why) == ("clear", "Magnum has none with this name")
+
+
+@pytest.mark.parametrize(
+    ("live", "why"),
+    [
+        ({"user_id": "v" * 32}, f"user {'v' * 32} created it"),
+        (
+            {"created_at": "2026-11-20T08:00:00+00:00"},
+            "it was created before this stack (2026-11-20 08:00 UTC)",
+        ),
+        ({"cluster_template_id": "t-2"}, "its cluster_template_id is t-2, ours is t-1"),
+        ({"master_count": 3}, "its master_count is 3, ours is 1"),
+        ({"labels": {}}, "its label nvidia_gpu_enabled is None, ours is true"),
+    ],
+)
+def test_somebody_else_s_of_the_same_name_is_left_alone(
+    cloud: MadeUp, live: dict[str, Any], why: str
+) -> None:
+    cloud.clusters = [LIVE | live]
+    step = RECOVERY.lookup(making(CLUSTER, INPUTS), state(cloud))
+    assert step.does == "leave"
+    assert f"c-1 has its name, but {why}, so it is not ours" in step.why
+    assert "--import research=ID or --clear research" in step.why
+
+
+def test_two_that_could_be_it_are_named(cloud: MadeUp) -> None:
+    cloud.clusters = [LIVE, LIVE | {"uuid": "c-2"}]
+    with pytest.raises(
+        Failure, match="could be any of c-1 and c-2; find out which it is, give --import research=ID"
+    ):
+        RECOVERY.lookup(making(CLUSTER, INPUTS), state(cloud))
+    known = {"urn": "u", "type": CLUSTER, "id": "c-2"}
+    assert RECOVERY.lookup(making(CLUSTER, INPUTS), state(cloud, known)).id == "c-1", (
+        "the state has the other one"
+    )
+
+
+def test_a_node_group_is_ours_by_its_cluster(cloud: MadeUp) -> None:
+    cloud.clusters = [LIVE]
+    cloud.node_groups = [{"uuid": "g-1", "name": "gpu-t4", "flavor_id": "g2.5xlarge", "node_count": 2}]
+    wanted = {"name": "gpu-t4", "clusterId": "c-1", "flavorId": "g2.5xlarge"}
+    step = RECOVERY.lookup(making(GROUP, wanted), state(cloud))
+    assert (step.does, step.id) == ("import", "c-1/g-1")
+    other = RECOVERY.lookup(making(GROUP, wanted | {"flavorId": "g4.p1.40g"}), state(cloud))
+    assert (other.does, "its flavor_id is g2.5xlarge, ours is g4.p1.40g" in other.why) == ("leave", True)
+
+
+def test_a_template_is_found_too(cloud: MadeUp) -> None:
+    made = {"coe": "kubernetes", "user_id": USER, "created_at": LIVE["created_at"], "labels": {}}
+    cloud.templates = [{"uuid": "t-9", "name": "research-0a1b2c", **made}]
+    step = RECOVERY.lookup(making(TEMPLATE, {"name": "research-0a1b2c", "coe": "kubernetes"}), state(cloud))
+    assert (step.does, step.id) == ("import", "t-9")
+
+
+def test_another_project_is_refused_before_anything_is_looked_for(cloud: MadeUp) -> None:
+    def of(project: str) -> dict[str, Any]:
+        made = {"urn": "u", "type": CLUSTER, "id": "c", "provider": f"{PROVIDER}::p"}
+        return state(cloud, made | {"outputs": {"projectId": project}})
+
+    RECOVERY.require_place("research", of(PROJECT))
+    with pytest.raises(
+        Failure, match=f"stack research: is in project x, but the credentials are for project {PROJECT}"
+    ):
+        RECOVERY.require_place("research", of("x"))
+
+
+def given_up(type: str, id: str, **outputs: Any) -> Operation:
+    found = making(type, {"name": "research"}).resource
+    return Operation(GIVEN_UP, {**found, "id": id, "outputs": outputs, "customTimeouts": {"create": 600}})
+
+
+@pytest.mark.parametrize(
+    ("status", "does", "busy_s"),
+    [
+        ("CREATE_IN_PROGRESS", "leave", 600),
+        ("CREATE_COMPLETE", "refresh", 0),
+        ("UPDATE_FAILED", "refresh", 0),
+        ("CREATE_FAILED", "recreate", 0),
+    ],
+)
+def test_what_the_provider_gave_up_is_judged_by_magnum(
+    cloud: MadeUp, status: str, does: str, busy_s: float
+) -> None:
+    cloud.clusters = [LIVE | {"status": status, "status_reason": "no valid host"}]
+    step = RECOVERY.reread(given_up(CLUSTER, "c-1"), state(cloud))
+    assert (step.does, step.busy_s) == (does, busy_s)
+    assert "no valid host" in step.why or does != "recreate"
+    pending = RECOVERY.lookup(making(CLUSTER, INPUTS), state(cloud))
+    assert pending.does == {"refresh": "import"}.get(does, does)
+
+
+@pytest.mark.parametrize("kind", [GIVEN_UP, UPDATING])
+def test_a_resize_that_magnum_has_not_begun_is_waited_for(
+    cloud: MadeUp, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """A killed run leaves the request in the inputs, and the values before it in the outputs."""
+    cloud.clusters = [LIVE]
+    group = {"uuid": "g-1", "name": "gpu-t4", "node_count": 1, "status": "CREATE_COMPLETE"}
+    cloud.node_groups = [group]
+    monkeypatch.setattr(openstack, "_BEGINS_S", 30.0)
+    begun = threading.Timer(0.3, lambda: group.update(node_count=3, status="UPDATE_IN_PROGRESS"))
+    begun.start()
+    resize = given_up(GROUP, "c-1/g-1", nodeCount=3 if kind == GIVEN_UP else 1)
+    resize.resource["inputs"]["nodeCount"] = 3
+    pending = {key: value for key, value in resize.resource.items() if kind == GIVEN_UP or key != "id"}
+    step = RECOVERY.reread(Operation(kind, pending), state(cloud, resize.resource))
+    begun.join()
+    assert "UPDATE_IN_PROGRESS" in step.why
+
+
+def test_a_kubeconfig_is_had_anew_once_magnum_is_at_rest(cloud: MadeUp) -> None:
+    """A kubeconfig read earlier has no address, and the provider keeps it."""
+    made = {"urn": f"urn:pulumi:s::gpuform::{CLUSTER}::x", "type": CLUSTER, "id": "c-1"}
+    there = state(cloud, {**made, "provider": f"{PROVIDER}::p"})
+    [cluster] = RECOVERY.renewable(there)
+    for status, does in (("UPDATE_IN_PROGRESS", "leave"), ("UPDATE_COMPLETE", "renew")):
+        cloud.clusters = [LIVE | {"status": status}]
+        assert RECOVERY.reread(cluster, there, "renew").does == does
+    assert not RECOVERY.renewable(state(cloud))
+    with pytest.raises(InputError, match="run without --offline"):
+        find(
+            Stack("s", cast(Any, None), cast(Any, None), RECOVERIES, at_cloud=False),
+            UserDecisions(renew_kubeconfig=True),
+        )
+
+
+def test_what_magnum_never_made_is_read_again_and_so_forgotten(cloud: MadeUp) -> None:
+    step = RECOVERY.reread(given_up(CLUSTER, "c-1"), state(cloud))
+    assert (step.does, step.why) == ("refresh", "Magnum no longer has it")
+
+
+@pytest.mark.parametrize(("status", "said"), [("", ""), ("DELETE_FAILED", "x: DELETE_FAILED: ports in use")])
+def test_a_deletion_that_the_provider_gave_up_is_waited_for(cloud: MadeUp, status: str, said: str) -> None:
+    cloud.clusters = [LIVE | {"status": "DELETE_IN_PROGRESS"}]
+    one = {"urn": f"urn:pulumi:s::gpuform::{CLUSTER}::x", "id": "c-1", "provider": f"{PROVIDER}::p"}
+
+    def end() -> None:
+        cloud.clusters = [LIVE | {"status": status, "status_reason": "ports in use"}] if status else []
+
+    ending = threading.Timer(0.3, end)
+    ending.start()
+    heard: list[str] = []
+    assert RECOVERY.wait_deleted(one, state(cloud), heard.append) == said
+    ending.join()
+    assert heard == ["x: DELETE_IN_PROGRESS; waits up to 3600 s"]

@@ -1,0 +1,102 @@
+"""Every kind of cluster answers the verbs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpuform.checkout.errors import Failure, InputError
+from gpuform.checkout.paths import Paths
+from gpuform.clouds import CLOUDS, cloud_of
+from gpuform.stack.cluster_access import access
+from gpuform.stack.drift import nodes
+from gpuform.stack.preflight import run_checks
+from infra.config import parse
+from infra.model.clusters import KINDS
+from infra.model.environment import Environment
+from lab.rehearse import nodes as nodes_of_rehearsals
+from lab.toolchain import Toolchain
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[2]
+FACTS = {
+    "aws": "not checked: botocore is not installed: pip install 'gpuform[offline]'",
+    "embedded": (
+        "nothing to check: the cluster runs on this machine: `gpuform doctor` without a stack checks it"
+    ),
+    "existing": "not checked: cluster: no network",
+    "hosts": "nothing to check: own hosts are checked over ssh, by another command",
+    "openstack": "not checked: openstacksdk is not installed: pip install 'gpuform[openstack]'",
+}
+"""First fact of each kind's preflight on a machine without clients of clouds."""
+
+
+def declared(kind: str) -> Environment:
+    if kind == "embedded":
+        local = yaml.safe_load((ROOT / "Pulumi.local.yaml").read_text())
+        return parse(local["config"]["gpuform:environment"])
+    return parse(yaml.safe_load((ROOT / f"tests/config/good_{kind}.yaml").read_text()))
+
+
+@pytest.fixture
+def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
+    """A checkout on a machine without clients of clouds, and without a network."""
+    monkeypatch.setattr("gpuform.stack.preflight.check.find_spec", lambda name: None)
+    (tmp_path / "Pulumi.yaml").write_text("name: gpuform\nruntime: python\n")
+    return Paths(tmp_path, tmp_path / ".gpuform", tmp_path / "cache")
+
+
+def test_each_kind_that_a_file_can_name_has_its_answers() -> None:
+    assert CLOUDS.keys() == KINDS.keys() == FACTS.keys() == nodes_of_rehearsals._KINDS.keys()
+
+
+@pytest.mark.parametrize("kind", FACTS)
+def test_preflight(paths: Paths, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    def away(*asked: str) -> None:
+        raise Failure("cluster", "no network", "look")
+
+    monkeypatch.setattr("gpuform.clouds.existing.preflight.cluster.listed", away)
+    env = declared(kind)
+    stack = {"config": {"gpuform:environment": env.resolved()}}
+    (paths.root / "Pulumi.s.yaml").write_text(yaml.safe_dump(stack))
+    preflight = cloud_of(env).preflight
+    first, *others = run_checks(preflight, env, paths, "s")
+    assert (first.verdict, first.fact) == ("SKIP", FACTS[kind])
+    assert (first.fix == "gpuform hosts check s") is (kind == "hosts")
+    assert preflight.before_update is bool(others) is (kind not in ("embedded", "hosts"))
+    assert preflight.before_update is any(one.subject == "charts with CRDs" for one in others)
+
+
+@pytest.mark.parametrize("kind", FACTS)
+def test_drift(kind: str) -> None:
+    env = declared(kind)
+    rules = cloud_of(env).drift
+    if kind == "hosts":
+        with pytest.raises(InputError) as caught:
+            rules.require_managed("s")
+        assert str(caught.value) == (
+            "stack s: is on own hosts, which the engine does not manage; use `gpuform hosts check`"
+        )
+        return
+    rules.require_managed("s")
+    counted = [pool.name for pool in env.pools if not env.by_karpenter(pool)]
+    missing = list(nodes.check(env, rules, []))
+    assert {one.how for one in missing} == {"missing"}
+    named = {f"Node {name}-0" if kind == "embedded" else f"pool {name}" for name in counted}
+    assert named & {one.resource for one in missing}
+
+
+@pytest.mark.parametrize("kind", FACTS)
+def test_access_before_a_stack_is_created(paths: Paths, kind: str) -> None:
+    """The declared kubeconfig, or the embedded cluster, which simulates the clusters of clouds."""
+    env = declared(kind)
+    rules, expected = cloud_of(env).access, (paths.kubeconfig, None)
+    if env.kubeconfig:
+        expected = (Path(env.kubeconfig).expanduser(), env.context)
+    elsewhere = env.model_copy(update={"state": "s3"})
+    for one in (env,) if rules.is_output else (env, elsewhere):
+        with access(one, rules, paths, "s", Toolchain(paths)) as found:
+            assert found == expected

@@ -1,0 +1,279 @@
+"""From nodes and pods to pools, cost and cells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuform.usage import nodes as seen
+from gpuform.usage.nodes import Node, Pod
+from gpuform.usage.rehearsal import PoolOutcome
+from infra.config import parse
+from infra.model.environment import Environment
+from infra.model.prices import PriceList
+from lab.rehearse.cost_report import CostReport, cells, used_share
+from lab.rehearse.watch import NodeLifetime, Snapshot
+from lab.simulator.device_plugin import gpu_id, mig_id
+from tests.plan.aws_environments import CLAIMED, CLAIMED_SLICES, aws
+from tests.plan.test_played_groups import ELASTIC, openstack
+
+pytestmark = pytest.mark.unit
+
+SHARED: dict[str, Any] = {
+    "machine": "g4dn.xlarge",
+    "sharing": {"kind": "time_slicing", "replicas": 3, "rename": True},
+}
+MIG: dict[str, Any] = {
+    "machine": "p4d.24xlarge",
+    "nodes": 1,
+    "sharing": {"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}},
+}
+GPU_SHARED, BIG, SMALL = "nvidia.com/gpu.shared", "nvidia.com/mig-3g.20gb", "nvidia.com/mig-2g.10gb"
+
+
+def node(pool: str, machine: str, offers: dict[str, float], **more: Any) -> Node:
+    given = {
+        "name": f"{pool}-n",
+        "uid": f"uid-{pool}",
+        "zone": "",
+        "capacity": "",
+        "gpus": 0,
+        "layout": {},
+        **more,
+    }
+    return Node(pool=pool, machine=machine, ready=True, held=False, offers=offers, **given)
+
+
+def pod(node: str, asks: dict[str, float], **more: Any) -> Pod:
+    return Pod("lab", more.pop("name", "a"), more.pop("workload", "a"), node, "Running", asks, **more)
+
+
+def of_first_pool(env: Environment, *nodes: Node, pods: tuple[Pod, ...] = ()) -> PoolOutcome:
+    return CostReport(env, PriceList()).pool(env.pools[0], Snapshot(1.0, nodes, pods), [])
+
+
+def test_slices_are_weighed_by_their_compute_slices() -> None:
+    env = aws(MIG)
+    (pool,) = env.pools
+    there = node("p0", "p4d.24xlarge", {BIG: 8, SMALL: 16})
+    # 8 GPUs of 3 + 2 x 2 compute slices; requested are 3 + 2 x 2 = one GPU of eight.
+    asked = [pod("p0-n", {BIG: 1}), pod("p0-n", {SMALL: 2})]
+    assert used_share(env, pool, there, asked) == pytest.approx(1 / 8)
+    found = of_first_pool(env, there, pods=tuple(asked))
+    assert found.usd_per_hour == pytest.approx(21.9576)
+    assert found.idle_usd_per_hour == pytest.approx(21.9576 * 7 / 8)
+    assert found.resources[SMALL].idle == 14
+
+
+def test_a_node_without_gpus_is_as_full_as_the_fuller_of_cores_and_memory() -> None:
+    env = aws({"machine": "m6i.xlarge", "nodes": 1})
+    there = node("p0", "m6i.xlarge", {"cpu": 4, "memory_gib": 16})
+    assert used_share(env, env.pools[0], there, [pod("p0-n", {"cpu": 1, "memory_gib": 12})]) == 0.75
+    assert used_share(env, env.pools[0], there, []) == 0.0
+
+
+def test_what_is_idle_of_claimed_gpus_is_unknown() -> None:
+    env = aws({"machine": "g6.12xlarge", "nodes": 1, "sharing": {"kind": "dra"}})
+    assert of_first_pool(env, node("p0", "g6.12xlarge", {"cpu": 48})).idle_usd_per_hour is None
+
+
+def test_what_is_idle_of_claimed_devices_follows_from_those_that_were_given() -> None:
+    env = aws(CLAIMED_SLICES, CLAIMED)
+    cut, whole = env.pools
+    layout = {str(index): ("2g.10gb@0", "2g.10gb@2", "3g.20gb@4") for index in range(8)}
+    there = node("p0", "p4d.24xlarge", {"mig.nvidia.com": 24}, gpus=8, layout=layout)
+    given = (mig_id(there.uid, 0, "2g.10gb", 2), mig_id(there.uid, 5, "3g.20gb", 4))
+    held = [pod(there.name, {"mig.nvidia.com": 2}, devices=given)]
+    assert used_share(env, cut, there, held) == pytest.approx((2 / 7 + 3 / 7) / 8)
+    l4 = node("p1", "g6.12xlarge", {"gpu.nvidia.com": 4}, gpus=4)
+    assert used_share(env, whole, l4, [pod(l4.name, {}, devices=(gpu_id(l4.uid, 3),))]) == 0.25
+    now = Snapshot(1.0, (l4,), (pod(l4.name, {}, devices=(gpu_id(l4.uid, 3),)),))
+    (drawn,) = CostReport(env, PriceList()).drawn(now)
+    assert [cell.pod for row in drawn.gpus for cell in row] == ["", "", "", "a"]
+    assert {cell.resource for row in drawn.gpus for cell in row} == {"gpu"}
+
+
+def test_what_was_paid_goes_before_the_list_and_what_had_no_pod_was_bought_in_vain() -> None:
+    env = aws(SHARED)
+    (pool,) = env.pools
+    nodes = [
+        node("p0", "g4dn.xlarge", {GPU_SHARED: 3}, name="a", capacity="spot", zone="us-west-2a"),
+        node("p0", "g4dn.xlarge", {GPU_SHARED: 3}, name="b", capacity="on-demand", zone="us-west-2b"),
+    ]
+    lives = [NodeLifetime(nodes[0], 1.0, used=True), NodeLifetime(nodes[1], 2.0)]
+    costs = CostReport(env, PriceList(), {"a": 0.2})
+    found = costs.pool(pool, Snapshot(3.0, tuple(nodes), (pod("a", {GPU_SHARED: 3}),)), lives, ("i-1",))
+    assert [(one.capacity, one.zone, one.usd_per_hour) for one in found.machines] == [
+        ("on-demand", "us-west-2b", 0.526),
+        ("spot", "us-west-2a", 0.2),
+    ]
+    assert found.usd_per_hour == pytest.approx(0.726)
+    assert found.idle_usd_per_hour == pytest.approx(0.526)
+    assert (found.launched, found.in_vain) == (3, ("b", "i-1"))
+
+
+def test_an_unknown_price_makes_the_sum_unknown() -> None:
+    env = aws({"machine": "p5e.48xlarge", "nodes": 1})
+    assert of_first_pool(env, node("p0", "p5e.48xlarge", {"nvidia.com/gpu": 8})).usd_per_hour is None
+
+
+def test_a_host_has_the_price_that_its_owner_gives_and_its_size_is_not_told() -> None:
+    pools, prices = [{"name": "cpu", "hosts": ["a"]}], {"prices": {"cpu": 1.5}}
+    env = parse({"name": "hosts", "cluster": {"kind": "hosts"}, "pools": pools, "cost": prices})
+    found = of_first_pool(env, node("cpu", "", {"cpu": 256}))
+    assert (found.usd_per_hour, found.resources) == (1.5, {})
+
+
+def test_cells_are_the_devices_that_were_given_out() -> None:
+    layout = {"0": ("2g.10gb@0", "2g.10gb@2", "3g.20gb@4"), "1": ()}
+    there = node("p0", "p4d.24xlarge", {SMALL: 2, BIG: 1, "nvidia.com/gpu": 1}, gpus=2, layout=layout)
+    small = mig_id(there.uid, 0, "2g.10gb", 2)
+    whole = gpu_id(there.uid, 1)
+    rows = cells(
+        there, [pod("", {}, devices=(small,)), pod("", {}, name="b", workload="b", devices=(whole,))]
+    )
+    assert [[(cell.resource, cell.pod) for cell in row] for row in rows] == [
+        [("mig-2g.10gb", ""), ("mig-2g.10gb", "a"), ("mig-3g.20gb", "")],
+        [("gpu", "b")],
+    ]
+
+
+def test_shares_of_a_gpu_are_numbered() -> None:
+    there = node("p0", "g4dn.12xlarge", {GPU_SHARED: 12}, gpus=4)
+    given = f"{gpu_id(there.uid, 3)}::1"
+    rows = cells(there, [pod("", {}, devices=(given,))])
+    assert [len(row) for row in rows] == [3, 3, 3, 3]
+    assert [cell.pod for cell in rows[3]] == ["", "a", ""]
+
+
+@pytest.mark.parametrize(
+    ("offers", "name"),
+    [
+        ({"nvidia.com/mig-2g.10gb.shared": 6, "nvidia.com/gpu": 1}, "mig-2g.10gb.shared"),
+        ({"nvidia.com/mig-2g.10gb": 6, "nvidia.com/gpu": 1}, "mig-2g.10gb"),
+        ({GPU_SHARED: 6}, "mig-2g.10gb.shared"),
+    ],
+)
+def test_shares_of_a_slice_are_numbered(offers: dict[str, float], name: str) -> None:
+    layout = {"0": ("2g.10gb@0", "2g.10gb@2", "2g.10gb@4")}
+    there = node("p0", "p4d.24xlarge", offers, gpus=1, layout=layout)
+    given = f"{mig_id(there.uid, 0, '2g.10gb', 2)}::1"
+    (row,) = cells(there, [pod("", {}, devices=(given,))])
+    assert [(cell.resource, cell.pod) for cell in row] == [(name, who) for who in ["", "", "", "a", "", ""]]
+
+
+def test_shares_of_slices_and_whole_gpus_are_weighed_together() -> None:
+    env = aws({**MIG, "sharing": {**MIG["sharing"], "devices": [0, 1], "share": {"replicas": 2}}})
+    (pool,) = env.pools
+    small, big = f"{SMALL}.shared", f"{BIG}.shared"
+    there = node("p0", "p4d.24xlarge", {big: 4, small: 8, "nvidia.com/gpu": 6})
+    asked = [pod("p0-n", {"nvidia.com/gpu": 1}), pod("p0-n", {big: 1, small: 2})]
+    # One whole GPU, and of another 3 / 2 + 2 x 2 / 2 of its 7 compute slices.
+    assert used_share(env, pool, there, asked) == pytest.approx((1 + 3.5 / 7) / 8)
+
+
+def test_what_is_kept_of_a_node_and_a_pod() -> None:
+    kept = seen.node(
+        {
+            "metadata": {
+                "name": "n",
+                "uid": "u",
+                "labels": {"gpuform.io/pool": "p", "karpenter.sh/capacity-type": "spot"},
+                "annotations": {
+                    "simulator.gpuform.io/gpu": "10de:20b0",
+                    "simulator.gpuform.io/gpu-count": "8",
+                    "simulator.gpuform.io/mig": '{"0": ["3g.20gb@4"]}',
+                },
+            },
+            "spec": {"taints": [{"key": "gpuform.io/gpu-not-ready"}]},
+            "status": {
+                "allocatable": {
+                    "cpu": "3920m",
+                    "memory": "16384Mi",
+                    "nvidia.com/gpu": "0",
+                    "pods": "110",
+                    BIG: "8",
+                },
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        }
+    )
+    assert (kept.pool, kept.capacity, kept.ready, kept.held, kept.gpus) == ("p", "spot", True, True, 8)
+    assert kept.offers == {"cpu": 3.92, "memory_gib": 16.0, BIG: 8.0}
+    assert kept.layout == {"0": ("3g.20gb@4",)}
+    made = {
+        "metadata": {"namespace": "a", "name": "b", "labels": {"app.kubernetes.io/name": "w"}},
+        "spec": {},
+    }
+    assert seen.pod(made, "lab").workload == "", "of another environment, or of none"
+    made["metadata"]["labels"]["gpuform.io/environment"] = "lab"  # type: ignore[index]
+    assert seen.pod(made, "lab").workload == "w"
+
+
+def test_the_last_event_of_each_source_counts() -> None:
+    def raw(source: str, message: str, at: str) -> dict[str, Any]:
+        about = {"kind": "Pod", "namespace": "a", "name": "b"}
+        return {
+            "involvedObject": about,
+            "reportingComponent": source,
+            "reason": "r",
+            "message": message,
+            "eventTime": at,
+        }
+
+    found = seen.latest([raw("s", "new", "2026-01-01T00:00:09.1Z"), raw("s", "old", "2026-01-01T00:00:03Z"),
+                         raw("k", "other", "2026-01-01T00:00:05Z")])  # fmt: skip
+    assert [(one.source, one.message) for one in found] == [("k", "other"), ("s", "new")]
+
+
+def test_nodes_of_a_declared_number_are_not_bought_in_vain() -> None:
+    env = aws({"machine": "g6.12xlarge", "nodes": 1, "sharing": {"kind": "dra"}})
+    there = node("p0", "g6.12xlarge", {"cpu": 48}, gpus=4)
+    costs = CostReport(env, PriceList())
+    found = costs.pool(env.pools[0], Snapshot(1.0, (there,)), [NodeLifetime(there, 1.0)])
+    assert (found.fixed, found.in_vain) == (True, ())
+    (drawn,) = costs.drawn(Snapshot(1.0, (there,)))
+    assert [[cell.resource for cell in row] for row in drawn.gpus] == [["by claim"]] * 4
+
+
+def test_a_pool_of_several_sizes_is_counted_node_by_node() -> None:
+    several = {"models": ["T4"], "count": [1, 4]}
+    env = aws({"gpu": several, "sharing": SHARED["sharing"], "elastic": {"max": {"cpu": 100}}})
+    small = node("p0", "g4dn.xlarge", {GPU_SHARED: 3}, name="a", gpus=1)
+    large = node("p0", "g4dn.12xlarge", {GPU_SHARED: 12}, name="b", gpus=4)
+    taken = (pod("a", {GPU_SHARED: 3}), pod("b", {GPU_SHARED: 3}))
+    found = of_first_pool(env, small, large, pods=taken)
+    assert found.idle_usd_per_hour == pytest.approx(3.912 * 9 / 12)
+    assert found.resources[GPU_SHARED].idle == 9
+
+
+def test_of_a_group_of_magnums_only_what_came_on_top_was_bought_in_vain() -> None:
+    env = openstack({"elastic": ELASTIC}, {"nodes": 1})
+    lives = [
+        NodeLifetime(node("pool-0", "g2.5xlarge", {}, name=f"pool-0-{number}"), float(number))
+        for number in range(3)
+    ]
+    lives[1].used = True
+    costs = CostReport(env, PriceList())
+    workers, pool, _ = costs.pools
+    assert workers.name == "default-worker"
+    assert costs.pool(pool, Snapshot(1.0), lives).in_vain == ("pool-0-2",)
+    there = [*lives, NodeLifetime(node("pool-1", "g2.5xlarge", {}, name="pool-1-0"), 0.0)]
+    assert [(line.node, line.fixed) for line in costs.lines(there)] == [
+        ("pool-0-0", False),
+        ("pool-1-0", True),
+        ("pool-0-1", False),
+        ("pool-0-2", False),
+    ]
+
+
+def test_a_default_workers_size_is_told_only_where_its_flavor_is_declared() -> None:
+    there = node("default-worker", "m2.medium", {"cpu": 2, "memory_gib": 4})
+    for flavors, told in (
+        ({}, {}),
+        ({"m2.medium": {"vcpu": 2, "memory_gib": 4}}, {"cpu": 2, "memory_gib": 4}),
+    ):
+        costs = CostReport(openstack({"nodes": 1}, flavors=flavors), PriceList())
+        found = costs.pool(costs.pools[0], Snapshot(1.0, (there,)), [])
+        assert {key: one.offers for key, one in found.resources.items()} == told
