@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 import pulumi
 import pulumi_kubernetes as kubernetes
-from pulumi_aws import cloudwatch, ec2, eks, iam, kms
+from pulumi_aws import cloudwatch, ec2, eks, kms
 
+from components.iam_role import iam_role
 from components.manifest import within
 from infra.model import labels
 from infra.model.aws import AwsCluster
@@ -66,9 +66,17 @@ class EksCluster(pulumi.ComponentResource):
             self._cluster.certificate_authority.data,
             self._cluster.kubernetes_network_config.service_ipv4_cidr,
         ).apply(lambda known: Joining(*known))
-        self._discoverable()
+        ec2.Tag(  # for Karpenter's nodes; EKS creates the group without our tags
+            f"{name}-discovery",
+            resource_id=self.security_group,
+            key=labels.KARPENTER_DISCOVERY,
+            value=args.cluster_name,
+            opts=self._child,
+        )
         admins = self._admins()
-        self.kubeconfig = self._kubeconfig()
+        # Holds no token: users get one from AWS with their own credentials. A secret all the same.
+        text = self.joining.apply(lambda cluster: kubeconfig(args.cluster.region, cluster))
+        self.kubeconfig = pulumi.Output.secret(text)
         self.provider = kubernetes.Provider(
             f"{name}-kubernetes",
             kubeconfig=self.kubeconfig,
@@ -79,8 +87,17 @@ class EksCluster(pulumi.ComponentResource):
         self.register_outputs({"cluster_name": self.cluster_name, "kubeconfig": self.kubeconfig})
 
     def _control_plane(self) -> eks.Cluster:
-        role, attached = self._role()
-        key, group = self._key(), self._log_group()
+        policy = {f"{self._name}-control-plane": "AmazonEKSClusterPolicy"}
+        role, attached = iam_role(
+            f"{self._name}-control-plane", trust.CLUSTER, policy, self._args.partition, self
+        )
+        key = self._key()
+        group = cloudwatch.LogGroup(
+            f"{self._name}-logs",
+            name=f"/aws/eks/{self._args.cluster_name}/cluster",
+            retention_in_days=LOG_DAYS,
+            opts=self._child,
+        )
         public = list(self._args.cluster.endpoint.public_cidrs)
         return eks.Cluster(
             f"{self._name}-cluster",
@@ -93,9 +110,7 @@ class EksCluster(pulumi.ComponentResource):
                 endpoint_public_access=bool(public),
                 public_access_cidrs=public or None,
             ),
-            encryption_config=eks.ClusterEncryptionConfigArgs(
-                provider=eks.ClusterEncryptionConfigProviderArgs(key_arn=key.arn), resources=["secrets"]
-            ),
+            encryption_config={"provider": {"key_arn": key.arn}, "resources": ["secrets"]},
             enabled_cluster_log_types=list(LOGS),
             access_config=eks.ClusterAccessConfigArgs(
                 authentication_mode="API",
@@ -106,32 +121,16 @@ class EksCluster(pulumi.ComponentResource):
                 bootstrap_cluster_creator_admin_permissions=True,
             ),
             bootstrap_self_managed_addons=False,  # each add-on is declared with its version, see AddOns
-            upgrade_policy=eks.ClusterUpgradePolicyArgs(support_type=self._args.cluster.support.upper()),
+            upgrade_policy={"support_type": self._args.cluster.support.upper()},
             # A log group created by EKS itself keeps everything for ever; without the policy, EKS can neither
             # create nor delete its network interfaces.
             opts=pulumi.ResourceOptions(
                 parent=self,
-                depends_on=[attached, group],
+                depends_on=[*attached, group],
                 protect=self._args.protect,
                 custom_timeouts=within(45, 120, 45),
             ),
         )
-
-    def _role(self) -> tuple[iam.Role, iam.RolePolicyAttachment]:
-        role = iam.Role(
-            f"{self._name}-control-plane",
-            assume_role_policy=json.dumps(trust.trust_policy(trust.CLUSTER)),
-            opts=self._child,
-        )
-        attached = iam.RolePolicyAttachment(
-            f"{self._name}-control-plane",
-            role=role.name,
-            policy_arn=pulumi.Output.format(
-                "arn:{0}:iam::aws:policy/AmazonEKSClusterPolicy", self._args.partition
-            ),
-            opts=self._child,
-        )
-        return role, attached
 
     def _key(self) -> kms.Key:
         key = kms.Key(
@@ -148,24 +147,6 @@ class EksCluster(pulumi.ComponentResource):
             opts=self._child,
         )
         return key
-
-    def _log_group(self) -> cloudwatch.LogGroup:
-        return cloudwatch.LogGroup(
-            f"{self._name}-logs",
-            name=f"/aws/eks/{self._args.cluster_name}/cluster",
-            retention_in_days=LOG_DAYS,
-            opts=self._child,
-        )
-
-    def _discoverable(self) -> None:
-        """Tag the cluster's security group for Karpenter's nodes; EKS creates the group without our tags."""
-        ec2.Tag(
-            f"{self._name}-discovery",
-            resource_id=self.security_group,
-            key=labels.KARPENTER_DISCOVERY,
-            value=self._args.cluster_name,
-            opts=self._child,
-        )
 
     def _admins(self) -> list[pulumi.Resource]:
         made: list[pulumi.Resource] = []
@@ -186,13 +167,8 @@ class EksCluster(pulumi.ComponentResource):
                         "arn:{0}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy",
                         self._args.partition,
                     ),
-                    access_scope=eks.AccessPolicyAssociationAccessScopeArgs(type="cluster"),
+                    access_scope={"type": "cluster"},
                     opts=child,
                 )
             )
         return made
-
-    def _kubeconfig(self) -> pulumi.Output[str]:
-        """Holds no token: users get one from AWS with their own credentials. A secret all the same."""
-        region = self._args.cluster.region
-        return pulumi.Output.secret(self.joining.apply(lambda cluster: kubeconfig(region, cluster)))

@@ -4,53 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from components.host_resources import HostConfiguration
-from infra.model.hosts import HostsCluster
+from components.custom_resources import HostConfiguration, HostConfigurationArgs
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostClusterArgs:
-    """The declared hosts and their Ansible inventory.
+    """What is done on the hosts; with the path of a kubeconfig, a provider for their cluster."""
 
-    ``inventory`` is JSON text; ``content`` a hash of it, the roles and the playbooks, for the diff.
-    """
-
-    cluster: HostsCluster
-    inventory: str
-    content: str
+    hosts: HostConfigurationArgs
+    kubeconfig: str | None = None
+    context: str | None = None
 
 
 class HostCluster(pulumi.ComponentResource):
-    """One run of site.yml for all hosts; the provider exists if the environment names a kubeconfig.
-
-    It does not join hosts to a cluster.
-    """
+    """One run of a playbook for all hosts; it does not join them to a cluster."""
 
     hosts: pulumi.Output[Mapping[str, Any]]
-    kubeconfig: pulumi.Output[str] | None
-    provider: kubernetes.Provider | None
+    kubeconfig: pulumi.Output[str] | None = None
+    provider: kubernetes.Provider | None = None
 
     def __init__(self, name: str, args: HostClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuform:hosts:HostCluster", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        configured = HostConfiguration(
-            f"{name}-configuration", inventory=args.inventory, content=args.content, opts=child
-        )
-        self.hosts = configured.hosts
-        self.kubeconfig, self.provider = None, None
-        if args.cluster.kubeconfig:
-            path = str(Path(args.cluster.kubeconfig).expanduser())
-            self.kubeconfig = pulumi.Output.from_input(path)
+        self.hosts = HostConfiguration(f"{name}-configuration", args.hosts, child).hosts
+        if args.kubeconfig:
+            self.kubeconfig = pulumi.Output.from_input(args.kubeconfig)
             self.provider = kubernetes.Provider(
                 f"{name}-kubernetes",
-                kubeconfig=path,
-                context=args.cluster.context,
+                kubeconfig=args.kubeconfig,
+                context=args.context,
                 enable_config_map_mutable=True,
                 opts=child,
             )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import pulumi
 from pulumi_kubernetes.apiextensions.v1 import (
     CustomResourceDefinitionNamesPatchArgs,
@@ -10,11 +13,18 @@ from pulumi_kubernetes.apiextensions.v1 import (
 )
 from pulumi_kubernetes.meta.v1 import ObjectMetaPatchArgs
 
-from components.args import EnvironmentArgs
 from components.chart import installed
 from infra.plan import kserve
+from infra.plan.charts import ChartRelease
 
 TIMEOUT_S = 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class KServeArgs:
+    """In the order of installation: cert-manager, KServe's CRDs, its controller."""
+
+    releases: Sequence[ChartRelease]
 
 
 class KServe(pulumi.ComponentResource):
@@ -24,10 +34,10 @@ class KServe(pulumi.ComponentResource):
     finalizer; its CRDs go with their release, cert-manager's stay.
     """
 
-    def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: KServeArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuform:platform:KServe", name, None, opts)
         before: list[pulumi.Resource] = []
-        for planned in kserve.releases(args.environment):
+        for planned in args.releases:
             inside = pulumi.ResourceOptions(parent=self, depends_on=list(before))
             before.append(installed(f"{name}-{planned.name}", planned, TIMEOUT_S, inside))
             if planned.name == kserve.CRDS:

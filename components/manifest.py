@@ -9,6 +9,8 @@ from typing import Any
 
 import pulumi
 
+Manifest = Mapping[str, Any]
+
 GROUPLESS = {"v1": "core/v1"}
 """SDK names of API versions without a group; type tokens have all others as in the manifest."""
 
@@ -24,6 +26,9 @@ KINDS = frozenset(
         ("apps/v1", "Deployment"),
         ("apps/v1", "StatefulSet"),
         ("batch/v1", "Job"),
+        ("karpenter.k8s.aws/v1", "EC2NodeClass"),
+        ("karpenter.sh/v1", "NodePool"),
+        ("karpenter.sh/v1alpha1", "NodeOverlay"),
         ("keda.sh/v1alpha1", "ScaledObject"),
         ("kueue.x-k8s.io/v1beta2", "ClusterQueue"),
         ("kueue.x-k8s.io/v1beta2", "Cohort"),
@@ -54,7 +59,7 @@ def _version() -> str:
     return metadata.version("pulumi-kubernetes")
 
 
-def resource(name: str, manifest: Mapping[str, Any], opts: pulumi.ResourceOptions) -> pulumi.CustomResource:
+def resource(name: str, manifest: Manifest, opts: pulumi.ResourceOptions) -> pulumi.CustomResource:
     """Register ``manifest`` under the resource name ``name``.
 
     Its keys stay as they are. Raises KeyError for a kind that is not in ``KINDS``. It does not use the SDK's

@@ -1,17 +1,17 @@
-"""The VPC of an EKS cluster, if the stack creates it."""
+"""The VPC of an EKS cluster: the stack's own, or one that exists already."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
 from pulumi_aws import ec2, vpc
 
 from infra.model import labels
-from infra.model.addresses import Subnets, subnets
+from infra.model.addresses import subnets
 from infra.model.aws import AwsCluster
-from infra.model.aws_network import OwnNetwork
+from infra.model.aws_network import ExistingNetwork, OwnNetwork
 from infra.plan.network import interface_endpoints
 
 ANYWHERE = "0.0.0.0/0"
@@ -51,47 +51,34 @@ class Network(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, protect=args.protect),
         )
         planned = subnets(args.network)
-        public = {zone.zone: self._public_subnet(zone) for zone in planned}
-        private = {zone.zone: self._private_subnet(zone) for zone in planned}
-        gateway = self._internet_gateway()
+        public = {
+            zone.zone: self._subnet("public", zone.zone, zone.public, {labels.ELB: "1"}) for zone in planned
+        }
+        found = {labels.INTERNAL_ELB: "1", labels.KARPENTER_DISCOVERY: args.cluster_name}
+        private = {zone.zone: self._subnet("private", zone.zone, zone.private, found) for zone in planned}
+        gateway = ec2.InternetGateway(
+            f"{name}-internet", vpc_id=self._vpc.id, tags={"Name": args.cluster_name}, opts=self._child
+        )
         nat = self._nat(public, gateway)
-        tables = [self._public_routes(public, gateway), *self._private_routes(private, nat)]
+        tables = [self._table("public", "internet", public, gateway_id=gateway.id)]
+        # One table per zone, even with one shared gateway: giving each its own then changes routes only.
+        tables += [
+            self._table(f"private-{zone}", "nat", {zone: subnet}, nat_gateway_id=nat[zone].id)
+            for zone, subnet in private.items()
+        ]
         self._endpoints(private, tables)
         self.vpc_id = self._vpc.id
         self.private_subnets = {zone: subnet.id for zone, subnet in private.items()}
         self.register_outputs({"vpc_id": self.vpc_id, "private_subnets": self.private_subnets})
 
-    def _public_subnet(self, zone: Subnets) -> ec2.Subnet:
+    def _subnet(self, kind: str, zone: str, cidr: str, tags: Mapping[str, str]) -> ec2.Subnet:
         return ec2.Subnet(
-            f"{self._name}-public-{zone.zone}",
+            f"{self._name}-{kind}-{zone}",
             vpc_id=self._vpc.id,
-            availability_zone=zone.zone,
-            cidr_block=zone.public,
+            availability_zone=zone,
+            cidr_block=cidr,
             map_public_ip_on_launch=False,  # only NAT and load balancers, which bring their own
-            tags={"Name": f"{self._args.cluster_name}-public-{zone.zone}", labels.ELB: "1"},
-            opts=self._child,
-        )
-
-    def _private_subnet(self, zone: Subnets) -> ec2.Subnet:
-        return ec2.Subnet(
-            f"{self._name}-private-{zone.zone}",
-            vpc_id=self._vpc.id,
-            availability_zone=zone.zone,
-            cidr_block=zone.private,
-            map_public_ip_on_launch=False,
-            tags={
-                "Name": f"{self._args.cluster_name}-private-{zone.zone}",
-                labels.INTERNAL_ELB: "1",
-                labels.KARPENTER_DISCOVERY: self._args.cluster_name,
-            },
-            opts=self._child,
-        )
-
-    def _internet_gateway(self) -> ec2.InternetGateway:
-        return ec2.InternetGateway(
-            f"{self._name}-internet",
-            vpc_id=self._vpc.id,
-            tags={"Name": self._args.cluster_name},
+            tags={"Name": f"{self._args.cluster_name}-{kind}-{zone}", **tags},
             opts=self._child,
         )
 
@@ -116,49 +103,18 @@ class Network(pulumi.ComponentResource):
             )
         return {zone: gateways[zone if per_zone else zones[0]] for zone in zones}
 
-    def _public_routes(
-        self, public: Mapping[str, ec2.Subnet], gateway: ec2.InternetGateway
+    def _table(
+        self, role: str, way: str, subnets: Mapping[str, ec2.Subnet], **gateway: pulumi.Output[str]
     ) -> ec2.RouteTable:
-        tags = {"Name": f"{self._args.cluster_name}-public"}
-        table = ec2.RouteTable(f"{self._name}-public", vpc_id=self._vpc.id, tags=tags, opts=self._child)
-        ec2.Route(
-            f"{self._name}-public-internet",
-            route_table_id=table.id,
-            destination_cidr_block=ANYWHERE,
-            gateway_id=gateway.id,
-            opts=self._child,
-        )
-        for zone, subnet in public.items():
-            self._associate(f"public-{zone}", table, subnet)
+        """The route table of these subnets, with a route to the gateway."""
+        name, tags = f"{self._name}-{role}", {"Name": f"{self._args.cluster_name}-{role}"}
+        table = ec2.RouteTable(name, vpc_id=self._vpc.id, tags=tags, opts=self._child)
+        route = ec2.RouteArgs(route_table_id=table.id, destination_cidr_block=ANYWHERE, **gateway)
+        ec2.Route(f"{name}-{way}", route, self._child)
+        for zone, subnet in subnets.items():
+            own = f"{self._name}-{role.partition('-')[0]}-{zone}"
+            ec2.RouteTableAssociation(own, route_table_id=table.id, subnet_id=subnet.id, opts=self._child)
         return table
-
-    def _private_routes(
-        self, private: Mapping[str, ec2.Subnet], nat: Mapping[str, ec2.NatGateway]
-    ) -> list[ec2.RouteTable]:
-        """One table per zone, even with one shared gateway: giving each its own then changes routes only."""
-        tables = []
-        for zone, subnet in private.items():
-            table = ec2.RouteTable(
-                f"{self._name}-private-{zone}",
-                vpc_id=self._vpc.id,
-                tags={"Name": f"{self._args.cluster_name}-private-{zone}"},
-                opts=self._child,
-            )
-            ec2.Route(
-                f"{self._name}-private-{zone}-nat",
-                route_table_id=table.id,
-                destination_cidr_block=ANYWHERE,
-                nat_gateway_id=nat[zone].id,
-                opts=self._child,
-            )
-            self._associate(f"private-{zone}", table, subnet)
-            tables.append(table)
-        return tables
-
-    def _associate(self, role: str, table: ec2.RouteTable, subnet: ec2.Subnet) -> None:
-        ec2.RouteTableAssociation(
-            f"{self._name}-{role}", route_table_id=table.id, subnet_id=subnet.id, opts=self._child
-        )
 
     def _endpoints(self, private: Mapping[str, ec2.Subnet], tables: list[ec2.RouteTable]) -> None:
         cluster, service = self._args.cluster, f"com.amazonaws.{self._args.cluster.region}"
@@ -200,3 +156,46 @@ class Network(pulumi.ComponentResource):
                 tags={"Name": f"{self._args.cluster_name}-{endpoint}"},
                 opts=self._child,
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExistingVpcArgs:
+    """The declared VPC and subnets."""
+
+    network: ExistingNetwork
+
+
+class ExistingVpc(pulumi.ComponentResource):
+    """A VPC and one private subnet per zone; the stack creates, changes and deletes nothing in it."""
+
+    vpc_id: pulumi.Output[str]
+    private_subnets: Mapping[str, pulumi.Output[str]]
+    """Subnet ids by zone."""
+
+    def __init__(self, name: str, args: ExistingVpcArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpuform:aws:ExistingVpc", name, None, opts)
+        self._network = network = args.network
+        self.vpc_id = pulumi.Output.from_input(network.vpc)
+        given = {zone: pulumi.Output.from_input(subnet) for zone, subnet in network.ids.items()}
+        self.private_subnets = given or {zone: self._tagged(zone) for zone in network.zones}
+        self.register_outputs({"vpc_id": self.vpc_id, "private_subnets": self.private_subnets})
+
+    def _tagged(self, zone: str) -> pulumi.Output[str]:
+        wanted = {
+            "vpc-id": self._network.vpc,
+            "availability-zone": zone,
+            **{f"tag:{key}": value for key, value in sorted(self._network.tags.items())},
+        }
+        filters = [ec2.GetSubnetsFilterArgs(name=name, values=[value]) for name, value in wanted.items()]
+        found = ec2.get_subnets_output(filters=filters, opts=pulumi.InvokeOutputOptions(parent=self))
+        return found.ids.apply(lambda ids: self._only(zone, ids))
+
+    def _only(self, zone: str, ids: Sequence[str]) -> str:
+        """Raises RunError unless there is exactly one: with other subnets, a node group is replaced."""
+        if len(ids) == 1:
+            return ids[0]
+        have = f"{', '.join(sorted(ids))} have" if ids else "no subnet has"
+        raise pulumi.RunError(
+            f"cluster.network.subnets.tags: in {zone} of {self._network.vpc} {have} these tags; "
+            "name each zone's subnet by its id"
+        )

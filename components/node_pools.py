@@ -1,64 +1,62 @@
-"""The nodes of every pool, with their labels and taints."""
+"""The nodes of pools: labels, taints and MIG layouts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pulumi
 
-from components.manifest import resource
-from components.node_resources import PoolNodes
-from infra.model.environment import Environment
-from infra.plan.nodes import simulated_nodes
-from infra.plan.pool_keeper import joining, manager
-from infra.plan.sharing import device_plugin_change, node_selector, pool_labels, pool_taints
-from infra.plan.startup import until_proven
+from components.custom_resources import MigLayout, MigLayoutArgs, PoolNodes, PoolNodesArgs
+from components.manifest import Manifest, resource
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodePoolsArgs:
-    """The environment with the pools, and the cluster that has their nodes."""
+    """What each pool's existing nodes get, by the pool's name, and the Node objects of simulated nodes."""
 
-    environment: Environment
-    kubeconfig: pulumi.Input[str]
+    pools: Mapping[str, PoolNodesArgs]
+    simulated: Sequence[Manifest] = ()
 
 
 class NodePools(pulumi.ComponentResource):
     """One Node per simulated node, and one PoolNodes per pool of nodes that others create.
 
-    The latter nodes only get our labels and taints, and lose them at the end. For Magnum's node groups, it
-    waits for the declared number of nodes.
+    The latter nodes only get our labels and taints, and lose them at the end.
     """
 
     def __init__(self, name: str, args: NodePoolsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuform:platform:NodePools", name, None, opts)
-        env, child = args.environment, pulumi.ResourceOptions(parent=self)
-        for pool in env.pools:
-            for node in simulated_nodes(env, pool):
-                resource(f"{name}-{node['metadata']['name']}", _ours(node), child)
-            selector = node_selector(env, pool)
-            if selector:
-                PoolNodes(
-                    f"{name}-{pool.name}",
-                    kubeconfig=args.kubeconfig,
-                    context=env.context,
-                    selector=selector,
-                    may_be_empty=pool.hosts is not None,
-                    joining=joining(env, pool),
-                    manager=manager(env, pool),
-                    labels=pool_labels(env, pool),
-                    taints=pool_taints(env, pool),
-                    startup=until_proven(env, pool),
-                    sharing=device_plugin_change(env, pool),
-                    opts=child,
-                )
+        child = pulumi.ResourceOptions(parent=self)
+        for node in args.simulated:
+            resource(f"{name}-{node['metadata']['name']}", _ours(node), child)
+        for pool, found in args.pools.items():
+            PoolNodes(f"{name}-{pool}", found, child)
         self.register_outputs({})
 
 
-def _ours(node: Mapping[str, Any]) -> dict[str, Any]:
+def _ours(node: Manifest) -> Manifest:
     """A simulated node belongs to this program alone: fields set by another manager are overwritten."""
     metadata = node["metadata"]
     annotations = {**metadata.get("annotations", {}), "pulumi.com/patchForce": "true"}
     return {**node, "metadata": {**metadata, "annotations": annotations}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MigLayoutsArgs:
+    """Layouts by the pool's name."""
+
+    layouts: Mapping[str, MigLayoutArgs]
+
+
+class MigLayouts(pulumi.ComponentResource):
+    """One MigLayout per pool: drain within budgets, relabel, wait until the slices are offered.
+
+    It must come after the operator's release: the MIG manager does the work on the node.
+    """
+
+    def __init__(self, name: str, args: MigLayoutsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpuform:platform:MigLayouts", name, None, opts)
+        for pool, layout in args.layouts.items():
+            MigLayout(f"{name}-{pool}", layout, pulumi.ResourceOptions(parent=self))
+        self.register_outputs({})

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
 
 from components.chart import installed
-from components.manifest import resource, within
-from infra.model.environment import Environment
-from infra.plan import queues
+from components.manifest import Manifest, resource, within
+from infra.plan.charts import ChartRelease
 
 TIMEOUT_S = 300
 DRAIN_MINUTES = 60
@@ -20,10 +20,12 @@ _AFTER = {"ClusterQueue": ("Cohort", "LocalQueue", "ResourceFlavor"), "ResourceF
 
 @dataclass(frozen=True, kw_only=True)
 class QueuesArgs:
-    """The environment with the queues, and the cluster that has them."""
+    """Kueue's release, its objects in creation order, and the cluster that has them."""
 
-    environment: Environment
+    release: ChartRelease
+    manifests: Sequence[Manifest]
     kubeconfig: pulumi.Input[str]
+    context: str | None = None
 
 
 class Queues(pulumi.ComponentResource):
@@ -37,15 +39,12 @@ class Queues(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: QueuesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuform:platform:Queues", name, None, opts)
-        env = args.environment
-        planned = queues.release(env)
-        assert planned is not None, "no queues are declared"
         child = pulumi.ResourceOptions(parent=self)
         # A rollback of the first install would leave aggregated ClusterRoles behind, which Helm does not take
         # over at the next; after a failed upgrade the old pods go on.
-        release = installed(f"{name}-release", planned, TIMEOUT_S, child, atomic=False)
+        release = installed(f"{name}-release", args.release, TIMEOUT_S, child, atomic=False)
         made: list[tuple[str, pulumi.Resource]] = []
-        for manifest in queues.manifests(env):
+        for manifest in args.manifests:
             kind, meta = manifest["kind"], manifest["metadata"]
             before = [one for of, one in made if of in _AFTER.get(kind, ())]
             inside = pulumi.ResourceOptions(
@@ -57,7 +56,7 @@ class Queues(pulumi.ComponentResource):
             )
             place = f"{meta['namespace'].replace('-', '--')}-" if kind == "LocalQueue" else ""
             made.append((kind, resource(f"{name}-{kind}-{place}{meta['name']}", manifest, inside)))
-        cluster = {"kubeconfig": args.kubeconfig, "context": env.context}
+        cluster = {"kubeconfig": args.kubeconfig, "context": args.context}
         after = pulumi.ResourceOptions(parent=self, depends_on=[release, *(one for _, one in made)])
         pulumi.CustomResource("gpuform:queues:KueueRemoval", f"{name}-removal", cluster, after)
         self.register_outputs({})

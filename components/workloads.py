@@ -1,45 +1,157 @@
-"""The environment's workloads."""
+"""Workloads: a Pod, Job, Deployment or notebook each, with the objects that it needs."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import pulumi
 
-from components.gpu_deployment import GpuDeployment, GpuDeploymentArgs
-from components.gpu_job import GpuJob, GpuJobArgs
-from components.gpu_notebook import GpuNotebook, GpuNotebookArgs
-from components.gpu_pod import GpuPod, GpuPodArgs
-from infra.model.environment import Environment
-from infra.model.workload import DeploymentWorkload, JobWorkload, NotebookWorkload, Workload
+from components.custom_resources import BlueGreen, BlueGreenArgs
+from components.manifest import Manifest, resource, within
+from infra.model import labels
 
 
-def component(
-    name: str,
-    environment: Environment,
-    workload: Workload,
-    kubeconfig: pulumi.Input[str],
-    opts: pulumi.ResourceOptions,
-    scaled_by: Sequence[pulumi.Resource] = (),
-    served_by: Sequence[pulumi.Resource] = (),
-) -> pulumi.ComponentResource:
-    """Register the component of the workload's kind; raises what that component raises."""
-    if isinstance(workload, DeploymentWorkload):
-        deployment = GpuDeploymentArgs(
-            environment=environment,
-            workload=workload,
-            kubeconfig=kubeconfig,
-            scaled_by=scaled_by,
-            served_by=served_by,
+@dataclass(frozen=True, kw_only=True)
+class WorkloadArgs:
+    """Manifests of the workload: ``controller`` makes its pods, or is the Pod itself.
+
+    ``claim`` is the ResourceClaimTemplate of its pods; ``minutes`` bound a create and an update. Of a
+    Deployment only: ``blue_green`` replaces it and its Service; ``runtime`` is the ServingRuntime of an
+    InferenceService; ``scaled`` measures it and sets its number of pods. ``scaled_by``, the component with
+    KEDA, ends the deletion of a ScaledObject; ``served_by``, that with KServe, of an InferenceService.
+    """
+
+    controller: Manifest
+    claim: Manifest | None = None
+    service: Manifest | None = None
+    minutes: tuple[int, int] | None = None
+    blue_green: BlueGreenArgs | None = None
+    runtime: Manifest | None = None
+    scaled: Sequence[Manifest] = ()
+    scaled_by: Sequence[pulumi.Resource] = ()
+    served_by: Sequence[pulumi.Resource] = ()
+
+    @property
+    def queued(self) -> bool:
+        """Whether Kueue admits it."""
+        return labels.QUEUE in self.controller["metadata"].get("labels", {})
+
+
+class _Workload(pulumi.ComponentResource):
+    """Base of the components of a workload."""
+
+    TYPE: ClassVar[str]
+    asks: pulumi.Output[Mapping[str, str]]
+    """GPUs, shares or slices (unless by claim) and adapters that each pod requests, by resource."""
+
+    def __init__(self, name: str, args: WorkloadArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__(self.TYPE, name, None, opts)
+        before: list[pulumi.Resource] = []
+        if args.claim:
+            # A template is immutable: changed content is another resource with another name.
+            ending = args.claim["metadata"]["name"].removeprefix(args.controller["metadata"]["name"])
+            before.append(resource(f"{name}{ending}", args.claim, pulumi.ResourceOptions(parent=self)))
+        if args.blue_green:
+            BlueGreen(name, args.blue_green, pulumi.ResourceOptions(parent=self, depends_on=before))
+        else:
+            before.append(self._controller(name, args, before))
+        for manifest in args.scaled:
+            # Deleted before the Deployment, which it names, and before KEDA, which removes its finalizer. A
+            # dependency of the parent does not suffice: if scale is removed, the parent stays.
+            later = pulumi.ResourceOptions(parent=self, depends_on=[*before, *args.scaled_by])
+            resource(f"{name}-{manifest['kind']}", manifest, later)
+        self.asks = pulumi.Output.from_input(_asks(args.controller["spec"]))
+        outputs: dict[str, pulumi.Output[Any]] = {"asks": self.asks}
+        if isinstance(self, GpuDeployment):
+            outputs["address"] = self.address = pulumi.Output.from_input(_address(args.service))
+        self.register_outputs(outputs)
+
+    def _controller(self, name: str, args: WorkloadArgs, before: list[pulumi.Resource]) -> pulumi.Resource:
+        """Register Service, runtime and controller; adds what the controller needs to ``before``."""
+        opts = pulumi.ResourceOptions(
+            parent=self, custom_timeouts=within(*args.minutes) if args.minutes else None
         )
-        return GpuDeployment(name, deployment, opts)
-    if isinstance(workload, JobWorkload):
-        return GpuJob(name, GpuJobArgs(environment=environment, workload=workload), opts)
-    if isinstance(workload, NotebookWorkload):
-        return GpuNotebook(name, GpuNotebookArgs(environment=environment, workload=workload), opts)
-    return GpuPod(name, GpuPodArgs(environment=environment, workload=workload), opts)
+        if args.service and isinstance(self, GpuDeployment):
+            # Beside the Deployment, not before it: the official provider waits for a Service's endpoints.
+            beside = pulumi.ResourceOptions(parent=self, custom_timeouts=opts.custom_timeouts)
+            resource(f"{name}-service", args.service, beside)
+        elif args.service:
+            before.append(resource(f"{name}-service", args.service, pulumi.ResourceOptions(parent=self)))
+        if args.runtime:
+            before += args.served_by
+            first = pulumi.ResourceOptions(parent=self, depends_on=list(before))
+            before.append(resource(f"{name}-runtime", args.runtime, first))
+        opts.depends_on = list(before)
+        if args.controller["kind"] == "StatefulSet":
+            opts.delete_before_replace = True
+            if args.queued:  # Kueue refuses such updates (jobs/statefulset/statefulset_webhook.go)
+                opts.replace_on_changes = ["spec.template.spec", "metadata.labels"]
+        if args.controller["kind"] == "Deployment" and "replicas" not in args.controller["spec"]:
+            # The server takes 1 for a number that is no longer applied. The provider applies the live one
+            # until another manager sets it [pulumi-kubernetes, handleSSAIgnoreFields].
+            opts.ignore_changes = ["spec.replicas"]
+        return resource(name, args.controller, opts)
+
+
+class GpuPod(_Workload):
+    """A Pod; no controller recreates it."""
+
+    TYPE = "gpuform:workloads:GpuPod"
+
+
+class GpuJob(_Workload):
+    """A Job; an update waits until all pods have succeeded only with ``minutes``.
+
+    Unless it is a gang, one pod may run and wait for another.
+    """
+
+    TYPE = "gpuform:workloads:GpuJob"
+
+
+class GpuNotebook(_Workload):
+    """A StatefulSet of one pod with an editor, and its Service.
+
+    In a queue, a change of the pod replaces the StatefulSet; the claim of its home stays.
+    """
+
+    TYPE = "gpuform:workloads:GpuNotebook"
+
+
+class GpuDeployment(_Workload):
+    """A Deployment with its Service, or an InferenceService that KServe makes one of."""
+
+    TYPE = "gpuform:workloads:GpuDeployment"
+    address: pulumi.Output[str]
+    """Where the cluster reaches its Service; empty without one."""
+
+
+def _asks(spec: Manifest) -> dict[str, str]:
+    pod = spec["template"]["spec"] if "template" in spec else spec
+    container = pod["predictor"]["model"] if "predictor" in pod else pod["containers"][0]
+    requests = container.get("resources", {}).get("requests", {})
+    return {
+        key: value for key, value in requests.items() if key.startswith((labels.NVIDIA_PREFIX, labels.EFA))
+    }
+
+
+def _address(service: Manifest | None) -> str:
+    if service is None:
+        return ""
+    metadata, (port, *_) = service["metadata"], service["spec"]["ports"]
+    return f"{metadata['name']}.{metadata['namespace']}.svc:{port['port']}"
+
+
+COMPONENTS: Mapping[str, type[_Workload]] = {
+    "Deployment": GpuDeployment,
+    "InferenceService": GpuDeployment,
+    "Job": GpuJob,
+    "Pod": GpuPod,
+    "StatefulSet": GpuNotebook,
+}
+"""By the kind of the controller."""
 
 
 def workload_name(prefix: str, namespace: str, workload: str) -> str:
@@ -52,17 +164,14 @@ def workload_name(prefix: str, namespace: str, workload: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadsArgs:
-    """The environment with the workloads, and the cluster that they run on.
+    """``queues`` is deleted after the workloads that have a queue, if both are removed in one update.
 
-    ``queues`` is deleted after the workloads that have a queue, if both are removed in one update: a queue
-    waits for the end of what it has admitted, and the order of its own component would delete it first.
+    A queue waits for the end of what it has admitted, and the order of its own component would delete it
+    first.
     """
 
-    environment: Environment
-    kubeconfig: pulumi.Input[str]
+    workloads: Sequence[WorkloadArgs]
     queues: pulumi.Resource | None = None
-    scaled_by: Sequence[pulumi.Resource] = ()
-    served_by: Sequence[pulumi.Resource] = ()
 
 
 class Workloads(pulumi.ComponentResource):
@@ -73,21 +182,24 @@ class Workloads(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: WorkloadsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuform:platform:Workloads", name, None, opts)
-        works = args.environment.workloads
-        taken = {workload_name(name, work.namespace, work.name) for work in works}
-        for work in works:
-            own = workload_name(name, work.namespace, work.name)
+        places = [
+            (one.controller["metadata"]["namespace"], one.controller["metadata"]["name"])
+            for one in args.workloads
+        ]
+        taken = {workload_name(name, *place) for place in places}
+        for (namespace, workload), one in zip(places, args.workloads, strict=True):
+            own = workload_name(name, namespace, workload)
             # The name in earlier versions, which two workloads could share.
-            before = f"{name}-{work.namespace}-{work.name}"
+            before = f"{name}-{namespace}-{workload}"
             if before in taken:
                 before = own
             inside = pulumi.ResourceOptions(
                 parent=self,
-                depends_on=[args.queues] if work.queue and args.queues else [],
+                depends_on=[args.queues] if one.queued and args.queues else [],
                 aliases=[pulumi.Alias(name=before)] if before != own else [],
                 transformations=[functools.partial(self._was_here, own, before)],
             )
-            component(own, args.environment, work, args.kubeconfig, inside, args.scaled_by, args.served_by)
+            COMPONENTS[one.controller["kind"]](own, one, inside)
         self.register_outputs({})
 
     def _was_here(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pulumi
 
-from components.embedded_cluster import EmbeddedCluster, EmbeddedClusterArgs
-from components.existing_cluster import ExistingCluster, ExistingClusterArgs
-from infra import guards
+from infra import guards, target
 from infra.config import parse
 from infra.model.environment import Environment
 from infra.model.errors import InputError
@@ -21,26 +21,16 @@ from infra.target import Target
 
 def cluster(env: Environment) -> Target | None:
     """Register the cluster; None if own hosts have not joined one."""
-    if env.cluster.kind == "aws":
-        from infra import aws  # here, so that other targets do not load the AWS SDK
-
-        return aws.cluster(env)
-    if env.cluster.kind == "openstack":
-        from infra import openstack
-
-        return openstack.cluster(env)
-    if env.cluster.kind == "hosts":
-        from infra import hosts
-
-        return hosts.cluster(env)
+    if env.cluster.kind in ("aws", "openstack", "hosts"):
+        # Imported here, so that no target loads the SDK of another.
+        made: Target | None = import_module(f"infra.{env.cluster.kind}").cluster(env)
+        return made
     if env.cluster.kind == "existing":
         guarded = pulumi.ResourceOptions(depends_on=[guards.of_cluster(env)])
-        there = ExistingCluster(env.name, ExistingClusterArgs(cluster=env.cluster), guarded)
-        inside = guards.of_contents(env, there.kubeconfig)
-        return Target(kubeconfig=there.kubeconfig, provider=there.provider, ready=(inside,))
+        there = target.existing(env.name, env.cluster, guarded)
+        return replace(there, ready=(guards.of_contents(env, there.kubeconfig),))
     state = os.environ.get("GPUFORM_STATE") or Path(__file__).resolve().parent.parent / ".gpuform"
-    on = EmbeddedCluster(env.name, EmbeddedClusterArgs(kubeconfig=str(Path(state) / "kubeconfig")))
-    return Target(kubeconfig=on.kubeconfig, provider=on.provider)
+    return target.embedded(env.name, str(Path(state) / "kubeconfig"))
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pulumi
 
-from components.loss_guard import LossGuard
+from components.custom_resources import LossGuard, LossGuardArgs
 from infra.model.environment import Environment
 from infra.model.openstack import OpenstackCluster
 from infra.plan import losses
@@ -15,13 +15,13 @@ def of_cluster(env: Environment) -> LossGuard:
 
     Not named after the environment: to the engine, a renamed guard would be a new resource.
     """
-    return LossGuard(
-        "losses",
+    args = LossGuardArgs(
         environment=env.name,
         fixed=losses.cluster(env),
         lost=losses.lost(env),
         acknowledged=env.acknowledge_loss,
     )
+    return LossGuard("losses", args)
 
 
 def protected(env: Environment) -> bool:
@@ -32,8 +32,7 @@ def protected(env: Environment) -> bool:
 
 def of_contents(env: Environment, kubeconfig: pulumi.Input[str] | None) -> LossGuard:
     """The guard of pools, namespaces and queues: after the cluster, and before everything in it."""
-    return LossGuard(
-        "losses-inside",
+    args = LossGuardArgs(
         environment=env.name,
         fixed=losses.contents(env),
         lost=(),
@@ -44,3 +43,4 @@ def of_contents(env: Environment, kubeconfig: pulumi.Input[str] | None) -> LossG
         namespaces=losses.namespaces(env),
         queues=losses.queues(env),
     )
+    return LossGuard("losses-inside", args)

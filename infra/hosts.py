@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pulumi
 
+from components.custom_resources import HostConfigurationArgs
 from components.host_cluster import HostCluster, HostClusterArgs
 from infra import guards
 from infra.inventory import content, inventory, text
@@ -17,12 +20,13 @@ def cluster(env: Environment) -> Target | None:
 
     Exports the result of each host as ``hosts``.
     """
-    found = text(inventory(env))
-    on = HostCluster(
-        env.name,
-        HostClusterArgs(cluster=cluster_of(env), inventory=found, content=content(found)),
-        pulumi.ResourceOptions(depends_on=[guards.of_cluster(env)]),
+    found, kubeconfig = text(inventory(env)), cluster_of(env).kubeconfig
+    args = HostClusterArgs(
+        hosts=HostConfigurationArgs(inventory=found, content=content(found)),
+        kubeconfig=str(Path(kubeconfig).expanduser()) if kubeconfig else None,
+        context=env.context,
     )
+    on = HostCluster(env.name, args, pulumi.ResourceOptions(depends_on=[guards.of_cluster(env)]))
     pulumi.export("hosts", on.hosts)
     inside = guards.of_contents(env, on.kubeconfig)
     if on.kubeconfig is None or on.provider is None:

@@ -6,11 +6,19 @@ import pulumi
 import pulumi_openstack as openstack
 from pulumi_openstack import containerinfra
 
-from components.magnum_cluster import MagnumCluster, MagnumClusterArgs
-from components.magnum_node_groups import NodeGroups, NodeGroupsArgs
-from components.replacement_guards import ReplacementGuards, ReplacementGuardsArgs
+from components.custom_resources import ReplacementGuardArgs
+from components.magnum import (
+    MagnumCluster,
+    MagnumClusterArgs,
+    NodeGroup,
+    NodeGroups,
+    NodeGroupsArgs,
+    ReplacementGuards,
+    ReplacementGuardsArgs,
+)
 from infra import guards
 from infra.model.environment import Environment
+from infra.plan import magnum, magnum_guards
 from infra.plan.magnum import cluster_of
 from infra.target import Target
 
@@ -26,13 +34,12 @@ def cluster(env: Environment) -> Target:
     provider = openstack.Provider(f"{env.name}-openstack", cloud=declared.cloud, region=declared.region)
     template = _template(env, provider)
     # Not named after the environment: to the engine, a renamed guard would be a new resource.
-    replaced = ReplacementGuards("guard", ReplacementGuardsArgs(environment=env, template=template))
+    replaced = ReplacementGuards("guard", ReplacementGuardsArgs(guards=_guards(env, template)))
     after = pulumi.ResourceOptions(providers=[provider], depends_on=[losses, replaced])
-    args = MagnumClusterArgs(environment=env, template=template, protect=guards.protected(env))
-    on = MagnumCluster(env.name, args, after)
+    on = MagnumCluster(env.name, _cluster(env, template), after)
     inside = guards.of_contents(env, on.kubeconfig)
     later = pulumi.ResourceOptions.merge(after, pulumi.ResourceOptions(depends_on=[inside]))
-    groups = NodeGroups("groups", NodeGroupsArgs(environment=env, cluster_id=on.cluster_id), later)
+    groups = NodeGroups("groups", _groups(env, on.cluster_id), later)
     # Replacing the cluster deletes its objects as well. The engine would delete them first, through
     # a provider that it has closed by then (pulumi issue 14650). Of cluster and provider, only the provider
     # counts as deleted.
@@ -46,3 +53,48 @@ def _template(env: Environment, provider: openstack.Provider) -> pulumi.Output[s
         return None
     opts = pulumi.InvokeOutputOptions(provider=provider)
     return containerinfra.get_cluster_template_output(name=named, opts=opts).id
+
+
+def _guards(env: Environment, template: pulumi.Output[str] | None) -> dict[str, ReplacementGuardArgs]:
+    """With the id of the cloud's template; its name can be given to another template."""
+    by_id = template is not None
+    return {
+        one.name: ReplacementGuardArgs(
+            what=one.what,
+            at=one.at,
+            fixed=one.fixed,
+            template=dict.fromkeys(one.template, template) if one.template and by_id else one.template,
+            allow=one.allow,
+            allow_replace=one.allowed,
+            lost=one.lost,
+            acknowledged=env.acknowledge_loss or None,
+            cloud=one.cloud,
+        )
+        for one in magnum_guards.guards(env)
+    }
+
+
+def _cluster(env: Environment, template: pulumi.Output[str] | None) -> MagnumClusterArgs:
+    known = magnum.template(env) if template is None else template
+    assert known is not None  # a template is either of our own or the cloud's
+    return MagnumClusterArgs(
+        cluster=magnum.cluster(env),
+        region=cluster_of(env).region,
+        template=known,
+        minutes=magnum.wait_minutes(env),
+        trigger=magnum_guards.of_cluster(env).trigger,
+        upgrades=magnum.upgrades(env),
+        protect=guards.protected(env),
+    )
+
+
+def _groups(env: Environment, cluster_id: pulumi.Output[str]) -> NodeGroupsArgs:
+    found = {
+        pool.name: NodeGroup(
+            arguments=magnum.node_group(env, pool),
+            trigger=magnum_guards.of_pool(env, pool).trigger,
+            elastic=pool.elastic is not None,
+        )
+        for pool in env.pools
+    }
+    return NodeGroupsArgs(groups=found, cluster_id=cluster_id, minutes=magnum.wait_minutes(env))

@@ -16,17 +16,16 @@ from pulumi.provider import main as serve
 from pulumi.provider.experimental.component import ComponentProvider
 from pulumi.provider.server import ComponentInitError
 
-from components.embedded_cluster import EmbeddedCluster, EmbeddedClusterArgs
-from components.existing_cluster import ExistingCluster, ExistingClusterArgs
-from components.workloads import component
+from components.workloads import COMPONENTS
+from infra import target
 from infra.config import parse
 from infra.model.environment import Environment
 from infra.model.errors import InputError
 from infra.model.workload import Workload
 from infra.plan.sharing import offered
-from infra.plan.workloads import asks
 from infra.platform import platform
 from infra.target import Target
+from infra.workloads import arguments
 
 PACKAGE = "gpuform-platform"
 
@@ -59,8 +58,8 @@ class GpuPlatform(pulumi.ComponentResource):
             environment = parse(_whole(args["environment"]))
         except InputError as error:
             raise pulumi.InputPropertyError("environment", str(error)) from None
-        target = _cluster(name, environment, args.get("kubeconfig"), self)
-        platform(environment, target, within=self, prefix=f"{name}-")
+        on = _cluster(name, environment, args.get("kubeconfig"), self)
+        platform(environment, on, within=self, prefix=f"{name}-")
         self.offered = pulumi.Output.from_input(
             {pool.name: offered(environment, pool) for pool in environment.pools}
         )
@@ -80,10 +79,8 @@ def _cluster(
     name: str, environment: Environment, kubeconfig: pulumi.Input[str] | None, parent: pulumi.Resource
 ) -> Target:
     opts = pulumi.ResourceOptions(parent=parent)
-    on: EmbeddedCluster | ExistingCluster
     if environment.cluster.kind == "existing":
-        on = ExistingCluster(name, ExistingClusterArgs(cluster=environment.cluster), opts)
-        return Target(kubeconfig=on.kubeconfig, provider=on.provider)
+        return target.existing(name, environment.cluster, opts)
     if environment.cluster.kind != "embedded":
         raise pulumi.InputPropertyError(
             "environment",
@@ -95,8 +92,7 @@ def _cluster(
             "kubeconfig",
             "is missing; an embedded cluster needs the path that 'gpuform local env' prints as KUBECONFIG",
         )
-    on = EmbeddedCluster(name, EmbeddedClusterArgs(kubeconfig=kubeconfig), opts)
-    return Target(kubeconfig=on.kubeconfig, provider=on.provider)
+    return target.embedded(name, kubeconfig, opts)
 
 
 class GpuWorkloadArgs(TypedDict):
@@ -113,64 +109,48 @@ class GpuWorkloadArgs(TypedDict):
 class _One(pulumi.ComponentResource):
     """Base of the three components: one workload on the cluster of an environment."""
 
-    asks: pulumi.Output[dict[str, str]]
-    """GPUs, shares or slices that each pod requests, by resource name."""
+    _kind: str
 
-    def _make(self, kind: str, name: str, args: GpuWorkloadArgs) -> None:
-        environment, work = _with(kind, args)
-        target = _cluster(name, environment, args.get("kubeconfig"), self)
-        inside = pulumi.ResourceOptions(parent=self, providers={"kubernetes": target.provider})
-        component(name, environment, work, target.kubeconfig, inside)
-        self.asks = pulumi.Output.from_input(asks(environment, work))
+    def __init__(
+        self,
+        name: str,
+        args: GpuWorkloadArgs,
+        opts: Optional[pulumi.ResourceOptions] = None,  # noqa: UP045
+    ) -> None:
+        super().__init__(f"{PACKAGE}:index:{type(self).__name__}", name, {}, opts)
+        environment, work = _with(self._kind, args)
+        on = _cluster(name, environment, args.get("kubeconfig"), self)
+        inside = pulumi.ResourceOptions(parent=self, providers={"kubernetes": on.provider})
+        objects = arguments(environment, work, on.kubeconfig)
+        self.asks = COMPONENTS[objects.controller["kind"]](name, objects, inside).asks
         self.register_outputs({"asks": self.asks})
+
+
+# The schema's reader finds the words of an attribute only in the class itself.
 
 
 class GpuDeployment(_One):
     """A Deployment on the GPUs of a pool, with its Service and its update strategy."""
 
+    _kind = "deployment"
     asks: pulumi.Output[dict[str, str]]
     """GPUs, shares or slices that each pod requests, by resource name."""
-
-    def __init__(
-        self,
-        name: str,
-        args: GpuWorkloadArgs,
-        opts: Optional[pulumi.ResourceOptions] = None,  # noqa: UP045
-    ) -> None:
-        super().__init__(f"{PACKAGE}:index:GpuDeployment", name, {}, opts)
-        self._make("deployment", name, args)
 
 
 class GpuJob(_One):
     """A Job on the GPUs of a pool."""
 
+    _kind = "job"
     asks: pulumi.Output[dict[str, str]]
     """GPUs, shares or slices that each pod requests, by resource name."""
-
-    def __init__(
-        self,
-        name: str,
-        args: GpuWorkloadArgs,
-        opts: Optional[pulumi.ResourceOptions] = None,  # noqa: UP045
-    ) -> None:
-        super().__init__(f"{PACKAGE}:index:GpuJob", name, {}, opts)
-        self._make("job", name, args)
 
 
 class GpuPod(_One):
     """One bare Pod on the GPUs of a pool."""
 
+    _kind = "pod"
     asks: pulumi.Output[dict[str, str]]
     """GPUs, shares or slices that each pod requests, by resource name."""
-
-    def __init__(
-        self,
-        name: str,
-        args: GpuWorkloadArgs,
-        opts: Optional[pulumi.ResourceOptions] = None,  # noqa: UP045
-    ) -> None:
-        super().__init__(f"{PACKAGE}:index:GpuPod", name, {}, opts)
-        self._make("pod", name, args)
 
 
 def _with(kind: str, args: GpuWorkloadArgs) -> tuple[Environment, Workload]:

@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pulumi
 
-from components.args import EnvironmentArgs, ReleaseArgs
-from components.dcgm_exporter import DcgmExporter
-from components.device_plugin import DevicePlugin
-from components.dra_driver import DraDriver
-from components.elastic_pools import ElasticPools, ElasticPoolsArgs
-from components.gpu_operator import GpuOperator
-from components.gpu_sharing import GpuSharing
-from components.health import HealthLoop
-from components.kserve import KServe
-from components.mig_layouts import MigLayouts, MigLayoutsArgs
-from components.monitoring import Monitoring
-from components.namespaces import Namespaces
-from components.node_pools import NodePools, NodePoolsArgs
-from components.notebooks import Notebooks
-from components.pool_keeper import PoolKeeper
+from components import objects, releases
+from components.elastic_pools import ElasticPools
+from components.kserve import KServe, KServeArgs
+from components.manifest import Manifest
+from components.monitoring import Monitoring, MonitoringArgs
+from components.node_pools import MigLayouts, NodePools
+from components.objects import ManifestsArgs, ManifestsComponent
 from components.queues import Queues, QueuesArgs
-from components.readiness_gate import ReadinessGate
-from components.room import Room
-from components.scaling import Scaling
-from components.scheduler import Scheduler
+from components.releases import ReleaseArgs, ReleaseComponent
 from components.workloads import Workloads, WorkloadsArgs
+from infra import pools as nodes
+from infra import workloads
 from infra.model.environment import Environment
-from infra.plan import dcgm_exporter, dra, notebooks, pool_keeper, room
-from infra.plan.startup import any_gated
+from infra.plan import (
+    dcgm_exporter,
+    device_plugin,
+    dra,
+    gpu_operator,
+    health,
+    kserve,
+    monitoring,
+    notebooks,
+    pool_keeper,
+    readiness_gate,
+    room,
+    scaling,
+    scheduler,
+    sharing,
+)
+from infra.plan import queues as kueue
+from infra.plan.charts import ChartRelease
+from infra.plan.workloads import namespaces as namespaces_of
 from infra.target import Target
 
 
@@ -46,69 +56,72 @@ def platform(env: Environment, on: Target, within: pulumi.Resource | None = None
             deleted_with=on.gone_with,
         )
 
-    args = EnvironmentArgs(environment=env)
-    namespaces = Namespaces(f"{prefix}namespaces", args, after())
-    sharing = GpuSharing(f"{prefix}sharing", args, after(namespaces))
+    def create(
+        kind: type[ManifestsComponent], name: str, manifests: Iterable[Manifest], *parts: pulumi.Resource
+    ) -> pulumi.Resource:
+        return kind(f"{prefix}{name}", ManifestsArgs(manifests=manifests), after(*parts))
+
+    def install(
+        kind: type[ReleaseComponent], name: str, release: ChartRelease, *parts: pulumi.Resource
+    ) -> pulumi.Resource:
+        return kind(f"{prefix}{name}", ReleaseArgs(release=release), after(*parts))
+
+    namespaces = create(objects.Namespaces, "namespaces", namespaces_of(env))
+    config_maps = objects.GpuSharingArgs(
+        device_plugin=sharing.device_plugin_config_map(env), mig_parted=sharing.mig_parted_config_map(env)
+    )
+    shared = objects.GpuSharing(f"{prefix}sharing", config_maps, after(namespaces))
     # A node's label names a key of the new ConfigMap, so it changes late: just before the release.
-    pools = NodePools(
-        f"{prefix}pools", NodePoolsArgs(environment=env, kubeconfig=on.kubeconfig), after(sharing)
-    )
-    if pool_keeper.kept(env):
+    pools = NodePools(f"{prefix}pools", nodes.nodes(env, on.kubeconfig), after(shared))
+    if keeper := pool_keeper.manifests(env):
         # Created after the pools and deleted before them: it would restore the labels that they remove.
-        PoolKeeper(f"{prefix}pool-keeper", args, after(namespaces, pools))
+        create(objects.PoolKeeper, "pool-keeper", keeper, namespaces, pools)
     measured: list[pulumi.Resource] = []
-    if env.monitoring:
+    if stack := monitoring.release(env):
         # Its release brings the CRDs of the operands' ServiceMonitor and of every rule.
+        args = MonitoringArgs(release=stack, counters=monitoring.before(env), objects=monitoring.after(env))
         measured.append(Monitoring(f"{prefix}monitoring", args, after(namespaces, pools)))
-    before = _operands(env, prefix, after(sharing, pools, *measured))
+    before = _operands(env, prefix, after(shared, pools, *measured))
     operator = before[0] if before else pools
-    layouts = MigLayouts(
-        f"{prefix}mig", MigLayoutsArgs(environment=env, kubeconfig=on.kubeconfig), after(operator)
-    )
-    exporter = dcgm_exporter.release(env)
-    if exporter:
-        DcgmExporter(f"{prefix}dcgm-exporter", ReleaseArgs(release=exporter), after(operator, *measured))
-    if any_gated(env):
+    layouts = MigLayouts(f"{prefix}mig", nodes.mig_layouts(env, on.kubeconfig), after(operator))
+    if exporter := dcgm_exporter.release(env):
+        install(releases.DcgmExporter, "dcgm-exporter", exporter, operator, *measured)
+    if gate := readiness_gate.manifests(env):
         # Created before the pools with nodes that wait for it, and deleted after them.
-        before.append(ReadinessGate(f"{prefix}readiness-gate", args, after(operator)))
+        before.append(create(objects.ReadinessGate, "readiness-gate", gate, operator))
     ready = [namespaces, layouts, *before]
-    claims = dra.release(env)
-    if claims:
+    if claims := dra.release(env):
         # The driver reads a node's MIG slices only when it starts, so it comes after the layouts.
-        ready.append(DraDriver(f"{prefix}dra", ReleaseArgs(release=claims), after(operator, layouts)))
+        ready.append(install(releases.DraDriver, "dra", claims, operator, layouts))
     if any(env.by_karpenter(pool) for pool in env.pools):
-        elastic = ElasticPoolsArgs(environment=env, subnets=on.subnets)
-        ready.append(ElasticPools(f"{prefix}elastic", elastic, after(*before)))
-    if env.packs:
-        ready.append(Scheduler(f"{prefix}packer", args, after(namespaces)))
-    if env.health:
-        ready.append(HealthLoop(f"{prefix}health", args, after(namespaces, operator, *measured)))
+        ready.append(ElasticPools(f"{prefix}elastic", nodes.elastic(env, on.subnets), after(*before)))
+    if packer := scheduler.manifests(env):
+        ready.append(create(objects.Scheduler, "packer", packer, namespaces))
+    if healer := health.manifests(env):
+        ready.append(create(objects.HealthLoop, "health", healer, namespaces, operator, *measured))
     queues = None
-    if env.queues:
+    if planned := kueue.release(env):
         # Its webhooks must answer before pods are created in the teams' namespaces.
-        declared = QueuesArgs(environment=env, kubeconfig=on.kubeconfig)
+        declared = QueuesArgs(
+            release=planned, manifests=kueue.manifests(env), kubeconfig=on.kubeconfig, context=env.context
+        )
         queues = Queues(f"{prefix}queues", declared, after(namespaces, pools))
         ready.append(queues)
     scaled_by: list[pulumi.Resource] = []
-    if env.scaled:
+    if keda := scaling.release(env):
         # Its CRDs come before the workloads' objects, and it must run until those are deleted (finalizer).
-        scaled_by.append(Scaling(f"{prefix}scaling", args, after(namespaces)))
+        scaled_by.append(install(releases.Scaling, "scaling", keda, namespaces))
     served_by: list[pulumi.Resource] = []
-    if env.served:
+    if served := kserve.releases(env):
         # As KEDA: CRDs and webhooks before the workloads' objects, and the finalizers of those after.
-        served_by.append(KServe(f"{prefix}kserve", args, after(namespaces)))
-    if room.manifests(env):
-        ready.append(Room(f"{prefix}room", args, after(*ready)))
-    if notebooks.manifests(env):
-        ready.append(Notebooks(f"{prefix}notebooks", args, after(namespaces)))
-    works = WorkloadsArgs(
-        environment=env,
-        kubeconfig=on.kubeconfig,
-        queues=queues,
-        scaled_by=scaled_by,
-        served_by=served_by,
-    )
-    Workloads(f"{prefix}workloads", works, after(*ready, *scaled_by, *served_by))
+        served_by.append(KServe(f"{prefix}kserve", KServeArgs(releases=served), after(namespaces)))
+    if limits := room.manifests(env):
+        ready.append(create(objects.Room, "room", limits, *ready))
+    if culler := notebooks.manifests(env):
+        ready.append(create(objects.Notebooks, "notebooks", culler, namespaces))
+    works = [workloads.arguments(env, work, on.kubeconfig, scaled_by, served_by) for work in env.workloads]
+    last = after(*ready, *scaled_by, *served_by)
+    Workloads(f"{prefix}workloads", WorkloadsArgs(workloads=works, queues=queues), last)
 
 
 def _operands(env: Environment, prefix: str, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
@@ -122,6 +135,10 @@ def _operands(env: Environment, prefix: str, opts: pulumi.ResourceOptions) -> li
     operator, plugin = f"{prefix}gpu-operator", f"{prefix}device-plugin"
     if env.gpu_operator.mode == "device_plugin":
         opts.aliases = [pulumi.Alias(name=operator, type_="gpuform:platform:GpuOperator")]
-        return [DevicePlugin(plugin, EnvironmentArgs(environment=env), opts)]
+        runtime = device_plugin.runtime_class(env)
+        args = ReleaseArgs(
+            release=device_plugin.release(env), before={"runtime-class": runtime} if runtime else {}
+        )
+        return [releases.DevicePlugin(plugin, args, opts)]
     opts.aliases = [pulumi.Alias(name=plugin, type_="gpuform:platform:DevicePlugin")]
-    return [GpuOperator(operator, EnvironmentArgs(environment=env), opts)]
+    return [releases.GpuOperator(operator, ReleaseArgs(release=gpu_operator.release(env)), opts)]

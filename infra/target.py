@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pulumi
 import pulumi_kubernetes as kubernetes
+
+from components.clusters import ClusterArgs, EmbeddedCluster, ExistingCluster
+from infra.model import clusters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,3 +26,16 @@ class Target:
     ready: tuple[pulumi.Resource, ...] = ()
     gone_with: pulumi.Resource | None = None
     subnets: Mapping[str, pulumi.Output[str]] = field(default_factory=dict)
+
+
+def existing(name: str, declared: clusters.ExistingCluster, opts: pulumi.ResourceOptions) -> Target:
+    """Register the provider of a cluster made outside this stack."""
+    path = str(Path(declared.kubeconfig).expanduser())
+    on = ExistingCluster(name, ClusterArgs(kubeconfig=path, context=declared.context), opts)
+    return Target(kubeconfig=on.kubeconfig, provider=on.provider)
+
+
+def embedded(name: str, kubeconfig: pulumi.Input[str], opts: pulumi.ResourceOptions | None = None) -> Target:
+    """Register the provider of the control plane on this machine."""
+    on = EmbeddedCluster(name, ClusterArgs(kubeconfig=kubeconfig), opts)
+    return Target(kubeconfig=on.kubeconfig, provider=on.provider)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from infra import versions
-from infra.model.aws import AwsCluster
 from infra.model.environment import Environment
-from infra.plan import overlays
+from infra.plan import node_groups, overlays
 from infra.plan.charts import ChartRelease, Values, mirrored
 
 KARPENTER_NAMESPACE = "kube-system"
@@ -15,7 +14,7 @@ SERVICE_ACCOUNT = "karpenter"
 
 def add_ons(env: Environment) -> dict[str, str]:
     """Version by add-on name: the declared one, or the one pinned for the cluster's Kubernetes version."""
-    cluster = _cluster(env)
+    cluster = node_groups.cluster_of(env)
     own = {str(name): version for name, version in cluster.add_ons.items()}
     return dict(sorted({**versions.EKS_ADD_ONS[cluster.version], **own}.items()))
 
@@ -56,7 +55,7 @@ def karpenter_values(env: Environment) -> Values:
     size = {"cpu": "1", "memory": "1Gi"}
     return {
         "controller": {"resources": {"requests": size, "limits": dict(size)}},
-        "replicas": min(2, _cluster(env).system.nodes),
+        "replicas": min(2, node_groups.cluster_of(env).system.nodes),
         "serviceAccount": {"name": SERVICE_ACCOUNT},
         "settings": {
             "clusterName": env.name,
@@ -77,8 +76,3 @@ def _feature_gates(env: Environment) -> Values:
         "reservedCapacity": reserved,
         **({"staticCapacity": True} if any(pool.by_claim for pool in env.pools) else {}),
     }
-
-
-def _cluster(env: Environment) -> AwsCluster:
-    assert isinstance(env.cluster, AwsCluster)  # only called on AWS
-    return env.cluster

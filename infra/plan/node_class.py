@@ -10,7 +10,7 @@ from infra.model.aws import AwsCluster
 from infra.model.aws_network import OwnNetwork
 from infra.model.environment import Environment
 from infra.model.pool import Pool
-from infra.plan import karpenter, tags, user_data
+from infra.plan import karpenter, node_groups, tags, user_data
 
 Manifest = dict[str, Any]
 
@@ -32,7 +32,7 @@ def ec2_node_class(
     need not tag them; ``subnets`` are these ids by zone, as found by their tags. Karpenter makes the instance
     profile for the role itself.
     """
-    cluster = _cluster(env)
+    cluster = node_groups.cluster_of(env)
     found_by = [{"tags": {labels.KARPENTER_DISCOVERY: discovery}}]
     spec: Manifest = {
         "amiFamily": pool.image.family,
@@ -84,11 +84,6 @@ def _options(env: Environment, pool: Pool) -> Manifest:
     if text:
         found["userData"] = text
     return found
-
-
-def _cluster(env: Environment) -> AwsCluster:
-    assert isinstance(env.cluster, AwsCluster)  # only called on AWS
-    return env.cluster
 
 
 def _image(cluster: AwsCluster, pool: Pool) -> dict[str, str]:

@@ -45,12 +45,6 @@ def service(workload: Workload, metadata: Manifest) -> Manifest | None:
     }
 
 
-def address(workload: DeploymentWorkload) -> str:
-    """``host:port`` of its Service inside the cluster; empty without one."""
-    host = f"{workload.name}.{workload.namespace}.svc"
-    return f"{host}:{workload.service.port}" if workload.service else ""
-
-
 def strategy(workload: DeploymentWorkload, scarce: bool) -> Manifest:
     """The Deployment's strategy; empty for Kubernetes' default, and for blue-green, which our provider does.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from infra.model import labels
-from infra.model.aws import AwsCluster
 from infra.model.environment import Environment
 from infra.model.pool import Pool
+from infra.plan.node_groups import cluster_of
 
 
 def of_instances(env: Environment, pool: Pool) -> dict[str, str]:
@@ -13,6 +13,5 @@ def of_instances(env: Environment, pool: Pool) -> dict[str, str]:
 
     The provider's default tags apply to what Pulumi creates, not to what Karpenter or a node group launches.
     """
-    assert isinstance(env.cluster, AwsCluster)
     own = {"Name": f"{env.name}-{pool.name}", labels.ENVIRONMENT: env.name, labels.POOL: pool.name}
-    return {**env.cluster.tags, **own}
+    return {**cluster_of(env).tags, **own}

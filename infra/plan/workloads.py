@@ -117,13 +117,6 @@ def check(env: Environment, workload: Workload) -> None:
         raise InputError(path, cause.fact, cause.remedy) from None
 
 
-def asks(env: Environment, workload: Workload) -> dict[str, str]:
-    """GPUs, shares or slices (unless by claim) and adapters that each pod requests, by resource."""
-    requests = _pod_spec(env, workload, "Always")["containers"][0]["resources"]["requests"]
-    devices = (labels.NVIDIA_PREFIX, labels.EFA)
-    return {key: value for key, value in requests.items() if key.startswith(devices)}
-
-
 def claim_template(env: Environment, workload: Workload) -> Manifest | None:
     """The template of its pods' claims; None if they use an extended resource."""
     pool = _claimed(_pools(env, workload))

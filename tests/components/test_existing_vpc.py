@@ -7,7 +7,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.existing_vpc import ExistingVpc
+from components.network import ExistingVpc
 from infra.config import parse, price_list
 from infra.model.aws_network import ExistingNetwork
 from infra.plan import aws_files, cost

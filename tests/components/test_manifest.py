@@ -38,7 +38,7 @@ def _by_the_sdk(name: str, manifest: dict[str, Any]) -> None:
     version, kind = manifest["apiVersion"], manifest["kind"]
     body = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind")}
     group, _, number = version.rpartition("/")
-    if group in ("monitoring.coreos.com", "keda.sh", "kueue.x-k8s.io", "serving.kserve.io"):
+    if (not group.endswith("k8s.io") and group not in ("", "apps", "batch", "policy")) or "kueue" in group:
         custom = importlib.import_module("pulumi_kubernetes.apiextensions").CustomResource
         custom(name, api_version=version, kind=kind, **body)
         return

@@ -8,12 +8,22 @@ from typing import Any
 import pulumi
 import pytest
 
+from components.workloads import (
+    COMPONENTS,
+    GpuDeployment,
+    GpuJob,
+    GpuPod,
+    WorkloadArgs,
+    Workloads,
+    WorkloadsArgs,
+)
 from gpuform.provider.handler import Call, Engine
 from gpuform.provider.own.provider import Own
 from gpuform.provider.properties import from_struct, to_struct
 from infra.config import parse
 from infra.model.environment import Environment
 from infra.model.workload import DeploymentWorkload, JobWorkload, PodWorkload
+from infra.workloads import arguments
 from tests.components.recording import Recorder, own_loop, record
 from tests.plan.aws_environments import TABLE
 
@@ -158,12 +168,10 @@ def run(program: Any) -> tuple[Recorder, _Aliases]:
 
 
 def test_an_object_that_was_the_stacks_own_child_is_not_made_anew() -> None:
-    from components.workloads import Workloads, WorkloadsArgs
-
     env = parse(environment(*WORK))
 
     def program() -> None:
-        Workloads("workloads", WorkloadsArgs(environment=env, kubeconfig="k"))
+        Workloads("workloads", WorkloadsArgs(workloads=[arguments(env, work, "k") for work in env.workloads]))
 
     _, monitor = run(program)
     for what in ("core/v1:Pod workloads-default-w0", "apps/v1:Deployment workloads-default-w2"):
@@ -172,20 +180,16 @@ def test_an_object_that_was_the_stacks_own_child_is_not_made_anew() -> None:
 
 
 def test_a_program_of_ones_own_takes_them_one_by_one() -> None:
-    from components.gpu_deployment import GpuDeployment, GpuDeploymentArgs
-    from components.gpu_job import GpuJob, GpuJobArgs
-    from components.gpu_pod import GpuPod, GpuPodArgs
-
     env = parse({**environment(), "workloads": []})
     said: dict[str, Any] = {}
 
     def program() -> None:
         pod = PodWorkload(kind="pod", name="one", pool="t4", image="a:1")
-        GpuPod("pod", GpuPodArgs(environment=env, workload=pod))
+        GpuPod("pod", arguments(env, pod))
         job = JobWorkload(kind="job", name="two", pool="t4", image="a:1", parallelism=2, wait_minutes=90)
-        GpuJob("job", GpuJobArgs(environment=env, workload=job))
+        GpuJob("job", arguments(env, job))
         served = DeploymentWorkload.model_validate({"name": "three", **SERVED})
-        made = GpuDeployment("served", GpuDeploymentArgs(environment=env, workload=served))
+        made = GpuDeployment("served", arguments(env, served))
         pulumi.Output.all(made.asks, made.address).apply(lambda found: said.update(found=found))
 
     recorded, monitor = run(program)
@@ -197,28 +201,40 @@ def test_a_program_of_ones_own_takes_them_one_by_one() -> None:
     assert monitor.aliases["kubernetes:core/v1:Pod pod"] == []
 
 
+@pytest.mark.parametrize("kind", ["Pod", "Deployment", "InferenceService"])
+def test_what_a_pod_asks_for_is_what_its_container_requests(kind: str) -> None:
+    asked = {"nvidia.com/gpu": "1", "vpc.amazonaws.com/efa": "32"}
+    container = {"name": "w", "resources": {"requests": {"cpu": "1", "hugepages-2Mi": "5Gi", **asked}}}
+    pod = {"containers": [container]}
+    specs = {
+        "Pod": pod,
+        "Deployment": {"template": {"spec": pod}},
+        "InferenceService": {"predictor": {"model": container}},
+    }
+    found: list[Any] = []
+
+    def program() -> None:
+        group = {"Pod": "v1", "Deployment": "apps/v1"}.get(kind, "serving.kserve.io/v1beta1")
+        metadata = {"name": "w", "namespace": "default"}
+        manifest = {"apiVersion": group, "kind": kind, "metadata": metadata, "spec": specs[kind]}
+        COMPONENTS[kind]("w", WorkloadArgs(controller=manifest)).asks.apply(found.append)
+
+    run(program)
+    assert found == [asked]
+
+
 def _claimed() -> tuple[Environment, DeploymentWorkload]:
     work = {**SERVED, "name": "w", "pool": "p0", "count": 1, "update": {"kind": "blue_green"}}
     return TABLE["claimed"], DeploymentWorkload.model_validate(work)
 
 
 def test_a_claim_comes_before_the_pods_that_have_it() -> None:
-    from components.gpu_deployment import GpuDeployment, GpuDeploymentArgs
-
-    env, work = _claimed()
-
-    def program() -> None:
-        GpuDeployment("w", GpuDeploymentArgs(environment=env, workload=work, kubeconfig="k"))
-
-    recorded, _ = run(program)
+    recorded, _ = run(lambda: GpuDeployment("w", arguments(*_claimed(), "k")) and None)
     claim = recorded.one("kubernetes:resource.k8s.io/v1:ResourceClaimTemplate")
     assert claim.name == "w-1-gpu"
     assert recorded.resources.index(claim) < recorded.resources.index(recorded.one(BLUE_GREEN))
 
 
 def test_two_colours_need_a_kubeconfig() -> None:
-    from components.gpu_deployment import GpuDeployment, GpuDeploymentArgs
-
-    env, work = _claimed()
     with pytest.raises(ValueError, match="needs the kubeconfig of the cluster"):
-        run(lambda: GpuDeployment("w", GpuDeploymentArgs(environment=env, workload=work)) and None)
+        arguments(*_claimed())

@@ -52,8 +52,6 @@ def test_what_it_needs_is_requested_and_mounted(kind: str) -> None:
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "64Gi"}},
         {"name": "hugepages", "emptyDir": {"medium": "HugePages-2Mi"}},
     ]
-    asks = workloads.asks(env, env.workloads[0])
-    assert asks == {"nvidia.com/gpu": "1", "vpc.amazonaws.com/efa": "32"}
 
 
 def test_pods_that_run_together_have_a_number_and_find_the_first() -> None:

@@ -282,9 +282,7 @@ def test_a_workload_of_a_program_is_checked_as_one_of_the_stack() -> None:
         InputError, match=r"^workload\.pool: unknown pool 't4-sharde'; did you mean t4-shared"
     ):
         workloads.check(LOCAL, work)
-    good = PodWorkload(name="w", kind="pod", image=IMAGE, pool="t4-shared")
-    workloads.check(LOCAL, good)
-    assert workloads.asks(LOCAL, good) == {"nvidia.com/gpu.shared": "1"}
+    workloads.check(LOCAL, PodWorkload(name="w", kind="pod", image=IMAGE, pool="t4-shared"))
 
 
 def test_the_local_workloads_obey_the_restricted_level() -> None:

@@ -1,7 +1,7 @@
 """Changes to Magnum's clusters and groups that no person made, so they are not drift.
 
 cluster-autoscaler sets the number of nodes of an elastic group. Magnum and its template write back undeclared
-labels, which the program ignores for the same reason (``components.magnum_cluster``). How many nodes a group
+labels, which the program ignores for the same reason (``components.magnum``). How many nodes a group
 has, and whether they are within its bounds, is read from the cluster itself.
 """
 

@@ -87,7 +87,7 @@ class Own(ResourceProvider):
         return KueueRemoval(self._shared().of)
 
     def schema(self) -> dict[str, Any]:
-        """Names only: the SDK classes are written by hand (components/*_resources.py)."""
+        """Names only: the SDK classes are written by hand (components/custom_resources.py)."""
         return {
             "name": self.name,
             "version": self.version,

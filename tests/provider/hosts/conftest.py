@@ -18,12 +18,13 @@ from lab.toolchain import Toolchain
 PROGRAM = """
 import pathlib
 import pulumi
-from components.host_resources import HostConfiguration
+from components.custom_resources import HostConfiguration, HostConfigurationArgs
 
 given = pulumi.Config().require_object("given")
 text = pathlib.Path(given["inventory"]).read_text()
 inventory = pulumi.Output.secret(text) if given.get("secret") else text
-on = HostConfiguration("hosts", inventory=inventory, content=given["content"])
+args = HostConfigurationArgs(inventory=inventory, content=given["content"])
+on = HostConfiguration("hosts", args)
 pulumi.export("hosts", on.hosts)
 """
 
