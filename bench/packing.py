@@ -29,7 +29,7 @@ from pathlib import Path
 
 from bench.packing_site import Site
 from gpuform.checkout.paths import Paths
-from lab.plane import ControlPlane, packing
+from lab.plane import ControlPlane, sidecars
 from lab.plane.layout import Layout
 from lab.plane.processes import PACKER, scan
 from lab.toolchain import Toolchain
@@ -113,7 +113,7 @@ def plane() -> Iterator[tuple[Paths, Layout, Toolchain]]:
         cluster = ControlPlane(paths, tools)
         try:
             cluster.start(simulator=False)
-            packing.ensure(Layout(paths), tools)
+            sidecars.ensure_scheduler(Layout(paths), tools)
             yield paths, Layout(paths), tools
         finally:
             cluster.stop(delete=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from lab.plane import packing
+from lab.plane import sidecars
 from lab.plane.layout import Layout
 from tests.conftest import Plane
 from tests.waiting import until
@@ -82,4 +82,4 @@ def keeper(plane: Plane) -> None:
 
     It ends with the control plane.
     """
-    packing.ensure(Layout(plane.paths), plane.toolchain)
+    sidecars.ensure_scheduler(Layout(plane.paths), plane.toolchain)

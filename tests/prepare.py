@@ -15,7 +15,7 @@ import pytest
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
 from lab.offline import controller_charts, karpenter_crds, keda_chart
-from lab.plane import prometheus_crds
+from lab.plane import monitoring
 from lab.sidecars.controllers.rows import CHARTS
 from lab.toolchain.module_files import cached
 from lab.toolchain.progress import Lines
@@ -31,7 +31,7 @@ def main(everything: bool) -> None:
     karpenter = root / karpenter_crds.FOLDER
     steps: list[tuple[str, Callable[[], object]]] = [
         ("CRDs of Karpenter", lambda: karpenter_crds.chart(karpenter, cache)),
-        ("CRDs of Prometheus", lambda: prometheus_crds.crds(root / prometheus_crds.FOLDER, cache)),
+        ("CRDs of Prometheus", lambda: monitoring.crds(root / monitoring.CRDS, cache)),
         ("manifests of KEDA", lambda: cached(keda_chart.SOURCE, root / "toolchain" / "keda", cache)),
         (
             "charts of controllers",

@@ -12,15 +12,14 @@ from gpuform.cli.output import console, say
 
 def gpus(as_json: Annotated[bool, typer.Option("--json", help="The catalogue as JSON.")] = False) -> None:
     """Show the catalogue: memory, MIG profiles, and the machines that have each GPU, with prices."""
-    from gpuform.reports import tables
-    from gpuform.reports.catalogue import entries
+    from gpuform.reports.catalogue import entries, table
     from infra.model.prices import DATE
 
     catalogue = entries()
     if as_json:
         typer.echo(json.dumps(catalogue, indent=2))
         return
-    console.print(tables.gpus(catalogue))
+    console.print(table(catalogue))
     say(f"prices: EC2 on-demand, us-east-1, {DATE}; machines outside this list have no price")
 
 

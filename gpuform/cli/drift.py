@@ -21,7 +21,7 @@ def drift(
     """
     from gpuform.checkout.stacks import declared
     from gpuform.clouds import cloud_of
-    from gpuform.reports import drift as report
+    from gpuform.reports import stack as report
     from gpuform.stack.drift.run import find_drift
     from lab.toolchain import Toolchain
 
@@ -32,7 +32,7 @@ def drift(
     if as_json:
         typer.echo(json.dumps(found.to_json(), indent=2))
     else:
-        for part in report.tables(found):
+        for part in report.drift(found):
             console.print(part)
     if found.findings:
         raise typer.Exit(3)

@@ -23,15 +23,15 @@ Stack = Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml
 @app.command()
 def status(stack: Stack = "local", as_json: AsJson = False) -> None:
     """Show the nodes that are out of use, and whether the health loop has stopped."""
-    from gpuform.reports import health as report
+    from gpuform.reports import stack as report
 
     health, seen = _look(stack)
     if as_json:
         typer.echo(json.dumps({"mode": health.mode, **seen.to_json()}, indent=2))
         return
     if seen.nodes:
-        console.print(report.table(seen))
-    for line in report.lines(seen, health.mode):
+        console.print(report.health(seen))
+    for line in report.health_lines(seen, health.mode):
         say(line)
 
 

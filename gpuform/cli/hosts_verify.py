@@ -32,7 +32,7 @@ def verify(
     """
     from gpuform.checkout.stacks import declared
     from gpuform.hosts import verify as checks
-    from gpuform.reports import host_tables
+    from gpuform.reports import hosts as tables
     from lab.toolchain import Toolchain
 
     paths = Paths.here()
@@ -52,9 +52,9 @@ def verify(
     if as_json:
         typer.echo(json.dumps(report.to_json(), indent=2))
     else:
-        for table in host_tables.verdicts(report):
+        for table in tables.checks(report):
             console.print(table, "")
-        for line in host_tables.findings(report):
+        for line in tables.failures(report):
             say(line)
     if not report.ok:
         raise typer.Exit(1)

@@ -7,24 +7,25 @@ from collections.abc import Iterable
 from rich.table import Table
 from rich.text import Text
 
-from gpuform.reports.tables import empty
+from gpuform.reports.tables import filled
 from lab.plane import Status
 from lab.toolchain import Found
 
 
 def members(status: Status) -> Table:
-    up = "ready" if status.ready else "not ready"
-    title = (
-        f"Control plane: Kubernetes {status.kubernetes}, {up}"
-        if status.kubernetes
-        else f"Control plane: {up}"
-    )
-    table = empty(title, "member", "pid", "port", "memory")
-    for member in status.members:
-        state = str(member.pid) if member.running else Text("not running", style="red")
-        table.add_row(member.name, state, str(member.port or "-"), f"{member.rss_bytes / 2**20:.0f} MiB")
-    table.add_row("all", "", "", f"{sum(member.rss_bytes for member in status.members) / 2**20:.0f} MiB")
-    return table
+    version = f"Kubernetes {status.kubernetes}, " if status.kubernetes else ""
+    rows = [
+        (
+            member.name,
+            str(member.pid) if member.running else Text("not running", style="red"),
+            str(member.port or "-"),
+            f"{member.rss_bytes / 2**20:.0f} MiB",
+        )
+        for member in status.members
+    ]
+    total = f"{sum(member.rss_bytes for member in status.members) / 2**20:.0f} MiB"
+    title = f"Control plane: {version}{'ready' if status.ready else 'not ready'}"
+    return filled(title, ("member", "pid", "port", "memory"), [*rows, ("all", "", "", total)])
 
 
 def monitored(status: Status) -> list[str]:
@@ -40,7 +41,5 @@ def monitored(status: Status) -> list[str]:
 
 
 def tools(found: Iterable[Found]) -> Table:
-    table = empty("Tools", "tool", "version", "from", "path")
-    for tool in found:
-        table.add_row(tool.name, tool.version, tool.source, str(tool.path or "-"))
-    return table
+    rows = ((tool.name, tool.version, tool.source, str(tool.path or "-")) for tool in found)
+    return filled("Tools", ("tool", "version", "from", "path"), rows)

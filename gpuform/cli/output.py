@@ -62,12 +62,12 @@ def reach_cluster(
 def require_passed(env: Environment, paths: Paths, stack: str, console: Console) -> None:
     """Print what did not pass; Failure if a check failed. Nothing is printed of a kind without an account."""
     from gpuform.clouds import cloud_of
-    from gpuform.reports.preflight import require
+    from gpuform.reports.stack import require_preflight
     from gpuform.stack.preflight import run_checks
 
     preflight = cloud_of(env).preflight
     if preflight.before_update:
-        require(stack, run_checks(preflight, env, paths, stack), console)
+        require_preflight(stack, run_checks(preflight, env, paths, stack), console)
 
 
 @contextmanager

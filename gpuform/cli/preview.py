@@ -35,7 +35,7 @@ def preview(
     Exit code 1 if it must not be merged: a broken policy, over the budget, a loss that is not acknowledged.
     """
     from gpuform.clouds import CLOUDS, cloud_of
-    from gpuform.reports import preview as report
+    from gpuform.reports import stack as report
     from gpuform.reports.pull_request import markdown
     from gpuform.stack.preview.run import Preview
     from lab.rehearse.preview_base import played
@@ -55,7 +55,7 @@ def preview(
     if as_json:
         typer.echo(json.dumps(found.to_json(), indent=2))
     else:
-        for part in report.tables(found):
+        for part in report.preview(found):
             console.print(part)
     if found.reasons:
         raise typer.Exit(1)

@@ -44,7 +44,7 @@ def recover(
     from gpuform.checkout.stacks import declared
     from gpuform.clouds import RECOVERIES
     from gpuform.engine import Engine
-    from gpuform.reports import recover as report
+    from gpuform.reports import stack as report
     from gpuform.stack.recover import Stack, UserDecisions, carry_out, find
     from lab.toolchain import Toolchain
 
@@ -56,7 +56,7 @@ def recover(
     here = Stack(stack, paths, engine, RECOVERIES, at_cloud=not offline)
     plan = find(here, decisions)
     if not as_json:
-        for part in report.tables(plan):
+        for part in report.recover(plan):
             console.print(part)
     agreed = plan.to_do and (yes or (not as_json and _agreed()))
     if agreed:

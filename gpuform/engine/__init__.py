@@ -1,8 +1,8 @@
 """Runs of the real Pulumi engine for this checkout, isolated from the user's own Pulumi setup."""
 
+from gpuform.engine.checkpoint import forget, require_forgettable
 from gpuform.engine.environment import engine_env, export_lines
 from gpuform.engine.events import Event, Message, Step, Summary, Violation
-from gpuform.engine.forget import forget, require_forgettable
 from gpuform.engine.result import EngineFailure, Result
 from gpuform.engine.run import Engine
 from gpuform.engine.standins import Plugin, plugins

@@ -1,23 +1,27 @@
-"""Repairs of a stack's state after a killed run, before the engine reads it.
+"""State files of local runs: repairs after a killed run, before the engine reads them, and their removal.
 
-Only for the state of local runs: every repair relies on what our own plugins do.
+Every repair relies on what our own plugins do.
 """
 
 from __future__ import annotations
 
 import json
-import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from gpuform.checkout.errors import Failure
+from gpuform.checkout.paths import Paths
+from gpuform.engine.locks import release_dead
 from gpuform.engine.pending import CREATING, MAGNUM, RELEASE, UPDATING
+from gpuform.engine.places import Places, write
 from infra.model.losses import GUARD
 
 # Type prefixes of providers that resume a killed create of the same resource. A pending create of any other
 # provider stays in the state, and the engine warns of it.
 RESUMING = ("gpuform:",)
+_PROVIDERS = "pulumi:providers:"
 _MADE_UP = ("aws:", "openstack:")  # in offline runs, which create nothing, so any create can be resumed
 
 
@@ -39,7 +43,7 @@ def repair(checkpoint: Path, stack: str, offline: bool = False) -> list[str]:
     if forgotten:
         said.append(f"{forgotten} operation(s) of an interrupted run will be resumed")
     if said:
-        _write(checkpoint, content)
+        write(checkpoint, json.dumps(content), 0o600)
     return said
 
 
@@ -104,8 +108,34 @@ def _read(path: Path) -> dict[str, Any] | None:
     return content if sound else None
 
 
-def _write(path: Path, content: dict[str, Any]) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(json.dumps(content), encoding="utf-8")
-    beside.chmod(0o600)
-    beside.replace(path)
+def forget(paths: Paths) -> None:
+    """Remove the state of every stack, our PULUMI_HOME, wrapper and links; the stacks' resources stay.
+
+    Raises Failure, and removes nothing, while a run holds one of the stacks, and as ``require_forgettable``.
+    """
+    require_forgettable(paths)
+    places = Places(paths)
+    for backend in (places.backend, Places(paths, offline=True).backend):
+        for folder in backend.glob(".pulumi/locks/*/*/*"):
+            release_dead(folder, folder.name)
+    shutil.rmtree(places.folder, ignore_errors=True)
+    shutil.rmtree(paths.shims, ignore_errors=True)
+
+
+def require_forgettable(paths: Paths) -> None:
+    """Raise Failure while a stack has resources outside the embedded cluster: only its state records them."""
+    for file in sorted(Places(paths).backend.glob(".pulumi/stacks/*/*.json")):
+        resources = deployment(file)["deployment"].get("resources") or ()
+        if any(_elsewhere(one, paths.kubeconfig) for one in resources):
+            raise Failure(
+                f"stack {file.stem}",
+                f"has {len(resources)} resources outside the embedded cluster, recorded only in this state",
+                f"run 'gpuform destroy {file.stem}' first, or, if they are gone, remove {file}",
+            )
+
+
+def _elsewhere(resource: Mapping[str, Any], ours: Path) -> bool:
+    kind = str(resource["type"])
+    if kind == f"{_PROVIDERS}kubernetes":
+        return (resource.get("inputs") or {}).get("kubeconfig") != str(ours)
+    return kind.startswith(_PROVIDERS) and kind != f"{_PROVIDERS}gpuform"

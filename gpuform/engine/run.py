@@ -15,11 +15,11 @@ from typing import Any
 from gpuform.checkout import writable
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
-from gpuform.engine import backend, checkpoint, locks, pending, reasons
+from gpuform.engine import backend, checkpoint, locks, pending
 from gpuform.engine.environment import PASSPHRASE, UNSET, engine_env
 from gpuform.engine.events import Event, line
 from gpuform.engine.places import Places, Tools, write
-from gpuform.engine.result import EngineFailure, Record, Result
+from gpuform.engine.result import EngineFailure, Record, Result, why_it_failed, written
 from gpuform.engine.standins import plugins
 from gpuform.engine.stream import follow
 from infra.model import losses
@@ -255,7 +255,7 @@ def _packs(folders: Sequence[Path]) -> list[str]:
 
 
 def _failure(result: Result, code: int, log: Path | None) -> Failure:
-    if held := locks.held(reasons.written(log), result.stack):
+    if held := locks.held(written(log), result.stack):
         return held
-    fact = reasons.fact(result.errors, code, log)
+    fact = why_it_failed(result.errors, code, log)
     return EngineFailure(result, fact, f"see {log}" if log else "see the engine's output above")

@@ -14,33 +14,32 @@ _LONG = 8  # characters
 _SHORTEST = 4  # characters: hiding "a" everywhere hides the message
 
 
-def secrets_of(value: Any, name: str = "") -> Iterator[str]:
+def secrets_of(value: Any) -> Iterator[str]:
     """Every secret text in an inventory: variables with a secret's name, and passwords inside URLs."""
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from secrets_of(item, str(key))
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from secrets_of(item, name)
-    elif isinstance(value, str):
+    for name, text in _texts(value):
         if _NAMES.search(name):
-            yield value
-        yield from _IN_URL.findall(value)
+            yield text
+        yield from _IN_URL.findall(text)
 
 
-def texts_of(value: Any, name: str = "") -> Iterator[str]:
+def texts_of(value: Any) -> Iterator[str]:
     """Every text that may be a secret, in an inventory that is secret as a whole.
 
     Short texts are words that messages need, and Ansible's own variables only say how a host is reached.
     """
+    return (text for name, text in _texts(value) if len(text) >= _LONG and not name.startswith("ansible_"))
+
+
+def _texts(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """(name of the variable, text) of each text."""
     if isinstance(value, Mapping):
         for key, item in value.items():
-            yield from texts_of(item, str(key))
+            yield from _texts(item, str(key))
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from texts_of(item, name)
-    elif isinstance(value, str) and len(value) >= _LONG and not name.startswith("ansible_"):
-        yield value
+            yield from _texts(item, name)
+    elif isinstance(value, str):
+        yield name, value
 
 
 class Hiding:

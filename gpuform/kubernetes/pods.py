@@ -1,8 +1,9 @@
-"""Why a pod is not ready."""
+"""Why a pod is not ready, and what it requests from its node, by the scheduler's rule."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 Manifest = Mapping[str, Any]
@@ -52,3 +53,17 @@ def _containers(status: Mapping[str, Any]) -> str:
         if stopped and stopped.get("exitCode") != 0:
             found.append(f"container {item['name']}: {explained(stopped) or 'stopped'}")
     return "; ".join(found)
+
+
+def requested(spec: Manifest, of: Callable[[Manifest], Mapping[str, Any]]) -> Counter[str]:
+    """The larger of all containers together and the largest init container.
+
+    Init containers run one after the other, before the containers. ``of`` returns what one container
+    requests.
+    """
+    found: Counter[str] = Counter()
+    for container in spec.get("containers") or ():
+        found.update(of(container))
+    for container in spec.get("initContainers") or ():
+        found |= Counter(of(container))
+    return found

@@ -13,19 +13,11 @@ import grpc
 from google.protobuf import any_pb2
 
 from gpuform.checkout.errors import OperationError
-from gpuform.provider.handler import Call, Cancelled, Change, Checked, Diffed, Engine, InitFailed
+from gpuform.provider.handler import Call, Cancelled, Checked, Diffed, Engine, InitFailed
 from gpuform.provider.properties import to_struct
 from gpuform.provider.protocol import provider_pb2, status_pb2
 
 _Method = Callable[[Any, Any, Any], Awaitable[Any]]
-_KINDS = {
-    (Change.ADD, False): provider_pb2.PropertyDiff.ADD,
-    (Change.ADD, True): provider_pb2.PropertyDiff.ADD_REPLACE,
-    (Change.DELETE, False): provider_pb2.PropertyDiff.DELETE,
-    (Change.DELETE, True): provider_pb2.PropertyDiff.DELETE_REPLACE,
-    (Change.UPDATE, False): provider_pb2.PropertyDiff.UPDATE,
-    (Change.UPDATE, True): provider_pb2.PropertyDiff.UPDATE_REPLACE,
-}
 
 
 def answered(method: _Method) -> _Method:
@@ -96,12 +88,6 @@ def diffed(result: Diffed) -> provider_pb2.DiffResponse:
     response.hasDetailedDiff = result.detailed
     if result.detailed:
         for path, change in result.changes.items():
-            response.detailedDiff[path].kind = _KINDS[change, path in replaces]
+            kind = f"{change.name}_REPLACE" if path in replaces else change.name
+            response.detailedDiff[path].kind = provider_pb2.PropertyDiff.Kind.Value(kind)
     return response
-
-
-def no_function(provider: str, token: str) -> OperationError:
-    return OperationError(
-        f"{token}: the stand-in of the {provider} provider has no functions; "
-        f"install the official pulumi-resource-{provider} plugin, or leave the call out"
-    )

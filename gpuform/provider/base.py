@@ -26,6 +26,7 @@ from typing import Any
 import grpc.aio
 from google.protobuf import empty_pb2
 
+from gpuform.checkout.errors import OperationError
 from gpuform.provider import answers
 from gpuform.provider.handler import Call, Checked, Diffed, Engine, Handler, Properties
 from gpuform.provider.properties import from_struct, to_struct
@@ -34,10 +35,7 @@ from gpuform.provider.protocol import engine_pb2_grpc, plugin_pb2, provider_pb2,
 _NO_LIMIT = (
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
-    (
-        "grpc.max_metadata_size",
-        64 * 1024 * 1024,
-    ),  # the properties of a half-made object travel in the trailers
+    ("grpc.max_metadata_size", 64 * 2**20),  # the properties of a half-made object travel in the trailers
 )
 
 
@@ -101,7 +99,6 @@ class ResourceProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     name: str = ""
     version: str = "0.0.0"
-    supports_autonaming: bool = True
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -123,7 +120,7 @@ class ResourceProvider(provider_pb2_grpc.ResourceProviderServicer):
         """Take the configuration (plain values, secrets revealed by the subclass as it needs them)."""
 
     async def invoke(self, token: str, args: Properties) -> Properties:
-        raise answers.no_function(self.name, token)
+        raise OperationError(f"{token}: the {self.name} provider has no functions")
 
     def schema(self) -> Properties:
         return {"name": self.name, "version": self.version, "resources": {}}
@@ -135,9 +132,7 @@ class ResourceProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     @answers.answered
     async def Handshake(self, request: Any, context: Any) -> Any:  # noqa: N802
-        return provider_pb2.ProviderHandshakeResponse(
-            accept_secrets=True, supports_autonaming_configuration=self.supports_autonaming
-        )
+        return provider_pb2.ProviderHandshakeResponse(accept_secrets=True)
 
     @answers.answered
     async def GetPluginInfo(self, request: Any, context: Any) -> Any:  # noqa: N802
@@ -162,11 +157,7 @@ class ResourceProvider(provider_pb2_grpc.ResourceProviderServicer):
         await self.configure(
             from_struct(request.args) if request.HasField("args") else dict(request.variables)
         )
-        return provider_pb2.ConfigureResponse(
-            acceptSecrets=True,
-            supportsPreview=True,
-            supports_autonaming_configuration=self.supports_autonaming,
-        )
+        return provider_pb2.ConfigureResponse(acceptSecrets=True, supportsPreview=True)
 
     @answers.answered
     async def Cancel(self, request: Any, context: Any) -> Any:  # noqa: N802

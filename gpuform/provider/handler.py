@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
-from gpuform.provider.protocol import engine_pb2, engine_pb2_grpc, provider_pb2
+from gpuform.provider.protocol import engine_pb2, engine_pb2_grpc
 
 Properties = dict[str, Any]
-Kind = provider_pb2.PropertyDiff.Kind
 
 
 class Engine:

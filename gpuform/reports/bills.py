@@ -6,19 +6,18 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
-from gpuform.reports.tables import empty
+from gpuform.reports.tables import filled
 from infra.plan.bill import Bill, per_month
 
 
 def table(before: Bill | None, after: Bill) -> Table:
-    title = f"Cost, USD a month; {after.price_source}"
-    shown = empty(title, "item", *(["before"] if before else []), "now", "USD an hour per unit")
-    for what, had, has in rows(before, after):
+    columns = ("item", *(["before"] if before else []), "now", "USD an hour per unit")
+    lines = []
+    for what, had, has in [*rows(before, after), ("all", all_of(before), all_of(after))]:
         units = next((line.units for line in after.lines if line.what == what), {})
         each = ", ".join(f"{name.removeprefix('nvidia.com/')} {usd:.3f}" for name, usd in units.items())
-        shown.add_row(what, *([had] if before else []), has, each or "-")
-    shown.add_row("all", *([all_of(before)] if before else []), all_of(after), "")
-    return shown
+        lines.append((what, *([had] if before else []), has, each or ("" if what == "all" else "-")))
+    return filled(f"Cost, USD a month; {after.price_source}", columns, lines)
 
 
 def rows(before: Bill | None, after: Bill) -> Iterator[tuple[str, str, str]]:

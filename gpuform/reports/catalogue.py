@@ -1,9 +1,13 @@
-"""The catalogue of GPUs in the form that ``gpuform gpus --json`` documents."""
+"""The catalogue of GPUs, as ``gpuform gpus`` prints it: the documented JSON, and a table."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from rich.table import Table
+
+from gpuform.reports.tables import filled
 from infra.model.gpu import ALIASES, GPUS, Gpu
 from infra.model.machines import MACHINES, Machine
 from infra.model.prices import USD_PER_HOUR
@@ -39,3 +43,27 @@ def _machine(machine: Machine) -> dict[str, Any]:
         "usd_per_hour": price,
         "usd_per_gpu_hour": round(price / machine.gpus, 4) if price else None,
     }
+
+
+def table(catalogue: Iterable[Mapping[str, Any]]) -> Table:
+    """One row per GPU model: MIG profiles without their variants, the cheapest machine per GPU-hour."""
+    columns = ("GPU", "also called", "memory", "compute", "NVLink", "machines", "cheapest", "$/GPU-hour")
+    return filled("GPUs", (*columns, "MIG profiles"), map(_row, catalogue))
+
+
+def _row(gpu: Mapping[str, Any]) -> tuple[str, ...]:
+    priced = [machine for machine in gpu["machines"] if machine["usd_per_gpu_hour"]]
+    cheapest = min(priced, key=lambda machine: machine["usd_per_gpu_hour"], default=None)
+    # Without the profiles with a media or graphics attribute.
+    profiles = (f"{most}x {name}" for name, most in gpu["mig"].items() if not {*"+-"} & {*name})
+    return (
+        gpu["name"],
+        ", ".join(gpu["aliases"]),
+        f"{gpu['memory_mib'] / 1024:.0f} GiB",
+        gpu["compute_capability"],
+        "yes" if gpu["nvlink"] else "-",
+        str(len(gpu["machines"])),
+        cheapest["name"] if cheapest else "-",
+        f"{cheapest['usd_per_gpu_hour']:.3f}" if cheapest else "-",
+        ", ".join(profiles) or "-",
+    )

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
 
-from gpuform.hosts import HostResult
+from gpuform.reports.tables import filled, number
+
+if TYPE_CHECKING:
+    from gpuform.hosts import HostResult
+    from gpuform.hosts.verify import Report
+
+COLUMNS = 6  # hosts side by side that a terminal of 80 columns holds
+_VERDICTS = {"PASS": ("ok", "green"), "SKIP": ("-", "dim"), "FAIL": ("FAIL", "bold red")}
 
 
 def results(hosts: Mapping[str, HostResult], *, check: bool) -> Table:
     """One row per host: the result of a run, or what a check would change."""
-    table = _table("Hosts", "host", "result", "would change" if check else "changed")
-    for name, result in hosts.items():
-        table.add_row(name, _verdict(result, check), str(result.changed))
-    return table
+    rows = ((name, _result(one, check), str(one.changed)) for name, one in hosts.items())
+    return filled("Hosts", ("host", "result", "would change" if check else "changed"), rows)
 
 
 def details(hosts: Mapping[str, HostResult], *, check: bool, diffs: bool = False) -> Iterable[str]:
@@ -32,9 +37,8 @@ def details(hosts: Mapping[str, HostResult], *, check: bool, diffs: bool = False
 
 def states(rows: Iterable[Mapping[str, Any]]) -> Table:
     """One row per host: what it has, and what is declared if that differs."""
-    table = _table("Hosts", "host", "pool", "reached", "system", "driver", "GPUs", "toolkit", "node")
-    for row in rows:
-        table.add_row(
+    cells = (
+        (
             row["host"],
             row["pool"] or "-",
             Text("yes") if row["reached"] else Text("no", style="red"),
@@ -44,34 +48,49 @@ def states(rows: Iterable[Mapping[str, Any]]) -> Table:
             _against(row["toolkit"], row["declared"]["toolkit"]),
             row["node"],
         )
-    return table
+        for row in rows
+    )
+    return filled("Hosts", ("host", "pool", "reached", "system", "driver", "GPUs", "toolkit", "node"), cells)
 
 
-def _verdict(result: HostResult, check: bool) -> Text:
-    if result.unreachable:
-        return Text("unreachable", style="red")
+def checks(report: Report) -> Iterator[Table]:
+    """One table per ``COLUMNS`` hosts: a row per check, a column per host."""
+    by_place = {(one.host, one.check): one.verdict for one in report.verdicts}
+    for start in range(0, len(report.hosts), COLUMNS):
+        hosts = report.hosts[start : start + COLUMNS]
+        rows = (
+            (Text(check), *(Text(*_VERDICTS[by_place.get((host, check), "SKIP")]) for host in hosts))
+            for check in report.checks
+        )
+        yield filled("", ("check", *hosts), rows)
+
+
+def failures(report: Report) -> Iterator[str]:
+    """Each failed check with its remedy, then the number of checks per verdict."""
+    for one in report.verdicts:
+        if one.verdict == "FAIL":
+            yield f"{one.host}: {one.check}: {one.fact}; {one.remedy}"
+    passed, failed, skipped = (
+        sum(one.verdict == word for one in report.verdicts) for word in ("PASS", "FAIL", "SKIP")
+    )
+    yield (
+        f"{number(len(report.hosts), 'host')} over {report.backend}: {number(passed, 'check')} passed, "
+        f"{failed} failed, {skipped} had nothing to check"
+    )
+
+
+def _result(result: HostResult, check: bool) -> Text:
     if not result.ok:
-        return Text("failed", style="red")
-    if check and result.changed:
-        return Text("differs", style="yellow")
-    return Text("ok", style="green")
+        return Text("unreachable" if result.unreachable else "failed", style="red")
+    return Text("differs", style="yellow") if check and result.changed else Text("ok", style="green")
 
 
 def _against(found: str, wanted: str) -> Text:
-    if not wanted:
+    if wanted in ("", found):
         return Text(found or "-")
-    if found == wanted:
-        return Text(found)
     return Text(f"{found or 'none'}, declared {wanted}", style="yellow")
 
 
 def _gpus(names: Iterable[str]) -> str:
     found = list(names)
     return ", ".join(f"{found.count(name)}x {name}" for name in dict.fromkeys(found)) or "-"
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    for column in columns:
-        table.add_column(column)
-    return table

@@ -1,43 +1,47 @@
-"""Common parts of the HTML pages: one file, no scripts, no requests, light or dark as the reader's system."""
+"""The HTML pages: one file each, no scripts, no requests, light or dark as the reader's system."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from html import escape
 from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from gpuform.reports import picture, tables, timeline, top
+from gpuform.reports.tables import number, usd
+from gpuform.usage.rehearsal import Cell
+from gpuform.usage.top.view import PodUse
 
 COLOURS = 8
 """Classes w0 to w7 of the style."""
-LETTER = 6.4
-"""Width of a letter at 11 px, rounded up: a name must not run into its neighbour."""
-SMALL_LETTER = 5.8
-"""The same at 10 px."""
-STYLE = Path(__file__).with_name("page.css")
+TEMPLATES = Path(__file__).with_name("templates")
+Colours = dict[tuple[str, str], int]
+"""Number of the style's class for each workload, by namespace and name; in order of appearance."""
 
 
-def page(title: str, body: Iterable[str]) -> str:
-    """A whole page; ``body`` is HTML already."""
-    lines = "\n".join(body)
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>\n{STYLE.read_text(encoding='utf-8')}</style></head><body>\n{lines}\n</body></html>\n"
-    )
+def colours(pods: Iterable[Cell | PodUse]) -> Colours:
+    found: Colours = {}
+    for pod in pods:
+        found.setdefault((pod.namespace, pod.workload), len(found) % COLOURS)
+    return found
 
 
-def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table of plain text; if wider than the window, it scrolls on its own, also by keyboard."""
-    top = "".join(f"<th>{escape(one)}</th>" for one in head)
-    body = "".join("<tr>" + "".join(f"<td>{escape(one)}</td>" for one in row) + "</tr>" for row in rows)
-    return f'<div class="scroll" tabindex="0"><table><tr>{top}</tr>{body}</table></div>'
+def _colour(known: Colours, pod: Cell | PodUse) -> str:
+    return f"w{known.get((pod.namespace, pod.workload), 0)}"
 
 
-def paragraphs(lines: Iterable[str], kind: str = "") -> str:
-    opened = f'<p class="{kind}">' if kind else "<p>"
-    return "".join(f"{opened}{escape(line)}</p>" for line in lines)
+PAGES = Environment(
+    loader=FileSystemLoader(TEMPLATES),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+PAGES.globals |= {"picture": picture, "tables": tables, "timeline": timeline, "top": top}
+PAGES.globals |= {"number": number, "usd": usd}
+PAGES.filters |= {"px": "{:.1f}".format, "colour": _colour}
 
 
-def cut(text: str, width: float, letter: float = LETTER) -> str:
-    """The text, cut with an ellipsis to ``width`` pixels; empty if only three letters of it would fit."""
-    letters = int(width / letter)
-    return text if len(text) <= letters else f"{text[: letters - 1]}\u2026" if letters > 3 else ""
+def page(template: str, title: str, **values: Any) -> str:
+    return PAGES.get_template(template).render(title=title, **values)

@@ -1,50 +1,42 @@
-"""A GPU as a picture: its MIG slices to scale, its shares, the pods that hold them, and its load.
+"""Geometry of the pictures: a GPU with its MIG slices to scale, its shares and its load; a value over time.
 
-The width is the GPU's memory slices, and each MIG slice is as wide as its own memory slices; the small
-squares are compute slices. Memory slices in no instance are left open. If the first memory slice of an
-instance is unknown (DCGM does not report it), instances are drawn one after another.
+A GPU's width is its memory slices, and each MIG slice is as wide as its own memory slices; the small squares
+are compute slices. Memory slices in no instance are left open. If the first memory slice of an instance is
+unknown (DCGM does not report it), instances are drawn one after another. All in pixels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from html import escape
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
-from gpuform.reports import html, top
+from gpuform.reports import top
 from gpuform.usage.top.view import Gpu, PodUse, Slice, Use
 
 WIDTH, HEIGHT = 320, 34
 BAR, GAP = 4, 2
-"""Pixels: height of the two bars below the picture, and the gap above each."""
-_UNIT, _STEP = 4, 6
-_PAD, _LITTLE, _WIDE = 5, 2.5, 60
-"""Padding beside a text; ``_LITTLE`` in a part of at most ``_WIDE`` pixels."""
-
-Colours = Mapping[tuple[str, str], int]
-"""Number of the style's class for each workload, by namespace and name."""
-
-
-def colours(gpus: Iterable[Gpu], more: Iterable[PodUse] = ()) -> dict[tuple[str, str], int]:
-    """A colour for each workload in order of appearance; after eight they repeat."""
-    found: dict[tuple[str, str], int] = {}
-    for pod in [*(pod for gpu in gpus for pod in gpu.everyone), *more]:
-        found.setdefault((pod.namespace, pod.workload), len(found) % html.COLOURS)
-    return found
+"""Height of the two bars below the picture, and the gap above each."""
+UNIT, _STEP = 4, 6
+LETTER, SMALL_LETTER = 6.4, 5.8
+"""Width of a letter at 11 and at 10 px, rounded up: a name must not run into its neighbour."""
+_PAD = 1.5
+Points = Sequence[tuple[float, float]]
 
 
-def picture(gpu: Gpu, known: Colours) -> str:
-    """The SVG of one GPU; its label has the same content as text."""
-    parts = list(_cut(gpu, known)) if gpu.slices else list(_part(gpu, known))
-    height = HEIGHT + (2 * (BAR + GAP) if _measured(gpu) else 0)
-    label = escape(said(gpu), quote=True)
-    return (
-        f'<svg class="gpu" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img" '
-        f'aria-label="{label}">{"".join(parts)}</svg>'
-    )
+def cut(text: str, width: float, letter: float = LETTER) -> str:
+    """The text, cut with an ellipsis to ``width``; empty if only three letters of it would fit."""
+    letters = int(width / letter)
+    return text if len(text) <= letters else f"{text[: letters - 1]}\u2026" if letters > 3 else ""
+
+
+def pad(width: float) -> float:
+    """Padding beside a text in a part of this width."""
+    return 5 if width > 60 else 2.5
 
 
 def said(gpu: Gpu) -> str:
-    """``GPU 0: 2g.10gb a/b; 3g.20gb free``."""
+    """``GPU 0: 2g.10gb a/b; 3g.20gb free``: the picture as text."""
     parts = (f"{one.profile} {_names(one.pods, gpu)}" for one in gpu.slices)
     return f"GPU {gpu.index}: {'; '.join(parts) or _names(gpu.pods, gpu)}"
 
@@ -53,91 +45,84 @@ def _names(pods: Sequence[PodUse], gpu: Gpu) -> str:
     return ", ".join(f"{pod.namespace}/{pod.name}" for pod in pods) or gpu.vacant
 
 
-def _measured(gpu: Gpu) -> bool:
-    return gpu.use.measured or any(one.use.measured for one in gpu.slices)
+def height(gpu: Gpu) -> int:
+    measured = gpu.use.measured or any(one.use.measured for one in gpu.slices)
+    return HEIGHT + (2 * (BAR + GAP) if measured else 0)
 
 
-def _part(gpu: Gpu, known: Colours) -> Iterator[str]:
-    yield from _shares((0, WIDTH), gpu, gpu, "", known)
-    yield from _bars(0, WIDTH, gpu.use)
-
-
-def _cut(gpu: Gpu, known: Colours) -> Iterator[str]:
-    places = _places(gpu)
-    all_of = max((start + size for start, size in places), default=0)
-    unit = WIDTH / max(gpu.memory, all_of)
-    taken = {cell for start, size in places for cell in range(start, start + size)}
+def strips(gpu: Gpu) -> Iterator[tuple[float, float, Gpu | Slice | None, str]]:
+    """(x, width, what, profile): memory slices in no instance (None), then the instances, or the GPU."""
+    if not gpu.slices:
+        yield 0, WIDTH, gpu, ""
+        return
+    sizes = [one.memory or 1 for one in gpu.slices]
+    begins = [sum(sizes[:index]) for index in range(len(sizes))]
+    if all(one.start is not None for one in gpu.slices):
+        begins = [one.start or 0 for one in gpu.slices]
+    taken = {cell for begin, size in zip(begins, sizes, strict=True) for cell in range(begin, begin + size)}
+    unit = WIDTH / max(gpu.memory, *(cell + 1 for cell in taken))
     for cell in range(gpu.memory):
         if cell not in taken:
-            title = "<title>in no slice</title>"
-            yield f'<rect class="hole" {_box(cell * unit, unit)}>{title}</rect>'
-    for one, (start, size) in zip(gpu.slices, places, strict=True):
-        x, width = start * unit, size * unit
-        yield from _shares((x, width), gpu, one, one.profile, known)
-        yield from _units(one, x, width)
-        yield from _bars(x, width, one.use)
+            yield cell * unit, unit, None, ""
+    for one, begin, size in zip(gpu.slices, begins, sizes, strict=True):
+        yield begin * unit, size * unit, one, one.profile
 
 
-def _places(gpu: Gpu) -> list[tuple[int, int]]:
-    """(first memory slice, number of slices) of each instance; size 1 if unknown."""
-    sizes = [one.memory or 1 for one in gpu.slices]
-    if all(one.start is not None for one in gpu.slices):
-        return [(one.start or 0, size) for one, size in zip(gpu.slices, sizes, strict=True)]
-    return [(sum(sizes[:index]), size) for index, size in enumerate(sizes)]
-
-
-def _shares(
-    place: tuple[float, float], gpu: Gpu, of: Gpu | Slice, kind: str, known: Colours
-) -> Iterator[str]:
-    """A slice or a GPU divided into its shares, shares held by pods first."""
+def shares(
+    x: float, width: float, of: Gpu | Slice, profile: str
+) -> Iterator[tuple[float, float, PodUse | None, str]]:
+    """(x, width, pod, what it is) of each share, those held by pods first."""
     held = [pod for pod in of.pods for _ in range(min(pod.count, of.shares))]
     count = max(of.shares, len(held))
-    left, each = place[0], place[1] / count
+    kind = profile if count == 1 else f"{profile} 1/{count}".strip()
     for index in range(count):
         pod = held[index] if index < len(held) else None
-        part = kind if count == 1 else " ".join(filter(None, (kind, f"1/{count}")))
-        yield _cell((left + index * each, each), pod, gpu.vacant, part, known)
+        yield x + index * (width / count), width / count, pod, kind
 
 
-def _cell(place: tuple[float, float], pod: PodUse | None, vacant: str, kind: str, known: Colours) -> str:
-    x, width = place
-    style = f"w{known.get((pod.namespace, pod.workload), 0)}" if pod else "free"
-    holder = f"{pod.namespace}/{pod.name}" if pod else vacant
-    title = escape(": ".join(filter(None, (holder, kind))))
-    pad = _PAD if width > _WIDE else _LITTLE
-    name = html.cut(pod.workload if pod else vacant, width - 2 * pad)
-    below = html.cut(kind, width - 2 * pad, html.SMALL_LETTER)
-    texts, left = "", f'x="{x + pad:.1f}"'
-    if name:
-        texts += f'<text class="{"name" if pod else ""}" {left} y="13">{escape(name)}</text>'
-    if below:
-        texts += f'<text class="small" {left} y="{HEIGHT - 9}">{escape(below)}</text>'
-    return f'<g><title>{title}</title><rect class="{style}" rx="3" {_box(x, width)}/>{texts}</g>'
+def units(x: float, width: float, count: int) -> list[float]:
+    """The X of each compute slice for which there is room."""
+    places = [x + pad(width) + index * _STEP for index in range(count)]
+    return [place for place in places if place + UNIT < x + width - 2]
 
 
-def _units(one: Slice, x: float, width: float) -> Iterator[str]:
-    for index in range(one.compute):
-        left = x + (_PAD if width > _WIDE else _LITTLE) + index * _STEP
-        if left + _UNIT < x + width - 2:
-            yield f'<rect class="unit" x="{left:.1f}" y="{HEIGHT - 6}" width="{_UNIT}" height="{_UNIT}"/>'
-
-
-def _bars(x: float, width: float, use: Use) -> Iterator[str]:
-    y = HEIGHT + GAP
+def bars(use: Use) -> Iterator[tuple[str, int, float, str]]:
+    """(class, Y, part of the width, title) of what is measured."""
     if use.util is not None:
-        yield from _bar("bar", x, width, y, use.util, f"{top.percent(use)} busy")
+        yield "bar", HEIGHT + GAP, min(1.0, max(0.0, use.util)), f"{top.percent(use)} busy"
     if use.memory_used is not None and use.memory_total:
-        part = use.memory_used / use.memory_total
-        yield from _bar("memory", x, width, y + BAR + GAP, part, f"{top.memory(use)} in use")
+        part = min(1.0, max(0.0, use.memory_used / use.memory_total))
+        yield "memory", HEIGHT + BAR + 2 * GAP, part, f"{top.memory(use)} in use"
 
 
-def _bar(kind: str, x: float, width: float, y: int, part: float, title: str) -> Iterator[str]:
-    full = width - 2
-    filled = full * min(1.0, max(0.0, part))
-    size = f'y="{y}" height="{BAR}"'
-    yield f'<g><title>{escape(title)}</title><rect class="track" x="{x + 1:.1f}" width="{full:.1f}" {size}/>'
-    yield f'<rect class="{kind}" x="{x + 1:.1f}" width="{filled:.1f}" {size}/></g>'
+@dataclass(frozen=True)
+class Plot:
+    """From ``begin`` to ``end`` (Unix seconds), and from 0 to ``top``."""
+
+    begin: float
+    end: float
+    top: float
+    width: int
+    height: int
+
+    def path(self, points: Points) -> str:
+        places = []
+        for at, value in points:
+            x = _PAD + (self.width - 2 * _PAD) * (at - self.begin) / max(self.end - self.begin, 1e-9)
+            part = min(1.0, max(0.0, value / self.top if self.top else 0.0))
+            places.append(f"{x:.1f},{self.height - _PAD - (self.height - 2 * _PAD) * part:.1f}")
+        return " ".join(places if len(places) != 1 else places * 2)  # a line needs two
+
+    def ground(self, points: Points) -> str:
+        return self.path([(points[0][0], 0.0), *points, (points[-1][0], 0.0)])
 
 
-def _box(x: float, width: float) -> str:
-    return f'x="{x + 1:.1f}" y="0" width="{width - 2:.1f}" height="{HEIGHT}"'
+def parts(points: Points) -> list[Points]:
+    """The points split at gaps: steps of more than three times the median step."""
+    steps = sorted(after[0] - before[0] for before, after in pairwise(points))
+    gaps = [
+        index
+        for index, (before, after) in enumerate(pairwise(points), 1)
+        if after[0] - before[0] > 3 * steps[len(steps) // 2]
+    ]
+    return [points[begin:end] for begin, end in pairwise([0, *gaps, len(points)]) if begin < end]

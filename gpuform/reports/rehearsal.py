@@ -8,14 +8,19 @@ from rich.table import Table
 from rich.text import Text
 
 from gpuform.checkout.listing import some
-from gpuform.reports import rehearsal_loads, rehearsal_queues
-from gpuform.reports.tables import empty
+from gpuform.reports.tables import QUEUES, bare_usd, filled, number, queues, usd
 from gpuform.usage.nodes import CPU, MEMORY_GIB
-from gpuform.usage.rehearsal import Amount, Machines, Outcome, PoolOutcome, Refusal, Shrink
+from gpuform.usage.rehearsal import Amount, Load, Machines, Outcome, Refusal, Shrink
 from infra.model.labels import HUGE_PAGES
 
 Part = Table | Text | str
-"""Pod names per line; further ones are only counted."""
+QUEUE_COLUMNS = (*QUEUES, "USD an hour")
+TIMES = ("queue", "workload", "what happened, in seconds after the start")
+QUEUE_COST = (
+    "once pods were placed; USD an hour: the nodes' price, by the part of their GPUs that a queue's pods hold"
+)
+LOADS = "Requests per second of each scaled workload"
+LOAD_COLUMNS = ("requests", "workload", "pods", "nodes", "USD an hour", "seconds")
 
 
 def tables(outcome: Outcome) -> Iterator[Part]:
@@ -23,15 +28,28 @@ def tables(outcome: Outcome) -> Iterator[Part]:
     yield _pools(outcome)
     yield ""
     yield from _bought_in_vain(outcome)
-    yield from rehearsal_queues.terminal(outcome)
+    if outcome.queues:
+        yield filled("Queues", QUEUE_COLUMNS, queue_rows(outcome))
+        yield Text(QUEUE_COST)
+        yield ""
+        yield from (filled("In queues", TIMES, queue_histories(outcome, 10)), "")
     for one in outcome.jobs:
         yield f"job {one.namespace}/{one.name}: {one.succeeded} of {number(one.completions, 'pod')} succeeded"
     if outcome.played or outcome.refusals:
         yield from switched(outcome)
         yield ""
-    yield from rehearsal_loads.terminal(outcome)
+    if outcome.loads:
+        yield filled(LOADS, LOAD_COLUMNS, load_rows(outcome))
+        yield from map(Text, load_lines(outcome))
+        yield ""
     if outcome.shrink:
-        yield from _shrunk(outcome.shrink)
+        sides = (("before", outcome.shrink.before), ("after", outcome.shrink.after))
+        rows = (
+            (name, str(side.pods), str(side.nodes), usd(side.usd_per_hour).removesuffix(" USD"))
+            for name, side in sides
+        )
+        yield filled("Half of each workload removed", ("", "pods", "nodes", "USD an hour"), rows)
+        yield from map(Text, _followed(outcome.shrink))
         yield ""
     steps = ", ".join(f"{one.name} {one.seconds:.1f} s" for one in outcome.steps)
     yield Text(f"steps: {steps}")
@@ -65,15 +83,6 @@ def cost(outcome: Outcome) -> str:
     return f"{usd(outcome.known_usd_per_hour)} an hour, without {unknown} (price unknown)"
 
 
-def usd(amount: float | None) -> str:
-    return "unknown price" if amount is None else f"{amount:,.2f} USD"
-
-
-def number(count: int, noun: str) -> str:
-    """``1 node``, ``2 nodes``."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
 def machines(found: tuple[Machines, ...]) -> Iterator[str]:
     """``2x p4d.24xlarge, on-demand, us-west-2a`` for each kind."""
     for one in found:
@@ -96,26 +105,21 @@ def _gpus_first(resources: Mapping[str, Amount]) -> Iterator[str]:
 
 
 def _pools(outcome: Outcome) -> Table:
-    table = empty("Pools", "pool", "nodes", "in use", "USD an hour", "of which idle")
-    for pool in outcome.pools:
-        table.add_row(
+    rows = (
+        (
             pool.name,
             "\n".join(machines(pool.machines)) or "none",
             "\n".join(_gpus_first(pool.resources)) or "-",
-            _money(pool, pool.usd_per_hour),
-            _money(pool, pool.idle_usd_per_hour),
+            *(bare_usd(one) if pool.nodes else "-" for one in (pool.usd_per_hour, pool.idle_usd_per_hour)),
         )
+        for pool in outcome.pools
+    )
     known = f"{outcome.known_usd_per_hour:,.2f}{'+' if outcome.unpriced else ''}"
     if outcome.unpriced and not outcome.known_usd_per_hour:
         known = "unknown"
+    table = filled("Pools", ("pool", "nodes", "in use", "USD an hour", "of which idle"), rows)
     table.add_row("all", "", "", known, "", style="bold")
     return table
-
-
-def _money(pool: PoolOutcome, amount: float | None) -> str:
-    if not pool.nodes:
-        return "-"
-    return "unknown" if amount is None else f"{amount:,.2f}"
 
 
 def _bought_in_vain(outcome: Outcome) -> Iterator[Text | str]:
@@ -136,16 +140,6 @@ def switched(outcome: Outcome) -> Iterator[Text]:
     for (machine, capacity), found in asked.items():
         zones, times = ", ".join(one.zone for one in found), sum(one.times for one in found)
         yield Text(f"no capacity: {machine}, {capacity}, in {zones}; requested {number(times, 'time')}")
-
-
-def _shrunk(shrink: Shrink) -> Iterator[Table | Text]:
-    before, after = shrink.before, shrink.after
-    table = empty("Half of each workload removed", "", "pods", "nodes", "USD an hour")
-    for name, side in (("before", before), ("after", after)):
-        table.add_row(name, str(side.pods), str(side.nodes), usd(side.usd_per_hour).removesuffix(" USD"))
-    yield table
-    for line in _followed(shrink):
-        yield Text(line)
 
 
 def shrunk(shrink: Shrink) -> Iterator[str]:
@@ -178,3 +172,58 @@ def pending(outcome: Outcome) -> Iterator[Text | str]:
         yield Text(trouble, style="red")
     if groups or outcome.troubles:
         yield ""
+
+
+def queue_rows(outcome: Outcome) -> Iterator[tuple[str, ...]]:
+    for one in outcome.queues:
+        for index, row in enumerate(queues([one.status])):
+            yield *row, "" if index else bare_usd(one.usd_per_hour)
+
+
+def queue_histories(outcome: Outcome, most: int) -> Iterator[tuple[str, str, str]]:
+    """At most ``most`` workloads per queue; ``--json`` has all."""
+    for queue in outcome.queues:
+        for one in queue.workloads[:most]:
+            told = [f"{turn.what} {turn.at:.1f}{turn.why and f' ({turn.why})'}" for turn in one.turns]
+            yield one.queue, str(one), ", ".join([*told, *(["waits"] if one.waits else [])])
+        if (more := len(queue.workloads) - most) > 0:
+            yield queue.status.name, f"and {more} more", "`--json` has all"
+
+
+def load_rows(outcome: Outcome) -> Iterator[tuple[str, ...]]:
+    for load in outcome.loads:
+        for one in load.workloads:
+            name, pods = f"{one.namespace}/{one.name}", f"{one.pods}, wanted {one.wanted}"
+            yield (
+                f"{load.qps:g}",
+                name,
+                pods,
+                _load_nodes(load),
+                bare_usd(load.usd_per_hour),
+                f"{load.seconds:.0f}",
+            )
+
+
+def _load_nodes(load: Load) -> str:
+    """``4; bought 3x g4dn.xlarge``."""
+    changes = (("bought", load.bought), ("removed", load.removed))
+    found = (
+        f"{what} {', '.join(f'{count}x {machine}' for machine, count in sorted(nodes.items()))}"
+        for what, nodes in changes
+        if nodes
+    )
+    return "; ".join([str(load.nodes), *found])
+
+
+def load_lines(outcome: Outcome) -> Iterator[str]:
+    """The first additional pods, and what is not as declared."""
+    for load in outcome.loads:
+        for one in load.workloads:
+            head = f"{load.qps:g} requests per second: {one.name}"
+            if one.cold:
+                steps = ", ".join(f"{step} {at:.0f}" for step, at in one.cold.items())
+                new = " on a new node" if "node joined" in one.cold else ""
+                yield f"{head}: first additional pod{new}, in seconds since the load changed: {steps}"
+            if one.pods != one.wanted and one.within:
+                yield f"{head} has {one.pods} pods: the autoscaler tolerates 10 %"
+    yield f"shortened, so durations are not those of the cluster: {'; '.join(outcome.shortened)}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
@@ -29,17 +30,18 @@ PACKED = (
 
 
 def pools(current: ClusterStatus) -> Table:
-    table = empty("Pools", "pool", "machine", "sharing", "nodes", "each node offers", "in use")
-    for pool in current.pools:
-        table.add_row(
+    rows = (
+        (
             pool.name,
             pool.machine,
             _sharing(pool),
             Text(nodes(pool), style="" if _all_ready(pool) else "red"),
-            _offers(pool.nodes),
+            "\n".join(offers(pool.nodes)) or "-",
             _in_use(pool.nodes),
         )
-    return table
+        for pool in current.pools
+    )
+    return filled("Pools", ("pool", "machine", "sharing", "nodes", "each node offers", "in use"), rows)
 
 
 def nodes(pool: PoolStatus) -> str:
@@ -59,13 +61,12 @@ def pods(current: ClusterStatus) -> Table:
 
     ``troubles`` gives the reason for a pod in trouble: a scheduler's message does not fit into a column.
     """
-    table = empty("Pods", "namespace", "pod", "requests", "node", "phase")
-    for pod in current.pods:
-        if pod.namespace not in current.system:
-            table.add_row(
-                pod.namespace, pod.name, counts(pod.requests) or "no GPU", pod.node or "-", _phase(pod)
-            )
-    return table
+    rows = (
+        (pod.namespace, pod.name, counts(pod.requests) or "no GPU", pod.node or "-", _phase(pod))
+        for pod in current.pods
+        if pod.namespace not in current.system
+    )
+    return filled("Pods", ("namespace", "pod", "requests", "node", "phase"), rows)
 
 
 QUEUES = ("queue", "pool", "resource", "quota", "used", "of which borrowed", "waiting")
@@ -93,8 +94,12 @@ def waiting(current: ClusterStatus, most: int) -> Iterator[tuple[str, str, str]]
             yield queue.name, f"and {more} more", "`gpuform status --json` has all"
 
 
-def filled(title: str, columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> Table:
-    table = empty(title, *columns)
+def filled(title: str, columns: Iterable[str], rows: Iterable[Iterable[str | Text]]) -> Table:
+    table = Table(
+        title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
+    )
+    for column in columns:
+        table.add_column(column, header_style="dim", overflow="fold")
     for row in rows:
         table.add_row(*row)
     return table
@@ -112,12 +117,12 @@ def troubles(current: ClusterStatus) -> list[str]:
 
 def findings(found: Iterable[Finding]) -> Table:
     """One row per finding; ``by_hand`` has the commands that check the same."""
-    table = empty("", "", "check", "finding", "fix")
     styles = {"PASS": "green", "SKIP": "yellow", "FAIL": "red"}
-    for finding in found:
-        verdict = Text(finding.verdict, style=styles[finding.verdict])
-        table.add_row(verdict, Text(finding.subject), Text(finding.fact), Text(finding.fix))
-    return table
+    rows = (
+        (Text(one.verdict, style=styles[one.verdict]), Text(one.subject), Text(one.fact), Text(one.fix))
+        for one in found
+    )
+    return filled("", ("", "check", "finding", "fix"), rows)
 
 
 def by_hand(found: Iterable[Finding]) -> list[str]:
@@ -126,35 +131,17 @@ def by_hand(found: Iterable[Finding]) -> list[str]:
     return ["to check by hand:", *lines] if lines else []
 
 
-def gpus(catalogue: Iterable[Mapping[str, Any]]) -> Table:
-    """One row per GPU model: MIG profiles without their variants, the cheapest machine per GPU-hour."""
-    columns = (
-        "GPU",
-        "also called",
-        "memory",
-        "compute",
-        "NVLink",
-        "machines",
-        "cheapest",
-        "$/GPU-hour",
-        "MIG profiles",
-    )
-    table = empty("GPUs", *columns)
-    for gpu in catalogue:
-        priced = [machine for machine in gpu["machines"] if machine["usd_per_gpu_hour"]]
-        cheapest = min(priced, key=lambda machine: machine["usd_per_gpu_hour"], default=None)
-        table.add_row(
-            gpu["name"],
-            ", ".join(gpu["aliases"]),
-            f"{gpu['memory_mib'] / 1024:.0f} GiB",
-            gpu["compute_capability"],
-            "yes" if gpu["nvlink"] else "-",
-            str(len(gpu["machines"])),
-            cheapest["name"] if cheapest else "-",
-            f"{cheapest['usd_per_gpu_hour']:.3f}" if cheapest else "-",
-            ", ".join(f"{most}x {name}" for name, most in gpu["mig"].items() if _plain(name)) or "-",
-        )
-    return table
+def bare_usd(amount: float | None) -> str:
+    return "unknown" if amount is None else f"{amount:,.2f}"
+
+
+def usd(amount: float | None) -> str:
+    return "unknown price" if amount is None else f"{amount:,.2f} USD"
+
+
+def number(count: int, noun: str) -> str:
+    """``1 node``, ``2 nodes``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def counts(resources: Mapping[str, int]) -> str:
@@ -167,20 +154,6 @@ def played(stack: str, status: ClusterStatus) -> str:
     return (PLAYED if some else PLAYED + NO_NODES).format(stack)
 
 
-def empty(title: str, *columns: str) -> Table:
-    table = Table(
-        title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
-    )
-    for column in columns:
-        table.add_column(column, header_style="dim", overflow="fold")
-    return table
-
-
-def _plain(profile: str) -> bool:
-    """Whether the MIG profile has no media or graphics attribute; ``--json`` has all profiles."""
-    return "+" not in profile and "-" not in profile
-
-
 def _all_ready(pool: PoolStatus) -> bool:
     return len(pool.nodes) >= (pool.declared or 0) and all(node.ready for node in pool.nodes)
 
@@ -191,16 +164,14 @@ def _sharing(pool: PoolStatus) -> str:
     return f"{pool.sharing}: {pool.detail}" if pool.detail else pool.sharing
 
 
-def _offers(nodes: tuple[NodeStatus, ...]) -> str:
-    kinds = dict.fromkeys(counts(node.allocatable) or "no GPU" for node in nodes)
-    return "\n".join(kinds) or "-"
+def offers(nodes: Iterable[NodeStatus]) -> list[str]:
+    return list(dict.fromkeys(counts(node.allocatable) or "no GPU" for node in nodes))
 
 
-def _in_use(nodes: tuple[NodeStatus, ...]) -> str:
-    total: dict[str, int] = {}
+def _in_use(nodes: Iterable[NodeStatus]) -> str:
+    total: Counter[str] = Counter()
     for node in nodes:
-        for key, count in node.used.items():
-            total[key] = total.get(key, 0) + count
+        total.update(node.used)
     return counts(total) or "-"
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from rich.table import Table
 from rich.text import Text
 
-from gpuform.reports.rehearsal import number
-from gpuform.reports.tables import empty, reach
-from gpuform.usage.top.view import Gpu, Node, PodUse, Slice, Use, View
+from gpuform.reports.tables import filled, number, reach
+from gpuform.usage.top.view import Gpu, PodUse, Slice, Use, View
 
 ATTRIBUTED = "~: share by request; several pods share that device, or a pod's device is unknown"
 UNMEASURED = "not measured"
@@ -18,30 +16,15 @@ UNMEASURED = "not measured"
 _GIB = 2**30
 
 
-@dataclass(frozen=True)
-class Row:
-    """One line: its ``depth`` in the tree, and its columns."""
-
-    depth: int
-    what: str
-    style: str = ""
-    requested: str = ""
-    used: str = ""
-    memory: str = ""
-    power: str = ""
-
-
 def table(view: View) -> Table:
     """The tree; without Prometheus only with what is requested."""
-    measured = ("used", "GPU memory", "power") if view.measured else ()
-    shown = empty("", "node, GPU, slice, pod", "requested", *measured)
-    rows = list(rows_of(view))
-    for row, lead in zip(rows, leads([row.depth for row in rows]), strict=True):
-        cells = [Text.assemble((lead, "dim"), (row.what, row.style)), Text(row.requested)]
-        if view.measured:
-            cells += [Text(row.used), Text(row.memory), Text(row.power)]
-        shown.add_row(*cells)
-    return shown
+    columns = ("requested", "used", "GPU memory", "power") if view.measured else ("requested",)
+    rows = list(_rows(view))
+    cells = (
+        (Text.assemble((lead, "dim"), (name, style)), *map(Text, [*figures, "", "", ""][: len(columns)]))
+        for (_, name, style, *figures), lead in zip(rows, leads([row[0] for row in rows]), strict=True)
+    )
+    return filled("", ("node, GPU, slice, pod", *columns), cells)
 
 
 def notes(view: View) -> list[str]:
@@ -59,53 +42,38 @@ def notes(view: View) -> list[str]:
     return found
 
 
-def rows_of(view: View) -> Iterator[Row]:
+def _rows(view: View) -> Iterator[tuple[int, str, str, *tuple[str, ...]]]:
+    """(depth in the tree, name, style, and what is requested, used, memory, power as far as there is any)."""
     for node in view.nodes:
-        yield _node(node)
+        of = f" of {number(len(node.gpus), 'GPU')}"
+        state = (node.pool, node.machine, "" if node.ready else "not ready", node.closed)
+        busy = UNMEASURED if node.busy is None else amount(node.busy) + of
+        style = "bold" if node.ready and not node.closed else "bold red"
+        yield 0, f"{node.name} ({', '.join(filter(None, state))})", style, amount(node.requested) + of, busy
         for gpu in node.gpus:
-            yield _gpu(gpu)
+            sick = f": {', '.join(map(str, gpu.faults))}" if gpu.faults else ""
+            power = "" if gpu.use.power_watts is None else f"{gpu.use.power_watts:.0f} W"
+            name, asked = f"GPU {gpu.index} {gpu.model}{_shared(gpu)}{sick}", _asked(gpu.requested, gpu)
+            yield 1, name, "red" if sick else "", asked, percent(gpu.use), memory(gpu.use), power
             for one in gpu.slices:
-                yield _slice(one, gpu.vacant)
+                asked = _asked(sum(pod.requested for pod in one.pods), gpu)
+                yield 2, one.profile + _shared(one), "", asked, percent(one.use), memory(one.use)
                 yield from (_pod(pod, 3) for pod in one.pods)
             yield from (_pod(pod, 2) for pod in gpu.pods)
         yield from (_pod(pod, 1) for pod in node.loose)
 
 
-def _node(node: Node) -> Row:
-    ready = "" if node.ready else "not ready"
-    busy = UNMEASURED if node.busy is None else f"{amount(node.busy)} of {_gpus(len(node.gpus))}"
-    return Row(
-        0,
-        f"{node.name} ({', '.join(filter(None, (node.pool, node.machine, ready, node.closed)))})",
-        "bold" if node.ready and not node.closed else "bold red",
-        f"{amount(node.requested)} of {_gpus(len(node.gpus))}",
-        busy,
-    )
+def _shared(one: Gpu | Slice) -> str:
+    return f", {one.shares} shares" if one.shares > 1 else ""
 
 
-def _gpu(gpu: Gpu) -> Row:
-    shares = f", {gpu.shares} shares" if gpu.shares > 1 else ""
-    power = "" if gpu.use.power_watts is None else f"{gpu.use.power_watts:.0f} W"
-    sick = f": {', '.join(map(str, gpu.faults))}" if gpu.faults else ""
-    what, style = f"GPU {gpu.index} {gpu.model}{shares}{sick}", "red" if sick else ""
-    return Row(1, what, style, _asked(gpu), *_use(gpu.use), power)
+def _asked(requested: float, gpu: Gpu) -> str:
+    return amount(requested) if requested else gpu.vacant
 
 
-def _slice(one: Slice, vacant: str) -> Row:
-    shares = f", {one.shares} shares" if one.shares > 1 else ""
-    requested = vacant if not one.pods else amount(sum(pod.requested for pod in one.pods))
-    return Row(2, f"{one.profile}{shares}", "", requested, *_use(one.use))
-
-
-def _asked(gpu: Gpu) -> str:
-    return amount(gpu.requested) if gpu.requested else gpu.vacant
-
-
-def _pod(pod: PodUse, depth: int) -> Row:
-    what = f"{pod.count} {pod.resource.removeprefix('nvidia.com/')}"
-    return Row(
-        depth, f"{pod.namespace}/{pod.name}", "cyan", f"{amount(pod.requested)} ({what})", used_by(pod)
-    )
+def _pod(pod: PodUse, depth: int) -> tuple[int, str, str, str, str]:
+    asked = f"{amount(pod.requested)} ({pod.count} {pod.resource.removeprefix('nvidia.com/')})"
+    return depth, f"{pod.namespace}/{pod.name}", "cyan", asked, used_by(pod)
 
 
 def used_by(pod: PodUse) -> str:
@@ -113,10 +81,6 @@ def used_by(pod: PodUse) -> str:
     if pod.used is None:
         return UNMEASURED
     return f"{'~' if pod.attributed else ''}{amount(pod.used)}"
-
-
-def _use(use: Use) -> tuple[str, str]:
-    return percent(use), memory(use)
 
 
 def percent(use: Use) -> str:
@@ -133,10 +97,6 @@ def memory(use: Use) -> str:
 
 def amount(gpus: float) -> str:
     return f"{gpus:.2f}".rstrip("0").rstrip(".")
-
-
-def _gpus(count: int) -> str:
-    return f"{count} GPU{'' if count == 1 else 's'}"
 
 
 def leads(depths: Sequence[int]) -> list[str]:

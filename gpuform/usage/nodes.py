@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuform.kubernetes.pod_requests import requested
+from gpuform.kubernetes.pods import requested
 from gpuform.usage.claims import Claims
 from infra.model import labels
+from infra.model.quantity import quantity
 from infra.plan.magnum import GROUP_LABELS
 
 CPU = "cpu"
 MEMORY_GIB = "memory_gib"
 """Keys for cores and GiB, as in an elastic pool's limits."""
-_SCALES = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
-           "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}  # fmt: skip
-_QUANTITY = re.compile(r"([0-9.]+)(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
 _GIB = 2**30
 
 Json = Mapping[str, Any]
@@ -81,14 +78,6 @@ class Event:
     reason: str
     message: str
     when: str = ""
-
-
-def quantity(text: str) -> float:
-    """A Kubernetes quantity as a number: ``1500m`` is 1.5, ``2Ki`` 2048. Raises ValueError for other text."""
-    found = _QUANTITY.fullmatch(str(text))
-    if not found:
-        raise ValueError(f"{text!r} is not a quantity")
-    return float(found[1]) * _SCALES[found[2] or ""]
 
 
 def amounts(resources: Mapping[str, str]) -> dict[str, float]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuform.kubernetes.pod_requests import requested
+from gpuform.kubernetes.pods import requested
 from gpuform.usage.claims import Claims
 from infra.model import labels
 from infra.model.quantity import whole

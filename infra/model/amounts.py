@@ -9,12 +9,12 @@ from pydantic import AfterValidator, Field
 
 from infra.model.base import MOST_CORES, MOST_MEMORY_GIB
 from infra.model.errors import InputError
+from infra.model.quantity import quantity, whole
 
 _CPU = re.compile(r"[0-9]{1,19}(m|(\.[0-9]{1,3})?)")
 _MEMORY = re.compile(r"[0-9]{1,19}(Ki|Mi|Gi|Ti)")
 HUGE_PAGE = 2 * 2**20
 """Bytes of a huge page of the resource hugepages-2Mi."""
-_UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
 
 def _cpu(value: str) -> str:
@@ -51,10 +51,8 @@ HugePages = Annotated[str, AfterValidator(_memory), AfterValidator(_huge_pages),
 
 
 def cpu_millis(value: str) -> int:
-    """CPU in thousandths of a core."""
-    return int(value[:-1]) if value.endswith("m") else round(float(value) * 1000)
+    return round(quantity(value) * 1000)
 
 
 def memory_bytes(value: str) -> int:
-    """Memory in bytes, from a number with a binary unit."""
-    return int(value[:-2]) * _UNITS[value[-2:]]
+    return whole(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from infra import versions
-from infra.model import offer
+from infra.model import claims, offer
 from infra.model.aws import AwsCluster
 from infra.model.base import MOST_EKS_NODES, listing
 from infra.model.elastic import CPU, MEMORY_GIB, NODES
@@ -23,8 +23,6 @@ FIRST_KARPENTER_WITH_CLAIMS = "1.15.0"
 
 Core allocates claims from 1.14 on (``ignore-dra-requests``), but no earlier provider tells it of a device.
 """
-_FIRST_WITH_CLAIMS = (1, 34)
-"""First version with Dynamic Resource Allocation stable and enabled [Kubernetes' release notes]."""
 
 
 def check(cluster: AwsCluster, strategy: MigStrategy, pool: Pool, path: str) -> None:
@@ -95,10 +93,7 @@ def _check_claims(cluster: AwsCluster, pool: Pool, path: str) -> None:
             f"stay empty ({FIRST_KARPENTER_WITH_CLAIMS} is the first that does, for whole GPUs)",
             "give the pool nodes: N, or use another kind",
         )
-    if tuple(map(int, cluster.version.split("."))) < _FIRST_WITH_CLAIMS:
-        first = ".".join(map(str, _FIRST_WITH_CLAIMS))
-        fact = f"Kubernetes {cluster.version} does not serve resource.k8s.io/v1, which claims need"
-        raise InputError(f"{path}.sharing.kind", fact, f"use version {first} or newer, or another kind")
+    claims.require_api(cluster.version, path)
     if pool.image.ships_device_plugin:
         raise InputError(
             f"{path}.sharing.kind",

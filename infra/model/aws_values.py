@@ -63,7 +63,6 @@ def _region(value: str) -> str:
 
 
 def partition(region: str) -> str:
-    """The partition of a region with EKS."""
     return next(name for name, regions in PARTITIONS.items() if region in regions)
 
 
@@ -93,7 +92,6 @@ def _principal(value: str) -> str:
 
 
 def principal_partition(arn: str) -> str:
-    """The partition that an IAM principal is in."""
     return arn.split(":")[1]
 
 

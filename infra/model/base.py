@@ -201,7 +201,6 @@ Count = Annotated[int, Field(strict=True, ge=1, le=INT32)]
 
 
 def node_limit(cluster: str | None) -> int:
-    """Nodes that a cluster of this kind may have."""
     return MOST_EKS_NODES if cluster == "aws" else MOST_NODES
 
 

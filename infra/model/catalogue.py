@@ -33,7 +33,6 @@ class Catalogue:
 
     @property
     def own_machines(self) -> dict[str, Machine]:
-        """The machines that the environment declares."""
         return {name: machine for name, machine in self.machines.items() if machine.own}
 
     def joined(self, gpus: Mapping[str, Gpu], machines: Mapping[str, Machine]) -> Catalogue:

@@ -11,6 +11,7 @@ from infra.model.base import listing
 from infra.model.errors import InputError
 from infra.model.need import GpuNeed
 from infra.model.pool import Pool
+from infra.model.quantity import numbers
 from infra.model.workload import Workload
 
 
@@ -75,3 +76,10 @@ def _check_need(pool: Pool, need: GpuNeed, path: str) -> None:
 def satisfied(pool: Pool, need: GpuNeed) -> bool:
     """Whether a model of the pool meets the need."""
     return any(not list(choice.lacks(need, gpu, gpu.memory_mib)) for gpu in pool.gpus)
+
+
+def require_api(kubernetes: str, path: str) -> None:
+    """Raises InputError for a version without resource.k8s.io/v1, stable from 1.34 on (release notes)."""
+    if numbers(kubernetes) < (1, 34):
+        fact = f"Kubernetes {kubernetes} does not serve resource.k8s.io/v1, which claims need"
+        raise InputError(f"{path}.sharing.kind", fact, "use version 1.34 or newer, or another kind")

@@ -29,5 +29,4 @@ MAJORS: Mapping[Runtime, tuple[int, ...]] = {"containerd": (1, 2), "crio": (1,)}
 
 
 def spelled(version: tuple[int, int]) -> str:
-    """The version as text."""
     return ".".join(map(str, version))

@@ -8,6 +8,7 @@ from infra.model import drivers
 from infra.model.errors import InputError
 from infra.model.gpu import Gpu, Modules
 from infra.model.pool import Pool
+from infra.model.quantity import numbers
 
 
 def last_branch(gpu: Gpu, pool: Pool) -> int | None:
@@ -23,10 +24,10 @@ def check(version: str, gpu: Gpu, pool: Pool, path: str) -> None:
         what = gpu.name if last == gpu.driver.last else f"EFA with {gpu.name}"
         fact = f"{version} does not support {what} (pool {pool.name}): its last branch is {last}"
         raise InputError(path, fact, f"use {last} or an older branch")
-    if drivers.numbers(version) < drivers.numbers(needs.first):
+    if numbers(version) < numbers(needs.first):
         fact = f"{version} does not support {gpu.name} yet (pool {pool.name})"
         raise InputError(path, fact, f"use {needs.first} or newer")
-    if pool.layout is not None and needs.mig and drivers.numbers(version) < drivers.numbers(needs.mig):
+    if pool.layout is not None and needs.mig and numbers(version) < numbers(needs.mig):
         fact = f"{version} does not support MIG on {gpu.name} yet (pool {pool.name})"
         raise InputError(path, fact, f"use {needs.mig} or newer")
 

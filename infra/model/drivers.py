@@ -9,10 +9,10 @@ release notes. Not in the tables: boards with NVSwitch but fewer than eight GPUs
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from infra.model.gpu import Gpu, Modules
+from infra.model.quantity import numbers
 
 Version = tuple[int, ...]
 
@@ -62,14 +62,6 @@ OPERATOR_FIXES: Mapping[str, str] = {
     "CVE-2025-23266": "25.3.1",
 }
 """The operator's chart that fixed each of them: an older one installs a vulnerable toolkit."""
-
-_VERSION = re.compile(r"\d+(\.\d+)*")
-
-
-def numbers(version: str) -> Version:
-    """A dotted version for comparison: ``580.95.05`` as (580, 95, 5)."""
-    assert _VERSION.fullmatch(version), version
-    return tuple(int(part) for part in version.split("."))
 
 
 def branch(version: str) -> int:

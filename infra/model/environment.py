@@ -297,11 +297,6 @@ class Environment(Model):
         return ownership.of(self.cluster.kind, images, self.gpu_operator)
 
     @property
-    def image_ships_device_plugin(self) -> bool:
-        """Whether the node image's settings define sharing, and no ConfigMap is read (Bottlerocket)."""
-        return self.ownership.device_plugin == "image"
-
-    @property
     def has_mig_manager(self) -> bool:
         """Whether a MIG manager cuts GPUs by node labels and a ConfigMap."""
         return self.ownership.mig == "operator"

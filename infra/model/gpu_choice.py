@@ -10,11 +10,11 @@ from infra.model import catalogue
 from infra.model.base import Count, Counts, Model, each_once
 from infra.model.catalogue import BUILT_IN, Catalogue
 from infra.model.choices import GpuName
-from infra.model.compute import Compute
 from infra.model.errors import InputError
 from infra.model.gpu import Gpu
 from infra.model.images import FIRST_AL2023
 from infra.model.machines import ec2
+from infra.model.need import Compute
 
 _MIB_PER_GIB = 1024
 

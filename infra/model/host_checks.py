@@ -13,6 +13,7 @@ from infra.model.hosts import Driver, Host, HostsCluster
 from infra.model.operator import GpuOperatorSpec
 from infra.model.places import same_host
 from infra.model.pool import Pool
+from infra.model.quantity import numbers
 from infra.model.sharing import Mps
 
 INSIDE = (
@@ -108,13 +109,13 @@ def _check_driver(driver: Driver, pool: Pool, path: str) -> None:
 
 def _check_cuda(cuda: str, driver: Driver, pool: Pool) -> None:
     gpu = pool.gpus[0]
-    path, major = "cluster.cuda", drivers.numbers(cuda)[0]
+    path, major = "cluster.cuda", numbers(cuda)[0]
     least = drivers.FIRST_BRANCH_OF_CUDA[major]
     if drivers.branch(driver.version) < least:
         fact = f"programs of CUDA {cuda} do not run with driver {driver.version} (pool {pool.name})"
         raise InputError(path, fact, f"use a driver of branch {least} or newer, or an older CUDA")
     first, last = drivers.first_cuda(gpu), drivers.LAST_CUDA_OF_FAMILY.get(gpu.family)
-    if drivers.numbers(cuda) < first:
+    if numbers(cuda) < first:
         spelled = ".".join(str(part) for part in first)
         raise InputError(
             path, f"CUDA {cuda} does not support {gpu.name} (pool {pool.name})", f"use {spelled} or newer"
@@ -147,7 +148,7 @@ def _check_runtime(cluster: HostsCluster, pools: Sequence[Pool]) -> None:
     """Refuse what the declared version of the container runtime cannot do."""
     if cluster.runtime_version is None:
         return
-    cdi, version = CDI[cluster.runtime], drivers.numbers(cluster.runtime_version)
+    cdi, version = CDI[cluster.runtime], numbers(cluster.runtime_version)
     if version[0] not in MAJORS[cluster.runtime]:
         fact = f"{cluster.runtime} has no version {cluster.runtime_version}"
         majors = " or ".join(f"{major}.x" for major in MAJORS[cluster.runtime])

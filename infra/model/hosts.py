@@ -10,7 +10,6 @@ from pydantic import BeforeValidator, Field, model_validator
 from infra import versions
 from infra.model.base import ClusterModel, HostName, Model, Strict, matching
 from infra.model.container_runtimes import CDI, Runtime
-from infra.model.drivers import numbers
 from infra.model.errors import InputError
 from infra.model.gpu import Modules
 from infra.model.host_values import (
@@ -30,6 +29,7 @@ from infra.model.host_values import (
     Vulnerabilities,
 )
 from infra.model.places import is_host
+from infra.model.quantity import numbers
 from infra.model.rollout import Port
 
 _RUNFILE = re.compile(r"NVIDIA-Linux-[a-z0-9_]+-(\d[\d.]*\d)[^/]*\.run", re.ASCII)

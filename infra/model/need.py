@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from infra.model import gpu as catalogue
-from infra.model.base import Count, Model, listing
-from infra.model.compute import Compute
+from infra.model.base import Count, Model, listing, matching
 from infra.model.errors import InputError
 
 FAMILIES = tuple(dict.fromkeys(gpu.family for gpu in catalogue.GPUS.values()))
+
+
+def _as_text(value: Any) -> Any:
+    """YAML reads 8.0 as a number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    return f"{value}.0" if isinstance(value, int) else str(value)
+
+
+Compute = Annotated[
+    str,
+    BeforeValidator(_as_text, json_schema_input_type=str | float),
+    matching(r"[1-9][0-9]?\.[0-9]", "a compute capability", "write it as NVIDIA does, for example 8.0"),
+]
+"""A CUDA compute capability."""
 
 
 def _wanted(value: bool) -> bool:

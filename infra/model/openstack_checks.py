@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from infra.model import capi_checks, labels
+from infra.model import capi_checks, claims, labels
 from infra.model.elastic import NODES
 from infra.model.errors import InputError
 from infra.model.machines import MACHINES, flavors
@@ -14,9 +14,6 @@ from infra.model.openstack import AUTOSCALER_LABEL, RESERVED_GROUPS, SCALING, Op
 from infra.model.operator import GpuOperatorSpec
 from infra.model.pool import Pool
 from infra.model.workload import Workload
-
-_FIRST_WITH_CLAIMS = (1, 34)
-"""First version with Dynamic Resource Allocation stable and enabled [Kubernetes' release notes]."""
 
 
 def check(name: str, cluster: OpenstackCluster, pools: Sequence[Pool], monitoring: Monitoring | None) -> None:
@@ -218,10 +215,7 @@ def _check_claims(cluster: OpenstackCluster, pool: Pool, path: str) -> None:
             "cluster-autoscaler starts no node of Magnum's for a claim, so the pool would never grow",
             "give the pool nodes: N, or use another kind",
         )
-    if tuple(map(int, cluster.version.split("."))) < _FIRST_WITH_CLAIMS:
-        first = ".".join(map(str, _FIRST_WITH_CLAIMS))
-        fact = f"Kubernetes {cluster.version} does not serve resource.k8s.io/v1, which claims need"
-        raise InputError(f"{path}.sharing.kind", fact, f"use version {first} or newer, or another kind")
+    claims.require_api(cluster.version, path)
 
 
 def _check_settings(pool: Pool, path: str) -> None:

@@ -11,6 +11,7 @@ from infra.model.gpu import Gpu, Modules
 from infra.model.operator import GpuOperatorSpec, Mode
 from infra.model.ownership import Ownership
 from infra.model.pool import Pool
+from infra.model.quantity import numbers
 from infra.model.sharing import Dra, Mig
 from infra.model.toolkit_env import SINCE_DROP_INS, ToolkitEnv
 
@@ -77,9 +78,9 @@ def _check_chart(spec: GpuOperatorSpec) -> None:
     """The operator's versions are years and months."""
     if spec.version is None or spec.mode == "existing":
         return
-    version, tested = drivers.numbers(spec.version.removeprefix("v")), _PINNED[spec.mode]
+    version, tested = numbers(spec.version), _PINNED[spec.mode]
     month = spec.mode == "device_plugin" or 1 <= version[1] <= 12
-    newest = drivers.numbers(tested.removeprefix("v"))[0] + _AHEAD
+    newest = numbers(tested)[0] + _AHEAD
     if not month or version[:2] < _FIRST[spec.mode] or version[0] > newest:
         fact = f"no chart {spec.version} has the settings of {tested}, which this release is tested with"
         raise InputError(f"{PATH}.version", fact, "use a version that its releases list, or leave it out")
@@ -168,7 +169,7 @@ def _check_one_fits(version: str, every: Sequence[tuple[Gpu, Pool]]) -> None:
     ]
     for gpu, pool in every:
         first = gpu.driver.first
-        if ends and drivers.numbers(version) < drivers.numbers(first):
+        if ends and numbers(version) < numbers(first):
             last, oldest, where = min(ends, key=lambda one: one[0])
             raise InputError(
                 f"{PATH}.driver",
@@ -194,9 +195,9 @@ def _check_one_kind(modules: Modules | None, version: str, every: Sequence[tuple
 def _check_toolkit_env(spec: GpuOperatorSpec) -> None:
     chart = chart_version(spec)
     toolkit, installer = spec.toolkit_version, f"operator {chart}"
-    old, first = drivers.numbers(chart.removeprefix("v")) < (25, 10), "v25.10.1"
+    old, first = numbers(chart) < (25, 10), "v25.10.1"
     if toolkit:
-        old, first, installer = drivers.numbers(toolkit) < (1, 18), "1.18.1", f"container toolkit {toolkit}"
+        old, first, installer = numbers(toolkit) < (1, 18), "1.18.1", f"container toolkit {toolkit}"
     for name in SINCE_DROP_INS:
         if old and getattr(spec.toolkit_env, name) != ToolkitEnv.model_fields[name].default:
             fix = f"use {first} or newer, or leave it out"

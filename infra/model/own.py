@@ -15,12 +15,13 @@ from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, mod
 from infra.model import catalogue, drivers
 from infra.model.base import Cores, Count, GpuCount, MemoryGib, Model, Strict, listing, matching
 from infra.model.catalogue import Catalogue
-from infra.model.compute import Compute
 from infra.model.cost import Usd
 from infra.model.errors import InputError
 from infra.model.gpu import ALIASES, GPUS, Gpu, Modules, Support
 from infra.model.machines import LEFT_OUT, MACHINES, Machine
+from infra.model.need import Compute
 from infra.model.own_mig import OwnMig
+from infra.model.quantity import numbers
 
 _FAMILIES: tuple[tuple[tuple[int, int], str], ...] = (
     ((13, 0), "undefined"),
@@ -166,7 +167,7 @@ class OwnGpu(Model):
             raise InputError("driver.last", fact, "correct one of them")
         if driver.mig is not None and self.mig is None:
             raise InputError("driver.mig", "the GPU has no MIG table", "add mig, or leave it out")
-        if driver.mig is not None and drivers.numbers(driver.mig) < drivers.numbers(driver.first):
+        if driver.mig is not None and numbers(driver.mig) < numbers(driver.first):
             fact = f"{driver.mig} is older than the first that supports the GPU, {driver.first}"
             raise InputError("driver.mig", fact, f"use {driver.first} or newer, or leave it out")
         if driver.mig and driver.last is not None and drivers.branch(driver.mig) > driver.last:
@@ -186,7 +187,6 @@ class OwnGpu(Model):
         return next(family for first, family in _FAMILIES if self.capability >= first)
 
     def gpu(self, name: str) -> Gpu:
-        """The entry of the catalogue."""
         driver, family = self.driver, self.family
         only = driver.modules or ("open" if family == "blackwell" else None)
         mig = (driver.mig or driver.first) if self.mig else None

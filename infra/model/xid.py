@@ -158,7 +158,6 @@ XIDS: Mapping[int, Xid] = {
 
 
 def numbers(kind: Class) -> tuple[int, ...]:
-    """The XIDs of one class, ascending."""
     return tuple(number for number, row in XIDS.items() if row.kind == kind)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from infra import versions
 from infra.model import labels, operator_checks, reset
 from infra.model.clusters import EmbeddedCluster
-from infra.model.drivers import numbers
 from infra.model.environment import Environment
 from infra.model.operator import Upgrade
+from infra.model.quantity import numbers
 from infra.plan import counters, scraping, sharing, startup
 from infra.plan.charts import ChartRelease, Values, mirrored
 

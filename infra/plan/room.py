@@ -20,6 +20,7 @@ from infra.model import choice, labels, offer, room
 from infra.model.aws import AwsCluster
 from infra.model.environment import Environment
 from infra.model.pool import Pool
+from infra.model.quantity import numbers
 from infra.model.scheduling import PLACEHOLDER, PLACEHOLDER_VALUE, SCHEDULER
 from infra.plan import sharing
 
@@ -166,7 +167,7 @@ def _pod(env: Environment, pool: Pool, asks: dict[str, int]) -> Manifest:
 def _pulled(env: Environment, pool: Pool) -> list[str]:
     """Images of the workloads that select the pool, each once; empty if the cluster has no image volumes."""
     assert isinstance(env.cluster, AwsCluster)  # the model refuses spare on other clusters
-    if tuple(map(int, env.cluster.version.split("."))) < _FIRST_WITH_IMAGE_VOLUMES:
+    if numbers(env.cluster.version) < _FIRST_WITH_IMAGE_VOLUMES:
         return []
     strategy = env.gpu_operator.mig_strategy
     works = (work for work in env.workloads if pool in choice.pools_of(strategy, env.pools, work))

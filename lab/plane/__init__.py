@@ -1,6 +1,5 @@
 """The embedded control plane: real Kubernetes API and scheduler on this machine, nodes simulated by kwok."""
 
-from lab.plane.plane import ControlPlane
-from lab.plane.status import Member, Status
+from lab.plane.plane import ControlPlane, Member, Status
 
 __all__ = ["ControlPlane", "Member", "Status"]

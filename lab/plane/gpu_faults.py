@@ -6,10 +6,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
-
-from gpuform.checkout.errors import Failure, InputError
-from lab.plane.gpu_health import NODES, annotations_of, restart_plugin
+from gpuform.checkout.errors import InputError
+from lab.plane.gpu_health import NODES, annotations_of, answering, restart_plugin
 from lab.simulator import faults, keys, xids
 from lab.simulator.api import Api
 from lab.simulator.dcgm import figures
@@ -50,21 +48,13 @@ async def fault(kubeconfig: Path, asked: Asked, now: float | None = None) -> lis
     Raises InputError before anything is changed, and Failure if the cluster does not answer.
     """
     kind = _kind(asked)
-    if not kubeconfig.is_file():
-        raise Failure("the embedded control plane", "has never been started", "run `gpuform local start`")
-    api = Api(kubeconfig)
-    try:
+    async with answering(kubeconfig) as api:
         notes = await annotations_of(api, asked.node, asked.gpu or 0)
         there = faults.read(notes.get(keys.FAULTS, "[]"))
         if asked.clear:
             return await _clear(api, asked, there)
         made = _made(asked, kind, notes, time.time() if now is None else now)
         return await _add(api, asked.node, there, made)
-    except httpx.HTTPError as error:
-        fact = f"does not answer: {error or type(error).__name__}"
-        raise Failure("the embedded control plane", fact, "see `gpuform local status`") from error
-    finally:
-        await api.close()
 
 
 def _kind(asked: Asked) -> str:

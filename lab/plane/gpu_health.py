@@ -6,6 +6,8 @@ change of the hardware.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +28,18 @@ async def health(kubeconfig: Path, node: str, gpu: int, ok: bool) -> list[str]:
     and comes back. Raises InputError for a node or GPU that does not exist or is not simulated, and Failure
     if the cluster does not answer.
     """
+    async with answering(kubeconfig) as api:
+        return await _health(api, node, gpu, ok)
+
+
+@asynccontextmanager
+async def answering(kubeconfig: Path) -> AsyncIterator[Api]:
+    """Raises Failure if the cluster does not answer."""
     if not kubeconfig.is_file():
         raise Failure("the embedded control plane", "has never been started", "run `gpuform local start`")
     api = Api(kubeconfig)
     try:
-        return await _health(api, node, gpu, ok)
+        yield api
     except httpx.HTTPError as error:
         fact = f"does not answer: {error or type(error).__name__}"
         raise Failure("the embedded control plane", fact, "see `gpuform local status`") from error

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+import yaml
 
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
@@ -145,3 +148,31 @@ def rotate(log: Path) -> None:
 def prometheus_port(paths: Paths) -> int | None:
     """Loopback port of the control plane's Prometheus; None if it was never started."""
     return Record.load(Layout(paths)).ports.get("prometheus")
+
+
+def kubeconfig(server: str, pki: Path) -> str:
+    """A kubeconfig for ``server`` with the administrator's certificate inside; it names no file."""
+
+    def data(name: str) -> str:
+        return base64.b64encode((pki / name).read_bytes()).decode()
+
+    name = "gpuform-local"
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {"name": name, "cluster": {"server": server, "certificate-authority-data": data("ca.crt")}}
+        ],
+        "users": [
+            {
+                "name": name,
+                "user": {
+                    "client-certificate-data": data("admin.crt"),
+                    "client-key-data": data("admin.key"),
+                },
+            }
+        ],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "current-context": name,
+    }
+    return yaml.safe_dump(document, sort_keys=False)

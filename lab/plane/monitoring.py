@@ -1,66 +1,36 @@
-"""The keeper of Prometheus and kube-state-metrics as one more member, and what a stack with monitoring needs.
-
-The keeper always runs, and runs the two programs only while a stack has declared a ``Prometheus``. The
-cluster knows that kind from ``prepare`` on.
-"""
+"""What a stack with monitoring needs: programs for their sidecar, and prometheus-operator's kinds."""
 
 from __future__ import annotations
 
-import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from pathlib import Path
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.engine.places import Tools
-from lab.plane import beside, lock, prometheus_crds
-from lab.plane.layout import Layout, complete_pki, rotate
-from lab.plane.processes import MONITOR, PROMETHEUS, STATE_METRICS
+from lab.plane import lock
+from lab.plane.layout import Layout, complete_pki
+from lab.plane.processes import PROMETHEUS, STATE_METRICS
 from lab.sidecars.shared.files import link
 from lab.sidecars.shared.server import METADATA, TROUBLE, Server
+from lab.toolchain.module_files import Source, cached
 
-MODULE = "sidecars.monitoring"
 PROGRAMS = (PROMETHEUS, "promtool", STATE_METRICS)
 KINDS = ("prometheuses", "servicemonitors", "podmonitors", "prometheusrules")
 """The kinds that stacks declare. All ten make the API server 190 MiB larger, these 140 (measured)."""
-_SAID = "said.json"  # lab.sidecars.monitoring.keeper writes it
 _GROUP = "monitoring.coreos.com"
 _VERSION = "operator.prometheus.io/version"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _PATIENCE_S = 60
-
-
-def ensure(layout: Layout, served: Mapping[str, int]) -> None:
-    """Start the keeper unless exactly one runs, from the current code and with these ports."""
-    arguments = [
-        *("--pki", str(layout.pki), "--home", str(layout.monitor), "--logs", str(layout.paths.logs)),
-        *("--prometheus-port", str(served["prometheus"])),
-        *("--state-metrics-port", str(served["kube-state-metrics"])),
-        *("--telemetry-port", str(served["kube-state-metrics-telemetry"])),
-        *("--exporters-port", str(served["simulator-metrics"])),
-    ]
-    if beside.current(layout, MONITOR, beside.newest_source(MODULE, beside.KEPT), *arguments):
-        return
-    stop(layout)
-    layout.monitor.mkdir(mode=0o700, exist_ok=True)
-    for name in (PROMETHEUS, STATE_METRICS):
-        rotate(layout.log(name))
-    beside.start(layout, MONITOR, MODULE, *arguments)
-
-
-def stop(layout: Layout) -> None:
-    """End the keeper, which ends the two programs; it gets five seconds: Prometheus flushes its data."""
-    beside.stop(layout, MONITOR, grace=5)
-    for name in (PROMETHEUS, STATE_METRICS):
-        beside.stop(layout, name, grace=0)
-
-
-def said(layout: Layout) -> tuple[str, ...]:
-    """What is not as declared in monitoring, as stored by the keeper."""
-    try:
-        return tuple(json.loads((layout.monitor / _SAID).read_text()))
-    except (OSError, ValueError):
-        return ()
+CRDS = "toolchain/prometheus-operator-crds"
+_CRDS = Source(
+    "prometheus-operator-crds",
+    "prometheus-operator's CRDs",
+    "github.com/prometheus-operator/prometheus-operator",
+    Path("example", "prometheus-operator-crd"),
+    "monitoring.coreos.com_prometheusrules.yaml",
+)
 
 
 def define(layout: Layout, progress: Callable[[str], None]) -> None:
@@ -87,7 +57,7 @@ def prepare(layout: Layout, tools: Tools, progress: Callable[[str], None]) -> No
 def _define(layout: Layout, progress: Callable[[str], None]) -> None:
     """Apply the CRDs that are missing or of another version, and wait until all are served."""
     paths = layout.paths
-    source = prometheus_crds.crds(paths.root / prometheus_crds.FOLDER, paths.cache)
+    source = crds(paths.root / CRDS, paths.cache)
     server = Server(paths.kubeconfig, layout.pki)
     try:
         there = {one["metadata"]["name"]: one["metadata"] for one in server.items(_DEFINITIONS, METADATA)}
@@ -125,3 +95,13 @@ def _version(definition: str) -> str:
     """The version annotation of a CRD; matched in the text, since it is long and PyYAML is slow."""
     found = re.search(rf"{re.escape(_VERSION)}: (\S+)", definition)
     return found[1].strip('"') if found else ""
+
+
+def crds(pinned: Path, cache: Path) -> Path:
+    """Folder with ``monitoring.coreos.com_<plural>.yaml`` of each kind; fetched once, then cached.
+
+    ``pinned`` is the folder of the go.mod that requires the version. One file contains a bare ``=`` as a
+    value, which PyYAML's safe loader refuses. Raises Failure if the module cannot be fetched, InputError if
+    Go is missing.
+    """
+    return cached(_CRDS, pinned, cache)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from gpuform.checkout import writable
 from gpuform.checkout.paths import Paths
 from gpuform.engine.places import Tools
 from infra.model.environment import Environment
-from lab.plane import beside, controlling, kubeconfig, lock, monitoring, packing, simulation, starting
-from lab.plane.layout import Layout, Record, complete_pki
+from lab.plane import controlling, lock, monitoring, sidecars, starting
+from lab.plane.layout import Layout, Record, complete_pki, kubeconfig
 from lab.plane.probe import Probe
 from lab.plane.processes import (
     CONTROLS,
@@ -26,9 +27,46 @@ from lab.plane.processes import (
     end,
     scan,
 )
-from lab.plane.status import Member, Status
 from lab.sidecars.controllers.rows import CONTROLLERS
 from lab.sidecars.shared.files import write_private
+
+
+@dataclass(frozen=True)
+class Member:
+    """One process of the control plane.
+
+    ``rss_bytes`` is the resident set from ``/proc/<pid>/statm`` in bytes, the binary's pages included; 0 when
+    it does not run. ``port`` is the loopback port it serves on, None where it serves nothing.
+    """
+
+    name: str
+    pid: int | None
+    running: bool
+    rss_bytes: int
+    port: int | None
+
+
+@dataclass(frozen=True)
+class Status:
+    """Members in the order in which they depend on each other, and how to reach the API.
+
+    ``kubernetes`` is the version that the server itself reports, such as ``v1.34.4``; None if it does not
+    answer within a second. ``ready`` is the server's own ``/readyz``. ``unmonitored`` lists what is not as
+    declared in monitoring.
+    """
+
+    members: tuple[Member, ...]
+    kubeconfig: Path
+    server: str | None
+    ready: bool
+    kubernetes: str | None
+    unmonitored: tuple[str, ...] = ()
+
+    @property
+    def running(self) -> bool:
+        """Whether every member runs; says nothing of readiness."""
+        return all(member.running for member in self.members)
+
 
 _KEPT = (PACKER, PROMETHEUS, STATE_METRICS, CONTROLS, *CONTROLLERS)
 """Run only while a stack declares them; the keeper of controllers, from the first declaration on."""
@@ -78,16 +116,9 @@ class ControlPlane:
             )  # a stop --delete that we waited for removed it
             starting.bring_up(self._layout, self._tools, port, progress)
             if self._write_kubeconfig():
-                simulation.stop(self._layout)  # it has read the old kubeconfig
-                packing.stop(self._layout)
-                monitoring.stop(self._layout)
-                controlling.stop(self._layout)
+                sidecars.stop(self._layout)  # they have read the old kubeconfig
             if simulator:
-                served = beside.served(self._layout)
-                simulation.ensure(self._layout, self._tools, served["simulator-metrics"], progress)
-                packing.ensure(self._layout, self._tools)
-                monitoring.ensure(self._layout, served)
-                controlling.ensure(self._layout, served)
+                sidecars.ensure(self._layout, self._tools, progress)
 
     def monitored(self, progress: Callable[[str], None] = _silent) -> None:
         """Prepare a running control plane for a stack that declares monitoring.
@@ -157,23 +188,20 @@ class ControlPlane:
             version = probe.version()
             answers = version is not None and probe.ready()
         server = f"https://127.0.0.1:{port}" if port is not None else None
-        said = (*monitoring.said(layout), *controlling.said(layout))
+        said = sidecars.said(layout)
         return Status(tuple(rows), layout.paths.kubeconfig, server, answers, version, said)
 
     def _end_all(self) -> None:
         """kwokctl first, or it would restart what is ended; then our own programs, the members, etcd last."""
         end(self._layout, [process for process in scan(self._layout) if process.name == KWOKCTL], grace=0)
-        controlling.stop(self._layout)
-        monitoring.stop(self._layout)
-        packing.stop(self._layout)
-        simulation.stop(self._layout)
+        sidecars.stop(self._layout)
         starting.end_members(self._layout)
 
     def _write_kubeconfig(self) -> bool:
         """Write it if it differs; returns whether it did. A start that starts nothing changes no file."""
         path = self._layout.paths.kubeconfig
         port = Record.load(self._layout).ports[starting.APISERVER]
-        text = kubeconfig.render(f"https://127.0.0.1:{port}", self._layout.pki)
+        text = kubeconfig(f"https://127.0.0.1:{port}", self._layout.pki)
         if path.is_file() and path.read_text() == text and path.stat().st_mode & 0o777 == 0o600:
             return False
         write_private(path, text)

@@ -3,23 +3,33 @@
 Steps as in NVIDIA's: state ``pending``, the operands that use the GPU are paused by their labels, the layout
 is applied, the operands are resumed, state ``success`` or ``failed``. It acts once per value of the label;
 the processed value is stored on the node, so that the manager can be killed at any point.
+
+mig-parted sets the mode of each GPU and, if a mode is pending then, resets all GPUs ("error resetting all
+GPUs") [NVIDIA/mig-parted v0.15.0, cmd/nvidia-mig-parted/apply/mode.go]. If that fails, the MIG manager with
+``WITH_REBOOT`` reboots the node [pkg/mig/reconfigure/reconfigure.go]. Message of a refused reset:
+NVIDIA/gpu-operator#1606.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from lab.simulator import keys, mig_mode
+from lab.simulator import keys, power
 from lab.simulator.actions import Action, Delete, Event, NodeMeta
 from lab.simulator.hardware import Mig, device_filter
 from lab.simulator.mig_geometry import DoesNotFit, counted, most, place
+from lab.simulator.objects import Pod
 from lab.simulator.parts import original, parts
 from lab.simulator.world import Broken, Layout, World, stored_layout
 
 PAUSED = "paused-for-mig-change"
 CLIENTS = ("device-plugin", "gpu-feature-discovery", "dcgm-exporter", "dcgm")
 CLIENT_OPERANDS = ("device-plugin", "gfd", "dcgm-exporter", "mps-control-daemon")
+REBOOTING = "rebooting"
+NOT_TAKEN = "MIG mode change did not take effect after rebooting"
+_TRUE = ("1", "t", "T", "true", "TRUE", "True")
+"""What Go's strconv.ParseBool, with which the MIG manager reads its environment, takes for true."""
 
 
 def act(world: World) -> list[Action]:
@@ -40,19 +50,19 @@ def act(world: World) -> list[Action]:
     if not _changing(world, entries):
         return _finish(world, wanted, "success")
     switched = _switched(world, entries)
-    if switched and state == mig_mode.REBOOTING:
-        return _finish(world, wanted, "failed", mig_mode.NOT_TAKEN)
+    if switched and state == REBOOTING:
+        return _finish(world, wanted, "failed", NOT_TAKEN)
     if state != "pending" or _labels(world, "true"):
         return [NodeMeta("mig-manager", {keys.MIG_STATE: "pending", **_paused(world)})]
     if any(world.of(operand) for operand in CLIENT_OPERANDS):
         return []  # their pods are still terminating
     if any(pod.template.while_cut for pod in world.of(keys.DRA_OPERAND)):
         return []  # the DaemonSet controller removes them on "pending", before MIG is reconfigured
-    stuck = mig_mode.stuck(world, switched)
-    if mig_mode.with_reboot(pod) and (stuck or (switched and _holders(world, _changing(world, entries)))):
-        return mig_mode.reboot(world, switched)
+    stuck = _stuck(world, switched)
+    if _with_reboot(pod) and (stuck or (switched and _holders(world, _changing(world, entries)))):
+        return _reboot(world, switched)
     if stuck:
-        return _finish(world, wanted, "failed", mig_mode.refused(stuck), mig_mode.cleared(world, stuck))
+        return _finish(world, wanted, "failed", _refused(stuck), _cleared(world, stuck))
     try:
         layout = _apply(world, entries)
     except DoesNotFit as error:
@@ -183,3 +193,36 @@ def generated(world: World) -> dict[str, list[dict[str, Any]]]:
         key = f"all-{name.replace('+', '.')}"
         configs[key] = [{"devices": "all", "mig-enabled": True, "mig-devices": layout}]
     return configs
+
+
+def _stuck(world: World, switched: Collection[int]) -> Collection[int]:
+    """GPUs among those whose mode is to change that need a reset, on a node that refuses it."""
+    needed = world.gpu is not None and world.gpu.compute < power.HOPPER
+    return switched if needed and world.node.annotations.get(keys.GPU_RESET) == "no" else ()
+
+
+def _with_reboot(pod: Pod) -> bool:
+    """Whether this MIG manager may reboot its node."""
+    return pod.template.value("WITH_REBOOT") in _TRUE
+
+
+def _refused(stuck: Collection[int]) -> str:
+    """Why the layout fails without a reboot, in the words of mig-parted."""
+    said = f"Resetting GPU 00000000:00:{min(stuck) + 4:02X}.0 is not supported."
+    return f"error setting MIG mode: error resetting all GPUs: {said}"
+
+
+def _reboot(world: World, switched: Collection[int]) -> list[Action]:
+    """The state is set before the node goes; with it, a second MIG manager does not reboot again.
+
+    On Ampere the mode is pending until the boot. A later GPU is in use, so it has not taken the mode.
+    """
+    keeps = world.gpu is not None and world.gpu.compute < power.HOPPER
+    pending = ",".join(str(index) for index in sorted(switched) if keeps)
+    notes = {keys.MIG_PENDING: pending, keys.MIG_LAYOUT: stored_layout(_cleared(world, switched))}
+    return power.reboot(world, "mig-manager", {keys.MIG_STATE: REBOOTING}, dict(notes))
+
+
+def _cleared(world: World, switched: Collection[int]) -> Layout:
+    """The MIG state without the instances of these GPUs, which are removed before their mode is set."""
+    return {index: () if index in switched else placed for index, placed in world.layout.items()}

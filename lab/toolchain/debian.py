@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.model.quantity import numbers
 from lab.toolchain.catalogue import Package, Tool
 from lab.toolchain.found import ask_version, fits
 from lab.toolchain.progress import Reporter
@@ -55,7 +56,7 @@ def cached_package(tool: Tool, tools: Path) -> Packed | None:
     for folder in tools.glob(package_folder(tool, "*")):
         version = folder.name.removeprefix(f"{tool.name}-").removesuffix("-package")
         if fits(version, tool.accepted) and (folder / tool.name).is_file():
-            found[tuple(map(int, version.split(".")))] = Packed(version, folder / tool.name)
+            found[numbers(version)] = Packed(version, folder / tool.name)
     return found[max(found)] if found else None
 
 

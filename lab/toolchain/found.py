@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from infra.model.quantity import numbers
 from lab.toolchain.catalogue import Tool
 
 Source = Literal["path", "plugin", "package", "built", "missing"]
@@ -28,11 +29,8 @@ class Found:
 
 def fits(version: str, accepts: tuple[str, str]) -> bool:
     """Whether a version lies in the range; a pre-release never does."""
-    found = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)", version)
-    if not found:
-        return False
-    low, high = (tuple(int(part) for part in bound.split(".")) for bound in accepts)
-    return low <= tuple(int(part) for part in found.groups()) < high
+    released = re.fullmatch(r"\d+\.\d+\.\d+", version)
+    return bool(released) and numbers(accepts[0]) <= numbers(version) < numbers(accepts[1])
 
 
 def ask_version(binary: Path, ask: tuple[str, ...]) -> str | None:

@@ -20,7 +20,7 @@ from gpuform.checkout.paths import Paths
 from infra import versions
 from infra.model.kserve import CERT_MANAGER
 from lab.offline.charts import Charts
-from lab.plane import prometheus_crds
+from lab.plane import monitoring
 from lab.toolchain import Toolchain
 from tests.checks import everything, kueue
 from tests.checks.charts import AT_HAND, OURS, of, rendered
@@ -79,7 +79,7 @@ def crds_of(chart: str, version: str, plane: Plane) -> list[Document]:
 def prometheus_operators_crds() -> list[Document]:
     """From its Go module, as in the embedded control plane."""
     here = Paths.here()
-    folder = prometheus_crds.crds(here.root / prometheus_crds.FOLDER, here.cache)
+    folder = monitoring.crds(here.root / monitoring.CRDS, here.cache)
     texts = [file.read_text() for file in sorted(folder.glob("*.yaml"))]
     return [yaml.load(text, Loader=_PlainEquals) for text in texts]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuform.checkout.errors import Failure
-from gpuform.reports import health as report
+from gpuform.reports import stack as report
 from gpuform.usage import health
 from infra.incluster import told
 
@@ -50,15 +50,15 @@ def test_what_lies_in_the_cluster_is_read() -> None:
     found = seen.to_json()
     assert found["breaker"] == {"open": True, "why": "4 actions", "withheld": ["d", "e"]}
     assert found["tickets"] == [{"node": "a", "open": True}, {"node": "z", "open": False}]
-    first, stop, *_ = report.lines(seen, "replace")
+    first, stop, *_ = report.health_lines(seen, "replace")
     assert first == "mode replace; 2 out of use, 1 ticket open"
     assert stop == "breaker open: 4 actions; withheld: d, e"
-    assert report.table(seen).row_count == 2
+    assert report.health(seen).row_count == 2
 
 
 def test_a_cluster_that_is_well_has_little_to_say() -> None:
     seen = health.read([node("a", None)], [memory(None)])
-    assert list(report.lines(seen, "observe")) == ["mode observe; 0 out of use, 0 tickets open"]
+    assert list(report.health_lines(seen, "observe")) == ["mode observe; 0 out of use, 0 tickets open"]
 
 
 @pytest.mark.parametrize("name", ["../out", "/tmp/out", "a/b", "", ".", "a\nb", "x" * 254])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuform.engine.reasons import fact
+from gpuform.engine.result import why_it_failed
 
 pytestmark = pytest.mark.unit
 
@@ -29,11 +29,11 @@ Traceback (most recent call last):
     ],
 )
 def test_the_line_that_says_what_is_wrong(errors: list[str], said: str) -> None:
-    assert fact(errors, 255, None) == said
+    assert why_it_failed(errors, 255, None) == said
 
 
 def test_without_reported_errors_the_log_is_asked_and_a_signal_is_named(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("Updating\nerror: the stack is locked\nerror: again\n")
-    assert fact([], 255, log) == "failed: the stack is locked (and 1 more)"
-    assert fact([], -9, None) == "failed: the engine was killed by signal 9"
+    assert why_it_failed([], 255, log) == "failed: the stack is locked (and 1 more)"
+    assert why_it_failed([], -9, None) == "failed: the engine was killed by signal 9"

@@ -9,6 +9,7 @@ from infra.model import drivers, operator_checks
 from infra.model.catalogue import BUILT_IN
 from infra.model.errors import InputError
 from infra.model.gpu import GPUS
+from infra.model.quantity import numbers
 from infra.versions import GPU_DRIVER, GPU_DRIVER_OF_BRANCH, HOST_CONTAINER_TOOLKIT
 
 pytestmark = pytest.mark.unit
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.unit
 def test_mig_is_said_exactly_of_the_gpus_that_have_it(name: str) -> None:
     gpu = GPUS[name]
     assert (gpu.driver.mig is not None) == gpu.mig_capable
-    assert gpu.driver.mig is None or drivers.numbers(gpu.driver.mig) >= drivers.numbers(gpu.driver.first)
+    assert gpu.driver.mig is None or numbers(gpu.driver.mig) >= numbers(gpu.driver.first)
 
 
 def test_the_operators_own_drivers_are_of_known_branches() -> None:
@@ -89,4 +90,4 @@ def test_the_toolkits_default_has_no_hole() -> None:
 
 
 def test_versions_are_compared_as_numbers() -> None:
-    assert drivers.numbers("570.9.1") < drivers.numbers("570.133.20") < drivers.numbers("580")
+    assert numbers("570.9.1") < numbers("570.133.20") < numbers("580")

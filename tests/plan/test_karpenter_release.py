@@ -9,9 +9,9 @@ import pytest
 
 from infra import versions
 from infra.model.aws_pools import FIRST_KARPENTER_WITH_CLAIMS
-from infra.model.drivers import numbers
 from infra.model.eks_support import EKS
 from infra.model.environment import Environment
+from infra.model.quantity import numbers
 from infra.plan import eks
 from tests.plan.aws_environments import SLICED, TABLE, aws
 

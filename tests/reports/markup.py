@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
+from gpuform.reports.html import PAGES
+
 VOID = ("meta", "br")
 
 
@@ -28,3 +30,7 @@ class Tags(HTMLParser):
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
+
+
+def macro(name: str, *values: object) -> str:
+    return str(getattr(PAGES.get_template("parts.html").module, name)(*values))

@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from gpuform.reports.html import COLOURS, STYLE
+from gpuform.reports.html import COLOURS, TEMPLATES
 
 pytestmark = pytest.mark.unit
 
@@ -25,7 +25,7 @@ DRAWN = {"bar": ["bg", "box", "line"], "mem": ["box", "line"], "fixed": ["bg"], 
 
 
 def colours(scheme: str) -> dict[str, str]:
-    light, _, rest = STYLE.read_text().partition(DARK)
+    light, _, rest = (TEMPLATES / "page.css").read_text().partition(DARK)
     found = dict(re.findall(r"--(\w+): (#[0-9a-f]+);", light))
     if scheme == "dark":
         dark = dict(re.findall(r"--(\w+): (#[0-9a-f]+);", rest.partition("\n}\n")[0]))

@@ -11,16 +11,16 @@ from xml.etree import ElementTree
 import pytest
 
 from gpuform.checkout.errors import Failure
-from gpuform.reports import page_nodes, picture
+from gpuform.reports import html
 from gpuform.reports.page import MOST_ALERTS, MOST_PODS, page, write
-from gpuform.reports.sparkline import sparkline
+from gpuform.reports.picture import Plot
 from gpuform.usage.cluster_objects import Objects
 from gpuform.usage.prometheus import Alert, Nowhere, Prometheus
 from gpuform.usage.top.facts import gather
 from gpuform.usage.top.view import Gpu, PodUse, Slice, Use
 from infra.config import price_list
 from tests.reports.everything import AT, ENV, facts
-from tests.reports.markup import Tags
+from tests.reports.markup import Tags, macro
 from tests.usage.top.played import Played, device, node, pod, whole
 
 pytestmark = pytest.mark.unit
@@ -44,7 +44,7 @@ def test_it_is_whole_asks_nobody_and_needs_no_script() -> None:
 def test_names_and_annotations_are_text() -> None:
     text = page(facts())
     assert "<b>&" not in text
-    assert "train-&lt;b&gt;&amp;&quot;quot&#x27;" in text
+    assert "train-&lt;b&gt;&amp;&#34;quot&#39;" in text
     assert "&lt;i&gt;said&lt;/i&gt;" in text
     for svg in re.findall(r"<svg.*?</svg>", text):
         ElementTree.fromstring(svg)
@@ -176,7 +176,7 @@ def test_a_node_that_takes_no_pods_is_drawn_first_and_says_why() -> None:
 
 
 def test_boxes_of_all_pools_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_nodes, "MOST_IN_ALL", 3)
+    monkeypatch.setattr("gpuform.reports.page.MOST_IN_ALL", 3)
     text = page(facts())
     assert text.count('class="node"') == 3
     assert "and 1 node more" in text
@@ -189,7 +189,7 @@ def test_the_picture_of_a_cut_gpu_is_to_scale() -> None:
         Slice("1g.5gb", "9", 6, 1, 1, 1 / 7, 1, Use(util=0.0)),
     )
     gpu = Gpu(0, "u", "A100", 1, 7, 8, Use(), slices)
-    svg = ElementTree.fromstring(picture.picture(gpu, {}))
+    svg = ElementTree.fromstring(macro("gpu", gpu, {}))
     kinds: dict[str, list[tuple[float, float]]] = {}
     for rect in svg.iter("rect"):
         place = float(rect.get("x", "")), float(rect.get("width", ""))
@@ -205,7 +205,7 @@ def test_the_picture_of_a_cut_gpu_is_to_scale() -> None:
 def test_shares_are_parts_of_a_gpu_and_texts_without_room_are_left_out() -> None:
     pods = tuple(PodUse("ns", f"pod-{n}", f"long-name-{n}", "nvidia.com/gpu", 1, 1 / 16) for n in range(3))
     gpu = Gpu(0, "u", "T4", 16, 0, 0, Use(), (), pods)
-    svg = ElementTree.fromstring(picture.picture(gpu, picture.colours([gpu])))
+    svg = ElementTree.fromstring(macro("gpu", gpu, html.colours(gpu.everyone)))
     rects = [rect.get("class") for rect in svg.iter("rect")]
     assert rects == ["w0", "w1", "w2", *["free"] * 13]
     assert {text.text for text in svg.iter("text")} <= set()
@@ -215,17 +215,17 @@ def test_shares_are_parts_of_a_gpu_and_texts_without_room_are_left_out() -> None
 def test_more_pods_than_shares_are_drawn_nevertheless() -> None:
     """A pool that was changed from 4 shares to 2 keeps its pods until they end."""
     pods = tuple(PodUse("ns", f"pod-{n}", f"w{n}", "nvidia.com/gpu.shared", 1, 0.5) for n in range(4))
-    svg = picture.picture(Gpu(0, "u", "T4", 2, 0, 0, Use(), (), pods), {})
+    svg = macro("gpu", Gpu(0, "u", "T4", 2, 0, 0, Use(), (), pods), {})
     assert svg.count("<rect") == 4
 
 
 def test_a_line_is_broken_where_nothing_was_measured() -> None:
     points = [(float(at), 0.5) for at in (0, 10, 20, 100, 110)]
-    svg = sparkline(points, (0, 110), 1.0, "a <b>")
+    svg = macro("spark", points, Plot(0, 110, 1.0, 96, 20), "a <b>")
     assert svg.count("<polyline") == 2
     assert "<b>" not in svg
-    assert sparkline([], (0, 1), 1, "") == ""
-    assert "nan" not in sparkline([(0.0, 5.0)], (0, 0), 0, "one point, no span, no top")
+    assert macro("spark", [], Plot(0, 1, 1, 96, 20), "") == ""
+    assert "nan" not in macro("spark", [(0.0, 5.0)], Plot(0, 0, 0, 96, 20), "one point, no span, no top")
 
 
 def test_the_main_job_leaves_the_page_and_the_facts(tmp_path: Path) -> None:

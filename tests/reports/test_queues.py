@@ -118,7 +118,7 @@ def test_the_page_has_them_only_if_there_are_queues() -> None:
     assert "<h2>Queues</h2>" not in page(facts)
     text = page(replace(facts, status=replace(facts.status, queues=found())))
     assert "<td>science</td><td>t4</td><td>gpu.shared</td><td>2</td><td>3</td><td>1</td>" in text
-    assert "<td>Job ci/waits</td><td>couldn&#x27;t assign" in text
+    assert "<td>Job ci/waits</td><td>couldn&#39;t assign" in text
 
 
 def test_without_queues_there_is_nothing_of_it() -> None:

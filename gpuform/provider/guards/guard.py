@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+from typing import Any
+
 from gpuform.checkout.errors import OperationError
 from gpuform.provider.handler import Call, Diffed, Properties, ReadResult
+from infra.model.losses import VARIABLE
 
 
 class Guard:
@@ -37,3 +42,8 @@ class Guard:
 
     async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
         """Delete nothing."""
+
+
+def names(inputs: Mapping[str, Any]) -> frozenset[str]:
+    """The guard's own input ``acknowledged``, and the names in the engine's environment."""
+    return frozenset(inputs.get("acknowledged") or ()) | frozenset(os.environ.get(VARIABLE, "").split())

@@ -10,8 +10,7 @@ from gpuform.checkout.errors import OperationError
 from gpuform.checkout.listing import some
 from gpuform.kubernetes.client import Client
 from gpuform.kubernetes.foreign import foreign, queued, running
-from gpuform.provider.guards.acknowledged import names
-from gpuform.provider.guards.guard import Guard
+from gpuform.provider.guards.guard import Guard, names
 from gpuform.provider.guards.replacement import changes, said
 from gpuform.provider.handler import Call, Checked, Properties
 from gpuform.provider.nodes.cluster import Cluster

@@ -6,8 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from gpuform.provider.guards.acknowledged import names
-from gpuform.provider.guards.guard import Guard
+from gpuform.provider.guards.guard import Guard, names
 from gpuform.provider.guards.region import PATH, RECORD, Implied, implied, placed
 from gpuform.provider.handler import Call, Checked, Properties
 from gpuform.provider.properties import has_unknown, reveal

@@ -12,11 +12,11 @@ from gpuform.checkout.errors import Failure, InputError, OperationError
 from gpuform.checkout.listing import some
 from gpuform.hosts import Event, HostResult, Outcome, run
 from gpuform.hosts.listing import hosts_of
-from gpuform.hosts.reach import reachable
 from gpuform.provider.handler import Call, Change, Checked, Diffed, InitFailed, Properties, ReadResult
 from gpuform.provider.hosts.inputs import KNOWN, checked, forks_of, inventory_of, secrets_in
 from gpuform.provider.properties import UNKNOWN, has_unknown, reveal
 
+_ANSWER_S = 5.0  # a host in the same network answers in milliseconds; a preview does not wait for the others
 _SHOWN = 6  # tasks of one host that a preview lists
 
 
@@ -159,3 +159,31 @@ def _drift(result: HostResult) -> Mapping[str, Any]:
     if result.ok and result.changed:
         found |= {"ok": False, "message": f"differs: {some(result.changes, _SHOWN)}"}
     return found
+
+
+async def reachable(
+    inventory: Mapping[str, Any], hosts: Sequence[str], seconds: float = _ANSWER_S
+) -> dict[str, str]:
+    """Why a host's ssh port cannot be reached, for each of ``hosts``; empty if it can.
+
+    All are checked at once. A host behind a jump host, or with another kind of connection, counts as
+    reachable.
+    """
+    hostvars = (inventory.get("_meta") or {}).get("hostvars") or {}
+    reasons = await asyncio.gather(*(_why_not(hostvars.get(name) or {}, name, seconds) for name in hosts))
+    return dict(zip(hosts, reasons, strict=True))
+
+
+async def _why_not(variables: Mapping[str, Any], name: str, seconds: float) -> str:
+    options = str(variables.get("ansible_ssh_common_args") or "")
+    if variables.get("ansible_connection", "ssh") != "ssh" or "Proxy" in options:
+        return ""
+    address, port = str(variables.get("ansible_host") or name), int(variables.get("ansible_port") or 22)
+    try:
+        _, writer = await asyncio.wait_for(asyncio.open_connection(address, port), seconds)
+    except TimeoutError:
+        return f"no answer from {address}:{port} within {seconds:.0f} s"
+    except OSError as error:
+        return f"{address}:{port}: {error.strerror or error}"
+    writer.close()
+    return ""

@@ -9,8 +9,7 @@ from pathlib import Path
 from gpuform.checkout.errors import Failure, OperationError
 from gpuform.hosts.pool_hosts import PoolHosts
 from gpuform.provider.handler import Call, Engine
-from gpuform.provider.nodes.cluster import Manifest
-from gpuform.provider.nodes.clusters import Clusters
+from gpuform.provider.nodes.cluster import Clusters, Manifest
 from gpuform.provider.nodes.pool_nodes import PoolNodes
 
 HOSTNAME = "kubernetes.io/hostname"  # the kubelet sets it to the host's name

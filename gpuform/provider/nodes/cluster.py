@@ -8,6 +8,9 @@ from typing import Any
 
 from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.client import ApiError, Client
+from gpuform.kubernetes.kubeconfig import resolve
+from gpuform.provider.handler import Properties
+from gpuform.provider.properties import reveal
 
 Manifest = dict[str, Any]
 MERGE = "application/merge-patch+json"
@@ -106,3 +109,50 @@ def _when(event: Manifest) -> str:
     return str(
         event.get("eventTime") or event.get("lastTimestamp") or event["metadata"].get("creationTimestamp")
     )
+
+
+class Clusters:
+    """Clients by kubeconfig and context: each resource names its own cluster, the provider has none."""
+
+    def __init__(self) -> None:
+        self._clients: dict[tuple[str, str], Client] = {}
+
+    def of(self, inputs: Properties) -> Cluster:
+        """The cluster of a resource's inputs; an unreachable cluster fails at the first request."""
+        config = {key: str(reveal(inputs.get(key)) or "") for key in ("kubeconfig", "context")}
+        key = (config["kubeconfig"], config["context"])
+        if key not in self._clients:
+            self._clients[key] = Client(resolve(config))
+        return Cluster(self._clients[key])
+
+    async def close(self) -> None:
+        for client in self._clients.values():
+            await client.close()
+
+
+def owned(node: Manifest, manager: str) -> dict[str, str]:
+    """The labels that ``manager`` has applied, with their present values."""
+    live, found = labels(node), dict[str, str]()
+    for entry in node["metadata"].get("managedFields") or ():
+        if entry.get("manager") == manager and entry.get("operation") == "Apply":
+            fields = ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:labels") or {}
+            keys = (key.removeprefix("f:") for key in fields)
+            found |= {key: live[key] for key in keys if key in live}
+    return found
+
+
+async def hand_over(cluster: Cluster, node: Manifest, before: str, after: str) -> None:
+    """Hand the labels of ``before`` over to ``after``; nothing if they are the same, or there are none.
+
+    A pool's labels belong to a manager named by the resource's URN, unless a program in the cluster sets
+    them, too. Server-side apply refuses to change a value of another manager, and removes what its last
+    manager gives up. So the new manager applies the existing values first; then the old one applies nothing.
+    """
+    given = owned(node, before)
+    if before == after or not given:
+        return
+    name, uid = node["metadata"]["name"], node["metadata"]["uid"]
+    for manager, kept in ((after, {**owned(node, after), **given}), (before, {})):
+        body: dict[str, Any] = {"apiVersion": "v1", "kind": "Node"}
+        body["metadata"] = {"name": name, "uid": uid, "labels": kept}
+        await cluster.client.apply(f"/api/v1/nodes/{name}", body, manager=manager)

@@ -11,9 +11,8 @@ from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.client import ApiError, Unreachable
 from gpuform.provider.handler import Call, Checked, Diffed, InitFailed, Properties, ReadResult
 from gpuform.provider.nodes import joining, live, shares, taints
-from gpuform.provider.nodes.cluster import Cluster, Manifest, labels
+from gpuform.provider.nodes.cluster import Cluster, Manifest, hand_over, labels
 from gpuform.provider.nodes.drain import by_claim
-from gpuform.provider.nodes.handing_over import hand_over
 from gpuform.provider.nodes.inputs import checked, pool_failures
 from gpuform.provider.nodes.layout import Note, letting_go
 from gpuform.provider.nodes.live import node_names

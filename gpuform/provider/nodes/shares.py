@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuform.kubernetes.pod_requests import requested
+from gpuform.kubernetes.pods import requested
 from gpuform.provider.nodes.cluster import Manifest, labels, pod_name
 from gpuform.provider.nodes.drain import uses_gpu
 from gpuform.provider.nodes.layout import CONFIG, LAYOUT

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gpuform.checkout.errors import OperationError
@@ -11,91 +11,54 @@ from gpuform.provider.base import ResourceProvider
 from gpuform.provider.handler import Engine, Handler
 
 if TYPE_CHECKING:
-    from gpuform.provider.hosts.configuration import HostConfiguration
-    from gpuform.provider.nodes.clusters import Clusters
+    from gpuform.provider.nodes.cluster import Clusters
+
+_TYPES = {
+    "gpuform:nodes:PoolNodes": "nodes.pool_nodes",
+    "gpuform:nodes:MigLayout": "nodes.mig_layout",
+    "gpuform:workloads:BlueGreen": "workloads.blue_green",
+    "gpuform:hosts:HostConfiguration": "hosts.configuration",
+    "gpuform:openstack:ReplacementGuard": "guards.replacement",
+    "gpuform:guards:LossGuard": "guards.loss",
+    "gpuform:queues:KueueRemoval": "queues.removal",
+}
+"""Module of each type's handler; the handler has the type's name."""
+_WITHOUT_CLUSTER = ("hosts.configuration", "guards.replacement")
 
 
 class Own(ResourceProvider):
     """Types for nodes, workloads, queues and hosts, and the guards against losses."""
 
     name, version = "gpuform", importlib.metadata.version("gpuform")
-    supports_autonaming = False
 
     def __init__(self, engine: Engine) -> None:
-        """A type is imported with its first resource, because few stacks use all types."""
         super().__init__(engine)
         self._clusters: Clusters | None = None
-        self._hosts: HostConfiguration | None = None
-        self._handlers: dict[str, Handler] = {}
-        self._types: dict[str, Callable[[], Handler]] = {
-            "gpuform:nodes:PoolNodes": self._pool_nodes,
-            "gpuform:nodes:MigLayout": self._mig_layout,
-            "gpuform:workloads:BlueGreen": self._blue_green,
-            "gpuform:hosts:HostConfiguration": self._host_configuration,
-            "gpuform:openstack:ReplacementGuard": self._replacement_guard,
-            "gpuform:guards:LossGuard": self._loss_guard,
-            "gpuform:queues:KueueRemoval": self._kueue_removal,
-        }
+        self._handlers: dict[str, Any] = {}
 
     def handler(self, token: str) -> Handler:
-        if token not in self._types:
-            raise OperationError(f"{token}: the gpuform provider has {', '.join(sorted(self._types))}")
+        """A type is imported with its first resource, because few stacks use all types."""
+        if token not in _TYPES:
+            raise OperationError(f"{token}: the gpuform provider has {', '.join(sorted(_TYPES))}")
         if token not in self._handlers:
-            self._handlers[token] = self._types[token]()
-        return self._handlers[token]
+            module = _TYPES[token]
+            make = getattr(importlib.import_module(f"gpuform.provider.{module}"), token.rpartition(":")[2])
+            self._handlers[token] = make(*([] if module in _WITHOUT_CLUSTER else [self._shared().of]))
+        handler: Handler = self._handlers[token]
+        return handler
 
     def _shared(self) -> Clusters:
-        from gpuform.provider.nodes.clusters import Clusters
+        from gpuform.provider.nodes.cluster import Clusters
 
         self._clusters = self._clusters or Clusters()
         return self._clusters
 
-    def _pool_nodes(self) -> Handler:
-        from gpuform.provider.nodes.pool_nodes import PoolNodes
-
-        return PoolNodes(self._shared().of)
-
-    def _mig_layout(self) -> Handler:
-        from gpuform.provider.nodes.mig_layout import MigLayout
-
-        return MigLayout(self._shared().of)
-
-    def _blue_green(self) -> Handler:
-        from gpuform.provider.workloads.blue_green import BlueGreen
-
-        return BlueGreen(self._shared().of)
-
-    def _host_configuration(self) -> Handler:
-        from gpuform.provider.hosts.configuration import HostConfiguration
-
-        self._hosts = HostConfiguration()
-        return self._hosts
-
-    def _replacement_guard(self) -> Handler:
-        from gpuform.provider.guards.replacement import ReplacementGuard
-
-        return ReplacementGuard()
-
-    def _loss_guard(self) -> Handler:
-        from gpuform.provider.guards.loss import LossGuard
-
-        return LossGuard(self._shared().of)
-
-    def _kueue_removal(self) -> Handler:
-        from gpuform.provider.queues.removal import KueueRemoval
-
-        return KueueRemoval(self._shared().of)
-
     def schema(self) -> dict[str, Any]:
         """Names only: the SDK classes are written by hand (components/custom_resources.py)."""
-        return {
-            "name": self.name,
-            "version": self.version,
-            "resources": {token: {} for token in self._types},
-        }
+        return {"name": self.name, "version": self.version, "resources": {token: {} for token in _TYPES}}
 
     async def close(self) -> None:
-        if self._hosts:
-            self._hosts.close()
+        if hosts := self._handlers.get("gpuform:hosts:HostConfiguration"):
+            hosts.close()
         if self._clusters:
             await self._clusters.close()

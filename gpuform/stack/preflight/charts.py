@@ -6,7 +6,6 @@ every object that is written (Kubernetes documentation, CustomResourceDefinition
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,6 +15,7 @@ from gpuform.engine.pending import RELEASE
 from gpuform.engine.places import Places
 from gpuform.stack.preflight.check import Finding
 from infra.model.environment import Environment
+from infra.model.quantity import numbers
 from infra.plan.images import releases
 
 WITH_CRDS = ("gpu-operator", "dra-driver-nvidia-gpu", "karpenter-crd", "kube-prometheus-stack")
@@ -37,7 +37,7 @@ def findings(env: Environment, paths: Paths, stack: str) -> Iterator[Finding]:
     older = [
         f"{name} {one.version} is older than {there[name]}"
         for name, one in planned.items()
-        if name in there and _numbers(str(one.version)) < _numbers(there[name])
+        if name in there and numbers(str(one.version)) < numbers(there[name])
     ]
     if not older:
         yield Finding(SUBJECT, "PASS", "none is older than what is installed", check=by_hand)
@@ -52,7 +52,3 @@ def _installed(resource: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     inputs = resource.get("inputs") or {}
     if inputs.get("version"):
         yield str(inputs.get("chart")).rpartition("/")[2], str(inputs["version"])
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", version.partition("-")[0])))

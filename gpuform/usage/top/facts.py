@@ -19,6 +19,7 @@ from gpuform.usage.top.view import Node, View
 from infra.model.environment import Environment
 from infra.model.pool import Pool
 from infra.model.prices import PriceList
+from infra.model.quantity import quantity
 from infra.plan.bill import Bill
 from infra.plan.cost import bill
 
@@ -179,5 +180,5 @@ def _limits(node_pools: Iterable[Json]) -> Iterator[Limit]:
     for raw in sorted(node_pools, key=lambda raw: str(raw["metadata"]["name"])):
         has = (raw.get("status") or {}).get("resources") or {}
         for resource, most in sorted((raw["spec"].get("limits") or {}).items()):
-            bought = seen.quantity(has.get(resource, "0"))
-            yield Limit(raw["metadata"]["name"], resource, bought, seen.quantity(most))
+            bought = quantity(has.get(resource, "0"))
+            yield Limit(raw["metadata"]["name"], resource, bought, quantity(most))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpuform.checkout.errors import OperationError
 from gpuform.provider.handler import Call, Change, Checked, Diffed, Properties, ReadResult
 from gpuform.provider.properties import UNKNOWN, reveal
-from lab.offline.aws import differences, outputs, requests
+from lab.offline.aws import outputs, requests
 from lab.offline.aws.row import Row
 
 
@@ -37,13 +39,13 @@ class OfflineResource:
     ) -> Diffed:
         """Compare the inputs, and the tags and the region that the provider adds."""
         old, new = reveal(old_inputs), reveal(news)
-        changed = differences.changes(old, new)
+        changed = changes(old, new)
         if self.row.regional and reveal(olds).get("region") != (new.get("region") or self.settings.region):
             changed["region"] = Change.UPDATE
         tags = outputs.all_tags(self.settings, news)
         if self.row.tagged and reveal(olds).get("tagsAll") != tags:
             changed["tagsAll"] = Change.UPDATE
-        replaces = differences.replacing(self.row, changed)
+        replaces = replacing(self.row, changed)
         return Diffed(
             changed, replaces, delete_before_replace=bool(replaces) and self._clashes(call, old, new)
         )
@@ -84,7 +86,7 @@ class OfflineResource:
             )
 
     def _changed(self, old_inputs: Properties, news: Properties) -> dict[str, Change]:
-        return differences.changes(reveal(old_inputs), reveal(news))
+        return changes(reveal(old_inputs), reveal(news))
 
     def _blocks(self, made: Properties, olds: Properties, news: Properties) -> Properties:
         """Blocks with members of both the program and AWS keep AWS's members."""
@@ -113,3 +115,35 @@ class OfflineResource:
         rest = {key: value for key, value in inputs.items() if key != self.row.named}
         made_up = outputs.made_up_name(self.row, call.urn, call.name, rest)
         return bool(inputs[self.row.named][:-7] == made_up[:-7])
+
+
+def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Change]:
+    """Each path that differs, in plain values; an unknown value counts as different."""
+    return dict(_walk(old, new, ""))
+
+
+def replacing(row: Row, changed: Mapping[str, Change]) -> list[str]:
+    return [
+        path
+        for path, change in changed.items()
+        if row.forces(re.sub(r"\[\d+\]", "", path), removed=change is Change.DELETE)
+    ]
+
+
+def _walk(old: Any, new: Any, path: str) -> Iterator[tuple[str, Change]]:
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in sorted({*old, *new}):
+            name = key if re.fullmatch(r"\w+", key) else f'["{key}"]'
+            joined = name if not path else f"{path}{name}" if name.startswith("[") else f"{path}.{name}"
+            yield from _walk(old.get(key), new.get(key), joined)
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for index, pair in enumerate(zip(old, new, strict=True)):
+            yield from _walk(*pair, f"{path}[{index}]")
+    elif new is UNKNOWN or old != new:
+        yield path, _kind(old, new)
+
+
+def _kind(old: Any, new: Any) -> Change:
+    if old is None:
+        return Change.ADD
+    return Change.DELETE if new is None else Change.UPDATE

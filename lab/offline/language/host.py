@@ -19,8 +19,7 @@ from google.protobuf.json_format import MessageToDict
 from gpuform.provider.protocol import language_pb2, language_pb2_grpc, plugin_pb2
 from infra.versions import PULUMI
 
-from . import packages
-from .interpreter import Interpreter, InterpreterError, resolve
+from .interpreter import Interpreter, InterpreterError, installed, pip_arguments, resolve
 from .process import Children, Output
 
 _FOLDER = Path(__file__).parent
@@ -127,7 +126,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         return language_pb2.GetProgramDependenciesResponse(
             dependencies=[
                 language_pb2.DependencyInfo(name=name, version=version)
-                for name, version in packages.installed(interpreter)
+                for name, version in installed(interpreter)
             ]
         )
 
@@ -135,7 +134,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         """Install the project's dependencies into its interpreter with pip; creates no environment."""
         interpreter = await _interpreter(request.info, context)
         folder = Path(request.info.program_directory)
-        wanted = packages.pip_arguments(folder, interpreter)
+        wanted = pip_arguments(folder, interpreter)
         if not wanted:
             return
         command = [str(interpreter.executable), "-m", "pip", "install", *wanted]

@@ -7,8 +7,8 @@ import sys
 from lab.sidecars.controllers.egress import Egress, socket_name
 from lab.sidecars.controllers.keeper import Keeper, Settings
 from lab.sidecars.controllers.release import Cluster
+from lab.sidecars.shared.child import arguments, told_to_stop
 from lab.sidecars.shared.server import Server
-from lab.sidecars.shared.told import arguments, told_to_stop
 
 
 def main() -> int:

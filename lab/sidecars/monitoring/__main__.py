@@ -7,7 +7,7 @@ import sys
 from lab.sidecars.monitoring.cluster import Cluster
 from lab.sidecars.monitoring.keeper import Keeper, Settings
 from lab.sidecars.monitoring.targets import Ports
-from lab.sidecars.shared.told import arguments, told_to_stop
+from lab.sidecars.shared.child import arguments, told_to_stop
 
 
 def main() -> int:

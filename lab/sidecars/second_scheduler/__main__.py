@@ -6,9 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from lab.sidecars.second_scheduler.api import Api
 from lab.sidecars.second_scheduler.keeper import Keeper
-from lab.sidecars.shared.told import told_to_stop
+from lab.sidecars.shared.child import told_to_stop
+from lab.sidecars.shared.server import Server
 
 
 def main() -> int:
@@ -21,7 +21,7 @@ def main() -> int:
     ):
         parser.add_argument(name, type=Path, required=True, help=said)
     args = parser.parse_args()
-    Keeper(Api(args.kubeconfig, args.pki), args.scheduler, args.log).run(told_to_stop())
+    Keeper(Server(args.kubeconfig, args.pki), args.scheduler, args.log).run(told_to_stop())
     return 0
 
 

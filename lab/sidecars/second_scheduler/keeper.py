@@ -8,20 +8,23 @@ from pathlib import Path
 
 import yaml
 
-from lab.sidecars.second_scheduler.api import NAME, Api
 from lab.sidecars.shared.child import Child, Said
 from lab.sidecars.shared.files import write_private
-from lab.sidecars.shared.server import TROUBLE
+from lab.sidecars.shared.server import TROUBLE, Server
 
+NAME = "gpuform-packer"
+"""Namespace, account and label of the scheduler; infra.model.scheduling has the same name for the plan."""
+CONFIG = "config.yaml"
 EVERY_S = 0.5  # between two looks
+_MAPS = f"/api/v1/namespaces/{NAME}/configmaps?labelSelector=app.kubernetes.io%2Fname%3D{NAME}"
 
 
 class Keeper:
     """One scheduler, which does not outlive this process."""
 
-    def __init__(self, api: Api, program: Path, log: Path) -> None:
+    def __init__(self, server: Server, program: Path, log: Path) -> None:
         """``program`` is in a folder of its own, where its configuration and kubeconfig are written."""
-        self._api, self._program = api, program
+        self._server, self._program = server, program
         self._say = Said()
         self._child = Child(NAME, log, self._say)
 
@@ -29,7 +32,7 @@ class Keeper:
         try:
             while not over.is_set():
                 try:
-                    wanted = self._api.configuration()
+                    wanted = self._configuration()
                     self._child.keep(wanted, partial(self._command, wanted or ""))
                 except (*TROUBLE, yaml.YAMLError) as error:
                     # The server is unreachable or refuses: a running scheduler goes on.
@@ -37,6 +40,12 @@ class Keeper:
                 over.wait(EVERY_S)
         finally:
             self._child.end()
+
+    def _configuration(self) -> str | None:
+        """The newest configuration or None; an update creates the new one before it deletes the old one."""
+        maps = self._server.items(_MAPS)
+        newest = max(maps, key=lambda one: int(one["metadata"]["resourceVersion"]), default=None)
+        return None if newest is None else str(newest["data"][CONFIG])
 
     def _command(self, text: str) -> list[str]:
         folder = self._program.parent
@@ -46,7 +55,7 @@ class Keeper:
             **config.get("clientConnection", {}),
             "kubeconfig": str(kubeconfig),
         }
-        write_private(kubeconfig, self._api.kubeconfig())
+        write_private(kubeconfig, self._server.kubeconfig(NAME, NAME))
         write_private(folder / "config.yaml", yaml.safe_dump(config))
         # Only one runs: without election it need not wait for its own old lease. No client uses its port.
         command = [str(self._program), f"--config={folder / 'config.yaml'}"]

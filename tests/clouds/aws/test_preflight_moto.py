@@ -14,7 +14,7 @@ from gpuform.clients.aws.api import client
 from gpuform.clouds.aws.preflight import checks
 from gpuform.clouds.aws.preflight.account_api import Aws
 from gpuform.clouds.aws.preflight.quotas import instances, ours
-from gpuform.reports.preflight import require
+from gpuform.reports.stack import require_preflight
 from gpuform.stack.preflight.check import Finding
 from infra.config import parse
 from tests.clouds.aws.made_up import ROLES
@@ -161,7 +161,7 @@ def test_up_of_a_private_cluster_from_outside_is_refused(moto: str) -> None:
     found = look(_fixed())
     assert found["endpoint of the cluster"].verdict == "FAIL"
     with pytest.raises(Failure, match="checks failed, and nothing was changed"):
-        require("labs", found.values(), Console(file=io.StringIO()))
+        require_preflight("labs", found.values(), Console(file=io.StringIO()))
 
 
 def test_an_endpoint_that_does_not_answer(moto: str) -> None:

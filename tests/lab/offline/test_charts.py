@@ -23,7 +23,7 @@ from infra.plan import efa, eks, gpu_operator
 from lab.offline import karpenter_crds
 from lab.offline.charts import Charts
 from lab.offline.language.program import find_charts_here
-from lab.plane import prometheus_crds
+from lab.plane import monitoring
 from lab.simulator import efa as simulated_efa
 from lab.simulator import keys
 from lab.toolchain import Toolchain
@@ -166,7 +166,7 @@ def test_crds_that_cannot_be_had_are_said(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_prometheus_operators_crds_are_of_the_kinds_that_are_declared() -> None:
-    folder = prometheus_crds.crds(HERE.root / prometheus_crds.FOLDER, HERE.cache)
+    folder = monitoring.crds(HERE.root / monitoring.CRDS, HERE.cache)
     files = [file for file in folder.iterdir() if "alertmanagerconfigs" not in file.name]  # it contains `- =`
     made = [yaml.safe_load(file.read_text()) for file in files]
     assert {one["kind"] for one in made} == {"CustomResourceDefinition"}

@@ -66,7 +66,7 @@ def test_a_new_kubeconfig_gives_it_a_new_start(simulated):
 
 def test_newer_code_gives_it_a_new_start(simulated, monkeypatch):
     before = simulated.pids()[SIMULATOR]
-    monkeypatch.setattr("lab.plane.beside.newest_source", lambda *modules: time.time())
+    monkeypatch.setattr("lab.plane.sidecars.newest_source", lambda *modules: time.time())
     simulated.start(simulator=True)
     assert simulated.pids()[SIMULATOR] != before
 

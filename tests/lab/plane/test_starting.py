@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpuform.checkout.errors import Failure, InputError
-from lab.plane import beside, kwokctl, ports
+from lab.plane import kwokctl, ports, sidecars
 from lab.plane.layout import Record
 from lab.plane.processes import MEMBERS
 from tests.waiting import until
@@ -113,9 +113,9 @@ def test_a_cluster_of_before_etcd_asked_for_a_certificate_goes_on(fresh, monkeyp
 def test_a_port_of_monitoring_that_is_taken_is_replaced_and_no_other(fresh):
     fresh.start()
     before = Record.load(fresh.layout).ports
-    assert beside.served(fresh.layout) == {name: before[name] for name in ports.BESIDE}
+    assert sidecars.served(fresh.layout) == {name: before[name] for name in ports.BESIDE}
     with socket.create_server(("127.0.0.1", before["prometheus"])):
-        after = beside.served(fresh.layout)
+        after = sidecars.served(fresh.layout)
         assert after["prometheus"] != before["prometheus"]
     assert {**before, "prometheus": after["prometheus"]} == Record.load(fresh.layout).ports
     pids = fresh.pids()

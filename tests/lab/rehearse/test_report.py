@@ -14,13 +14,13 @@ import pytest
 from rich.console import Console
 
 from gpuform.reports import rehearsal
-from gpuform.reports.html import LETTER, cut
+from gpuform.reports.picture import LETTER, cut
 from gpuform.reports.rehearsal_page import MOST_NODES, page
-from gpuform.reports.rehearsal_timeline import LEFT, MOST_ROWS, WIDTH, costs, timeline
+from gpuform.reports.timeline import LEFT, MOST_ROWS, WIDTH, costs
 from gpuform.usage.rehearsal import Line
 from lab.rehearse.document import document
 from tests.lab.rehearse.outcomes import NODE, outcome
-from tests.reports.markup import Tags
+from tests.reports.markup import Tags, macro
 
 pytestmark = pytest.mark.unit
 
@@ -136,7 +136,7 @@ def test_too_many_nodes_are_counted() -> None:
 @pytest.mark.parametrize("nodes", [1, 7, 75])
 def test_bars_and_texts_of_the_timeline_do_not_meet(nodes: int) -> None:
     found = outcome(nodes=nodes)
-    svg = timeline(found.timeline, found.seconds).partition("</svg>")[0] + "</svg>"
+    svg = macro("nodes_over_time", found.timeline, found.seconds).partition("</svg>")[0] + "</svg>"
     picture = ElementTree.fromstring(svg)
     height = float(picture.get("height", "0"))
     rows: dict[float, list[tuple[float, float]]] = {}
@@ -177,11 +177,11 @@ def test_a_long_name_is_cut_to_its_room() -> None:
 
 
 def test_a_rehearsal_without_nodes_has_no_picture() -> None:
-    assert timeline((), 10.0) == "<p>There were no nodes.</p>"
+    assert macro("nodes_over_time", (), 10.0).strip() == "<p>There were no nodes.</p>"
 
 
 def test_a_node_that_was_never_ready_is_not_said_to_have_been() -> None:
-    svg = timeline((Line("n", "mig", "p4d.24xlarge", 21.96, 5.0, None, 9.0, False),), 10.0)
+    svg = macro("nodes_over_time", (Line("n", "mig", "p4d.24xlarge", 21.96, 5.0, None, 9.0, False),), 10.0)
     assert "5 s to 9 s, never ready" in svg
-    svg = timeline((Line("n", "mig", "p4d.24xlarge", 21.96, 5.0, 6.0, 9.0, False),), 10.0)
+    svg = macro("nodes_over_time", (Line("n", "mig", "p4d.24xlarge", 21.96, 5.0, 6.0, 9.0, False),), 10.0)
     assert "5 s to 9 s, ready at 6 s" in svg

@@ -68,7 +68,7 @@ class Cluster:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster()
-    monkeypatch.setattr(faulting, "Api", made)
+    monkeypatch.setattr("lab.plane.gpu_health.Api", made)
     return made
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuform.provider.nodes.handing_over import hand_over, owned
+from gpuform.provider.nodes.cluster import hand_over, owned
 
 pytestmark = pytest.mark.unit
 

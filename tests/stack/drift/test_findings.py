@@ -10,7 +10,7 @@ from rich.console import Console
 
 from gpuform.engine import Step
 from gpuform.engine.events import Change
-from gpuform.reports.drift import tables
+from gpuform.reports import stack as report
 from gpuform.stack.drift import maps, nodes
 from gpuform.stack.drift.finding import Drift, Finding
 from gpuform.stack.drift.rules import DriftRules
@@ -265,7 +265,7 @@ def test_what_both_have_seen_is_told_once() -> None:
 def shown(drift: Drift) -> str:
     written = io.StringIO()
     console = Console(width=200, file=written)
-    for part in tables(drift):
+    for part in report.drift(drift):
         console.print(part)
     return written.getvalue()
 

@@ -9,6 +9,7 @@ from gpuform.clients.openstack.cloud import MICROVERSION
 from gpuform.clouds.openstack.preflight.project import Project
 from gpuform.stack.preflight.check import Check, Judged
 from infra.model.openstack import OpenstackCluster
+from infra.model.quantity import numbers
 
 _MAGNUM = ("container-infra", "container-infrastructure-management", "container-infrastructure")
 """Magnum's service types in a catalogue: its own name, and the aliases that openstacksdk accepts."""
@@ -72,11 +73,7 @@ def _magnum(project: Project) -> Judged:
 
 def _version(project: Project) -> Judged:
     newest = project.cloud.newest_api()
-    if _parts(newest) >= _parts(MICROVERSION):
+    if numbers(newest) >= numbers(MICROVERSION):
         return Judged("PASS", f"{newest}; {MICROVERSION} is needed")
     fact = f"API too old: {newest}, node groups need {_NODE_GROUPS} and empty groups {MICROVERSION}"
     return Judged("FAIL", fact, f"use a cloud with Magnum {_RELEASE} or newer")
-
-
-def _parts(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdigit())

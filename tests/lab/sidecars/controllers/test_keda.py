@@ -19,7 +19,7 @@ from infra.config import parse
 from infra.model.scaling import KEDA
 from infra.plan import scaling, workloads
 from lab.offline.charts import Charts
-from lab.plane import beside
+from lab.plane import sidecars
 from lab.plane.processes import scan
 from lab.toolchain import Toolchain
 from tests.lab.plane.conftest import Own
@@ -104,7 +104,7 @@ def test_400_requests_per_second_start_the_declared_number_and_none_leave_the_fe
     def number() -> int:
         return int(site.get("deployment", "triton")["spec"]["replicas"])
 
-    with prometheus(beside.served(cluster.layout)["prometheus"]) as requests:
+    with prometheus(sidecars.served(cluster.layout)["prometheus"]) as requests:
         site.apply(*made)
         until(
             lambda: site.get("scaledobject", "triton").get("status", {}).get("hpaName"),
