@@ -23,7 +23,7 @@ from tests.components import aws_stacks, openstack_stacks
 from tests.components.aws_stacks import waits_for
 from tests.components.recording import MAGNUM, Recorder, record
 from tests.components.test_hosts_program import alone, onprem
-from tests.config.test_bad_scaling import SERVED
+from tests.config.tables import SERVED
 
 pytestmark = pytest.mark.unit
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.components.recording import Recorder, record
-from tests.config.test_bad_scaling import GOOD, SERVED
+from tests.config.tables import GOOD, SERVED
 
 pytestmark = pytest.mark.unit
 
@@ -14,7 +14,7 @@ SCALED = "kubernetes:keda.sh/v1alpha1:ScaledObject"
 
 @pytest.fixture(scope="module")
 def recorded() -> Recorder:
-    return record(GOOD)
+    return record(GOOD["scaling"])
 
 
 def test_keda_comes_before_what_it_scales_and_outlives_it(recorded: Recorder) -> None:
@@ -32,12 +32,14 @@ def test_keda_comes_before_what_it_scales_and_outlives_it(recorded: Recorder) ->
 
 
 def test_preview_and_up_register_the_same_resources(recorded: Recorder) -> None:
-    assert record(GOOD, preview=True).registered() == recorded.registered()
+    assert record(GOOD["scaling"], preview=True).registered() == recorded.registered()
 
 
 def test_without_scale_there_is_no_keda() -> None:
-    works = [{key: one[key] for key in one if key != "scale"} for one in GOOD["workloads"]]
-    assert not [one for one in record({**GOOD, "workloads": works}).resources if "scaling" in one.name]
+    works = [{key: one[key] for key in one if key != "scale"} for one in GOOD["scaling"]["workloads"]]
+    assert not [
+        one for one in record({**GOOD["scaling"], "workloads": works}).resources if "scaling" in one.name
+    ]
 
 
 def test_kserve_comes_before_what_it_serves_and_outlives_it() -> None:
@@ -60,4 +62,4 @@ def test_kserve_comes_before_what_it_serves_and_outlives_it() -> None:
         "annotations": {"helm.sh/resource-policy": "keep"},
     }, "an upgrade of the chart deletes it otherwise"
     assert f"{RELEASE} kserve-kserve-crd" in kept.after
-    assert not [one for one in record(GOOD).resources if "kserve" in one.name]
+    assert not [one for one in record(GOOD["scaling"]).resources if "kserve" in one.name]

@@ -18,7 +18,19 @@ _PLACEHOLDER = re.compile(r"\b[A-Z]+\b(?![\d.-])")
 _VALUE = re.compile(r"[\w.+/@%-]*[\w%]")
 _TRIED = 3
 """Values of a list that are tried: one after another has the same effect."""
-_PROSE = {"another", "digits", "letters", "it", "them", "nothing", "none", "one"}
+_PROSE = {
+    "another",
+    "that",
+    "these",
+    "qps_per_replica",
+    "digits",
+    "letters",
+    "it",
+    "them",
+    "nothing",
+    "none",
+    "one",
+}
 
 
 def place(path: str) -> Place:

@@ -1,58 +1,23 @@
-"""Bad input of an AWS environment: a table of errors and messages, and what cannot be declared."""
+"""What bad_aws.yaml cannot say of an AWS environment in one line."""
 
 from __future__ import annotations
 
 import time
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from infra.config import parse
 from infra.plan.render import render
+from tests.config import tables
 from tests.config.edits import changed, message
 from tests.plan.aws_environments import aws
 
 pytestmark = pytest.mark.unit
 
-GOOD = yaml.safe_load((Path(__file__).parent / "good_aws.yaml").read_text())
-ROWS = yaml.safe_load((Path(__file__).parent / "bad_aws.yaml").read_text())
+GOOD = tables.GOOD["aws"]
 change = partial(changed, GOOD)
-
-
-def test_the_good_one_is_good() -> None:
-    assert [pool.name for pool in parse(GOOD).pools] == ["burst", "fixed", "cpu"]
-
-
-@pytest.mark.parametrize("row", ROWS, ids=[row["what"] for row in ROWS])
-def test_message(row: dict[str, Any]) -> None:
-    assert message(change(row, *row.get("and", ()))) == row["said"]
-
-
-def test_an_openstack_flavor_is_no_ec2_type() -> None:
-    assert message(change({"at": "pools/0/machine", "put": "g2.5xlarge"})) == (
-        "pools[0].machine: g2.5xlarge is not an EC2 instance type; use g4dn.12xlarge, g4dn.16xlarge, "
-        "g4dn.2xlarge, g4dn.4xlarge, g4dn.8xlarge, g4dn.metal, g4dn.xlarge"
-    )
-    said = message(change({"at": "pools/1/machine", "put": "g4.p1.40g"}))
-    assert said.startswith("pools[1].machine: g4.p1.40g is not an EC2 instance type; use m5.xlarge, ")
-
-
-def test_an_unknown_machine_lists_the_known_ones() -> None:
-    said = message(change({"at": "pools/0/machine", "put": "g4dn.xlrge"}))
-    assert said.startswith(
-        "pools[0].machine: unknown machine 'g4dn.xlrge'; did you mean g4dn.xlarge? known: "
-    )
-
-
-def test_an_adapter_on_a_type_without_one_names_those_with_one() -> None:
-    said = message(change({"at": "pools/0/aws", "put": {"efa": True}}))
-    assert said == (
-        "pools[0].aws.efa: g4dn.xlarge has no Elastic Fabric Adapter; "
-        "leave it out, or use g4dn.12xlarge, g4dn.16xlarge, g4dn.8xlarge, g4dn.metal"
-    )
 
 
 @pytest.mark.parametrize("place", ["cluster/interruption_queue", "cluster/queue", "pools/0/queue"])
@@ -65,94 +30,9 @@ def test_spot_without_its_queue_cannot_be_said(place: str) -> None:
 
 def test_pods_of_two_elastic_pools_are_kept_apart_by_a_taint() -> None:
     second = {"name": "second", "machine": "g6.xlarge", "elastic": {"max": {"cpu": 8}}}
-    second["sharing"] = {"kind": "time_slicing", "replicas": 2}
-    assert message(change({"at": "pools/3", "put": second})) == (
-        "pools[3].taints: a pod that requests nvidia.com/gpu.shared fits pool burst and pool second, "
-        "so Karpenter may use either; give one of them a taint of its own"
-    )
-    second["taints"] = [{"key": "team", "value": "a"}]
-    assert parse(change({"at": "pools/3", "put": second}))
-    second["taints"] = [{"key": "team", "value": "a", "effect": "PreferNoSchedule"}]
-    assert "fits pool burst and pool second" in message(change({"at": "pools/3", "put": second}))
-    del second["taints"], second["sharing"]
+    shared = {"sharing": {"kind": "time_slicing", "replicas": 2}, "taints": [{"key": "team", "value": "a"}]}
+    assert parse(change({"at": "pools/3", "put": {**second, **shared}}))
     assert parse(change({"at": "pools/3", "put": second})), "another resource is another pod"
-
-
-EMBEDDED = {"kind": "embedded"}
-EXISTING = {"kind": "existing", "kubeconfig": "/k"}
-ONLY_AWS: dict[str, Any] = {
-    "elastic": {"max": {"cpu": 40}},
-    "capacity": ["spot"],
-    "class": "training",
-    "zones": ["eu-west-1a"],
-    "aws": {"max_pods": 110},
-}
-
-
-@pytest.mark.parametrize("key", ONLY_AWS)
-@pytest.mark.parametrize("cluster", [EMBEDDED, EXISTING], ids=["embedded", "existing"])
-def test_what_would_change_nothing_is_refused(cluster: dict[str, Any], key: str) -> None:
-    where: dict[str, Any] = {"nodes": 1} if cluster is EMBEDDED else {"selector": {"a": "b"}}
-    pool = {"name": "p", "machine": "g4dn.xlarge", **where}
-    mapping = {"name": "test", "cluster": cluster, "pools": [pool]}
-    assert parse(mapping)
-    pool[key] = ONLY_AWS[key]
-    assert message(mapping) == f"pools[0].{key}: {REASONS[cluster['kind']][key]}"
-
-
-_CLASS = (
-    "the class decides when Karpenter may remove nodes, and this cluster has no Karpenter; "
-    "leave it out, or use cluster kind aws"
-)
-_NOT_AWS = "the cluster is not on AWS; leave it out, or use cluster kind aws"
-_THERE = "the nodes of an existing cluster already exist; leave it out, or use cluster kind aws"
-REASONS = {
-    "embedded": {
-        "elastic": (
-            "an embedded cluster simulates a fixed number of nodes; give nodes: N, or use cluster kind aws"
-        ),
-        "capacity": "simulated nodes have no capacity type; leave it out, or use cluster kind aws",
-        "class": _CLASS,
-        "zones": _NOT_AWS,
-        "aws": _NOT_AWS,
-    },
-    "existing": {
-        "elastic": _THERE,
-        "capacity": _THERE,
-        "class": _CLASS,
-        "zones": _NOT_AWS,
-        "aws": _NOT_AWS,
-    },
-}
-
-
-HOSTS = {"kind": "hosts", "toolkit": {"version": "1.19.1"},
-         "driver": {"source": "distribution", "version": "580.95.05"}}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("cluster", "where"),
-    [(EMBEDDED, {"nodes": 1}), (EXISTING, {"selector": {"a": "b"}}), (HOSTS, {"hosts": ["gpu-1"]})],
-    ids=["embedded", "existing", "hosts"],
-)
-def test_equal_nodes_have_one_number_of_gpus(cluster: dict[str, Any], where: dict[str, Any]) -> None:
-    pool = {"name": "p", "gpu": {"models": ["T4"], "count": [1, 4]}, **where}
-    mapping: dict[str, Any] = {"name": "test", "cluster": cluster, "pools": [pool]}
-    assert message(mapping) == (
-        "pools[0].gpu.count: it may only differ in an elastic pool, and own, simulated and existing "
-        "nodes are not elastic; give one number, or use cluster kind aws"
-    )
-    for one in (1, [1]):
-        pool["gpu"] = {"models": ["T4"], "count": one}
-        assert parse(mapping).pools[0].gpu_counts == (1,)
-
-
-def test_a_machine_with_arm64_needs_an_image_for_it() -> None:
-    said = message(change({"at": "pools/0/machine", "put": "g5g.xlarge"}))
-    assert said == (
-        "pools[0].aws.image: al2023-nvidia is for amd64, and g5g.xlarge is arm64; "
-        "use al2023-nvidia-arm64 or bottlerocket-nvidia-arm64"
-    )
 
 
 def test_a_gpu_that_older_images_lack_a_driver_for_wants_a_newer_image() -> None:
@@ -162,14 +42,6 @@ def test_a_gpu_that_older_images_lack_a_driver_for_wants_a_newer_image() -> None
         "use al2023@v20260917 or newer"
     )
     assert parse(change(edit, {"at": "cluster/images/al2023-nvidia", "put": "al2023@v20260917"}))
-
-
-def test_network_cards_that_start_with_efa_at_different_places_share_no_template() -> None:
-    gpu = {"models": ["B200", "B300"], "count": 8}
-    pool = {"name": "burst", "gpu": gpu, "elastic": {"max": {"cpu": 192}}, "aws": {"efa": True}}
-    assert "the first network card of p6-b300.48xlarge supports no EFA" in message(
-        change({"at": "pools/0", "put": pool})
-    )
 
 
 NEVER = "are never bought; use"

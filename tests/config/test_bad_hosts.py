@@ -1,36 +1,20 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from infra.config import parse
 from infra.model import drivers
 from infra.model.errors import InputError
 from infra.model.gpu import GPUS, ONLY_ARM64
+from tests.config import tables
 from tests.config.edits import changed, message
 
 pytestmark = pytest.mark.unit
 
-GOOD = yaml.safe_load((Path(__file__).parent / "good_hosts.yaml").read_text())
-ROWS = yaml.safe_load((Path(__file__).parent / "bad_hosts.yaml").read_text())
+GOOD = tables.GOOD["hosts"]
 change = partial(changed, GOOD)
-
-
-def test_the_good_one_is_good() -> None:
-    assert [pool.name for pool in parse(GOOD).pools] == ["a100", "v100", "h100", "cpu"]
-
-
-@pytest.mark.parametrize("row", ROWS, ids=[row["what"] for row in ROWS])
-def test_message(row: dict[str, Any]) -> None:
-    assert message(change(row, *row.get("and", ()))) == row["said"]
-
-
-def test_every_row_has_a_name_of_its_own() -> None:
-    assert len({row["what"] for row in ROWS}) == len(ROWS) > 60
 
 
 @pytest.mark.parametrize(
@@ -61,39 +45,12 @@ def test_nothing_makes_1_18_0_acceptable() -> None:
     )
 
 
-@pytest.mark.parametrize("cluster", ["embedded", "existing", "aws"])
-@pytest.mark.parametrize(("key", "value"), [("hosts", ["a"]), ("driver", GOOD["cluster"]["driver"])])
-def test_other_kinds_refuse_what_is_for_own_hosts(cluster: str, key: str, value: Any) -> None:
-    if cluster == "aws":
-        mapping = yaml.safe_load((Path(__file__).parent / "good_aws.yaml").read_text())
-    else:
-        place: dict[str, Any] = {"nodes": 1} if cluster == "embedded" else {"selector": {"a": "b"}}
-        kind = {"kind": cluster} if cluster == "embedded" else {"kind": cluster, "kubeconfig": "/k"}
-        pool = {"name": "p", "machine": "g4dn.xlarge", **place}
-        mapping = {"name": "test", "cluster": kind, "pools": [pool]}
-    assert parse(mapping)
-    mapping["pools"][0][key] = value
-    assert message(mapping) == (
-        f"pools[0].{key}: the pool's nodes are not own hosts; leave it out, or use cluster kind hosts"
-    )
-
-
 @pytest.mark.parametrize("gone", ["context", "kubeconfig"])
 def test_hosts_that_have_joined_nothing_are_declared_without_a_cluster(gone: str) -> None:
     mapping = change({"at": f"cluster/{gone}", "remove": True})
     if gone == "kubeconfig":
         del mapping["cluster"]["context"], mapping["workloads"]
     assert parse(mapping).has_cluster == (gone == "context")
-
-
-def test_the_declared_text_says_the_same_again() -> None:
-    """Also without GPUs, when no driver or toolkit settings are allowed."""
-    for mapping in (
-        GOOD,
-        {"name": "e", "cluster": {"kind": "hosts"}, "pools": [{"name": "c", "hosts": ["a"]}]},
-    ):
-        env = parse(mapping)
-        assert parse(env.resolved()) == env
 
 
 def test_a_fingerprint_may_have_its_spaces() -> None:

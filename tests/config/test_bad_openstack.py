@@ -1,20 +1,18 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from infra.config import parse
 from infra.plan import scheduler
+from tests.config import tables
 from tests.config.edits import changed, message
 
 pytestmark = pytest.mark.unit
 
-GOOD = yaml.safe_load((Path(__file__).parent / "good_openstack.yaml").read_text())
-ROWS = yaml.safe_load((Path(__file__).parent / "bad_openstack.yaml").read_text())
+GOOD = tables.GOOD["openstack"]
 change = partial(changed, GOOD)
 
 
@@ -39,78 +37,11 @@ def test_a_flavor_that_the_cluster_declares_is_what_it_says() -> None:
     )
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[row["what"] for row in ROWS])
-def test_message(row: dict[str, Any]) -> None:
-    assert message(change(row, *row.get("and", ()))) == row["said"]
-
-
-def test_every_row_has_a_name_of_its_own() -> None:
-    assert len({row["what"] for row in ROWS}) == len(ROWS) > 50
-
-
-CAPI = (
-    put("cluster/driver", "capi"),
-    put("health", {"mode": "cordon"}),
-    put("pools/0/name", "gpu-t4"),  # what the driver refuses or ignores is left out
-    {"at": "pools/3/openstack", "remove": True},
-    put("pools/4/elastic/min", 1),
-)
-CAPI_DRIVER = "Magnum's Cluster API driver"
+CAPI = tables.CAPI
 GROUP = (
-    f"{CAPI_DRIVER} takes only name, flavor, count and bounds of a node group, and ignores this; leave it out"
+    "Magnum's Cluster API driver takes only name, flavor, count and bounds of a node group, "
+    "and ignores this; leave it out"
 )
-BALANCED = f"{CAPI_DRIVER} makes a load balancer for the API in any case; leave it out"
-VOLUME = f"{CAPI_DRIVER} has no volume for containers; leave it out, or use labels: {{boot_volume_size: GIB}}"
-ADDRESS = (
-    f"{CAPI_DRIVER} gives nodes no floating IP; "
-    "leave it out (label master_lb_floating_ip_enabled is for the API's)"
-)
-NAME = (
-    "becomes a node group, whose name Cluster API's chart refuses; "
-    "use 3 or more of a-z, 0-9 and -, with a letter first"
-)
-LEAST = f"{CAPI_DRIVER} refuses a minimum below 1, and scales no group from 0 nodes; use 1 or more"
-BOUNDS = (
-    "pools[2] is elastic, and without this label the driver ignores its bounds; "
-    "leave it out, or give the pool nodes: N"
-)
-FLANNEL = f"{CAPI_DRIVER} has no flannel: no node would become ready; use calico or cilium"
-VM = f"{CAPI_DRIVER} makes virtual machines only; leave it out"
-
-
-@pytest.mark.parametrize(
-    ("at", "value", "said"),
-    [
-        ("pools/2/openstack", {"role": "gpu"}, f"pools[2].openstack.role: {GROUP}"),
-        ("pools/2/openstack", {"image": "other"}, f"pools[2].openstack.image: {GROUP}"),
-        ("pools/2/openstack", {"labels": {"gpuform.io/pool": "a"}}, f"pools[2].openstack.labels: {GROUP}"),
-        ("pools/2/openstack", {"merge_labels": True}, f"pools[2].openstack.merge_labels: {GROUP}"),
-        ("pools/2/openstack", {"docker_volume_gib": 9}, f"pools[2].openstack.docker_volume_gib: {GROUP}"),
-        ("pools/4/elastic/min", 0, f"pools[4].elastic.min: {LEAST}"),
-        (
-            "cluster/labels",
-            {"auto_scaling_enabled": False},
-            f"cluster.labels.auto_scaling_enabled: {BOUNDS}",
-        ),
-        ("pools/0/name", "t4", f"pools[0].name: 't4' {NAME}"),
-        ("pools/0/name", "4-t4", f"pools[0].name: '4-t4' {NAME}"),
-        ("cluster/docker_volume_gib", 50, f"cluster.docker_volume_gib: {VOLUME}"),
-        ("cluster/network", {"floating_ip": False}, f"cluster.network.floating_ip: {ADDRESS}"),
-        ("cluster/masters/lb", False, f"cluster.masters.lb: {BALANCED}"),
-        *[
-            ("cluster/template", {"image": "ubuntu", key: value}, f"cluster.template.{key}: {said}")
-            for key, value, said in (
-                ("docker_volume_gib", 9, VOLUME),
-                ("floating_ip", True, ADDRESS),
-                ("master_lb", False, BALANCED),
-                ("network_driver", "flannel", FLANNEL),
-                ("server_type", "bm", VM),
-            )
-        ],
-    ],
-)
-def test_what_the_cluster_api_driver_ignores_or_refuses(at: str, value: Any, said: str) -> None:
-    assert message(change(*CAPI, put(at, value))) == said
 
 
 @pytest.mark.parametrize("label", ["True", "yes", 1, True])
@@ -218,19 +149,3 @@ def test_a_template_of_our_own_is_taken() -> None:
     assert env.cluster.own_template is not None
     assert env.cluster.own_template.image == "fedora-coreos-40"
     assert parse(env.resolved()) == env
-
-
-@pytest.mark.parametrize("cluster", ["embedded", "existing", "aws", "hosts"])
-def test_other_kinds_refuse_what_is_for_openstack(cluster: str) -> None:
-    folder = Path(__file__).parent
-    if cluster in ("aws", "hosts"):
-        mapping = yaml.safe_load((folder / f"good_{cluster}.yaml").read_text())
-    else:
-        place: dict[str, Any] = {"nodes": 1} if cluster == "embedded" else {"selector": {"a": "b"}}
-        kind = {"kind": cluster} if cluster == "embedded" else {"kind": cluster, "kubeconfig": "/k"}
-        mapping = {"name": "t", "cluster": kind, "pools": [{"name": "p", "machine": "g4dn.xlarge", **place}]}
-    assert parse(mapping)
-    mapping["pools"][0]["openstack"] = {"role": "gpu"}
-    assert message(mapping) == (
-        "pools[0].openstack: the cluster is not on OpenStack; leave it out, or use cluster kind openstack"
-    )

@@ -1,53 +1,21 @@
-"""Bad settings of the operator: a table of declarations and messages, and of accepted input."""
+"""What gpu_operator accepts; bad_operator.yaml has what it refuses."""
 
 from __future__ import annotations
 
-import copy
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from infra.config import parse
-from tests.config.edits import message
+from tests.config.tables import operated
 
 pytestmark = pytest.mark.unit
 
-HERE = Path(__file__).parent
-ROWS = yaml.safe_load((HERE / "bad_operator.yaml").read_text())
-PLACES: dict[str, dict[str, str]] = {"embedded": {}, "existing": {"kubeconfig": "/k"}}
-T4 = {"name": "t4", "machine": "g2.5xlarge"}
 G4DN = {"name": "t4", "machine": "g4dn.xlarge", "nodes": 1}
-
-
-def environment(row: dict[str, Any]) -> dict[str, Any]:
-    kind, pools = row.get("cluster", "existing"), row.get("pools")
-    if kind in PLACES:
-        place = {"nodes": 1} if kind == "embedded" else {"selector": {"a": "b"}}
-        found = {"name": "e", "cluster": {"kind": kind, **PLACES[kind]}, "pools": [T4]}
-        found["pools"] = [{**pool, **place} for pool in pools or [T4]]
-    else:
-        found = copy.deepcopy(yaml.safe_load((HERE / f"good_{kind}.yaml").read_text()))
-        found["pools"] = pools or found["pools"]
-        found["cluster"] |= row.get("changed", {})
-        for key in ("workloads", *row.get("without", ())):
-            found.pop(key, None)
-    return {**found, "gpu_operator": row["operator"]}
-
-
-@pytest.mark.parametrize("row", ROWS, ids=[row["what"] for row in ROWS])
-def test_message(row: dict[str, Any]) -> None:
-    assert message(environment(row)) == row["said"]
-
-
-def test_every_row_has_a_name_of_its_own() -> None:
-    assert len({row["what"] for row in ROWS}) == len(ROWS) > 40
-
-
 ALL = ["CVE-2024-0132", "CVE-2025-23359", "CVE-2025-23266"]
 FINE: list[dict[str, Any]] = [
     {"operator": {"version": "v25.3.1"}},
+    {"operator": {"version": "v28.12.0"}},
     {"operator": {"version": "v24.3.0", "acknowledge": ALL}},
     {"operator": {"toolkit_version": "1.15.0", "acknowledge": ALL}},
     {"operator": {"toolkit_version": "1.17.8"}},
@@ -70,5 +38,5 @@ FINE: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("row", FINE, ids=[str(index) for index in range(len(FINE))])
 def test_what_is_fine_means_the_same_once_it_is_resolved(row: dict[str, Any]) -> None:
-    env = parse(environment(row))
+    env = parse(operated(row))
     assert parse(env.resolved()).resolved() == env.resolved()

@@ -1,22 +1,19 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from infra.config import parse
 from infra.model import queue_checks
 from infra.model.errors import InputError
 from infra.model.queue_limits import Limit, Limits
+from tests.config import tables
 from tests.config.edits import changed, message
 
 pytestmark = pytest.mark.unit
 
-HERE = Path(__file__).parent
-ROWS = yaml.safe_load((HERE / "bad_queues.yaml").read_text())
-GOOD: dict[str, Any] = yaml.safe_load((HERE / "good_queues.yaml").read_text())
+GOOD = tables.GOOD["queues"]
 
 
 def pools(count: int, **more: Any) -> dict[str, Any]:
@@ -37,11 +34,6 @@ def test_the_good_one_is_good() -> None:
     assert env.queues is not None
     assert env.warnings == ()
     assert parse(env.resolved()) == env
-
-
-@pytest.mark.parametrize("row", ROWS, ids=[f"{row['at']} {row['put']}" for row in ROWS])
-def test_message(row: dict[str, Any]) -> None:
-    assert message(changed(GOOD, row, *row.get("and", ()))) == row["said"]
 
 
 def test_what_others_lend_counts_if_it_may_be_borrowed() -> None:
@@ -109,7 +101,7 @@ def test_a_quota_beyond_what_the_pool_can_become_is_a_warning(number: int, said:
 
 
 def test_the_limit_of_an_elastic_pool_counts() -> None:
-    aws = yaml.safe_load((HERE / "good_aws.yaml").read_text())
+    aws = changed(tables.GOOD["aws"])
     name = aws["pools"][0]["name"]
     aws["pools"][0] |= {"elastic": {"max": {"cpu": 16}}, "capacity": ["spot", "on_demand"]}
     team = {"name": "a", "namespaces": ["a"], "quota": {name: 1000}}
@@ -118,7 +110,7 @@ def test_the_limit_of_an_elastic_pool_counts() -> None:
 
 
 def test_a_group_of_magnums_that_may_be_empty_needs_the_pools_label() -> None:
-    magnum = yaml.safe_load((HERE / "good_openstack.yaml").read_text())
+    magnum = changed(tables.GOOD["openstack"])
     elastic = {"elastic": {"min": 0, "max": {"nodes": 2}}}
     pool = next(one for one in magnum["pools"] if "sharing" in one or "nodes" in one)
     pool.pop("nodes", None)

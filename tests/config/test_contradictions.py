@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from infra.config import parse
 from infra.model.errors import InputError
 from tests.config.edits import changed
-from tests.config.test_bad_input import good
+from tests.config.tables import GOOD, read
 
 pytestmark = pytest.mark.unit
 
-HERE = Path(__file__).parent
-ROWS = yaml.safe_load((HERE / "contradictions.yaml").read_text(encoding="utf-8"))
-GOOD = {
-    kind: yaml.safe_load((HERE / f"good_{kind}.yaml").read_text(encoding="utf-8"))
-    for kind in ("aws", "existing", "hosts", "openstack")
-} | {"embedded": good()}
-
-
-def test_the_good_ones_are_good() -> None:
-    assert [parse(mapping).cluster.kind for mapping in GOOD.values()] == [*GOOD]
+ROWS = read("contradictions")
 
 
 def test_the_table_is_long_and_repeats_nothing() -> None:

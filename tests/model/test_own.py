@@ -3,61 +3,26 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from infra.config import parse
 from infra.model import drivers, labels
 from infra.model.environment import Environment
 from infra.model.errors import InputError
-from infra.model.gpu import ALIASES, GPUS
+from infra.model.gpu import GPUS
 from infra.model.prices import PriceList
 from infra.plan import cost, gpu_operator, karpenter, node_class, nodes, sharing
 from lab.simulator.hardware import described
 from tests.config.edits import changed, message
+from tests.config.tables import GOOD
 from tests.plan.aws_environments import aws as _aws
 
 pytestmark = pytest.mark.unit
 
-_EVERY = [0, 1, 2, 3, 4, 5, 6]
-A100_64: dict[str, Any] = {
-    "product": "NVIDIA A100-SXM-64GB",
-    "memory_mib": 65536,
-    "compute": 8.0,
-    "pci": "10de:20b3",
-    "linked": "nvlink",
-    "driver": {"first": "470"},
-    "mig": {
-        "compute": 7,
-        "memory": 8,
-        "profiles": {
-            "1g.8gb": {"compute": 1, "memory": 1, "starts": _EVERY},
-            "1g.8gb+me": {"compute": 1, "memory": 1, "starts": _EVERY, "media": True},
-            "3g.32gb": {"compute": 3, "memory": 4, "starts": [0, 4], "memory_mib": 32000},
-            "7g.64gb": {"compute": 7, "memory": 8, "starts": [0]},
-        },
-    },
-}
-ENV: dict[str, Any] = {
-    "name": "e",
-    "cluster": {"kind": "embedded"},
-    "gpus": {"A100-64GB": A100_64},
-    "machines": {
-        "leonardo": {"gpu": "A100-64GB", "count": 4, "vcpu": 32, "memory_gib": 512, "usd_per_hour": 5.5}
-    },
-    "gpu_operator": {"mig_strategy": "mixed"},
-    "pools": [
-        {
-            "name": "p",
-            "machine": "leonardo",
-            "nodes": 2,
-            "sharing": {"kind": "mig", "layout": {"3g.32gb": 2}},
-        }
-    ],
-}
+ENV = GOOD["own"]
+A100_64 = ENV["gpus"]["A100-64GB"]
 X9 = {"gpu": "X1", "count": 4, "vcpu": 96, "memory_gib": 512, "pods": 737, "efa": 2, "usd_per_hour": 30.0}
 X1 = {**{key: value for key, value in A100_64.items() if key != "mig"}, "product": "NVIDIA X1"}
 
@@ -155,12 +120,3 @@ def test_two_declared_models_have_labels_and_device_filters_of_their_own() -> No
     assert message(twin).startswith("gpus.twin.pci: gpus.A100-64GB has it too")
     twin["gpus"]["twin"]["pci"] = "10de:20b4"
     assert parse(twin)
-
-
-ROWS = yaml.safe_load((Path(__file__).parents[1] / "config/bad_own.yaml").read_text())
-
-
-@pytest.mark.parametrize("row", ROWS, ids=[f"{row['at']}={row.get('put')}"[:60] for row in ROWS])
-def test_what_is_refused(row: dict[str, Any]) -> None:
-    known = ", ".join([*GPUS, "A100-64GB", *ALIASES])
-    assert message(changed(ENV, row)) == row["said"].replace("%gpus%", known)

@@ -135,6 +135,7 @@ def test_how_a_gpu_gets_into_a_container(name: str, expected: dict[str, str]) ->
     assert {
         key: values[key] for key in ("deviceListStrategy", "nvidiaDriverRoot") if key in values
     } == expected
+    assert values["securityContext"] == values["gfd"]["securityContext"] == {"privileged": True}
 
 
 def test_the_plugins_own_pods_see_gpus_where_the_variable_counts_in_privileged_ones_only(

@@ -16,45 +16,6 @@ from tests.plan.hosts_fields import HOSTS, MIRROR
 pytestmark = pytest.mark.unit
 
 GOOD = yaml.safe_load((Path(__file__).parents[1] / "config" / "good_hosts.yaml").read_text())
-CONNECTION = {
-    "ansible_become",
-    "ansible_host",
-    "ansible_port",
-    "ansible_ssh_common_args",
-    "ansible_ssh_private_key_file",
-    "ansible_user",
-}
-PLACE = {
-    "gpuform_context",
-    "gpuform_environment",
-    "gpuform_kubeconfig",
-    "gpuform_labels",
-    "gpuform_pool",
-    "gpuform_sharing",
-    "gpuform_taints",
-}
-ROLES = {
-    "validate_inventory_gpu",
-    "nvidia_driver_source",
-    "nvidia_driver_version",
-    "nvidia_driver_branch",
-    "nvidia_driver_modules",
-    "nvidia_driver_fabricmanager",
-    "nvidia_driver_product",
-    "nvidia_driver_count",
-    "nvidia_driver_repository",
-    "nvidia_driver_runfile",
-    "nvidia_driver_kubeconfig",
-    "nvidia_driver_context",
-    "nvidia_container_toolkit_version",
-    "nvidia_container_toolkit_runtime",
-    "nvidia_container_toolkit_mode",
-    "nvidia_container_toolkit_acknowledge",
-    "nvidia_container_toolkit_repository",
-    "nvidia_mig_layout",
-    "nvidia_mig_config",
-    "cuda_toolkit_version",
-}
 
 
 def changed(**cluster: Any) -> dict[str, Any]:
@@ -98,13 +59,6 @@ def test_a_pools_dashes_become_underscores() -> None:
     mapping = copy.deepcopy(HOSTS)
     mapping["pools"][2]["name"] = "cpu-of-two"
     assert found(mapping)["pool_cpu_of_two"] == {"hosts": ["cpu-1"]}
-
-
-def test_every_host_has_exactly_the_variables_that_are_for_it() -> None:
-    assert set(of(GOOD, "cp-1")) == CONNECTION | PLACE
-    assert set(of(GOOD, "cpu-1")) == CONNECTION | PLACE
-    for host in ("gpu-1", "gpu-2", "gpu-3", "gpu-4"):
-        assert set(of(GOOD, host)) == CONNECTION | PLACE | ROLES
 
 
 def test_how_a_host_is_reached() -> None:

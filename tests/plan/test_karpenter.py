@@ -12,7 +12,7 @@ from infra.model.environment import Environment
 from infra.model.machines import MACHINES
 from infra.plan import karpenter, node_class, overlays, sharing
 from tests.external import reference
-from tests.plan.aws_environments import MIG, MODELS, SLICED, TABLE, aws
+from tests.plan.aws_environments import MODELS, SLICED, TABLE, aws
 
 pytestmark = pytest.mark.unit
 
@@ -50,21 +50,10 @@ def test_a_reservation_comes_before_on_demand_and_spot_comes_last() -> None:
         assert spec["template"]["spec"]["nodeClassRef"]["name"] == "p0"
 
 
-def test_one_way_of_buying_is_one_node_pool_with_the_pools_name() -> None:
-    assert list(pools_of(TABLE["sliced"])) == ["p0"]
-
-
 def test_a_pool_with_a_fixed_number_is_not_karpenters() -> None:
     env = TABLE["managed"]
     assert karpenter.node_pools(env, env.pools[0]) == ()
     assert overlays.node_overlays(env, env.pools[0]) == ()
-
-
-def test_zones_and_architecture_are_required() -> None:
-    spec = pools_of(TABLE["mig"])["p0-reserved"]
-    assert required(spec)["topology.kubernetes.io/zone"] == ["us-west-2b"]
-    assert required(spec)["kubernetes.io/arch"] == ["amd64"]
-    assert "topology.kubernetes.io/zone" not in required(pools_of(TABLE["sliced"])["p0"])
 
 
 def allowed(spec: dict[str, Any], instance: dict[str, str]) -> bool:
@@ -143,20 +132,6 @@ def test_what_expires_by_force_has_a_grace_period() -> None:
         assert (row.expire_after == "Never") == (row.grace is None)
 
 
-def test_nodes_are_born_with_their_labels_and_taints() -> None:
-    template = pools_of(TABLE["sliced"])["p0"]["template"]
-    assert template["metadata"]["labels"] == {
-        "gpuform.io/environment": "labs",
-        "gpuform.io/pool": "p0",
-        "nvidia.com/device-plugin.config": "slice-3",
-    }
-    assert template["spec"]["taints"] == [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]
-    assert template["spec"]["startupTaints"] == [{"key": "gpuform.io/gpu-not-ready", "effect": "NoSchedule"}]
-    assert template["metadata"]["annotations"] == {"gpuform.io/offers": '{"nvidia.com/gpu.shared": 3}'}
-    mig = pools_of(TABLE["mig"])["p0-reserved"]["template"]["metadata"]["labels"]
-    assert mig["nvidia.com/mig.config"] == "3g.20gb-2x2g.10gb"
-
-
 def test_bottlerocket_looks_at_no_label_of_nvidias() -> None:
     for name in ("bottlerocket", "bottlerocket mps", "bottlerocket mig"):
         (spec,) = pools_of(TABLE[name]).values()
@@ -215,26 +190,11 @@ def test_disks_are_encrypted_and_the_declared_one_holds_the_containers() -> None
     assert bottle[0]["ebs"]["encrypted"]
 
 
-def test_pods_do_not_reach_the_nodes_credentials() -> None:
-    metadata = node_class_of(TABLE["sliced"])["metadataOptions"]
-    assert (metadata["httpTokens"], metadata["httpPutResponseHopLimit"]) == ("required", 1)
-
-
 def test_a_fabric_adapter_is_on_every_network_card() -> None:
     cards = node_class_of(TABLE["mig"])["networkInterfaces"]
     assert [card["interfaceType"] for card in cards] == ["interface", *["efa-only"] * 4]
     assert [card["networkCardIndex"] for card in cards] == [0, 0, 1, 2, 3]
     assert "networkInterfaces" not in node_class_of(TABLE["sliced"])
-
-
-def test_tags_are_the_clusters_and_the_pools() -> None:
-    tags = node_class_of(TABLE["at boot"])["tags"]
-    assert tags == {
-        "Name": "labs-p0",
-        "cost-centre": "4711",
-        "gpuform.io/environment": "labs",
-        "gpuform.io/pool": "p0",
-    }
 
 
 def test_karpenter_is_told_the_number_of_pods_and_the_node_itself_the_limit_of_processes() -> None:
@@ -244,14 +204,6 @@ def test_karpenter_is_told_the_number_of_pods_and_the_node_itself_the_limit_of_p
     assert "podPidsLimit: 32768" in at_boot["userData"]
     assert node_class_of(TABLE["bottlerocket"])["kubelet"] == {"maxPods": 110}
     assert "kubelet" not in node_class_of(TABLE["sliced"])
-
-
-def test_the_same_environment_gives_the_same_objects() -> None:
-    def planned() -> str:
-        env = aws({"machine": "p4d.24xlarge", "sharing": MIG}, {**SLICED, "taints": [{"key": "b"}]})
-        return repr([(pools_of(env, i), node_class_of(env, i)) for i in range(2)]) + repr(overlay_of(env))
-
-    assert planned() == planned()
 
 
 def test_a_chosen_name_that_comes_to_mean_another_layout_is_drift() -> None:

@@ -13,7 +13,7 @@ from infra.plan import kserve, workloads
 from infra.plan.rules.alerts import pods
 from lab.rehearse import workloads as rehearsed
 from tests.config.edits import changed
-from tests.config.test_bad_scaling import GOOD, SERVED
+from tests.config.tables import GOOD, SERVED
 
 pytestmark = pytest.mark.unit
 
@@ -33,7 +33,7 @@ def predictor(*edits: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_pods_are_those_of_the_deployment_that_it_would_be_without_a_model() -> None:
-    deployment = made(of=GOOD)["Deployment"]["spec"]
+    deployment = made(of=GOOD["scaling"])["Deployment"]["spec"]
     pod, (container,) = deployment["template"]["spec"], deployment["template"]["spec"]["containers"]
     found = predictor()
     assert {**found["model"], "name": "triton"}.items() >= container.items()
@@ -93,7 +93,7 @@ def test_releases_come_only_with_a_model_and_cert_manager_unless_there_is_one() 
     assert [one.name for one in kserve.releases(theirs)] == ["kserve-crd", "kserve"]
     spaces = [one["metadata"]["name"] for one in workloads.namespaces(theirs)]
     assert [name for name in spaces if name in (KSERVE, CERT_MANAGER)] == [KSERVE]
-    assert kserve.releases(parse(GOOD)) == ()
+    assert kserve.releases(parse(GOOD["scaling"])) == ()
     at_most = inference.at_most(parse(SERVED))
     assert not at_most.served, "a rehearsal has Deployments"
 
@@ -107,7 +107,7 @@ def test_images_that_values_name_in_other_ways_have_mirrors_too() -> None:
 
 def test_alerts_and_panels_look_for_the_pods_of_kserves_deployment() -> None:
     assert 'pod=~"triton-predictor-[a-z0-9]+' in pods(parse(SERVED).workloads[1])
-    assert 'pod=~"triton-[a-z0-9]+' in pods(parse(GOOD).workloads[1])
+    assert 'pod=~"triton-[a-z0-9]+' in pods(parse(GOOD["scaling"]).workloads[1])
 
 
 def test_the_number_of_pods_is_forced_on_no_inference_service() -> None:

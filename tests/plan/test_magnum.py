@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
 
 from infra.config import parse
 from infra.plan import magnum
-from infra.plan.render import render
 from tests.components.openstack_stacks import BURST, T4, small, with_template
 
 pytestmark = pytest.mark.unit
@@ -167,21 +165,3 @@ def test_nodes_are_found_by_the_label_of_the_clouds_driver(driver: str, label: s
     env = parse(small(driver=driver))
     assert magnum.selector(env, env.pools[0]) == {label: "gpu-t4"}
     assert magnum.upgrades(env) is (driver == "capi")
-
-
-def test_what_is_asked_of_magnum_is_rendered_for_review() -> None:
-    found = render(parse(with_template(BURST)))["magnum.yaml"]
-    template, cluster, group = yaml.safe_load_all(found)
-    env = parse(with_template(BURST))
-    assert template == {"template": magnum.template(env)}
-    assert cluster["cluster"] == magnum.cluster(env)
-    assert "cluster.labels.nvidia_gpu_enabled" in cluster["replaced for"]
-    assert group == {
-        "each node": {"gpu": "A100-PCIE-40GB", "gpus": 1, "memory_gib": 120, "vcpu": 16},
-        "node group": magnum.node_group(env, env.pools[0]),
-        "nodes": {"capi.stackhpc.com/node-group": "burst"},
-        "replaced for": ["machine"],
-    }
-    (named, _) = yaml.safe_load_all(render(parse(small()))["magnum.yaml"])
-    assert named["template"] == "kubernetes-1.30.2-2"
-    assert "cluster.template" in named["replaced for"]

@@ -63,13 +63,6 @@ def test_the_published_chart_or_ours() -> None:
     assert (ours.name, ours.namespace) == (theirs.name, theirs.namespace) == ("monitoring", "monitoring")
 
 
-def test_what_needs_the_host_is_where_it_may_and_the_rest_is_not() -> None:
-    spaces = {one["metadata"]["name"]: one["metadata"]["labels"] for one in namespaces(existing({}))}
-    assert spaces["monitoring"]["pod-security.kubernetes.io/enforce"] == "baseline"
-    exporter = values({})["prometheus-node-exporter"]
-    assert spaces[exporter["namespaceOverride"]]["pod-security.kubernetes.io/enforce"] == "privileged"
-
-
 @pytest.mark.parametrize(
     ("given", "kept", "size"),
     [
@@ -91,13 +84,6 @@ def test_the_embedded_cluster_keeps_what_a_volume_would() -> None:
     assert monitoring_values.retention(env, env.monitoring) == "15d"
 
 
-def test_the_volume_is_claimed_as_declared() -> None:
-    spec = values({"storage": {"size": "100Gi", "class": "gp2"}})["prometheus"]["prometheusSpec"]
-    claim = spec["storageSpec"]["volumeClaimTemplate"]["spec"]
-    assert claim["storageClassName"] == "gp2"
-    assert claim["resources"] == {"requests": {"storage": "100Gi"}}
-
-
 def test_no_secret_is_in_the_values_but_names_of_some() -> None:
     found = values(
         {
@@ -111,38 +97,6 @@ def test_no_secret_is_in_the_values_but_names_of_some() -> None:
     assert found["alertmanager"]["alertmanagerSpec"]["useExistingSecret"] is True
     assert "adminPassword" not in json.dumps(found)
     assert found["grafana"]["grafana.ini"]["auth.anonymous"] == {"enabled": False}
-
-
-def test_prometheus_takes_what_is_ours_and_nothing_else() -> None:
-    spec = values({})["prometheus"]["prometheusSpec"]
-    for kind in ("podMonitor", "probe", "rule", "scrapeConfig", "serviceMonitor"):
-        assert spec[f"{kind}Selector"] == {"matchLabels": {"release": "monitoring"}}
-    monitor = gpu_operator.values(existing({}))["dcgmExporter"]["serviceMonitor"]
-    assert monitor["additionalLabels"] == {"release": "monitoring"}
-
-
-def test_what_no_pod_can_ask_is_not_asked() -> None:
-    for part in ("kubeControllerManager", "kubeScheduler", "kubeEtcd", "kubeProxy"):
-        assert values({})[part] == {"enabled": False}
-
-
-def test_kube_state_metrics_shows_few_labels_and_no_secrets() -> None:
-    found = values({})["kube-state-metrics"]
-    (allowed,) = found["metricLabelsAllowlist"]
-    assert re.fullmatch(r"nodes=\[([^,*\]]+,){6}[^,*\]]+\]", allowed)
-    assert "gpuform.io/pool" in allowed
-    assert not {"secrets", "configmaps"} & set(found["collectors"])
-
-
-def test_everything_finds_a_node_and_node_exporter_every_one() -> None:
-    found = values({})
-    assert found["prometheus-node-exporter"]["tolerations"] == [{"operator": "Exists"}]
-    control_plane = [
-        {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}
-    ]
-    for path in ("grafana", "kube-state-metrics", "prometheusOperator"):
-        assert found[path]["tolerations"] == control_plane
-    assert found["prometheus"]["prometheusSpec"]["tolerations"] == control_plane
 
 
 def test_without_alerts_nobody_is_there_to_tell() -> None:

@@ -6,15 +6,12 @@ Fields that only AWS has go to its API rather than into a manifest: tests/compon
 from __future__ import annotations
 
 import copy
-import types
-from collections.abc import Iterator
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from infra.config import parse
-from infra.model.environment import Environment
 from infra.model.errors import InputError
 from infra.model.hosts import HostsCluster
 from infra.plan.inventory import key_paths
@@ -22,6 +19,7 @@ from infra.plan.render import render
 from tests.components import aws_fields
 from tests.components.aws_stacks import small
 from tests.config.edits import changed
+from tests.config.test_schema import every_model
 from tests.plan import (
     health_fields,
     hosts_fields,
@@ -269,19 +267,9 @@ CHOOSING = {"kind"}
 NEEDS_A_SECOND_PROFILE = ("PodWorkload", "slice")
 
 
-def models(of: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(of, type) and issubclass(of, BaseModel):
-        yield of
-        for field in of.model_fields.values():
-            yield from models(field.annotation)
-    elif get_origin(of) in (tuple, list, dict, Union, Annotated, types.UnionType):
-        for inner in get_args(of):
-            yield from models(inner)
-
-
 def test_the_table_knows_every_field() -> None:
     fields = set()
-    for model in models(Environment):
+    for model in every_model():
         name = model.__name__
         shared = set(models_named(BASE[name]).model_fields) if name in BASE else set()
         fields |= {(name, key) for key in model.model_fields if key not in CHOOSING | shared}
@@ -297,7 +285,7 @@ BASE = {
 
 
 def models_named(name: str) -> type[BaseModel]:
-    return next(model for model in models(Environment) if model.__name__ == name)
+    return next(model for model in every_model() if model.__name__ == name)
 
 
 def rendered(mapping: dict[str, Any]) -> dict[str, str]:

@@ -92,17 +92,6 @@ def test_an_embedded_cluster_gets_our_chart_and_another_nvidias() -> None:
     assert ours.namespace == theirs.namespace == "gpu-operator"
 
 
-def test_the_operands_are_told_the_configmaps_by_name() -> None:
-    values = gpu_operator.values(LOCAL)
-    plugin, mig = sharing.device_plugin_config_map(LOCAL), sharing.mig_parted_config_map(LOCAL)
-    assert plugin is not None
-    assert mig is not None
-    assert values["devicePlugin"]["config"] == {"name": plugin["metadata"]["name"], "default": "default"}
-    assert values["devicePlugin"]["config"]["default"] in plugin["data"]
-    assert values["migManager"]["config"] == {"name": mig["metadata"]["name"], "default": "all-disabled"}
-    assert values["mig"] == {"strategy": "mixed"}
-
-
 def test_parts_that_the_cluster_has_are_left_out() -> None:
     assert "nfd" not in gpu_operator.values(OTHERS[0])
     env = existing(
@@ -118,18 +107,6 @@ def test_parts_that_the_cluster_has_are_left_out() -> None:
     theirs = render(existing({"machine": "g2.5xlarge"}, mode="existing"))
     assert not {"gpu-operator.yaml", "device-plugin.yaml", "readiness-gate.yaml"} & theirs.keys()
     assert "gpu-operator" not in theirs["namespaces.yaml"]
-
-
-def test_without_sharing_and_mig_there_is_nothing_to_be_told() -> None:
-    values = gpu_operator.values(OTHERS[0])
-    assert values["devicePlugin"] == {"enabled": True}
-    assert values["migManager"] == {"enabled": False}
-
-
-def test_pods_that_ask_for_no_gpu_see_none() -> None:
-    guard = {"name": "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED", "value": "false"}
-    assert guard in gpu_operator.values(LOCAL)["toolkit"]["env"]
-    assert gpu_operator.values(LOCAL)["cdi"] == {"enabled": True, "nriPluginEnabled": False}
 
 
 def toolkit_env(env: Environment) -> dict[str, str]:

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import json
-import sys
-from pathlib import Path
-
 import pytest
 
-from infra.config import load, parse
+from infra.config import parse
 from infra.incluster import pool_keeper as program
 from infra.model import labels
 from infra.plan import magnum, pool_keeper, sharing, startup
-from infra.plan.script import SOURCE
 from tests.incluster.keeper_site import ENV
 from tests.plan.aws_environments import TABLE
 from tests.plan.openstack_fields import PLAIN
@@ -49,19 +43,6 @@ def test_pools_with_nodes_that_join_without_something_are_kept() -> None:
         assert [pool_keeper.joining(env, pool) for pool in env.pools] == [None] * len(env.pools)
     assert pool_keeper.kept(ENV) == ENV.pools
     assert len({pool_keeper.manager(ENV, pool) for pool in ENV.pools}) == len(ENV.pools)
-
-
-def test_a_node_that_eks_replaces_lacks_its_layout_alone() -> None:
-    env = load(Path(__file__).parents[2] / "Pulumi.aws-prod.yaml")
-    assert pool_keeper.pools(env) == {
-        "a100-mig": {
-            "selector": {labels.POOL: "a100-mig", labels.ENVIRONMENT: env.name},
-            "labels": {},
-            "taints": [],
-            "startup": {"taints": [], "proof": labels.GPU_READY},
-            "layout": {"config": "3g.20gb-2x2g.10gb"},
-        }
-    }
 
 
 def test_a_node_that_joins_an_existing_cluster_lacks_everything() -> None:
@@ -124,29 +105,6 @@ def test_a_layout_is_not_given_where_nothing_cuts_gpus() -> None:
     assert "layout" not in pool_keeper.pools(env)["a100"]
 
 
-def test_its_rights_are_nodes_and_events_about_them() -> None:
-    rules = {one["kind"]: one for one in pool_keeper.manifests(ENV) if "rules" in one}
-    assert rules["ClusterRole"]["rules"] == [
-        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch", "patch"]}
-    ]
-    assert rules["Role"]["metadata"]["namespace"] == "default"
-    assert rules["Role"]["rules"] == [{"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}]
-
-
-def test_its_pod_runs_the_program_that_the_config_map_holds() -> None:
-    by_kind = {manifest["kind"]: manifest for manifest in pool_keeper.manifests(ENV)}
-    assert len(by_kind) == 7
-    script = by_kind["ConfigMap"]
-    assert sorted(script["data"]) == sorted([*pool_keeper.FILES, "pools.json"])
-    assert json.loads(script["data"]["pools.json"]) == pool_keeper.pools(ENV)
-    spec = by_kind["Deployment"]["spec"]
-    assert spec["strategy"] == {"type": "Recreate"}
-    pod = spec["template"]["spec"]
-    assert pod["volumes"] == [{"name": "program", "configMap": {"name": script["metadata"]["name"]}}]
-    (container,) = pod["containers"]
-    assert container["command"] == ["python3", "-I", "-B", "/keeper/pool_keeper.py", "/keeper/pools.json"]
-
-
 def test_another_pool_is_another_program() -> None:
     changed = {**ENV.resolved(), "pools": [{**ENV.resolved()["pools"][0], "labels": {"team": "b"}}]}
 
@@ -155,18 +113,6 @@ def test_another_pool_is_another_program() -> None:
         return str(found["metadata"]["name"])
 
     assert mounted(ENV) != mounted(parse(changed))
-
-
-@pytest.mark.parametrize("file", pool_keeper.FILES)
-def test_it_needs_nothing_but_the_standard_library(file: str) -> None:
-    beside = {name.removesuffix(".py") for name in pool_keeper.FILES}
-    names = set()
-    for statement in ast.walk(ast.parse((SOURCE / file).read_text())):
-        if isinstance(statement, ast.Import):
-            names |= {one.name.partition(".")[0] for one in statement.names}
-        elif isinstance(statement, ast.ImportFrom):
-            names.add((statement.module or "").partition(".")[0])
-    assert names - {"infra"} <= sys.stdlib_module_names | beside
 
 
 def test_the_program_and_the_plan_mean_the_same_keys() -> None:

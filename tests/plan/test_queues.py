@@ -12,7 +12,7 @@ from infra.model.environment import Environment
 from infra.plan import images, queues, workloads
 from infra.plan.render import render
 from tests.config.edits import changed
-from tests.config.test_bad_queues import GOOD
+from tests.config.tables import GOOD
 from tests.plan import aws_environments
 
 pytestmark = pytest.mark.unit
@@ -122,7 +122,7 @@ def test_pools_with_a_common_resource_are_one_group_and_the_others_have_their_ow
 
 
 def test_limits_order_preemption_and_weight_are_kueues() -> None:
-    env = parse(GOOD)
+    env = parse(GOOD["queues"])
     science, arts = (of_kind(env, "ClusterQueue")[name] for name in ("science", "arts"))
     assert (science["cohortName"], science["queueingStrategy"]) == ("physics", "StrictFIFO")
     assert science["preemption"] == {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
@@ -149,7 +149,7 @@ def test_limits_order_preemption_and_weight_are_kueues() -> None:
 
 
 def test_kueue_acts_in_namespaces_of_teams_alone_and_counts_gpus_alone() -> None:
-    env = parse(GOOD)
+    env = parse(GOOD["queues"])
     config, spaces = configured(env), ["alone", "arts", "science", "science-ci"]
     here = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": spaces}
     assert config["managedJobsNamespaceSelector"] == {"matchExpressions": [here]}
@@ -166,7 +166,7 @@ def test_kueue_acts_in_namespaces_of_teams_alone_and_counts_gpus_alone() -> None
     assert config["fairSharing"] == {
         "preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]
     }
-    plain = parse(changed(GOOD, {"at": "queues/fair_sharing", "put": False},
+    plain = parse(changed(GOOD["queues"], {"at": "queues/fair_sharing", "put": False},
                           {"at": "queues/teams/0/weight", "remove": True}))  # fmt: skip
     assert "fairSharing" not in configured(plain)
     made = {one["metadata"]["name"]: one["metadata"]["labels"] for one in workloads.namespaces(env)}
@@ -179,9 +179,9 @@ def test_admitted_pods_have_the_time_that_a_new_node_takes() -> None:
     team = {"name": "team", "namespaces": ["team"], "quota": {"p0": 1}}
     elastic = aws_environments.aws(aws_environments.SLICED).resolved() | {"queues": {"teams": [team]}}
     assert configured(parse(elastic))["waitForPodsReady"] == {"timeout": "77m"}
-    assert configured(parse(GOOD))["waitForPodsReady"] == {"timeout": "62m"}
+    assert configured(parse(GOOD["queues"]))["waitForPodsReady"] == {"timeout": "62m"}
     slow = {"name": "w", "kind": "pod", "namespace": "arts", "pool": "t4", "queue": "arts", "image": "a:1"}
-    longer = changed(GOOD, {"at": "workloads/0", "put": {**slow, "start_minutes": 90}})
+    longer = changed(GOOD["queues"], {"at": "workloads/0", "put": {**slow, "start_minutes": 90}})
     assert configured(parse(longer))["waitForPodsReady"] == {"timeout": "90m"}
 
 
@@ -189,7 +189,7 @@ def test_kueue_runs_on_system_nodes_and_on_gpu_nodes_only_if_there_are_no_others
     """Without a pod of it, no pod can be created in the namespaces of teams."""
     team = {"name": "team", "namespaces": ["team"], "quota": {"p0": 1}}
     aws = parse(aws_environments.aws(aws_environments.SLICED).resolved() | {"queues": {"teams": [team]}})
-    keys = [tolerated(env) for env in (aws, environment(FOUR, quota={"p0": 1}), parse(GOOD))]
+    keys = [tolerated(env) for env in (aws, environment(FOUR, quota={"p0": 1}), parse(GOOD["queues"]))]
     assert ["CriticalAddonsOnly" in found for found in keys] == [True, False, False]
     assert ["nvidia.com/gpu" in found for found in keys] == [False, True, False]
 
@@ -206,7 +206,7 @@ def work(kind: str, **more: Any) -> dict[str, Any]:
 
 
 def made(one: dict[str, Any], **more: Any) -> dict[str, dict[str, Any]]:
-    env = parse({**changed(GOOD, {"at": "workloads/0", "put": one}), **more})
+    env = parse({**changed(GOOD["queues"], {"at": "workloads/0", "put": one}), **more})
     return {found["kind"]: found for found in workloads.objects(env, env.workloads[0])}
 
 
@@ -287,7 +287,10 @@ def test_who_packs_and_which_priority_stay_as_without_a_queue() -> None:
 
 def test_chart_and_image_come_from_mirrors_and_are_listed() -> None:
     env = parse(
-        {**changed(GOOD, {"at": "workloads", "put": []}), "registries": {"registry.k8s.io": "r.example/k8s"}}
+        {
+            **changed(GOOD["queues"], {"at": "workloads", "put": []}),
+            "registries": {"registry.k8s.io": "r.example/k8s"},
+        }
     )
     release = queues.release(env)
     assert release is not None
@@ -301,7 +304,7 @@ def test_chart_and_image_come_from_mirrors_and_are_listed() -> None:
 
 
 def test_nothing_of_it_where_nothing_is_declared() -> None:
-    plain = {key: GOOD[key] for key in ("name", "cluster", "pools")}
+    plain = {key: GOOD["queues"][key] for key in ("name", "cluster", "pools")}
     env = parse(plain)
     assert queues.release(env) is None
     assert queues.manifests(env) == ()

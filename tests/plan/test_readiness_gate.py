@@ -178,22 +178,6 @@ def test_it_asks_only_for_operands_that_somebody_runs(env: Environment, expected
     assert readiness_gate.operands(env) == expected
 
 
-def test_its_pod_runs_the_program_that_the_config_map_holds() -> None:
-    by_kind = {manifest["kind"]: manifest for manifest in readiness_gate.manifests(TABLE["sliced"])}
-    assert len(by_kind) == 7
-    program = by_kind["ConfigMap"]
-    assert sorted(program["data"]) == ["pools.json", "proof.py", "readiness_gate.py", "trial.py"]
-    assert list(json.loads(program["data"]["pools.json"])) == [pool.name for pool in TABLE["sliced"].pools]
-    for name in ("proof.py", "readiness_gate.py", "trial.py"):
-        compile(program["data"][name], name, "exec")
-    pod = by_kind["Deployment"]["spec"]["template"]["spec"]
-    assert pod["volumes"] == [{"name": "program", "configMap": {"name": program["metadata"]["name"]}}]
-    (container,) = pod["containers"]
-    assert container["command"] == ["python3", "-I", "-B", "/gate/readiness_gate.py", "/gate/pools.json"]
-    assert pod["tolerations"] == gpu_operator.values(TABLE["sliced"])["operator"]["tolerations"]
-    assert TOLERATION not in pod["tolerations"]
-
-
 @pytest.mark.parametrize(
     ("pool", "tried"),
     [

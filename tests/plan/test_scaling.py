@@ -12,7 +12,7 @@ from infra.model import inference
 from infra.plan import images, scaling, serving, workloads
 from infra.plan.render import render
 from tests.config.edits import changed
-from tests.config.test_bad_scaling import GOOD
+from tests.config.tables import GOOD
 
 pytestmark = pytest.mark.unit
 
@@ -21,7 +21,7 @@ SCALE = "workloads/1/scale"
 
 def made(*edits: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The workload's objects by kind."""
-    env = parse(changed(GOOD, *edits))
+    env = parse(changed(GOOD["scaling"], *edits))
     return {one["kind"]: one for one in workloads.objects(env, env.workloads[1])}
 
 
@@ -45,7 +45,7 @@ def test_without_scale_the_number_is_declared_and_nothing_scales() -> None:
     force = {"pulumi.com/patchForce": "true"}
     assert found["Deployment"]["metadata"]["annotations"] == force, "a former autoscaler owns the number"
     assert list(found) == ["Service", "Deployment", "PodMonitor"]
-    assert scaling.release(parse(changed(GOOD, {"at": SCALE, "remove": True}))) is None
+    assert scaling.release(parse(changed(GOOD["scaling"], {"at": SCALE, "remove": True}))) is None
 
 
 def test_without_monitoring_nothing_is_measured() -> None:
@@ -114,7 +114,7 @@ def test_pods_are_rather_near_the_data_than_pending() -> None:
 
 
 def test_checks_and_times_of_updates_count_the_most_pods() -> None:
-    env = parse(GOOD)
+    env = parse(GOOD["scaling"])
     work = env.workloads[1]
     assert work.pods == 6
     first, update = workloads.wait_minutes(env, work)
@@ -122,14 +122,14 @@ def test_checks_and_times_of_updates_count_the_most_pods() -> None:
 
 
 def test_a_rehearsal_places_the_most_pods() -> None:
-    env = inference.at_most(parse(GOOD))
+    env = inference.at_most(parse(GOOD["scaling"]))
     kinds = [one["kind"] for one in workloads.manifests(env)]
     assert kinds == ["Deployment", "Service", "Deployment"]
     assert workloads.manifests(env)[-1]["spec"]["replicas"] == 6
 
 
 def test_keda_is_the_published_chart_and_its_images_have_mirrors() -> None:
-    files = render(parse(GOOD))
+    files = render(parse(GOOD["scaling"]))
     (chart,) = yaml.safe_load_all(files["scaling.yaml"])
     assert (chart["repository"], chart["chart"]) == ("https://kedacore.github.io/charts", "keda")
     assert set(chart["values"]) == {"tolerations"}
@@ -140,7 +140,7 @@ def test_keda_is_the_published_chart_and_its_images_have_mirrors() -> None:
     ]
     assert space["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
     mirror = {"at": "registries", "put": {"ghcr.io": "mirror.example/ghcr"}}
-    env = parse(changed(GOOD, mirror))
+    env = parse(changed(GOOD["scaling"], mirror))
     pulled = [one.pulled_as for one in images.pulled(env) if "kedacore" in one.name and one.kind == "image"]
     names = ("keda-admission-webhooks", "keda-metrics-apiserver", "keda")
     assert sorted(pulled) == [f"mirror.example/ghcr/kedacore/{name}:{chart['version']}" for name in names]

@@ -135,25 +135,6 @@ def test_layouts_get_the_names_that_people_write(pool: dict[str, Any], name: str
     }
 
 
-def test_one_name_for_two_gpus_names_the_devices() -> None:
-    """Seven small slices of 80 GB and four wide ones of 40 GB are both called all-1g.10gb."""
-    found = env(mig("all-1g.10gb"), mig("all-1g.10gb", "p4de.24xlarge"))
-    assert mig_configs(found)["all-1g.10gb"] == [
-        {
-            "device-filter": ["0x20B210DE"],
-            "devices": "all",
-            "mig-enabled": True,
-            "mig-devices": {"1g.10gb": 7},
-        },
-        {
-            "device-filter": ["0x20F110DE"],
-            "devices": "all",
-            "mig-enabled": True,
-            "mig-devices": {"1g.10gb": 4},
-        },
-    ]
-
-
 def test_a_mig_gpu_that_is_not_cut_is_told_so() -> None:
     found = env({"machine": "g4.p4.40g"}, t4())
     assert sharing.mig_config_name(found.pools[0]) == "all-disabled"

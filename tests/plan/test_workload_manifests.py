@@ -285,34 +285,6 @@ def test_a_workload_of_a_program_is_checked_as_one_of_the_stack() -> None:
     workloads.check(LOCAL, PodWorkload(name="w", kind="pod", image=IMAGE, pool="t4-shared"))
 
 
-def test_the_local_workloads_obey_the_restricted_level() -> None:
-    for found in workloads.manifests(LOCAL):
-        spec = pod_spec(found)
-        assert spec["securityContext"]["runAsNonRoot"] is True
-        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        for container in spec["containers"]:
-            assert container["securityContext"] == {
-                "allowPrivilegeEscalation": False,
-                "capabilities": {"drop": ["ALL"]},
-            }
-
-
-def test_namespaces_are_restricted_except_the_operators() -> None:
-    key = "pod-security.kubernetes.io/enforce"
-    found = {
-        item["metadata"]["name"]: item["metadata"]["labels"][key] for item in workloads.namespaces(LOCAL)
-    }
-    assert found == {
-        "gpu-operator": "privileged",
-        "monitoring": "baseline",
-        "examples": "restricted",
-        "neighbours-mig": "restricted",
-        "neighbours-time-sliced": "restricted",
-    }
-    used = {item["metadata"]["namespace"] for item in workloads.manifests(LOCAL)}
-    assert used <= set(found)
-
-
 def test_the_default_namespace_is_not_made() -> None:
     env = parse(
         {
@@ -323,45 +295,6 @@ def test_the_default_namespace_is_not_made() -> None:
         }
     )
     assert [item["metadata"]["name"] for item in workloads.namespaces(env)] == ["gpu-operator"]
-
-
-def test_every_local_pod_fits_on_the_nodes_it_names() -> None:
-    for pool in LOCAL.pools:
-        machine = pool.node_machine
-        assert machine is not None
-        cores = sum(float(w.cpu) * w.pods for w in LOCAL.workloads if w.pool == pool.name)
-        assert cores <= machine.vcpu * (pool.nodes or 0)
-
-
-def test_a_simulated_node_says_what_the_simulator_reads() -> None:
-    node = nodes.simulated_nodes(LOCAL, LOCAL.pool("t4-shared"))[1]
-    assert node["metadata"]["name"] == "t4-shared-1"
-    assert node["metadata"]["annotations"] == {
-        "kwok.x-k8s.io/node": "fake",
-        "simulator.gpuform.io/cpu": "28",
-        "simulator.gpuform.io/memory": "168Gi",
-        "simulator.gpuform.io/pods": "110",
-        "simulator.gpuform.io/gpu": "10de:1eb8",
-        "simulator.gpuform.io/gpu-count": "1",
-        "simulator.gpuform.io/container-runtime": "containerd://2.3.4",
-    }
-    labels = node["metadata"]["labels"]
-    assert labels["kubernetes.io/hostname"] == "t4-shared-1"
-    assert labels["node.kubernetes.io/instance-type"] == "g2.5xlarge"
-    assert labels["nvidia.com/device-plugin.config"] == "slice-4"
-    assert node["spec"]["taints"] == [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]
-
-
-def test_a_node_without_gpu_has_no_gpu_annotation_and_no_taint() -> None:
-    node = nodes.simulated_nodes(LOCAL, LOCAL.pool("cpu"))[0]
-    assert not [key for key in node["metadata"]["annotations"] if "gpu" in key.rpartition("/")[2]]
-    assert "spec" not in node
-
-
-def test_no_node_has_the_mig_label_before_the_operands_run() -> None:
-    every = [node for pool in LOCAL.pools for node in nodes.simulated_nodes(LOCAL, pool)]
-    assert len(every) == 9
-    assert all("nvidia.com/mig.config" not in node["metadata"]["labels"] for node in every)
 
 
 def test_an_existing_cluster_has_its_own_nodes() -> None:

@@ -9,7 +9,7 @@ from gpuform.stack.destroy import cluster
 from gpuform.stack.destroy.state import Declared, Known, without_cluster
 from infra.config import parse
 from infra.plan import workloads
-from tests.config.test_bad_scaling import SERVED
+from tests.config.tables import SERVED
 from tests.stack.destroy.told_state import (
     CLUSTER,
     KUBERNETES,
