@@ -8,9 +8,8 @@ from pathlib import Path
 
 from gpuform.checkout.errors import InputError
 from lab.plane.gpu_health import NODES, annotations_of, answering, restart_plugin
-from lab.simulator import faults, keys, xids
+from lab.simulator import faults, keys
 from lab.simulator.api import Api
-from lab.simulator.dcgm import figures
 from lab.simulator.faults import Fault
 from lab.simulator.world import model
 
@@ -69,8 +68,8 @@ def _kind(asked: Asked) -> str:
         fact = "more than one at a time" if kinds else "no fault is given"
         choice = ", ".join(f"--{kind}" for kind in (f"{faults.XID} N", *faults.KINDS[1:], "clear"))
         raise InputError(path, fact, f"give one of {choice}")
-    if asked.xid is not None and asked.xid not in xids.NAMES:
-        known = ", ".join(map(str, sorted(xids.NAMES)))
+    if asked.xid is not None and asked.xid not in faults.XIDS:
+        known = ", ".join(map(str, sorted(faults.XIDS)))
         raise InputError("--xid", f"{asked.xid} is not an XID of a data-centre GPU", f"use one of {known}")
     if kinds[0] in faults.OF_NODE and asked.gpu is not None:
         raise InputError("--gpu", f"--{kinds[0]} breaks the node, not one of its GPUs", "leave --gpu out")
@@ -86,11 +85,10 @@ def _made(asked: Asked, kind: str, notes: dict[str, str], now: float) -> Fault:
     gpu = model(notes)
     if gpu is None:
         raise InputError("NODE", f"{asked.node} has an unknown GPU {device}", "name a node with a known one")
-    made = figures.of(device, gpu)
-    if kind == faults.NVLINK and not made.nvlink:
+    if kind == faults.NVLINK and not gpu.nvlink:
         raise InputError("--nvlink", f"{gpu.product} has no NVLink", "name a node with NVLink")
     if kind == faults.FABRIC:
-        if not made.nvlink or gpu.compute < (8, 0) or count < SWITCHED:
+        if not gpu.nvlink or gpu.compute < (8, 0) or count < SWITCHED:
             fact = f"{count} x {gpu.product} have no NVSwitch, and need no fabric manager"
             raise InputError("--fabric-manager", fact, f"name a node with {SWITCHED} GPUs linked by switches")
         return Fault(kind, -1, now)
@@ -118,7 +116,7 @@ def _says(made: Fault) -> str:
         if made.sickening
         else "the device plugin ignores it"
     )
-    return f"XID {made.xid} ({xids.name(made.xid)}): {fate}"
+    return f"XID {made.xid} ({faults.xid_name(made.xid)}): {fate}"
 
 
 async def _clear(api: Api, asked: Asked, there: tuple[Fault, ...]) -> list[str]:

@@ -13,9 +13,8 @@ import sys
 from pathlib import Path
 
 from lab.simulator.api import Api
-from lab.simulator.dcgm import server
-from lab.simulator.dcgm.exporter import Exporters
-from lab.simulator.nvidia_config import NvidiaConfig
+from lab.simulator.configs import NvidiaConfig
+from lab.simulator.dcgm.exporter import Exporters, Server
 from lab.simulator.reconciler import Reconciler
 
 
@@ -47,7 +46,11 @@ def main() -> int:
 async def _run(kubeconfig: Path, binary: Path, port: int) -> None:
     api, helper = Api(kubeconfig), NvidiaConfig(binary)
     reconciler = Reconciler(api, helper)
-    scrapes = await _serve(Exporters(reconciler.store), port) if port else None
+    scrapes = None
+    try:
+        scrapes = Server(Exporters(reconciler.store).scrape, port) if port else None
+    except OSError as error:  # the port is taken: without metrics
+        logging.getLogger("simulator").error("no metrics on port %s: %s", port, error.strerror)
     task = asyncio.ensure_future(reconciler.run())
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
@@ -61,15 +64,6 @@ async def _run(kubeconfig: Path, binary: Path, port: int) -> None:
             scrapes.close()
         await helper.close()
         await api.close()
-
-
-async def _serve(exporters: Exporters, port: int) -> asyncio.Server | None:
-    """None, after a log line, if the port is taken: the simulator then runs without metrics."""
-    try:
-        return await server.serve(exporters.scrape, port)
-    except OSError as error:
-        logging.getLogger("simulator").error("no metrics on port %s: %s", port, error.strerror)
-        return None
 
 
 if __name__ == "__main__":

@@ -8,8 +8,14 @@ from typing import Any
 from lab.simulator.objects import Pod
 
 
+class Action:
+    """A change of the cluster."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class NodeMeta:
+class NodeMeta(Action):
     """Labels and annotations to set on the node; None removes a key."""
 
     by: str
@@ -18,7 +24,7 @@ class NodeMeta:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeResources:
+class NodeResources(Action):
     """Extended resources to set in the node's status."""
 
     capacity: dict[str, int]
@@ -26,7 +32,7 @@ class NodeResources:
 
 
 @dataclass(frozen=True, slots=True)
-class Annotate:
+class Annotate(Action):
     """Annotations to set on a pod; kwok starts a pod once it has the annotations that it waits for."""
 
     pod: Pod
@@ -35,7 +41,7 @@ class Annotate:
 
 
 @dataclass(frozen=True, slots=True)
-class Crash:
+class Crash(Action):
     """Put one container of the pod into CrashLoopBackOff, with an Event that says why."""
 
     pod: Pod
@@ -44,14 +50,14 @@ class Crash:
 
 
 @dataclass(frozen=True, slots=True)
-class Recover:
+class Recover(Action):
     """The pod's containers run again."""
 
     pod: Pod
 
 
 @dataclass(frozen=True, slots=True)
-class Reject:
+class Reject(Action):
     """The kubelet refuses the pod: phase Failed."""
 
     pod: Pod
@@ -60,7 +66,7 @@ class Reject:
 
 
 @dataclass(frozen=True, slots=True)
-class Fail:
+class Fail(Action):
     """The pod's containers end with an error, and are not restarted."""
 
     pod: Pod
@@ -68,21 +74,21 @@ class Fail:
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(Action):
     """The pod is deleted."""
 
     pod: Pod
 
 
 @dataclass(frozen=True, slots=True)
-class Create:
+class Create(Action):
     """A pod is created."""
 
     manifest: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Publish:
+class Publish(Action):
     """Create the ResourceSlice of the manifest; update it if ``there`` says that it exists."""
 
     manifest: dict[str, Any]
@@ -90,14 +96,14 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True)
-class Withdraw:
+class Withdraw(Action):
     """A ResourceSlice is deleted."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class Event(Action):
     """A Warning on a pod, or on the node where ``pod`` is None."""
 
     pod: Pod | None
@@ -107,34 +113,12 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class PowerOff:
-    """The node's kubelet is silent."""
+class Power(Action):
+    """The node's kubelet falls silent, or the node has booted and its pods start again."""
+
+    on: bool
 
 
 @dataclass(frozen=True, slots=True)
-class PowerOn:
-    """The node has booted: its pods start again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Later:
+class Later(Action):
     """Look at the node again, even if nothing changes."""
-
-
-Action = (
-    NodeMeta
-    | NodeResources
-    | Annotate
-    | Crash
-    | Recover
-    | Reject
-    | Fail
-    | Delete
-    | Create
-    | Publish
-    | Withdraw
-    | Event
-    | PowerOff
-    | PowerOn
-    | Later
-)

@@ -16,8 +16,7 @@ import yaml
 Json = dict[str, Any]
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
-PAGE = 250
-"""Objects per page of a list; bounds the memory for parsing."""
+PAGE = 250  # Objects per page of a list; bounds the memory for parsing
 
 
 class Gone(Exception):
@@ -25,7 +24,7 @@ class Gone(Exception):
 
 
 class Api:
-    """JSON over HTTPS with the client certificate or token of a kubeconfig's current context."""
+    """JSON over HTTPS with the client certificate of an embedded control plane's kubeconfig."""
 
     def __init__(self, kubeconfig: Path) -> None:
         """Raises KeyError or OSError if the kubeconfig is not usable."""
@@ -80,42 +79,22 @@ class Api:
 
 
 def connection(kubeconfig: Path) -> Json:
-    """Server, headers and TLS context of a client of httpx. Raises KeyError or OSError."""
+    """Server and TLS context of a client of httpx. Raises KeyError or OSError."""
     config = yaml.safe_load(kubeconfig.read_text())
-    context = _named(config["contexts"], config["current-context"])["context"]
-    cluster = _named(config["clusters"], context["cluster"])["cluster"]
-    user = _named(config["users"], context["user"])["user"]
-    headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
-    return {
-        "base_url": cluster["server"],
-        "headers": headers,
-        "verify": _tls(cluster, user, kubeconfig.parent),
-    }
+    cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+    secure = cluster["server"].startswith("https://")
+    return {"base_url": cluster["server"], "verify": _tls(cluster, user) if secure else False}
 
 
-def _named(entries: list[Json], name: str) -> Json:
-    return next(entry for entry in entries if entry["name"] == name)
-
-
-def _tls(cluster: Json, user: Json, folder: Path) -> ssl.SSLContext | bool:
-    if cluster["server"].startswith("http://"):
-        return False
-    authority = _bytes(cluster, "certificate-authority", folder)
-    context = ssl.create_default_context(cadata=authority.decode() if authority else None)
-    if cluster.get("insecure-skip-tls-verify"):
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    certificate, key = _bytes(user, "client-certificate", folder), _bytes(user, "client-key", folder)
-    if certificate and key:
-        # The ssl module reads a key pair only from a file; in memory, it is gone even after a kill.
-        with os.fdopen(os.memfd_create("client-key"), "wb") as file:
-            file.write(certificate + b"\n" + key)
-            file.flush()
-            context.load_cert_chain(f"/proc/self/fd/{file.fileno()}")
+def _tls(cluster: Json, user: Json) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=_decoded(cluster, "certificate-authority-data").decode())
+    # The ssl module reads a key pair only from a file; in memory, it is gone even after a kill.
+    with os.fdopen(os.memfd_create("client-key"), "wb") as file:
+        file.write(_decoded(user, "client-certificate-data") + b"\n" + _decoded(user, "client-key-data"))
+        file.flush()
+        context.load_cert_chain(f"/proc/self/fd/{file.fileno()}")
     return context
 
 
-def _bytes(entry: Json, name: str, folder: Path) -> bytes | None:
-    if f"{name}-data" in entry:
-        return base64.b64decode(entry[f"{name}-data"])
-    return (folder / entry[name]).read_bytes() if name in entry else None
+def _decoded(entry: Json, name: str) -> bytes:
+    return base64.b64decode(entry[name])

@@ -11,7 +11,7 @@ from lab.simulator import keys
 Json = Mapping[str, Any]
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
-OURS = {"fieldSelector": f"spec.driver={keys.DRA_DRIVER}"}
+DRA_SLICES = {"fieldSelector": f"spec.driver={keys.DRA_DRIVER}"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,35 +72,30 @@ class Claimed:
     def on(self, node: str) -> tuple[Claim, ...]:
         return tuple(self._on_node.get(node, {}).values())
 
-    def put_slice(self, raw: Json, listed: bool = False) -> None:
+    def put_slice(self, raw: Json, listed: bool = False, gone: bool = False) -> None:
         """Ignore a slice older than the known one, unless it was ``listed``."""
+        if gone:
+            nodes = [node for node, one in self.slices.items() if one.name == raw["metadata"]["name"]]
+            for node in nodes:
+                del self.slices[node]
+            self._changed(nodes)  # its driver publishes the slice again
+            return
         found = slice_of(raw)
         old = self.slices.get(found.node)
         if listed or old is None or old.name != found.name or old.version < found.version:
             self.slices[found.node] = found
             self._changed((found.node,))
 
-    def drop_slice(self, _: str, name: str) -> None:
-        """Reconcile the node, so that its driver publishes the slice again."""
-        gone = [node for node, one in self.slices.items() if one.name == name]
-        for node in gone:
-            del self.slices[node]
-        self._changed(gone)
-
-    def put_claim(self, raw: Json, _: bool = False) -> None:
+    def put_claim(self, raw: Json, _: bool = False, gone: bool = False) -> None:
         """A claim without devices of NVIDIA's driver counts as deleted."""
         key = (raw["metadata"]["namespace"], raw["metadata"]["name"])
-        found = claim_of(raw)
-        if found == self._claims.get(key):
-            return
-        self.drop_claim(*key)
+        found, old = None if gone else claim_of(raw), self._claims.pop(key, None)
         if found:
             self._claims[key] = found
-            self._on_node.setdefault(found.node, {})[key] = found
-            self._changed((found.node,))
-
-    def drop_claim(self, namespace: str, name: str) -> None:
-        old = self._claims.pop((namespace, name), None)
+        if found == old:
+            return
         if old:
-            self._on_node[old.node].pop((namespace, name), None)
-            self._changed((old.node,))
+            self._on_node[old.node].pop(key, None)
+        if found:
+            self._on_node.setdefault(found.node, {})[key] = found
+        self._changed([claim.node for claim in (old, found) if claim])

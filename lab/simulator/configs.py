@@ -1,12 +1,17 @@
-"""Which configuration each operand pod of a node has read, or would read now."""
+"""Which configuration each operand pod of a node has read, or would read now.
+
+They are parsed with NVIDIA's own types, in the helper process ``nvidia-config``.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
+from pathlib import Path
+from typing import Any
 
 from lab.simulator import device_plugin, dra, keys
-from lab.simulator.dcgm import operand as dcgm
-from lab.simulator.nvidia_config import DEVICE_PLUGIN, MIG_PARTED, NvidiaConfig
+from lab.simulator.dcgm import counters as dcgm
 from lab.simulator.objects import Node, Pod
 from lab.simulator.operands import CONFIGURED
 from lab.simulator.world import Broken, Config
@@ -14,6 +19,66 @@ from lab.simulator.world import Broken, Config
 ConfigMaps = dict[tuple[str, str], dict[str, str]]
 EMPTY = "version: v1\n"
 MIG_FILE = "config.yaml"
+DEVICE_PLUGIN = "device-plugin"
+MIG_PARTED = "mig-parted"
+_LINE = 8 * 1024 * 1024
+
+
+class HelperError(RuntimeError):
+    """The helper does not run or does not answer."""
+
+
+class NvidiaConfig:
+    """One helper process, started on demand and restarted if it has ended; answers are cached by content."""
+
+    def __init__(self, binary: Path) -> None:
+        self._binary = binary
+        self._process: asyncio.subprocess.Process | None = None
+        self._lock = asyncio.Lock()
+        self._known: dict[tuple[str, str], dict[str, Any]] = {}
+        self._asked = 0
+
+    async def read(self, kind: str, text: str, label: str) -> Config | Broken:
+        """Parse ``text`` with NVIDIA's types. Raises HelperError."""
+        async with self._lock:
+            if (kind, text) not in self._known:
+                if len(self._known) > 256:
+                    self._known.clear()
+                self._known[kind, text] = await self._ask(kind, text)
+            answer = self._known[kind, text]
+        if answer["error"] is not None:
+            return Broken(f"unable to load config: error parsing config file: {answer['error']}")
+        return Config(label, answer.get("strategy") or "none", answer["config"])
+
+    async def _ask(self, kind: str, text: str) -> dict[str, Any]:
+        try:
+            if self._process is None or self._process.returncode is not None:
+                pipe = asyncio.subprocess.PIPE
+                self._process = await asyncio.create_subprocess_exec(
+                    str(self._binary), stdin=pipe, stdout=pipe, limit=_LINE
+                )
+            process = self._process
+            assert process.stdin is not None
+            assert process.stdout is not None
+            self._asked += 1
+            request = json.dumps({"id": self._asked, "kind": kind, "yaml": text})
+            process.stdin.write(request.encode() + b"\n")
+            await process.stdin.drain()
+            line = await asyncio.wait_for(process.stdout.readline(), timeout=30)
+        except OSError as error:  # a timeout, too
+            await self.close()
+            raise HelperError(f"{self._binary}: {error.strerror or repr(error)}") from error
+        if not line:
+            await self.close()
+            raise HelperError(f"{self._binary} ended without an answer")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    async def close(self) -> None:
+        process, self._process = self._process, None
+        if process is not None and process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 async def resolve(

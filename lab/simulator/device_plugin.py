@@ -2,20 +2,37 @@
 
 The MIG strategy comes from the environment first and from the configuration second, as NVIDIA's plugin reads
 it: an operator with ``mig.strategy`` set overrides ``flags.migStrategy`` of every configuration.
+
+A device once reported as unhealthy stays so until the plugin restarts or reads another configuration:
+NVIDIA's plugin never recovers it (server.go of 0.19: "there is no way to recover from the Unhealthy state").
+On a real node the cause is an XID; here it is a node annotation: ``faults`` with XIDs, or ``unhealthy``,
+which just lists devices. An unhealthy GPU makes its MIG instances and replicas unhealthy.
 """
 
 from __future__ import annotations
 
 import uuid
+from dataclasses import dataclass
 from typing import Any
 
-from lab.simulator import driver, keys
+from lab.simulator import driver, faults, keys
+from lab.simulator.actions import Action, Annotate
 from lab.simulator.objects import Pod
 from lab.simulator.world import Broken, Config, World
 
 Devices = dict[str, list[str]]
+DRA_GATE = "NVMLDeviceHealthCheck=true"
+EFA_PLUGIN = "efa-device-plugin"
 NO_DRIVER = "failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND: no driver on this node"
 _NAMESPACE = uuid.UUID("5b0f3a52-2f1e-4b7c-9a53-0c1d6c1f7f10")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A GPU or a MIG instance; ``gpu`` is the GPU's index, memory is in MiB."""
+
+    gpu: int
+    memory_mib: int
 
 
 class PluginError(ValueError):
@@ -103,6 +120,29 @@ def mig_id(node: str, index: int, profile: str, start: int) -> str:
     return f"MIG-{uuid.uuid5(_NAMESPACE, f'{node}/{index}/{profile}/{start}')}"
 
 
+def original(device: str) -> str:
+    """Id of the device behind a replica; any other id is returned unchanged."""
+    return device.partition("::")[0]
+
+
+def parts(world: World) -> dict[str, Part]:
+    """Every device that this node could offer under some MIG strategy, by its id.
+
+    Where the table lacks an instance's memory it is the GPU's, by share of memory slices.
+    """
+    gpu, layout = world.gpu, world.layout
+    found: dict[str, Part] = {}
+    for index in range(world.gpus if gpu else 0):
+        assert gpu is not None
+        found[gpu_uuid(world, index)] = Part(index, gpu.memory_mib)
+        for profile, start in layout.get(index, ()):
+            assert gpu.mig is not None
+            shape = gpu.mig.profiles[profile]
+            size = shape.memory_mib or gpu.memory_mib * shape.memory_slices // gpu.mig.slices
+            found[mig_uuid(world, index, profile, start)] = Part(index, size)
+    return found
+
+
 def problem(world: World, pod: Pod, config: Config) -> str | None:
     """Why the plugin's main container exits; None if it runs.
 
@@ -130,6 +170,14 @@ def offered(world: World) -> Devices:
         return {}
 
 
+def adapters(world: World) -> Devices:
+    """Elastic Fabric Adapters, which AWS's device plugin offers while it runs: those of the launch."""
+    attached = int(world.node.annotations.get(keys.EFA_ATTACHED, "0"))
+    if not attached or world.running(EFA_PLUGIN) is None:
+        return {}
+    return {keys.EFA: [f"efa-{index}" for index in range(attached)]}
+
+
 def select(label: str, default: str, names: list[str]) -> str | Broken:
     """The ConfigMap key that the config manager selects for the node; "" is an empty configuration."""
     if not names:
@@ -138,3 +186,53 @@ def select(label: str, default: str, names: list[str]) -> str | Broken:
     if wanted and wanted not in names:
         return Broken(f"specified config {wanted} does not exist", manager=True)
     return wanted
+
+
+def act(world: World) -> list[Action]:
+    """Annotate the running plugin's pod with newly unhealthy devices; this never removes a device."""
+    pod = world.running("device-plugin") or watching(world)
+    if pod is None or not _marked(world):
+        return []
+    now = _sick(world, pod)
+    if now <= _noted(pod.unhealthy):
+        return []
+    noted = ",".join(sorted(now | _noted(pod.unhealthy)))
+    return [Annotate(pod, {keys.UNHEALTHY: noted}, f"marks as unhealthy {noted}")]
+
+
+def watching(world: World) -> Pod | None:
+    """The DRA driver's running pod if its alpha gate ``DRA_GATE`` enables health checks, else None."""
+    pod = world.running(keys.DRA_OPERAND)
+    return pod if pod and DRA_GATE in pod.template.value("FEATURE_GATES") else None
+
+
+def tainted(world: World) -> frozenset[str]:
+    """Ids of the devices that the DRA driver taints; it forgets them when it restarts."""
+    pod = watching(world)
+    return _noted(pod.unhealthy) if pod else frozenset()
+
+
+def healthy(world: World, offered: Devices) -> Devices:
+    pod = world.running("device-plugin")
+    noted = _noted(pod.unhealthy) if pod else frozenset()
+    if not noted and not _marked(world):
+        return offered
+    sick = noted | _sick(world, pod)
+    return {name: [id_ for id_ in ids if original(id_) not in sick] for name, ids in offered.items()}
+
+
+def _marked(world: World) -> bool:
+    return keys.UNHEALTHY in world.node.annotations or keys.FAULTS in world.node.annotations
+
+
+def _sick(world: World, pod: Pod | None) -> frozenset[str]:
+    """Ids of the devices that are unhealthy now for this plugin; unknown names are ignored."""
+    named = set(filter(None, world.node.annotations.get(keys.UNHEALTHY, "").replace(" ", "").split(",")))
+    found = parts(world)
+    gpus = {part.gpu for id_, part in found.items() if id_.startswith("GPU-") and id_ in named}
+    gpus |= {int(name) for name in named if name.isdecimal()} | faults.sick(world.node, pod)
+    return frozenset(id_ for id_, part in found.items() if id_ in named or part.gpu in gpus)
+
+
+def _noted(text: str) -> frozenset[str]:
+    return frozenset(filter(None, text.split(",")))

@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from lab.simulator import device_plugin, driver, health, keys
+from lab.simulator import device_plugin, driver, keys
 from lab.simulator.actions import Action, Publish, Withdraw
 from lab.simulator.hardware import Gpu
 from lab.simulator.mig_geometry import Placed
@@ -40,8 +40,7 @@ _PROFILES = {
 }
 """GPU instance profile ids (nvidia-smi mig -lgip, NVIDIA's MIG user guide): by the GPU's compute slices, then
 by the profile's compute and memory slices; ``_SUFFIXED`` has the known ids of profiles with a suffix."""
-_ASSUMED = 100
-"""First id of profiles whose ids are not published."""
+_ASSUMED = 100  # First id of profiles whose ids are not published
 _SUFFIXED = {
     (7, 1, "+me"): 20,
     (4, 1, "+me"): 21,
@@ -112,7 +111,7 @@ def devices(world: World, gpu: Gpu, config: Config, version: str) -> Iterator[Js
 
 
 def _marked(world: World, device: Json) -> Json:
-    sick = device["attributes"]["uuid"]["string"] in health.tainted(world)
+    sick = device["attributes"]["uuid"]["string"] in device_plugin.tainted(world)
     return {**device, "taints": [dict(LOST)]} if sick else device
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 
-from lab.simulator import actions, booting
+from lab.simulator import actions, pod_status, power
 from lab.simulator.api import STRATEGIC, Api
 from lab.simulator.claimed import SLICES
 from lab.simulator.objects import Node, Pod
@@ -57,19 +56,19 @@ class Executor:
                 self._store.put_pod(await self._api.patch(_path(pod), body))
             case actions.Crash(pod, container, message):
                 log.info("%s: %s/%s crash-loops: %s", node.name, pod.namespace, pod.name, message)
-                await self._status(pod, _crashing(pod, container, message))
+                await self._status(pod, pod_status.crashing(pod, container, message))
                 text = f"Back-off restarting failed container {container} in pod {pod.name}: {message}"
                 await self._event(node, actions.Event(pod, "BackOff", text, "kubelet"))
             case actions.Recover(pod):
                 log.info("%s: %s/%s runs again", node.name, pod.namespace, pod.name)
-                await self._status(pod, _recovered(pod))
+                await self._status(pod, pod_status.recovered(pod))
             case actions.Reject(pod, reason, message):
                 log.info("%s: %s/%s is rejected: %s", node.name, pod.namespace, pod.name, message)
                 await self._status(pod, {"phase": "Failed", "reason": reason, "message": message})
                 await self._event(node, actions.Event(pod, reason, message, "kubelet"))
             case actions.Fail(pod, message):
                 log.info("%s: %s/%s fails: %s", node.name, pod.namespace, pod.name, message)
-                await self._status(pod, _failed(pod, message))
+                await self._status(pod, pod_status.failed(pod, message))
             case actions.Delete(pod):
                 log.info("%s: %s/%s is deleted", node.name, pod.namespace, pod.name)
                 await self._api.delete(_path(pod), {"preconditions": {"uid": pod.uid}})
@@ -85,12 +84,9 @@ class Executor:
                 await self._api.delete(f"{SLICES}/{name}", {})
             case actions.Event():
                 await self._event(node, action)
-            case actions.PowerOff():
-                log.info("%s: reboots", node.name)
-                await booting.off(self._api, node)
-            case actions.PowerOn():
-                log.info("%s: has booted", node.name)
-                for raw in await booting.on(self._api, node):
+            case actions.Power(on):
+                log.info("%s: %s", node.name, "has booted" if on else "reboots")
+                for raw in await (power.on if on else power.off)(self._api, node):
                     self._store.put_pod(raw)
 
     async def _publish(self, node: Node, action: actions.Publish) -> None:
@@ -107,11 +103,8 @@ class Executor:
         changed = {**action.labels, **action.annotations}
         said = [f"{key}={'(off)' if value is None else value}" for key, value in changed.items()]
         log.info("%s: %s sets %s", node.name, action.by, "; ".join(said[:4]))
-        meta: Json = {"uid": node.uid}
-        if action.labels:
-            meta["labels"] = action.labels
-        if action.annotations:
-            meta["annotations"] = action.annotations
+        parts = {"labels": action.labels, "annotations": action.annotations}
+        meta = {"uid": node.uid} | {key: value for key, value in parts.items() if value}
         self._store.put_node(await self._api.patch(f"/api/v1/nodes/{node.name}", {"metadata": meta}))
 
     async def _node_resources(self, node: Node, action: actions.NodeResources) -> None:
@@ -139,24 +132,17 @@ class Executor:
         self._said.setdefault(uid, set()).add(digest)
         namespace = event.pod.namespace if event.pod else "default"
         name = event.pod.name if event.pod else node.name
-        involved: Json = {
-            "apiVersion": "v1",
-            "kind": "Pod" if event.pod else "Node",
-            "name": name,
-            "uid": uid,
-        }
-        if event.pod:
-            involved["namespace"] = namespace
+        kind = {"kind": "Pod", "namespace": namespace} if event.pod else {"kind": "Node"}
         body = {
             "metadata": {"name": f"{name}.{digest}", "namespace": namespace},
-            "involvedObject": involved,
+            "involvedObject": {"apiVersion": "v1", **kind, "name": name, "uid": uid},
             "reason": event.reason,
             "message": event.message[:1024],
             "type": "Warning",
             "count": 1,
             "source": {"component": event.component, "host": node.name},
-            "firstTimestamp": _now(),
-            "lastTimestamp": _now(),
+            "firstTimestamp": pod_status.now(),
+            "lastTimestamp": pod_status.now(),
         }
         log.info("%s: event on %s: %s: %s", node.name, name, event.reason, event.message)
         await self._api.create(f"/api/v1/namespaces/{namespace}/events", body)
@@ -164,84 +150,3 @@ class Executor:
 
 def _path(pod: Pod) -> str:
     return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _conditions(ready: bool) -> list[Json]:
-    state = "True" if ready else "False"
-    reason = {} if ready else {"reason": "ContainersNotReady"}
-    return [
-        {"type": t, "status": state, "lastTransitionTime": _now(), **reason}
-        for t in ("Ready", "ContainersReady")
-    ]
-
-
-def _crashing(pod: Pod, container: str, message: str) -> Json:
-    """Pod status with one container in CrashLoopBackOff; if it is an init container, the others wait."""
-    init = any(name == container for name, _ in pod.template.init)
-    broken = {
-        "ready": False,
-        "restartCount": 1,
-        "started": False,
-        "state": {
-            "waiting": {
-                "reason": "CrashLoopBackOff",
-                "message": f"back-off 10s restarting failed container={container}",
-            }
-        },
-        "lastState": _terminated(message),
-    }
-    waiting = {
-        "ready": False,
-        "restartCount": 0,
-        "started": False,
-        "state": {"waiting": {"reason": "PodInitializing"}},
-    }
-    done = {
-        "ready": True,
-        "restartCount": 0,
-        "started": False,
-        "state": {"terminated": {"exitCode": 0, "reason": "Completed"}},
-    }
-    started = pod.start == "granted" or not pod.operand
-    status: Json = {"phase": "Running" if started else "Pending", "conditions": _conditions(False)}
-    fine = _running() if started or not init else waiting
-    status["containerStatuses"] = [
-        _container(name, image, broken if name == container else fine)
-        for name, image in pod.template.containers
-    ]
-    status["initContainerStatuses"] = [
-        _container(name, image, broken if name == container else done) for name, image in pod.template.init
-    ]
-    return status
-
-
-def _terminated(message: str) -> Json:
-    ended = {"exitCode": 1, "reason": "Error", "message": message, "startedAt": _now(), "finishedAt": _now()}
-    return {"terminated": ended}
-
-
-def _failed(pod: Pod, message: str) -> Json:
-    state = {"ready": False, "restartCount": 0, "started": False, "state": _terminated(message)}
-    containers = [_container(name, image, state) for name, image in pod.template.containers]
-    return {"phase": "Failed", "conditions": _conditions(False), "containerStatuses": containers}
-
-
-def _recovered(pod: Pod) -> Json:
-    fine = {**_running(), "restartCount": 1}
-    return {
-        "phase": "Running",
-        "conditions": _conditions(True),
-        "containerStatuses": [_container(name, image, fine) for name, image in pod.template.containers],
-    }
-
-
-def _running() -> Json:
-    return {"ready": True, "restartCount": 0, "started": True, "state": {"running": {"startedAt": _now()}}}
-
-
-def _container(name: str, image: str, state: Json) -> Json:
-    return {"name": name, "image": image, "imageID": "", **state}

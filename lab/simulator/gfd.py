@@ -1,23 +1,49 @@
-"""GPU feature discovery: labels that say what the node's GPUs are and how they are shared."""
+"""Feature discovery: what the PCI bus has (NFD), what the node's GPUs are and how they are shared (GFD)."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 
 from lab.simulator import device_plugin, driver, keys
-from lab.simulator.actions import Action
+from lab.simulator.actions import Action, NodeMeta
 from lab.simulator.hardware import Gpu, Profile
 from lab.simulator.mig_geometry import counted
-from lab.simulator.nfd import difference
 from lab.simulator.objects import Pod
 from lab.simulator.world import Config, World
 
+OS_RELEASE = {
+    "feature.node.kubernetes.io/system-os_release.ID": "ubuntu",
+    "feature.node.kubernetes.io/system-os_release.VERSION_ID": "24.04",
+}
 _OWNED = re.compile(
     r"nvidia\.com/(cuda\.|gfd\.|vgpu\.|mig-|mig\.(capable|strategy)$|mps\.capable$"
     r"|gpu\.(compute|count|family|machine|memory|mode|product|replicas|sharing-strategy|multiprocessors|slices|engines))"
 )
+
+
+def features(world: World) -> list[Action]:
+    """The node's feature labels; removed when NFD is uninstalled, kept while its pods are down."""
+    desired = dict(OS_RELEASE)
+    if keys.GPU_ID in world.node.annotations:
+        desired[keys.PCI_PRESENT] = "true"
+    if not world.cluster.nfd_installed:
+        if not OS_RELEASE.keys() & world.node.labels.keys():
+            return []  # NFD never ran here: the labels are the node's own
+        desired = {}
+    elif not (world.cluster.nfd_running and world.running("nfd-worker")):
+        return []
+    return difference("nfd", world, desired, {*OS_RELEASE, keys.PCI_PRESENT})
+
+
+def difference(by: str, world: World, desired: dict[str, str], owned: set[str]) -> list[Action]:
+    """Changes from the node's labels to ``desired``; owned labels that are not desired are removed."""
+    labels = world.node.labels
+    changes: dict[str, str | None] = {k: v for k, v in desired.items() if labels.get(k) != v}
+    changes.update(dict.fromkeys(sorted((owned & labels.keys()) - desired.keys())))
+    return [NodeMeta(by, changes)] if changes else []
 
 
 def owned(labels: Mapping[str, str]) -> set[str]:
@@ -36,12 +62,15 @@ def act(world: World) -> list[Action]:
 
 def labels(world: World, gpu: Gpu, config: Config, pod: Pod, version: str) -> dict[str, str]:
     mode = device_plugin.strategy(config, pod)
+    machine = world.node.annotations.get(keys.DMI_PRODUCT) or world.node.labels.get(
+        keys.INSTANCE_TYPE, "unknown"
+    )
     found = _versions(version) | {
         "gfd.timestamp": str(int(datetime.fromisoformat(pod.created).timestamp())),
-        "gpu.machine": _sanitised(world.node.annotations.get(keys.DMI_PRODUCT) or _machine(world)),
+        "gpu.machine": _sanitised(machine),
         "gpu.mode": "compute",
-        "mig.capable": _bool(gpu.mig is not None),
-        "mps.capable": _bool(config.strategy == "mps"),
+        "mig.capable": str(gpu.mig is not None).lower(),
+        "mps.capable": str(config.strategy == "mps").lower(),
         "vgpu.present": "false",
     }
     # With MIG on every GPU, the labels of whole GPUs show 0 replicas and no sharing.
@@ -68,10 +97,6 @@ def problem(world: World, pod: Pod, config: Config) -> str | None:
             "MPS sharing is not supported for mig devices"
         )
     return None
-
-
-def _machine(world: World) -> str:
-    return world.node.labels.get(keys.INSTANCE_TYPE, "unknown")
 
 
 def _versions(version: str) -> dict[str, str]:
@@ -134,12 +159,8 @@ def _single(world: World, gpu: Gpu, config: Config) -> dict[str, str]:
     return _slice("gpu", gpu, profile, count, _shared(config, keys.GPU))
 
 
-def _instances(world: World) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for placed in world.layout.values():
-        for profile, count in counted(placed).items():
-            counts[profile] = counts.get(profile, 0) + count
-    return counts
+def _instances(world: World) -> Counter[str]:
+    return sum(map(counted, world.layout.values()), Counter())
 
 
 def _slice(prefix: str, gpu: Gpu, profile: str, count: int, share: tuple[int, str, bool]) -> dict[str, str]:
@@ -157,7 +178,3 @@ def _slice(prefix: str, gpu: Gpu, profile: str, count: int, share: tuple[int, st
 
 def _sanitised(text: str) -> str:
     return "-".join(re.sub(r"[^A-Za-z0-9-_. ]", "", text).split())
-
-
-def _bool(value: bool) -> str:
-    return "true" if value else "false"

@@ -1,25 +1,19 @@
 """Labels, annotations and pod labels that the simulator reads and writes, each spelled once."""
 
-GPU_ID = "simulator.gpuform.io/gpu"
-"""Node: PCI ``vendor:device`` of its GPUs, hexadecimal."""
+GPU_ID = "simulator.gpuform.io/gpu"  # Node: PCI ``vendor:device`` of its GPUs, hexadecimal
 GPU_MODEL = "simulator.gpuform.io/gpu-model"
 """Node: JSON of a GPU model that the simulator's table does not have."""
-GPU_COUNT = "simulator.gpuform.io/gpu-count"
-"""Node: number of its GPUs."""
+GPU_COUNT = "simulator.gpuform.io/gpu-count"  # Node: number of its GPUs
 GPU_RESET = "simulator.gpuform.io/gpu-reset"
 """Node: ``no`` if its GPUs cannot be reset, as in a virtual machine."""
-REBOOT_SECONDS = "simulator.gpuform.io/reboot-seconds"
-"""Node: how long it is away when it reboots."""
-DOWN_UNTIL = "simulator.gpuform.io/down-until"
-"""Node that reboots: when it is back, in seconds since 1970."""
-BOOTS = "simulator.gpuform.io/reboots"
-"""Node: number of its reboots."""
+REBOOT_SECONDS = "simulator.gpuform.io/reboot-seconds"  # Node: how long it is away when it reboots
+DOWN_UNTIL = "simulator.gpuform.io/down-until"  # Node that reboots: when it is back, in seconds since 1970
+BOOTS = "simulator.gpuform.io/reboots"  # Node: number of its reboots
 MIG_PENDING = "simulator.gpuform.io/mig-mode-pending"
 """Node: GPUs whose MIG mode changes at the next boot, by index, comma-separated."""
 HOST_DRIVER = "simulator.gpuform.io/host-driver"
 """Node: version of a driver preinstalled on the host, for clusters without the operator's driver."""
-EFA_ATTACHED = "simulator.gpuform.io/efa"
-"""Node: number of Elastic Fabric Adapters that it was launched with."""
+EFA_ATTACHED = "simulator.gpuform.io/efa"  # Node: number of Elastic Fabric Adapters that it was launched with
 DMI_PRODUCT = "simulator.gpuform.io/dmi-product"
 """Node: DMI product name, for example ``OpenStack Compute``; without it the instance type is used."""
 CONTAINER_RUNTIME = "simulator.gpuform.io/container-runtime"
@@ -30,8 +24,7 @@ CDI = "simulator.gpuform.io/cdi"
 """Node: ``on`` if CDI was enabled in its container engine; newer versions have it on by default."""
 DEFAULT_RUNTIME = "simulator.gpuform.io/default-runtime"
 """Node: the runtime of pods without a RuntimeClass; if left out, as NVIDIA's toolkit sets it."""
-TRIAL = "gpuform-trial"
-"""Label ``app`` of the readiness gate's pod, which opens a GPU and ends."""
+TRIAL = "gpuform-trial"  # Label ``app`` of the readiness gate's pod, which opens a GPU and ends
 RUNTIME_DOWN = "simulator.gpuform.io/container-runtime-down"
 """Node whose container engine has ended: why; a person removes it once the configuration is mended."""
 MIG_LAYOUT = "simulator.gpuform.io/mig"
@@ -54,10 +47,8 @@ LOAD = "simulator.gpuform.io/gpu-load"
 MPS_LIMITS = "simulator.gpuform.io/mps-limits"
 """MPS daemon pod: the limits that it sets for every client of a GPU."""
 
-START = "simulator.gpuform.io/start"
-"""Operand pod: ``waits`` until its turn, then ``granted``."""
-AFTER = "simulator.gpuform.io/after"
-"""Operand pod: operands that must run on the node first."""
+START = "simulator.gpuform.io/start"  # Operand pod: ``waits`` until its turn, then ``granted``
+AFTER = "simulator.gpuform.io/after"  # Operand pod: operands that must run on the node first
 LOADED = "simulator.gpuform.io/config"
 """Operand pod: the configuration it has read; an edited ConfigMap changes nothing until it reads again."""
 DEVICES = "simulator.gpuform.io/devices"
@@ -69,8 +60,7 @@ MEMORY_HELD = "simulator.gpuform.io/gpu-memory-held"
 PUBLISHED = "simulator.gpuform.io/published"
 """ResourceSlice: hash of the devices that the driver meant to publish."""
 RUN_ONCE = "simulator.gpuform.io/run-to-completion"
-OPERAND = "simulator.gpuform.io/operand"
-"""Operand pod, a label: which operand it stands for."""
+OPERAND = "simulator.gpuform.io/operand"  # Operand pod, a label: which operand it stands for
 PART_OF = "app.kubernetes.io/part-of"
 CHART = "gpu-operator-sim"
 CHARTS = (CHART, "device-plugin-sim", "dcgm-exporter-sim", "dra-driver-sim", "efa-device-plugin-sim")
@@ -83,8 +73,7 @@ SIMULATOR = "simulator.gpuform.io/"
 VENDOR = "nvidia.com/"
 GPU = "nvidia.com/gpu"
 EFA = "vpc.amazonaws.com/efa"
-DRA_DRIVER = "gpu.nvidia.com"
-"""Name of NVIDIA's DRA driver."""
+DRA_DRIVER = "gpu.nvidia.com"  # Name of NVIDIA's DRA driver
 PLUGIN_CONFIG = "nvidia.com/device-plugin.config"
 MIG_CONFIG = "nvidia.com/mig.config"
 MIG_STATE = "nvidia.com/mig.config.state"

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from lab.simulator import container_engine, device_plugin, efa, health, keys
+from lab.simulator import container_engine, device_plugin, keys
 from lab.simulator.actions import Action, Annotate, Fail, NodeResources, Reject
+from lab.simulator.device_plugin import original
 from lab.simulator.objects import Pod
-from lab.simulator.parts import original
 from lab.simulator.world import World
 
 UNEXPECTED = "UnexpectedAdmissionError"
@@ -33,9 +33,9 @@ def report(world: World) -> list[Action]:
 
     Without its plugin a resource has allocatable 0 at once, and capacity 0 five minutes later.
     """
-    offered = device_plugin.offered(world) | efa.offered(world)
+    offered = device_plugin.offered(world) | device_plugin.adapters(world)
     found = {name: len(ids) for name, ids in offered.items()}
-    well = {name: len(ids) for name, ids in health.healthy(world, offered).items()}
+    well = {name: len(ids) for name, ids in device_plugin.healthy(world, offered).items()}
     node = world.node
     allocatable = dict.fromkeys({*node.capacity, *node.allocatable}, 0) | well
     gone = {name: 0 for name in node.capacity if name in world.expired}
@@ -85,7 +85,7 @@ def allocate(world: World, pod: Pod, offered: device_plugin.Devices, taken: set[
             else:
                 needs[resource] += count
     given: list[str] = []
-    well = health.healthy(world, offered)
+    well = device_plugin.healthy(world, offered)
     for resource, count in sorted((needs | before).items()):
         free = [device for device in well[resource] if device not in taken]
         if len(free) < count:
@@ -107,7 +107,7 @@ def _check(world: World, resource: str, count: int, offered: device_plugin.Devic
                 f"Node didn't have enough resource: {resource}, requested: {count}, used: 0, capacity: 0",
             )
         raise Refused(UNEXPECTED, NONE_HEALTHY.format(resource))
-    if not health.healthy(world, offered)[resource]:
+    if not device_plugin.healthy(world, offered)[resource]:
         raise Refused(UNEXPECTED, NONE_HEALTHY.format(resource))
     config = world.config("device-plugin")
     assert config is not None  # a plugin that offers devices has a configuration

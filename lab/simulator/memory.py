@@ -9,20 +9,26 @@ takes all free memory, and never frees any. Pods without the annotation, or with
 - A MIG device has a pool of its own, also when several pods share it by time-slicing.
 - Under MPS each client is limited to its part of the GPU.
 
+The MPS control daemon sets two limits for the clients of a GPU: an equal part of the memory, and an equal
+part of the threads. There is no field for either in its configuration.
+
 Not modelled: memory of the driver and of CUDA's contexts, fragmentation, several processes in one pod,
 swapped unified memory, and how much slower a full GPU is.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
-from lab.simulator import keys, mps
+from lab.simulator import device_plugin, driver, keys
 from lab.simulator.actions import Action, Annotate, Crash, Recover
+from lab.simulator.device_plugin import original, parts
+from lab.simulator.hardware import Gpu
 from lab.simulator.objects import Pod
-from lab.simulator.parts import original, parts
 from lab.simulator.world import Config, World
 
+DAEMON = "mps-control-daemon"
 ALL = "all"
 OUT = "CUDA out of memory"
 
@@ -87,10 +93,10 @@ def _asks(pod: Pod) -> bool:
 
 def _sizes(world: World, config: Config) -> Pools:
     found = {device: part.memory_mib for device, part in parts(world).items()}
-    gpu, count = world.gpu, mps.replicas(config)
+    gpu, count = world.gpu, replicas(config)
     if gpu is not None and count > 1:
         whole = [device for device in found if device.startswith("GPU-")]
-        found |= {f"{device}::{n}": mps.part_mib(gpu, config) for device in whole for n in range(count)}
+        found |= {f"{device}::{n}": part_mib(gpu, config) for device in whole for n in range(count)}
     return found
 
 
@@ -102,3 +108,48 @@ def _pools(pod: Pod, sizes: Mapping[str, int]) -> list[str]:
 
 def _held(pod: Pod) -> int:
     return int(pod.held) if pod.held and not pod.crash else 0
+
+
+def replicas(config: Config) -> int:
+    """MPS clients that share a GPU; 1 without MPS."""
+    if config.strategy != "mps":
+        return 1
+    found = (entry["replicas"] for entry in device_plugin.shared(config) if entry["name"] == keys.GPU)
+    return int(next(found, 1))
+
+
+def most_clients(gpu: Gpu) -> int:
+    """Maximum clients of one MPS server. NVIDIA's daemon means Volta but checks for 7.5: a V100 gets 16."""
+    return 48 if gpu.compute >= (7, 5) else 16
+
+
+def part_mib(gpu: Gpu, config: Config) -> int:
+    return gpu.memory_mib // replicas(config)
+
+
+def problem(world: World, pod: Pod, config: Config) -> str | None:
+    """Why the daemon exits; None when it runs. Without MPS in its configuration it runs and does nothing."""
+    if pod.start != "granted" and driver.version(world) is None:
+        return device_plugin.NO_DRIVER
+    count, gpu = replicas(config), world.gpu
+    if gpu is None or count <= most_clients(gpu):
+        return None
+    return (
+        "error starting plugins: error getting daemons: invalid MPS configuration: "
+        f"invalid device maximum allowed replicas exceeded: {count} > {most_clients(gpu)}"
+    )
+
+
+def limit(world: World) -> list[Action]:
+    """Write the daemon's limits to its pod."""
+    pod, config, gpu = world.running(DAEMON), world.config(DAEMON), world.gpu
+    if pod is None or config is None or gpu is None or replicas(config) == 1:
+        return []
+    share = {
+        "default_device_pinned_mem_limit": f"{part_mib(gpu, config)}M",
+        "default_active_thread_percentage": str(100 // replicas(config)),
+    }
+    noted = json.dumps(share, sort_keys=True)
+    return (
+        [] if pod.limits == noted else [Annotate(pod, {keys.MPS_LIMITS: noted}, f"limits clients to {noted}")]
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 
 from lab.simulator.hardware import Mig
 
@@ -24,56 +25,41 @@ def place(mig: Mig, layout: Mapping[str, int]) -> tuple[Placed, ...]:
 
     Raises DoesNotFit with the reason.
     """
-    wanted: list[str] = []
-    for name, count in layout.items():
-        profile = mig.profiles.get(name)
-        if profile is None:
+    for name in layout:
+        if name not in mig.profiles:
             raise DoesNotFit(f"this GPU has no profile {name}; it has {', '.join(mig.profiles)}")
-        wanted.extend([name] * count)
+    wanted = [name for name, count in layout.items() for _ in range(count)]
+    spelled = " + ".join(f"{count}x {name}" for name, count in sorted(layout.items()))
     media = [name for name in wanted if mig.profiles[name].media]
     if len(media) > 1:
         raise DoesNotFit(f"at most one instance can have the media engines, {len(media)} request them")
     if sum(mig.profiles[name].compute for name in wanted) > mig.compute:
-        raise DoesNotFit(f"{_spelled(layout)} needs more than {mig.compute} compute slices")
+        raise DoesNotFit(f"{spelled} needs more than {mig.compute} compute slices")
     wanted.sort(key=lambda name: (-mig.profiles[name].memory_slices, len(mig.profiles[name].starts), name))
-    found = _search(mig, wanted, 0, set())
+    found = _search(mig, wanted, set())
     if found is None:
-        raise DoesNotFit(f"{_spelled(layout)} does not fit into the placements of {mig.slices} memory slices")
+        raise DoesNotFit(f"{spelled} does not fit into the placements of {mig.slices} memory slices")
     return tuple(sorted(found, key=lambda placed: placed[1]))
 
 
-def _search(mig: Mig, wanted: list[str], index: int, taken: set[int]) -> list[Placed] | None:
-    if index == len(wanted):
+def _search(mig: Mig, wanted: list[str], taken: set[int]) -> list[Placed] | None:
+    if not wanted:
         return []
-    name = wanted[index]
-    profile = mig.profiles[name]
-    for start in profile.starts:
-        slices = set(range(start, start + profile.memory_slices))
-        if slices & taken:
-            continue
-        rest = _search(mig, wanted, index + 1, taken | slices)
-        if rest is not None:
+    name, *others = wanted
+    for start in mig.profiles[name].starts:
+        slices = set(range(start, start + mig.profiles[name].memory_slices))
+        if not slices & taken and (rest := _search(mig, others, taken | slices)) is not None:
             return [(name, start), *rest]
     return None
 
 
 def most(mig: Mig, name: str) -> int:
     """How many instances of one profile fit on an empty GPU."""
-    profile = mig.profiles[name]
-    count = len(profile.starts)
-    while count:
-        try:
-            place(mig, {name: count})
-        except DoesNotFit:
-            count -= 1
-        else:
-            return count
+    for count in range(len(mig.profiles[name].starts), 0, -1):
+        with suppress(DoesNotFit):
+            return len(place(mig, {name: count}))
     return 0
 
 
 def counted(placed: tuple[Placed, ...]) -> Counter[str]:
     return Counter(name for name, _ in placed)
-
-
-def _spelled(layout: Mapping[str, int]) -> str:
-    return " + ".join(f"{count}x {name}" for name, count in sorted(layout.items()))

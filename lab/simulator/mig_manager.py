@@ -12,24 +12,23 @@ NVIDIA/gpu-operator#1606.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from lab.simulator import keys, power
 from lab.simulator.actions import Action, Delete, Event, NodeMeta
+from lab.simulator.device_plugin import original, parts
 from lab.simulator.hardware import Mig, device_filter
 from lab.simulator.mig_geometry import DoesNotFit, counted, most, place
-from lab.simulator.objects import Pod
-from lab.simulator.parts import original, parts
 from lab.simulator.world import Broken, Layout, World, stored_layout
 
 PAUSED = "paused-for-mig-change"
-CLIENTS = ("device-plugin", "gpu-feature-discovery", "dcgm-exporter", "dcgm")
-CLIENT_OPERANDS = ("device-plugin", "gfd", "dcgm-exporter", "mps-control-daemon")
 REBOOTING = "rebooting"
 NOT_TAKEN = "MIG mode change did not take effect after rebooting"
 _TRUE = ("1", "t", "T", "true", "TRUE", "True")
 """What Go's strconv.ParseBool, with which the MIG manager reads its environment, takes for true."""
+CLIENTS = ("device-plugin", "gpu-feature-discovery", "dcgm-exporter", "dcgm")
+CLIENT_OPERANDS = ("device-plugin", "gfd", "dcgm-exporter", "mps-control-daemon")
 
 
 def act(world: World) -> list[Action]:
@@ -52,23 +51,38 @@ def act(world: World) -> list[Action]:
     switched = _switched(world, entries)
     if switched and state == REBOOTING:
         return _finish(world, wanted, "failed", NOT_TAKEN)
-    if state != "pending" or _labels(world, "true"):
-        return [NodeMeta("mig-manager", {keys.MIG_STATE: "pending", **_paused(world)})]
+    if state != "pending" or world.relabelled(CLIENTS, "true", PAUSED):
+        return [
+            NodeMeta("mig-manager", {keys.MIG_STATE: "pending", **world.relabelled(CLIENTS, "true", PAUSED)})
+        ]
     if any(world.of(operand) for operand in CLIENT_OPERANDS):
         return []  # their pods are still terminating
     if any(pod.template.while_cut for pod in world.of(keys.DRA_OPERAND)):
         return []  # the DaemonSet controller removes them on "pending", before MIG is reconfigured
-    stuck = _stuck(world, switched)
-    if _with_reboot(pod) and (stuck or (switched and _holders(world, _changing(world, entries)))):
-        return _reboot(world, switched)
+    ampere = world.gpu is not None and world.gpu.compute < power.HOPPER
+    stuck = switched if ampere and world.node.annotations.get(keys.GPU_RESET) == "no" else set()
+    reboots = pod.template.value("WITH_REBOOT") in _TRUE
+    if reboots and (stuck or (switched and _holders(world, _changing(world, entries)))):
+        # The state is set before the node goes; with it, a second MIG manager does not reboot again. On
+        # Ampere the mode is pending until the boot. A later GPU is in use, so it has not taken the mode.
+        pending = ",".join(str(index) for index in sorted(switched) if ampere)
+        notes = {keys.MIG_PENDING: pending, keys.MIG_LAYOUT: stored_layout(_cleared(world, switched))}
+        return power.reboot(world, "mig-manager", {keys.MIG_STATE: REBOOTING}, dict(notes))
     if stuck:
-        return _finish(world, wanted, "failed", _refused(stuck), _cleared(world, stuck))
+        said = f"Resetting GPU 00000000:00:{min(stuck) + 4:02X}.0 is not supported."
+        why = f"error setting MIG mode: error resetting all GPUs: {said}"
+        return _finish(world, wanted, "failed", why, _cleared(world, stuck))
     try:
         layout = _apply(world, entries)
     except DoesNotFit as error:
         return _finish(world, wanted, "failed", str(error))
     again: list[Action] = [Delete(p) for p in [*world.of("cuda-validator"), *world.of("validator")]]
     return [*again, *_finish(world, wanted, "success", layout=layout)]
+
+
+def _cleared(world: World, switched: set[int]) -> Layout:
+    """The MIG state without the instances of these GPUs, which are removed before their mode is set."""
+    return {index: () if index in switched else placed for index, placed in world.layout.items()}
 
 
 def _entries(world: World, wanted: str, specs: object) -> list[Mapping[str, Any]]:
@@ -79,14 +93,8 @@ def _entries(world: World, wanted: str, specs: object) -> list[Mapping[str, Any]
     if wanted not in configs:
         raise DoesNotFit(f"selected mig-config not present: {wanted}; present: {', '.join(sorted(configs))}")
     ours = device_filter(world.device)
-    return [entry for entry in configs[wanted] if _concerns(entry, ours)]
-
-
-def _concerns(entry: Mapping[str, Any], ours: str) -> bool:
-    filters = entry.get("device-filter")
-    if not filters:
-        return True
-    return ours in ([filters] if isinstance(filters, str) else filters)
+    filters = [(entry, entry.get("device-filter") or ours) for entry in configs[wanted]]
+    return [entry for entry, named in filters if ours in ([named] if isinstance(named, str) else named)]
 
 
 def _targets(world: World, entry: Mapping[str, Any]) -> list[int]:
@@ -98,23 +106,19 @@ def _targets(world: World, entry: Mapping[str, Any]) -> list[int]:
 def _changing(world: World, entries: list[Mapping[str, Any]]) -> set[int]:
     """Indexes of the GPUs that differ from an entry; if two entries name one GPU, both are compared."""
     layout = world.layout
-    return {
+    cut = {
         index
         for entry in entries
         for index in _targets(world, entry)
-        if (index in layout) != entry["mig-enabled"]
-        or (index in layout and counted(layout[index]) != _devices(entry))
+        if index in layout and counted(layout[index]) != _devices(entry)
     }
+    return cut | _switched(world, entries)
 
 
 def _switched(world: World, entries: list[Mapping[str, Any]]) -> set[int]:
     """Indexes of the GPUs whose MIG mode differs from an entry."""
-    return {
-        index
-        for entry in entries
-        for index in _targets(world, entry)
-        if (index in world.layout) != entry["mig-enabled"]
-    }
+    every = ((index, entry["mig-enabled"]) for entry in entries for index in _targets(world, entry))
+    return {index for index, enabled in every if (index in world.layout) != enabled}
 
 
 def _devices(entry: Mapping[str, Any]) -> dict[str, int]:
@@ -163,7 +167,7 @@ def _finish(
     annotations: dict[str, str | None] = {keys.MIG_DONE: wanted}
     if layout is not None:
         annotations[keys.MIG_LAYOUT] = stored_layout(layout)
-    labels: dict[str, str | None] = {**_labels(world, PAUSED, "true")}
+    labels = world.relabelled(CLIENTS, PAUSED, "true")
     if world.node.labels.get(keys.MIG_STATE) != state:
         labels[keys.MIG_STATE] = state
     found: list[Action] = [NodeMeta("mig-manager", labels, annotations)]
@@ -172,15 +176,6 @@ def _finish(
             Event(None, "MIGConfigFailed", f"{keys.MIG_CONFIG}={wanted}: {why}", "nvidia-mig-manager")
         )
     return found
-
-
-def _paused(world: World) -> dict[str, str | None]:
-    return {**_labels(world, "true", PAUSED)}
-
-
-def _labels(world: World, now: str, then: str = "") -> dict[str, str]:
-    names = (f"{keys.DEPLOY}{client}" for client in CLIENTS)
-    return {name: then for name in names if world.node.labels.get(name) == now}
 
 
 def generated(world: World) -> dict[str, list[dict[str, Any]]]:
@@ -193,36 +188,3 @@ def generated(world: World) -> dict[str, list[dict[str, Any]]]:
         key = f"all-{name.replace('+', '.')}"
         configs[key] = [{"devices": "all", "mig-enabled": True, "mig-devices": layout}]
     return configs
-
-
-def _stuck(world: World, switched: Collection[int]) -> Collection[int]:
-    """GPUs among those whose mode is to change that need a reset, on a node that refuses it."""
-    needed = world.gpu is not None and world.gpu.compute < power.HOPPER
-    return switched if needed and world.node.annotations.get(keys.GPU_RESET) == "no" else ()
-
-
-def _with_reboot(pod: Pod) -> bool:
-    """Whether this MIG manager may reboot its node."""
-    return pod.template.value("WITH_REBOOT") in _TRUE
-
-
-def _refused(stuck: Collection[int]) -> str:
-    """Why the layout fails without a reboot, in the words of mig-parted."""
-    said = f"Resetting GPU 00000000:00:{min(stuck) + 4:02X}.0 is not supported."
-    return f"error setting MIG mode: error resetting all GPUs: {said}"
-
-
-def _reboot(world: World, switched: Collection[int]) -> list[Action]:
-    """The state is set before the node goes; with it, a second MIG manager does not reboot again.
-
-    On Ampere the mode is pending until the boot. A later GPU is in use, so it has not taken the mode.
-    """
-    keeps = world.gpu is not None and world.gpu.compute < power.HOPPER
-    pending = ",".join(str(index) for index in sorted(switched) if keeps)
-    notes = {keys.MIG_PENDING: pending, keys.MIG_LAYOUT: stored_layout(_cleared(world, switched))}
-    return power.reboot(world, "mig-manager", {keys.MIG_STATE: REBOOTING}, dict(notes))
-
-
-def _cleared(world: World, switched: Collection[int]) -> Layout:
-    """The MIG state without the instances of these GPUs, which are removed before their mode is set."""
-    return {index: () if index in switched else placed for index, placed in world.layout.items()}

@@ -1,31 +1,39 @@
-"""The order in which operands start on a node, and what makes one crash-loop."""
+"""The GPU operator: which operands a node gets, the order in which they start, what makes one crash-loop."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 
-from lab.simulator import (
-    container_engine,
-    device_plugin,
-    driver,
-    driver_manager,
-    gfd,
-    keys,
-    mps,
-    validator,
-)
-from lab.simulator.actions import Action, Annotate, Crash, Delete, Event, Recover
-from lab.simulator.dcgm import operand as dcgm
+from lab.simulator import container_engine, device_plugin, driver, faults, gfd, keys, memory
+from lab.simulator.actions import Action, Annotate, Crash, Create, Delete, Event, Recover
+from lab.simulator.dcgm import counters as dcgm
 from lab.simulator.objects import Pod
 from lab.simulator.world import Broken, Config, World
 
+COMPONENTS = (
+    "container-toolkit",
+    "dcgm",
+    "dcgm-exporter",
+    "device-plugin",
+    "driver",
+    "gpu-feature-discovery",
+    "node-status-exporter",
+    "operator-validator",
+)
+PLUGIN_CHART = "nvidia-device-plugin-"
+"""Name prefix of the other DaemonSets in the device plugin's own chart."""
+DEFAULT_LAYOUT = "all-disabled"
+MIG_DEFAULT = "MIG_MANAGER_DEFAULT_CONFIG"
+"""Environment variable of the operator: MIG layout of MIG-capable nodes without the label."""
+VALIDATOR, CUDA = "validator", "cuda-validator"
+NOT_INITIALIZED = "CUDA error: system not yet initialized (802): the fabric manager does not run"
 PROBLEMS: dict[str, Callable[[World, Pod, Config], str | None]] = {
     "device-plugin": device_plugin.problem,
     "gfd": gfd.problem,
-    mps.DAEMON: mps.problem,
+    memory.DAEMON: memory.problem,
 }
-CONFIGURED = tuple(PROBLEMS)
-"""Operands that read the device plugin's ConfigMap."""
+CONFIGURED = tuple(PROBLEMS)  # Operands that read the device plugin's ConfigMap
 
 
 def act(world: World) -> list[Action]:
@@ -39,19 +47,20 @@ def act(world: World) -> list[Action]:
 
 
 def _waiting(world: World, pod: Pod) -> list[Action]:
-    if not all(world.running(operand) for operand in pod.template.after) or not validator.ready(world, pod):
+    if not all(world.running(operand) for operand in pod.template.after):
+        return []
+    if pod.operand == VALIDATOR and not any(job.phase == "Succeeded" for job in world.of(CUDA)):
         return []
     config = world.configs.get(pod.uid)
     if isinstance(config, Broken) and config.mount:
         return [Event(pod, "FailedMount", config.message, "kubelet")]
     first: list[Action] = []
     if pod.operand == "driver":
-        steps = driver_manager.clear(world, pod, driver.tag(pod))
+        steps = driver.clear(world, pod)
         if steps is not None:
             return steps
-        first = driver_manager.restore(world)
-    failure = problem(world, pod)
-    if failure:
+        first = driver.restore(world)
+    if failure := problem(world, pod):
         return first + _crash(pod, *failure)
     annotations = {keys.START: "granted"}
     if isinstance(config, Config):
@@ -63,11 +72,9 @@ def _waiting(world: World, pod: Pod) -> list[Action]:
 def _started(world: World, pod: Pod) -> list[Action]:
     if pod.phase != "Running":
         return []
-    failure = problem(world, pod)
-    if failure and pod.operand == validator.OPERAND:
-        return [Delete(pod)]  # it fails only at start: a node with a broken fabric counts as rebooted
-    if failure:
-        return _crash(pod, *failure)
+    if failure := problem(world, pod):
+        # The validator fails only at start: a node with a broken fabric counts as rebooted.
+        return [Delete(pod)] if pod.operand == VALIDATOR else _crash(pod, *failure)
     found: list[Action] = [Recover(pod)] if pod.crash else []
     config = world.configs.get(pod.uid)
     if isinstance(config, Config) and pod.loaded != config.stored():
@@ -83,23 +90,76 @@ def _crash(pod: Pod, container: str, message: str) -> list[Action]:
 
 def problem(world: World, pod: Pod) -> tuple[str, str] | None:
     """Failing container and message; None if the operand runs."""
-    main = pod.template.containers[0][0]
+    main, config, message = pod.template.containers[0][0], world.configs.get(pod.uid), None
     if pod.operand == "driver":
         message = driver.problem(world, pod)
-        return (main, message) if message else None
-    if pod.operand == validator.OPERAND:
-        return validator.problem(world)
-    if pod.operand == dcgm.OPERAND:
+    elif pod.operand == VALIDATOR and faults.breaks(world.node, faults.FABRIC):
+        main, message = "cuda-validation", NOT_INITIALIZED
+    elif pod.operand == dcgm.OPERAND:
         message = dcgm.problem(world, pod)
-        return (main, message) if message else None
-    if pod.operand not in CONFIGURED:
-        return None
-    config = world.configs.get(pod.uid)
-    if isinstance(config, Broken):
+    elif pod.operand in CONFIGURED and isinstance(config, Broken):
         # A pod that has started keeps its mounted files; one that has not fails in its init container.
         manager = "config-manager-init" if pod.start == "waits" else "config-manager"
-        return (manager if config.manager else main, config.message)
-    if config is None:
-        return None
-    message = PROBLEMS[pod.operand](world, pod, config)
+        main, message = manager if config.manager else main, config.message
+    elif pod.operand in CONFIGURED and isinstance(config, Config):
+        message = PROBLEMS[pod.operand](world, pod, config)
     return (main, message) if message else None
+
+
+def validate(world: World) -> list[Action]:
+    """Run one CUDA job per node once the plugin runs; its success validates the node."""
+    pod = next((p for p in world.of(VALIDATOR) if p.start == "waits" and not p.deleting), None)
+    if pod is None or world.of(CUDA) or not all(world.running(operand) for operand in pod.template.after):
+        return []
+    return [Create(_job(pod))]
+
+
+def _job(pod: Pod) -> dict[str, object]:
+    kind, name, uid = pod.owner
+    _, image = pod.template.containers[0]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"nvidia-cuda-validator-{hashlib.sha256(pod.uid.encode()).hexdigest()[:5]}",
+            "namespace": pod.namespace,
+            "labels": {"app": "nvidia-cuda-validator", keys.PART_OF: keys.CHART, keys.OPERAND: CUDA},
+            "annotations": {keys.RUN_ONCE: "true"},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": uid}],
+        },
+        "spec": {
+            "nodeName": pod.node,
+            "restartPolicy": "OnFailure",
+            "automountServiceAccountToken": False,
+            "tolerations": [dict(toleration) for toleration in pod.template.tolerations],
+            "containers": [{"name": CUDA, "image": image, "securityContext": {"privileged": True}}],
+        },
+    }
+
+
+def label(world: World) -> list[Action]:
+    """The operator's labels; values set by others (``paused-for-mig-change``, ``false``) are kept."""
+    labels = world.node.labels
+    ours = {key for key in labels if key.startswith(keys.DEPLOY)} - {keys.DEPLOY_OPERANDS} | {keys.PRESENT}
+    if not world.cluster.operator_installed:
+        own = {key for key in ours if labels.get(key) != "false"}  # the operator never sets "false"
+        # Without an operator the device plugin's chart may install GFD, with the chart's name prefix.
+        alone = any(pod.owner[1].startswith(PLUGIN_CHART) for pod in world.of("gfd"))
+        found = set() if alone else gfd.owned(labels)
+        return gfd.difference("gpu-operator", world, {}, own | found | {keys.MIG_STATE})
+    if not world.cluster.operator_running:
+        return []
+    if labels.get(keys.PCI_PRESENT) != "true":
+        return gfd.difference("gpu-operator", world, {}, ours)
+    desired = {keys.PRESENT: "true"}
+    if labels.get(keys.DEPLOY_OPERANDS) != "false":
+        wanted = {f"{keys.DEPLOY}{component}": "true" for component in COMPONENTS}
+        if labels.get(f"{keys.DEPLOY}device-plugin") == "false":
+            # The real validator would wait for ever; our Helm release waits for its DaemonSets.
+            del wanted[f"{keys.DEPLOY}operator-validator"]
+        if labels.get(keys.MIG_CAPABLE) == "true":
+            wanted[f"{keys.DEPLOY}mig-manager"] = "true"
+            if world.cluster.mig_default == DEFAULT_LAYOUT:
+                wanted[keys.MIG_CONFIG] = DEFAULT_LAYOUT
+        desired |= {key: labels.get(key) or value for key, value in wanted.items()}
+    return gfd.difference("gpu-operator", world, desired, ours)

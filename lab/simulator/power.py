@@ -3,20 +3,35 @@
 The annotation ``keys.DOWN_UNTIL`` says until when it is away; everything else follows from it, so that the
 simulator can be killed at any point. Sources: the kubelet (its Event ``Rebooted``); NVIDIA's MIG user guide
 (a boot removes all instances; MIG mode stays on Ampere, and is off on later GPUs).
+
+``off`` and ``on`` change the node and all its pods, not only those that the simulator watches. Sources: the
+node lifecycle controller (a node with a silent kubelet has Ready Unknown, its pods are not ready); the
+kubelet (containers start again; a pod that had devices is rejected, because no plugin has registered when it
+is admitted again). Not simulated: a pod that is deleted while its node is away waits for the kubelet; here it
+goes at once.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator
+from typing import Any
 
-from lab.simulator import keys
-from lab.simulator.actions import Action, Event, Later, NodeMeta, PowerOff, PowerOn
+import httpx
+
+from lab.simulator import keys, pod_status
+from lab.simulator.actions import Action, Event, Later, NodeMeta, Power
+from lab.simulator.api import STRATEGIC, Api
+from lab.simulator.kubelet import NONE_HEALTHY, UNEXPECTED
+from lab.simulator.objects import Node
 from lab.simulator.world import Layout, World, stored_layout
 
-SECONDS = 5.0
-"""How long a node is away by default; a machine with eight GPUs takes minutes."""
-HOPPER = (9, 0)
-"""Compute capability from which MIG mode needs no reset, and is off after a boot."""
+Json = dict[str, Any]
+_SILENT = {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
+_UNSTARTED = {"phase": "Pending", "podIP": None, "podIPs": None, "containerStatuses": None}
+"""kwok starts pods without an address."""
+SECONDS = 5.0  # How long a node is away by default; a machine with eight GPUs takes minutes
+HOPPER = (9, 0)  # Compute capability from which MIG mode needs no reset, and is off after a boot
 
 
 def reboot(
@@ -26,7 +41,7 @@ def reboot(
     away = float(world.node.annotations.get(keys.REBOOT_SECONDS, SECONDS))
     boots = int(world.node.annotations.get(keys.BOOTS, "0")) + 1
     down = {keys.DOWN_UNTIL: f"{time.time() + away:.3f}", keys.BOOTS: str(boots)}
-    return [NodeMeta(by, labels, {**annotations, **down}), PowerOff()]
+    return [NodeMeta(by, labels, {**annotations, **down}), Power(on=False)]
 
 
 def down(world: World) -> bool:
@@ -45,7 +60,7 @@ def act(world: World) -> list[Action]:
         keys.MIG_LAYOUT: stored_layout(booted(world)),
         keys.MIG_DONE: None,  # a MIG manager that starts reads the label again
     }
-    return [PowerOn(), NodeMeta("boot", {}, annotations), Event(None, "Rebooted", said, "kubelet")]
+    return [Power(on=True), NodeMeta("boot", {}, annotations), Event(None, "Rebooted", said, "kubelet")]
 
 
 def booted(world: World) -> Layout:
@@ -54,3 +69,52 @@ def booted(world: World) -> Layout:
         return {}
     pending = world.node.annotations.get(keys.MIG_PENDING, "").split(",")
     return {index: () for index in set(world.layout) ^ {int(index) for index in pending if index}}
+
+
+async def off(api: Api, node: Node) -> list[Json]:
+    """The node's Ready is unknown, and its pods are not ready; returns those."""
+    found = [await _patch(api, pod, pod_status.conditions(False), {}) async for pod in _pods(api, node)]
+    silent = {"type": "Ready", "status": "Unknown", "lastTransitionTime": pod_status.now(), **_SILENT}
+    await api.patch(f"/api/v1/nodes/{node.name}/status", {"status": {"conditions": [silent]}}, STRATEGIC)
+    return [pod for pod in found if pod]
+
+
+async def on(api: Api, node: Node) -> list[Json]:
+    """Start the node's pods again; returns the changed ones."""
+    found = [await _patch(api, pod, *_started(pod)) async for pod in _pods(api, node)]
+    return [pod for pod in found if pod]
+
+
+def _started(pod: Json) -> tuple[Json, Json]:
+    """Status and annotations: operands wait for their turn, pods that had devices fail, others run."""
+    notes = pod["metadata"].get("annotations") or {}
+    if keys.START in notes:
+        again = {keys.START: "waits", keys.LOADED: None, keys.UNHEALTHY: None}
+        return {**pod_status.conditions(False), **_UNSTARTED}, again
+    if held := notes.get(keys.DEVICES):
+        why = f"Pod was rejected: {NONE_HEALTHY.format(held)}"
+        return {"phase": "Failed", "reason": UNEXPECTED, "message": why}, {}
+    return (pod_status.conditions(True) if pod["status"].get("podIP") else {}), {}
+
+
+async def _pods(api: Api, node: Node) -> AsyncIterator[Json]:
+    """Pods of the node that have not ended."""
+    async for items, _ in api.pages("/api/v1/pods", {"fieldSelector": f"spec.nodeName={node.name}"}):
+        for pod in items:
+            if pod["status"].get("phase") not in ("Succeeded", "Failed"):
+                yield pod
+
+
+async def _patch(api: Api, pod: Json, status: Json, annotations: Json) -> Json | None:
+    """Patch a pod; None if there was nothing to do, or if it was deleted or replaced meanwhile."""
+    meta, found = pod["metadata"], None
+    own, path = {"uid": meta["uid"]}, f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+    try:
+        if annotations:
+            await api.patch(path, {"metadata": {**own, "annotations": annotations}})
+        if status:
+            found = await api.patch(f"{path}/status", {"metadata": own, "status": status}, STRATEGIC)
+    except httpx.HTTPStatusError as error:
+        if error.response.status_code not in (404, 409):
+            raise
+    return found

@@ -13,24 +13,17 @@ from lab.simulator import (
     container_engine,
     device_plugin,
     dra,
-    efa,
     gfd,
-    health,
-    keys,
     kubelet,
     memory,
     mig_manager,
-    mps,
-    nfd,
     operands,
-    operator,
     power,
-    validator,
 )
 from lab.simulator.actions import Action
 from lab.simulator.api import Api
+from lab.simulator.configs import HelperError, NvidiaConfig
 from lab.simulator.executor import Executor
-from lab.simulator.nvidia_config import HelperError, NvidiaConfig
 from lab.simulator.store import Store
 from lab.simulator.world import World
 
@@ -40,15 +33,15 @@ STOP_GRACE = 300.0
 """Seconds for which the kubelet keeps a resource's capacity after its plugin has gone."""
 
 OPERANDS: tuple[Callable[[World], list[Action]], ...] = (
-    nfd.act,
-    operator.act,
+    gfd.features,
+    operands.label,
     operands.act,
-    validator.act,
+    operands.validate,
     gfd.act,
     mig_manager.act,
-    mps.act,
+    memory.limit,
     dra.act,
-    health.act,
+    device_plugin.act,
     kubelet.report,
     kubelet.act,
     container_engine.act,
@@ -131,11 +124,11 @@ class Reconciler:
 
     def _watch_stopped(self, world: World) -> None:
         """Start the kubelet's grace period for resources without a plugin; end it for those offered again."""
-        offered = device_plugin.offered(world) | efa.offered(world)
+        offered = device_plugin.offered(world) | device_plugin.adapters(world)
         for resource, count in world.node.capacity.items():
             self._wait(world, resource, resource in offered, bool(count), STOP_GRACE)
         runs, published = world.running(dra.OPERAND) is not None, world.published is not None
-        self._wait(world, keys.DRA_DRIVER, runs, published, dra.WIPED_AFTER)
+        self._wait(world, dra.DRIVER, runs, published, dra.WIPED_AFTER)
 
     def _wait(self, world: World, what: str, there: bool, missed: bool, grace: float) -> None:
         name = world.node.name

@@ -10,18 +10,18 @@ from typing import Any
 
 import httpx
 
-from lab.simulator import keys, operator
+from lab.simulator import keys, operands
 from lab.simulator.api import Api, Gone
-from lab.simulator.claimed import CLAIMS, SLICES, Claimed
-from lab.simulator.claimed import OURS as DRA_SLICES
+from lab.simulator.claimed import CLAIMS, DRA_SLICES, SLICES, Claimed
 from lab.simulator.objects import Node, Pod, node_of, pod_of
-from lab.simulator.volumes import CLAIMS as VOLUME_CLAIMS
-from lab.simulator.volumes import Volumes
+from lab.simulator.volumes import VOLUME_CLAIMS, Volumes
 from lab.simulator.world import Cluster
 
 Json = dict[str, Any]
 log = logging.getLogger("simulator")
 OURS = f"{keys.PART_OF} in ({','.join(keys.CHARTS)})"
+Put = Callable[[Json, bool, bool], None]
+"""Takes an object, whether it was listed rather than watched, and whether it is gone (then: its name)."""
 NODES, PODS, DEPLOYMENTS = "/api/v1/nodes", "/api/v1/pods", "/apis/apps/v1/deployments"
 
 
@@ -43,18 +43,17 @@ class Store:
         self._config_watches: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            self._group = group
-            group.create_task(self._follow(NODES, {}, self.put_node, self._drop_node))
-            bound = {"fieldSelector": "spec.nodeName!="}
-            group.create_task(self._follow(PODS, bound, self.put_pod, self._drop_pod))
-            ours = {"labelSelector": OURS}
-            group.create_task(self._follow(DEPLOYMENTS, ours, self._put_deployment, self._drop_deployment))
-            mine = self.claimed
-            group.create_task(self._follow(SLICES, DRA_SLICES, mine.put_slice, mine.drop_slice))
-            group.create_task(self._follow(CLAIMS, {}, mine.put_claim, mine.drop_claim))
-            volumes = Volumes(self._api)
-            group.create_task(self._follow(VOLUME_CLAIMS, {}, volumes.put, volumes.drop))
+        watched: tuple[tuple[str, dict[str, str], Put], ...] = (
+            (NODES, {}, self.put_node),
+            (PODS, {"fieldSelector": "spec.nodeName!="}, self.put_pod),
+            (DEPLOYMENTS, {"labelSelector": OURS}, self._put_deployment),
+            (SLICES, DRA_SLICES, self.claimed.put_slice),
+            (CLAIMS, {}, self.claimed.put_claim),
+            (VOLUME_CLAIMS, {}, Volumes(self._api).put),
+        )
+        async with asyncio.TaskGroup() as self._group:
+            for one in watched:
+                self._group.create_task(self._follow(*one))
 
     def knows(self, pods: Sequence[Pod]) -> bool:
         """Whether all that these pods' node depends on has been listed; the node is not reconciled before."""
@@ -62,13 +61,7 @@ class Store:
         claimed = {SLICES, CLAIMS} if any(pod.operand == keys.DRA_OPERAND for pod in pods) else set()
         return self._synced >= {NODES, PODS, DEPLOYMENTS, *maps, *claimed}
 
-    async def _follow(
-        self,
-        path: str,
-        params: dict[str, str],
-        put: Callable[[Json, bool], None],
-        drop: Callable[[str, str], None],
-    ) -> None:
+    async def _follow(self, path: str, params: dict[str, str], put: Put) -> None:
         """List, watch, and list again whenever the watch breaks: the server may restart."""
         known: set[tuple[str, str]] = set()
         pause = 0.2
@@ -79,9 +72,9 @@ class Store:
                     version = found
                     for item in items:
                         listed.add(_key(item))
-                        put(item, True)
-                for key in known - listed:
-                    drop(*key)
+                        put(item, True, False)
+                for namespace, name in known - listed:
+                    put({"metadata": {"namespace": namespace, "name": name}}, True, True)
                 known = listed
                 if path not in self._synced:
                     self._synced.add(path)
@@ -90,12 +83,9 @@ class Store:
                 while True:
                     async for kind, item in self._api.watch(path, params, version):
                         version = item["metadata"]["resourceVersion"]
-                        if kind == "DELETED":
-                            known.discard(_key(item))
-                            drop(*_key(item))
-                        elif kind != "BOOKMARK":
-                            known.add(_key(item))
-                            put(item, False)
+                        if kind != "BOOKMARK":
+                            (known.discard if kind == "DELETED" else known.add)(_key(item))
+                            put(item, False, kind == "DELETED")
             except Gone:
                 log.info("watch of %s is too old: listing again", path)
             except (httpx.HTTPError, ValueError, KeyError) as error:
@@ -103,64 +93,52 @@ class Store:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 3.0)
 
-    def put_node(self, raw: Json, listed: bool = False) -> None:
-        """Ignore a node older than the known one, unless it was ``listed``."""
+    def put_node(self, raw: Json, listed: bool = False, gone: bool = False) -> None:
+        """Ignore a node older than the known one, unless it was ``listed``; a heartbeat changes nothing."""
+        if gone:
+            self.nodes.pop(raw["metadata"]["name"], None)
+            return
         node = node_of(raw)
         old = self.nodes.get(node.name)
         if listed or old is None or old.uid != node.uid or old.version < node.version:
             self.nodes[node.name] = node
-            if old is None or _differs(old, node):
+            if old is None or replace(old, version=0) != replace(node, version=0):
                 self._changed((node.name,))
 
-    def _drop_node(self, _: str, name: str) -> None:
-        self.nodes.pop(name, None)
-
-    def put_pod(self, raw: Json, listed: bool = False) -> None:
+    def put_pod(self, raw: Json, listed: bool = False, gone: bool = False) -> None:
         """Ignore a pod older than the known one, unless it was ``listed``."""
-        pod = pod_of(raw)
+        key = _key(raw)
+        old = self.pods.get(key)
+        pod = old if gone else pod_of(raw)
         if pod is None:
             return
-        key = (pod.namespace, pod.name)
-        old = self.pods.get(key)
-        if not listed and old is not None and old.uid == pod.uid and old.version >= pod.version:
+        if gone:
+            del self.pods[key]
+            self.on_node.get(pod.node, {}).pop(key, None)
+        elif listed or old is None or old.uid != pod.uid or old.version < pod.version:
+            self.pods[key] = self.on_node.setdefault(pod.node, {})[key] = pod
+            path = _config_maps(pod.namespace)
+            if pod.template.config_map and path not in self._config_watches:
+                follow = self._follow(path, {}, self._put_config_map)
+                self._config_watches[path] = self._group.create_task(follow)
+        else:
             return
-        self.pods[key] = pod
-        self.on_node.setdefault(pod.node, {})[key] = pod
-        if pod.template.config_map:
-            self._watch_config_maps(pod.namespace)
         self._cluster_changed(pod)
         self._changed((pod.node,))
 
-    def _watch_config_maps(self, namespace: str) -> None:
-        path = _config_maps(namespace)
-        if path not in self._config_watches:
-            follow = self._follow(path, {}, self._put_config_map, self._drop_config_map)
-            self._config_watches[path] = self._group.create_task(follow)
-
-    def _drop_pod(self, namespace: str, name: str) -> None:
-        pod = self.pods.pop((namespace, name), None)
-        if pod is not None:
-            self.on_node.get(pod.node, {}).pop((namespace, name), None)
-            self._cluster_changed(pod)
-            self._changed((pod.node,))
-
-    def _put_deployment(self, raw: Json, _: bool) -> None:
-        self.deployments[_key(raw)] = raw["metadata"].get("labels", {}).get("app", "")
+    def _put_deployment(self, raw: Json, _: bool, gone: bool) -> None:
+        if gone:
+            self.deployments.pop(_key(raw), None)
+        else:
+            self.deployments[_key(raw)] = raw["metadata"].get("labels", {}).get("app", "")
         self._cluster_changed(None)
 
-    def _drop_deployment(self, namespace: str, name: str) -> None:
-        self.deployments.pop((namespace, name), None)
-        self._cluster_changed(None)
-
-    def _put_config_map(self, raw: Json, _: bool) -> None:
-        self.config_maps[_key(raw)] = dict(raw.get("data") or {})
-        self._readers_changed(*_key(raw))
-
-    def _drop_config_map(self, namespace: str, name: str) -> None:
-        self.config_maps.pop((namespace, name), None)
-        self._readers_changed(namespace, name)
-
-    def _readers_changed(self, namespace: str, name: str) -> None:
+    def _put_config_map(self, raw: Json, _: bool, gone: bool) -> None:
+        namespace, name = key = _key(raw)
+        if gone:
+            self.config_maps.pop(key, None)
+        else:
+            self.config_maps[key] = dict(raw.get("data") or {})
         readers = (p for p in self.pods.values() if p.template.config_map == name)
         self._changed({pod.node for pod in readers if pod.namespace == namespace})
 
@@ -176,7 +154,7 @@ class Store:
             operator_running=bool(operators),
             nfd_installed="node-feature-discovery-master" in apps,
             nfd_running=bool(masters),
-            mig_default=operators[0].template.value(operator.MIG_DEFAULT) if operators else "",
+            mig_default=operators[0].template.value(operands.MIG_DEFAULT) if operators else "",
         )
         if found != self.cluster:
             self.cluster = found
@@ -189,8 +167,3 @@ def _config_maps(namespace: str) -> str:
 
 def _key(raw: Json) -> tuple[str, str]:
     return raw["metadata"].get("namespace", ""), raw["metadata"]["name"]
-
-
-def _differs(old: Node, new: Node) -> bool:
-    """False for a heartbeat, which changes only the version."""
-    return replace(old, version=0) != replace(new, version=0)

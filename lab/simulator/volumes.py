@@ -17,7 +17,7 @@ import httpx
 from lab.simulator.api import Api
 
 Json = Mapping[str, Any]
-CLAIMS = "/api/v1/persistentvolumeclaims"
+VOLUME_CLAIMS = "/api/v1/persistentvolumeclaims"
 PROVISIONER = "simulator.gpuform.io/volumes"
 _VOLUMES = "/api/v1/persistentvolumes"
 _OF, _NODE = "volume.kubernetes.io/storage-provisioner", "volume.kubernetes.io/selected-node"
@@ -34,16 +34,15 @@ class Volumes:
         self._made: dict[tuple[str, str], str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def put(self, claim: Json, _: bool) -> None:
+    def put(self, claim: Json, _: bool = False, gone: bool = False) -> None:
         meta, noted = claim["metadata"], claim["metadata"].get("annotations") or {}
         key = meta["namespace"], meta["name"]
-        if noted.get(_OF) == PROVISIONER and _NODE in noted and key not in self._made:
+        if gone:
+            if made := self._made.pop(key, None):
+                self._soon("DELETE", {"metadata": {"name": made}})
+        elif noted.get(_OF) == PROVISIONER and _NODE in noted and key not in self._made:
             self._made[key] = f"pvc-{meta['uid']}"
             self._soon("POST", volume(claim))
-
-    def drop(self, namespace: str, name: str) -> None:
-        if made := self._made.pop((namespace, name), None):
-            self._soon("DELETE", {"metadata": {"name": made}})
 
     def _soon(self, method: str, body: Json) -> None:
         task = asyncio.ensure_future(self._send(method, body))
@@ -52,21 +51,20 @@ class Volumes:
 
     async def _send(self, method: str, body: Json) -> None:
         """Again while the server does not answer; a volume that exists, or has gone, is fine."""
+        name = body["metadata"]["name"]
         while True:
             try:
                 if method == "POST":
                     await self._api.create(_VOLUMES, dict(body))
                 else:
-                    await self._api.delete(f"{_VOLUMES}/{body['metadata']['name']}", {})
+                    await self._api.delete(f"{_VOLUMES}/{name}", {})
                 return
-            except httpx.HTTPStatusError as error:
-                code = error.response.status_code
+            except httpx.HTTPError as error:
+                code = error.response.status_code if isinstance(error, httpx.HTTPStatusError) else 500
                 if code not in (404, 409):
-                    log.warning("volume %s: %s", body["metadata"]["name"], error)
+                    log.warning("volume %s: %s", name, error or type(error).__name__)
                 if code < 500:
                     return
-            except httpx.HTTPError as error:
-                log.info("volume %s: %s", body["metadata"]["name"], type(error).__name__)
             await asyncio.sleep(_PAUSE_S)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,6 +98,11 @@ class World:
         pod = self.running(operand)
         found = self.configs.get(pod.uid) if pod else None
         return found if isinstance(found, Config) else None
+
+    def relabelled(self, operands: Iterable[str], now: str, then: str) -> dict[str, str | None]:
+        """The operator's labels of these operands that have the value ``now``, with the value ``then``."""
+        names = (f"{keys.DEPLOY}{operand}" for operand in operands)
+        return {name: then for name in names if self.node.labels.get(name) == now}
 
     @property
     def consumers(self) -> list[Pod]:

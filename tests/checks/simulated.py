@@ -17,7 +17,7 @@ from lab.simulator.actions import NodeMeta
 from lab.simulator.objects import Node, node_of
 from lab.simulator.world import Config, World
 from tests.checks.judges import Lines
-from tests.lab.simulator.conftest import RUNNING, _pod
+from tests.lab.simulator.worlds import RUNNING, make_pod
 
 DRIVER = "595.91.07"
 _STEPS = 9
@@ -75,7 +75,9 @@ class Site:
         image = {"driver": f"x/driver:{DRIVER}"}
         manager = {one["name"]: one["value"] for one in self.values["migManager"].get("env", ())}
         own = {"mig-manager": {**env, **manager}}
-        pods = [_pod(f"{one}-1", one, env=own.get(one, env), image=image.get(one, "x:1")) for one in names]
+        pods = [
+            make_pod(f"{one}-1", one, env=own.get(one, env), image=image.get(one, "x:1")) for one in names
+        ]
         configs: dict[str, Any] = {pod.uid: config for pod in pods if pod.operand != "mig-manager"}
         configs["uid-mig-manager-1"] = Config("", data=self._layouts())
         return World(node, RUNNING, pods, configs)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from infra.model.xid import XIDS
-from lab.simulator import xids
+from lab.simulator import faults
 from tests.journey.alert_objects import broken_memory
 from tests.journey.alert_trouble import Trouble, at, broken, each, fault
 from tests.journey.alerts_world import World
@@ -26,7 +26,7 @@ def _another_card(world: World) -> None:
 
 
 def hardware() -> tuple[Trouble, ...]:
-    strange = min(set(xids.NAMES) - set(XIDS))
+    strange = min(set(faults.XIDS) - set(XIDS))
     worn = at("whole-1", 0)
     return (
         Trouble(

@@ -52,7 +52,7 @@ def test_the_simulator_reads_it_from_the_node() -> None:
     env = parse(ENV)
     node = nodes.simulated_nodes(env, env.pools[0])[0]
     gpu = described(node["metadata"]["annotations"][labels.SIM_GPU_MODEL])
-    assert (gpu.product, gpu.memory_mib, gpu.compute, gpu.family, gpu.linked) == (
+    assert (gpu.product, gpu.memory_mib, gpu.compute, gpu.family, gpu.nvlink > 0) == (
         *("NVIDIA A100-SXM-64GB", 65536, (8, 0), "ampere", True),
     )
     assert gpu.mig is not None

@@ -78,8 +78,8 @@ ROWS: dict[int, tuple[str, ...]] = {
     22: (
         "sources/test_nvidia_facts.py::test_nvidia_row_22_a_pool_by_what_its_gpus_have",
         "sources/test_nvidia_facts.py::test_nvidia_row_22_a_pod_that_asks_for_no_gpu_sees_none",
-        "lab/simulator/test_health.py::test_nvidia_three_gpus_one_unhealthy",
-        "lab/simulator/test_restart.py::test_nvidia_zero_downtime_re_registration",
+        "lab/simulator/test_kubelet.py::test_nvidia_three_gpus_one_unhealthy",
+        "lab/simulator/test_device_plugin.py::test_nvidia_zero_downtime_re_registration",
     ),
     23: (
         "sources/test_nvidia_services.py::test_nvidia_row_23_blue_green_with_no_spare_gpu",

@@ -121,3 +121,29 @@ def _name(one: Json) -> str:
 def _is_state_metrics(one: Json) -> bool:
     labels = one["metadata"].get("labels") or {}
     return bool(labels.get("app.kubernetes.io/name") == APP and one["spec"].get("replicas", 1) != 0)
+
+
+def chosen(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
+    """Whether a label selector matches, as prometheus-operator reads it; raises ValueError if it cannot.
+
+    None matches nothing, an empty selector everything.
+    """
+    if selector is None:
+        return False
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(_holds(one, labels) for one in selector.get("matchExpressions") or ())
+
+
+def _holds(one: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    key, values = one["key"], one.get("values") or ()
+    match one["operator"]:
+        case "In":
+            return labels.get(key) in values
+        case "NotIn":
+            return labels.get(key) not in values
+        case "Exists":
+            return key in labels
+        case "DoesNotExist":
+            return key not in labels
+    raise ValueError(f"selector: unknown operator {one['operator']!r}")

@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
-from lab.sidecars.monitoring.cluster import World
+from lab.sidecars.monitoring.cluster import World, chosen
 from lab.sidecars.monitoring.discovery import LIST, Lookup
-from lab.sidecars.monitoring.scraping import Scraping, chosen, seconds
+from lab.sidecars.monitoring.scraping import Scraping, seconds
 from lab.sidecars.monitoring.targets import Ports
 
 Json = dict[str, Any]

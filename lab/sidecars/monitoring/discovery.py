@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from lab.sidecars.monitoring.scraping import chosen
+from lab.sidecars.monitoring.cluster import chosen
 
 Json = dict[str, Any]
 META = "__meta_kubernetes_"

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from lab.simulator import device_plugin
+from lab.simulator.device_plugin import gpu_uuid, mig_uuid, original
 from lab.simulator.objects import Pod
-from lab.simulator.parts import original
 from lab.simulator.world import World
 
 PERIOD = 600.0
@@ -44,81 +44,51 @@ class Use:
     peers: int = 1
 
 
-@dataclass(slots=True)
-class Uses:
-    """Use by device id; a device that is missing is idle."""
-
-    by_id: dict[str, Use] = field(default_factory=dict)
-
-    def of(self, device: str) -> Use:
-        return self.by_id.get(device) or Use()
-
-
-def uses(world: World, moment: float) -> Uses:
-    """Use of the node's devices at ``moment``; a pod that is down or not admitted uses none."""
-    found: dict[str, Use] = {}
+def uses(world: World, moment: float) -> defaultdict[str, Use]:
+    """Use at ``moment`` by device id; a pod that is down or not admitted uses none."""
+    found: defaultdict[str, Use] = defaultdict(Use)
     for pod in world.consumers:
-        if pod.devices and pod.phase == "Running" and not pod.crash:
-            _count(found, pod, of_pod(pod, moment))
+        if not pod.devices or pod.phase != "Running" or pod.crash:
+            continue
+        busy, held, devices = of_pod(pod, moment), pod.held, pod.devices.split(",")
+        for device in devices:
+            use = found[original(device)]
+            use.busy = min(1.0, use.busy + busy)
+            use.held += int(held) if held.isdecimal() else 0
+            if "::" not in device:
+                use.pod, use.peers = (pod.namespace, pod.name, _container(pod)), len(devices)
     for device in _claimed(world):
-        use = found.setdefault(device, Use())
-        use.busy = min(1.0, use.busy + OTHERWISE)
-    return Uses(found)
-
-
-def _count(found: dict[str, Use], pod: Pod, busy: float) -> None:
-    devices = pod.devices.split(",")
-    held = int(pod.held) if pod.held.isdecimal() else 0
-    for device in devices:
-        use = found.setdefault(original(device), Use())
-        use.busy, use.held = min(1.0, use.busy + busy), use.held + held
-        if "::" not in device:
-            use.pod, use.peers = (pod.namespace, pod.name, _container(pod)), len(devices)
+        found[device].busy = min(1.0, found[device].busy + OTHERWISE)
+    return found
 
 
 def of_pod(pod: Pod, moment: float) -> float:
-    said = _number(pod.load, pod.uid, moment)
-    if said is None:
-        said = _number(BY_OWNER.get(pod.owner[0], ""), pod.uid, moment)
-    return OTHERWISE if said is None else said
+    words = (pod.load, BY_OWNER.get(pod.owner[0], ""))
+    return next((n for word in words if (n := _number(word, pod.uid, moment)) is not None), OTHERWISE)
 
 
 def _number(word: str, uid: str, moment: float) -> float | None:
-    if word == "idle":
-        return 0.0
     if word == "sine":
         phase = zlib.crc32(uid.encode()) / 2**32
         return 0.5 + 0.4 * math.sin(2 * math.pi * (moment / PERIOD + phase))
     try:
-        value = float(word)
+        value = 0.0 if word == "idle" else float(word)
     except ValueError:
         return None
     return value if 0 <= value <= 1 else None
 
 
 def _container(pod: Pod) -> str:
-    names = [name for name, init, _ in pod.requests if not init]
-    return names[0] if names else pod.requests[0][0]
+    return next((name for name, init, _ in pod.requests if not init), pod.requests[0][0])
 
 
-def _claimed(world: World) -> Iterable[str]:
-    names: Mapping[str, str] | None = None
+def _claimed(world: World) -> Iterator[str]:
+    """Ids of the devices of claims in use; the driver's name for an instance ends with its start."""
     for claim in world.claims:
-        if not claim.pods:
-            continue
-        names = names or _names(world)
-        yield from (names[device] for device in claim.devices if device in names)
-
-
-def _names(world: World) -> dict[str, str]:
-    """Device ids by the DRA driver's names: ``gpu-0``, ``gpu-0-mig-1g5gb-19-3`` (3 is the start)."""
-    found = {f"gpu-{n}": device_plugin.gpu_uuid(world, n) for n in range(world.gpus)}
-    for index, placed in world.layout.items():
-        ours = {f"gpu-{index}-mig-{start}": (profile, start) for profile, start in placed}
-        for claim in world.claims:
-            for device in claim.devices:
-                head, _, rest = device.partition("-mig-")
-                spot = ours.get(f"{head}-mig-{rest.rpartition('-')[2]}") if rest else None
-                if spot:
-                    found[device] = device_plugin.mig_uuid(world, index, *spot)
-    return found
+        for name in claim.devices if claim.pods else ():
+            _, index, *instance = name.split("-")
+            if not instance:
+                yield gpu_uuid(world, int(index))
+            for profile, start in world.layout.get(int(index), ()) if instance else ():
+                if str(start) == instance[-1]:
+                    yield mig_uuid(world, int(index), profile, start)

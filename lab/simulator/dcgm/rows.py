@@ -2,23 +2,59 @@
 
 A GPU with MIG on but without instances has one row, as with the real exporter in its flexible mode. A lost
 GPU has a row only for its XIDs, and no row for an exporter that was started afterwards.
+
+XIDs are events: they count for five minutes (the exporter's ``DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE``), and the
+last one is shown until the exporter restarts. The state is also lost when the simulator ends: counters then
+begin at 0, which Prometheus takes for a restart.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 
-from lab.simulator import device_plugin, driver, faults
-from lab.simulator.dcgm import device, figures
-from lab.simulator.dcgm.fields import XID
-from lab.simulator.dcgm.load import Use, Uses, uses
-from lab.simulator.dcgm.watch import NodeWatch, broken, hear, last_xid, look
-from lab.simulator.hardware import Gpu, Mig
-from lab.simulator.mig_geometry import Placed
-from lab.simulator.parts import Part, parts
+from lab.simulator import driver, faults
+from lab.simulator.dcgm import device
+from lab.simulator.dcgm.device import Broken, State
+from lab.simulator.dcgm.load import Use, uses
+from lab.simulator.device_plugin import gpu_uuid, mig_uuid, parts
+from lab.simulator.faults import Fault
+from lab.simulator.hardware import Mig
+from lab.simulator.objects import Pod
 from lab.simulator.world import World
+
+WINDOW_MS = 300_000
+MOST = 64  # XIDs kept per GPU
+
+
+@dataclass(slots=True)
+class NodeWatch:
+    """One node: ``since`` is when its exporter was started, ``stopped`` when it was last seen down."""
+
+    uid: str = ""
+    driver: str = ""
+    exporter: str = ""
+    since: float = 0.0
+    stopped: float = 0.0
+    gpus: list[State] = field(default_factory=list)
+
+    def begin(self, world: World, pod: Pod, now: float) -> None:
+        """Drop what a restart of the exporter or the driver, or another node of that name, invalidates."""
+        if self.uid != world.node.uid:
+            self.uid, self.driver, self.gpus, self.stopped = world.node.uid, "", [], 0.0
+        loader = world.running("driver")
+        loaded = loader.uid if loader else driver.version(world) or ""
+        if self.driver and loaded != self.driver:
+            self.gpus = [state.again(now) for state in self.gpus]
+        self.driver = loaded
+        since = max(datetime.fromisoformat(pod.created).timestamp(), self.stopped)
+        if (self.exporter, self.since) != (pod.uid, since):
+            self.exporter, self.since = pod.uid, since
+            for gpu in self.gpus:
+                gpu.events, gpu.last = set(), (0.0, 0)
+        self.gpus += [State() for _ in range(world.gpus - len(self.gpus))]
 
 
 @dataclass(slots=True)
@@ -28,69 +64,68 @@ class Row:
     labels: dict[str, str]
     pod: dict[str, str]
     values: Mapping[str, float]
-    xid: tuple[int, str]
+    xid: int
     xids: Counter[int]
-    broken: device.Broken
+    broken: Broken
     idle: bool
-    instance: bool = False
+    instance: bool
 
 
 def rows(world: World, watch: NodeWatch, moment: float) -> Iterator[Row]:
     """Every row of the node; advances ``watch`` to ``moment``."""
-    gpu = world.gpu
+    gpu, layout = world.gpu, world.layout
     if gpu is None:
         return
-    made = figures.of(world.device, gpu)
-    used, found, all_faults = uses(world, moment), parts(world), faults.of(world.node)
-    layout = world.layout
-    for index, watched in enumerate(watch.gpus[: world.gpus]):
-        ours = broken(all_faults, index)
+    used, found, every = uses(world, moment), parts(world), faults.of(world.node)
+    for index, state in enumerate(watch.gpus[: world.gpus]):
+        ours = [fault for fault in every if fault.gpu == index]
+        kinds = {fault.kind: fault for fault in reversed(ours)}
         placed = layout.get(index, ())
-        busy, link = _busy(world, index, placed, used)
-        kinds = look(watched, made, (busy, link), ours, moment)
-        xids = hear(watched, ours, watch.since, moment)
+        ids = [mig_uuid(world, index, *one) for one in placed] or [gpu_uuid(world, index)]
+        busy = link = used[ids[0]].busy
+        if placed:
+            assert gpu.mig is not None
+            shapes = [gpu.mig.profiles[name] for name, _ in placed]
+            total = sum(used[id_].busy * shape.compute for id_, shape in zip(ids, shapes, strict=True))
+            busy = min(1.0, total / gpu.mig.compute)
+        # A pod with several whole GPUs uses a quarter of its load on the NVLinks.
+        share = 0.25 * link if not placed and used[ids[0]].peers > 1 else 0.0
+        device.advance(state, gpu, busy, share, kinds, moment)
+        xids = _hear(state, ours, watch.since, moment)
         lost = kinds.get(faults.GPU_LOST)
         if lost and lost.since < watch.since:
             continue
-        common = device.whole(watched.state, made, busy, kinds, gpu.compute >= (8, 0))
-        base = _labels(world, gpu, index)
-        for labels, id_, instance in _entities(world, index, placed, base):
-            use = used.of(id_)
-            values = {} if lost else _values(common, use, found[id_], instance)
-            yield Row(labels, _pod(use), values, last_xid(watched), xids, kinds, busy < 0.01, instance)
+        common = device.whole(state, gpu, busy, kinds)
+        labels = {
+            "gpu": str(index),
+            "UUID": gpu_uuid(world, index),
+            "pci_bus_id": f"00000000:{16 * (index + 1) - 9:02X}:00.0",
+            "device": f"nvidia{index}",
+            "modelName": gpu.product,
+            "Hostname": world.node.name,
+        }
+        for id_, instance in zip(ids, placed or [None], strict=True):
+            use, mine = used[id_], labels
+            if instance:
+                assert gpu.mig is not None
+                number = str(instance_id(gpu.mig, *instance))
+                mine = labels | {"GPU_I_PROFILE": instance[0], "GPU_I_ID": number}
+            own = device.own(use.busy, found[id_].memory_mib, use.held, bool(instance))
+            values = {} if lost else common | own
+            yield Row(mine, _pod(use), values, state.last[1], xids, kinds, busy < 0.01, bool(instance))
 
 
-def _values(common: dict[str, float], use: Use, part: Part, instance: bool) -> dict[str, float]:
-    own = device.busy_values(use.busy, instance) | device.memory_values(part.memory_mib, use.held)
-    return common | own
-
-
-def _busy(world: World, index: int, placed: tuple[Placed, ...], used: Uses) -> tuple[float, float]:
-    """Load of the whole GPU, and used share of its NVLinks: a quarter of it if the pod has several GPUs."""
-    use = used.of(device_plugin.gpu_uuid(world, index))
-    if not placed:
-        return use.busy, 0.25 * use.busy if use.peers > 1 else 0.0
-    assert world.gpu is not None
-    assert world.gpu.mig is not None
-    mig = world.gpu.mig
-    ids = ((name, device_plugin.mig_uuid(world, index, name, start)) for name, start in placed)
-    total = sum(used.of(id_).busy * mig.profiles[name].compute for name, id_ in ids)
-    return min(1.0, total / mig.compute), 0.0
-
-
-def _entities(
-    world: World, index: int, placed: tuple[Placed, ...], base: dict[str, str]
-) -> Iterator[tuple[dict[str, str], str, bool]]:
-    """Labels, device id, and whether it is a MIG instance, for each row of one GPU."""
-    if not placed:
-        yield base, device_plugin.gpu_uuid(world, index), False
-        return
-    assert world.gpu is not None
-    assert world.gpu.mig is not None
-    for profile, start in placed:
-        number = instance_id(world.gpu.mig, profile, start)
-        labels = base | {"GPU_I_PROFILE": profile, "GPU_I_ID": str(number)}
-        yield labels, device_plugin.mig_uuid(world, index, profile, start), True
+def _hear(state: State, found: list[Fault], since: float, moment: float) -> Counter[int]:
+    """Number of each XID in the window; XIDs from before ``since``, the exporter's start, do not count."""
+    for fault in found:
+        again = device.double_bits(fault.since, moment)[-10:] if fault.kind == faults.ECC else [0]
+        times = (fault.since + seconds for seconds in again)
+        if fault.sent:
+            state.events.update((at, fault.sent) for at in times if since <= at <= moment)
+    state.last = max([state.last, *state.events])
+    begin = moment - WINDOW_MS / 1000
+    state.events = set(sorted(event for event in state.events if event[0] > begin)[-MOST:])
+    return Counter(xid for _, xid in state.events)
 
 
 def instance_id(mig: Mig, profile: str, start: int) -> int:
@@ -99,30 +134,8 @@ def instance_id(mig: Mig, profile: str, start: int) -> int:
     return mig.slices // size - 1 + start // size
 
 
-def _labels(world: World, gpu: Gpu, index: int) -> dict[str, str]:
-    return {
-        "gpu": str(index),
-        "UUID": device_plugin.gpu_uuid(world, index),
-        "pci_bus_id": f"00000000:{16 * (index + 1) - 9:02X}:00.0",
-        "device": f"nvidia{index}",
-        "modelName": gpu.product,
-        "Hostname": world.node.name,
-    }
-
-
 def _pod(use: Use) -> dict[str, str]:
     if use.pod is None:
         return {}
     namespace, name, container = use.pod
     return {"container": container, "namespace": namespace, "pod": name}
-
-
-def static(world: World, names: list[str]) -> dict[str, str]:
-    """Values of the csv's ``label`` fields; what NVML alone knows is left out rather than made up."""
-    version = driver.version(world) or ""
-    known = {"DCGM_FI_DRIVER_VERSION": version, "DCGM_FI_DEV_BRAND": "Nvidia"}
-    return {name: known[name] for name in sorted(names) if known.get(name)}
-
-
-def value(row: Row, name: str) -> float | None:
-    return row.xid[0] if name == XID else row.values.get(name)

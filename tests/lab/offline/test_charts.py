@@ -24,8 +24,7 @@ from lab.offline import karpenter_crds
 from lab.offline.charts import Charts
 from lab.offline.language.program import find_charts_here
 from lab.plane import monitoring
-from lab.simulator import efa as simulated_efa
-from lab.simulator import keys
+from lab.simulator import device_plugin, keys
 from lab.toolchain import Toolchain
 from tests.components.recording import own_loop
 
@@ -124,7 +123,7 @@ def test_the_simulated_plugin_runs_on_the_nodes_that_the_values_name(
     (made,) = template(folder, toolchain, values=release.values)
     pod = made["spec"]["template"]
     assert pod["metadata"]["labels"][keys.PART_OF] in keys.CHARTS
-    assert pod["metadata"]["labels"][keys.OPERAND] == simulated_efa.OPERAND
+    assert pod["metadata"]["labels"][keys.OPERAND] == device_plugin.EFA_PLUGIN
     required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     pools = {"key": "gpuform.io/pool", "operator": "In", "values": ["a100-mig", "h100-training"]}
     assert required["nodeSelectorTerms"] == [{"matchExpressions": [pools]}]

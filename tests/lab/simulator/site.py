@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -15,6 +16,7 @@ from lab.simulator import keys
 from tests.waiting import until
 
 NAMESPACE = "gpu-operator"
+CHART = Path(__file__).parents[3] / "charts" / "gpu-operator-sim"
 # With the chart's default the toolkit ends the simulated nodes' containerd: test_container_engine.py.
 TOOLKIT = {"env": [{"name": "RUNTIME_CONFIG_SOURCE", "value": "file"}]}
 
@@ -28,6 +30,13 @@ class Site:
         command = [str(self.plane.toolchain.path("helm")), "--kubeconfig", str(self.plane.kubeconfig), *args]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
+
+    def operator(self, *options: str, **values: Any) -> None:
+        """Install the simulated operator, or change its values."""
+        file = self.plane.paths.state / "values.yaml"
+        file.write_text(yaml.safe_dump({"toolkit": TOOLKIT, **values}))
+        place = ["-n", NAMESPACE, "-f", str(file), *options]
+        self.helm("upgrade", "--install", "gpu-operator", str(CHART), *place)
 
     def apply(self, *documents: dict[str, Any]) -> None:
         self.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(documents))

@@ -1,4 +1,4 @@
-"""The simulated operator's chart: NVIDIA's keys and selectors; unknown keys are refused."""
+"""The charts of the simulated operator and DRA driver: NVIDIA's keys and selectors, no others."""
 
 from __future__ import annotations
 
@@ -10,40 +10,53 @@ from typing import Any
 import pytest
 import yaml
 
+from infra.plan import dra
 from lab.toolchain import Toolchain
 from tests.external import reference
+from tests.plan.aws_environments import TABLE
 
 pytestmark = pytest.mark.tools
 
-CHART = Path(__file__).parents[3] / "charts" / "gpu-operator-sim"
+CHARTS = Path(__file__).parents[3] / "charts"
+CHART = CHARTS / "gpu-operator-sim"
 # NFD is a subchart of NVIDIA's; these keys are in its values, not in the outer file.
 SUBCHART = {("node-feature-discovery", role, "tolerations") for role in ("master", "gc")}
 
 Render = Callable[..., list[dict[str, Any]]]
 
 
+Helm = Callable[..., subprocess.CompletedProcess[str]]
+
+
 @pytest.fixture
-def helm(toolchain: Toolchain) -> Path:
+def helm(toolchain: Toolchain, tmp_path: Path) -> Helm:
+    """Templates a chart."""
     if toolchain.locate("helm").path is None:
         pytest.skip("helm is not built; `gpuform local start` builds it")
-    return toolchain.path("helm")
 
-
-@pytest.fixture
-def render(helm: Path, tmp_path: Path) -> Render:
-    def run(**values: Any) -> list[dict[str, Any]]:
+    def run(
+        values: dict[str, Any], name: str = "gpu-operator", chart: Path = CHART
+    ) -> subprocess.CompletedProcess[str]:
         file = tmp_path / "values.yaml"
         file.write_text(yaml.safe_dump(values))
-        command = [helm, "template", "gpu-operator", CHART, "-n", "gpu-operator", "-f", file]
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return [document for document in yaml.safe_load_all(done.stdout) if document]
+        command = [str(toolchain.path("helm")), "template", name, str(chart), "-n", name, "-f", str(file)]
+        return subprocess.run(command, capture_output=True, text=True)
 
     return run
 
 
-def daemonsets(documents: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {d["metadata"]["name"]: d["spec"]["template"] for d in documents if d["kind"] == "DaemonSet"}
+def documents(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    assert done.returncode == 0, done.stderr
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+@pytest.fixture
+def render(helm: Helm) -> Render:
+    return lambda **values: documents(helm(values))
+
+
+def daemonsets(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {d["metadata"]["name"]: d["spec"]["template"] for d in found if d["kind"] == "DaemonSet"}
 
 
 def leaves(values: dict[str, Any], *above: str) -> Iterator[tuple[str, ...]]:
@@ -160,24 +173,59 @@ def test_mps_mounts_its_memory_first(render: Render) -> None:
     assert [c["name"] for c in spec["initContainers"]] == ["toolkit-validation", "mps-control-daemon-mounts"]
 
 
-def test_a_second_release_collides_as_one_of_nvidias_does(helm: Path) -> None:
+def test_a_second_release_collides_as_one_of_nvidias_does(helm: Helm) -> None:
     """NVIDIA's ClusterRole, ClusterRoleBinding and ClusterPolicy have fixed names.
 
     The RuntimeClass is the operator's, which adopts one that exists.
     """
 
     def cluster_wide(name: str) -> set[tuple[str, str]]:
-        command = [helm, "template", name, CHART, "-n", name]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        documents = [one for one in yaml.safe_load_all(done.stdout) if one]
-        return {
-            (one["kind"], one["metadata"]["name"])
-            for one in documents
-            if not one["metadata"].get("namespace") and one["kind"] != "RuntimeClass"
-        }
+        every = [(one["kind"], one["metadata"]) for one in documents(helm({}, name))]
+        return {(kind, meta["name"]) for kind, meta in every if "namespace" not in meta}
 
-    assert (
-        cluster_wide("gpu-operator")
-        == cluster_wide("nvidia-gpu-operator")
-        == {("ClusterRole", "gpu-operator")}
-    )
+    fixed = {("ClusterRole", "gpu-operator"), ("RuntimeClass", "nvidia")}
+    assert cluster_wide("gpu-operator") == cluster_wide("nvidia-gpu-operator") == fixed
+
+
+DRA_CHART = CHARTS / "dra-driver-sim"
+GOOD = {"gpuResourcesEnabledOverride": True, "resources": {"computeDomains": {"enabled": False}}}
+
+
+def objects(helm: Helm, values: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {one["metadata"]["name"]: one for one in documents(helm(values, chart=DRA_CHART))}
+
+
+@pytest.mark.parametrize("name", ["claimed", "claimed slices"])
+def test_the_dra_drivers_chart_takes_what_is_planned(helm: Helm, name: str) -> None:
+    release = dra.release(TABLE[name])
+    assert release
+    found = objects(helm, release.values)
+    assert set(found) == {"gpu.nvidia.com", "mig.nvidia.com", "dra-driver-nvidia-gpu-kubelet-plugin"}
+    pod = found["dra-driver-nvidia-gpu-kubelet-plugin"]["spec"]["template"]["spec"]
+    planned = release.values["kubeletPlugin"]
+    assert (pod["nodeSelector"], pod["tolerations"]) == (planned["nodeSelector"], planned["tolerations"])
+    assert "affinity" in pod, "the chart's own where none is planned"
+
+
+def test_the_dra_driver_waits_for_a_driver_that_a_container_brings(helm: Helm) -> None:
+    def after(root: str) -> str | None:
+        found = objects(helm, {**GOOD, "nvidiaDriverRoot": root})["dra-driver-nvidia-gpu-kubelet-plugin"]
+        notes: dict[str, str] = found["spec"]["template"]["metadata"]["annotations"]
+        return notes.get("simulator.gpuform.io/after")
+
+    assert (after("/run/nvidia/driver"), after("/")) == ("driver", None)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({}, "gpuResourcesEnabledOverride is not set"),
+        ({"gpuResourcesEnabledOverride": True}, "nothing here stands in for compute domains"),
+    ],
+)
+def test_the_dra_drivers_chart_refuses_what_the_real_one_does(
+    helm: Helm, values: dict[str, Any], said: str
+) -> None:
+    done = helm(values, chart=DRA_CHART)
+    assert done.returncode
+    assert said in done.stderr

@@ -25,47 +25,30 @@ ROOT = Path(__file__).parents[3]
 
 def claimed() -> list[dict[str, Any]]:
     """A DeviceClass, a node with one such device, and a Deployment with a pod that claims it."""
-    resource = {"apiVersion": "resource.k8s.io/v1"}
-    driver = f'device.driver == "{CLASS}"'
+    dra, here, labels = {"apiVersion": "resource.k8s.io/v1"}, {"namespace": "default"}, {"app": "claimer"}
     requests = [{"name": "device", "exactly": {"deviceClassName": CLASS}}]
     pod = {
         "containers": [{"name": "main", "image": "simulated.gpuform.io/main"}],
         "resourceClaims": [{"name": "device", "resourceClaimTemplateName": "device"}],
     }
-    labels = {"app": "claimer"}
     template = {"metadata": {"labels": labels}, "spec": pod}
-    here = {"namespace": "default"}
-    return [
-        {
-            **resource,
-            "kind": "DeviceClass",
-            "metadata": {"name": CLASS},
-            "spec": {"selectors": [{"cel": {"expression": driver}}]},
-        },
-        {
-            **resource,
-            "kind": "ResourceSlice",
-            "metadata": {"name": f"cpu-0-{CLASS}"},
-            "spec": {
-                "driver": CLASS,
-                "nodeName": "cpu-0",
-                "pool": {"name": "cpu-0", "generation": 1, "resourceSliceCount": 1},
-                "devices": [{"name": "device-0"}],
-            },
-        },
-        {
-            **resource,
-            "kind": "ResourceClaimTemplate",
-            "metadata": {"name": "device", **here},
-            "spec": {"spec": {"devices": {"requests": requests}}},
-        },
-        {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": "claimer", **here},
-            "spec": {"selector": {"matchLabels": labels}, "template": template},
-        },
+    pool = {"name": "cpu-0", "generation": 1, "resourceSliceCount": 1}
+    published = {"driver": CLASS, "nodeName": "cpu-0", "pool": pool, "devices": [{"name": "device-0"}]}
+    selectors = [{"cel": {"expression": f'device.driver == "{CLASS}"'}}]
+    claim = {"devices": {"requests": requests}}
+    deployed = {"selector": {"matchLabels": labels}, "template": template}
+    made = [
+        (dra, "DeviceClass", {"name": CLASS}, {"selectors": selectors}),
+        (dra, "ResourceSlice", {"name": f"cpu-0-{CLASS}"}, published),
+        (dra, "ResourceClaimTemplate", {"name": "device", **here}, {"spec": claim}),
+        (
+            {"apiVersion": "apps/v1"},
+            "Deployment",
+            {"name": "claimer", **here},
+            deployed,
+        ),
     ]
+    return [{**api, "kind": kind, "metadata": meta, "spec": spec} for api, kind, meta, spec in made]
 
 
 def test_the_owner_of_a_claimed_pod_goes_with_all_it_owns(site: Any) -> None:

@@ -5,17 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-
-from tests.lab.simulator.site import TOOLKIT
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
-CHART = Path(__file__).parents[3] / "charts" / "gpu-operator-sim"
 SLICE_4 = """\
 version: v1
 sharing:
@@ -24,28 +19,16 @@ sharing:
     failRequestsGreaterThanOne: true
     resources: [{name: nvidia.com/gpu, replicas: 4}]
 """
-ANY = """\
-version: v1
-flags: {migStrategy: none}
-sharing:
-  timeSlicing:
-    resources: [{name: nvidia.com/gpu, replicas: 3}]
-"""
-PLUGIN = {"whole": "version: v1\n", "slice-4": SLICE_4, "any": ANY}
+PLUGIN = {"whole": "version: v1\n", "slice-4": SLICE_4}
 MIG = """\
 version: v1
 mig-configs:
   all-disabled: [{devices: all, mig-enabled: false}]
   all-1g.5gb: [{devices: all, mig-enabled: true, mig-devices: {1g.5gb: 7}}]
   3g.20gb-2x2g.10gb: [{devices: all, mig-enabled: true, mig-devices: {2g.10gb: 2, 3g.20gb: 1}}]
-  half:
-    - {devices: [0, 1], mig-enabled: true, mig-devices: {1g.5gb: 7}}
-    - {devices: [2, 3], mig-enabled: false}
-  trap: [{devices: all, mig-enabled: true, mig-devices: {3g.20gb: 2, 1g.5gb: 1}}]
 """
 VALUES = {
     "mig": {"strategy": "mixed"},
-    "toolkit": TOOLKIT,
     "devicePlugin": {"config": {"name": "plugin-config", "default": "whole"}},
     "migManager": {"config": {"name": "mig-config"}},
     "driver": {"version": "580.126.09"},
@@ -68,10 +51,7 @@ OPERANDS = (
 def operator(site: Any) -> None:
     site.config_map("plugin-config", PLUGIN)
     site.config_map("mig-config", {"config.yaml": MIG})
-    values = site.plane.paths.state / "values.yaml"
-    values.write_text(yaml.safe_dump(VALUES))
-    place = ["-n", "gpu-operator", "-f", str(values)]
-    site.helm("upgrade", "--install", "gpu-operator", str(CHART), *place, "--wait")
+    site.operator("--wait", **VALUES)
 
 
 @pytest.fixture
@@ -110,18 +90,6 @@ def test_cern_operands_run_and_the_cuda_job_completes(site: Any, t4: str) -> Non
     site.until(phases, wanted.__eq__)
 
 
-def test_cern_v100_whole_and_a_cpu_node_without_gpus(site: Any) -> None:
-    site.offers(site.node("v100-0", "1db1", 4), {"gpu": 4})
-    assert site.allocatable("cpu-0") == {}
-    assert "nvidia.com/gpu.present" not in site.get("node", "cpu-0")["metadata"]["labels"]
-
-
-def test_cisco_time_slicing_any_not_renamed(site: Any) -> None:
-    node = site.node("g4dn-0", "1eb8", config="any")
-    site.offers(node, {"gpu": 3})
-    site.labelled(node, "nvidia.com/gpu.product", "Tesla-T4-SHARED")
-
-
 def test_cern_mig_mixed(site: Any) -> None:
     node = site.node("mig-0", "20b0")
     site.labelled(node, STATE, "success")
@@ -130,15 +98,6 @@ def test_cern_mig_mixed(site: Any) -> None:
     site.labelled(node, STATE, "success")
     site.pod("simulation", {"mig-3g.20gb": 1})
     site.phase("simulation", "Running")
-
-
-def test_two_of_four_gpus_are_cut_and_the_others_stay_whole(site: Any) -> None:
-    node = site.node("half-0", "20b0", 4)
-    site.labelled(node, STATE, "success")
-    site.label(node, MIG_LABEL, "half")
-    site.offers(node, {"gpu": 2, "mig-1g.5gb": 14})
-    labels = site.labelled(node, "nvidia.com/mig-1g.5gb.count", "14")
-    assert labels["nvidia.com/gpu.count"] == "4"
 
 
 def test_bumble_refuses_to_cut_a_gpu_in_use_then_all_1g5gb(site: Any) -> None:
@@ -156,23 +115,6 @@ def test_bumble_refuses_to_cut_a_gpu_in_use_then_all_1g5gb(site: Any) -> None:
     site.labelled(node, STATE, "success")
     site.label(node, MIG_LABEL, "all-1g.5gb")
     site.offers(node, {"gpu": 0, "mig-1g.5gb": 7})
-
-
-IMPOSSIBLE = [
-    ("trap", "does not fit into the placements of 8 memory slices"),
-    ("all-9g.5gb", "selected mig-config not present: all-9g.5gb"),
-]
-
-
-@pytest.mark.parametrize(("name", "why"), IMPOSSIBLE)
-def test_layout_that_cannot_be_fails_and_the_old_one_stays(site: Any, name: str, why: str) -> None:
-    node = site.node("mig-2", "20b0")
-    site.labelled(node, STATE, "success")
-    site.label(node, MIG_LABEL, name)
-    site.labelled(node, STATE, "failed")
-    site.events(node, why)
-    site.offers(node, {"gpu": 1})
-    site.label(node, MIG_LABEL, "all-disabled")
 
 
 def test_unknown_label_crash_loops_and_the_right_one_recovers(site: Any) -> None:
@@ -205,13 +147,6 @@ def test_operand_gone_nothing_offered_and_a_roll_keeps_allocations(site: Any) ->
     site.kubectl("delete", "pod", "keeps")
 
 
-def test_edited_config_map_changes_nothing(site: Any, t4: str) -> None:
-    site.config_map("plugin-config", {**PLUGIN, "slice-4": SLICE_4.replace("4", "8")})
-    site.offers(site.node("later-0", "1eb8", config="slice-4"), {"gpu.shared": 8})
-    assert site.allocatable(t4) == {"gpu.shared": 4}
-    site.config_map("plugin-config", PLUGIN)
-
-
 def test_killed_simulator_comes_back_and_changes_nothing(site: Any, t4: str) -> None:
     def versions() -> dict[str, str]:
         found = json.loads(site.kubectl("get", "nodes,pods", "-A", "-o", "json"))["items"]
@@ -242,12 +177,8 @@ def test_a_node_whose_gpu_cannot_be_reset_fails_or_reboots_once(site: Any) -> No
     site.offers(node, {"gpu": 1})
 
     env = [{"name": "WITH_REBOOT", "value": "true"}]
-    values = site.plane.paths.state / "values.yaml"
-    values.write_text(
-        yaml.safe_dump({**VALUES, "migManager": {"config": {"name": "mig-config"}, "env": env}})
-    )
-    place = ["-n", "gpu-operator", "-f", str(values)]
-    site.helm("upgrade", "--install", "gpu-operator", str(CHART), *place, "--wait")
+    manager = {"config": {"name": "mig-config"}, "env": env}
+    site.operator("--wait", **{**VALUES, "migManager": manager})
     site.pod("bystander", {}, node)
     site.phase("bystander", "Running")
     site.label(node, MIG_LABEL, "all-1g.5gb")

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
-import yaml
 
 from lab.simulator import keys
-from tests.lab.simulator.site import NAMESPACE, TOOLKIT, Site
+from tests.lab.simulator.site import Site
 
 pytestmark = pytest.mark.cluster
-
-CHART = Path(__file__).parents[3] / "charts" / "gpu-operator-sim"
-
-
-def install(site: Site, toolkit: dict[str, Any]) -> None:
-    values = site.plane.paths.state / "engine.yaml"
-    values.write_text(yaml.safe_dump({"toolkit": toolkit, "mig": {"strategy": ""}}))
-    site.helm("upgrade", "--install", "gpu-operator", str(CHART), "-n", NAMESPACE, "-f", str(values))
 
 
 def ready(site: Site, node: str) -> dict[str, str]:
@@ -29,7 +17,7 @@ def ready(site: Site, node: str) -> dict[str, str]:
 
 
 def test_the_charts_default_takes_a_node_not_ready_until_a_person_mends_it(site: Site) -> None:
-    install(site, {})
+    site.operator(toolkit={}, mig={"strategy": ""})
     node = site.node("gpu-0", "1eb8")
     down = site.until(lambda: ready(site, node), lambda found: found.get("status") == "False")
     said = "containerd: drop-in config version 4 higher than root config version 2"
@@ -38,7 +26,7 @@ def test_the_charts_default_takes_a_node_not_ready_until_a_person_mends_it(site:
     site.until(lambda: site.kubectl(*taints), lambda found: "node.kubernetes.io/not-ready" in found)
     assert site.operands(node, "nvidia-device-plugin-daemonset") == [] or not site.allocatable(node)
 
-    install(site, TOOLKIT)
+    site.operator(mig={"strategy": ""})
     other = site.node("gpu-1", "1eb8")
     site.offers(other, {"gpu": 1})
     assert ready(site, other)["status"] == "True"

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import yaml
 
 from lab.plane.layout import Layout, Record
 from tests.lab.simulator.scraping import Series
-from tests.lab.simulator.site import NAMESPACE, TOOLKIT, Site
+from tests.lab.simulator.site import NAMESPACE, Site
 from tests.lab.simulator.test_cluster_faults import gpuform
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
-CHART = Path(__file__).parents[3] / "charts" / "gpu-operator-sim"
 EXPORTER = "nvidia-dcgm-exporter"
 SLICE_4 = """\
 version: v1
@@ -45,12 +42,8 @@ def exporters(site: Site) -> Iterator[httpx.Client]:
         pytest.skip("the control plane gives the simulator no port for its exporters")
     site.config_map("plugin-config", {"whole": "version: v1\n", "slice-4": SLICE_4})
     site.config_map("counters", {"dcgm-metrics.csv": COUNTERS})
-    values = site.plane.paths.state / "metrics.yaml"
     plugin = {"config": {"name": "plugin-config", "default": "whole"}}
-    values.write_text(
-        yaml.safe_dump({"mig": {"strategy": "mixed"}, "devicePlugin": plugin, "toolkit": TOOLKIT})
-    )
-    site.helm("upgrade", "--install", "gpu-operator", str(CHART), "-n", NAMESPACE, "-f", str(values))
+    site.operator(mig={"strategy": "mixed"}, devicePlugin=plugin)
     volumes = [{"name": "metrics-config", "configMap": {"name": "counters"}}]
     patch = {"spec": {"template": {"spec": {"volumes": volumes}}}}
     site.kubectl("patch", "daemonset", EXPORTER, "-n", NAMESPACE, "-p", json.dumps(patch))
@@ -145,57 +138,3 @@ def test_an_exporter_goes_down_by_command_and_by_its_counters(site: Site, export
         mends()
         site.until(waits, [""].__eq__)
         scraped(site, exporters, node, xids)
-
-
-def test_a_lost_gpu_vanishes(site: Site, exporters: httpx.Client) -> None:
-    node = site.node("m-lost", "1eb8", 2)
-    site.offers(node, {"gpu": 2})
-    gpuform(site, "simulate", "fault", node, "--gpu", "0", "--gpu-lost")
-    found = scraped(site, exporters, node, lambda s: len(s.of("GPU_TEMP")) == 1)
-    assert found.one("XID_ERRORS_COUNT", xid="79") == 1
-    site.offers(node, {"gpu": 1})
-    gpuform(site, "simulate", "fault", node, "--clear", "--gpu", "0")
-    scraped(site, exporters, node, lambda s: len(s.of("GPU_TEMP")) == 2)
-    site.offers(node, {"gpu": 2})
-
-
-def test_a_layout_stays_pending_while_a_client_does_not_go(site: Site, exporters: httpx.Client) -> None:
-    """MIG alerts can be triggered with the cluster's own means: a pod kept by a finalizer."""
-    node = site.node("m-pending", "20b0")
-    scraped(site, exporters, node, xids)
-    site.labelled(node, "nvidia.com/mig.config.state", "success")
-    (pod,) = site.operands(node, EXPORTER)
-    name = pod["metadata"]["name"]
-    hold = {"metadata": {"finalizers": ["test.gpuform.io/hold"]}}
-    site.kubectl("patch", "pod", name, "-n", NAMESPACE, "--type=merge", "-p", json.dumps(hold))
-    site.label(node, "nvidia.com/mig.config", "all-1g.5gb")
-    site.labelled(node, "nvidia.com/mig.config.state", "pending")
-    site.until(lambda: exporters.get(f"/nodes/{node}/metrics").status_code, (503).__eq__)
-    loose = {"metadata": {"finalizers": None}}
-    site.kubectl("patch", "pod", name, "-n", NAMESPACE, "--type=merge", "-p", json.dumps(loose))
-    site.labelled(node, "nvidia.com/mig.config.state", "success")
-    assert (
-        len(scraped(site, exporters, node, lambda s: len(s.of("FB_FREE")) == 7).of("GR_ENGINE_ACTIVE")) == 7
-    )
-    site.label(node, "nvidia.com/mig.config", "nonsense")
-    site.labelled(node, "nvidia.com/mig.config.state", "failed")
-
-
-def test_without_its_fabric_manager_a_node_is_not_validated(site: Site, exporters: httpx.Client) -> None:
-    node = site.node("m-fabric", "2330", 8)
-    scraped(site, exporters, node, lambda s: len(s.of("GPU_TEMP")) == 8)
-
-    def validator() -> list[str]:
-        found = []
-        for pod in site.operands(node, "nvidia-operator-validator"):
-            inits = pod["status"].get("initContainerStatuses", ())
-            reasons = (init["state"].get("waiting", {}).get("reason") for init in inits)
-            found.append(next(filter(None, reasons), pod["status"]["phase"]))
-        return found
-
-    site.until(validator, ["Running"].__eq__)
-    done = gpuform(site, "simulate", "fault", node, "--fabric-manager")
-    assert done.returncode == 0, done.stderr
-    site.until(validator, ["CrashLoopBackOff"].__eq__)
-    gpuform(site, "simulate", "fault", node, "--clear")
-    site.until(validator, ["Running"].__eq__)

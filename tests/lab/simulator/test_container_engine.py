@@ -8,7 +8,7 @@ from infra.plan import nodes
 from lab.simulator import container_engine, keys, kubelet, operands
 from lab.simulator.actions import Annotate, Crash, Fail, NodeMeta, Recover
 from lab.simulator.world import Config
-from tests.lab.simulator.conftest import MakePod, MakeWorld
+from tests.lab.simulator.worlds import make_pod, make_world
 
 pytestmark = pytest.mark.unit
 
@@ -37,8 +37,6 @@ HIGHER = "containerd: drop-in config version {} higher than root config version 
     ],
 )
 def test_containerd_ends_on_a_drop_in_of_a_higher_version_than_its_own_file(
-    make_world: MakeWorld,
-    make_pod: MakePod,
     engine: str,
     file: str,
     toolkit: str,
@@ -55,7 +53,7 @@ def test_containerd_ends_on_a_drop_in_of_a_higher_version_than_its_own_file(
     assert last == ([NodeMeta("containerd", {}, {keys.RUNTIME_DOWN: said})] if said else [])
 
 
-def test_a_node_stays_down_until_a_person_mends_it(make_world: MakeWorld) -> None:
+def test_a_node_stays_down_until_a_person_mends_it() -> None:
     assert container_engine.down(make_world(annotations={keys.RUNTIME_DOWN: "containerd: ..."}))
     assert not container_engine.down(make_world())
 
@@ -87,8 +85,6 @@ OLD, NEW, NEWER, CRIO = "containerd://1.6.20", "containerd://1.7.24", "container
     ],
 )
 def test_a_container_gets_its_gpu_if_the_runtime_understands_how_it_is_passed(
-    make_world: MakeWorld,
-    make_pod: MakePod,
     engine: str,
     more: dict[str, str],
     toolkit: dict[str, str] | None,
@@ -110,9 +106,7 @@ def test_a_container_gets_its_gpu_if_the_runtime_understands_how_it_is_passed(
 
 
 @pytest.mark.parametrize("strategy", [BY_MOUNTS, BY_CDI])
-def test_the_gates_trial_ends_with_success_only_with_a_gpu(
-    make_world: MakeWorld, make_pod: MakePod, strategy: dict[str, str]
-) -> None:
+def test_the_gates_trial_ends_with_success_only_with_a_gpu(strategy: dict[str, str]) -> None:
     pod = make_pod(asks={keys.GPU: 1}, phase="Pending", trial=True)
     plugin = make_pod("device-plugin-1", "device-plugin", env=strategy)
     world = make_world(annotations={keys.CONTAINER_RUNTIME: OLD}, operands=("driver",), pods=(plugin, pod))
@@ -125,6 +119,6 @@ def test_the_gates_trial_ends_with_success_only_with_a_gpu(
         assert done.annotations[keys.RUN_ONCE] == "true"
 
 
-def test_without_its_plugin_a_node_changes_no_pod(make_world: MakeWorld, make_pod: MakePod) -> None:
+def test_without_its_plugin_a_node_changes_no_pod() -> None:
     has = make_pod(asks={keys.GPU: 1}, devices="GPU-0")
     assert container_engine.act(make_world(operands=(), pods=(has,))) == []

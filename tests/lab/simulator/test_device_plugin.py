@@ -1,203 +1,124 @@
-"""What a node offers, one case per way of sharing that the sources show."""
+"""What a node offers, one case per way of sharing in the sources, and what a restart keeps (row 22)."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from lab.simulator import device_plugin, keys, kubelet
-from lab.simulator.actions import NodeResources
+from lab.simulator.actions import Annotate, NodeResources, Reject
+from lab.simulator.objects import node_of, pod_of
 from lab.simulator.world import Broken, Config
+from tests.lab.simulator.worlds import CERN, GPU, MIG, SEVEN, SHARED, cut, make_pod, make_world, mps, sliced
 
 pytestmark = pytest.mark.unit
 
-
-def sliced(replicas: int, rename: bool, name: str = "nvidia.com/gpu") -> dict[str, Any]:
-    entry: dict[str, Any] = {"name": name, "devices": "all", "replicas": replicas}
-    if rename:
-        entry["rename"] = f"{name}.shared"
-    return {"timeSlicing": {"renameByDefault": rename, "resources": [entry]}}
-
-
-def cut(*layouts: list[str] | None) -> dict[str, str]:
-    placed = {str(i): layout for i, layout in enumerate(layouts) if layout is not None}
-    return {keys.MIG_LAYOUT: json.dumps(placed)}
-
-
-GPU_NAME, MIG_NAME = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
-SEVEN = [f"1g.5gb@{i}" for i in range(7)]
-CERN = ["2g.10gb@0", "2g.10gb@2", "3g.20gb@4"]
-SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"
-CASES = {
+EFA = "vpc.amazonaws.com/efa"
+BOTH = [
+    {"name": GPU, "rename": SHARED, "replicas": 4},
+    {"name": MIG, "rename": f"{MIG}.shared", "replicas": 2},
+]
+CASES: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
     "cern_whole_t4": ({"gpu": "1eb8"}, {GPU: 1}),
     "cern_whole_v100": ({"gpu": "1db1", "count": 4}, {GPU: 4}),
-    "cern_time_slicing_slice_4": (
-        {"gpu": "1eb8", "sharing": sliced(4, True), "strategy": "time-slicing"},
-        {SHARED: 4},
-    ),
+    "cern_time_slicing_slice_4": ({"gpu": "1eb8", **sliced(4)}, {SHARED: 4}),
     "cern_mig_mixed": (
         {"gpu": "20b0", "annotations": cut(CERN)},
         {"nvidia.com/mig-3g.20gb": 1, "nvidia.com/mig-2g.10gb": 2},
     ),
     "cern_mig_none_shows_whole_gpus": ({"gpu": "20b0", "env": "none", "annotations": cut(CERN)}, {GPU: 1}),
-    "cern_mig_single_shows_slices_as_gpus": (
-        {"gpu": "20b0", "env": "single", "annotations": cut(SEVEN)},
-        {GPU: 7},
-    ),
-    "bumble_all_1g5gb": ({"gpu": "20f1", "annotations": cut(SEVEN)}, {"nvidia.com/mig-1g.5gb": 7}),
-    "bumble_one_of_two_gpus_cut": (
-        {"gpu": "20f1", "count": 2, "annotations": cut(SEVEN)},
-        {"nvidia.com/mig-1g.5gb": 7, GPU: 1},
-    ),
-    "cisco_time_slicing_any_not_renamed": (
-        {"gpu": "1eb8", "sharing": sliced(3, False), "strategy": "time-slicing"},
-        {GPU: 3},
-    ),
-    "nvidia_four_gpus_shared_by_four": (
-        {"gpu": "1db1", "count": 4, "sharing": sliced(4, True), "strategy": "time-slicing"},
-        {SHARED: 16},
-    ),
-    "nvidia_time_slicing_on_slices": (
-        {
-            "gpu": "20b0",
-            "annotations": cut(SEVEN),
-            "sharing": sliced(2, True, "nvidia.com/mig-1g.5gb"),
-            "strategy": "time-slicing",
-        },
-        {"nvidia.com/mig-1g.5gb.shared": 14},
-    ),
+    "cern_mig_single": ({"gpu": "20b0", "env": "single", "annotations": cut(SEVEN)}, {GPU: 7}),
+    "bumble_one_of_two_gpus_cut": ({"gpu": "20f1", "count": 2, "annotations": cut(SEVEN)}, {MIG: 7, GPU: 1}),
+    "cisco_time_slicing_any_not_renamed": ({"gpu": "1eb8", **sliced(3, rename=False)}, {GPU: 3}),
+    "nvidia_four_gpus_shared_by_four": ({"gpu": "1db1", "count": 4, **sliced(4)}, {SHARED: 16}),
     "nvidia_two_of_four_gpus_cut_and_both_kinds_shared": (
         {
-            "gpu": "20b0",
-            "count": 4,
-            "annotations": cut(SEVEN, SEVEN),
-            "sharing": {
-                "timeSlicing": {
-                    "resources": [
-                        {"name": GPU_NAME, "rename": f"{GPU_NAME}.shared", "replicas": 4},
-                        {"name": MIG_NAME, "rename": f"{MIG_NAME}.shared", "replicas": 2},
-                    ]
-                }
-            },
-            "strategy": "time-slicing",
+            **{"gpu": "20b0", "count": 4, "annotations": cut(SEVEN, SEVEN), "strategy": "time-slicing"},
+            "sharing": {"timeSlicing": {"resources": BOTH}},
         },
-        {"nvidia.com/gpu.shared": 8, "nvidia.com/mig-1g.5gb.shared": 28},
+        {SHARED: 8, f"{MIG}.shared": 28},
     ),
     "nvidia_single_and_shared_slices": (
-        {
-            "gpu": "20b0",
-            "env": "single",
-            "annotations": cut(SEVEN),
-            "sharing": sliced(2, True),
-            "strategy": "time-slicing",
-        },
-        {"nvidia.com/gpu.shared": 14},
+        {"gpu": "20b0", "env": "single", "annotations": cut(SEVEN), **sliced(2)},
+        {SHARED: 14},
     ),
     "nvidia_strategy_of_the_flags_where_the_operator_has_none": (
         {"gpu": "20b0", "env": "", "config": {"flags": {"migStrategy": "mixed"}}, "annotations": cut(SEVEN)},
-        {"nvidia.com/mig-1g.5gb": 7},
+        {MIG: 7},
+    ),
+    "strategy_of_the_environment_wins": (
+        {"gpu": "20b0", "config": {"flags": {"migStrategy": "none"}}, "annotations": cut(SEVEN)},
+        {MIG: 7},
     ),
     "nvidia_media_slice_has_a_dot": (
         {"gpu": "20b0", "annotations": cut(["1g.5gb+me@0"])},
         {"nvidia.com/mig-1g.5gb.me": 1},
     ),
     "nvidia_cut_but_empty_offers_nothing": ({"gpu": "20b0", "annotations": cut([])}, {}),
+    "cisco_mps_waits_for_its_daemon": ({"gpu": "1eb8", **mps(3)}, {}),
+    "cisco_mps": ({"gpu": "1eb8", **mps(3), "operands": ("device-plugin", "mps-control-daemon")}, {GPU: 3}),
 }
 
 
-@pytest.mark.parametrize(("given", "expected"), CASES.values(), ids=CASES.keys())
-def test_offers(make_world: Any, given: dict[str, Any], expected: dict[str, int]) -> None:
+@pytest.mark.parametrize("case", CASES)
+def test_offers(case: str) -> None:
+    given, expected = CASES[case]
     offered = device_plugin.offered(make_world(**given))
     assert {name: len(ids) for name, ids in offered.items()} == expected
     ids = [device for devices in offered.values() for device in devices]
     assert len(set(ids)) == len(ids)
 
 
-def mps(replicas: int) -> dict[str, Any]:
-    return {"mps": {"resources": [{"name": GPU, "devices": "all", "replicas": replicas}]}}
-
-
-def test_cisco_mps_waits_for_its_daemon(make_world: Any, make_pod: Any) -> None:
-    world = make_world(gpu="1eb8", sharing=mps(3), strategy="mps", env="none")
-    assert device_plugin.offered(world) == {}
-    world.pods.append(make_pod("mps", "mps-control-daemon"))
-    assert len(device_plugin.offered(world)[GPU]) == 3
-
-
-EXITS = {
-    "mps_with_mixed": (
-        {"gpu": "1eb8", "sharing": mps(3), "strategy": "mps", "env": "mixed"},
-        "using --mig-strategy=mixed is not supported with MPS",
-    ),
-    "mps_on_a_cut_gpu": (
-        {"gpu": "20b0", "sharing": mps(3), "strategy": "mps", "env": "single", "annotations": cut(SEVEN)},
+EXITS: list[tuple[dict[str, Any], str]] = [
+    ({"gpu": "1eb8", **mps(3, "mixed")}, "using --mig-strategy=mixed is not supported with MPS"),
+    (
+        {"gpu": "20b0", **mps(3, "single"), "annotations": cut(SEVEN)},
         "sharing using MPS is not supported for MIG devices",
     ),
-    "single_with_two_profiles": (
+    (
         {"gpu": "20b0", "env": "single", "annotations": cut(CERN)},
         "more than one MIG device type present on node",
     ),
-    "single_with_a_whole_gpu": (
+    (
         {"gpu": "20b0", "count": 2, "env": "single", "annotations": cut(SEVEN)},
         "all devices on the node must be configured with the same migEnabled value",
     ),
-    "single_with_an_empty_gpu": (
-        {"gpu": "20b0", "env": "single", "annotations": cut([])},
-        "device 0 has no MIG devices configured",
-    ),
-}
+    ({"gpu": "20b0", "env": "single", "annotations": cut([])}, "device 0 has no MIG devices configured"),
+]
 
 
-@pytest.mark.parametrize(("given", "message"), EXITS.values(), ids=EXITS.keys())
-def test_exits(make_world: Any, given: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(("given", "message"), EXITS)
+def test_exits(given: dict[str, Any], message: str) -> None:
     world = make_world(**given)
     pod = world.running("device-plugin")
-    assert message in (device_plugin.problem(world, pod, world.config("device-plugin")) or "")
+    assert pod
+    assert message in (device_plugin.problem(world, pod, world.config("device-plugin") or Config("")) or "")
     assert device_plugin.offered(world) == {}
 
 
-def test_strategy_of_the_environment_wins(make_world: Any) -> None:
-    flags = {"flags": {"migStrategy": "none"}}
-    layout = cut(CERN)
-    world = make_world(gpu="20b0", env="mixed", config=flags, annotations=layout)
-    assert GPU not in device_plugin.offered(world)
-    alone = make_world(gpu="20b0", env="", config=flags, annotations=layout)
-    assert set(device_plugin.offered(alone)) == {GPU}
-
-
-def test_no_driver_no_devices(make_world: Any) -> None:
+def test_no_driver_no_devices() -> None:
     world = make_world(operands=("device-plugin",))
     pod = world.running("device-plugin")
+    assert pod
     assert device_plugin.problem(world, pod, Config("")) is None  # a running one has loaded it before
     pod.start = "waits"
-    message = device_plugin.problem(world, pod, Config(""))
-    assert message is not None
-    assert "no driver on this node" in message
+    assert "no driver on this node" in (device_plugin.problem(world, pod, Config("")) or "")
     world.node.annotations[keys.HOST_DRIVER] = "525.60.11"
     assert device_plugin.problem(world, pod, Config("")) is None
 
 
-def test_relabelled_node_keeps_the_old_key_at_zero(make_world: Any) -> None:
-    shared = sliced(4, True)
-    world = make_world(sharing=shared, strategy="time-slicing", capacity={GPU: 1})
-    assert kubelet.report(world) == [NodeResources({SHARED: 4}, {GPU: 0, SHARED: 4})]
-    fresh = make_world(sharing=shared, strategy="time-slicing")
-    assert kubelet.report(fresh) == [NodeResources({SHARED: 4}, {SHARED: 4})]
-
-
-def test_operand_gone_nothing_allocatable(make_world: Any) -> None:
+def test_what_is_no_longer_offered_is_left_at_zero() -> None:
+    assert kubelet.report(make_world(capacity={GPU: 1})) == []
+    relabelled = make_world(**sliced(4), capacity={GPU: 1})
+    assert kubelet.report(relabelled) == [NodeResources({SHARED: 4}, {GPU: 0, SHARED: 4})]
+    assert kubelet.report(make_world(**sliced(4))) == [NodeResources({SHARED: 4}, {SHARED: 4})]
     world = make_world(operands=("driver", "toolkit"), capacity={GPU: 1})
     assert kubelet.report(world) == [NodeResources({}, {GPU: 0})]
     world.node.allocatable[GPU] = 0
     assert kubelet.report(world) == []
     world.expired = frozenset({GPU})
     assert kubelet.report(world) == [NodeResources({GPU: 0}, {})]
-
-
-def test_nothing_to_do_writes_nothing(make_world: Any) -> None:
-    assert kubelet.report(make_world(capacity={GPU: 1})) == []
 
 
 SELECTED: list[tuple[str, str, list[str], str | Broken]] = [
@@ -213,3 +134,68 @@ SELECTED: list[tuple[str, str, list[str], str | Broken]] = [
 @pytest.mark.parametrize(("label", "default", "names", "expected"), SELECTED)
 def test_select(label: str, default: str, names: list[str], expected: str | Broken) -> None:
     assert device_plugin.select(label, default, names) == expected
+
+
+RESTARTS: dict[str, tuple[dict[str, Any], str]] = {
+    "whole": ({"gpu": "1db1", "count": 4}, GPU),
+    "time_slicing": ({"gpu": "1eb8", "count": 2, **sliced(2)}, SHARED),
+    "mig": (
+        {"gpu": "20b7", "annotations": cut(["1g.6gb@0", "1g.6gb@1", "2g.12gb@2"])},
+        "nvidia.com/mig-1g.6gb",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", RESTARTS)
+def test_nvidia_zero_downtime_re_registration(case: str) -> None:
+    given, resource = RESTARTS[case]
+    world = make_world(**given)
+    before = device_plugin.offered(world)
+    every = before[resource]
+    holds = make_pod("holds", asks={resource: 1}, devices=every[0])
+    capacity = {name: len(ids) for name, ids in before.items()}
+
+    away = make_world(**given, operands=("driver", "toolkit"), capacity=capacity, pods=(holds,))
+    assert kubelet.report(away) == [NodeResources({}, dict.fromkeys(capacity, 0))]
+    assert kubelet.act(away) == []  # running pods are not touched
+
+    late = make_pod("late", asks={resource: 1}, phase="Pending")
+    unlucky = make_world(**given, operands=("driver",), capacity=capacity, pods=(holds, late))
+    (refused,) = kubelet.act(unlucky)
+    assert isinstance(refused, Reject)
+    assert refused.pod is late
+
+    rest = tuple(make_pod(f"next-{n}", asks={resource: 1}, phase="Pending") for n in range(len(every)))
+    back = make_world(**given, capacity=capacity, pods=(holds, *rest))
+    back.node.allocatable = dict.fromkeys(capacity, 0)
+    assert kubelet.report(back) == [NodeResources({}, capacity)]
+    assert device_plugin.offered(back) == before
+    *admitted, too_many = kubelet.act(back)
+    given_out = [a.annotations[keys.DEVICES] for a in admitted if isinstance(a, Annotate)]
+    assert sorted(given_out) == sorted(set(every) - {every[0]})
+    assert isinstance(too_many, Reject)
+    assert "Available: 0" in too_many.message
+
+
+EFA_NODE: dict[str, Any] = {"gpu": "", "operands": (), "annotations": {keys.EFA_ATTACHED: "4"}}
+
+
+def test_efa_is_offered_only_where_its_plugin_runs() -> None:
+    plugin = make_pod("efa", device_plugin.EFA_PLUGIN)
+    starting = make_pod("efa", device_plugin.EFA_PLUGIN, phase="Pending", ready=False)
+
+    def report(*pods: Any, had: int = 0, **more: Any) -> list[Any]:
+        return kubelet.report(make_world(**{**EFA_NODE, **more}, pods=pods, capacity={EFA: had}))
+
+    assert report(plugin) == [NodeResources({EFA: 4}, {EFA: 4})]
+    assert (report(plugin, had=4), report(starting), report(plugin, annotations={})) == ([], [], [])
+    assert report(had=4) == [NodeResources({}, {EFA: 0})]
+
+
+def test_a_node_keeps_its_adapters_and_a_pod_gets_no_device_for_them() -> None:
+    raw = {"name": "n", "uid": "u", "resourceVersion": "1"}
+    node = node_of({"metadata": raw, "status": {"capacity": {EFA: "4"}, "allocatable": {EFA: "0"}}})
+    assert (node.capacity, node.allocatable) == ({EFA: 4}, {EFA: 0})
+    container = {"name": "c", "image": "a:1", "resources": {"limits": {EFA: "1"}}}
+    meta = {**raw, "namespace": "d", "creationTimestamp": ""}
+    assert pod_of({"metadata": meta, "spec": {"containers": [container]}}) is None

@@ -1,4 +1,4 @@
-"""The played DRA driver: which devices it publishes for a node, their attributes, and when it republishes."""
+"""The played DRA driver, and what the simulator keeps of nodes, pods and claims."""
 
 from __future__ import annotations
 
@@ -7,29 +7,24 @@ from typing import Any
 
 import pytest
 
-from lab.simulator import dra, health, keys, mig_manager
-from lab.simulator.actions import Event, NodeMeta, Publish, Withdraw
+from lab.simulator import device_plugin, dra, keys, mig_manager
+from lab.simulator.actions import Publish, Withdraw
 from lab.simulator.claimed import Claim, Claimed, Slice
 from lab.simulator.hardware import GPUS
-from lab.simulator.objects import pod_of
+from lab.simulator.objects import Pod, node_of, pod_of
 from lab.simulator.world import Config, World
-from tests.lab.simulator.conftest import MakePod, MakeWorld
+from tests.lab.simulator.worlds import make_pod, make_world
 
 pytestmark = pytest.mark.unit
 
 
-@pytest.fixture
-def node(make_world: MakeWorld, make_pod: MakePod) -> Any:
+def node(gpu: str = "20f1", found: str = "{}", runs: bool = True, **more: Any) -> World:
     """A node with a running driver; ``found`` is the MIG layout when the driver started."""
-
-    def make(gpu: str = "20f1", found: str = "{}", runs: bool = True, **more: Any) -> World:
-        world = make_world(gpu, **more)
-        if runs:
-            world.pods.append(make_pod("dra-1", dra.OPERAND))
-            world.configs["uid-dra-1"] = Config("", data={"mig": found})
-        return world
-
-    return make
+    world = make_world(gpu, **more)
+    if runs:
+        world.pods.append(make_pod("dra-1", dra.OPERAND))
+        world.configs["uid-dra-1"] = Config("", data={"mig": found})
+    return world
 
 
 def published(world: World) -> dict[str, dict[str, Any]]:
@@ -39,7 +34,7 @@ def published(world: World) -> dict[str, dict[str, Any]]:
     return {device["name"]: device for device in action.manifest["spec"]["devices"]}
 
 
-def test_whole_gpus_with_what_the_driver_says_of_them(node: Any) -> None:
+def test_whole_gpus_with_what_the_driver_says_of_them() -> None:
     found = published(node("27b8", count=4))
     assert list(found) == ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
     device = found["gpu-0"]
@@ -57,7 +52,7 @@ def test_whole_gpus_with_what_the_driver_says_of_them(node: Any) -> None:
     assert device["capacity"] == {"memory": {"value": "23034Mi"}}
 
 
-def test_slices_instead_of_a_gpu_that_is_cut_beside_one_that_is_not(node: Any) -> None:
+def test_slices_instead_of_a_gpu_that_is_cut_beside_one_that_is_not() -> None:
     found = published(node(count=2, found='{"0": ["2g.10gb@0", "2g.10gb@2", "3g.20gb@4"]}'))
     assert list(found) == ["gpu-0-mig-2g10gb-14-0", "gpu-0-mig-2g10gb-14-2", "gpu-0-mig-3g20gb-9-4", "gpu-1"]
     small = found["gpu-0-mig-2g10gb-14-2"]
@@ -73,18 +68,18 @@ def test_slices_instead_of_a_gpu_that_is_cut_beside_one_that_is_not(node: Any) -
     }
 
 
-def test_a_gpu_in_mig_mode_without_an_instance_is_no_device(node: Any) -> None:
+def test_a_gpu_in_mig_mode_without_an_instance_is_no_device() -> None:
     assert published(node(found='{"0": []}')) == {}
 
 
-def test_every_profile_has_a_number_and_a_name_that_the_api_takes(node: Any) -> None:
+def test_every_profile_has_a_number_and_a_name_that_the_api_takes() -> None:
     for gpu in GPUS.values():
         profiles = gpu.mig.profiles if gpu.mig else {}
         assert len({dra.profile_id(gpu, profile) for profile in profiles}) == len(profiles)
     assert list(published(node(found='{"0": ["1g.5gb+me@0"]}'))) == ["gpu-0-mig-1g5gb-me-20-0"]
 
 
-def test_it_is_owned_by_its_node(node: Any) -> None:
+def test_it_is_owned_by_its_node() -> None:
     (action,) = dra.act(node())
     (owner,) = action.manifest["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"]) == ("Node", "uid-node-0")
@@ -99,7 +94,7 @@ def as_published(world: World, **more: Any) -> Slice:
     return replace(Slice(meta["name"], "node-0", 1, 1, meta["annotations"][keys.PUBLISHED]), **more)
 
 
-def test_the_same_again_is_left_and_a_change_is_a_generation_more(node: Any) -> None:
+def test_the_same_again_is_left_and_a_change_is_a_generation_more() -> None:
     whole, cut = node(), node(found='{"0": ["7g.40gb@0"]}')
     whole.published = as_published(whole, generation=4)
     assert dra.act(whole) == []
@@ -108,7 +103,7 @@ def test_the_same_again_is_left_and_a_change_is_a_generation_more(node: Any) -> 
     assert (action.there, action.manifest["spec"]["pool"]["generation"]) == (True, 5)
 
 
-def test_a_driver_that_runs_sees_no_slice_that_is_cut_later(node: Any, make_pod: MakePod) -> None:
+def test_a_driver_that_runs_sees_no_slice_that_is_cut_later() -> None:
     fresh = node(annotations={keys.MIG_LAYOUT: '{"0": ["7g.40gb@0"]}'})
     started = make_pod("dra-1", dra.OPERAND, loaded=Config("", data={"mig": "{}"}).stored())
     assert dra.discovered(fresh.node, started).data == {"mig": "{}"}
@@ -117,7 +112,7 @@ def test_a_driver_that_runs_sees_no_slice_that_is_cut_later(node: Any, make_pod:
 
 @pytest.mark.parametrize(("expired", "left"), [(frozenset(), True), (frozenset({keys.DRA_DRIVER}), False)])
 def test_what_a_driver_that_is_gone_has_published_stays_for_a_while(
-    node: Any, expired: frozenset[str], left: bool
+    expired: frozenset[str], left: bool
 ) -> None:
     world = node(runs=False)
     world.published = as_published(node())
@@ -125,49 +120,46 @@ def test_what_a_driver_that_is_gone_has_published_stays_for_a_while(
     assert dra.act(world) == ([] if left else [Withdraw("node-0-gpu.nvidia.com")])
 
 
-def test_a_sick_gpu_is_left_claimable_unless_the_driver_looks(node: Any, make_pod: MakePod) -> None:
+def test_a_sick_gpu_is_left_claimable_unless_the_driver_looks() -> None:
     sick = {"count": 2, "annotations": {keys.UNHEALTHY: "1"}, "operands": ("driver",)}
     world = node("27b8", **sick)
-    assert health.act(world) == []
+    assert device_plugin.act(world) == []
     assert not any("taints" in device for device in published(world).values())
     looks = make_pod("dra-2", dra.OPERAND, env={"FEATURE_GATES": "NVMLDeviceHealthCheck=true,"})
     world = node("27b8", **sick, runs=False, pods=(looks,))
     world.configs["uid-dra-2"] = Config("", data={"mig": "{}"})
-    (noted,) = health.act(world)
+    (noted,) = device_plugin.act(world)
     looks.unhealthy = noted.annotations[keys.UNHEALTHY]
     found = published(world)
     assert found["gpu-1"]["taints"] == [{"key": "gpu.nvidia.com/gpu-lost", "effect": "NoSchedule"}]
     assert "taints" not in found["gpu-0"]
 
 
-def test_nothing_without_nvidias_driver(node: Any) -> None:
+def test_nothing_without_nvidias_driver() -> None:
     assert dra.act(node(operands=("nfd-worker",))) == []
 
 
-def test_gpus_that_are_claimed_are_not_cut_again(make_world: MakeWorld) -> None:
-    world = make_world("20f1", labels={keys.MIG_CONFIG: "all-1g.5gb", keys.MIG_STATE: "pending"})
-    world.pods = [pod for pod in world.pods if pod.operand in ("mig-manager", "driver", "toolkit")]
+def cutting(*pods: Any) -> World:
+    """A node whose MIG manager is about to cut its GPU."""
+    labels = {keys.MIG_CONFIG: "all-1g.5gb", keys.MIG_STATE: "pending"}
+    world = make_world("20f1", labels=labels, operands=("mig-manager", "driver", "toolkit"), pods=pods)
     world.configs["uid-mig-manager-1"] = Config("")
+    return world
+
+
+def test_gpus_that_are_claimed_are_not_cut_again() -> None:
+    world = cutting()
     world.claims = (Claim("lab", "train-gpu-x", "node-0", ("gpu-0",), ("lab/train",)),)
-    told = mig_manager.act(world)
-    (event,) = [action for action in told if isinstance(action, Event)]
+    labelled, event = mig_manager.act(world)
     assert "In use by another client: lab/train" in event.message
-    (labelled,) = [action for action in told if isinstance(action, NodeMeta)]
     assert labelled.labels[keys.MIG_STATE] == "failed"
 
 
-def test_cutting_takes_longer_than_to_send_a_driver_away_that_waits_for_it(
-    make_world: MakeWorld, make_pod: MakePod
-) -> None:
-    world = make_world("20f1", labels={keys.MIG_CONFIG: "all-1g.5gb", keys.MIG_STATE: "pending"})
-    world.pods = [pod for pod in world.pods if pod.operand in ("mig-manager", "driver", "toolkit")]
-    world.configs["uid-mig-manager-1"] = Config("")
-    stays, goes = make_pod("dra-1", dra.OPERAND), make_pod("dra-2", dra.OPERAND)
+def test_a_gpu_is_cut_once_a_driver_that_waits_for_it_has_gone() -> None:
+    goes = make_pod("dra-2", dra.OPERAND)
     goes.template = replace(goes.template, while_cut=True)
-    world.pods.append(goes)
-    assert mig_manager.act(world) == []
-    world.pods[-1] = stays
-    assert any(isinstance(action, NodeMeta) for action in mig_manager.act(world))
+    assert mig_manager.act(cutting(goes)) == []
+    assert mig_manager.act(cutting(make_pod("dra-1", dra.OPERAND))) != []
 
 
 def claim(node: str = "a", driver: str = keys.DRA_DRIVER, name: str = "c") -> dict[str, Any]:
@@ -186,7 +178,7 @@ def test_claims_are_known_by_the_node_whose_devices_they_hold() -> None:
     assert known.on("a") == (Claim("lab", "c", "a", ("gpu-0",), ("lab/p",)),)
     known.put_claim(claim(node="b"))
     assert (known.on("a"), len(known.on("b"))) == ((), 1)
-    known.drop_claim("lab", "c")
+    known.put_claim(claim(), gone=True)
     assert known.on("b") == ()
     assert told == ["a", "a", "b", "b"]
 
@@ -202,20 +194,52 @@ def test_an_older_slice_replaces_no_newer_one() -> None:
     known.put_slice(raw(5, 2))
     known.put_slice(raw(4, 1))
     assert known.slices["a"].generation == 2
-    known.drop_slice("", "a-x")
+    known.put_slice({"metadata": {"name": "a-x"}}, gone=True)
     assert (known.slices, told) == ({}, ["a", "a"])
 
 
-def test_its_pods_are_operands_of_another_chart() -> None:
-    labels = {keys.PART_OF: "dra-driver-sim", keys.OPERAND: dra.OPERAND}
-    meta = {"name": "p", "namespace": "gpu-operator", "uid": "u", "resourceVersion": "1", "labels": labels}
-    meta["creationTimestamp"] = "2026-01-01T00:00:00Z"
-    spec: dict[str, Any] = {"containers": [{"name": "gpus", "image": "x"}]}
-    found = pod_of({"metadata": meta, "spec": spec})
-    assert found is not None
-    assert (found.operand, found.template.while_cut) == (dra.OPERAND, False)
+def read(annotations: dict[str, str] | None = None, labels: dict[str, str] | None = None, **spec: Any) -> Pod:
+    limits = {"nvidia.com/gpu": "1", "cpu": "4"}
+    meta: dict[str, Any] = {"name": "p", "namespace": "n", "uid": "u", "resourceVersion": "7"}
+    meta |= {"creationTimestamp": "t", "annotations": annotations or {}, "labels": labels or {}}
+    plain = {
+        "containers": [{"name": "main", "image": "x", "resources": {"limits": limits}}],
+        "volumes": [{"name": "c", "configMap": {"name": "app"}}, {"name": "s", "emptyDir": {}}],
+    }
+    pod = pod_of({"metadata": meta, "spec": plain | spec, "status": {"phase": "Running"}})
+    assert pod
+    return pod
+
+
+def test_a_pod_that_says_what_memory_it_wants_may_fail_by_container() -> None:
+    pod = read({keys.MEMORY: "all", keys.MEMORY_HELD: "12"})
+    assert (pod.memory, pod.held, pod.template.containers) == ("all", "12", (("main", "x"),))
+    assert pod.template.config_map == ""  # ConfigMaps of other pods are not kept
+
+
+def test_plain_pods_with_the_same_containers_share_one_template() -> None:
+    pods = [read(labels={"app": app}) for app in ("web", "gpuform-trial")]
+    assert pods[0].template is pods[1].template
+    assert [pod.trial for pod in pods] == [False, True]
+
+
+def test_the_dra_drivers_pods_are_operands_of_another_chart() -> None:
+    labels = {keys.PART_OF: "dra-driver-sim", keys.OPERAND: keys.DRA_OPERAND}
+    found = read(labels=labels)
+    assert (found.operand, found.template.while_cut) == (keys.DRA_OPERAND, False)
     term = {"matchExpressions": [{"key": keys.MIG_STATE, "operator": "In", "values": ["success"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-    found = pod_of({"metadata": meta, "spec": {**spec, "affinity": {"nodeAffinity": required}}})
-    assert found is not None
-    assert found.template.while_cut
+    assert read(labels=labels, affinity={"nodeAffinity": required}).template.while_cut
+
+
+def test_a_node_keeps_the_simulators_own_annotations() -> None:
+    annotations = {keys.UNHEALTHY: "1", "other.example.org/note": "x"}
+    meta = {"name": "n", "uid": "u", "resourceVersion": "7", "annotations": annotations}
+    node = node_of({"metadata": meta, "spec": {}, "status": {}})
+    assert node.annotations == {keys.UNHEALTHY: "1"}
+
+
+def test_whole_thousands_of_shares_are_read_as_the_api_server_writes_them() -> None:
+    meta = {"name": "n", "uid": "u", "resourceVersion": "7", "creationTimestamp": "t"}
+    node = node_of({"metadata": meta, "spec": {}, "status": {"allocatable": {"nvidia.com/gpu.shared": "1k"}}})
+    assert node.allocatable == {"nvidia.com/gpu.shared": 1000}

@@ -10,19 +10,18 @@ from typing import Any
 import pytest
 
 from infra.model import xid as catalogue
-from lab.simulator import faults, health, keys, kubelet, operands, xids
+from lab.simulator import device_plugin, faults, keys, kubelet, operands
 from lab.simulator.actions import Annotate, Crash, Delete, NodeResources, Recover
-from lab.simulator.dcgm.fields import KNOWN
+from lab.simulator.dcgm.counters import KNOWN
 from lab.simulator.faults import Fault
 from tests.lab.simulator.scraping import START, Bench, Series, all_counters
+from tests.lab.simulator.worlds import GPU, make_pod, make_world
 
 pytestmark = pytest.mark.unit
 
-GPU = "nvidia.com/gpu"
-
 
 @pytest.fixture
-def bench(make_world: Any) -> Bench:
+def bench() -> Bench:
     return opened(make_world(gpu="20b0", count=2))
 
 
@@ -32,6 +31,11 @@ def opened(world: Any) -> Bench:
     pod.template = replace(pod.template, config_map="all")
     bench.store.config_maps["gpu-operator", "all"] = {"dcgm-metrics.csv": all_counters(*sorted(KNOWN))}
     return bench
+
+
+def restart(bench: Bench, operand: str, moment: float) -> None:
+    (pod,) = bench.world.of(operand)
+    pod.created = datetime.fromtimestamp(moment, UTC).isoformat()
 
 
 def counted(series: Series, gpu: int = 0) -> dict[str, float]:
@@ -62,8 +66,7 @@ def test_the_same_xid_again_counts_again(bench: Bench) -> None:
 def test_an_exporter_that_was_started_afterwards_has_not_heard_of_it(bench: Bench) -> None:
     bench.broken(Fault("xid", 0, bench.now, 79))
     assert bench.scrape(after=1).one("XID_ERRORS", gpu="0") == 79
-    (pod,) = bench.world.of("dcgm-exporter")
-    pod.uid, pod.created = "again", datetime.fromtimestamp(bench.now + 1, UTC).isoformat()
+    restart(bench, "dcgm-exporter", bench.now + 1)
     series = bench.scrape(after=5)
     assert (series.one("XID_ERRORS", gpu="0"), counted(series)) == (0, {"": 0})
 
@@ -83,35 +86,26 @@ def test_broken_memory_makes_an_error_a_minute_until_it_is_reset(bench: Bench) -
 def test_a_lost_gpu_says_nothing_but_why(bench: Bench) -> None:
     bench.broken(Fault("gpu-lost", 1, bench.now))
     series = bench.scrape(after=1)
-    left = {name for name, labels, _ in series.samples if labels["gpu"] == "1"}
-    assert left == {
-        "DCGM_FI_DEV_XID_ERRORS",
-        "DCGM_EXP_XID_ERRORS_COUNT",
-        "DCGM_EXP_CLOCK_EVENTS_COUNT",
-        "DCGM_EXP_GPU_HEALTH_STATUS",
-    }
+    left = {name.removeprefix("DCGM_") for name, labels, _ in series.samples if labels["gpu"] == "1"}
+    exporter = {f"EXP_{name}" for name in ("XID_ERRORS_COUNT", "CLOCK_EVENTS_COUNT", "GPU_HEALTH_STATUS")}
+    assert left == {"FI_DEV_XID_ERRORS", *exporter}
     assert counted(series, gpu=1) == {"79": 1}
-    assert {labels["health_watch"]: value for labels, value in series.of("GPU_HEALTH_STATUS", gpu="1")}[
-        "ALL"
-    ] == 20
-    (pod,) = bench.world.of("dcgm-exporter")
-    pod.uid, pod.created = "again", datetime.fromtimestamp(bench.now + 1, UTC).isoformat()
+    assert series.one("GPU_HEALTH_STATUS", gpu="1", health_watch="ALL") == 20
+    restart(bench, "dcgm-exporter", bench.now + 1)
     assert {labels["gpu"] for _, labels, _ in bench.scrape(after=5).samples} == {"0"}
     bench.broken()
     assert {labels["gpu"] for _, labels, _ in bench.scrape(after=5).samples} == {"0", "1"}
 
 
-def working(make_world: Any, make_pod: Any) -> Bench:
-    from lab.simulator import device_plugin
-
+def working() -> Bench:
     world = make_world(gpu="20b0")
     uuid = device_plugin.gpu_uuid(world, 0)
     world.pods.append(make_pod("p", asks={GPU: 1}, devices=uuid, load="1"))
     return opened(world)
 
 
-def test_without_cooling_it_is_hot_slow_and_throttled(make_world: Any, make_pod: Any) -> None:
-    bench = working(make_world, make_pod)
+def test_without_cooling_it_is_hot_slow_and_throttled() -> None:
+    bench = working()
     before = bench.scrape()
     assert (before.one("GPU_TEMP"), before.one("SM_CLOCK")) == (75, 1410)
     bench.broken(Fault("thermal", 0, bench.now))
@@ -125,29 +119,29 @@ def test_without_cooling_it_is_hot_slow_and_throttled(make_world: Any, make_pod:
     assert (again.one("GPU_TEMP"), again.one("THERMAL_VIOLATION")) == (75, 120e9)
 
 
-def test_with_half_the_power_it_is_throttled(make_world: Any, make_pod: Any) -> None:
-    bench = working(make_world, make_pod)
+LINKS = [f"NVLINK_{kind}_ERROR_COUNT_TOTAL" for kind in ("CRC_FLIT", "CRC_DATA", "REPLAY", "RECOVERY")]
+# Values 30 s after the fault began, and once it is cleared.
+LASTING = {
+    "power": (
+        {"POWER_USAGE": 200, "SM_CLOCK": 987, "POWER_VIOLATION": 30e9, "THERMAL_VIOLATION": 0},
+        {"POWER_USAGE": 400, "SM_CLOCK": 1410, "POWER_VIOLATION": 30e9},
+    ),
+    "nvlink": (dict.fromkeys(LINKS, 300), dict.fromkeys(LINKS, 300)),
+    "row-remap": ({"ROW_REMAP_FAILURE": 1}, {"ROW_REMAP_FAILURE": 0}),
+}
+
+
+@pytest.mark.parametrize("kind", LASTING)
+def test_what_a_fault_does_to_the_series_and_what_stays(kind: str) -> None:
+    bench = working()
     bench.scrape()
-    bench.broken(Fault("power", 0, bench.now))
-    series = bench.scrape(after=30)
-    assert (series.one("POWER_USAGE"), series.one("SM_CLOCK")) == (200, 987)
-    assert (series.one("POWER_VIOLATION"), series.one("THERMAL_VIOLATION")) == (30e9, 0)
-
-
-def test_broken_links_count_errors_and_keep_them(bench: Bench) -> None:
-    bench.broken(Fault("nvlink", 0, bench.now))
-    kinds = ("CRC_FLIT", "CRC_DATA", "REPLAY", "RECOVERY")
-    series = bench.scrape(after=6)
-    assert [series.one(f"NVLINK_{kind}_ERROR_COUNT_TOTAL", gpu="0") for kind in kinds] == [60] * 4
+    bench.broken(Fault(kind, 0, bench.now))
+    series, (during, after) = bench.scrape(after=30), LASTING[kind]
+    assert {name: series.one(name) for name in during} == during
+    assert counted(series) == {"": 0}
     bench.broken()
-    assert bench.scrape(after=6).one("NVLINK_REPLAY_ERROR_COUNT_TOTAL", gpu="0") == 60
-
-
-def test_a_row_that_cannot_be_remapped(bench: Bench) -> None:
-    bench.broken(Fault("row-remap", 1, bench.now))
     series = bench.scrape(after=1)
-    assert [value for _, value in series.of("ROW_REMAP_FAILURE")] == [0, 1]
-    assert counted(series, gpu=1) == {"": 0}
+    assert {name: series.one(name) for name in after} == after
 
 
 def test_an_exporter_that_is_down_crash_loops_answers_nothing_and_forgets(bench: Bench) -> None:
@@ -169,7 +163,7 @@ def test_an_exporter_that_is_down_crash_loops_answers_nothing_and_forgets(bench:
     assert (series.one("XID_ERRORS", gpu="0"), counted(series)) == (0, {"": 0})
 
 
-def test_without_its_fabric_manager_the_node_is_not_validated(make_world: Any, make_pod: Any) -> None:
+def test_without_its_fabric_manager_the_node_is_not_validated() -> None:
     world = make_world(gpu="2330", count=8)
     runs = make_pod("v", "validator")
     job = make_pod("c", "cuda-validator", phase="Succeeded")
@@ -197,58 +191,42 @@ def allocatable(world: Any) -> int:
 
 
 def test_every_xid_that_the_alerts_know_can_be_sent() -> None:
-    assert {number for kind in catalogue.CLASSES for number in catalogue.numbers(kind)} <= xids.NAMES.keys()
-    assert catalogue.DEVICE_PLUGIN_SKIPS == xids.SKIPPED
+    assert {number for kind in catalogue.CLASSES for number in catalogue.numbers(kind)} <= faults.XIDS.keys()
+    assert catalogue.DEVICE_PLUGIN_SKIPS == faults.SKIPPED
 
 
-@pytest.mark.parametrize("xid", sorted(xids.NAMES))
+@pytest.mark.parametrize("xid", sorted(faults.XIDS))
 def test_the_plugin_takes_a_gpu_away_for_every_xid_but_the_applications(bench: Bench, xid: int) -> None:
     bench.broken(Fault("xid", 0, bench.now, xid))
     mine = xid in (13, 31, 43, 45, 68, 109)
     assert allocatable(bench.world) == (2 if mine else 1)
-    noted = [action for action in health.act(bench.world) if isinstance(action, Annotate)]
+    noted = [action for action in device_plugin.act(bench.world) if isinstance(action, Annotate)]
     assert bool(noted) != mine
 
 
-@pytest.mark.parametrize(
-    ("kind", "left"),
-    [("ecc", 1), ("gpu-lost", 1), ("thermal", 2), ("power", 2), ("nvlink", 2), ("row-remap", 2)],
-)
-def test_what_sends_an_xid_takes_the_gpu_away(bench: Bench, kind: str, left: int) -> None:
+@pytest.mark.parametrize("kind", ["ecc", "gpu-lost", "thermal", "power", "nvlink", "row-remap"])
+def test_what_sends_an_xid_takes_the_gpu_away(bench: Bench, kind: str) -> None:
     bench.broken(Fault(kind, 1, bench.now))
-    assert allocatable(bench.world) == left
+    assert allocatable(bench.world) == (1 if kind in ("ecc", "gpu-lost") else 2)
 
 
 @pytest.mark.parametrize(("kind", "left"), [("xid", 2), ("gpu-lost", 1)])
 def test_a_plugin_that_was_started_later_has_not_seen_an_xid(bench: Bench, kind: str, left: int) -> None:
     bench.broken(Fault(kind, 0, START, 79 if kind == "xid" else 0))
-    (plugin,) = bench.world.of("device-plugin")
-    plugin.created = datetime.fromtimestamp(START + 5, UTC).isoformat()
+    restart(bench, "device-plugin", START + 5)
     assert allocatable(bench.world) == left
 
 
 def test_an_entry_survives_being_written_and_read() -> None:
-    entries = (
-        Fault("xid", 3, START + 0.25, 79),
-        Fault("thermal", 0, START),
-        Fault("exporter-down", -1, START),
-    )
+    entries = (Fault("xid", 3, START + 0.25, 79), Fault("power", 0, START), Fault("exporter-down", -1, START))
     text = faults.stored(entries)
     assert text is not None
     assert faults.read(text) == entries
     assert faults.stored(()) is None
 
 
-NONSENSE = [
-    "",
-    "{",
-    "[]",
-    "7",
-    "[7]",
-    '[{"kind": "xid"}]',
-    '{"a": 1}',
-    '[{"kind": "fire", "gpu": 0, "since": "now"}]',
-]
+BAD = '[{"kind": "fire", "gpu": 0, "since": "now"}]'
+NONSENSE = ["", "{", "[]", "7", "[7]", '[{"kind": "xid"}]', '{"a": 1}', BAD]
 
 
 @pytest.mark.parametrize("text", NONSENSE)

@@ -1,4 +1,4 @@
-"""The device manager: which pod gets which device, and how a pod is rejected."""
+"""The device manager: which pod gets which device, how a pod is rejected, and faulty GPUs (row 22)."""
 
 from __future__ import annotations
 
@@ -7,114 +7,181 @@ from typing import Any
 
 import pytest
 
-from lab.simulator import device_plugin, keys, kubelet
-from lab.simulator.actions import Annotate, Reject
+from lab.simulator import device_plugin, keys, kubelet, operands
+from lab.simulator.actions import Annotate, NodeResources, Reject
+from lab.simulator.world import Config
+from tests.lab.simulator.worlds import GPU, MIG, SEVEN, SHARED, cut, make_pod, make_world, mps, sliced
 
 pytestmark = pytest.mark.unit
 
-GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
+STRICT, LENIENT = (sliced(4, failRequestsGreaterThanOne=strict) for strict in (True, False))
 
 
-def sliced(replicas: int, strict: bool) -> dict[str, Any]:
-    resource = {"name": GPU, "rename": SHARED, "replicas": replicas}
-    return {"timeSlicing": {"failRequestsGreaterThanOne": strict, "resources": [resource]}}
+def waiting(count: int = 1, resource: str = GPU, **fields: Any) -> Any:
+    return make_pod(asks={resource: count}, phase="Pending", **fields)
 
 
-def given(world: Any) -> dict[str, list[str]]:
-    actions = kubelet.act(world)
+def given(*pods: Any, **world: Any) -> dict[str, list[str]]:
+    actions = kubelet.act(make_world(**world, pods=pods))
     assert all(isinstance(action, Annotate) for action in actions), actions
     return {a.pod.name: a.annotations[keys.DEVICES].split(",") for a in actions}
 
 
-def refused(world: Any) -> Reject:
-    (action,) = kubelet.act(world)
-    assert isinstance(action, Reject)
-    return action
+def test_cern_tf_gpu_gets_the_gpu() -> None:
+    assert given(waiting()) == {"tf-gpu": device_plugin.offered(make_world())[GPU]}
 
 
-def test_cern_tf_gpu_gets_the_gpu(make_world: Any, make_pod: Any) -> None:
-    world = make_world(pods=(make_pod(asks={GPU: 1}, phase="Pending"),))
-    assert given(world) == {"tf-gpu": device_plugin.offered(world)[GPU]}
+def test_two_slices_are_given_where_the_plugin_allows_it() -> None:
+    assert len(given(waiting(2, SHARED), **LENIENT)["tf-gpu"]) == 2
 
 
-def test_cern_two_slices_of_one_gpu_are_refused(make_world: Any, make_pod: Any) -> None:
-    pod = make_pod(asks={SHARED: 2}, phase="Pending")
-    world = make_world(sharing=sliced(4, True), strategy="time-slicing", pods=(pod,))
-    assert refused(world) == Reject(
-        pod,
-        "UnexpectedAdmissionError",
-        "Pod was rejected: Allocate failed due to rpc error: code = Unknown desc = invalid allocation "
-        'request for "nvidia.com/gpu.shared": invalid request: maximum request size for shared resources '
-        "is 1; found 2, which is unexpected",
-    )
+DEVICE = device_plugin.offered(make_world())[GPU][0]
+ONE_EACH = (
+    "Allocate failed due to rpc error: code = Unknown desc = invalid allocation request for "
+    '"{}": invalid request: maximum request size for shared resources is 1; found 2, which is unexpected'
+)
+NONE_LEFT = (
+    "Allocate failed due to requested number of devices unavailable for nvidia.com/gpu. "
+    "Requested: 1, Available: 0, which is unexpected"
+)
+UNHEALTHY = (
+    "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices nvidia.com/gpu, "
+    "which is unexpected"
+)
+SLICE = "nvidia.com/mig-3g.20gb"
+REFUSED: dict[str, tuple[dict[str, Any], list[Any], str, str]] = {
+    "cern_two_slices_of_one_gpu": (STRICT, [waiting(2, SHARED)], "", ONE_EACH.format(SHARED)),
+    "cisco_mps_never_gives_two": (
+        mps(3), [make_pod("d", "mps-control-daemon"), waiting(2)], "", ONE_EACH.format(GPU)
+    ),
+    "a pod that terminates holds its device": (
+        {}, [make_pod("leaving", asks={GPU: 1}, devices=DEVICE, deleting=True), waiting()], "", NONE_LEFT
+    ),
+    "the plugin is away": ({"operands": (), "capacity": {GPU: 1}}, [waiting()], "", UNHEALTHY),
+    "a resource that was never there": (
+        {},
+        [waiting(resource=SLICE)],
+        f"OutOf{SLICE}",
+        f"Node didn't have enough resource: {SLICE}, requested: 1, used: 0, capacity: 0",
+    ),
+}  # fmt: skip
 
 
-def test_two_slices_are_given_where_the_plugin_allows_it(make_world: Any, make_pod: Any) -> None:
-    pod = make_pod(asks={SHARED: 2}, phase="Pending")
-    world = make_world(sharing=sliced(4, False), strategy="time-slicing", pods=(pod,))
-    assert len(given(world)["tf-gpu"]) == 2
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_in_the_kubelets_words(case: str) -> None:
+    world, pods, reason, message = REFUSED[case]
+    (action,) = kubelet.act(make_world(**world, pods=tuple(pods)))
+    assert action == Reject(pods[-1], reason or "UnexpectedAdmissionError", f"Pod was rejected: {message}")
 
 
-def test_cisco_mps_never_gives_two(make_world: Any, make_pod: Any) -> None:
-    mps = {"mps": {"resources": [{"name": GPU, "replicas": 3}]}}
-    pods = (make_pod("d", "mps-control-daemon"), make_pod(asks={GPU: 2}, phase="Pending"))
-    world = make_world(sharing=mps, strategy="mps", env="none", pods=pods)
-    assert "maximum request size for shared resources is 1; found 2" in refused(world).message
-
-
-def test_slices_are_spread_over_the_gpus(make_world: Any, make_pod: Any) -> None:
-    pods = tuple(make_pod(f"p{i}", asks={SHARED: 1}, phase="Pending") for i in range(4))
-    world = make_world(gpu="1db1", count=4, sharing=sliced(4, True), strategy="time-slicing", pods=pods)
-    parents = Counter(device.partition("::")[0] for ids in given(world).values() for device in ids)
+def test_replicas_are_spread_over_the_gpus() -> None:
+    pods = (waiting(resource=SHARED, name=f"p{i}") for i in range(4))
+    found = given(*pods, gpu="1db1", count=4, **STRICT)
+    parents = Counter(device.partition("::")[0] for ids in found.values() for device in ids)
     assert sorted(parents.values()) == [1, 1, 1, 1]
 
 
-def test_oldest_pod_first_and_none_left_for_the_last(make_world: Any, make_pod: Any) -> None:
-    young = make_pod("a-young", asks={GPU: 1}, phase="Pending", created="2024-10-15T11:42:00Z")
-    old = make_pod("z-old", asks={GPU: 1}, phase="Pending")
+def test_oldest_pod_first_and_none_left_for_the_last() -> None:
+    young = waiting(name="a-young", created="2024-10-15T11:42:00Z")
+    old = waiting(name="z-old")
     first, second = kubelet.act(make_world(pods=(young, old)))
     assert isinstance(first, Annotate)
     assert first.pod is old
-    assert isinstance(second, Reject)
-    assert "requested number of devices unavailable for nvidia.com/gpu. Requested: 1, Available: 0" in (
-        second.message
-    )
+    assert second == Reject(young, "UnexpectedAdmissionError", f"Pod was rejected: {NONE_LEFT}")
 
 
-def test_finished_pod_gives_its_device_back(make_world: Any, make_pod: Any) -> None:
-    world = make_world()
-    (device,) = device_plugin.offered(world)[GPU]
-    done = make_pod("done", asks={GPU: 1}, phase="Succeeded", devices=device)
-    world.pods += [done, make_pod(asks={GPU: 1}, phase="Pending")]
-    assert given(world) == {"tf-gpu": [device]}
+def test_finished_pod_gives_its_device_back_and_an_admitted_one_is_left_alone() -> None:
+    done = make_pod("done", asks={GPU: 1}, phase="Succeeded", devices=DEVICE)
+    assert given(done, waiting()) == {"tf-gpu": [DEVICE]}
+    assert given(make_pod(asks={GPU: 1}, devices="GPU-1")) == {}
 
 
-def test_pod_that_goes_holds_its_device(make_world: Any, make_pod: Any) -> None:
-    world = make_world()
-    (device,) = device_plugin.offered(world)[GPU]
-    leaving = make_pod("leaving", asks={GPU: 1}, devices=device, deleting=True)
-    world.pods += [leaving, make_pod(asks={GPU: 1}, phase="Pending")]
-    assert "Available: 0" in refused(world).message
-
-
-def test_plugin_away_no_healthy_devices(make_world: Any, make_pod: Any) -> None:
-    pod = make_pod(asks={GPU: 1}, phase="Pending")
-    world = make_world(operands=(), capacity={GPU: 1}, pods=(pod,))
-    assert "no healthy devices present; cannot allocate unhealthy devices nvidia.com/gpu" in (
-        refused(world).message
-    )
-
-
-def test_resource_that_was_never_there(make_world: Any, make_pod: Any) -> None:
-    rejection = refused(make_world(pods=(make_pod(asks={"nvidia.com/mig-3g.20gb": 1}, phase="Pending"),)))
-    assert rejection.reason == "OutOfnvidia.com/mig-3g.20gb"
-    assert "capacity: 0" in rejection.message
-
-
-def test_admitted_pod_is_left_alone(make_world: Any, make_pod: Any) -> None:
-    assert kubelet.act(make_world(pods=(make_pod(asks={GPU: 1}, devices="GPU-1"),))) == []
-
-
-def test_init_container_shares_with_the_main_one(make_world: Any, make_pod: Any) -> None:
+def test_init_container_shares_with_the_main_one() -> None:
     pod = make_pod(phase="Pending", requests=(("i", True, ((GPU, 2),)), ("c", False, ((GPU, 1),))))
-    assert len(given(make_world(gpu="1db1", count=4, pods=(pod,)))["tf-gpu"]) == 2
+    assert len(given(pod, gpu="1db1", count=4)["tf-gpu"]) == 2
+
+
+def sick(which: str, *layouts: list[str] | None) -> dict[str, Any]:
+    return {"annotations": {**cut(*layouts), keys.UNHEALTHY: which}}
+
+
+def offers(world: Any) -> tuple[dict[str, int], dict[str, int]]:
+    (action,) = kubelet.report(world)
+    assert isinstance(action, NodeResources)
+    return action.capacity, action.allocatable
+
+
+def test_nvidia_three_gpus_one_unhealthy() -> None:
+    assert offers(make_world(count=3, **sick("2"))) == ({GPU: 3}, {GPU: 2})
+
+
+PAIR: dict[str, Any] = {"gpu": "20b0", "count": 2}
+TAKES_WITH_IT: dict[str, tuple[dict[str, Any], dict[str, int], dict[str, int]]] = {
+    "nothing where none is sick": ({"count": 3}, {GPU: 3}, {GPU: 3}),
+    "nothing where no GPU has that name": ({"count": 3, **sick("7, nonsense")}, {GPU: 3}, {GPU: 3}),
+    "replicas": ({"count": 3, **sick("0,1"), **sliced(4)}, {SHARED: 12}, {SHARED: 4}),
+    "slices": ({**PAIR, **sick("0", SEVEN)}, {GPU: 1, MIG: 7}, {GPU: 1, MIG: 0}),
+    "replicas of slices": (
+        {**PAIR, **sick("1", SEVEN, SEVEN), **sliced(2, MIG)},
+        {f"{MIG}.shared": 28},
+        {f"{MIG}.shared": 14},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TAKES_WITH_IT)
+def test_a_sick_gpu_takes_with_it(case: str) -> None:
+    given, capacity, allocatable = TAKES_WITH_IT[case]
+    assert offers(make_world(**given)) == (capacity, allocatable)
+
+
+def test_one_mig_device_by_its_uuid() -> None:
+    one = device_plugin.mig_uuid(make_world(), 0, "1g.5gb", 3)
+    assert offers(make_world(gpu="20b0", **sick(one, SEVEN))) == ({MIG: 7}, {MIG: 6})
+
+
+def test_a_new_pod_does_not_get_it_and_its_holder_keeps_it() -> None:
+    first, second, third = (device_plugin.gpu_uuid(make_world(), index) for index in range(3))
+    has = make_pod("has", asks={GPU: 1}, devices=third)
+    new = make_pod("new", asks={GPU: 2}, phase="Pending")
+    (given,) = kubelet.act(make_world(count=3, **sick("2"), pods=(has, new)))
+    assert isinstance(given, Annotate)
+    assert (given.pod, given.annotations) == (new, {keys.DEVICES: f"{first},{second}"})
+
+
+@pytest.mark.parametrize(
+    ("which", "count", "asks", "said"),
+    [
+        ("2", 3, 3, "Requested: 3, Available: 2"),
+        ("0", 1, 1, f"no healthy devices present; cannot allocate unhealthy devices {GPU}"),
+    ],
+)
+def test_more_than_is_healthy_is_refused(which: str, count: int, asks: int, said: str) -> None:
+    pod = make_pod(asks={GPU: asks}, phase="Pending")
+    (refused,) = kubelet.act(make_world(count=count, **sick(which), pods=(pod,)))
+    assert isinstance(refused, Reject)
+    assert said in refused.message
+
+
+def test_the_plugin_never_takes_a_device_back_until_it_starts_again() -> None:
+    (noted,) = device_plugin.act(make_world(count=3, **sick("2")))
+    assert isinstance(noted, Annotate)
+    assert noted.pod.operand == "device-plugin"
+    well = make_world(count=3)
+    plugin = well.running("device-plugin")
+    plugin.unhealthy = noted.annotations[keys.UNHEALTHY]
+    assert (offers(well), device_plugin.act(well)) == (({GPU: 3}, {GPU: 2}), [])
+    plugin.unhealthy = ""  # as in a new pod
+    assert offers(well) == ({GPU: 3}, {GPU: 3})
+
+
+def test_the_note_grows_and_another_configuration_forgets_it() -> None:
+    world = make_world(count=3, **sick("1"))
+    plugin = world.running("device-plugin")
+    plugin.unhealthy = device_plugin.gpu_uuid(world, 2)
+    (noted,) = device_plugin.act(world)
+    both = sorted(device_plugin.gpu_uuid(world, index) for index in (1, 2))
+    assert noted.annotations == {keys.UNHEALTHY: ",".join(both)}
+    world.configs[plugin.uid] = Config("other")
+    (reads,) = [action for action in operands.act(world) if action.pod is plugin]
+    assert reads.annotations[keys.UNHEALTHY] == ""

@@ -1,4 +1,4 @@
-"""The model of GPU memory: pools, order of allocation, and which pod runs out."""
+"""The model of GPU memory: pools, order of allocation, which pod runs out, and the MPS daemon (row 19)."""
 
 from __future__ import annotations
 
@@ -7,32 +7,17 @@ from typing import Any
 
 import pytest
 
-from lab.simulator import device_plugin, keys, memory, mps
+from lab.simulator import device_plugin, gfd, keys, memory, operands
 from lab.simulator.actions import Annotate, Crash, Recover
 from lab.simulator.objects import Pod
+from tests.lab.simulator.worlds import CERN, GPU, cut, make_pod, make_world, mps, sliced
 
 pytestmark = pytest.mark.unit
 
-GPU = "nvidia.com/gpu"
 T4_MIB = 15360
-SHARED: dict[str, Any] = {
-    "gpu": "1eb8",
-    "sharing": {"timeSlicing": {"resources": [{"name": GPU, "replicas": 4}]}},
-    "strategy": "time-slicing",
-}
-
-
-@pytest.fixture
-def process(make_pod: Any) -> Any:
-    def made(name: str, wants: str, devices: str, held: str = "", **fields: Any) -> Pod:
-        pod: Pod = make_pod(name, asks={GPU: 1}, devices=devices, memory=wants, held=held, **fields)
-        return pod
-
-    return made
-
-
-def replica(world: Any, n: int, index: int = 0) -> str:
-    return f"{device_plugin.gpu_uuid(world, index)}::{n}"
+SLICED: dict[str, Any] = {"gpu": "1eb8", **sliced(4)}
+CRASHED = "CUDA out of memory. Tried ..."
+FULL = "out of memory"
 
 
 def outcome(world: Any) -> dict[str, str]:
@@ -43,26 +28,102 @@ def outcome(world: Any) -> dict[str, str]:
             found[action.pod.name] = action.annotations[keys.MEMORY_HELD]
         elif isinstance(action, Crash):
             assert action.message.startswith("CUDA out of memory. Tried to allocate ")
-            found[action.pod.name] = "out of memory"
+            found[action.pod.name] = FULL
     return found
 
 
-def test_on_a_gpu_shared_by_time_the_memory_is_one_pool(make_world: Any, process: Any) -> None:
-    world = make_world(**SHARED)
-    wants = ("8000", "7360", "1")
-    world.pods += [process(f"p{n}", size, replica(world, n)) for n, size in enumerate(wants)]
-    assert outcome(world) == {"p0": "8000", "p1": "7360", "p2": "out of memory"}
+def process(name: str, wants: str, devices: str, held: str = "", **fields: Any) -> Pod:
+    pod: Pod = make_pod(name, asks={GPU: 1}, devices=devices, memory=wants, held=held, **fields)
+    return pod
 
 
-def test_who_comes_first_gets_it_whatever_its_name(make_world: Any, process: Any) -> None:
-    world = make_world(**SHARED)
-    old = process("z-old", "10000", replica(world, 0), created="2024-10-15T11:40:00Z")
-    world.pods += [process("a-young", "10000", replica(world, 1)), old]
-    assert outcome(world) == {"z-old": "10000", "a-young": "out of memory"}
+def replica(world: Any, n: int, index: int = 0) -> str:
+    return f"{device_plugin.gpu_uuid(world, index)}::{n}"
 
 
-def test_a_leak_takes_what_is_free_and_the_next_to_grow_falls(make_world: Any, process: Any) -> None:
-    world = make_world(**SHARED)
+# Processes as (name, wanted memory, held memory, other fields); each has one replica, or the device in "on".
+CASES: dict[str, tuple[dict[str, Any], list[tuple[str, str, str, dict[str, Any]]], dict[str, str]]] = {
+    "a time-sliced GPU is one pool": (
+        SLICED,
+        [("p0", "8000", "", {}), ("p1", "7360", "", {}), ("p2", "1", "", {})],
+        {"p0": "8000", "p1": "7360", "p2": FULL},
+    ),
+    "the oldest first, whatever its name": (
+        SLICED,
+        [("a", "10000", "", {}), ("z-old", "10000", "", {"created": "2024-10-15T11:40:00Z"})],
+        {"z-old": "10000", "a": FULL},
+    ),
+    "a leak with nothing left fails": (
+        SLICED,
+        [("full", "15360", "15360", {}), ("leak", "all", "", {})],
+        {"leak": FULL},
+    ),
+    "a process that shrinks makes room": (
+        SLICED,
+        [("shrinks", "1000", "15000", {}), ("waits", "14000", "", {"crash": CRASHED})],
+        {"shrinks": "1000", "waits": "14000"},
+    ),
+    "no size takes nothing": (
+        SLICED,
+        [("words", "10 GiB", "", {}), ("silent", "", "", {}), ("new", "15360", "", {})],
+        {"new": "15360"},
+    ),
+    "only running processes hold memory": (
+        SLICED,
+        [
+            ("pending", "9000", "", {"phase": "Pending"}),
+            ("done", "9000", "9000", {"phase": "Succeeded"}),
+            ("new", "15000", "", {}),
+        ],
+        {"new": "15000"},
+    ),
+    "a process that wants nothing gives back what it had": (
+        SLICED,
+        [("new", "0", "", {}), ("old", "0", "100", {})],
+        {"old": "0"},
+    ),
+    "nothing changes while the plugin is down": (
+        {**SLICED, "operands": ("driver",)},
+        [("leak", "all", "", {})],
+        {},
+    ),
+    "under MPS each client has its part": (
+        {"gpu": "1eb8", **mps(3), "operands": ("device-plugin", "mps-control-daemon")},
+        [("p0", "all", "", {}), ("p1", "5120", "", {}), ("p2", "5121", "", {})],
+        {"p0": "5120", "p1": "5120", "p2": FULL},
+    ),
+    "a MIG device is a pool of its own": (
+        {"gpu": "20b0", "annotations": cut(CERN)},
+        [
+            ("notebook", "all", "", {"on": ("2g.10gb", 0)}),
+            ("simulation", "9728", "", {"on": ("2g.10gb", 2)}),
+            ("inference", "10240", "", {"on": ("3g.20gb", 4)}),
+            ("too-large", "19969", "", {"on": ("3g.20gb", 4)}),
+        ],
+        {"notebook": "9856", "simulation": "9728", "inference": "10240", "too-large": FULL},
+    ),
+    "an instance of unknown size has its slices' share": (
+        {"gpu": "20b2", "annotations": cut(["3g.40gb@0"])},
+        [("all", "all", "", {"on": ("3g.40gb", 0)})],
+        {"all": "40960"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_process_gets_its_memory_or_fails(case: str) -> None:
+    given, processes, expected = CASES[case]
+    world = make_world(**given)
+    for n, (name, wants, held, fields) in enumerate(processes):
+        fields = dict(fields)
+        on = fields.pop("on", None)
+        device = device_plugin.mig_uuid(world, 0, *on) if on else replica(world, n)
+        world.pods.append(process(name, wants, device, held, **fields))
+    assert outcome(world) == expected
+
+
+def test_a_leak_takes_what_is_free_and_the_next_to_grow_falls() -> None:
+    world = make_world(**SLICED)
     leak = process("notebook", "all", replica(world, 0))
     steady = process("steady", "2048", replica(world, 1), held="2048")
     world.pods += [leak, steady]
@@ -78,106 +139,68 @@ def test_a_leak_takes_what_is_free_and_the_next_to_grow_falls(make_world: Any, p
     assert isinstance(freed, Annotate)
     steady.crash, steady.held = crash.message, ""
     assert outcome(world) == {"notebook": str(T4_MIB)}  # the leak takes what the other lost
-    leak.held = str(T4_MIB)
-    assert memory.act(world) == []
     world.pods.remove(leak)
     recovered, note = memory.act(world)
-    assert recovered == Recover(steady)
-    assert note.annotations == {keys.MEMORY_HELD: "10240"}
+    assert (recovered, note.annotations) == (Recover(steady), {keys.MEMORY_HELD: "10240"})
 
 
-def test_a_leak_with_nothing_left_fails_too(make_world: Any, process: Any) -> None:
-    world = make_world(**SHARED)
-    world.pods += [
-        process("full", str(T4_MIB), replica(world, 0), held=str(T4_MIB)),
-        process("leak", "all", replica(world, 1)),
-    ]
-    assert outcome(world) == {"leak": "out of memory"}
-
-
-def test_a_process_that_shrinks_makes_room(make_world: Any, process: Any) -> None:
-    world = make_world(**SHARED)
-    world.pods += [
-        process("shrinks", "1000", replica(world, 0), held="15000"),
-        process("waits", "14000", replica(world, 1), crash="CUDA out of memory. Tried ..."),
-    ]
-    assert outcome(world) == {"shrinks": "1000", "waits": "14000"}
-
-
-def test_two_gpus_are_two_pools(make_world: Any, process: Any) -> None:
-    world = make_world(**{**SHARED, "count": 2})
+def test_two_gpus_are_two_pools() -> None:
+    world = make_world(**{**SLICED, "count": 2})
     world.pods += [process(f"p{n}", "15000", replica(world, 0, n)) for n in range(2)]
-    assert outcome(world) == {"p0": "15000", "p1": "15000"}
     both = f"{replica(world, 1, 0)},{replica(world, 1, 1)}"
     world.pods.append(process("both", "1000", both, created="2024-10-15T11:42:00Z"))
-    assert outcome(world)["both"] == "out of memory"
+    assert outcome(world) == {"p0": "15000", "p1": "15000", "both": FULL}
 
 
-def test_a_mig_device_is_a_pool_of_its_own(make_world: Any, process: Any) -> None:
-    cut = {keys.MIG_LAYOUT: json.dumps({"0": ["2g.10gb@0", "2g.10gb@2", "3g.20gb@4"]})}
-    world = make_world(gpu="20b0", annotations=cut)
-    small, other, large = (
-        device_plugin.mig_uuid(world, 0, profile, start)
-        for profile, start in (("2g.10gb", 0), ("2g.10gb", 2), ("3g.20gb", 4))
-    )
-    world.pods += [
-        process("notebook", "all", small),
-        process("simulation", "9728", other),
-        process("inference", "10240", large),
-        process("too-large", "19969", large),
-    ]
-    assert outcome(world) == {
-        "notebook": "9856",
-        "simulation": "9728",
-        "inference": "10240",
-        "too-large": "out of memory",
+def with_daemon(**given: Any) -> Any:
+    world = make_world(**given)
+    pod = make_pod("mps", memory.DAEMON)
+    world.pods.append(pod)
+    config = world.config("device-plugin")
+    assert config
+    world.configs[pod.uid] = config
+    return world
+
+
+def test_cisco_the_memory_is_an_equal_share() -> None:
+    world = with_daemon(**mps(3))
+    (noted,) = memory.limit(world)
+    assert isinstance(noted, Annotate)
+    assert json.loads(noted.annotations[keys.MPS_LIMITS]) == {
+        "default_device_pinned_mem_limit": "5120M",
+        "default_active_thread_percentage": "33",
     }
+    noted.pod.limits = noted.annotations[keys.MPS_LIMITS]
+    assert memory.limit(world) == []
 
 
-def test_an_instance_of_unknown_size_has_its_slices_share(make_world: Any, process: Any) -> None:
-    world = make_world(gpu="20b2", annotations={keys.MIG_LAYOUT: json.dumps({"0": ["3g.40gb@0"]})})
-    world.pods.append(process("all", "all", device_plugin.mig_uuid(world, 0, "3g.40gb", 0)))
-    assert outcome(world) == {"all": "40960"}
+def test_without_mps_the_daemon_does_nothing() -> None:
+    world = with_daemon()
+    assert memory.limit(world) == []
+    assert memory.problem(world, world.running(memory.DAEMON), world.config("device-plugin")) is None
 
 
-def test_under_mps_each_client_has_its_part(make_world: Any, make_pod: Any, process: Any) -> None:
-    sharing = {"mps": {"resources": [{"name": GPU, "replicas": 3}]}}
-    world = make_world(gpu="1eb8", sharing=sharing, strategy="mps", env="none")
-    world.pods.append(make_pod("mps", mps.DAEMON))
-    wants = ("all", "5120", "5121")
-    world.pods += [process(f"p{n}", size, replica(world, n)) for n, size in enumerate(wants)]
-    assert outcome(world) == {"p0": "5120", "p1": "5120", "p2": "out of memory"}
+@pytest.mark.parametrize(("gpu", "most"), [("1eb8", 48), ("20b0", 48), ("1db1", 16)])
+def test_as_many_clients_as_the_server_takes(gpu: str, most: int) -> None:
+    driver = "580.126.09"  # the last branch for Volta
+    fits, world = (with_daemon(gpu=gpu, driver=driver, **mps(n)) for n in (most, most + 1))
+    assert not any(isinstance(action, Crash) for action in operands.act(fits))
+    (crash,) = [action for action in operands.act(world) if isinstance(action, Crash)]
+    assert crash.pod.operand == memory.DAEMON
+    assert f"maximum allowed replicas exceeded: {most + 1} > {most}" in crash.message
 
 
-def test_who_says_nothing_takes_nothing(make_world: Any, make_pod: Any) -> None:
-    world = make_world()
-    world.pods.append(make_pod(asks={GPU: 1}, devices=device_plugin.gpu_uuid(world, 0)))
-    assert memory.act(world) == []
+def test_gfd_exits_with_mig_so_that_the_daemon_never_starts() -> None:
+    world = make_world(gpu="20b0", annotations=cut(["7g.40gb@0"]), **mps(2))
+    pod, config = world.running("gfd"), world.config("gfd")
+    assert pod
+    assert config
+    assert "MPS sharing is not supported for mig devices" in (gfd.problem(world, pod, config) or "")
+    assert device_plugin.offered(world) == {}
 
 
-def test_words_that_are_no_size_take_nothing(make_world: Any, process: Any) -> None:
-    world = make_world(**SHARED)
-    world.pods += [process("words", "10 GiB", replica(world, 0)), process("new", "15360", replica(world, 1))]
-    assert outcome(world) == {"new": "15360"}
-
-
-def test_nothing_changes_while_the_plugin_is_away(make_world: Any, process: Any) -> None:
-    world = make_world(**SHARED, operands=("driver",))
-    world.pods.append(process("leak", "all", replica(world, 0)))
-    assert memory.act(world) == []
-
-
-def test_one_that_has_not_started_or_is_done_holds_nothing(make_world: Any, process: Any) -> None:
-    world = make_world(**SHARED)
-    world.pods += [
-        process("pending", "9000", replica(world, 0), phase="Pending"),
-        process("done", "9000", replica(world, 1), phase="Succeeded", held="9000"),
-        process("new", "15000", replica(world, 2)),
-    ]
-    assert outcome(world) == {"new": "15000"}
-
-
-def test_a_process_that_wants_nothing_runs_and_gives_back_what_it_had(make_world: Any, process: Any) -> None:
-    world = make_world(**SHARED)
-    world.pods += [process("new", "0", replica(world, 0)), process("old", "0", replica(world, 1), held="100")]
-    assert outcome(world) == {"old": "0"}
+def test_a_new_daemon_needs_the_driver() -> None:
+    world = with_daemon(operands=("device-plugin",), **mps(2))
+    pod = world.running(memory.DAEMON)
+    pod.start = "waits"
+    assert "no driver on this node" in (memory.problem(world, pod, world.config("device-plugin")) or "")

@@ -1,4 +1,4 @@
-"""MIG geometry against a brute force, and the MIG manager step by step."""
+"""The table of GPUs against the planner's, MIG geometry against a brute force, and the MIG manager."""
 
 from __future__ import annotations
 
@@ -8,14 +8,44 @@ from typing import Any
 
 import pytest
 
+from infra.model import gpu as catalogue
 from lab.simulator import device_plugin, keys, mig_manager
-from lab.simulator.actions import Delete, Event, NodeMeta
+from lab.simulator.actions import Delete, NodeMeta
 from lab.simulator.hardware import GPUS, Mig, device_filter
 from lab.simulator.mig_geometry import DoesNotFit, counted, most, place
 from lab.simulator.world import Broken, Config
 from tests.external import mig_layouts
+from tests.lab.simulator.worlds import (
+    CERN,
+    GPU,
+    MIG,
+    OPERANDS,
+    SEVEN,
+    cut,
+    make_pod,
+    make_world,
+)
 
 pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize("name", catalogue.GPUS)
+def test_planner_and_simulator_agree(name: str) -> None:
+    planned = catalogue.GPUS[name]
+    vendor, _, device = planned.pci.partition(":")
+    assert vendor == "10de"
+    ours = GPUS[device]
+    assert ours.product.replace(" ", "-") == planned.product
+    assert (ours.memory_mib, ours.compute) == (planned.memory_mib, planned.compute)
+    assert ours.family == planned.family
+    assert ours.last_branch == planned.driver.last
+    assert device_filter(device) == planned.device_filter
+    profiles = ours.mig.profiles if ours.mig else {}
+    theirs = planned.geometry.profiles if planned.geometry else ()
+    assert {n: (p.compute, p.memory_slices, p.starts, p.media) for n, p in profiles.items()} == {
+        p.name: (p.compute, p.memory, p.starts, p.media) for p in theirs
+    }
+
 
 # A100 40GB and A30 in go-nvml's mocks: profile -> (compute slices, size, starts).
 A100 = {
@@ -119,7 +149,7 @@ def test_every_layout_that_nvidia_ships_for_our_devices_fits() -> None:
     assert tried >= 14
 
 
-def test_generated_layouts_are_those_that_nvidia_ships(make_world: Any) -> None:
+def test_generated_layouts_are_those_that_nvidia_ships() -> None:
     shipped = mig_layouts()
     for device in ("20b0", "2330", "20b7", "2901"):
         for name, entries in mig_manager.generated(make_world(gpu=device)).items():
@@ -151,94 +181,80 @@ def spec(**configs: dict[str, int] | None) -> Config:
 CONFIGS = spec(off=None, cern={"3g.20gb": 1, "2g.10gb": 2}, trap={"3g.20gb": 2, "1g.5gb": 1})
 ON = {f"{keys.DEPLOY}{client}": "true" for client in mig_manager.CLIENTS}
 OFF = dict.fromkeys(ON, mig_manager.PAUSED)
+PENDING = {keys.MIG_STATE: "pending", **OFF}
 READY = ("driver", "toolkit", "mig-manager")
 
 
-def step(make_world: Any, wanted: str, **given: Any) -> list[Any]:
-    labels = {keys.MIG_CONFIG: wanted, **given.pop("labels", ON)}
-    world = make_world(gpu=given.pop("gpu", "20b0"), labels=labels, **given)
-    world.configs["uid-mig-manager-1"] = CONFIGS
-    return mig_manager.act(world)
-
-
-def test_clients_are_sent_away_first(make_world: Any) -> None:
-    assert step(make_world, "cern") == [NodeMeta("mig-manager", {keys.MIG_STATE: "pending", **OFF})]
-
-
-def test_waits_while_a_client_is_there(make_world: Any) -> None:
-    pending = {keys.MIG_STATE: "pending", **OFF}
-    assert step(make_world, "cern", labels=pending) == []
-
-
-def test_cern_layout_is_applied_and_clients_come_back(make_world: Any, make_pod: Any) -> None:
-    pending = {keys.MIG_STATE: "pending", **OFF}
-    validator = make_pod("v", "validator")
-    deleted, done = step(make_world, "cern", labels=pending, operands=READY, pods=(validator,))
-    assert deleted == Delete(validator)
-    assert done.labels == {**ON, keys.MIG_STATE: "success"}
-    assert done.annotations[keys.MIG_DONE] == "cern"
-    assert json.loads(done.annotations[keys.MIG_LAYOUT]) == {"0": ["2g.10gb@0", "2g.10gb@2", "3g.20gb@4"]}
-
-
-def test_bumble_refuses_while_a_process_uses_the_gpu(make_world: Any, make_pod: Any) -> None:
-    pending = {keys.MIG_STATE: "pending", **OFF}
-    pod = make_pod("train", asks={"nvidia.com/gpu": 1}, devices="GPU-1")
-    meta, event = step(make_world, "cern", labels=pending, operands=READY, pods=(pod,))
-    assert meta.labels == {**ON, keys.MIG_STATE: "failed"}
-    assert keys.MIG_LAYOUT not in meta.annotations
-    text = "nvidia.com/mig.config=cern: In use by another client: default/train"
-    assert event == Event(None, "MIGConfigFailed", text, "nvidia-mig-manager")
-
-
-FAILS = [
-    ("nonsense", "20b0", "selected mig-config not present: nonsense; present: cern, off, trap"),
-    ("trap", "20b0", "does not fit into the placements of 8 memory slices"),
-    ("cern", "1eb8", "MIG mode is not supported by this GPU"),
-    ("cern", "20b2", "this GPU has no profile"),
-]
-
-
-@pytest.mark.parametrize(("wanted", "gpu", "message"), FAILS)
-def test_failed_with_the_reason(make_world: Any, wanted: str, gpu: str, message: str) -> None:
-    pending = {keys.MIG_STATE: "pending", **OFF}
-    meta, event = step(make_world, wanted, gpu=gpu, labels=pending, operands=READY)
-    assert meta.labels[keys.MIG_STATE] == "failed"
-    assert message in event.message
-
-
-def test_dealt_with_is_dealt_with(make_world: Any) -> None:
-    done = {keys.MIG_DONE: "trap"}
-    assert step(make_world, "trap", labels={**ON, keys.MIG_STATE: "failed"}, annotations=done) == []
-
-
-def test_layout_that_is_there_is_success_at_once(make_world: Any) -> None:
-    (meta,) = step(make_world, "off")
-    assert meta.labels == {keys.MIG_STATE: "success"}
-
-
-def test_broken_file_fails(make_world: Any) -> None:
-    world = make_world(gpu="20b0", labels={keys.MIG_CONFIG: "cern", **ON})
-    world.configs["uid-mig-manager-1"] = Broken("unexpected field: mig-device")
-    _, event = mig_manager.act(world)
-    assert "unexpected field: mig-device" in event.message
-
-
-def parted(world: Any, **entries: list[dict[str, Any]]) -> Any:
-    world.configs["uid-mig-manager-1"] = Config("", data={"mig-configs": entries})
+def parted(wanted: str, configs: Any = CONFIGS, **given: Any) -> Any:
+    """A node whose operands are paused: the MIG manager is about to apply the layout."""
+    labels = {keys.MIG_CONFIG: wanted, **given.pop("labels", PENDING)}
+    world = make_world(**{"gpu": "20b0", "operands": READY, **given}, labels=labels)
+    world.configs["uid-mig-manager-1"] = configs
     return world
 
 
-HALF = [
-    {"devices": [0, 1], "mig-enabled": True, "mig-devices": {"1g.5gb": 7}},
-    {"devices": [2, 3, 9], "mig-enabled": False},
+def step(wanted: str, configs: Any = CONFIGS, **given: Any) -> list[Any]:
+    return list(mig_manager.act(parted(wanted, configs, **given)))
+
+
+def test_clients_are_paused_first_and_waited_for() -> None:
+    first = step("cern", labels=ON, operands=OPERANDS)
+    assert first == [NodeMeta("mig-manager", {keys.MIG_STATE: "pending", **OFF})]
+    assert step("cern", operands=OPERANDS) == []
+
+
+def test_cern_layout_is_applied_and_clients_come_back() -> None:
+    validator = make_pod("v", "validator")
+    deleted, done = step("cern", pods=(validator,))
+    assert deleted == Delete(validator)
+    assert done.labels == {**ON, keys.MIG_STATE: "success"}
+    assert done.annotations == {keys.MIG_DONE: "cern", **cut(CERN)}
+
+
+FAILS = [
+    ("nonsense", "20b0", CONFIGS, "selected mig-config not present: nonsense; present: cern, off, trap"),
+    ("trap", "20b0", CONFIGS, "does not fit into the placements of 8 memory slices"),
+    ("cern", "1eb8", CONFIGS, "MIG mode is not supported by this GPU"),
+    ("cern", "20b2", CONFIGS, "this GPU has no profile"),
+    ("cern", "20b0", Broken("unexpected field: mig-device"), "unexpected field: mig-device"),
+    ("cern", "20b0", None, "In use by another client: default/train"),
 ]
 
 
-def test_two_of_four_gpus_are_cut_while_a_third_is_in_use(make_world: Any, make_pod: Any) -> None:
-    labels = {keys.MIG_CONFIG: "half", keys.MIG_STATE: "pending", **OFF}
-    world = parted(make_world(gpu="20b0", count=4, labels=labels, operands=READY), half=HALF)
-    whole = device_plugin.gpu_uuid(world, 3)
-    world.pods.append(make_pod("train", asks={"nvidia.com/gpu": 1}, devices=whole))
+@pytest.mark.parametrize(("wanted", "gpu", "configs", "message"), FAILS)
+def test_failed_with_the_reason(wanted: str, gpu: str, configs: Any, message: str) -> None:
+    train = () if configs else (make_pod("train", asks={GPU: 1}, devices="GPU-1"),)
+    meta, event = step(wanted, configs or CONFIGS, gpu=gpu, pods=train)
+    assert meta.labels == {**ON, keys.MIG_STATE: "failed"}
+    assert keys.MIG_LAYOUT not in meta.annotations
+    assert (event.reason, event.component) == ("MIGConfigFailed", "nvidia-mig-manager")
+    assert event.message.startswith(f"nvidia.com/mig.config={wanted}: ")
+    assert message in event.message
+
+
+def test_a_processed_label_and_a_layout_that_is_there_change_nothing() -> None:
+    failed = {**ON, keys.MIG_STATE: "failed"}
+    assert step("trap", labels=failed, annotations={keys.MIG_DONE: "trap"}) == []
+    (meta,) = step("off", labels=ON)
+    assert meta.labels == {keys.MIG_STATE: "success"}
+
+
+HALF = Config(
+    "",
+    data={
+        "mig-configs": {
+            "half": [
+                {"devices": [0, 1], "mig-enabled": True, "mig-devices": {"1g.5gb": 7}},
+                {"devices": [2, 3, 9], "mig-enabled": False},
+            ]
+        }
+    },
+)
+
+
+def test_two_of_four_gpus_are_cut_while_a_third_is_in_use() -> None:
+    world = parted("half", HALF, count=4)
+    world.pods.append(make_pod("train", asks={GPU: 1}, devices=device_plugin.gpu_uuid(world, 3)))
     (meta,) = mig_manager.act(world)
     assert meta.labels[keys.MIG_STATE] == "success"
     assert set(json.loads(meta.annotations[keys.MIG_LAYOUT])) == {"0", "1"}
@@ -248,30 +264,18 @@ def test_two_of_four_gpus_are_cut_while_a_third_is_in_use(make_world: Any, make_
     assert "In use by another client: default/train" in event.message
 
 
-def test_a_gpu_that_is_as_it_should_be_is_left_with_its_pods(make_world: Any, make_pod: Any) -> None:
+def test_a_gpu_that_is_as_it_should_be_is_left_with_its_pods() -> None:
     """Two entries for one GPU: the GPU that already matches keeps its instances."""
-    labels = {keys.MIG_CONFIG: "half", keys.MIG_STATE: "pending", **OFF}
-    there = {keys.MIG_LAYOUT: json.dumps({"0": [f"1g.5gb@{i}" for i in range(7)]})}
-    world = parted(
-        make_world(gpu="20b0", count=4, labels=labels, operands=READY, annotations=there), half=HALF
-    )
+    world = parted("half", HALF, count=4, annotations=cut(SEVEN))
     held = device_plugin.mig_uuid(world, 0, "1g.5gb", 4)
-    world.pods.append(make_pod("train", asks={"nvidia.com/mig-1g.5gb": 1}, devices=f"{held}::1"))
+    world.pods.append(make_pod("train", asks={MIG: 1}, devices=f"{held}::1"))
     (meta,) = mig_manager.act(world)
     assert meta.labels[keys.MIG_STATE] == "success"
     assert set(json.loads(meta.annotations[keys.MIG_LAYOUT])) == {"0", "1"}
 
 
-def test_only_the_devices_that_are_named(make_world: Any) -> None:
+def test_only_the_devices_that_are_named() -> None:
     entry = {"devices": [1], "mig-enabled": True, "mig-devices": {"7g.40gb": 1}}
     other = {**entry, "device-filter": "0x20B210DE", "devices": "all"}
-    world = make_world(
-        gpu="20b0",
-        count=2,
-        labels={keys.MIG_CONFIG: "second", keys.MIG_STATE: "pending", **OFF},
-        operands=READY,
-    )
-    configs = {"mig-configs": {"second": [entry, other]}}
-    world.configs["uid-mig-manager-1"] = Config("", data=configs)
-    (meta,) = mig_manager.act(world)
-    assert json.loads(meta.annotations[keys.MIG_LAYOUT]) == {"1": ["7g.40gb@0"]}
+    (meta,) = step("second", Config("", data={"mig-configs": {"second": [entry, other]}}), count=2)
+    assert meta.annotations[keys.MIG_LAYOUT] == '{"1": ["7g.40gb@0"]}'

@@ -6,14 +6,16 @@ import asyncio
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lab.simulator import configs, keys
-from lab.simulator.nvidia_config import DEVICE_PLUGIN, MIG_PARTED, HelperError, NvidiaConfig
+from lab.simulator.configs import DEVICE_PLUGIN, MIG_PARTED, HelperError, NvidiaConfig
 from lab.simulator.objects import Node, Pod
 from lab.simulator.world import Broken, Config
 from lab.toolchain import Toolchain
+from tests.lab.simulator.worlds import make_pod
 
 pytestmark = pytest.mark.unit
 
@@ -29,23 +31,17 @@ sharing:
 """
 ANY = """\
 version: v1
-flags:
-  migStrategy: none
-sharing:
-  timeSlicing:
-    resources:
-    - name: nvidia.com/gpu
-      replicas: 3
+flags: {migStrategy: none}
+sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 3}]}}
 """
+MPS = "version: v1\nsharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 3}]}}\n"
 CERN_MIG = """\
 version: v1
 mig-configs:
   3g.20gb-2x2g.10gb:
     - devices: all
       mig-enabled: true
-      mig-devices:
-        "2g.10gb": 2
-        "3g.20gb": 1
+      mig-devices: {"2g.10gb": 2, "3g.20gb": 1}
 """
 
 
@@ -67,42 +63,27 @@ def read(binary: Path, kind: str, text: str) -> Config | Broken:
     return asyncio.run(once())
 
 
-def test_cern_slice_4_is_read_whole(binary: Path) -> None:
-    found = read(binary, DEVICE_PLUGIN, SLICE_4)
+STRICT = {"failRequestsGreaterThanOne": True}
+GPU = {"name": "nvidia.com/gpu", "devices": "all"}
+CUT = {"devices": "all", "mig-enabled": True, "mig-devices": {"2g.10gb": 2, "3g.20gb": 1}}
+FOUR = {"renameByDefault": True, "resources": [{**GPU, "rename": "nvidia.com/gpu.shared", "replicas": 4}]}
+THREE = {"resources": [{**GPU, "replicas": 3}]}
+READ: dict[str, tuple[str, str, str, dict[str, Any]]] = {
+    "cern": (DEVICE_PLUGIN, SLICE_4, "time-slicing", {**STRICT, **FOUR}),
+    "cisco keeps the name": (DEVICE_PLUGIN, ANY, "time-slicing", THREE),
+    "MPS takes one slice per request": (DEVICE_PLUGIN, MPS, "mps", {**STRICT, **THREE}),
+    "cern_mig": (MIG_PARTED, CERN_MIG, "none", {"3g.20gb-2x2g.10gb": [CUT]}),
+}
+
+
+@pytest.mark.parametrize("case", READ)
+def test_a_configuration_is_read_whole(binary: Path, case: str) -> None:
+    kind, text, strategy, block = READ[case]
+    found = read(binary, kind, text)
     assert isinstance(found, Config)
-    assert (found.label, found.strategy) == ("label", "time-slicing")
-    assert found.data["sharing"]["timeSlicing"] == {
-        "renameByDefault": True,
-        "failRequestsGreaterThanOne": True,
-        "resources": [
-            {"name": "nvidia.com/gpu", "rename": "nvidia.com/gpu.shared", "devices": "all", "replicas": 4}
-        ],
-    }
-
-
-def test_cisco_any_keeps_the_name(binary: Path) -> None:
-    found = read(binary, DEVICE_PLUGIN, ANY)
-    assert isinstance(found, Config)
-    assert found.data["flags"]["migStrategy"] == "none"
-    assert "rename" not in found.data["sharing"]["timeSlicing"]["resources"][0]
-
-
-def test_mps_takes_one_slice_per_request(binary: Path) -> None:
-    text = "version: v1\nsharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 3}]}}\n"
-    found = read(binary, DEVICE_PLUGIN, text)
-    assert isinstance(found, Config)
-    assert found.strategy == "mps"
-    assert found.data["sharing"]["mps"]["failRequestsGreaterThanOne"] is True
-
-
-def test_cern_mig_config_is_read_whole(binary: Path) -> None:
-    found = read(binary, MIG_PARTED, CERN_MIG)
-    assert isinstance(found, Config)
-    assert found.data["mig-configs"] == {
-        "3g.20gb-2x2g.10gb": [
-            {"devices": "all", "mig-enabled": True, "mig-devices": {"2g.10gb": 2, "3g.20gb": 1}}
-        ]
-    }
+    assert (found.label, found.strategy) == ("label", strategy)
+    sharing = found.data.get("sharing", {})
+    assert block == (sharing.get("mps") or sharing.get("timeSlicing") or found.data["mig-configs"])
 
 
 REFUSED = [
@@ -179,8 +160,7 @@ def resolved(binary: Path, label: str, pod: Pod, maps: configs.ConfigMaps) -> Co
     return asyncio.run(once())
 
 
-def test_edited_config_map_goes_unnoticed_until_the_label_changes(binary: Path, make_pod: object) -> None:
-    assert callable(make_pod)
+def test_edited_config_map_goes_unnoticed_until_the_label_changes(binary: Path) -> None:
     maps = {("gpu-operator", "cm"): {"slice-4": SLICE_4, "other": ANY}}
     pod = make_pod("p", "device-plugin", config_map="cm")
     first = resolved(binary, "slice-4", pod, maps)
@@ -195,8 +175,7 @@ def test_edited_config_map_goes_unnoticed_until_the_label_changes(binary: Path, 
     assert resolved(binary, "typo", pod, maps) == Broken("specified config typo does not exist", manager=True)
 
 
-def test_missing_config_map(binary: Path, make_pod: object) -> None:
-    assert callable(make_pod)
+def test_missing_config_map(binary: Path) -> None:
     missing = resolved(binary, "", make_pod("p", "gfd", config_map="cm"), {})
     assert isinstance(missing, Broken)
     assert missing.mount

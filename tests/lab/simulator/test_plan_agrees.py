@@ -19,10 +19,10 @@ from infra.model.pool import Pool
 from infra.plan import gpu_operator, sharing
 from lab.simulator import device_plugin, gfd, keys, kubelet, mig_manager
 from lab.simulator.actions import NodeMeta
-from lab.simulator.configs import EMPTY, MIG_FILE
-from lab.simulator.nvidia_config import DEVICE_PLUGIN, MIG_PARTED, NvidiaConfig
+from lab.simulator.configs import DEVICE_PLUGIN, EMPTY, MIG_FILE, MIG_PARTED, NvidiaConfig
 from lab.simulator.world import Config, World
 from lab.toolchain import Toolchain
+from tests.lab.simulator.worlds import make_pod, make_world
 
 pytestmark = pytest.mark.tools
 
@@ -110,7 +110,7 @@ def read(binary: Path, kind: str, text: str) -> Config:
     return found
 
 
-def grown(env: Environment, pool: Pool, make_world: Any, binary: Path) -> World:
+def grown(env: Environment, pool: Pool, binary: Path) -> World:
     """A node of the pool after the MIG manager is done; the other operands run with their configuration."""
     (gpu,) = pool.gpus
     node: dict[str, Any] = {"gpu": gpu.pci.partition(":")[2], "count": pool.gpu_count}
@@ -144,10 +144,10 @@ def grown(env: Environment, pool: Pool, make_world: Any, binary: Path) -> World:
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
-def test_a_node_offers_what_was_promised(name: str, make_world: Any, binary: Path) -> None:
+def test_a_node_offers_what_was_promised(name: str, binary: Path) -> None:
     env = environment(name)
     for pool in env.pools:
-        world = grown(env, pool, make_world, binary)
+        world = grown(env, pool, binary)
         pod, config = world.running("device-plugin"), world.config("device-plugin")
         assert pod
         assert config
@@ -161,11 +161,11 @@ def test_a_node_offers_what_was_promised(name: str, make_world: Any, binary: Pat
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
-def test_who_may_ask_for_two(name: str, make_world: Any, make_pod: Any, binary: Path) -> None:
+def test_who_may_ask_for_two(name: str, binary: Path) -> None:
     """Requests for several shares are refused where declared; never for whole GPUs beside shared slices."""
     env = environment(name)
     for pool in env.pools:
-        world = grown(env, pool, make_world, binary)
+        world = grown(env, pool, binary)
         for resource, count in sharing.offered(env, pool).items():
             if count < 2:
                 continue
@@ -197,10 +197,10 @@ def test_the_operator_has_no_strategy_exactly_where_pools_differ() -> None:
     }
 
 
-def test_a_strategy_of_the_operator_would_break_it(make_world: Any, binary: Path) -> None:
+def test_a_strategy_of_the_operator_would_break_it(binary: Path) -> None:
     """Counter-check: the environment variable overrides the configuration, and MPS fails under mixed."""
     env = environment("MPS beside mixed")
-    config = grown(env, env.pools[0], make_world, binary).config("device-plugin")
+    config = grown(env, env.pools[0], binary).config("device-plugin")
     assert config
     forced: World = make_world(gpu="1db1", strategy="mps", config=dict(config.data), env="mixed")
     pod = forced.running("device-plugin")

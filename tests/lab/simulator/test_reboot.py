@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -11,19 +10,19 @@ from typing import Any
 import httpx
 import pytest
 
-from lab.simulator import booting, keys, mig_manager, power
-from lab.simulator.actions import Event, Later, NodeMeta, PowerOff, PowerOn
+from lab.simulator import keys, mig_manager, power
+from lab.simulator.actions import Event, Later, NodeMeta, Power
 from lab.simulator.reconciler import OPERANDS, acting
 from lab.simulator.world import Config, layout_of
-from tests.lab.simulator.test_mig import CONFIGS, OFF, ON, READY
+from tests.lab.simulator.test_mig import CONFIGS, ON, PENDING, READY
+from tests.lab.simulator.worlds import cut, make_pod, make_world
 
 pytestmark = pytest.mark.unit
 
-PENDING = {keys.MIG_STATE: "pending", **OFF}
-CUT = {keys.MIG_LAYOUT: json.dumps({"0": ["7g.40gb@0"]})}
+CUT = cut(["7g.40gb@0"])
 
 
-def step(make_world: Any, make_pod: Any, wanted: str, reboots: str = "", **given: Any) -> list[Any]:
+def step(wanted: str, reboots: str = "", **given: Any) -> list[Any]:
     """The MIG manager's next step on a node with GPUs that cannot be reset."""
     manager = make_pod("mig", "mig-manager", env={"WITH_REBOOT": reboots} if reboots else {})
     labels = {keys.MIG_CONFIG: wanted, **given.pop("labels", PENDING)}
@@ -34,8 +33,8 @@ def step(make_world: Any, make_pod: Any, wanted: str, reboots: str = "", **given
     return mig_manager.act(world)
 
 
-def test_without_a_reboot_the_layout_fails_and_the_instances_are_gone(make_world: Any, make_pod: Any) -> None:
-    meta, event = step(make_world, make_pod, "off", annotations=CUT)
+def test_without_a_reboot_the_layout_fails_and_the_instances_are_gone() -> None:
+    meta, event = step("off", annotations=CUT)
     assert meta.labels == {**ON, keys.MIG_STATE: "failed"}
     assert layout_of(meta.annotations[keys.MIG_LAYOUT]) == {0: ()}
     assert event.message == (
@@ -44,13 +43,13 @@ def test_without_a_reboot_the_layout_fails_and_the_instances_are_gone(make_world
     )
 
 
-def test_with_reboot_the_node_goes_and_the_operands_stay_paused(make_world: Any, make_pod: Any) -> None:
+def test_with_reboot_the_node_goes_and_the_operands_stay_paused() -> None:
     before = time.time()
-    meta, off = step(make_world, make_pod, "cern", "true", annotations={keys.REBOOT_SECONDS: "60"})
-    assert (meta.labels, off) == ({keys.MIG_STATE: "rebooting"}, PowerOff())
+    meta, off = step("cern", "true", annotations={keys.REBOOT_SECONDS: "60"})
+    assert (meta.labels, off) == ({keys.MIG_STATE: "rebooting"}, Power(on=False))
     assert (meta.annotations[keys.MIG_PENDING], meta.annotations[keys.BOOTS]) == ("0", "1")
     assert 59 < float(meta.annotations[keys.DOWN_UNTIL]) - before < 65
-    assert step(make_world, make_pod, "cern", "false")[0].labels[keys.MIG_STATE] == "failed"
+    assert step("cern", "false")[0].labels[keys.MIG_STATE] == "failed"
 
 
 HOPPER = Config(
@@ -67,58 +66,54 @@ HOPPER = Config(
     ],
     ids=["the GPU can be reset", "the mode stays", "Hopper needs no reset"],
 )
-def test_with_reboot_a_node_does_not_reboot_without_need(
-    make_world: Any, make_pod: Any, given: dict[str, Any]
-) -> None:
-    (meta,) = step(make_world, make_pod, **{"wanted": "cern", "reboots": "true", **given})
+def test_with_reboot_a_node_does_not_reboot_without_need(given: dict[str, Any]) -> None:
+    (meta,) = step(**{"wanted": "cern", "reboots": "true", **given})
     assert meta.labels[keys.MIG_STATE] == "success"
     assert keys.DOWN_UNTIL not in meta.annotations
 
 
-def test_a_gpu_in_use_reboots_the_node_too(make_world: Any, make_pod: Any) -> None:
+def test_a_gpu_in_use_reboots_the_node_too() -> None:
     """The manager reboots if the mode cannot be changed, whatever the reason."""
     pod = make_pod("train", asks={"nvidia.com/gpu": 1}, devices="GPU-1")
     able: dict[str, Any] = {"pods": (pod,), "annotations": {keys.GPU_RESET: "yes"}}
-    meta, _ = step(make_world, make_pod, "cern", "true", **able)
+    meta, _ = step("cern", "true", **able)
     assert meta.labels == {keys.MIG_STATE: "rebooting"}
-    meta, _ = step(make_world, make_pod, "cern", **able)
+    meta, _ = step("cern", **able)
     assert meta.labels[keys.MIG_STATE] == "failed"
 
 
-def test_after_the_boot_it_makes_the_layout_or_fails_but_reboots_only_once(
-    make_world: Any, make_pod: Any
-) -> None:
+def test_after_the_boot_it_makes_the_layout_or_fails_but_reboots_only_once() -> None:
     back = {**PENDING, keys.MIG_STATE: "rebooting"}
-    meta, event = step(make_world, make_pod, "cern", "true", labels=back)
+    meta, event = step("cern", "true", labels=back)
     assert meta.labels == {**ON, keys.MIG_STATE: "failed"}
     assert "MIG mode change did not take effect after rebooting" in event.message
-    there = {keys.MIG_LAYOUT: json.dumps({"0": []})}
-    assert step(make_world, make_pod, "cern", "true", labels=back, annotations=there) == [
+    there = cut([])
+    assert step("cern", "true", labels=back, annotations=there) == [
         NodeMeta("mig-manager", {keys.MIG_STATE: "pending"})
     ]
-    (meta,) = step(make_world, make_pod, "cern", "true", annotations=there)
+    (meta,) = step("cern", "true", annotations=there)
     assert meta.labels == {**ON, keys.MIG_STATE: "success"}
 
 
-def away(make_world: Any, seconds: float, gpu: str = "20b0", **annotations: str) -> Any:
+def away(seconds: float, gpu: str = "20b0", **annotations: str) -> Any:
     notes = {keys.DOWN_UNTIL: str(time.time() + seconds), keys.BOOTS: "1", **annotations}
     return make_world(gpu=gpu, count=2, annotations=notes)
 
 
-def test_a_node_that_is_away_does_nothing_until_it_boots(make_world: Any) -> None:
+def test_a_node_that_is_away_does_nothing_until_it_boots() -> None:
     assert acting(make_world()) == OPERANDS
-    assert acting(away(make_world, 60)) == (power.act,)
-    assert power.act(away(make_world, 60)) == [Later()]
-    on, meta, event = power.act(away(make_world, -1))
-    assert on == PowerOn()
+    assert acting(away(60)) == (power.act,)
+    assert power.act(away(60)) == [Later()]
+    on, meta, event = power.act(away(-1))
+    assert on == Power(on=True)
     gone = {key for key, value in meta.annotations.items() if value is None}
     assert gone == {keys.DOWN_UNTIL, keys.MIG_PENDING, keys.MIG_DONE}
     assert event == Event(None, "Rebooted", "Node node-0 has been rebooted, boot id: 1", "kubelet")
 
 
-def test_a_boot_leaves_no_instance_and_on_hopper_no_mode(make_world: Any) -> None:
-    worlds = [away(make_world, -1, **CUT, **{keys.MIG_PENDING: pending}) for pending in ("", "1", "0")]
-    worlds.append(away(make_world, -1, gpu="2330", **CUT))
+def test_a_boot_leaves_no_instance_and_on_hopper_no_mode() -> None:
+    worlds = [away(-1, **CUT, **{keys.MIG_PENDING: pending}) for pending in ("", "1", "0")]
+    worlds.append(away(-1, gpu="2330", **CUT))
     assert [power.booted(world) for world in worlds] == [{0: ()}, {0: (), 1: ()}, {}, {}]
 
 
@@ -152,9 +147,9 @@ def ready(body: dict[str, Any]) -> list[str]:
     return [one["status"] for one in body["status"]["conditions"] if one["type"] == "Ready"]
 
 
-def test_a_node_that_goes_is_unknown_and_its_pods_are_not_ready(make_world: Any) -> None:
+def test_a_node_that_goes_is_unknown_and_its_pods_are_not_ready() -> None:
     server: Any = Served()
-    asyncio.run(booting.off(server, make_world().node))
+    asyncio.run(power.off(server, make_world().node))
     assert {name: ready(body) for name, body in server.patched.items()} == {
         "nodes/node-0/status": ["Unknown"],
         "operand/status": ["False"],
@@ -163,9 +158,9 @@ def test_a_node_that_goes_is_unknown_and_its_pods_are_not_ready(make_world: Any)
     }
 
 
-def test_a_node_that_is_back_starts_its_pods_except_those_with_devices(make_world: Any) -> None:
+def test_a_node_that_is_back_starts_its_pods_except_those_with_devices() -> None:
     server: Any = Served()
-    assert len(asyncio.run(booting.on(server, make_world().node))) == 3
+    assert len(asyncio.run(power.on(server, make_world().node))) == 3
     patched = server.patched
     assert set(patched) == {"operand", "operand/status", "train/status", "plain/status"}
     assert patched["operand"]["metadata"]["annotations"][keys.START] == "waits"

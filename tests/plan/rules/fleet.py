@@ -11,10 +11,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from infra.config import parse
 from infra.model.environment import Environment
-from lab.simulator.dcgm import device, figures
+from lab.simulator.dcgm import device
+from lab.simulator.hardware import GPUS
 
 PROFILE, RESOURCE = "1g.10gb", "nvidia_com_mig_1g_10gb"
-_A100 = figures.FIGURES["20b2"]  # SXM4, 80 GB
+_A100 = GPUS["20b2"]  # SXM4, 80 GB
 _MIB = 10240
 
 
@@ -117,13 +118,13 @@ def _values() -> dict[str, float]:
     state = device.State()
     for second in (0.0, 60.0):
         device.advance(state, _A100, 0.5, 0.0, {}, 1e9 + second)
-    own = device.busy_values(0.5, instance=True) | device.memory_values(_MIB, _MIB // 2)
+    own = device.own(0.5, _MIB, _MIB // 2, instance=True)
     none = {
         "DCGM_FI_DEV_XID_ERRORS": 0.0,
         "DCGM_EXP_XID_ERRORS_COUNT": 0.0,
         "DCGM_EXP_CLOCK_EVENTS_COUNT": 0.0,
     }
-    return device.whole(state, _A100, 0.5, {}, ampere=True) | own | none
+    return device.whole(state, _A100, 0.5, {}) | own | none
 
 
 def _heads(fleet: Fleet, node: str) -> Iterator[str]:

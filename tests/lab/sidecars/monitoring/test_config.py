@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from lab.sidecars.monitoring.cluster import World
+from lab.sidecars.monitoring.cluster import World, chosen
 from lab.sidecars.monitoring.config import flags, state_metrics
 from lab.sidecars.monitoring.discovery import Lookup, of_pod
-from lab.sidecars.monitoring.scraping import chosen
 from tests.lab.sidecars.monitoring import site
 from tests.lab.sidecars.monitoring.scraping import (
     DROP,

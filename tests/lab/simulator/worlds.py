@@ -1,0 +1,111 @@
+"""Nodes and pods for unit tests, and the blocks of NVIDIA's configuration that they have."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from lab.simulator import keys
+from lab.simulator.objects import Node, Pod, Template
+from lab.simulator.world import Cluster, Config, World
+
+GPU, SHARED, MIG = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb"
+SEVEN = [f"1g.5gb@{i}" for i in range(7)]
+CERN = ["2g.10gb@0", "2g.10gb@2", "3g.20gb@4"]
+RUNNING = Cluster(True, True, True, True, "all-disabled")
+OPERANDS = ("nfd-worker", "driver", "toolkit", "device-plugin", "gfd", "dcgm-exporter", "mig-manager")
+IMAGES = {"driver": "simulated.gpuform.io/driver:595.91.07"}
+
+
+def make_pod(name: str = "tf-gpu", operand: str = "", **fields: Any) -> Pod:
+    """A running pod; ``asks`` is {resource: count}, one container for each."""
+    asks = fields.pop("asks", {})
+    requests = tuple((f"c{i}", False, ((k, v),)) for i, (k, v) in enumerate(asks.items()))
+    template = Template(
+        containers=((operand or "main", fields.pop("image", IMAGES.get(operand, "x:v1"))),),
+        init=(),
+        env=tuple(fields.pop("env", {}).items()),
+        config_map=fields.pop("config_map", ""),
+        after=fields.pop("after", ()),
+        tolerations=(),
+    )
+    plain = {
+        "namespace": "gpu-operator" if operand else "default",
+        "name": name,
+        "uid": f"uid-{name}",
+        "version": 1,
+        "node": "node-0",
+        "owner": ("DaemonSet", operand, "uid-ds"),
+        "created": "2024-10-15T11:41:00Z",
+        "phase": "Running",
+        "ready": True,
+        "deleting": False,
+        "crash": "",
+        "start": "granted" if operand else "",
+        "loaded": "",
+        "devices": "",
+    }
+    return Pod(**{**plain, "operand": operand, "template": template, "requests": requests, **fields})
+
+
+def make_world(
+    gpu: str = "1eb8",
+    count: int = 1,
+    sharing: dict[str, Any] | None = None,
+    strategy: str = "none",
+    env: str = "mixed",
+    labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+    pods: tuple[Pod, ...] = (),
+    operands: tuple[str, ...] = OPERANDS,
+    capacity: dict[str, int] | None = None,
+    config: dict[str, Any] | None = None,
+    driver: str = "595.91.07",
+    cluster: Cluster = RUNNING,
+) -> World:
+    """A node with running operands; ``gpu`` is a PCI device id, ``sharing`` has NVIDIA's format."""
+    base = {keys.GPU_ID: f"10de:{gpu}", keys.GPU_COUNT: str(count)} if gpu else {}
+    node = Node(
+        name="node-0",
+        uid="uid-node-0",
+        version=1,
+        labels={keys.PCI_PRESENT: "true", **(labels or {})},
+        annotations={**base, **(annotations or {})},
+        capacity=dict(capacity or {}),
+        allocatable=dict(capacity or {}),
+    )
+    data: dict[str, Any] = {"version": "v1", **(config or {})}
+    if sharing:
+        data["sharing"] = sharing
+    read = Config("label", strategy, data)
+    running = [
+        make_pod(
+            f"{operand}-1",
+            operand,
+            loaded=read.stored(),
+            env={"MIG_STRATEGY": env} if env else {},
+            image=f"x/driver:{driver}" if operand == "driver" else "x:v1",
+        )
+        for operand in operands
+    ]
+    configs = {f"uid-{operand}-1": read for operand in ("device-plugin", "gfd", "mps-control-daemon")}
+    return World(node, cluster, [*running, *pods], dict(configs))
+
+
+def cut(*layouts: list[str] | None) -> dict[str, str]:
+    """Annotations of a node with these instances on its GPUs; None: MIG is off."""
+    placed = {str(i): layout for i, layout in enumerate(layouts) if layout is not None}
+    return {keys.MIG_LAYOUT: json.dumps(placed)}
+
+
+def sliced(replicas: int, name: str = GPU, rename: bool = True, **more: Any) -> dict[str, Any]:
+    """Arguments of ``make_world`` for time-slicing."""
+    entry = {"name": name, "devices": "all", "replicas": replicas}
+    entry |= {"rename": f"{name}.shared"} if rename else {}
+    return {"sharing": {"timeSlicing": {**more, "resources": [entry]}}, "strategy": "time-slicing"}
+
+
+def mps(replicas: int, env: str = "none") -> dict[str, Any]:
+    """Arguments of ``make_world`` for MPS."""
+    resources = [{"name": GPU, "devices": "all", "replicas": replicas}]
+    return {"sharing": {"mps": {"resources": resources}}, "strategy": "mps", "env": env}
