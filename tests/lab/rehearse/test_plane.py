@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,6 +15,7 @@ import pytest
 from gpuform.checkout.paths import Paths
 from gpuform.checkout.scratch import kept_logs
 from lab.rehearse import plane as module
+from lab.rehearse import preview_base
 from lab.rehearse.plane import plane
 
 pytestmark = pytest.mark.unit
@@ -81,3 +83,27 @@ def test_logs_that_cannot_be_kept_keep_nothing_running(paths: Paths) -> None:
     with pytest.raises(OSError, match=r"lab\.logs"), plane(paths, TOOLS, "lab", print) as own:
         own.logs.mkdir(parents=True)
     assert Recorded.done == ["stop", "start", "stop"]
+
+
+def test_a_second_preview_of_a_stack_waits_until_the_first_has_ended(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have the same folders, so the second one's start would end the first one's control plane."""
+    monkeypatch.setattr(preview_base, "ControlPlane", Recorded)
+    waiting = threading.Event()
+
+    def say(line: str) -> None:
+        if line.startswith("waiting for another `gpuform preview lab`"):
+            waiting.set()
+
+    def second() -> None:
+        with preview_base.played(paths, TOOLS, "lab", None, say):
+            Recorded.done.append("second")
+
+    other = threading.Thread(target=second)
+    with preview_base.played(paths, TOOLS, "lab", None, print):
+        other.start()
+        assert waiting.wait(30)
+        Recorded.done.append("first")
+    other.join(30)
+    assert Recorded.done == ["stop", "start", "first", "stop", "stop", "start", "second", "stop"]
