@@ -79,7 +79,7 @@ def _timeout_s(env: Environment, pool: Pool) -> int | None:
 
 
 def elastic(env: Environment, subnets: Mapping[str, pulumi.Output[str]]) -> ElasticPoolsArgs:
-    """The pools whose nodes Karpenter provisions; ``subnets`` are ids by zone, in an existing VPC."""
+    """Pools that Karpenter provisions; ``subnets`` are ids by zone, in an existing VPC."""
     found = [
         ElasticPool(
             node_class=ec2_node_class(env, pool, node_role(env), env.name, subnets),

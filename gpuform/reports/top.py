@@ -43,7 +43,7 @@ def notes(view: View) -> list[str]:
 
 
 def _rows(view: View) -> Iterator[tuple[int, str, str, *tuple[str, ...]]]:
-    """(depth in the tree, name, style, and what is requested, used, memory, power as far as there is any)."""
+    """Depth in the tree, name, style, then requested, used, memory and power, as far as known."""
     for node in view.nodes:
         of = f" of {number(len(node.gpus), 'GPU')}"
         state = (node.pool, node.machine, "" if node.ready else "not ready", node.closed)

@@ -81,7 +81,7 @@ def warnings(cluster: OpenstackCluster) -> Iterator[str]:
 
 def _check_pool(cluster: OpenstackCluster, pool: Pool, path: str) -> None:
     if not _NAME.fullmatch(pool.name):
-        fact = f"{pool.name!r} becomes a node group, whose name Cluster API's chart refuses"
+        fact = f"{pool.name!r} becomes the name of a node group, which Cluster API's chart refuses"
         raise InputError(f"{path}.name", fact, "use 3 or more of a-z, 0-9 and -, with a letter first")
     fact = f"{_DRIVER} takes only name, flavor, count and bounds of a node group, and ignores this"
     for key in ("role", "image", "labels", "merge_labels", "docker_volume_gib"):

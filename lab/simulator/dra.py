@@ -40,7 +40,7 @@ _PROFILES = {
 }
 """GPU instance profile ids (nvidia-smi mig -lgip, NVIDIA's MIG user guide): by the GPU's compute slices, then
 by the profile's compute and memory slices; ``_SUFFIXED`` has the known ids of profiles with a suffix."""
-_ASSUMED = 100  # First id of profiles whose ids are not published
+_ASSUMED = 100  # first id of profiles without a published id
 _SUFFIXED = {
     (7, 1, "+me"): 20,
     (4, 1, "+me"): 21,

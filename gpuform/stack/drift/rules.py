@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class DriftRules:
-    """The rules of clusters whose resources nothing but the engine changes."""
+    """Rules of a kind of cluster; the defaults are for one that only the engine changes."""
 
     def require_managed(self, stack: str) -> None:
         """InputError if the engine does not manage the cluster's machines."""

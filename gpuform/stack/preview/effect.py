@@ -58,7 +58,7 @@ class NoResources(PreviewRules):
 
 
 def losing(kind: str, *name: str, holds_all: bool = False) -> Rule:
-    """The rule of a resource whose loss has to be acknowledged, by its name: the input at that path."""
+    """Rule of a resource that is lost when it is deleted or replaced; ``name`` is the path of its name."""
     return lambda step, world: lost(
         step, kind, before(step, *name) or step.name, world if holds_all else None
     )

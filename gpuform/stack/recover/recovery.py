@@ -13,7 +13,7 @@ State = Mapping[str, Any]
 
 
 class Recovery(Protocol):
-    """A cloud whose API accepts an operation and has done it once the provider's call returns.
+    """Lookups of interrupted operations; the defaults: the cloud is done when the call returns.
 
     Errors are those of the cloud's own client.
     """
