@@ -45,7 +45,7 @@ lint: setup ## Format, lint, types, import contracts
 	@$(BIN)/lint-imports
 
 check: lint ## What lint does, and the unit tests
-	@$(BIN)/python -m pytest -q -m "unit and not tools" -n auto
+	@$(BIN)/python -m pytest -q -m "unit and not tools" -n logical --dist loadfile
 
 format: setup ## Format and fix what can be fixed
 	@$(BIN)/ruff format .

@@ -25,7 +25,7 @@ from pathlib import Path
 import yaml
 
 from gpuform.checkout.paths import Paths
-from infra.plan import counters
+from infra.plan import scraping
 from infra.plan.rules import groups
 from lab.simulator.dcgm.counters import DEFAULT
 from lab.toolchain import Toolchain
@@ -129,7 +129,7 @@ def main() -> None:
     )
     made = groups(env)
     default = [(counter.name, counter.kind) for counter in DEFAULT]
-    ours = [(name, field.type) for name, field in counters.fields(env).items()]
+    ours = [(name, field.type) for name, field in scraping.fields(env).items()]
     with tempfile.TemporaryDirectory() as folder:
         rules = Path(folder) / "rules.yml"
         rules.write_text(yaml.safe_dump({"groups": made}))

@@ -13,7 +13,7 @@ import httpx
 
 from gpuform.checkout.paths import Paths
 from infra.config import parse
-from infra.plan import scheduler, workloads
+from infra.plan import room, scheduler
 from lab.plane.layout import Layout, Record
 from lab.toolchain import Toolchain
 
@@ -132,7 +132,7 @@ class Site:
                 )
             },
         }
-        spaces = [one for one in workloads.namespaces(env) if one["metadata"]["name"] != "gpu-operator"]
+        spaces = [one for one in room.namespaces(env) if one["metadata"]["name"] != "gpu-operator"]
         for one in (*spaces, *scheduler.manifests(env)):
             self._send("POST", paths[one["kind"]].format(one["metadata"].get("namespace", "")), one)
 

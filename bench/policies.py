@@ -17,7 +17,7 @@ from pathlib import Path
 
 from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine
-from lab.rehearse.preview_base import played
+from lab.rehearse.plane import played
 from lab.toolchain import Toolchain
 
 HERE = Paths.here()

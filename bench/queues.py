@@ -103,7 +103,7 @@ def ours() -> tuple[Json, list[Json], list[Json]]:
     release = queues.release(ENV)
     assert release is not None
     jobs = [one for one in workloads.manifests(ENV) if one["kind"] == "Job"]
-    return release.values, [*workloads.namespaces(ENV), *queues.manifests(ENV)], jobs
+    return release.values, [*room.namespaces(ENV), *queues.manifests(ENV)], jobs
 
 
 def by_hand() -> tuple[Json, list[Json], list[Json]]:

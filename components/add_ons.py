@@ -12,8 +12,8 @@ from pulumi_aws import eks
 
 from components.iam_role import iam_role
 from components.manifest import within
-from infra.plan import trust
-from infra.plan.add_ons import POD_IDENTITY
+from infra.plan import iam
+from infra.plan.eks import POD_IDENTITY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class AddOns(pulumi.ComponentResource):
             identities: list[eks.AddonPodIdentityAssociationArgsDict] = []
             attached: list[pulumi.Resource] = []
             if identity := POD_IDENTITY.get(add_on):
-                role, attached = iam_role(own, trust.POD, {own: identity.policy}, args.partition, self)
+                role, attached = iam_role(own, iam.POD, {own: identity.policy}, args.partition, self)
                 identities = [{"role_arn": role.arn, "service_account": identity.service_account}]
             eks.Addon(
                 own,

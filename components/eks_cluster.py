@@ -12,8 +12,8 @@ from components.iam_role import iam_role
 from components.manifest import within
 from infra.model import labels
 from infra.model.aws import AwsCluster
-from infra.plan import trust
-from infra.plan.access import kubeconfig
+from infra.plan import iam
+from infra.plan.eks import kubeconfig
 from infra.plan.node_groups import Joining
 
 LOGS = ("api", "audit", "authenticator", "controllerManager", "scheduler")
@@ -89,7 +89,7 @@ class EksCluster(pulumi.ComponentResource):
     def _control_plane(self) -> eks.Cluster:
         policy = {f"{self._name}-control-plane": "AmazonEKSClusterPolicy"}
         role, attached = iam_role(
-            f"{self._name}-control-plane", trust.CLUSTER, policy, self._args.partition, self
+            f"{self._name}-control-plane", iam.CLUSTER, policy, self._args.partition, self
         )
         key = self._key()
         group = cloudwatch.LogGroup(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pulumi
 from pulumi_aws import iam
 
-from infra.plan import trust
+from infra.plan.iam import trust_policy
 
 
 def iam_role(
@@ -21,9 +21,7 @@ def iam_role(
 ) -> tuple[iam.Role, list[pulumi.Resource]]:
     """Register the role that ``service`` may assume, and its policies, by the attachments' names."""
     child = pulumi.ResourceOptions(parent=parent)
-    role = iam.Role(
-        name, name=role_name, assume_role_policy=json.dumps(trust.trust_policy(service)), opts=child
-    )
+    role = iam.Role(name, name=role_name, assume_role_policy=json.dumps(trust_policy(service)), opts=child)
     attached: list[pulumi.Resource] = [
         iam.RolePolicyAttachment(
             attachment,

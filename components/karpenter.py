@@ -12,7 +12,6 @@ from components.chart import installed
 from components.iam_role import iam_role
 from infra.plan import eks as releases
 from infra.plan import iam as documents
-from infra.plan import trust
 from infra.plan.charts import ChartRelease
 
 TIMEOUT_S = 300
@@ -59,7 +58,7 @@ class Karpenter(pulumi.ComponentResource):
         name = f"{self._name}-node"
         policies = {f"{name}-{policy}": policy for policy in documents.NODE_POLICIES}
         role, attached = iam_role(
-            name, trust.NODE, policies, self._args.partition, self, self._args.node_role
+            name, documents.NODE, policies, self._args.partition, self, self._args.node_role
         )
         entry = eks.AccessEntry(
             name,
@@ -91,7 +90,7 @@ class Karpenter(pulumi.ComponentResource):
 
     def _controller_role(self, node_role: iam.Role, queue: sqs.Queue) -> list[pulumi.Resource]:
         args, name, child = self._args, f"{self._name}-controller", self._child
-        role, _ = iam_role(name, trust.POD, {}, args.partition, self)
+        role, _ = iam_role(name, documents.POD, {}, args.partition, self)
         scope = pulumi.Output.all(
             cluster=args.cluster_name,
             partition=args.partition,

@@ -12,7 +12,7 @@ from infra.model import labels
 from infra.model.addresses import subnets
 from infra.model.aws import AwsCluster
 from infra.model.aws_network import ExistingNetwork, OwnNetwork
-from infra.plan.network import interface_endpoints
+from infra.plan.eks import interface_endpoints
 
 ANYWHERE = "0.0.0.0/0"
 """Only ever a route's destination; no security group rule allows it."""

@@ -12,7 +12,7 @@ from components.iam_role import iam_role
 from components.manifest import within
 from infra.model.pool import Pool
 from infra.plan import iam as documents
-from infra.plan import node_class, node_groups, trust
+from infra.plan import node_class, node_groups
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class NodeGroups(pulumi.ComponentResource):
         self._name, self._args = name, args
         self._child = pulumi.ResourceOptions(parent=self)
         policies = {f"{name}-node-{policy}": policy for policy in documents.NODE_POLICIES}
-        self._role, self._attached = iam_role(f"{name}-node", trust.NODE, policies, args.partition, self)
+        self._role, self._attached = iam_role(f"{name}-node", documents.NODE, policies, args.partition, self)
         for pool in args.pools:
             self._group(pool, self._template(pool))
         self.register_outputs({})

@@ -1,16 +1,22 @@
-"""Components that are one Helm release each."""
+"""Components that are one Helm release each, some with the objects that belong to it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import pulumi
 
 from components.chart import installed
-from components.manifest import Manifest, resource
+from components.manifest import Manifest, resource, within
 from infra.plan.charts import ChartRelease
+
+MONITORING_S = 600  # a dozen images, a volume, and jobs that make the webhook's certificate
+DRAIN_MINUTES = 60
+"""How long the removal of a queue waits for what it has admitted."""
+_AFTER = {"ClusterQueue": ("Cohort", "LocalQueue", "ResourceFlavor"), "ResourceFlavor": ("Topology",)}
+"""Kinds before each; deleted in the reverse order. Queues do not wait for each other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,3 +91,79 @@ class Scaling(ReleaseComponent):
     """KEDA with its CRDs; the objects that use it belong to the workloads."""
 
     TYPE = "gpuform:platform:Scaling"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MonitoringArgs:
+    """The release; ``objects`` are PrometheusRules and dashboards, ``counters`` the exporter's ConfigMap."""
+
+    release: ChartRelease
+    counters: Sequence[Manifest] = ()
+    objects: Sequence[Manifest] = ()
+
+
+class Monitoring(pulumi.ComponentResource):
+    """Prometheus and its stack, the exporter's counters, rules and dashboards.
+
+    It creates no Secret: users create those that the values name. Until they exist, Prometheus or
+    Alertmanager waits, and the release does not.
+    """
+
+    def __init__(self, name: str, args: MonitoringArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpuform:platform:Monitoring", name, None, opts)
+        child = pulumi.ResourceOptions(parent=self)
+        for manifest in args.counters:
+            # Changed content is another ConfigMap: the old one is deleted once the exporter has the new one.
+            resource(f"{name}-counters", manifest, child)
+        made = installed(f"{name}-release", args.release, MONITORING_S, child)
+        after = pulumi.ResourceOptions(parent=self, depends_on=[made])
+        for manifest in args.objects:
+            role = f"{name}-{manifest['metadata']['name'].removeprefix('gpuform-')}"
+            # A ConfigMap is updated in place (the provider's enableConfigMapMutable): during a replacement, a
+            # dashboard would be missing in Grafana. A ConfigMap that must be replaced has another name.
+            resource(role if manifest["kind"] == "ConfigMap" else f"{role}-rules", manifest, after)
+        self.register_outputs({"status": made.status})
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueuesArgs:
+    """Kueue's release, its objects in creation order, and the cluster that has them."""
+
+    release: ChartRelease
+    manifests: Sequence[Manifest]
+    kubeconfig: pulumi.Input[str]
+    context: str | None = None
+
+
+class Queues(pulumi.ComponentResource):
+    """Kueue's release with its CRDs, flavors of the pools, cohorts, and the teams' queues.
+
+    The teams' queues are created last and deleted first: Kueue keeps one until all that it has admitted has
+    ended (finalizer kueue.x-k8s.io/resource-in-use), and admits nothing more. If all queues are removed, it
+    is stopped before that (`gpuform.provider.queues.removal`). Then the flavors go, their topologies, and the
+    release.
+    """
+
+    def __init__(self, name: str, args: QueuesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpuform:platform:Queues", name, None, opts)
+        child = pulumi.ResourceOptions(parent=self)
+        # A rollback of the first install would leave aggregated ClusterRoles behind, which Helm does not take
+        # over at the next; after a failed upgrade the old pods go on.
+        release = installed(f"{name}-release", args.release, 300, child, atomic=False)
+        made: list[tuple[str, pulumi.Resource]] = []
+        for manifest in args.manifests:
+            kind, meta = manifest["kind"], manifest["metadata"]
+            before = [one for of, one in made if of in _AFTER.get(kind, ())]
+            inside = pulumi.ResourceOptions(
+                parent=self,
+                depends_on=[release, *before],
+                custom_timeouts=within(DRAIN_MINUTES, DRAIN_MINUTES, DRAIN_MINUTES)
+                if kind == "ClusterQueue"
+                else None,
+            )
+            place = f"{meta['namespace'].replace('-', '--')}-" if kind == "LocalQueue" else ""
+            made.append((kind, resource(f"{name}-{kind}-{place}{meta['name']}", manifest, inside)))
+        cluster = {"kubeconfig": args.kubeconfig, "context": args.context}
+        after = pulumi.ResourceOptions(parent=self, depends_on=[release, *(one for _, one in made)])
+        pulumi.CustomResource("gpuform:queues:KueueRemoval", f"{name}-removal", cluster, after)
+        self.register_outputs({})

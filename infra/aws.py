@@ -20,7 +20,7 @@ from infra.model.aws import AwsCluster
 from infra.model.aws_network import ExistingNetwork
 from infra.model.environment import Environment
 from infra.model.pool import Pool
-from infra.plan import add_ons, efa, eks, node_class, node_groups, sharing, tags
+from infra.plan import device_plugin, eks, node_class, node_groups, sharing
 from infra.plan.node_groups import cluster_of
 from infra.target import Target
 
@@ -90,7 +90,7 @@ class _Place:
             zones=node_groups.zones(env, pool),
             labels=sharing.pool_labels(env, pool),
             taints=node_groups.taints(env, pool),
-            tags=tags.of_instances(env, pool),
+            tags=node_groups.instance_tags(env, pool),
             repaired=node_groups.repaired(env, pool),
             release=release,
             image_id=None if release else cluster_of(env).images[pool.image.key],
@@ -107,7 +107,7 @@ def _nodes(place: _Place) -> tuple[pulumi.Resource, ...]:
     env, on = place.environment, place.eks
 
     def stage(name: str, versions: dict[str, str], *parts: pulumi.Resource) -> AddOns:
-        settings = add_ons.settings(env)
+        settings = eks.add_on_settings(env)
         args = AddOnsArgs(
             cluster_name=on.cluster_name, partition=place.partition, versions=versions, settings=settings
         )
@@ -123,12 +123,12 @@ def _nodes(place: _Place) -> tuple[pulumi.Resource, ...]:
         )
         return NodeGroups(name, args, place.after(*parts))
 
-    early = stage("node-add-ons", add_ons.before_nodes(env), place.network)
+    early = stage("node-add-ons", eks.before_nodes(env), place.network)
     system = groups("system", [node_groups.system_pool(env)], early, place.guard)
-    made: list[pulumi.Resource] = [stage("add-ons", add_ons.after_nodes(env), system)]
+    made: list[pulumi.Resource] = [stage("add-ons", eks.after_nodes(env), system)]
     if pools := node_groups.managed_pools(env):
         made.append(groups("mng", pools, system))
-    if fabric := efa.release(env):
+    if fabric := device_plugin.efa_release(env):
         made.append(EfaDevicePlugin("efa", ReleaseArgs(release=fabric), place.after(*made)))
     if any(pool.by_karpenter for pool in env.pools):
         karpenter = KarpenterArgs(

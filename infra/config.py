@@ -14,10 +14,9 @@ from infra import strict_yaml
 from infra.model.aws import AwsCluster
 from infra.model.base import listing
 from infra.model.environment import Environment
-from infra.model.errors import InputError
+from infra.model.errors import InputError, hidden
 from infra.model.openstack import own_flavors
-from infra.model.own import own_catalogue
-from infra.model.pasted import hidden
+from infra.model.own_machines import own_catalogue
 from infra.model.prices import Beside, PriceList
 
 KEY = "gpuform:environment"
@@ -32,9 +31,8 @@ def parse(mapping: Mapping[str, Any], source: str = "Pulumi.local.yaml") -> Envi
     ``pools[2].sharing.replicas``. ``source`` is the path only if the error has no place inside.
     """
     if not isinstance(mapping, Mapping):
-        raise InputError(
-            source, f"{KEY} holds {_kind_of(mapping)}", "it must hold keys: name, cluster, pools, ..."
-        )
+        fact = f"{KEY} holds {_kind_of(mapping)}"
+        raise InputError(source, fact, "it must hold keys: name, cluster, pools, ...")
     try:
         return Environment.model_validate(dict(mapping), context=_context(mapping))
     except ValidationError as error:

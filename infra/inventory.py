@@ -24,11 +24,8 @@ def inventory(env: Environment, root: Path = ROOT) -> dict[str, Any]:
     Raises InputError for a cluster of another kind, and for a file that is unreadable or not a public key.
     """
     if not isinstance(env.cluster, HostsCluster):
-        raise InputError(
-            "cluster.kind",
-            f"a cluster of kind {env.cluster.kind} has no own hosts",
-            "name a stack of kind hosts",
-        )
+        fact = f"a cluster of kind {env.cluster.kind} has no own hosts"
+        raise InputError("cluster.kind", fact, "name a stack of kind hosts")
     return plan.inventory(env, keys(env, root))
 
 
@@ -80,11 +77,9 @@ def _key(path: str, file: Path) -> str:
         fact = f"{file}: {error.strerror or 'cannot be read'}"
         raise InputError(path, fact, "name the file with the repository's public key") from None
     except UnicodeDecodeError:
-        raise InputError(
-            path, f"{file} is not an ASCII-armored key", "write it with `gpg --armor --export`"
-        ) from None
+        fact = f"{file} is not an ASCII-armored key"
+        raise InputError(path, fact, "write it with `gpg --armor --export`") from None
     if _BEGIN not in content:
-        raise InputError(
-            path, f"{file} is not an ASCII-armored public key", "write it with `gpg --armor --export`"
-        )
+        fact = f"{file} is not an ASCII-armored public key"
+        raise InputError(path, fact, "write it with `gpg --armor --export`")
     return content

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import pulumi
 
 from components import objects, releases
-from components.elastic_pools import ElasticPools
+from components.custom_resources import MigLayoutArgs, PoolNodesArgs
+from components.elastic_pools import ElasticPool, ElasticPools, ElasticPoolsArgs
 from components.kserve import KServe, KServeArgs
 from components.manifest import Manifest
-from components.monitoring import Monitoring, MonitoringArgs
-from components.node_pools import MigLayouts, NodePools
+from components.node_pools import MigLayouts, MigLayoutsArgs, NodePools, NodePoolsArgs
 from components.objects import ManifestsArgs, ManifestsComponent
-from components.queues import Queues, QueuesArgs
-from components.releases import ReleaseArgs, ReleaseComponent
+from components.releases import (
+    Monitoring,
+    MonitoringArgs,
+    Queues,
+    QueuesArgs,
+    ReleaseArgs,
+    ReleaseComponent,
+)
 from components.workloads import Workloads, WorkloadsArgs
-from infra import pools as nodes
 from infra import workloads
+from infra.model import labels, relayout
 from infra.model.environment import Environment
+from infra.model.pool import Pool
 from infra.plan import (
-    dcgm_exporter,
     device_plugin,
     dra,
     gpu_operator,
     health,
     kserve,
+    mig_parted,
     monitoring,
     notebooks,
     pool_keeper,
@@ -37,7 +44,11 @@ from infra.plan import (
 )
 from infra.plan import queues as kueue
 from infra.plan.charts import ChartRelease
-from infra.plan.workloads import namespaces as namespaces_of
+from infra.plan.karpenter import node_overlays, node_pools
+from infra.plan.node_class import ec2_node_class, node_role
+from infra.plan.nodes import simulated_nodes
+from infra.plan.room import namespaces as namespaces_of
+from infra.plan.startup import until_proven
 from infra.target import Target
 
 
@@ -72,7 +83,7 @@ def platform(env: Environment, on: Target, within: pulumi.Resource | None = None
     )
     shared = objects.GpuSharing(f"{prefix}sharing", config_maps, after(namespaces))
     # A node's label names a key of the new ConfigMap, so it changes late: just before the release.
-    pools = NodePools(f"{prefix}pools", nodes.nodes(env, on.kubeconfig), after(shared))
+    pools = NodePools(f"{prefix}pools", _nodes(env, on.kubeconfig), after(shared))
     if keeper := pool_keeper.manifests(env):
         # Created after the pools and deleted before them: it would restore the labels that they remove.
         create(objects.PoolKeeper, "pool-keeper", keeper, namespaces, pools)
@@ -83,8 +94,8 @@ def platform(env: Environment, on: Target, within: pulumi.Resource | None = None
         measured.append(Monitoring(f"{prefix}monitoring", args, after(namespaces, pools)))
     before = _operands(env, prefix, after(shared, pools, *measured))
     operator = before[0] if before else pools
-    layouts = MigLayouts(f"{prefix}mig", nodes.mig_layouts(env, on.kubeconfig), after(operator))
-    if exporter := dcgm_exporter.release(env):
+    layouts = MigLayouts(f"{prefix}mig", _mig_layouts(env, on.kubeconfig), after(operator))
+    if exporter := device_plugin.exporter_release(env):
         install(releases.DcgmExporter, "dcgm-exporter", exporter, operator, *measured)
     if gate := readiness_gate.manifests(env):
         # Created before the pools with nodes that wait for it, and deleted after them.
@@ -94,7 +105,7 @@ def platform(env: Environment, on: Target, within: pulumi.Resource | None = None
         # The driver reads a node's MIG slices only when it starts, so it comes after the layouts.
         ready.append(install(releases.DraDriver, "dra", claims, operator, layouts))
     if any(env.by_karpenter(pool) for pool in env.pools):
-        ready.append(ElasticPools(f"{prefix}elastic", nodes.elastic(env, on.subnets), after(*before)))
+        ready.append(ElasticPools(f"{prefix}elastic", _elastic(env, on.subnets), after(*before)))
     if packer := scheduler.manifests(env):
         ready.append(create(objects.Scheduler, "packer", packer, namespaces))
     if healer := health.manifests(env):
@@ -142,3 +153,75 @@ def _operands(env: Environment, prefix: str, opts: pulumi.ResourceOptions) -> li
         return [releases.DevicePlugin(plugin, args, opts)]
     opts.aliases = [pulumi.Alias(name=plugin, type_="gpuform:platform:DevicePlugin")]
     return [releases.GpuOperator(operator, ReleaseArgs(release=gpu_operator.release(env)), opts)]
+
+
+def _nodes(env: Environment, kubeconfig: pulumi.Input[str]) -> NodePoolsArgs:
+    """Simulated nodes, and labels and taints of all others; those of Magnum's node groups are waited for."""
+    found = {
+        pool.name: PoolNodesArgs(
+            kubeconfig=kubeconfig,
+            context=env.context,
+            selector=selector,
+            may_be_empty=pool.hosts is not None or None,
+            joining=pool_keeper.joining(env, pool),
+            manager=pool_keeper.manager(env, pool),
+            labels=sharing.pool_labels(env, pool),
+            taints=sharing.pool_taints(env, pool),
+            startup=until_proven(env, pool),
+            sharing=sharing.device_plugin_change(env, pool),
+        )
+        for pool in env.pools
+        if (selector := sharing.node_selector(env, pool))
+    }
+    simulated = [node for pool in env.pools for node in simulated_nodes(env, pool)]
+    return NodePoolsArgs(pools=found, simulated=simulated)
+
+
+def _mig_layouts(env: Environment, kubeconfig: pulumi.Input[str]) -> MigLayoutsArgs:
+    """Layouts of the MIG-capable pools, those without slices included.
+
+    Nodes that join with their layout are not: Karpenter's, which are created with its label, and those of an
+    image that partitions its GPUs at boot.
+    """
+    kept = pool_keeper.kept(env)
+    found = {
+        pool.name: MigLayoutArgs(
+            kubeconfig=kubeconfig,
+            context=env.context,
+            selector=f"{labels.POOL}={pool.name}",
+            config=config,
+            layout=mig_parted.content(pool),
+            # GPUs allocated by claim are not a resource, whatever their layout.
+            offers=sharing.offered(env, pool) or {labels.NVIDIA_GPU: 0},
+            may_be_empty=pool.hosts is not None or None,
+            kept=pool in kept or None,
+            in_use=pool.relayout.in_use if pool.relayout else None,
+            max_unavailable=pool.relayout.max_unavailable if pool.relayout else None,
+            timeout_seconds=_timeout_s(env, pool),
+        )
+        for pool in env.pools
+        if (config := sharing.mig_config_name(pool))
+        and pool.laid_out_live(env.cluster.kind)
+        and env.has_mig_manager
+    }
+    return MigLayoutsArgs(layouts=found)
+
+
+def _timeout_s(env: Environment, pool: Pool) -> int | None:
+    """The declared limit of a node's change; without one that of a reboot, or None for the resource's own."""
+    declared = pool.relayout.timeout_seconds if pool.relayout else None
+    return declared or (relayout.TIMEOUT_S if relayout.reset_of(env.cluster.kind, pool) == "reboot" else None)
+
+
+def _elastic(env: Environment, subnets: Mapping[str, pulumi.Output[str]]) -> ElasticPoolsArgs:
+    """Pools that Karpenter provisions; ``subnets`` are ids by zone, in an existing VPC."""
+    found = [
+        ElasticPool(
+            node_class=ec2_node_class(env, pool, node_role(env), env.name, subnets),
+            overlays=node_overlays(env, pool),
+            node_pools=node_pools(env, pool),
+        )
+        for pool in env.pools
+        if pool.by_karpenter
+    ]
+    return ElasticPoolsArgs(pools=found)

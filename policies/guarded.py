@@ -16,8 +16,7 @@ from collections.abc import Iterator, Sequence
 from policies import contract
 from policies.node_pools import has_gpus
 from policies.operator import OPERATOR
-from policies.releases import chart
-from policies.rule import Resource, Rule, at, each, text
+from policies.rule import Resource, Rule, at, chart, each, text
 
 _VARIABLE = "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED"
 _SETTING = re.compile(r"visible-devices-envvar-when-unprivileged\s*=\s*(true|false)")

@@ -9,8 +9,7 @@ from typing import Any
 from policies import contract
 from policies.node_pools import has_gpus
 from policies.openstack import labelled
-from policies.releases import chart
-from policies.rule import Resource, Rule, at, text
+from policies.rule import Resource, Rule, at, chart, text
 
 _KARPENTER, _EKS, _OURS = "Karpenter's node repair", "EKS's repair of node groups", "the health loop"
 _MAGNUM = "Magnum's auto-healing"

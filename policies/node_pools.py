@@ -7,8 +7,7 @@ from typing import Any
 
 from policies import contract
 from policies.pods import namespace, template
-from policies.releases import chart
-from policies.rule import Resource, Rule, at, each, table, text
+from policies.rule import Resource, Rule, at, chart, each, table, text
 
 LONGEST_GRACE_S = 110
 """EC2 ends a spot instance two minutes after its notice, which takes up to ten seconds to Karpenter."""

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from policies import contract
-from policies.releases import chart
-from policies.rule import Resource, Rule, at, each, table, text
+from policies.rule import Resource, Rule, at, chart, each, table, text
 
 OPERATOR = "gpu-operator"
 DEVICE_PLUGIN = "nvidia-device-plugin"

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from policies import contract
+
 Severity = Literal["low", "medium", "high", "critical"]
 Props = Mapping[str, Any]
 
@@ -95,3 +97,8 @@ def each(props: Any, *path: str) -> Sequence[Any]:
 def listed(value: Any) -> Sequence[Any]:
     """The items of a value that may be a list, a single item or missing."""
     return [] if value is None else [value] if isinstance(value, (str, Mapping)) else value
+
+
+def chart(resource: Resource) -> str:
+    """Name of the chart without folder and repository; empty if the resource is not a release."""
+    return text(resource.props, "chart").rsplit("/", 1)[-1] if resource.type == contract.RELEASE else ""

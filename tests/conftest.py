@@ -24,7 +24,7 @@ from tests.sources.rows import OPEN, ROWS
 from tests.tiers import Tiers
 
 if TYPE_CHECKING:
-    from tests.openstack.bed import OpenStack
+    from tests.openstack.world import OpenStack
     from tests.openstack.world import World as OpenStackWorld
 
 # The gate has the same examples each time; `make test-all` draws others with --hypothesis-profile random.
@@ -102,6 +102,14 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(100_000, 20, 100)
 
 
+def kubectl_at(toolchain: Toolchain, kubeconfig: Path, *args: str, input: str | None = None) -> str:
+    """Standard output of kubectl, which must succeed."""
+    command = [str(toolchain.path("kubectl")), "--kubeconfig", str(kubeconfig), *args]
+    done = subprocess.run(command, input=input, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, f"kubectl {' '.join(args)}: {done.stderr}"
+    return done.stdout
+
+
 @dataclass(frozen=True)
 class Plane:
     paths: Paths
@@ -113,10 +121,7 @@ class Plane:
         return self.paths.kubeconfig
 
     def kubectl(self, *args: str, input: str | None = None) -> str:
-        command = [str(self.toolchain.path("kubectl")), "--kubeconfig", str(self.kubeconfig), *args]
-        done = subprocess.run(command, input=input, capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, f"kubectl {' '.join(args)}: {done.stderr}"
-        return done.stdout
+        return kubectl_at(self.toolchain, self.kubeconfig, *args, input=input)
 
 
 @pytest.fixture(scope="session")
@@ -190,9 +195,9 @@ def moto(_moto_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture(scope="session")
 def openstack_services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenStack]:
     """A real keystone and a real Magnum, with a stand-in for their neighbours; ended with the session."""
-    from tests.openstack import bed  # the clients of OpenStack, which most sessions do not need
+    from tests.openstack import world  # the clients of OpenStack, which most sessions do not need
 
-    yield from bed.started(tmp_path_factory.mktemp("openstack"))
+    yield from world.started(tmp_path_factory.mktemp("openstack"))
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Downloads what tests need beside the tools: ``python -m tests.prepare [--all]``. Tests download nothing.
 
 These are modules with third-party charts, CRDs and units, and the root file system of booted hosts; with
-``--all`` also keystone, Magnum and RabbitMQ. Unavailable parts are reported; tests that need them skip or
+``--all`` also keystone and Magnum. Unavailable parts are reported; tests that need them skip or
 fail.
 """
 
@@ -20,7 +20,7 @@ from lab.sidecars.controllers.rows import CHARTS
 from lab.toolchain.module_files import cached
 from lab.toolchain.progress import Lines
 from tests import external
-from tests.bed import Refused, base, refusal, tools
+from tests.bed import Refused, base, packages, refusal
 from tests.checks import charts
 from tests.openstack.installed import NotToBeHad, installed
 
@@ -41,7 +41,7 @@ def main(everything: bool) -> None:
         ),
         ("charts in Go modules", lambda: [charts.folder(name) for name in charts.IN_MODULES]),
         ("MIG layouts of NVIDIA", external.mig_layouts),
-        ("units of the container toolkit", tools.cdi_units),
+        ("units of the container toolkit", packages.cdi_units),
         ("booted hosts", _hosts),
     ]
     if everything:

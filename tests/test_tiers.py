@@ -41,7 +41,7 @@ def test_every_module_has_a_test_in_make_test_all() -> None:
         str(file.relative_to(ROOT))
         for file in (ROOT / "tests").rglob("test_*.py")
         if not any(
-            isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+            isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
             for node in ast.walk(ast.parse(file.read_text()))
         )
     ]

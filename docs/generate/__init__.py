@@ -90,7 +90,7 @@ def _commands() -> dict[str, Any]:
         if isinstance(command, TyperGroup):
             for part, below in command.commands.items():
                 yield from listed(f"{name} {part}", below)
-        else:
+        elif not command.hidden:
             records = [given.get_help_record(Context(command)) for given in command.params]
             yield name, " ".join(command.help.split()), [one for one in records if one]
 
@@ -98,18 +98,15 @@ def _commands() -> dict[str, Any]:
 
 
 def _roles() -> dict[str, Any]:
-    """From the argument specifications; the text of a playbook is the comment at its head."""
+    """From the argument specifications and defaults; the text of a playbook is the comment at its head."""
     folders = [folder for folder in sorted((ROOT / "ansible/roles").iterdir()) if folder.is_dir()]
-    (platforms,) = {_platforms(folder) for folder in folders}  # the same for every role
+    platforms = _yaml(ROOT / "ansible/roles/supported_platform/meta/main.yml")["galaxy_info"]["platforms"]
     return {
-        "platforms": platforms,
+        "platforms": ", ".join(f"{one['name']} {' and '.join(one['versions'])}" for one in platforms),
         "playbooks": [
             (file.name, _head(file)) for file in sorted((ROOT / "ansible/playbooks").glob("*.yml"))
         ],
-        "roles": [
-            (folder.name, _yaml(folder / "meta/argument_specs.yml")["argument_specs"]["main"])
-            for folder in folders
-        ],
+        "roles": [(folder.name, _specification(folder)) for folder in folders],
         "flat": flat,
         "value": _value,
         "default": _default,
@@ -121,9 +118,14 @@ def _yaml(file: Path) -> Any:
     return yaml.safe_load(file.read_text(encoding="utf-8"))
 
 
-def _platforms(role: Path) -> str:
-    platforms = _yaml(role / "meta/main.yml")["galaxy_info"]["platforms"]
-    return ", ".join(f"{entry['name']} {' and '.join(entry['versions'])}" for entry in platforms)
+def _specification(role: Path) -> dict[str, Any]:
+    """With the defaults, except templates and long mappings, which the descriptions explain."""
+    found: dict[str, Any] = _yaml(role / "meta/argument_specs.yml")["argument_specs"]["main"]
+    defaults = role / "defaults/main.yml"
+    for name, value in (_yaml(defaults) if defaults.exists() else {}).items():
+        if "{{" not in str(value) and not (isinstance(value, dict) and value):
+            found["options"][name]["default"] = value
+    return found
 
 
 def _head(playbook: Path) -> str:

@@ -1,20 +1,22 @@
-"""``gpuform hosts``: prepare, check and inspect own hosts, without Pulumi."""
+"""``gpuform hosts``: prepare, check and inspect own hosts, and verify any cluster's hosts, without Pulumi."""
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from gpuform.checkout import stacks
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
-from gpuform.cli.hosts_verify import verify
-from gpuform.cli.output import AsJson, console, say
+from gpuform.cli.output import AsJson, Stack, console, say, show
+from gpuform.reports import hosts as tables
+from infra.model.environment import Environment
+from lab.toolchain import Toolchain
 
 if TYPE_CHECKING:
     from gpuform.hosts import Outcome
@@ -22,12 +24,93 @@ if TYPE_CHECKING:
 
 DRIFT = 3  # exit code: nothing failed, and a run would change something
 STATUS = "status.yml"
-Stack = Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")]
 Limit = Annotated[list[str] | None, typer.Option("--limit", help="Only this host or group; may be repeated.")]
 Playbook = Annotated[str, typer.Option(help="File of ansible/playbooks.")]
 
 app = typer.Typer(no_args_is_help=True, help="Own hosts over ssh: prepare them, and see what is on them.")
-app.command()(verify)
+
+
+@app.command()
+def verify(
+    stack: Stack = "onprem-dev",
+    as_json: AsJson = False,
+    backend: Annotated[
+        Literal["ssh", "kubectl"] | None,
+        typer.Option(help="ssh to the hosts, or kubectl in the operator's driver and toolkit pods."),
+    ] = None,
+    limit: Limit = None,
+) -> None:
+    """Check hosts against what is declared, and show the fix for each finding. Exit code 1 if a check failed.
+
+    Own hosts are checked over ssh, the nodes of any other cluster with kubectl. Nothing is changed.
+    """
+    from gpuform.hosts import verify as checks
+
+    paths = Paths.here()
+    env = stacks.declared(stack, paths)
+    way = backend or ("ssh" if env.by_ssh else "kubectl")
+    inventory = _inventory(env, way, paths)
+    asks_cluster = any(host.get("gpuform_kubeconfig") for host in inventory["_meta"]["hostvars"].values())
+    report = checks.verify(
+        inventory,
+        paths.root,
+        stack=stack,
+        backend=way,
+        limit=limit or (),
+        kubectl=_kubectl(paths) if asks_cluster else None,
+    )
+    show(as_json, report.to_json(), (part for table in tables.checks(report) for part in (table, "")))
+    for line in tables.failures(report) if not as_json else ():
+        say(line)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def _inventory(env: Environment, backend: str, paths: Paths) -> dict[str, Any]:
+    import httpx
+
+    from gpuform.hosts import expectations
+    from gpuform.stack.cluster_access import cluster_of
+
+    if env.by_ssh:
+        if backend == "kubectl" and not env.kubeconfig:
+            fact = "the hosts have joined no cluster (cluster.kubeconfig)"
+            raise InputError("--backend", fact, "use --backend ssh")
+        _require_kubeconfig(env.kubeconfig)
+        return expectations.of_hosts(env)
+    if backend == "ssh":
+        fact = f"the nodes of a cluster of kind {env.cluster.kind} are not reached by ssh"
+        raise InputError("--backend", fact, "use --backend kubectl")
+    file, context = cluster_of(env, paths)
+    try:
+        return expectations.of_nodes(env, _nodes(file, context), file, context)
+    except (OSError, httpx.HTTPError, ValueError) as error:
+        fact = f"cannot be reached ({error or type(error).__name__})"
+        raise Failure(f"cluster of {env.name}", fact, f"check {file}") from None
+
+
+def _nodes(kubeconfig: Path, context: str | None) -> list[dict[str, Any]]:
+    from kr8s.objects import Node
+
+    from gpuform.kubernetes import session
+    from gpuform.kubernetes.kubeconfigs import answered
+
+    with answered():
+        api = session.api(kubeconfig, context)
+        return [dict(node.raw) for node in Node.list(api=api) if isinstance(node, Node)]
+
+
+def _kubectl(paths: Paths) -> Path:
+    """Path of kubectl, which is fetched if missing."""
+    tools = Toolchain(paths)
+    tools.ensure("kubectl")
+    return tools.path("kubectl")
+
+
+def _require_kubeconfig(declared: str | Path | None) -> None:
+    if declared and not Path(declared).expanduser().is_file():
+        remedy = "leave it out until the hosts have joined a cluster"
+        raise InputError("cluster.kubeconfig", f"{declared} does not exist", remedy)
 
 
 @app.command()
@@ -39,17 +122,12 @@ def apply(
     If the stack names a kubeconfig, nodes that have joined get their pool's labels and taints.
     """
     found = _declared(stack)
-    if found.kubeconfig and not found.kubeconfig.is_file():
-        remedy = "leave it out until the hosts have joined a cluster"
-        raise InputError("cluster.kubeconfig", f"{found.kubeconfig} does not exist", remedy)
+    _require_kubeconfig(found.kubeconfig)
     outcome = _run(found, playbook, limit, as_json, check=False)
     nodes = _put_on_nodes(found, outcome)
-    if as_json:
-        _print(outcome, nodes=nodes)
-    else:
-        _show(outcome, check=False)
-        for pool, names in nodes.items():
-            say(f"pool {pool}: labels and taints on {', '.join(names) or 'no node, because none has joined'}")
+    _show(outcome, as_json, check=False, nodes=nodes)
+    for pool, names in nodes.items() if not as_json else ():
+        say(f"pool {pool}: labels and taints on {', '.join(names) or 'no node, because none has joined'}")
     _fail_for(outcome)
 
 
@@ -63,10 +141,8 @@ def check(
 ) -> None:
     """Show what `gpuform hosts apply` would change, and change nothing. Exit code 3 if anything differs."""
     outcome = _run(_declared(stack), playbook, limit, as_json, check=True)
-    if as_json:
-        _print(outcome, changes={name: list(result.changes) for name, result in outcome.hosts.items()})
-    else:
-        _show(outcome, check=True, diffs=diff)
+    changes = {name: list(result.changes) for name, result in outcome.hosts.items()}
+    _show(outcome, as_json, check=True, diffs=diff, changes=changes)
     _fail_for(outcome)
     if any(result.changed for result in outcome.hosts.values()):
         raise typer.Exit(DRIFT)
@@ -75,22 +151,18 @@ def check(
 @app.command()
 def status(stack: Stack = "onprem-dev", limit: Limit = None, as_json: AsJson = False) -> None:
     """Show what each host has: system, driver, GPUs, toolkit. Exit code 1 if a host cannot be reached."""
-    from gpuform.hosts.status import rows
+    from gpuform.hosts.declared import rows
     from gpuform.provider.hosts.nodes import ready
-    from gpuform.reports import hosts as tables
 
     found = _declared(stack)
     outcome = _run(found, STATUS, limit, as_json=True, check=False)
     if outcome.message:
         raise Failure(f"hosts of {stack}", outcome.message, "then run the same command again")
     current = rows(found, outcome, ready(list(outcome.hosts), found.kubeconfig, found.context))
-    if as_json:
-        typer.echo(json.dumps({"hosts": current}, indent=2))
-    else:
-        console.print(tables.states(current))
-        for row in current:
-            if row["message"]:
-                say(f"{row['host']}: {row['message']}")
+    show(as_json, {"hosts": current}, [tables.states(current)])
+    for row in current if not as_json else ():
+        if row["message"]:
+            say(f"{row['host']}: {row['message']}")
     if not outcome.ok:
         raise typer.Exit(1)
 
@@ -106,48 +178,37 @@ def _run(
     found: Declared, playbook: str, limit: Sequence[str] | None, as_json: bool, *, check: bool
 ) -> Outcome:
     from gpuform.hosts import progress, run
-    from gpuform.hosts.listing import asked
+    from gpuform.hosts.listing import requested_hosts
 
-    hosts = asked(found.inventory, limit or ())
-    tools = _kubectl() if found.kubeconfig and playbook != STATUS else ()
+    hosts = requested_hosts(found.inventory, limit or ())
+    # The driver role drains a node with kubectl.
+    tools = [_kubectl(Paths.here()).parent] if found.kubeconfig and playbook != STATUS else []
     with progress.reporting(console, hosts, None if as_json else say) as on_event:
         return run(playbook, found.inventory, check=check, limit=limit or (), tools=tools, on_event=on_event)
-
-
-def _kubectl() -> Sequence[Path]:
-    """The folder of kubectl, with which the driver role drains a node; fetched if missing."""
-    from lab.toolchain import Toolchain
-
-    tools = Toolchain(Paths.here())
-    tools.ensure("kubectl")
-    return [tools.path("kubectl").parent]
 
 
 def _put_on_nodes(found: Declared, outcome: Outcome) -> Mapping[str, Sequence[str]]:
     """Set labels and taints on the nodes of finished hosts; node names by pool, empty without a cluster."""
     from gpuform.provider.hosts import nodes
 
-    done = {name for name, result in outcome.hosts.items() if result.ok}
-    pools = [replace(pool, hosts=[name for name in pool.hosts if name in done]) for pool in found.pools]
     if not found.kubeconfig:
         return {}
+    done = {name for name, result in outcome.hosts.items() if result.ok}
+    pools = [replace(pool, hosts=[name for name in pool.hosts if name in done]) for pool in found.pools]
     return nodes.put(
         found.stack, [pool for pool in pools if pool.hosts], str(found.kubeconfig), found.context
     )
 
 
-def _print(outcome: Outcome, **more: Any) -> None:
+def _show(outcome: Outcome, as_json: bool, *, check: bool, diffs: bool = False, **more: Any) -> None:
     hosts = {name: result.to_json() for name, result in outcome.hosts.items()}
-    typer.echo(json.dumps({"ok": outcome.ok, "hosts": hosts, **more}, indent=2))
-
-
-def _show(outcome: Outcome, *, check: bool, diffs: bool = False) -> None:
-    from gpuform.reports import hosts as tables
-
-    if outcome.message:
-        return
-    console.print(tables.results(outcome.hosts, check=check))
-    for line in tables.details(outcome.hosts, check=check, diffs=diffs):
+    shown = {} if outcome.message else outcome.hosts
+    show(
+        as_json,
+        {"ok": outcome.ok, "hosts": hosts, **more},
+        [tables.results(shown, check=check)] if shown else [],
+    )
+    for line in tables.details(shown, check=check, diffs=diffs) if not as_json else ():
         say(line)
 
 

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.table import Table
 
 from gpuform.checkout import writable
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
-from gpuform.cli.output import console, say, short_path, warn
-from gpuform.cli.settling import settling
-
-if TYPE_CHECKING:
-    from gpuform.usage.status import ClusterStatus
-    from infra.model.environment import Environment
-    from lab.plane import ControlPlane
+from gpuform.checkout.stacks import declared, file_of
+from gpuform.cli.change import settling
+from gpuform.cli.observe import facts
+from gpuform.cli.output import Offline, Stack, console, say, short_path, warn
+from gpuform.engine import Engine, engine_env, export_lines, forget, require_forgettable
+from gpuform.reports import tables
+from gpuform.usage.broken import faulty, unsettled
+from gpuform.usage.status import ClusterStatus, read
+from infra.config import load
+from infra.model.environment import Environment
+from lab.plane import ControlPlane, Status
+from lab.toolchain import Toolchain
+from lab.toolchain.catalogue import MAIN_JOB
 
 STACK = "local"
 SETTLE_S = 60.0  # a simulated operand acts within a second or two; a minute means that it never will
@@ -48,8 +56,6 @@ def stop(
     --delete is refused, and nothing is stopped, while a stack elsewhere keeps its state here.
     """
     if delete:
-        from gpuform.engine import forget, require_forgettable
-
         require_forgettable(Paths.here())
     _control_plane().stop(delete=delete)
     if delete:
@@ -60,10 +66,8 @@ def stop(
 @app.command()
 def status() -> None:
     """Show the control plane's members: process, port, memory. Exit code 1 if one does not run."""
-    from gpuform.cli.local_tables import members, monitored
-
     current = _control_plane().status()
-    console.print(members(current))
+    console.print(_members(current))
     for line in monitored(current):
         say(line)
     if not current.running:
@@ -71,17 +75,8 @@ def status() -> None:
 
 
 @app.command()
-def env(
-    stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")] = STACK,
-    offline: Annotated[
-        bool, typer.Option("--offline", help="Contact no cloud: every answer is simulated.")
-    ] = False,
-) -> None:
+def env(stack: Stack = STACK, offline: Offline = False) -> None:
     """Print shell lines that set up pulumi, kubectl and helm for use by hand: eval "$(gpuform local env)"."""
-    from gpuform.checkout.stacks import file_of
-    from gpuform.engine import Engine, engine_env, export_lines
-    from lab.toolchain import Toolchain
-
     paths = Paths.here()
     file_of(stack, paths)
     tools = Toolchain(paths)
@@ -98,9 +93,7 @@ def nodes(
     stack: Annotated[str, typer.Argument(help="Name of a stack on AWS or OpenStack: Pulumi.STACK.yaml.")],
 ) -> None:
     """Create simulated nodes for a stack that is run offline; repeat after a change of its stack file."""
-    from gpuform.checkout.stacks import declared
     from lab.rehearse.nodes import play
-    from lab.toolchain import Toolchain
 
     paths = Paths.here()
     environment = declared(stack, paths)
@@ -112,14 +105,6 @@ def nodes(
 @app.command()
 def up() -> None:
     """The main job: start the control plane, run `pulumi up` of the stack local, and show the result."""
-    from gpuform.cli.local_tables import monitored
-    from gpuform.engine import Engine
-    from gpuform.reports import tables
-    from gpuform.usage.broken import faulty
-    from infra.config import load
-    from lab.toolchain import Toolchain
-    from lab.toolchain.catalogue import MAIN_JOB
-
     began = time.monotonic()
     paths = Paths.here()
     writable.require_state(paths.state)
@@ -156,22 +141,13 @@ def up() -> None:
 
 def _report(environment: Environment, paths: Paths) -> Path:
     from gpuform.reports.page import write
-    from gpuform.usage.cluster_objects import fetch
-    from gpuform.usage.prometheus import reach
-    from gpuform.usage.top.facts import gather
-    from infra.config import price_list
-    from lab.plane.layout import prometheus_port
 
-    objects = fetch(environment, paths.kubeconfig)
-    with reach(environment, paths, paths.kubeconfig, None, prometheus_port) as prometheus:
-        found = gather(environment, STACK, objects, prometheus, price_list(environment), time.time())
+    found = facts(environment, STACK, paths, paths.kubeconfig, None)
     return write(paths.state / "report", found, paths.root)
 
 
 def _settled(environment: Environment, paths: Paths, seconds: float) -> ClusterStatus:
     """The cluster's status once every pool offers what was planned, or after ``seconds``."""
-    from gpuform.usage.status import read
-
     deadline = time.monotonic() + seconds
     while True:
         current = read(environment, paths.kubeconfig)
@@ -180,9 +156,34 @@ def _settled(environment: Environment, paths: Paths, seconds: float) -> ClusterS
         time.sleep(0.3)
 
 
-def _unsettled(current: ClusterStatus) -> str:
-    from gpuform.usage.broken import unsettled
+def _members(status: Status) -> Table:
+    version = f"Kubernetes {status.kubernetes}, " if status.kubernetes else ""
+    rows: list[Iterable[tables.Cell]] = [
+        (
+            member.name,
+            str(member.pid) if member.running else ("not running", "red"),
+            str(member.port or "-"),
+            f"{member.rss_bytes / 2**20:.0f} MiB",
+        )
+        for member in status.members
+    ]
+    total = f"{sum(member.rss_bytes for member in status.members) / 2**20:.0f} MiB"
+    title = f"Control plane: {version}{'ready' if status.ready else 'not ready'}"
+    return tables.filled(title, ("member", "pid", "port", "memory"), [*rows, ("all", "", "", total)])
 
+
+def monitored(status: Status) -> Iterator[str]:
+    """Prometheus's address, if it runs, and where monitoring differs from the declaration."""
+    for member in status.members:
+        if member.name == "prometheus" and member.running:
+            yield (
+                "Prometheus (real; the GPUs that it measures are simulated) answers: "
+                f"http://127.0.0.1:{member.port}/api/v1/alerts"
+            )
+    yield from (f"monitoring: {line}" for line in status.unmonitored)
+
+
+def _unsettled(current: ClusterStatus) -> str:
     return ", ".join(pool.name for pool in unsettled(current))
 
 
@@ -191,8 +192,6 @@ def _here(stack: str, offline: bool) -> Environment | None:
 
     None if the stack file is missing or invalid; its next reader reports that.
     """
-    from infra.config import load
-
     try:
         found = load(Paths.here().root / f"Pulumi.{stack}.yaml")
     except (InputError, OSError):
@@ -201,8 +200,5 @@ def _here(stack: str, offline: bool) -> Environment | None:
 
 
 def _control_plane() -> ControlPlane:
-    from lab.plane import ControlPlane
-    from lab.toolchain import Toolchain
-
     paths = Paths.here()
     return ControlPlane(paths, Toolchain(paths))

@@ -1,61 +1,94 @@
-"""Checks of this machine; each finding names the command that fixes the problem."""
+"""What is about this machine alone: ``gpuform doctor``, ``simulate``, ``prices`` and ``toolchain``."""
 
 from __future__ import annotations
 
+import asyncio
+import re
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
 
-from gpuform.checkout.errors import InputError
+import typer
+from rich.console import Console
+
+from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
+from gpuform.checkout.stacks import declared
+from gpuform.cli.output import Stack, caution, console, require_passed, say, show
 from gpuform.engine import plugins
-from gpuform.stack.preflight.check import Finding, Verdict
+from gpuform.reports import tables
 from lab.plane import ControlPlane
 from lab.toolchain import Toolchain, space
-from lab.toolchain.catalogue import CATALOGUE, MAIN_JOB
+from lab.toolchain.catalogue import CATALOGUE, GATE, MAIN_JOB
+
+if TYPE_CHECKING:
+    from gpuform.stack.preflight.check import Finding
 
 _FROM = {
     "path": "from PATH",
     "plugin": "the official plugin",
-    "package": "the distribution's package",
     "built": "built from its Go module",
 }
 
-__all__ = ["Finding", "Verdict", "findings"]
+
+def doctor(
+    stack: Annotated[
+        str | None, typer.Argument(help="Also check this stack's account: Pulumi.STACK.yaml.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The findings as JSON.")] = False,
+) -> None:
+    """Check what this machine and a stack's account have and lack, with the command that fixes it.
+
+    Nothing is changed. Exit code 1 if a check failed.
+    """
+    from gpuform.clouds import cloud_of
+    from gpuform.stack.preflight import run_checks
+
+    paths = Paths.here()
+    env = declared(stack, paths) if stack is not None else None
+    found = list(findings(paths))
+    if stack is not None and env is not None:
+        caution(env)
+        found += run_checks(cloud_of(env).preflight, env, paths, stack)
+    show(as_json, [asdict(finding) for finding in found], [tables.findings(found)])
+    for line in tables.by_hand(found) if not as_json else ():
+        say(line)
+    if any(finding.verdict == "FAIL" for finding in found):
+        raise typer.Exit(1)
+
+
+def preflight(stack: Stack) -> None:
+    """Check a stack's account; `pulumi up` by hand does so before it starts.
+
+    Prints on stderr what did not pass, since stdout is pulumi's, and nothing for a stack that has no account.
+    """
+    paths = Paths.here()
+    require_passed(declared(stack, paths), paths, stack, Console(stderr=True, highlight=False))
 
 
 def findings(paths: Paths) -> Iterator[Finding]:
     """Check the machine; changes nothing and builds nothing."""
+    from gpuform.stack.preflight.check import Finding
+
     toolchain = Toolchain(paths)
-    yield _python()
-    yield _disk(paths, toolchain)
-    yield from _tools(toolchain)
-    yield from _plugins()
-    yield _control_plane(paths, toolchain)
-
-
-def _python() -> Finding:
-    return Finding("python", "PASS", ".".join(map(str, sys.version_info[:3])))
-
-
-def _disk(paths: Paths, toolchain: Toolchain) -> Finding:
+    yield Finding("python", "PASS", ".".join(map(str, sys.version_info[:3])))
     missing = {CATALOGUE[name].module for name in MAIN_JOB if toolchain.locate(name).path is None}
     try:
         space.require(paths.cache, *missing)
     except InputError as error:
-        return Finding("disk", "FAIL", error.fact, error.remedy)
-    return Finding("disk", "PASS", "enough space for the missing tools" if missing else "no tool is missing")
-
-
-def _tools(toolchain: Toolchain) -> Iterator[Finding]:
+        yield Finding("disk", "FAIL", error.fact, error.remedy)
+    else:
+        yield Finding(
+            "disk", "PASS", "enough space for the missing tools" if missing else "no tool is missing"
+        )
     for name in MAIN_JOB:
         found = toolchain.locate(name)
         if found.path is None:
             yield Finding(name, "FAIL", f"{found.version} is not built yet", "gpuform toolchain build")
         else:
             yield Finding(name, "PASS", f"{found.version}, {_FROM[found.source]}")
-
-
-def _plugins() -> Iterator[Finding]:
     for plugin in plugins():
         if plugin.official:
             yield Finding(plugin.name, "PASS", f"official: {plugin.official}")
@@ -63,10 +96,138 @@ def _plugins() -> Iterator[Finding]:
             yield Finding(plugin.name, "SKIP", f"not installed; built from {plugin.source}")
         else:
             yield Finding(plugin.name, "SKIP", "not installed; the project's own stand-in is used")
-
-
-def _control_plane(paths: Paths, toolchain: Toolchain) -> Finding:
     status = ControlPlane(paths, toolchain).status()
     if status.ready:
-        return Finding("control plane", "PASS", f"Kubernetes {status.kubernetes} at {status.server}")
-    return Finding("control plane", "SKIP", "not running", "gpuform local start")
+        yield Finding("control plane", "PASS", f"Kubernetes {status.kubernetes} at {status.server}")
+    else:
+        yield Finding("control plane", "SKIP", "not running", "gpuform local start")
+
+
+simulate = typer.Typer(
+    no_args_is_help=True, help="Hardware faults of the embedded cluster's simulated nodes."
+)
+Node = Annotated[str, typer.Argument(help="Name of a simulated node.")]
+
+
+@simulate.command()
+def health(
+    node: Node,
+    gpu: Annotated[int, typer.Option(help="Index of the GPU, from 0.")],
+    ok: Annotated[
+        bool, typer.Option("--ok", help="Make it healthy again; restarts the device plugin.")
+    ] = False,
+) -> None:
+    """Make a GPU unhealthy: it stays in capacity, is not allocatable, and pods that hold it keep it."""
+    from lab.plane.gpu_faults import health as change
+
+    for line in asyncio.run(change(Paths.here().kubeconfig, node, gpu, ok)):
+        say(line)
+
+
+@simulate.command()
+def fault(
+    node: Node,
+    gpu: Annotated[int | None, typer.Option(help="Index of the GPU, from 0; default: 0.")] = None,
+    xid: Annotated[int | None, typer.Option(help="The driver reports this XID once.")] = None,
+    ecc: Annotated[bool, typer.Option("--ecc", help="Double-bit memory errors, each with XID 48.")] = False,
+    gpu_lost: Annotated[bool, typer.Option("--gpu-lost", help="XID 79; the GPU's series disappear.")] = False,
+    thermal: Annotated[bool, typer.Option("--thermal", help="The cooling fails; the GPU throttles.")] = False,
+    power: Annotated[bool, typer.Option("--power", help="The power is limited; the GPU throttles.")] = False,
+    nvlink: Annotated[bool, typer.Option("--nvlink", help="Errors on the NVLinks.")] = False,
+    row_remap: Annotated[bool, typer.Option("--row-remap", help="A row cannot be remapped.")] = False,
+    fabric_manager: Annotated[
+        bool, typer.Option("--fabric-manager", help="The fabric manager of an NVSwitch board stops.")
+    ] = False,
+    exporter_down: Annotated[
+        bool, typer.Option("--exporter-down", help="The node's dcgm-exporter crash-loops.")
+    ] = False,
+    clear: Annotated[
+        bool, typer.Option("--clear", help="Clear all faults of the GPU, or of the whole node.")
+    ] = False,
+) -> None:
+    """Inject one fault, to see how monitoring and the device plugin react."""
+    from lab.plane.gpu_faults import Asked
+    from lab.plane.gpu_faults import fault as change
+    from lab.simulator import faults
+
+    said = {
+        faults.ECC: ecc,
+        faults.GPU_LOST: gpu_lost,
+        faults.THERMAL: thermal,
+        faults.POWER: power,
+        faults.NVLINK: nvlink,
+        faults.ROW_REMAP: row_remap,
+        faults.FABRIC: fabric_manager,
+        faults.EXPORTER_DOWN: exporter_down,
+    }
+    asked = Asked(node, gpu, tuple(kind for kind, on in said.items() if on), xid, clear)
+    for line in asyncio.run(change(Paths.here().kubeconfig, asked)):
+        say(line)
+
+
+prices = typer.Typer(no_args_is_help=True, help="The dated price list used for all costs.")
+
+
+@prices.command()
+def refresh(region: Annotated[str, typer.Argument(help="AWS region, for example us-west-2.")]) -> None:
+    """Fetch AWS's list prices of a region with your credentials (pricing:GetProducts) into infra/prices/.
+
+    Commit the file: costs of stacks in that region then use it.
+    """
+    from gpuform.clients.aws.prices import fetch, save
+    from infra.config import PRICES
+
+    if not re.fullmatch(r"[a-z]{2}(-[a-z]+)+-\d", region):
+        raise InputError("REGION", f"{region!r} is not an AWS region", "write it as us-west-2")
+    try:
+        import botocore.exceptions
+        import botocore.session
+    except ImportError:
+        raise InputError("botocore", "is not installed", "pip install 'gpuform[offline]'") from None
+    try:
+        client = botocore.session.get_session().create_client("pricing", region_name="us-east-1")
+        found = fetch(client, region, datetime.now(UTC).date().isoformat(), say)
+    except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
+        raise Failure("AWS Price List API", str(error), "check your AWS credentials and try again") from None
+    if not found["usd_per_hour"]:
+        raise Failure("AWS Price List API", f"has no machine in {region}", "check the region's name")
+    file = save(PRICES, found)
+    say(f"{len(found['usd_per_hour'])} machines in {file.relative_to(PRICES.parents[1])}")
+
+
+toolchain = typer.Typer(
+    no_args_is_help=True, help="The pinned tools: found on PATH, downloaded and checked, or built."
+)
+
+
+@toolchain.command()
+def build(
+    tools: Annotated[
+        list[str] | None, typer.Argument(help="Names of tools; default: what `make up` runs.")
+    ] = None,
+    gate: Annotated[
+        bool, typer.Option("--gate", help="Also the tools of `make test`; takes four more minutes.")
+    ] = False,
+    tests: Annotated[
+        bool,
+        typer.Option("--tests", help="All tools, as `make test-all` needs them; takes fifteen more minutes."),
+    ] = False,
+) -> None:
+    """Get every missing tool; other checkouts use them from the cache."""
+    names = tools or (CATALOGUE if tests else GATE if gate else MAIN_JOB)
+    Toolchain(Paths.here()).ensure(*names, progress=say)
+
+
+@toolchain.command(name="list")
+def list_tools() -> None:
+    """Show each tool, its version and where it comes from."""
+    all_tools = map(Toolchain(Paths.here()).locate, CATALOGUE)
+    rows = ((tool.name, tool.version, tool.source, str(tool.path or "-")) for tool in all_tools)
+    console.print(tables.filled("Tools", ("tool", "version", "from", "path"), rows))
+
+
+@toolchain.command()
+def clean() -> None:
+    """Empty the cache of tools. Go's own build cache is left alone."""
+    freed = Toolchain(Paths.here()).clean()
+    say(f"freed {freed / 1e6:.0f} MB")

@@ -8,27 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from gpuform.checkout.errors import Failure, InputError
-from gpuform.cli import (
-    catalogue,
-    cluster,
-    destroy,
-    doctor,
-    drift,
-    health,
-    hosts,
-    images,
-    init,
-    local,
-    preview,
-    prices,
-    recover,
-    rehearse,
-    report,
-    simulate,
-    toolchain,
-    top,
-    up,
-)
+from gpuform.cli import change, hosts, local, machine, observe, plan, preview
 
 
 class Commands(TyperGroup):
@@ -61,27 +41,31 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="GPU Kubernetes clusters as code. Exit codes: 0 fine, 1 failed, 2 bad input, 3 drift found.",
 )
-app.command()(doctor.doctor)
+app.command()(machine.doctor)
+app.command(hidden=True)(machine.preflight)
 app.add_typer(local.app, name="local")
-app.command()(cluster.status)
-app.command()(top.top)
-app.command()(report.report)
-app.command()(catalogue.gpus)
-app.command()(cluster.render)
-app.command()(images.images)
-app.command()(preview.preview)
-app.command()(up.up)
-app.command()(drift.drift)
-app.command()(recover.recover)
-app.command()(destroy.destroy)
-app.command()(rehearse.rehearse)
-app.command()(init.init)
-app.command()(catalogue.schema)
+for command in (
+    observe.status,
+    observe.top,
+    observe.report,
+    plan.gpus,
+    plan.render,
+    plan.images,
+    preview.preview,
+    change.up,
+    observe.drift,
+    change.recover,
+    change.destroy,
+    preview.rehearse,
+    plan.init,
+    plan.schema,
+):
+    app.command()(command)
 app.add_typer(hosts.app, name="hosts")
-app.add_typer(health.app, name="health")
-app.add_typer(prices.app, name="prices")
-app.add_typer(simulate.app, name="simulate")
-app.add_typer(toolchain.app, name="toolchain")
+app.add_typer(observe.health, name="health")
+app.add_typer(machine.prices, name="prices")
+app.add_typer(machine.simulate, name="simulate")
+app.add_typer(machine.toolchain, name="toolchain")
 
 
 def main() -> None:

@@ -1,24 +1,30 @@
-"""Output of the commands: tables and results go to stdout, without styles if it is not a terminal."""
+"""What commands have in common: their options, their output, and how they reach a cluster.
+
+Tables and results go to stdout, without styles if it is not a terminal.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 
-from gpuform.checkout.errors import Failure
+from gpuform.checkout import writable
+from gpuform.checkout.errors import Failure, InputError
+from gpuform.checkout.paths import Paths
 from gpuform.kubernetes.kubeconfigs import said, unreachable
+from infra.model.environment import Environment
+from lab.toolchain import Toolchain
 
-if TYPE_CHECKING:
-    from gpuform.checkout.paths import Paths
-    from infra.model.environment import Environment
-
+Stack = Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")]
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON: docs/reference/json.md.")]
+Offline = Annotated[bool, typer.Option("--offline", help="Contact no cloud: every answer is simulated.")]
 Acknowledge = Annotated[
     list[str] | None,
     typer.Option(help="Name of a cluster, pool, namespace or volume that may be lost. May be repeated."),
@@ -38,14 +44,42 @@ def warn(line: str) -> None:
     print(line, file=sys.stderr)
 
 
+def show(as_json: bool, document: Any, parts: Iterable[RenderableType]) -> None:
+    """Print the result: the document, or else the parts for people."""
+    if as_json:
+        typer.echo(json.dumps(document, indent=2))
+        return
+    for part in parts:
+        console.print(part)
+
+
 def caution(env: Environment) -> None:
     """Print the environment's warnings to stderr; they do not stop the command."""
     for line in env.warnings:
         warn(f"warning: {line}")
 
 
+def confirmed(question: str, answer: str, show_default: bool = True) -> bool:
+    """Whether the user types the answer; False without a terminal."""
+    if not has_terminal():
+        return False
+    return str(typer.prompt(question, default="no", show_default=show_default)) == answer
+
+
+def has_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
 def short_path(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def require_file(file: Path, option: str) -> None:
+    """Raise InputError unless the file given by ``option`` can be written."""
+    remedy = f"name a writable file with {option}"
+    if file.is_dir():
+        raise InputError(str(file), "is a folder", remedy)
+    writable.require(file.parent, remedy)
 
 
 def reach_cluster(
@@ -54,7 +88,6 @@ def reach_cluster(
     """Kubeconfig and context for commands that only read."""
     from gpuform.clouds import cloud_of
     from gpuform.stack.cluster_access import access
-    from lab.toolchain import Toolchain
 
     return access(env, cloud_of(env).access, paths, stack, Toolchain(paths))
 

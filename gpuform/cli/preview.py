@@ -1,20 +1,20 @@
-"""``gpuform preview``: what a change would do, for its author and for the comment on a pull request."""
+"""What a change would do, before it costs money: ``gpuform preview`` and ``gpuform rehearse``."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gpuform.checkout import writable
+from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
-from gpuform.cli.output import Acknowledge, AsJson, console, warn
+from gpuform.cli.output import Acknowledge, AsJson, Stack, require_file, say, short_path, show, warn
+from lab.toolchain import Toolchain
 
 
 def preview(
-    stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")],
+    stack: Stack,
     offline: Annotated[
         bool, typer.Option("--offline", help="Contact no cloud: every answer of the clouds is simulated.")
     ] = False,
@@ -35,15 +35,14 @@ def preview(
     Exit code 1 if it must not be merged: a broken policy, over the budget, a loss that is not acknowledged.
     """
     from gpuform.clouds import CLOUDS, cloud_of
-    from gpuform.reports import stack as report
+    from gpuform.reports import stack as texts
     from gpuform.reports.pull_request import markdown
     from gpuform.stack.preview.run import Preview
-    from lab.rehearse.preview_base import played
-    from lab.toolchain import Toolchain
+    from lab.rehearse.plane import played
 
     paths = Paths.here()
     if summary is not None:
-        writable.require(summary.parent, "name a writable file with --summary")
+        require_file(summary, "--summary")
     accepted = tuple(acknowledge or ())
     rules = [cloud.preview for cloud in CLOUDS.values()]
     tools = Toolchain(paths)
@@ -52,10 +51,79 @@ def preview(
     ).run()
     if summary is not None:
         summary.write_text(markdown(found), encoding="utf-8")
-    if as_json:
-        typer.echo(json.dumps(found.to_json(), indent=2))
-    else:
-        for part in report.preview(found):
-            console.print(part)
+    show(as_json, found.to_json(), texts.preview(found))
     if found.reasons:
+        raise typer.Exit(1)
+
+
+def rehearse(
+    stack: Stack,
+    as_json: AsJson = False,
+    fast: Annotated[bool, typer.Option("--fast", hidden=True)] = False,
+    workloads: Annotated[
+        Path | None, typer.Option(help="File with workloads: [...] to place instead of the stack's own.")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="File for the HTML report; default: .gpuform/rehearse/STACK.html.")
+    ] = None,
+    short: Annotated[
+        list[str] | None,
+        typer.Option(help="MACHINE[:ZONE[:CAPACITY]] for which AWS has no capacity. May be repeated."),
+    ] = None,
+    interrupt_spot: Annotated[
+        bool, typer.Option("--interrupt-spot", help="Interrupt a spot node, with AWS's two-minute notice.")
+    ] = False,
+    reservation_used: Annotated[
+        list[str] | None,
+        typer.Option(help="ID[=LEFT]: a reservation used by others; LEFT instances remain. May be repeated."),
+    ] = None,
+    qps: Annotated[
+        str | None,
+        typer.Option(help="RATE,RATE,...: requests per second of each scaled workload, one after another."),
+    ] = None,
+    timeout: Annotated[float, typer.Option(help="Maximum seconds of each wait.")] = 300.0,
+    shrink: Annotated[
+        bool, typer.Option("--shrink/--no-shrink", help="Remove half of the pods at the end.")
+    ] = True,
+) -> None:
+    """Simulate a stack on this machine: which nodes it gets, what they cost, what stays pending and why.
+
+    The platform runs on a control plane of its own, with simulated nodes; for AWS the real Karpenter launches
+    them at a simulated AWS. Exit code 1 if a pod of the workloads stays pending, 2 for bad input.
+    """
+    from gpuform.reports import rehearsal
+    from gpuform.reports.page import rehearsal_page
+    from lab.rehearse import options, scaled
+    from lab.rehearse.document import document
+    from lab.rehearse.run import Rehearsal
+
+    if fast:
+        remedy = "leave it out: Karpenter's AWS controller launches the nodes, in about the same time"
+        raise InputError("--fast", "was removed", remedy)
+    paths = Paths.here()
+    page = report or paths.state / "rehearse" / f"{stack}.html"
+    if report is not None:
+        require_file(report, "--report")
+    if not timeout > 0:  # also rejects nan
+        raise InputError("--timeout", f"{timeout:g} is not a valid timeout", "give seconds, for example 300")
+    asked = options.Options(
+        workloads=workloads,
+        timeout_s=timeout,
+        shrink=shrink,
+        short=tuple(options.short(text) for text in short or ()),
+        used_up=tuple(options.used(text) for text in reservation_used or ()),
+        interrupt_spot=interrupt_spot,
+        qps=scaled.parsed(qps) if qps is not None else (),
+    )
+    try:
+        found = Rehearsal(paths, Toolchain(paths), stack, asked, say=warn).run()
+    except KeyboardInterrupt:
+        warn("interrupted and cleaned up; run the same command to start again")
+        raise typer.Exit(130) from None
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(rehearsal_page(found), encoding="utf-8")
+    show(as_json, document(found), rehearsal.tables(found))
+    if not as_json:
+        say(f"report: {short_path(page)}")
+    if found.failed:
         raise typer.Exit(1)

@@ -97,13 +97,13 @@ def require_passphrase(stack: str, state: State, env: Mapping[str, str]) -> None
         )
 
 
-def make(places: Places, project: str, stack: str, state: State, ask: Ask) -> None:
-    """Create the stack in its backend, unless it exists, with the declared secrets provider."""
-    with scratch.folder(places.runs) as folder:  # the engine writes the key next to the project file
+def make(places: Places, project: str, stack: str, ask: Ask, state: State | None = None) -> None:
+    """Create the stack; in a declared backend unless it exists, with the declared secrets provider."""
+    with scratch.folder(places.runs) as folder:  # the engine writes salt or key next to the project file
         write(folder / "Pulumi.yaml", f"name: {project}\nruntime: python\n", 0o600)
         here = ("--cwd", str(folder))
-        found = json.loads(ask("stack", "ls", "--json", *here))
-        if any(str(one["name"]).rpartition("/")[2] == stack for one in found):
+        key = ["--secrets-provider", state.secrets_provider] if state and state.secrets_provider else []
+        there = json.loads(ask("stack", "ls", "--json", *here)) if state else ()
+        if any(str(one["name"]).rpartition("/")[2] == stack for one in there):
             return
-        key = ["--secrets-provider", state.secrets_provider] if state.secrets_provider else []
         ask("stack", "init", stack, "--no-select", *key, *here)

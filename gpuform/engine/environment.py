@@ -38,7 +38,7 @@ INSTALLED = Path(__file__).resolve().parents[2]
 _WRAPPER = """#!/bin/sh
 # pulumi for this checkout. The engine writes an encryption salt into the stack file that it is given, so
 # every run gets a fresh copy of Pulumi.<stack>.yaml; `pulumi config` alone works on the file itself.
-# Before an update of a stack on AWS, its account is checked (gpuform preflight); GPUFORM_SKIP_PREFLIGHT=1
+# Before an update of a stack on AWS, its account is checked (gpuform doctor); GPUFORM_SKIP_PREFLIGHT=1
 # skips that.
 stack=${PULUMI_STACK-} command= takes=
 for word in "$@"; do
@@ -73,7 +73,7 @@ esac
 case $command:${GPUFORM_SKIP_PREFLIGHT-}${GPUFORM_OFFLINE-} in
   up: | update:)
     if [ -n "$stack" ] && [ -f "$tracked" ] && grep -Eq 'kind:.*(aws|openstack)' "$tracked"; then
-      @PYTHON@ -m gpuform.cli.preflight_gate @ROOT@ "$stack" || exit
+      (cd @ROOT@ && @PYTHON@ -c 'from gpuform.cli.main import main; main()' preflight "$stack") || exit
     fi
     ;;
 esac

@@ -105,13 +105,11 @@ def parse(line: str) -> Event | None:
 
 
 def _message(body: Mapping[str, Any]) -> Message | None:
-    severity = {"info": "info", "info#err": "info", "warning": "warning", "error": "error"}.get(
-        body["severity"]
-    )
+    severity = body["severity"].removesuffix("#err")
     text = str(body["message"]).strip()
-    if severity is None or not text or body.get("ephemeral"):
+    if severity not in ("info", "warning", "error") or not text or body.get("ephemeral"):
         return None
-    return Message(severity, text, body.get("urn", ""))  # type: ignore[arg-type]
+    return Message(severity, text, body.get("urn", ""))
 
 
 def _violation(body: Mapping[str, Any]) -> Violation:

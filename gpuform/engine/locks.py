@@ -52,8 +52,11 @@ def release_dead(folder: Path, stack: str) -> list[str]:
     for path, owner in entries(folder):
         if path.name in OWN:
             continue
-        if owner is not None:
-            _refuse_living(owner, path, stack)
+        if owner is not None and owner.host != socket.gethostname():
+            raise Failure(f"stack {stack}", f"is locked by {owner.named}", _remedy(owner, stack))
+        if owner is not None and (command := _running(owner)):
+            fact = f"is being changed by {owner.named} ({Path(command.split()[0]).name})"
+            raise Failure(f"stack {stack}", fact, _remedy(owner, stack))
         path.unlink(missing_ok=True)
         path.with_name(path.name + ".attrs").unlink(missing_ok=True)
         what = f"process {owner.pid}, which is gone" if owner else "a run that was killed while writing it"
@@ -83,16 +86,17 @@ def held(said: str, stack: str) -> Failure | None:
     ]
     if _LOCKED not in said or not owners:
         return None
-    first = owners[0]
-    recover = f"run 'gpuform recover {stack}'"
-    if first.host != socket.gethostname():
-        gone = f"--owner-is-gone {first.host}:{first.pid}"
-        remedy = f"wait for it, or, if you know that it is gone, run 'gpuform recover {stack} {gone}'"
-    elif _command(first.pid):
-        remedy = f"wait for it to end, or stop it with 'kill -INT {first.pid}'"
-    else:
-        remedy = f"that process has exited: {recover}"
-    return Failure(f"stack {stack}", f"is locked by {', and by '.join(one.named for one in owners)}", remedy)
+    fact = f"is locked by {', and by '.join(one.named for one in owners)}"
+    return Failure(f"stack {stack}", fact, _remedy(owners[0], stack))
+
+
+def _remedy(owner: Owner, stack: str) -> str:
+    if owner.host != socket.gethostname():
+        gone = f"--owner-is-gone {owner.host}:{owner.pid}"
+        return f"wait for it, or, if you know that it is gone, run 'gpuform recover {stack} {gone}'"
+    if _command(owner.pid):
+        return f"wait for it to end, or stop it with 'kill -INT {owner.pid}'"
+    return f"that process has exited: run 'gpuform recover {stack}'"
 
 
 def lives(owner: Owner) -> bool | None:
@@ -101,23 +105,6 @@ def lives(owner: Owner) -> bool | None:
     A process that was just killed gets one second to exit.
     """
     return bool(_running(owner)) if owner.host == socket.gethostname() else None
-
-
-def _refuse_living(owner: Owner, path: Path, stack: str) -> None:
-    if owner.host != socket.gethostname():
-        gone = f"--owner-is-gone {owner.host}:{owner.pid}"
-        raise Failure(
-            f"stack {stack}",
-            f"is locked by {owner.named}",
-            f"wait for it, or, if it is gone, run 'gpuform recover {stack} {gone}' ({path})",
-        )
-    if command := _running(owner):
-        program = Path(command.split()[0]).name
-        raise Failure(
-            f"stack {stack}",
-            f"is being changed by {owner.named} ({program})",
-            f"wait for it to end, or stop it with 'kill -INT {owner.pid}'",
-        )
 
 
 def _running(owner: Owner) -> str:

@@ -57,11 +57,6 @@ class Places:
         return self.folder / "charts"
 
     @property
-    def project(self) -> Path:
-        """A project folder that contains only a name, to create stacks from."""
-        return self.folder / "project"
-
-    @property
     def runs(self) -> Path:
         """One folder per running run, see :mod:`gpuform.checkout.scratch`."""
         return self.folder / "runs"

@@ -6,7 +6,8 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +19,7 @@ from gpuform.checkout.paths import Paths
 from gpuform.engine import backend, checkpoint, locks, pending
 from gpuform.engine.environment import PASSPHRASE, UNSET, engine_env
 from gpuform.engine.events import Event, line
-from gpuform.engine.places import Places, Tools, write
+from gpuform.engine.places import Places, Tools
 from gpuform.engine.result import EngineFailure, Record, Result, why_it_failed, written
 from gpuform.engine.standins import plugins
 from gpuform.engine.stream import follow
@@ -63,7 +64,7 @@ class Engine:
         ``acknowledged`` are names of what may be lost, beside those in the stack file. Raises Failure, and
         changes nothing, while the state has pending creates.
         """
-        arguments = ["--yes", "--skip-preview", *_packs(policy_packs)]
+        arguments = ["--yes", "--skip-preview", *_each("--policy-pack", policy_packs)]
         return self._operate("up", stack, arguments, on_event, settle, acknowledged)
 
     def preview(
@@ -75,7 +76,7 @@ class Engine:
     ) -> Result:
         """Preview an update; with ``*`` among ``acknowledged``, losses are warnings and not errors."""
         unprotected = ["--ignore-protect"] if losses.REPORT in acknowledged else []
-        arguments = [*_packs(policy_packs), *unprotected]
+        arguments = [*_each("--policy-pack", policy_packs), *unprotected]
         return self._operate("preview", stack, arguments, on_event, acknowledged=acknowledged)
 
     def destroy(
@@ -83,22 +84,21 @@ class Engine:
     ) -> Result:
         """Delete everything in the stack's state, protected or not, except ``spared`` (URNs).
 
-        What these depend on stays as well.
-
-        The stack stays. Targets are not used: for each target the engine (3.256) asks the Kubernetes provider
-        about an unknown kubeconfig, and then uses the connection that it closed because of the answer. Raises
-        Failure, and deletes nothing, as ``up`` does: resources that a killed run was creating would be
-        orphaned.
+        What these depend on stays as well, and so does the stack. Targets are not used: for each target the
+        engine (3.256) asks the Kubernetes provider about an unknown kubeconfig, and then uses the connection
+        that it closed because of the answer. Raises Failure, and deletes nothing, as ``up`` does: resources
+        that a killed run was creating would be orphaned.
         """
-        kept = [word for urn in spared for word in ("--exclude", urn)]
-        words = ["--yes", "--skip-preview", "--ignore-protect", *kept]
+        words = ["--yes", "--skip-preview", "--ignore-protect", *_each("--exclude", spared)]
         return self._operate("destroy", stack, words, on_event)
 
     def refresh(
         self, stack: str = "local", on_event: OnEvent | None = None, targets: Sequence[str] = ()
     ) -> Result:
         """Refresh the state from the live resources, or from ``targets`` (URNs) only."""
-        return self._operate("refresh", stack, ["--yes", "--skip-preview", *_only(targets)], on_event)
+        return self._operate(
+            "refresh", stack, ["--yes", "--skip-preview", *_each("--target", targets)], on_event
+        )
 
     def drift(self, stack: str = "local", on_event: OnEvent | None = None) -> Result:
         """What ``refresh`` would change: one step per resource with drift; writes nothing."""
@@ -107,8 +107,7 @@ class Engine:
     def outputs(self, stack: str = "local", show_secrets: bool = False) -> dict[str, Any]:
         """Outputs of the stack; a secret is ``[secret]`` unless ``show_secrets``."""
         shown = ["--show-secrets"] if show_secrets else []
-        env = self.prepare(stack)
-        said = self.ask(env, "stack", "output", "--json", "--stack", stack, *shown)
+        said = self.ask(self.prepare(stack), "stack", "output", "--json", "--stack", stack, *shown)
         outputs: dict[str, Any] = json.loads(said)
         return outputs
 
@@ -142,9 +141,9 @@ class Engine:
     def prepare(self, stack: str = "local") -> dict[str, str]:
         """Create or repair ``stack`` if necessary; returns the environment of its runs."""
         env, shared = self.environment(stack)
-        project = backend.project(self._paths.root)
+        project, ask = backend.project(self._paths.root), partial(self.ask, env)
         if shared is not None:
-            backend.make(self._places, project, stack, shared, partial(self.ask, env))
+            backend.make(self._places, project, stack, ask, shared)
             return env
         for said in locks.release_dead(self._places.locks(project, stack), stack):
             self._say(said)
@@ -152,9 +151,7 @@ class Engine:
         for said in checkpoint.repair(state, stack, self._places.offline):
             self._say(said)
         if not state.exists():
-            # In a separate folder: the engine writes a new stack's salt next to the project file.
-            write(self._places.project / "Pulumi.yaml", f"name: {project}\nruntime: python\n", 0o600)
-            self.ask(env, "stack", "init", stack, "--no-select", "--cwd", str(self._places.project))
+            backend.make(self._places, project, stack, ask)
         return env
 
     def environment(self, stack: str) -> tuple[dict[str, str], State | None]:
@@ -196,6 +193,7 @@ class Engine:
             may_go = operation == "up" and checkpoint.guarded(state).get("environment") in acknowledged
             released = ["--ignore-protect"] if may_go else []
         terminal = on_event is None and sys.stdout.isatty()
+        log = None if terminal else self._paths.logs / f"pulumi-{operation}-{stack}.log"
         command = [str(self._paths.shims / "pulumi"), operation, "--stack", stack, *arguments, *released]
         record = Record()
 
@@ -207,15 +205,12 @@ class Engine:
                 self._say(text)
 
         began = time.monotonic()
-        log = self._paths.logs / f"pulumi-{operation}-{stack}.log"
         root, runs = self._paths.root, self._places.runs
-        if terminal:
-            code = follow(command, env=env, cwd=root, runs=runs, output=None, on_event=take)
-        else:
+        if log is not None:
             log.parent.mkdir(parents=True, exist_ok=True)
-            with log.open("wb") as output:
-                command += ["--color", "never", "--non-interactive"]
-                code = follow(command, env=env, cwd=root, runs=runs, output=output, on_event=take)
+            command += ["--color", "never", "--non-interactive"]
+        with log.open("wb") if log is not None else nullcontext() as output:
+            code = follow(command, env=env, cwd=root, runs=runs, output=output, on_event=take)
         result = Result(
             operation,
             stack,
@@ -225,9 +220,12 @@ class Engine:
             tuple(record.messages),
             tuple(record.violations),
         )
-        if code != 0:
-            raise _failure(result, code, None if terminal else log)
-        return result
+        if code == 0:
+            return result
+        if held := locks.held(written(log), stack):
+            raise held
+        fact = why_it_failed(result.errors, code, log)
+        raise EngineFailure(result, fact, f"see {log}" if log else "see the engine's output above")
 
     def ask(self, env: Mapping[str, str], *arguments: str, given: str | None = None) -> str:
         """Output of a pulumi command; ``given`` is its input. Raises Failure if it ends with an error."""
@@ -246,16 +244,5 @@ class Engine:
         return answer.stdout
 
 
-def _only(targets: Sequence[str]) -> list[str]:
-    return [word for urn in targets for word in ("--target", urn)]
-
-
-def _packs(folders: Sequence[Path]) -> list[str]:
-    return [word for folder in folders for word in ("--policy-pack", str(folder))]
-
-
-def _failure(result: Result, code: int, log: Path | None) -> Failure:
-    if held := locks.held(written(log), result.stack):
-        return held
-    fact = why_it_failed(result.errors, code, log)
-    return EngineFailure(result, fact, f"see {log}" if log else "see the engine's output above")
+def _each(option: str, values: Iterable[object]) -> list[str]:
+    return [word for value in values for word in (option, str(value))]

@@ -154,7 +154,9 @@ def install(places: Places, tools: Tools, stack: str) -> None:
         if ours.word not in declared:
             continue
         target = folder / ours.folder / ours.file
-        found = None if _only_ours(ours, here) else official.get(ours.file)
+        # On this machine no official language host: ours finds the charts.
+        instead = ours not in _OFFLINE and not (here and ours.kind == "language")
+        found = official.get(ours.file) if instead else None
         if found is None and ours.tool:
             found = tool(places, tools, ours.tool)
         if found is None:
@@ -170,11 +172,6 @@ def install(places: Places, tools: Tools, stack: str) -> None:
     if here:
         given = (places.paths.root, places.paths.cache, places.charts)
         write(places.finder, _launcher("lab.offline.charts", *given), 0o755)
-
-
-def _only_ours(ours: _Ours, here: bool) -> bool:
-    """Whether an official plugin must not replace it: on this machine, our language host finds the charts."""
-    return ours in _OFFLINE or (here and ours.kind == "language")
 
 
 def _wanted(offline: bool) -> list[_Ours]:

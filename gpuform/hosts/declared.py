@@ -1,4 +1,4 @@
-"""The hosts that a stack declares: their inventory, and the labels and taints of the joined nodes."""
+"""The hosts that a stack declares: inventory, labels and taints of joined nodes, and the hosts' state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
 from gpuform.checkout.stacks import declared as environment
-from gpuform.hosts.pool_hosts import PoolHosts
+from gpuform.hosts.events import HostResult, Outcome
+from gpuform.hosts.listing import PoolHosts
 from infra.inventory import inventory
 from infra.model.environment import Environment
 from infra.plan.sharing import device_plugin_change, pool_labels, pool_taints
@@ -59,3 +60,41 @@ def declared(stack: str, paths: Paths) -> Declared:
         kubeconfig=Path(env.kubeconfig).expanduser() if env.kubeconfig else None,
         context=env.context,
     )
+
+
+def rows(found: Declared, outcome: Outcome, nodes: Mapping[str, str]) -> list[dict[str, Any]]:
+    """One row per requested host, as ``gpuform hosts status --json`` documents it.
+
+    ``nodes`` is, by host, ``ready``, ``not ready`` or ``not joined``, ``-`` without a kubeconfig, ``unknown``
+    if the cluster does not answer.
+    """
+    hostvars = found.inventory["_meta"]["hostvars"]
+    return [_row(name, result, hostvars[name], nodes[name]) for name, result in outcome.hosts.items()]
+
+
+def _row(name: str, result: HostResult, variables: Mapping[str, Any], node: str) -> dict[str, Any]:
+    facts = result.facts
+    answers = [line.rpartition(", ") for line in facts.get("gpus") or []]
+    versions = sorted({version for _, _, version in answers})
+    return {
+        "host": name,
+        "pool": variables.get("gpuform_pool") or "",
+        "reached": result.ok,
+        "message": result.message or _driver_message(facts, variables),
+        "system": facts.get("system") or "",
+        "kernel": facts.get("kernel") or "",
+        "driver": ", ".join(versions),
+        "gpus": [product for product, _, _ in answers],
+        "toolkit": facts.get("toolkit") or "",
+        "declared": {
+            "driver": variables.get("nvidia_driver_version") or "",
+            "toolkit": variables.get("nvidia_container_toolkit_version") or "",
+        },
+        "node": node,
+    }
+
+
+def _driver_message(facts: Mapping[str, Any], variables: Mapping[str, Any]) -> str:
+    if facts.get("gpus") or not variables.get("nvidia_driver_version"):
+        return ""
+    return str(facts.get("driver_says") or "nvidia-smi is not installed")

@@ -84,7 +84,7 @@ class Outcome:
         return (self.message,) if self.message and not self.cancelled else named
 
 
-class Ledger:
+class HostResults:
     """Collects the events of one run on the requested hosts."""
 
     def __init__(self, hosts: Sequence[str], plays: Sequence[Collection[str]] = ()) -> None:

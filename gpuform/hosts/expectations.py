@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from infra import versions
-from infra.model import drivers, labels, mig_names, offer
+from infra.model import drivers, labels, layouts, offer
 from infra.model.environment import Environment
 from infra.model.pool import Pool
 from infra.plan import gpu_operator, sharing
@@ -70,6 +70,6 @@ def _gpus(env: Environment, pool: Pool, gpus: int) -> Variables:
 
 def _mig(pool: Pool) -> Variables:
     """The MIG slices of each GPU that the operator creates, and the indices of these GPUs if not all."""
-    devices = mig_names.cut(pool)
+    devices = layouts.cut(pool)
     found: Variables = {"gpuform_mig": dict(pool.layout or {})}
     return found if devices is None else {**found, "gpuform_mig_devices": list(devices)}

@@ -1,12 +1,25 @@
-"""Inventories: the hosts that a run is about, and conversion from script output to a file."""
+"""The hosts of inventories and pools, and conversion of a script's output to an inventory file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gpuform.checkout.errors import InputError
 from infra.inventory import unsafe
+
+
+@dataclass(frozen=True)
+class PoolHosts:
+    """Labels, taints and sharing for the nodes of one pool's hosts."""
+
+    pool: str
+    hosts: Sequence[str]
+    labels: Mapping[str, str]
+    taints: Sequence[Mapping[str, Any]]
+    startup: Mapping[str, Any] | None = None
+    sharing: Mapping[str, Any] | None = None
 
 
 def hosts_of(inventory: Mapping[str, Any], group: str = "all") -> list[str]:
@@ -24,7 +37,7 @@ def hosts_of(inventory: Mapping[str, Any], group: str = "all") -> list[str]:
     return sorted(known)
 
 
-def asked(inventory: Mapping[str, Any], limit: Sequence[str]) -> list[str]:
+def requested_hosts(inventory: Mapping[str, Any], limit: Sequence[str]) -> list[str]:
     """The hosts that a run with this limit includes; InputError for a name that is not a host or group."""
     every = hosts_of(inventory)
     if not limit:
@@ -64,7 +77,7 @@ def _members(inventory: Mapping[str, Any], name: str, every: Sequence[str]) -> S
     return [name] if name in every else hosts_of(inventory, name)
 
 
-def static(inventory: Mapping[str, Any]) -> dict[str, Any]:
+def as_yaml(inventory: Mapping[str, Any]) -> dict[str, Any]:
     """The inventory in the form of Ansible's YAML files, a superset of JSON; no variable is a template."""
     hostvars = (inventory.get("_meta") or {}).get("hostvars") or {}
     groups: dict[str, Any] = {}

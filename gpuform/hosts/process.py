@@ -1,10 +1,11 @@
 """The process of one run: starts ansible-runner, and makes sure that nothing is left afterwards.
 
-    python -P -m gpuform.hosts.process      with a `Job` as JSON in the first line of stdin
+    python -P -m gpuform.hosts.process
 
-Events are printed as JSON, one to a line, the last one ``{"kind": "end"}``. SIGTERM, and the end of stdin
-(its parent was told to end, or was killed), end the run: ansible-playbook and its workers get a SIGTERM
-first, and processes that still run after a few seconds are killed. Then the folder of the run is removed.
+The first line of stdin is JSON: ``run`` has arguments of ``ansible_runner.run``, ``folders`` are removed at
+the end. Events are printed as JSON, one to a line, the last one ``{"kind": "end"}``. SIGTERM, and the end
+of stdin (its parent was told to end, or was killed), end the run: ansible-playbook and its workers get a
+SIGTERM first, and processes that still run after a few seconds are killed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 from gpuform.hosts.events import read
-from gpuform.hosts.job import Job
 
 _PR_SET_CHILD_SUBREAPER = 36  # prctl(2): orphans of our children become ours, and can be ended
 _GRACE_S = 5.0  # ansible-playbook ends its workers and ssh within a second of a SIGTERM
@@ -31,11 +31,11 @@ _PROC = Path("/proc")
 
 
 def main() -> int:
-    job = Job(**json.loads(sys.stdin.readline()))
+    job = json.loads(sys.stdin.readline())
     out = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
     os.dup2(2, 1)  # other output is not an event
 
-    def tell(item: Mapping[str, Any]) -> None:
+    def emit(item: Mapping[str, Any]) -> None:
         try:
             print(json.dumps(item), file=out, flush=True)
         except BrokenPipeError:
@@ -46,54 +46,51 @@ def main() -> int:
     cancel = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: cancel.set())
-    threading.Thread(target=_until_alone, args=(cancel,), daemon=True).start()
+    threading.Thread(target=_wait_for_parent, args=(cancel,), daemon=True).start()
     try:
-        rc = _play(job, tell, cancel)
+        rc = _run_playbook(job["run"], emit, cancel)
     finally:
         _end_children(_GRACE_S)
-        for folder in job.folders:
+        for folder in job["folders"]:
             shutil.rmtree(folder, ignore_errors=True)
-    tell({"kind": "end", "rc": rc, "cancelled": cancel.is_set()})
+    emit({"kind": "end", "rc": rc, "cancelled": cancel.is_set()})
     return 0
 
 
-def _until_alone(cancel: threading.Event) -> None:
+def _wait_for_parent(cancel: threading.Event) -> None:
     """Wait for the end of stdin: the parent has ended, or wants this run to end."""
     while os.read(0, 4096):
         continue
     cancel.set()
 
 
-def _play(job: Job, tell: Callable[[Mapping[str, Any]], None], cancel: threading.Event) -> int:
+def _run_playbook(
+    arguments: Mapping[str, Any], emit: Callable[[Mapping[str, Any]], None], cancel: threading.Event
+) -> int:
     import ansible_runner
 
-    asked: list[float] = []
+    terminated: list[float] = []
 
-    def ending() -> bool:
+    def must_kill() -> bool:
         """Whether ansible-runner shall kill now; ansible-playbook gets a SIGTERM first."""
-        if cancel.is_set() and not asked:
-            asked.append(time.monotonic())
+        if cancel.is_set() and not terminated:
+            terminated.append(time.monotonic())
             for pid in _children():
                 _signal(pid, signal.SIGTERM)
-        return bool(asked) and time.monotonic() - asked[0] > _GRACE_S
+        return bool(terminated) and time.monotonic() - terminated[0] > _GRACE_S
 
     def on_event(raw: dict[str, Any]) -> bool:
         event = read(raw)
         if event is not None:
-            tell(asdict(event))
+            emit(asdict(event))
         return False  # not to be written into the artifacts
 
     runner = ansible_runner.run(
-        private_data_dir=job.folder,
-        project_dir=job.project,
-        playbook=job.playbook,
-        inventory=job.inventory,
-        cmdline=job.command,
-        envvars=dict(job.variables),
+        **arguments,
         settings={"suppress_output_file": True, "pexpect_timeout": 1},
         quiet=True,
         event_handler=on_event,
-        cancel_callback=ending,
+        cancel_callback=must_kill,
     )
     return int(runner.rc if runner.rc is not None else 254)
 

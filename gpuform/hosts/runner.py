@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +18,12 @@ import yaml
 from gpuform.checkout import scratch, writable
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
-from gpuform.hosts.events import END, Event, Ledger, Outcome
-from gpuform.hosts.job import Job
-from gpuform.hosts.listing import asked, plays_of, static
+from gpuform.hosts.events import END, Event, HostResults, Outcome
+from gpuform.hosts.listing import as_yaml, plays_of, requested_hosts
 from gpuform.hosts.secrets import Hiding, secrets_of
 
 # The only variables that a run gets: no setting of Ansible's, no secret of Pulumi's or a cloud's.
 _PASSED = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "SSH_AUTH_SOCK")
-# sun_path holds 108 bytes, and ssh adds a dot and 16 characters to the name that it binds first.
-_SOCKET_ROOM = 108 - 1 - 17 - len("/0123456789")
 
 
 def run(
@@ -58,37 +53,42 @@ def run(
     ansible = ansible or paths.root / "ansible"
     file = _playbook(ansible / "playbooks", playbook)
     _require()
-    ledger = Ledger(asked(inventory, limit), plays_of(_read(file), inventory))
+    results = HostResults(requested_hosts(inventory, limit), plays_of(_read(file), inventory))
     hide = Hiding([*secrets_of(inventory), *secrets])
     writable.require_state(paths.state)
     ended: dict[str, Any] = {"rc": 254, "cancelled": False}
     with _job(file, ansible, inventory, _command(check, limit, forks), paths) as job:
-        for item in _items(job, _environment(job, [*tools, paths.shims]), cancelled or (lambda: False)):
+        env = _environment(Path(job["run"]["private_data_dir"]), [*tools, paths.shims])
+        for item in _items(job, env, cancelled or (lambda: False)):
             if item["kind"] == "end":
                 ended = item
                 continue
             event = Event(**hide(item))
-            ledger.add(event)
+            results.add(event)
             if on_event:
                 on_event(event)
-    return ledger.outcome(int(ended["rc"]), cancelled=bool(ended["cancelled"]))
+    return results.outcome(int(ended["rc"]), cancelled=bool(ended["cancelled"]))
 
 
 @contextmanager
 def _job(
     playbook: Path, ansible: Path, inventory: Mapping[str, Any], command: str, paths: Paths
-) -> Iterator[Job]:
-    with scratch.folder(paths.state / "hosts") as folder, _sockets(folder) as sockets:
+) -> Iterator[dict[str, Any]]:
+    """What the run's process gets, see `gpuform.hosts.process`."""
+    with (
+        scratch.folder(paths.state / "hosts") as folder,
+        tempfile.TemporaryDirectory(prefix="gpuform-ssh-", ignore_cleanup_errors=True) as sockets,
+    ):
         (folder / "tmp").mkdir(mode=0o700)
-        yield Job(
-            folder=str(folder),
-            project=str(ansible),
-            playbook=str(_private(folder / "run.json", json.dumps(_plays(playbook)))),
-            inventory=str(_private(folder / "inventory" / "hosts.json", json.dumps(static(inventory)))),
-            variables=_variables(folder, sockets, ansible / "ansible.cfg"),
-            command=command,
-            folders=(str(sockets), str(folder)),
-        )
+        arguments = {
+            "private_data_dir": str(folder),
+            "project_dir": str(ansible),
+            "playbook": str(_private(folder / "run.json", json.dumps(_plays(playbook)))),
+            "inventory": str(_private(folder / "inventory" / "hosts.json", json.dumps(as_yaml(inventory)))),
+            "envvars": _variables(folder, sockets, ansible / "ansible.cfg"),
+            "cmdline": command,
+        }
+        yield {"run": arguments, "folders": (sockets, str(folder))}
 
 
 def _playbook(folder: Path, name: str) -> Path:
@@ -133,14 +133,14 @@ def _command(check: bool, limit: Sequence[str], forks: int | None) -> str:
     return " ".join(words)
 
 
-def _variables(folder: Path, sockets: Path, config: Path) -> dict[str, str]:
+def _variables(folder: Path, sockets: str, config: Path) -> dict[str, str]:
     if not config.is_file():
         config = _private(folder / "ansible.cfg", "")
     return {
         "ANSIBLE_CONFIG": str(config),
         "ANSIBLE_HOME": str(folder / "ansible"),
         "ANSIBLE_LOCAL_TEMP": str(folder / "tmp"),
-        "ANSIBLE_SSH_CONTROL_PATH_DIR": str(sockets),
+        "ANSIBLE_SSH_CONTROL_PATH_DIR": sockets,  # a short path: sun_path holds 108 bytes
         "ANSIBLE_INVENTORY_ENABLED": "yaml",
         "ANSIBLE_HOST_KEY_CHECKING": "True",  # ansible-runner turns it off by default
         "ANSIBLE_SSH_EXTRA_ARGS": "-o StrictHostKeyChecking=yes",
@@ -156,22 +156,7 @@ def _private(file: Path, text: str) -> Path:
     return file
 
 
-@contextmanager
-def _sockets(folder: Path) -> Iterator[Path]:
-    """A folder of mode 0700 for ssh's sockets: in the run's, or a short one if that path is too long."""
-    inside = folder / "cp"
-    if len(os.fsencode(inside)) <= _SOCKET_ROOM:
-        inside.mkdir(mode=0o700)
-        yield inside
-        return
-    made = Path(tempfile.mkdtemp(prefix="gpuform-ssh-"))
-    try:
-        yield made
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
-
-
-def _environment(job: Job, tools: Sequence[Path]) -> dict[str, str]:
+def _environment(folder: Path, tools: Sequence[Path]) -> dict[str, str]:
     """A short environment: ansible-runner writes all of it into its artifacts."""
     beside = str(Path(sys.executable).parent)  # the folder of ansible-playbook
     path = [beside, *(entry for entry in os.get_exec_path() if entry != beside), *map(str, tools)]
@@ -179,16 +164,18 @@ def _environment(job: Job, tools: Sequence[Path]) -> dict[str, str]:
         **{name: os.environ[name] for name in _PASSED if name in os.environ},
         "PATH": os.pathsep.join(path),
         "PYTHONDONTWRITEBYTECODE": "1",
-        "TMPDIR": str(Path(job.folder) / "tmp"),
+        "TMPDIR": str(folder / "tmp"),
     }
 
 
-def _items(job: Job, env: Mapping[str, str], cancelled: Callable[[], bool]) -> Iterator[dict[str, Any]]:
+def _items(
+    job: Mapping[str, Any], env: Mapping[str, str], cancelled: Callable[[], bool]
+) -> Iterator[dict[str, Any]]:
     """Events of the run's process, which has ended, and removed its folder, when the iterator does."""
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "gpuform.hosts.process"],
         env=env,
-        cwd=job.folder,
+        cwd=job["run"]["private_data_dir"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,  # Ctrl-C at the terminal reaches only this process, which ends the child
@@ -206,7 +193,7 @@ def _items(job: Job, env: Mapping[str, str], cancelled: Callable[[], bool]) -> I
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
-        process.stdin.write(json.dumps(asdict(job)).encode() + b"\n")
+        process.stdin.write(json.dumps(job).encode() + b"\n")
         process.stdin.flush()  # left open: closing it ends the run
         for line in process.stdout:
             yield json.loads(line)

@@ -147,11 +147,7 @@ def _run(root: Path, folder: Path, hosts: Sequence[str], environment: Mapping[st
     done = subprocess.run(
         [*command, f"--confcutdir={CHECKS}", str(CHECKS)],
         cwd=root,
-        env={
-            **environment,
-            "GPUFORM_HOSTS_LIMIT": ",".join(hosts),
-            "GPUFORM_HOSTS_RESULTS": str(results),
-        },
+        env={**environment, "GPUFORM_HOSTS_LIMIT": ",".join(hosts), "GPUFORM_HOSTS_RESULTS": str(results)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

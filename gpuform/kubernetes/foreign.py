@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from gpuform.kubernetes.client import ApiError, Client
-from gpuform.kubernetes.pods import condition
+from gpuform.kubernetes.pods import condition, queued_object
 from infra.model import checks, labels, scheduling
 from infra.model.losses import CERTIFICATES
 from infra.plan.queues import QUEUES_API
@@ -83,7 +83,7 @@ async def queued(client: Client, environment: str) -> dict[str, list[str]]:
             continue
         held = str(((one.get("status") or {}).get("admission") or {}).get("clusterQueue") or "")
         queue = held or leads.get((metadata["namespace"], one["spec"].get("queueName")), "")
-        owner = next(iter(metadata.get("ownerReferences") or ()), {"kind": "Workload", **metadata})
+        owner = queued_object(one)
         name = f"{owner['kind']} {metadata['namespace']}/{owner['name']}"
         found.setdefault(queue, []).append(name if held else f"{name} (waits)")
     return {queue: sorted(names) for queue, names in found.items()}

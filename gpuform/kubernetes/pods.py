@@ -17,6 +17,12 @@ def condition(manifest: Manifest, type: str) -> Mapping[str, Any]:
     return {}
 
 
+def queued_object(work: Manifest) -> Mapping[str, Any]:
+    """What one of Kueue's Workloads stands for, with kind, name and uid; itself without an owner."""
+    metadata = work["metadata"]
+    return next(iter(metadata.get("ownerReferences") or ()), {"kind": "Workload", **metadata})
+
+
 def explained(item: Mapping[str, Any]) -> str:
     """Reason and message of a condition or container state, in one line."""
     parts = (str(item.get("reason") or ""), " ".join(str(item.get("message") or "").split()))

@@ -1,16 +1,24 @@
-"""HTTP sessions that do what a kubeconfig says: identity, impersonation, TLS and proxy."""
+"""HTTP sessions that do what a kubeconfig says: identity, impersonation, TLS and proxy.
+
+kr8s uses them too: its own ignore impersonation, token files and most settings of exec plugins.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import httpx
 
 from gpuform.kubernetes.credentials import Tokens, tls
-from gpuform.kubernetes.kubeconfig import Access
+from gpuform.kubernetes.kubeconfig import Access, usable
 from infra.model.places import is_loopback
+
+if TYPE_CHECKING:
+    import kr8s
 
 _HEADER_NAME = "!#$&'*+^`|"
 """Characters of a header's name beside letters, digits and ``_.-~`` (RFC 9110); all others are escaped."""
@@ -67,3 +75,24 @@ def _impersonation(user: Mapping[str, Any]) -> Iterator[tuple[bytes, bytes]]:
     for key, values in (user.get("as-user-extra") or {}).items():
         name = b"Impersonate-Extra-" + quote(key, safe=_HEADER_NAME).encode()
         yield from ((name, value.encode()) for value in values)
+
+
+def api(kubeconfig: Path | str, context: str | None = None) -> kr8s.Api:
+    """Raises InputError for a field that cannot be honoured, OSError for a kubeconfig without a cluster.
+
+    Requests raise OSError, too, if the credentials are unusable.
+    """
+    import kr8s
+
+    access = usable(kubeconfig, context)
+    # Without credentials: the session has them.
+    server = replace(access, cluster={"server": access.server}, user={})
+    found = kr8s.Api(kubeconfig=server.document, bypass_factory=True)
+
+    async def create_session() -> None:
+        if found._session:
+            await found._session.aclose()
+        found._session = await opened(access)
+
+    found._create_session = create_session  # type: ignore[method-assign]
+    return found

@@ -27,8 +27,17 @@ import grpc.aio
 from google.protobuf import empty_pb2
 
 from gpuform.checkout.errors import OperationError
-from gpuform.provider import answers
-from gpuform.provider.handler import Call, Checked, Diffed, Engine, Handler, Properties
+from gpuform.provider.handler import (
+    Call,
+    Checked,
+    Diffed,
+    Engine,
+    Handler,
+    Properties,
+    answered,
+    checked,
+    diffed,
+)
 from gpuform.provider.properties import from_struct, to_struct
 from gpuform.provider.protocol import engine_pb2_grpc, plugin_pb2, provider_pb2, provider_pb2_grpc
 
@@ -130,53 +139,53 @@ class ResourceProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     # The protocol. Names are the service's.
 
-    @answers.answered
+    @answered
     async def Handshake(self, request: Any, context: Any) -> Any:  # noqa: N802
         return provider_pb2.ProviderHandshakeResponse(accept_secrets=True)
 
-    @answers.answered
+    @answered
     async def GetPluginInfo(self, request: Any, context: Any) -> Any:  # noqa: N802
         return plugin_pb2.PluginInfo(version=self.version)
 
-    @answers.answered
+    @answered
     async def GetSchema(self, request: Any, context: Any) -> Any:  # noqa: N802
         return provider_pb2.GetSchemaResponse(schema=json.dumps(self.schema()))
 
-    @answers.answered
+    @answered
     async def CheckConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
-        return answers.checked(await self.check_config(from_struct(request.olds), from_struct(request.news)))
+        return checked(await self.check_config(from_struct(request.olds), from_struct(request.news)))
 
-    @answers.answered
+    @answered
     async def DiffConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Compares with the old inputs if the engine sends them, else with the old outputs."""
         olds = request.old_inputs if request.old_inputs.fields else request.olds
-        return answers.diffed(await self.diff_config(from_struct(olds), from_struct(request.news)))
+        return diffed(await self.diff_config(from_struct(olds), from_struct(request.news)))
 
-    @answers.answered
+    @answered
     async def Configure(self, request: Any, context: Any) -> Any:  # noqa: N802
         await self.configure(
             from_struct(request.args) if request.HasField("args") else dict(request.variables)
         )
         return provider_pb2.ConfigureResponse(acceptSecrets=True, supportsPreview=True)
 
-    @answers.answered
+    @answered
     async def Cancel(self, request: Any, context: Any) -> Any:  # noqa: N802
         self.cancelled.set()
         return empty_pb2.Empty()
 
-    @answers.answered
+    @answered
     async def Invoke(self, request: Any, context: Any) -> Any:  # noqa: N802
         result = await self.invoke(request.tok, from_struct(request.args))
         return provider_pb2.InvokeResponse(**{"return": to_struct(result)})  # type: ignore[arg-type]  # a keyword
 
-    @answers.answered
+    @answered
     async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802
         result = await self.handler(request.type).check(
             self._call(request), from_struct(request.olds), from_struct(request.news)
         )
-        return answers.checked(result)
+        return checked(result)
 
-    @answers.answered
+    @answered
     async def Diff(self, request: Any, context: Any) -> Any:  # noqa: N802
         result = await self.handler(request.type).diff(
             self._call(request),
@@ -185,16 +194,16 @@ class ResourceProvider(provider_pb2_grpc.ResourceProviderServicer):
             from_struct(request.olds),
             from_struct(request.news),
         )
-        return answers.diffed(result)
+        return diffed(result)
 
-    @answers.answered
+    @answered
     async def Create(self, request: Any, context: Any) -> Any:  # noqa: N802
         id, outputs = await self.handler(request.type).create(
             self._call(request), from_struct(request.properties)
         )
         return provider_pb2.CreateResponse(id=id, properties=to_struct(outputs))
 
-    @answers.answered
+    @answered
     async def Read(self, request: Any, context: Any) -> Any:  # noqa: N802
         """An empty id in the response means that the object is gone."""
         result = await self.handler(request.type).read(
@@ -206,7 +215,7 @@ class ResourceProvider(provider_pb2_grpc.ResourceProviderServicer):
             id=result.id, properties=to_struct(result.properties), inputs=to_struct(result.inputs)
         )
 
-    @answers.answered
+    @answered
     async def Update(self, request: Any, context: Any) -> Any:  # noqa: N802
         outputs = await self.handler(request.type).update(
             self._call(request),
@@ -217,7 +226,7 @@ class ResourceProvider(provider_pb2_grpc.ResourceProviderServicer):
         )
         return provider_pb2.UpdateResponse(properties=to_struct(outputs))
 
-    @answers.answered
+    @answered
     async def Delete(self, request: Any, context: Any) -> Any:  # noqa: N802
         await self.handler(request.type).delete(
             self._call(request), request.id, from_struct(request.old_inputs), from_struct(request.properties)
@@ -225,4 +234,6 @@ class ResourceProvider(provider_pb2_grpc.ResourceProviderServicer):
         return empty_pb2.Empty()
 
     def _call(self, request: Any) -> Call:
-        return answers.call(request, self.engine, self.cancelled)
+        preview, timeout = getattr(request, "preview", False), getattr(request, "timeout", 0.0) or None
+        own = (request.urn, request.type, request.name)
+        return Call(*own, self.engine, self.cancelled, preview=preview, timeout=timeout)

@@ -1,17 +1,26 @@
-"""The interface of a plugin's resource type: the call, the answers and the errors."""
+"""The interface of a plugin's resource type: the call, the answers and the errors, and their messages."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+import functools
+import sys
+import traceback
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
-from gpuform.provider.protocol import engine_pb2, engine_pb2_grpc
+import grpc
+from google.protobuf import any_pb2
+
+from gpuform.checkout.errors import OperationError
+from gpuform.provider.properties import to_struct
+from gpuform.provider.protocol import engine_pb2, engine_pb2_grpc, provider_pb2, status_pb2
 
 Properties = dict[str, Any]
+_Method = Callable[[Any, Any, Any], Awaitable[Any]]
 
 
 class Engine:
@@ -163,3 +172,69 @@ class Handler(Protocol):
 
     async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
         """Delete the object; an object that is already gone is not an error."""
+
+
+def answered(method: _Method) -> _Method:
+    """Turn a method's exceptions into gRPC statuses that the engine understands.
+
+    `InitFailed` is sent as an ``ErrorResourceInitFailed`` detail, so that the engine keeps the half-made
+    object. An unexpected exception becomes an error with its type; its traceback goes to stderr, which is
+    logged.
+    """
+
+    @functools.wraps(method)
+    async def wrapped(self: Any, request: Any, context: Any) -> Any:
+        try:
+            return await method(self, request, context)
+        except InitFailed as failure:
+            await context.abort(
+                grpc.StatusCode.UNKNOWN, str(failure), (("grpc-status-details-bin", _init_failed(failure)),)
+            )
+        except Cancelled as failure:
+            await context.abort(grpc.StatusCode.CANCELLED, str(failure))
+        except OperationError as failure:
+            await context.abort(grpc.StatusCode.UNKNOWN, str(failure))
+        except Exception as failure:
+            traceback.print_exc(file=sys.stderr)
+            await context.abort(grpc.StatusCode.INTERNAL, f"{type(failure).__name__}: {failure}")
+
+    return wrapped
+
+
+def _init_failed(failure: InitFailed) -> bytes:
+    detail = any_pb2.Any()
+    detail.Pack(
+        provider_pb2.ErrorResourceInitFailed(
+            id=failure.id,
+            properties=to_struct(failure.properties),
+            reasons=failure.reasons,
+            inputs=to_struct(failure.inputs) if failure.inputs is not None else None,
+        )
+    )
+    status = status_pb2.Status(code=grpc.StatusCode.UNKNOWN.value[0], message=str(failure), details=[detail])
+    data: bytes = status.SerializeToString()
+    return data
+
+
+def checked(result: Checked) -> provider_pb2.CheckResponse:
+    failures = [provider_pb2.CheckFailure(property=name, reason=reason) for name, reason in result.failures]
+    return provider_pb2.CheckResponse(inputs=to_struct(result.inputs), failures=failures)
+
+
+def diffed(result: Diffed) -> provider_pb2.DiffResponse:
+    """The response of diff; a change at a path in ``replaces`` becomes a replacement."""
+    response = provider_pb2.DiffResponse(
+        changes=provider_pb2.DiffResponse.DIFF_SOME
+        if result.changes or result.replaces
+        else provider_pb2.DiffResponse.DIFF_NONE,
+        deleteBeforeReplace=result.delete_before_replace,
+    )
+    replaces = set(result.replaces)
+    response.replaces.extend(result.replaces)
+    response.diffs.extend(result.diffs)
+    response.hasDetailedDiff = result.detailed
+    if result.detailed:
+        for path, change in result.changes.items():
+            kind = f"{change.name}_REPLACE" if path in replaces else change.name
+            response.detailedDiff[path].kind = provider_pb2.PropertyDiff.Kind.Value(kind)
+    return response

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final
 
 from google.protobuf import struct_pb2
@@ -36,25 +37,16 @@ _UNKNOWN_STRINGS: Final = frozenset(
 )
 
 
-class Unknown:
-    """The type of `UNKNOWN`; there is one instance."""
+class Unknown(Enum):
+    """The type of `UNKNOWN`, which stays the same in a copy."""
 
-    _instance: Unknown | None = None
-
-    def __new__(cls) -> Unknown:
-        """Return the one instance, so that ``value is UNKNOWN`` holds after a copy as well."""
-        if cls._instance is None:
-            cls._instance = super().__new__(cls)
-        return cls._instance
+    UNKNOWN = "unknown"
 
     def __repr__(self) -> str:
         return "UNKNOWN"
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Unknown:
-        return self
 
-
-UNKNOWN: Final = Unknown()
+UNKNOWN: Final = Unknown.UNKNOWN
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,9 +84,7 @@ def from_value(value: struct_pb2.Value) -> Any:
 
 def _from_object(struct: struct_pb2.Struct) -> Any:
     fields = struct.fields
-    if SIGNATURE not in fields:
-        return from_struct(struct)
-    signature = fields[SIGNATURE].string_value
+    signature = fields[SIGNATURE].string_value if SIGNATURE in fields else ""
     if signature == SECRET_SIGNATURE:
         return Secret(from_value(fields["value"]))
     if signature == OUTPUT_SIGNATURE:

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
-from rich.text import Text
 
-from gpuform.reports.tables import filled, number
+from gpuform.reports.tables import Cell, filled, number
 
 if TYPE_CHECKING:
     from gpuform.hosts import HostResult
@@ -41,7 +40,7 @@ def states(rows: Iterable[Mapping[str, Any]]) -> Table:
         (
             row["host"],
             row["pool"] or "-",
-            Text("yes") if row["reached"] else Text("no", style="red"),
+            "yes" if row["reached"] else ("no", "red"),
             row["system"] or "-",
             _against(row["driver"], row["declared"]["driver"]),
             _gpus(row["gpus"]),
@@ -58,10 +57,10 @@ def checks(report: Report) -> Iterator[Table]:
     by_place = {(one.host, one.check): one.verdict for one in report.verdicts}
     for start in range(0, len(report.hosts), COLUMNS):
         hosts = report.hosts[start : start + COLUMNS]
-        rows = (
-            (Text(check), *(Text(*_VERDICTS[by_place.get((host, check), "SKIP")]) for host in hosts))
+        rows: list[list[Cell]] = [
+            [check, *(_VERDICTS[by_place.get((host, check), "SKIP")] for host in hosts)]
             for check in report.checks
-        )
+        ]
         yield filled("", ("check", *hosts), rows)
 
 
@@ -79,16 +78,16 @@ def failures(report: Report) -> Iterator[str]:
     )
 
 
-def _result(result: HostResult, check: bool) -> Text:
+def _result(result: HostResult, check: bool) -> Cell:
     if not result.ok:
-        return Text("unreachable" if result.unreachable else "failed", style="red")
-    return Text("differs", style="yellow") if check and result.changed else Text("ok", style="green")
+        return "unreachable" if result.unreachable else "failed", "red"
+    return ("differs", "yellow") if check and result.changed else ("ok", "green")
 
 
-def _against(found: str, wanted: str) -> Text:
+def _against(found: str, wanted: str) -> Cell:
     if wanted in ("", found):
-        return Text(found or "-")
-    return Text(f"{found or 'none'}, declared {wanted}", style="yellow")
+        return found or "-"
+    return f"{found or 'none'}, declared {wanted}", "yellow"
 
 
 def _gpus(names: Iterable[str]) -> str:

@@ -1,6 +1,7 @@
-"""The report as one HTML page: placement of pods, use and cost.
+"""The HTML pages of a stack and of a rehearsal.
 
-Written by ``gpuform report`` and at the end of ``make up``. The same facts give the same bytes.
+One file each, no scripts, no requests, light or dark as the reader's system. ``gpuform report`` and
+``make up`` write that of a stack. The same facts give the same bytes.
 """
 
 from __future__ import annotations
@@ -8,25 +9,65 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
-from gpuform.reports import bills, html, tables, top
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from gpuform.reports import picture, rehearsal, tables, timeline, top
 from gpuform.reports.picture import Plot, Points
+from gpuform.reports.tables import number, usd
 from gpuform.usage.prometheus import Alert
+from gpuform.usage.rehearsal import Cell, Outcome
 from gpuform.usage.top.facts import Facts, Limit, PoolFacts
-from gpuform.usage.top.history import drawn
-from gpuform.usage.top.view import Gpu, Node
+from gpuform.usage.top.measured import drawn
+from gpuform.usage.top.view import Gpu, Node, PodUse
 from infra.model.checks import SYSTEM_NAMESPACES
 from infra.plan.bill import document
 from infra.plan.rules.promql import POOL_REQUESTED, POOL_USED
 
 MOST_ALERTS, MOST_PODS, MOST_TROUBLES, MOST_WAITING = 50, 200, 50, 50
 MOST_IN_ALL = 300
-"""Nodes of the page; a browser still scrolls smoothly through that many."""
+"""Nodes of a stack's page; a browser still scrolls smoothly through that many."""
+MOST_NODES = 60
+"""Boxes per pool of a rehearsal; further nodes are only counted, and ``--json`` has all."""
 _OUR_RUNBOOK = re.compile(r"docs/runbooks/\w+\.md")
+COLOURS = 8
+"""Classes w0 to w7 of the style."""
+TEMPLATES = Path(__file__).with_name("templates")
+Colours = dict[tuple[str, str], int]
+"""Number of the style's class for each workload, by namespace and name; in order of appearance."""
+
+
+def colours(pods: Iterable[Cell | PodUse]) -> Colours:
+    found: Colours = {}
+    for pod in pods:
+        found.setdefault((pod.namespace, pod.workload), len(found) % COLOURS)
+    return found
+
+
+def _colour(known: Colours, pod: Cell | PodUse) -> str:
+    return f"w{known.get((pod.namespace, pod.workload), 0)}"
+
+
+PAGES = Environment(
+    loader=FileSystemLoader(TEMPLATES),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+PAGES.globals |= {"picture": picture, "tables": tables, "timeline": timeline, "top": top}
+PAGES.globals |= {"number": number, "usd": usd}
+PAGES.filters |= {"px": "{:.1f}".format, "colour": _colour}
+
+
+def _page(template: str, title: str, **values: Any) -> str:
+    return PAGES.get_template(template).render(title=title, **values)
 
 
 def write(folder: Path, facts: Facts, root: Path) -> Path:
@@ -51,13 +92,13 @@ def page(facts: Facts, checkout: str = "") -> str:
     minutes = (history.until - history.since) / 60
     pods = [pod for node in nodes for gpu in node.gpus for pod in gpu.everyone]
     pods += [pod for node in nodes for pod in node.loose]
-    return html.page(
+    return _page(
         "report.html",
         f"gpuform: {facts.stack}",
         facts=facts,
         when=datetime.fromtimestamp(facts.at, UTC).strftime("%Y-%m-%d %H:%M UTC"),
         period=f"last {minutes:.0f} minutes" if 0 < minutes < 59 else "last hour",
-        known=html.colours(pods),
+        known=colours(pods),
         attributed=any(pod.attributed for pod in pods),
         groups=list(_groups(facts)),
         alerts=[(alert, _runbook(alert, checkout)) for alert in facts.alerts],
@@ -69,8 +110,8 @@ def page(facts: Facts, checkout: str = "") -> str:
             for pod in facts.status.pods
             if pod.namespace not in SYSTEM_NAMESPACES
         ],
-        bill=[(what, now) for what, _, now in bills.rows(None, facts.bill)],
-        total=bills.all_of(facts.bill),
+        bill=[(what, now) for what, _, now in tables.bill_rows(None, facts.bill)],
+        total=tables.bill_total(facts.bill),
         most={"alerts": MOST_ALERTS, "pods": MOST_PODS, "troubles": MOST_TROUBLES},
         gpu_line=_gpu_line,
         pool_line=_pool_line,
@@ -127,3 +168,32 @@ def _bought(limit: Limit) -> tuple[str, str, str]:
     unit = 2**30 if limit.resource == "memory" else 1
     of = f"{100 * limit.has / limit.most:.0f} %" if limit.most else "-"
     return f"{limit.has / unit:,.4g}", f"{limit.most / unit:,.4g}{' GiB' if unit > 1 else ''}", of
+
+
+def rehearsal_page(outcome: Outcome) -> str:
+    last = timeline.end(outcome.timeline, outcome.seconds)
+    pools = {pool.name: pool for pool in outcome.pools}
+    groups = [(pools[name], list(nodes)) for name, nodes in groupby(outcome.nodes, lambda node: node.pool)]
+    cells = (cell for node in outcome.nodes for row in node.gpus for cell in row if cell.pod)
+    return _page(
+        "rehearsal.html",
+        f"Rehearsal of {outcome.stack}",
+        outcome=outcome,
+        words=rehearsal,
+        known=colours(cells),
+        groups=groups,
+        pools=_rehearsed_pools(outcome),
+        last=last,
+        most=MOST_NODES,
+    )
+
+
+def _rehearsed_pools(outcome: Outcome) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for pool in outcome.pools:
+        money = ["-" if not pool.nodes else usd(one) for one in (pool.usd_per_hour, pool.idle_usd_per_hour)]
+        used = ", ".join(rehearsal.amount(key, one) for key, one in pool.resources.items())
+        rows.append((pool.name, ", ".join(rehearsal.machines(pool.machines)) or "none", used or "-", *money))
+        if pool.in_vain:
+            rows.append((pool.name, f"launched, but never used: {', '.join(pool.in_vain)}", "", "", ""))
+    return rows

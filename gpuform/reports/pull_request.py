@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from gpuform.checkout.listing import some
 from gpuform.engine import Step
 from gpuform.engine.events import counted
-from gpuform.reports import bills
+from gpuform.reports import tables
 from gpuform.stack.preview.effect import Effect, Weight
 from gpuform.stack.preview.outcome import Outcome, fact, name, paths
 from gpuform.stack.preview.world import PodRef
@@ -95,8 +95,8 @@ def _cost(outcome: Outcome) -> str:
     after, before = outcome.after, outcome.before
     if after is None:
         return ""
-    rows = [(what, had, has, "") for what, had, has in bills.rows(before, after) if had != has]
-    rows.append(("**all**", bills.all_of(before), bills.all_of(after), _difference(before, after)))
+    rows = [(what, had, has, "") for what, had, has in tables.bill_rows(before, after) if had != has]
+    rows.append(("**all**", tables.bill_total(before), tables.bill_total(after), _difference(before, after)))
     listed = after.price_source
     if after.region not in (None, after.prices.region):
         listed += f"; those of {after.region} differ"

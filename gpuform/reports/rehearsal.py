@@ -9,8 +9,9 @@ from rich.text import Text
 
 from gpuform.checkout.listing import some
 from gpuform.reports.tables import QUEUES, bare_usd, filled, number, queues, usd
+from gpuform.usage.node_prices import Amount, Machines
 from gpuform.usage.nodes import CPU, MEMORY_GIB
-from gpuform.usage.rehearsal import Amount, Load, Machines, Outcome, Refusal, Shrink
+from gpuform.usage.rehearsal import Load, Outcome, Refusal, Shrink
 from infra.model.labels import HUGE_PAGES
 
 Part = Table | Text | str

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from gpuform.checkout.errors import Failure
-from gpuform.reports import bills, tables
-from gpuform.reports.tables import filled, number
+from gpuform.reports import tables
+from gpuform.reports.pull_request import pods
+from gpuform.reports.tables import Cell, filled, number
+from gpuform.stack.drift.rules import Drift
 from gpuform.stack.preflight.check import Finding
+from gpuform.stack.preview.outcome import Outcome, fact, name
+from gpuform.stack.recover.plan import MANUAL, Plan
+from gpuform.usage.health import Seen
 from infra.model import labels
 from infra.model.health import HEALTH
-
-if TYPE_CHECKING:
-    from gpuform.stack.drift.finding import Drift
-    from gpuform.stack.preview.outcome import Outcome
-    from gpuform.stack.recover.plan import Plan
-    from gpuform.usage.health import Seen
 
 
 def require_preflight(stack: str, findings: Iterable[Finding], console: Console) -> None:
@@ -44,22 +42,18 @@ def require_preflight(stack: str, findings: Iterable[Finding], console: Console)
 
 
 def preview(outcome: Outcome) -> Iterator[Table | Text | str]:
-    from gpuform.reports.pull_request import pods
-    from gpuform.stack.preview.outcome import fact, name
-
     if outcome.effects:
         styles = {0: "bold red", 1: "yellow"}
         effects = (
-            (Text(one.what, style=styles.get(one.weight, "")), one.how, pods(one.evicts))
-            for one in outcome.effects
+            ((one.what, styles.get(one.weight, "")), one.how, pods(one.evicts)) for one in outcome.effects
         )
         yield from (filled("Effects", ("resource", "effect", "pods stopped"), effects), "")
     if outcome.after:
-        yield from (bills.table(outcome.before, outcome.after), "")
+        yield from (tables.bill(outcome.before, outcome.after), "")
     if outcome.said:
         broken = (
             (
-                Text("broken", style="red") if one.mandatory else Text("warning", style="yellow"),
+                ("broken", "red") if one.mandatory else ("warning", "yellow"),
                 one.policy.split("/")[-1],
                 name(one.urn),
                 fact(one.text),
@@ -75,14 +69,9 @@ def drift(found: Drift) -> Iterator[Table | Text | str]:
     if not found.findings:
         yield Text(f"{found.stack}: no drift", style="bold")
         return
+    styles = {"missing": "red"}
     rows = (
-        (
-            Text(one.resource),
-            Text(one.path or "-"),
-            Text(one.how, style="red" if one.how == "missing" else "yellow"),
-            Text(one.expected),
-            Text(one.found),
-        )
+        (one.resource, one.path or "-", (one.how, styles.get(one.how, "yellow")), one.expected, one.found)
         for one in found.findings
     )
     yield from (filled("Drift", ("resource", "field", "drift", "declared", "actual"), rows), "")
@@ -97,8 +86,7 @@ def recover(plan: Plan) -> Iterator[Table | Text | str]:
         yield Text(f"{plan.stack}: nothing is left of an interrupted run", style="bold")
     if plan.locks:
         locks = (
-            (Text(lock.named), Text("confirmed gone" if lock.confirmed else lock.state), Text("remove"))
-            for lock in plan.locks
+            (lock.named, "confirmed gone" if lock.confirmed else lock.state, "remove") for lock in plan.locks
         )
         yield from (filled("Locks", ("held by", "state", "action"), locks), "")
     if plan.steps:
@@ -119,10 +107,8 @@ def recover(plan: Plan) -> Iterator[Table | Text | str]:
         yield from (filled("Helm releases", ("release", "status", "action", "why"), releases), "")
 
 
-def _row(words: tuple[str, ...], does: str) -> tuple[Text, ...]:
-    from gpuform.stack.recover.plan import MANUAL
-
-    return tuple(Text(word, style="yellow" if does == MANUAL else "") for word in words)
+def _row(words: tuple[str, ...], does: str) -> tuple[Cell, ...]:
+    return tuple((word, "yellow" if does == MANUAL else "") for word in words)
 
 
 def health(seen: Seen) -> Table:

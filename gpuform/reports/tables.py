@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from gpuform.usage.pod_status import PodStatus
-from gpuform.usage.status import ClusterStatus, NodeStatus, PoolStatus
+from gpuform.usage.nodes import Node, Pod
+from gpuform.usage.status import ClusterStatus, PoolStatus
 from infra.model import labels
+from infra.plan.bill import Bill, per_month
 
 if TYPE_CHECKING:
     from gpuform.stack.preflight.check import Finding
     from gpuform.usage.queues import QueueStatus
 
+Cell = str | Text | tuple[str, str]
+"""Of a table: a text, or a text and its style. Markup in it is not interpreted."""
 SIMULATED = (
     "simulated here: the nodes (kwok) and NVIDIA's operands (lab.simulator). "
     "Real: etcd, kube-apiserver, scheduler, controllers, helm, Pulumi engine."
@@ -35,7 +38,7 @@ def pools(current: ClusterStatus) -> Table:
             pool.name,
             pool.machine,
             _sharing(pool),
-            Text(nodes(pool), style="" if _all_ready(pool) else "red"),
+            (nodes(pool), "" if _all_ready(pool) else "red"),
             "\n".join(offers(pool.nodes)) or "-",
             _in_use(pool.nodes),
         )
@@ -94,14 +97,14 @@ def waiting(current: ClusterStatus, most: int) -> Iterator[tuple[str, str, str]]
             yield queue.name, f"and {more} more", "`gpuform status --json` has all"
 
 
-def filled(title: str, columns: Iterable[str], rows: Iterable[Iterable[str | Text]]) -> Table:
+def filled(title: str, columns: Iterable[str], rows: Iterable[Iterable[Cell]]) -> Table:
     table = Table(
         title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
     )
     for column in columns:
         table.add_column(column, header_style="dim", overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(Text.assemble, row))
     return table
 
 
@@ -118,10 +121,7 @@ def troubles(current: ClusterStatus) -> list[str]:
 def findings(found: Iterable[Finding]) -> Table:
     """One row per finding; ``by_hand`` has the commands that check the same."""
     styles = {"PASS": "green", "SKIP": "yellow", "FAIL": "red"}
-    rows = (
-        (Text(one.verdict, style=styles[one.verdict]), Text(one.subject), Text(one.fact), Text(one.fix))
-        for one in found
-    )
+    rows = (((one.verdict, styles[one.verdict]), one.subject, one.fact, one.fix) for one in found)
     return filled("", ("", "check", "finding", "fix"), rows)
 
 
@@ -129,6 +129,42 @@ def by_hand(found: Iterable[Finding]) -> list[str]:
     """The commands that check the same by hand, one per line so that they can be copied."""
     lines = [f"  {finding.check}  # {finding.subject}" for finding in found if finding.check]
     return ["to check by hand:", *lines] if lines else []
+
+
+def bill(before: Bill | None, after: Bill) -> Table:
+    columns = ("item", *(["before"] if before else []), "now", "USD an hour per unit")
+    lines = []
+    for what, had, has in [*bill_rows(before, after), ("all", bill_total(before), bill_total(after))]:
+        units = next((line.units for line in after.lines if line.what == what), {})
+        each = ", ".join(f"{name.removeprefix('nvidia.com/')} {usd:.3f}" for name, usd in units.items())
+        lines.append((what, *([had] if before else []), has, each or ("" if what == "all" else "-")))
+    return filled(f"Cost, USD a month; {after.price_source}", columns, lines)
+
+
+def bill_rows(before: Bill | None, after: Bill) -> Iterator[tuple[str, str, str]]:
+    """``(what, before, after)`` for each item of either bill."""
+    lines = {line.what: line for line in (*(before.lines if before else ()), *after.lines)}
+    for what in lines:
+        yield what, _bill_line(before, what), _bill_line(after, what)
+
+
+def bill_total(bill: Bill | None) -> str:
+    """Sum of the known prices, with ``+`` if some are unknown; ``unknown`` if all are."""
+    if bill and bill.lines and bill.nothing_known:
+        return "unknown"
+    return _usd_a_month(bill.low, bill.high) + ("+" if bill.unknown else "") if bill else "-"
+
+
+def _bill_line(bill: Bill | None, what: str) -> str:
+    found = next((line for line in bill.lines if line.what == what), None) if bill else None
+    if found is None:
+        return "-"
+    return "unknown" if found.high is None else _usd_a_month(found.low or 0.0, found.high)
+
+
+def _usd_a_month(low: float, high: float) -> str:
+    least, most = (f"{per_month(usd):,.0f}" for usd in (low, high))
+    return most if least == most else f"{least} to {most}"
 
 
 def bare_usd(amount: float | None) -> str:
@@ -164,17 +200,17 @@ def _sharing(pool: PoolStatus) -> str:
     return f"{pool.sharing}: {pool.detail}" if pool.detail else pool.sharing
 
 
-def offers(nodes: Iterable[NodeStatus]) -> list[str]:
+def offers(nodes: Iterable[Node]) -> list[str]:
     return list(dict.fromkeys(counts(node.allocatable) or "no GPU" for node in nodes))
 
 
-def _in_use(nodes: Iterable[NodeStatus]) -> str:
+def _in_use(nodes: Iterable[Node]) -> str:
     total: Counter[str] = Counter()
     for node in nodes:
         total.update(node.used)
     return counts(total) or "-"
 
 
-def _phase(pod: PodStatus) -> Text:
+def _phase(pod: Pod) -> Cell:
     fine = pod.phase in ("Running", "Succeeded") and not pod.reason
-    return Text(pod.phase, style="green" if fine else "red")
+    return pod.phase, "green" if fine else "red"

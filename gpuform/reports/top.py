@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from gpuform.reports.tables import filled, number, reach
+from gpuform.reports.tables import Cell, filled, number, reach
 from gpuform.usage.top.view import Gpu, PodUse, Slice, Use, View
 
 ATTRIBUTED = "~: share by request; several pods share that device, or a pod's device is unknown"
@@ -20,10 +20,10 @@ def table(view: View) -> Table:
     """The tree; without Prometheus only with what is requested."""
     columns = ("requested", "used", "GPU memory", "power") if view.measured else ("requested",)
     rows = list(_rows(view))
-    cells = (
-        (Text.assemble((lead, "dim"), (name, style)), *map(Text, [*figures, "", "", ""][: len(columns)]))
-        for (_, name, style, *figures), lead in zip(rows, leads([row[0] for row in rows]), strict=True)
-    )
+    cells: list[list[Cell]] = []
+    for (_, name, style, *figures), lead in zip(rows, leads([row[0] for row in rows]), strict=True):
+        what = Text.assemble((lead, "dim"), (name, style))
+        cells.append([what, *[*figures, "", "", ""][: len(columns)]])
     return filled("", ("node, GPU, slice, pod", *columns), cells)
 
 
@@ -32,8 +32,9 @@ def notes(view: View) -> list[str]:
     if not view.nodes:
         found.append("no nodes with GPUs, or none that the options select")
     found += [
-        f"pool {one.pool} has {number(one.nodes, 'node')}, and may have {reach((one.min, one.max))}"
+        f"pool {one.name} has {number(len(one.nodes), 'node')}, and may have {reach(one.bounds)}"
         for one in view.growing
+        if one.bounds
     ]
     if any(pod.attributed for node in view.nodes for pod in node.everyone):
         found.append(ATTRIBUTED)

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from infra import fast_yaml
+from infra import strict_yaml
 from policies.pack import RULES
 from policies.rule import Finding, Resource, judge
 
@@ -27,18 +27,18 @@ def resources(files: Mapping[str, str]) -> Iterator[Resource]:
     """Documents that are not resources (the environment, the bill) are left out."""
     for name, text in files.items():
         if name.endswith(".yaml"):
-            for document in fast_yaml.load_all(text):
+            for document in strict_yaml.load_all(text):
                 yield from _resource(document)
 
 
 def releases(files: Mapping[str, str]) -> Iterator[Document]:
     for text in files.values():
-        yield from (one for one in fast_yaml.load_all(text) if isinstance(one, dict) and "chart" in one)
+        yield from (one for one in strict_yaml.load_all(text) if isinstance(one, dict) and "chart" in one)
 
 
 def objects(manifests: str) -> Iterator[Resource]:
     """The objects that ``helm template`` prints."""
-    for document in fast_yaml.load_all(manifests):
+    for document in strict_yaml.load_all(manifests):
         yield from _resource(document or {})
 
 

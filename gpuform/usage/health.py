@@ -17,7 +17,7 @@ from infra.model.health import HEALTH
 Json = Mapping[str, Any]
 
 STATE = "gpu-health-state"
-"""ConfigMap with the loop's state, and the key in it (infra/incluster/loop.py has the same names)."""
+"""ConfigMap with the loop's state, and the key in it (infra/incluster/health.py has the same names)."""
 KEY = "state.json"
 _NODE = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _LONGEST_NAME = 253
@@ -70,10 +70,10 @@ def fetch(kubeconfig: Path, context: str | None = None) -> Seen:
     """Read nodes and ConfigMaps. Raises httpx errors if the cluster is unreachable, OSError if it refuses."""
     from kr8s.objects import ConfigMap, Node
 
-    from gpuform.kubernetes import reading
+    from gpuform.kubernetes import session
 
     with answered():
-        api = reading.api(kubeconfig, context)
+        api = session.api(kubeconfig, context)
         nodes = [one for one in Node.list(api=api, label_selector=labels.POOL) if isinstance(one, Node)]
         maps = [one for one in ConfigMap.list(api=api, namespace=HEALTH) if isinstance(one, ConfigMap)]
     return read([dict(one.raw) for one in nodes], [dict(one.raw) for one in maps])

@@ -1,4 +1,4 @@
-"""Prices of nodes, and the share of a node that its pods have requested."""
+"""Prices of nodes and pools, and the share of a node that its pods have requested."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuform.usage.device_ids import gpu_id, mig_id
 from gpuform.usage.nodes import CPU, MEMORY_GIB, Node, Pod
 from infra.model.claims import parts as parts_of_gpu
 from infra.model.environment import Environment
@@ -52,6 +51,55 @@ class NodePrices:
         return node.capacity or cost.capacity_type(self.env, self._pool(node))
 
 
+@dataclass(frozen=True)
+class Machines:
+    """Identical nodes of a pool; ``usd_per_hour`` is per node, None if unknown.
+
+    ``zone`` and ``capacity`` (on-demand, spot, reserved) are empty if nodes are not bought.
+    """
+
+    machine: str
+    capacity: str
+    zone: str
+    count: int
+    usd_per_hour: float | None
+
+
+@dataclass(frozen=True)
+class Amount:
+    """A resource of a pool's nodes: cores, GiB, or a count."""
+
+    offers: float
+    used: float
+
+    @property
+    def idle(self) -> float:
+        return max(0.0, self.offers - self.used)
+
+
+@dataclass(frozen=True)
+class PoolOutcome:
+    """One pool of a rehearsal once the pods are placed.
+
+    ``machines`` are the nodes at that time. ``launched`` counts every node that the pool has had in this
+    rehearsal. ``in_vain`` names bought nodes that never had a pod of a workload, except those kept free on
+    purpose. ``idle_usd_per_hour`` is None if a price or the idle part is unknown (GPUs allocated by claim).
+    """
+
+    name: str
+    fixed: bool
+    machines: tuple[Machines, ...]
+    resources: Mapping[str, Amount]
+    usd_per_hour: float | None
+    idle_usd_per_hour: float | None
+    launched: int
+    in_vain: tuple[str, ...]
+
+    @property
+    def nodes(self) -> int:
+        return sum(one.count for one in self.machines)
+
+
 def used_share(env: Environment, pool: Pool, node: Node, pods: Iterable[Pod]) -> float | None:
     """The requested share of a node, 0 to 1: of its GPUs, or without GPUs the larger of cores and memory.
 
@@ -77,13 +125,8 @@ def _claimed_share(pool: Pool, node: Node, pods: Iterable[Pod]) -> float | None:
     if not claimable(pool).keys() & node.offers.keys() or not node.gpus:
         return None
     held = {device for pod in pods for device in pod.devices}
-    sizes, taken = parts_of_gpu(pool), 0.0
-    for index in range(node.gpus):
-        taken += gpu_id(node.uid, index) in held
-        for text in node.layout.get(str(index), ()):
-            profile, _, start = text.partition("@")
-            if mig_id(node.uid, index, profile, int(start)) in held:
-                taken += sizes.get(profile, 0.0)
+    sizes = {**parts_of_gpu(pool), "": 1.0}
+    taken = sum(sizes.get(one.profile, 0.0) for one in node.devices if one.ident in held)
     return min(1.0, taken / node.gpus)
 
 

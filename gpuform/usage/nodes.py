@@ -1,33 +1,55 @@
-"""A rehearsal's records of nodes, pods and events in its cluster."""
+"""A cluster's nodes and pods, as every report has them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import re
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpuform.kubernetes.pods import requested
-from gpuform.usage.claims import Claims
+from gpuform.kubernetes.pods import condition, requested
+from gpuform.usage.cluster_objects import Claims
 from infra.model import labels
-from infra.model.quantity import quantity
+from infra.model.amounts import quantity, whole
 from infra.plan.magnum import GROUP_LABELS
 
 CPU = "cpu"
 MEMORY_GIB = "memory_gib"
 """Keys for cores and GiB, as in an elastic pool's limits."""
 _GIB = 2**30
+_UNREPORTED = "the readiness gate has not reported yet"
+_SLICE = re.compile(r"[^@]+@[0-9]+")
+_DEVICES = uuid.UUID("5b0f3a52-2f1e-4b7c-9a53-0c1d6c1f7f10")
 
 Json = Mapping[str, Any]
 Amounts = Mapping[str, float]
 
 
 @dataclass(frozen=True)
+class Device:
+    """A GPU of a simulated node, or a MIG instance of one; ``start`` is its first memory slice.
+
+    ``ident`` is the id under which the simulated device manager allocates it: by the node's uid.
+    """
+
+    gpu: int
+    ident: str
+    profile: str = ""
+    start: int = 0
+
+
+@dataclass(frozen=True)
 class Node:
     """One node; ``offers`` is in cores, GiB and numbers of ``nvidia.com/...``, only those above zero.
 
-    ``held``: a startup taint keeps workloads off the node. ``layout``: the MIG slices of each GPU with their
-    start, as the simulator stores it: ``{"0": ["3g.20gb@4", ...]}``.
+    ``allocatable`` and ``used`` count only GPU resources, also those of which there are none; devices by
+    claim count as ``gpu.nvidia.com``. ``waits_for`` is why a startup taint keeps workloads off the node, in
+    the readiness gate's words; empty without the taint. ``layout``: the MIG slices of each GPU with their
+    start, as the simulator stores it: ``{"0": ["3g.20gb@4", ...]}``. ``gpus`` counts the simulated ones.
+    Annotations that the simulator did not write so are ignored.
     """
 
     name: str
@@ -37,15 +59,45 @@ class Node:
     zone: str
     capacity: str
     ready: bool
-    held: bool
     offers: Amounts
-    gpus: int
-    layout: Mapping[str, tuple[str, ...]]
+    gpus: int = 0
+    layout: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """The node's labels."""
+    allocatable: Mapping[str, int] = field(default_factory=dict)
+    used: Mapping[str, int] = field(default_factory=dict)
+    """What its pods request; set by `with_used`."""
+    waits_for: str = ""
+    closed: str = ""
+    """Why no new GPU pod is scheduled there: it is cordoned, or has one of our taints."""
+
+    @property
+    def devices(self) -> Iterator[Device]:
+        """The devices of a simulated node, by GPU."""
+        for index in range(self.gpus):
+            placed = self.layout.get(str(index), ())
+            if not placed:
+                yield Device(index, gpu_id(self.uid, index))
+            for text in placed:
+                profile, _, start = text.partition("@")
+                yield Device(index, mig_id(self.uid, index, profile, int(start)), profile, int(start))
+
+
+def gpu_id(node: str, index: int) -> str:
+    """Id of a whole GPU of the simulated node with this uid."""
+    return f"GPU-{uuid.uuid5(_DEVICES, f'{node}/{index}')}"
+
+
+def mig_id(node: str, index: int, profile: str, start: int) -> str:
+    return f"MIG-{uuid.uuid5(_DEVICES, f'{node}/{index}/{profile}/{start}')}"
 
 
 @dataclass(frozen=True)
 class Pod:
-    """One pod; ``workload`` is empty for pods of the platform, ``devices`` are its allocated devices."""
+    """One pod; ``workload`` is empty for pods of the platform, ``devices`` are its allocated devices.
+
+    ``trouble`` is the reason in its status, ``reason`` also a waiting container's or the scheduler's.
+    """
 
     namespace: str
     name: str
@@ -55,6 +107,7 @@ class Pod:
     asks: Amounts
     devices: tuple[str, ...] = ()
     trouble: str = ""
+    reason: str = ""
 
     @property
     def over(self) -> bool:
@@ -66,18 +119,14 @@ class Pod:
         """Whether it runs or has succeeded."""
         return bool(self.node) and self.phase in ("Running", "Succeeded")
 
-
-@dataclass(frozen=True)
-class Event:
-    """A controller's last event about an object; ``when`` as the API writes it, to the second."""
-
-    kind: str
-    namespace: str
-    name: str
-    source: str
-    reason: str
-    message: str
-    when: str = ""
+    @property
+    def requests(self) -> dict[str, int]:
+        """What it requests of GPUs: resources, and devices by class."""
+        return {
+            key: round(count)
+            for key, count in sorted(self.asks.items())
+            if key not in (CPU, MEMORY_GIB, labels.HUGE_PAGES) and not key.startswith(labels.EFA)
+        }
 
 
 def amounts(resources: Mapping[str, str]) -> dict[str, float]:
@@ -98,23 +147,57 @@ def amounts(resources: Mapping[str, str]) -> dict[str, float]:
 def node(raw: Json, claims: Claims = Claims()) -> Node:  # noqa: B008  (frozen)
     """The record of a Node; DRA devices count as offered, by device class."""
     meta, status = raw["metadata"], raw.get("status", {})
-    tags, notes = meta.get("labels", {}), meta.get("annotations", {})
-    taints = {taint["key"] for taint in raw.get("spec", {}).get("taints", [])}
+    tags, notes = meta.get("labels") or {}, meta.get("annotations") or {}
     conditions = {one["type"]: one["status"] for one in status.get("conditions", [])}
-    layout = json.loads(notes.get(labels.SIM_MIG_LAYOUT, "{}"))
+    has, claimed = status.get("allocatable", {}), claims.devices.get(meta["name"], {})
+    gpus = {key: whole(has[key]) for key in sorted(has) if key.startswith(labels.NVIDIA_PREFIX)}
+    spec = raw.get("spec") or {}
+    taints = {taint["key"]: taint.get("value", "") for taint in spec.get("taints") or ()}
+    count = notes.get(labels.SIM_GPU_COUNT, "")
     return Node(
         name=meta["name"],
-        uid=meta["uid"],
+        uid=meta.get("uid", ""),
         pool=pool_of(tags),
         machine=tags.get(labels.INSTANCE_TYPE, ""),
         zone=tags.get(labels.ZONE, ""),
         capacity=tags.get(labels.CAPACITY_TYPE, ""),
         ready=conditions.get("Ready") == "True",
-        held=labels.GPU_NOT_READY in taints,
-        offers={**amounts(status.get("allocatable", {})), **claims.devices.get(meta["name"], {})},
-        gpus=int(notes.get(labels.SIM_GPU_COUNT, "0")) if notes.get(labels.SIM_GPU) else 0,
-        layout={gpu: tuple(slices) for gpu, slices in layout.items()},
+        offers={**amounts(has), **claimed},
+        gpus=int(count) if notes.get(labels.SIM_GPU) and count.isdecimal() else 0,
+        layout=_layout(notes.get(labels.SIM_MIG_LAYOUT, "{}")),
+        tags=tags,
+        allocatable={**gpus, **claimed},
+        waits_for=(notes.get(labels.GPU_WAITS_FOR) or _UNREPORTED) if labels.GPU_NOT_READY in taints else "",
+        closed=", ".join(["cordoned"] * bool(spec.get("unschedulable")) + list(_closed(taints))),
     )
+
+
+def _layout(annotation: str) -> dict[str, tuple[str, ...]]:
+    """Slices by GPU; none if a user has changed the annotation to what the simulator does not write."""
+    try:
+        found = {gpu: tuple(slices) for gpu, slices in json.loads(annotation).items()}
+        known = all(_SLICE.fullmatch(one) for slices in found.values() for one in slices)
+    except (ValueError, TypeError, AttributeError):
+        return {}
+    return found if known else {}
+
+
+def _closed(taints: Mapping[str, str]) -> Iterator[str]:
+    for key, value in taints.items():
+        if key == labels.GPU_UNHEALTHY:
+            yield f"out of use: {value}".removesuffix(": ")
+        elif key == labels.GPU_NOT_READY:
+            yield "its GPUs are not proven yet"
+
+
+def with_used(nodes: Iterable[Node], pods: Iterable[Pod]) -> tuple[Node, ...]:
+    """The nodes, sorted by name, each with what its pods that have not ended request."""
+    used: dict[str, Counter[str]] = {}
+    for one in pods:
+        if one.node and not one.over:
+            used.setdefault(one.node, Counter()).update(one.requests)
+    found = (replace(one, used=dict(sorted(used.get(one.name, {}).items()))) for one in nodes)
+    return tuple(sorted(found, key=lambda one: one.name))
 
 
 def pool_of(tags: Mapping[str, str]) -> str:
@@ -129,7 +212,8 @@ def pod(raw: Json, environment: str, claims: Claims = Claims()) -> Pod:  # noqa:
     ours = tags.get(labels.ENVIRONMENT) == environment and labels.APP_NAME in tags
     asks = requested(spec, lambda one: amounts(resources(one)))
     asks.update(claims.of_pod(raw))
-    given = meta.get("annotations", {}).get(labels.SIM_DEVICES, "")
+    given = (meta.get("annotations") or {}).get(labels.SIM_DEVICES, "")
+    trouble = _explained(status)
     return Pod(
         namespace=meta["namespace"],
         name=meta["name"],
@@ -138,47 +222,26 @@ def pod(raw: Json, environment: str, claims: Claims = Claims()) -> Pod:  # noqa:
         phase=status.get("phase", "Pending"),
         asks=dict(asks),
         devices=(*(given.split(",") if given else ()), *claims.given_to(raw)),
-        trouble=": ".join(filter(None, (status.get("reason"), status.get("message")))),
+        trouble=trouble,
+        reason=trouble if status.get("reason") else _reason(status),
     )
+
+
+def _reason(status: Json) -> str:
+    """Why a pod without a reason of its own is not in order: a waiting container's, or the scheduler's."""
+    for container in status.get("containerStatuses", []):
+        waiting = container.get("state", {}).get("waiting", {})
+        if waiting.get("reason"):
+            return str(waiting["reason"])
+    scheduled = condition({"status": status}, "PodScheduled")
+    return _explained(scheduled) if scheduled.get("status") == "False" else ""
+
+
+def _explained(item: Json) -> str:
+    return ": ".join(filter(None, (item.get("reason"), item.get("message"))))
 
 
 def resources(container: Json) -> dict[str, str]:
     """The container's requests; a limit without a request counts as request."""
     said = container.get("resources", {})
     return {**said.get("limits", {}), **said.get("requests", {})}
-
-
-def event(raw: Json) -> Event:
-    """The record of an Event, written by either of the two event APIs."""
-    about = raw.get("involvedObject", {})
-    return Event(
-        kind=about.get("kind", ""),
-        namespace=about.get("namespace", ""),
-        name=about.get("name", ""),
-        source=raw.get("reportingComponent") or raw.get("source", {}).get("component", ""),
-        reason=raw.get("reason", ""),
-        message=raw.get("message", ""),
-        when=_when(raw),
-    )
-
-
-def latest(raw: Iterable[Json]) -> list[Event]:
-    """The last event of each object, source and reason, oldest first."""
-    found: dict[tuple[str, ...], Event] = {}
-    for one in sorted(raw, key=_when):
-        seen = event(one)
-        key = (seen.kind, seen.namespace, seen.name, seen.source, seen.reason)
-        found.pop(key, None)
-        found[key] = seen
-    return list(found.values())
-
-
-def _when(raw: Json) -> str:
-    times = (
-        (raw.get("series") or {}).get("lastObservedTime"),
-        raw.get("lastTimestamp"),
-        raw.get("eventTime"),
-        raw.get("metadata", {}).get("creationTimestamp"),
-    )
-    # To the second: only one of the two APIs writes microseconds.
-    return str(next((time for time in times if time), ""))[:19]

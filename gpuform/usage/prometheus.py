@@ -66,7 +66,7 @@ class Alert:
 class Transport(Protocol):
     """Gets a path of Prometheus' HTTP API."""
 
-    def get(self, path: str, params: Params) -> httpx.Response:
+    def get(self, path: str, /, *, params: Params) -> httpx.Response:
         """Send a GET request; raises what httpx raises, and Failure."""
 
 
@@ -106,7 +106,7 @@ class Prometheus:
 
     def _get(self, path: str, params: Params) -> Any:
         try:
-            answer = self._transport.get(path, params)
+            answer = self._transport.get(path, params=params)
             document = answer.json()
         except httpx.HTTPError as error:
             raise self._failure(f"does not answer ({error or type(error).__name__})") from None
@@ -137,18 +137,9 @@ def _points(values: list[Any]) -> Iterator[tuple[float, float]]:
             yield float(at), value
 
 
-class Direct:
-    """Prometheus at a direct address."""
-
-    def __init__(self, url: str) -> None:
-        """``url`` has no path; the proxy of the environment variables is not used for a loopback address."""
-        self._client = httpx.Client(base_url=url, timeout=TIMEOUT_S, trust_env=False)
-
-    def get(self, path: str, params: Params) -> httpx.Response:
-        return self._client.get(path, params=params)
-
-    def close(self) -> None:
-        self._client.close()
+def direct(url: str) -> httpx.Client:
+    """Prometheus at an address on this machine, for which no proxy of the environment variables is used."""
+    return httpx.Client(base_url=url, timeout=TIMEOUT_S, trust_env=False)
 
 
 class Proxied:
@@ -215,7 +206,7 @@ def reach(
 
 def _transport(
     env: Environment, paths: Paths, kubeconfig: Path, context: str | None, port: Port
-) -> Direct | Proxied | Nowhere:
+) -> httpx.Client | Proxied | Nowhere:
     if env.monitoring is None:
         return Nowhere(NOT_DECLARED)
     if kubeconfig != paths.kubeconfig:
@@ -224,4 +215,4 @@ def _transport(
     if number is None:
         fact = "has no port on the embedded control plane"
         return Nowhere(Failure(SUBJECT, fact, "run `gpuform local start`"))
-    return Direct(f"http://127.0.0.1:{number}")
+    return direct(f"http://127.0.0.1:{number}")

@@ -1,4 +1,7 @@
-"""Queues of teams as Kueue reports them: what is used, what is borrowed, what waits and why."""
+"""Queues of teams as Kueue reports them: what is used, what is borrowed, what waits and why.
+
+Of a rehearsal also what has happened to each workload.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gpuform.kubernetes.pods import condition
+from gpuform.kubernetes.pods import condition, queued_object
+from infra.model.amounts import whole
 from infra.model.environment import Environment
-from infra.model.quantity import whole
 from infra.model.queues import Team
 from infra.plan.queues import flavor_name, flavored
 
@@ -18,6 +21,7 @@ BEHIND = "others in its queue are first, or wait for the same"
 
 Json = Mapping[str, Any]
 State = Literal["waits", "admitted", "finished"]
+What = Literal["created", "admitted", "evicted", "finished", "removed"]
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,57 @@ class QueueStatus:
     usage: tuple[Usage, ...]
     waiting: tuple[Waiting, ...]
     trouble: str = ""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A change of a workload, ``at`` seconds after the start; ``why`` it was evicted, in Kueue's words."""
+
+    at: float
+    what: What
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Queued:
+    """What has happened to a workload; ``waits`` is why it is not admitted, empty if it does not wait.
+
+    ``kind`` and ``name`` are those of the queued object: a Job, a Pod of a Deployment. A pod ends with its
+    eviction; a Job, or what has pods created again, then waits.
+    """
+
+    queue: str
+    namespace: str
+    kind: str
+    name: str
+    turns: tuple[Turn, ...]
+    waits: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+    @property
+    def trouble(self) -> str:
+        """Why it does not run because of its queue; empty for any other reason."""
+        if self.waits:
+            return f"waits in queue {self.queue}: {self.waits}"
+        last = self.turns[-1]
+        gone = f"queue {self.queue} ended it, and nothing creates it again: {last.why}"
+        return gone if last.what == "evicted" else ""
+
+
+@dataclass(frozen=True)
+class QueueOutcome:
+    """A team's queue; ``status`` and ``usd_per_hour`` are those once the pods were placed, as of pools.
+
+    ``usd_per_hour`` is the price of nodes by the part of their GPUs that its pods hold, None if unknown.
+    ``workloads`` are in the order of admission, as of ``until`` seconds after the start.
+    """
+
+    status: QueueStatus
+    usd_per_hour: float | None
+    workloads: tuple[Queued, ...]
+    until: float
 
 
 def summarise(env: Environment, queues: Iterable[Json], workloads: Iterable[Json]) -> tuple[QueueStatus, ...]:
@@ -110,9 +165,8 @@ def state(work: Json) -> State:
 
 def waiting(work: Json) -> Waiting:
     """The queued object, and why it waits if it is not admitted."""
-    metadata = work["metadata"]
-    owner = next(iter(metadata.get("ownerReferences") or ()), {"kind": "Workload", **metadata})
-    return Waiting(metadata["namespace"], owner["kind"], owner["name"], _reason(work))
+    owner = queued_object(work)
+    return Waiting(work["metadata"]["namespace"], owner["kind"], owner["name"], _reason(work))
 
 
 def _reason(work: Json) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from gpuform.usage import queues
-from gpuform.usage.node_prices import total
+from gpuform.usage.node_prices import PoolOutcome, total
 from gpuform.usage.nodes import Amounts
+from gpuform.usage.queues import QueueOutcome
 
 
 @dataclass(frozen=True)
@@ -17,55 +17,6 @@ class Step:
 
     name: str
     seconds: float
-
-
-@dataclass(frozen=True)
-class Machines:
-    """Identical nodes of a pool; ``usd_per_hour`` is per node, None if unknown.
-
-    ``zone`` and ``capacity`` (on-demand, spot, reserved) are empty if nodes are not bought.
-    """
-
-    machine: str
-    capacity: str
-    zone: str
-    count: int
-    usd_per_hour: float | None
-
-
-@dataclass(frozen=True)
-class Amount:
-    """A resource of a pool's nodes: cores, GiB, or a count."""
-
-    offers: float
-    used: float
-
-    @property
-    def idle(self) -> float:
-        return max(0.0, self.offers - self.used)
-
-
-@dataclass(frozen=True)
-class PoolOutcome:
-    """One pool once the pods are placed.
-
-    ``machines`` are the nodes at that time. ``launched`` counts every node that the pool has had in this
-    rehearsal. ``in_vain`` names bought nodes that never had a pod of a workload, except those kept free on
-    purpose. ``idle_usd_per_hour`` is None if a price or the idle part is unknown (GPUs allocated by claim).
-    """
-
-    name: str
-    fixed: bool
-    machines: tuple[Machines, ...]
-    resources: Mapping[str, Amount]
-    usd_per_hour: float | None
-    idle_usd_per_hour: float | None
-    launched: int
-    in_vain: tuple[str, ...]
-
-    @property
-    def nodes(self) -> int:
-        return sum(one.count for one in self.machines)
 
 
 @dataclass(frozen=True)
@@ -223,60 +174,6 @@ class Pending:
     why: str
     said: tuple[str, ...]
     queue: str = ""
-
-
-What = Literal["created", "admitted", "evicted", "finished", "removed"]
-
-
-@dataclass(frozen=True)
-class Turn:
-    """A change of a workload, ``at`` seconds after the start; ``why`` it was evicted, in Kueue's words."""
-
-    at: float
-    what: What
-    why: str = ""
-
-
-@dataclass(frozen=True)
-class Queued:
-    """What has happened to a workload; ``waits`` is why it is not admitted, empty if it does not wait.
-
-    ``kind`` and ``name`` are those of the queued object: a Job, a Pod of a Deployment. A pod ends with its
-    eviction; a Job, or what has pods created again, then waits.
-    """
-
-    queue: str
-    namespace: str
-    kind: str
-    name: str
-    turns: tuple[Turn, ...]
-    waits: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.namespace}/{self.name}"
-
-    @property
-    def trouble(self) -> str:
-        """Why it does not run because of its queue; empty for any other reason."""
-        if self.waits:
-            return f"waits in queue {self.queue}: {self.waits}"
-        last = self.turns[-1]
-        gone = f"queue {self.queue} ended it, and nothing creates it again: {last.why}"
-        return gone if last.what == "evicted" else ""
-
-
-@dataclass(frozen=True)
-class QueueOutcome:
-    """A team's queue; ``status`` and ``usd_per_hour`` are those once the pods were placed, as of pools.
-
-    ``usd_per_hour`` is the price of nodes by the part of their GPUs that its pods hold, None if unknown.
-    ``workloads`` are in the order of admission, as of ``until`` seconds after the start.
-    """
-
-    status: queues.QueueStatus
-    usd_per_hour: float | None
-    workloads: tuple[Queued, ...]
-    until: float
 
 
 @dataclass(frozen=True)

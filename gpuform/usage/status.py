@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gpuform.usage import cluster_objects
 from gpuform.usage.broken import broken
-from gpuform.usage.claims import Claims
-from gpuform.usage.cluster_objects import fetch, labelled, ours, pool_of
-from gpuform.usage.pod_status import PodStatus, gpu_resources, pod_status
+from gpuform.usage.cluster_objects import Claims
+from gpuform.usage.nodes import Node, Pod, node, pod, with_used
 from gpuform.usage.queues import QueueStatus
 from infra.model import labels, offer
 from infra.model.checks import SYSTEM_NAMESPACES
@@ -22,22 +21,8 @@ from infra.model.pool import Pool
 from infra.model.sharing import Mig, Mps, TimeSlicing
 from infra.plan.sharing import offered
 
-FINISHED = ("Succeeded", "Failed")
-
-
-@dataclass(frozen=True)
-class NodeStatus:
-    """One node; ``allocatable`` and ``used`` count only GPU resources (``nvidia.com/...``).
-
-    GPUs by claim are not resources: their devices are counted, as ``gpu.nvidia.com``. ``waits_for`` is why
-    the node does not accept pods yet, in the readiness gate's words; empty once it does.
-    """
-
-    name: str
-    ready: bool
-    allocatable: dict[str, int]
-    used: dict[str, int]
-    waits_for: str = ""
+_OF_NODES = ("name", "ready", "allocatable", "used", "waits_for")
+_OF_PODS = ("namespace", "name", "node", "phase", "reason")
 
 
 @dataclass(frozen=True)
@@ -57,16 +42,21 @@ class PoolStatus:
     detail: str
     machine: str
     planned: dict[str, int]
-    nodes: tuple[NodeStatus, ...]
+    nodes: tuple[Node, ...]
     settled: bool
     declared: int | None = None
     bounds: tuple[int, int] | None = None
     lacking: tuple[str, ...] = ()
 
+    @property
+    def between(self) -> dict[str, int]:
+        """The bounds by name; empty without bounds."""
+        return dict(zip(("min", "max"), self.bounds or (), strict=False))
+
 
 @dataclass(frozen=True)
 class ClusterStatus:
-    """Pools in the order of the environment file, pods by namespace and name.
+    """Pools in the order of the environment file, all nodes by name, pods by namespace and name.
 
     ``system``: namespaces of the cluster and of the platform itself. ``broken``: faults set on simulated
     nodes and the commands that clear them, by node. ``strays``: nodes that offer GPUs but belong to no
@@ -74,11 +64,12 @@ class ClusterStatus:
     """
 
     pools: tuple[PoolStatus, ...]
-    pods: tuple[PodStatus, ...]
+    pods: tuple[Pod, ...]
     system: tuple[str, ...] = SYSTEM_NAMESPACES
     broken: Mapping[str, str] = field(default_factory=dict)
     strays: Mapping[str, str] = field(default_factory=dict)
     queues: tuple[QueueStatus, ...] = ()
+    nodes: tuple[Node, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The documented form of ``gpuform status --json``: only the keys that it promises."""
@@ -88,14 +79,13 @@ class ClusterStatus:
                     "name": pool.name,
                     "sharing": pool.sharing,
                     "declared": pool.declared,
-                    "bounds": pool.bounds and dict(zip(("min", "max"), pool.bounds, strict=True)),
-                    "nodes": [asdict(node) for node in pool.nodes],
+                    "bounds": pool.between or None,
+                    "nodes": [{key: getattr(node, key) for key in _OF_NODES} for node in pool.nodes],
                 }
                 for pool in self.pools
             ],
             "pods": [
-                {key: getattr(pod, key) for key in ("namespace", "name", "node", "phase", "reason")}
-                for pod in self.pods
+                {key: getattr(pod, key) for key in _OF_PODS} | {"node": pod.node or None} for pod in self.pods
             ],
             "queues": [asdict(queue) for queue in self.queues],
         }
@@ -103,7 +93,7 @@ class ClusterStatus:
 
 def read(env: Environment, kubeconfig: Path, context: str | None = None) -> ClusterStatus:
     """Read nodes and pods. Raises what httpx raises if the cluster cannot be reached."""
-    found = fetch(env, kubeconfig, context)
+    found = cluster_objects.fetch(env, kubeconfig, context)
     return summarise(env, found.nodes, found.pods, found.claims, found.queues)
 
 
@@ -115,33 +105,43 @@ def summarise(
     queues: tuple[QueueStatus, ...] = (),
 ) -> ClusterStatus:
     """Match live nodes, pods and claims with the declared pools."""
-    by_pool: dict[str, list[Mapping[str, Any]]] = {}
-    nodes = list(nodes)
-    for node in nodes:
-        by_pool.setdefault(pool_of(env, node), []).append(node)
-    statuses = sorted((pod_status(pod, claims) for pod in pods), key=lambda pod: (pod.namespace, pod.name))
-    used: dict[str, Counter[str]] = {}
-    for pod in statuses:
-        if pod.node and pod.phase not in FINISHED:
-            used.setdefault(pod.node, Counter()).update(pod.requests)
+    raw = tuple(nodes)
+    every = sorted((pod(one, env.name, claims) for one in pods), key=lambda one: (one.namespace, one.name))
+    found = with_used((node(one, claims) for one in raw), every)
+    by_pool: dict[str, list[Node]] = {}
+    for one in found:
+        by_pool.setdefault(pool_of(env, one), []).append(one)
     return ClusterStatus(
-        pools=tuple(_pool(env, pool, by_pool.get(pool.name, []), used, claims) for pool in env.pools),
-        pods=tuple(statuses),
+        pools=tuple(_pool(env, pool, by_pool.get(pool.name, [])) for pool in env.pools),
+        pods=tuple(every),
         system=(*SYSTEM_NAMESPACES, *((MONITORING,) if env.monitoring else ())),
-        broken=broken(nodes),
-        strays=_strays(env, nodes),
+        broken=broken(raw),
+        strays=dict(_strays(env, found)),
         queues=queues,
+        nodes=found,
     )
 
 
-def _strays(env: Environment, nodes: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def pool_of(env: Environment, node: Node) -> str:
+    """The node's pool; empty if the node has no pool of this environment.
+
+    Several stacks may be simulated on one embedded cluster, and their pools have the same names.
+    """
+    return node.tags.get(labels.POOL, "") if _ours(env, node) else ""
+
+
+def _ours(env: Environment, node: Node) -> bool:
+    """Whether the node's environment label names this environment or is missing."""
+    return node.tags.get(labels.ENVIRONMENT, env.name) == env.name
+
+
+def _strays(env: Environment, nodes: Iterable[Node]) -> Iterator[tuple[str, str]]:
     """GPU nodes with a label changed by hand or a pool that left the file; not those of another stack."""
-    pools, found = {pool.name for pool in env.pools}, {}
-    for node in nodes:
-        offers = any(gpu_resources(node.get("status", {}).get("allocatable", {})).values())
-        if offers and ours(env, node) and labelled(node) not in pools:
-            found[str(node["metadata"]["name"])] = labelled(node)
-    return dict(sorted(found.items()))
+    pools = {pool.name for pool in env.pools}
+    for one in nodes:
+        has = any(count for key, count in one.allocatable.items() if key.startswith(labels.NVIDIA_PREFIX))
+        if has and _ours(env, one) and (label := one.tags.get(labels.POOL, "")) not in pools:
+            yield one.name, label
 
 
 def _detail(pool: Pool) -> str:
@@ -160,20 +160,13 @@ def _detail(pool: Pool) -> str:
     return ""
 
 
-def _pool(
-    env: Environment,
-    pool: Pool,
-    nodes: Iterable[Mapping[str, Any]],
-    used: Mapping[str, Mapping[str, int]],
-    claims: Claims,
-) -> PoolStatus:
-    found = sorted(nodes, key=lambda node: str(node["metadata"]["name"]))
-    statuses = tuple(_node(node, used.get(node["metadata"]["name"], {}), claims) for node in found)
-    planned = [_planned(env, pool, gpus_of(pool, node["metadata"].get("labels", {}))) for node in found]
-    declared, within = len(pool.hosts) if pool.hosts else pool.nodes, bounds(env, pool)
+def _pool(env: Environment, pool: Pool, nodes: Sequence[Node]) -> PoolStatus:
+    planned = [_planned(env, pool, gpus_of(pool, node.tags)) for node in nodes]
+    declared = len(pool.hosts) if pool.hosts else pool.nodes
+    within = (pool.least, pool.most) if env.by_autoscaler(pool) else None  # Karpenter does not count nodes
     lacking = tuple(
         node.name
-        for node, wanted in zip(statuses, planned, strict=True)
+        for node, wanted in zip(nodes, planned, strict=True)
         if not node.ready
         or node.waits_for
         or {key: count for key, count in node.allocatable.items() if count} != wanted
@@ -184,42 +177,14 @@ def _pool(
         detail=_detail(pool),
         machine=pool.machine or " or ".join(gpu.name for gpu in pool.gpus) or "own hosts",
         planned=_planned(env, pool, None),
-        nodes=statuses,
-        settled=len(found) >= max(1, declared or 0, within[0] if within else 0) and not lacking,
+        nodes=tuple(nodes),
+        settled=len(nodes) >= max(1, declared or 0, within[0] if within else 0) and not lacking,
         declared=declared,
         bounds=within,
         lacking=lacking,
     )
 
 
-def bounds(env: Environment, pool: Pool) -> tuple[int, int] | None:
-    """Minimum and maximum of an elastic node group; None elsewhere: Karpenter does not count nodes."""
-    return (pool.least, pool.most) if env.by_autoscaler(pool) else None
-
-
 def _planned(env: Environment, pool: Pool, gpus: int | None) -> dict[str, int]:
     """What a node with this many GPUs should offer; the largest if the number is unknown."""
     return offered(env, pool, pool.gpu_counts[-1] if gpus is None else gpus) | claimable(pool)
-
-
-def _node(node: Mapping[str, Any], used: Mapping[str, int], claims: Claims) -> NodeStatus:
-    status = node.get("status", {})
-    conditions = {c["type"]: c["status"] for c in status.get("conditions", [])}
-    return NodeStatus(
-        name=node["metadata"]["name"],
-        ready=conditions.get("Ready") == "True",
-        allocatable={
-            **gpu_resources(status.get("allocatable", {})),
-            **claims.devices.get(node["metadata"]["name"], {}),
-        },
-        used={key: used[key] for key in sorted(used)},
-        waits_for=_waits_for(node),
-    )
-
-
-def _waits_for(node: Mapping[str, Any]) -> str:
-    taints = node.get("spec", {}).get("taints") or ()
-    if not any(taint["key"] == labels.GPU_NOT_READY for taint in taints):
-        return ""
-    noted: Mapping[str, str] = node["metadata"].get("annotations") or {}
-    return noted.get(labels.GPU_WAITS_FOR, "the readiness gate has not reported yet")

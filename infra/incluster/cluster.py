@@ -1,15 +1,20 @@
-"""Client of the API server for our programs in the cluster.
+"""What the programs in the cluster share: the client of the API server, events, log and command line.
 
-Part of the ConfigMaps of the health loop and the pool keeper; their accounts may not do all of this. Standard
-library only, Python 3.11 or newer.
+Part of the ConfigMap of each program; none of their accounts may do all of this. Standard library only,
+Python 3.11 or newer.
 """
 
 from __future__ import annotations
 
+import argparse
+import datetime
 import http.client
 import json
 import os
+import signal
 import ssl
+import sys
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -17,8 +22,11 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PAGE = 100  # objects in one answer; bounds the pod's memory in a large cluster
 TIMEOUT_S = 10.0
+LONGEST = 1000  # characters of an event's message, or of a reason on a node
+LONGEST_NAME = 253
 CONFLICT, NOT_FOUND = 409, 404
 
 Json = dict[str, Any]
@@ -26,23 +34,72 @@ TROUBLE = (OSError, http.client.HTTPException, ValueError, KeyError, TypeError)
 """Exceptions raised if the server refuses, is unreachable, or sends an unreadable answer."""
 
 
+def arguments(every: float, *options: str) -> argparse.Namespace:
+    """The command line: ``settings`` is the content of its JSON file. SIGTERM ends the program."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("settings", type=lambda path: json.loads(Path(path).read_text()))
+    parser.add_argument("--every", type=float, default=every)
+    parser.add_argument("--account", type=Path, default=ACCOUNT)
+    for option in options:
+        parser.add_argument(option, default="")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # PID 1 of a container has no default handler
+    return parser.parse_args()
+
+
+def at(seconds: float) -> str:
+    """A time in seconds since 1970 as Kubernetes writes it."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def seconds(at: str) -> float:
+    """Seconds since 1970 of a time as Kubernetes writes it."""
+    return datetime.datetime.fromisoformat(at).timestamp()
+
+
+def words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def refused(error: BaseException, *codes: int) -> bool:
+    """Whether the server has answered with one of these HTTP codes."""
+    return isinstance(error, urllib.error.HTTPError) and error.code in codes
+
+
+class Log:
+    """The log of one program; it remembers the last text on each subject."""
+
+    def __init__(self) -> None:
+        self.said: dict[str, str] = {}
+
+    def once(self, subject: str, text: str) -> None:
+        """Print what differs from the last text on the subject; an empty text clears it."""
+        if text and self.said.get(subject) != text:
+            print(text, flush=True)
+        self.said[subject] = text
+
+    def keep(self, subjects: set[str]) -> None:
+        """Forget all other subjects."""
+        self.said = {subject: text for subject, text in self.said.items() if subject in subjects}
+
+
 class Cluster:
     """One API server; methods raise one of ``TROUBLE``. ``namespace`` is the account's own."""
 
     def __init__(self, account: Path, server: str = "") -> None:
         """``account`` is the folder with token, CA and namespace; ``server`` defaults to the pod's own."""
-        self._server = server or self._of_pod()
-        self._account = account
+        if not server:
+            host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
+            server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+        self._server, self._account = server, account
         self.namespace = (account / "namespace").read_text().strip()
         self._tls = ssl.create_default_context(cafile=str(account / "ca.crt"))
 
-    @staticmethod
-    def _of_pod() -> str:
-        host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
-        return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-
     def nodes(self, label: str) -> Iterator[Json]:
-        return self._pages("/api/v1/nodes", {"labelSelector": label})
+        return self.pages("/api/v1/nodes", {"labelSelector": label})
+
+    def on_node(self, path: str, node: str) -> list[Json]:
+        """The objects of a list with this node in their spec."""
+        return list(self.pages(path, {"fieldSelector": f"spec.nodeName={node}"}))
 
     def watch(self, selector: str, seconds: float) -> Iterator[Json]:
         """Nodes that a selector matches, then each one that is added or modified, for ``seconds``.
@@ -50,7 +107,7 @@ class Cluster:
         The server may end it earlier. The next call lists all nodes again first, so that no change is lost.
         """
         query = {"labelSelector": selector}
-        version = yield from self._pages("/api/v1/nodes", query)
+        version = yield from self.pages("/api/v1/nodes", query)
         query |= {"watch": "1", "resourceVersion": version, "timeoutSeconds": str(max(1, int(seconds)))}
         with self._open("GET", "/api/v1/nodes", query, timeout=seconds + TIMEOUT_S) as answer:
             for line in answer:
@@ -59,21 +116,6 @@ class Cluster:
                     return
                 if said["type"] in ("ADDED", "MODIFIED"):
                     yield said["object"]
-
-    def claim(self, node: Json) -> Json | None:
-        """The NodeClaim of this machine: a node's name is used again, its provider id is not."""
-        own = node["spec"].get("providerID")
-        claims = self._pages("/apis/karpenter.sh/v1/nodeclaims", {}) if own else ()
-        return next((one for one in claims if one.get("status", {}).get("providerID") == own), None)
-
-    def give_back(self, claim: Json) -> None:
-        """Delete a NodeClaim, if its uid still matches; Karpenter drains and terminates its node."""
-        own = {"preconditions": {"uid": claim["metadata"]["uid"]}}
-        name = claim["metadata"]["name"]
-        self._call("DELETE", f"/apis/karpenter.sh/v1/nodeclaims/{name}", {}, own)
-
-    def pods(self, node: str) -> list[Json]:
-        return list(self._pages("/api/v1/pods", {"fieldSelector": f"spec.nodeName={node}"}))
 
     def change(
         self,
@@ -84,68 +126,83 @@ class Cluster:
     ) -> None:
         """Patch annotations and labels, and set all taints; refused if the node changed since it was read."""
         metadata = {"annotations": annotations, "resourceVersion": node["metadata"]["resourceVersion"]}
-        patch = {
-            "metadata": metadata | ({"labels": labels} if labels else {}),
-            "spec": {"taints": taints or None},
-        }
-        self._call("PATCH", f"/api/v1/nodes/{node['metadata']['name']}", {}, patch)
+        metadata |= {"labels": labels} if labels else {}
+        self.patch(node, {"metadata": metadata, "spec": {"taints": taints or None}})
 
-    def own_labels(self, node: Json, labels: dict[str, str], manager: str) -> None:
-        """Set all labels that ``manager`` owns on this node, by server-side apply; those of others stay.
+    def patch(self, node: Json, changes: Json | list[Json]) -> None:
+        """Merge these changes into a node; a list is a JSON patch: all of its operations, or none."""
+        self.call("PATCH", f"/api/v1/nodes/{node['metadata']['name']}", {}, changes)
 
-        Refused with ``CONFLICT`` if another manager has set another value, or the node's uid has changed.
-        """
-        own = {"name": node["metadata"]["name"], "uid": node["metadata"]["uid"], "labels": labels}
-        body = {"apiVersion": "v1", "kind": "Node", "metadata": own}
-        self._call("PATCH", f"/api/v1/nodes/{own['name']}", {"fieldManager": manager}, body, "apply-patch")
+    def delete(self, path: str, of: Json) -> None:
+        """Delete this object, and no other one of its name."""
+        meta = of["metadata"]
+        self.call("DELETE", f"{path}/{meta['name']}", {}, {"preconditions": {"uid": meta["uid"]}})
 
-    def condition(self, node: str, condition: Json) -> Json:
-        """Set one condition of a node, by its type; the others stay. Returns the changed node."""
-        patch = {"status": {"conditions": [condition]}}
-        kind = "strategic-merge-patch"
-        return self._call("PATCH", f"/api/v1/nodes/{node}/status", {}, patch, kind)
-
-    def config_map(self, name: str) -> Json | None:
+    def get(self, path: str) -> Json | None:
         try:
-            return self._call("GET", f"{self._maps}/{name}")
+            return self.call("GET", path)
         except urllib.error.HTTPError as error:
             if error.code != NOT_FOUND:
                 raise
             return None
 
-    def write(self, config_map: Json) -> Json:
-        """Create a ConfigMap, or replace it if it has not changed since it was read; returns the result."""
-        metadata = config_map["metadata"]
-        if "resourceVersion" in metadata:
-            return self._call("PUT", f"{self._maps}/{metadata['name']}", {}, config_map)
-        return self._call("POST", self._maps, {}, config_map)
+    def config_map(self, name: str) -> Json:
+        """A ConfigMap of our namespace; a new one has no resourceVersion yet."""
+        own = {"name": name, "namespace": self.namespace}
+        new = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": own, "data": {}}
+        return self.get(f"{self._maps}/{name}") or new
 
-    def event(self, event: Json) -> None:
-        self._call("POST", f"/api/v1/namespaces/{event['metadata']['namespace']}/events", {}, event)
+    def write(self, config_map: Json, data: dict[str, str]) -> Json:
+        """Create a ConfigMap, or replace it if it has not changed since it was read; returns the result."""
+        method, path = "POST", self._maps
+        if "resourceVersion" in config_map["metadata"]:
+            method, path = "PUT", f"{path}/{config_map['metadata']['name']}"
+        return self.call(method, path, {}, {**config_map, "data": data})
 
     @property
     def _maps(self) -> str:
         return f"/api/v1/namespaces/{self.namespace}/configmaps"
 
-    def _pages(self, path: str, query: dict[str, str]) -> Generator[Json, None, str]:
+    def event(self, program: str, kind: str, reason: str, about: Json, message: str, now: float) -> None:
+        """Create an event of type ``kind`` (Normal, Warning); about a node, in the namespace default."""
+        name, space = about["name"][: LONGEST_NAME - 20], about.get("namespace", "default")
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{name}.{time.time_ns():x}", "namespace": space},
+            "involvedObject": about,
+            "type": kind,
+            "reason": reason,
+            "message": message[:LONGEST],
+            "count": 1,
+            "firstTimestamp": at(now),
+            "lastTimestamp": at(now),
+            "source": {"component": program},
+            "reportingComponent": program,
+            "reportingInstance": program,
+        }
+        self.call("POST", f"/api/v1/namespaces/{space}/events", {}, event)
+
+    def pages(self, path: str, query: dict[str, str]) -> Generator[Json, None, str]:
         """Every object of a list; returns the list's resourceVersion."""
         query = {**query, "limit": str(PAGE)}
         while True:
-            page = self._call("GET", path, query)
+            page = self.call("GET", path, query)
             yield from page["items"]
             token = page["metadata"].get("continue")
             if not token:
                 return str(page["metadata"].get("resourceVersion", ""))
             query = {**query, "continue": token}
 
-    def _call(
+    def call(
         self,
         method: str,
         path: str,
         query: dict[str, str] | None = None,
-        body: Json | None = None,
-        kind: str = "merge-patch",
+        body: Json | list[Json] | None = None,
+        kind: str = "merge-patch+json",
     ) -> Json:
+        """The server's answer; ``kind`` is the patch's, unless the body is a list: a JSON patch."""
         with self._open(method, path, query, body, kind) as answer:
             found: Json = json.load(answer)
         return found
@@ -155,8 +212,8 @@ class Cluster:
         method: str,
         path: str,
         query: dict[str, str] | None = None,
-        body: Json | None = None,
-        kind: str = "merge-patch",
+        body: Json | list[Json] | None = None,
+        kind: str = "",
         timeout: float = TIMEOUT_S,
     ) -> Any:
         url = f"{self._server}{path}?{urllib.parse.urlencode(query or {})}"
@@ -165,8 +222,12 @@ class Cluster:
         request.add_header("Authorization", f"Bearer {(self._account / 'token').read_text().strip()}")
         if body is not None:
             request.data = json.dumps(body).encode()
-            form = "yaml" if kind == "apply-patch" else "json"  # apply takes JSON only if it is called YAML
-            request.add_header(
-                "Content-Type", f"application/{f'{kind}+{form}' if method == 'PATCH' else 'json'}"
-            )
+            kind = "json-patch+json" if isinstance(body, list) else kind
+            request.add_header("Content-Type", f"application/{kind if method == 'PATCH' else 'json'}")
         return urllib.request.urlopen(request, timeout=timeout, context=self._tls)  # noqa: S310
+
+
+def about_node(node: Json) -> Json:
+    """The reference to a node for an event."""
+    meta = node["metadata"]
+    return {"apiVersion": "v1", "kind": "Node", "name": meta["name"], "uid": meta["uid"]}

@@ -10,44 +10,21 @@ has no former exit code. Standard library only, Python 3.11 or newer.
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import json
-import signal
 import sys
 import time
-import urllib.error
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))  # python3 -I does not search this folder
-if TYPE_CHECKING:
-    from infra.incluster import cluster, events
-else:
-    import cluster
-    import events
+if "infra" not in sys.modules:  # in a pod, where the files are in one folder
+    for package in ("infra", "infra.incluster"):
+        sys.modules[package] = ModuleType(package)
+        sys.modules[package].__path__ = [str(Path(__file__).parent)]
+from infra.incluster.cluster import TROUBLE, Cluster, arguments, words
 
-ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 NAME = "notebook-culler"
 
 Json = dict[str, Any]
-
-
-class Notebooks(cluster.Cluster):
-    """The notebooks of one API server; methods raise one of ``cluster.TROUBLE``."""
-
-    def pod(self, namespace: str, name: str) -> Json | None:
-        """The notebook's pod; None while it is stopped."""
-        try:
-            return self._call("GET", f"/api/v1/namespaces/{namespace}/pods/{name}-0")
-        except urllib.error.HTTPError as error:
-            if error.code != cluster.NOT_FOUND:
-                raise
-            return None
-
-    def stop(self, namespace: str, name: str) -> None:
-        path = f"/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}/scale"
-        self._call("PATCH", path, {}, {"spec": {"replicas": 0}})
 
 
 def ended(pod: Json, name: str) -> bool:
@@ -63,40 +40,32 @@ def ended(pod: Json, name: str) -> bool:
     return any((was.get("terminated") or {}).get("exitCode") == 0 for was in states)
 
 
-def look(server: Notebooks, notebooks: list[list[str]]) -> None:
+def look(server: Cluster, notebooks: list[list[str]]) -> None:
     """Stop every notebook with an editor that has ended; what fails is tried again in the next round."""
     for namespace, name in notebooks:
         try:
-            pod = server.pod(namespace, name)
+            pod = server.get(f"/api/v1/namespaces/{namespace}/pods/{name}-0")  # None while it is stopped
             if pod is None or not ended(pod, name):
                 continue
-            server.stop(namespace, name)
+            scale = f"/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}/scale"
+            server.call("PATCH", scale, {}, {"spec": {"replicas": 0}})
             print(f"{namespace}/{name}: stopped", flush=True)
-            server.event(_event(namespace, name, pod))
-        except cluster.TROUBLE as error:
-            print(f"{namespace}/{name}: {type(error).__name__}: {error}", flush=True)
-
-
-def _event(namespace: str, name: str, pod: Json) -> Json:
-    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    (owner,) = pod["metadata"]["ownerReferences"]
-    about = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name, "namespace": namespace}
-    about["uid"] = owner["uid"]
-    message = f"the editor was idle or shut down; kubectl scale statefulset {name} --replicas=1 starts it"
-    return events.event(NAME, "Normal", "NotebookStopped", about, message, now, namespace)
+            (owner,) = pod["metadata"]["ownerReferences"]
+            about = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name, "namespace": namespace}
+            about["uid"] = owner["uid"]
+            again = f"kubectl scale statefulset {name} --replicas=1 starts it"
+            message = f"the editor was idle or shut down; {again}"
+            server.event(NAME, "Normal", "NotebookStopped", about, message, time.time())
+        except TROUBLE as error:
+            print(f"{namespace}/{name}: {words(error)}", flush=True)
 
 
 def main() -> None:
     """Look until SIGTERM."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("notebooks", type=Path)
-    parser.add_argument("--every", type=float, default=30.0)
-    parser.add_argument("--account", type=Path, default=ACCOUNT)
-    args = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # PID 1 of a container has no default handler
-    server = Notebooks(args.account)
+    args = arguments(30.0)
+    server = Cluster(args.account)
     while True:
-        look(server, json.loads(args.notebooks.read_text()))
+        look(server, args.settings)
         time.sleep(args.every)
 
 

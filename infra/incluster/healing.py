@@ -8,16 +8,9 @@ what its pool promises. Part of the health loop's ConfigMap. Standard library on
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-sys.path.insert(0, str(Path(__file__).parent))  # python3 -I does not search this folder
-if TYPE_CHECKING:
-    from infra.incluster.cases import Fault, Node, Settings, State, Step
-else:
-    from cases import Fault, Node, Settings, State, Step
+from infra.incluster.cases import Fault, Node, Settings, State, Step
 
 
 def steps(

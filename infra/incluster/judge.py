@@ -11,19 +11,12 @@ reported. Part of the health loop's ConfigMap. Standard library only, Python 3.1
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))  # python3 -I does not search this folder
-if TYPE_CHECKING:
-    from infra.incluster import healing
-    from infra.incluster.cases import RANK, Fault, Node, Settings, State, Step
-else:
-    import healing
-    from cases import RANK, Fault, Node, Settings, State, Step
+from infra.incluster import healing
+from infra.incluster.cases import RANK, Fault, Node, Settings, State, Step
 
 STRENGTH = ("observe", "cordon", "ticket", "replace")
 """Actions, weakest first."""
@@ -141,11 +134,7 @@ def _carried_out(state: State) -> State:
 
 
 def _again(
-    settings: Settings,
-    after: State,
-    known: Mapping[str, Node],
-    active: Mapping[str, list[Fault]],
-    now: float,
+    settings: Settings, after: State, known: Mapping[str, Node], active: Mapping[str, list[Fault]], now: float
 ) -> list[Step]:
     """Steps for unfinished actions, which are counted already; none while a repaired node waits."""
     steps = []

@@ -21,25 +21,19 @@ only, Python 3.11 or newer.
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import json
-import signal
 import sys
 import time
-import urllib.error
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))  # python3 -I does not search this folder
-if TYPE_CHECKING:
-    from infra.incluster import cluster, events
-else:
-    import cluster
-    import events
+if "infra" not in sys.modules:  # in a pod, where the files are in one folder
+    for package in ("infra", "infra.incluster"):
+        sys.modules[package] = ModuleType(package)
+        sys.modules[package].__path__ = [str(Path(__file__).parent)]
+from infra.incluster import cluster
 
-ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 NAME = "pool-keeper"
 OURS = "gpuform.io/environment"  # marks complete nodes; Magnum may set the pool label itself
 RELAYOUT = "gpuform.io/relayout"
@@ -81,8 +75,7 @@ def _may_lack(node: Json, pool: Json) -> bool:
         return False
     if "joined_within" not in pool:
         return True
-    joined = datetime.datetime.fromisoformat(meta["creationTimestamp"])
-    return (datetime.datetime.now(datetime.UTC) - joined).total_seconds() <= float(pool["joined_within"])
+    return time.time() - cluster.seconds(meta["creationTimestamp"]) <= float(pool["joined_within"])
 
 
 def watched(pools: Json) -> str:
@@ -130,7 +123,7 @@ class Keeper:
     def __init__(self, server: cluster.Cluster, pools: Json) -> None:
         self._cluster, self._pools = server, pools
         self._done: set[str] = set()
-        self._said: dict[str, str] = {}
+        self._log = cluster.Log()
 
     def watch(self, seconds: float) -> None:
         """Handle every existing node, and each that joins within ``seconds``."""
@@ -139,9 +132,9 @@ class Keeper:
         try:
             for node in self._cluster.watch(watched(self._pools), seconds):
                 self._see(node)
-            self._say("the API server", "")
+            self._log.once("", "")
         except cluster.TROUBLE as error:
-            self._say("the API server", _words(error))
+            self._log.once("", f"the API server: {cluster.words(error)}")
         if time.monotonic() - began < PAUSE_S:
             time.sleep(PAUSE_S)
 
@@ -158,57 +151,39 @@ class Keeper:
             if found.layout or found.taints != _taints(node):
                 self._cluster.change(node, found.notes, found.taints, found.layout)
             if "manager" in pool:
-                self._cluster.own_labels(node, found.labels, pool["manager"])
+                self._own_labels(node, found.labels, pool["manager"])
         except cluster.TROUBLE as error:
-            gone = isinstance(error, urllib.error.HTTPError) and error.code == cluster.NOT_FOUND
-            stale = isinstance(error, urllib.error.HTTPError) and error.code == cluster.CONFLICT
-            if not (gone or stale):
-                self._say(name, f"not in its pool {own} yet: {_words(error)}")
+            if not cluster.refused(error, cluster.NOT_FOUND, cluster.CONFLICT):
+                self._log.once(name, f"{name}: not in its pool {own} yet: {cluster.words(error)}")
             return
         self._done.add(node["metadata"]["uid"])
-        self._say(name, "")
-        print(f"{name} is in pool {own}{_besides(found)}", flush=True)
+        self._log.said.pop(name, None)
+        besides = f", its layout {found.layout[MIG_CONFIG]}" if found.layout else ""
+        print(f"{name} is in pool {own}{besides}", flush=True)
         if found.left:
             why = f"not changed: {'; '.join(found.left)}, as its pool {own} requires"
             print(f"{name} {why}", flush=True)
-            self._event(node, why)
+            try:  # an event that cannot be written does not undo the change
+                about = cluster.about_node(node)
+                self._cluster.event(NAME, "Warning", "PoolValueOfOthers", about, why, time.time())
+            except cluster.TROUBLE as error:
+                print(f"{name}: event not written: {cluster.words(error)}", flush=True)
 
-    def _event(self, node: Json, message: str) -> None:
-        """An event that cannot be written does not undo the change."""
-        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        about = events.about_node(node)
-        try:
-            self._cluster.event(events.event(NAME, "Warning", "PoolValueOfOthers", about, message, now))
-        except cluster.TROUBLE as error:
-            print(f"{about['name']}: event not written: {_words(error)}", flush=True)
+    def _own_labels(self, node: Json, labels: dict[str, str], manager: str) -> None:
+        """Set all labels that ``manager`` owns on this node, by server-side apply; those of others stay.
 
-    def _say(self, subject: str, text: str) -> None:
-        """Log a problem once; an empty text clears it."""
-        if text and self._said.get(subject) != text:
-            print(f"{subject}: {text}", flush=True)
-        if text:
-            self._said[subject] = text
-        else:
-            self._said.pop(subject, None)
-
-
-def _besides(found: Gift) -> str:
-    return f", its layout {found.layout[MIG_CONFIG]}" if found.layout else ""
-
-
-def _words(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+        Refused with ``CONFLICT`` if another manager has set another value, or the node's uid has changed.
+        """
+        own = {"name": node["metadata"]["name"], "uid": node["metadata"]["uid"], "labels": labels}
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": own}
+        kind = "apply-patch+yaml"  # apply takes JSON only if it is called YAML
+        self._cluster.call("PATCH", f"/api/v1/nodes/{own['name']}", {"fieldManager": manager}, body, kind)
 
 
 def main() -> None:
     """Watch until SIGTERM."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("pools", type=Path)
-    parser.add_argument("--every", type=float, default=30.0)
-    parser.add_argument("--account", type=Path, default=ACCOUNT)
-    args = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # PID 1 of a container has no default handler
-    keeper = Keeper(cluster.Cluster(args.account), json.loads(args.pools.read_text()))
+    args = cluster.arguments(30.0)
+    keeper = Keeper(cluster.Cluster(args.account), args.settings)
     while True:
         keeper.watch(args.every)
 

@@ -5,7 +5,6 @@ Part of the ConfigMaps of the readiness gate and the health loop. Standard libra
 
 from __future__ import annotations
 
-import datetime
 import json
 from typing import Any
 
@@ -127,21 +126,21 @@ def ready(pod: Json) -> bool:
     return status.get("phase") == "Running" and conditions.get("Ready") == "True"
 
 
-def evidence(node: Json, pods: list[Json], pool: Json, now: datetime.datetime) -> str:
+def evidence(node: Json, pods: list[Json], pool: Json, at: str) -> str:
     """Value of the node's annotation: what was verified, and when."""
     labels = node["metadata"].get("labels", {})
     known = {
-        "at": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "at": at,
         "cuda": labels.get(CUDA, "unknown"),
         "driver": labels.get(DRIVER, "unknown"),
         "kubelet": node["status"]["nodeInfo"]["kubeletVersion"],
         "offers": promise(node, pool),
-        "operands": {operand: image(counting(operand, node, pods)[0]) for operand in pool["operands"]},
+        "operands": {one: _image(counting(one, node, pods)[0]) for one in pool["operands"]},
     }
     return json.dumps(known, sort_keys=True)
 
 
-def image(pod: Json) -> str:
+def _image(pod: Json) -> str:
     """Name and tag of the pod's first image, without the registry."""
     return str(pod["spec"]["containers"][0]["image"]).rpartition("/")[2]
 

@@ -12,9 +12,10 @@ Part of the readiness gate's ConfigMap. Standard library only, Python 3.11 or ne
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 from typing import Any
+
+from infra.incluster.cluster import seconds
 
 APP = "gpuform-trial"
 """The pod's label ``app``, and the start of its name."""
@@ -51,13 +52,13 @@ def name(node: Json) -> str:
     return f"{APP}-{hashlib.sha256(node['metadata']['uid'].encode()).hexdigest()[:16]}"
 
 
-def resource(promised: dict[str, int], prefix: str, now: datetime.datetime) -> str | None:
+def resource(promised: dict[str, int], prefix: str, now: float) -> str | None:
     """The resource to request; None if GPUs are claimed.
 
     It alternates among those that the node promises: on a node in use, one of them may be exhausted.
     """
     found = sorted(each for each in promised if each.startswith(prefix))
-    return found[int(now.timestamp()) // AGAIN_S % len(found)] if found else None
+    return found[int(now) // AGAIN_S % len(found)] if found else None
 
 
 def pod(node: Json, requested: str, settings: Json) -> Json:
@@ -94,15 +95,10 @@ def pod(node: Json, requested: str, settings: Json) -> Json:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": own, "spec": spec}
 
 
-def succeeded(found: Json) -> bool:
-    """Whether the pod had a GPU."""
-    return bool(found.get("status", {}).get("phase") == "Succeeded")
-
-
-def expired(found: Json, now: datetime.datetime) -> bool:
+def expired(found: Json, now: float) -> bool:
     """Whether a pod that got no GPU, or was rejected, is to be replaced."""
-    since = datetime.datetime.fromisoformat(found["metadata"]["creationTimestamp"])
-    return found.get("status", {}).get("phase") == "Failed" and (now - since).total_seconds() >= AGAIN_S
+    failed = found.get("status", {}).get("phase") == "Failed"
+    return failed and now - seconds(found["metadata"]["creationTimestamp"]) >= AGAIN_S
 
 
 def state(found: Json) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from infra.model import offer
 from infra.model.aws import AwsCluster
 from infra.model.aws_network import ExistingNetwork, OwnNetwork
-from infra.model.elastic import CPU, MEMORY_GIB, SURGE
+from infra.model.elastic import SURGE
 from infra.model.errors import InputError
 from infra.model.machines import MACHINES, Machine
 from infra.model.offer import MigStrategy
@@ -49,11 +49,9 @@ def subnets(network: OwnNetwork) -> tuple[Subnets, ...]:
     vpc = ipaddress.IPv4Network(cidr)
     bits = len(zones).bit_length()
     if vpc.prefixlen + 2 * bits > SMALLEST_SUBNET:
-        raise InputError(
-            "cluster.network.cidr",
-            f"{cidr} leaves {len(zones)} zones no room for subnets of /{SMALLEST_SUBNET}",
-            f"use /{SMALLEST_SUBNET - 2 * bits} or a larger network",
-        )
+        fact = f"{cidr} leaves {len(zones)} zones no room for subnets of /{SMALLEST_SUBNET}"
+        remedy = f"use /{SMALLEST_SUBNET - 2 * bits} or a larger network"
+        raise InputError("cluster.network.cidr", fact, remedy)
     blocks = list(vpc.subnets(prefixlen_diff=bits))
     public = list(blocks[-1].subnets(prefixlen_diff=bits))
     return tuple(Subnets(zone, str(blocks[index]), str(public[index])) for index, zone in enumerate(zones))
@@ -64,18 +62,16 @@ def prefix_delegation(pools: Sequence[Pool]) -> bool:
     return any((pool.on_aws.max_pods or 0) > machine.pods for pool in pools for machine in pool.machines)
 
 
-def most_nodes(pool: Pool, machine: Machine, offered: dict[str, int]) -> int:
-    """Maximum number of nodes of the pool if all are that machine; ``offered``: what one such node offers."""
+def with_surge(strategy: MigStrategy, pool: Pool, machine: Machine) -> int:
+    """Maximum number of nodes of the pool if all are that machine, also while one is replaced."""
     if pool.elastic is None:
         return (pool.nodes or 0) + (SURGE if pool.by_karpenter else 0)
-    per_node = {CPU: machine.vcpu, MEMORY_GIB: machine.memory, **offered}
-    return min(limit // per_node[key] for key, limit in pool.elastic.max.items())
+    return offer.most_nodes(strategy, pool, machine)
 
 
 def _most_addresses(strategy: MigStrategy, pool: Pool, blocks: bool) -> int:
     return max(
-        most_nodes(pool, machine, offer.offered(strategy, pool, machine.gpus))
-        * _per_node(pool.on_aws.max_pods or machine.pods, blocks)
+        with_surge(strategy, pool, machine) * _per_node(pool.on_aws.max_pods or machine.pods, blocks)
         for machine in pool.machines
     )
 
@@ -106,7 +102,8 @@ def check(cluster: AwsCluster, pools: Sequence[Pool], strategy: MigStrategy) -> 
         return
     cut = subnets(network)
     for zones, need in needs(cluster, pools, strategy).items():
-        room = sum(_room(part.private) for part in cut if part.zone in zones)
+        inside = [ipaddress.IPv4Network(part.private) for part in cut if part.zone in zones]
+        room = sum(one.num_addresses - KEPT_BY_EC2 for one in inside)
         if need > room:
             raise InputError(
                 "cluster.network.cidr",
@@ -114,7 +111,3 @@ def check(cluster: AwsCluster, pools: Sequence[Pool], strategy: MigStrategy) -> 
                 f"and nodes and pods there may take {need}",
                 "use a larger network, fewer nodes, or a smaller max_pods",
             )
-
-
-def _room(cidr: str) -> int:
-    return ipaddress.IPv4Network(cidr).num_addresses - KEPT_BY_EC2

@@ -1,15 +1,20 @@
-"""Amounts of cores, memory and storage, as Kubernetes writes them."""
+"""Types of amounts and other single values: quantities of Kubernetes, versions, values of monitoring."""
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from infra.model.base import MOST_CORES, MOST_MEMORY_GIB
+from infra import versions
+from infra.model.base import NUMBER, Strict, matching, refusing
+from infra.model.dcgm import FIELDS
 from infra.model.errors import InputError
-from infra.model.quantity import quantity, whole
+from infra.model.places import plain_address
+from infra.model.values import MOST_CORES, MOST_MEMORY_GIB
 
 _CPU = re.compile(r"[0-9]{1,19}(m|(\.[0-9]{1,3})?)")
 _MEMORY = re.compile(r"[0-9]{1,19}(Ki|Mi|Gi|Ti)")
@@ -28,26 +33,24 @@ def _cpu(value: str) -> str:
 def _memory(value: str) -> str:
     """Also of volumes, which EBS makes as large as a machine's memory (EBS user guide, volume types)."""
     if not _MEMORY.fullmatch(value) or not memory_bytes(value):
-        raise InputError(
-            "", f"{value!r} is not an amount of memory", "write it with Ki, Mi, Gi or Ti, for example 8Gi"
-        )
+        fact = f"{value!r} is not an amount of memory"
+        raise InputError("", fact, "write it with Ki, Mi, Gi or Ti, for example 8Gi")
     if memory_bytes(value) > MOST_MEMORY_GIB * 2**30:
-        raise InputError(
-            "", f"no machine and no volume has {value}", f"use {MOST_MEMORY_GIB // 1024}Ti or less"
-        )
-    return value
-
-
-def _huge_pages(value: str) -> str:
-    if memory_bytes(value) % HUGE_PAGE:
-        fact = f"{value} is not a whole number of huge pages of 2Mi"
-        raise InputError("", fact, "use a multiple of 2Mi, for example 5120Mi or 10Gi")
+        fact = f"no machine and no volume has {value}"
+        raise InputError("", fact, f"use {MOST_MEMORY_GIB // 1024}Ti or less")
     return value
 
 
 Cpu = Annotated[str, AfterValidator(_cpu)]
 Memory = Annotated[str, AfterValidator(_memory), Field(strict=True)]
-HugePages = Annotated[str, AfterValidator(_memory), AfterValidator(_huge_pages), Field(strict=True)]
+HugePages = Annotated[
+    Memory,
+    refusing(
+        lambda value: memory_bytes(value) % HUGE_PAGE,
+        "{} is not a whole number of huge pages of 2Mi",
+        "use a multiple of 2Mi, for example 5120Mi or 10Gi",
+    ),
+]
 
 
 def cpu_millis(value: str) -> int:
@@ -56,3 +59,130 @@ def cpu_millis(value: str) -> int:
 
 def memory_bytes(value: str) -> int:
     return whole(value)
+
+
+_SCALES = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
+           "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}  # fmt: skip
+_QUANTITY = re.compile(r"([0-9.]+)(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
+_VERSION = re.compile(r"v?(\d+(?:\.\d+)*)")
+
+
+def quantity(text: object) -> float:
+    """A Kubernetes quantity as a number: ``1500m`` is 1.5, ``2Ki`` 2048. Raises ValueError for other text."""
+    found = _QUANTITY.fullmatch(str(text))
+    if not found:
+        raise ValueError(f"{text!r} is not a quantity")
+    return float(found[1]) * _SCALES[found[2] or ""]
+
+
+def whole(text: object) -> int:
+    """A count or an amount of bytes; the API server writes whole thousands as 1k. ValueError for others."""
+    found = quantity(text)
+    if not found.is_integer():
+        raise ValueError(f"{text!r} is not a whole number")
+    return int(found)
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """A dotted version for comparison: ``v580.95.05-1`` as (580, 95, 5); empty for text without one."""
+    found = _VERSION.match(version)
+    return tuple(map(int, found[1].split("."))) if found else ()
+
+
+_SECONDS: Mapping[str, int] = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
+_UNITS: Mapping[str, int] = {"MB": 2**20, "GB": 2**30, "TB": 2**40}
+_LEAST_RETENTION, _MOST_RETENTION = 2 * 3600, 10 * 365 * 86400
+_MOST_BYTES = 2**63 - 1
+"""Prometheus counts bytes with 63 bits (its units.Base2Bytes)."""
+_TESTED = int(versions.KUBE_PROMETHEUS_STACK.partition(".")[0])
+_MAJORS = 50
+"""Ours: about as many as come in two years."""
+_LEAST_BYTES = 3 * 128 * 2**20
+"""Prometheus, storage, "On-disk layout"."""
+
+
+def seconds(duration: str) -> int:
+    """Seconds in a duration of one unit, such as 15d."""
+    return int(duration[:-1]) * _SECONDS[duration[-1]]
+
+
+def size_bytes(size: str) -> int:
+    """Bytes in a size as Prometheus writes it; its units are powers of two."""
+    return int(size[:-2]) * _UNITS[size[-2:]]
+
+
+def _field(value: str) -> str:
+    if value not in FIELDS:
+        fact = f"unknown field {value!r}, with which dcgm-exporter would not start"
+        raise InputError("", fact, _closest(value))
+    return value
+
+
+def _closest(value: str) -> str:
+    close = difflib.get_close_matches(value.upper(), FIELDS, n=3, cutoff=0.6)
+    hint = f"did you mean {' or '.join(close)}? " if close else ""
+    return f"{hint}docs/howto/monitoring.md lists all known fields"
+
+
+Retention = Annotated[
+    Strict,
+    matching(r"[1-9]\d{0,8}[mhdwy]", "a retention time", "write a number and one of m, h, d, w, y: 15d"),
+    refusing(
+        lambda value: seconds(value) < _LEAST_RETENTION,
+        "{} is less than Prometheus keeps in one block",
+        "use 2h or more",
+    ),
+    refusing(
+        lambda value: seconds(value) > _MOST_RETENTION,
+        "{} is longer than one Prometheus keeps its measurements",
+        "use 10y or less, and remote_write for a longer time",
+    ),
+]
+RetentionSize = Annotated[
+    Strict,
+    matching(r"[1-9]\d{0,15}(MB|GB|TB)", "a size", "write a number and one of MB, GB, TB: 40GB"),
+    refusing(
+        lambda value: size_bytes(value) > _MOST_BYTES,
+        "{} is more than any volume has",
+        "write what the volume has room for",
+    ),
+    refusing(
+        lambda value: size_bytes(value) < _LEAST_BYTES,
+        "{} is less than the write-ahead log takes, of which three files of 128 MB are kept",
+        "use 384MB or more",
+    ),
+]
+Interval = Annotated[
+    Strict,
+    matching(r"[1-9]\d{0,5}[sm]", "an interval", "write a number and s or m: 15s"),
+    refusing(
+        lambda value: not 5 <= seconds(value) <= 120,
+        "{} is not between 5s and 2m",
+        "use 15s: rules look back 5m, and need several samples in that time",
+    ),
+]
+Address = Annotated[
+    Strict,
+    refusing(
+        lambda value: not plain_address(value, "http", "https"),
+        "is not a plain http or https address",
+        "write it as https://..., without a user, a token or a query in it",
+    ),
+]
+ChartVersion = Annotated[
+    Strict,
+    matching(rf"{NUMBER}\.{NUMBER}\.{NUMBER}", "a chart version", "write the whole version, as 88.5.3"),
+    # Each major version of the chart may rename values (its README, "Upgrading an existing Release").
+    refusing(
+        lambda value: abs(int(value.partition(".")[0]) - _TESTED) > _MAJORS,
+        f"{{}} is years away from {versions.KUBE_PROMETHEUS_STACK}, which the settings are for",
+        f"use {_TESTED - _MAJORS}.0.0 or newer, or leave it out",
+    ),
+]
+FieldName = Annotated[Strict, AfterValidator(_field)]
+_WORDS = "write some words without comma, quotes and line breaks"
+Help = Annotated[
+    Strict,
+    refusing(lambda value: not value, "is empty", _WORDS),
+    refusing(lambda value: set(value) & set(',"\n'), "cannot be a CSV column", _WORDS),
+]

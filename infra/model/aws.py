@@ -19,12 +19,13 @@ from infra.model.aws_values import (
     partition,
     principal_partition,
 )
-from infra.model.base import ClusterModel, Count, Model, NodeCount
+from infra.model.base import ClusterModel, Flag, Model, option, required
 from infra.model.choices import MachineName
 from infra.model.errors import InputError
 from infra.model.images import IMAGES, ImageKey, ImagePin, check_date, check_pin
 from infra.model.machines import MACHINES
 from infra.model.registries import PinnedImages
+from infra.model.values import Count, NodeCount
 
 _PLAIN = tuple(name for name, machine in MACHINES.items() if machine.seller == "ec2" and not machine.gpus)
 _KUBE_PROXY_BEHIND = 3
@@ -46,10 +47,8 @@ AddOnName = Literal[
 class SystemNodes(Model):
     """Nodes for pods that must run before any pool has nodes: Karpenter, CoreDNS, the operator."""
 
-    machine: MachineName = Field(default="m6i.xlarge", description="Instance type without a GPU.")
-    nodes: NodeCount = Field(
-        default=2, description="Number of nodes; two by default, so that one can be replaced."
-    )
+    machine: MachineName = option("Instance type without a GPU.", "m6i.xlarge")
+    nodes: NodeCount = option("Number of nodes; two by default, so that one can be replaced.", 2)
 
 
 class AwsCluster(ClusterModel):
@@ -59,31 +58,26 @@ class AwsCluster(ClusterModel):
     """
 
     kind: Literal["aws"]
-    region: Region = Field(description="AWS region.")
-    version: EksVersion = Field(description="Kubernetes minor version.")
-    support: Literal["standard", "extended"] = Field(
-        default="standard",
-        description="standard: EKS upgrades the cluster when the standard support of its version ends; "
-        "extended: the version stays for up to one year more, at 0.60 instead of 0.10 USD per hour.",
+    region: Region = required("AWS region.")
+    version: EksVersion = required("Kubernetes minor version.")
+    support: Literal["standard", "extended"] = option(
+        "standard: EKS upgrades the cluster when the standard support of its version ends; extended: the "
+        "version stays for up to one year more, at 0.60 instead of 0.10 USD per hour.",
+        "standard",
     )
-    add_ons: dict[AddOnName, AddOnVersion] = Field(
-        default_factory=dict,
-        description="Versions of EKS add-ons in place of the pinned ones, as {vpc-cni: v1.22.3-eksbuild.1}.",
+    add_ons: dict[AddOnName, AddOnVersion] = option(
+        "Versions of EKS add-ons in place of the pinned ones, as {vpc-cni: v1.22.3-eksbuild.1}.", dict
     )
-    network: Network = Field(
-        description="The VPC: the stack creates it (cidr, zones, nat), or it exists (vpc, subnets)."
+    network: Network = required(
+        "The VPC: the stack creates it (cidr, zones, nat), or it exists (vpc, subnets)."
     )
     endpoint: Endpoint = Field(default_factory=Endpoint)
     system: SystemNodes = Field(default_factory=SystemNodes)
-    admins: Principals = Field(
-        default=(), description="ARNs of IAM roles and users that administer the cluster."
+    admins: Principals = option("ARNs of IAM roles and users that administer the cluster.", ())
+    images: dict[ImageKey, ImagePin] = option(
+        "Pinned image for each kind in use: an AMI id or a dated alias.", dict
     )
-    images: dict[ImageKey, ImagePin] = Field(
-        default_factory=dict, description="Pinned image for each kind in use: an AMI id or a dated alias."
-    )
-    tags: Tags = Field(
-        default_factory=dict, description="Tags of every resource that supports tags, 40 at most."
-    )
+    tags: Tags = option("Tags of every resource that supports tags, 40 at most.", dict)
 
     @model_validator(mode="after")
     def _holds_together(self) -> AwsCluster:
@@ -125,60 +119,46 @@ class Disk(Model):
     Ranges and ratios are those of gp3 in AWS's EBS user guide.
     """
 
-    size_gib: Annotated[Count, Field(ge=20, le=65536)] = Field(default=100, description="Size in GiB.")
-    iops: Annotated[Count, Field(ge=3000, le=80000)] = Field(
-        default=3000, description="Operations per second, 3000 to 80000; the first 3000 are free."
+    size_gib: Annotated[Count, Field(ge=20, le=65536)] = option("Size in GiB.", 100)
+    iops: Annotated[Count, Field(ge=3000, le=80000)] = option(
+        "Operations per second, 3000 to 80000; the first 3000 are free.", 3000
     )
-    throughput: Annotated[Count, Field(ge=125, le=2000)] = Field(
-        default=125, description="MiB per second, 125 to 2000; the first 125 are free."
+    throughput: Annotated[Count, Field(ge=125, le=2000)] = option(
+        "MiB per second, 125 to 2000; the first 125 are free.", 125
     )
 
     @model_validator(mode="after")
     def _has_the_ratios_of_gp3(self) -> Disk:
         if self.iops > 500 * self.size_gib:
             most = 500 * self.size_gib
-            raise InputError(
-                "iops", f"gp3 allows {most} at most for {self.size_gib} GiB", "use a larger disk"
-            )
+            fact = f"gp3 allows {most} at most for {self.size_gib} GiB"
+            raise InputError("iops", fact, "use a larger disk")
         if 4 * self.throughput > self.iops:
             least = 4 * self.throughput
-            raise InputError(
-                "throughput", f"gp3 needs {least} iops for {self.throughput} MiB/s", f"use iops: {least}"
-            )
+            fact = f"gp3 needs {least} iops for {self.throughput} MiB/s"
+            raise InputError("throughput", fact, f"use iops: {least}")
         return self
 
 
 class AwsPool(Model):
     """AWS settings of a pool's nodes, beside the pool's own fields."""
 
-    image: ImageKey | None = Field(
-        default=None,
-        description="Node image; al2023-nvidia for pools with GPUs and al2023 for others if left out.",
+    image: ImageKey | None = option(
+        "Node image; al2023-nvidia for pools with GPUs and al2023 for others if left out."
     )
     disk: Disk = Field(default_factory=Disk)
-    instance_store: Literal["raid0"] | None = Field(
-        default=None,
-        description="raid0: the machine's own NVMe disks become one RAID0 volume for containers and "
-        "ephemeral storage; left alone if left out.",
+    instance_store: Literal["raid0"] | None = option(
+        "raid0: the machine's own NVMe disks become one RAID0 volume for containers and ephemeral storage; "
+        "left alone if left out."
     )
-    efa: bool = Field(default=False, strict=True, description="Elastic Fabric Adapter on every network card.")
-    reservations: Reservations = Field(
-        default=(), description="Capacity reservations (cr-...) for capacity: reserved."
+    efa: Flag = option("Elastic Fabric Adapter on every network card.", False)
+    reservations: Reservations = option("Capacity reservations (cr-...) for capacity: reserved.", ())
+    capacity_block: Flag = option("The reservation is a capacity block for ML.", False)
+    placement_group: Flag = option("All nodes close together in one zone (cluster placement group).", False)
+    max_pods: Annotated[Count, Field(le=737)] | None = option(
+        "Pods per node; the limit of its network interfaces if left out."
     )
-    capacity_block: bool = Field(
-        default=False, strict=True, description="The reservation is a capacity block for ML."
+    pod_pids_limit: Annotated[Count, Field(ge=1024, le=MOST_PIDS)] | None = option(
+        "Processes per pod; no limit if left out."
     )
-    placement_group: bool = Field(
-        default=False,
-        strict=True,
-        description="All nodes close together in one zone (cluster placement group).",
-    )
-    max_pods: Annotated[Count, Field(le=737)] | None = Field(
-        default=None, description="Pods per node; the limit of its network interfaces if left out."
-    )
-    pod_pids_limit: Annotated[Count, Field(ge=1024, le=MOST_PIDS)] | None = Field(
-        default=None, description="Processes per pod; no limit if left out."
-    )
-    prepull: PinnedImages = Field(
-        default=(), description="Images that a node pulls at boot, before the first pod needs them."
-    )
+    prepull: PinnedImages = option("Images that a node pulls at boot, before the first pod needs them.", ())

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from infra.model import addresses, aws_pools, offer
 from infra.model.aws import AwsCluster
-from infra.model.base import MOST_NODES
 from infra.model.errors import InputError
 from infra.model.offer import MigStrategy
 from infra.model.pool import Pool
+from infra.model.values import MOST_NODES
 from infra.model.workload import Workload
 
 SYSTEM_IMAGE = "al2023"
@@ -48,10 +48,7 @@ def check(
 def warnings(strategy: MigStrategy, pools: Sequence[Pool]) -> Iterator[str]:
     """Limits that whole nodes do not fill, and pools that one zone without a machine stops."""
     yield from aws_pools.warnings(strategy, pools)
-    most = sum(
-        min(addresses.most_nodes(pool, one, offer.offered(strategy, pool, one.gpus)) for one in pool.machines)
-        for pool in pools
-    )
+    most = sum(min(addresses.with_surge(strategy, pool, one) for one in pool.machines) for pool in pools)
     if most > MOST_NODES:
         fact = f"they may have {most} nodes, and EKS has more than {MOST_NODES} in its ultra scale tier alone"
         yield f"pools: {fact}; agree on it with AWS before"
@@ -78,11 +75,8 @@ def _check_pins(cluster: AwsCluster, pools: Sequence[Pool]) -> None:
     used = dict.fromkeys([SYSTEM_IMAGE, *(pool.image.key for pool in pools)])
     for key in used:
         if key not in cluster.images:
-            raise InputError(
-                f"cluster.images.{key}",
-                "missing, and nodes boot from it",
-                "pin it: an AMI id or a dated alias",
-            )
+            fact = "missing, and nodes boot from it"
+            raise InputError(f"cluster.images.{key}", fact, "pin it: an AMI id or a dated alias")
     for key in cluster.images:
         if key not in used:
             raise InputError(f"cluster.images.{key}", "no pool uses it", "leave it out")
@@ -131,8 +125,6 @@ def _check_pinned(strategy: MigStrategy, pools: Sequence[Pool], workloads: Seque
         product = workload.gpu_product
         found = [pool for pool in pools if product and product in offer.products(strategy, pool)]
         if found and all(pool.elastic for pool in found):
-            raise InputError(
-                f"workloads[{index}].gpu_product",
-                "Karpenter starts no node for a label that discovery sets after the node has started",
-                f"pin by pool: {' or '.join(pool.name for pool in found)}",
-            )
+            fact = "Karpenter starts no node for a label that discovery sets after the node has started"
+            remedy = f"pin by pool: {' or '.join(pool.name for pool in found)}"
+            raise InputError(f"workloads[{index}].gpu_product", fact, remedy)

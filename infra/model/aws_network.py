@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from infra.model.aws_values import EACH_ZONE, SubnetId, TagKey, TagValue, VpcId, Zone
-from infra.model.base import Model, Strict, each_once
+from infra.model.base import Model, Strict, each_once, option, required
 from infra.model.errors import InputError
 
 MOST_CIDRS = 40
@@ -43,9 +43,8 @@ def _network(value: str) -> ipaddress.IPv4Network:
     try:
         network = ipaddress.IPv4Network(value, strict=True)
     except ValueError as error:
-        raise InputError(
-            "", f"{value!r} is not an IPv4 network: {error}", "write it as 10.0.0.0/16"
-        ) from None
+        fact = f"{value!r} is not an IPv4 network: {error}"
+        raise InputError("", fact, "write it as 10.0.0.0/16") from None
     if str(network) != value:
         raise InputError("", f"{value!r} is not in CIDR notation", f"write it as {network}")
     return network
@@ -92,13 +91,12 @@ Zones = Annotated[tuple[Zone, ...], Field(min_length=2, max_length=6), each_once
 class OwnNetwork(Model):
     """A VPC that the stack creates: per zone a public and a private subnet; nodes are in the private ones."""
 
-    cidr: Annotated[Strict, AfterValidator(_vpc_cidr)] = Field(
-        description="IPv4 network of the VPC, /16 to /24; nodes and pods get their addresses from it."
+    cidr: Annotated[Strict, AfterValidator(_vpc_cidr)] = required(
+        "IPv4 network of the VPC, /16 to /24; nodes and pods get their addresses from it."
     )
-    zones: Zones = Field(description="Availability zones, 2 to 6: EKS requires two.")
-    nat: Literal["single", "per_zone"] = Field(
-        default="single",
-        description="One NAT gateway for all zones, or one per zone, so that no zone depends on another.",
+    zones: Zones = required("Availability zones, 2 to 6: EKS requires two.")
+    nat: Literal["single", "per_zone"] = option(
+        "One NAT gateway for all zones, or one per zone, so that no zone depends on another.", "single"
     )
 
     def check(self, region: str) -> None:
@@ -112,8 +110,8 @@ class SubnetTags(Model):
     Two such subnets in a zone are refused: other subnets would replace a node group.
     """
 
-    tags: dict[TagKey, TagValue] = Field(min_length=1, description="A subnet must have all of these tags.")
-    zones: Zones = Field(description="Availability zones, 2 to 6: EKS requires two.")
+    tags: dict[TagKey, TagValue] = required("A subnet must have all of these tags.", min_length=1)
+    zones: Zones = required("Availability zones, 2 to 6: EKS requires two.")
 
 
 def _tags_or_ids(value: Any) -> str:
@@ -123,11 +121,7 @@ def _tags_or_ids(value: Any) -> str:
 
 # Tags appear in error paths; the brackets distinguish them from an environment's keys.
 PrivateSubnets = Annotated[
-    Annotated[
-        dict[Zone, SubnetId],
-        Field(min_length=2, max_length=6),
-        Tag("[ids]"),
-    ]
+    Annotated[dict[Zone, SubnetId], Field(min_length=2, max_length=6), Tag("[ids]")]
     | Annotated[SubnetTags, Tag("[tags]")],
     Discriminator(_tags_or_ids),
 ]
@@ -141,9 +135,9 @@ class ExistingNetwork(Model):
 
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = dict.fromkeys(("cidr", "zones", "nat"), _OF_OWN)
 
-    vpc: VpcId = Field(description="Id of an existing VPC; the stack changes nothing in it.")
-    subnets: PrivateSubnets = Field(
-        description="Its private subnets, one per zone: a subnet id for each zone, or tags and zones."
+    vpc: VpcId = required("Id of an existing VPC; the stack changes nothing in it.")
+    subnets: PrivateSubnets = required(
+        "Its private subnets, one per zone: a subnet id for each zone, or tags and zones."
     )
 
     @property
@@ -204,15 +198,13 @@ class Endpoint(Model):
     """Access to the control plane's endpoint; nodes always reach it from inside the VPC."""
 
     public_cidrs: Annotated[
-        tuple[Annotated[Strict, AfterValidator(_public_cidr)], ...],
-        AfterValidator(_public_cidrs),
-    ] = Field(
-        default=(),
-        description="Public networks that may reach it from outside, at most 40 and as many addresses as a "
-        "/8; private only if left out.",
+        tuple[Annotated[Strict, AfterValidator(_public_cidr)], ...], AfterValidator(_public_cidrs)
+    ] = option(
+        "Public networks that may reach it from outside, at most 40 and as many addresses as a /8; private "
+        "only if left out.",
+        (),
     )
-    reached_by: Literal["network"] | None = Field(
-        default=None,
-        description="network: the machine that runs updates is in the VPC or connected to it (VPN, peering, "
-        "HTTPS_PROXY). The preflight trusts this until there is an endpoint that it can try.",
+    reached_by: Literal["network"] | None = option(
+        "network: the machine that runs updates is in the VPC or connected to it (VPN, peering, "
+        "HTTPS_PROXY). The preflight trusts this until there is an endpoint that it can try."
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from infra import versions
 from infra.model import claims, offer
 from infra.model.aws import AwsCluster
-from infra.model.base import MOST_EKS_NODES, listing
+from infra.model.base import listing
 from infra.model.elastic import CPU, MEMORY_GIB, NODES
 from infra.model.errors import InputError
 from infra.model.gpu import GPUS
@@ -17,6 +17,7 @@ from infra.model.machines import MACHINES
 from infra.model.offer import MigStrategy
 from infra.model.pool import Pool
 from infra.model.sharing import Mig
+from infra.model.values import MOST_EKS_NODES
 
 FIRST_KARPENTER_WITH_CLAIMS = "1.15.0"
 """First version of the AWS provider that expects NVIDIA's devices of a new node (gate DRANVIDIAGPU).
@@ -31,8 +32,7 @@ def check(cluster: AwsCluster, strategy: MigStrategy, pool: Pool, path: str) -> 
     _check_image(cluster, pool, path)
     _check_claims(cluster, pool, path)
     _check_bottlerocket(strategy, pool, path)
-    _check_disks(pool, path)
-    _check_zones(cluster, pool, path)
+    _check_places(cluster, pool, path)
     _check_network_cards(pool, path)
     _check_capacity(pool, path)
     _check_limits(strategy, pool, path)
@@ -53,9 +53,8 @@ def _check_machines(pool: Pool, path: str) -> None:
     ec2 = {name: machine for name, machine in MACHINES.items() if machine.seller == "ec2"}
     models = {gpu.name for gpu in pool.gpus}
     same = [name for name, machine in ec2.items() if machine.gpu in models]
-    raise InputError(
-        f"{path}.machine", f"{pool.machine} is not an EC2 instance type", f"use {', '.join(same or ec2)}"
-    )
+    fact = f"{pool.machine} is not an EC2 instance type"
+    raise InputError(f"{path}.machine", fact, f"use {', '.join(same or ec2)}")
 
 
 def _check_image(cluster: AwsCluster, pool: Pool, path: str) -> None:
@@ -95,11 +94,8 @@ def _check_claims(cluster: AwsCluster, pool: Pool, path: str) -> None:
         )
     claims.require_api(cluster.version, path)
     if pool.image.ships_device_plugin:
-        raise InputError(
-            f"{path}.sharing.kind",
-            f"the device plugin in {pool.image.key} would allocate the same GPUs as claims",
-            "use an AL2023 image, or another kind",
-        )
+        fact = f"the device plugin in {pool.image.key} would allocate the same GPUs as claims"
+        raise InputError(f"{path}.sharing.kind", fact, "use an AL2023 image, or another kind")
 
 
 def _check_bottlerocket(strategy: MigStrategy, pool: Pool, path: str) -> None:
@@ -107,33 +103,21 @@ def _check_bottlerocket(strategy: MigStrategy, pool: Pool, path: str) -> None:
     if pool.image.family != "Bottlerocket":
         return
     if pool.on_aws.prepull:
-        raise InputError(
-            f"{path}.aws.prepull",
-            "Bottlerocket runs no script at boot that could pull images",
-            "leave it out, or use an AL2023 image",
-        )
+        fact = "Bottlerocket runs no script at boot that could pull images"
+        raise InputError(f"{path}.aws.prepull", fact, "leave it out, or use an AL2023 image")
     if not isinstance(pool.sharing, Mig):
         return
     for key in ("name", "devices", "share", "strategy"):
         if getattr(pool.sharing, key) is not None:
-            raise InputError(
-                f"{path}.sharing.{key}",
-                "Bottlerocket's settings partition all GPUs of a node alike, one pod per slice, and have "
-                "no configuration by name",
-                "leave it out, or use an AL2023 image",
-            )
+            fact = "Bottlerocket's settings partition all GPUs of a node alike, one pod per slice"
+            fact += ", and have no configuration by name"
+            raise InputError(f"{path}.sharing.{key}", fact, "leave it out, or use an AL2023 image")
     if len(pool.layout or {}) > 1:
-        raise InputError(
-            f"{path}.sharing.layout",
-            "Bottlerocket partitions all GPUs of a node by one profile",
-            "use one profile, or an AL2023 image",
-        )
+        fact = "Bottlerocket partitions all GPUs of a node by one profile"
+        raise InputError(f"{path}.sharing.layout", fact, "use one profile, or an AL2023 image")
     if strategy != "single":
-        raise InputError(
-            "gpu_operator.mig_strategy",
-            f"Bottlerocket's device plugin offers slices as nvidia.com/gpu (pool {pool.name})",
-            "use single, or an AL2023 image",
-        )
+        fact = f"Bottlerocket's device plugin offers slices as nvidia.com/gpu (pool {pool.name})"
+        raise InputError("gpu_operator.mig_strategy", fact, "use single, or an AL2023 image")
     for gpu in pool.gpus:
         if gpu.bottlerocket is None:
             able = ", ".join(sorted(one.name for one in GPUS.values() if one.bottlerocket))
@@ -142,29 +126,20 @@ def _check_bottlerocket(strategy: MigStrategy, pool: Pool, path: str) -> None:
         assert gpu.geometry is not None
         for profile, count in (pool.layout or {}).items():
             if count != gpu.geometry.most(profile):
-                raise InputError(
-                    f"{path}.sharing.layout",
-                    "Bottlerocket partitions each GPU into as many slices of one profile as fit",
-                    f"use all-{profile}, or an AL2023 image",
-                )
+                fact = "Bottlerocket partitions each GPU into as many slices of one profile as fit"
+                raise InputError(f"{path}.sharing.layout", fact, f"use all-{profile}, or an AL2023 image")
 
 
-def _check_disks(pool: Pool, path: str) -> None:
+def _check_places(cluster: AwsCluster, pool: Pool, path: str) -> None:
     without = [machine.name for machine in pool.machines if not machine.nvme]
     if pool.on_aws.instance_store and without:
         fact = f"{', '.join(without)} has no NVMe disks of its own"
         remedy = "leave it out, or use a machine with them, for example g4dn.xlarge or p4d.24xlarge"
         raise InputError(f"{path}.aws.instance_store", fact, remedy)
-
-
-def _check_zones(cluster: AwsCluster, pool: Pool, path: str) -> None:
     for index, zone in enumerate(pool.zones):
         if zone not in cluster.network.zones:
-            raise InputError(
-                f"{path}.zones[{index}]",
-                f"unknown zone {zone!r}",
-                listing(cluster.network.zones, zone),
-            )
+            fact = f"unknown zone {zone!r}"
+            raise InputError(f"{path}.zones[{index}]", fact, listing(cluster.network.zones, zone))
 
 
 def _check_network_cards(pool: Pool, path: str) -> None:
@@ -174,21 +149,16 @@ def _check_network_cards(pool: Pool, path: str) -> None:
         models = {gpu.name for gpu in pool.gpus}
         same = [name for name, one in MACHINES.items() if one.efa and one.gpu in models]
         able = same or [name for name, one in MACHINES.items() if one.efa]
-        raise InputError(
-            f"{path}.aws.efa",
-            f"{', '.join(without)} has no Elastic Fabric Adapter",
-            f"leave it out, or use {', '.join(able)}",
-        )
+        fact = f"{', '.join(without)} has no Elastic Fabric Adapter"
+        raise InputError(f"{path}.aws.efa", fact, f"leave it out, or use {', '.join(able)}")
     if settings.efa and len({machine.efa_from for machine in pool.machines}) > 1:
         first = [machine.name for machine in pool.machines if machine.efa_from]
         fact = f"the first network card of {', '.join(first)} supports no EFA, and that of the others does"
         raise InputError(f"{path}.aws.efa", fact, "name a machine, or fewer GPU models")
     if settings.placement_group and pool.by_karpenter:
-        raise InputError(
-            f"{path}.aws.placement_group",
-            "nodes that start one by one may find no capacity in a cluster placement group",
-            "leave it out" if pool.by_claim else "leave it out, or give the pool nodes: N",
-        )
+        fact = "nodes that start one by one may find no capacity in a cluster placement group"
+        remedy = "leave it out" if pool.by_claim else "leave it out, or give the pool nodes: N"
+        raise InputError(f"{path}.aws.placement_group", fact, remedy)
     for key, fact in (
         ("efa", "traffic of an Elastic Fabric Adapter does not leave its subnet"),
         ("placement_group", "a cluster placement group lies in one zone"),
@@ -200,39 +170,24 @@ def _check_network_cards(pool: Pool, path: str) -> None:
 def _check_capacity(pool: Pool, path: str) -> None:
     settings, kinds = pool.on_aws, pool.capacity
     if pool.nodes and len(kinds) > 1:
-        raise InputError(
-            f"{path}.capacity",
-            f"{'a static NodePool' if pool.by_claim else 'a managed node group'} has one capacity type",
-            "name one type" if pool.by_claim else "name one type, or make the pool elastic",
-        )
+        fact = f"{'a static NodePool' if pool.by_claim else 'a managed node group'} has one capacity type"
+        remedy = "name one type" if pool.by_claim else "name one type, or make the pool elastic"
+        raise InputError(f"{path}.capacity", fact, remedy)
     if "reserved" in kinds and not settings.reservations:
-        raise InputError(
-            f"{path}.aws.reservations", "missing, and capacity is reserved", "name the reservation: [cr-...]"
-        )
+        fact = "missing, and capacity is reserved"
+        raise InputError(f"{path}.aws.reservations", fact, "name the reservation: [cr-...]")
     if settings.reservations and "reserved" not in kinds:
-        raise InputError(
-            f"{path}.aws.reservations",
-            "capacity does not include reserved, so nothing would use them",
-            "add reserved to capacity, or leave them out",
-        )
+        fact = "capacity does not include reserved, so nothing would use them"
+        raise InputError(f"{path}.aws.reservations", fact, "add reserved to capacity, or leave them out")
     if pool.nodes and len(settings.reservations) > 1 and not pool.by_karpenter:
-        raise InputError(
-            f"{path}.aws.reservations",
-            "a managed node group launches into one reservation",
-            "name one, or make a pool for each",
-        )
+        fact = "a managed node group launches into one reservation"
+        raise InputError(f"{path}.aws.reservations", fact, "name one, or make a pool for each")
     if settings.capacity_block and pool.by_karpenter:
-        raise InputError(
-            f"{path}.aws.capacity_block",
-            "Karpenter detects capacity blocks itself",
-            "leave it out",
-        )
+        fact = "Karpenter detects capacity blocks itself"
+        raise InputError(f"{path}.aws.capacity_block", fact, "leave it out")
     if settings.capacity_block and kinds != ("reserved",):
-        raise InputError(
-            f"{path}.aws.capacity_block",
-            "a capacity block is a reservation",
-            "use capacity: [reserved], or leave it out",
-        )
+        fact = "a capacity block is a reservation"
+        raise InputError(f"{path}.aws.capacity_block", fact, "use capacity: [reserved], or leave it out")
 
 
 def _check_limits(strategy: MigStrategy, pool: Pool, path: str) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from types import MappingProxyType
 from typing import Annotated
 
 from pydantic import AfterValidator
 
-from infra.model.base import NUMBER, Strict, each_once, listing, matching
-from infra.model.eks_support import EKS
+from infra.model.base import NUMBER, Strict, each_once, matching, one_of, refusing
 from infra.model.errors import InputError
 from infra.model.node_keys import owner
 
@@ -34,6 +36,41 @@ PARTITIONS: Mapping[str, tuple[str, ...]] = {
 }
 """Regions that have EKS, by partition (botocore, data/endpoints.json; a test compares)."""
 REGIONS = tuple(region for regions in PARTITIONS.values() for region in regions)
+
+READ = date(2026, 11, 25)
+"""The day on which the table was compared with its sources."""
+
+
+@dataclass(frozen=True)
+class Support:
+    """The day on which each kind of support ends; extended support begins when standard support ends."""
+
+    standard: date
+    extended: date
+
+    @property
+    def began(self) -> date:
+        """The day before which no node image of the version was published.
+
+        Standard support lasts 14 months (same page); images came up to a month before it.
+        """
+        months = self.standard.year * 12 + self.standard.month - 1 - 15
+        return date(months // 12, months % 12 + 1, 1)
+
+
+# Sources: AWS's release calendar (EKS user guide, "Understand the Kubernetes version lifecycle on EKS";
+# endoflife.date, products/amazon-eks.md). With support STANDARD, EKS upgrades a cluster by itself when the
+# standard support of its version has ended; with EXTENDED it keeps the version for a surcharge, until that
+# support has ended, too (same page). Prices: infra/model/prices.py, ``control_plane``, ``extended_support``.
+EKS: Mapping[str, Support] = MappingProxyType(
+    {
+        "1.33": Support(date(2026, 7, 29), date(2027, 7, 29)),
+        "1.34": Support(date(2026, 12, 2), date(2027, 12, 2)),
+        "1.35": Support(date(2027, 3, 27), date(2028, 3, 27)),
+        "1.36": Support(date(2027, 8, 2), date(2028, 8, 2)),
+    }
+)
+"""Kubernetes versions, and how long AWS supports each of them, in UTC."""
 
 ADD_ON = re.compile(rf"v{NUMBER}\.{NUMBER}\.{NUMBER}-eksbuild\.[1-9][0-9]{{0,3}}")
 _PRINCIPAL = re.compile(r"arn:(aws[a-z-]*):iam::(\d{12}):(role|user)((?:/[\w+=,.@-]+)+)", re.ASCII)
@@ -66,20 +103,11 @@ def partition(region: str) -> str:
     return next(name for name, regions in PARTITIONS.items() if region in regions)
 
 
-def _version(value: str) -> str:
-    if value not in EKS:
-        raise InputError("", f"unknown version {value!r}", listing(EKS, value))
-    return value
-
-
 def _principal(value: str) -> str:
     found = _PRINCIPAL.fullmatch(value)
     if not found or found[1] not in PARTITIONS or not int(found[2]):
-        raise InputError(
-            "",
-            f"{value!r} is not an ARN of an IAM role or user",
-            "write it as arn:aws:iam::111122223333:role/admin",
-        )
+        fact = f"{value!r} is not an ARN of an IAM role or user"
+        raise InputError("", fact, "write it as arn:aws:iam::111122223333:role/admin")
     if len(found[4].rpartition("/")[2]) > _LONGEST_PRINCIPAL:
         fact = f"the name of a {found[3]} in IAM has at most {_LONGEST_PRINCIPAL} characters"
         raise InputError("", fact, "write the ARN as `aws iam get-role` shows it")
@@ -116,13 +144,6 @@ def _own_tag_key(value: str) -> str:
     return value
 
 
-def _tag_value(value: str) -> str:
-    if not _tag(value, _LONGEST_VALUE):
-        fact = f"{value!r} is not a value of a tag"
-        raise InputError("", fact, f"use at most {_LONGEST_VALUE} letters, digits, blanks and _.:/=+-@")
-    return value
-
-
 def _tags(value: dict[str, str]) -> dict[str, str]:
     if len(value) > MOST_TAGS:
         raise InputError("", f"has {len(value)} entries", f"give {MOST_TAGS} or fewer")
@@ -138,13 +159,11 @@ EACH_ZONE = "name each zone once"
 Zone = Annotated[
     Strict, matching(r"[a-z]{2,4}(-[a-z]+)+-\d[a-z]", "an availability zone", "write it as eu-west-1a")
 ]
-EksVersion = Annotated[Strict, AfterValidator(_version)]
+EksVersion = Annotated[Strict, one_of("version", EKS)]
 AddOnVersion = Annotated[
     Strict,
     matching(
-        ADD_ON.pattern,
-        "a version of an add-on",
-        "write the whole version, for example v1.21.1-eksbuild.1",
+        ADD_ON.pattern, "a version of an add-on", "write the whole version, for example v1.21.1-eksbuild.1"
     ),
 ]
 _Principal = Annotated[Strict, AfterValidator(_principal)]
@@ -168,5 +187,12 @@ SubnetId = Annotated[
     ),
 ]
 TagKey = Annotated[Strict, AfterValidator(_tag_key)]
-TagValue = Annotated[Strict, AfterValidator(_tag_value)]
+TagValue = Annotated[
+    Strict,
+    refusing(
+        lambda value: not _tag(value, _LONGEST_VALUE),
+        "{!r} is not a value of a tag",
+        f"use at most {_LONGEST_VALUE} letters, digits, blanks and _.:/=+-@",
+    ),
+]
 Tags = Annotated[dict[Annotated[TagKey, AfterValidator(_own_tag_key)], TagValue], AfterValidator(_tags)]

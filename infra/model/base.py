@@ -1,33 +1,19 @@
-"""Base of every type of the environment (frozen, no unknown keys), and names valid in Kubernetes."""
+"""Base of every type of the environment (frozen, no unknown keys), and helpers to declare its keys."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Annotated, Any, ClassVar
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    ValidationInfo,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from infra.model.errors import InputError
 
-# Names of objects and labels: k8s.io/apimachinery, pkg/util/validation/validation.go.
-_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
-_LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
-ALL_GROUPS = ("all", "ungrouped")
-"""Groups of every inventory of Ansible."""
-LOCALHOST = "localhost"
-_LONGEST_TEXT = 128 * 1024
+Strict = Annotated[str, Field(strict=True)]
+"""Only as the base of a type with a validator: no field is any text."""
+Flag = Annotated[bool, Field(strict=True)]
 NUMBER = r"(0|[1-9][0-9]{0,3})"
 """A part of a version: a number without leading zeros."""
 SHARE = r"([1-9][0-9]?|100)%"
@@ -72,13 +58,44 @@ class ClusterModel(Model):
     """Whether a guard of its own (`ReplacementGuard`) judges replacements of its node groups."""
 
 
+def required(description: str, **more: Any) -> Any:
+    """A key that must be given; ``more`` are keywords of pydantic's ``Field``."""
+    return Field(description=description, **more)
+
+
+def option(description: str, default: Any = None, **more: Any) -> Any:
+    """A key that may be left out; a type as ``default`` makes the value."""
+    key = "default_factory" if isinstance(default, type) else "default"
+    return Field(description=description, **{key: default}, **more)
+
+
 def matching(pattern: str, what: str, remedy: str, longest: int | None = None) -> AfterValidator:
     """A text that the whole pattern matches; of the classes \\d and \\w only ASCII counts."""
     form = re.compile(pattern, re.ASCII)
 
+    def other(value: str) -> bool:
+        return not form.fullmatch(value) or (longest is not None and len(value) > longest)
+
+    return refusing(other, f"{{!r}} is not {what}", remedy)
+
+
+def refusing(bad: Callable[[Any], object], fact: str, remedy: str) -> AfterValidator:
+    """Refuse values for which ``bad`` is true; ``{}`` or ``{!r}`` in ``fact`` stands for the value."""
+
+    def check(value: Any) -> Any:
+        if bad(value):
+            raise InputError("", fact.format(value), remedy)
+        return value
+
+    return AfterValidator(check)
+
+
+def one_of(what: str, names: Collection[str]) -> AfterValidator:
+    """One of the names, which the error for another one lists."""
+
     def check(value: str) -> str:
-        if not form.fullmatch(value) or (longest is not None and len(value) > longest):
-            raise InputError("", f"{value!r} is not {what}", remedy)
+        if value not in names:
+            raise InputError("", f"unknown {what} {value!r}", listing(names, value))
         return value
 
     return AfterValidator(check)
@@ -98,155 +115,3 @@ def each_once(
         return values
 
     return AfterValidator(check)
-
-
-def _text(value: str) -> str:
-    """Arguments and variables of a process (execve(2)): no NUL, and at most MAX_ARG_STRLEN bytes each."""
-    if "\0" in value or len(value.encode()) >= _LONGEST_TEXT:
-        raise InputError("", "cannot be given to a process", "leave out NUL, and use less than 128 KiB")
-    return value
-
-
-def _supported(value: str) -> str:
-    minor = int(value.split(".")[1])
-    if minor < FIRST_MINOR:
-        fact = f"Kubernetes {value} is older than 1.{FIRST_MINOR}"
-        raise InputError("", fact, f"use 1.{FIRST_MINOR} or newer, in quotes (YAML reads 1.30 as 1.3)")
-    patch = int([*value.split("."), "0"][2])
-    if minor > _LAST_MINOR or patch > _LAST_PATCH:
-        fact = f"there is no Kubernetes {value}"
-        raise InputError("", fact, "write it as `kubectl version` prints it, without the v")
-    return value
-
-
-def _dns_1123(longest: int) -> AfterValidator:
-    return matching(
-        _LABEL,
-        "a name that Kubernetes accepts",
-        f"use at most {longest} of a-z, 0-9 and -, beginning and ending with a letter or a digit",
-        longest,
-    )
-
-
-def _label_key(value: str) -> str:
-    prefix, slash, name = value.rpartition("/")
-    fine = _LABEL_NAME.fullmatch(name) and len(name) <= 63
-    if slash:
-        fine = fine and re.fullmatch(_SUBDOMAIN, prefix) and len(prefix) <= 253
-    if not fine:
-        raise InputError("", f"{value!r} is not a label key", "write it as name or prefix.example/name")
-    return value
-
-
-def _label_value(value: str) -> str:
-    if value and (not _LABEL_NAME.fullmatch(value) or len(value) > 63):
-        raise InputError(
-            "",
-            f"{value!r} is not a label value",
-            "use at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or a digit",
-        )
-    return value
-
-
-def _host_name(value: str) -> str:
-    """Also the value of the label kubernetes.io/hostname; must not be a name of an Ansible group."""
-    if value in (*ALL_GROUPS, "gpu"):
-        raise InputError("", f"{value!r} is the name of a group of hosts", "use another name")
-    if value == LOCALHOST:
-        fact = f"Ansible takes {value!r} for the machine that it runs on, and uses no ssh"
-        raise InputError("", fact, "use another name, with address: 127.0.0.1")
-    return value
-
-
-FIRST_MINOR = 25
-"""First Kubernetes with stable Pod Security Admission, which namespaces rely on [its release notes]."""
-_LAST_MINOR, _LAST_PATCH = 49, 39
-"""Ours, as 1.36 is the newest: three minor versions come a year, and a patch a month for 14 months each
-[kubernetes.io/releases, "Patch Releases"]."""
-Supported = AfterValidator(_supported)
-"""For versions of Kubernetes: not older than ``FIRST_MINOR``, and no number that none will have for years."""
-Strict = Annotated[str, Field(strict=True)]
-"""Only as the base of a type with a validator: no field is any text."""
-Text = Annotated[Strict, AfterValidator(_text)]
-Name = Annotated[Strict, _dns_1123(63)]
-ObjectName = Annotated[
-    Strict,
-    matching(
-        _SUBDOMAIN,
-        "a name that Kubernetes accepts",
-        "use at most 253 of a-z, 0-9, - and ., beginning and ending with a letter or a digit",
-        253,
-    ),
-]
-"""Name of a Secret, a storage class or a RuntimeClass."""
-# Node names are <pool>-<number> and become label values of at most 63 characters.
-PoolName = Annotated[Strict, _dns_1123(50)]
-# A Deployment's pods and a Job's get up to 11 characters more: the pod of an indexed job has INT32's digits.
-WorkloadName = Annotated[Strict, _dns_1123(52)]
-LabelKey = Annotated[Strict, AfterValidator(_label_key)]
-LabelValue = Annotated[Strict, AfterValidator(_label_value)]
-HostName = Annotated[
-    Strict,
-    matching(_SUBDOMAIN, "a name that a node can have", "use at most 63 of a-z, 0-9, - and .", 63),
-    AfterValidator(_host_name),
-]
-INT32 = 2**31 - 1
-"""Replicas, parallelism, seconds are int32 in Kubernetes' API; as GiB in bytes it fits resource.Quantity."""
-MOST_NODES, MOST_PODS = 5000, 150_000
-"""Nodes and pods of a cluster [Kubernetes, considerations for large clusters]."""
-MOST_EKS_NODES = 100_000
-"""Nodes of an EKS cluster [AWS Containers blog, "Under the hood: Amazon EKS ultra scale clusters"]; more than
-``MOST_NODES`` need an agreement with AWS, and a tier of EKS's provisioned control plane."""
-Count = Annotated[int, Field(strict=True, ge=1, le=INT32)]
-
-
-def node_limit(cluster: str | None) -> int:
-    return MOST_EKS_NODES if cluster == "aws" else MOST_NODES
-
-
-def _nodes(value: int, info: ValidationInfo) -> int:
-    most = node_limit((info.context or {}).get("cluster"))
-    if value > most:
-        raise InputError("", f"{value} is too large", f"use {most} or less")
-    return value
-
-
-NodeCount = Annotated[
-    int,
-    Field(strict=True, ge=1, json_schema_extra={"maximum": MOST_EKS_NODES}),
-    AfterValidator(_nodes),
-]
-"""The kind of the cluster is in the validation context."""
-PodCount = Annotated[Count, Field(le=MOST_PODS)]
-Minutes = Annotated[Count, Field(le=1440)]
-Seconds = Annotated[Count, Field(le=86400)]
-"""Of a wait. The bound is ours: an update that waits for more than a day waits for nothing."""
-DrainSeconds = Annotated[Seconds, Field(ge=30)]
-"""A pod may take 30 s to end [Kubernetes, terminationGracePeriodSeconds, its default]."""
-MOST_CORES, MOST_MEMORY_GIB = 8192, 65536
-"""Of a machine: NR_CPUS of Linux (arch/x86/Kconfig), and the 64 TiB of x86-64 with four-level page tables
-(Documentation/arch/x86/x86_64/5level-paging.rst)."""
-Cores = Annotated[Count, Field(le=MOST_CORES)]
-MemoryGib = Annotated[Count, Field(le=MOST_MEMORY_GIB)]
-VolumeGib = Annotated[Count, Field(ge=3, le=65536)]
-"""From Magnum's smallest (api/validation.py, for devicemapper) to EBS's largest (EBS user guide, volume
-types); Cinder's largest is the cloud's own."""
-GpuCount = Annotated[Count, Field(le=32)]
-"""GPUs of a machine: NV_MAX_DEVICES of NVIDIA's driver (open-gpu-kernel-modules, nvlimits.h)."""
-
-
-def _ascending(counts: tuple[int, ...]) -> tuple[int, ...]:
-    """One order for each set of numbers, so that equal sets have equal bytes."""
-    wanted = sorted(set(counts))
-    if list(counts) != wanted:
-        raise InputError("", f"{list(counts)} is not in ascending order, each number once", f"write {wanted}")
-    return counts
-
-
-# Tags appear in error paths; the brackets distinguish them from an environment's keys.
-Counts = Annotated[
-    Annotated[GpuCount, Tag("[number]")]
-    | Annotated[tuple[GpuCount, ...], Field(min_length=1), AfterValidator(_ascending), Tag("[list]")],
-    Discriminator(lambda value: "[list]" if isinstance(value, list | tuple) else "[number]"),
-]
-"""A number of GPUs, or a list of accepted numbers."""

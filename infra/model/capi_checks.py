@@ -94,6 +94,5 @@ def _check_pool(cluster: OpenstackCluster, pool: Pool, path: str) -> None:
         raise InputError(f"{path}.elastic.min", fact, "use 1 or more")
     if AUTOSCALER_LABEL in cluster.labels and not on(cluster.labels):
         fact = f"{path} is elastic, and without this label the driver ignores its bounds"
-        raise InputError(
-            f"cluster.labels.{AUTOSCALER_LABEL}", fact, "leave it out, or give the pool nodes: N"
-        )
+        remedy = "leave it out, or give the pool nodes: N"
+        raise InputError(f"cluster.labels.{AUTOSCALER_LABEL}", fact, remedy)

@@ -1,22 +1,21 @@
-"""Checks of the whole environment: duplicate names, unknown pools, requests that no node can meet."""
+"""Checks of workloads against each other and the pools: names, unknown pools, unmet requests."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra.model import choice, claims, fabric, labels, mig_names, offer, unused
-from infra.model.base import listing, node_limit
-from infra.model.cost import Cost
+from infra.model import choice, claims, labels, offer
+from infra.model.base import listing
 from infra.model.errors import InputError
 from infra.model.health import HEALTH
-from infra.model.notebook import CULLER
-from infra.model.offer import MigStrategy, own_strategy
+from infra.model.offer import MigStrategy
 from infra.model.pool import Pool
 from infra.model.queues import KUEUE
-from infra.model.rollout import COLOURS
 from infra.model.scheduling import PLACEHOLDER, SCHEDULER
-from infra.model.sharing import Mig, Mps
+from infra.model.serving import COLOURS
+from infra.model.sharing import Mps
 from infra.model.workload import DeploymentWorkload, JobWorkload, NotebookWorkload, Workload
+from infra.model.workload_base import CULLER
 
 TRIAL = "gpuform-trial"
 """Namespace of the readiness gate's pods that try a GPU."""
@@ -38,106 +37,6 @@ RESERVED_NAMESPACES = ("kube-", "gpuform-", "amazon-", "openshift-")
 """Prefixes of namespaces that Kubernetes, gpuform, AWS's add-ons and OpenShift keep for themselves."""
 
 
-def check_cost(cost: Cost, system: Sequence[str], pools: Sequence[Pool]) -> None:
-    """Refuse a price of a name that is not a pool, a pool's machine or a system machine, and of no spot."""
-    prices = tuple(cost.prices)
-    if cost.spot_factor is not None and not any("spot" in pool.capacity for pool in pools):
-        raise InputError("cost.spot_factor", "no pool has capacity spot", "leave it out")
-    machines = [machine.name for pool in pools for machine in (*pool.machines, pool.node_machine) if machine]
-    known = [*(pool.name for pool in pools), *dict.fromkeys([*machines, *system])]
-    for name in prices:
-        if name not in known:
-            fact = "is neither a pool nor a machine of a pool, so the price has no effect"
-            raise InputError(f"cost.prices.{name}", fact, listing(known, name))
-
-
-def check_pools(cluster: str, strategy: MigStrategy, pools: Sequence[Pool]) -> None:
-    """Refuse duplicate pool names, and pools that lack what this kind of cluster needs."""
-    seen: dict[str, int] = {}
-    for index, pool in enumerate(pools):
-        path = f"pools[{index}]"
-        if pool.name in seen:
-            raise InputError(
-                f"{path}.name",
-                f"{pool.name!r} is also the name of pools[{seen[pool.name]}]",
-                "give each pool a name of its own",
-            )
-        seen[pool.name] = index
-        unused.check_pool(cluster, pool, path)
-        _check_place(cluster, pool, path)
-        _check_slices(strategy, pool, path)
-    total = sum(pool.nodes or len(pool.hosts or ()) for pool in pools)
-    if total > (most := node_limit(cluster)):
-        of = "EKS" if cluster == "aws" else "Kubernetes"
-        fact = f"they have {total} nodes, and a cluster of {of} has at most {most}"
-        raise InputError("pools", fact, "declare fewer, or several clusters")
-    mig_names.check(pools)
-
-
-def _check_slices(strategy: MigStrategy, pool: Pool, path: str) -> None:
-    """Refuse slices that the strategy does not offer; ``strategy`` is the operator's, ``path`` the pool's."""
-    sharing = pool.sharing
-    if not isinstance(sharing, Mig):
-        return
-    own = own_strategy(strategy, pool)
-    where = "sharing.strategy" if sharing.strategy else "gpu_operator.mig_strategy"
-    mixed = "strategy: mixed" if sharing.strategy else "mig_strategy: mixed"
-    if own == "none":
-        raise InputError(
-            f"{path}.sharing.kind", f"{where} none offers no slices", "use mig_strategy: mixed or single"
-        )
-    if own == "single" and len(pool.layout or {}) > 1:
-        fact = f"{where} single takes one profile per node"
-        raise InputError(f"{path}.sharing.layout", fact, f"use {mixed}, or one profile")
-    if own == "single" and sharing.devices is not None:
-        fact = f"under {where} single all GPUs of a node must have the same MIG setting"
-        raise InputError(f"{path}.sharing.devices", fact, f"use {mixed}, or leave devices out")
-
-
-def _check_place(cluster: str, pool: Pool, path: str) -> None:
-    if cluster == "embedded":
-        if pool.selector is not None:
-            raise InputError(
-                f"{path}.selector",
-                "an embedded cluster creates the pool's nodes",
-                "give nodes: N, or use cluster kind existing",
-            )
-        if pool.nodes is None:
-            raise InputError(f"{path}.nodes", "missing", "give the number of nodes to simulate")
-        if pool.node_machine is None and pool.gpu:
-            raise InputError(
-                f"{path}.gpu",
-                f"no known machine has {pool.gpu_count} of {' or '.join(pool.gpu.models)}",
-                "name a machine, or another count",
-            )
-        return
-    if cluster == "hosts":
-        return  # see host_checks
-    if cluster in ("aws", "openstack"):
-        _check_made(pool, path)
-        return
-    if pool.nodes is not None:
-        raise InputError(
-            f"{path}.nodes",
-            "the nodes of an existing cluster already exist",
-            "give selector: {label: value}",
-        )
-    if pool.selector is None:
-        raise InputError(f"{path}.selector", "missing", "give the labels by which the pool's nodes are found")
-
-
-def _check_made(pool: Pool, path: str) -> None:
-    if pool.selector is not None:
-        raise InputError(
-            f"{path}.selector",
-            "gpuform creates the pool's nodes",
-            "give nodes: N or elastic, or use kind existing",
-        )
-    if (pool.nodes is None) == (pool.elastic is None):
-        both = "both nodes and elastic are given" if pool.nodes else "neither nodes nor elastic is given"
-        raise InputError(f"{path}.nodes", both, "give one of the two")
-
-
 def check_workloads(strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Workload]) -> None:
     """Refuse duplicate names, and requests that no pool offers; see node_room for cores and memory."""
     seen: dict[tuple[str, str], int] = {}
@@ -145,11 +44,8 @@ def check_workloads(strategy: MigStrategy, pools: Sequence[Pool], workloads: Seq
         path = f"workloads[{index}]"
         key = (workload.namespace, workload.name)
         if key in seen:
-            raise InputError(
-                f"{path}.name",
-                f"{workload.name!r} is also workloads[{seen[key]}] of namespace {workload.namespace!r}",
-                "give each workload a name of its own",
-            )
+            fact = f"{workload.name!r} is also workloads[{seen[key]}] of namespace {workload.namespace!r}"
+            raise InputError(f"{path}.name", fact, "give each workload a name of its own")
         seen[key] = index
         _check_colours(workloads, index)
         check_namespace(workload.namespace, f"{path}.namespace")
@@ -157,7 +53,7 @@ def check_workloads(strategy: MigStrategy, pools: Sequence[Pool], workloads: Seq
         candidates = _candidates(strategy, pools, workload, path)
         if candidates:
             _check_request(strategy, candidates, workload, path)
-        fabric.check(pools, candidates, workload, path)
+        claims.check_devices(pools, candidates, workload, path)
 
 
 def check_namespace(name: str, path: str) -> None:
@@ -187,11 +83,8 @@ def _check_colours(workloads: Sequence[Workload], index: int) -> None:
             and isinstance(mine, DeploymentWorkload)
             and mine.name in (f"{one.name}-{c}" for c in COLOURS)
         ):
-            raise InputError(
-                f"workloads[{index}].name",
-                f"{mine.name!r} is also a colour of workloads[{other}] of namespace {one.namespace!r}",
-                "give each workload a name of its own",
-            )
+            fact = f"{mine.name!r} is also a colour of workloads[{other}] of namespace {one.namespace!r}"
+            raise InputError(f"workloads[{index}].name", fact, "give each workload a name of its own")
 
 
 def _candidates(strategy: MigStrategy, pools: Sequence[Pool], workload: Workload, path: str) -> list[Pool]:
@@ -206,28 +99,21 @@ def _candidates(strategy: MigStrategy, pools: Sequence[Pool], workload: Workload
     if workload.pool:
         found = [pool for pool in pools if pool.name == workload.pool]
         if not found:
-            raise InputError(
-                f"{path}.pool",
-                f"unknown pool {workload.pool!r}",
-                listing((p.name for p in pools), workload.pool),
-            )
+            fact = f"unknown pool {workload.pool!r}"
+            raise InputError(f"{path}.pool", fact, listing((p.name for p in pools), workload.pool))
         return found
     if workload.gpu_product:
         found = [pool for pool in pools if workload.gpu_product in offer.products(strategy, pool)]
         if not found:
             _check_claimed(pools, workload.gpu_product, path)
             known = sorted({product for pool in pools for product in offer.products(strategy, pool)})
-            raise InputError(
-                f"{path}.gpu_product",
-                f"no pool has product {workload.gpu_product!r}",
-                listing(known, workload.gpu_product),
-            )
+            fact = f"no pool has product {workload.gpu_product!r}"
+            raise InputError(f"{path}.gpu_product", fact, listing(known, workload.gpu_product))
         return found
     for key in ("slice", "count"):
         if getattr(workload, key) is not None:
-            raise InputError(
-                f"{path}.{key}", "the workload requests no GPU", "name a pool, a gpu_product or a gpu"
-            )
+            fact = "the workload requests no GPU"
+            raise InputError(f"{path}.{key}", fact, "name a pool, a gpu_product or a gpu")
     return []
 
 
@@ -235,11 +121,8 @@ def _check_claimed(pools: Sequence[Pool], product: str, path: str) -> None:
     """A pod that is pinned by product requests a resource, which GPUs allocated by claim are not."""
     found = [pool.name for pool in pools if pool.by_claim and product in {gpu.product for gpu in pool.gpus}]
     if found:
-        raise InputError(
-            f"{path}.gpu_product",
-            f"the GPUs of pool {' or '.join(found)} are allocated by claim (DRA)",
-            f"pin by pool: {' or '.join(found)}",
-        )
+        fact = f"the GPUs of pool {' or '.join(found)} are allocated by claim (DRA)"
+        raise InputError(f"{path}.gpu_product", fact, f"pin by pool: {' or '.join(found)}")
 
 
 def request(strategy: MigStrategy, candidates: Sequence[Pool], workload: Workload) -> str | None:
@@ -275,18 +158,14 @@ def _check_request(strategy: MigStrategy, candidates: Sequence[Pool], workload: 
     name = request(strategy, candidates, workload)
     if name is None and workload.slice:
         fact = f"{where} offers no slice {workload.slice!r}"
-        raise InputError(
-            f"{path}.slice", fact, listing(profiles, workload.slice) if profiles else "leave it out"
-        )
+        remedy = listing(profiles, workload.slice) if profiles else "leave it out"
+        raise InputError(f"{path}.slice", fact, remedy)
     if name is None:
         raise InputError(f"{path}.slice", f"{where} offers several kinds of slice", listing(profiles))
     most = max(offer.most(strategy, pool).get(name, 0) for pool in candidates)
     if workload.amount > most:
-        raise InputError(
-            f"{path}.count",
-            f"a node of {where} offers {most} {name}",
-            f"request {most} at most, or use more pods",
-        )
+        fact = f"a node of {where} offers {most} {name}"
+        raise InputError(f"{path}.count", fact, f"request {most} at most, or use more pods")
     # One such pool is enough: the pod may be scheduled to its nodes, and fails there.
     fitting = [pool for pool in candidates if offer.most(strategy, pool).get(name, 0) >= workload.amount]
     refusing = [pool for pool in fitting if offer.one_per_pod(pool, name)]

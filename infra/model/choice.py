@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from infra.model import labels, offer
+from infra.model.choices import GpuNeed
 from infra.model.errors import InputError
 from infra.model.gpu import Gpu
 from infra.model.mig import Profile
-from infra.model.need import GpuNeed
 from infra.model.offer import MigStrategy
 from infra.model.pool import Pool
 from infra.model.sharing import Mig, Mps

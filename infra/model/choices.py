@@ -1,19 +1,73 @@
-"""Field types for names from the catalogues: GPUs and machines."""
+"""Names of GPUs and machines, and choices of GPUs by their attributes, for pools and for workloads."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, ValidationInfo
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationInfo, model_validator
 
-from infra.model import catalogue
-from infra.model.base import listing
+from infra.model.base import Flag, Model, each_once, listing, matching, one_of, option, refusing, required
 from infra.model.errors import InputError
-from infra.model.machines import LEFT_OUT, MACHINES, flavors
+from infra.model.gpu import GPUS, Gpu
+from infra.model.images import FIRST_AL2023
+from infra.model.machines import BUILT_IN, LEFT_OUT, MACHINES, Catalogue, ec2, flavors, known_to
+from infra.model.values import Count, Counts
+
+FAMILIES = tuple(dict.fromkeys(gpu.family for gpu in GPUS.values()))
+
+
+def _as_text(value: Any) -> Any:
+    """YAML reads 8.0 as a number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    return f"{value}.0" if isinstance(value, int) else str(value)
+
+
+Compute = Annotated[
+    str,
+    BeforeValidator(_as_text, json_schema_input_type=str | float),
+    matching(r"[1-9][0-9]?\.[0-9]", "a compute capability", "write it as NVIDIA does, for example 8.0"),
+]
+"""A CUDA compute capability."""
+
+
+_WANTED = refusing(lambda value: not value, "false sets no requirement", "leave it out, or set true")
+
+
+class GpuNeed(Model):
+    """Minimum requirements for a workload's GPU; the workload runs on any pool that meets them."""
+
+    memory_gib: Count | None = option(
+        "Minimum memory in GiB of one GPU, one slice or one MPS client; NVML's total, so that a card sold "
+        "with 80 GB may have 79."
+    )
+    compute: Compute | None = option("Minimum CUDA compute capability, for example 8.0.")
+    nvlink: Annotated[bool, _WANTED] | None = option(
+        "Whole GPUs with NVLink to others of the same node.", strict=True
+    )
+    family: Annotated[str, one_of("family", FAMILIES)] | None = option(
+        "Architecture, as in nvidia.com/gpu.family, for example ampere.",
+        strict=True,
+        json_schema_extra={"enum": [*FAMILIES, None]},
+    )
+
+    @model_validator(mode="after")
+    def _needs_something(self) -> GpuNeed:
+        if not self.model_fields_set:
+            fact = "sets no requirement for the GPU"
+            raise InputError("", fact, f"give one of {', '.join(type(self).model_fields)}")
+        return self
+
+    @property
+    def words(self) -> str:
+        found = [f"{self.memory_gib} GiB or more"] if self.memory_gib else []
+        found += [f"compute capability {self.compute} or later"] if self.compute else []
+        found += ["NVLink"] if self.nvlink else []
+        return ", ".join([*found, *([f"family {self.family}"] if self.family else [])])
 
 
 def _known_gpu(name: str, info: ValidationInfo) -> str:
-    known = catalogue.of(info)
+    known = known_to(info)
     gpu = known.gpu(name)
     if gpu is None:
         raise InputError("", f"unknown GPU {name!r}", listing(known.gpu_names, name))
@@ -32,7 +86,7 @@ def _known_flavor(name: str, info: ValidationInfo) -> str:
     """On OpenStack the error for an unknown name lists flavors only."""
     context = info.context or {}
     own = context.get("flavors") or {}
-    if name in own or name in catalogue.of(info).own_machines:
+    if name in own or name in known_to(info).own_machines:
         return name
     if context.get("cluster") == "openstack" and name not in MACHINES:
         known = listing((one.name for one in flavors(own)), name)
@@ -45,7 +99,7 @@ GpuName = Annotated[
     str,
     Field(
         strict=True,
-        json_schema_extra={"anyOf": [{"enum": list(catalogue.BUILT_IN.gpu_names)}, {"type": "string"}]},
+        json_schema_extra={"anyOf": [{"enum": list(BUILT_IN.gpu_names)}, {"type": "string"}]},
     ),
     AfterValidator(_known_gpu),
 ]
@@ -54,10 +108,93 @@ MachineName = Annotated[
 ]
 FlavorName = Annotated[
     str,
-    Field(
-        strict=True,
-        json_schema_extra={"anyOf": [{"enum": list(MACHINES)}, {"type": "string"}]},
-    ),
+    Field(strict=True, json_schema_extra={"anyOf": [{"enum": list(MACHINES)}, {"type": "string"}]}),
     AfterValidator(_known_flavor),
 ]
 """A machine of the catalogue, or one that the environment declares."""
+
+
+_MIB_PER_GIB = 1024
+
+
+class GpuChoice(Model):
+    """GPUs by model, or every model of the catalogue with the given attributes.
+
+    On AWS attributes select only models that EC2 sells with amd64 and that any node image supports: a pool
+    has one image, and is not checked against GPUs that it never has.
+    """
+
+    named: Annotated[tuple[GpuName, ...], each_once("name each model once")] | None = option(
+        "Accepted GPU models, by their names in the catalogue.", alias="models", min_length=1
+    )
+    memory_gib: Count | None = option(
+        "Minimum memory of each GPU, in GiB as NVML counts it (a T4 has 15); instead of models."
+    )
+    nvlink: Flag | None = option(
+        "Whether its GPUs are linked by NVLink, as SXM modules are; instead of models."
+    )
+    compute: Compute | None = option("Minimum compute capability, as 8.0; instead of models.")
+    count: Counts = required(
+        "GPUs per node; several for an elastic pool on AWS, for example [1, 4]: each node has one of these "
+        "numbers."
+    )
+
+    _known: Catalogue = PrivateAttr(default_factory=lambda: BUILT_IN)
+    _bought: bool = PrivateAttr(default=False)
+    """Whether the pool is on AWS; source: the validation context, ``{"cluster": kind}``."""
+
+    @model_validator(mode="after")
+    def _says_which(self, info: ValidationInfo) -> GpuChoice:
+        self._known = known_to(info)
+        self._bought = (info.context or {}).get("cluster") == "aws"
+        if self.named is not None and self.by_attribute:
+            raise InputError("models", f"{self._asked()} is given too", "choose by one of the two")
+        if self.named is None and not self.by_attribute:
+            remedy = "name GPU models, or set requirements: {memory_gib, nvlink, compute}"
+            raise InputError("models", "missing", remedy)
+        if not self.models:
+            best = max(self._known.gpus.values(), key=lambda gpu: (sum(self._met(gpu)), gpu.memory_mib))
+            raise InputError("", f"no known GPU has {self._asked()}", f"{_described(best)} comes nearest")
+        return self
+
+    @property
+    def by_attribute(self) -> bool:
+        """Whether the GPUs are chosen by attributes, not by model."""
+        return not (self.memory_gib is None and self.nvlink is None and self.compute is None)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The accepted models: the named ones, else the matching ones in the catalogue's order."""
+        if self.named is not None:
+            return self.named
+        met = tuple(gpu.name for gpu in self._known.gpus.values() if all(self._met(gpu)))
+        bought = ec2(met, self.counts, self._known.machines.values()) if self._bought else ()
+        sold = {one.gpu for one in bought if one.arch == "amd64"} - FIRST_AL2023.keys()
+        return tuple(name for name in met if name in sold) or met
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The numbers of GPUs that a node may have, ascending."""
+        return self.count if isinstance(self.count, tuple) else (self.count,)
+
+    def _met(self, gpu: Gpu) -> tuple[bool, ...]:
+        found = []
+        if self.memory_gib is not None:
+            found.append(gpu.memory_mib >= self.memory_gib * _MIB_PER_GIB)
+        if self.nvlink is not None:
+            found.append(gpu.nvlink == self.nvlink)
+        if self.compute is not None:
+            major, minor = map(int, self.compute.split("."))
+            found.append(gpu.compute >= (major, minor))
+        return tuple(found)
+
+    def _asked(self) -> str:
+        words = [f"memory_gib {self.memory_gib}"] if self.memory_gib is not None else []
+        words += [f"nvlink {str(self.nvlink).lower()}"] if self.nvlink is not None else []
+        words += [f"compute {self.compute}"] if self.compute is not None else []
+        return " and ".join(words)
+
+
+def _described(gpu: Gpu) -> str:
+    link = "NVLink" if gpu.nvlink else "no NVLink"
+    return f"{gpu.name} ({gpu.memory_mib // _MIB_PER_GIB} GiB, {link}, {gpu.compute[0]}.{gpu.compute[1]})"

@@ -1,4 +1,4 @@
-"""Claims (DRA) of workloads: what a pool offers, and what a workload's claim names.
+"""Claims (DRA) of workloads, network adapters and huge pages: what a pool offers, what a workload requests.
 
 A claim is for devices of one device class: whole GPUs, or MIG slices of one profile. The scheduler decides
 which devices it gets, so nothing here depends on a node.
@@ -6,12 +6,15 @@ which devices it gets, so nothing here depends on a node.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from infra.model import choice, offer
+from infra.model.amounts import memory_bytes, numbers
 from infra.model.base import listing
+from infra.model.choices import GpuNeed
 from infra.model.errors import InputError
-from infra.model.need import GpuNeed
+from infra.model.machines import MACHINES
 from infra.model.pool import Pool
-from infra.model.quantity import numbers
 from infra.model.workload import Workload
 
 
@@ -62,9 +65,8 @@ def check(pool: Pool, workload: Workload, path: str) -> None:
 def _check_need(pool: Pool, need: GpuNeed, path: str) -> None:
     if need.nvlink:
         remedy = "leave it out, or name a pool with such GPUs"
-        raise InputError(
-            f"{path}.nvlink", "a claim cannot request it: the driver publishes no NVLink", remedy
-        )
+        fact = "a claim cannot request it: the driver publishes no NVLink"
+        raise InputError(f"{path}.nvlink", fact, remedy)
     if need.memory_gib and pool.layout:
         fact = "a claim for slices names their profile, which determines their memory"
         raise InputError(f"{path}.memory_gib", fact, "leave it out")
@@ -83,3 +85,31 @@ def require_api(kubernetes: str, path: str) -> None:
     if numbers(kubernetes) < (1, 34):
         fact = f"Kubernetes {kubernetes} does not serve resource.k8s.io/v1, which claims need"
         raise InputError(f"{path}.sharing.kind", fact, "use version 1.34 or newer, or another kind")
+
+
+def check_devices(pools: Sequence[Pool], candidates: Sequence[Pool], work: Workload, path: str) -> None:
+    """Refuse adapters and huge pages that a pool lacks on which the workload may run."""
+    for key in ("efa", "hugepages"):
+        if getattr(work, key) is not None and not candidates:
+            fact = "the workload may run on any node, and not every node has them"
+            raise InputError(f"{path}.{key}", fact, "name the pool of the nodes that do")
+    for pool in candidates:
+        named = f"pools[{pools.index(pool)}]"
+        if work.efa and work.efa > pool.adapters:
+            raise InputError(f"{path}.efa", *_too_many(pool, named))
+        if work.hugepages and memory_bytes(pool.hugepages or "0Mi") < memory_bytes(work.hugepages):
+            fact = f"a node of pool {pool.name} has {pool.hugepages or 'none'}"
+            remedy = f"give {named} hugepages: {work.hugepages} or more, or request less"
+            raise InputError(f"{path}.hugepages", fact, remedy)
+
+
+def _too_many(pool: Pool, named: str) -> tuple[str, str]:
+    if pool.adapters:
+        fact = f"a node of pool {pool.name} has {pool.adapters}"
+        return fact, f"request {pool.adapters} at most, or use more pods"
+    if pool.machines and all(machine.efa for machine in pool.machines):
+        return f"pool {pool.name} has no aws.efa", f"give {named} aws: {{efa: true}}, or leave it out"
+    models = {gpu.name for gpu in pool.gpus}
+    able = [name for name, one in MACHINES.items() if one.efa and one.gpu in models]
+    remedy = f"leave it out, or use a pool of {', '.join(able)} on AWS" if able else "leave it out"
+    return f"nodes of pool {pool.name} have no Elastic Fabric Adapter", remedy

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from infra.model.aws import AwsCluster
-from infra.model.base import ClusterModel
+from infra.model.base import ClusterModel, option, required
 from infra.model.host_values import ContextName, FilePath
 from infra.model.hosts import HostsCluster
 from infra.model.openstack import OpenstackCluster
@@ -25,10 +25,8 @@ class ExistingCluster(ClusterModel):
 
     created: ClassVar[bool] = False
     kind: Literal["existing"]
-    kubeconfig: FilePath = Field(description="Path of the kubeconfig.")
-    context: ContextName | None = Field(
-        default=None, description="Context in it; its current one if left out."
-    )
+    kubeconfig: FilePath = required("Path of the kubeconfig.")
+    context: ContextName | None = option("Context in it; its current one if left out.")
 
 
 Cluster = Annotated[

@@ -23,12 +23,20 @@ class DcgmField:
     help: str
 
 
+def _of(kind: MetricType, found: Mapping[str, str]) -> dict[str, DcgmField]:
+    return {name: DcgmField(kind, text) for name, text in found.items()}
+
+
 def _gauges(**found: str) -> dict[str, DcgmField]:
-    return {name: DcgmField("gauge", text) for name, text in found.items()}
+    return _of("gauge", found)
 
 
 def _counters(**found: str) -> dict[str, DcgmField]:
-    return {name: DcgmField("counter", text) for name, text in found.items()}
+    return _of("counter", found)
+
+
+def _labels(**found: str) -> dict[str, DcgmField]:
+    return _of("label", found)
 
 
 CLOCKS = _gauges(
@@ -40,7 +48,7 @@ TEMPERATURE = _gauges(
     DCGM_FI_DEV_MEMORY_TEMP="Temperature of the memory in degrees Celsius",
 )
 POWER = _gauges(DCGM_FI_DEV_POWER_USAGE="Power drawn in watts") | _counters(
-    DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION="Energy used since the driver was loaded in millijoules",
+    DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION="Energy used since the driver was loaded in millijoules"
 )
 PCIE = _counters(DCGM_FI_DEV_PCIE_REPLAY_COUNTER="Packets that PCIe retransmitted") | _gauges(
     DCGM_FI_PROF_PCIE_TX_BYTES="Bytes sent over PCIe per second with headers",
@@ -91,9 +99,7 @@ RETIRED = _gauges(DCGM_FI_DEV_RETIRED_PENDING="Pages that a reboot will retire")
 REMAPPED = _counters(
     DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS="Rows replaced after uncorrectable errors; Ampere and later",
     DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS="Rows replaced after correctable errors; Ampere and later",
-) | _gauges(
-    DCGM_FI_DEV_ROW_REMAP_FAILURE="1 when a row could not be replaced; the card has no spare left",
-)
+) | _gauges(DCGM_FI_DEV_ROW_REMAP_FAILURE="1 when a row could not be replaced; the card has no spare left")
 NVLINK = _counters(
     DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL="Checksum errors of NVLink flow control on all links",
     DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL="Checksum errors of NVLink data on all links",
@@ -106,25 +112,11 @@ NVLINK_RATES = _gauges(
     DCGM_FI_PROF_NVLINK_RX_BYTES="Bytes received over NVLink per second with headers",
 )
 LICENCE = _gauges(DCGM_FI_DEV_VGPU_LICENSE_STATUS="State of the vGPU licence; nothing without vGPU")
-LABELS = {"DCGM_FI_DRIVER_VERSION": DcgmField("label", "Version of the driver")}
+LABELS = _labels(DCGM_FI_DRIVER_VERSION="Version of the driver")
 
 DEFAULT: Mapping[str, DcgmField] = {
-    **CLOCKS,
-    **TEMPERATURE,
-    **POWER,
-    **PCIE,
-    **UTILISATION,
-    **PIPES,
-    **MEMORY,
-    **XIDS,
-    **THROTTLING,
-    **ECC,
-    **RETIRED,
-    **REMAPPED,
-    **NVLINK,
-    **NVLINK_RATES,
-    **LICENCE,
-    **LABELS,
+    **(CLOCKS | TEMPERATURE | POWER | PCIE | UTILISATION | PIPES | MEMORY | XIDS | THROTTLING | ECC),
+    **(RETIRED | REMAPPED | NVLINK | NVLINK_RATES | LICENCE | LABELS),
 }
 """Fields that are exported by default, in the order of the CSV file."""
 
@@ -171,20 +163,17 @@ OTHERS: Mapping[str, DcgmField] = {
         DCGM_FI_DEV_TOTAL_APP_CLOCKS_VIOLATION="Time below the application clocks in ns",
         DCGM_FI_DEV_TOTAL_BASE_CLOCKS_VIOLATION="Time below the base clocks in ns",
     ),
-    **{
-        name: DcgmField("label", text)
-        for name, text in {
-            "DCGM_FI_NVML_VERSION": "Version of NVML",
-            "DCGM_FI_CUDA_DRIVER_VERSION": "CUDA version of the driver",
-            "DCGM_FI_DEV_BRAND": "Brand of the card",
-            "DCGM_FI_DEV_SERIAL": "Serial number of the card",
-            "DCGM_FI_DEV_VBIOS_VERSION": "Version of the card's BIOS",
-            "DCGM_FI_DEV_INFOROM_IMAGE_VER": "Version of the card's inforom",
-            "DCGM_FI_DEV_OEM_INFOROM_VER": "Version of the manufacturer's inforom",
-            "DCGM_FI_DEV_ECC_INFOROM_VER": "Version of the inforom's part on ECC",
-            "DCGM_FI_DEV_POWER_INFOROM_VER": "Version of the inforom's part on power",
-        }.items()
-    },
+    **_labels(
+        DCGM_FI_NVML_VERSION="Version of NVML",
+        DCGM_FI_CUDA_DRIVER_VERSION="CUDA version of the driver",
+        DCGM_FI_DEV_BRAND="Brand of the card",
+        DCGM_FI_DEV_SERIAL="Serial number of the card",
+        DCGM_FI_DEV_VBIOS_VERSION="Version of the card's BIOS",
+        DCGM_FI_DEV_INFOROM_IMAGE_VER="Version of the card's inforom",
+        DCGM_FI_DEV_OEM_INFOROM_VER="Version of the manufacturer's inforom",
+        DCGM_FI_DEV_ECC_INFOROM_VER="Version of the inforom's part on ECC",
+        DCGM_FI_DEV_POWER_INFOROM_VER="Version of the inforom's part on power",
+    ),
 }
 """Fields that ``monitoring.counters`` may add by name."""
 

@@ -1,4 +1,4 @@
-"""Which NVIDIA driver, container toolkit and CUDA toolkit fit which GPU.
+"""Which NVIDIA driver, container toolkit and CUDA toolkit fit which GPU, and the checks of declared ones.
 
 A GPU's driver requirements are in its entry of the catalogue (``infra.model.gpu``). Open kernel modules exist
 from R515 and are NVIDIA's default from R560; they need Turing or newer (driver installation guide, kernel
@@ -9,10 +9,15 @@ release notes. Not in the tables: boards with NVSwitch but fewer than eight GPUs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from infra.model.amounts import numbers
+from infra.model.errors import InputError
 from infra.model.gpu import Gpu, Modules
-from infra.model.quantity import numbers
+
+if TYPE_CHECKING:
+    from infra.model.pool import Pool
 
 Version = tuple[int, ...]
 
@@ -128,3 +133,60 @@ def floor(fixes: Mapping[str, str]) -> str:
 
 def _open(fixes: Mapping[str, str], version: str) -> tuple[str, ...]:
     return tuple(cve for cve, fixed in fixes.items() if numbers(version) < numbers(fixed))
+
+
+def last_branch_with_efa(gpu: Gpu, pool: Pool) -> int | None:
+    """The last branch that supports the GPU and, if the pool's machine has any, its EFA adapters."""
+    efa = LAST_WITH_EFA.get(gpu.name) if pool.flavor and pool.flavor.efa else None
+    return min((last for last in (gpu.driver.last, efa) if last is not None), default=None)
+
+
+def check(version: str, gpu: Gpu, pool: Pool, path: str) -> None:
+    """Refuse a driver that is too new or too old for the GPU, or too old for its MIG layout."""
+    needs, last = gpu.driver, last_branch_with_efa(gpu, pool)
+    if last is not None and branch(version) > last:
+        what = gpu.name if last == gpu.driver.last else f"EFA with {gpu.name}"
+        fact = f"{version} does not support {what} (pool {pool.name}): its last branch is {last}"
+        raise InputError(path, fact, f"use {last} or an older branch")
+    if numbers(version) < numbers(needs.first):
+        fact = f"{version} does not support {gpu.name} yet (pool {pool.name})"
+        raise InputError(path, fact, f"use {needs.first} or newer")
+    if pool.layout is not None and needs.mig and numbers(version) < numbers(needs.mig):
+        fact = f"{version} does not support MIG on {gpu.name} yet (pool {pool.name})"
+        raise InputError(path, fact, f"use {needs.mig} or newer")
+
+
+def check_modules(
+    modules: Modules | None, version: str, gpu: Gpu, pool: Pool, path: str, other: str = "leave it out"
+) -> None:
+    """Refuse kernel modules that do not support the GPU in this branch; None: as NVIDIA recommends."""
+    able = flavours(gpu, version)
+    if modules and modules not in able:
+        fact = f"{modules} modules do not support {gpu.name} in branch {branch(version)}"
+        raise InputError(path, f"{fact} (pool {pool.name})", f"use {able[0]}, or {other}")
+
+
+def check_named(
+    path: str,
+    version: str,
+    holes: Sequence[str],
+    fixes: Mapping[str, str],
+    owner: str,
+    acknowledged: Sequence[str],
+) -> None:
+    """Refuse a version below the floor unless all its open CVEs are acknowledged."""
+    missing = [cve for cve in holes if cve not in acknowledged]
+    if missing:
+        raise InputError(
+            path,
+            f"{version} allows container escapes to the host: {', '.join(missing)}",
+            f"use {floor(fixes)} or newer, or accept it by {owner}.acknowledge: [{', '.join(holes)}]",
+        )
+
+
+def check_acknowledged(owner: str, what: str, holes: Sequence[str], acknowledged: Sequence[str]) -> None:
+    """Refuse acknowledged CVEs that are not open in ``what``."""
+    for index, cve in enumerate(acknowledged):
+        if cve not in holes:
+            fact = f"{cve} is fixed in {what}"
+            raise InputError(f"{owner}.acknowledge[{index}]", fact, "leave it out")

@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from infra.model.base import MOST_NODES, Count, LabelKey, Model
+from infra.model.base import Model, option, required
 from infra.model.errors import InputError
+from infra.model.values import MOST_NODES, Count, LabelKey
 
 Capacity = Literal["reserved", "on_demand", "spot"]
 PoolClass = Literal["training", "inference", "interactive", "batch"]
@@ -24,14 +25,14 @@ NODES = "nodes"
 class Elastic(Model):
     """Nodes are added when pods need them, and removed when no pod does."""
 
-    min: Annotated[int, Field(strict=True, ge=0, le=MOST_NODES)] | None = Field(
-        default=None, description="Fewest nodes (OpenStack); 1 if left out."
+    min: Annotated[int, Field(strict=True, ge=0, le=MOST_NODES)] | None = option(
+        "Fewest nodes (OpenStack); 1 if left out."
     )
-    max: dict[LabelKey, Count] = Field(
-        min_length=1,
-        description="Limit of all its nodes together. AWS, for each capacity type separately (Karpenter has "
-        "no limit over several): cpu (cores), memory_gib, or a resource that they offer, for example "
+    max: dict[LabelKey, Count] = required(
+        "Limit of all its nodes together. AWS, for each capacity type separately (Karpenter has no limit "
+        "over several): cpu (cores), memory_gib, or a resource that they offer, for example "
         "nvidia.com/gpu.shared. OpenStack: nodes.",
+        min_length=1,
     )
 
     @model_validator(mode="after")

@@ -4,54 +4,29 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
+from pydantic import PrivateAttr, ValidationInfo, model_validator
 
-from infra.model import (
-    addresses,
-    aws_checks,
-    catalogue,
-    checks,
-    health,
-    host_checks,
-    inference,
-    monitoring,
-    node_key_checks,
-    node_room,
-    notebook_checks,
-    offer,
-    openstack_checks,
-    operator_checks,
-    own_checks,
-    ownership,
-    queue_checks,
-    registries,
-    reset,
-    room,
-    scheduling,
-    surge,
-    unused,
-)
+from infra.model import addresses, environment_checks, offer, operator, registries, unused
 from infra.model.aws import AwsCluster
 from infra.model.aws_network import OwnNetwork
-from infra.model.base import Model, Name, each_once
-from infra.model.catalogue import BUILT_IN, Catalogue
+from infra.model.base import Model, each_once, option, required
 from infra.model.clusters import Cluster, EmbeddedCluster, ExistingCluster
-from infra.model.container_runtimes import NVIDIA_RUNTIME
-from infra.model.cost import Cost
 from infra.model.health import Health
-from infra.model.hosts import HostsCluster
-from infra.model.kserve import KServe
-from infra.model.machines import Machine
+from infra.model.hosts import NVIDIA_RUNTIME, HostsCluster
+from infra.model.machines import BUILT_IN, Catalogue, Machine, known_to
 from infra.model.monitoring import Monitoring
 from infra.model.openstack import OpenstackCluster
-from infra.model.operator import GpuOperatorSpec
-from infra.model.own import GpuKey, MachineKey, OwnGpu, OwnMachine
-from infra.model.ownership import Ownership
+from infra.model.operator import GpuOperatorSpec, Ownership
+from infra.model.own import GpuKey, OwnGpu
+from infra.model.own_machines import MachineKey, OwnMachine
 from infra.model.pool import Pool
+from infra.model.prices import Cost
 from infra.model.queues import Queues
 from infra.model.registries import Mirror, Source
 from infra.model.scheduling import Namespace, PriorityName, PriorityValue, Scheduling
-from infra.model.state import State, check_state
+from infra.model.serving import KServe
+from infra.model.state import State
+from infra.model.values import Name
 from infra.model.workload import InferenceWorkload, Workload
 
 MOST_POOLS = 200
@@ -63,135 +38,58 @@ MOST_OBJECTS = 1000
 class Environment(Model):
     """One stack's environment, checked as a whole: its names exist, and its requests can be met."""
 
-    name: Name = Field(description="Name of the environment, a label of everything it creates.")
-    gpus: dict[GpuKey, OwnGpu] = Field(
-        default_factory=dict, description="GPU models that the catalogue does not have, by name."
+    name: Name = required("Name of the environment, a label of everything it creates.")
+    gpus: dict[GpuKey, OwnGpu] = option("GPU models that the catalogue does not have, by name.", dict)
+    machines: dict[MachineKey, OwnMachine] = option(
+        "Instance types and machines that the catalogue does not have, by name; flavors of OpenStack are in "
+        "cluster.flavors.",
+        dict,
     )
-    machines: dict[MachineKey, OwnMachine] = Field(
-        default_factory=dict,
-        description="Instance types and machines that the catalogue does not have, by name; flavors of "
-        "OpenStack are in cluster.flavors.",
+    cluster: Cluster = required("Where the platform runs.")
+    gpu_operator: GpuOperatorSpec = option("Settings of the operator.", GpuOperatorSpec)
+    pools: tuple[Pool, ...] = required("Pools of nodes of one kind.", min_length=1, max_length=MOST_POOLS)
+    scheduling: Scheduling | None = option(
+        "How pods with GPUs are placed; by the cluster's own scheduler if left out."
     )
-    cluster: Cluster = Field(description="Where the platform runs.")
-    gpu_operator: GpuOperatorSpec = Field(
-        default_factory=GpuOperatorSpec, description="Settings of the operator."
+    priorities: dict[PriorityName, PriorityValue] = option(
+        "Priority classes by name, each with its value: pods of a higher one are scheduled first and "
+        "preempt lower ones if no room is free. Pods without a class have 0.",
+        dict,
     )
-    pools: tuple[Pool, ...] = Field(
-        min_length=1, max_length=MOST_POOLS, description="Pools of nodes of one kind."
+    namespaces: tuple[Namespace, ...] = option(
+        "Namespaces with a quota of GPUs; others are not limited.", (), max_length=MOST_OBJECTS
     )
-    scheduling: Scheduling | None = Field(
-        default=None, description="How pods with GPUs are placed; by the cluster's own scheduler if left out."
+    queues: Queues | None = option("Queues in which workloads wait for their team's quota; none if left out.")
+    workloads: tuple[Workload, ...] = option("What runs on the pools.", (), max_length=MOST_OBJECTS)
+    kserve: KServe | None = option("Settings of KServe, if a workload has a model.")
+    monitoring: Monitoring | None = option("Metrics, retention and alerts; no monitoring if left out.")
+    health: Health | None = option("Handling of nodes with a broken GPU; none if left out.")
+    cost: Cost | None = option("Its budget, and prices that extend or override the price lists.")
+    registries: dict[Source, Mirror] = option(
+        "Mirrors, by host of a registry or https:// address of a chart repository: images and charts are "
+        "pulled from there instead. `gpuform images` lists what the mirrors must contain.",
+        dict,
     )
-    priorities: dict[PriorityName, PriorityValue] = Field(
-        default_factory=dict,
-        description="Priority classes by name, each with its value: pods of a higher one are scheduled first "
-        "and preempt lower ones if no room is free. Pods without a class have 0.",
-    )
-    namespaces: tuple[Namespace, ...] = Field(
-        default=(),
-        max_length=MOST_OBJECTS,
-        description="Namespaces with a quota of GPUs; others are not limited.",
-    )
-    queues: Queues | None = Field(
-        default=None, description="Queues in which workloads wait for their team's quota; none if left out."
-    )
-    workloads: tuple[Workload, ...] = Field(
-        default=(), max_length=MOST_OBJECTS, description="What runs on the pools."
-    )
-    kserve: KServe | None = Field(default=None, description="Settings of KServe, if a workload has a model.")
-    monitoring: Monitoring | None = Field(
-        default=None, description="Metrics, retention and alerts; no monitoring if left out."
-    )
-    health: Health | None = Field(
-        default=None, description="Handling of nodes with a broken GPU; none if left out."
-    )
-    cost: Cost | None = Field(
-        default=None, description="Its budget, and prices that extend or override the price lists."
-    )
-    registries: dict[Source, Mirror] = Field(
-        default_factory=dict,
-        description="Mirrors, by host of a registry or https:// address of a chart repository: images and "
-        "charts are pulled from there instead. `gpuform images` lists what the mirrors must contain.",
-    )
-    acknowledge_loss: Annotated[tuple[Name, ...], each_once("name each once")] = Field(
-        default=(),
-        description="Names of what this change may lose: the cluster, pools, namespaces, queues. Without it, "
-        "or `gpuform up --acknowledge NAME`, an update that loses data or running pods is refused. Remove it "
+    acknowledge_loss: Annotated[tuple[Name, ...], each_once("name each once")] = option(
+        "Names of what this change may lose: the cluster, pools, namespaces, queues. Without it, or "
+        "`gpuform up --acknowledge NAME`, an update that loses data or running pods is refused. Remove it "
         "after the update.",
+        (),
     )
-    state: State | None = Field(
-        default=None, description="Where the engine keeps its state; next to the checkout if left out."
-    )
+    state: State | None = option("Where the engine keeps its state; next to the checkout if left out.")
 
     _known: Catalogue = PrivateAttr(default_factory=lambda: BUILT_IN)
 
     @model_validator(mode="after")
     def _holds_together(self, info: ValidationInfo) -> Environment:
-        self._known = catalogue.of(info)
-        own_checks.check(self.cluster, self.gpus, self.machines, self.pools)
-        check_state(self.cluster.kind, self.state)
-        registries.check(self.registries)
-        operator = self.gpu_operator
-        operator_checks.check(self.cluster.kind, operator, self.ownership, self.pools)
-        if isinstance(self.cluster, OpenstackCluster):
-            openstack_checks.check_flavors(self.cluster, self.pools)
-        checks.check_pools(self.cluster.kind, self.gpu_operator.mig_strategy, self.pools)
-        node_key_checks.check(self.cluster.kind, operator.gpu_taint, self.pools)
-        if self.cost:
-            checks.check_cost(self.cost, self._system_machines, self.pools)
-        minor = self.cluster.version if isinstance(self.cluster, AwsCluster | OpenstackCluster) else None
-        scheduling.check_scheduling(self.cluster.kind, minor, self.scheduling)
-        checks.check_workloads(operator.mig_strategy, self.pools, self.workloads)
-        notebook_checks.check(self)
-        node_room.check(self)
-        scheduling.check_priorities(self.priorities, self.workloads)
-        room.check_spare(operator.mig_strategy, self.pools)
-        room.check_namespaces(operator.mig_strategy, self.pools, self.namespaces, self.workloads)
-        queue_checks.check(self)
-        inference.check(self)
-        if self.monitoring:
-            operator_checks.check_monitoring(operator)
-        monitoring.check(self.cluster.kind, self.monitoring, self._namespaces())
-        magnum = self.cluster if isinstance(self.cluster, OpenstackCluster) else None
-        health.check(self.cluster.kind, self.health, self.monitoring is not None, self.pools, magnum)
-        if isinstance(self.cluster, AwsCluster):
-            aws_checks.check(self.name, self.cluster, operator.mig_strategy, self.pools, self.workloads)
-        if isinstance(self.cluster, OpenstackCluster):
-            openstack_checks.check(self.name, self.cluster, self.pools, self.monitoring)
-            openstack_checks.check_taints(self.cluster, operator, self.pools)
-            openstack_checks.check_workloads(self.pools, self.workloads)
-        if isinstance(self.cluster, HostsCluster):
-            inside = {key: getattr(self, key) for key in host_checks.INSIDE}
-            host_checks.check(self.cluster, operator, self.pools, inside)
-        surge.check(operator.mig_strategy, self.pools, self.workloads)
-        surge.check_held(self.cluster.kind, operator.mig_strategy, self.pools, self.workloads)
+        self._known = known_to(info)
+        environment_checks.check(self)
         return self
 
     @property
     def catalogue(self) -> Catalogue:
         """The GPUs and machines that it may name: the built-in ones and its own."""
         return self._known
-
-    @property
-    def _system_machines(self) -> tuple[str, ...]:
-        if isinstance(self.cluster, AwsCluster):
-            return (self.cluster.system.machine,)
-        if isinstance(self.cluster, OpenstackCluster):
-            groups = (self.cluster.masters, self.cluster.workers)
-            return tuple(group.flavor for group in groups if group.flavor)
-        return ()
-
-    def _namespaces(self) -> dict[str, str]:
-        """Every named namespace, with the path of the first field that names it."""
-        found: dict[str, str] = {}
-        for index, workload in enumerate(self.workloads):
-            found.setdefault(workload.namespace, f"workloads[{index}].namespace")
-        for index, space in enumerate(self.namespaces):
-            found.setdefault(space.name, f"namespaces[{index}].name")
-        for index, team in enumerate(self.queues.teams if self.queues else ()):
-            for number, name in enumerate(team.namespaces):
-                found.setdefault(name, f"queues.teams[{index}].namespaces[{number}]")
-        return found
 
     def strategy(self, pool: Pool) -> offer.MigStrategy:
         """MIG strategy of the pool's nodes: the pool's own, or the operator's."""
@@ -294,7 +192,7 @@ class Environment(Model):
     def ownership(self) -> Ownership:
         aws = isinstance(self.cluster, AwsCluster)
         images = {pool.image.key for pool in self.pools if pool.gpus} if aws else ()
-        return ownership.of(self.cluster.kind, images, self.gpu_operator)
+        return operator.ownership_of(self.cluster.kind, images, self.gpu_operator)
 
     @property
     def has_mig_manager(self) -> bool:
@@ -304,17 +202,7 @@ class Environment(Model):
     @property
     def warnings(self) -> tuple[str, ...]:
         """Accepted settings that are not advisable: path, fact and remedy of each."""
-        found = [*node_room.warnings(self), *queue_checks.warnings(self)]
-        found += room.warnings(self.gpu_operator.mig_strategy, self.pools, self.namespaces)
-        if self.has_cluster:  # else Ansible changes the layouts, host by host
-            found += reset.warnings(self.cluster.kind, self.pools)
-        if isinstance(self.cluster, AwsCluster):
-            found += aws_checks.warnings(self.gpu_operator.mig_strategy, self.pools)
-        if isinstance(self.cluster, OpenstackCluster):
-            found += openstack_checks.warnings(self.cluster, self.pools)
-        if isinstance(self.cluster, HostsCluster):
-            found += host_checks.warnings(self.cluster, self.pools)
-        return tuple(found)
+        return environment_checks.warnings(self)
 
     def resolved(self) -> dict[str, Any]:
         """Equivalent input with every default, without fields that have no effect on this kind of cluster."""

@@ -1,7 +1,12 @@
 """The one error for bad input: where it stands, what is wrong, what to do."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
 _LONGEST = 600
 """Characters of a path or a fact, which quote what was written."""
+_LONGEST_NAME = 128  # characters
 
 
 class InputError(ValueError):
@@ -27,3 +32,33 @@ def _line(text: str) -> str:
     return (
         text if text.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
     )
+
+
+def hidden(error: InputError, given: object) -> InputError:
+    """The same error without the texts of ``given`` that may be secret.
+
+    A message repeats a wrong value, since values are not secret as a rule. A text of several lines, a JSON
+    object and a text longer than a name may be a pasted kubeconfig, key or token, and no message repeats it.
+    """
+    fact, remedy = error.fact, error.remedy
+    for text in sorted(set(_secret(given)), key=len, reverse=True):
+        for shown in (repr(text), text):
+            fact, remedy = fact.replace(shown, "the given text"), remedy.replace(shown, "the given text")
+    return InputError(error.path, fact, remedy)
+
+
+def content(text: str) -> bool:
+    """Whether a text is the content of a file rather than a name or a path."""
+    return not text.isprintable() or text.lstrip().startswith("{")
+
+
+def _secret(given: object) -> Iterator[str]:
+    if isinstance(given, str):
+        if content(given) or len(given) > _LONGEST_NAME:
+            yield given
+    elif isinstance(given, Mapping):
+        for item in given.values():
+            yield from _secret(item)
+    elif isinstance(given, list | tuple):
+        for item in given:
+            yield from _secret(item)

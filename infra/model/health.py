@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
-
-from infra.model.base import SHARE, Model, NodeCount, Strict, matching
+from infra.model.amounts import seconds
+from infra.model.base import SHARE, Model, Strict, matching, option, refusing
 from infra.model.errors import InputError
-from infra.model.measures import seconds
 from infra.model.openstack import OpenstackCluster
 from infra.model.pool import Pool
+from infra.model.values import NodeCount
 
 AUTO_HEALING = "auto_healing_enabled"
 """Magnum's label that enables replacement of nodes that are not Ready (its user guide, labels)."""
@@ -29,45 +28,38 @@ Remediator = Literal["gpuform", "karpenter", "eks"]
 _SHORTEST_S, _LONGEST_S = 600, 7 * 24 * 3600
 
 
-def _window(value: str) -> str:
-    if not _SHORTEST_S <= seconds(value) <= _LONGEST_S:
-        raise InputError("", f"{value} is not a valid window", "use 10m or more, and 168h or less")
-    return value
-
-
 Share = Annotated[Strict, matching(SHARE, "a share of the nodes", "write 1% to 100%, for example 20%")]
 Window = Annotated[
     Strict,
     matching("[1-9][0-9]{0,8}[mh]", "a duration", "write it in minutes or hours, for example 1h"),
-    AfterValidator(_window),
+    refusing(
+        lambda value: not _SHORTEST_S <= seconds(value) <= _LONGEST_S,
+        "{} is not a valid window",
+        "use 10m or more, and 168h or less",
+    ),
 ]
 
 
 class Health(Model):
     """Handling of GPU faults that need a reset or another GPU; other faults are only reported."""
 
-    mode: Mode = Field(
-        default="observe",
-        description="observe: report what would be done, change no node. cordon: keep new pods off the node, "
-        "by a taint and a condition. ticket: as cordon, and write a ticket. replace: as ticket, but "
-        "Karpenter replaces its own nodes with a broken GPU; not on OpenStack.",
+    mode: Mode = option(
+        "observe: report what would be done, change no node. cordon: keep new pods off the node, by a taint "
+        "and a condition. ticket: as cordon, and write a ticket. replace: as ticket, but Karpenter replaces "
+        "its own nodes with a broken GPU; not on OpenStack.",
+        "observe",
     )
-    remediator: Remediator | None = Field(
-        default=None,
-        description="The only one that acts on GPU nodes: this loop (gpuform), Karpenter's node repair, "
-        "or EKS's repair of node groups. Required on AWS; elsewhere gpuform is the only choice.",
+    remediator: Remediator | None = option(
+        "The only one that acts on GPU nodes: this loop (gpuform), Karpenter's node repair, or EKS's repair "
+        "of node groups. Required on AWS; elsewhere gpuform is the only choice."
     )
-    budget: Share = Field(
-        default="20%",
-        description="Largest share of the nodes with GPUs to act on within the window, rounded down, at "
-        "least one node. Beyond it, the loop stops acting until a person has checked.",
+    budget: Share = option(
+        "Largest share of the nodes with GPUs to act on within the window, rounded down, at least one node. "
+        "Beyond it, the loop stops acting until a person has checked.",
+        "20%",
     )
-    max: NodeCount | None = Field(
-        default=None, description="Largest number of nodes to act on within the window."
-    )
-    window: Window = Field(
-        default="1h", description="Window in which actions are counted, for example 30m or 2h."
-    )
+    max: NodeCount | None = option("Largest number of nodes to act on within the window.")
+    window: Window = option("Window in which actions are counted, for example 30m or 2h.", "1h")
 
     @property
     def acts(self) -> bool:

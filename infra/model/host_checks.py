@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from infra.model import driver_checks, drivers
-from infra.model.base import ALL_GROUPS, LOCALHOST
-from infra.model.container_runtimes import CDI, MAJORS, spelled
+from infra.model import drivers
+from infra.model.amounts import numbers
 from infra.model.errors import InputError
 from infra.model.gpu import ONLY_ARM64, Gpu, Modules
-from infra.model.hosts import Driver, Host, HostsCluster
+from infra.model.hosts import CDI, MAJORS, Driver, Host, HostsCluster, spelled
 from infra.model.operator import GpuOperatorSpec
 from infra.model.places import same_host
 from infra.model.pool import Pool
-from infra.model.quantity import numbers
 from infra.model.sharing import Mps
+from infra.model.values import ALL_GROUPS, LOCALHOST
 
 INSIDE = (
     *("scheduling", "priorities", "namespaces", "queues", "workloads", "health", "monitoring", "registries"),
@@ -51,9 +50,8 @@ def _check_hosts(cluster: HostsCluster, pools: Sequence[Pool]) -> None:
     addresses: dict[tuple[str, int], str] = {}
     for path, place, host in _hosts(cluster, pools):
         if host.name in names:
-            raise InputError(
-                path, f"host {host.name!r} is already in {names[host.name]}", "name it in one place only"
-            )
+            fact = f"host {host.name!r} is already in {names[host.name]}"
+            raise InputError(path, fact, "name it in one place only")
         names[host.name] = place
         other = addresses.setdefault((same_host(host.reached_at), host.port), host.name)
         if other != host.name:
@@ -77,34 +75,25 @@ def _check_pool(cluster: HostsCluster, pool: Pool, path: str) -> None:
         raise InputError(f"{path}.hosts", "missing", "name the pool's hosts")
     if not pool.gpus:
         if pool.driver:
-            raise InputError(
-                f"{path}.driver",
-                "the pool has no GPU",
-                "leave it out, or give the pool a gpu: {models, count}",
-            )
+            fact = "the pool has no GPU"
+            raise InputError(f"{path}.driver", fact, "leave it out, or give the pool a gpu: {models, count}")
         return
     for gpu in pool.gpus:
         if gpu.name in ONLY_ARM64:
             fact = f"{gpu.name} is in arm64 hosts, and the roles install packages for x86_64"
             raise InputError(f"{path}.gpu", fact, "use cluster kind existing")
     if len(pool.gpus) > 1:
-        raise InputError(
-            f"{path}.gpu.models",
-            f"has {len(pool.gpus)} models, and the hosts of a pool have one",
-            "give a pool for each",
-        )
+        fact = f"has {len(pool.gpus)} models, and the hosts of a pool have one"
+        raise InputError(f"{path}.gpu.models", fact, "give a pool for each")
     if pool.driver is None and cluster.driver is None:
         remedy = "give cluster.driver, or the pool a driver: {source: nvidia, version: '580.95.05'}"
         raise InputError(f"{path}.driver", "missing, and the cluster has none", remedy)
     where = f"{path}.driver" if pool.driver else "cluster.driver"
-    _check_driver(driver_of(cluster, pool), pool, where)
+    driver, gpu = driver_of(cluster, pool), pool.gpus[0]
+    drivers.check(driver.version, gpu, pool, f"{where}.version")
+    drivers.check_modules(driver.modules, driver.version, gpu, pool, f"{where}.modules")
     if cluster.cuda:
         _check_cuda(cluster.cuda, driver_of(cluster, pool), pool)
-
-
-def _check_driver(driver: Driver, pool: Pool, path: str) -> None:
-    driver_checks.check(driver.version, pool.gpus[0], pool, f"{path}.version")
-    driver_checks.check_modules(driver.modules, driver.version, pool.gpus[0], pool, f"{path}.modules")
 
 
 def _check_cuda(cuda: str, driver: Driver, pool: Pool) -> None:
@@ -117,13 +106,11 @@ def _check_cuda(cuda: str, driver: Driver, pool: Pool) -> None:
     first, last = drivers.first_cuda(gpu), drivers.LAST_CUDA_OF_FAMILY.get(gpu.family)
     if numbers(cuda) < first:
         spelled = ".".join(str(part) for part in first)
-        raise InputError(
-            path, f"CUDA {cuda} does not support {gpu.name} (pool {pool.name})", f"use {spelled} or newer"
-        )
+        fact = f"CUDA {cuda} does not support {gpu.name} (pool {pool.name})"
+        raise InputError(path, fact, f"use {spelled} or newer")
     if last is not None and major > last:
-        raise InputError(
-            path, f"CUDA {cuda} no longer supports {gpu.name} (pool {pool.name})", f"use {last}.x or older"
-        )
+        fact = f"CUDA {cuda} no longer supports {gpu.name} (pool {pool.name})"
+        raise InputError(path, fact, f"use {last}.x or older")
 
 
 def _check_used(cluster: HostsCluster, pools: Sequence[Pool]) -> None:
@@ -138,10 +125,10 @@ def _check_used(cluster: HostsCluster, pools: Sequence[Pool]) -> None:
 def _check_toolkit(cluster: HostsCluster) -> None:
     """A version below the floor needs each open CVE acknowledged; others must not be acknowledged."""
     version, holes = cluster.toolkit.version, drivers.open_holes(cluster.toolkit.version)
-    driver_checks.check_named(
+    drivers.check_named(
         "cluster.toolkit.version", version, holes, drivers.TOOLKIT_FIXES, "cluster", cluster.acknowledge
     )
-    driver_checks.check_acknowledged("cluster", f"container toolkit {version}", holes, cluster.acknowledge)
+    drivers.check_acknowledged("cluster", f"container toolkit {version}", holes, cluster.acknowledge)
 
 
 def _check_runtime(cluster: HostsCluster, pools: Sequence[Pool]) -> None:

@@ -9,9 +9,8 @@ from pydantic import AfterValidator, Field
 
 from infra import versions
 from infra.model import drivers
-from infra.model.base import NUMBER, Strict, each_once, listing, matching
-from infra.model.errors import InputError
-from infra.model.pasted import content
+from infra.model.base import NUMBER, Strict, each_once, listing, matching, one_of, refusing
+from infra.model.errors import InputError, content
 from infra.model.places import INTERFACE, is_host, plain_address
 
 _OTHER_MACHINES = re.compile(r"aarch64|arm64|sbsa|ppc64le")
@@ -20,19 +19,8 @@ _OTHER_MACHINES = re.compile(r"aarch64|arm64|sbsa|ppc64le")
 def _known_branch(value: str) -> str:
     if drivers.branch(value) not in drivers.BRANCHES:
         known = [str(branch) for branch in drivers.BRANCHES]
-        raise InputError(
-            "", f"unknown driver branch {drivers.branch(value)}", listing(known, str(drivers.branch(value)))
-        )
-    return value
-
-
-def _not_the_bad_one(value: str) -> str:
-    if value == drivers.BAD_TOOLKIT:
-        raise InputError(
-            "",
-            f"{value} overwrites the imports of containerd's configuration, and the cluster's are lost",
-            f"use {versions.HOST_CONTAINER_TOOLKIT}",
-        )
+        fact = f"unknown driver branch {drivers.branch(value)}"
+        raise InputError("", fact, listing(known, str(drivers.branch(value))))
     return value
 
 
@@ -46,16 +34,12 @@ def _known_cuda(value: str) -> str:
 
 def _url(value: str) -> str:
     if not plain_address(value, "http", "https"):
-        raise InputError(
-            "", "is not a plain http or https address", "write it as https://..., without a user in it"
-        )
+        fact = "is not a plain http or https address"
+        raise InputError("", fact, "write it as https://..., without a user in it")
     machine = _OTHER_MACHINES.search(value)
     if machine:
-        raise InputError(
-            "",
-            f"{machine.group()} packages do not run on the hosts, which are x86_64",
-            "name the x86_64 (amd64) ones",
-        )
+        fact = f"{machine.group()} packages do not run on the hosts, which are x86_64"
+        raise InputError("", fact, "name the x86_64 (amd64) ones")
     return value
 
 
@@ -64,12 +48,6 @@ def _fingerprint(value: str) -> str:
     if not re.fullmatch(r"[0-9A-F]{40}", plain):
         raise InputError("", "is not a key fingerprint", "give all 40 hexadecimal digits")
     return plain
-
-
-def _sha256(value: str) -> str:
-    if not re.fullmatch(r"[0-9a-f]{64}", value.lower()):
-        raise InputError("", "is not a SHA-256", "give the 64 hexadecimal digits that `sha256sum` prints")
-    return value.lower()
 
 
 def _file(value: str) -> str:
@@ -93,17 +71,8 @@ def _own_path(value: str) -> str:
     if not value.startswith(("/", "~/")):
         raise InputError("", f"{value!r} is a relative path", "begin it with / or ~/")
     if any(letter.isspace() or letter in "\"'{}" for letter in value):
-        raise InputError(
-            "", f"{value!r} cannot be used in ssh's options", "use a path without spaces, quotes and braces"
-        )
-    return value
-
-
-def _private_key(value: str) -> str:
-    if value.endswith(".pub"):
-        raise InputError(
-            "", f"{value} is a public key", f"name the private one: {value.removesuffix('.pub')}"
-        )
+        fact = f"{value!r} cannot be used in ssh's options"
+        raise InputError("", fact, "use a path without spaces, quotes and braces")
     return value
 
 
@@ -121,9 +90,11 @@ def _address(value: str) -> str:
     return value
 
 
-def _acknowledged(value: str) -> str:
-    if value not in drivers.TOOLKIT_FIXES:
-        raise InputError("", f"unknown vulnerability {value!r}", listing(drivers.TOOLKIT_FIXES, value))
+def _private_key(value: str) -> str:
+    if value.endswith(".pub"):
+        raise InputError(
+            "", f"{value} is a public key", f"name the private one: {value.removesuffix('.pub')}"
+        )
     return value
 
 
@@ -134,7 +105,7 @@ PrivateKey = Annotated[OwnPath, AfterValidator(_private_key)]
 Acknowledged = Annotated[
     Strict,
     Field(json_schema_extra={"enum": list(drivers.TOOLKIT_FIXES)}),
-    AfterValidator(_acknowledged),
+    one_of("vulnerability", drivers.TOOLKIT_FIXES),
 ]
 Vulnerabilities = Annotated[tuple[Acknowledged, ...], each_once("leave it out")]
 Address = Annotated[Strict, AfterValidator(_address)]
@@ -165,10 +136,22 @@ RuntimeVersion = Annotated[
         "write the oldest one of the hosts, as '1.7' or '1.7.24'",
     ),
 ]
-Sha256 = Annotated[Strict, AfterValidator(_sha256)]
+Sha256 = Annotated[
+    Strict,
+    refusing(
+        lambda value: not re.fullmatch(r"[0-9a-f]{64}", value.lower()),
+        "is not a SHA-256",
+        "give the 64 hexadecimal digits that `sha256sum` prints",
+    ),
+    AfterValidator(str.lower),
+]
 ToolkitVersion = Annotated[
     Strict,
     matching(rf"1\.{NUMBER}\.{NUMBER}", "a version of the container toolkit", "write it as '1.19.1'"),
-    AfterValidator(_not_the_bad_one),
+    refusing(
+        lambda value: value == drivers.BAD_TOOLKIT,
+        "{} overwrites the imports of containerd's configuration, and the cluster's are lost",
+        f"use {versions.HOST_CONTAINER_TOOLKIT}",
+    ),
 ]
 User = Annotated[Strict, matching("[a-z_][a-z0-9_-]{0,31}", "a user name", "write it as root or deploy")]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from infra import versions
-from infra.model.base import ClusterModel, HostName, Model, Strict, matching
-from infra.model.container_runtimes import CDI, Runtime
+from infra.model.amounts import numbers
+from infra.model.base import ClusterModel, Model, Strict, matching, option, required
 from infra.model.errors import InputError
 from infra.model.gpu import Modules
 from infra.model.host_values import (
@@ -29,8 +30,33 @@ from infra.model.host_values import (
     Vulnerabilities,
 )
 from infra.model.places import is_host
-from infra.model.quantity import numbers
-from infra.model.rollout import Port
+from infra.model.serving import Port
+from infra.model.values import HostName
+
+Runtime = Literal["containerd", "crio"]
+NVIDIA_RUNTIME = "nvidia"
+"""The RuntimeClass that the operator creates, and the handler that Ansible adds to a host's runtime."""
+
+
+class Cdi(NamedTuple):
+    """The first version with CDI, and the first that has it on by default."""
+
+    known: tuple[int, int]
+    on: tuple[int, int]
+
+
+CDI: Mapping[Runtime, Cdi] = {"containerd": Cdi((1, 7), (2, 0)), "crio": Cdi((1, 23), (1, 23))}
+"""From which version container runtimes give containers CDI devices (Container Device Interface): containerd,
+docs/cri/config.md and release notes of 1.7.0 (``enable_cdi``, off) and 2.0.0 (on); CRI-O, release notes of
+1.23.0 (on). A runtime without CDI starts the container without its GPU, and reports no error."""
+
+MAJORS: Mapping[Runtime, tuple[int, ...]] = {"containerd": (1, 2), "crio": (1,)}
+"""Published major versions (their release pages, 2026-11)."""
+
+
+def spelled(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
+
 
 _RUNFILE = re.compile(r"NVIDIA-Linux-[a-z0-9_]+-(\d[\d.]*\d)[^/]*\.run", re.ASCII)
 
@@ -38,9 +64,9 @@ _RUNFILE = re.compile(r"NVIDIA-Linux-[a-z0-9_]+-(\d[\d.]*\d)[^/]*\.run", re.ASCI
 class Host(Model):
     """One host; its name is the node's name once it has joined a cluster."""
 
-    name: HostName = Field(description="Name of the host and of its node.")
-    address: Address | None = Field(default=None, description="Address for ssh; its name if left out.")
-    port: Port = Field(default=22, description="Port of ssh.")
+    name: HostName = required("Name of the host and of its node.")
+    address: Address | None = option("Address for ssh; its name if left out.")
+    port: Port = option("Port of ssh.", 22)
 
     @model_validator(mode="after")
     def _can_be_reached(self) -> Host:
@@ -64,7 +90,7 @@ AnyHost = Annotated[Host, BeforeValidator(_named, json_schema_input_type=str | H
 class Repository(Model):
     """A package repository; its signing key is checked before any package is installed."""
 
-    url: Url = Field(description="Address of the repository.")
+    url: Url = required("Address of the repository.")
     suite: Annotated[
         Strict,
         # sources.list(5): a suite that ends with / is a path, and has no components; others have some.
@@ -76,52 +102,42 @@ class Repository(Model):
     ] = Field(
         description="For apt, what follows the address: suite and components, or ./ for a flat repository."
     )
-    key: FilePath = Field(
-        description="Path of the armored public key, from the project's folder if relative."
-    )
-    fingerprint: Fingerprint = Field(description="Fingerprint of that key, 40 hexadecimal digits.")
+    key: FilePath = required("Path of the armored public key, from the project's folder if relative.")
+    fingerprint: Fingerprint = required("Fingerprint of that key, 40 hexadecimal digits.")
 
 
 class Runfile(Model):
     """NVIDIA's installer as one file (source runfile)."""
 
-    url: Url = Field(description="Address of the file.")
-    sha256: Sha256 = Field(description="SHA-256 checksum of the file.")
+    url: Url = required("Address of the file.")
+    sha256: Sha256 = required("SHA-256 checksum of the file.")
 
 
 class Driver(Model):
     """NVIDIA's driver: where it comes from, and the version at which it is held."""
 
-    source: Literal["distribution", "nvidia", "runfile"] = Field(
-        description="The distribution's packages, NVIDIA's repository, or NVIDIA's installer."
+    source: Literal["distribution", "nvidia", "runfile"] = required(
+        "The distribution's packages, NVIDIA's repository, or NVIDIA's installer."
     )
-    version: DriverVersion = Field(
-        description="Whole version, in quotes; held, so that no upgrade of the system changes it."
+    version: DriverVersion = required(
+        "Whole version, in quotes; held, so that no upgrade of the system changes it."
     )
-    modules: Modules | None = Field(
-        default=None,
-        description="Kernel modules; what NVIDIA recommends for the GPU and the branch if left out.",
+    modules: Modules | None = option(
+        "Kernel modules; what NVIDIA recommends for the GPU and the branch if left out."
     )
-    repository: Repository | None = Field(
-        default=None,
-        description="Repository with NVIDIA's packages (source nvidia); the hosts' own if left out.",
+    repository: Repository | None = option(
+        "Repository with NVIDIA's packages (source nvidia); the hosts' own if left out."
     )
     runfile: Runfile | None = Field(default=None)
 
     @model_validator(mode="after")
     def _comes_from_one_place(self) -> Driver:
         if self.repository and self.source != "nvidia":
-            raise InputError(
-                "repository",
-                f"a driver of source {self.source} does not come from NVIDIA's repository",
-                "leave it out, or use source: nvidia",
-            )
+            fact = f"a driver of source {self.source} does not come from NVIDIA's repository"
+            raise InputError("repository", fact, "leave it out, or use source: nvidia")
         if self.runfile and self.source != "runfile":
-            raise InputError(
-                "runfile",
-                f"a driver of source {self.source} is a package",
-                "leave it out, or use source: runfile",
-            )
+            fact = f"a driver of source {self.source} is a package"
+            raise InputError("runfile", fact, "leave it out, or use source: runfile")
         if self.runfile and not self.runfile.url.rpartition("/")[2].endswith(".run"):
             fact = f"{self.runfile.url} is not the address of an installer, NAME.run"
             raise InputError("runfile.url", fact, "name the file")
@@ -137,18 +153,14 @@ class Driver(Model):
 class Toolkit(Model):
     """NVIDIA's container toolkit on hosts with GPUs."""
 
-    version: ToolkitVersion = Field(
-        default=versions.HOST_CONTAINER_TOOLKIT, description="Whole version, held like the driver's."
+    version: ToolkitVersion = option(
+        "Whole version, held like the driver's.", versions.HOST_CONTAINER_TOOLKIT
     )
-    mode: Literal["cdi", "runtime"] | None = Field(
-        default=None,
-        description="How containers get their GPUs: cdi as CDI devices; runtime by a second runtime beside "
-        "runc, for pods with RuntimeClass nvidia. If left out, cdi if runtime_version supports it.",
+    mode: Literal["cdi", "runtime"] | None = option(
+        "How containers get their GPUs: cdi as CDI devices; runtime by a second runtime beside runc, for "
+        "pods with RuntimeClass nvidia. If left out, cdi if runtime_version supports it."
     )
-    repository: Repository | None = Field(
-        default=None,
-        description="Repository with NVIDIA's packages; the hosts' own if left out.",
-    )
+    repository: Repository | None = option("Repository with NVIDIA's packages; the hosts' own if left out.")
 
 
 class HostsCluster(ClusterModel):
@@ -156,38 +168,22 @@ class HostsCluster(ClusterModel):
 
     created: ClassVar[bool] = False
     kind: Literal["hosts"]
-    user: User = Field(
-        default="root", description="User for ssh; a user other than root needs sudo without a password."
+    user: User = option("User for ssh; a user other than root needs sudo without a password.", "root")
+    private_key: PrivateKey | None = option("Path of the private key for ssh; ssh's default if left out.")
+    known_hosts: OwnPath | None = option("Path of the known_hosts file; ssh's default if left out.")
+    control_plane: tuple[AnyHost, ...] = option(
+        "Hosts of the control plane that are in no pool: only prepared for Kubernetes.", ()
     )
-    private_key: PrivateKey | None = Field(
-        default=None, description="Path of the private key for ssh; ssh's default if left out."
-    )
-    known_hosts: OwnPath | None = Field(
-        default=None, description="Path of the known_hosts file; ssh's default if left out."
-    )
-    control_plane: tuple[AnyHost, ...] = Field(
-        default=(),
-        description="Hosts of the control plane that are in no pool: only prepared for Kubernetes.",
-    )
-    runtime: Runtime = Field(default="containerd", description="Container runtime.")
-    runtime_version: RuntimeVersion | None = Field(
-        default=None,
-        description="Its version, in quotes; the oldest on the hosts with GPUs. Decides toolkit.mode.",
+    runtime: Runtime = option("Container runtime.", "containerd")
+    runtime_version: RuntimeVersion | None = option(
+        "Its version, in quotes; the oldest on the hosts with GPUs. Decides toolkit.mode."
     )
     toolkit: Toolkit = Field(default_factory=Toolkit)
-    driver: Driver | None = Field(
-        default=None, description="The driver on hosts with GPUs, unless their pool has its own."
-    )
-    cuda: CudaVersion | None = Field(
-        default=None, description="CUDA toolkit (nvcc) on hosts with GPUs; none if left out."
-    )
-    kubeconfig: OwnPath | None = Field(
-        default=None, description="Path of the kubeconfig, once the hosts have joined a cluster."
-    )
-    context: Context | None = Field(default=None, description="Context in it; its current one if left out.")
-    acknowledge: Vulnerabilities = Field(
-        default=(), description="Accepted vulnerabilities of an older container toolkit."
-    )
+    driver: Driver | None = option("The driver on hosts with GPUs, unless their pool has its own.")
+    cuda: CudaVersion | None = option("CUDA toolkit (nvcc) on hosts with GPUs; none if left out.")
+    kubeconfig: OwnPath | None = option("Path of the kubeconfig, once the hosts have joined a cluster.")
+    context: Context | None = option("Context in it; its current one if left out.")
+    acknowledge: Vulnerabilities = option("Accepted vulnerabilities of an older container toolkit.", ())
 
     @model_validator(mode="after")
     def _has_a_file_for_each(self) -> HostsCluster:

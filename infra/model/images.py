@@ -15,8 +15,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
+from infra.model.aws_values import EKS
 from infra.model.base import NUMBER, Strict
-from infra.model.eks_support import EKS
 from infra.model.errors import InputError
 
 ImageKey = Literal[
@@ -111,11 +111,8 @@ def check_pin(image: Image, pin: str) -> None:
     """Refuse a pin that does not permanently name one image; the error's path is empty."""
     example = _EXAMPLE[image.family]
     if pin.endswith(("@latest", "@recommended")):
-        raise InputError(
-            "",
-            f"{pin} changes over time, and nodes would then be replaced without an update of yours",
-            f"pin it: an AMI id, or {example}",
-        )
+        fact = f"{pin} changes over time, and nodes would then be replaced without an update of yours"
+        raise InputError("", fact, f"pin it: an AMI id, or {example}")
     if not _AMI.fullmatch(pin) and not _ALIAS[image.family].fullmatch(pin):
         raise InputError("", f"{pin!r} is not an image of {image.family}", f"give an AMI id, or {example}")
 

@@ -1,4 +1,4 @@
-"""Machines that a pool can name: CERN's OpenStack flavors and EC2 instance types.
+"""Machines that a pool can name: CERN's OpenStack flavors, EC2 instance types, and declared ones.
 
 Sources: flavors from CERN's talk of 2024 (its GB are taken as GiB, as OpenStack means them; the talk gives
 no memory size for its V100, taken as the 16 GB PCIe card, and calls its A100 the PCIe card); EC2 types from
@@ -13,7 +13,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from infra.model.gpu import GPUS, Gpu
+from pydantic import ValidationInfo
+
+from infra.model.errors import InputError
+from infra.model.gpu import ALIASES, GPUS, Gpu
 
 
 @dataclass(frozen=True)
@@ -155,3 +158,46 @@ def ec2(
     """EC2 types with one of the models, in one of the ``counts`` per machine, in the table's order."""
     wanted = set(models)
     return tuple(m for m in machines if m.seller == "ec2" and m.gpu in wanted and m.gpus in counts)
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """GPUs and machines that an environment can name: the built-in ones first, then those that it declares.
+
+    Models get it by the validation context, ``{"catalogue": Catalogue}``, so declarations change no
+    global table.
+    """
+
+    gpus: Mapping[str, Gpu]
+    machines: Mapping[str, Machine]
+
+    def gpu(self, name: str) -> Gpu | None:
+        """The GPU with exactly that name or alias; None if there is no such GPU."""
+        return self.gpus.get(ALIASES.get(name, name))
+
+    @property
+    def gpu_names(self) -> tuple[str, ...]:
+        """Every name that ``gpu`` knows, aliases last."""
+        return (*self.gpus, *ALIASES)
+
+    @property
+    def own_machines(self) -> dict[str, Machine]:
+        return {name: machine for name, machine in self.machines.items() if machine.own}
+
+    def joined(self, gpus: Mapping[str, Gpu], machines: Mapping[str, Machine]) -> Catalogue:
+        """This catalogue with more entries; entries with a built-in name are ignored."""
+        return Catalogue({**self.gpus, **gpus, **self.gpus}, {**self.machines, **machines, **self.machines})
+
+
+BUILT_IN = Catalogue(GPUS, MACHINES)
+
+
+def known_to(info: ValidationInfo) -> Catalogue:
+    """The catalogue of this validation; the built-in one without one in the context."""
+    return (info.context or {}).get("catalogue") or BUILT_IN
+
+
+def check_gpus(count: int | None, cores: int) -> None:
+    """Refuse a machine with more GPUs than cores: no server and no machine of a cloud is like that."""
+    if (count or 0) > cores:
+        raise InputError("count", f"{count} GPUs with {cores} vCPUs", "correct one of them")

@@ -43,6 +43,10 @@ class Change:
     source: str
 
 
+def _each(how: How, source: str, fields: str) -> dict[str, Change]:
+    return dict.fromkeys(fields.split(), Change(how, source))
+
+
 UPGRADING: tuple[str, ...] = ("capi",)
 """Drivers that can upgrade a cluster: magnum-capi-helm has ``upgrade_cluster``; for Heat see ``_UPGRADE``."""
 
@@ -59,31 +63,22 @@ CLUSTER: Mapping[str, Change] = {
         "cluster's",
     ),
     "region": Change(
-        "replace",
-        f"{_FORCE_NEW}, Computed: declaring the region that the credentials imply changes nothing",
+        "replace", f"{_FORCE_NEW}, Computed: declaring the region that the credentials imply changes nothing"
     ),
     "driver": Change(
         "in_place", "not sent to Magnum; a label that follows from it counts as a change of labels"
     ),
-    "template": Change("by_upgrade", _UPGRADE),
-    "template.image": Change("by_upgrade", _UPGRADE),
-    "template.labels": Change("by_upgrade", _UPGRADE),
-    "template.network_driver": Change("replace", _MADE_WITH),
-    "template.external_network": Change("replace", _MADE_WITH),
-    "template.dns_nameserver": Change("replace", _MADE_WITH),
-    "template.volume_driver": Change("replace", _MADE_WITH),
-    "template.master_lb": Change("replace", _MADE_WITH),
-    "template.floating_ip": Change("replace", _MADE_WITH),
-    "template.docker_volume_gib": Change("replace", _MADE_WITH),
-    "template.server_type": Change("replace", _MADE_WITH),
+    **_each("by_upgrade", _UPGRADE, "template template.image template.labels"),
+    **_each(
+        "replace", _MADE_WITH, "template.network_driver template.external_network template.dns_nameserver"
+    ),
+    **_each("replace", _MADE_WITH, "template.volume_driver template.master_lb template.floating_ip"),
+    **_each("replace", _MADE_WITH, "template.docker_volume_gib template.server_type"),
     "template.public": Change(
         "in_place", "Magnum publishes a template in use (_is_publishing_cluster_template)"
     ),
     "version": Change("in_place", "states the template's version; only another template changes it"),
-    "keypair": Change("replace", _BOTH),
-    "network.fixed_network": Change("replace", _BOTH),
-    "network.fixed_subnet": Change("replace", _BOTH),
-    "network.floating_ip": Change("replace", _BOTH),
+    **_each("replace", _BOTH, "keypair network.fixed_network network.fixed_subnet network.floating_ip"),
     "masters.nodes": Change("replace", _FORCE_NEW),
     "masters.flavor": Change("replace", _BOTH),
     "masters.lb": Change("replace", _BOTH),
@@ -104,9 +99,7 @@ POOL: Mapping[str, Change] = {
     "machine": Change("replace", _GROUP),
     "nodes": Change("in_place", _RESIZE),
     "elastic": Change("in_place", _PATCH),
-    "openstack.role": Change("replace", _GROUP),
-    "openstack.image": Change("replace", _GROUP),
-    "openstack.labels": Change("replace", _GROUP),
+    **_each("replace", _GROUP, "openstack.role openstack.image openstack.labels"),
     "openstack.merge_labels": Change("replace", _FORCE_NEW),
     "openstack.docker_volume_gib": Change("replace", _GROUP),
     "openstack.allow_replace": Change("in_place", _OURS),

@@ -162,12 +162,7 @@ B200 = _seven("1g.23gb 1g.45gb 2g.45gb 3g.90gb 4g.90gb 7g.180gb")
 GB200 = _seven("1g.23gb 1g.47gb 2g.47gb 3g.93gb 4g.93gb 7g.186gb")
 B300 = _seven("1g.34gb 1g.67gb 2g.67gb 3g.135gb 4g.135gb 7g.269gb")
 RTX_PRO_4500 = Geometry(
-    compute=2,
-    memory=2,
-    profiles=(
-        Profile("1g.16gb", 1, 1, (0, 1)),
-        Profile("2g.32gb", 2, 2, (0,)),
-    ),
+    compute=2, memory=2, profiles=(Profile("1g.16gb", 1, 1, (0, 1)), Profile("2g.32gb", 2, 2, (0,)))
 )
 RTX_PRO_6000 = Geometry(
     compute=4,

@@ -11,25 +11,27 @@ from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from infra.model.amounts import Memory, memory_bytes
-from infra.model.base import Model, ObjectName
-from infra.model.dcgm import FIELDS, MetricType
-from infra.model.errors import InputError
-from infra.model.measures import (
+from infra.model.amounts import (
     Address,
     ChartVersion,
     FieldName,
     Help,
     Interval,
+    Memory,
     Retention,
     RetentionSize,
+    memory_bytes,
     seconds,
     size_bytes,
 )
+from infra.model.base import Flag, Model, option, refusing, required
+from infra.model.dcgm import FIELDS, MetricType
+from infra.model.errors import InputError
 from infra.model.places import is_loopback
 from infra.model.registries import ChartRepository
+from infra.model.values import ObjectName
 
 NAMESPACE = "monitoring"
 RELEASE = "monitoring"
@@ -56,22 +58,16 @@ _MOST_GP2 = 16 * 2**40
 """EBS user guide, volume types."""
 
 
-def _own_secret(name: str) -> str:
-    if _OF_THE_CHART.fullmatch(name):
-        fact = f"{name} is a Secret of the chart's, which overwrites what others write into it"
-        raise InputError("", fact, "use another name")
-    return name
-
-
-OwnSecret = Annotated[ObjectName, AfterValidator(_own_secret)]
+_OVERWRITTEN = "{} is a Secret of the chart's, which overwrites what others write into it"
+OwnSecret = Annotated[ObjectName, refusing(_OF_THE_CHART.fullmatch, _OVERWRITTEN, "use another name")]
 
 
 class Storage(Model):
     """Volume of Prometheus; without one, measurements are lost with its pod."""
 
-    size: Memory = Field(description="Size of the volume, for example 50Gi.")
-    storage_class: ObjectName | None = Field(
-        default=None, alias="class", description="Its storage class; the cluster's default if left out."
+    size: Memory = required("Size of the volume, for example 50Gi.")
+    storage_class: ObjectName | None = option(
+        "Its storage class; the cluster's default if left out.", alias="class"
     )
 
 
@@ -83,32 +79,27 @@ class RemoteWrite(Model):
         for key in ("password", "username", "token", "bearer_token", "basic_auth", "authorization")
     }
 
-    url: Address = Field(description="Address of the remote-write endpoint.")
-    secret: OwnSecret | None = Field(
-        default=None,
-        description="Secret in namespace monitoring with the keys username and password, which you create.",
+    url: Address = required("Address of the remote-write endpoint.")
+    secret: OwnSecret | None = option(
+        "Secret in namespace monitoring with the keys username and password, which you create."
     )
 
 
 class Alertmanager(Model):
     """Where alerts are sent; without it, they are only shown."""
 
-    config_secret: OwnSecret = Field(
-        description="Secret in namespace monitoring with the key alertmanager.yaml, which you create: routes "
-        "and receivers, with addresses and tokens."
+    config_secret: OwnSecret = required(
+        "Secret in namespace monitoring with the key alertmanager.yaml, which you create: routes and "
+        "receivers, with addresses and tokens."
     )
 
 
 class Counter(Model):
     """A field of DCGM with a type or help text of its own."""
 
-    field: FieldName = Field(description="Name of the field.")
-    type: MetricType | None = Field(
-        default=None, description="Type of the metric; the field's own if left out."
-    )
-    help: Help | None = Field(
-        default=None, description="Help text, without a comma; gpuform's text if left out."
-    )
+    field: FieldName = required("Name of the field.")
+    type: MetricType | None = option("Type of the metric; the field's own if left out.")
+    help: Help | None = option("Help text, without a comma; gpuform's text if left out.")
 
 
 AnyCounter = Annotated[
@@ -125,51 +116,38 @@ class Monitoring(Model):
         "grafana_password": (
             "a secret does not belong in this file",
             "leave it out: the chart creates one, in the Secret monitoring-grafana",
-        ),
+        )
     }
 
-    retention: Retention | None = Field(
-        default=None,
-        description=f"Retention time of measurements; {WITH_STORAGE} if left out, {WITHOUT_STORAGE} without "
-        "storage, which is then also the maximum.",
+    retention: Retention | None = option(
+        f"Retention time of measurements; {WITH_STORAGE} if left out, {WITHOUT_STORAGE} without "
+        "storage, which is then also the maximum."
     )
-    retention_size: RetentionSize | None = Field(
-        default=None,
-        description=f"Maximum size of kept measurements, for example 40GB; {VOLUME_SHARE} % of the volume if "
-        "left out.",
+    retention_size: RetentionSize | None = option(
+        f"Maximum size of kept measurements, for example 40GB; {VOLUME_SHARE} % of the volume if left out."
     )
     storage: Storage | None = Field(default=None)
     remote_write: RemoteWrite | None = Field(default=None)
-    scrape: Literal["service_monitor", "scrape_configs"] = Field(
-        default="service_monitor",
-        description="How Prometheus finds dcgm-exporter: by the ServiceMonitor that NVIDIA's operator "
-        "creates, or by a scrape configuration of its own, with the operator's switched off.",
+    scrape: Literal["service_monitor", "scrape_configs"] = option(
+        "How Prometheus finds dcgm-exporter: by the ServiceMonitor that NVIDIA's operator creates, or by a "
+        "scrape configuration of its own, with the operator's switched off.",
+        "service_monitor",
     )
-    interval: Interval = Field(
-        default="15s", description="Time between two scrapes, and between two evaluations of the rules."
-    )
-    counters: tuple[AnyCounter, ...] = Field(
-        default=(),
-        description="Fields of DCGM in addition to the default ones, by name or as mappings.",
+    interval: Interval = option("Time between two scrapes, and between two evaluations of the rules.", "15s")
+    counters: tuple[AnyCounter, ...] = option(
+        "Fields of DCGM in addition to the default ones, by name or as mappings.", ()
     )
     alertmanager: Alertmanager | None = Field(default=None)
-    alerts: bool = Field(
-        default=True, strict=True, description="Whether to create alerts; recording rules are always created."
+    alerts: Flag = option("Whether to create alerts; recording rules are always created.", True)
+    runbooks: Address | None = option(
+        "Base address of this project's files: alerts then link to their runbooks below it "
+        "(docs/runbooks/NAME.md), and only name them if left out."
     )
-    runbooks: Address | None = Field(
-        default=None,
-        description="Base address of this project's files: alerts then link to their "
-        "runbooks below it (docs/runbooks/NAME.md), and only name them if left out.",
+    dashboards: Flag = option("Whether Grafana has our dashboards.", True)
+    version: ChartVersion | None = option(
+        "Version of the chart kube-prometheus-stack; the one this release is tested with if left out."
     )
-    dashboards: bool = Field(default=True, strict=True, description="Whether Grafana has our dashboards.")
-    version: ChartVersion | None = Field(
-        default=None,
-        description="Version of the chart kube-prometheus-stack; the one this release is tested with if left "
-        "out.",
-    )
-    repository: ChartRepository | None = Field(
-        default=None, description="Helm repository with the chart; upstream's if left out."
-    )
+    repository: ChartRepository | None = option("Helm repository with the chart; upstream's if left out.")
 
     @model_validator(mode="after")
     def _holds_together(self) -> Monitoring:
@@ -184,9 +162,8 @@ class Monitoring(Model):
             fact = f"{self.remote_write.url} is Prometheus's own pod"
             raise InputError("remote_write.url", fact, "name a host that pods reach")
         if self.alertmanager and not self.alerts:
-            raise InputError(
-                "alertmanager", "without alerts there is nothing to send", "leave it out, or set alerts: true"
-            )
+            fact = "without alerts there is nothing to send"
+            raise InputError("alertmanager", fact, "leave it out, or set alerts: true")
         if self.storage:
             self._check_volume(self.storage.size)
         return self
@@ -211,11 +188,9 @@ class Monitoring(Model):
             raise InputError("storage.size", fact, f"use {_LEAST_VOLUME // _GIB}Gi or more")
         most = volume * VOLUME_SHARE // 100
         if self.retention_size and size_bytes(self.retention_size) > most:
-            raise InputError(
-                "retention_size",
-                f"{self.retention_size} of a volume of {size} leaves no room for the write-ahead log",
-                f"use {most // 2**20}MB ({VOLUME_SHARE} %) or less, or leave it out",
-            )
+            fact = f"{self.retention_size} of a volume of {size} leaves no room for the write-ahead log"
+            remedy = f"use {most // 2**20}MB ({VOLUME_SHARE} %) or less, or leave it out"
+            raise InputError("retention_size", fact, remedy)
 
 
 def check(cluster: str, given: Monitoring | None, namespaces: Mapping[str, str]) -> None:
@@ -241,11 +216,9 @@ def check(cluster: str, given: Monitoring | None, namespaces: Mapping[str, str])
         fact = f"EBS makes no volume of type gp2 with {given.storage.size}"
         raise InputError("monitoring.storage.size", fact, "use 16Ti or less")
     if given.storage is None and given.retention and seconds(given.retention) > seconds(WITHOUT_STORAGE):
-        raise InputError(
-            "monitoring.retention",
-            f"{given.retention} without storage: measurements are lost with the pod",
-            f"give storage: {{size: 50Gi}}, or keep {WITHOUT_STORAGE} at most",
-        )
+        fact = f"{given.retention} without storage: measurements are lost with the pod"
+        remedy = f"give storage: {{size: 50Gi}}, or keep {WITHOUT_STORAGE} at most"
+        raise InputError("monitoring.retention", fact, remedy)
 
 
 _FOLDER = ("Prometheus of the embedded cluster writes into a folder of this machine", "leave it out")

@@ -177,9 +177,8 @@ def check(env: Environment) -> None:
             left = room(env, pool, machine)
             if not pool.hugepages and min(left.cpu, left.memory, left.pods) <= 0:
                 fact = f"kubelet and DaemonSets leave no room for pods on {machine.name}"
-                raise InputError(
-                    f"pools[{index}].machine", fact, "use a larger machine, or correct its values"
-                )
+                remedy = "use a larger machine, or correct its values"
+                raise InputError(f"pools[{index}].machine", fact, remedy)
             if left.memory <= 0:
                 fact = (
                     f"{pool.hugepages} of the {machine.memory}Gi of {machine.name} leave no memory for pods"

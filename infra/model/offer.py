@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import Literal
 
 from infra.model import labels
+from infra.model.elastic import CPU, MEMORY_GIB, NODES
+from infra.model.machines import Machine
 from infra.model.pool import Pool
 from infra.model.sharing import Dra, Exclusive, Mig, Mps, SliceShare, TimeSlicing
 
@@ -82,6 +84,19 @@ def gpu_resources(strategy: MigStrategy, pool: Pool) -> tuple[str, ...]:
 def most(strategy: MigStrategy, pool: Pool) -> dict[str, int]:
     """What the pool's largest node offers; other nodes offer the same resources, and less of each."""
     return offered(strategy, pool, pool.gpu_counts[-1])
+
+
+def limited(strategy: MigStrategy, pool: Pool, machine: Machine) -> dict[str, int]:
+    """What one node of that machine counts against an elastic pool's limits, by limit key."""
+    size = {CPU: machine.vcpu, MEMORY_GIB: machine.memory, NODES: 1}
+    return size | offered(strategy, pool, machine.gpus)
+
+
+def most_nodes(strategy: MigStrategy, pool: Pool, machine: Machine) -> int:
+    """Most nodes of that machine in an elastic pool, within the limits of one capacity type."""
+    assert pool.elastic is not None
+    each = limited(strategy, pool, machine)
+    return min((most // each[key] for key, most in pool.elastic.max.items() if key in each), default=0)
 
 
 def gpus_of(pool: Pool, node_labels: Mapping[str, str]) -> int | None:

@@ -10,23 +10,11 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, PrivateAttr, Tag, ValidationError, ValidationInfo, model_validator
 
-from infra.model import catalogue
-from infra.model.base import (
-    ClusterModel,
-    Cores,
-    Count,
-    GpuCount,
-    MemoryGib,
-    Minutes,
-    Model,
-    NodeCount,
-    VolumeGib,
-)
-from infra.model.catalogue import Catalogue
+from infra.model.base import ClusterModel, Flag, Model, option, required
 from infra.model.choices import GpuName
 from infra.model.errors import InputError
 from infra.model.gpu import Gpu
-from infra.model.machines import MACHINES, Machine
+from infra.model.machines import MACHINES, Catalogue, Machine, check_gpus, known_to
 from infra.model.openstack_values import (
     ImageName,
     MagnumLabels,
@@ -35,6 +23,7 @@ from infra.model.openstack_values import (
     OpenstackName,
     Role,
 )
+from infra.model.values import Cores, Count, GpuCount, MemoryGib, Minutes, NodeCount, VolumeGib
 
 GPU_LABEL = "nvidia_gpu_enabled"
 """Magnum's label for clusters with GPUs [CERN]; set if a pool has GPUs, unless it is declared."""
@@ -54,21 +43,20 @@ RESERVED_GROUPS = ("default-worker", "default-master")
 class Flavor(Model):
     """What the nodes of a flavor have: Nova does not report the GPU model."""
 
-    gpu: GpuName | None = Field(default=None, description="GPU model; none if left out.")
-    count: GpuCount | None = Field(default=None, description="GPUs of a node; 1 if left out.")
-    vcpu: Cores = Field(description="vCPUs of a node.")
-    memory_gib: MemoryGib = Field(description="Memory of a node in GiB.")
+    gpu: GpuName | None = option("GPU model; none if left out.")
+    count: GpuCount | None = option("GPUs of a node; 1 if left out.")
+    vcpu: Cores = required("vCPUs of a node.")
+    memory_gib: MemoryGib = required("Memory of a node in GiB.")
 
     _model: Gpu | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
     def _counts_something(self, info: ValidationInfo) -> Flavor:
-        self._model = catalogue.of(info).gpu(self.gpu) if self.gpu else None
+        self._model = known_to(info).gpu(self.gpu) if self.gpu else None
         if self.count is not None and self.gpu is None:
-            raise InputError(
-                "count", "no GPU is named, so there is nothing to count", "add gpu, or leave it out"
-            )
-        catalogue.check_gpus(self.count, self.vcpu)
+            fact = "no GPU is named, so there is nothing to count"
+            raise InputError("count", fact, "add gpu, or leave it out")
+        check_gpus(self.count, self.vcpu)
         return self
 
     def machine(self, name: str) -> Machine:
@@ -90,27 +78,19 @@ class TemplateSpec(Model):
         ),
     }
 
-    image: ImageName = Field(description="Image of the nodes in Glance, with os_distro set; name or id.")
-    network_driver: Literal["calico", "flannel", "cilium"] = Field(
-        default="calico", description="Network driver of pods; cilium only with driver capi."
+    image: ImageName = required("Image of the nodes in Glance, with os_distro set; name or id.")
+    network_driver: Literal["calico", "flannel", "cilium"] = option(
+        "Network driver of pods; cilium only with driver capi.", "calico"
     )
-    external_network: OpenstackName | None = Field(
-        default=None, description="Network that floating IPs come from; name or id."
-    )
-    dns_nameserver: NameServer | None = Field(default=None, description="DNS server of the nodes.")
-    volume_driver: Literal["cinder"] | None = Field(
-        default=None, description="Driver for volumes of pods; none if left out."
-    )
-    master_lb: bool = Field(
-        default=False, strict=True, description="A load balancer in front of the masters."
-    )
-    floating_ip: bool = Field(default=True, strict=True, description="A floating IP for every node.")
-    docker_volume_gib: VolumeGib | None = Field(
-        default=None, description="Volume of each node for images and containers, in GiB."
-    )
-    server_type: Literal["vm", "bm"] = Field(default="vm", description="Virtual machines or bare metal.")
-    labels: MagnumLabels = Field(default_factory=dict, description="Labels of the template.")
-    public: bool = Field(default=False, strict=True, description="Whether other projects see it.")
+    external_network: OpenstackName | None = option("Network that floating IPs come from; name or id.")
+    dns_nameserver: NameServer | None = option("DNS server of the nodes.")
+    volume_driver: Literal["cinder"] | None = option("Driver for volumes of pods; none if left out.")
+    master_lb: Flag = option("A load balancer in front of the masters.", False)
+    floating_ip: Flag = option("A floating IP for every node.", True)
+    docker_volume_gib: VolumeGib | None = option("Volume of each node for images and containers, in GiB.")
+    server_type: Literal["vm", "bm"] = option("Virtual machines or bare metal.", "vm")
+    labels: MagnumLabels = option("Labels of the template.", dict)
+    public: Flag = option("Whether other projects see it.", False)
 
 
 # Tags appear in error paths; the brackets distinguish them from an environment's keys.
@@ -123,30 +103,21 @@ Template = Annotated[
 class ClusterNetwork(Model):
     """Network of the nodes; what is left out comes from the template."""
 
-    fixed_network: OpenstackName | None = Field(
-        default=None,
-        description="Network of the nodes; name or id. Magnum creates one if neither cluster nor template "
-        "names one.",
+    fixed_network: OpenstackName | None = option(
+        "Network of the nodes; name or id. Magnum creates one if neither cluster nor template names one."
     )
-    fixed_subnet: OpenstackName | None = Field(default=None, description="Subnet in it; name or id.")
-    floating_ip: bool | None = Field(
-        default=None, strict=True, description="Whether every node has a floating IP."
-    )
+    fixed_subnet: OpenstackName | None = option("Subnet in it; name or id.")
+    floating_ip: Flag | None = option("Whether every node has a floating IP.")
 
 
 class Masters(Model):
     """The control plane's nodes; their number cannot change in place."""
 
     # etcd's FAQ, "What is maximum cluster size?": no more than seven.
-    nodes: Annotated[Count, Field(le=7)] = Field(
-        default=1, description="Number of masters, odd, 7 at most: etcd runs on them."
-    )
-    flavor: OpenstackName | None = Field(default=None, description="Flavor; the template's if left out.")
-    lb: bool | None = Field(
-        default=None,
-        strict=True,
-        description="A load balancer in front of them; the template's setting if left out. Several masters "
-        "need one.",
+    nodes: Annotated[Count, Field(le=7)] = option("Number of masters, odd, 7 at most: etcd runs on them.", 1)
+    flavor: OpenstackName | None = option("Flavor; the template's if left out.")
+    lb: Flag | None = option(
+        "A load balancer in front of them; the template's setting if left out. Several masters need one."
     )
 
     @model_validator(mode="after")
@@ -163,8 +134,8 @@ class Masters(Model):
 class Workers(Model):
     """The node group default-worker, without GPUs, for pods that need no GPU."""
 
-    nodes: NodeCount = Field(default=1, description="Number of nodes.")
-    flavor: OpenstackName | None = Field(default=None, description="Flavor; the template's if left out.")
+    nodes: NodeCount = option("Number of nodes.", 1)
+    flavor: OpenstackName | None = option("Flavor; the template's if left out.")
 
 
 class OpenstackCluster(ClusterModel):
@@ -183,50 +154,36 @@ class OpenstackCluster(ClusterModel):
 
     guards_groups: ClassVar[bool] = True
     kind: Literal["openstack"]
-    cloud: OpenstackName | None = Field(
-        default=None, description="Entry of clouds.yaml; the OS_ variables if left out."
+    cloud: OpenstackName | None = option("Entry of clouds.yaml; the OS_ variables if left out.")
+    region: OpenstackName | None = option("Region; the entry's own if left out.")
+    driver: Literal["heat", "capi"] = option(
+        "Magnum's driver in the cloud (capi: magnum-capi-helm); the label of the nodes and the settings "
+        "that have an effect depend on it.",
+        "heat",
     )
-    region: OpenstackName | None = Field(default=None, description="Region; the entry's own if left out.")
-    driver: Literal["heat", "capi"] = Field(
-        default="heat",
-        description="Magnum's driver in the cloud (capi: magnum-capi-helm); the label of the nodes and the "
-        "settings that have an effect depend on it.",
+    template: Template = required(
+        "Cluster template: an existing one, by name or id, or one that the stack creates."
     )
-    template: Template = Field(
-        description="Cluster template: an existing one, by name or id, or one that the stack creates."
-    )
-    version: MinorVersion = Field(description="Kubernetes minor version that the template gives, in quotes.")
-    keypair: OpenstackName | None = Field(
-        default=None, description="Key pair of the nodes; the template's if left out."
-    )
+    version: MinorVersion = required("Kubernetes minor version that the template gives, in quotes.")
+    keypair: OpenstackName | None = option("Key pair of the nodes; the template's if left out.")
     network: ClusterNetwork = Field(default_factory=ClusterNetwork)
     masters: Masters = Field(default_factory=Masters)
     workers: Workers = Field(default_factory=Workers)
-    labels: MagnumLabels = Field(
-        default_factory=dict,
-        description="Magnum labels in addition to those that follow from the pools (nvidia_gpu_enabled, "
-        "and with driver capi auto_scaling_enabled).",
+    labels: MagnumLabels = option(
+        "Magnum labels in addition to those that follow from the pools (nvidia_gpu_enabled, and with driver "
+        "capi auto_scaling_enabled).",
+        dict,
     )
-    merge_labels: bool = Field(
-        default=True,
-        strict=True,
-        description="Whether labels are merged with the template's or replace them.",
+    merge_labels: Flag = option("Whether labels are merged with the template's or replace them.", True)
+    docker_volume_gib: VolumeGib | None = option("Volume of each node for images and containers, in GiB.")
+    timeout_minutes: Annotated[Minutes, Field(ge=5)] = option("Minutes after which its creation fails.", 60)
+    flavors: dict[OpenstackName, Flavor] = option(
+        "The cloud's own flavors by name, each with its resources; they override the catalogue's of that "
+        "name.",
+        dict,
     )
-    docker_volume_gib: VolumeGib | None = Field(
-        default=None, description="Volume of each node for images and containers, in GiB."
-    )
-    timeout_minutes: Annotated[Minutes, Field(ge=5)] = Field(
-        default=60, description="Minutes after which its creation fails."
-    )
-    flavors: dict[OpenstackName, Flavor] = Field(
-        default_factory=dict,
-        description="The cloud's own flavors by name, each with its resources; they override the catalogue's "
-        "of that name.",
-    )
-    allow_replace: bool = Field(
-        default=False,
-        strict=True,
-        description="Whether the cluster may be replaced, with everything in it, if a change requires it.",
+    allow_replace: Flag = option(
+        "Whether the cluster may be replaced, with everything in it, if a change requires it.", False
     )
 
     @property
@@ -260,25 +217,12 @@ class OpenstackPool(Model):
         "node_taints": ("node taints are set on the pool", "write taints: [{key, value}] at the pool"),
     }
 
-    role: Role | None = Field(default=None, description="Role of the node group; worker if left out.")
-    image: ImageName | None = Field(
-        default=None, description="Image of its nodes in Glance; the template's if left out."
-    )
-    labels: MagnumLabels = Field(
-        default_factory=dict,
-        description="Magnum labels of this group only. Node labels are set on the pool.",
-    )
-    merge_labels: bool = Field(
-        default=True, strict=True, description="Whether they are merged with the cluster's or replace them."
-    )
-    docker_volume_gib: VolumeGib | None = Field(
-        default=None, description="Volume of each node for images and containers, in GiB."
-    )
-    allow_replace: bool = Field(
-        default=False,
-        strict=True,
-        description="Whether all its nodes may be replaced if a change requires it.",
-    )
+    role: Role | None = option("Role of the node group; worker if left out.")
+    image: ImageName | None = option("Image of its nodes in Glance; the template's if left out.")
+    labels: MagnumLabels = option("Magnum labels of this group only. Node labels are set on the pool.", dict)
+    merge_labels: Flag = option("Whether they are merged with the cluster's or replace them.", True)
+    docker_volume_gib: VolumeGib | None = option("Volume of each node for images and containers, in GiB.")
+    allow_replace: Flag = option("Whether all its nodes may be replaced if a change requires it.", False)
 
 
 def own_flavors(cluster: Any, known: Catalogue) -> dict[str, Machine]:

@@ -82,9 +82,8 @@ def _check_template(cluster: OpenstackCluster) -> None:
         ("master_lb", cluster.masters.lb, "cluster.masters.lb"),
     ):
         if said is not None and key in given:
-            raise InputError(
-                f"cluster.template.{key}", f"{there} is also given, and takes precedence", "leave one out"
-            )
+            fact = f"{there} is also given, and takes precedence"
+            raise InputError(f"cluster.template.{key}", fact, "leave one out")
     if cluster.masters.nodes > 1 and not own.master_lb and cluster.masters.lb is None:
         fact = f"Magnum makes {cluster.masters.nodes} masters only behind a load balancer"
         raise InputError("cluster.template.master_lb", fact, "use master_lb: true, or one master")
@@ -101,9 +100,8 @@ def _check_groups(cluster: OpenstackCluster) -> None:
             raise InputError(f"cluster.{key}.flavor", fact, "use a flavor without GPU, and a pool for GPUs")
         if flavor in MACHINES and machine is None:
             fact = f"{flavor} is an EC2 instance type"
-            raise InputError(
-                f"cluster.{key}.flavor", fact, "use a flavor of the cloud, for example m2.medium"
-            )
+            remedy = "use a flavor of the cloud, for example m2.medium"
+            raise InputError(f"cluster.{key}.flavor", fact, remedy)
     if cluster.network.fixed_subnet and not cluster.network.fixed_network:
         fact = "a subnet is in a network, and none is named"
         raise InputError("cluster.network.fixed_subnet", fact, "add fixed_network, or leave it out")
@@ -210,11 +208,8 @@ def _check_claims(cluster: OpenstackCluster, pool: Pool, path: str) -> None:
     if not pool.by_claim:
         return
     if pool.elastic:
-        raise InputError(
-            f"{path}.sharing.kind",
-            "cluster-autoscaler starts no node of Magnum's for a claim, so the pool would never grow",
-            "give the pool nodes: N, or use another kind",
-        )
+        fact = "cluster-autoscaler starts no node of Magnum's for a claim, so the pool would never grow"
+        raise InputError(f"{path}.sharing.kind", fact, "give the pool nodes: N, or use another kind")
     claims.require_api(cluster.version, path)
 
 

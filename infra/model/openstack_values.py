@@ -11,9 +11,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from infra.model.base import Strict, Supported, Text, matching
+from infra.model.base import Strict, matching, refusing
 from infra.model.errors import InputError
 from infra.model.places import is_host
+from infra.model.values import Supported, Text
 
 MASTER_ROLE = "master"
 
@@ -32,22 +33,6 @@ _SWITCHES = ("0", "1", "f", "false", "n", "no", "off", "on", "t", "true", "y", "
 """Words for true and false (oslo.utils, ``bool_from_string``)."""
 
 
-def _named(value: str) -> str:
-    if not value.strip() or len(value) > 255 or any(ord(one) < 32 or ord(one) == 127 for one in value):
-        raise InputError(
-            "", f"{value!r} is not a name in OpenStack", "give a name or an id, 255 characters at most"
-        )
-    return value
-
-
-def _image(value: str) -> str:
-    if "/" in value or "@" in value:
-        raise InputError(
-            "", f"{value!r} is a container image", "name an image of Glance, which the nodes boot from"
-        )
-    return _named(value)
-
-
 def _as_text(value: Any) -> Any:
     """Magnum's labels are strings; YAML reads true and 20 as other types, and 1.30 as 1.3 (refused)."""
     if isinstance(value, bool):
@@ -58,7 +43,7 @@ def _as_text(value: Any) -> Any:
 def _labels(values: dict[str, str]) -> dict[str, str]:
     """Refuse values of another type than the label's name says (Magnum's user guide, "Labels")."""
     for key, value in values.items():
-        if len(value) > _LONGEST_LABEL or any(ord(one) < 32 or ord(one) == 127 for one in value):
+        if len(value) > _LONGEST_LABEL or _controls(value):
             fact = "is too long, or has control characters"
             raise InputError(key, fact, f"use at most {_LONGEST_LABEL} characters on one line")
         if key.endswith("_enabled") and value.strip().lower() not in _SWITCHES:
@@ -92,12 +77,6 @@ def _check_networks(values: dict[str, str]) -> None:
         seen[key] = network
 
 
-def _not_of_masters(value: str) -> str:
-    if value == MASTER_ROLE:
-        raise InputError("", "Magnum keeps the role master for the control plane", "use another role")
-    return value
-
-
 def _dns(value: str) -> str:
     """Magnum's API takes IPv4 addresses (ClusterTemplate.dns_nameserver), and newer ones several."""
     for one in value.split(","):
@@ -110,24 +89,43 @@ def _dns(value: str) -> str:
     return value
 
 
-OpenstackName = Annotated[Strict, Field(min_length=1), AfterValidator(_named)]
+def _controls(value: str) -> bool:
+    return any(ord(one) < 32 or ord(one) == 127 for one in value)
+
+
+_named = refusing(
+    lambda value: not value.strip() or len(value) > 255 or _controls(value),
+    "{!r} is not a name in OpenStack",
+    "give a name or an id, 255 characters at most",
+)
+OpenstackName = Annotated[Strict, Field(min_length=1), _named]
 """Name or id of an OpenStack object; preflight checks that it exists."""
-ImageName = Annotated[Strict, Field(min_length=1), AfterValidator(_image)]
-_LabelKey = Annotated[
+ImageName = Annotated[
     Strict,
-    matching("[A-Za-z0-9][-A-Za-z0-9_./]*", "a label of Magnum's", "write it as boot_volume_size"),
+    Field(min_length=1),
+    refusing(
+        lambda value: set(value) & {*"/@"},
+        "{!r} is a container image",
+        "name an image of Glance, which the nodes boot from",
+    ),
+    _named,
+]
+_LabelKey = Annotated[
+    Strict, matching("[A-Za-z0-9][-A-Za-z0-9_./]*", "a label of Magnum's", "write it as boot_volume_size")
 ]
 _LabelText = Annotated[Text, BeforeValidator(_as_text, json_schema_input_type=str | int | bool)]
 MagnumLabels = Annotated[dict[_LabelKey, _LabelText], AfterValidator(_labels)]
 MinorVersion = Annotated[
-    Strict,
-    matching(r"1\.[1-9][0-9]?", "a minor version of Kubernetes", 'write it as "1.30"'),
-    Supported,
+    Strict, matching(r"1\.[1-9][0-9]?", "a minor version of Kubernetes", 'write it as "1.30"'), Supported
 ]
 NameServer = Annotated[Strict, AfterValidator(_dns)]
 Role = Annotated[
     Strict,
-    AfterValidator(_not_of_masters),
+    refusing(
+        lambda value: value == MASTER_ROLE,
+        "Magnum keeps the role master for the control plane",
+        "use another role",
+    ),
     matching(
         "[a-z0-9]([-a-z0-9]*[a-z0-9])?",
         "a valid value of a node's role label",

@@ -1,12 +1,14 @@
-"""Settings of NVIDIA's operator, or of its device plugin alone, for every node."""
+"""Settings of NVIDIA's operator, or of its device plugin alone, and what it or others own on the nodes."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from infra.model.base import NUMBER, DrainSeconds, Model, NodeCount, ObjectName, Strict, matching
+from infra.model.base import NUMBER, Flag, Model, Strict, matching, option, refusing
 from infra.model.errors import InputError
 from infra.model.host_values import DriverVersion, ToolkitVersion, Vulnerabilities
 from infra.model.labels import CRITICAL_ADDONS, NVIDIA_GPU
@@ -14,6 +16,7 @@ from infra.model.node_keys import TaintKey
 from infra.model.registries import ChartRepository, ImageName, Registry
 from infra.model.relayout import Nodes
 from infra.model.toolkit_env import ToolkitEnv
+from infra.model.values import DrainSeconds, NodeCount, ObjectName
 
 Mode = Literal["operator", "device_plugin", "existing"]
 KernelModules = Literal["auto", "open", "proprietary"]
@@ -24,38 +27,33 @@ ChartVersion = Annotated[
 ]
 
 
-def _not_for_add_ons(key: str) -> str:
-    if key == CRITICAL_ADDONS:
-        fact = "CoreDNS and the cluster's other own pods tolerate it, and would run on nodes with GPUs"
-        raise InputError("", fact, "use nvidia.com/gpu, or a key of your own")
-    return key
+_NOT_FOR_ADD_ONS = refusing(
+    lambda key: key == CRITICAL_ADDONS,
+    "CoreDNS and the cluster's other own pods tolerate it, and would run on nodes with GPUs",
+    "use nvidia.com/gpu, or a key of your own",
+)
 
 
 class Drain(Model):
     """Drain each node first; only pods with GPUs are ended if left out."""
 
-    timeout_seconds: DrainSeconds = Field(default=300, description="Seconds after which a drain is given up.")
-    force: Annotated[bool, Field(strict=True)] = Field(
-        default=False,
-        description="Whether pods without a controller are deleted too (kubectl drain --force).",
-    )
-    delete_empty_dir: Annotated[bool, Field(strict=True)] = Field(
-        default=False, description="Whether pods with data in an emptyDir are evicted too, and lose it."
+    timeout_seconds: DrainSeconds = option("Seconds after which a drain is given up.", 300)
+    force: Flag = option("Whether pods without a controller are deleted too (kubectl drain --force).", False)
+    delete_empty_dir: Flag = option(
+        "Whether pods with data in an emptyDir are evicted too, and lose it.", False
     )
 
 
 class Upgrade(Model):
     """How the operator upgrades its driver on the nodes; it ends the pods with GPUs on each node."""
 
-    auto: Annotated[bool, Field(strict=True)] = Field(
-        default=True,
-        description="Whether nodes are upgraded automatically; else each node waits until its driver pod "
-        "is deleted.",
+    auto: Flag = option(
+        "Whether nodes are upgraded automatically; else each node waits until its driver pod is deleted.",
+        True,
     )
-    max_parallel: NodeCount = Field(default=1, description="Nodes that are upgraded at the same time.")
-    max_unavailable: Nodes = Field(
-        default="25%",
-        description="Nodes that may be unavailable meanwhile, a number or a share of all such as 25%.",
+    max_parallel: NodeCount = option("Nodes that are upgraded at the same time.", 1)
+    max_unavailable: Nodes = option(
+        "Nodes that may be unavailable meanwhile, a number or a share of all such as 25%.", "25%"
     )
     drain: Drain | None = Field(default=None)
 
@@ -63,9 +61,8 @@ class Upgrade(Model):
     def _says_nothing_in_vain(self) -> Upgrade:
         for key in ("max_parallel", "max_unavailable", "drain"):
             if not self.auto and getattr(self, key) != Upgrade.model_fields[key].default:
-                raise InputError(
-                    key, "with auto: false the operator upgrades no node by itself", "leave it out"
-                )
+                fact = "with auto: false the operator upgrades no node by itself"
+                raise InputError(key, fact, "leave it out")
         return self
 
 
@@ -75,72 +72,57 @@ class GpuOperatorSpec(Model):
     Not all of them have an effect everywhere: docs/howto/operator.md says who owns driver and toolkit.
     """
 
-    mode: Mode = Field(
-        default="operator",
-        description="operator: NVIDIA's GPU operator; device_plugin: its device plugin alone, on nodes that "
-        "include driver and toolkit; existing: none of ours, because the cluster has an operator already.",
+    mode: Mode = option(
+        "operator: NVIDIA's GPU operator; device_plugin: its device plugin alone, on nodes that include "
+        "driver and toolkit; existing: none of ours, because the cluster has an operator already.",
+        "operator",
     )
-    nfd: Annotated[bool, Field(strict=True)] = Field(
-        default=True,
-        description="Whether the chart installs node feature discovery; false if the cluster has it already.",
+    nfd: Flag = option(
+        "Whether the chart installs node feature discovery; false if the cluster has it already.", True
     )
-    version: ChartVersion | None = Field(
-        default=None, description="Version of the chart; the one this release is tested with if left out."
+    version: ChartVersion | None = option(
+        "Version of the chart; the one this release is tested with if left out."
     )
-    mig_strategy: Literal["none", "single", "mixed"] = Field(
-        default="mixed",
-        description="How slices are offered, unless a pool sets it: mixed as nvidia.com/mig-3g.20gb, "
-        "single as nvidia.com/gpu; none with mode device_plugin or existing, which partition no GPU.",
+    mig_strategy: Literal["none", "single", "mixed"] = option(
+        "How slices are offered, unless a pool sets it: mixed as nvidia.com/mig-3g.20gb, single as "
+        "nvidia.com/gpu; none with mode device_plugin or existing, which partition no GPU.",
+        "mixed",
     )
-    gpu_taint: Annotated[TaintKey, AfterValidator(_not_for_add_ons)] = Field(
-        default=NVIDIA_GPU, description="Key of the taint on every node with GPUs."
+    gpu_taint: Annotated[TaintKey, _NOT_FOR_ADD_ONS] = option(
+        "Key of the taint on every node with GPUs.", NVIDIA_GPU
     )
-    driver: Literal["operator", "host"] = Field(
-        default="operator", description="Who installs NVIDIA's driver."
+    driver: Literal["operator", "host"] = option("Who installs NVIDIA's driver.", "operator")
+    driver_version: DriverVersion | None = option(
+        "Version of the operator's driver, in quotes; the newest that supports all GPUs if left out."
     )
-    driver_version: DriverVersion | None = Field(
-        default=None,
-        description="Version of the operator's driver, in quotes; the newest that supports all GPUs if left "
-        "out.",
+    driver_repository: Registry | None = option(
+        "Registry and path with images of the operator's driver; NVIDIA's own if left out."
     )
-    driver_repository: Registry | None = Field(
-        default=None,
-        description="Registry and path with images of the operator's driver; NVIDIA's own if left out.",
+    driver_image: ImageName | None = option(
+        "Name of the driver's image there; the operator appends the tag, which is driver_version and the "
+        "node's system (580.95.05-fedora40)."
     )
-    driver_image: ImageName | None = Field(
-        default=None,
-        description="Name of the driver's image there; the operator appends the tag, which is driver_version "
-        "and the node's system (580.95.05-fedora40).",
+    kernel_modules: KernelModules = option(
+        "Kernel modules of the operator's driver; auto uses on each node what NVIDIA recommends for its GPU.",
+        "auto",
     )
-    kernel_modules: KernelModules = Field(
-        default="auto",
-        description="Kernel modules of the operator's driver; auto uses on each node what NVIDIA "
-        "recommends for its GPU.",
-    )
-    toolkit: Literal["operator", "host"] = Field(
-        default="operator", description="Who installs NVIDIA's container toolkit."
-    )
-    toolkit_version: ToolkitVersion | None = Field(
-        default=None, description="Version of the operator's container toolkit; the chart's if left out."
+    toolkit: Literal["operator", "host"] = option("Who installs NVIDIA's container toolkit.", "operator")
+    toolkit_version: ToolkitVersion | None = option(
+        "Version of the operator's container toolkit; the chart's if left out."
     )
     toolkit_env: ToolkitEnv = Field(default_factory=ToolkitEnv)
     upgrade: Upgrade = Field(default_factory=Upgrade)
-    cdi: Annotated[bool, Field(strict=True)] = Field(
-        default=True,
-        description="Whether containers get their GPUs as CDI devices; else by mounts, or, if "
-        "the nodes have a toolkit of their own, by a variable that any container may set.",
+    cdi: Flag = option(
+        "Whether containers get their GPUs as CDI devices; else by mounts, or, if the nodes have a toolkit "
+        "of their own, by a variable that any container may set.",
+        True,
     )
-    runtime_class: ObjectName | None = Field(
-        default=None,
-        description="RuntimeClass of declared pods with GPUs, if NVIDIA's runtime is not the nodes' default "
-        "and does not use CDI.",
+    runtime_class: ObjectName | None = option(
+        "RuntimeClass of declared pods with GPUs, if NVIDIA's runtime is not the nodes' default and does "
+        "not use CDI."
     )
-    acknowledge: Vulnerabilities = Field(
-        default=(), description="Accepted vulnerabilities of an older operator or toolkit."
-    )
-    repository: ChartRepository | None = Field(
-        default=None, description="Helm repository with the chart; NVIDIA's own if left out."
-    )
+    acknowledge: Vulnerabilities = option("Accepted vulnerabilities of an older operator or toolkit.", ())
+    repository: ChartRepository | None = option("Helm repository with the chart; NVIDIA's own if left out.")
 
     @model_validator(mode="before")
     @classmethod
@@ -148,3 +130,84 @@ class GpuOperatorSpec(Model):
         if isinstance(data, dict) and data.get("mode") in ("device_plugin", "existing"):
             return {"mig_strategy": "none", **data}
         return data
+
+
+Owner = Literal["image", "ansible", "host", "operator"]
+PluginOwner = Literal["image", "operator", "chart", "cluster"]
+MigOwner = Literal["image", "operator", "none"]
+DeviceList = Literal["volume-mounts", "envvar"]
+
+
+@dataclass(frozen=True)
+class Ownership:
+    """One row; ``nodes`` describes the nodes, for people."""
+
+    nodes: str
+    driver: Owner
+    toolkit: Owner
+    device_plugin: PluginOwner = "operator"
+    mig: MigOwner = "operator"
+    system_nodes: bool = False
+    """Whether the cluster has nodes without GPUs, kept for pods that need no GPU."""
+
+    @property
+    def device_list(self) -> DeviceList:
+        """How a GPU gets into a container without CDI.
+
+        A toolkit that we install or configure reads NVIDIA_VISIBLE_DEVICES in privileged containers only, or
+        every pod could take GPUs; so the device plugin has to pass them by mounts. Any other toolkit may read
+        only the variable.
+        """
+        return "envvar" if self.toolkit == "host" else "volume-mounts"
+
+
+# Sources of the owners: AWS's pages on the accelerated AL2023 images (driver and toolkit inside) and on
+# Bottlerocket's NVIDIA variants (all three, MIG at boot); NVIDIA's operator documentation, pre-installed
+# drivers and toolkits. Not in the table, because it holds for every row: operands tolerate every taint of GPU
+# nodes, their namespace has Pod Security level privileged, and NRI stays off, as nothing enables it.
+OWNERS: Mapping[str, Ownership] = {
+    "al2023-nvidia": Ownership("AL2023 NVIDIA AMI", "image", "image", system_nodes=True),
+    "bottlerocket-nvidia": Ownership("Bottlerocket NVIDIA", "image", "image", "image", "image", True),
+    "ansible": Ownership("own hosts, prepared by Ansible", "ansible", "ansible"),
+    "operator": Ownership("existing cluster, bare nodes (Ubuntu)", "operator", "operator"),
+    "host-driver": Ownership("existing cluster, driver on the nodes", "host", "operator"),
+    "host-toolkit": Ownership("existing cluster, toolkit on the nodes", "operator", "host"),
+    "host": Ownership("existing cluster, driver and toolkit on the nodes", "host", "host"),
+    "magnum": Ownership("Magnum node group, bare nodes", "operator", "operator", system_nodes=True),
+    "magnum-host-driver": Ownership("Magnum, driver in the image", "host", "operator", system_nodes=True),
+    "magnum-host-toolkit": Ownership("Magnum, toolkit in the image", "operator", "host", system_nodes=True),
+    "magnum-host": Ownership("Magnum, driver and toolkit in the image", "host", "host", system_nodes=True),
+    "embedded": Ownership("embedded, simulated nodes", "operator", "operator"),
+}
+_EXISTING: Mapping[tuple[str, str], str] = {
+    ("operator", "operator"): "operator",
+    ("host", "operator"): "host-driver",
+    ("operator", "host"): "host-toolkit",
+    ("host", "host"): "host",
+}
+_MAGNUM = {key: f"magnum-{row}" if row != "operator" else "magnum" for key, row in _EXISTING.items()}
+
+
+def ownership_of(cluster: str, images: Collection[str], spec: GpuOperatorSpec) -> Ownership:
+    """The row of an environment; ``images`` are the keys of the node images of its pools with GPUs (AWS).
+
+    Without an operator of ours nothing here installs driver and toolkit, or cuts GPUs: the nodes own what
+    the operator would own, and with mode existing the cluster's operator owns the device plugin.
+    """
+    alone = spec.mode != "operator"
+    row = OWNERS[_key(cluster, images, spec, alone)]
+    plugin: PluginOwner = "cluster" if spec.mode == "existing" else "chart"
+    return replace(row, device_plugin=plugin, mig="none") if alone else row
+
+
+def _key(cluster: str, images: Collection[str], spec: GpuOperatorSpec, alone: bool) -> str:
+    if cluster == "aws":
+        bottlerocket = any(image.startswith("bottlerocket-nvidia") for image in images)
+        return "bottlerocket-nvidia" if bottlerocket else "al2023-nvidia"
+    if cluster == "hosts":
+        return "ansible"
+    if cluster == "openstack":
+        return "magnum-host" if alone else _MAGNUM[spec.driver, spec.toolkit]
+    if alone:
+        return "host"
+    return "embedded" if cluster == "embedded" else _EXISTING[spec.driver, spec.toolkit]

@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from infra import versions
-from infra.model import driver_checks, drivers, unused
+from infra.model import drivers, unused
+from infra.model.amounts import numbers
 from infra.model.errors import InputError
 from infra.model.gpu import Gpu, Modules
-from infra.model.operator import GpuOperatorSpec, Mode
-from infra.model.ownership import Ownership
+from infra.model.operator import GpuOperatorSpec, Mode, Ownership
 from infra.model.pool import Pool
-from infra.model.quantity import numbers
 from infra.model.sharing import Dra, Mig
 from infra.model.toolkit_env import SINCE_DROP_INS, ToolkitEnv
 
 PATH = "gpu_operator"
-_PINNED: Mapping[Mode, str] = {
-    "operator": versions.GPU_OPERATOR,
-    "device_plugin": versions.DEVICE_PLUGIN,
-}
+_PINNED: Mapping[Mode, str] = {"operator": versions.GPU_OPERATOR, "device_plugin": versions.DEVICE_PLUGIN}
 
 
 def check(cluster: str, spec: GpuOperatorSpec, owns: Ownership, pools: Sequence[Pool]) -> None:
@@ -56,7 +52,7 @@ def driver_version(spec: GpuOperatorSpec, pools: Sequence[Pool]) -> str:
 
 def _last_branch(pools: Sequence[Pool]) -> int | None:
     """The last branch for all GPUs; None if that includes the operator's default."""
-    branches = [driver_checks.last_branch(gpu, pool) for pool in pools for gpu in pool.gpus]
+    branches = [drivers.last_branch_with_efa(gpu, pool) for pool in pools for gpu in pool.gpus]
     last = min((branch for branch in branches if branch is not None), default=None)
     return None if last is None or last >= drivers.branch(versions.GPU_DRIVER) else last
 
@@ -90,18 +86,12 @@ def _check_embedded(spec: GpuOperatorSpec) -> None:
     folder = "gpu-operator-sim" if spec.mode == "operator" else "device-plugin-sim"
     for key in ("repository", "version", "driver_repository", "driver_image"):
         if getattr(spec, key):
-            raise InputError(
-                f"{PATH}.{key}",
-                f"an embedded cluster uses the chart in charts/{folder}",
-                "leave it out, or use cluster kind existing",
-            )
+            fact = f"an embedded cluster uses the chart in charts/{folder}"
+            raise InputError(f"{PATH}.{key}", fact, "leave it out, or use cluster kind existing")
     for key in ("driver", "toolkit"):
         if getattr(spec, key) == "host":
-            raise InputError(
-                f"{PATH}.{key}",
-                f"simulated nodes come without a {key}",
-                "use operator, or cluster kind existing",
-            )
+            fact = f"simulated nodes come without a {key}"
+            raise InputError(f"{PATH}.{key}", fact, "use operator, or cluster kind existing")
 
 
 def _check_alone(spec: GpuOperatorSpec, owns: Ownership, pools: Sequence[Pool]) -> None:
@@ -111,9 +101,8 @@ def _check_alone(spec: GpuOperatorSpec, owns: Ownership, pools: Sequence[Pool]) 
     """
     theirs = spec.mode == "existing"
     if owns.driver == "image" and any(pool.image.ships_device_plugin for pool in pools):
-        raise InputError(
-            f"{PATH}.mode", "Bottlerocket includes its own device plugin", "use mode: operator, or AL2023"
-        )
+        fact = "Bottlerocket includes its own device plugin"
+        raise InputError(f"{PATH}.mode", fact, "use mode: operator, or AL2023")
     if spec.mig_strategy != "none":
         raise InputError(
             f"{PATH}.mig_strategy",
@@ -132,18 +121,12 @@ def _check_alone(spec: GpuOperatorSpec, owns: Ownership, pools: Sequence[Pool]) 
                 if isinstance(pool.sharing, Mig)
                 else "keeps the device plugin on every node"
             )
-            raise InputError(
-                f"pools[{index}].sharing.kind",
-                f"{PATH}.mode device_plugin {missing}",
-                "use mode: operator, or another kind",
-            )
+            fact = f"{PATH}.mode device_plugin {missing}"
+            raise InputError(f"pools[{index}].sharing.kind", fact, "use mode: operator, or another kind")
         for key in ("relayout", "reset"):
             if getattr(pool, key) is not None:
-                raise InputError(
-                    f"pools[{index}].{key}",
-                    f"{PATH}.mode {spec.mode} has no MIG manager, so no layout changes",
-                    "leave it out, or use mode: operator",
-                )
+                fact = f"{PATH}.mode {spec.mode} has no MIG manager, so no layout changes"
+                raise InputError(f"pools[{index}].{key}", fact, "leave it out, or use mode: operator")
 
 
 def _check_driver(spec: GpuOperatorSpec, pools: Sequence[Pool]) -> None:
@@ -159,13 +142,15 @@ def _check_driver(spec: GpuOperatorSpec, pools: Sequence[Pool]) -> None:
     modules = None if spec.kernel_modules == "auto" else spec.kernel_modules
     _check_one_kind(modules, version, every)
     for gpu, pool in every:
-        driver_checks.check(version, gpu, pool, f"{PATH}.driver_version")
-        driver_checks.check_modules(modules, version, gpu, pool, f"{PATH}.kernel_modules", "auto")
+        drivers.check(version, gpu, pool, f"{PATH}.driver_version")
+        drivers.check_modules(modules, version, gpu, pool, f"{PATH}.kernel_modules", "auto")
 
 
 def _check_one_fits(version: str, every: Sequence[tuple[Gpu, Pool]]) -> None:
     ends = [
-        (last, gpu, pool) for gpu, pool in every if (last := driver_checks.last_branch(gpu, pool)) is not None
+        (last, gpu, pool)
+        for gpu, pool in every
+        if (last := drivers.last_branch_with_efa(gpu, pool)) is not None
     ]
     for gpu, pool in every:
         first = gpu.driver.first
@@ -212,9 +197,9 @@ def _check_floors(spec: GpuOperatorSpec) -> None:
     by_chart = drivers.operator_holes(chart)
     by_toolkit = drivers.open_holes(toolkit) if toolkit else ()
     named = spec.acknowledge
-    driver_checks.check_named(f"{PATH}.version", chart, by_chart, drivers.OPERATOR_FIXES, PATH, named)
+    drivers.check_named(f"{PATH}.version", chart, by_chart, drivers.OPERATOR_FIXES, PATH, named)
     if toolkit:
         where = f"{PATH}.toolkit_version"
-        driver_checks.check_named(where, toolkit, by_toolkit, drivers.TOOLKIT_FIXES, PATH, named)
+        drivers.check_named(where, toolkit, by_toolkit, drivers.TOOLKIT_FIXES, PATH, named)
     what = f"operator {chart}" + (f" and container toolkit {toolkit}" if toolkit else "")
-    driver_checks.check_acknowledged(PATH, what, (*by_chart, *by_toolkit), named)
+    drivers.check_acknowledged(PATH, what, (*by_chart, *by_toolkit), named)

@@ -7,21 +7,17 @@ catalogue. The family follows from the compute capability as in GPU feature disc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, model_validator
+from pydantic import Field, model_validator
 
-from infra.model import catalogue, drivers
-from infra.model.base import Cores, Count, GpuCount, MemoryGib, Model, Strict, listing, matching
-from infra.model.catalogue import Catalogue
-from infra.model.cost import Usd
+from infra.model import drivers
+from infra.model.amounts import numbers
+from infra.model.base import Model, Strict, matching, option, refusing, required
+from infra.model.choices import Compute
 from infra.model.errors import InputError
 from infra.model.gpu import ALIASES, GPUS, Gpu, Modules, Support
-from infra.model.machines import LEFT_OUT, MACHINES, Machine
-from infra.model.need import Compute
 from infra.model.own_mig import OwnMig
-from infra.model.quantity import numbers
 
 _FAMILIES: tuple[tuple[tuple[int, int], str], ...] = (
     ((13, 0), "undefined"),
@@ -37,11 +33,10 @@ _FAMILIES: tuple[tuple[tuple[int, int], str], ...] = (
     ((5, 0), "maxwell"),
     ((3, 0), "kepler"),
 )
-_ONLY_AWS = ("pods", "efa", "nvme_gb")
 _FIRST_WITH_MIG = (8, 0)
 
 
-_Name = Annotated[
+Name = Annotated[
     Strict,
     matching(
         r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?",
@@ -74,57 +69,45 @@ _Driver = Annotated[
 ]
 
 
-def _new_gpu(name: str) -> str:
-    if name in GPUS or name in ALIASES:
-        raise InputError("", f"the catalogue has a GPU {name}", "use that, or another name")
-    return name
-
-
-def _new_machine(name: str) -> str:
-    if name in LEFT_OUT:
-        raise InputError("", f"{name} has {LEFT_OUT[name]}", "use another machine")
-    if name in MACHINES:
-        raise InputError("", f"the catalogue has a machine {name}", "use that, or another name")
-    return name
-
-
-GpuKey = Annotated[_Name, AfterValidator(_new_gpu)]
-MachineKey = Annotated[_Name, AfterValidator(_new_machine)]
+GpuKey = Annotated[
+    Name,
+    refusing(
+        lambda name: name in GPUS or name in ALIASES,
+        "the catalogue has a GPU {}",
+        "use that, or another name",
+    ),
+]
 
 
 class OwnDriver(Model):
     """Versions of NVIDIA's data center driver."""
 
-    first: _Driver = Field(description="First version or branch that supports it.")
-    last: Annotated[int, Field(strict=True, ge=450, le=999)] | None = Field(
-        default=None, description="Last branch that supports it; no last branch is known if left out."
+    first: _Driver = required("First version or branch that supports it.")
+    last: Annotated[int, Field(strict=True, ge=450, le=999)] | None = option(
+        "Last branch that supports it; no last branch is known if left out."
     )
-    mig: _Driver | None = Field(
-        default=None, description="First version that supports MIG on it; `first` if left out."
-    )
-    modules: Modules | None = Field(
-        default=None,
-        description="The only kernel modules that support it; by architecture and branch if left out.",
+    mig: _Driver | None = option("First version that supports MIG on it; `first` if left out.")
+    modules: Modules | None = option(
+        "The only kernel modules that support it; by architecture and branch if left out."
     )
 
 
 class OwnGpu(Model):
     """A GPU model that the catalogue does not have, with the values of ``nvidia-smi`` and ``lspci -nn``."""
 
-    product: _Product = Field(
-        description="Name that nvidia-smi prints; nvidia.com/gpu.product has dashes for its spaces."
+    product: _Product = required(
+        "Name that nvidia-smi prints; nvidia.com/gpu.product has dashes for its spaces."
     )
-    memory_mib: Annotated[int, Field(strict=True, ge=512, le=4194304)] = Field(
-        description="Memory in MiB, as nvidia-smi prints it."
+    memory_mib: Annotated[int, Field(strict=True, ge=512, le=4194304)] = required(
+        "Memory in MiB, as nvidia-smi prints it."
     )
-    compute: Compute = Field(description="CUDA compute capability, for example 8.9.")
-    pci: _Pci = Field(description="PCI vendor and device, as lspci -nn prints them: 10de:2236.")
-    driver: OwnDriver = Field(description="NVIDIA drivers that support it.")
-    mig: OwnMig | None = Field(default=None, description="Its MIG table; the GPU has no MIG if left out.")
-    linked: Literal["nvlink", "nvswitch"] | None = Field(
-        default=None,
-        description="Link to the other GPUs of its machine: nvlink, or nvswitch (needs the fabric manager on "
-        "hosts with eight GPUs); no link if left out.",
+    compute: Compute = required("CUDA compute capability, for example 8.9.")
+    pci: _Pci = required("PCI vendor and device, as lspci -nn prints them: 10de:2236.")
+    driver: OwnDriver = required("NVIDIA drivers that support it.")
+    mig: OwnMig | None = option("Its MIG table; the GPU has no MIG if left out.")
+    linked: Literal["nvlink", "nvswitch"] | None = option(
+        "Link to the other GPUs of its machine: nvlink, or nvswitch (needs the fabric manager on hosts with "
+        "eight GPUs); no link if left out."
     )
 
     @model_validator(mode="after")
@@ -202,90 +185,3 @@ class OwnGpu(Model):
             self.linked or "",
             own=True,
         )
-
-
-class OwnMachine(Model):
-    """An instance type, or a kind of machine, that the catalogue does not have."""
-
-    gpu: Strict | None = Field(
-        default=None, description="GPU model of the catalogue or of gpus; no GPU if left out."
-    )
-    count: GpuCount | None = Field(default=None, description="GPUs of a node; 1 if left out.")
-    vcpu: Cores = Field(description="vCPUs of a node.")
-    memory_gib: MemoryGib = Field(description="Memory of a node in GiB.")
-    arch: Literal["amd64", "arm64"] = Field(default="amd64", description="Architecture of its processor.")
-    pods: Annotated[Count, Field(le=5000)] | None = Field(
-        default=None,
-        description="Pods that its network interfaces have addresses for, as in eni-max-pods.txt of "
-        "awslabs/amazon-eks-ami; required on AWS, and only there.",
-    )
-    efa: Annotated[int, Field(strict=True, ge=1, le=64)] | None = Field(
-        default=None,
-        description="Network cards with an Elastic Fabric Adapter, counted from the first card (AWS).",
-    )
-    nvme_gb: Annotated[Count, Field(le=10**6)] | None = Field(
-        default=None, description="Size of all its local NVMe disks in GB (AWS)."
-    )
-    usd_per_hour: Usd | None = Field(
-        default=None, description="USD per hour of a node; cost.prices overrides it."
-    )
-
-    @model_validator(mode="after")
-    def _agrees(self, info: ValidationInfo) -> OwnMachine:
-        known = catalogue.of(info)
-        if self.gpu is not None and known.gpu(self.gpu) is None:
-            raise InputError("gpu", f"unknown GPU {self.gpu!r}", listing(known.gpu_names, self.gpu))
-        if self.count is not None and self.gpu is None:
-            raise InputError(
-                "count", "no GPU is named, so there is nothing to count", "add gpu, or leave it out"
-            )
-        catalogue.check_gpus(self.count, self.vcpu)
-        aws = (info.context or {}).get("cluster") == "aws"
-        for key in _ONLY_AWS if not aws else ():
-            if getattr(self, key) is not None:
-                raise InputError(key, "the cluster is not on AWS", "leave it out")
-        if aws and self.pods is None:
-            fact = "missing, and on AWS a pod gets an address of the machine's network interfaces"
-            raise InputError("pods", fact, "give the number in eni-max-pods.txt of awslabs/amazon-eks-ami")
-        return self
-
-    def machine(self, name: str, kind: str | None, known: Catalogue) -> Machine:
-        """The entry of the catalogue, as an EC2 type on AWS."""
-        model = known.gpu(self.gpu) if self.gpu else None
-        return Machine(
-            name,
-            "ec2" if kind == "aws" else "own",
-            self.vcpu,
-            self.memory_gib,
-            model.name if model else None,
-            (self.count or 1) if model else 0,
-            pods=self.pods or 110,
-            efa=self.efa or 0,
-            nvme=self.nvme_gb or 0,
-            arch=self.arch,
-            own_model=model,
-            usd_per_hour=self.usd_per_hour,
-            own=True,
-        )
-
-
-def own_catalogue(gpus: Any, machines: Any, kind: str | None) -> Catalogue:
-    """The catalogue with what an environment declares, read before its validation.
-
-    Invalid entries are skipped: the environment's own validation reports them, with their path.
-    """
-    found: dict[str, Gpu] = {}
-    for name, body in gpus.items() if isinstance(gpus, Mapping) else ():
-        try:
-            found[str(name)] = OwnGpu.model_validate(body).gpu(str(name))
-        except ValidationError:
-            continue
-    known = catalogue.BUILT_IN.joined(found, {})
-    context = {"catalogue": known, "cluster": kind}
-    made: dict[str, Machine] = {}
-    for name, body in machines.items() if isinstance(machines, Mapping) else ():
-        try:
-            made[str(name)] = OwnMachine.model_validate(body, context=context).machine(str(name), kind, known)
-        except ValidationError:
-            continue
-    return known.joined({}, made)

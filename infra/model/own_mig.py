@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from infra.model.base import Model
+from infra.model.base import Flag, Model, option, required
 from infra.model.errors import InputError
 from infra.model.mig import Geometry, Profile
 
@@ -22,18 +22,15 @@ _LEAST = 0.85
 class OwnProfile(Model):
     """A MIG profile, as ``nvidia-smi mig -lgip`` and ``-lgipp`` list it."""
 
-    compute: _Slices = Field(description="Compute slices.")
-    memory: _Slices = Field(description="Memory slices.")
-    starts: tuple[Annotated[int, Field(strict=True, ge=0, le=15)], ...] = Field(
-        min_length=1, description="Memory slices at which it may start, ascending, from 0."
+    compute: _Slices = required("Compute slices.")
+    memory: _Slices = required("Memory slices.")
+    starts: tuple[Annotated[int, Field(strict=True, ge=0, le=15)], ...] = required(
+        "Memory slices at which it may start, ascending, from 0.", min_length=1
     )
-    memory_mib: Annotated[int, Field(strict=True, ge=1, le=4194304)] | None = Field(
-        default=None,
-        description="Memory in MiB that nvidia-smi reports for a slice; its share of the GPU if left out.",
+    memory_mib: Annotated[int, Field(strict=True, ge=1, le=4194304)] | None = option(
+        "Memory in MiB that nvidia-smi reports for a slice; its share of the GPU if left out."
     )
-    media: bool = Field(
-        default=False, strict=True, description="Has the media engines, which only one slice can have (+me)."
-    )
+    media: Flag = option("Has the media engines, which only one slice can have (+me).", False)
 
     @model_validator(mode="after")
     def _ascends(self) -> OwnProfile:
@@ -47,10 +44,10 @@ class OwnProfile(Model):
 class OwnMig(Model):
     """MIG slices of the whole GPU, and its profiles."""
 
-    compute: _Slices = Field(description="Compute slices of the GPU.")
-    memory: _Slices = Field(description="Memory slices of the GPU.")
-    profiles: dict[str, OwnProfile] = Field(
-        min_length=1, max_length=32, description="Profiles by name, for example 3g.20gb."
+    compute: _Slices = required("Compute slices of the GPU.")
+    memory: _Slices = required("Memory slices of the GPU.")
+    profiles: dict[str, OwnProfile] = required(
+        "Profiles by name, for example 3g.20gb.", min_length=1, max_length=32
     )
 
     @property

@@ -6,34 +6,24 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
-from infra.model import catalogue, labels, layouts
+from infra.model import labels, layouts
 from infra.model.amounts import HugePages
 from infra.model.aws import AwsPool
 from infra.model.aws_values import EACH_ZONE
-from infra.model.base import (
-    MOST_NODES,
-    LabelValue,
-    Model,
-    NodeCount,
-    PoolName,
-    Strict,
-    each_once,
-)
-from infra.model.catalogue import BUILT_IN, Catalogue
-from infra.model.choices import FlavorName
+from infra.model.base import Model, Strict, each_once, option, required
+from infra.model.choices import FlavorName, GpuChoice
 from infra.model.elastic import NODES, Capacity, Elastic, PoolClass, node_pool_name, static_name
 from infra.model.errors import InputError
 from infra.model.gpu import Gpu
-from infra.model.gpu_choice import GpuChoice
 from infra.model.hosts import AnyHost, Driver
 from infra.model.images import IMAGES, Image
-from infra.model.machines import Machine, ec2, smallest
+from infra.model.machines import BUILT_IN, Catalogue, Machine, ec2, known_to, smallest
 from infra.model.mig import Layout
 from infra.model.node_keys import PoolLabelKey, SelectorKey, TaintKey
 from infra.model.openstack import OpenstackPool
 from infra.model.relayout import Relayout, Reset
-from infra.model.sharing import Dra, Exclusive, Mig, Sharing
-from infra.model.sharing_checks import Trust, check_sharing
+from infra.model.sharing import Dra, Exclusive, Mig, Sharing, Trust, check_sharing
+from infra.model.values import MOST_NODES, LabelValue, NodeCount, PoolName
 
 
 class Taint(Model):
@@ -50,74 +40,59 @@ class Pool(Model):
     Nodes of an elastic pool may differ in their number of GPUs, and so in what they offer.
     """
 
-    name: PoolName = Field(description="Name of the pool, and prefix of its nodes' names.")
-    machine: FlavorName | None = Field(
-        default=None,
-        description="Instance type, or flavor: of the catalogue, machines or cluster.flavors; this or gpu.",
+    name: PoolName = required("Name of the pool, and prefix of its nodes' names.")
+    machine: FlavorName | None = option(
+        "Instance type, or flavor: of the catalogue, machines or cluster.flavors; this or gpu."
     )
-    gpu: GpuChoice | None = Field(default=None, description="GPUs of each node; this or machine.")
-    nodes: NodeCount | None = Field(
-        default=None, description="Number of nodes (embedded cluster, AWS, OpenStack)."
+    gpu: GpuChoice | None = option("GPUs of each node; this or machine.")
+    nodes: NodeCount | None = option("Number of nodes (embedded cluster, AWS, OpenStack).")
+    selector: dict[SelectorKey, LabelValue] | None = option(
+        "Labels that the pool's nodes carry (existing cluster).", min_length=1
     )
-    selector: dict[SelectorKey, LabelValue] | None = Field(
-        default=None, min_length=1, description="Labels that the pool's nodes carry (existing cluster)."
+    hosts: tuple[AnyHost, ...] | None = option(
+        "Hosts by name, or as {name, address, port} (own hosts).", min_length=1, max_length=MOST_NODES
     )
-    hosts: tuple[AnyHost, ...] | None = Field(
-        default=None,
+    driver: Driver | None = option("NVIDIA's driver on its hosts; the cluster's if left out (own hosts).")
+    elastic: Elastic | None = option("Scaling with the pods (AWS, OpenStack); this or nodes.")
+    spare: NodeCount | None = option(
+        "Nodes that are kept free (elastic pools): placeholder pods hold them until other pods need the "
+        "room; then new nodes are started."
+    )
+    capacity: Annotated[tuple[Capacity, ...], each_once("name each type once")] = option(
+        "Capacity types (AWS): the first that is available of reserved, on_demand, spot.",
+        ("on_demand",),
         min_length=1,
-        max_length=MOST_NODES,
-        description="Hosts by name, or as {name, address, port} (own hosts).",
     )
-    driver: Driver | None = Field(
-        default=None, description="NVIDIA's driver on its hosts; the cluster's if left out (own hosts)."
-    )
-    elastic: Elastic | None = Field(
-        default=None, description="Scaling with the pods (AWS, OpenStack); this or nodes."
-    )
-    spare: NodeCount | None = Field(
-        default=None,
-        description="Nodes that are kept free (elastic pools): placeholder pods hold them until other pods "
-        "need the room; then new nodes are started.",
-    )
-    capacity: Annotated[tuple[Capacity, ...], each_once("name each type once")] = Field(
-        default=("on_demand",),
-        min_length=1,
-        description="Capacity types (AWS): the first that is available of reserved, on_demand, spot.",
-    )
-    workload_class: PoolClass = Field(
-        default="inference",
+    workload_class: PoolClass = option(
+        "What a Karpenter pool is for; decides when Karpenter may remove its nodes.",
+        "inference",
         alias="class",
-        description="What a Karpenter pool is for; decides when Karpenter may remove its nodes.",
     )
-    zones: Annotated[tuple[Strict, ...], each_once(EACH_ZONE)] = Field(
-        default=(), description="Zones of its nodes (AWS); all of the network's if left out."
+    zones: Annotated[tuple[Strict, ...], each_once(EACH_ZONE)] = option(
+        "Zones of its nodes (AWS); all of the network's if left out.", ()
     )
     aws: AwsPool | None = Field(default=None)
     openstack: OpenstackPool | None = Field(default=None)
-    labels: dict[PoolLabelKey, LabelValue] = Field(
-        default_factory=dict, description="Node labels in addition to those that gpuform sets."
+    labels: dict[PoolLabelKey, LabelValue] = option(
+        "Node labels in addition to those that gpuform sets.", dict
     )
-    taints: tuple[Taint, ...] = Field(
-        default=(), description="Taints in addition to the GPU taint, which every pool with GPUs has."
+    taints: tuple[Taint, ...] = option(
+        "Taints in addition to the GPU taint, which every pool with GPUs has.", ()
     )
-    hugepages: HugePages | None = Field(
-        default=None,
-        description="Memory of each node in huge pages of 2Mi, for workloads that request them: nodes on AWS "
-        "reserve it at boot; on other clusters the nodes must already have it.",
+    hugepages: HugePages | None = option(
+        "Memory of each node in huge pages of 2Mi, for workloads that request them: nodes on AWS reserve it "
+        "at boot; on other clusters the nodes must already have it."
     )
-    sharing: Sharing = Field(default_factory=Exclusive, description="How its GPUs are shared.")
-    trust: Trust = Field(
-        default="single",
-        description="Whether its GPUs serve one owner (single) or several without mutual trust (multi).",
+    sharing: Sharing = option("How its GPUs are shared.", Exclusive)
+    trust: Trust = option(
+        "Whether its GPUs serve one owner (single) or several without mutual trust (multi).", "single"
     )
-    reset: Reset | None = Field(
-        default=None,
-        description="How its GPUs change their MIG mode: by a reset of the GPU (gpu), or by a reboot of the "
-        "node if the reset fails (reboot). If left out, reboot for machines of a cloud, else gpu.",
+    reset: Reset | None = option(
+        "How its GPUs change their MIG mode: by a reset of the GPU (gpu), or by a reboot of the node if the "
+        "reset fails (reboot). If left out, reboot for machines of a cloud, else gpu."
     )
-    relayout: Relayout | None = Field(
-        default=None,
-        description="How its nodes change to another MIG layout; one by one, with eviction, if left out.",
+    relayout: Relayout | None = option(
+        "How its nodes change to another MIG layout; one by one, with eviction, if left out."
     )
 
     _own_flavor: Machine | None = PrivateAttr(default=None)
@@ -130,7 +105,7 @@ class Pool(Model):
 
     @model_validator(mode="after")
     def _runs_on_one_thing(self, info: ValidationInfo) -> Pool:
-        self._known = catalogue.of(info)
+        self._known = known_to(info)
         self._own_flavor = ((info.context or {}).get("flavors") or {}).get(self.machine)
         if (self.machine is None) == (self.gpu is None) and not (self.hosts and self.machine is None):
             both = "both machine and gpu are given" if self.gpu else "neither machine nor gpu is given"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from infra.model import checks, choice, gang_checks, openstack_checks, queue_limits, room, surge
+from infra.model import checks, choice, openstack_checks, queue_limits, room, surge, workload_kinds
 from infra.model.base import listing
 from infra.model.errors import InputError
 from infra.model.pool import Pool
@@ -47,7 +47,7 @@ def check(env: Environment) -> None:
         except InputError as error:
             path = f"queues.teams[{index}].{error.path}"
             raise InputError(path, error.fact, error.remedy) from None
-    gang_checks.check_topology(env, queues)
+    workload_kinds.check_topology(env, queues)
     for index, work in enumerate(env.workloads):
         if work.queue:
             _check_workload(env, queues, limits, work, f"workloads[{index}].queue")
@@ -156,7 +156,7 @@ def _check_workload(
         remedy = f"use {' or '.join(team.namespaces)}, or add it to the team"
         raise InputError(path.removesuffix("queue") + "namespace", fact, remedy)
     strategy = env.gpu_operator.mig_strategy
-    asked = surge.asks(strategy, env.pools, work)
+    asked = surge.asks(env, work)
     if not asked:
         fact = "the workload requests no GPU, and queues count only GPUs"
         raise InputError(path, fact, "leave it out")
@@ -168,9 +168,9 @@ def _check_workload(
     for key, amount in asked.items():
         what = room.resource(key)
         can = [queue_limits.most(queues, limits, team.name, name, what) for name in names]
-        more = surge.pods(strategy, env.pools, env.workloads, work)
+        more = surge.pods(env, work)
         _check_admitted(work, more, amount, what, can, path)
-    gang_checks.check_workload(env, queues, work, names, path.removesuffix(".queue"))
+    workload_kinds.check_gang(env, queues, work, names, path.removesuffix(".queue"))
 
 
 def _check_admitted(work: Workload, more: int, amount: int, what: str, can: Sequence[int], path: str) -> None:

@@ -109,9 +109,5 @@ def most(queues: Queues, limits: Mapping[str, Limits], team: str, pool: str, res
     """
     of_team, root = limits[team][pool].get(resource, Limit()), roots(queues)
     others = [one for one in limits if one != team and root[one] is not None and root[one] == root[team]]
-    lent = sum(_lent(limits[one], pool, resource) for one in others)
+    lent = sum(limits[one].get(pool, {}).get(resource, Limit()).lent for one in others)
     return of_team.nominal + (lent if of_team.borrow is None else min(lent, of_team.borrow))
-
-
-def _lent(limits: Limits, pool: str, resource: str) -> int:
-    return limits.get(pool, {}).get(resource, Limit()).lent

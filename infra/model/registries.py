@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator
 
-from infra.model.base import Strict, each_once, matching
+from infra.model.base import Strict, each_once, matching, refusing
 from infra.model.errors import InputError
 from infra.model.places import PORT, is_loopback, plain_address
 
@@ -54,14 +54,6 @@ def _source(value: str) -> str:
     return value
 
 
-def _mirror(value: str) -> str:
-    if not REGISTRY.fullmatch(value.removeprefix("oci://")) and not _REPOSITORY.fullmatch(value):
-        fact = f"{value!r} is not a registry"
-        fix = "write host and path, as registry.example.org/nvcr; for charts with oci:// or https://"
-        raise InputError("", fact, fix)
-    return value
-
-
 def _chart_repository(value: str) -> str:
     """Charts run with every right in the cluster, so nothing on the way may be able to change them.
 
@@ -79,13 +71,6 @@ def _chart_repository(value: str) -> str:
     return value
 
 
-def _driver_repository(value: str) -> str:
-    if not REGISTRY.fullmatch(value):
-        fix = "write its host and a path, as registry.example.org/gpu, without a scheme"
-        raise InputError("", f"{value!r} is not a registry of images", fix)
-    return value
-
-
 def _in_user_data(images: tuple[str, ...]) -> tuple[str, ...]:
     """User data has at most 16 KiB (EC2 user guide, "Run commands at launch"); half of it is the node's."""
     if (size := sum(len(image) + 1 for image in images)) > _MOST_USER_DATA:
@@ -95,7 +80,16 @@ def _in_user_data(images: tuple[str, ...]) -> tuple[str, ...]:
 
 
 Source = Annotated[Strict, AfterValidator(_source)]
-Mirror = Annotated[Strict, AfterValidator(_mirror)]
+Mirror = Annotated[
+    Strict,
+    refusing(
+        lambda value: (
+            not REGISTRY.fullmatch(value.removeprefix("oci://")) and not _REPOSITORY.fullmatch(value)
+        ),
+        "{!r} is not a registry",
+        "write host and path, as registry.example.org/nvcr; for charts with oci:// or https://",
+    ),
+]
 PinnedImage = Annotated[Strict, AfterValidator(_pinned_image)]
 PinnedImages = Annotated[
     tuple[PinnedImage, ...],
@@ -103,10 +97,16 @@ PinnedImages = Annotated[
     AfterValidator(_in_user_data),
 ]
 ChartRepository = Annotated[Strict, AfterValidator(_chart_repository)]
-Registry = Annotated[Strict, AfterValidator(_driver_repository)]
-ImageName = Annotated[
+Registry = Annotated[
     Strict,
-    matching(_IMAGE, "a name of an image", "write it without registry, tag and digest, as driver"),
+    refusing(
+        lambda value: not REGISTRY.fullmatch(value),
+        "{!r} is not a registry of images",
+        "write its host and a path, as registry.example.org/gpu, without a scheme",
+    ),
+]
+ImageName = Annotated[
+    Strict, matching(_IMAGE, "a name of an image", "write it without registry, tag and digest, as driver")
 ]
 
 

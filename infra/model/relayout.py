@@ -1,12 +1,28 @@
-"""How a pool's nodes change to another MIG layout."""
+"""How a pool's nodes change to another MIG layout, and its GPUs to another MIG mode: by a reset or a reboot.
+
+An A100 or A30 needs a reset, later GPUs none [NVIDIA's MIG user guide, "Enable MIG Mode"]. A hypervisor may
+refuse the reset of a GPU that it passes through; then the machine must reboot [NVML, nvmlDeviceSetMigMode;
+NVIDIA/gpu-operator#1606]. NVIDIA's operator documentation sets ``WITH_REBOOT`` at cloud providers.
+
+``WITH_REBOOT`` is one setting for all nodes of a release. The MIG manager tries the reset first, and reboots
+the node if the change of the mode fails for any reason; a mode that is not there after that is ``failed``
+[NVIDIA/mig-parted v0.15.0, pkg/mig/reconfigure/reconfigure.go, Run]. So a node that can be reset is reset
+with it, too, and pools of both kinds may be in one environment.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Tag
 
-from infra.model.base import SHARE, DrainSeconds, Model, NodeCount, Strict, matching
+from infra.model.base import SHARE, Model, Strict, matching, option
+from infra.model.values import DrainSeconds, NodeCount
+
+if TYPE_CHECKING:
+    from infra.model.pool import Pool
+
+from collections.abc import Iterator, Sequence
 
 Reset = Literal["gpu", "reboot"]
 
@@ -30,17 +46,55 @@ class Relayout(Model):
     Disruption budgets of the pods apply as well.
     """
 
-    in_use: Literal["drain", "refuse"] = Field(
-        default="drain",
-        description="Where pods use a GPU of a node: evict them within their budgets, or change nothing.",
+    in_use: Literal["drain", "refuse"] = option(
+        "Where pods use a GPU of a node: evict them within their budgets, or change nothing.", "drain"
     )
-    max_unavailable: Nodes = Field(
-        default=1,
-        description="Nodes that are unavailable at the same time, or a share such as 25%, rounded down; "
-        "one at least.",
+    max_unavailable: Nodes = option(
+        "Nodes that are unavailable at the same time, or a share such as 25%, rounded down; one at least.", 1
     )
-    timeout_seconds: DrainSeconds | None = Field(
-        default=None,
-        description="Limit for the eviction on one node, and again for the change with its reboot; 600, or "
-        "1800 if nodes reboot, if left out.",
+    timeout_seconds: DrainSeconds | None = option(
+        "Limit for the eviction on one node, and again for the change with its reboot; 600, or 1800 if "
+        "nodes reboot, if left out."
     )
+
+
+TIMEOUT_S = 1800
+"""Default limit of a change with a reboot. The MIG manager waits up to 5 minutes for each of five kinds of
+pods to end (reconfigure.go, waitForPodsToBeDeleted), before the node boots."""
+_NO_RESET_SINCE = (9, 0)
+"""Compute capability of Hopper."""
+
+
+def reset_of(cluster: str, pool: Pool) -> Reset:
+    """As the pool declares; else nodes on machines of a cloud reboot, and the GPUs of others are reset."""
+    return pool.reset or _default(cluster, pool)
+
+
+def resettable(cluster: str, pool: Pool) -> bool:
+    """Whether the GPUs of the pool's simulated nodes can be reset: never on AWS, whatever is declared."""
+    return cluster != "aws" and reset_of(cluster, pool) == "gpu"
+
+
+def reboots(cluster: str, pools: Sequence[Pool]) -> tuple[str, ...]:
+    """Names of the pools for which the MIG manager must be allowed to reboot nodes."""
+    return tuple(pool.name for pool in pools if pool.mig_capable and reset_of(cluster, pool) == "reboot")
+
+
+def warnings(cluster: str, pools: Sequence[Pool]) -> Iterator[str]:
+    """Pools with ``reset: gpu`` if the reset may be refused, or if the nodes may reboot nevertheless."""
+    rebooting = reboots(cluster, pools)
+    for index, pool in enumerate(pools):
+        if pool.reset != "gpu":
+            continue
+        if _default(cluster, pool) == "reboot" and any(gpu.compute < _NO_RESET_SINCE for gpu in pool.gpus):
+            fact = "a hypervisor may refuse to reset the GPUs of a virtual machine, and then the layout fails"
+            yield f"pools[{index}].reset: {fact}; use reboot, unless its nodes are bare metal"
+        if rebooting:
+            fact = f"pool {rebooting[0]} allows the MIG manager to reboot nodes, a setting for all pools"
+            yield f"pools[{index}].reset: {fact}; nodes of this pool reboot, too, if a reset fails"
+
+
+def _default(cluster: str, pool: Pool) -> Reset:
+    """A machine that an existing cluster's pool names is a cloud's: the catalogue has no others."""
+    cloud = cluster in ("aws", "openstack") or (cluster == "existing" and pool.machine is not None)
+    return "reboot" if cloud else "gpu"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from infra.model import checks, offer, surge
-from infra.model.base import INT32, listing
+from infra.model.base import listing
 from infra.model.elastic import CPU, MEMORY_GIB
 from infra.model.errors import InputError
 from infra.model.offer import MigStrategy
@@ -14,7 +15,10 @@ from infra.model.pool import Pool
 from infra.model.scheduling import Namespace
 from infra.model.sharing import Mig
 from infra.model.surge import CLAIMED
-from infra.model.workload import Workload
+from infra.model.values import INT32
+
+if TYPE_CHECKING:
+    from infra.model.environment import Environment
 
 WHOLE = "gpu"
 
@@ -103,59 +107,49 @@ def _check_alike(strategy: MigStrategy, pools: Sequence[Pool], space: Namespace)
                 )
 
 
-def check_namespaces(
-    strategy: MigStrategy, pools: Sequence[Pool], spaces: Sequence[Namespace], workloads: Sequence[Workload]
-) -> None:
+def check_namespaces(env: Environment) -> None:
     """Refuse duplicate namespaces, the cluster's own, and quotas that are too small for the workloads."""
     seen: set[str] = set()
-    for index, space in enumerate(spaces):
+    for index, space in enumerate(env.namespaces):
         path = f"namespaces[{index}]"
         if space.name in seen:
-            raise InputError(
-                f"{path}.name", f"{space.name!r} is declared twice", "give each namespace one quota"
-            )
+            fact = f"{space.name!r} is declared twice"
+            raise InputError(f"{path}.name", fact, "give each namespace one quota")
         seen.add(space.name)
         checks.check_namespace(space.name, f"{path}.name")
         try:
-            limits = hard(strategy, pools, space)
+            limits = hard(env.gpu_operator.mig_strategy, env.pools, space)
         except InputError as error:
             raise InputError(f"{path}.{error.path}", error.fact, error.remedy) from None
-        _check_asked(strategy, pools, space.name, limits, workloads, f"{path}.quota")
+        _check_asked(env, space.name, limits, f"{path}.quota")
 
 
-def warnings(strategy: MigStrategy, pools: Sequence[Pool], spaces: Sequence[Namespace]) -> Iterator[str]:
+def warnings(env: Environment) -> Iterator[str]:
     """Quotas of more than all nodes offer, if the most nodes of each pool are known."""
-    most: Counter[str] = Counter()
-    for pool in pools:
+    strategy, most = env.gpu_operator.mig_strategy, Counter[str]()
+    for pool in env.pools:
         able = tuple(surge.nodes(strategy, pool))
         for key in keys(strategy, pool):
             most[key] += sum(count * has.get(key, 0) for count, has in able) if able else INT32
-    for index, space in enumerate(spaces):
-        for key, number in hard(strategy, pools, space).items():
+    for index, space in enumerate(env.namespaces):
+        for key, number in hard(strategy, env.pools, space).items():
             if number > most[key]:
                 fact = f"{number} {resource(key)}, of which all nodes offer {most[key]}, limit nothing"
                 yield f"namespaces[{index}].quota: {fact}; use {most[key]} or less"
 
 
-def _check_asked(
-    strategy: MigStrategy,
-    pools: Sequence[Pool],
-    name: str,
-    limits: Mapping[str, int],
-    workloads: Sequence[Workload],
-    path: str,
-) -> None:
+def _check_asked(env: Environment, name: str, limits: Mapping[str, int], path: str) -> None:
     """The quota must cover the workloads and an update's extra pods, or the update would never end.
 
     Workloads that are updated at the same time use that room one after the other.
     """
     asked: Counter[str] = Counter()
     beside: dict[str, tuple[int, str]] = {}
-    for work in workloads:
+    for work in env.workloads:
         if work.namespace != name:
             continue
-        more = surge.pods(strategy, pools, workloads, work)
-        for key, each in surge.asks(strategy, pools, work).items():
+        more = surge.pods(env, work)
+        for key, each in surge.asks(env, work).items():
             asked[key] += each * work.pods
             beside[key] = max(beside.get(key, (0, "")), (each * more, work.name))
     for key, total in asked.items():
@@ -169,9 +163,9 @@ def _check_asked(
             raise InputError(path, fact, "raise it, request less, or use update: {kind: rolling}")
 
 
-def check_spare(strategy: MigStrategy, pools: Sequence[Pool]) -> None:
+def check_spare(env: Environment) -> None:
     """Refuse ``spare`` in a pool without GPUs, or beyond the pool's limits."""
-    for index, pool in enumerate(pools):
+    for index, pool in enumerate(env.pools):
         path = f"pools[{index}].spare"
         if pool.spare is None or pool.elastic is None:
             continue
@@ -181,7 +175,7 @@ def check_spare(strategy: MigStrategy, pools: Sequence[Pool]) -> None:
             CPU: min((machine.vcpu for machine in pool.machines), default=0),
             MEMORY_GIB: min((machine.memory for machine in pool.machines), default=0),
         }
-        has |= offer.offered(strategy, pool, pool.gpu_counts[0])
+        has |= offer.offered(env.gpu_operator.mig_strategy, pool, pool.gpu_counts[0])
         for key, most in pool.elastic.max.items():
             # Each capacity type has the whole limit.
             if (needs := pool.spare * has.get(key, 0)) > most * len(pool.capacity):

@@ -8,8 +8,9 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from infra import versions
-from infra.model.base import INT32, NUMBER, Model, Name, PoolName, Strict, Supported, listing, matching
+from infra.model.base import NUMBER, Flag, Model, Strict, listing, matching, option, required
 from infra.model.errors import InputError
+from infra.model.values import INT32, Name, PoolName, Supported
 
 SCHEDULER = "gpuform-packer"
 """Name of the second scheduler, its profile, namespace and lease, and the schedulerName of its pods."""
@@ -24,9 +25,7 @@ HIGHEST = 1_000_000_000
 Version = Annotated[
     Strict,
     matching(
-        rf"1\.{NUMBER}\.{NUMBER}",
-        "a version of Kubernetes",
-        "write the whole version, for example 1.34.4",
+        rf"1\.{NUMBER}\.{NUMBER}", "a version of Kubernetes", "write the whole version, for example 1.34.4"
     ),
     Supported,
 ]
@@ -36,20 +35,17 @@ class Scheduling(Model):
     """Which scheduler places the pods that request GPUs."""
 
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "kubernetes_version": ("unknown key", "write version, for example version: 1.34.4"),
+        "kubernetes_version": ("unknown key", "write version, for example version: 1.34.4")
     }
 
-    packer: bool = Field(
-        default=False,
-        strict=True,
-        description="Fill nodes one after the other, so that whole ones stay free for pods that need "
-        "many GPUs: pods with GPUs get their own scheduler (gpuform-packer), all others keep the "
-        "cluster's.",
+    packer: Flag = option(
+        "Fill nodes one after the other, so that whole ones stay free for pods that need many GPUs: pods "
+        "with GPUs get their own scheduler (gpuform-packer), all others keep the cluster's.",
+        False,
     )
-    version: Version | None = Field(
-        default=None,
-        description="Kubernetes version of the cluster and of the scheduler, for example 1.34.4 (existing "
-        "cluster, own hosts; OpenStack if no scheduler of its minor version is pinned).",
+    version: Version | None = option(
+        "Kubernetes version of the cluster and of the scheduler, for example 1.34.4 (existing cluster, own "
+        "hosts; OpenStack if no scheduler of its minor version is pinned)."
     )
 
 
@@ -75,11 +71,11 @@ Amounts = Annotated[
 class Namespace(Model):
     """A namespace and its GPU quota; it is created whether or not a workload names it."""
 
-    name: Name = Field(description="Name; created with Pod Security level restricted, unless it is default.")
-    quota: dict[PoolName, Amounts] = Field(
-        description="GPUs, shares or slices of each pool that its pods may request together; for a pool with "
-        "several kinds of slice {profile: number}. None of a pool that is not named. Pools that offer "
-        "the same resource cannot be distinguished: name all of them, and their numbers add up."
+    name: Name = required("Name; created with Pod Security level restricted, unless it is default.")
+    quota: dict[PoolName, Amounts] = required(
+        "GPUs, shares or slices of each pool that its pods may request together; for a pool with several "
+        "kinds of slice {profile: number}. None of a pool that is not named. Pools that offer the same "
+        "resource cannot be distinguished: name all of them, and their numbers add up."
     )
 
 
@@ -98,9 +94,8 @@ def check_scheduling(cluster: str, minor: str | None, given: Scheduling | None) 
     if cluster in ("existing", "hosts"):
         if given.version is None:
             fact = "missing, and a scheduler fits only a cluster of its own minor version"
-            raise InputError(
-                "scheduling.version", fact, "write it as `kubectl version` prints it, without the v"
-            )
+            remedy = "write it as `kubectl version` prints it, without the v"
+            raise InputError("scheduling.version", fact, remedy)
         return
     if minor is not None and minor not in versions.KUBE_SCHEDULER:
         _check_own(minor, given.version)
@@ -129,7 +124,6 @@ def check_priorities(known: Mapping[str, int], workloads: Sequence[Any]) -> None
         if name is not None and name not in known:
             path = f"workloads[{index}].priority"
             if not known:
-                raise InputError(
-                    path, f"unknown priority {name!r}", f"declare it: priorities: {{{name}: 100}}"
-                )
+                fact = f"unknown priority {name!r}"
+                raise InputError(path, fact, f"declare it: priorities: {{{name}: 100}}")
             raise InputError(path, f"unknown priority {name!r}", listing(known, name))

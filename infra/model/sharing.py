@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from infra.model.base import Count, LabelValue, Model, each_once
+from infra.model.base import Flag, Model, each_once, option, required
 from infra.model.errors import InputError
+from infra.model.gpu import Gpu
+from infra.model.values import Count, LabelValue
 
 
 def _shares_something(value: Any, remedy: str = "use 2 or more, or kind: exclusive") -> Any:
@@ -33,20 +35,16 @@ class TimeSlicing(Model):
     """Several pods take turns on each GPU; nothing keeps one from taking all the memory."""
 
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "layout": ("time-slicing shares whole GPUs and has no layout", "leave it out, or use kind: mig"),
+        "layout": ("time-slicing shares whole GPUs and has no layout", "leave it out, or use kind: mig")
     }
 
     kind: Literal["time_slicing"]
-    replicas: Replicas = Field(description="Pods that share one GPU, 2 or more.")
-    rename: bool = Field(
-        default=True,
-        strict=True,
-        description="Offer nvidia.com/gpu.shared, so that no pod gets a share by requesting a whole GPU.",
+    replicas: Replicas = required("Pods that share one GPU, 2 or more.")
+    rename: Flag = option(
+        "Offer nvidia.com/gpu.shared, so that no pod gets a share by requesting a whole GPU.", True
     )
-    fail_requests_greater_than_one: bool = Field(
-        default=True,
-        strict=True,
-        description="Refuse pods that request 2 shares: they would get no more than with 1.",
+    fail_requests_greater_than_one: Flag = option(
+        "Refuse pods that request 2 shares: they would get no more than with 1.", True
     )
 
 
@@ -57,12 +55,12 @@ class Mps(Model):
         "layout": (
             "MPS and MIG exclude each other, the device plugin shares only whole GPUs by MPS",
             "use kind: mps without layout, or kind: mig",
-        ),
+        )
     }
 
     kind: Literal["mps"]
-    replicas: Annotated[Replicas, Field(le=48)] = Field(
-        description="Pods that share one GPU, 2 to 48, of a V100 2 to 16 (its MPS server takes no more)."
+    replicas: Annotated[Replicas, Field(le=48)] = required(
+        "Pods that share one GPU, 2 to 48, of a V100 2 to 16 (its MPS server takes no more)."
     )
 
 
@@ -73,16 +71,12 @@ class SliceShare(Model):
         int,
         Field(strict=True, ge=2, le=_MOST_SHARES),
         BeforeValidator(partial(_shares_something, remedy="use 2 or more, or leave share out")),
-    ] = Field(description="Pods that share one slice, 2 or more.")
-    rename: bool = Field(
-        default=True,
-        strict=True,
-        description="Offer nvidia.com/mig-1g.5gb.shared, so that no pod gets a share by requesting a slice.",
+    ] = required("Pods that share one slice, 2 or more.")
+    rename: Flag = option(
+        "Offer nvidia.com/mig-1g.5gb.shared, so that no pod gets a share by requesting a slice.", True
     )
-    fail_requests_greater_than_one: bool = Field(
-        default=True,
-        strict=True,
-        description="Refuse pods that request 2 shares: they would get no more than with 1.",
+    fail_requests_greater_than_one: Flag = option(
+        "Refuse pods that request 2 shares: they would get no more than with 1.", True
     )
 
 
@@ -108,22 +102,19 @@ class Mig(Model):
     }
 
     kind: Literal["mig"]
-    layout: dict[str, Count] | str = Field(
+    layout: dict[str, Count] | str = required(
+        "Slices of each GPU as {profile: number}, or all-PROFILE for as many as one GPU holds.",
         union_mode="left_to_right",
-        description="Slices of each GPU as {profile: number}, or all-PROFILE for as many as one GPU holds.",
     )
-    name: Annotated[LabelValue, Field(min_length=1)] | None = Field(
-        default=None,
-        description="Name of the MIG manager's configuration; derived from the layout if left out.",
+    name: Annotated[LabelValue, Field(min_length=1)] | None = option(
+        "Name of the MIG manager's configuration; derived from the layout if left out."
     )
-    devices: Indices | None = Field(
-        default=None,
-        description="Numbers of a node's partitioned GPUs, from 0; the others stay whole. All if left out.",
+    devices: Indices | None = option(
+        "Numbers of a node's partitioned GPUs, from 0; the others stay whole. All if left out."
     )
-    share: SliceShare | None = Field(default=None, description="Time-slicing of each slice.")
-    strategy: Literal["single", "mixed"] | None = Field(
-        default=None,
-        description="How its slices are offered; gpu_operator.mig_strategy if left out.",
+    share: SliceShare | None = option("Time-slicing of each slice.")
+    strategy: Literal["single", "mixed"] | None = option(
+        "How its slices are offered; gpu_operator.mig_strategy if left out."
     )
 
 
@@ -135,27 +126,20 @@ class Dra(Model):
     """
 
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "replicas": (
-            "a claim takes whole GPUs or slices",
-            "leave it out, or use kind: time_slicing or mps",
-        ),
+        "replicas": ("a claim takes whole GPUs or slices", "leave it out, or use kind: time_slicing or mps")
     }
 
     kind: Literal["dra"]
-    layout: dict[str, Count] | str | None = Field(
-        default=None,
-        union_mode="left_to_right",
-        description="MIG slices of each GPU, as for kind mig; whole GPUs if left out.",
+    layout: dict[str, Count] | str | None = option(
+        "MIG slices of each GPU, as for kind mig; whole GPUs if left out.", union_mode="left_to_right"
     )
 
 
 def _no_vgpu(value: Any) -> Any:
     if isinstance(value, Mapping) and value.get("kind") == "vgpu":
-        raise InputError(
-            "kind",
-            "the hypervisor creates a vGPU, its licence server enables it, and the guest sees one GPU",
-            "use exclusive in such a guest, or time_slicing, mps or mig if you have the GPU itself",
-        )
+        fact = "the hypervisor creates a vGPU, its licence server enables it, and the guest sees one GPU"
+        remedy = "use exclusive in such a guest, or time_slicing, mps or mig if you have the GPU itself"
+        raise InputError("kind", fact, remedy)
     return value
 
 
@@ -163,3 +147,47 @@ Sharing = Annotated[
     Annotated[Exclusive | TimeSlicing | Mps | Mig | Dra, Field(discriminator="kind")],
     BeforeValidator(_no_vgpu),
 ]
+
+
+Trust = Literal["single", "multi"]
+
+_ISOLATED = "use exclusive, mig without share, or trust: single"
+
+
+def check_sharing(gpus: Sequence[Gpu], sharing: Sharing, trust: Trust) -> None:
+    """Refuse what these GPUs do not support, or what would let one owner's pods harm another's.
+
+    Error paths are relative to the pool.
+    """
+    if isinstance(sharing, Mps):
+        for gpu in gpus:
+            if not gpu.mps_capable:
+                fact = (
+                    f"{gpu.name} has compute capability {gpu.compute[0]}.{gpu.compute[1]}, and MPS needs 7.0"
+                )
+                raise InputError("sharing.kind", f"{fact} to limit each client's memory", "use time_slicing")
+            if sharing.replicas > gpu.mps_clients:
+                fact = f"NVIDIA's MPS daemon takes {gpu.mps_clients} clients on {gpu.name}"
+                raise InputError("sharing.replicas", fact, f"use {gpu.mps_clients} or less, or time_slicing")
+    if trust == "multi":
+        if not gpus:
+            raise InputError("trust", "the pool has no GPU to share", "leave it out")
+        _check_trust(sharing)
+
+
+def _check_trust(sharing: Sharing) -> None:
+    """MIG slices have their own memory, caches and fault isolation; shares of one GPU or slice do not.
+
+    Sources: NVIDIA's pages on time-slicing (no memory or fault isolation between replicas) and on MPS (a
+    client's fatal fault ends every other client of the GPU, and all must be one user's).
+    """
+    if isinstance(sharing, TimeSlicing):
+        fact = "pods that take turns on a GPU share its memory and its faults"
+        raise InputError("sharing.kind", f"{fact}, and trust is multi", _ISOLATED)
+    if isinstance(sharing, Mps):
+        fact = "a client's fatal fault ends all other clients of its GPU, so MPS serves one owner"
+        raise InputError("sharing.kind", f"{fact}, and trust is multi", _ISOLATED)
+    if isinstance(sharing, Mig) and sharing.share:
+        fact = "pods that take turns on a slice share its memory and its faults"
+        raise InputError("sharing.share", f"{fact}, and trust is multi", "leave it out, or use trust: single")
+    assert isinstance(sharing, Exclusive | Mig | Dra)

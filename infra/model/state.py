@@ -6,10 +6,10 @@ import re
 from typing import Annotated, Any
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, model_validator
 
 from infra.model.aws_values import REGIONS, closest_region
-from infra.model.base import Model, Strict, listing
+from infra.model.base import Model, Strict, listing, option, required
 from infra.model.errors import InputError
 
 # The engine's backends and key services that need no Pulumi account (Pulumi 3.256, `pulumi login` and
@@ -100,19 +100,15 @@ def _address(value: str, known: dict[str, str]) -> SplitResult:
     try:
         parts = urlsplit(value)
     except ValueError:
-        raise InputError(
-            "", f"{value!r} is not an address", f"write it as {next(iter(known.values()))}"
-        ) from None
+        fact = f"{value!r} is not an address"
+        raise InputError("", fact, f"write it as {next(iter(known.values()))}") from None
     if not parts.scheme or "://" not in value:
         raise InputError("", f"{value!r} has no scheme", f"write it as {next(iter(known.values()))}")
     if parts.scheme not in known:
         raise InputError("", f"unknown scheme {parts.scheme!r}", listing(known, parts.scheme))
     if parts.username is not None or parts.password is not None:
-        raise InputError(
-            "",
-            "carries a user or a password",
-            "take it out: credentials come from the environment of the run",
-        )
+        fact = "carries a user or a password"
+        raise InputError("", fact, "take it out: credentials come from the environment of the run")
     if parts.fragment or re.search(r"[\x00-\x20\x7f]", value) or ".." in parts.path.split("/"):
         fact = f"{value!r} is not a plain address"
         raise InputError("", fact, "write it without blanks, .. and #")
@@ -141,9 +137,8 @@ def _backend(value: str) -> str:
     written = BACKENDS[parts.scheme]
     if parts.scheme == "file":
         if parts.netloc not in ("", "~") or not parts.path.startswith("/"):
-            raise InputError(
-                "", f"{value!r} is not an absolute folder", f"write it as {written} or file://~/FOLDER"
-            )
+            fact = f"{value!r} is not an absolute folder"
+            raise InputError("", fact, f"write it as {written} or file://~/FOLDER")
         if not parts.path.strip("/"):
             raise InputError("", f"{value!r} names no folder", f"write it as {written}")
     elif not _BUCKETS[parts.scheme].fullmatch(parts.netloc):
@@ -158,11 +153,8 @@ def _backend(value: str) -> str:
 
 def _secrets_provider(value: str) -> str:
     if value == "passphrase":
-        raise InputError(
-            "",
-            "a passphrase protects secrets by default",
-            "leave secrets_provider out, and set PULUMI_CONFIG_PASSPHRASE",
-        )
+        fact = "a passphrase protects secrets by default"
+        raise InputError("", fact, "leave secrets_provider out, and set PULUMI_CONFIG_PASSPHRASE")
     parts = _address(value, SECRETS_PROVIDERS)
     if not _KEYS[parts.scheme].fullmatch((parts.netloc + parts.path).lstrip("/")):
         raise InputError("", f"{value!r} names no key", f"write it as {SECRETS_PROVIDERS[parts.scheme]}")
@@ -179,32 +171,25 @@ def _secrets_provider(value: str) -> str:
 class State(Model):
     """The engine's state of this stack, in a place shared by all who change the stack. Not with embedded."""
 
-    backend: Annotated[Strict, AfterValidator(_backend)] = Field(
-        description="Address of the engine's backend: s3://bucket/prefix?region=..., gs://, azblob:// or file:///folder."
+    backend: Annotated[Strict, AfterValidator(_backend)] = required(
+        "Address of the engine's backend: s3://bucket/prefix?region=..., gs://, azblob:// or file:///folder."
     )
-    secrets_provider: Annotated[Strict, AfterValidator(_secrets_provider)] | None = Field(
-        default=None,
-        description="Key that protects the secrets in it: awskms://alias/NAME?region=..., gcpkms://, "
-        "azurekeyvault:// or hashivault://; PULUMI_CONFIG_PASSPHRASE of the run if left out.",
+    secrets_provider: Annotated[Strict, AfterValidator(_secrets_provider)] | None = option(
+        "Key that protects the secrets in it: awskms://alias/NAME?region=..., gcpkms://, azurekeyvault:// "
+        "or hashivault://; PULUMI_CONFIG_PASSPHRASE of the run if left out."
     )
 
     @model_validator(mode="before")
     @classmethod
     def _not_alone(cls, data: Any) -> Any:
         if isinstance(data, dict) and "secrets_provider" in data and "backend" not in data:
-            raise InputError(
-                "secrets_provider",
-                "has no effect without a backend: the state is local",
-                "add backend, or leave secrets_provider out",
-            )
+            fact = "has no effect without a backend: the state is local"
+            raise InputError("secrets_provider", fact, "add backend, or leave secrets_provider out")
         return data
 
 
 def check_state(cluster: str, state: State | None) -> None:
     """Refuse a shared state for the embedded cluster, which only this machine uses."""
     if state is not None and cluster == "embedded":
-        raise InputError(
-            "state",
-            "the embedded cluster exists on this machine only, so its state cannot be shared",
-            "leave state out, or declare a cluster that others can reach",
-        )
+        fact = "the embedded cluster exists on this machine only, so its state cannot be shared"
+        raise InputError("state", fact, "leave state out, or declare a cluster that others can reach")

@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, model_validator
 
-from infra.model.base import Model, Strict, matching
+from infra.model.base import Model, Strict, matching, option
 from infra.model.errors import InputError
 
 _PATH = r"(?:/(?!\.\.?(?:/|$))[\w.+-]+)+"
@@ -32,8 +32,7 @@ def _sources(value: str) -> str:
 
 
 NodePath = Annotated[
-    Strict,
-    matching(_PATH, "the path of a file on a node", "write it as /etc/containerd/config.toml"),
+    Strict, matching(_PATH, "the path of a file on a node", "write it as /etc/containerd/config.toml")
 ]
 
 
@@ -52,25 +51,25 @@ class ToolkitEnv(Model):
         _DERIVED,
     )
 
-    CONTAINERD_CONFIG: NodePath | None = Field(
-        default=None, description="containerd's own file; /etc/containerd/config.toml if left out."
+    CONTAINERD_CONFIG: NodePath | None = option(
+        "containerd's own file; /etc/containerd/config.toml if left out."
     )
-    CONTAINERD_SOCKET: NodePath | None = Field(
-        default=None, description="containerd's socket; /run/containerd/containerd.sock if left out."
+    CONTAINERD_SOCKET: NodePath | None = option(
+        "containerd's socket; /run/containerd/containerd.sock if left out."
     )
-    RUNTIME_CONFIG_SOURCE: Annotated[Strict, AfterValidator(_sources)] = Field(
-        default="file",
-        description="Where the toolkit reads the present configuration, and with it the version of its "
-        "drop-in: file, containerd's own file; file=/PATH, another; command, `containerd config dump`.",
+    RUNTIME_CONFIG_SOURCE: Annotated[Strict, AfterValidator(_sources)] = option(
+        "Where the toolkit reads the present configuration, and with it the version of its drop-in: file, "
+        "containerd's own file; file=/PATH, another; command, `containerd config dump`.",
+        "file",
     )
-    RUNTIME_DROP_IN_CONFIG: NodePath | None = Field(
-        default=None, description="The drop-in; /etc/containerd/conf.d/99-nvidia.toml if left out."
+    RUNTIME_DROP_IN_CONFIG: NodePath | None = option(
+        "The drop-in; /etc/containerd/conf.d/99-nvidia.toml if left out."
     )
-    RUNTIME_EXECUTABLE_PATH: NodePath | None = Field(
-        default=None, description="The program that source command runs; containerd if left out."
+    RUNTIME_EXECUTABLE_PATH: NodePath | None = option(
+        "The program that source command runs; containerd if left out."
     )
-    RUNTIME_RESTART_MODE: Literal["signal", "systemd", "none"] | None = Field(
-        default=None, description="How containerd takes the new configuration; signal if left out."
+    RUNTIME_RESTART_MODE: Literal["signal", "systemd", "none"] | None = option(
+        "How containerd takes the new configuration; signal if left out."
     )
 
     @model_validator(mode="after")
@@ -88,7 +87,6 @@ class ToolkitEnv(Model):
             raise InputError("RUNTIME_DROP_IN_CONFIG", fact, "end its name with .toml")
         if self.RUNTIME_EXECUTABLE_PATH and "command" not in self.RUNTIME_CONFIG_SOURCE.split(","):
             fact = f"source {self.RUNTIME_CONFIG_SOURCE} runs no program"
-            raise InputError(
-                "RUNTIME_EXECUTABLE_PATH", fact, "use RUNTIME_CONFIG_SOURCE: command, or leave it out"
-            )
+            remedy = "use RUNTIME_CONFIG_SOURCE: command, or leave it out"
+            raise InputError("RUNTIME_EXECUTABLE_PATH", fact, remedy)
         return self

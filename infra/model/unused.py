@@ -8,128 +8,86 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from infra.model.errors import InputError
-from infra.model.operator import GpuOperatorSpec
-from infra.model.ownership import Ownership
+from infra.model.operator import GpuOperatorSpec, Ownership
 from infra.model.pool import Pool
 
 Reason = tuple[str, str]
 
 _FIXED = ("an embedded cluster simulates a fixed number of nodes", "give nodes: N, or use cluster kind aws")
-_BOUGHT = ("simulated nodes have no capacity type", "leave it out, or use cluster kind aws")
-_THERE = ("the nodes of an existing cluster already exist", "leave it out, or use cluster kind aws")
-_NOT_AWS = ("the cluster is not on AWS", "leave it out, or use cluster kind aws")
-_NOT_OPENSTACK = ("the cluster is not on OpenStack", "leave it out, or use cluster kind openstack")
-_NO_CLASS = (
-    "the class decides when Karpenter may remove nodes, and this pool has a fixed number",
-    "leave it out, or make the pool elastic",
-)
-_NO_KARPENTER = (
-    "the class decides when Karpenter may remove nodes, and this cluster has no Karpenter",
-    "leave it out, or use cluster kind aws",
-)
-_EQUAL = (
-    "it may only differ in an elastic pool, and own, simulated and existing nodes are not elastic",
-    "give one number, or use cluster kind aws",
-)
-_EQUAL_ON_AWS = ("it may only differ in an elastic pool", "give one number, or make the pool elastic")
-_NOTHING_SPARE = (
-    "the number of nodes is fixed: placeholders would occupy nodes and start none",
-    "leave it out, or use cluster kind aws and an elastic pool",
-)
+_ELSE_AWS = "leave it out, or use cluster kind aws"
+_THERE = ("the nodes of an existing cluster already exist", _ELSE_AWS)
+_CLASS = "the class decides when Karpenter may remove nodes, and this"
+_NO_CLASS = (f"{_CLASS} pool has a fixed number", "leave it out, or make the pool elastic")
+_EQUAL = "it may only differ in an elastic pool"
+_FIXED_NUMBER = "the number of nodes is fixed: placeholders would occupy nodes and start none"
+_NOTHING_SPARE = (_FIXED_NUMBER, f"{_ELSE_AWS} and an elastic pool")
 _IMAGE_OWNS = ("on AWS the node image includes it", "leave it out")
-
 _NAMED = ("the hosts exist, and are named one by one", "leave it out, and name them in hosts")
 _NOT_HOSTS = ("the pool's nodes are not own hosts", "leave it out, or use cluster kind hosts")
-_ANSIBLE_DRIVER = (
-    "Ansible installs the driver on own hosts",
-    "leave it out (cluster.driver sets its version)",
-)
-_ANSIBLE_TOOLKIT = (
-    "Ansible installs the toolkit on own hosts",
-    "leave it out (cluster.toolkit sets its version)",
-)
+_NOT_OPENSTACK = ("the cluster is not on OpenStack", "leave it out, or use cluster kind openstack")
 
-_ONLY_HOSTS = {"hosts": _NOT_HOSTS, "driver": _NOT_HOSTS}
-_ONLY_AWS = {"zones": _NOT_AWS, "aws": _NOT_AWS}
+_OTHERS: Mapping[str, Reason] = {
+    "spare": _NOTHING_SPARE,
+    "workload_class": (f"{_CLASS} cluster has no Karpenter", _ELSE_AWS),
+    **dict.fromkeys(("zones", "aws"), ("the cluster is not on AWS", _ELSE_AWS)),
+    **dict.fromkeys(("hosts", "driver"), _NOT_HOSTS),
+    "openstack": _NOT_OPENSTACK,
+}
+_BY_LABEL = "leave it out, or give openstack: {labels: {availability_zone: ZONE}}"
 _POOL: Mapping[str, Mapping[str, Reason]] = {
     "embedded": {
         "elastic": _FIXED,
-        "capacity": _BOUGHT,
-        "spare": _NOTHING_SPARE,
-        "workload_class": _NO_KARPENTER,
-        **_ONLY_AWS,
-        **_ONLY_HOSTS,
-        "openstack": _NOT_OPENSTACK,
+        "capacity": ("simulated nodes have no capacity type", _ELSE_AWS),
+        **_OTHERS,
     },
-    "existing": {
-        "elastic": _THERE,
-        "capacity": _THERE,
-        "spare": _NOTHING_SPARE,
-        "workload_class": _NO_KARPENTER,
-        **_ONLY_AWS,
-        **_ONLY_HOSTS,
-        "openstack": _NOT_OPENSTACK,
-    },
+    "existing": {"elastic": _THERE, "capacity": _THERE, **_OTHERS},
     "hosts": {
         "machine": ("own hosts have no flavor or instance type", "leave it out, and give their gpu"),
         "nodes": _NAMED,
         "selector": _NAMED,
         "elastic": ("gpuform cannot create hosts", "leave it out"),
-        "capacity": ("the hosts already exist", "leave it out, or use cluster kind aws"),
-        "spare": _NOTHING_SPARE,
-        "workload_class": _NO_KARPENTER,
-        **_ONLY_AWS,
-        "openstack": _NOT_OPENSTACK,
+        "capacity": ("the hosts already exist", _ELSE_AWS),
+        **{key: reason for key, reason in _OTHERS.items() if reason != _NOT_HOSTS},
     },
     "openstack": {
-        "capacity": ("Magnum's nodes have one capacity type", "leave it out, or use cluster kind aws"),
+        "capacity": ("Magnum's nodes have one capacity type", _ELSE_AWS),
+        **{key: reason for key, reason in _OTHERS.items() if reason != _NOT_OPENSTACK},
         "spare": (
             "cluster-autoscaler keeps no node free, only at least elastic.min nodes",
             "leave it out, or raise elastic.min",
         ),
-        "workload_class": _NO_KARPENTER,
-        "zones": (
-            "Magnum places a whole node group by its label",
-            "leave it out, or give openstack: {labels: {availability_zone: ZONE}}",
-        ),
-        "aws": _NOT_AWS,
-        **_ONLY_HOSTS,
+        "zones": ("Magnum places a whole node group by its label", _BY_LABEL),
     },
 }
-_THEIR_OWN = ("existing", "hosts")
-"""Kinds of cluster with nodes that gpuform does not make, so that no GPU is chosen."""
 _OF_DRIVER = ("driver_version", "driver_repository", "driver_image", "kernel_modules", "upgrade")
-
-
-def _brings(what: str) -> Mapping[str, Reason]:
-    """Reason to refuse the operator's version of a part, by the part's owner."""
-    return {
-        "image": _IMAGE_OWNS,
-        "ansible": _ANSIBLE_DRIVER if what == "driver" else _ANSIBLE_TOOLKIT,
-        "host": (f"the nodes include their {what}", f"leave it out, or use {what}: operator"),
-    }
-
-
-_ALONE = ("mode device_plugin installs none, the nodes include it", "leave it out, or use mode: operator")
+_ELSE_OPERATOR = "leave it out, or use mode: operator"
+_ALONE = ("mode device_plugin installs none, the nodes include it", _ELSE_OPERATOR)
 _NO_CHOICE = ("the device plugin in the node image does not support it", "leave it out")
-_BY_MODE = (
-    "on own hosts cluster.toolkit.mode decides it",
-    "leave it out, and give cluster.toolkit.mode: cdi or runtime",
-)
+_TOOLKIT_MODE = "leave it out, and give cluster.toolkit.mode: cdi or runtime"
+_BY_MODE = ("on own hosts cluster.toolkit.mode decides it", _TOOLKIT_MODE)
 _ON_AWS = ("NVIDIA's runtime is the default of the node image", "leave it out, or give a workload its own")
-_NO_HOLES = (
-    "mode device_plugin installs neither an operator nor a toolkit",
-    "leave it out, or use mode: operator",
-)
-_THEIRS = ("the cluster's own operator decides it", "leave it out, or use mode: operator")
+_NO_HOLES = ("mode device_plugin installs neither an operator nor a toolkit", _ELSE_OPERATOR)
+_THEIRS = ("the cluster's own operator decides it", _ELSE_OPERATOR)
 _ONLY_OURS = ("no other node feature discovery is on this cluster", "leave it out")
 _WITH_GPUS = ("driver", "toolkit", "cuda", "acknowledge")
+
+
+def _ansible(what: str) -> Reason:
+    return (f"Ansible installs the {what} on own hosts", f"leave it out (cluster.{what} sets its version)")
+
+
+def _brings(what: str, owner: str, alone: bool) -> Reason:
+    """Reason to refuse the operator's version of a part with another owner."""
+    if owner == "host":
+        have = (f"the nodes include their {what}", f"leave it out, or use {what}: operator")
+        return _ALONE if alone else have
+    return _IMAGE_OWNS if owner == "image" else _ansible(what)
 
 
 def of_pool(cluster: str, pool: Pool) -> Mapping[str, Reason]:
     """Fields of the pool without effect on this kind of cluster, each with the reason."""
     if cluster == "aws":
-        others = {**_ONLY_HOSTS, "openstack": _NOT_OPENSTACK}
+        others = {"hosts": _NOT_HOSTS, "driver": _NOT_HOSTS, "openstack": _NOT_OPENSTACK}
         found = others if pool.elastic else {"spare": _NOTHING_SPARE, **others}
         return found if pool.by_karpenter else {"workload_class": _NO_CLASS, **found}
     return _POOL[cluster]
@@ -145,11 +103,9 @@ def of_operator(cluster: str, spec: GpuOperatorSpec, owns: Ownership) -> Mapping
     found: dict[str, Reason] = {}
     alone = spec.mode == "device_plugin"
     if owns.driver != "operator":
-        reason = _ALONE if alone and owns.driver == "host" else _brings("driver")[owns.driver]
-        found |= dict.fromkeys(_OF_DRIVER, reason)
+        found |= dict.fromkeys(_OF_DRIVER, _brings("driver", owns.driver, alone))
     if owns.toolkit != "operator":
-        reason = _ALONE if alone and owns.toolkit == "host" else _brings("toolkit")[owns.toolkit]
-        found |= dict.fromkeys(("toolkit_version", "toolkit_env"), reason)
+        found |= dict.fromkeys(("toolkit_version", "toolkit_env"), _brings("toolkit", owns.toolkit, alone))
     if alone:
         found |= {"driver": _ALONE, "toolkit": _ALONE, "acknowledge": _NO_HOLES}
     if spec.mode == "existing":
@@ -160,7 +116,7 @@ def of_operator(cluster: str, spec: GpuOperatorSpec, owns: Ownership) -> Mapping
     if cluster == "aws":
         found |= {"driver": _IMAGE_OWNS, "toolkit": _IMAGE_OWNS, "runtime_class": _ON_AWS}
     if cluster == "hosts":
-        found |= {"driver": _ANSIBLE_DRIVER, "toolkit": _ANSIBLE_TOOLKIT}
+        found |= {what: _ansible(what) for what in ("driver", "toolkit")}
         found |= dict.fromkeys(("cdi", "runtime_class"), _BY_MODE)
     if owns.device_plugin == "image":
         found["cdi"] = _NO_CHOICE
@@ -172,12 +128,9 @@ def check_pool(cluster: str, pool: Pool, path: str) -> None:
     for name, reason in of_pool(cluster, pool).items():
         if name in pool.model_fields_set:
             raise InputError(f"{path}.{Pool.model_fields[name].alias or name}", *reason)
-    if cluster in _THEIR_OWN and pool.gpu and pool.gpu.by_attribute:
-        raise InputError(
-            f"{path}.gpu",
-            "the nodes exist, so their GPUs cannot be chosen",
-            "name the model: {models, count}",
-        )
+    if cluster in ("existing", "hosts") and pool.gpu and pool.gpu.by_attribute:
+        fact = "the nodes exist, so their GPUs cannot be chosen"
+        raise InputError(f"{path}.gpu", fact, "name the model: {models, count}")
     most = pool.relayout.max_unavailable if pool.relayout else 1
     has = pool.nodes or len(pool.hosts or ())
     if isinstance(most, int) and has and most > has:
@@ -187,7 +140,10 @@ def check_pool(cluster: str, pool: Pool, path: str) -> None:
         if getattr(pool, name) is not None:
             _check_mig(cluster, pool, f"{path}.{name}")
     if len(pool.gpu_counts) > 1 and pool.elastic is None:
-        raise InputError(f"{path}.gpu.count", *(_EQUAL_ON_AWS if cluster == "aws" else _EQUAL))
+        if cluster == "aws":
+            raise InputError(f"{path}.gpu.count", _EQUAL, "give one number, or make the pool elastic")
+        fact = f"{_EQUAL}, and own, simulated and existing nodes are not elastic"
+        raise InputError(f"{path}.gpu.count", fact, "give one number, or use cluster kind aws")
 
 
 def _check_mig(cluster: str, pool: Pool, path: str) -> None:
@@ -197,9 +153,8 @@ def _check_mig(cluster: str, pool: Pool, path: str) -> None:
     if not pool.mig_capable:
         raise InputError(path, "no GPU of the pool supports MIG, so its layout never changes", leave)
     if cluster == "aws" and pool.image.ships_device_plugin:
-        raise InputError(
-            path, f"{pool.image.family} partitions GPUs at boot, so a new layout needs new nodes", leave
-        )
+        fact = f"{pool.image.family} partitions GPUs at boot, so a new layout needs new nodes"
+        raise InputError(path, fact, leave)
 
 
 def check_operator(cluster: str, spec: GpuOperatorSpec, owns: Ownership) -> None:

@@ -7,15 +7,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from infra.model.base import Count, Minutes, PodCount, WorkloadName
+from infra.model import serving
+from infra.model.base import Flag, option
 from infra.model.errors import InputError
-from infra.model.gang import Placement
-from infra.model.kserve import LONGEST_NAME, ServedModel, check_container
-from infra.model.notebook import Notebook
+from infra.model.queues import Placement
 from infra.model.registries import PinnedImage
-from infra.model.rollout import BlueGreen, Recreate, Service, Update
-from infra.model.scaling import Metrics, Scale
-from infra.model.workload_base import BaseWorkload
+from infra.model.serving import BlueGreen, Metrics, Recreate, Scale, ServedModel, Service, Update
+from infra.model.values import Count, Minutes, PodCount, WorkloadName
+from infra.model.workload_base import BaseWorkload, Notebook
 
 _DNS_1035 = re.compile(r"[a-z].*")
 _LONGEST_OF_TWO = 46  # with -green it is as long as any workload's name may be
@@ -31,11 +30,10 @@ more than 10**5 run at a time (k8s.io/kubernetes, pkg/apis/batch, validation.go 
 
 
 class _Started(BaseWorkload):
-    start_minutes: Minutes | None = Field(
-        default=None,
-        description="Minutes in which a new pod must be ready; a Deployment's progressDeadlineSeconds, and "
-        "the time that an update waits for each step. If left out: 10 for the image, 15 more for a new "
-        "node (elastic pools), 21 for new operands, 31 for a model (ready_path).",
+    start_minutes: Minutes | None = option(
+        "Minutes in which a new pod must be ready; a Deployment's progressDeadlineSeconds, and the time "
+        "that an update waits for each step. If left out: 10 for the image, 15 more for a new node (elastic "
+        "pools), 21 for new operands, 31 for a model (ready_path)."
     )
 
 
@@ -49,13 +47,12 @@ class DeploymentWorkload(_Started):
     """Pods that are recreated wherever there is room."""
 
     kind: Literal["deployment"]
-    replicas: PodCount = Field(default=1, description="Number of pods.")
+    replicas: PodCount = option("Number of pods.", 1)
     service: Service | None = Field(default=None)
-    update: Update | None = Field(
-        default=None,
-        description="How new pods replace old ones. If left out: one after the other on the same GPUs if the "
-        "number of nodes is fixed or its limit has no room for one more pod, else Kubernetes' default, "
-        "which starts a new pod first.",
+    update: Update | None = option(
+        "How new pods replace old ones. If left out: one after the other on the same GPUs if the number of "
+        "nodes is fixed or its limit has no room for one more pod, else Kubernetes' default, which starts a "
+        "new pod first."
     )
 
     @model_validator(mode="after")
@@ -106,27 +103,20 @@ class JobWorkload(BaseWorkload):
     """Pods that run to completion."""
 
     kind: Literal["job"]
-    parallelism: PodCount = Field(default=1, description="Number of pods at the same time.")
-    completions: Count | None = Field(
-        default=None, description="Number of pods that must succeed; parallelism if left out."
+    parallelism: PodCount = option("Number of pods at the same time.", 1)
+    completions: Count | None = option("Number of pods that must succeed; parallelism if left out.")
+    indexed: Flag = option(
+        "Number the pods (an Indexed Job): each gets RANK and WORLD_SIZE. If all run at the same time, they "
+        "also get a headless Service with the job's name, and MASTER_ADDR and MASTER_PORT of the first pod.",
+        False,
     )
-    indexed: bool = Field(
-        default=False,
-        strict=True,
-        description="Number the pods (an Indexed Job): each gets RANK and WORLD_SIZE. If all run at the same "
-        "time, they also get a headless Service with the job's name, and MASTER_ADDR and MASTER_PORT of the "
-        "first pod.",
-    )
-    gang: bool = Field(
-        default=False,
-        strict=True,
-        description="All its pods start together, or none; needs a queue, and its pool in queues.topology.",
+    gang: Flag = option(
+        "All its pods start together, or none; needs a queue, and its pool in queues.topology.", False
     )
     topology: Placement | None = Field(default=None)
-    wait_minutes: Annotated[Count, Field(le=_LONGEST_JOB)] | None = Field(
-        default=None,
-        description="Minutes in which its pods must succeed, or the update fails. If left out, the "
-        "update does not wait for them.",
+    wait_minutes: Annotated[Count, Field(le=_LONGEST_JOB)] | None = option(
+        "Minutes in which its pods must succeed, or the update fails. If left out, the update does not wait "
+        "for them."
     )
 
     @model_validator(mode="after")
@@ -171,22 +161,17 @@ class InferenceWorkload(DeploymentWorkload):
     """A Deployment, or KServe's InferenceService, that serves a model: measured, and scaled by requests."""
 
     kind: Literal["inference"]  # type: ignore[assignment]
-    scale: Scale | None = Field(
-        default=None, description="Number of pods by requests, instead of replicas; needs monitoring."
+    scale: Scale | None = option("Number of pods by requests, instead of replicas; needs monitoring.")
+    metrics: Metrics | None = option(
+        "Metrics of its pods for Prometheus; Triton's if left out, none if scale has a query."
     )
-    metrics: Metrics | None = Field(
-        default=None,
-        description="Metrics of its pods for Prometheus; Triton's if left out, none if scale has a query.",
+    model: ServedModel | None = option(
+        "Model that KServe fetches for Triton, which is the image; needs a service. If left out, the image "
+        "or its command finds its models itself."
     )
-    model: ServedModel | None = Field(
-        default=None,
-        description="Model that KServe fetches for Triton, which is the image; needs a service. If left out, "
-        "the image or its command finds its models itself.",
-    )
-    near: WorkloadName | None = Field(
-        default=None,
-        description="Workload of the same namespace, such as that of its data: pods run on the same node if "
-        "it has room, else in the same zone if that has.",
+    near: WorkloadName | None = option(
+        "Workload of the same namespace, such as that of its data: pods run on the same node if it has "
+        "room, else in the same zone if that has."
     )
 
     @model_validator(mode="after")
@@ -205,10 +190,10 @@ class InferenceWorkload(DeploymentWorkload):
         if self.service is None:
             fact = "missing, and KServe serves each model at a port"
             raise InputError("service", fact, "give service: {port: 80, target_port: 8000}")
-        if len(self.name) > LONGEST_NAME:
+        if len(self.name) > serving.LONGEST_NAME:
             fact = "KServe puts isvc. before it and -predictor behind it, in a label"
-            raise InputError("name", fact, f"use at most {LONGEST_NAME} characters")
-        check_container(self.command, self.env)
+            raise InputError("name", fact, f"use at most {serving.LONGEST_NAME} characters")
+        serving.check_container(self.command, self.env)
         if not self.command and self.measured and self.measured.port == self.service.container_port:
             fact = "Triton has its metrics at a port of their own"
             raise InputError("metrics.port", fact, "use another port than the service's, such as 8002")

@@ -1,7 +1,6 @@
 """Helm releases: the images that each chart starts, and mirrors of both.
 
-The table names the images of the pinned chart versions as the charts' values.yaml do, and of sub-charts.
-A tag that those files do not contain (a sub-chart's, the cluster's version) is None.
+``charts.yaml`` names the images.
 """
 
 from __future__ import annotations
@@ -9,14 +8,17 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from infra import versions
 from infra.model import registries
+from infra.model.clusters import EmbeddedCluster
 from infra.model.environment import Environment
+from infra.plan import templates
 
 Values = dict[str, Any]
-Path = tuple[str, ...]
+Keys = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -46,11 +48,11 @@ class ChartImage:
     on, with its default; None if it is always on.
     """
 
-    at: Path
+    at: Keys
     name: str
     tag: str | None
     form: Literal["parts", "host", "whole", "plain", "text"]
-    switch: tuple[Path, bool] | None = None
+    switch: tuple[Keys, bool] | None = None
     digest: str | None = None
 
     def started(self, values: Values) -> bool:
@@ -92,170 +94,32 @@ class ChartImage:
             values["repository"] = name.rpartition("/")[0] if self.form == "parts" else name
 
 
-def _at(values: Values, path: Path, default: Any) -> Any:
+def _at(values: Values, path: Keys, default: Any) -> Any:
     found: Any = values
     for part in path:
         found = found.get(part) if isinstance(found, Mapping) else None
     return default if found is None else found
 
 
-def _operand(at: str, name: str, tag: str, switch: bool | None = None) -> ChartImage:
-    """An image of the GPU operator's chart; ``switch`` is the chart's default of ``enabled``."""
-    path = tuple(at.split("."))
-    on = None if switch is None else ((path[0], "enabled"), switch)
-    return ChartImage(path, f"nvcr.io/nvidia/{name}", tag, "parts", on)
+def _pinned() -> Iterator[tuple[str, tuple[str, tuple[ChartImage, ...]]]]:
+    file = templates.read(Path(__file__).with_name("charts.yaml"))
+    for name, chart in templates.complete(file, vars(versions)).items():
+        images = chart.get("images", ())
+        yield name, (chart["version"], tuple(_image({"form": "whole", **chart, **one}) for one in images))
 
 
-def _monitor(at: str, name: str, tag: str | None, switch: str = "", on: bool = True) -> ChartImage:
-    """An image of kube-prometheus-stack; ``switch`` is the path of its ``enabled``, ``on`` the default."""
-    by = ((*switch.split("."), "enabled"), on) if switch else None
-    return ChartImage(tuple(at.split(".")), name, tag, "host", by)
+def _image(row: Values) -> ChartImage:
+    switch = None
+    if "if" in row or "unless" in row:  # the switch is off, or on, by default
+        switch = _path(row.get("if") or row["unless"]), "unless" in row
+    return ChartImage(_path(row["at"]), row["name"], row.get("tag"), row["form"], switch, row.get("digest"))
 
 
-def _nfd(at: str) -> ChartImage:
-    name = "registry.k8s.io/nfd/node-feature-discovery"
-    tag = "v0.19.0"  # the sub-chart's version in the Chart.yaml of both NVIDIA's charts
-    return ChartImage((at, "image"), name, tag, "whole", (("nfd", "enabled"), True))
+def _path(text: str) -> Keys:
+    return tuple(text.split("."))
 
 
-def _only(name: str, tag: str, *at: str) -> tuple[ChartImage]:
-    return (ChartImage(at, name, tag, "whole"),)
-
-
-def _kserve(at: str, name: str) -> ChartImage:
-    return ChartImage(("kserve", at), f"docker.io/kserve/{name}", f"v{versions.KSERVE}", "plain")
-
-
-def _cert_manager(name: str) -> ChartImage:
-    path = ("image",) if name == "controller" else (name, "image")
-    return ChartImage(path, f"quay.io/jetstack/cert-manager-{name}", versions.CERT_MANAGER, "whole")
-
-
-_OPERATOR, _PLUGIN = versions.GPU_OPERATOR, f"v{versions.DEVICE_PLUGIN}"
-_PROMETHEUS_OPERATOR = "v0.93.1"  # kube-prometheus-stack's Chart.yaml, appVersion
-_QUAY, _CREATES = "quay.io/prometheus-operator", "crds.upgradeJob"
-PINNED: Mapping[str, tuple[str, tuple[ChartImage, ...]]] = {
-    "gpu-operator": (
-        _OPERATOR,
-        (
-            _operand("operator", "gpu-operator", _OPERATOR),
-            _operand("validator", "gpu-operator", _OPERATOR),
-            _operand("driver", "driver", versions.GPU_DRIVER, True),
-            _operand("driver.manager", "cloud-native/k8s-driver-manager", "v0.12.0", True),
-            _operand("toolkit", "k8s/container-toolkit", f"v{versions.CONTAINER_TOOLKIT}", True),
-            _operand("devicePlugin", "k8s-device-plugin", _PLUGIN, True),
-            _operand("gfd", "k8s-device-plugin", _PLUGIN, True),
-            _operand("dcgm", "cloud-native/dcgm", "4.6.0-1-ubuntu24.04", False),
-            _operand("dcgmExporter", "k8s/dcgm-exporter", "4.6.0-4.8.3-distroless", True),
-            _operand("migManager", "cloud-native/k8s-mig-manager", "v0.15.0", True),
-            _operand("nodeStatusExporter", "gpu-operator", _OPERATOR, False),
-            _operand("gds", "cloud-native/nvidia-fs", "2.29.4", False),
-            _operand("gdrcopy", "cloud-native/gdrdrv", "v2.6", False),
-            _nfd("node-feature-discovery"),
-        ),
-    ),
-    "nvidia-device-plugin": (
-        versions.DEVICE_PLUGIN,
-        (*_only("nvcr.io/nvidia/k8s-device-plugin", _PLUGIN, "image"), _nfd("nfd")),
-    ),
-    "dcgm-exporter": (
-        versions.DCGM_EXPORTER_CHART,
-        _only("nvcr.io/nvidia/k8s/dcgm-exporter", "4.5.3-4.8.2-distroless", "image"),
-    ),
-    "dra-driver-nvidia-gpu": (
-        versions.DRA_DRIVER,
-        _only("registry.k8s.io/dra-driver-nvidia/dra-driver-nvidia-gpu", f"v{versions.DRA_DRIVER}", "image"),
-    ),
-    "karpenter": (
-        versions.KARPENTER,
-        (
-            ChartImage(
-                ("controller", "image"),
-                "public.ecr.aws/karpenter/controller",
-                versions.KARPENTER,
-                "whole",
-                digest="sha256:723130949e4cab989461ff07d1be4cd781d63515432494641b33c235f300ae23",
-            ),
-        ),
-    ),
-    "karpenter-crd": (versions.KARPENTER, ()),
-    "keda": (
-        versions.KEDA,
-        (
-            ChartImage(("image", "keda"), "ghcr.io/kedacore/keda", versions.KEDA, "host"),
-            ChartImage(
-                ("image", "metricsApiServer"),
-                "ghcr.io/kedacore/keda-metrics-apiserver",
-                versions.KEDA,
-                "host",
-            ),
-            ChartImage(
-                ("image", "webhooks"), "ghcr.io/kedacore/keda-admission-webhooks", versions.KEDA, "host"
-            ),
-        ),
-    ),
-    "kueue": (
-        versions.KUEUE,
-        _only("registry.k8s.io/kueue/kueue", f"v{versions.KUEUE}", "controllerManager", "manager", "image"),
-    ),
-    "cert-manager": (
-        versions.CERT_MANAGER,
-        tuple(map(_cert_manager, ("controller", "webhook", "cainjector", "acmesolver", "startupapicheck"))),
-    ),
-    "kserve-crd": (f"v{versions.KSERVE}", ()),
-    "kserve-resources": (
-        f"v{versions.KSERVE}",
-        (
-            _kserve("controller", "kserve-controller"),
-            _kserve("storage", "storage-initializer"),
-            ChartImage(
-                ("kserve", "controller", "rbacProxyImage"),
-                "quay.io/brancz/kube-rbac-proxy",
-                "v0.18.0",
-                "text",
-            ),
-        ),
-    ),
-    "aws-efa-k8s-device-plugin": (
-        versions.EFA_DEVICE_PLUGIN,
-        _only(
-            "602401143452.dkr.ecr.us-west-2.amazonaws.com/eks/aws-efa-k8s-device-plugin", "v0.5.20", "image"
-        ),
-    ),
-    "kube-prometheus-stack": (
-        versions.KUBE_PROMETHEUS_STACK,
-        (
-            _monitor(f"{_CREATES}.image.busybox", "docker.io/library/busybox", None, _CREATES, False),
-            _monitor(f"{_CREATES}.image.kubectl", "registry.k8s.io/kubectl", None, _CREATES, False),
-            _monitor(
-                "alertmanager.alertmanagerSpec.image",
-                "quay.io/prometheus/alertmanager",
-                "v0.34.0",
-                "alertmanager",
-            ),
-            _monitor(
-                "prometheusOperator.admissionWebhooks.patch.image",
-                "ghcr.io/jkroepke/kube-webhook-certgen",
-                "1.8.7",
-            ),
-            _monitor("prometheusOperator.image", f"{_QUAY}/prometheus-operator", _PROMETHEUS_OPERATOR),
-            _monitor(
-                "prometheusOperator.prometheusConfigReloader.image",
-                f"{_QUAY}/prometheus-config-reloader",
-                _PROMETHEUS_OPERATOR,
-            ),
-            _monitor(
-                "prometheus.prometheusSpec.image", "quay.io/prometheus/prometheus", "v3.14.0-distroless"
-            ),
-            _monitor("grafana.image", "docker.io/grafana/grafana", None, "grafana"),
-            _monitor("grafana.sidecar.image", "quay.io/kiwigrid/k8s-sidecar", None, "grafana"),
-            _monitor(
-                "kube-state-metrics.image", "registry.k8s.io/kube-state-metrics/kube-state-metrics", None
-            ),
-            _monitor("prometheus-node-exporter.image", "quay.io/prometheus/node-exporter", None),
-        ),
-    ),
-}
+PINNED: Mapping[str, tuple[str, tuple[ChartImage, ...]]] = dict(_pinned())
 """By chart: the pinned version, and every image that it may start."""
 
 
@@ -269,15 +133,28 @@ def images(release: ChartRelease) -> Iterator[tuple[ChartImage, str | None]]:
             yield one, own.tagged(release.values)
 
 
-def mirrored(env: Environment, release: ChartRelease) -> ChartRelease:
-    """The release with chart and images from the mirrors; our own charts, for simulated nodes, stay."""
-    if release.version is None or not env.registries:
-        return release
-    chart, repository = registries.chart(release.chart, release.repository, env.registries)
-    values = copy.deepcopy(release.values)
-    for one in PINNED[release.short][1]:
+def planned(
+    env: Environment,
+    chart: str,
+    repository: str | None,
+    version: str,
+    place: tuple[str, str],
+    values: Values,
+    simulated: str = "",
+) -> ChartRelease:
+    """The release ``place`` (namespace, name), with chart and images from the mirrors.
+
+    On the embedded cluster, that of our own chart ``simulated`` if it is given: stand-ins of its programs.
+    """
+    if simulated and isinstance(env.cluster, EmbeddedCluster):
+        return ChartRelease(f"charts/{simulated}", None, None, *place, values)
+    if not env.registries:
+        return ChartRelease(chart, repository, version, *place, values)
+    values = copy.deepcopy(values)
+    for one in PINNED[chart.rpartition("/")[2]][1]:
         name = one.named(values)
         there = env.image(name)
         if there != name and one.started(values):
             one.put(values, there)
-    return replace(release, chart=chart, repository=repository, values=values)
+    chart, repository = registries.chart(chart, repository, env.registries)
+    return ChartRelease(chart, repository, version, *place, values)

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from infra.model import claims, eks_support, labels, offer
+from infra.model import aws_values, claims, labels, offer
 from infra.model.aws import AwsCluster
 from infra.model.aws_network import ExistingNetwork
-from infra.model.elastic import CAPACITY_TYPES, CPU, MEMORY_GIB, NODES, Capacity
+from infra.model.elastic import CAPACITY_TYPES, Capacity
 from infra.model.environment import Environment
 from infra.model.machines import Machine
 from infra.model.openstack import OpenstackCluster
 from infra.model.pool import Pool
 from infra.model.prices import HOURS_PER_MONTH, Beside, PriceList
-from infra.plan import magnum, network, node_class, node_groups
+from infra.plan import eks, magnum, node_class, node_groups
 from infra.plan.bill import Bill, Line
-from infra.plan.sharing import offered
 
 
 def bill(env: Environment, prices: PriceList) -> Bill:
@@ -77,7 +76,8 @@ def _pool(env: Environment, pool: Pool, prices: PriceList) -> Line | None:
     spare: list[float] = []
     for capacity in pool.capacity:
         factor = _factor(env, capacity, notes)
-        counts = {machine: pool.nodes or most_nodes(env, pool, machine) for machine in machines}
+        strategy = env.strategy(pool)
+        counts = {one: pool.nodes or offer.most_nodes(strategy, pool, one) for one in machines}
         if pool.elastic:
             most += max(counts.values())
         costs = [price * factor * counts[machine] for machine, price in known.items()]
@@ -144,18 +144,6 @@ def _factor(env: Environment, capacity: Capacity, notes: list[str]) -> float:
     return 1.0
 
 
-def most_nodes(env: Environment, pool: Pool, machine: Machine) -> int:
-    """Most nodes of one machine type within the limits of one capacity type."""
-    assert pool.elastic is not None
-    each = limited(env, pool, machine)
-    return min(limit // each[key] for key, limit in pool.elastic.max.items())
-
-
-def limited(env: Environment, pool: Pool, machine: Machine) -> dict[str, int]:
-    """What one node of that machine counts against an elastic pool's limits, by limit key."""
-    return {CPU: machine.vcpu, MEMORY_GIB: machine.memory, NODES: 1, **offered(env, pool, machine.gpus)}
-
-
 def _units(env: Environment, pool: Pool, gpus: int, node: float) -> dict[str, float]:
     """USD per hour of one GPU and of one unit of each resource; a slice costs its share of compute slices.
 
@@ -174,7 +162,7 @@ def _units(env: Environment, pool: Pool, gpus: int, node: float) -> dict[str, fl
 
 def _beside(cluster: AwsCluster, beside: Beside) -> Iterator[Line]:
     zones = len(cluster.network.zones)
-    endpoints = len(network.interface_endpoints(cluster)) * zones
+    endpoints = len(eks.interface_endpoints(cluster)) * zones
     yield _control_plane(cluster, beside)
     if isinstance(cluster.network, ExistingNetwork):
         return  # its owner pays for gateways and endpoints
@@ -191,12 +179,12 @@ def _control_plane(cluster: AwsCluster, beside: Beside) -> Line:
 
     "Already" is the day on which the calendar was read, so that an environment has the same bill every day.
     """
-    each, ends = beside.control_plane, eks_support.EKS[cluster.version].standard
+    each, ends = beside.control_plane, aws_values.EKS[cluster.version].standard
     if cluster.support == "standard":
         return Line("control plane", 1, 1, each, each)
     both = each + beside.extended_support
     note = f"{beside.extended_support:.2f} of it for extended support, from {ends} on"
-    return Line("control plane", 1, 1, both if ends <= eks_support.READ else each, both, notes=(note,))
+    return Line("control plane", 1, 1, both if ends <= aws_values.READ else each, both, notes=(note,))
 
 
 def _groups(env: Environment, cluster: OpenstackCluster) -> Iterator[Line]:

@@ -1,52 +1,47 @@
-"""NVIDIA's device plugin without the operator: its chart, and the values that follow from the pools.
+"""NVIDIA's device plugin and dcgm-exporter without the operator, and AWS's plugin of EFAs: charts and values.
 
-For nodes that already have driver and container toolkit. The chart has GPU feature discovery, node feature
-discovery and the MPS control daemon; it has no MIG manager, no validator and no exporter. All of it runs on
-nodes that a pool's label marks as having GPUs.
+For nodes that already have driver and container toolkit. The device plugin's chart has GPU feature discovery,
+node feature discovery and the MPS control daemon; it has no MIG manager, no validator and no exporter. All of
+it runs on nodes that a pool's label marks as having GPUs.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from infra import versions
 from infra.model import labels, operator_checks
-from infra.model.clusters import EmbeddedCluster
-from infra.model.container_runtimes import NVIDIA_RUNTIME
 from infra.model.environment import Environment
-from infra.model.hosts import HostsCluster
-from infra.plan import gpu_operator, sharing
-from infra.plan.charts import ChartRelease, Values, mirrored
+from infra.model.hosts import NVIDIA_RUNTIME, HostsCluster
+from infra.model.monitoring import Monitoring
+from infra.plan import gpu_operator, scraping, sharing, startup
+from infra.plan.charts import ChartRelease, Values, planned
+from infra.plan.manifest import Manifest, among, manifest, on_nodes, owned
 
 NAME = "nvidia-device-plugin"
 """Name of the release and the chart, and the label ``app`` of every pod of its DaemonSets."""
 _PRIVILEGED = {"securityContext": {"privileged": True}}
 """As the operator's pods. The chart would drop all capabilities (its ``templates/_helpers.tpl``), and the
 variable by which its pods see GPUs, NVIDIA_VISIBLE_DEVICES, counts only in privileged containers."""
-
-Manifest = dict[str, Any]
+EXPORTER = "dcgm-exporter"
+"""Chart of dcgm-exporter."""
+_FOLDER = "/etc/gpuform"
 
 
 def release(env: Environment) -> ChartRelease:
     """The release on this cluster: NVIDIA's chart, or ours with stand-ins for simulated nodes."""
-    embedded = isinstance(env.cluster, EmbeddedCluster)
     repository = env.gpu_operator.repository or versions.DEVICE_PLUGIN_REPOSITORY
-    planned = ChartRelease(
-        chart="charts/device-plugin-sim" if embedded else NAME,
-        repository=None if embedded else repository,
-        version=None if embedded else operator_checks.chart_version(env.gpu_operator),
-        namespace=sharing.NAMESPACE,
-        name=NAME,
-        values=values(env),
-    )
-    return mirrored(env, planned)
+    version, place = operator_checks.chart_version(env.gpu_operator), (sharing.NAMESPACE, NAME)
+    return planned(env, NAME, repository, version, place, values(env), simulated="device-plugin-sim")
 
 
 def values(env: Environment) -> Values:
     """Chart values that differ from the chart's defaults, or are pinned."""
     somewhere = {"tolerations": gpu_operator.somewhere_tolerations(env)}
     found: Values = {
-        "affinity": _affinity(),
+        "affinity": on_nodes(
+            among(labels.PCI_PRESENT, ["true"]),
+            among(labels.CPU_VENDOR, ["NVIDIA"]),
+            among(labels.NVIDIA_GPU, ["true"]),
+        ),
         **_device_list(env),
         "gfd": {"enabled": True, **_PRIVILEGED},
         "migStrategy": env.gpu_operator.mig_strategy,
@@ -83,22 +78,8 @@ def runtime_class(env: Environment) -> Manifest | None:
     """
     if not isinstance(env.cluster, HostsCluster) or env.cluster.mode != "runtime":
         return None
-    return {
-        "apiVersion": "node.k8s.io/v1",
-        "kind": "RuntimeClass",
-        "metadata": {
-            "name": NVIDIA_RUNTIME,
-            "labels": {labels.ENVIRONMENT: env.name, labels.MANAGED_BY: "gpuform"},
-        },
-        "handler": NVIDIA_RUNTIME,
-    }
-
-
-def _affinity() -> Values:
-    wanted = ((labels.PCI_PRESENT, "true"), (labels.CPU_VENDOR, "NVIDIA"), (labels.NVIDIA_GPU, "true"))
-    terms = [{"matchExpressions": [{"key": k, "operator": "In", "values": [v]}]} for k, v in wanted]
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-    return {"nodeAffinity": required}
+    metadata = {"name": NVIDIA_RUNTIME, "labels": owned(env)}
+    return manifest("RuntimeClass", metadata, "node.k8s.io/v1", handler=NVIDIA_RUNTIME)
 
 
 def _device_list(env: Environment) -> Values:
@@ -106,3 +87,54 @@ def _device_list(env: Environment) -> Values:
     if env.cdi:
         return {"deviceListStrategy": "cdi-cri", "nvidiaDriverRoot": "/"}
     return {"deviceListStrategy": env.ownership.device_list}
+
+
+def exporter_release(env: Environment) -> ChartRelease | None:
+    """dcgm-exporter from its own chart; None without monitoring or GPUs, or if the operator brings it."""
+    if env.monitoring is None or env.gpu_operator.mode != "device_plugin":
+        return None
+    if not any(pool.gpus for pool in env.pools):
+        return None
+    # The chart names every object after the release, also the Service and so the Prometheus job.
+    place, found = (sharing.NAMESPACE, scraping.JOB), exporter_values(env, env.monitoring)
+    repository, version = versions.DCGM_EXPORTER_REPOSITORY, versions.DCGM_EXPORTER_CHART
+    return planned(env, EXPORTER, repository, version, place, found, simulated=f"{EXPORTER}-sim")
+
+
+def exporter_values(env: Environment, monitoring: Monitoring) -> Values:
+    """The chart's list of counters is a file in the image; ours is mounted in another folder.
+
+    With ``customMetrics`` the chart makes a ConfigMap of fixed name, and no pod restarts when it changes.
+    """
+    config_map = scraping.config_map(env)
+    assert config_map is not None, "monitored, and without counters"
+    volume = {"name": "metrics-config", "configMap": {"name": config_map["metadata"]["name"]}}
+    found: Values = {
+        "arguments": ["-f", f"{_FOLDER}/{scraping.KEY}"],
+        "extraConfigMapVolumes": [volume],
+        "extraVolumeMounts": [{"name": volume["name"], "mountPath": _FOLDER}],
+        "extraEnv": scraping.exporter_interval(monitoring),
+        "nodeSelector": {labels.NVIDIA_GPU: "true"},
+        "podLabels": {"app": scraping.JOB},  # as on the operator's exporter; Prometheus selects by it
+        "serviceMonitor": scraping.service_monitor(monitoring),
+        "tolerations": gpu_operator.gpu_tolerations(env),
+    }
+    if class_name(env):
+        found["runtimeClassName"] = class_name(env)
+    return found
+
+
+def efa_release(env: Environment) -> ChartRelease | None:
+    """AWS's plugin, which offers EFAs as vpc.amazonaws.com/efa, on nodes of pools with EFA; None without any.
+
+    By default the chart selects nodes by a list of instance types, also in pools without EFA: the pool label
+    is exact.
+    """
+    pools = [pool for pool in env.pools if pool.on_aws.efa]
+    found: Values = {
+        "supportedInstanceLabels": {"keys": [labels.POOL], "values": [pool.name for pool in pools]},
+        "tolerations": [*sharing.tolerations(env, pools), *startup.tolerations(env, pools)],
+    }
+    name, repository = "aws-efa-k8s-device-plugin", versions.EKS_CHARTS_REPOSITORY
+    place = "kube-system", name
+    return planned(env, name, repository, versions.EFA_DEVICE_PLUGIN, place, found) if pools else None

@@ -15,25 +15,23 @@ several claims on one GPU (MPSSupport, ConsumableShares) are alpha in that relea
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from infra import versions
 from infra.model import claims, labels
-from infra.model.clusters import EmbeddedCluster
+from infra.model.choices import GpuNeed
 from infra.model.environment import Environment
-from infra.model.need import GpuNeed
 from infra.model.pool import Pool
 from infra.model.workload import Workload
-from infra.plan import gpu_operator, sharing, startup
-from infra.plan.charts import ChartRelease, mirrored
+from infra.plan import sharing, startup
+from infra.plan.charts import ChartRelease, Values, planned
+from infra.plan.manifest import Manifest, among, manifest, on_nodes
 
 REQUEST = "gpu"
 """Name of the claim in a pod, and of the request in the claim."""
-SIMULATED = "charts/dra-driver-sim"
+NAME = "dra-driver-nvidia-gpu"
+"""Of the chart and the release."""
 _DRIVER_OF_OPERATOR = "/run/nvidia/driver"
 """Where the operator's driver container shows its files on the node (chart values, nvidiaDriverRoot)."""
-
-Manifest = dict[str, Any]
 
 
 def release(env: Environment) -> ChartRelease | None:
@@ -45,28 +43,16 @@ def release(env: Environment) -> ChartRelease | None:
     pools = [pool for pool in env.pools if pool.by_claim]
     if not pools:
         return None
-    embedded = isinstance(env.cluster, EmbeddedCluster)
-    theirs = f"{versions.DRA_DRIVER_REPOSITORY}/dra-driver-nvidia-gpu"
-    planned = ChartRelease(
-        chart=SIMULATED if embedded else theirs,
-        repository=None,
-        version=None if embedded else versions.DRA_DRIVER,
-        namespace=sharing.NAMESPACE,
-        name="dra-driver-nvidia-gpu",
-        values={
-            # Confirms to the chart that no device plugin offers the same GPUs.
-            "gpuResourcesEnabledOverride": True,
-            "resources": {"gpus": {"enabled": True}, "computeDomains": {"enabled": False}},
-            "webhook": {"enabled": False},
-            "nvidiaDriverRoot": _driver_root(env),
-            "kubeletPlugin": _kubelet_plugin(env, pools),
-        },
-    )
-    return mirrored(env, planned)
-
-
-def _driver_root(env: Environment) -> str:
-    return _DRIVER_OF_OPERATOR if gpu_operator.values(env)["driver"]["enabled"] else "/"
+    values: Values = {
+        # Confirms to the chart that no device plugin offers the same GPUs.
+        "gpuResourcesEnabledOverride": True,
+        "resources": {"gpus": {"enabled": True}, "computeDomains": {"enabled": False}},
+        "webhook": {"enabled": False},
+        "nvidiaDriverRoot": _DRIVER_OF_OPERATOR if env.ownership.driver == "operator" else "/",
+        "kubeletPlugin": _kubelet_plugin(env, pools),
+    }
+    chart, place = f"{versions.DRA_DRIVER_REPOSITORY}/{NAME}", (sharing.NAMESPACE, NAME)
+    return planned(env, chart, None, versions.DRA_DRIVER, place, values, simulated="dra-driver-sim")
 
 
 def _kubelet_plugin(env: Environment, pools: Sequence[Pool]) -> Manifest:
@@ -81,11 +67,10 @@ def _kubelet_plugin(env: Environment, pools: Sequence[Pool]) -> Manifest:
     }
     cut = [pool.name for pool in pools if sharing.mig_config_name(pool) is not None]
     if cut and sharing.mig_parted_config_map(env) is not None:
-        settled = {"key": labels.MIG_CONFIG_STATE, "operator": "In", "values": ["success"]}
-        others = {"key": labels.POOL, "operator": "NotIn", "values": sorted(cut)}
-        terms = [{"matchExpressions": [one]} for one in (settled, others)]
-        required = {"nodeSelectorTerms": terms[:1] if len(cut) == len(pools) else terms}
-        found["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+        terms = [among(labels.MIG_CONFIG_STATE, ["success"])]
+        if len(cut) < len(pools):
+            terms.append({"key": labels.POOL, "operator": "NotIn", "values": sorted(cut)})
+        found["affinity"] = on_nodes(*terms)
     return found
 
 
@@ -122,9 +107,6 @@ def claim_template(pool: Pool, workload: Workload, metadata: Manifest) -> Manife
     if chosen:
         asked["selectors"] = [{"cel": {"expression": expression}} for expression in chosen]
     asked |= {"allocationMode": "ExactCount", "count": workload.amount}
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaimTemplate",
-        "metadata": {**metadata, "name": template_name(pool, workload)},
-        "spec": {"spec": {"devices": {"requests": [{"name": REQUEST, "exactly": asked}]}}},
-    }
+    spec = {"spec": {"devices": {"requests": [{"name": REQUEST, "exactly": asked}]}}}
+    named = {**metadata, "name": template_name(pool, workload)}
+    return manifest("ResourceClaimTemplate", named, "resource.k8s.io/v1", spec=spec)

@@ -1,15 +1,43 @@
-"""EKS add-ons and Karpenter's two releases: versions, and the values that follow from the pools."""
+"""An EKS cluster's add-ons, endpoints, kubeconfig, and Karpenter's two releases."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
 from infra import versions
+from infra.model.aws import AwsCluster
+from infra.model.aws_network import ExistingNetwork
 from infra.model.environment import Environment
-from infra.plan import node_groups, overlays
-from infra.plan.charts import ChartRelease, Values, mirrored
+from infra.plan import gpu_operator, karpenter, node_groups
+from infra.plan.charts import ChartRelease, Values, planned
 
 KARPENTER_NAMESPACE = "kube-system"
 """Where the source and upstream install Karpenter; API Priority and Fairness protects its requests there."""
 SERVICE_ACCOUNT = "karpenter"
+VPC_CNI = "vpc-cni"
+MONITORING_AGENT = "eks-node-monitoring-agent"
+
+_BEFORE_NODES = (MONITORING_AGENT, "eks-pod-identity-agent", "kube-proxy", VPC_CNI)
+"""DaemonSets. A node without vpc-cni never becomes Ready, and its node group then fails to come up."""
+_ALWAYS = ("ec2", "ecr.api", "ecr.dkr", "sts")
+EVERY_ENDPOINT = tuple(sorted((*_ALWAYS, "eks", "eks-auth", "sqs", "ssm")))
+"""All that nodes, Karpenter and the Pod Identity agent call, except S3, IAM and the price list."""
+
+
+@dataclass(frozen=True)
+class PodIdentity:
+    """The service account of an add-on that calls the AWS API, and its AWS managed policy."""
+
+    service_account: str
+    policy: str
+
+
+POD_IDENTITY: Mapping[str, PodIdentity] = {
+    "aws-ebs-csi-driver": PodIdentity("ebs-csi-controller-sa", "service-role/AmazonEBSCSIDriverPolicy")
+}
 
 
 def add_ons(env: Environment) -> dict[str, str]:
@@ -17,6 +45,65 @@ def add_ons(env: Environment) -> dict[str, str]:
     cluster = node_groups.cluster_of(env)
     own = {str(name): version for name, version in cluster.add_ons.items()}
     return dict(sorted({**versions.EKS_ADD_ONS[cluster.version], **own}.items()))
+
+
+def before_nodes(env: Environment) -> dict[str, str]:
+    """Versions of the add-ons that nodes need to become Ready."""
+    return {name: version for name, version in add_ons(env).items() if name in _BEFORE_NODES}
+
+
+def after_nodes(env: Environment) -> dict[str, str]:
+    """Versions of the add-ons that need a node to become Ready: Deployments, above all CoreDNS."""
+    return {name: version for name, version in add_ons(env).items() if name not in _BEFORE_NODES}
+
+
+def add_on_settings(env: Environment) -> dict[str, Mapping[str, Any]]:
+    """Settings by add-on; everything else keeps the add-on's defaults.
+
+    A pool may set more pods than its network interfaces have addresses for (the source sets 110 on a
+    g4dn.xlarge, which has 29): the CNI then assigns prefixes of 16 addresses and keeps one prefix free.
+    """
+    found: dict[str, Mapping[str, Any]] = {}
+    if env.prefix_delegation:
+        found[VPC_CNI] = {"env": {"ENABLE_PREFIX_DELEGATION": "true", "WARM_PREFIX_TARGET": "1"}}
+    if env.health is not None and env.health.remediator in ("eks", "karpenter"):
+        # The agent's DCGM does not tolerate taints of GPU nodes by default; without it GPU faults go unseen
+        # [containers-roadmap issue 2567].
+        found[MONITORING_AGENT] = {"dcgmAgent": {"tolerations": gpu_operator.gpu_tolerations(env)}}
+    return found
+
+
+def interface_endpoints(cluster: AwsCluster) -> tuple[str, ...]:
+    """AWS services with an endpoint inside the VPC: their traffic, images above all, then costs no NAT.
+
+    None in an existing VPC: its owner creates them. A cluster without a public endpoint also gets those
+    that Karpenter and the Pod Identity agent call; IAM and the price list have no endpoint, so NAT is still
+    needed.
+    """
+    if isinstance(cluster.network, ExistingNetwork):
+        return ()
+    return _ALWAYS if cluster.endpoint.public_cidrs else EVERY_ENDPOINT
+
+
+def kubeconfig(region: str, joining: node_groups.Joining) -> str:
+    """A kubeconfig, as JSON, that gets a token from the AWS command line."""
+    command = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "aws",
+        "args": ["eks", "get-token", "--region", region, "--cluster-name", joining.name, "--output", "json"],
+        "interactiveMode": "Never",
+    }
+    name = joining.name
+    cluster = {"server": joining.endpoint, "certificate-authority-data": joining.certificate_authority}
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": cluster}],
+        "users": [{"name": name, "user": {"exec": command}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "current-context": name,
+    }
+    return json.dumps(content)
 
 
 def interruption_queue(env: Environment) -> str:
@@ -35,15 +122,8 @@ def karpenter_release(env: Environment) -> ChartRelease:
 
 
 def _release(env: Environment, chart: str, values: Values) -> ChartRelease:
-    planned = ChartRelease(
-        chart=f"{versions.KARPENTER_REPOSITORY}/{chart}",
-        repository=None,
-        version=versions.KARPENTER,
-        namespace=KARPENTER_NAMESPACE,
-        name=chart,
-        values=values,
-    )
-    return mirrored(env, planned)
+    place = KARPENTER_NAMESPACE, chart
+    return planned(env, f"{versions.KARPENTER_REPOSITORY}/{chart}", None, versions.KARPENTER, place, values)
 
 
 def karpenter_values(env: Environment) -> Values:
@@ -72,7 +152,7 @@ def _feature_gates(env: Environment) -> Values:
     reserved = any(pool.by_karpenter and "reserved" in pool.capacity for pool in env.pools)
     return {
         **({"nodeRepair": True} if repairs else {}),
-        "nodeOverlay": any(overlays.node_overlays(env, pool) for pool in env.pools),
+        "nodeOverlay": any(karpenter.node_overlays(env, pool) for pool in env.pools),
         "reservedCapacity": reserved,
         **({"staticCapacity": True} if any(pool.by_claim for pool in env.pools) else {}),
     }

@@ -3,39 +3,33 @@
 from __future__ import annotations
 
 from infra import versions
-from infra.model import labels, operator_checks, reset
-from infra.model.clusters import EmbeddedCluster
+from infra.model import labels, operator_checks, relayout
+from infra.model.amounts import numbers
 from infra.model.environment import Environment
 from infra.model.operator import Upgrade
-from infra.model.quantity import numbers
-from infra.plan import counters, scraping, sharing, startup
-from infra.plan.charts import ChartRelease, Values, mirrored
+from infra.plan import scraping, sharing, startup
+from infra.plan.charts import ChartRelease, Values, planned
+from infra.plan.manifest import exists, once
 
 Toleration = dict[str, str]
 
-_CONTROL_PLANE: Toleration = {"key": labels.CONTROL_PLANE, "operator": "Exists", "effect": "NoSchedule"}
+_CONTROL_PLANE: Toleration = exists(labels.CONTROL_PLANE)
 _FIRST_PLAIN_TAG = (1, 18)
 """Before this version the toolkit's image tags name a distribution [the operator's values, each release]."""
 
 
 def release(env: Environment) -> ChartRelease:
     """The release on this cluster: NVIDIA's chart, or ours with stand-ins for simulated nodes."""
-    embedded = isinstance(env.cluster, EmbeddedCluster)
-    planned = ChartRelease(
-        chart="charts/gpu-operator-sim" if embedded else "gpu-operator",
-        repository=None if embedded else env.gpu_operator.repository or versions.GPU_OPERATOR_REPOSITORY,
-        version=None if embedded else operator_checks.chart_version(env.gpu_operator),
-        namespace=sharing.NAMESPACE,
-        name="gpu-operator",
-        values=values(env),
-    )
-    return mirrored(env, planned)
+    repository = env.gpu_operator.repository or versions.GPU_OPERATOR_REPOSITORY
+    version = operator_checks.chart_version(env.gpu_operator)
+    place = sharing.NAMESPACE, "gpu-operator"
+    return planned(env, place[1], repository, version, place, values(env), simulated="gpu-operator-sim")
 
 
 def values(env: Environment) -> Values:
     """Chart values that differ from the chart's defaults, or are pinned.
 
-    What the operator owns decides them: infra/model/ownership.py.
+    What the operator owns decides them: infra/model/operator.py.
     """
     tolerations = gpu_tolerations(env)
     somewhere = somewhere_tolerations(env)
@@ -71,23 +65,19 @@ def everywhere_tolerations(env: Environment) -> list[Toleration]:
 def somewhere_tolerations(env: Environment) -> list[Toleration]:
     """Tolerations of pods that may run anywhere: off the GPU nodes, unless there are no other nodes."""
     if env.ownership.system_nodes:
-        return [_CONTROL_PLANE, {"key": labels.CRITICAL_ADDONS, "operator": "Exists", "effect": "NoSchedule"}]
+        return [_CONTROL_PLANE, exists(labels.CRITICAL_ADDONS)]
     return everywhere_tolerations(env) if all(pool.gpus for pool in env.pools) else [_CONTROL_PLANE]
 
 
 def gpu_tolerations(env: Environment) -> list[Toleration]:
     """Tolerations of every taint of a pool with GPUs, each once: GPU taint, startup taint, own taints."""
-    found = [{"key": env.gpu_operator.gpu_taint, "operator": "Exists", "effect": "NoSchedule"}]
+    found = [exists(env.gpu_operator.gpu_taint)]
     found += startup.tolerations(env, env.pools)
     if env.health or env.monitoring:  # what reports the fault, and what a repaired node needs, keeps running;
         # a removed health loop leaves its taints behind
-        found.append({"key": labels.GPU_UNHEALTHY, "operator": "Exists", "effect": "NoSchedule"})
-    for pool in env.pools:
-        for taint in pool.taints if pool.gpus else ():
-            entry = {"key": taint.key, "operator": "Exists", "effect": taint.effect}
-            if entry not in found:
-                found.append(entry)
-    return found
+        found.append(exists(labels.GPU_UNHEALTHY))
+    own = (taint for pool in env.pools if pool.gpus for taint in pool.taints)
+    return once([*found, *(exists(taint.key, taint.effect) for taint in own)])
 
 
 def driver_version(env: Environment) -> str:
@@ -149,17 +139,13 @@ def _toolkit_tag(version: str) -> str:
 
 
 def _dcgm_exporter(env: Environment) -> Values:
-    config_map = counters.config_map(env)
+    config_map = scraping.config_map(env)
     if env.monitoring is None or config_map is None:
         return {}
-    interval = {
-        "name": "DCGM_EXPORTER_INTERVAL",
-        "value": scraping.exporter_interval_ms(env.monitoring),
-    }
     return {
         "dcgmExporter": {
             "config": {"name": config_map["metadata"]["name"]},
-            "env": [interval],
+            "env": scraping.exporter_interval(env.monitoring),
             "serviceMonitor": scraping.service_monitor(env.monitoring),
         }
     }
@@ -181,7 +167,7 @@ def _mig_manager(env: Environment) -> Values:
     config_map = sharing.mig_parted_config_map(env)
     if config_map is None:
         return {"enabled": False}
-    reboots = reset.reboots(env.cluster.kind, env.pools)
+    reboots = relayout.reboots(env.cluster.kind, env.pools)
     return {
         "enabled": True,
         "config": {"name": config_map["metadata"]["name"], "default": sharing.MIG_DISABLED},

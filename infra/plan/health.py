@@ -11,31 +11,24 @@ from __future__ import annotations
 from typing import Any
 
 from infra.model import labels
+from infra.model.amounts import seconds
 from infra.model.environment import Environment
 from infra.model.health import HEALTH
-from infra.model.measures import seconds
 from infra.model.monitoring import ADDRESS, RELEASE
 from infra.plan import startup
+from infra.plan.manifest import Manifest, manifest, rule
 from infra.plan.program import Program
-from infra.plan.script import Script
-
-Manifest = dict[str, Any]
 
 FILES = (
     "health.py",
     "acting.py",
-    "asked.py",
     "cases.py",
     "cluster.py",
-    "events.py",
     "healing.py",
     "judge.py",
-    "loop.py",
     "proof.py",
-    "told.py",
+    "reporting.py",
 )
-SETTINGS = "settings.json"
-FOLDER = "/health"
 PORT = 8080
 EVENTS = "default"
 """Namespace of events about nodes, which are not namespaced."""
@@ -49,16 +42,16 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
     if env.health is None:
         return ()
     loop = Program(env, HEALTH, HEALTH)
-    script = Script(loop, FILES, SETTINGS, FOLDER)
-    files = script.config_map(settings(env))
-    files["metadata"] = {**files["metadata"], **loop.metadata(files["metadata"]["name"], HEALTH)}
     alive = {"httpGet": {"path": "/healthz", "port": PORT}, "initialDelaySeconds": 30, "periodSeconds": 30}
-    pod = script.pod(
-        files,
+    files, pod = loop.script(
+        FILES,
+        ("settings.json", settings(env)),
+        "/health",
         memory="256Mi",
         livenessProbe=alive,
         ports=[{"name": "metrics", "containerPort": PORT}],
     )
+    files["metadata"] = loop.metadata(files["metadata"]["name"], HEALTH)
     return (
         loop.account(),
         *_access(env, loop),
@@ -103,46 +96,34 @@ def gives_back(env: Environment) -> bool:
 def _access(env: Environment, loop: Program) -> tuple[Manifest, ...]:
     """Nodes and NodeClaims are cluster-scoped; a rule cannot restrict ``create`` to a ConfigMap's name."""
     assert env.health is not None
-    rules = [_rule("", "nodes", "list")]
+    rules = [rule("", "nodes", "list")]
     if env.health.acts:
-        rules += [_rule("", "nodes", "patch"), _rule("", "nodes/status", "patch")]
+        rules += [rule("", "nodes", "patch"), rule("", "nodes/status", "patch")]
     if gives_back(env):
-        rules += [_rule("karpenter.sh", "nodeclaims", "list", "delete")]
-    events = _rule("", "events", "create")
+        rules += [rule("karpenter.sh", "nodeclaims", "list", "delete")]
+    events = rule("", "events", "create")
     return (
         *loop.granted(HEALTH, rules),
-        *loop.granted(HEALTH, [_rule("", "configmaps", "create", "get", "update"), events], HEALTH),
+        *loop.granted(HEALTH, [rule("", "configmaps", "create", "get", "update"), events], HEALTH),
         *loop.granted(f"{HEALTH}-events", [events], EVENTS),
     )
 
 
-def _rule(group: str, resource: str, *verbs: str) -> Manifest:
-    return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
-
-
 def _service(loop: Program) -> Manifest:
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": loop.metadata(HEALTH, HEALTH),
-        "spec": {
-            "clusterIP": "None",
-            "ports": [{"name": "metrics", "port": PORT, "targetPort": "metrics"}],
-            "selector": {labels.APP_NAME: HEALTH},
-        },
+    spec = {
+        "clusterIP": "None",
+        "ports": [{"name": "metrics", "port": PORT, "targetPort": "metrics"}],
+        "selector": {labels.APP_NAME: HEALTH},
     }
+    return manifest("Service", loop.metadata(), spec=spec)
 
 
 def _monitor(loop: Program) -> Manifest:
     """With ``honorLabels`` the loop's own labels (node, class) take precedence over those of its pod."""
-    metadata = loop.metadata(HEALTH, HEALTH)
-    metadata["labels"] = {**metadata["labels"], labels.RELEASE: RELEASE}
-    return {
-        "apiVersion": "monitoring.coreos.com/v1",
-        "kind": "ServiceMonitor",
-        "metadata": metadata,
-        "spec": {
-            "endpoints": [{"honorLabels": True, "interval": "15s", "port": "metrics"}],
-            "selector": {"matchLabels": {labels.APP_NAME: HEALTH}},
-        },
+    metadata = loop.metadata()
+    metadata["labels"][labels.RELEASE] = RELEASE
+    spec = {
+        "endpoints": [{"honorLabels": True, "interval": "15s", "port": "metrics"}],
+        "selector": {"matchLabels": {labels.APP_NAME: HEALTH}},
     }
+    return manifest("ServiceMonitor", metadata, "monitoring.coreos.com/v1", spec=spec)

@@ -10,10 +10,8 @@ from infra.model.environment import Environment
 from infra.model.registries import full_name
 from infra.plan import (
     charts,
-    dcgm_exporter,
     device_plugin,
     dra,
-    efa,
     eks,
     gpu_operator,
     health,
@@ -85,8 +83,8 @@ def releases(env: Environment) -> list[ChartRelease]:
         device_plugin.release(env) if mode == "device_plugin" else None,
         dra.release(env),
         monitoring.release(env),
-        dcgm_exporter.release(env),
-        efa.release(env),
+        device_plugin.exporter_release(env),
+        device_plugin.efa_release(env),
         queues.release(env),
         scaling.release(env),
         *kserve.releases(env),

@@ -105,11 +105,7 @@ def _gpus(env: Environment, pool: Pool, keys: Keys) -> Variables:
         return {}
     cluster, gpu = cluster_of(env), pool.gpus[0]
     return {
-        "validate_inventory_gpu": {
-            "model": gpu.name,
-            "product": gpu.device,
-            "count": pool.gpu_count,
-        },
+        "validate_inventory_gpu": {"model": gpu.name, "product": gpu.device, "count": pool.gpu_count},
         **_driver(cluster, pool, keys),
         "nvidia_container_toolkit_version": cluster.toolkit.version,
         "nvidia_container_toolkit_acknowledge": list(cluster.acknowledge),

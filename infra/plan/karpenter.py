@@ -1,4 +1,4 @@
-"""Karpenter's NodePools: what a pool may buy, its limits, and when a node may be disrupted.
+"""Karpenter's NodePools and NodeOverlays: what a pool may buy, its limits, disruption, and what nodes offer.
 
 One NodePool per capacity type. Karpenter tries the highest weight first, so a paid reservation is used up
 before on-demand is bought, and spot comes last. Each NodePool has the pool's whole limit: Karpenter has no
@@ -9,6 +9,11 @@ pod that has only a claim.
 
 A GPU node joins with the startup taint, which the readiness gate removes: without it, a pod is bound as soon
 as the node offers what the pod requests, whether or not a single kernel has run there.
+
+Karpenter takes a new node's capacity from its instance type, which says one GPU where there will be four
+shares: it would start four nodes for four pods (its issue 729). The overlay says the later capacity, per node
+and not per GPU, so there is one overlay for each number of GPUs. NodeOverlay is alpha
+(``karpenter.sh/v1alpha1``) and off by default: the release enables it if there is an overlay.
 """
 
 from __future__ import annotations
@@ -23,9 +28,9 @@ from infra.model.environment import Environment
 from infra.model.gpu import GPUS
 from infra.model.machines import MACHINES
 from infra.model.pool import Pool
+from infra.model.sharing import Exclusive
 from infra.plan import mig_parted, sharing, startup
-
-Manifest = dict[str, Any]
+from infra.plan.manifest import Manifest, among, manifest, owned
 
 
 @dataclass(frozen=True)
@@ -83,32 +88,23 @@ def node_pools(env: Environment, pool: Pool) -> tuple[Manifest, ...]:
 def node_pool(env: Environment, pool: Pool, name: str, capacity: Capacity) -> Manifest:
     """The pool's NodePool for one capacity type."""
     disruption = DISRUPTION[pool.workload_class]
-    spec: Manifest = {
+    declared = {
+        "terminationGracePeriod": disruption.grace,
+        "taints": sharing.pool_taints(env, pool),
+        "startupTaints": startup.startup_taints(env, pool),
+    }
+    nodes = {
         "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": pool.name},
         "requirements": requirements(pool, capacity),
         "expireAfter": disruption.expire_after,
+        **{key: value for key, value in declared.items() if value},
     }
-    if disruption.grace is not None:
-        spec["terminationGracePeriod"] = disruption.grace
-    taints = sharing.pool_taints(env, pool)
-    if taints:
-        spec["taints"] = taints
-    startup_taints = startup.startup_taints(env, pool)
-    if startup_taints:
-        spec["startupTaints"] = startup_taints
-    return {
-        "apiVersion": "karpenter.sh/v1",
-        "kind": "NodePool",
-        "metadata": {"name": name, "labels": own_labels(env, pool)},
-        "spec": {
-            **(_fixed(pool, disruption) if pool.by_claim else _scaled(pool, disruption, capacity)),
-            "template": {"metadata": node_metadata(env, pool), "spec": spec},
-        },
-    }
-
-
-def _scaled(pool: Pool, disruption: Disruption, capacity: Capacity) -> Manifest:
-    return {"weight": WEIGHTS[capacity], "limits": limits(pool), "disruption": disruption.block()}
+    if pool.by_claim:
+        size = _fixed(pool, disruption)
+    else:
+        size = {"weight": WEIGHTS[capacity], "limits": limits(pool), "disruption": disruption.block()}
+    spec = {**size, "template": {"metadata": node_metadata(env, pool), "spec": nodes}}
+    return manifest("NodePool", {"name": name, "labels": own_labels(env, pool)}, "karpenter.sh/v1", spec=spec)
 
 
 def _fixed(pool: Pool, disruption: Disruption) -> Manifest:
@@ -126,7 +122,7 @@ def _fixed(pool: Pool, disruption: Disruption) -> Manifest:
 
 def own_labels(env: Environment, pool: Pool) -> dict[str, str]:
     """Labels of Karpenter's objects themselves, not of nodes."""
-    return {labels.ENVIRONMENT: env.name, labels.MANAGED_BY: "gpuform", labels.POOL: pool.name}
+    return owned(env, POOL=pool.name)
 
 
 def node_metadata(env: Environment, pool: Pool) -> Manifest:
@@ -159,24 +155,21 @@ def node_labels(env: Environment, pool: Pool) -> dict[str, str]:
 def limits(pool: Pool) -> dict[str, str]:
     """The NodePool's limits, by the resource names that its nodes offer once the operands have run."""
     assert pool.elastic is not None
-    found = {}
-    for key, most in pool.elastic.max.items():
-        if key == elastic.MEMORY_GIB:
-            found["memory"] = f"{most}Gi"
-        else:
-            found[key] = str(most)
+    found = {key: str(most) for key, most in pool.elastic.max.items() if key != elastic.MEMORY_GIB}
+    if elastic.MEMORY_GIB in pool.elastic.max:
+        found["memory"] = f"{pool.elastic.max[elastic.MEMORY_GIB]}Gi"
     return dict(sorted(found.items()))
 
 
 def requirements(pool: Pool, capacity: Capacity) -> list[Manifest]:
     """Requirements: architecture, OS, capacity type, zones, and the instance type or its GPUs."""
     found = [
-        _among(labels.ARCH, [pool.image.arch]),
-        _among(labels.OS, ["linux"]),
-        _among(labels.CAPACITY_TYPE, [elastic.CAPACITY_TYPES[capacity]]),
+        among(labels.ARCH, [pool.image.arch]),
+        among(labels.OS, ["linux"]),
+        among(labels.CAPACITY_TYPE, [elastic.CAPACITY_TYPES[capacity]]),
     ]
     if pool.zones:
-        found.append(_among(labels.ZONE, sorted(pool.zones)))
+        found.append(among(labels.ZONE, sorted(pool.zones)))
     return [*found, *machine_requirements(pool)]
 
 
@@ -187,15 +180,15 @@ def machine_requirements(pool: Pool) -> list[Manifest]:
     80GB): types of our table that were not meant are then excluded by name.
     """
     if pool.gpu is None:
-        return [_among(labels.INSTANCE_TYPE, [pool.machine or ""])]
+        return [among(labels.INSTANCE_TYPE, [pool.machine or ""])]
     sold = [gpu.ec2 for gpu in pool.gpus if gpu.ec2]
     if any(machine.own for machine in pool.machines):  # EC2's names of declared GPUs are not known
-        return [_among(labels.INSTANCE_TYPE, sorted(machine.name for machine in pool.machines))]
+        return [among(labels.INSTANCE_TYPE, sorted(machine.name for machine in pool.machines))]
     names, sizes = {name for name, _ in sold}, {size for _, size in sold}
     found = [
-        _among(labels.INSTANCE_GPU_NAME, sorted(names)),
-        _among(labels.INSTANCE_GPU_COUNT, [str(count) for count in pool.gpu_counts]),
-        _among(labels.INSTANCE_GPU_MEMORY, [str(size) for size in sorted(sizes)]),
+        among(labels.INSTANCE_GPU_NAME, sorted(names)),
+        among(labels.INSTANCE_GPU_COUNT, [str(count) for count in pool.gpu_counts]),
+        among(labels.INSTANCE_GPU_MEMORY, [str(size) for size in sorted(sizes)]),
     ]
     let_in = [gpu.name for gpu in GPUS.values() if gpu.ec2 and gpu.ec2[0] in names and gpu.ec2[1] in sizes]
     stray = [
@@ -209,5 +202,37 @@ def machine_requirements(pool: Pool) -> list[Manifest]:
     return found
 
 
-def _among(key: str, values: list[str]) -> Manifest:
-    return {"key": key, "operator": "In", "values": values}
+def node_overlays(env: Environment, pool: Pool) -> tuple[Manifest, ...]:
+    """Overlays of an elastic pool: one per number of GPUs of its machines, unless its GPUs are exclusive, and
+    one for its nodes' huge pages, which no instance type has by itself.
+    """
+    if pool.elastic is None:
+        return ()
+    found = []
+    if pool.gpus and not isinstance(pool.sharing, Exclusive):
+        for count in sorted({machine.gpus for machine in pool.machines}):
+            only = among(labels.INSTANCE_GPU_COUNT, [str(count)])
+            found.append(_overlay(env, pool, f"{count}-gpu", capacity(env, pool, count), only))
+    if pool.hugepages:
+        found.append(_overlay(env, pool, "hugepages", {labels.HUGE_PAGES: pool.hugepages}))
+    return tuple(found)
+
+
+def _overlay(
+    env: Environment, pool: Pool, ending: str, adds: dict[str, str], *only: dict[str, Any]
+) -> Manifest:
+    own = among(labels.NODE_POOL, sorted(pool.node_pools))
+    metadata = {"name": f"{pool.name}-{ending}", "labels": own_labels(env, pool)}
+    spec = {"requirements": [own, *only], "capacity": adds}
+    return manifest("NodeOverlay", metadata, "karpenter.sh/v1alpha1", spec=spec)
+
+
+def capacity(env: Environment, pool: Pool, count: int) -> dict[str, str]:
+    """Extended resources of a node with ``count`` GPUs.
+
+    If the whole GPU is not offered under its own name, it is set to 0: else Karpenter would buy such a node
+    for a pod that requests a whole GPU, and the pod would stay pending.
+    """
+    found = {name: str(amount) for name, amount in sharing.offered(env, pool, count).items()}
+    found.setdefault(labels.NVIDIA_GPU, "0")
+    return dict(sorted(found.items()))

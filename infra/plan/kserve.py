@@ -11,10 +11,11 @@ from typing import Any
 from infra import versions
 from infra.model import labels
 from infra.model.environment import Environment
-from infra.model.kserve import CERT_MANAGER, FORMATS, KSERVE, MOUNT, ServedModel
+from infra.model.serving import CERT_MANAGER, FORMATS, KSERVE, MOUNT, ServedModel
 from infra.model.workload import InferenceWorkload
 from infra.plan import gpu_operator
-from infra.plan.charts import ChartRelease, mirrored
+from infra.plan.charts import ChartRelease, planned
+from infra.plan.manifest import Manifest, manifest
 
 API = "serving.kserve.io"
 CRDS = "kserve-crd"
@@ -22,18 +23,16 @@ CRDS = "kserve-crd"
 KEPT_KIND, KEPT_CRD = "ClusterStorageContainer", f"clusterstoragecontainers.{API}"
 """CRD that an upgrade of the chart would delete: its template omits the CRD if it exists."""
 
-Manifest = dict[str, Any]
-
 
 def releases(env: Environment) -> tuple[ChartRelease, ...]:
     """In the order of installation: cert-manager, KServe's CRDs, its controller; none without a model."""
     if not env.served:
         return ()
-    place, version = versions.KSERVE_REPOSITORY, f"v{versions.KSERVE}"
+    charts, version = versions.KSERVE_REPOSITORY, f"v{versions.KSERVE}"
     where = gpu_operator.somewhere_tolerations(env)
     found = [
-        ChartRelease(f"{place}/kserve-crd", None, version, KSERVE, CRDS, {}),
-        ChartRelease(f"{place}/kserve-resources", None, version, KSERVE, "kserve", _values(where)),
+        planned(env, f"{charts}/kserve-crd", None, version, (KSERVE, CRDS), {}),
+        planned(env, f"{charts}/kserve-resources", None, version, (KSERVE, "kserve"), _values(where)),
     ]
     if env.installs_cert_manager:
         parts = ("webhook", "cainjector", "startupapicheck")
@@ -43,9 +42,9 @@ def releases(env: Environment) -> tuple[ChartRelease, ...]:
             "tolerations": where,
             **{part: {"tolerations": where} for part in parts},
         }
-        repository, name = versions.CERT_MANAGER_REPOSITORY, "cert-manager"
-        found.insert(0, ChartRelease(name, repository, versions.CERT_MANAGER, CERT_MANAGER, name, values))
-    return tuple(mirrored(env, one) for one in found)
+        repository, place = versions.CERT_MANAGER_REPOSITORY, (CERT_MANAGER, "cert-manager")
+        found.insert(0, planned(env, place[1], repository, versions.CERT_MANAGER, place, values))
+    return tuple(found)
 
 
 def _values(where: list[Any]) -> Manifest:
@@ -71,16 +70,13 @@ def _values(where: list[Any]) -> Manifest:
 def runtime(env: Environment, work: InferenceWorkload, metadata: Manifest) -> Manifest:
     """A ServingRuntime for Triton; what its container needs besides is in the InferenceService."""
     typed = {f"{API}/server-type": "tritonserver"}
-    return {
-        "apiVersion": f"{API}/v1alpha1",
-        "kind": "ServingRuntime",
-        "metadata": {**metadata, "name": _runtime(work), "annotations": typed},
-        "spec": {
-            "containers": [{"name": "kserve-container", "image": env.image(work.image)}],
-            "protocolVersions": ["v2", "grpc-v2"],
-            "supportedModelFormats": [{"name": one, "autoSelect": False} for one in FORMATS],
-        },
+    spec = {
+        "containers": [{"name": "kserve-container", "image": env.image(work.image)}],
+        "protocolVersions": ["v2", "grpc-v2"],
+        "supportedModelFormats": [{"name": one, "autoSelect": False} for one in FORMATS],
     }
+    named = {**metadata, "name": _runtime(work), "annotations": typed}
+    return manifest("ServingRuntime", named, f"{API}/v1alpha1", spec=spec)
 
 
 def inference_service(work: InferenceWorkload, model: ServedModel, deployment: Manifest) -> Manifest:
@@ -120,12 +116,8 @@ def inference_service(work: InferenceWorkload, model: ServedModel, deployment: M
             "storageUri": model.uri,
         },
     }
-    return {
-        "apiVersion": f"{API}/v1beta1",
-        "kind": "InferenceService",
-        "metadata": {**metadata, "annotations": annotations},
-        "spec": {"predictor": predictor},
-    }
+    noted = {**metadata, "annotations": annotations}
+    return manifest("InferenceService", noted, f"{API}/v1beta1", spec={"predictor": predictor})
 
 
 def _triton(work: InferenceWorkload) -> Manifest:

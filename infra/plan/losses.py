@@ -8,7 +8,7 @@ from typing import Any
 from infra.model.aws_network import OwnNetwork
 from infra.model.environment import Environment
 from infra.model.pool import Pool
-from infra.plan import magnum_guards, node_groups, workloads
+from infra.plan import magnum_guards, node_groups, room
 
 Fixed = dict[str, Any]
 
@@ -79,7 +79,7 @@ def namespaces(env: Environment) -> list[str]:
     """Namespaces that the stack creates."""
     if not env.has_cluster:
         return []
-    return [str(one["metadata"]["name"]) for one in workloads.namespaces(env)]
+    return [str(one["metadata"]["name"]) for one in room.namespaces(env)]
 
 
 def queues(env: Environment) -> list[str]:

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from infra.model import capi_checks
-from infra.model.digest import digest
 from infra.model.environment import Environment
 from infra.model.magnum_changes import UPGRADING
 from infra.model.openstack import AUTOSCALER_LABEL, GPU_LABEL, SCALING, OpenstackCluster
 from infra.model.pool import Pool
+from infra.model.values import digest
 
 Arguments = dict[str, Any]
 

@@ -75,10 +75,7 @@ def of_cluster(env: Environment) -> Guarded:
 def of_pool(env: Environment, pool: Pool) -> Guarded:
     """The guard of a pool's node group."""
     settings = pool.on_openstack
-    body = {
-        "machine": pool.machine,
-        "openstack": _body(settings.model_dump(mode="json"), settings.labels),
-    }
+    body = {"machine": pool.machine, "openstack": _body(settings.model_dump(mode="json"), settings.labels)}
     at = f"pools[{env.pools.index(pool)}]."
     return Guarded(
         name=f"pool-{pool.name}",  # a pool may be called cluster

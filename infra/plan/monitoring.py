@@ -1,4 +1,4 @@
-"""The release of the monitoring, and what it loads: rules and dashboards.
+"""The release of the monitoring, its values, and what it loads: rules and dashboards.
 
 The chart is kube-prometheus-stack. It installs the kinds ``PrometheusRule`` and ``ServiceMonitor``, so it is
 created before all objects of those kinds, NVIDIA's operator included, and deleted after them. On the embedded
@@ -10,22 +10,41 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from infra import versions
 from infra.model import labels
+from infra.model.amounts import memory_bytes
 from infra.model.clusters import EmbeddedCluster
 from infra.model.environment import Environment
-from infra.model.monitoring import NAMESPACE, RELEASE
-from infra.plan import counters, monitoring_values
-from infra.plan.charts import ChartRelease, mirrored
+from infra.model.monitoring import (
+    NAMESPACE,
+    RELEASE,
+    VOLUME_SHARE,
+    WITH_STORAGE,
+    WITHOUT_STORAGE,
+    Monitoring,
+    RemoteWrite,
+)
+from infra.model.queues import KUEUE
+from infra.plan import gpu_operator, scraping, sharing, templates
+from infra.plan.charts import ChartRelease, Values, planned
 from infra.plan.dashboards import dashboards
+from infra.plan.manifest import Manifest, manifest, owned, volume_claim
 from infra.plan.rules import groups
 
 CHART = "kube-prometheus-stack"
-SIMULATED = f"charts/{CHART}-sim"
-
-Manifest = dict[str, Any]
+NODE_LABELS = (
+    labels.POOL,
+    labels.MIG_CONFIG,
+    labels.MIG_CONFIG_STATE,
+    labels.DRIVER_UPGRADE_STATE,
+    labels.GPU_PRODUCT,
+    labels.GPU_COUNT,
+    labels.INSTANCE_GPU_COUNT,
+)
+"""Node labels that kube-state-metrics exports, and no others: each makes a series per node and value."""
 
 
 def release(env: Environment) -> ChartRelease | None:
@@ -33,22 +52,97 @@ def release(env: Environment) -> ChartRelease | None:
     monitoring = env.monitoring
     if monitoring is None:
         return None
-    embedded = isinstance(env.cluster, EmbeddedCluster)
     repository = monitoring.repository or versions.KUBE_PROMETHEUS_STACK_REPOSITORY
-    planned = ChartRelease(
-        chart=SIMULATED if embedded else CHART,
-        repository=None if embedded else repository,
-        version=None if embedded else monitoring.version or versions.KUBE_PROMETHEUS_STACK,
-        namespace=NAMESPACE,
-        name=RELEASE,
-        values=monitoring_values.values(env, monitoring),
-    )
-    return mirrored(env, planned)
+    version, place = monitoring.version or versions.KUBE_PROMETHEUS_STACK, (NAMESPACE, RELEASE)
+    found = values(env, monitoring)
+    return planned(env, CHART, repository, version, place, found, simulated=f"{CHART}-sim")
+
+
+def values(env: Environment, monitoring: Monitoring) -> Values:
+    """The chart's values (``monitoring.yaml``), without any password or token.
+
+    The chart generates Grafana's password at installation and keeps it in the Secret ``monitoring-grafana``.
+    """
+    pods = [f"pods=[{labels.QUEUE_MANAGED},{labels.QUEUE_ADMITTED}]"] if env.queues else []
+    somewhere = gpu_operator.somewhere_tolerations(env)
+    known = {
+        "alertmanager": _alertmanager(monitoring, somewhere),
+        "alerts": monitoring.alerts,
+        "busybox": versions.BUSYBOX,
+        "environment": env.name,
+        "exported_labels": [f"nodes=[{','.join(NODE_LABELS)}]", *pods],
+        "grafana": _grafana(monitoring, somewhere),
+        "interval": monitoring.interval,
+        "karpenter": any(env.by_karpenter(pool) for pool in env.pools),
+        "kueue": KUEUE,
+        "operator": sharing.NAMESPACE,
+        "own": {"matchLabels": {labels.RELEASE: RELEASE}},
+        "queues": env.queues,
+        "retention": retention(env, monitoring),
+        "scrape_configs": scraping.scrape_configs(env),
+        "somewhere": somewhere,
+    }
+    found: Values = templates.complete(templates.read(Path(__file__).with_suffix(".yaml")), known)
+    spec, size = found["prometheus"]["prometheusSpec"], retention_size(monitoring)
+    if size:
+        spec["retentionSize"] = size
+    if monitoring.remote_write:
+        spec["remoteWrite"] = [_remote_write(monitoring.remote_write)]
+    if storage := monitoring.storage:
+        claim = volume_claim(storage.size, storage.storage_class)
+        spec["storageSpec"] = {"volumeClaimTemplate": {"spec": claim}}
+    return found
+
+
+def retention(env: Environment, monitoring: Monitoring) -> str:
+    """How long samples are kept: as declared, else a default that depends on the storage."""
+    lasts = monitoring.storage is not None or isinstance(env.cluster, EmbeddedCluster)
+    return monitoring.retention or (WITH_STORAGE if lasts else WITHOUT_STORAGE)
+
+
+def retention_size(monitoring: Monitoring) -> str | None:
+    """Size limit of the samples; None without a limit."""
+    if monitoring.retention_size or monitoring.storage is None:
+        return monitoring.retention_size
+    return f"{memory_bytes(monitoring.storage.size) * VOLUME_SHARE // 100 // 2**20}MB"
+
+
+def _remote_write(given: RemoteWrite) -> Values:
+    found: Values = {"url": given.url}
+    if given.secret:
+        found["basicAuth"] = {key: {"name": given.secret, "key": key} for key in ("username", "password")}
+    return found
+
+
+def _alertmanager(monitoring: Monitoring, tolerations: list[dict[str, str]]) -> Values:
+    if not monitoring.alerts:
+        return {"enabled": False}
+    spec: Values = {"tolerations": tolerations}
+    if monitoring.alertmanager:
+        spec |= {"configSecret": monitoring.alertmanager.config_secret, "useExistingSecret": True}
+    return {"enabled": True, "alertmanagerSpec": spec}
+
+
+def _grafana(monitoring: Monitoring, tolerations: list[dict[str, str]]) -> Values:
+    if not monitoring.dashboards:
+        return {"enabled": False}
+    sidecar = {
+        "enabled": True,
+        "label": labels.GRAFANA_DASHBOARD,
+        "labelValue": "1",
+        "searchNamespace": NAMESPACE,  # the chart's default ALL would load dashboards from any namespace
+    }
+    return {
+        "enabled": True,
+        "grafana.ini": {"auth.anonymous": {"enabled": False}},
+        "sidecar": {"dashboards": sidecar},
+        "tolerations": tolerations,
+    }
 
 
 def before(env: Environment) -> tuple[Manifest, ...]:
-    """Objects that must exist before the exporter: its counters."""
-    found = counters.config_map(env)
+    """Objects that must exist before the exporter: its scraping."""
+    found = scraping.config_map(env)
     return (found,) if found else ()
 
 
@@ -71,12 +165,8 @@ def rule_groups(env: Environment) -> list[dict[str, Any]]:
 def _rules(env: Environment) -> Iterator[Manifest]:
     """One object per group, so that none exceeds the API server's size limit."""
     for group in rule_groups(env):
-        yield {
-            "apiVersion": "monitoring.coreos.com/v1",
-            "kind": "PrometheusRule",
-            "metadata": _metadata(env, group["name"], {labels.RELEASE: RELEASE}),
-            "spec": {"groups": [group]},
-        }
+        metadata = _metadata(env, group["name"], RELEASE=RELEASE)
+        yield manifest("PrometheusRule", metadata, "monitoring.coreos.com/v1", spec={"groups": [group]})
 
 
 def _dashboards(env: Environment) -> Iterator[Manifest]:
@@ -84,17 +174,12 @@ def _dashboards(env: Environment) -> Iterator[Manifest]:
     assert env.monitoring is not None
     for name, dashboard in dashboards(env).items() if env.monitoring.dashboards else ():
         text = json.dumps(dashboard, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-        yield {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": _metadata(env, f"dashboard-{name}", {labels.GRAFANA_DASHBOARD: "1"}),
-            "data": {f"{_object_name(name)}.json": text},
-        }
+        metadata = _metadata(env, f"dashboard-{name}", GRAFANA_DASHBOARD="1")
+        yield manifest("ConfigMap", metadata, data={f"{_object_name(name)}.json": text})
 
 
-def _metadata(env: Environment, name: str, own: dict[str, str]) -> Manifest:
-    found = {labels.ENVIRONMENT: env.name, labels.MANAGED_BY: "gpuform", **own}
-    return {"name": _object_name(name), "namespace": NAMESPACE, "labels": dict(sorted(found.items()))}
+def _metadata(env: Environment, name: str, **more: str) -> Manifest:
+    return {"name": _object_name(name), "namespace": NAMESPACE, "labels": owned(env, **more)}
 
 
 def _object_name(name: str) -> str:

@@ -10,9 +10,8 @@ from infra.model.aws import AwsCluster
 from infra.model.aws_network import OwnNetwork
 from infra.model.environment import Environment
 from infra.model.pool import Pool
-from infra.plan import karpenter, node_groups, tags, user_data
-
-Manifest = dict[str, Any]
+from infra.plan import karpenter, node_groups, user_data
+from infra.plan.manifest import Manifest, manifest
 
 BOTTLEROCKET_ROOT_GIB = 4
 """Disk of the operating system, at Karpenter's default size; containers use the second disk."""
@@ -48,15 +47,11 @@ def ec2_node_class(
             "httpPutResponseHopLimit": 1,
             "httpTokens": "required",
         },
-        "tags": tags.of_instances(env, pool),
+        "tags": node_groups.instance_tags(env, pool),
     }
     spec.update(_options(env, pool))
-    return {
-        "apiVersion": "karpenter.k8s.aws/v1",
-        "kind": "EC2NodeClass",
-        "metadata": {"name": pool.name, "labels": karpenter.own_labels(env, pool)},
-        "spec": spec,
-    }
+    metadata = {"name": pool.name, "labels": karpenter.own_labels(env, pool)}
+    return manifest("EC2NodeClass", metadata, "karpenter.k8s.aws/v1", spec=spec)
 
 
 def _subnets(cluster: AwsCluster, found: Mapping[str, Any]) -> list[Manifest]:
@@ -71,9 +66,8 @@ def _subnets(cluster: AwsCluster, found: Mapping[str, Any]) -> list[Manifest]:
 def _options(env: Environment, pool: Pool) -> Manifest:
     aws = pool.on_aws
     found: Manifest = {}
-    kubelet = _kubelet(pool)
-    if kubelet:
-        found["kubelet"] = kubelet
+    if aws.max_pods is not None:  # Karpenter's schema has no limit of processes, which is in the user data
+        found["kubelet"] = {"maxPods": aws.max_pods}
     if "reserved" in pool.capacity:
         found["capacityReservationSelectorTerms"] = [{"id": name} for name in sorted(aws.reservations)]
     if aws.instance_store:
@@ -92,31 +86,15 @@ def _image(cluster: AwsCluster, pool: Pool) -> dict[str, str]:
     return {"alias" if images.is_alias(pin) else "id": pin}
 
 
-def _kubelet(pool: Pool) -> Manifest:
-    """Kubelet settings; Karpenter's schema has no limit of processes, which is in the user data."""
-    aws = pool.on_aws
-    return {} if aws.max_pods is None else {"maxPods": aws.max_pods}
-
-
 def block_devices(pool: Pool) -> list[Manifest]:
     """Encrypted gp3 volumes; the declared one holds the containers and their images."""
     disk, image = pool.on_aws.disk, pool.image
-    declared = {
-        "volumeSize": f"{disk.size_gib}Gi",
-        "volumeType": "gp3",
-        "iops": disk.iops,
-        "throughput": disk.throughput,
-        "encrypted": True,
-        "deleteOnTermination": True,
-    }
+    usual = {"volumeType": "gp3", "encrypted": True, "deleteOnTermination": True}
+    size = f"{disk.size_gib}Gi"
+    declared = {**usual, "volumeSize": size, "iops": disk.iops, "throughput": disk.throughput}
     if image.data_device is None:
         return [{"deviceName": image.root_device, "ebs": declared}]
-    system = {
-        "volumeSize": f"{BOTTLEROCKET_ROOT_GIB}Gi",
-        "volumeType": "gp3",
-        "encrypted": True,
-        "deleteOnTermination": True,
-    }
+    system = {**usual, "volumeSize": f"{BOTTLEROCKET_ROOT_GIB}Gi"}
     return [
         {"deviceName": image.root_device, "ebs": system},
         {"deviceName": image.data_device, "ebs": declared},

@@ -160,10 +160,7 @@ def _al2023_joins(env: Environment, pool: Pool, joining: Joining, text: str) -> 
         "kind": "NodeConfig",
         "spec": {"cluster": cluster, "kubelet": {"flags": flags}},
     }
-    part = f"--{user_data.BOUNDARY}\nContent-Type: application/node.eks.aws\n\n{sharing.to_yaml(config)}\n"
-    end = f"--{user_data.BOUNDARY}--\n"
-    head = f'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="{user_data.BOUNDARY}"\n\n'
-    return (text or head).removesuffix(end) + part + end
+    return user_data.with_part(text, "application/node.eks.aws", sharing.to_yaml(config))
 
 
 def _bottlerocket_joins(env: Environment, pool: Pool, joining: Joining, text: str) -> str:
@@ -188,3 +185,12 @@ def _bottlerocket_joins(env: Environment, pool: Pool, joining: Joining, text: st
 
 def _toml(values: dict[str, Any]) -> str:
     return "".join(f"{json.dumps(key)} = {json.dumps(value)}\n" for key, value in sorted(values.items()))
+
+
+def instance_tags(env: Environment, pool: Pool) -> dict[str, str]:
+    """Tags of instances and volumes: the cluster's, and the instance's name, environment and pool.
+
+    The provider's default tags apply to what Pulumi creates, not to what Karpenter or a node group launches.
+    """
+    own = {"Name": f"{env.name}-{pool.name}", labels.ENVIRONMENT: env.name, labels.POOL: pool.name}
+    return {**cluster_of(env).tags, **own}

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from infra.model import labels, operator_checks, reset
+from infra.model import labels, operator_checks, relayout
 from infra.model.clusters import EmbeddedCluster
 from infra.model.environment import Environment
 from infra.model.gpu import Gpu
@@ -94,7 +94,7 @@ def bare(
 ) -> dict[str, Any]:
     """A node of that machine type without the platform; ``own`` are the labels that its creator sets."""
     aside = huge_pages(pool) if pool else 0
-    resettable = pool is not None and reset.resettable(env.cluster.kind, pool)
+    resettable = pool is not None and relayout.resettable(env.cluster.kind, pool)
     annotations = {
         labels.KWOK_NODE: "fake",
         labels.SIM_CPU: str(machine.vcpu),

@@ -15,25 +15,22 @@ their namespaces; it needs no password and no connection to the editors.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from infra.model import labels
 from infra.model.environment import Environment
-from infra.model.notebook import CULLER, IDLE_SECONDS, SETTINGS
 from infra.model.workload import NotebookWorkload
+from infra.model.workload_base import CULLER, IDLE_SECONDS, SETTINGS
+from infra.plan.manifest import Manifest, cluster_ip_service, manifest, rule, volume_claim
 from infra.plan.program import Program
-from infra.plan.script import Script
-
-Manifest = dict[str, Any]
 
 NAME = "notebook-culler"
-FILES = ("culler.py", "cluster.py", "events.py")
+FILES = ("culler.py", "cluster.py")
 CULLED = "notebooks.json"
 _PORT = "editor"
 _GROUP = 1000  # owns the files of a new volume, which only root could write to
 _COMMANDS = {
     # Not its entrypoint, which runs a setuid program (fixuid); without new privileges that fails.
-    "vscode": ["dumb-init", "/usr/bin/code-server", "--bind-addr", "0.0.0.0:8080", "."],
+    "vscode": ["dumb-init", "/usr/bin/code-server", "--bind-addr", "0.0.0.0:8080", "."]
 }
 
 
@@ -49,13 +46,8 @@ def culled(env: Environment) -> list[NotebookWorkload]:
 
 def service(work: NotebookWorkload, metadata: Manifest) -> Manifest:
     """The Service for `kubectl port-forward`; an update does not wait for its endpoints."""
-    port = {"name": _PORT, "port": 80, "protocol": "TCP", "targetPort": _PORT}
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {**metadata, "annotations": {labels.SKIP_AWAIT: "true"}},
-        "spec": {"type": "ClusterIP", "selector": {labels.APP_NAME: work.name}, "ports": [port]},
-    }
+    port = {"name": _PORT, "port": 80, "targetPort": _PORT}
+    return cluster_ip_service(metadata, work.name, port, awaited=False)
 
 
 def stateful_set(work: NotebookWorkload, metadata: Manifest, pod: Manifest) -> Manifest:
@@ -69,22 +61,12 @@ def stateful_set(work: NotebookWorkload, metadata: Manifest, pod: Manifest) -> M
     }
     if work.home:
         spec["persistentVolumeClaimRetentionPolicy"] = {"whenDeleted": "Retain", "whenScaled": "Retain"}
-        claim: Manifest = {
-            "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": work.home.size}},
-        }
-        if work.home.storage_class:
-            claim["storageClassName"] = work.home.storage_class
+        claim = volume_claim(work.home.size, work.home.storage_class)
         spec["volumeClaimTemplates"] = [
             {"metadata": {"name": _volume(work), "labels": of_pod}, "spec": claim}
         ]
     waits = {labels.WAIT_FOR: "jsonpath={.metadata.uid}"}  # it may be stopped, or wait in a queue
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": {**metadata, "labels": own, "annotations": waits},
-        "spec": spec,
-    }
+    return manifest("StatefulSet", {**metadata, "labels": own, "annotations": waits}, "apps/v1", spec=spec)
 
 
 def _pod(work: NotebookWorkload, pod: Manifest) -> Manifest:
@@ -145,13 +127,13 @@ def storage_classes(names: Iterable[str | None]) -> tuple[Manifest, ...]:
     """Classes of simulated volumes (lab/simulator/volumes.py); None is the default class."""
     default = {"storageclass.kubernetes.io/is-default-class": "true"}
     return tuple(
-        {
-            "apiVersion": "storage.k8s.io/v1",
-            "kind": "StorageClass",
-            "metadata": {"name": name or "standard", **({} if name else {"annotations": default})},
-            "provisioner": "simulator.gpuform.io/volumes",
-            "volumeBindingMode": "WaitForFirstConsumer",
-        }
+        manifest(
+            "StorageClass",
+            {"name": name or "standard", **({} if name else {"annotations": default})},
+            "storage.k8s.io/v1",
+            provisioner="simulator.gpuform.io/volumes",
+            volumeBindingMode="WaitForFirstConsumer",
+        )
         for name in sorted(names, key=str)
     )
 
@@ -162,29 +144,14 @@ def culler(env: Environment) -> tuple[Manifest, ...]:
     if not watched:
         return ()
     program = Program(env, NAME, CULLER)
-    script = Script(program, FILES, CULLED, "/culler")
-    files = script.config_map([[work.namespace, work.name] for work in watched])
+    files, pod = program.script(FILES, (CULLED, [[work.namespace, work.name] for work in watched]), "/culler")
     rights: list[Manifest] = []
     for space in sorted({work.namespace for work in watched}):
         names = sorted(work.name for work in watched if work.namespace == space)
-        rights += program.granted(f"gpuform-{NAME}", _rules(names), space)
-    deployment = program.deployment(1, script.pod(files, memory="128Mi"))
-    return (program.account(), *rights, files, deployment)
-
-
-def _rules(names: list[str]) -> list[Manifest]:
-    return [
-        {
-            "apiGroups": [""],
-            "resources": ["pods"],
-            "verbs": ["get"],
-            "resourceNames": [f"{n}-0" for n in names],
-        },
-        {
-            "apiGroups": ["apps"],
-            "resources": ["statefulsets/scale"],
-            "verbs": ["patch"],
-            "resourceNames": names,
-        },
-        {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
-    ]
+        rules = [
+            rule("", "pods", "get", resourceNames=[f"{name}-0" for name in names]),
+            rule("apps", "statefulsets/scale", "patch", resourceNames=names),
+            rule("", "events", "create"),
+        ]
+        rights += program.granted(f"gpuform-{NAME}", rules, space)
+    return (program.account(), *rights, files, program.deployment(1, pod))

@@ -14,19 +14,15 @@ from __future__ import annotations
 from typing import Any
 
 from infra.model import labels
-from infra.model.digest import digest
 from infra.model.environment import Environment
 from infra.model.pool import Pool
+from infra.model.values import digest
 from infra.plan import magnum, mig_parted, sharing, startup
+from infra.plan.manifest import Manifest, rule
 from infra.plan.program import Program
-from infra.plan.script import Script
-
-Manifest = dict[str, Any]
 
 NAME = "pool-keeper"
-FILES = ("pool_keeper.py", "cluster.py", "events.py")
-POOLS = "pools.json"
-FOLDER = "/keeper"
+FILES = ("pool_keeper.py", "cluster.py")
 EVENTS = "default"
 """Namespace of events about nodes, which are not namespaced."""
 JOINED_WITHIN_S = 3600
@@ -68,11 +64,14 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
     if not kept(env):
         return ()
     keeper = Program(env, NAME, sharing.namespace(env))
-    script = Script(keeper, FILES, POOLS, FOLDER)
-    files = script.config_map(pools(env))
+    files, pod = keeper.script(FILES, ("pools.json", pools(env)), "/keeper")
     # The previous pod must have ended: it would set the old labels and taints.
-    deployment = keeper.deployment(1, script.pod(files, memory="128Mi"), strategy={"type": "Recreate"})
-    return (keeper.account(), *_access(keeper), files, deployment)
+    deployment = keeper.deployment(1, pod, strategy={"type": "Recreate"})
+    # Nodes are cluster-scoped, and events about them are in the namespace default.
+    on_nodes, on_events = rule("", "nodes", "list", "watch", "patch"), rule("", "events", "create")
+    name = f"gpuform-{NAME}"
+    rights = (*keeper.granted(name, [on_nodes]), *keeper.granted(name, [on_events], EVENTS))
+    return (keeper.account(), *rights, files, deployment)
 
 
 def pools(env: Environment) -> dict[str, Any]:
@@ -83,12 +82,9 @@ def pools(env: Environment) -> dict[str, Any]:
 def _pool(env: Environment, pool: Pool) -> dict[str, Any]:
     found: dict[str, Any]
     if env.cluster.kind == "aws":  # the node group sets labels and taints, the startup taint included
-        found = {
-            "selector": {labels.POOL: pool.name, labels.ENVIRONMENT: env.name},
-            "labels": {},
-            "taints": [],
-        }
-        found["startup"] = {"taints": [], "proof": labels.GPU_READY}
+        selector = {labels.POOL: pool.name, labels.ENVIRONMENT: env.name}
+        startup_of = {"taints": [], "proof": labels.GPU_READY}
+        found = {"selector": selector, "labels": {}, "taints": [], "startup": startup_of}
     else:
         magnums = env.cluster.kind == "openstack"
         found = {
@@ -106,11 +102,3 @@ def _pool(env: Environment, pool: Pool) -> dict[str, Any]:
         content = mig_parted.content(pool)
         found["layout"] = {"config": config} | ({"content": content} if content else {})
     return found
-
-
-def _access(keeper: Program) -> tuple[Manifest, ...]:
-    """Nodes are cluster-scoped, and events about them are in the namespace default."""
-    on_nodes = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch", "patch"]}
-    on_events = {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}
-    name = f"gpuform-{NAME}"
-    return (*keeper.granted(name, [on_nodes]), *keeper.granted(name, [on_events], EVENTS))

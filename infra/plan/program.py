@@ -5,23 +5,21 @@ For programs that may run on any node. Each defines its own container, rights an
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from infra import versions
 from infra.model import labels
 from infra.model.environment import Environment
-from infra.plan import gpu_operator
-
-Manifest = dict[str, Any]
+from infra.plan import gpu_operator, sharing
+from infra.plan.manifest import CONFINED, Manifest, manifest, nonroot, owned
 
 NONROOT = 65532
-CONFINED: Manifest = {
-    "allowPrivilegeEscalation": False,
-    "capabilities": {"drop": ["ALL"]},
-    "readOnlyRootFilesystem": True,
-}
-"""Security context of a container that needs no privilege and no writable disk."""
+SOURCE = Path(__file__).resolve().parent.parent / "incluster"
 _RBAC = "rbac.authorization.k8s.io"
+_GRACE_S = 5
 
 
 @dataclass(frozen=True)
@@ -32,52 +30,37 @@ class Program:
     name: str
     namespace: str
 
-    def metadata(self, name: str, namespace: str | None = None) -> Manifest:
-        own = {
-            labels.APP_NAME: self.name,
-            labels.ENVIRONMENT: self.env.name,
-            labels.MANAGED_BY: "gpuform",
-        }
-        return {"name": name, "labels": own} | ({"namespace": namespace} if namespace else {})
+    def metadata(self, name: str = "", namespace: str | None = None) -> Manifest:
+        """Of an object ``name``, cluster-wide without a namespace; by default of its Deployment."""
+        found = {"name": name or self.name, "labels": owned(self.env, APP_NAME=self.name)}
+        place = namespace if name else self.namespace
+        return {**found, "namespace": place} if place else found
 
     def account(self) -> Manifest:
-        return {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": self.metadata(self.name, self.namespace),
-            "automountServiceAccountToken": False,  # the pod mounts it instead
-        }
-
-    def role(self, name: str, rules: list[Manifest], namespace: str | None = None) -> Manifest:
-        kind = "Role" if namespace else "ClusterRole"
-        return self._rbac(kind, self.metadata(name, namespace), rules=rules)
+        # The pod mounts its token instead.
+        return manifest("ServiceAccount", self.metadata(), automountServiceAccountToken=False)
 
     def binding(self, name: str, namespace: str | None = None, role: str | None = None) -> Manifest:
         """Binding of its account to ``role`` (default: ``name``); cluster-wide without a namespace."""
         kind = "Role" if namespace else "ClusterRole"
-        return self._rbac(
+        return manifest(
             f"{kind}Binding",
             self.metadata(name, namespace),
+            f"{_RBAC}/v1",
             roleRef={"apiGroup": _RBAC, "kind": kind, "name": role or name},
             subjects=[{"kind": "ServiceAccount", "name": self.name, "namespace": self.namespace}],
         )
 
     def granted(self, name: str, rules: list[Manifest], namespace: str | None = None) -> tuple[Manifest, ...]:
-        return self.role(name, rules, namespace), self.binding(name, namespace)
+        """A role and its binding."""
+        kind, metadata = "Role" if namespace else "ClusterRole", self.metadata(name, namespace)
+        return manifest(kind, metadata, f"{_RBAC}/v1", rules=rules), self.binding(name, namespace)
 
     def deployment(self, replicas: int, pod: Manifest, **spec: Any) -> Manifest:
         selector = {labels.APP_NAME: self.name}
-        return {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": self.metadata(self.name, self.namespace),
-            "spec": {
-                "replicas": replicas,
-                "selector": {"matchLabels": selector},
-                **spec,
-                "template": {"metadata": {"labels": selector}, "spec": pod},
-            },
-        }
+        template = {"metadata": {"labels": selector}, "spec": pod}
+        spec = {"replicas": replicas, "selector": {"matchLabels": selector}, **spec, "template": template}
+        return manifest("Deployment", self.metadata(), "apps/v1", spec=spec)
 
     def pod(self, container: Manifest, *volumes: Manifest, **more: Any) -> Manifest:
         """Pod spec, placed like the operator's own pods: off the GPU nodes, unless there are no others."""
@@ -86,17 +69,37 @@ class Program:
             "containers": [container],
             "nodeSelector": {labels.OS: "linux"},
             "priorityClassName": "system-cluster-critical",
-            "securityContext": {
-                "runAsNonRoot": True,
-                "runAsUser": NONROOT,
-                "runAsGroup": NONROOT,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
+            "securityContext": nonroot(NONROOT, runAsGroup=NONROOT),
             "serviceAccountName": self.name,
             "tolerations": gpu_operator.somewhere_tolerations(self.env),
             **more,
             "volumes": list(volumes),
         }
 
-    def _rbac(self, kind: str, metadata: Manifest, **content: Any) -> Manifest:
-        return {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": metadata, **content}
+    def config_map(self, data: dict[str, str]) -> Manifest:
+        """In the program's namespace; its name ends in a hash of its content."""
+        return sharing.config_map(self.env, self.name, data, self.namespace)
+
+    def script(
+        self, files: tuple[str, ...], told: tuple[str, Any], folder: str, memory: str = "128Mi", **more: Any
+    ) -> tuple[Manifest, Manifest]:
+        """ConfigMap and pod of a Python program: ``files`` of ``infra/incluster``, of which the first runs.
+
+        ``told`` is the name of its settings and their value, in JSON; both are mounted in ``folder``. The
+        ConfigMap is named by its content, so a change makes a new pod. ``memory`` is the limit, ``more`` are
+        further fields of the container.
+        """
+        data = {name: (SOURCE / name).read_text(encoding="utf-8") for name in files}
+        config_map = self.config_map({**data, told[0]: json.dumps(told[1], indent=1, sort_keys=True) + "\n"})
+        container = {
+            "name": self.name,
+            "image": self.env.image(versions.READINESS_GATE_IMAGE),
+            # -I keeps the environment out of the interpreter, -B its bytecode off a read-only file system.
+            "command": ["python3", "-I", "-B", f"{folder}/{files[0]}", f"{folder}/{told[0]}"],
+            **more,
+            "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": memory}},
+            "securityContext": CONFINED,
+            "volumeMounts": [{"name": "program", "mountPath": folder, "readOnly": True}],
+        }
+        volume = {"name": "program", "configMap": {"name": config_map["metadata"]["name"]}}
+        return config_map, self.pod(container, volume, terminationGracePeriodSeconds=_GRACE_S)

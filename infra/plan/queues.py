@@ -10,18 +10,17 @@ CPU, memory, huge pages and adapters are not limited by teams; a node's room for
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
-
 from infra import versions
 from infra.model import labels, offer, queue_limits
 from infra.model.clusters import EmbeddedCluster
-from infra.model.digest import digest
 from infra.model.environment import Environment
 from infra.model.pool import Pool
 from infra.model.queue_limits import Limit, Limits
 from infra.model.queues import KUEUE, Queues, Team
+from infra.model.values import digest
 from infra.plan import gpu_operator, serving, sharing
-from infra.plan.charts import ChartRelease, mirrored
+from infra.plan.charts import ChartRelease, Values, planned
+from infra.plan.manifest import Manifest, among, manifest, owned, tolerating
 
 API = "kueue.x-k8s.io/v1beta2"
 QUEUES_API = f"/apis/{API}"
@@ -40,44 +39,6 @@ CONCURRENCY = {
 }
 """Objects that are handled at the same time; the chart's values."""
 
-Manifest = dict[str, Any]
-
-
-class Image(TypedDict):
-    """Chart values: the module's chart names a staging registry, the published one this."""
-
-    repository: str
-    tag: str
-    pullPolicy: str
-
-
-class Manager(TypedDict):
-    """Chart values of the container."""
-
-    image: Image
-
-
-class ControllerManager(TypedDict):
-    """Chart values of the Deployment."""
-
-    replicas: int
-    podDisruptionBudget: dict[str, bool]
-    manager: Manager
-    tolerations: list[dict[str, str]]
-
-
-class ManagerConfig(TypedDict):
-    """Chart values: Kueue's own Configuration, as text."""
-
-    controllerManagerConfigYaml: str
-
-
-class Values(TypedDict):
-    """Values of the chart, those that differ from its own; charts/kueue/values.yaml of Kueue."""
-
-    controllerManager: ControllerManager
-    managerConfig: ManagerConfig
-
 
 def release(env: Environment) -> ChartRelease | None:
     """Kueue's release, CRDs included; None without queues.
@@ -87,31 +48,20 @@ def release(env: Environment) -> ChartRelease | None:
     """
     if env.queues is None:
         return None
-    planned = ChartRelease(
-        chart=f"{versions.KUEUE_REPOSITORY}/kueue",
-        repository=None,
-        version=versions.KUEUE,
-        namespace=KUEUE,
-        name=RELEASE,
-        values=dict(values(env, env.queues)),
-    )
-    return mirrored(env, planned)
+    chart, found = f"{versions.KUEUE_REPOSITORY}/kueue", values(env, env.queues)
+    return planned(env, chart, None, versions.KUEUE, (KUEUE, RELEASE), found)
 
 
 def values(env: Environment, queues: Queues) -> Values:
-    """Chart values with the published image, replicas and the configuration."""
+    """Replicas, the configuration and the published image: the chart itself names a staging registry."""
     replicas = 1 if isinstance(env.cluster, EmbeddedCluster) else REPLICAS
+    image = {"repository": "registry.k8s.io/kueue/kueue", "tag": f"v{versions.KUEUE}"}
+    image["pullPolicy"] = "IfNotPresent"
     return {
         "controllerManager": {
             "replicas": replicas,
             "podDisruptionBudget": {"enabled": replicas > 1},
-            "manager": {
-                "image": {
-                    "repository": "registry.k8s.io/kueue/kueue",
-                    "tag": f"v{versions.KUEUE}",
-                    "pullPolicy": "IfNotPresent",
-                },
-            },
+            "manager": {"image": image},
             "tolerations": gpu_operator.somewhere_tolerations(env),
         },
         "managerConfig": {"controllerManagerConfigYaml": sharing.to_yaml(configuration(env, queues))},
@@ -158,7 +108,7 @@ def _start_minutes(env: Environment) -> int:
 
 
 def _named(spaces: list[str]) -> Manifest:
-    return {"matchExpressions": [{"key": labels.NAMESPACE_NAME, "operator": "In", "values": spaces}]}
+    return {"matchExpressions": [among(labels.NAMESPACE_NAME, spaces)]}
 
 
 def flavored(env: Environment) -> list[Pool]:
@@ -189,26 +139,19 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
 
 
 def _object(env: Environment, kind: str, name: str, spec: Manifest, namespace: str | None = None) -> Manifest:
-    own = {labels.ENVIRONMENT: env.name, labels.MANAGED_BY: "gpuform"}
-    metadata: Manifest = {"name": name, "labels": own}
-    if namespace:
-        metadata["namespace"] = namespace
-    return {"apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec}
+    metadata = {"name": name, "labels": owned(env), **({"namespace": namespace} if namespace else {})}
+    return manifest(kind, metadata, API, spec=spec)
 
 
 def _flavor(env: Environment, pool: Pool) -> Manifest:
     """Where admitted pods run: the pool's nodes, with tolerations of their taints."""
-    spec: Manifest = {"nodeLabels": {labels.POOL: pool.name}, "tolerations": _tolerations(env, pool)}
+    spec: Manifest = {
+        "nodeLabels": {labels.POOL: pool.name},
+        "tolerations": tolerating(sharing.pool_taints(env, pool)),
+    }
     if _levels(env, pool):
         spec["topologyName"] = flavor_name(env, pool)
     return _object(env, "ResourceFlavor", flavor_name(env, pool), spec)
-
-
-def _tolerations(env: Environment, pool: Pool) -> list[dict[str, str]]:
-    return [
-        {"key": one["key"], "operator": "Equal", "value": one["value"], "effect": one["effect"]}
-        for one in sharing.pool_taints(env, pool)
-    ]
 
 
 def _levels(env: Environment, pool: Pool) -> tuple[str, ...]:
@@ -224,7 +167,7 @@ def flavor_name(env: Environment, pool: Pool) -> str:
     (CEL rules of their CRDs): another one is created, the queues are changed, and the old one is deleted.
     """
     levels = _levels(env, pool)
-    content = sharing.to_yaml([list(levels), _tolerations(env, pool)])
+    content = sharing.to_yaml([list(levels), tolerating(sharing.pool_taints(env, pool))])
     return f"{pool.name}-{digest(content)}" if levels else pool.name
 
 

@@ -15,15 +15,11 @@ from infra.model import labels
 from infra.model.checks import TRIAL
 from infra.model.environment import Environment
 from infra.plan import device_plugin, gpu_operator, sharing, startup
+from infra.plan.manifest import Manifest, rule
 from infra.plan.program import Program
-from infra.plan.script import Script
-
-Manifest = dict[str, Any]
 
 NAME = "readiness-gate"
-FILES = ("readiness_gate.py", "proof.py", "trial.py")
-POOLS = "pools.json"
-FOLDER = "/gate"
+FILES = ("readiness_gate.py", "cluster.py", "proof.py", "trial.py")
 
 
 def manifests(env: Environment) -> tuple[Manifest, ...]:
@@ -31,10 +27,8 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
     if not startup.any_gated(env):
         return ()
     gate = Program(env, NAME, sharing.NAMESPACE)
-    script = Script(gate, FILES, POOLS, FOLDER)
-    files = script.config_map(pools(env))
-    deployment = gate.deployment(1, script.pod(files, memory="128Mi"))
-    return (gate.account(), *_access(env, gate), files, deployment)
+    files, pod = gate.script(FILES, ("pools.json", pools(env)), "/gate")
+    return (gate.account(), *_access(env, gate), files, gate.deployment(1, pod))
 
 
 def pools(env: Environment) -> dict[str, Any]:
@@ -80,14 +74,12 @@ def operands(env: Environment) -> tuple[str, ...]:
 
 def _access(env: Environment, gate: Program) -> tuple[Manifest, ...]:
     """Nodes are cluster-scoped; the operands' pods are in the gate's namespace."""
-    on_nodes = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "patch"]}
-    on_pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
-    on_slices = {"apiGroups": ["resource.k8s.io"], "resources": ["resourceslices"], "verbs": ["list"]}
-    claimed = [on_slices] if any(pool.by_claim for pool in env.pools) else []
-    on_trials = {**on_pods, "verbs": ["create", "delete", "list"]}
+    on_nodes = [rule("", "nodes", "list", "patch")]
+    if any(pool.by_claim for pool in env.pools):
+        on_nodes.append(rule("resource.k8s.io", "resourceslices", "list"))
     tried = any(startup.tried(env, pool) for pool in env.pools)
     return (
-        *gate.granted(f"gpuform-{NAME}", [on_nodes, *claimed]),
-        *gate.granted(NAME, [on_pods], gate.namespace),
-        *(gate.granted(NAME, [on_trials], TRIAL) if tried else ()),
+        *gate.granted(f"gpuform-{NAME}", on_nodes),
+        *gate.granted(NAME, [rule("", "pods", "list")], gate.namespace),
+        *(gate.granted(NAME, [rule("", "pods", "create", "delete", "list")], TRIAL) if tried else ()),
     )

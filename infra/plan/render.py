@@ -8,15 +8,13 @@ from typing import Any
 
 import yaml
 
-from infra.fast_yaml import Dumper
 from infra.model import offer
 from infra.model.environment import Environment
 from infra.model.hosts import HostsCluster
 from infra.model.prices import PriceList
 from infra.plan import (
-    aws_files,
+    cloud_files,
     cost,
-    dcgm_exporter,
     device_plugin,
     dra,
     gpu_operator,
@@ -26,7 +24,6 @@ from infra.plan import (
     monitoring,
     nodes,
     notebooks,
-    openstack_files,
     pool_keeper,
     queues,
     readiness_gate,
@@ -37,7 +34,7 @@ from infra.plan import (
     workloads,
 )
 from infra.plan.bill import document
-from infra.plan.charts import ChartRelease
+from infra.strict_yaml import Dumper
 
 
 def render(
@@ -65,44 +62,39 @@ def _platform(env: Environment) -> dict[str, str]:
     mode = env.gpu_operator.mode
     alone = mode == "device_plugin"
     claims = dra.release(env)
-    measured, exporter = monitoring.release(env), dcgm_exporter.release(env)
+    measured, exporter = monitoring.release(env), device_plugin.exporter_release(env)
     queued, keda = queues.release(env), scaling.release(env)
-    files = {
-        "namespaces.yaml": _documents(workloads.namespaces(env)),
-    }
+    files = {"namespaces.yaml": _documents(room.namespaces(env))}
     if mode != "existing":
         release = device_plugin.release(env) if alone else gpu_operator.release(env)
-        files[f"{'device-plugin' if alone else 'gpu-operator'}.yaml"] = _documents([_chart(release)])
+        files[f"{'device-plugin' if alone else 'gpu-operator'}.yaml"] = _documents(
+            [cloud_files.document(release)]
+        )
     runtime = device_plugin.runtime_class(env) if alone else None
     shown = monitoring.after(env)
     maps = [sharing.device_plugin_config_map(env), sharing.mig_parted_config_map(env)]
     found = {
         "sharing.yaml": [manifest for manifest in maps if manifest],
         "runtime-class.yaml": [runtime] if runtime else [],
-        "monitoring.yaml": [_chart(measured), *monitoring.before(env)] if measured else [],
+        "monitoring.yaml": [cloud_files.document(measured), *monitoring.before(env)] if measured else [],
         "monitoring-rules.yaml": [one for one in shown if one["kind"] == "PrometheusRule"],
         "dashboards.yaml": [one for one in shown if one["kind"] == "ConfigMap"],
-        "dcgm-exporter.yaml": [_chart(exporter)] if exporter else [],
-        "dra-driver.yaml": [_chart(claims)] if claims else [],
+        "dcgm-exporter.yaml": [cloud_files.document(exporter)] if exporter else [],
+        "dra-driver.yaml": [cloud_files.document(claims)] if claims else [],
         "nodes.yaml": [node for pool in env.pools for node in nodes.simulated_nodes(env, pool)],
         "pool-keeper.yaml": list(pool_keeper.manifests(env)),
         "readiness-gate.yaml": list(readiness_gate.manifests(env)),
         "health.yaml": list(health.manifests(env)),
         "scheduler.yaml": list(scheduler.manifests(env)),
-        "queues.yaml": [_chart(queued), *queues.manifests(env)] if queued else [],
-        "scaling.yaml": [_chart(keda)] if keda else [],
-        "kserve.yaml": [_chart(one) for one in kserve.releases(env)],
+        "queues.yaml": [cloud_files.document(queued), *queues.manifests(env)] if queued else [],
+        "scaling.yaml": [cloud_files.document(keda)] if keda else [],
+        "kserve.yaml": [cloud_files.document(one) for one in kserve.releases(env)],
         "room.yaml": list(room.manifests(env)),
         "notebooks.yaml": list(notebooks.manifests(env)),
         "workloads.yaml": list(workloads.manifests(env)),
-        **aws_files.files(env),
-        **openstack_files.files(env),
+        **cloud_files.files(env),
     }
     return files | {name: _documents(manifests) for name, manifests in found.items() if manifests}
-
-
-def _chart(release: ChartRelease) -> dict[str, Any]:
-    return {key: value for key, value in vars(release).items() if value is not None}
 
 
 def _pool(env: Environment, index: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Priority classes, GPU quotas, and nodes that are kept free.
+"""Namespaces, priority classes, GPU quotas, and nodes that are kept free.
 
 Placeholder pods keep a node free: they request what it offers, do nothing, and are preempted by any other pod
 at once. If they then do not fit, Karpenter buys a node for them, so the next pods find a running node.
@@ -13,23 +13,52 @@ that cannot be pulled does not stop the placeholder, and older kubelets and cont
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from infra import versions
-from infra.model import choice, labels, offer, room
+from infra.model import checks, choice, labels, offer, room
+from infra.model.amounts import numbers
 from infra.model.aws import AwsCluster
 from infra.model.environment import Environment
+from infra.model.health import HEALTH
+from infra.model.monitoring import NAMESPACE as MONITORING
 from infra.model.pool import Pool
-from infra.model.quantity import numbers
+from infra.model.queues import KUEUE
 from infra.model.scheduling import PLACEHOLDER, PLACEHOLDER_VALUE, SCHEDULER
-from infra.plan import sharing
-
-Manifest = dict[str, Any]
+from infra.model.serving import CERT_MANAGER, KEDA, KSERVE
+from infra.model.workload_base import CULLER
+from infra.plan import notebooks, sharing, startup
+from infra.plan.manifest import CONFINED, Manifest, manifest, nonroot, owned, tolerating
 
 QUOTA = "gpuform-gpus"
 _NOBODY = 65532
 _FIRST_WITH_IMAGE_VOLUMES = (1, 35)
 """Kubernetes enables ImageVolume by default from this version on (1.36.0, pkg/features/kube_features.go)."""
+
+
+def namespaces(env: Environment) -> tuple[Manifest, ...]:
+    """The operator's namespace, privileged for its operands, and the others, which are not."""
+    wanted = {workload.namespace for workload in env.workloads} | {space.name for space in env.namespaces}
+    if env.queues:
+        wanted |= {KUEUE, *(name for team in env.queues.teams for name in team.namespaces)}
+    wanted -= set(checks.BUILT_IN_NAMESPACES)
+    wanted |= {SCHEDULER} if env.packs else set()
+    wanted |= {KEDA} if env.scaled else set()
+    wanted |= {KSERVE} if env.served else set()
+    wanted |= {CERT_MANAGER} if env.installs_cert_manager else set()
+    wanted |= {HEALTH} if env.health else set()
+    wanted |= {checks.TRIAL} if any(startup.tried(env, pool) for pool in env.pools) else set()
+    wanted |= {PLACEHOLDER} if any(pool.spare for pool in env.pools) else set()
+    wanted |= {CULLER} if notebooks.culled(env) else set()
+    theirs = env.ownership.device_plugin == "cluster"
+    found = [_namespace(env, sharing.namespace(env), "restricted" if theirs else "privileged")]
+    if env.monitoring:
+        found.append(_namespace(env, MONITORING, "baseline"))  # a third-party chart, with nothing privileged
+    return (*found, *(_namespace(env, name, "restricted") for name in sorted(wanted)))
+
+
+def _namespace(env: Environment, name: str, level: str) -> Manifest:
+    audited = owned(env, PSA_AUDIT=level, PSA_ENFORCE=level, PSA_WARN=level)
+    return manifest("Namespace", {"name": name, "labels": audited})
 
 
 def manifests(env: Environment) -> tuple[Manifest, ...]:
@@ -46,30 +75,25 @@ def priority_classes(env: Environment) -> tuple[Manifest, ...]:
 
 
 def _priority_class(env: Environment, name: str, value: int) -> Manifest:
-    return {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": name, "labels": _own(env)},
-        "value": value,
-        "globalDefault": False,
-        "description": f"of gpuform's environment {env.name}",
-    }
+    return manifest(
+        "PriorityClass",
+        {"name": name, "labels": owned(env)},
+        "scheduling.k8s.io/v1",
+        value=value,
+        globalDefault=False,
+        description=f"of gpuform's environment {env.name}",
+    )
 
 
 def quotas(env: Environment) -> tuple[Manifest, ...]:
     """One ResourceQuota per namespace; 0 for every GPU resource that it may not request."""
     strategy = env.gpu_operator.mig_strategy
-    return tuple(
-        {
-            "apiVersion": "v1",
-            "kind": "ResourceQuota",
-            "metadata": {"name": QUOTA, "namespace": space.name, "labels": _own(env)},
-            "spec": {
-                "hard": {key: str(number) for key, number in room.hard(strategy, env.pools, space).items()}
-            },
-        }
-        for space in env.namespaces
-    )
+    found = []
+    for space in env.namespaces:
+        hard = {key: str(number) for key, number in room.hard(strategy, env.pools, space).items()}
+        metadata = {"name": QUOTA, "namespace": space.name, "labels": owned(env)}
+        found.append(manifest("ResourceQuota", metadata, spec={"hard": hard}))
+    return tuple(found)
 
 
 def placeholders(env: Environment) -> tuple[Manifest, ...]:
@@ -105,22 +129,18 @@ def _placeholder(env: Environment, pool: Pool, name: str, asks: dict[str, int], 
     metadata = {
         "name": name,
         "namespace": PLACEHOLDER,
-        "labels": {**_own(env), **selector, labels.POOL: pool.name},
+        "labels": owned(env, APP_NAME=name, POOL=pool.name),
         # Placeholders may stay pending: an update must not wait for them.
         "annotations": {labels.SKIP_AWAIT: "true"},
     }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": metadata,
-        "spec": {
-            "replicas": count,
-            "selector": {"matchLabels": selector},
-            # Kubernetes' default creates a pod more during a change, and Karpenter would buy a node for it.
-            "strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": "100%"}, "type": "RollingUpdate"},
-            "template": {"metadata": {"labels": selector}, "spec": _pod(env, pool, asks)},
-        },
+    spec = {
+        "replicas": count,
+        "selector": {"matchLabels": selector},
+        # Kubernetes' default creates a pod more during a change, and Karpenter would buy a node for it.
+        "strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": "100%"}, "type": "RollingUpdate"},
+        "template": {"metadata": {"labels": selector}, "spec": _pod(env, pool, asks)},
     }
+    return manifest("Deployment", metadata, "apps/v1", spec=spec)
 
 
 def _pod(env: Environment, pool: Pool, asks: dict[str, int]) -> Manifest:
@@ -135,25 +155,14 @@ def _pod(env: Environment, pool: Pool, asks: dict[str, int]) -> Manifest:
                     "requests": {"cpu": "10m", "memory": "16Mi", **gpus},
                     "limits": {"memory": "16Mi", **gpus},
                 },
-                "securityContext": {
-                    "allowPrivilegeEscalation": False,
-                    "capabilities": {"drop": ["ALL"]},
-                    "readOnlyRootFilesystem": True,
-                },
+                "securityContext": CONFINED,
             }
         ],
         "nodeSelector": {labels.POOL: pool.name},
         "priorityClassName": PLACEHOLDER,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": _NOBODY,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": nonroot(_NOBODY),
         "terminationGracePeriodSeconds": 0,
-        "tolerations": [
-            {"key": taint["key"], "operator": "Equal", "value": taint["value"], "effect": taint["effect"]}
-            for taint in sharing.pool_taints(env, pool)
-        ],
+        "tolerations": tolerating(sharing.pool_taints(env, pool)),
     }
     if env.packs:
         spec["schedulerName"] = SCHEDULER
@@ -172,7 +181,3 @@ def _pulled(env: Environment, pool: Pool) -> list[str]:
     strategy = env.gpu_operator.mig_strategy
     works = (work for work in env.workloads if pool in choice.pools_of(strategy, env.pools, work))
     return sorted({env.image(work.image) for work in works})
-
-
-def _own(env: Environment) -> dict[str, str]:
-    return {labels.ENVIRONMENT: env.name, labels.MANAGED_BY: "gpuform"}

@@ -10,51 +10,34 @@ of pods stays.
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
-
 from infra import versions
 from infra.model import labels
+from infra.model.amounts import seconds
 from infra.model.environment import Environment
-from infra.model.measures import seconds
 from infra.model.monitoring import ADDRESS
 from infra.model.monitoring import RELEASE as MONITORED
-from infra.model.scaling import KEDA, Scale
+from infra.model.serving import KEDA, Scale
 from infra.model.workload import InferenceWorkload, Workload
 from infra.plan import gpu_operator
-from infra.plan.charts import ChartRelease, mirrored
+from infra.plan.charts import ChartRelease, planned
+from infra.plan.manifest import Manifest, manifest
 from infra.plan.serving import METRICS, PORT
 
 RELEASE = "keda"
 LEAST_WINDOW_S = 60
 """Of a rate: at least four scrapes, so that one that fails does not empty it."""
 
-Manifest = dict[str, Any]
-
-
-class Values(TypedDict):
-    """Values of KEDA's chart that differ from its own [kedacore/charts, keda/values.yaml].
-
-    Its pods meet the Pod Security level restricted by the chart's defaults, and its webhook fails open
-    (failurePolicy Ignore).
-    """
-
-    tolerations: list[dict[str, str]]
-
 
 def release(env: Environment) -> ChartRelease | None:
-    """KEDA's release, CRDs included; None if nothing is scaled."""
+    """KEDA's release, CRDs included; None if nothing is scaled.
+
+    By the chart's defaults its pods meet the Pod Security level restricted, and its webhook fails open
+    (failurePolicy Ignore) [kedacore/charts, keda/values.yaml].
+    """
     if not env.scaled:
         return None
-    values: Values = {"tolerations": gpu_operator.somewhere_tolerations(env)}
-    planned = ChartRelease(
-        chart="keda",
-        repository=versions.KEDA_REPOSITORY,
-        version=versions.KEDA,
-        namespace=KEDA,
-        name=RELEASE,
-        values=dict(values),
-    )
-    return mirrored(env, planned)
+    values = {"tolerations": gpu_operator.somewhere_tolerations(env)}
+    return planned(env, "keda", versions.KEDA_REPOSITORY, versions.KEDA, (KEDA, RELEASE), values)
 
 
 def objects(env: Environment, work: Workload, metadata: Manifest) -> tuple[Manifest, ...]:
@@ -72,15 +55,12 @@ def objects(env: Environment, work: Workload, metadata: Manifest) -> tuple[Manif
 def _pod_monitor(work: InferenceWorkload, metadata: Manifest) -> Manifest:
     assert work.measured is not None
     same = work.service and work.service.container_port == work.measured.port
-    return {
-        "apiVersion": "monitoring.coreos.com/v1",
-        "kind": "PodMonitor",
-        "metadata": {**metadata, "labels": {**metadata["labels"], labels.RELEASE: MONITORED}},
-        "spec": {
-            "selector": {"matchLabels": {labels.APP_NAME: work.name}},
-            "podMetricsEndpoints": [{"port": PORT if same else METRICS, "path": work.measured.path}],
-        },
+    labelled = {**metadata, "labels": {**metadata["labels"], labels.RELEASE: MONITORED}}
+    spec = {
+        "selector": {"matchLabels": {labels.APP_NAME: work.name}},
+        "podMetricsEndpoints": [{"port": PORT if same else METRICS, "path": work.measured.path}],
     }
+    return manifest("PodMonitor", labelled, "monitoring.coreos.com/v1", spec=spec)
 
 
 def _scaled_object(env: Environment, work: InferenceWorkload, scale: Scale, metadata: Manifest) -> Manifest:
@@ -91,19 +71,15 @@ def _scaled_object(env: Environment, work: InferenceWorkload, scale: Scale, meta
         "threshold": f"{scale.qps_per_replica:.10g}",
         "ignoreNullValues": "false",
     }
-    return {
-        "apiVersion": "keda.sh/v1alpha1",
-        "kind": "ScaledObject",
-        "metadata": metadata,
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": work.deployment},
-            "minReplicaCount": scale.min,
-            "maxReplicaCount": scale.max,
-            "cooldownPeriod": scale.cooldown_seconds,  # only of the last pod; the others follow the HPA
-            "advanced": {"horizontalPodAutoscalerConfig": {"behavior": {"scaleDown": down}}},
-            "triggers": [{"type": "prometheus", "metricType": "AverageValue", "metadata": trigger}],
-        },
+    spec = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": work.deployment},
+        "minReplicaCount": scale.min,
+        "maxReplicaCount": scale.max,
+        "cooldownPeriod": scale.cooldown_seconds,  # only of the last pod; the others follow the HPA
+        "advanced": {"horizontalPodAutoscalerConfig": {"behavior": {"scaleDown": down}}},
+        "triggers": [{"type": "prometheus", "metricType": "AverageValue", "metadata": trigger}],
     }
+    return manifest("ScaledObject", metadata, "keda.sh/v1alpha1", spec=spec)
 
 
 def query(env: Environment, work: InferenceWorkload) -> str:

@@ -10,8 +10,6 @@ there is no Deployment.
 
 from __future__ import annotations
 
-from typing import Any
-
 from infra import versions
 from infra.model import labels, offer
 from infra.model.aws import AwsCluster
@@ -20,9 +18,8 @@ from infra.model.environment import Environment
 from infra.model.openstack import OpenstackCluster
 from infra.model.scheduling import SCHEDULER
 from infra.plan import sharing
-from infra.plan.program import CONFINED, Program
-
-Manifest = dict[str, Any]
+from infra.plan.manifest import CONFINED, Manifest, manifest, rule
+from infra.plan.program import Program
 
 CONFIG = "config.yaml"
 FOLDER = "/etc/gpuform"
@@ -50,11 +47,7 @@ def configuration(env: Environment) -> Manifest:
         "kind": "KubeSchedulerConfiguration",
         # The default is 50 requests per second, and each pod takes one.
         "clientConnection": {"qps": 200, "burst": 400},
-        "leaderElection": {
-            "leaderElect": True,
-            "resourceName": SCHEDULER,
-            "resourceNamespace": SCHEDULER,
-        },
+        "leaderElection": {"leaderElect": True, "resourceName": SCHEDULER, "resourceNamespace": SCHEDULER},
         # By default some nodes of a large cluster are not scored, perhaps the fullest.
         "percentageOfNodesToScore": 100,
         "profiles": [
@@ -84,10 +77,10 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
     """The scheduler's objects, in creation order; empty if the environment does not pack pods."""
     if not env.packs:
         return ()
-    config = sharing.config_map(env, SCHEDULER, {CONFIG: sharing.to_yaml(configuration(env))})
     packer = Program(env, SCHEDULER, SCHEDULER)
+    config = packer.config_map({CONFIG: sharing.to_yaml(configuration(env))})
     name = config["metadata"]["name"]
-    config["metadata"] = {**config["metadata"], **packer.metadata(name, SCHEDULER)}
+    config["metadata"] = packer.metadata(name, SCHEDULER)
     found = (packer.account(), *_access(packer), config)
     if isinstance(env.cluster, EmbeddedCluster):
         return found
@@ -107,26 +100,20 @@ def _access(packer: Program) -> tuple[Manifest, ...]:
 
     That scheduler's role names only its own lease; the API server checks access to the metrics.
     """
-    mine = ["create", "get", "list", "patch", "update", "watch"]
-    lease = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": mine}
+    lease = rule("coordination.k8s.io", "leases", "create", "get", "list", "patch", "update", "watch")
     return (
         packer.binding(f"{SCHEDULER}-scheduler", role="system:kube-scheduler"),
         packer.binding(f"{SCHEDULER}-volumes", role="system:volume-scheduler"),
-        packer.binding(f"{SCHEDULER}-authentication", "kube-system", role=_READER),
+        packer.binding(
+            f"{SCHEDULER}-authentication", "kube-system", role="extension-apiserver-authentication-reader"
+        ),
         *packer.granted(f"{SCHEDULER}-lease", [lease], SCHEDULER),
     )
 
 
-_READER = "extension-apiserver-authentication-reader"
-
-
 def _budget(packer: Program) -> Manifest:
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": packer.metadata(SCHEDULER, SCHEDULER),
-        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {labels.APP_NAME: SCHEDULER}}},
-    }
+    spec = {"maxUnavailable": 1, "selector": {"matchLabels": {labels.APP_NAME: SCHEDULER}}}
+    return manifest("PodDisruptionBudget", packer.metadata(), "policy/v1", spec=spec)
 
 
 def _pod(packer: Program, config_map: str) -> Manifest:

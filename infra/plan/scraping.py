@@ -1,4 +1,6 @@
-"""How Prometheus finds dcgm-exporter and relabels it, by ServiceMonitor or scrape configuration.
+"""What dcgm-exporter exports, and how Prometheus finds it, by ServiceMonitor or scrape configuration.
+
+The fields are a CSV in a ConfigMap named by its content, since the exporter does not read it again.
 
 The exporter's labels ``namespace``, ``pod`` and ``container`` name the workload on the GPU, and are missing
 if it is unknown. The target's labels of those names would then stand in for them, as if the exporter used the
@@ -11,10 +13,12 @@ from __future__ import annotations
 from typing import Any
 
 from infra.model import labels
+from infra.model.amounts import seconds
+from infra.model.dcgm import DEFAULT, FIELDS, DcgmField
 from infra.model.environment import Environment
-from infra.model.measures import seconds
-from infra.model.monitoring import RELEASE, Monitoring
+from infra.model.monitoring import RELEASE, Counter, Monitoring
 from infra.plan import sharing
+from infra.plan.manifest import Manifest
 
 JOB = "nvidia-dcgm-exporter"
 """Job of the exporter's series, and label ``app`` of its pods and of the operator's Service.
@@ -22,6 +26,9 @@ JOB = "nvidia-dcgm-exporter"
 The operator's ServiceMonitor takes the job from that label [gpu-operator, assets/state-dcgm-exporter], the
 exporter's chart from the name of its Service, which is the release's; a scrape configuration has this name.
 """
+CONFIG_MAP = "gpuform-dcgm-metrics"
+KEY = "dcgm-metrics.csv"
+"""The key that NVIDIA's operator mounts [its values, dcgmExporter.config]."""
 PORT = 9400
 _NODE = "__meta_kubernetes_pod_node_name"
 _TARGETS_OWN = "namespace|pod|container|service|endpoint"
@@ -35,9 +42,9 @@ def timeout(monitoring: Monitoring) -> str:
     return f"{min(_TIMEOUT_S, seconds(monitoring.interval))}s"
 
 
-def exporter_interval_ms(monitoring: Monitoring) -> str:
-    """Milliseconds between the exporter's queries of DCGM: the same as between scrapes."""
-    return str(seconds(monitoring.interval) * 1000)
+def exporter_interval(monitoring: Monitoring) -> list[Values]:
+    """Variable with the milliseconds between the exporter's queries of DCGM: the same as between scrapes."""
+    return [{"name": "DCGM_EXPORTER_INTERVAL", "value": str(seconds(monitoring.interval) * 1000)}]
 
 
 def service_monitor(monitoring: Monitoring) -> Values:
@@ -81,3 +88,26 @@ def scrape_configs(env: Environment) -> list[Values]:
             ],
         }
     ]
+
+
+def fields(env: Environment) -> dict[str, DcgmField]:
+    """Every exported field, in the order of the CSV: the defaults, then those that the environment adds.
+
+    For a default field that the environment also names, the environment's type and help apply.
+    """
+    found = dict(DEFAULT)
+    for counter in env.monitoring.counters if env.monitoring else ():
+        asked = counter if isinstance(counter, Counter) else Counter(field=counter)
+        known = FIELDS[asked.field]
+        found[asked.field] = DcgmField(asked.type or known.type, asked.help or known.help)
+    return found
+
+
+def csv(env: Environment) -> str:
+    """One line for each field: name, type, help."""
+    return "".join(f"{name}, {field.type}, {field.help}\n" for name, field in fields(env).items())
+
+
+def config_map(env: Environment) -> Manifest | None:
+    """The ConfigMap in the exporter's namespace; None without monitoring."""
+    return sharing.config_map(env, CONFIG_MAP, {KEY: csv(env)}) if env.monitoring else None

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
-from infra.model import labels
 from infra.model.environment import Environment
-from infra.model.kserve import READY
 from infra.model.pool import Pool
-from infra.model.rollout import Recreate, Rolling, Surge
+from infra.model.serving import READY, Recreate, Rolling, Surge
 from infra.model.workload import DeploymentWorkload, InferenceWorkload, Workload
+from infra.plan.manifest import Manifest, cluster_ip_service
 
 PORT, METRICS = "serving", "metrics"
 """Names of the container's ports."""
@@ -24,8 +22,6 @@ OPERANDS_MINUTES = 21
 MODEL_MINUTES = 31
 """For a model: startupProbe of NVIDIA's nim-llm chart, 40 s and 180 times 10 s."""
 
-Manifest = dict[str, Any]
-
 
 def service(workload: Workload, metadata: Manifest) -> Manifest | None:
     """The Service of a workload, if it declares one; it targets the container's port by name.
@@ -34,15 +30,9 @@ def service(workload: Workload, metadata: Manifest) -> Manifest | None:
     """
     if not isinstance(workload, DeploymentWorkload) or workload.service is None:
         return None
-    if workload.queue or _may_be_empty(workload):
-        metadata = {**metadata, "annotations": {labels.SKIP_AWAIT: "true"}}
-    port = {"name": PORT, "port": workload.service.port, "protocol": "TCP", "targetPort": PORT}
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata,
-        "spec": {"type": "ClusterIP", "selector": {labels.APP_NAME: workload.name}, "ports": [port]},
-    }
+    port = {"name": PORT, "port": workload.service.port, "targetPort": PORT}
+    empty = isinstance(workload, InferenceWorkload) and workload.scale and workload.scale.min == 0
+    return cluster_ip_service(metadata, workload.name, port, awaited=not (workload.queue or empty))
 
 
 def strategy(workload: DeploymentWorkload, scarce: bool) -> Manifest:
@@ -114,7 +104,3 @@ def replicas(workload: DeploymentWorkload) -> Manifest:
     """Number of pods in the Deployment's ``spec``; empty if requests set it."""
     scaled = isinstance(workload, InferenceWorkload) and workload.scale
     return {} if scaled else {"replicas": workload.replicas}
-
-
-def _may_be_empty(workload: Workload) -> bool:
-    return bool(isinstance(workload, InferenceWorkload) and workload.scale and workload.scale.min == 0)

@@ -12,12 +12,13 @@ from typing import Any
 
 import yaml
 
-from infra.model import labels, mig_names, offer
-from infra.model.digest import digest
+from infra.model import labels, layouts, offer
 from infra.model.environment import Environment
 from infra.model.pool import Pool
 from infra.model.sharing import Mig, Mps, SliceShare, TimeSlicing
+from infra.model.values import digest
 from infra.plan import magnum, mig_parted
+from infra.plan.manifest import Manifest, exists, manifest, once, owned
 
 NAMESPACE = "gpu-operator"
 BESIDE = "gpuform-platform"
@@ -26,13 +27,11 @@ DEVICE_PLUGIN_CONFIG = "nvidia-time-slicing-config"
 MIG_CONFIG = "nvidia-mig-config"
 DEFAULT_KEY = "default"
 """Key for nodes without a label: without a default the config manager would stop."""
-MIG_DISABLED = mig_names.DISABLED
+MIG_DISABLED = layouts.DISABLED
 _LONGEST_KEY = 63
 """Characters: the key is also the value of a node's label."""
 
-Manifest = dict[str, Any]
-
-mig_config_name = mig_names.config_name
+mig_config_name = layouts.config_name
 mig_parted_config = mig_parted.config
 
 
@@ -169,13 +168,8 @@ def pool_taints(env: Environment, pool: Pool) -> list[dict[str, str]]:
 
 def tolerations(env: Environment, pools: Iterable[Pool]) -> list[dict[str, str]]:
     """Tolerations of these pools' taints with any value, each once: for a DaemonSet on their nodes."""
-    found: list[dict[str, str]] = []
-    for pool in pools:
-        for taint in pool_taints(env, pool):
-            entry = {"key": taint["key"], "operator": "Exists", "effect": taint["effect"]}
-            if entry not in found:
-                found.append(entry)
-    return found
+    taints = (taint for pool in pools for taint in pool_taints(env, pool))
+    return once(exists(taint["key"], taint["effect"]) for taint in taints)
 
 
 def node_selector(env: Environment, pool: Pool) -> str | None:
@@ -206,13 +200,5 @@ def summary(env: Environment, pool: Pool) -> dict[str, Any]:
 
 def config_map(env: Environment, base: str, data: dict[str, str], namespace: str = NAMESPACE) -> Manifest:
     """A ConfigMap, by default in the operator's namespace; its name ends in a hash of its content."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {
-            "name": f"{base}-{digest(json.dumps(data, sort_keys=True))}",
-            "namespace": namespace,
-            "labels": {labels.ENVIRONMENT: env.name, labels.MANAGED_BY: "gpuform"},
-        },
-        "data": data,
-    }
+    name = f"{base}-{digest(json.dumps(data, sort_keys=True))}"
+    return manifest("ConfigMap", {"name": name, "namespace": namespace, "labels": owned(env)}, data=data)

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from infra.fast_yaml import Loader
+from infra.strict_yaml import Loader
 
 Values = Mapping[str, Any]
 

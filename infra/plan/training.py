@@ -3,18 +3,26 @@
 Sources: AWS's page "Run machine learning training on Amazon EKS with Elastic Fabric Adapter" (resource name);
 Kubernetes' pages "Manage HugePages" (requests equal limits, medium of the volume), "Indexed Job for parallel
 processing with static work assignment" and "Job with Pod-to-Pod Communication" (subdomain, Service, index).
+
+And what Kueue needs of a workload in a queue: labels, and annotations that say how its pods are placed. A
+plain Indexed Job under Kueue starts whole: Kueue reserves a node's room for each pod, and admits the job only
+then (keps/2724-topology-aware-scheduling). docs/adr/0013 says why it is no JobSet and no TrainJob.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from infra.model import labels
-from infra.model.workload import JobWorkload, Workload
+from infra.model.environment import Environment
+from infra.model.pool import Pool
+from infra.model.workload import DeploymentWorkload, JobWorkload, Workload
+from infra.plan.manifest import Manifest, cluster_ip_service
 
-Manifest = dict[str, Any]
 MASTER_PORT = 29500
 """The default port of torch.distributed."""
+RETRIES = 6
+"""Kubernetes' default for a whole Job; in a gang, all pods fail with the first."""
 
 
 def resources(work: Workload) -> dict[str, str]:
@@ -57,10 +65,7 @@ def environment(work: Workload) -> list[Manifest]:
     ]
     if work.meets:
         first = f"{work.name}-0.{work.name}"  # hostname of the pod with index 0, and subdomain
-        found += [
-            {"name": "MASTER_ADDR", "value": first},
-            {"name": "MASTER_PORT", "value": str(MASTER_PORT)},
-        ]
+        found += [{"name": "MASTER_ADDR", "value": first}, {"name": "MASTER_PORT", "value": str(MASTER_PORT)}]
     return found
 
 
@@ -72,19 +77,9 @@ def service(work: JobWorkload, metadata: Manifest) -> Manifest | None:
     """
     if not work.meets:
         return None
-    port = {"name": "rendezvous", "port": MASTER_PORT, "protocol": "TCP", "targetPort": MASTER_PORT}
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {**metadata, "annotations": {labels.SKIP_AWAIT: "true"}},
-        "spec": {
-            "type": "ClusterIP",
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": {labels.APP_NAME: work.name},
-            "ports": [port],
-        },
-    }
+    port = {"name": "rendezvous", "port": MASTER_PORT, "targetPort": MASTER_PORT}
+    named: Manifest = {"clusterIP": "None", "publishNotReadyAddresses": True}
+    return cluster_ip_service(metadata, work.name, port, awaited=False, **named)
 
 
 def job(work: JobWorkload) -> Manifest:
@@ -101,3 +96,37 @@ def unawaited() -> dict[str, str]:
     in the background, the Job is gone before its pods, by default after them.
     """
     return {labels.SKIP_AWAIT: "true", labels.DELETION_PROPAGATION: "background"}
+
+
+def queued(metadata: Manifest, work: Workload) -> Manifest:
+    """Metadata with the queue's label, and so that an update does not wait for the turn of its pods.
+
+    Not by skipAwait: then the provider does not wait for the deletion either, and a new object of the same
+    name could not be created.
+    """
+    assert work.queue is not None
+    found = {**metadata, "labels": {**metadata["labels"], labels.QUEUE: work.queue}}
+    waits = isinstance(work, JobWorkload) or (isinstance(work, DeploymentWorkload) and work.blue_green)
+    return found if waits else {**found, "annotations": {labels.WAIT_FOR: "jsonpath={.metadata.uid}"}}
+
+
+def of_pods(env: Environment, work: Workload, pools: Sequence[Pool]) -> dict[str, str]:
+    """Annotations of the workload's pods in the pools that it selects; empty if these have no topology.
+
+    In a queue of pools with and without topologies, Kueue admits only annotated pods to the former
+    (pkg/scheduler/flavorassigner/tas_flavorassigner.go), so every workload there is annotated.
+    """
+    team = next((team for team in env.queues.teams if team.name == work.queue), None) if env.queues else None
+    if not env.queues or not team:
+        return {}
+    if not any(pool.name in env.queues.topology and pool.name in team.quota for pool in pools):
+        return {}
+    topology = work.topology if isinstance(work, JobWorkload) else None
+    if topology is None:
+        return {labels.TOPOLOGY_ANY: "true"}
+    return {labels.TOPOLOGY_REQUIRED if topology.required else labels.TOPOLOGY_PREFERRED: topology.level}
+
+
+def gang(work: JobWorkload) -> dict[str, int]:
+    """Fields of the Job's ``spec``: one failure of the gang counts once for each pod."""
+    return {"backoffLimit": RETRIES * work.parallelism} if work.gang else {}

@@ -1,9 +1,8 @@
-"""Namespaces and the workloads' own objects: requests, tolerations and where each may run."""
+"""The workloads' own objects: requests, tolerations and where each may run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -11,15 +10,9 @@ from infra.model import checks, choice, labels, surge
 from infra.model.choice import Unit
 from infra.model.environment import Environment
 from infra.model.errors import InputError
-from infra.model.health import HEALTH
-from infra.model.kserve import CERT_MANAGER, KSERVE
-from infra.model.monitoring import NAMESPACE as MONITORING
-from infra.model.notebook import CULLER
 from infra.model.pool import Pool
-from infra.model.queues import KUEUE
-from infra.model.rollout import COLOURS
-from infra.model.scaling import KEDA
-from infra.model.scheduling import PLACEHOLDER, SCHEDULER
+from infra.model.scheduling import SCHEDULER
+from infra.model.serving import COLOURS
 from infra.model.workload import (
     DeploymentWorkload,
     InferenceWorkload,
@@ -28,56 +21,10 @@ from infra.model.workload import (
     PodWorkload,
     Workload,
 )
-from infra.plan import (
-    affinity,
-    blue_green,
-    dra,
-    gangs,
-    kserve,
-    notebooks,
-    scaling,
-    serving,
-    sharing,
-    startup,
-    training,
-)
+from infra.plan import blue_green, dra, kserve, notebooks, scaling, serving, sharing, training
+from infra.plan.manifest import Manifest, among, manifest, nonroot, on_nodes, owned, tolerating
 
-Manifest = dict[str, Any]
 _USER = 1000  # any user but root; images that bring their own root user run as this one
-
-
-def namespaces(env: Environment) -> tuple[Manifest, ...]:
-    """The operator's namespace, privileged for its operands, and the others, which are not."""
-    wanted = {workload.namespace for workload in env.workloads} | {space.name for space in env.namespaces}
-    if env.queues:
-        wanted |= {KUEUE, *(name for team in env.queues.teams for name in team.namespaces)}
-    wanted -= set(checks.BUILT_IN_NAMESPACES)
-    wanted |= {SCHEDULER} if env.packs else set()
-    wanted |= {KEDA} if env.scaled else set()
-    wanted |= {KSERVE} if env.served else set()
-    wanted |= {CERT_MANAGER} if env.installs_cert_manager else set()
-    wanted |= {HEALTH} if env.health else set()
-    wanted |= {checks.TRIAL} if any(startup.tried(env, pool) for pool in env.pools) else set()
-    wanted |= {PLACEHOLDER} if any(pool.spare for pool in env.pools) else set()
-    wanted |= {CULLER} if notebooks.culled(env) else set()
-    theirs = env.ownership.device_plugin == "cluster"
-    found = [_namespace(env, sharing.namespace(env), "restricted" if theirs else "privileged")]
-    if env.monitoring:
-        found.append(_namespace(env, MONITORING, "baseline"))  # a third-party chart, with nothing privileged
-    return (*found, *(_namespace(env, name, "restricted") for name in sorted(wanted)))
-
-
-def _namespace(env: Environment, name: str, level: str) -> Manifest:
-    found = {
-        labels.ENVIRONMENT: env.name,
-        labels.MANAGED_BY: "gpuform",
-        **dict.fromkeys((labels.PSA_AUDIT, labels.PSA_ENFORCE, labels.PSA_WARN), level),
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {"name": name, "labels": dict(sorted(found.items()))},
-    }
 
 
 def manifests(env: Environment) -> tuple[Manifest, ...]:
@@ -145,7 +92,7 @@ def scaled(env: Environment, workload: Workload) -> tuple[Manifest, ...]:
 
 
 def _metadata(env: Environment, workload: Workload) -> Manifest:
-    own = {labels.APP_NAME: workload.name, labels.ENVIRONMENT: env.name, labels.MANAGED_BY: "gpuform"}
+    own = owned(env, APP_NAME=workload.name)
     return {"name": workload.name, "namespace": workload.namespace, "labels": own}
 
 
@@ -166,17 +113,17 @@ def _controller(env: Environment, workload: Workload) -> Manifest:
     metadata = _metadata(env, workload)
     template = {"metadata": {"labels": metadata["labels"]}}
     if workload.queue:
-        metadata = gangs.queued(metadata, workload)
+        metadata = training.queued(metadata, workload)
         if isinstance(workload, DeploymentWorkload):
             # As Kueue's webhook does; a Job's pods are admitted with the Job, and have no queue of their own.
             template = {"metadata": {"labels": metadata["labels"]}}
-    placed = gangs.of_pods(env, workload, _pools(env, workload))
+    placed = training.of_pods(env, workload, _pools(env, workload))
     if placed:
         pod = metadata if isinstance(workload, PodWorkload) else template["metadata"]
         pod["annotations"] = {**pod.get("annotations", {}), **placed}
     if isinstance(workload, DeploymentWorkload):
         minutes = serving.start_minutes(env, workload, _pools(env, workload))
-        scarce = surge.scarce(env.gpu_operator.mig_strategy, env.pools, env.workloads, workload)
+        scarce = surge.scarce(env, workload)
         spec = {
             **serving.replicas(workload),
             "selector": {"matchLabels": {labels.APP_NAME: workload.name}},
@@ -188,24 +135,19 @@ def _controller(env: Environment, workload: Workload) -> Manifest:
             metadata["annotations"] = {**metadata.get("annotations", {}), labels.PATCH_FORCE: "true"}
         if minutes != serving.IMAGE_MINUTES:
             spec["progressDeadlineSeconds"] = minutes * 60
-        return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
+        return manifest("Deployment", metadata, "apps/v1", spec=spec)
     if isinstance(workload, JobWorkload):
         spec = {
             **training.job(workload),
-            **gangs.job(workload),
+            **training.gang(workload),
             "template": {**template, "spec": _pod_spec(env, workload, "Never")},
         }
         if workload.wait_minutes is None:
             metadata["annotations"] = training.unawaited()
-        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+        return manifest("Job", metadata, "batch/v1", spec=spec)
     if isinstance(workload, NotebookWorkload):
         return notebooks.stateful_set(workload, metadata, _pod_spec(env, workload, "Always"))
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": metadata,
-        "spec": _pod_spec(env, workload, "Always"),
-    }
+    return manifest("Pod", metadata, spec=_pod_spec(env, workload, "Always"))
 
 
 def wait_minutes(env: Environment, workload: Workload) -> tuple[int, int]:
@@ -245,11 +187,7 @@ def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
         "automountServiceAccountToken": False,
         "containers": [container],
         "restartPolicy": restart,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": _USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": nonroot(_USER),
         **training.pod(workload),
     }
     if claimed:
@@ -267,37 +205,45 @@ def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
     if workload.gpu_product:
         spec["nodeSelector"] = {labels.GPU_PRODUCT: workload.gpu_product}
         if workload.queue:  # Kueue chooses a pool by the labels of its flavor, which has no product
-            spec["affinity"] = {"nodeAffinity": affinity.of_pools([pool.name for pool in pools])}
+            spec["affinity"] = on_nodes(among(labels.POOL, sorted(pool.name for pool in pools)))
     if workload.gpu and not claimed:  # a claim says itself what its GPU must have
-        spec["affinity"] = {"nodeAffinity": affinity.required(_units(env, workload))}
+        strategy = env.gpu_operator.mig_strategy
+        spec["affinity"] = _required(choice.units(strategy, env.pools, workload.gpu, workload.slice))
     if isinstance(workload, InferenceWorkload) and workload.near:
-        spec["affinity"] = {**spec.get("affinity", {}), "podAffinity": affinity.near(workload.near)}
-    tolerations = _tolerations(env, pools)
+        spec["affinity"] = {**spec.get("affinity", {}), "podAffinity": _near(workload.near)}
+    tolerations = tolerating(taint for pool in pools for taint in sharing.pool_taints(env, pool))
     if tolerations:
         spec["tolerations"] = tolerations
     return spec
 
 
-def _units(env: Environment, workload: Workload) -> tuple[Unit, ...]:
-    if workload.gpu is None:
-        return ()
-    return choice.units(env.gpu_operator.mig_strategy, env.pools, workload.gpu, workload.slice)
+def _required(units: Sequence[Unit]) -> Manifest:
+    """All nodes of pools that satisfy the need as a whole; of other pools the nodes with a matching product.
+
+    Not by ``nvidia.com/gpu.memory``: the product stands for the whole GPU model, NVLink included.
+    """
+    whole = sorted({unit.pool.name for unit in units if unit.every_node})
+    terms = [[among(labels.POOL, whole)]] if whole else []
+    for unit in units:
+        if not unit.every_node:
+            product = among(labels.GPU_PRODUCT, sorted(unit.products))
+            terms.append([among(labels.POOL, [unit.pool.name]), product])
+    return on_nodes(*terms)
+
+
+def _near(name: str) -> Manifest:
+    """Rather on a node with a pod of that workload than in its zone, rather there than elsewhere.
+
+    Not required: the node of the data may have no GPU, or none that is free.
+    """
+    selected = {"labelSelector": {"matchLabels": {labels.APP_NAME: name}}}
+    places = ((100, labels.HOSTNAME), (50, labels.ZONE))
+    return {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": weight, "podAffinityTerm": {**selected, "topologyKey": key}} for weight, key in places
+        ]
+    }
 
 
 def _pools(env: Environment, workload: Workload) -> list[Pool]:
     return choice.pools_of(env.gpu_operator.mig_strategy, env.pools, workload)
-
-
-def _tolerations(env: Environment, pools: Sequence[Pool]) -> list[dict[str, str]]:
-    found: list[dict[str, str]] = []
-    for pool in pools:
-        for taint in sharing.pool_taints(env, pool):
-            entry = {
-                "key": taint["key"],
-                "operator": "Equal",
-                "value": taint["value"],
-                "effect": taint["effect"],
-            }
-            if entry not in found:
-                found.append(entry)
-    return found

@@ -1,7 +1,7 @@
 """How kwokctl is called: its configuration, its environment, and the two commands in use.
 
 kwokctl installs and starts the members. Ending and waiting for them is our own code (:mod:`processes`,
-:mod:`probe`), since kwokctl knows processes by pid files only and kills etcd without letting it close its
+:mod:`starting`), since kwokctl knows processes by pid files only and kills etcd without letting it close its
 data.
 """
 
@@ -162,16 +162,6 @@ def digest(text: str) -> str:
     return hashlib.sha256((pins + text).encode()).hexdigest()
 
 
-def linked(layout: Layout) -> dict[str, Path]:
-    """The binaries that the installed cluster runs, by toolchain name."""
-    found = {}
-    for name in BINARIES:
-        link = _bin(layout.workdir, name)
-        if link.is_symlink():
-            found[name] = link.readlink()
-    return found
-
-
 def link(layout: Layout, binaries: Mapping[str, Path]) -> None:
     """Link our binaries where kwokctl would, since kwokctl does not accept every path."""
     for name, binary in binaries.items():
@@ -218,8 +208,8 @@ def _environment(layout: Layout) -> dict[str, str]:
     """kwokctl's variables; of the caller's only those in ``_KEPT``: no proxy, no KWOK_ or Go setting.
 
     kwokctl would poll the new server with kubectl processes, which take longer than the server's own start.
-    :mod:`probe` asks the server itself, so kubectl is ``true`` here. PATH is empty, because kwokctl prefers a
-    kubectl from PATH.
+    :mod:`starting` asks the server itself, so kubectl is ``true`` here. PATH is empty, because kwokctl
+    prefers a kubectl from PATH.
     """
     own = {name: os.environ[name] for name in _KEPT if name in os.environ}
     binaries = {variable: str(_bin(layout.workdir, name)) for name, variable in BINARIES.items()}

@@ -103,20 +103,20 @@ class Layout:
 class Record:
     """What must stay the same from start to start; read by the next start, written before anything runs.
 
-    ``digest`` covers the whole installed configuration except the binaries' paths. ``installed`` is false
-    while a create is in progress: such a cluster is created again, with its data kept.
+    ``digest`` covers the whole installed configuration except the binaries' paths; it is empty while a create
+    is in progress.
     """
 
     ports: dict[str, int] = field(default_factory=dict)
     digest: str = ""
-    installed: bool = False
 
     @classmethod
     def load(cls, layout: Layout) -> Record:
         """The stored record; an empty one if it is absent or unreadable, since it holds no user data."""
         try:
-            return cls(**json.loads(layout.record.read_text()))
-        except (OSError, ValueError, TypeError):
+            stored = json.loads(layout.record.read_text())
+            return cls(stored["ports"], stored["digest"])
+        except (OSError, ValueError, TypeError, KeyError):
             return cls()
 
     def store(self, layout: Layout) -> None:

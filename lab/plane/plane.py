@@ -13,7 +13,6 @@ from gpuform.engine.places import Tools
 from infra.model.environment import Environment
 from lab.plane import controlling, lock, monitoring, sidecars, starting
 from lab.plane.layout import Layout, Record, complete_pki, kubeconfig
-from lab.plane.probe import Probe
 from lab.plane.processes import (
     CONTROLS,
     KEEPER,
@@ -184,7 +183,7 @@ class ControlPlane:
         port = record.ports.get(starting.APISERVER)
         answers, version = False, None
         if port is not None and starting.APISERVER in running and complete_pki(layout.pki):
-            probe = Probe(port, layout.pki, timeout=0.5)
+            probe = starting.Probe(port, layout.pki, timeout=0.5)
             version = probe.version()
             answers = version is not None and probe.ready()
         server = f"https://127.0.0.1:{port}" if port is not None else None

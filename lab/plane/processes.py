@@ -2,8 +2,8 @@
 
 A process is recognised by its command line: kwokctl starts every member through a link in our state folder,
 so that folder's path, as kwokctl was given it, is in there. A process id from a file proves nothing after a
-reboot or a kill. Signals go through a pidfd opened before the process is checked, so that a reused id is
-never hit.
+reboot or a kill, so signals go through a pidfd opened before the process is checked, and a reused id is never
+hit. A pidfd also tells when a process has closed its ports; its command line is gone before that.
 """
 
 from __future__ import annotations
@@ -105,11 +105,6 @@ _OURS = {
     "lab.sidecars.second_scheduler": KEEPER,
     "lab.sidecars.monitoring": MONITOR,
     "lab.sidecars.controllers": CONTROLS,
-    # Names of the same modules before, which a control plane may still run.
-    "gpuform.simulator": SIMULATOR,
-    "gpuform.packer": KEEPER,
-    "gpuform.monitor": MONITOR,
-    "gpuform.controllers": CONTROLS,
 }
 """Process by the module that it runs."""
 

@@ -32,11 +32,11 @@ from lab.plane.processes import (
     scan,
 )
 from lab.sidecars.controllers.rows import CONTROLLERS
+from lab.sidecars.shared.child import SAID
 from lab.sidecars.shared.files import link
 
 PACKAGE = Path(__file__).resolve().parent.parent
 _SHARED = "sidecars.shared"
-_SAID = "said.json"  # the keepers of monitoring and controllers write it
 
 SERVES = {
     "simulator-metrics": SIMULATOR,
@@ -148,8 +148,7 @@ def ensure_scheduler(layout: Layout, tools: Tools) -> None:
         _SCHEDULER.stop(layout)
     place.parent.mkdir(mode=0o700, exist_ok=True)
     link(place, binary)
-    program = ("--scheduler", str(place), "--log", str(layout.log(PACKER)))
-    _SCHEDULER.ensure(layout, "--pki", str(layout.pki), *program)
+    _SCHEDULER.ensure(layout, *_folders(layout, place.parent))
 
 
 def stop(layout: Layout) -> None:
@@ -162,7 +161,7 @@ def said(layout: Layout) -> tuple[str, ...]:
     found: list[str] = []
     for folder in (layout.monitor, layout.controllers):
         try:
-            found += json.loads((folder / _SAID).read_text())
+            found += json.loads((folder / SAID).read_text())
         except (OSError, ValueError):
             continue
     return tuple(found)

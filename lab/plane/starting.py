@@ -1,8 +1,11 @@
-"""Starts the control plane from any state: absent, complete, partly killed, partly installed."""
+"""Starts the control plane: unless it runs as wanted, it is created, with the data of the last one."""
 
 from __future__ import annotations
 
+import http.client
+import json
 import shutil
+import ssl
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +17,6 @@ from gpuform.engine.places import Tools
 from lab.plane import kwokctl, ports
 from lab.plane.kwokctl import last_line
 from lab.plane.layout import Layout, Record, complete_pki, keep_pki, rotate
-from lab.plane.probe import Probe
 from lab.plane.processes import KWOKCTL, MEMBERS, Process, end, scan
 from lab.sidecars.shared.files import write_private
 
@@ -23,6 +25,7 @@ READY_SECONDS = 90.0  # a start takes 3 s on two idle cores; the rest is for a m
 WEDGED_SECONDS = 10.0  # if all members run and do not answer for this long, they are restarted
 DEATHS = 4  # a member that dies so often while starting will not come up
 APISERVER, KWOK = "kube-apiserver", "kwok"
+_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
 def bring_up(layout: Layout, tools: Tools, port: int | None, progress: Progress) -> None:
@@ -33,35 +36,22 @@ def bring_up(layout: Layout, tools: Tools, port: int | None, progress: Progress)
     """
     end(layout, [process for process in scan(layout) if process.name == KWOKCTL], grace=0)
     stored = Record.load(layout)
-    if not set(ports.OF_MEMBERS) <= set(stored.ports):
+    if set(stored.ports) != set(ports.NAMES):
         stored = Record()
         end_members(layout)  # their state folder was deleted, so nothing can reach them any more
-    elif added := set(ports.NAMES) - set(stored.ports):  # an older version stored fewer ports
-        fresh = ports.choose(layout.paths.state, taken=stored.ports.values())
-        stored = replace(stored, ports=stored.ports | {name: fresh[name] for name in added})
-        stored.store(layout)
     running = members(scan(layout))
     wanted = _ports(layout, stored, port, running)
     text = kwokctl.configuration(layout, wanted)
-    target = Record(ports=wanted, digest=kwokctl.digest(text), installed=True)
-    whole = stored == target and complete_pki(layout.workdir / "pki")
-    if whole and set(running) == set(MEMBERS):
+    target = Record(ports=wanted, digest=kwokctl.digest(text))
+    if stored == target and complete_pki(layout.workdir / "pki") and set(running) == set(MEMBERS):
         if _answers(layout, wanted[APISERVER]):
             return
         progress("the control plane runs but does not answer; restarting it")
-        end_members(layout)
-        running = {}
     tools.ensure(*kwokctl.BINARIES, KWOKCTL, progress=progress)
-    binaries = {name: tools.path(name) for name in kwokctl.BINARIES}
-    if whole and kwokctl.linked(layout) == binaries:
-        progress("starting " + ", ".join(name for name in MEMBERS if name not in running))
-        _start_missing(layout, tools)
-    else:
-        progress("creating the control plane")
-        _install(layout, tools, target, text, binaries)
+    progress(f"{'starting' if layout.etcd.exists() else 'creating'} the control plane")
+    _install(layout, tools, target, text)
     _supervise(layout, tools, wanted[APISERVER], progress)
-    began = members(scan(layout)).get(KWOK) != running.get(KWOK)
-    if began and Probe(wanted[APISERVER], layout.workdir / "pki").drop_leases():
+    if Probe(wanted[APISERVER], layout.workdir / "pki").drop_leases():
         end(layout, [process for process in scan(layout) if process.name == KWOK], grace=0)
         _supervise(layout, tools, wanted[APISERVER], progress)
 
@@ -79,8 +69,6 @@ def end_members(layout: Layout) -> None:
     found = [process for process in scan(layout) if process.name in MEMBERS]
     end(layout, [process for process in found if process.name != "etcd"], grace=0)
     end(layout, [process for process in found if process.name == "etcd"], grace=5)
-    for file in (layout.workdir / "pids").glob("*.pid"):
-        file.unlink(missing_ok=True)
 
 
 def _ports(
@@ -105,14 +93,17 @@ def _ports(
     return wanted
 
 
-def _install(layout: Layout, tools: Tools, target: Record, text: str, binaries: Mapping[str, Path]) -> None:
-    """Create the cluster with kwokctl; data and certificates of an earlier cluster are kept."""
+def _install(layout: Layout, tools: Tools, target: Record, text: str) -> None:
+    """Create the cluster with kwokctl; data and certificates of an earlier cluster are kept.
+
+    It takes no longer than a start of an existing one, and repairs whatever a kill has left.
+    """
     end_members(layout)
-    Record(ports=target.ports, digest=target.digest, installed=False).store(layout)
+    replace(target, digest="").store(layout)
     shutil.rmtree(layout.kwok_home, ignore_errors=True)
     layout.workdir.mkdir(parents=True)
     (layout.workdir / "logs").symlink_to(layout.paths.logs, target_is_directory=True)
-    kwokctl.link(layout, binaries)
+    kwokctl.link(layout, {name: tools.path(name) for name in kwokctl.BINARIES})
     if complete_pki(layout.pki):
         shutil.copytree(layout.pki, layout.workdir / "pki")
     write_private(layout.config, text)
@@ -122,26 +113,6 @@ def _install(layout: Layout, tools: Tools, target: Record, text: str, binaries: 
     kwokctl.run(layout, tools, "create", "cluster", "--kubeconfig", "")
     keep_pki(layout)
     target.store(layout)
-
-
-def _start_missing(layout: Layout, tools: Tools) -> None:
-    """Start the missing members with kwokctl.
-
-    kwokctl trusts any living process with an id from its files, even a reused id. So the files are rewritten
-    from the members that really run.
-    """
-    found = scan(layout)
-    running = members(found)
-    end(layout, [p for p in found if p.name in MEMBERS and p.name not in running], grace=0)
-    folder = layout.workdir / "pids"
-    for name in MEMBERS:
-        file = folder / f"{'kwok-controller' if name == 'kwok' else name}.pid"
-        if name in running:
-            file.write_text(str(running[name].pid))
-        else:
-            file.unlink(missing_ok=True)
-            rotate(layout.log(name))  # kwokctl truncates it, and it says why the member died
-    kwokctl.run(layout, tools, "start", "cluster")
 
 
 def _answers(layout: Layout, port: int) -> bool:
@@ -170,7 +141,10 @@ def _supervise(layout: Layout, tools: Tools, port: int, progress: Progress) -> N
             deaths.update(dead)
             _give_up_on_the_dying(layout, deaths)
             progress("restarting " + ", ".join(dead))
-            _start_missing(layout, tools)
+            for name in dead:  # kwokctl truncates its log, and takes a zombie for a running process
+                rotate(layout.log(name))
+                (layout.workdir / "pids" / f"{layout.log(name).stem}.pid").unlink(missing_ok=True)
+            kwokctl.run(layout, tools, "start", "cluster")
         if time.monotonic() > deadline:
             what = f"not ready after {READY_SECONDS:.0f} s: {last_line(layout.log(APISERVER))}"
             raise Failure("embedded control plane", what, f"see {layout.paths.logs}")
@@ -185,3 +159,61 @@ def _give_up_on_the_dying(layout: Layout, deaths: Counter[str]) -> None:
     end_members(layout)
     remedy = f"see {layout.log(name)}; to start from scratch, without its data: gpuform local stop --delete"
     raise Failure("embedded control plane", f"{name} exits as soon as it is started: {said}", remedy)
+
+
+class Probe:
+    """The requests of a start to one API server, with the administrator's certificate and without kubectl."""
+
+    def __init__(self, port: int, pki: Path, timeout: float = 1.0) -> None:
+        """``timeout`` is in seconds per request. Reads the certificates now."""
+        self._port = port
+        self._timeout = timeout
+        self._tls = ssl.create_default_context(cafile=str(pki / "ca.crt"))
+        self._tls.load_cert_chain(pki / "admin.crt", pki / "admin.key")
+
+    def ready(self) -> bool:
+        """Whether ``/readyz`` succeeds; false too while no server listens."""
+        return self._ask("GET", "/readyz") is not None
+
+    def usable(self) -> bool:
+        """Ready, and the default service account exists, without which the first pod would be refused.
+
+        The controller manager creates it, but polls the server only once a second. So it is created here if
+        it is missing, which gives the same object.
+        """
+        if not self.ready():
+            return False
+        account = "/api/v1/namespaces/default/serviceaccounts"
+        if self._ask("GET", f"{account}/default") is not None:
+            return True
+        self._ask("POST", account, '{"metadata": {"name": "default"}}')
+        return self._ask("GET", f"{account}/default") is not None
+
+    def drop_leases(self) -> bool:
+        """Delete the leases of simulated nodes; false if there are none.
+
+        Each kwok has an identity of its own, and leaves a node alone until the lease of the last one ends
+        (kwok, controllers.Identity and tryAcquireOrRenew). Until then no pod starts there.
+        """
+        held = json.loads(self._ask("GET", _LEASES) or "{}").get("items")
+        return bool(held) and self._ask("DELETE", _LEASES) is not None
+
+    def version(self) -> str | None:
+        """The server's own version, such as ``v1.34.4``; None when it does not answer."""
+        answer = self._ask("GET", "/version")
+        return str(json.loads(answer)["gitVersion"]) if answer else None
+
+    def _ask(self, method: str, path: str, body: str | None = None) -> bytes | None:
+        """The answer's body; None for any error, since errors are normal while a server starts."""
+        connection = http.client.HTTPSConnection(
+            "127.0.0.1", self._port, timeout=self._timeout, context=self._tls
+        )
+        try:
+            connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
+            answer = connection.getresponse()
+            content = answer.read()
+            return content if answer.status < http.client.BAD_REQUEST else None
+        except (OSError, http.client.HTTPException):
+            return None
+        finally:
+            connection.close()

@@ -1,4 +1,4 @@
-"""The cluster of a rehearsal, over one pool of connections."""
+"""A cluster on this machine, over one pool of connections."""
 
 from __future__ import annotations
 
@@ -28,6 +28,9 @@ class Cluster:
     ``apply`` needs ``kubectl``. Raises KeyError or OSError if the kubeconfig is not usable.
     """
 
+    subject, remedy = "the rehearsal's control plane", "run the rehearsal again"
+    """Of its failures."""
+
     def __init__(self, kubeconfig: Path, kubectl: Path | None = None) -> None:
         self._http = httpx.Client(**connection(kubeconfig), timeout=30, trust_env=False)
         self._kubectl = [str(kubectl), "--kubeconfig", str(kubeconfig)]
@@ -44,7 +47,7 @@ class Cluster:
         response = self._ask("GET", path, params=query)
         if response.status_code == httpx.codes.NOT_FOUND:
             return []
-        found: list[Json] = _checked(response, path)["items"]
+        found: list[Json] = self._checked(response, path)["items"]
         return found
 
     def serves(self, path: str) -> bool:
@@ -53,51 +56,49 @@ class Cluster:
 
     def get(self, path: str) -> Json:
         """One object. Raises Failure."""
-        return _checked(self._ask("GET", path), path)
+        return self._checked(self._ask("GET", path), path)
 
     def patch(self, path: str, body: Mapping[str, Any]) -> None:
         """Merge ``body`` into an object. Raises Failure."""
         content = json.dumps(body)
         headers = {"Content-Type": "application/merge-patch+json"}
-        _checked(self._ask("PATCH", path, content=content, headers=headers), path)
+        self._checked(self._ask("PATCH", path, content=content, headers=headers), path)
 
     def create(self, path: str, body: Mapping[str, Any]) -> Json:
         """Create an object; returns it. Raises Failure."""
-        return _checked(self._ask("POST", path, json=dict(body)), path)
+        return self._checked(self._ask("POST", path, json=dict(body)), path)
 
     def delete(self, path: str) -> None:
         """Delete an object if it exists. Raises Failure."""
         response = self._ask("DELETE", path)
         if response.status_code != httpx.codes.NOT_FOUND:
-            _checked(response, path)
+            self._checked(response, path)
 
-    def apply(self, manifests: Iterable[Mapping[str, Any]]) -> None:
-        """Server-side apply of manifests. Raises Failure with the server's message."""
+    def apply(self, manifests: Iterable[Mapping[str, Any]], server_side: bool = True) -> None:
+        """Raises Failure with the server's message."""
         items = list(manifests)
         if not items:
             return
         document = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
-        command = [*self._kubectl, "apply", "--server-side", "-f", "-"]
+        command = [*self._kubectl, "apply", f"--server-side={str(server_side).lower()}", "-f", "-"]
         try:
             done = subprocess.run(command, input=document, capture_output=True, text=True, timeout=_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            raise _unusable(f"no answer in {_TIMEOUT_S} s") from None
+            raise self._unusable(f"no answer in {_TIMEOUT_S} s") from None
         if done.returncode:
-            raise _unusable(done.stderr.strip())
+            raise self._unusable(done.stderr.strip())
 
     def _ask(self, method: str, path: str, **more: Any) -> httpx.Response:
         try:
             return self._http.request(method, path, **more)
         except httpx.HTTPError as error:
-            raise _unusable(str(error) or type(error).__name__) from None
+            raise self._unusable(str(error) or type(error).__name__) from None
 
+    def _checked(self, response: httpx.Response, path: str) -> Json:
+        if response.is_error:
+            raise self._unusable(f"{path}: {response.text.strip()[:300]}")
+        found: Json = response.json()
+        return found
 
-def _checked(response: httpx.Response, path: str) -> Json:
-    if response.is_error:
-        raise _unusable(f"{path}: {response.text.strip()[:300]}")
-    found: Json = response.json()
-    return found
-
-
-def _unusable(reason: str) -> Failure:
-    return Failure("the rehearsal's control plane", reason, "run the rehearsal again")
+    def _unusable(self, reason: str) -> Failure:
+        return Failure(self.subject, reason, self.remedy)

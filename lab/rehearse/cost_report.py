@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 
 from gpuform.checkout.errors import InputError
-from gpuform.usage.device_ids import gpu_id, mig_id
-from gpuform.usage.node_prices import NodePrices, total, used_share
-from gpuform.usage.nodes import Node, Pod
-from gpuform.usage.rehearsal import Amount, Cell, Line, Machines, NodeDrawn, PoolOutcome
+from gpuform.usage.node_prices import Amount, Machines, NodePrices, PoolOutcome, total, used_share
+from gpuform.usage.nodes import Device, Node, Pod
+from gpuform.usage.rehearsal import Cell, Line, NodeDrawn
 from infra.model import labels
 from infra.model.environment import Environment
 from infra.model.offer import claimable
@@ -110,29 +110,27 @@ def cells(node: Node, pods: Iterable[Pod]) -> tuple[tuple[Cell, ...], ...]:
     The devices are those that the simulated device manager has allocated.
     """
     holders = {device: pod for pod in pods for device in pod.devices}
-    return tuple(_row(node, index, holders) for index in range(node.gpus))
+    rows = groupby(node.devices, key=lambda one: one.gpu)
+    return tuple(tuple(cell for one in row for cell in _cells(node, one, holders)) for _, row in rows)
 
 
-def _row(node: Node, index: int, holders: Mapping[str, Pod]) -> tuple[Cell, ...]:
-    placed = node.layout.get(str(index), ())
-    if placed:
-        found = []
+def _cells(node: Node, device: Device, holders: Mapping[str, Pod]) -> Iterator[Cell]:
+    """The cells of a device: itself, or its shares."""
+    if device.profile:
         times, suffix = _shares(node)
-        for text in placed:
-            profile, _, start = text.partition("@")
-            device = mig_id(node.uid, index, profile, int(start))
-            ids = [f"{device}::{n}" for n in range(times)] if times > 1 else [device]
-            found += [_cell(f"mig-{profile}{suffix}", holders.get(one)) for one in ids]
-        return tuple(found)
-    whole = gpu_id(node.uid, index)
-    shared = labels.NVIDIA_GPU_SHARED in node.offers
-    shares = node.offers.get(labels.NVIDIA_GPU_SHARED if shared else labels.NVIDIA_GPU, 0)
-    each = round(shares) // sum(not node.layout.get(str(one)) for one in range(node.gpus))
-    if each <= 1 and not shared:
-        there = each or labels.GPU_DEVICE_CLASS in node.offers
-        return (_cell("gpu" if there else "", holders.get(whole)),)
-    name = "gpu.shared" if shared else "gpu"
-    return tuple(_cell(name, holders.get(f"{whole}::{n}")) for n in range(each))
+        name = f"mig-{device.profile}{suffix}"
+        replicated = times > 1
+    else:
+        shared = labels.NVIDIA_GPU_SHARED in node.offers
+        offered = node.offers.get(labels.NVIDIA_GPU_SHARED if shared else labels.NVIDIA_GPU, 0)
+        times = round(offered) // sum(not one.profile for one in node.devices)
+        name = "gpu.shared" if shared else "gpu"
+        if not times and not shared and labels.GPU_DEVICE_CLASS not in node.offers:
+            name = ""
+        replicated = times > 1 or shared
+    ids = [f"{device.ident}::{n}" for n in range(times)] if replicated else [device.ident]
+    for pod in map(holders.get, ids):
+        yield Cell(name, pod.namespace, pod.name, pod.workload) if pod else Cell(name)
 
 
 def _shares(node: Node) -> tuple[int, str]:
@@ -143,10 +141,6 @@ def _shares(node: Node) -> tuple[int, str]:
     shared = any(count for key, count in offers.items() if key.endswith(labels.SHARED))
     slices = sum(len(placed) for placed in node.layout.values())
     return round(sum(offers.values())) // slices, labels.SHARED if shared else ""
-
-
-def _cell(resource: str, pod: Pod | None) -> Cell:
-    return Cell(resource, pod.namespace, pod.name, pod.workload) if pod else Cell(resource)
 
 
 def price_source(env: Environment, prices: PriceList) -> str:

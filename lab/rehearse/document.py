@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from gpuform.usage.rehearsal import Amount, Cell, Outcome, QueueOutcome
+from gpuform.usage.node_prices import Amount
+from gpuform.usage.queues import QueueOutcome
+from gpuform.usage.rehearsal import Cell, Outcome
 
 _DIGITS = {
     **dict.fromkeys(("usd_per_hour", "idle_usd_per_hour"), 4),
@@ -29,11 +31,7 @@ def document(outcome: Outcome) -> dict[str, Any]:
         "usd_per_hour": _plain(outcome.usd_per_hour, "usd_per_hour"),
         "unpriced": list(outcome.unpriced),
         "pools": _plain(outcome.pools),
-        "pods": {
-            "wanted": outcome.pods,
-            "placed": outcome.placed,
-            "pending": _plain(outcome.pending),
-        },
+        "pods": {"wanted": outcome.pods, "placed": outcome.placed, "pending": _plain(outcome.pending)},
         "queues": _plain(outcome.queues),
         "switched_on": list(outcome.played),
         "refusals": _plain(outcome.refusals),

@@ -18,7 +18,7 @@ _SIMULATED = (
     "third-party charts (each a ConfigMap with its values)"
 )
 _MORE_REAL: Mapping[Way, tuple[str, ...]] = {
-    "aws": ("Karpenter's AWS controller, with the NodePools and EC2NodeClasses as declared",),
+    "aws": ("Karpenter's AWS controller, with the NodePools and EC2NodeClasses as declared",)
 }
 _MORE_SIMULATED: Mapping[Way, tuple[str, ...]] = {
     "aws": (
@@ -32,7 +32,7 @@ BLIND: Mapping[Way, tuple[str, ...]] = {
         "when cluster-autoscaler adds or removes a node, how long Magnum takes for it, and quotas",
         "how many surplus nodes it adds: pending pods fit on no node that has joined but offers no GPU yet",
         "pods of several workloads on one node: nodes are counted for each workload separately",
-    ),
+    )
 }
 """What a way of buying cannot show."""
 

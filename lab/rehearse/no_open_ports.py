@@ -19,10 +19,7 @@ import sys
 _SET_PARENT_DEATH_SIGNAL, _SET_SECCOMP, _SET_NO_NEW_PRIVILEGES = 1, 22, 38
 _FILTER_MODE = 2
 # Machine -> its number in linux/audit.h, and those of listen, accept and accept4 in its table of calls.
-_CALLS = {
-    "x86_64": (0xC000003E, 50, 43, 288),
-    "aarch64": (0xC00000B7, 201, 202, 242),
-}
+_CALLS = {"x86_64": (0xC000003E, 50, 43, 288), "aarch64": (0xC00000B7, 201, 202, 242)}
 # linux/bpf_common.h and linux/seccomp.h.
 _LOAD, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x15, 0x06
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000

@@ -13,7 +13,7 @@ from gpuform.engine.places import Tools
 from gpuform.usage.rehearsal import Refusal
 from infra.config import price_list
 from infra.model.environment import Environment
-from infra.plan import played_groups
+from infra.plan import played
 from infra.plan.pool_keeper import kept
 from infra.plan.startup import any_gated
 from lab.rehearse import pods
@@ -73,7 +73,7 @@ class Counted(NodeSource):
     """Magnum's autoscaled groups; all nodes exist from the start. No cluster-autoscaler runs.
 
     A group has as many nodes as the workloads need, by what one of its nodes holds, within its bounds
-    (`infra.plan.played_groups.size`).
+    (`infra.plan.played.group_size`).
     """
 
     way = "counted"
@@ -88,9 +88,9 @@ class Counted(NodeSource):
         bare = {pod["spec"].get("nodeName") for pod in there if not pod["metadata"].get("ownerReferences")}
         going = set()
         for pool in self._env.pools:
-            count = played_groups.size(self._env, pool)
+            count = played.group_size(self._env, pool)
             names = [f"{pool.name}-{index}" for index in reversed(range(count))]
-            surplus = count - played_groups.size(fewer, pool)
+            surplus = count - played.group_size(fewer, pool)
             going |= set([name for name in names if name not in bare][:surplus])
         for name in sorted(going):
             cluster.delete(f"{NODES}/{name}")
@@ -185,16 +185,18 @@ def node_source(
         if any(env.by_autoscaler(pool) for pool in env.pools):
             yield Counted(env)
         elif any(env.by_karpenter(pool) for pool in env.pools):
-            yield _from_aws(env, own, tools, options, held)
+            yield _from_aws(env, own, tools, options, cluster, held)
         else:
             yield NodeSource()
 
 
-def _from_aws(env: Environment, own: Paths, tools: Tools, options: Options, held: ExitStack) -> FromAws:
+def _from_aws(
+    env: Environment, own: Paths, tools: Tools, options: Options, cluster: Cluster, held: ExitStack
+) -> FromAws:
     try:
         from lab.rehearse.cloud.server import Cloud
 
-        cloud = held.enter_context(Cloud(env, price_list(env), own.kubeconfig, tools))
+        cloud = held.enter_context(Cloud(env, price_list(env), cluster))
     except ImportError as error:
         raise Failure(
             "rehearsal of AWS", f"{error.name} is not installed", "pip install 'gpuform[rehearse]'"

@@ -7,9 +7,8 @@ cores and memory are not declared, so they are simulated large enough that only 
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,15 +18,15 @@ from gpuform.engine.places import Tools
 from gpuform.usage.nodes import CPU, MEMORY_GIB
 from infra import versions
 from infra.model import labels
-from infra.model.container_runtimes import CDI, NVIDIA_RUNTIME, spelled
 from infra.model.environment import Environment
 from infra.model.host_checks import driver_of
-from infra.model.hosts import HostsCluster
+from infra.model.hosts import CDI, NVIDIA_RUNTIME, HostsCluster, spelled
 from infra.model.machines import Machine
 from infra.model.pool import Pool
-from infra.plan import magnum, played_daemons, played_groups, played_nodes
+from infra.plan import magnum, played
 from infra.plan.nodes import bare
 from lab.rehearse.cloud.market import reserved
+from lab.rehearse.cluster import NODES, Cluster
 from lab.rehearse.stack_file import SELECTED
 
 Manifest = dict[str, Any]
@@ -35,8 +34,7 @@ OWN_HOST = "own host"
 OLDEST = "1.6"
 """containerd of Debian 12, the oldest system of the Ansible roles."""
 _STAND_IN = "{} resources: a stand-in checks every input and creates nothing"
-_CORES, _GIB = played_nodes.UNDECLARED
-_TIMEOUT_S = 120
+_CORES, _GIB = played.UNDECLARED
 _STRICT = (labels.SIM_CONTAINER_RUNTIME, labels.SIM_GPU_RESET)
 """Annotations that nodes of earlier versions did not have; without them nodes accept every setting."""
 
@@ -77,11 +75,11 @@ class _Eks(Nodes):
     by_cloud = True
 
     def offline(self, env: Environment, waiting: bool) -> tuple[Manifest, ...]:
-        return played_nodes.manifests(env, waiting)
+        return played.aws_nodes(env, waiting)
 
     def rehearsed(self, env: Environment) -> Played:
         """The nodes of node groups, and EKS's DaemonSets."""
-        made = [*played_nodes.manifests(env, waiting=True, fixed_only=True), *played_daemons.manifests(env)]
+        made = [*played.aws_nodes(env, waiting=True, fixed_only=True), *played.daemon_sets(env)]
         return Played(tuple(made), (_STAND_IN.format("AWS"), *_held(env)))
 
 
@@ -89,20 +87,20 @@ class _Magnum(Nodes):
     by_cloud = True
 
     def offline(self, env: Environment, waiting: bool) -> tuple[Manifest, ...]:
-        return played_groups.manifests(env, proven=not waiting)
+        return played.magnum_nodes(env, proven=not waiting)
 
     def labels(self, env: Environment) -> tuple[str, str]:
         group = magnum.GROUP_LABELS[magnum.cluster_of(env).driver]
         return group, group
 
     def rehearsed(self, env: Environment) -> Played:
-        unknown = played_groups.unknown(env)
+        unknown = played.unknown_workers(env)
         sizes = (f"{unknown}; simulated: {_CORES} cores and {_GIB} GiB",) if unknown else ()
-        return Played(played_groups.manifests(env), (_STAND_IN.format("Magnum"), *sizes))
+        return Played(played.magnum_nodes(env), (_STAND_IN.format("Magnum"), *sizes))
 
     def assumed(self, env: Environment, pool: Pool) -> tuple[str, ...]:
         workers = pool.name == magnum.DEFAULT_WORKERS
-        return (CPU, MEMORY_GIB) if workers and played_groups.unknown(env) else ()
+        return (CPU, MEMORY_GIB) if workers and played.unknown_workers(env) else ()
 
 
 class _Hosts(Nodes):
@@ -154,11 +152,16 @@ def play(
         for annotation in _STRICT:
             one["metadata"]["annotations"].pop(annotation, None)
     names = {one["metadata"]["name"] for one in wanted}
-    _kubectl(paths, tools, "apply", "-f", "-", input=json.dumps({**_LIST, "items": list(wanted)}))
-    there = json.loads(_kubectl(paths, tools, "get", "nodes", "-l", mine, "-o", "json"))["items"]
-    gone = sorted({one["metadata"]["name"] for one in there} - names)
-    if gone:
-        _kubectl(paths, tools, "delete", "nodes", *gone)
+    if not paths.kubeconfig.is_file():
+        raise Failure(_Embedded.subject, "it was never started", _Embedded.remedy)
+    selected, _, value = mine.partition("=")
+    with closing(_Embedded(paths.kubeconfig, tools.path("kubectl"))) as cluster:
+        cluster.apply(wanted, server_side=False)
+        for one in cluster.items(NODES):
+            meta = one["metadata"]
+            label = meta.get("labels", {}).get(selected)
+            if label is not None and value in ("", label) and meta["name"] not in names:
+                cluster.delete(f"{NODES}/{meta['name']}")
     found: dict[str, int] = {}
     for one in wanted:
         pool = one["metadata"]["labels"][group]
@@ -166,24 +169,8 @@ def play(
     return found
 
 
-_LIST = {"apiVersion": "v1", "kind": "List"}
-
-
-def _kubectl(paths: Paths, tools: Tools, *words: str, input: str | None = None) -> str:
-    command = [str(tools.path("kubectl")), "--kubeconfig", str(paths.kubeconfig), *words]
-    if not paths.kubeconfig.is_file():
-        raise _unreachable("it was never started")
-    try:
-        done = subprocess.run(command, input=input, capture_output=True, text=True, timeout=_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        raise _unreachable(f"no answer in {_TIMEOUT_S} s") from None
-    if done.returncode:
-        raise _unreachable(done.stderr.strip())
-    return done.stdout
-
-
-def _unreachable(reason: str) -> Failure:
-    return Failure("embedded control plane", reason, "start it with `gpuform local start`")
+class _Embedded(Cluster):
+    subject, remedy = "embedded control plane", "start it with `gpuform local start`"
 
 
 def runtime_classes(env: Environment) -> Iterator[Manifest]:

@@ -1,4 +1,4 @@
-"""A temporary control plane for one rehearsal, or one offline preview, with its own state.
+"""A temporary control plane for one rehearsal, or one offline preview with its base, with its own state.
 
 It is independent of the one of `make up`: other ports, other data, its own engine state. Whatever a killed
 run has left is removed by the next one of the same stack.
@@ -9,18 +9,35 @@ from __future__ import annotations
 import shutil
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from types import FrameType
 
 from gpuform.checkout import writable
+from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
 from gpuform.checkout.scratch import keeping_logs
+from gpuform.engine import Engine
 from gpuform.engine.places import Tools
-from lab.plane import ControlPlane, lock
+from gpuform.stack.preview.run import Played, checkout
+from gpuform.stack.preview.world import World, declared, read
+from gpuform.usage.prometheus import NOT_STARTED, Prometheus, direct
+from gpuform.usage.rehearsal import Scraped
+from infra.config import load
+from infra.model.environment import Environment
+from infra.plan.scraping import JOB
+from lab.plane import ControlPlane, controlling, lock
+from lab.plane.processes import PROMETHEUS
+from lab.rehearse import nodes
 
 Say = Callable[[str], None]
+PATIENCE_S = 20.0
+"""Until a node is scraped: discovery takes a few seconds, a scrape six at most."""
+_EVERY_S = 0.5
+_QUERY = f'up{{job="{JOB}"}} == 1'
 
 
 def apart(paths: Paths, stack: str, verb: str = "rehearse") -> Paths:
@@ -30,12 +47,7 @@ def apart(paths: Paths, stack: str, verb: str = "rehearse") -> Paths:
 
 @contextmanager
 def plane(
-    paths: Paths,
-    tools: Tools,
-    stack: str,
-    say: Say,
-    controllers: Sequence[str] = (),
-    verb: str = "rehearse",
+    paths: Paths, tools: Tools, stack: str, say: Say, controllers: Sequence[str] = (), verb: str = "rehearse"
 ) -> Iterator[Paths]:
     """A fresh control plane with a way to these controllers while the context lasts; yields its folders.
 
@@ -84,3 +96,72 @@ def _ended_in_order() -> Iterator[None]:
     finally:
         for number, was in heard.items():
             signal.signal(number, was)
+
+
+@contextmanager
+def played(paths: Paths, tools: Tools, stack: str, base: str | None, say: Say) -> Iterator[Played]:
+    """A temporary control plane and state on which the base's stack has been created."""
+    say("starting a control plane for the preview")
+    with plane(paths, tools, stack, say, verb="preview") as own:
+        control_plane = ControlPlane(own, tools)
+        _teach(control_plane, paths.root / f"Pulumi.{stack}.yaml")
+        if base is None:
+            yield Played(own, None, declared(None))
+            return
+        with checkout(paths.root, base) as folder:
+            say(f"simulating the base of {stack} ({base})")
+            _teach(control_plane, folder / f"Pulumi.{stack}.yaml")
+            before, world = _make(replace(own, root=folder), tools, stack, say)
+        yield Played(own, before, world)
+
+
+def _teach(started: ControlPlane, file: Path) -> None:
+    """Install the kinds of monitoring and run the controllers that the stack has.
+
+    The stand-in for the chart of monitoring has no CRDs, and a controller's own chart needs its program.
+    """
+    try:
+        env = load(file)
+    except InputError:
+        return  # reported by the next reader of the file
+    if names := controlling.declared(env):
+        started.controlled(*names)
+    if env.monitoring:
+        started.knows_monitoring()
+
+
+def _make(paths: Paths, tools: Tools, stack: str, say: Say) -> tuple[Environment | None, World]:
+    file = paths.root / f"Pulumi.{stack}.yaml"
+    if not file.exists():
+        return None, declared(None)
+    before = load(file)
+    if not before.cluster.created:
+        say(f"the base of {stack} is not simulated: own hosts and existing clusters cannot be simulated here")
+        return before, declared(before)
+    if nodes.of(before).by_cloud:
+        nodes.play(before, paths, tools, lenient=True)
+    Engine(paths, tools, say=say, offline=True).up(stack, on_event=lambda event: None)
+    return before, read(paths.kubeconfig)
+
+
+def scraped(started: ControlPlane, names: Collection[str]) -> Scraped:
+    """Wait until every node was scraped, at most ``PATIENCE_S``."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        status = started.status()
+        port = next((one.port for one in status.members if one.name == PROMETHEUS), None)
+        there = _nodes(port) if port else None
+        missing = tuple(sorted(set(names) - (there or set())))
+        if (there is not None and not missing) or time.monotonic() > deadline:
+            trouble = status.unmonitored if there is not None else (*status.unmonitored, "it does not answer")
+            return Scraped(len(names), missing, "; ".join(trouble))
+        time.sleep(_EVERY_S)
+
+
+def _nodes(port: int) -> set[str] | None:
+    """Nodes with a successful last scrape of their exporter; None if Prometheus does not answer."""
+    with direct(f"http://127.0.0.1:{port}") as transport:
+        try:
+            return {one.labels.get("node", "") for one in Prometheus(transport, NOT_STARTED).query(_QUERY)}
+        except Failure:
+            return None

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from gpuform.usage.nodes import Amounts, Event, Pod, latest
-from gpuform.usage.rehearsal import Pending, Queued
+from gpuform.usage.nodes import Amounts, Pod
+from gpuform.usage.queues import Queued
+from gpuform.usage.rehearsal import Pending
 from infra.model.environment import Environment
-from infra.model.rollout import COLOURS
+from infra.model.serving import COLOURS
 from infra.model.workload import DeploymentWorkload, Workload
-from infra.plan import notebooks, played_groups, sharing, workloads
-from lab.rehearse import reasons
+from infra.plan import notebooks, played, room, sharing, workloads
 from lab.rehearse.cluster import EVENTS, Cluster
+from lab.rehearse.reasons import SCHEDULER, TOLD, Event, latest, words
 
 DURATION = "simulator.gpuform.io/duration"
 """Annotation of a pod: how long it runs. Without it a job's pods end in half a second."""
@@ -33,7 +35,7 @@ def manifests(env: Environment) -> tuple[dict[str, Any], ...]:
 
     Every storage class that a notebook names exists: those of the cloud's cluster are not known.
     """
-    spaces = [one for one in workloads.namespaces(env) if one["metadata"]["name"] != sharing.NAMESPACE]
+    spaces = [one for one in room.namespaces(env) if one["metadata"]["name"] != sharing.NAMESPACE]
     classes = notebooks.storage_classes(notebooks.named_classes(env))
     return (*spaces, *classes, *(_lasting(one) for one in workloads.manifests(env)))
 
@@ -137,22 +139,32 @@ def _empty(env: Environment, work: Workload, said: Iterable[Event]) -> list[Even
 def _full(env: Environment, work: Workload) -> str:
     """A remark if the node group of the workload's pool is at its maximum; empty otherwise."""
     pool = env.pool(work.pool) if work.pool else None
-    if pool is None or not env.by_autoscaler(pool) or played_groups.size(env, pool) < pool.most:
+    if pool is None or not env.by_autoscaler(pool) or played.group_size(env, pool) < pool.most:
         return ""
     return f"; group {pool.name} is at its maximum of {pool.most} nodes"
 
 
 def _waiting(work: Workload, pod: Pod, said: list[Event], empty: list[Event], full: str) -> Pending:
-    told = [one for one in said if one.reason == reasons.TOLD]
+    told = [_current(one, pod) for one in said if one.reason == TOLD]
     texts = [f"{one.source}: {one.message}" for one in told]
     if pod.node:
         why = pod.trouble or f"it is scheduled to node {pod.node} but does not start"
         texts = [pod.trouble] if pod.trouble else []
     else:
-        why = reasons.words(told, [one.name for one in empty]) or "no event gives a reason yet"
+        why = words(told, [one.name for one in empty]) or "no event gives a reason yet"
         why += full
         texts += [f"{one.source}, of NodePool {one.name}: {one.message}" for one in empty if texts]
     return Pending(pod.namespace, pod.name, work.name, work.pool or "", pod.asks, why, tuple(texts))
+
+
+def _current(event: Event, pod: Pod) -> Event:
+    """The scheduler's event with the message of the pod's condition: that of its last attempt.
+
+    An event that repeats within minutes keeps the message of the first one (client-go's tools/events: the key
+    of a series has no message).
+    """
+    now = pod.reason.removeprefix("Unschedulable: ")
+    return replace(event, message=now) if event.source == SCHEDULER and now != pod.reason else event
 
 
 def _unmade(work: Workload, missing: int, said: Iterable[Event]) -> Iterator[Pending]:

@@ -39,51 +39,33 @@ class Pod:
     files: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True)
-class Where:
-    """Which program: its Deployment's name and namespace, and its name in messages (``words``)."""
-
-    name: str
-    namespace: str
-    words: str
-
-    @property
-    def deployments(self) -> str:
-        return f"/apis/apps/v1/namespaces/{self.namespace}/deployments"
-
-    @property
-    def core(self) -> str:
-        return f"/api/v1/namespaces/{self.namespace}"
-
-
 class Program:
     """The program of one cluster; its output is in the file ``log`` of its folder."""
 
-    def __init__(self, where: Where, kubeconfig: Path, folder: Path, every: float) -> None:
-        """``every`` is its interval in seconds (``--every``)."""
-        self._where, self._kubeconfig, self._every = where, kubeconfig, every
+    def __init__(
+        self, name: str, words: str, kubeconfig: Path, folder: Path, every: float, namespace: str = NAMESPACE
+    ) -> None:
+        """Its Deployment, its name in messages, and its interval in seconds (``--every``)."""
+        self._name, self._words, self._kubeconfig, self._every = name, words, kubeconfig, every
+        self._namespace, self._core = namespace, f"/api/v1/namespaces/{namespace}"
         self._children = Children(folder)
         self.log = self._children.folder / "log"
 
-    def start(self, server: str = "") -> subprocess.Popen[bytes]:
-        """Run it as the Deployment says; ``server`` replaces the API server's URL.
+    @contextmanager
+    def running(self, server: str = "") -> Iterator[subprocess.Popen[bytes]]:
+        """Run it as the Deployment says while the context lasts; ``server`` replaces the API server's URL.
 
-        The process ends with the calling thread at the latest. Raises Failure without a Deployment.
+        Raises Failure without a Deployment, and if it no longer runs at the end.
         """
         with closing(Cluster(self._kubeconfig)) as cluster:
             pod = self._wanted(cluster)
         if pod is None:
-            raise Failure(f"deployment {self._where.name}", "is not in the cluster", "run `up` first")
-        return self._run(pod, server)
-
-    @contextmanager
-    def running(self, server: str = "") -> Iterator[subprocess.Popen[bytes]]:
-        """Run it while the context lasts. Raises Failure if it no longer runs at the end."""
-        process = self.start(server)
+            raise Failure(f"deployment {self._name}", "is not in the cluster", "run `up` first")
+        process = self._run(pod, server)
         try:
             yield process
             if process.poll() is not None:
-                raise Failure(self._where.words, f"has ended: {self.log.read_text()}", f"see {self.log}")
+                raise Failure(self._words, f"has ended: {self.log.read_text()}", f"see {self.log}")
         finally:
             end(process)
 
@@ -101,7 +83,7 @@ class Program:
         first, *words = (word.replace(f"{pod.mounted}/", f"{folder}/") for word in pod.command)
         if first != "python3":
             fact = f"runs {first}, not python3"
-            raise Failure(f"deployment {self._where.name}", fact, "see its plan in infra/plan")
+            raise Failure(f"deployment {self._name}", fact, "see its plan in infra/plan")
         command = [sys.executable, *words, "--every", str(self._every), "--account", str(account)]
         return self._children.start(command, env, self.log)
 
@@ -111,7 +93,7 @@ class Program:
         cluster: Json = config["clusters"][0]["cluster"]
         account = self._children.folder / "account"
         account.mkdir(exist_ok=True, mode=0o700)
-        (account / "namespace").write_text(self._where.namespace)
+        (account / "namespace").write_text(self._namespace)
         token = account / "token"
         token.touch(mode=0o600)
         token.write_text(self._token(name))
@@ -125,19 +107,20 @@ class Program:
             "spec": {"expirationSeconds": TOKEN_S},
         }
         with closing(Cluster(self._kubeconfig)) as cluster:
-            made = cluster.create(f"{self._where.core}/serviceaccounts/{account}/token", request)
+            made = cluster.create(f"{self._core}/serviceaccounts/{account}/token", request)
         return str(made["status"]["token"])
 
     def _wanted(self, cluster: Cluster) -> Pod | None:
-        for deployment in cluster.items(self._where.deployments, self._where.name):
+        path = f"/apis/apps/v1/namespaces/{self._namespace}/deployments"
+        for deployment in cluster.items(path, self._name):
             spec = deployment["spec"]["template"]["spec"]
             (container,) = spec["containers"]
             (volume,) = spec["volumes"]
             (mount,) = container["volumeMounts"]
             name = volume["configMap"]["name"]
-            found = cluster.items(f"{self._where.core}/configmaps", name)
+            found = cluster.items(f"{self._core}/configmaps", name)
             if not found:
-                fact = f"is missing, but {self._where.words} mounts it"
+                fact = f"is missing, but {self._words} mounts it"
                 raise Failure(f"configmap {name}", fact, "run `up` again")
             return Pod(
                 command=tuple(container["command"]),
@@ -152,12 +135,11 @@ class Gate(Program):
     """The readiness gate; it checks nodes every 0.2 s, in its pod every 5 s."""
 
     def __init__(self, kubeconfig: Path, folder: Path) -> None:
-        where = Where(readiness_gate.NAME, NAMESPACE, "the readiness gate")
-        super().__init__(where, kubeconfig, folder, every=0.2)
+        super().__init__(readiness_gate.NAME, "the readiness gate", kubeconfig, folder, every=0.2)
 
 
 class Keeper(Program):
     """The pool keeper; it lists nodes every 2 s, in its pod every 30 s."""
 
     def __init__(self, kubeconfig: Path, folder: Path) -> None:
-        super().__init__(Where(pool_keeper.NAME, NAMESPACE, "the pool keeper"), kubeconfig, folder, every=2.0)
+        super().__init__(pool_keeper.NAME, "the pool keeper", kubeconfig, folder, every=2.0)

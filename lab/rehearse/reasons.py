@@ -1,4 +1,4 @@
-"""Why a pod is pending, in words, from the events of the scheduler and of Karpenter.
+"""Events, and by those of the scheduler and of Karpenter why a pod is pending, in words.
 
 The texts are those of kube-scheduler 1.34 and Karpenter 1.14. The original event text is always shown as
 well, so an unknown text is not lost.
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from gpuform.usage.nodes import Event
+from gpuform.usage.nodes import Json
 from infra.model import labels
 
 SCHEDULER = "default-scheduler"
@@ -27,6 +28,55 @@ _NODE_TEXTS = {
     "node(s) were unschedulable": "are cordoned",
     "cannot allocate all claims": "cannot allocate its claims",
 }
+
+
+@dataclass(frozen=True)
+class Event:
+    """A controller's last event about an object; ``when`` as the API writes it, to the second."""
+
+    kind: str
+    namespace: str
+    name: str
+    source: str
+    reason: str
+    message: str
+    when: str = ""
+
+
+def event(raw: Json) -> Event:
+    """The record of an Event, written by either of the two event APIs."""
+    about = raw.get("involvedObject", {})
+    return Event(
+        kind=about.get("kind", ""),
+        namespace=about.get("namespace", ""),
+        name=about.get("name", ""),
+        source=raw.get("reportingComponent") or raw.get("source", {}).get("component", ""),
+        reason=raw.get("reason", ""),
+        message=raw.get("message", ""),
+        when=_when(raw),
+    )
+
+
+def latest(raw: Iterable[Json]) -> list[Event]:
+    """The last event of each object, source and reason, oldest first."""
+    found: dict[tuple[str, ...], Event] = {}
+    for one in sorted(raw, key=_when):
+        seen = event(one)
+        key = (seen.kind, seen.namespace, seen.name, seen.source, seen.reason)
+        found.pop(key, None)
+        found[key] = seen
+    return list(found.values())
+
+
+def _when(raw: Json) -> str:
+    times = (
+        (raw.get("series") or {}).get("lastObservedTime"),
+        raw.get("lastTimestamp"),
+        raw.get("eventTime"),
+        raw.get("metadata", {}).get("creationTimestamp"),
+    )
+    # To the second: only one of the two APIs writes microseconds.
+    return str(next((time for time in times if time), ""))[:19]
 
 
 def words(events: Iterable[Event], empty: Iterable[str] = ()) -> str:

@@ -11,23 +11,22 @@ from pathlib import Path
 from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine
 from gpuform.engine.places import Tools
-from gpuform.usage.queues import summarise
-from gpuform.usage.rehearsal import Ended, Load, Outcome, Pending, QueueOutcome, Scraped, Step
+from gpuform.usage.queues import QueueOutcome, summarise
+from gpuform.usage.rehearsal import Ended, Load, Outcome, Pending, Scraped, Step
 from infra.config import price_list
 from infra.model.environment import Environment
 from infra.model.scheduling import PLACEHOLDER
 from infra.plan import room
 from lab.plane import ControlPlane, controlling
-from lab.rehearse import ending, fidelity, monitored, nodes, pods, shrinking, stack_file, workloads
+from lab.rehearse import after_placement, fidelity, nodes, pods, stack_file, workloads
 from lab.rehearse.cluster import Cluster
 from lab.rehearse.cost_report import CostReport, check_prices, price_source
 from lab.rehearse.loads import Player, player, unmet
 from lab.rehearse.node_source import NodeSource, node_source
 from lab.rehearse.options import Options
-from lab.rehearse.plane import plane
-from lab.rehearse.queued import QUEUES, held, of
+from lab.rehearse.plane import plane, scraped
 from lab.rehearse.scaled import fewest, followers, install
-from lab.rehearse.watch import Snapshot, Watch
+from lab.rehearse.watch import QUEUES, Snapshot, Watch, held, in_queue
 
 Say = Callable[[str], None]
 
@@ -139,12 +138,12 @@ class _Play:
         ended = self._ended(now, waiting, quiet)
         later = self.watch.look()
         if ended and waiting:  # their queues may have admitted them since
-            waiting = self._pending(ending.without(env, ended), later)
+            waiting = self._pending(after_placement.without(env, ended), later)
         works = list(self.watch.queued.values())
         queues = tuple(
-            QueueOutcome(q, costs.held(q.name, now), of(q.name, works), later.at) for q in statuses
+            QueueOutcome(q, costs.held(q.name, now), in_queue(q.name, works), later.at) for q in statuses
         )
-        troubles = (*now.troubles(env), *self.source.troubles(), *ending.troubles(ended))
+        troubles = (*now.troubles(env), *self.source.troubles(), *after_placement.troubles(ended))
         switched = [str(one) for one in options.short]
         switched += [f"reservation {name}: {left} left" for name, left in options.used_up]
         if options.interrupt_spot:
@@ -155,8 +154,8 @@ class _Play:
         shrunk = None
         if options.shrink and now.workloads and not loads:
             with self.clock.step("half of the pods removed"):
-                left = ending.without(env, ended)
-                shrunk = shrinking.shrink(
+                left = after_placement.without(env, ended)
+                shrunk = after_placement.shrink(
                     left, self.cluster, self.watch, self.source, costs, quiet, options.timeout_s
                 )
         costs = CostReport(env, costs.prices, self.source.paid())
@@ -199,18 +198,20 @@ class _Play:
 
     def _ended(self, now: Snapshot, waiting: tuple[Pending, ...], quiet_s: float) -> tuple[Ended, ...]:
         """Run jobs to their end if any has started, and only queues hold others back."""
-        started = {(pod.namespace, pod.workload) for pod in now.workloads} & ending.ending(self.env).keys()
-        if not started or any(not one.queue for one in waiting):
+        started = {(pod.namespace, pod.workload) for pod in now.workloads}
+        if not started & after_placement.ending(self.env).keys() or any(not one.queue for one in waiting):
             return ()
         with self.clock.step("jobs complete"):
-            return ending.end(self.env, self.cluster, self.watch, quiet_s, self.asked.options.timeout_s)
+            return after_placement.end(
+                self.env, self.cluster, self.watch, quiet_s, self.asked.options.timeout_s
+            )
 
     def _measured(self, now: Snapshot) -> Scraped | None:
         if not self.env.monitoring:
             return None
         with self.clock.step("GPU metrics scraped"):
             found = [node.name for node in now.nodes if node.gpus]
-            return monitored.scraped(ControlPlane(self.own, self.asked.tools), found)
+            return scraped(ControlPlane(self.own, self.asked.tools), found)
 
     def _settled(self, now: Snapshot) -> bool:
         """Whether pods and placeholders are placed, and every node is ready and offers what was planned."""

@@ -13,16 +13,16 @@ from typing import Any
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
 from gpuform.engine.places import Tools
-from infra.model import inference, labels
+from infra.model import labels, workload_kinds
 from infra.model.environment import Environment
 from infra.model.monitoring import RELEASE
-from infra.model.scaling import Scale
+from infra.model.serving import Scale
 from infra.model.workload import InferenceWorkload
 from infra.plan import scaling, workloads
 from lab.offline.charts import Charts
 from lab.rehearse import pods
 from lab.rehearse.exporter import GATEWAY, Key, Series
-from lab.rehearse.monitored import INTERVAL
+from lab.rehearse.stack_file import INTERVAL
 from lab.sidecars.monitoring.scraping import seconds
 from lab.sidecars.monitoring.targets import PLAYED
 
@@ -106,14 +106,14 @@ def shortened(env: Environment, scaled: tuple[Scaled, ...]) -> Iterator[str]:
 
 def fewest(env: Environment) -> Environment:
     """With the pods that each scaled workload has before anything scales it."""
-    return inference.fixed(env, lambda work: max(1, work.scale.min) if work.scale else work.pods)
+    return workload_kinds.fixed(env, lambda work: max(1, work.scale.min) if work.scale else work.pods)
 
 
 def at(env: Environment, qps: float, scaled: tuple[Scaled, ...]) -> Environment:
     """The scaled workloads alone, with the pods for this load."""
     number = {one.key: one.wanted(qps) for one in scaled}
     alone = env.model_copy(update={"workloads": tuple(one.work for one in scaled)})
-    return inference.fixed(alone, lambda work: number[work.namespace, work.name])
+    return workload_kinds.fixed(alone, lambda work: number[work.namespace, work.name])
 
 
 def manifests(env: Environment, scaled: tuple[Scaled, ...], port: int) -> tuple[Manifest, ...]:

@@ -20,8 +20,9 @@ from infra import strict_yaml
 from infra.config import KEY, load
 from infra.model.base import listing
 from infra.model.environment import Environment
-from lab.rehearse.monitored import INTERVAL
 
+INTERVAL = "5s"
+"""Replaces ``monitoring.interval`` in a rehearsal, so that the newest node is scraped in time."""
 SELECTED = "rehearsal.gpuform.io/pool"
 """Label that selects the simulated nodes of own hosts, instead of the hosts' names."""
 PLAIN = "m6i.4xlarge"

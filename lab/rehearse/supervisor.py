@@ -131,10 +131,7 @@ class Supervisor(Generic[Wanted]):
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Ends the process through its thread: the thread that started it has to outlive it."""
         self._over.set()

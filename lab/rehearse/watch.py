@@ -1,27 +1,34 @@
-"""Watches a rehearsal's nodes and pods: when a node joins, leaves, and whether it is used."""
+"""Watches a rehearsal: when a node joins, leaves, and whether it is used; when Kueue admits and evicts."""
 
 from __future__ import annotations
 
+import math
+import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpuform.checkout.errors import Failure
+from gpuform.kubernetes.pods import condition
 from gpuform.usage import queues
-from gpuform.usage.claims import CLAIMS_PATH, SLICES_PATH, Claims, gather
+from gpuform.usage.cluster_objects import CLAIMS_PATH, SLICES_PATH, Claims, gather
 from gpuform.usage.nodes import Node, Pod, node, pod
-from gpuform.usage.rehearsal import Queued
+from gpuform.usage.queues import Queued, Turn, What
 from infra.model import labels
 from infra.model.environment import Environment
 from infra.model.offer import claimable
 from infra.model.scheduling import PLACEHOLDER
+from infra.plan.queues import QUEUES_API
 from infra.plan.sharing import offered
 from lab.rehearse.cluster import NODE_CLAIMS, NODES, PODS, Cluster
-from lab.rehearse.queued import WORKLOADS, noted
 
 EVERY_S = 0.5
+QUEUES = f"{QUEUES_API}/clusterqueues"
+WORKLOADS = f"{QUEUES_API}/workloads"
+_PREEMPTOR = re.compile(r"a workload \(UID: (\S+), JobUID: \S+\)")
+"""pkg/scheduler/preemption/preemption.go of Kueue 0.19.2."""
 _CLASSES = (labels.GPU_DEVICE_CLASS, labels.MIG_DEVICE_CLASS)
 
 
@@ -45,7 +52,7 @@ class Snapshot:
     def state(self) -> object:
         """Differs from the previous state if something has changed; why a workload waits is reworded."""
         pods = tuple((one.namespace, one.name, one.node, one.phase) for one in self.pods)
-        nodes = tuple((n.name, n.ready, n.held, tuple(n.offers.items())) for n in self.nodes)
+        nodes = tuple((n.name, n.ready, bool(n.waits_for), tuple(n.offers.items())) for n in self.nodes)
         works = tuple((one["metadata"]["uid"], queues.state(one)) for one in self.works)
         return pods, nodes, self.claims, works
 
@@ -64,7 +71,7 @@ class Snapshot:
                 yield f"{what} offers {_listed(gpus) or 'no GPU'}, not what was planned"
             elif there != claimable(pool):
                 yield f"{what} publishes {_listed(there) or 'nothing'}, not what was planned"
-            elif not one.ready or one.held:
+            elif not one.ready or one.waits_for:
                 yield f"{what} is not ready, or still has its startup taint"
 
 
@@ -131,7 +138,7 @@ class Watch:
             life = self.lives.setdefault(one.name, NodeLifetime(one, now.at))
             life.node = one
             life.used = life.used or one.name in users
-            if one.ready and not one.held and life.ready is None:
+            if one.ready and not one.waits_for and life.ready is None:
                 life.ready = now.at
         for name, life in self.lives.items():
             if name not in there and life.gone is None:
@@ -192,3 +199,46 @@ def _claim(raw: dict[str, object]) -> tuple[str, str]:
 
 def _listed(amounts: Mapping[str, float]) -> str:
     return ", ".join(f"{key} {count:g}" for key, count in amounts.items())
+
+
+def noted(before: Mapping[str, Queued], works: Iterable[queues.Json], at: float) -> dict[str, Queued]:
+    """What has happened until now, by the uid of Kueue's Workloads."""
+    found, there = dict(before), {str(one["metadata"]["uid"]): one for one in works}
+    for uid, one in there.items():
+        own = queues.waiting(one)
+        created = (Turn(at, "created"),)
+        new = Queued(one["spec"].get("queueName", ""), own.namespace, own.kind, own.name, created)
+        found.setdefault(uid, new)
+    for uid, one in there.items():
+        state, said, turns = queues.state(one), condition(one, "Evicted"), found[uid].turns
+        evicted = state == "waits" or (state == "finished" and said.get("status") == "True")
+        what: What = "evicted" if evicted else "admitted" if state == "admitted" else "finished"
+        if what != turns[-1].what and (not evicted or turns[-1].what == "admitted"):
+            turns += (Turn(at, what, _named(str(said.get("message", "")), found) if evicted else ""),)
+        waits = _named(queues.waiting(one).reason, found) if state == "waits" else ""
+        found[uid] = replace(found[uid], turns=turns, waits=waits)
+    for uid in found.keys() - there.keys():
+        over = found[uid].turns[-1].what in ("evicted", "finished", "removed")
+        turns = found[uid].turns + (() if over else (Turn(at, "removed"),))
+        found[uid] = replace(found[uid], turns=turns, waits="")
+    return found
+
+
+def _named(message: str, lives: Mapping[str, Queued]) -> str:
+    """Kueue's message with the workload's name instead of its uid."""
+    return _PREEMPTOR.sub(lambda found: str(lives.get(found[1], found[0])), message)
+
+
+def held(lives: Iterable[Queued]) -> dict[tuple[str, str], Queued]:
+    """Those that do not run because of their queue, by namespace and name of the queued object."""
+    newest = {(one.namespace, one.name): one for one in lives}
+    return {key: one for key, one in newest.items() if one.trouble}
+
+
+def in_queue(queue: str, lives: Iterable[Queued]) -> tuple[Queued, ...]:
+    """A queue's own, in the order of admission."""
+    return tuple(sorted((one for one in lives if one.queue == queue), key=_admitted))
+
+
+def _admitted(work: Queued) -> float:
+    return next((one.at for one in work.turns if one.what == "admitted"), math.inf)

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from gpuform.checkout.errors import InputError
 from infra import strict_yaml
 from infra.config import parse
-from infra.model import checks, choice, claims, inference, offer
+from infra.model import checks, choice, claims, offer, workload_kinds
 from infra.model.amounts import cpu_millis, memory_bytes
 from infra.model.clusters import KINDS
 from infra.model.environment import Environment
@@ -58,7 +58,7 @@ def environment(
             path = f"{KEY}[{index}]" if file is None else f"{source}: {KEY}[{index}]"
             remedy = "request less per pod, or name a pool that has it"
             raise InputError(path, f"no pool can hold it ({said})", remedy)
-    return inference.without_models(env) if scaled else inference.at_most(env)
+    return workload_kinds.without_models(env) if scaled else workload_kinds.at_most(env)
 
 
 def _read(file: Path) -> Any:

@@ -1,29 +1,15 @@
 """The driver: which version a node has, and whether it supports the node's GPU.
 
-Its init container stops every user of the old driver before another one is loaded: operands are paused by
-their labels, as the MIG manager does it, and resumed when the new driver is about to start; they then wait
-for it as on a new node. Pods that request GPUs stay: NVIDIA's upgrade controller, which evicts them, is not
-simulated, and without it the real container would fail to unload the module.
+Not simulated: its init container, which stops the operands while another driver is loaded, and NVIDIA's
+upgrade controller, which evicts pods that request GPUs.
 """
 
 from __future__ import annotations
 
 from lab.simulator import keys
-from lab.simulator.actions import Action, Delete, NodeMeta
 from lab.simulator.objects import Pod
 from lab.simulator.world import World
 
-PAUSED = "paused-for-driver-upgrade"
-CLIENTS = {
-    "container-toolkit": "toolkit",
-    "dcgm": "dcgm",
-    "dcgm-exporter": "dcgm-exporter",
-    "device-plugin": "device-plugin",
-    "gpu-feature-discovery": "gfd",
-    "mig-manager": "mig-manager",
-    "operator-validator": "validator",
-}
-"""Operand by suffix of its label ``nvidia.com/gpu.deploy.``; the MPS daemon follows the device plugin's."""
 CUDA = (
     (595, "13.2"),
     (590, "13.1"),
@@ -71,22 +57,3 @@ def problem(world: World, pod: Pod) -> str | None:
 def tag(pod: Pod) -> str:
     """Version of the driver that this pod would load."""
     return pod.template.containers[0][1].rpartition(":")[2].partition("-")[0]
-
-
-def clear(world: World, pod: Pod) -> list[Action] | None:
-    """Actions before this driver may start ([]: wait for operands to end); None if it may start now."""
-    loaded = world.node.labels.get(keys.DRIVER_LABEL)
-    if pod.crash or loaded in (None, tag(pod)):
-        return None
-    operands = {*CLIENTS.values(), "mps-control-daemon"}
-    if not any(other.operand in operands and other.start == "granted" for other in world.pods):
-        return None
-    paused = world.relabelled(CLIENTS, "true", PAUSED)
-    return [NodeMeta("driver-manager", paused)] if paused else []
-
-
-def restore(world: World) -> list[Action]:
-    """Resume the operands; delete the CUDA validator's pods, which validated the old driver."""
-    back = world.relabelled(CLIENTS, PAUSED, "true")
-    old: list[Action] = [Delete(pod) for pod in world.of("cuda-validator") if not pod.deleting]
-    return [*old, NodeMeta("driver-manager", back)] if back else []

@@ -54,19 +54,13 @@ def _waiting(world: World, pod: Pod) -> list[Action]:
     config = world.configs.get(pod.uid)
     if isinstance(config, Broken) and config.mount:
         return [Event(pod, "FailedMount", config.message, "kubelet")]
-    first: list[Action] = []
-    if pod.operand == "driver":
-        steps = driver.clear(world, pod)
-        if steps is not None:
-            return steps
-        first = driver.restore(world)
     if failure := problem(world, pod):
-        return first + _crash(pod, *failure)
+        return _crash(pod, *failure)
     annotations = {keys.START: "granted"}
     if isinstance(config, Config):
         annotations[keys.LOADED] = config.stored()
     last = container_engine.restart(world, pod) if pod.operand == container_engine.TOOLKIT else []
-    return [*first, Annotate(pod, annotations, "starts"), *last]
+    return [Annotate(pod, annotations, "starts"), *last]
 
 
 def _started(world: World, pod: Pod) -> list[Action]:

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import IO
 
 from gpuform.checkout.errors import Failure, InputError
-from lab.toolchain.catalogue import Module, Tool
 from lab.toolchain.golang import plain_environment
 from lab.toolchain.progress import Reporter
+from lab.toolchain.tool import Module, Tool
 
 _TICK = 0.5  # seconds between two updates
 _LAST_LINES = 12

@@ -5,89 +5,12 @@ The versions are those of ``infra/versions.py``; each folder ``toolchain/<module
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from types import MappingProxyType
-from typing import Literal
 
 from infra import versions
-
-When = Literal["up", "gate", "nightly"]
-"""First command that needs a tool: `make up`, `make test`, `make test-all`. Rehearsals get what they need."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Module:
-    """One Go module: the folder ``toolchain/<name>`` with its own go.mod and go.sum.
-
-    ``pins`` is the module that its go.mod requires at ``version``. ``mb`` is the disk space of a first build
-    in MB of 10^6 bytes: Go's downloads, its build cache and the binaries, as measured on linux/amd64 and
-    rounded up; what two modules share is counted twice. ``cgo`` says that a C compiler is needed, ``tags``
-    are Go's build tags. ``called`` is the tools' own version, if it differs from the module's.
-    """
-
-    name: str
-    pins: str
-    version: str
-    mb: int
-    ldflags: tuple[str, ...] = ()
-    cgo: bool = False
-    tags: tuple[str, ...] = ()
-    called: str = ""
-
-    @property
-    def says(self) -> str:
-        return self.called or self.version
-
-
-@dataclass(frozen=True, kw_only=True)
-class Package:
-    """A package of Debian and its derivatives; ``member`` is the binary's path inside it.
-
-    The distribution chooses the version; the package is used if it lies in the tool's range.
-    """
-
-    name: str
-    member: str
-
-
-@dataclass(frozen=True)
-class Tool:
-    """One binary; ``place`` is its Go package, below the module's ``pins`` if empty or beginning with ``/``.
-
-    ``ask`` are the arguments that make it print its version; a tool without them, such as our own, is never
-    looked for on PATH. ``accepts`` is the range of versions accepted from PATH or ``debian``, from the first
-    up to and without the second; default: only the module's own. ``plugin`` is the version of an official
-    Pulumi plugin, downloaded where possible. ``when`` is the first command that builds it; a program that
-    needs a missing tool later builds it then.
-    """
-
-    name: str
-    module: Module
-    place: str
-    ask: tuple[str, ...] | None = None
-    accepts: tuple[str, str] | None = None
-    plugin: str = ""
-    debian: Package | None = None
-    when: When = "up"
-
-    @property
-    def accepted(self) -> tuple[str, str]:
-        """``accepts``, or a range with only the module's own version."""
-        major, minor, patch = self.module.says.split(".")
-        return self.accepts or (self.module.says, f"{major}.{minor}.{int(patch) + 1}")
-
-    @property
-    def package(self) -> str:
-        return f"{self.module.pins}{self.place}" if self.place[:1] in ("", "/") else self.place
-
-    @property
-    def output(self) -> str:
-        """File name that ``go build`` gives it: the last part of the package that is not a major version."""
-        parts = [part for part in self.package.split("/") if not re.fullmatch(r"v\d+", part)]
-        return self.module.name if parts == ["."] else parts[-1]
+from lab.toolchain.tool import Module, Tool
 
 
 def _set(package: str, **values: str) -> tuple[str, ...]:
@@ -247,8 +170,6 @@ _CERT_MANAGER = Module(
 )
 _ACTIONLINT = Module(name="actionlint", pins="github.com/rhysd/actionlint", version="1.7.12", mb=110)
 
-# Debian 12 has 2.42; our rules work with it and with every 3.x.
-_DEBIANS = ("2.42.0", "4.0.0")
 # Exact versions where the stages or the tests depend on a version's behaviour; etcd keeps its data format
 # within a minor version, helm its command line within a major one.
 _TOOLS = (
@@ -264,17 +185,9 @@ _TOOLS = (
     Tool("kwok", _KWOK, "/cmd/kwok", ("--version",)),
     Tool("kwokctl", _KWOK, "/cmd/kwokctl", ("--version",)),
     Tool("helm", _HELM, "/cmd/helm", ("version", "--short"), (versions.HELM, "4.0.0"), when="gate"),
-    *(
-        Tool(
-            name,
-            _PROMETHEUS,
-            f"/cmd/{name}",
-            ("--version",),
-            _DEBIANS,
-            debian=Package(name="prometheus", member=f"usr/bin/{name}"),
-        )
-        for name in ("prometheus", "promtool")
-    ),
+    # Never one from PATH: Debian's has no Kubernetes discovery.
+    Tool("prometheus", _PROMETHEUS, "/cmd/prometheus"),
+    Tool("promtool", _PROMETHEUS, "/cmd/promtool"),
     Tool("kube-state-metrics", _KUBE_STATE_METRICS, "", ("version",), ("2.15.0", "3.0.0")),
     Tool("nvidia-config", NVIDIA_CONFIG, "."),
     Tool("nvidia-ctk", NVIDIA_CTK, "/cmd/nvidia-ctk", ("--version",), when="gate"),

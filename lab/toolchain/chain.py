@@ -10,18 +10,17 @@ from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
 from gpuform.engine.standins import downloaded
 from lab.toolchain.build import build
-from lab.toolchain.catalogue import CATALOGUE, Module, Tool
-from lab.toolchain.debian import Packages, cached_package, package_folder
-from lab.toolchain.found import Found, ask_version, fits, on_path
+from lab.toolchain.catalogue import CATALOGUE
 from lab.toolchain.golang import find_go
 from lab.toolchain.plugin import download, this_platform
 from lab.toolchain.progress import Progress, Reporter, reporting
 from lab.toolchain.space import require
 from lab.toolchain.store import Store
+from lab.toolchain.tool import Found, Module, Tool, ask_version, fits, on_path
 
 
 class Toolchain:
-    """Tools in this order: PATH if the version fits, official plugin, Debian package, Go build.
+    """Tools in this order: PATH if the version fits, official plugin, Go build.
 
     Fetched and built tools lie in ``Paths.cache`` for every checkout of this user. An object remembers what
     it found, so it does not notice a tool that is removed later.
@@ -32,7 +31,6 @@ class Toolchain:
         self._cache = paths.cache
         self._store = Store(paths.cache)
         self._catalogue = catalogue
-        self._packages = Packages()
         self._known: dict[str, Found] = {}
 
     def path(self, name: str) -> Path:
@@ -97,13 +95,10 @@ class Toolchain:
                     self._build(module, rest, scratch, report)
 
     def _fetch(self, tool: Tool, scratch: Path, report: Reporter) -> bool:
-        """Fetch a tool as plugin or package; False if neither is available for this machine."""
+        """Download a plugin; False if it is none, or cannot be downloaded."""
         if tool.plugin and (binary := download(tool, scratch, report)):
             folder = downloaded(self._cache, tool.name, tool.plugin).parent.name
             self._publish(tool, binary, scratch, folder)
-            return True
-        if packed := self._packages.fetch(tool, scratch, report):
-            self._publish(tool, packed.binary, scratch, package_folder(tool, packed.version))
             return True
         return False
 
@@ -137,8 +132,6 @@ class Toolchain:
         binary = downloaded(self._cache, tool.name, tool.plugin)
         if tool.plugin and binary.is_file():
             return Found(tool.name, tool.plugin, "plugin", binary)
-        if packed := cached_package(tool, self._store.tools):
-            return Found(tool.name, packed.version, "package", packed.binary)
         binary = self._store.tools / self._built_folder(tool) / tool.name
         if binary.is_file():
             return Found(tool.name, tool.module.says, "built", binary)

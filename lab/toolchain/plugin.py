@@ -10,8 +10,8 @@ import tarfile
 from pathlib import Path
 
 from gpuform.checkout.errors import Failure
-from lab.toolchain.catalogue import Tool
 from lab.toolchain.progress import Reporter
+from lab.toolchain.tool import Tool
 
 SERVER = "https://get.pulumi.com/releases/plugins"
 RELEASES = "https://api.github.com/repos/pulumi"

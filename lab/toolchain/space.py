@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gpuform.checkout import writable
 from gpuform.checkout.errors import InputError
-from lab.toolchain.catalogue import Module
+from lab.toolchain.tool import Module
 
 
 def go_caches() -> tuple[Path, Path]:

@@ -1,15 +1,15 @@
-"""One role on the hosts of a bed, run by the runner of users' runs."""
+"""One role on the hosts of a bed, run by the runner of users' runs; and upgrades of the driver."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gpuform.hosts.events import HostResult
 from gpuform.hosts.runner import run
-from tests.bed import Bed
+from tests.bed import Bed, Host, stack
 
 ANSIBLE = Path(__file__).parents[2] / "ansible"
 FACTS = ["!all", "!min", "distribution", "pkg_mgr", "platform", "virtual"]
@@ -31,6 +31,19 @@ class Role:
     def play(self, *, check: bool = False, **more: Any) -> HostResult:
         return only(run("role.yml", self.inventory(more), check=check, ansible=self._ansible).hosts)
 
+    def refused(self, cases: Mapping[str, tuple[Mapping[str, Any], str]]) -> None:
+        """Play the role once with every case on the only host; assert that each is refused with its message.
+
+        A case has variables and a part of the message; its name is the host's name in the inventory.
+        """
+        inventory = self.inventory({})
+        (own,) = inventory["_meta"]["hostvars"].values()
+        hosts = {name: own | variables for name, (variables, _) in cases.items()}
+        inventory |= {"_meta": {"hostvars": hosts}, "kube_node": {"hosts": list(hosts)}, "gpu": {"hosts": []}}
+        results = run("role.yml", inventory, ansible=self._ansible).hosts
+        for name, (_, said) in cases.items():
+            assert said in results[name].message, f"{name}: {results[name].message}"
+
     def inventory(self, more: Mapping[str, Any]) -> dict[str, Any]:
         inventory = self.bed.inventory()
         for variables in inventory["_meta"]["hostvars"].values():
@@ -41,3 +54,31 @@ class Role:
 def only(results: Mapping[str, HostResult]) -> HostResult:
     (result,) = results.values()
     return result
+
+
+OLD, NEW = "580.82.07", "580.95.05"
+BOOT = "cut -d' ' -f22 /proc/1/stat"  # boot_id is the machine's around the bed, and never changes
+
+
+def declared(bed: Bed, version: str, names: Sequence[str] = (), **more: Any) -> dict[str, Any]:
+    """The inventory of all or some of the bed's hosts, with one T4 each and driver ``version``."""
+    hosts = list(names) or [host.name for host in bed.hosts]
+    pools = [{"name": "t4", "hosts": hosts, "gpu": {"models": ["T4"], "count": 1}}]
+    driver = {"source": "nvidia", "version": version, "repository": bed.repository.settings}
+    found = stack.listing(bed, pools, driver=driver)
+    for host in found["_meta"]["hostvars"].values():
+        host.update(nvidia_driver_boot_time_command=BOOT, **more)
+    return found
+
+
+def upgrade(inventory: dict[str, Any], **options: Any) -> Any:
+    return run("upgrade-driver.yml", inventory, **options)
+
+
+def boot(host: Host) -> str:
+    """A value that changes at every boot of the host."""
+    return host.out(BOOT)
+
+
+def version(host: Host) -> str:
+    return host.out("nvidia-smi --query-gpu=driver_version --format=csv,noheader")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+PRODUCT = "NVIDIA A100-SXM4-40GB"
 DRIVER, OTHER_DRIVER = "580.95.05", "580.82.07"
 TOOLKIT, OLD_TOOLKIT = "1.19.1", "1.17.7"
 APPLY = "`gpuform hosts apply lab`"
@@ -71,10 +72,7 @@ BY_HAND = Sabotage(
             f"{_all(_CARRIERS, OTHER_DRIVER)} installed; {DRIVER} is pinned",
             f"run {APPLY} to bring it back, or pin the one that is installed",
         ),
-        "fabricmanager": (
-            f"fabric manager {OTHER_DRIVER}; it must be the driver's {DRIVER}",
-            f"run {APPLY}",
-        ),
+        "fabricmanager": (f"fabric manager {OTHER_DRIVER}; it must be the driver's {DRIVER}", f"run {APPLY}"),
     },
 )
 
@@ -91,12 +89,6 @@ SABOTAGE = (
             )
         },
         by_apply=True,
-    ),
-    Sabotage(
-        "nouveau loaded",
-        "touch /etc/fake-nouveau",
-        "rm /etc/fake-nouveau",
-        {"nouveau": ("nouveau is loaded", f"run {APPLY}, which blacklists it, and reboot the host")},
     ),
     Sabotage(
         "drop-in that is no TOML",
@@ -181,17 +173,6 @@ SABOTAGE = (
             )
         },
         by_apply=True,
-    ),
-    Sabotage(
-        "GPU that has fallen off the bus",
-        'sed -i.bak \'s/"count": 8/"count": 7/\' /etc/fake-gpu.json',
-        "mv /etc/fake-gpu.json.bak /etc/fake-gpu.json",
-        {
-            "gpus": (
-                "nvidia-smi lists 7x NVIDIA A100-PCIE-40GB; 8x NVIDIA A100-PCIE-40GB is declared",
-                "see `lspci -d 10de:` and `dmesg | grep -i xid` for a missing one, or correct pool a100",
-            )
-        },
     ),
     Sabotage(
         "GPUs for every image that names them",

@@ -68,16 +68,12 @@ def test_what_is_declared_is_used(role: Path) -> None:
 
 
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
-def test_defaults_are_declared_and_the_same(role: Path) -> None:
+def test_defaults_are_declared_and_only_once(role: Path) -> None:
     file = role / "defaults/main.yml"
     defaults = yaml.safe_load(file.read_text()) if file.exists() else {}
     options = declared(role)
     assert set(defaults) <= set(options)
-    for name, option in options.items():
-        if option.get("required"):
-            assert name not in defaults
-        elif "default" in option and "{{" not in str(defaults.get(name, "")):
-            assert defaults.get(name, option["default"]) == option["default"], name
+    assert [name for name in defaults if {"default", "required"} & set(options[name])] == []
 
 
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
@@ -88,12 +84,8 @@ def test_everything_declared_is_described(role: Path) -> None:
     for name, option in flat(spec["options"]):
         assert option.get("description", "").endswith("."), name
         assert option.get("type"), name
-        assert option.get("required") or "default" in option or "." in name or option["description"], name
 
 
-@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
-def test_a_role_says_where_it_runs(role: Path) -> None:
-    info = yaml.safe_load((role / "meta/main.yml").read_text())["galaxy_info"]
-    platforms = {entry["name"]: set(entry["versions"]) for entry in info["platforms"]}
-    assert platforms == {"Debian": {"bookworm", "trixie"}, "Ubuntu": {"jammy", "noble"}, "EL": {"9"}}
-    assert info["description"]
+def test_each_role_that_changes_a_host_refuses_an_unknown_system() -> None:
+    checked = {role.name for role in ROLES if "supported_platform" in text_of(role, "meta")}
+    assert {role.name for role in ROLES} - checked == {"signed_repository", "validate_inventory"}

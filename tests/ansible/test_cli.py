@@ -3,39 +3,33 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import select
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from gpuform.checkout.paths import Paths
 from tests.ansible.conftest import Beds
 from tests.bed import Bed
+from tests.journey.conftest import Checkout
 from tests.waiting import until
 
 pytestmark = [pytest.mark.hosts, pytest.mark.nightly]
 
 ROOT = Path(__file__).parents[2]
 TASKS = [
-    {
-        "name": "Write",
-        "ansible.builtin.copy": {"content": "done\n", "dest": "/srv/written", "mode": "0644"},
-    },
+    {"name": "Write", "ansible.builtin.copy": {"content": "done\n", "dest": "/srv/written", "mode": "0644"}},
     {"name": "Wait", "ansible.builtin.command": "sleep 4731", "when": "gpuform_environment == 'slow'"},
 ]
 
 
-@dataclass
-class Checkout:
-    root: Path
+class Lab(Checkout):
+    """A checkout with the stack ``lab``, which declares the hosts of ``bed``."""
+
     bed: Bed
 
     def declare(self, **changes: Any) -> None:
@@ -50,23 +44,13 @@ class Checkout:
         cluster |= {key: value for key, value in changes.items() if key != "name"}
         environment = {"name": changes.get("name", "lab"), "cluster": cluster, "pools": [pool]}
         stack = {"config": {"gpuform:environment": environment}}
-        (self.root / "Pulumi.lab.yaml").write_text(yaml.safe_dump(stack))
-
-    def command(self, *words: str) -> list[str]:
-        return [sys.executable, "-c", "from gpuform.cli.main import main; main()", "hosts", *words]
-
-    @property
-    def env(self) -> dict[str, str]:
-        return {
-            name: value for name, value in os.environ.items() if name not in ("GPUFORM_STATE", "NO_COLOR")
-        }
+        (self.paths.root / "Pulumi.lab.yaml").write_text(yaml.safe_dump(stack))
 
     def hosts(self, *words: str, code: int = 0) -> str:
-        done = subprocess.run(
-            self.command(*words), cwd=self.root, env=self.env, capture_output=True, text=True, timeout=300
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout
+        return self.gpuform("hosts", *words, code=code).stdout
+
+    def left(self) -> list[Path]:
+        return list((self.paths.state / "hosts").iterdir())
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +59,7 @@ def booted(bed: Beds) -> Bed:
 
 
 @pytest.fixture
-def checkout(booted: Bed, tmp_path: Path) -> Iterator[Checkout]:
+def checkout(booted: Bed, tmp_path: Path) -> Iterator[Lab]:
     (tmp_path / "Pulumi.yaml").write_text("name: gpuform\n")
     (tmp_path / "toolchain").symlink_to(ROOT / "toolchain")
     playbooks = tmp_path / "ansible" / "playbooks"
@@ -84,14 +68,15 @@ def checkout(booted: Bed, tmp_path: Path) -> Iterator[Checkout]:
         (tmp_path / "ansible" / file).write_text((ROOT / "ansible" / file).read_text())
     play = [{"name": "Try", "hosts": "all", "gather_facts": False, "tasks": TASKS}]
     (playbooks / "site.yml").write_text(yaml.safe_dump(play, sort_keys=False))
-    made = Checkout(tmp_path, booted)
+    made = Lab(Paths(root=tmp_path, state=tmp_path / ".gpuform", cache=Paths.here().cache))
+    made.bed = booted
     made.declare()
     yield made
     for host in booted.hosts:
         host.run("rm -f /srv/written")
 
 
-def test_apply_then_check_then_drift(checkout: Checkout) -> None:
+def test_apply_then_check_then_drift(checkout: Lab) -> None:
     assert "gpu-1: would change: Write" in checkout.hosts("check", "lab", code=3)
     assert "  gpu-2: changed: Write" in checkout.hosts("apply", "lab")
     checkout.hosts("check", "lab")
@@ -102,10 +87,10 @@ def test_apply_then_check_then_drift(checkout: Checkout) -> None:
     checkout.hosts("check", "lab", code=3)
     again = json.loads(checkout.hosts("apply", "lab", "--json"))
     assert {name: result["changed"] for name, result in again["hosts"].items()} == {"gpu-1": 0, "gpu-2": 1}
-    assert list((checkout.root / ".gpuform" / "hosts").iterdir()) == []
+    assert checkout.left() == []
 
 
-def test_status_reads_the_hosts(checkout: Checkout) -> None:
+def test_status_reads_the_hosts(checkout: Lab) -> None:
     rows = json.loads(checkout.hosts("status", "lab", "--json"))["hosts"]
     assert [(row["host"], row["pool"], row["reached"]) for row in rows] == [
         ("gpu-1", "cpu", True),
@@ -118,7 +103,7 @@ def test_status_reads_the_hosts(checkout: Checkout) -> None:
 
 @pytest.mark.cluster
 def test_apply_puts_labels_and_taints_on_the_nodes_that_have_joined(
-    checkout: Checkout, control_plane: Any
+    checkout: Lab, control_plane: Any
 ) -> None:
     checkout.declare(kubeconfig=str(control_plane.kubeconfig))
     assert "pool cpu: labels and taints on no node, because none has joined" in checkout.hosts("apply", "lab")
@@ -139,16 +124,9 @@ def test_apply_puts_labels_and_taints_on_the_nodes_that_have_joined(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_apply_leaves_nothing_and_goes_on(checkout: Checkout, number: signal.Signals) -> None:
+def test_an_interrupted_apply_leaves_nothing_and_goes_on(checkout: Lab, number: signal.Signals) -> None:
     checkout.declare(name="slow")
-    run = subprocess.Popen(
-        checkout.command("apply", "lab"),
-        cwd=checkout.root,
-        env=checkout.env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    run = checkout.begin("hosts", "apply", "lab", stderr=subprocess.PIPE)
     try:
 
         def look() -> int:
@@ -162,39 +140,8 @@ def test_an_interrupted_apply_leaves_nothing_and_goes_on(checkout: Checkout, num
         run.kill()
     assert run.returncode == 130
     assert said.splitlines()[-1] == "interrupted; run the same command again to continue"
-    assert list((checkout.root / ".gpuform" / "hosts").iterdir()) == []
+    assert checkout.left() == []
     for host in checkout.bed.hosts:
         host.run("pkill -f '[s]leep 4731'", check=False)
     checkout.declare()
     checkout.hosts("apply", "lab")
-
-
-def test_on_a_terminal_the_hosts_are_shown_live(checkout: Checkout) -> None:
-    shown = _on_a_terminal(checkout, {})
-    assert "running" in shown
-    assert "\x1b[" in shown
-    assert "\x1b[36m" in shown
-    assert "\x1b[36m" not in _on_a_terminal(checkout, {"NO_COLOR": "1"})
-
-
-def _on_a_terminal(checkout: Checkout, env: dict[str, str]) -> str:
-    ours, theirs = pty.openpty()
-    run = subprocess.Popen(
-        checkout.command("apply", "lab"),
-        cwd=checkout.root,
-        env={**checkout.env, "TERM": "xterm", **env},
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    shown = b""
-    try:
-        while select.select([ours], [], [], 60)[0]:
-            shown += os.read(ours, 65536)
-    except OSError:
-        pass  # the other end is closed
-    finally:
-        os.close(ours)
-    assert run.wait(30) == 0, shown.decode()
-    return shown.decode(errors="replace")

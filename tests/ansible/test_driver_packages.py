@@ -18,7 +18,7 @@ FACTS = {
     "Ubuntu": {"os_family": "Debian", "distribution_version": "24.04", "distribution_major_version": "24"},
     "Rocky": {"os_family": "RedHat", "distribution_version": "9.6", "distribution_major_version": "9"},
 }
-REFUSED = "Refuse a source that lacks what it needs"
+REFUSED = ("Refuse a source that lacks what it needs", "Refuse two ways of installing")
 
 
 class Role:
@@ -66,6 +66,7 @@ class Role:
 
 
 FM = "nvidia-fabricmanager"
+RUNFILE = {"nvidia_driver_runfile": {"url": "u", "sha256": "s"}}
 
 
 @pytest.mark.parametrize(
@@ -97,47 +98,35 @@ def test_names_depend_on_source_distribution_and_branch(
 @pytest.mark.parametrize(
     ("source", "platform", "version", "more", "said"),
     [
-        (
-            "distribution",
-            "Rocky",
-            "580.95.05",
-            {},
-            "n1: no package of driver 580 is known for Rocky 9 and source ",
-        ),
+        ("distribution", "Rocky", "580.95.05", {}, "no package of driver 580 is known for Rocky 9 and "),
         (
             "distribution",
             "Ubuntu",
             "560.35.05",
             {},
-            "n1: no package of driver 560 is known for Ubuntu 24.04 and ",
+            "no package of driver 560 is known for Ubuntu 24.04 and ",
         ),
         (
             "distribution",
             "Debian",
             "535.261.03",
             {},
-            "n1: no package of fabric manager 535 is known for Debian 12 ",
+            "no package of fabric manager 535 is known for Debian 12 ",
         ),
-        (
-            "nvidia",
-            "Rocky",
-            "450.248.02",
-            {},
-            "n1: no package of fabric manager 450 is known for Rocky 9 and source",
-        ),
+        ("nvidia", "Rocky", "450.248.02", {}, "no package of fabric manager 450 is known for Rocky 9 and "),
         (
             "runfile",
             "Debian",
             "580.95.05",
-            {"nvidia_driver_runfile": {"url": "u", "sha256": "s"}},
-            "n1: no package of",
+            RUNFILE,
+            "no package of fabric manager 580 is known for Debian 12 ",
         ),
     ],
 )
 def test_what_has_no_package_is_refused_and_named_packages_are_taken(
     source: str, platform: str, version: str, more: dict[str, Any], said: str
 ) -> None:
-    assert Role(source, platform, version, **more).refusal.startswith(said)
+    assert Role(source, platform, version, **more).refusal.startswith(f"n1: {said}")
     named = {"nvidia_driver_packages": ["own-driver", "nvidia-fabricmanager-own"]}
     role = Role(source, platform, version, **more, **named)
     assert role.refusal == ""
@@ -145,11 +134,23 @@ def test_what_has_no_package_is_refused_and_named_packages_are_taken(
 
 
 def test_a_fabric_manager_that_is_there_in_the_drivers_version_needs_no_package() -> None:
-    runfile = {"nvidia_driver_runfile": {"url": "u", "sha256": "s"}}
     for found, fine in (("fabric 580.95.05", True), ("fabric 580.82.07", False)):
-        role = Role("runfile", "Debian", "580.95.05", (found,), **runfile)
+        role = Role("runfile", "Debian", "580.95.05", (found,), **RUNFILE)
         assert (role.refusal == "") is fine
         assert role.wanted == []
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "said"),
+    [
+        ("nvidia", "runfile installed", "a runfile has installed a driver here; take it off"),
+        ("runfile", "package installed hold nvidia-driver-cuda 1", "packages have installed a driver here"),
+    ],
+)  # fmt: skip
+def test_no_second_driver_is_laid_over_the_first(source: str, line: str, said: str) -> None:
+    more = {**RUNFILE, "nvidia_driver_fabricmanager": False}
+    assert Role(source, "Debian", "580.95.05", (line,), **more).refusal.startswith(f"n1: {said}")
+    assert Role(source, "Debian", "580.95.05", **more).refusal == ""
 
 
 def test_each_row_of_the_table_names_where_it_is_from() -> None:

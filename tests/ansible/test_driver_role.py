@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.ansible.conftest import Beds
-from tests.ansible.driver_hosts import NEW, OLD, boot, declared, upgrade, version
+from tests.ansible.plays import NEW, OLD, boot, declared, upgrade, version
 from tests.bed import Bed, Host
 
 pytestmark = [pytest.mark.hosts, pytest.mark.nightly]
@@ -61,14 +61,6 @@ def test_a_key_with_another_fingerprint_is_refused_before_it_is_installed(hosts:
     assert packaged.out("find /etc/apt -name '*gpuform*'") == ""
 
 
-def test_a_check_of_a_bare_host_says_what_would_be_done_and_does_nothing(hosts: Bed, packaged: Host) -> None:
-    done = upgrade(declared(hosts, OLD, ["gpu-1"]), check=True)
-    assert done.ok, done.failures
-    assert "Say what would be done" in " ".join(done.hosts["gpu-1"].changes)
-    assert packaged.run("command -v nvidia-smi", check=False).returncode == 1
-    assert packaged.run("ls /etc/apt/preferences.d/gpuform-nvidia-driver", check=False).returncode == 2
-
-
 def test_the_driver_is_installed_pinned_held_and_runs_without_a_restart(hosts: Bed, packaged: Host) -> None:
     before = boot(packaged)
     done = upgrade(declared(hosts, OLD, ["gpu-1"]))
@@ -88,20 +80,6 @@ def test_the_driver_is_installed_pinned_held_and_runs_without_a_restart(hosts: B
     blacklist = packaged.out("apt-config dump Unattended-Upgrade::Package-Blacklist")
     assert '"nvidia-"' in blacklist
     assert '"libnvidia-"' in blacklist
-
-
-def test_a_second_run_and_a_check_of_it_change_nothing(hosts: Bed) -> None:
-    for check in (False, True):
-        done = upgrade(declared(hosts, OLD, ["gpu-1"]), check=check)
-        assert done.ok, done.failures
-        assert done.hosts["gpu-1"].changes == ()
-
-
-def test_a_hold_that_somebody_took_off_comes_back(hosts: Bed, packaged: Host) -> None:
-    packaged.run("apt-mark unhold nvidia-driver-cuda libnvidia-ml1")
-    done = upgrade(declared(hosts, OLD, ["gpu-1"]))
-    assert done.hosts["gpu-1"].changed == 1
-    assert {"nvidia-driver-cuda", "libnvidia-ml1"} <= set(packaged.out("apt-mark showhold").split())
 
 
 def test_a_version_that_no_repository_has_leaves_the_old_one_running_and_held(
@@ -182,21 +160,6 @@ def test_the_runfile_of_the_source_is_installed_where_nouveau_was_and_the_host_r
     assert (
         upgrade(_by_runfile(hosts, hashlib.sha256(RUNFILE.encode()).hexdigest())).hosts["gpu-2"].changed == 0
     )
-
-
-def test_packages_are_not_laid_over_a_runfile(hosts: Bed, other: Host) -> None:
-    done = upgrade(declared(hosts, NEW, ["gpu-2"]))
-    assert "a runfile has installed a driver here; take it off first: nvidia-uninstall --silent" in (
-        done.hosts["gpu-2"].message
-    )
-    assert other.run("dpkg -s nvidia-driver-cuda", check=False).returncode == 1
-
-
-def test_a_runfile_is_not_laid_over_packages(hosts: Bed, packaged: Host) -> None:
-    more = {"nvidia_driver_source": "runfile", "nvidia_driver_runfile": {"url": "u", "sha256": "s"}}
-    done = upgrade(declared(hosts, NEW, ["gpu-1"], **more))
-    assert "packages have installed a driver here (nvidia-driver-cuda" in done.hosts["gpu-1"].message
-    assert version(packaged) == NEW
 
 
 def _by_runfile(hosts: Bed, digest: str) -> dict[str, object]:

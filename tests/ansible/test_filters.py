@@ -20,6 +20,7 @@ pytestmark = pytest.mark.tools
 ROLES = Path(__file__).parents[2] / "ansible/roles"
 CRI = "io.containerd.grpc.v1.cri"
 CRUN = f'[plugins."{CRI}".containerd.runtimes.crun]\nruntime_type = "io.containerd.runc.v2"\n'
+DEFAULT = f'version = 2\n[plugins."{CRI}".containerd]\ndefault_runtime_name = "{{}}"\n'
 RUNTIME = "/usr/bin/nvidia-container-runtime"
 MAIN, DROP_IN = "/etc/containerd/config.toml", "/etc/containerd/conf.d/99-nvidia.toml"
 WITH_RUNC = f"""\
@@ -86,16 +87,8 @@ def test_the_drop_in_is_that_of_nvidia_ctk_where_runc_is_declared(
         ("", "runc", {"runc", "nvidia"}),
         ("version = 2\n", "runc", {"runc", "nvidia"}),
         (WITH_RUNC, "runc", {"runc", "nvidia"}),
-        (
-            f'version = 2\n[plugins."{CRI}".containerd]\ndefault_runtime_name = "nvidia"\n',
-            "runc",
-            {"runc", "nvidia"},
-        ),
-        (
-            f'version = 2\n[plugins."{CRI}".containerd]\ndefault_runtime_name = "crun"\n{CRUN}',
-            "crun",
-            {"crun", "nvidia"},
-        ),
+        (DEFAULT.format("nvidia"), "runc", {"runc", "nvidia"}),
+        (DEFAULT.format("crun") + CRUN, "crun", {"crun", "nvidia"}),
     ],
 )
 def test_the_default_runtime_stays_and_is_never_nvidia(text: str, default: str, runtimes: set[str]) -> None:
@@ -173,16 +166,8 @@ def test_the_drop_in_has_the_version_of_the_file(text: str, engine: str, version
 @pytest.mark.parametrize(
     ("text", "engine", "said"),
     [
-        (
-            "version = 5\n",
-            "2.6.0",
-            "is configuration version 5, which is newer than those known here (2, 3, 4); write it in",
-        ),
-        (
-            "version = 4\n",
-            "2.2.1",
-            "is configuration version 4, which containerd reads from 2.3 on, and 2.2.1 is",
-        ),
+        ("version = 5\n", "2.6.0", "version 5, which is newer than those known here (2, 3, 4); write it in"),
+        ("version = 4\n", "2.2.1", "version 4, which containerd reads from 2.3 on, and 2.2.1 is"),
         ("version = 4\n", "2.2.1", "installed; write it in version 3, or install containerd 2.3"),
         ("version = 4\n", "1.7.28", "installed; write it in version 2, or install containerd 2.3"),
         ("version = 3\n", "1.7.28", "installed; write it in version 2, or install containerd 2.0"),

@@ -65,25 +65,10 @@ def test_bare_to_cut(host: Host) -> None:
     assert host.out(f"systemctl is-active {UNIT}") == "active"
 
 
-def test_a_second_run_changes_nothing_and_a_check_finds_nothing(host: Host, mig: Role) -> None:
-    assert mig.play().changed == 0
-    assert mig.play(check=True).changed == 0
-
-
 def test_the_instances_are_there_after_a_restart_of_the_host(host: Host, mig: Role) -> None:
     host.reboot()
     assert slices(host) == MIXED
     assert mig.play(check=True).changed == 0
-
-
-def test_a_layout_altered_by_hand_is_found_and_mended(host: Host, mig: Role) -> None:
-    host.run("nvidia-smi mig -dci; nvidia-smi mig -dgi")
-    assert slices(host) == []
-    assert mig.play(check=True).changed
-    assert slices(host) == []
-    result = mig.play()
-    assert result.ok, result.message
-    assert slices(host) == MIXED
 
 
 def test_another_layout(host: Host, mig: Role) -> None:
@@ -173,7 +158,3 @@ def test_a_mode_that_waits_for_a_restart_gets_one(host: Host, mig: Role) -> None
         assert slices(host) == MIXED
     finally:
         host.run(f"rm {wrapper}; mv {parted}.real {parted}")
-
-
-def test_without_a_layout_nothing_is_done(host: Host, mig: Role) -> None:
-    assert mig.play(nvidia_mig_layout="", nvidia_mig_config={}).changed == 0

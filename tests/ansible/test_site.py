@@ -1,12 +1,19 @@
-"""site.yml on bare hosts: done after one run, unchanged by a second, and check mode reports no change."""
+"""site.yml on bare hosts: done after one run, also after a reboot; check mode changes nothing.
+
+A newer driver in the repository is not installed by a system upgrade. Then what a control plane host gets.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from gpuform.hosts.runner import run
 from tests.ansible.conftest import Beds, Prepared
-from tests.bed import stack
+from tests.bed import Bed, Host, stack
+from tests.bed.packages import driver, toolkit
 
 pytestmark = [pytest.mark.hosts, pytest.mark.nightly]
 
@@ -47,26 +54,140 @@ def test_one_run_makes_bare_hosts_done(prepared: Prepared):
     assert cpu.run("dpkg-query -W 'nvidia*'", check=False).stdout == ""
 
 
-def test_a_second_run_changes_nothing(prepared: Prepared):
-    outcome = run("site.yml", prepared.inventory)
-    assert {name: (result.ok, result.changes) for name, result in outcome.hosts.items()} == {
-        "gpu-1": (True, ()),
-        "gpu-2": (True, ()),
-    }
-
-
-def test_check_mode_has_nothing_to_say(prepared: Prepared):
-    outcome = run("site.yml", prepared.inventory, check=True)
-    assert {name: (result.ok, result.changes) for name, result in outcome.hosts.items()} == {
-        "gpu-1": (True, ()),
-        "gpu-2": (True, ()),
-    }
-
-
 def test_it_stays_so_after_a_reboot(prepared: Prepared):
     gpu = prepared.bed.hosts[0]
     gpu.reboot()
     assert gpu.out("nvidia-smi -L").startswith("GPU 0: Tesla T4 ")
     assert gpu.out("systemctl is-active nvidia-persistenced containerd") == "active\nactive"
-    outcome = run("site.yml", prepared.inventory, check=True)
-    assert {name: result.changes for name, result in outcome.hosts.items()} == {"gpu-1": (), "gpu-2": ()}
+    for check in (True, False):
+        outcome = run("site.yml", prepared.inventory, check=check)
+        assert {name: (result.ok, result.changes) for name, result in outcome.hosts.items()} == {
+            "gpu-1": (True, ()),
+            "gpu-2": (True, ()),
+        }
+
+
+NEWER_DRIVER, NEWER_TOOLKIT = "580.105.08", "1.20.1"
+QUERY = "nvidia-smi --query-gpu=driver_version --format=csv,noheader"
+OURS = "dpkg-query -W -f '${Package} ${Version}\\n' '*nvidia*' | grep -v ' $'"
+
+
+@pytest.fixture(scope="module")
+def offered(prepared: Prepared):
+    """The prepared host, with newer packages in its repository; and its packages before."""
+    repository, host = prepared.bed.repository, prepared.bed.hosts[0]
+    before = host.out(OURS)
+    repository.put(*driver(NEWER_DRIVER), *toolkit(NEWER_TOOLKIT))
+    repository.add("bystander", "1.0")
+    repository.publish()
+    host.run("apt-get update -qq && apt-get install -y -qq bystander")
+    repository.add("bystander", "2.0")
+    repository.publish()
+    host.run("apt-get update -qq")
+    yield host, before
+    for package in [*driver(NEWER_DRIVER), *toolkit(NEWER_TOOLKIT)]:
+        repository.remove(package.name, package.version)
+    repository.publish()
+
+
+def test_the_newer_one_is_there(offered):
+    host, before = offered
+    assert f"{NEWER_DRIVER}-1" in host.out("apt-cache madison nvidia-driver-cuda")
+    assert f"nvidia-driver-cuda {stack.DRIVER}-1" in before
+
+
+@pytest.mark.parametrize("upgrade", ["upgrade", "dist-upgrade", "install nvidia-driver-cuda"])
+def test_no_upgrade_takes_it(offered, upgrade: str):
+    host, before = offered
+    host.run(
+        f"DEBIAN_FRONTEND=noninteractive apt-get {upgrade} -y -qq -o Dpkg::Options::=--force-confold",
+        check=False,
+    )
+    assert host.out(OURS) == before
+    assert host.out(QUERY) == stack.DRIVER
+
+
+def test_other_packages_are_upgraded(offered):
+    host, _ = offered
+    host.run("apt-get upgrade -y -qq")
+    assert host.out("dpkg-query -W -f '${Version}' bystander") == "2.0"
+
+
+def test_unattended_upgrades_leave_it(offered):
+    host, before = offered
+    host.run(
+        "DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends unattended-upgrades"
+    )
+    host.write("/etc/apt/apt.conf.d/99all", 'Unattended-Upgrade::Origins-Pattern { "origin=*"; };\n')
+    host.run("apt-get install -y -qq --allow-downgrades bystander=1.0")
+    host.run("unattended-upgrade --verbose", timeout=600)
+    assert host.out("dpkg-query -W -f '${Version}' bystander") == "2.0"  # not held
+    assert host.out(OURS) == before
+    # Without the hold, our own list of exceptions would still apply.
+    held = host.out("apt-mark showhold").split()
+    host.run(f"apt-mark unhold {' '.join(held)}")
+    try:
+        host.run("unattended-upgrade --verbose", timeout=600)
+        assert host.out(OURS) == before
+    finally:
+        host.run(f"apt-mark hold {' '.join(held)}")
+
+
+KUBE_PROXY = "table ip kube-proxy { chain services { type filter hook forward priority 0; accept; }; }"
+
+
+@pytest.fixture(scope="module")
+def hardened(bed: Beds) -> Iterator[Bed]:
+    """One host with hardening that contradicts Kubernetes' requirements before our role runs."""
+    made = bed(1)
+    made.hosts[0].write("/etc/sysctl.d/99-sysctl.conf", "net.ipv4.ip_forward = 0\n")
+    made.hosts[0].write("/etc/ssh/sshd_config.d/50-cloud-init.conf", "PasswordAuthentication yes\n")
+    done = run("site.yml", _inventory(made))
+    assert done.ok, done.failures
+    yield made
+    made.down()
+
+
+@pytest.fixture
+def host(hardened: Bed) -> Host:
+    return hardened.hosts[0]
+
+
+def test_settings_of_kubernetes_win_over_hardening_also_after_a_boot(host: Host) -> None:
+    assert host.out("sysctl --values net.ipv4.ip_forward") == "1"
+    host.reboot()
+    assert host.out("sysctl --values net.ipv4.ip_forward") == "1"
+
+
+def test_keys_only_whatever_later_files_say(host: Host) -> None:
+    told = host.out("sshd -T").splitlines()
+    assert "passwordauthentication no" in told
+    assert "permitrootlogin without-password" in told
+
+
+def test_the_firewall_filters_what_is_addressed_to_the_host_and_leaves_other_tables_alone(host: Host) -> None:
+    host.run(f"echo '{KUBE_PROXY}' | nft -f -")
+    host.run("systemctl reload gpuform-firewall")
+    ruleset = host.out("nft list ruleset")
+    assert "table ip kube-proxy" in ruleset
+    ours = host.out("nft list table inet gpuform")
+    assert "hook input priority filter; policy drop;" in ours
+    assert "forward" not in ours
+    assert "tcp dport 6443 accept" in ours
+    assert "tcp dport 30000-32767 accept" in ours
+    host.run("systemctl stop gpuform-firewall")
+    assert "gpuform" not in host.out("nft list ruleset")
+    host.run("systemctl start gpuform-firewall")
+
+
+def _inventory(bed: Bed) -> dict[str, Any]:
+    found = bed.inventory()
+    hosts = {
+        name: {**given, "gpuform_environment": "bed", "gpuform_pool": ""}
+        for name, given in found["_meta"]["hostvars"].items()
+    }
+    return {
+        "_meta": {"hostvars": hosts},
+        "all": {"children": ["kube_control_plane"]},
+        "kube_control_plane": {"hosts": list(hosts)},
+    }

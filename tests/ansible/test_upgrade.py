@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.ansible.conftest import Beds
-from tests.ansible.driver_hosts import NEW, OLD, boot, declared, upgrade, version
+from tests.ansible.plays import NEW, OLD, boot, declared, upgrade, version
 from tests.bed import Bed
 from tests.conftest import Plane
 
@@ -102,17 +102,6 @@ def test_a_bad_host_ends_the_upgrade_and_the_next_run_goes_on_from_there(
     assert not [
         name for host in joined.hosts for name in _notes(control_plane, host.name) if "driver" in name
     ]
-
-
-def test_when_all_is_done_nothing_is_touched(joined: Bed, control_plane: Plane) -> None:
-    control_plane.kubectl("uncordon", "gpu-3")
-    boots = [boot(host) for host in joined.hosts]
-    with _Watch(control_plane) as watch:
-        done = upgrade(_inventory(joined, control_plane))
-    assert done.ok, done.failures
-    assert [result.changed for result in done.hosts.values()] == [0, 0, 0]
-    assert [boot(host) for host in joined.hosts] == boots
-    assert watch.at_once == []
 
 
 class _Watch:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,18 +17,23 @@ from tests.ansible.sabotage import (
     DRIVER,
     OLD_TOOLKIT,
     OTHER_DRIVER,
+    PRODUCT,
     SABOTAGE,
     TOOLKIT,
     Sabotage,
 )
-from tests.bed import Bed, Host
+from tests.bed import Host, stack
 from tests.tiers import nightly_but
 
 pytestmark = pytest.mark.hosts
 
 ROOT = Path(__file__).parents[2]
-GPU = {"model": "A100-PCIE-40GB", "product": "NVIDIA A100-PCIE-40GB", "count": 8}
-SLICES = {"3g.20gb": 1, "2g.10gb": 2}
+POOL = {
+    "name": "a100",
+    "hosts": ["gpu-1"],
+    "gpu": {"models": ["A100-SXM4-40GB"], "count": 8},
+    "sharing": {"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}},
+}
 CHECKS = (
     "reachable",
     "gpus",
@@ -73,42 +77,12 @@ class Site:
 def site(bed: Beds) -> Iterator[Site]:
     own = bed(hosts=1)
     (host,) = own.hosts
-    host.write("/etc/fake-gpu.json", json.dumps({"product": GPU["product"], "count": GPU["count"]}))
-    repository = own.furnish_repository(drivers=(DRIVER, OTHER_DRIVER), toolkits=(TOOLKIT, OLD_TOOLKIT))
-    found = Site(host, _inventory(own, repository.variables))
+    host.play(PRODUCT, 8)
+    own.furnish_repository(drivers=(DRIVER, OTHER_DRIVER), toolkits=(TOOLKIT, OLD_TOOLKIT))
+    found = Site(host, stack.listing(own, [POOL], cuda="12.2"))
     found.apply()
     yield found
     own.down()
-
-
-def _inventory(bed: Bed, repository: dict[str, str]) -> dict[str, Any]:
-    inventory = bed.inventory()
-    entry = {"devices": "all", "mig-enabled": True, "mig-devices": SLICES}
-    variables = {
-        "gpuform_environment": "lab",
-        "gpuform_pool": "a100",
-        "gpuform_kubeconfig": "",
-        "gpuform_context": "",
-        "validate_inventory_gpu": GPU,
-        "nvidia_driver_source": "nvidia",
-        "nvidia_driver_version": DRIVER,
-        "nvidia_driver_branch": DRIVER.split(".")[0],
-        "nvidia_driver_modules": "open",
-        "nvidia_driver_fabricmanager": True,
-        "nvidia_driver_product": GPU["product"],
-        "nvidia_driver_count": GPU["count"],
-        "nvidia_driver_repository": repository,
-        "nvidia_container_toolkit_version": TOOLKIT,
-        "nvidia_container_toolkit_runtime": "containerd",
-        "nvidia_container_toolkit_mode": "runtime",
-        "nvidia_container_toolkit_repository": repository,
-        "nvidia_mig_layout": "lab",
-        "nvidia_mig_config": {"version": "v1", "mig-configs": {"lab": [entry]}},
-        "cuda_toolkit_version": "12.2",
-    }
-    for host in inventory["_meta"]["hostvars"].values():
-        host.update(variables)
-    return inventory | {"pool_a100": inventory["gpu"], "kube_control_plane": {"hosts": []}}
 
 
 def test_a_prepared_host_is_as_declared(site: Site) -> None:

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tests.bed import cgroups, layout, mirror, network, packages, places, refusal, serving, tools
-from tests.bed.base import base
+from lab.plane import lock
+from tests.bed import cgroups, layout, network, packages, places, refusal, web
+from tests.bed.base import base, sources
 from tests.bed.host import Host, group, started
-from tests.bed.locks import held
 from tests.bed.repository import Repository
 
 FIRST = 11  # last part of the first host's address
@@ -83,7 +83,7 @@ class Bed:
         for version in drivers:
             repository.put(*packages.driver(version))
         for version in toolkits:
-            repository.put(*packages.toolkit(version, tools.nvidia_ctk(), tools.cdi_units()))
+            repository.put(*packages.toolkit(version, packages.nvidia_ctk(), packages.cdi_units()))
         for version in cuda:
             repository.put(packages.cuda(version))
         repository.put(packages.mig_manager())
@@ -110,7 +110,7 @@ class Bed:
         refusal.make_room()
         refusal.boot(base())
         lower = f"{layout.layer()}:{base()}"
-        with held(self._lock):
+        with lock.held(self._lock, busy=lambda: None):
             record = self.record
             if "subnet" not in record:
                 record = self._begin(owner)
@@ -118,7 +118,7 @@ class Bed:
             for number in range(len(record["hosts"]), hosts):
                 record["hosts"][f"gpu-{number + 1}"] = record["prefix"] + str(FIRST + number)
             self._write(record)
-            serving.ensure(self.folder, self.gateway)
+            web.ensure(self.folder, self.gateway)
             if not (self.web / "machine/Packages").exists():
                 machine = self.repository_named("machine")
                 machine.put(*packages.machine(os.uname().release))
@@ -136,7 +136,7 @@ class Bed:
 
     def down(self, *, only_abandoned: bool = False) -> bool:
         """End everything of the bed and delete it; a missing bed is no error. Returns whether it was done."""
-        with held(self._lock):
+        with lock.held(self._lock, busy=lambda: None):
             if only_abandoned and not self.abandoned:
                 return False
             self._end()
@@ -188,7 +188,7 @@ class Bed:
     def _apt(self) -> str:
         suites = [
             f"deb http://mirror.bed/debian/{number} {suite} main contrib non-free non-free-firmware\n"
-            for number, source in enumerate(mirror.sources())
+            for number, source in enumerate(sources())
             for suite in source.suites
         ]
         return "".join([*suites, f"deb [signed-by=/{layout.MACHINE_KEY}] http://mirror.bed/machine ./\n"])

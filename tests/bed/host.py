@@ -116,10 +116,6 @@ class Host:
         self.run("systemctl reboot", check=False)
         self.wait(since=before)
 
-    def power_off(self) -> None:
-        """End the host as if it lost power; its files stay for ``start``."""
-        cgroups.end(self.group)
-
 
 def group(folder: Path) -> str:
     return hashlib.sha256(str(folder).encode()).hexdigest()[:16]

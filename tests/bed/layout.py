@@ -13,7 +13,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.bed import places, tools
+from tests.bed import places
 from tests.bed.host import Host
 
 IMAGE = Path(__file__).with_name("image")  # the fakes, at their places in a host
@@ -30,7 +30,6 @@ def _files() -> dict[Path, Path]:
         found[FAKES / module] = root / module
     for path in Path(yaml.__file__).parent.glob("*.py"):
         found[FAKES / "yaml" / path.name] = path
-    found |= {FAKES / "real" / name: path for name, path in tools.real_smi().items()}
     return {place: path for place, path in sorted(found.items()) if path.suffix != ".pyc"}
 
 

@@ -11,11 +11,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from tests.bed.deb import Package
+from gpuform.checkout.paths import Paths
+from lab.toolchain import Toolchain
+from lab.toolchain.catalogue import NVIDIA_CTK
+from lab.toolchain.module_files import Source
+from tests.bed.repository import Package
+from tests.external import module
 
 FAKES = "/usr/local/lib/fake-gpu"
 OPEN, PROPRIETARY = "Dual MIT/GPL", "NVIDIA"
-RUNC = "runc (>= 1.0)"
 
 
 def driver(version: str) -> Iterator[Package]:
@@ -38,12 +42,8 @@ def driver(version: str) -> Iterator[Package]:
     yield Package("nvidia-driver-cuda", full, library, needs)
     yield Package("libnvidia-ml1", full)
     yield Package("libcuda1", full)
-    yield Package("nvidia-driver", full, depends=(f"nvidia-driver-cuda {same}",))
-    yield Package("nvidia-open", full, depends=(f"nvidia-kernel-open-dkms {same}", f"nvidia-driver {same}"))
-    yield Package("cuda-drivers", full, depends=(f"nvidia-kernel-dkms {same}", f"nvidia-driver {same}"))
     yield _persistenced(full)
     yield _fabricmanager(version)
-    yield _pinning(version)
 
 
 def _persistenced(full: str) -> Package:
@@ -63,19 +63,6 @@ def _fabricmanager(version: str) -> Package:
     branch = version.split(".")[0]  # in the name before 580: NVIDIA/gpu-driver-container, pull request 451
     name = "nvidia-fabricmanager" + (f"-{branch}" if int(branch) < 580 else "")
     return Package(name, f"{version}-1", files)  # NVIDIA's does not enable itself
-
-
-_PINNED = (
-    "cuda-drivers libcuda1 libnvidia-* nvidia-driver* nvidia-fabricmanager nvidia-kernel-* nvidia-open "
-    "nvidia-persistenced"
-)
-
-
-def _pinning(version: str) -> Package:
-    name = f"nvidia-driver-pinning-{version}"
-    pin = f"Package: {_PINNED}\nPin: version {version}-1\nPin-Priority: 1000\n"
-    relations = {"Provides": "nvidia-driver-pinning", "Conflicts": "nvidia-driver-pinning"}
-    return Package(name, f"{version}-1", {f"/etc/apt/preferences.d/{name}": pin}, fields=relations)
 
 
 def toolkit(
@@ -168,3 +155,16 @@ def _enabling(unit: str) -> dict[str, str]:
         "prerm": f'#!/bin/sh\nset -e\nif [ "$1" = remove ]; then\n{stop}fi\n',
         "postrm": "#!/bin/sh\nset -e\nsystemctl daemon-reload || true\n",
     }
+
+
+def nvidia_ctk() -> Path:
+    """The real nvidia-ctk: its configuration commands need no GPU."""
+    return Toolchain(Paths.here()).path("nvidia-ctk")
+
+
+def cdi_units() -> dict[str, str]:
+    """The toolkit's own CDI units, from the module that nvidia-ctk is built of."""
+    names = ("nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path")
+    source = Source("cdi-units", "units for CDI", NVIDIA_CTK.pins, Path("deployments/systemd"), names[0])
+    folder = module(source, NVIDIA_CTK.name)
+    return {name: (folder / name).read_text() for name in names}

@@ -20,7 +20,8 @@ TOOLKIT = "1.19.1"
 def environment(bed: Bed, pools: Sequence[Mapping[str, Any]] = (), **cluster: Any) -> dict[str, Any]:
     """A T4 pool of all of the bed's hosts, or ``pools``; packages come from the bed's repository.
 
-    In ``pools``, hosts are names in the bed; ``cluster`` overrides fields of the environment's cluster.
+    In ``pools``, hosts are names in the bed, or what an environment has; ``cluster`` overrides fields of the
+    environment's cluster.
     """
     address = {host.name: {"name": host.name, "address": host.address} for host in bed.hosts}
     given = pools or [{"name": "t4", "hosts": list(address), "gpu": {"models": ["T4"], "count": 1}}]
@@ -33,7 +34,7 @@ def environment(bed: Bed, pools: Sequence[Mapping[str, Any]] = (), **cluster: An
         "driver": {"source": "nvidia", "version": DRIVER, "repository": repository},
         "toolkit": {"version": TOOLKIT, "repository": repository},
     }
-    placed = [{**pool, "hosts": [address.get(host, host) for host in pool["hosts"]]} for pool in given]
+    placed = [{**pool, "hosts": [address.get(str(host), host) for host in pool["hosts"]]} for pool in given]
     return {"name": "bed", "cluster": {**settings, **cluster}, "pools": placed}
 
 
@@ -46,11 +47,3 @@ def listing(bed: Bed, pools: Sequence[Mapping[str, Any]] = (), **cluster: Any) -
     file = write(bed.folder / "Pulumi.bed.yaml", environment(bed, pools, **cluster))
     found: dict[str, Any] = json.loads(json.dumps(inventory(load(file))))
     return found
-
-
-def play_gpus(bed: Bed, pools: Sequence[Mapping[str, Any]] = ()) -> None:
-    """Set the fake GPUs of every GPU pool host to those that the inventory declares."""
-    for name, values in listing(bed, pools)["_meta"]["hostvars"].items():
-        declared = values.get("validate_inventory_gpu")
-        if declared:
-            bed.host(name).play(declared["product"], declared["count"])

@@ -3,7 +3,8 @@
     python -m tests.bed.web FOLDER ADDRESS [ARCHIVE ...]
 
 ``/debian/N/`` is the Nth archive of this machine's own apt; everything else is FOLDER/web. Hosts reach
-only this server. When the bed's owner process has ended, the server takes the bed down.
+only this server. When the bed's owner process has ended, the server takes the bed down; it ends with the
+bed's control group.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import filecmp
 import http.server
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -23,11 +25,53 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from tests.bed import places
-from tests.bed.bed import Bed
+from tests.bed import cgroups, places
+from tests.bed.base import sources
+from tests.bed.host import group
 
 PORT = 80
+START_SECONDS = 30
 _one = defaultdict[Path, threading.Lock](threading.Lock)
+
+
+def ensure(folder: Path, address: str) -> None:
+    """Return when the server of the bed in ``folder`` answers; starts it if none runs."""
+    at = f"{group(folder)}/web"
+    if not cgroups.members(at):
+        _start(folder, address, at)
+    deadline = time.monotonic() + START_SECONDS
+    while not _answers(address):
+        if time.monotonic() > deadline or not cgroups.members(at):
+            raise RuntimeError(
+                f"the bed's web server does not answer: {(folder / 'web.log').read_text()[-2000:]}"
+            )
+        time.sleep(0.05)
+
+
+def _start(folder: Path, address: str, at: str) -> None:
+    (folder / "web").mkdir(exist_ok=True)
+    archives = [source.url for source in sources()]
+    server = [sys.executable, "-m", "tests.bed.web", str(folder), address, *archives]
+    with (folder / "web.log").open("ab") as log:
+        subprocess.Popen(
+            [*cgroups.entering(cgroups.make(at)), *server],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            cwd=Path(__file__).parents[2],
+        )
+    deadline = time.monotonic() + START_SECONDS
+    while not cgroups.members(at) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def _answers(address: str) -> bool:
+    try:
+        socket.create_connection((address, PORT), timeout=2).close()
+    except OSError:
+        return False
+    return True
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
@@ -87,11 +131,13 @@ def _fetch(url: str, file: Path) -> None:
 _DATES: Any = None  # date_time_string does not use its handler's state
 
 
-def _watch(bed: Bed) -> None:
+def _watch(name: str) -> None:
     """Take the bed down once its owner has ended; in another process, since this one ends with the bed."""
-    while not bed.abandoned:
+    from tests.bed.bed import Bed  # which starts this server
+
+    while not Bed(name).abandoned:
         time.sleep(2)
-    command = [sys.executable, "-m", "tests.bed", "sweep"]
+    command = [sys.executable, "-c", "from tests.bed import sweep; sweep()"]
     subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL)
 
 
@@ -103,7 +149,7 @@ def main() -> None:
         def __init__(self, *args: Any) -> None:
             super().__init__(*args, directory=str(folder / "web"))
 
-    threading.Thread(target=_watch, args=(Bed(folder.name),), daemon=True).start()
+    threading.Thread(target=_watch, args=(folder.name,), daemon=True).start()
     server = http.server.ThreadingHTTPServer((address, PORT), Served)
     server.serve_forever()
 

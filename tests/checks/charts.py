@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from lab.offline import karpenter_crds
+from lab.sidecars.controllers.rows import CHARTS
 from lab.toolchain import Toolchain
 from lab.toolchain.catalogue import NVIDIA_CONFIG
 from lab.toolchain.module_files import Source
@@ -25,24 +26,16 @@ OURS: Mapping[str, str] = {
     "kube-prometheus-stack-sim": "kube-prometheus-stack",
 }
 """Our own charts for simulated nodes, each with the published chart that has the same values."""
+_DEVICE_PLUGIN = "deployments/helm/nvidia-device-plugin"
 # Charts in Go modules, each with the folder that pins the module. The device plugin's is older than the
 # installed one.
-_CERT_MANAGER = "github.com/cert-manager/cert-manager"
 IN_MODULES: Mapping[str, tuple[Source, str]] = {
     name: (Source(f"chart-{name}", f"the chart {name}", module, Path(folder), "Chart.yaml"), pinned)
     for name, module, folder, pinned in (
         ("karpenter", karpenter_crds.MODULE, "charts/karpenter", "karpenter-crds"),
         ("karpenter-crd", karpenter_crds.MODULE, "charts/karpenter-crd", "karpenter-crds"),
-        ("kueue", "sigs.k8s.io/kueue", "charts/kueue", "kueue"),
-        ("cert-manager", _CERT_MANAGER, "deploy/charts/cert-manager", "cert-manager"),
-        ("kserve-crd", "github.com/kserve/kserve", "charts/kserve-crd", "kserve"),
-        ("kserve-resources", "github.com/kserve/kserve", "charts/kserve-resources", "kserve"),
-        (
-            "nvidia-device-plugin",
-            NVIDIA_CONFIG.pins,
-            "deployments/helm/nvidia-device-plugin",
-            "nvidia-config",
-        ),
+        *((name, row.module, row.charts[name], row.name) for name, row in CHARTS.items()),
+        ("nvidia-device-plugin", NVIDIA_CONFIG.pins, _DEVICE_PLUGIN, NVIDIA_CONFIG.name),
     )
 }
 AT_HAND = (*OURS, *IN_MODULES)
@@ -74,3 +67,7 @@ def rendered(toolchain: Toolchain, chart: str, values: Any, namespace: str = "ku
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return [one for one in yaml.safe_load_all(done.stdout) if one]
+
+
+def crds_in(toolchain: Toolchain, chart: str = "kueue") -> list[Document]:
+    return [one for one in rendered(toolchain, chart, {}) if one["kind"] == "CustomResourceDefinition"]

@@ -164,13 +164,7 @@ _KINDS = {
     "aws": ("exclusive", "time_slicing", "mps", "mig", "mig", "dra"),
     "openstack": ("exclusive", "time_slicing", "mps", "mig", "mig", "dra"),
 }
-_SHARING = {
-    "exclusive": _exclusive,
-    "time_slicing": _time_slicing,
-    "mps": _mps,
-    "mig": _mig,
-    "dra": _dra,
-}
+_SHARING = {"exclusive": _exclusive, "time_slicing": _time_slicing, "mps": _mps, "mig": _mig, "dra": _dra}
 
 
 @st.composite

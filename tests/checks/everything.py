@@ -15,7 +15,7 @@ import yaml
 
 from infra.config import load, parse
 from infra.model.environment import Environment
-from infra.plan import efa
+from infra.plan import device_plugin
 from infra.plan.render import render
 from tests.plan import aws_environments
 
@@ -276,7 +276,7 @@ def charts(name: str) -> Iterator[Document]:
     """Charts with their values, each under the last part of its address."""
     env = environments()[name]
     found = [one for one in _documents(name) if "chart" in one and "values" in one]
-    release = efa.release(env) if env.cluster.kind == "aws" else None
+    release = device_plugin.efa_release(env) if env.cluster.kind == "aws" else None
     if release:
         found.append(vars(release))
     return ({**one, "chart": one["chart"].rpartition("/")[2]} for one in found)

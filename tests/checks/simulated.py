@@ -12,7 +12,7 @@ from infra.model.environment import Environment
 from infra.model.machines import Machine
 from infra.model.pool import Pool
 from infra.plan import gpu_operator, nodes, sharing
-from lab.simulator import device_plugin, gfd, keys, mig_manager, power
+from lab.simulator import device_plugin, gfd, keys, kubelet, mig_manager, power
 from lab.simulator.actions import NodeMeta
 from lab.simulator.objects import Node, node_of
 from lab.simulator.world import Config, World
@@ -108,6 +108,15 @@ def offers(world: World) -> dict[str, int]:
     if pod and config:
         assert device_plugin.problem(world, pod, config) is None
     return {name: len(ids) for name, ids in device_plugin.offered(world).items()}
+
+
+def refuses_two(world: World, resource: str) -> bool:
+    """Whether the device plugin gives a pod only one device of the resource, as it does for shared ones."""
+    try:
+        kubelet.allocate(world, make_pod(asks={resource: 2}), device_plugin.offered(world), set())
+    except kubelet.Refused as error:
+        return "maximum request size for shared resources is 1" in str(error)
+    return False
 
 
 def discovered(world: World) -> dict[str, str]:

@@ -18,12 +18,12 @@ import yaml
 
 from gpuform.checkout.paths import Paths
 from infra import versions
-from infra.model.kserve import CERT_MANAGER
+from infra.model.serving import CERT_MANAGER
 from lab.offline.charts import Charts
 from lab.plane import monitoring
 from lab.toolchain import Toolchain
-from tests.checks import everything, kueue
-from tests.checks.charts import AT_HAND, OURS, of, rendered
+from tests.checks import everything
+from tests.checks.charts import AT_HAND, OURS, crds_in, of, rendered
 from tests.checks.everything import Document
 from tests.conftest import Kubectl, Plane
 
@@ -105,10 +105,10 @@ def server(control_plane: Plane) -> Iterator[Submit]:
     # CRDs stay: they belong to the plane, and other tests may have objects of them.
     kubectl("apply", "--server-side", "-f", "-", input=as_list(prometheus_operators_crds()))
     crds = [
-        *kueue.crds(control_plane.toolchain, "kserve-crd"),
+        *crds_in(control_plane.toolchain, "kserve-crd"),
         *crds_of("karpenter-crd", versions.KARPENTER, control_plane),
         *crds_of("keda", versions.KEDA, control_plane),
-        *kueue.crds(control_plane.toolchain),
+        *crds_in(control_plane.toolchain),
     ]
     kubectl("apply", "--server-side", "-f", "-", input=as_list(crds))
     kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", "-", input=as_list(crds))
@@ -128,6 +128,8 @@ def test_it_takes_every_object_without_a_warning(server: Submit) -> None:
     objects = every_object()
     kinds = {one["kind"] for one in objects}
     assert kinds >= {"ConfigMap", "Deployment", "EC2NodeClass", "Job", "Namespace", "Node", "NodeOverlay"}
+    assert kinds >= {"ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "Topology"}  # Kueue's
+    assert kinds >= {"InferenceService", "ServingRuntime"}  # KServe's
     assert len(server(*objects).split()) == len(objects) > 100
 
 
@@ -156,7 +158,7 @@ def test_large_crds_are_applied_by_the_server(server: Submit, control_plane: Pla
 
 
 CONTAINER = ("spec", "template", "spec", "containers", 0)
-# Kind, path, another value, and a part of the server's message; tests/plan/test_karpenter_crds.py has
+# Kind, path, another value, and a part of the server's message; tests/plan/test_live.py has
 # Karpenter's kinds.
 BAD: list[tuple[str, tuple[Any, ...], Any, str]] = [
     ("Namespace", ("date",), {}, 'unknown field "date"'),

@@ -1,7 +1,7 @@
-"""CRDs of third parties are upgraded under live objects, on the real API server and by the real Helm.
+"""A CRD of Karpenter's is upgraded under a live object, on the real API server and by the real Helm.
 
-The earlier version of a CRD is the pinned one without a field. Each has a group of its own here: other tests
-have objects of the real ones on the same plane.
+The earlier version is the pinned one without a field. It has a group of its own here: other tests have
+objects of the real one on the same plane.
 """
 
 from __future__ import annotations
@@ -17,38 +17,17 @@ import pytest
 import yaml
 
 from infra import versions
-from tests.checks.test_api_server import as_list, crds_of, prometheus_operators_crds
+from tests.checks.test_api_server import as_list, crds_of
 from tests.conftest import Kubectl, Plane
-from tests.external import reference
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
 Document = dict[str, Any]
 GROUP = "upgrade.example.com"
-
-
-def karpenters(plane: Plane) -> list[Document]:
-    return crds_of("karpenter-crd", versions.KARPENTER, plane)
-
-
-def nvidias(plane: Plane) -> list[Document]:
-    return [
-        yaml.safe_load(file.read_text()) for file in reference("crds/gpu-operator").glob("nvidia.com_*.yaml")
-    ]
-
-
-def of_prometheus(plane: Plane) -> list[Document]:
-    return prometheus_operators_crds()
-
-
-DRIVER = {"default": False, "driverType": "gpu", "image": "driver"}
-CASES: tuple[tuple[Callable[[Plane], list[Document]], str, Document, str, Any], ...] = (
-    (karpenters, "NodeOverlay", {"requirements": [], "capacity": {"example.com/gpu": "4"}}, "weight", 7),
-    (nvidias, "NVIDIADriver", DRIVER, "priorityClassName", "system-node-critical"),
-    (of_prometheus, "ServiceMonitor", {"selector": {}, "endpoints": []}, "sampleLimit", 1000),
-)
-"""Source of the CRDs, kind, spec of a live object, and a field that only the newer version has."""
+KIND, FIELD, VALUE = "NodeOverlay", "weight", 7
+"""A kind of Karpenter's, and a field that only the newer version has."""
+SPEC: Document = {"requirements": [], "capacity": {"example.com/gpu": "4"}}
 
 
 def renamed(crd: Document) -> Document:
@@ -59,11 +38,11 @@ def renamed(crd: Document) -> Document:
     return found
 
 
-def earlier(crd: Document, field: str) -> Document:
+def earlier(crd: Document) -> Document:
     found = copy.deepcopy(crd)
     for version in found["spec"]["versions"]:
         properties = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
-        assert properties.pop(field, None), f"{field} is not in the pinned CRD"
+        assert properties.pop(FIELD, None), f"{FIELD} is not in the pinned CRD"
     return found
 
 
@@ -77,20 +56,13 @@ def packed(folder: Path, crd: Document, version: str) -> Path:
     return folder
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(case, id=case[1], marks=[pytest.mark.nightly] if number else ())
-        for number, case in enumerate(CASES)
-    ]
-)
-def upgrade(
-    request: pytest.FixtureRequest, control_plane: Plane, tmp_path: Path
-) -> Iterator[tuple[Callable[[str], None], Document, str, Any]]:
-    """Installs a version, "0.1.0" without the field or "0.2.0" with it; the object, the field and a value."""
-    source, kind, spec, field, value = request.param
-    newer = next(renamed(one) for one in source(control_plane) if one["spec"]["names"]["kind"] == kind)
-    by_version = {"0.1.0": earlier(newer, field), "0.2.0": newer}
-    release = f"upgrade-{kind.lower()}"
+@pytest.fixture
+def install(control_plane: Plane, tmp_path: Path) -> Iterator[Callable[[str], None]]:
+    """Installs a version, "0.1.0" without the field or "0.2.0" with it."""
+    pinned = crds_of("karpenter-crd", versions.KARPENTER, control_plane)
+    newer = next(renamed(one) for one in pinned if one["spec"]["names"]["kind"] == KIND)
+    by_version = {"0.1.0": earlier(newer), "0.2.0": newer}
+    release = f"upgrade-{KIND.lower()}"
     helm = [str(control_plane.toolchain.path("helm")), "--kubeconfig", str(control_plane.kubeconfig)]
 
     def install(version: str) -> None:
@@ -102,19 +74,17 @@ def upgrade(
             "wait", "--for=condition=Established", "--timeout=60s", "crd", newer["metadata"]["name"]
         )
 
-    served = newer["spec"]["versions"][-1]["name"]
-    made = {"apiVersion": f"{GROUP}/{served}", "kind": kind, "metadata": {"name": "live"}, "spec": spec}
-    yield install, made, field, value
+    yield install
     subprocess.run([*helm, "uninstall", release, "--wait"], capture_output=True, timeout=120, check=True)
 
 
 def test_a_newer_crd_comes_under_live_objects_and_an_older_one_prunes_them(
-    kubectl: Kubectl, upgrade: tuple[Callable[[str], None], Document, str, Any]
+    kubectl: Kubectl, install: Callable[[str], None]
 ) -> None:
-    """The last part is why gpuform.stack.preflight.charts refuses an older chart: the API server does not."""
-    install, made, field, value = upgrade
-    plural = f"{made['kind'].lower()}s.{GROUP}"
-    more = {**made, "spec": {**made["spec"], field: value}}
+    """The last part is why gpuform.stack.preflight refuses an older chart: the API server does not."""
+    plural = f"{KIND.lower()}s.{GROUP}"
+    made = {"apiVersion": f"{GROUP}/v1alpha1", "kind": KIND, "metadata": {"name": "live"}, "spec": SPEC}
+    more = {**made, "spec": {**SPEC, FIELD: VALUE}}
 
     def live() -> Document:
         found: Document = json.loads(kubectl("get", plural, "live", "-o", "json"))
@@ -126,20 +96,20 @@ def test_a_newer_crd_comes_under_live_objects_and_an_older_one_prunes_them(
     install("0.1.0")
     apply(made)
     before = live()
-    with pytest.raises(AssertionError, match=f'field "?.*{field}|{field}: field not declared'):
+    with pytest.raises(AssertionError, match=f'field "?.*{FIELD}|{FIELD}: field not declared'):
         apply(more)
 
     install("0.2.0")
     assert live()["metadata"]["uid"] == before["metadata"]["uid"]
     assert live()["spec"] == before["spec"]
     until(lambda: _accepted(apply, more), what="the API server serves the newer version")
-    assert live()["spec"][field] == value
+    assert live()["spec"][FIELD] == VALUE
 
     install("0.1.0")
 
     def pruned() -> bool:
         kubectl("label", plural, "live", f"touched={live()['metadata']['resourceVersion']}", "--overwrite")
-        return field not in live()["spec"]
+        return FIELD not in live()["spec"]
 
     until(pruned, what="the field is gone")
     assert live()["metadata"]["uid"] == before["metadata"]["uid"]

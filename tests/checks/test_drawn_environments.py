@@ -5,9 +5,12 @@ The simulator shares no code with the plan; a broken promise is an error in one 
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -21,9 +24,8 @@ from infra.model.errors import InputError
 from infra.model.gpu import GPUS
 from infra.model.machines import Machine
 from infra.model.pool import Pool
-from infra.plan import overlays, sharing
-from lab.toolchain import Toolchain
-from tests.checks import corrupted, drawn, everything, simulated
+from infra.plan import karpenter, sharing
+from tests.checks import drawn, everything, simulated
 from tests.checks.judges import Lines, asserted
 
 pytestmark = pytest.mark.tools
@@ -35,17 +37,6 @@ often = settings(
 seldom = settings(often, max_examples=100)
 
 
-@pytest.fixture(scope="module")
-def types(toolchain: Toolchain) -> Iterator[Lines]:
-    with Lines(toolchain.path("nvidia-config")) as answers:
-        yield answers
-
-
-@pytest.fixture(scope="module")
-def mig_parted(toolchain: Toolchain) -> Path:
-    return toolchain.path("nvidia-mig-parted")
-
-
 def nodes(env: Environment, pool: Pool) -> list[Machine]:
     if env.cluster.kind == "aws":
         return list({one.gpus: one for one in pool.machines}.values())
@@ -54,7 +45,7 @@ def nodes(env: Environment, pool: Pool) -> list[Machine]:
 
 def overlay(env: Environment, pool: Pool, gpus: int) -> dict[str, str]:
     """The capacity that the NodeOverlay gives Karpenter for such a node; empty if none is needed."""
-    found = {one["metadata"]["name"]: one["spec"]["capacity"] for one in overlays.node_overlays(env, pool)}
+    found = {one["metadata"]["name"]: one["spec"]["capacity"] for one in karpenter.node_overlays(env, pool)}
     return found.get(f"{pool.name}-{gpus}-gpu", {})
 
 
@@ -72,6 +63,9 @@ def test_a_simulated_node_offers_what_was_planned(types: Lines, mapping: drawn.M
             assert promised in ({}, simulated.offers(world)), (
                 "what Karpenter is told before the node is there"
             )
+            for resource, count in simulated.offers(world).items():
+                refused = simulated.refuses_two(world, resource)
+                assert count < 2 or refused is offer.one_per_pod(pool, resource), (pool.name, resource)
             products = offer.products(env.strategy(pool), pool)
             assert products or pool.by_claim
             if products:
@@ -109,11 +103,74 @@ def test_what_is_resolved_means_the_same(mapping: drawn.Mapping) -> None:
     assert parse(env.resolved()) == env
 
 
+Place = tuple[str | int, ...]
+
+_NONSENSE = "no such thing!"
+_OTHER_TYPES: dict[type, tuple[Any, ...]] = {
+    str: (7, True, {"a": 1}, ["a"], "", _NONSENSE),
+    int: ("x", True, {"a": 1}, ["a"], -1, 0, 1.5),
+    bool: ("x", 7, {"a": 1}, ["a"]),
+    dict: ("x", 7, True, ["a"]),
+    list: ("x", 7, True, {"a": 1}, [{"a": [1]}], [None]),
+}
+_FREE = ("layout", "max", "images", "labels")
+"""Mappings with user-defined keys: other tests check unknown ones."""
+
+
+@dataclass(frozen=True)
+class Corruption:
+    mapping: dict[str, Any]
+    path: Place
+    what: str
+
+    @property
+    def at(self) -> str:
+        text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.path)
+        return text.removeprefix(".")
+
+    @property
+    def pool(self) -> str | None:
+        return f"pools[{self.path[1]}]" if self.path[0] == "pools" and len(self.path) > 1 else None
+
+
+def places(value: Any, path: Place = ()) -> Iterator[tuple[Place, Any]]:
+    """Every field with its value, blocks before their fields."""
+    if path:
+        yield path, value
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in pairs:
+        yield from places(inner, (*path, key))
+
+
+@st.composite
+def corruptions(draw: st.DrawFn, mapping: dict[str, Any]) -> Corruption:
+    where = list(places(mapping))
+    path, value = draw(
+        st.sampled_from([one for one in where if one[0][-1] != "value"])
+    )  # a taint's value may be ""
+    what = draw(st.sampled_from(["another value", "an unknown key"]))
+    if what == "an unknown key":
+        blocks = [one for one, inner in where if isinstance(inner, dict) and one[-1] not in _FREE]
+        path = (*draw(st.sampled_from([(), *blocks])), "nonsense")
+        return Corruption(changed(mapping, path, 1), path, what)
+    other = draw(st.sampled_from(_OTHER_TYPES[type(value)]))
+    return Corruption(changed(mapping, path, other), path, f"{value!r} became {other!r}")
+
+
+def changed(mapping: dict[str, Any], path: Place, value: Any) -> dict[str, Any]:
+    found = copy.deepcopy(mapping)
+    here: Any = found
+    for part in path[:-1]:
+        here = here[part]
+    here[path[-1]] = value
+    return found
+
+
 @settings(often, max_examples=600)
 @given(data=st.data())
 def test_a_corrupted_field_is_named(data: st.DataObject) -> None:
     """By its own path, by that of a field in it, or by its pool's if several fields conflict."""
-    bad = data.draw(corrupted.corruptions(data.draw(drawn.environments())))
+    bad = data.draw(corruptions(data.draw(drawn.environments())))
     with pytest.raises(InputError) as caught:
         parse(bad.mapping)
     error = caught.value

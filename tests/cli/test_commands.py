@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
-import gpuform.usage.status
+import gpuform.usage.cluster_objects
+import gpuform.usage.prometheus
+from gpuform.cli import observe
 from gpuform.cli.main import app
 from gpuform.usage.cluster_objects import Objects
 from infra import versions
-from tests.usage.top.played import node
+from tests.kubernetes.played import kubeconfig
+from tests.usage.top.played import Played, device, node, pod, whole
 
 pytestmark = pytest.mark.unit
 
@@ -66,13 +70,6 @@ def test_images_of_a_stack_are_lines_with_digest_or_unknown_and_json(run: CliRun
     assert len(found["pulled"]) == len(result.stdout.splitlines())
 
 
-def test_a_cluster_that_was_never_made_is_told_as_that(run: CliRunner) -> None:
-    result = run.invoke(app, ["status", "openstack-dev"])
-    assert result.exit_code == 1
-    assert "cluster of openstack-dev: the kubeconfig " in result.stderr
-    assert "`gpuform up openstack-dev`" in result.stderr
-
-
 @pytest.mark.parametrize(
     ("stack", "pool", "ends"),
     [
@@ -91,38 +88,75 @@ def test_a_cluster_that_was_never_made_is_told_as_that(run: CliRunner) -> None:
 def test_a_stack_that_is_only_played_here_is_told_as_that(
     run: CliRunner, monkeypatch: pytest.MonkeyPatch, stack: str, pool: str, ends: str
 ) -> None:
-    monkeypatch.setattr(gpuform.usage.status, "fetch", lambda *_: Objects((node("n0", pool),)))
+    monkeypatch.setattr(gpuform.usage.cluster_objects, "fetch", lambda *_: Objects((node("n0", pool),)))
     result = run.invoke(app, ["status", stack])
     assert result.exit_code == 0
     assert "simulated here: the nodes (kwok)" in result.stdout
     assert result.stdout.endswith(f"{ends}\n")
 
 
-UNKNOWN = (
-    "error: STACK: unknown stack 'nowhere'; known: aws-dev, aws-prod, local, onprem-dev, openstack-dev\n"
-)
+STACKS = "known: aws-dev, aws-prod, local, onprem-dev, openstack-dev"
+FOLDER = "a file, not a folder; make it a writable folder, or set GPUFORM_STATE to one"
+BAD = {
+    **{
+        f"{command} nowhere": f"STACK: unknown stack 'nowhere'; {STACKS}"
+        for command in (
+            *("status", "top", "report", "preview", "up", "drift", "recover", "destroy", "doctor"),
+            *("images", "hosts apply", "hosts check", "hosts verify", "local env", "local nodes"),
+        )
+    },
+    "render nowhere -o {0}/out": f"STACK: unknown stack 'nowhere'; {STACKS}",
+    "up aws-prd": f"STACK: unknown stack 'aws-prd'; did you mean aws-prod? {STACKS}",
+    "up local": "STACK: 'local' runs on the embedded control plane; use `gpuform local up`",
+    "hosts apply local": "cluster.kind: stack local has embedded",
+    "hosts check local": "cluster.kind: stack local has embedded",
+    "hosts status local": "cluster.kind: stack local has embedded",
+    "hosts verify local --backend ssh": "--backend: the nodes of a cluster of kind embedded are not reached "
+    "by ssh; use --backend kubectl",
+    "top --pool none": "--pool: unknown pool 'none'; known: t4-shared, a100-mig, a100-7, a100-whole, v100, ",
+    "report -o {0}": "{0}: is a folder; name a writable file with -o",
+    "preview local --summary {0}": "{0}: is a folder; name a writable file with --summary",
+    "rehearse local --report {0}": "{0}: is a folder; name a writable file with --report",
+    "rehearse aws-prd": "stack 'aws-prd': there is no Pulumi.aws-prd.yaml; did you mean aws-prod?",
+    "rehearse local --short g4dn.xlarge": "--short: Karpenter launches no nodes for stack local; leave",
+    "rehearse local --qps 50": "--qps: no workload of the rehearsal has scale, so none follows",
+    "rehearse local --report /dev/null/x": "/dev/null: is a file, not a folder; name a writable file",
+    "rehearse local --timeout 0": "--timeout: 0 is not a valid timeout; give seconds, for example 300",
+    "rehearse local --timeout nan": "--timeout: nan is not a valid timeout; give seconds, for example 300",
+    "rehearse local --fast": "--fast: was removed; leave it out: Karpenter's AWS controller launches",
+    "render local -o {0}/file": "{0}/file: is a file, not a folder; name a writable folder with -o",
+    "render local -o {0}/file/x": "{0}/file/x: {0}/file is a file, not a folder; name a writable folder ",
+    "render local -o /proc/nowhere": "/proc/nowhere: cannot be written (",
+    "prices refresh west": "REGION: 'west' is not an AWS region; write it as us-west-2",
+}
+
+
+@pytest.mark.parametrize("command", BAD)
+def test_bad_input_is_refused_before_anything_is_done(run: CliRunner, tmp_path: Path, command: str) -> None:
+    (tmp_path / "file").write_text("kept")
+    result = run.invoke(app, command.format(tmp_path).split())
+    assert result.exit_code == 2, result.output
+    assert result.stderr.startswith(f"error: {BAD[command].format(tmp_path)}")
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_text() == "kept"
 
 
 @pytest.mark.parametrize(
-    "command",
+    ("command", "said"),
     [
-        "status nowhere",
-        "render nowhere -o {0}/out",
-        "preview nowhere --offline",
-        "drift nowhere",
-        "destroy nowhere",
-        "hosts check nowhere",
-        "hosts verify nowhere",
-        "local env nowhere",
-        "local nodes nowhere",
+        ("status openstack-dev", "cluster of openstack-dev: the kubeconfig .*`gpuform up openstack-dev`"),
+        *(
+            (f"{command} local", "cluster of local: cannot be reached .* start it with `gpuform local start`")
+            for command in ("status", "top", "report")
+        ),
+        ("hosts verify local", "cluster of local: cannot be reached "),
+        ("simulate health node-0 --gpu 0", ".* has never been started; run `gpuform local start`"),
     ],
 )
-def test_a_stack_that_is_not_there_is_refused_alike_with_those_that_are(
-    run: CliRunner, tmp_path: Path, command: str
-) -> None:
-    result = run.invoke(app, command.format(tmp_path).split())
-    assert (result.exit_code, result.stderr) == (2, UNKNOWN)
-    assert list(tmp_path.iterdir()) == []
+def test_a_cluster_that_is_not_there_is_a_failure(run: CliRunner, command: str, said: str) -> None:
+    result = run.invoke(app, command.split())
+    assert result.exit_code == 1
+    assert re.match(f"failed: {said}", result.stderr)
 
 
 def test_render_writes_the_same_bytes_every_time(run: CliRunner, tmp_path: Path) -> None:
@@ -148,40 +182,20 @@ def test_what_lies_beside_a_rendering_is_told_and_left(run: CliRunner, tmp_path:
     assert all((tmp_path / name).exists() for name in names)
 
 
-@pytest.mark.parametrize("command", [["up"], ["start"], ["stop"], ["env"]])
+@pytest.mark.parametrize("command", ["up", "start", "stop", "env"])
 @pytest.mark.parametrize("below", ["", "/x"])
 def test_a_state_that_cannot_be_a_folder_is_bad_input(
-    run: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], below: str
+    run: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, below: str
 ) -> None:
     (tmp_path / "file").write_text("kept")
     monkeypatch.setenv("GPUFORM_STATE", f"{tmp_path}/file{below}")
-    result = run.invoke(app, ["local", *command])
-    if command == ["stop"] and below:
+    result = run.invoke(app, ["local", command])
+    if command == "stop" and below:
         assert result.exit_code == 0  # stopping nothing is fine
     else:
-        assert result.exit_code == 2
-        file = f"{tmp_path}/file is a file" if below else "is a file"
-        assert result.stderr == (
-            f"error: {tmp_path}/file{below}: {file}, not a folder; "
-            "make it a writable folder, or set GPUFORM_STATE to one\n"
-        )
+        file = f"{tmp_path}/file is" if below else "is"
+        assert (result.exit_code, result.stderr) == (2, f"error: {tmp_path}/file{below}: {file} {FOLDER}\n")
     assert (tmp_path / "file").read_text() == "kept"
-
-
-@pytest.mark.parametrize("below", ["", "/x"])
-def test_rendering_into_a_file_is_bad_input(run: CliRunner, tmp_path: Path, below: str) -> None:
-    (tmp_path / "file").write_text("kept")
-    result = run.invoke(app, ["render", "local", "-o", f"{tmp_path}/file{below}"])
-    assert result.exit_code == 2
-    assert f"error: {tmp_path}/file{below}: " in result.stderr
-    assert "is a file, not a folder; name a writable folder with -o" in result.stderr
-    assert (tmp_path / "file").read_text() == "kept"
-
-
-def test_a_folder_that_cannot_be_made_is_bad_input(run: CliRunner) -> None:
-    result = run.invoke(app, ["render", "local", "-o", "/proc/nowhere"])
-    assert result.exit_code == 2
-    assert "error: /proc/nowhere: cannot be written (" in result.stderr
 
 
 def test_any_other_failed_system_call_is_a_line_and_no_traceback(run: CliRunner, tmp_path: Path) -> None:
@@ -191,32 +205,97 @@ def test_any_other_failed_system_call_is_a_line_and_no_traceback(run: CliRunner,
     assert result.stderr == f"failed: {tmp_path}/out/nodes.yaml: Is a directory\n"
 
 
-def test_a_failed_system_call_without_a_file_says_what_it_knows(
-    run: CliRunner, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            ConnectionRefusedError(111, "Connection refused"),
+            "failed: ConnectionRefusedError: Connection refused\n",
+        ),
+        (BrokenPipeError(32, "Broken pipe"), ""),  # as in `gpuform gpus | head -1`
+    ],
+)
+def test_a_failed_system_call_without_a_file(
+    run: CliRunner, monkeypatch: pytest.MonkeyPatch, error: OSError, said: str
 ) -> None:
-    def refused(*_: object) -> None:
-        raise ConnectionRefusedError(111, "Connection refused")
+    def fails(*_: object) -> None:
+        raise error
 
-    monkeypatch.setattr("gpuform.cli.machine.findings", refused)
-    result = run.invoke(app, ["doctor"])
+    monkeypatch.setattr("gpuform.cli.machine.findings", fails)
+    assert run.invoke(app, ["doctor"]).stderr == said
+
+
+def test_a_control_plane_that_does_not_answer_is_a_failure(run: CliRunner, tmp_path: Path) -> None:
+    config = kubeconfig({"server": "http://127.0.0.1:9"}, {"token": "t"})
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state/kubeconfig").write_text(yaml.safe_dump(config))
+    result = run.invoke(app, ["simulate", "health", "node-0", "--gpu", "0"])
     assert result.exit_code == 1
-    assert result.stderr == "failed: ConnectionRefusedError: Connection refused\n"
+    assert "the embedded control plane: does not answer" in result.stderr
+    assert "see `gpuform local status`" in result.stderr
 
 
-def test_a_reader_that_goes_away_is_no_failure_of_ours(
-    run: CliRunner, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def full(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CliRunner:
+    monkeypatch.setenv("GPUFORM_STATE", str(tmp_path / "state"))
+    found = Objects(
+        (node("t4-shared-0", "t4-shared", gpus=1),),
+        (
+            pod("a/one", "t4-shared-0", (whole("t4-shared-0", 0, 0),), gpu_shared=1),
+            pod("b/two", "t4-shared-0", (whole("t4-shared-0", 0, 1),), gpu_shared=1),
+        ),
+    )
+    monkeypatch.setattr(gpuform.usage.cluster_objects, "fetch", lambda *_: found)
+    monkeypatch.setattr(
+        gpuform.usage.prometheus, "_transport", lambda *_: Played(device("t4-shared-0", 0, 0.5, 1, 15))
+    )
+    return CliRunner()
+
+
+def test_top_shows_a_tree_and_says_what_is_simulated(full: CliRunner) -> None:
+    result = full.invoke(app, ["top"])
+    assert result.exit_code == 0
+    assert "└─ b/two" in result.stdout
+    assert "~0.25" in result.stdout
+    assert "~: share by request" in result.stdout
+    assert "simulated here" in result.stdout
+
+
+def test_top_chooses_and_tells_programs_too(full: CliRunner) -> None:
+    result = full.invoke(app, ["top", "--namespace", "a", "--json"])
+    (only,) = json.loads(result.stdout)["nodes"]
+    assert [one["name"] for one in only["gpus"][0]["pods"]] == ["one"]
+
+
+def test_top_that_is_watched_writes_a_line_each_and_ends_quietly(
+    full: CliRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in ``gpuform gpus | head -1``."""
+    slept: list[float] = []
 
-    def gone(*_: object) -> None:
-        raise BrokenPipeError(32, "Broken pipe")
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 2:
+            raise KeyboardInterrupt
 
-    monkeypatch.setattr("gpuform.cli.machine.findings", gone)
-    result = run.invoke(app, ["doctor"])
-    assert result.stderr == ""
+    monkeypatch.setattr(observe.time, "sleep", sleep)
+    result = full.invoke(app, ["top", "--watch", "--json"])
+    assert result.exit_code == 0
+    assert [len(json.loads(line)["nodes"]) for line in result.stdout.splitlines()] == [1, 1]
+    assert slept == [5.0, 5.0]
 
 
-def test_status_of_a_cluster_that_is_not_there_fails_and_says_how_to_start_it(run: CliRunner) -> None:
-    result = run.invoke(app, ["status", "local"])
-    assert result.exit_code == 1
-    assert "gpuform local start" in result.stderr
+@pytest.mark.parametrize("arguments", [[], ["-o"]])
+def test_report_writes_one_page(full: CliRunner, tmp_path: Path, arguments: list[str]) -> None:
+    file = tmp_path / "new" / "page.html" if arguments else tmp_path / "state" / "report" / "index.html"
+    result = full.invoke(app, ["report", *arguments, *([str(file)] if arguments else [])])
+    assert result.exit_code == 0
+    assert result.stdout.replace("\n", "").endswith(f"report: {file}")
+    assert "t4-shared-0" in file.read_text()
+
+
+def test_an_unknown_node_is_bad_input(full: CliRunner) -> None:
+    result = full.invoke(app, ["top", "--node", "v100-9"])
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "error: --node: unknown node 'v100-9'; known: t4-shared-0\n",
+    )

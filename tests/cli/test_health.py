@@ -9,7 +9,7 @@ import pytest
 from gpuform.checkout.errors import Failure
 from gpuform.reports import stack as report
 from gpuform.usage import health
-from infra.incluster import told
+from infra.incluster import cluster, reporting
 
 pytestmark = pytest.mark.unit
 
@@ -18,7 +18,12 @@ NOW = 1_800_000_000.0
 
 def node(name: str, kind: str | None, **notes: str) -> dict[str, Any]:
     taints = [{"key": "gpuform.io/gpu-unhealthy", "value": kind}] if kind else []
-    said = {"type": "GpuUnhealthy", "status": "True", "message": "XID 79", "lastTransitionTime": told.at(NOW)}
+    said = {
+        "type": "GpuUnhealthy",
+        "status": "True",
+        "message": "XID 79",
+        "lastTransitionTime": cluster.at(NOW),
+    }
     return {
         "metadata": {"name": name, "labels": {"gpuform.io/pool": "p"}, "annotations": notes},
         "spec": {"taints": [{"key": "nvidia.com/gpu", "value": "true"}, *taints]},
@@ -27,8 +32,8 @@ def node(name: str, kind: str | None, **notes: str) -> dict[str, Any]:
 
 
 def ticket(name: str, state: str) -> dict[str, Any]:
-    own = {"name": told.ticket_name(name), "labels": {"gpuform.io/ticket": state}}
-    return {"metadata": own, "data": told.ticket(name, "p", "replace", ["GPU 0: XID 79"], NOW)}
+    own = {"name": reporting.ticket_name(name), "labels": {"gpuform.io/ticket": state}}
+    return {"metadata": own, "data": reporting.ticket(name, "p", "replace", ["GPU 0: XID 79"], NOW)}
 
 
 def memory(breaker: dict[str, Any] | None) -> dict[str, Any]:

@@ -61,112 +61,91 @@ def outcome(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return asked
 
 
-@pytest.mark.parametrize("verb", ["apply", "check", "status"])
-def test_a_stack_of_another_kind_is_bad_input(run: CliRunner, verb: str) -> None:
-    environment = {
-        "name": "x",
-        "cluster": {"kind": "embedded"},
-        "pools": [{"name": "cpu", "machine": "m5.xlarge", "nodes": 1}],
-    }
-    Path("Pulumi.other.yaml").write_text(yaml.safe_dump({"config": {"gpuform:environment": environment}}))
-    result = run.invoke(app, ["hosts", verb, "other"])
-    assert result.exit_code == 2, result.output
-    assert "cluster.kind: stack other has embedded" in result.stderr
-
-
-def test_an_unknown_stack_is_bad_input(run: CliRunner) -> None:
-    result = run.invoke(app, ["hosts", "apply", "nowhere"])
+@pytest.mark.parametrize(
+    ("cluster", "words", "said"),
+    [
+        (
+            {},
+            ["--limit", "gpu-9"],
+            "limit: gpu-9 is neither a host nor a group with hosts; the hosts are cpu-1,",
+        ),
+        ({}, ["--playbook", "nothing.yml"], "playbook: nothing.yml is not in "),
+        ({"kubeconfig": "/nowhere"}, [], "cluster.kubeconfig: /nowhere does not exist; leave it out until "),
+    ],
+)
+def test_bad_input(run: CliRunner, cluster: dict[str, str], words: list[str], said: str) -> None:
+    declare(Path(), **cluster)
+    result = run.invoke(app, ["hosts", "apply", "lab", *words])
     assert result.exit_code == 2
-    assert result.stderr == "error: STACK: unknown stack 'nowhere'; known: lab\n"
+    assert result.stderr.startswith(f"error: {said}")
 
 
-def test_an_unknown_limit_names_the_hosts_and_groups(run: CliRunner) -> None:
-    result = run.invoke(app, ["hosts", "apply", "lab", "--limit", "gpu-9"])
-    assert result.exit_code == 2
-    assert (
-        "limit: gpu-9 is neither a host nor a group with hosts; the hosts are cpu-1, cpu-2" in result.stderr
-    )
-    assert "pool_cpu" in result.stderr
+BOTH_BAD = "2 of 2 are not done (cpu-1, cpu-2); fix them and run the same command again"
+UNREAD = Outcome({"cpu-1": HostResult(ok=False)}, 4, message="ERROR: no such module")
 
 
-def test_an_unknown_playbook_names_those_that_are_there(run: CliRunner) -> None:
-    result = run.invoke(app, ["hosts", "apply", "lab", "--playbook", "nothing.yml"])
-    assert result.exit_code == 2
-    assert "the playbooks are: site.yml" in result.stderr
+@pytest.mark.parametrize(
+    ("command", "found", "code", "shown", "error"),
+    [
+        (
+            "apply lab",
+            Outcome({"cpu-1": DONE, "cpu-2": SAME}, 0),
+            0,
+            ["  cpu-1: changed: role : Write", "cpu-1 ok 2", "cpu-2 ok 0"],
+            "",
+        ),
+        (
+            "apply lab",
+            Outcome({"cpu-1": FAILED, "cpu-2": OFF}, 4),
+            1,
+            ["cpu-1: role : Break: why", "cpu-2: cannot be reached (No route to host)"],
+            f"failed: hosts: {BOTH_BAD}\n",
+        ),
+        (
+            "apply lab",
+            UNREAD,
+            1,
+            [],
+            "failed: hosts: ERROR: no such module; then run the same command again\n",
+        ),
+        (
+            "check lab --diff",
+            Outcome({"cpu-1": DONE, "cpu-2": SAME}, 0),
+            3,
+            ["cpu-1: would change: role : Load", "    +x"],
+            "",
+        ),
+        ("check lab", Outcome({"cpu-1": SAME, "cpu-2": SAME}, 0), 0, [], ""),
+        (
+            "check lab",
+            Outcome({"cpu-1": DONE, "cpu-2": OFF}, 4),
+            1,
+            [],
+            "failed: hosts: 1 of 2 are not done (cpu-2); fix them and run the same command again\n",
+        ),
+    ],
+)
+def test_exit_codes_and_texts(
+    run: CliRunner, outcome: list[Any], command: str, found: Outcome, code: int, shown: list[str], error: str
+) -> None:
+    outcome.append(found)
+    result = run.invoke(app, ["hosts", *command.split()])
+    assert (result.exit_code, result.stderr) == (code, error), result.output
+    assert outcome == [("site.yml", "check" in command, [])]
+    lines = result.stdout.splitlines()
+    assert {*shown} <= {*lines, *(" ".join(line.split()) for line in lines)}
 
 
-def test_a_kubeconfig_that_is_not_there_is_said_before_any_host_is_touched(run: CliRunner) -> None:
-    declare(Path(), kubeconfig="/nowhere/config")
-    result = run.invoke(app, ["hosts", "apply", "lab"])
-    assert result.exit_code == 2
-    assert "cluster.kubeconfig: /nowhere/config does not exist; leave it out until" in result.stderr
-
-
-def test_apply_ends_with_0_and_shows_each_host(run: CliRunner, outcome: list[Any]) -> None:
-    outcome.append(Outcome({"cpu-1": DONE, "cpu-2": SAME}, 0))
-    result = run.invoke(app, ["hosts", "apply", "lab"])
-    assert result.exit_code == 0, result.output
-    assert outcome == [("site.yml", False, [])]
-    assert "  cpu-1: changed: role : Write" in result.stdout.splitlines()
-    assert [line.split() for line in result.stdout.splitlines()[-2:]] == [
-        ["cpu-1", "ok", "2"],
-        ["cpu-2", "ok", "0"],
-    ]
-
-
-def test_apply_ends_with_1_and_names_who_failed(run: CliRunner, outcome: list[Any]) -> None:
-    outcome.append(Outcome({"cpu-1": FAILED, "cpu-2": OFF}, 4))
-    result = run.invoke(app, ["hosts", "apply", "lab"])
-    assert result.exit_code == 1
-    assert "cpu-1: role : Break: why" in result.stdout
-    assert "cpu-2: cannot be reached (No route to host)" in result.stdout
-    assert (
-        "failed: hosts: 2 of 2 are not done (cpu-1, cpu-2); fix them and run the same command again"
-        in result.stderr
-    )
-
-
-def test_apply_as_json_is_the_documented_form(run: CliRunner, outcome: list[Any]) -> None:
+def test_json_is_the_documented_form(run: CliRunner, outcome: list[Any]) -> None:
     outcome.append(Outcome({"cpu-1": DONE, "cpu-2": FAILED}, 2))
     result = run.invoke(app, ["hosts", "apply", "lab", "--json", "--limit", "pool_cpu"])
     assert result.exit_code == 1
     ok = {"ok": True, "changed": 2, "failed": 0, "unreachable": False, "message": ""}
     bad = {"ok": False, "changed": 0, "failed": 1, "unreachable": False, "message": "role : Break: why"}
     assert json.loads(result.stdout) == {"ok": False, "hosts": {"cpu-1": ok, "cpu-2": bad}, "nodes": {}}
-
-
-def test_a_check_ends_with_3_where_something_differs(run: CliRunner, outcome: list[Any]) -> None:
-    outcome.append(Outcome({"cpu-1": DONE, "cpu-2": SAME}, 0))
-    result = run.invoke(app, ["hosts", "check", "lab", "--diff"])
-    assert result.exit_code == 3
-    assert outcome == [("site.yml", True, [])]
-    said = result.stdout.splitlines()
-    assert "cpu-1: would change: role : Load" in said
-    assert "    +x" in said
-
-
-def test_a_check_ends_with_0_where_nothing_differs_and_1_where_a_host_is_off(
-    run: CliRunner, outcome: list[Any]
-) -> None:
-    outcome.append(Outcome({"cpu-1": SAME, "cpu-2": SAME}, 0))
-    assert run.invoke(app, ["hosts", "check", "lab"]).exit_code == 0
-    outcome[:] = [Outcome({"cpu-1": DONE, "cpu-2": OFF}, 4)]
-    assert run.invoke(app, ["hosts", "check", "lab"]).exit_code == 1
-
-
-def test_a_check_as_json_lists_the_tasks(run: CliRunner, outcome: list[Any]) -> None:
-    outcome.append(Outcome({"cpu-1": DONE, "cpu-2": SAME}, 0))
-    found = json.loads(run.invoke(app, ["hosts", "check", "lab", "--json"]).stdout)
-    assert found["changes"] == {"cpu-1": ["role : Write", "role : Load"], "cpu-2": []}
-
-
-def test_a_run_that_no_host_ended_says_why(run: CliRunner, outcome: list[Any]) -> None:
-    outcome.append(
-        Outcome({"cpu-1": HostResult(ok=False, message="bad")}, 4, message="ERROR: no such module")
-    )
-    result = run.invoke(app, ["hosts", "apply", "lab"])
-    assert result.exit_code == 1
-    assert result.stderr == "failed: hosts: ERROR: no such module; then run the same command again\n"
+    outcome[:] = [Outcome({"cpu-1": DONE, "cpu-2": SAME}, 0)]
+    checked = json.loads(run.invoke(app, ["hosts", "check", "lab", "--json"]).stdout)
+    assert checked["changes"] == {"cpu-1": ["role : Write", "role : Load"], "cpu-2": []}
 
 
 def test_status_shows_what_is_there_beside_what_is_declared(run: CliRunner, outcome: list[Any]) -> None:

@@ -1,4 +1,4 @@
-"""``gpuform hosts verify``: its checks for each kind of stack, its output, and its exit codes."""
+"""Own hosts: render, status and verify, before and after they join a cluster."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from gpuform.checkout.paths import Paths
 from gpuform.cli.main import app
 from gpuform.hosts import expectations, verify
 from gpuform.hosts.verify import Report, Verdict
+from gpuform.stack.cluster_access import cluster_of
+from gpuform.usage.status import summarise
 from infra.config import load, parse
+from infra.model.errors import InputError
+from infra.plan.render import render
 from tests.plan.aws_environments import TABLE
 
 pytestmark = pytest.mark.unit
 
+
 ROOT = Path(__file__).parents[2]
 WRONG = Verdict("gpu-1", "nouveau", "FAIL", "nouveau is loaded", "run `gpuform hosts apply own`")
 RIGHT = Verdict("gpu-1", "gpus", "PASS", "", "")
-OWN = {
-    "name": "own",
-    "cluster": {
-        "kind": "hosts",
-        "driver": {"source": "nvidia", "version": "580.95.05"},
-    },
-    "pools": [
-        {
-            "name": "a100",
-            "hosts": ["gpu-1", "gpu-2"],
-            "gpu": {"models": ["A100-40GB"], "count": 1},
-            "sharing": {"kind": "mig", "layout": {"3g.20gb": 2}},
-        }
-    ],
-}
+OWN: dict[str, Any] = yaml.safe_load("""
+    name: own
+    cluster: {kind: hosts, driver: {source: nvidia, version: "580.95.05"}}
+    pools:
+    - name: a100
+      hosts: [gpu-1, gpu-2]
+      gpu: {models: [A100-40GB], count: 1}
+      sharing: {kind: mig, layout: {3g.20gb: 2}}
+""")
 
 
 @pytest.fixture
@@ -75,43 +75,14 @@ def test_own_hosts_are_asked_over_ssh(checkout: Path, asked: list[dict[str, Any]
         "gpu-1: nouveau: nouveau is loaded; run `gpuform hosts apply own`",
         "1 host over ssh: 1 check passed, 1 failed, 0 had nothing to check",
     ]
-    (call,) = asked
+    found = json.loads(CliRunner().invoke(app, ["hosts", "verify", "own", "--json"]).stdout)
+    assert (found["ok"], found["hosts"]["gpu-1"]["checks"]["gpus"]["verdict"]) == (False, "PASS")
+    call = asked[0]
     assert (call["backend"], call["limit"], call["kubectl"]) == ("ssh", ["gpu-1"], None)
     host = call["inventory"]["_meta"]["hostvars"]["gpu-1"]
     assert host["nvidia_mig_config"]["mig-configs"][host["nvidia_mig_layout"]][0]["mig-devices"] == {
         "3g.20gb": 2
     }
-
-
-def test_the_json_form(checkout: Path, asked: list[dict[str, Any]]) -> None:
-    declare(checkout, OWN)
-    result = CliRunner().invoke(app, ["hosts", "verify", "own", "--json"])
-    assert result.exit_code == 1
-    assert json.loads(result.stdout) == {
-        "stack": "own",
-        "backend": "ssh",
-        "ok": False,
-        "hosts": {
-            "gpu-1": {
-                "ok": False,
-                "checks": {
-                    "gpus": {"verdict": "PASS", "fact": "", "remedy": ""},
-                    "nouveau": {
-                        "verdict": "FAIL",
-                        "fact": "nouveau is loaded",
-                        "remedy": "run `gpuform hosts apply own`",
-                    },
-                },
-            }
-        },
-    }
-
-
-def test_all_that_is_right_ends_well(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    declare(checkout, OWN)
-    monkeypatch.setattr(verify, "verify", lambda *_, **rest: Report(rest["stack"], rest["backend"], (RIGHT,)))
-    result = CliRunner().invoke(app, ["hosts", "verify", "own"])
-    assert result.exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -120,45 +91,22 @@ def test_all_that_is_right_ends_well(checkout: Path, monkeypatch: pytest.MonkeyP
         (
             {},
             ["--backend", "kubectl"],
-            "error: --backend: the hosts have joined no cluster (cluster.kubeconfig); use --backend ssh\n",
+            "--backend: the hosts have joined no cluster (cluster.kubeconfig); use ",
         ),
-        (
-            {"kubeconfig": "/missing"},
-            [],
-            (
-                "error: cluster.kubeconfig: /missing does not exist; "
-                "leave it out until the hosts have joined a cluster\n"
-            ),
-        ),
+        ({"kubeconfig": "/missing"}, [], "cluster.kubeconfig: /missing does not exist; leave it out until "),
     ],
 )
 def test_what_cannot_be_asked_is_bad_input(
     checkout: Path, asked: list[dict[str, Any]], cluster: dict[str, str], options: list[str], message: str
 ) -> None:
-    declare(checkout, OWN | {"cluster": OWN["cluster"] | cluster})  # type: ignore[operator]
+    declare(checkout, OWN | {"cluster": OWN["cluster"] | cluster})
     result = CliRunner().invoke(app, ["hosts", "verify", "own", *options])
-    assert (result.exit_code, result.stderr) == (2, message)
-    assert not asked
-
-
-def test_nodes_of_another_cluster_are_not_reached_by_ssh() -> None:
-    result = CliRunner().invoke(app, ["hosts", "verify", "local", "--backend", "ssh"])
-    assert result.exit_code == 2
-    assert result.stderr == (
-        "error: --backend: the nodes of a cluster of kind embedded are not reached by ssh; "
-        "use --backend kubectl\n"
-    )
-
-
-def test_a_cluster_out_of_reach_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("GPUFORM_STATE", str(tmp_path))
-    result = CliRunner().invoke(app, ["hosts", "verify", "local"])
-    assert result.exit_code == 1
-    assert result.stderr.startswith("failed: cluster of local: cannot be reached (")
+    assert (result.exit_code, asked) == (2, [])
+    assert result.stderr.startswith(f"error: {message}")
 
 
 def test_a_joined_host_expects_the_slices_of_the_operator() -> None:
-    joined = OWN | {"cluster": OWN["cluster"] | {"kubeconfig": "~/.kube/own"}}  # type: ignore[operator]
+    joined = OWN | {"cluster": OWN["cluster"] | {"kubeconfig": "~/.kube/own"}}
     host = expectations.of_hosts(parse(joined))["_meta"]["hostvars"]["gpu-2"]
     assert host["nvidia_mig_layout"] == ""
     assert host["gpuform_mig"] == {"3g.20gb": 2}
@@ -186,3 +134,41 @@ def test_nodes_that_differ_in_gpus_expect_their_own_number() -> None:
     nodes = [{"metadata": {"name": n, "labels": {**has, counted: n}}} for n in ("1", "4")]
     hosts = expectations.of_nodes(TABLE["several counts"], nodes, Path("/k"), None)["_meta"]["hostvars"]
     assert {name: host["validate_inventory_gpu"]["count"] for name, host in hosts.items()} == {"1": 1, "4": 4}
+
+
+GOOD = yaml.safe_load((ROOT / "tests/config/good_hosts.yaml").read_text())
+
+
+def alone() -> dict[str, Any]:
+    cluster = {key: GOOD["cluster"][key] for key in GOOD["cluster"] if key not in ("kubeconfig", "context")}
+    return {**GOOD, "cluster": cluster, "workloads": []}
+
+
+def test_render_writes_the_inventory_beside_the_manifests(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["render", "onprem-dev", "-o", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "gpu-operator.yaml").is_file()
+    inventory = json.loads((tmp_path / "inventory.json").read_text())
+    assert inventory["gpu"]["hosts"] == ["gpu-1", "gpu-2", "gpu-3", "gpu-4", "gpu-5"]
+    made = ["cost.yaml", "environment.yaml", "inventory.json", "pools.yaml"]
+    assert list(render(parse(alone()))) == made, "no manifest for hosts that have joined nothing"
+
+
+def test_the_cluster_of_a_status_is_the_one_that_hosts_have_joined() -> None:
+    kubeconfig, context = cluster_of(parse(GOOD), Paths.here())
+    assert (kubeconfig, context) == (Path("~/.kube/labs").expanduser(), "labs")
+    with pytest.raises(InputError) as caught:
+        cluster_of(parse(alone()), Paths.here())
+    assert str(caught.value) == (
+        "cluster.kubeconfig: missing, so there is no cluster; see `gpuform hosts status`"
+    )
+
+
+def test_a_pool_of_own_hosts_says_what_it_runs_on() -> None:
+    pools = {pool.name: pool.machine for pool in summarise(parse(GOOD), [], []).pools}
+    assert pools == {
+        "a100": "A100-PCIE-40GB",
+        "v100": "V100-PCIE-16GB",
+        "h100": "H100-SXM",
+        "cpu": "own hosts",
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import ssl
 import threading
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
-from gpuform.cli import hosts_verify
+from gpuform.cli import hosts
 from gpuform.cli.output import answering
 from gpuform.kubernetes.kubeconfigs import FOLDER
 from gpuform.stack.preview import world
@@ -28,12 +29,14 @@ from gpuform.usage.cluster_objects import fetch
 from gpuform.usage.health import fetch as fetch_health
 from infra.config import parse
 from tests.components.openstack_stacks import small
+from tests.kubernetes.played import kubeconfig as played
 from tests.openstack.authority import lay
 
 pytestmark = pytest.mark.unit
 
 ENV = parse(small())
 EXISTING = {"name": "there", "pools": [{"name": "t4", "machine": "g4dn.xlarge", "selector": {"a": "b"}}]}
+AWAY = "https://127.0.0.1:1"
 UNAUTHORIZED = {"kind": "Status", "status": "Failure", "message": "Unauthorized", "code": 401}
 ANEW = "issue a new one with `gpuform recover research --renew-kubeconfig`, then `gpuform up research`"
 
@@ -91,16 +94,8 @@ def kubeconfig(folder: Path, address: str, authority: Path, user: Path, certific
     own = certificate.encode() or (user / "admin.crt").read_bytes()
     key = (user / "admin.key").read_bytes()
     trusted = data((authority / "ca.crt").read_bytes())
-    document = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "c", "cluster": {"server": address, "certificate-authority-data": trusted}}],
-        "users": [
-            {"name": "u", "user": {"client-certificate-data": data(own), "client-key-data": data(key)}}
-        ],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "c",
-    }
+    cluster = {"server": address, "certificate-authority-data": trusted}
+    document = played(cluster, {"client-certificate-data": data(own), "client-key-data": data(key)})
     file = folder / FOLDER / "1-x" / "kubeconfig"
     file.parent.mkdir(parents=True)
     file.write_text(yaml.safe_dump(document))
@@ -113,54 +108,56 @@ def told(file: Path, stack: str = "research") -> tuple[str, str]:
     return caught.value.fact, caught.value.remedy
 
 
-@pytest.mark.parametrize("trusted", ["rotated", "other"])
-def test_another_authority_is_told_from_a_cluster_that_is_away(
-    tmp_path: Path, authorities: Path, server: str, trusted: str
+NO = "does not accept its kubeconfig: "
+OTHER_AUTHORITY = f"{NO}the API server's certificate is from another authority ("
+UNKNOWN = f"{NO}the API server rejects its credentials (HTTP 401: Unauthorized)"
+
+
+@pytest.mark.parametrize(
+    ("trusted", "user", "fact"),
+    [
+        ("rotated", "served", OTHER_AUTHORITY),
+        ("other", "served", OTHER_AUTHORITY),
+        ("served", "other", UNKNOWN),
+    ],
+)
+def test_a_cluster_that_refuses_is_told_from_one_that_is_away(
+    tmp_path: Path, authorities: Path, server: str, trusted: str, user: str, fact: str
 ) -> None:
-    fact, remedy = told(kubeconfig(tmp_path, server, authorities / trusted, authorities / "served"))
-    why = "does not accept its kubeconfig: the API server's certificate is from another authority ("
-    assert fact.startswith(why)
+    file = kubeconfig(tmp_path, server, authorities / trusted, authorities / user)
+    said, remedy = told(file)
+    assert said.startswith(fact)
     assert remedy == ANEW
+    own = tmp_path / "kubeconfig"
+    own.write_bytes(file.read_bytes())
+    assert told(own) == (said, f"get a new one from the cluster's administrator: {own}")
 
 
-def test_credentials_that_nobody_knows_are_told(tmp_path: Path, authorities: Path, server: str) -> None:
-    fact, remedy = told(kubeconfig(tmp_path, server, authorities / "served", authorities / "other"))
-    said = "the API server rejects its credentials (HTTP 401: Unauthorized)"
-    assert fact == f"does not accept its kubeconfig: {said}"
-    assert remedy == ANEW
-
-
-def test_a_preview_takes_a_cluster_that_refuses_it_for_one_out_of_reach(
+def test_every_reader_of_a_cluster_says_that_it_is_refused(
     tmp_path: Path, authorities: Path, server: str
 ) -> None:
-    """It continues with the declared state, but only for known errors."""
+    """A preview continues with the declared state, but only for known errors."""
     file = kubeconfig(tmp_path, server, authorities / "served", authorities / "other")
-    with pytest.raises(PermissionError, match="HTTP 401: Unauthorized"):
-        world.read(file)
-
-
-def test_nodes_that_cannot_be_asked_for_what_they_have_are_told(
-    tmp_path: Path, authorities: Path, server: str
-) -> None:
-    file = kubeconfig(tmp_path, server, authorities / "served", authorities / "other")
-    paths = Paths(tmp_path, tmp_path, tmp_path)
+    for read in (world.read, fetch_health):
+        with pytest.raises(PermissionError, match="HTTP 401: Unauthorized"):
+            read(file)
     env = parse({**EXISTING, "cluster": {"kind": "existing", "kubeconfig": str(file)}})
     with pytest.raises(Failure, match=r"^cluster of there: cannot be reached \(HTTP 401: Unauthorized\)"):
-        hosts_verify._inventory(env, "kubectl", paths)
+        hosts._inventory(env, "kubectl", Paths(tmp_path, tmp_path, tmp_path))
 
 
 def test_a_handshake_that_the_other_side_ends_is_told_by_where_it_came_from(
     tmp_path: Path, authorities: Path
 ) -> None:
     """httpx omits the message (seen with a server that requires a client certificate of its authority)."""
-    file = kubeconfig(tmp_path, "https://127.0.0.1:1", authorities / "served", authorities / "other")
+    file = kubeconfig(tmp_path, AWAY, authorities / "served", authorities / "other")
     error = httpx.ReadError("")
     error.__cause__ = ssl.SSLError(1, "[SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert unknown ca (_ssl.c:2580)")
     with pytest.raises(Failure) as caught, answering("research", file):
         raise error
-    failure = caught.value
-    assert failure.fact.startswith("does not accept its kubeconfig: its client certificate is refused (")
-    assert "alert unknown ca" in failure.fact
+    assert re.match(rf"{NO}its client certificate is refused \(.*alert unknown ca", caught.value.fact)
+    fact, remedy = told(file)
+    assert (fact.partition("(")[0], remedy) == ("cannot be reached ", f"check {file}")
 
 
 def test_a_certificate_of_the_past_is_told_with_its_day(
@@ -172,34 +169,6 @@ def test_a_certificate_of_the_past_is_told_with_its_day(
     made = x509.CertificateBuilder(subject_name=name, issuer_name=name, public_key=key.public_key())  # type: ignore[arg-type]
     made = made.serial_number(1).not_valid_before(ended - day).not_valid_after(ended)
     pem = made.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM).decode()  # type: ignore[arg-type]
-    file = kubeconfig(tmp_path, server, authorities / "served", authorities / "other", pem)
-    fact, remedy = told(file)
-    assert fact.startswith(
-        f"does not accept its kubeconfig: its client certificate expired {ended:%Y-%m-%d} ("
-    )
+    fact, remedy = told(kubeconfig(tmp_path, server, authorities / "served", authorities / "other", pem))
+    assert fact.startswith(f"{NO}its client certificate expired {ended:%Y-%m-%d} (")
     assert remedy == ANEW
-
-
-def test_a_kubeconfig_of_somebody_else_s_is_not_ours_to_renew(
-    tmp_path: Path, authorities: Path, server: str
-) -> None:
-    made = kubeconfig(tmp_path, server, authorities / "other", authorities / "served")
-    own = tmp_path / "kubeconfig"
-    own.write_bytes(made.read_bytes())
-    fact, remedy = told(own)
-    assert "from another authority" in fact
-    assert remedy == f"get a new one from the cluster's administrator: {own}"
-
-
-def test_the_health_command_s_question_is_refused_in_the_same_way(
-    tmp_path: Path, authorities: Path, server: str
-) -> None:
-    with pytest.raises(PermissionError, match="HTTP 401: Unauthorized"):
-        fetch_health(kubeconfig(tmp_path, server, authorities / "served", authorities / "other"))
-
-
-def test_what_is_away_is_still_what_cannot_be_reached(tmp_path: Path, authorities: Path) -> None:
-    file = kubeconfig(tmp_path, "https://127.0.0.1:1", authorities / "served", authorities / "served")
-    fact, remedy = told(file)
-    assert fact.startswith("cannot be reached (")
-    assert remedy == f"check {file}"

@@ -1,4 +1,4 @@
-"""``gpuform up`` and ``gpuform doctor STACK``: order of checks, what stops, and passed arguments."""
+"""``gpuform up``, ``local up`` and ``doctor STACK``: order of checks, what stops, and passed arguments."""
 
 from __future__ import annotations
 
@@ -11,15 +11,20 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+from gpuform.cli import local
 from gpuform.cli.main import app
 from gpuform.engine import EngineFailure, Message
 from gpuform.engine import Result as Outcome
 from gpuform.stack import preflight
 from gpuform.stack.preflight.check import Finding
+from gpuform.usage.status import ClusterStatus, summarise
+from infra.config import load
 from infra.model.losses import GUARD
 from lab.plane import ControlPlane
+from tests.reports.test_status import node
 
 pytestmark = pytest.mark.unit
+
 
 FINE = Finding("zones", "PASS", "two", check="aws ec2 describe-availability-zones --region us-east-1")
 OPEN = Finding("role x", "SKIP", "not there yet", check="aws iam get-role --role-name x")
@@ -71,7 +76,7 @@ class Runs:
 def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Runs:
     monkeypatch.setenv("GPUFORM_STATE", str(tmp_path / "state"))
     found = Runs()
-    monkeypatch.setattr("gpuform.engine.Engine", found)
+    monkeypatch.setattr("gpuform.cli.change.Engine", found)
     monkeypatch.setattr(preflight, "run_checks", found.run_checks)
     return found
 
@@ -166,10 +171,7 @@ def enough(*_: Any, **__: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("command", "next_step"),
-    [
-        (("preview", "--offline"), "lab.rehearse.preview_base.played"),
-        (("rehearse",), "lab.rehearse.run.nodes.of"),
-    ],
+    [(("preview", "--offline"), "lab.rehearse.plane.played"), (("rehearse",), "lab.rehearse.run.nodes.of")],
 )
 def test_previews_and_rehearsals_say_it_before_they_begin(
     runs: Runs, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], next_step: str
@@ -207,40 +209,16 @@ def test_what_an_embedded_stack_declares_runs_before_the_engine(
     assert done == [*first, "engine"]
 
 
-def test_the_local_stack_has_its_own_command(runs: Runs) -> None:
-    result = call("up", "local")
-    assert (result.exit_code, runs.made) == (2, [])
-    assert result.stderr == (
-        "error: STACK: 'local' runs on the embedded control plane; use `gpuform local up`\n"
-    )
-
-
-@pytest.mark.parametrize("command", ["up", "doctor"])
-def test_an_unknown_stack_lists_those_that_there_are(runs: Runs, command: str) -> None:
-    result = call(command, "aws-prd")
-    assert (result.exit_code, runs.asked, runs.made) == (2, [], [])
-    assert result.stderr.startswith("error: STACK: unknown stack 'aws-prd'; did you mean aws-prod? known: ")
-    assert "aws-dev, aws-prod, local, onprem-dev, openstack-dev" in result.stderr
-
-
-def test_an_unknown_stack_beside_a_file_that_names_none(
+def test_a_checkout_with_wrong_stack_files(
     runs: Runs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "Pulumi.yaml").write_text("name: gpuform\n")
     monkeypatch.chdir(tmp_path)
     assert call("up", "odd").stderr == "error: STACK: unknown stack 'odd'; create one: gpuform init STACK\n"
     (tmp_path / "Pulumi.a b.yaml").touch()
-    result = call("up", "odd")
-    assert result.exit_code == 2
-    assert "unknown stack 'odd'; 'Pulumi.a b.yaml': not a valid stack name; rename the file" in result.stderr
-
-
-def test_a_stack_file_that_is_wrong_is_bad_input(
-    runs: Runs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "Pulumi.yaml").write_text("name: gpuform\n")
+    said = "error: STACK: unknown stack 'odd'; 'Pulumi.a b.yaml': not a valid stack name; rename the file"
+    assert call("up", "odd").stderr.startswith(said)
     (tmp_path / "Pulumi.odd.yaml").write_text("config: {'gpuform:environment': {name: odd}}\n")
-    monkeypatch.chdir(tmp_path)
     for command in ("up", "doctor"):
         result = call(command, "odd")
         assert (result.exit_code, runs.asked, runs.made) == (2, [], [])
@@ -272,3 +250,79 @@ def test_doctor_of_a_stack_has_the_machine_and_the_account(runs: Runs) -> None:
 def test_doctor_without_a_stack_asks_no_account(runs: Runs) -> None:
     assert call("doctor", "--json").stdout.startswith("[\n")
     assert runs.asked == []
+
+
+ENV = load(Path(__file__).parents[2] / "Pulumi.local.yaml")
+SICK = {"simulator.gpuform.io/unhealthy": "1"}
+
+
+def current(notes: dict[str, str]) -> ClusterStatus:
+    """Everything as planned, except three GPUs of four on ``v100-0``, with these annotations."""
+    offers: dict[str, list[dict[str, str]]] = {
+        "t4-shared": [{"gpu.shared": "4"}] * 2,
+        "a100-mig": [{"mig-3g.20gb": "1", "mig-2g.10gb": "2"}],
+        "a100-7": [{"mig-1g.5gb": "7"}],
+        "a100-whole": [{"gpu": "4"}],
+        "v100": [{"gpu": "3"}],
+        "g4dn-shared": [{"gpu": "3"}],
+        "cpu": [{}, {}],
+    }
+    nodes = [
+        node(f"{pool}-{number}", pool, **each)
+        for pool, every in offers.items()
+        for number, each in enumerate(every)
+    ]
+    for one in nodes:
+        one["metadata"]["annotations"] = notes if one["metadata"]["name"] == "v100-0" else {}
+    return summarise(ENV, nodes, [])
+
+
+class Steps:
+    ups = refreshed = 0
+
+    def __init__(self, *args: Any) -> None:
+        type(self).ups = type(self).refreshed = 0
+
+    def up(self, stack: str, settle: Any = None) -> Any:
+        type(self).ups += 1
+        return type("Result", (), {"summary": "no changes", "changed": False})
+
+    def refresh(self, stack: str, on_event: Any) -> None:
+        type(self).refreshed += 1
+
+
+@pytest.fixture
+def up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """Runs the command on such a cluster, with all other parts stubbed."""
+    monkeypatch.setenv("GPUFORM_STATE", str(tmp_path / "state"))
+    plane = type("Plane", (), {"start_for": lambda *a: None})
+    plane.status = lambda self: type("Status", (), {"members": (), "unmonitored": ()})  # type: ignore[attr-defined]
+    monkeypatch.setattr(local, "_control_plane", plane)
+    monkeypatch.setattr(local, "_report", lambda *args: tmp_path / "index.html")
+    for name in ("SETTLE_S", "UNCHANGED_S"):
+        monkeypatch.setattr(local, name, 0.0)
+    monkeypatch.setattr("lab.toolchain.Toolchain.ensure", lambda *args: None)
+    monkeypatch.setattr("gpuform.cli.local.Engine", Steps)
+
+    def run(found: ClusterStatus) -> Result:
+        monkeypatch.setattr("gpuform.cli.local.read", lambda *args: found)
+        return CliRunner().invoke(app, ["local", "up"])
+
+    return run
+
+
+def test_a_gpu_that_was_broken_is_said_and_nobody_waits_for_it(up: Any) -> None:
+    result = up(current(SICK))
+    assert result.exit_code == 0, result.output
+    assert result.stderr == (
+        "node v100-0 does not offer what was planned, because a fault was injected: GPU 1 is unhealthy: "
+        "`gpuform simulate health v100-0 --gpu 1 --ok` clears it\n"
+    )
+    assert (Steps.ups, Steps.refreshed) == (1, 0)
+
+
+def test_what_is_missing_without_a_reason_is_a_failure(up: Any) -> None:
+    result = up(current({}))
+    assert result.exit_code == 1
+    assert result.stderr.startswith("failed: pools v100: do not offer what was planned after 0 s; ")
+    assert (Steps.ups, Steps.refreshed) == (2, 1)

@@ -2,46 +2,41 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 IMAGE = "tensorflow/tensorflow:2.12.0-gpu"
 RESERVATION = "cr-0123456789abcdef0"
 
-START: dict[str, Any] = {
-    "name": "e",
-    "cluster": {
-        "kind": "aws",
-        "region": "eu-west-1",
-        "version": "1.34",
-        "network": {"cidr": "10.0.0.0/16", "zones": ["eu-west-1a", "eu-west-1b"]},
-        "endpoint": {"public_cidrs": ["203.0.113.0/24"]},
-        "system": {},
-        "admins": ["arn:aws:iam::111122223333:role/a"],
-        "images": {"al2023": "al2023@v20260801", "al2023-nvidia": "al2023@v20260801"},
-        "tags": {"a": "b"},
+TAINTS = [{"key": "a", "value": "b"}]
+PINNED_TO = "al2023@v20260801"
+CLUSTER: dict[str, Any] = {
+    **{"kind": "aws", "region": "eu-west-1", "version": "1.34", "system": {}, "tags": {"a": "b"}},
+    "network": {"cidr": "10.0.0.0/16", "zones": ["eu-west-1a", "eu-west-1b"]},
+    "endpoint": {"public_cidrs": ["203.0.113.0/24"]},
+    "admins": ["arn:aws:iam::111122223333:role/a"],
+    "images": {"al2023": PINNED_TO, "al2023-nvidia": PINNED_TO},
+}
+DISK = {"disk": {"size_gib": 200}}
+T4 = {
+    **{
+        "name": "t4",
+        "machine": "g4dn.xlarge",
+        "elastic": {"max": {"cpu": 40}},
+        "taints": TAINTS,
+        "aws": DISK,
     },
-    "gpu_operator": {},
-    "pools": [
-        {
-            "name": "t4",
-            "machine": "g4dn.xlarge",
-            "elastic": {"max": {"cpu": 40}},
-            "sharing": {"kind": "time_slicing", "replicas": 3},
-            "taints": [{"key": "a", "value": "b"}],
-            "aws": {"disk": {"size_gib": 200}},
-        },
-        {
-            "name": "a100",
-            "machine": "p4d.24xlarge",
-            "nodes": 1,
-            "zones": ["eu-west-1a"],
-            "taints": [{"key": "a", "value": "b"}],
-            "aws": {"disk": {"size_gib": 200}},
-        },
-        {"name": "l4", "gpu": {"models": ["L4"], "count": 1}, "elastic": {"max": {"cpu": 64}}},
-    ],
+    "sharing": {"kind": "time_slicing", "replicas": 3},
+}
+A100 = {"name": "a100", "machine": "p4d.24xlarge", "nodes": 1, "taints": TAINTS, "aws": DISK}
+L4 = {"name": "l4", "gpu": {"models": ["L4"], "count": 1}, "elastic": {"max": {"cpu": 64}}}
+DECLARED = {
+    **{"name": "e", "cluster": CLUSTER, "gpu_operator": {}},
+    "pools": [T4, {**A100, "zones": ["eu-west-1a"]}, L4],
     "workloads": [{"name": "pod", "kind": "pod", "pool": "t4", "image": IMAGE}],
 }
+START: dict[str, Any] = json.loads(json.dumps(DECLARED))
+"""Without parts in common: an edit changes one pool."""
 
 RESERVED = {"reservations": [RESERVATION]}
 BOTTLEROCKET = {"image": "bottlerocket"}
@@ -62,6 +57,18 @@ SECOND = {"max": {"cpu": 40, "memory_gib": 160}}
 
 # (Type, field, variant such as a pool): edits before, and the edit that must change a resource.
 Edit = tuple[str, Any]
+BOTH: dict[tuple[str, str], Edit] = {
+    ("Pool", "labels"): ("labels", {"a": "c"}),
+    ("Pool", "zones"): ("zones", ["eu-west-1b"]),
+    ("AwsPool", "disk"): ("aws/disk", {"size_gib": 300}),
+    ("Disk", "size_gib"): ("aws/disk/size_gib", 300),
+    ("Disk", "iops"): ("aws/disk/iops", 4000),
+    ("Disk", "throughput"): ("aws/disk/throughput", 250),
+    ("AwsPool", "instance_store"): ("aws/instance_store", "raid0"),
+    ("AwsPool", "pod_pids_limit"): ("aws/pod_pids_limit", 32768),
+    ("AwsPool", "prepull"): ("aws/prepull", [IMAGE]),
+}
+"""Fields that must change a resource of an elastic pool and of a managed one, by the path in the pool."""
 ROWS: dict[tuple[str, str, str], tuple[tuple[Edit, ...], Edit]] = {
     ("AwsCluster", "region", ""): (
         (("pools/1/zones", []),),
@@ -118,8 +125,6 @@ ROWS: dict[tuple[str, str, str], tuple[tuple[Edit, ...], Edit]] = {
     ("PodWorkload", "count", "static"): (
         (*HAS_CLAIMED, ("workloads/0/pool", "claimed")), ("workloads/0/count", 2)),
     ("Pool", "elastic", ""): ((), ("pools/0/elastic", {"max": {"cpu": 4}})),
-    ("Pool", "labels", "elastic"): ((), ("pools/0/labels", {"a": "c"})),
-    ("Pool", "labels", "managed"): ((), ("pools/1/labels", {"a": "c"})),
     ("Pool", "taints", "elastic"): ((), ("pools/0/taints/0/value", "c")),
     ("Pool", "taints", "managed"): ((), ("pools/1/taints/0/effect", "NoExecute")),
     ("Pool", "sharing", "elastic"): ((), ("pools/0/sharing", {"kind": "exclusive"})),
@@ -127,8 +132,6 @@ ROWS: dict[tuple[str, str, str], tuple[tuple[Edit, ...], Edit]] = {
     ("Pool", "capacity", "elastic"): ((), ("pools/0/capacity", ["on_demand", "spot"])),
     ("Pool", "capacity", "managed"): ((), ("pools/1/capacity", ["spot"])),
     ("Pool", "workload_class", "elastic"): ((), ("pools/0/class", "training")),
-    ("Pool", "zones", "elastic"): ((), ("pools/0/zones", ["eu-west-1b"])),
-    ("Pool", "zones", "managed"): ((), ("pools/1/zones", ["eu-west-1b"])),
     ("Pool", "aws", "elastic"): ((), ("pools/0/aws", {"pod_pids_limit": 2048})),
     ("AwsPool", "image", "elastic"): (
         (PINNED, ("pools/3", COMES), ("pools/4", {**STAYS, "aws": BOTTLEROCKET})),
@@ -138,16 +141,6 @@ ROWS: dict[tuple[str, str, str], tuple[tuple[Edit, ...], Edit]] = {
         (PINNED, ("pools/3", STAYS), ("pools/4", {**COMES, "aws": BOTTLEROCKET})),
         ("pools/3/aws", BOTTLEROCKET),
     ),
-    ("AwsPool", "disk", "elastic"): ((), ("pools/0/aws/disk", {"size_gib": 300})),
-    ("AwsPool", "disk", "managed"): ((), ("pools/1/aws/disk", {"size_gib": 300})),
-    ("Disk", "size_gib", "elastic"): ((), ("pools/0/aws/disk/size_gib", 300)),
-    ("Disk", "size_gib", "managed"): ((), ("pools/1/aws/disk/size_gib", 300)),
-    ("Disk", "iops", "elastic"): ((), ("pools/0/aws/disk/iops", 4000)),
-    ("Disk", "iops", "managed"): ((), ("pools/1/aws/disk/iops", 4000)),
-    ("Disk", "throughput", "elastic"): ((), ("pools/0/aws/disk/throughput", 250)),
-    ("Disk", "throughput", "managed"): ((), ("pools/1/aws/disk/throughput", 250)),
-    ("AwsPool", "instance_store", "elastic"): ((), ("pools/0/aws/instance_store", "raid0")),
-    ("AwsPool", "instance_store", "managed"): ((), ("pools/1/aws/instance_store", "raid0")),
     ("AwsPool", "efa", "elastic"): (
         (("pools/0/machine", "g4dn.8xlarge"), ("pools/0/zones", ["eu-west-1a"])), ("pools/0/aws/efa", True)),
     ("AwsPool", "efa", "managed"): ((), ("pools/1/aws/efa", True)),
@@ -176,9 +169,10 @@ ROWS: dict[tuple[str, str, str], tuple[tuple[Edit, ...], Edit]] = {
     ("AwsPool", "max_pods", "elastic"): ((), ("pools/0/aws/max_pods", 20)),
     ("AwsPool", "max_pods", "managed"): ((), ("pools/1/aws/max_pods", 110)),
     ("AwsPool", "max_pods", "more than the addresses"): ((), ("pools/0/aws/max_pods", 110)),
-    ("AwsPool", "pod_pids_limit", "elastic"): ((), ("pools/0/aws/pod_pids_limit", 32768)),
-    ("AwsPool", "pod_pids_limit", "managed"): ((), ("pools/1/aws/pod_pids_limit", 32768)),
-    ("AwsPool", "prepull", "elastic"): ((), ("pools/0/aws/prepull", [IMAGE])),
-    ("AwsPool", "prepull", "managed"): ((), ("pools/1/aws/prepull", [IMAGE])),
 }  # fmt: skip
+ROWS |= {
+    (*field, kind): ((), (f"pools/{index}/{path}", value))
+    for field, (path, value) in BOTH.items()
+    for index, kind in enumerate(("elastic", "managed"))
+}
 FIELDS = {(model, field) for model, field, _ in ROWS}

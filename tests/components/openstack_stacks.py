@@ -10,11 +10,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 T4: dict[str, Any] = {"name": "gpu-t4", "machine": "g2.5xlarge", "nodes": 1}
-BURST: dict[str, Any] = {
-    "name": "burst",
-    "machine": "g4.p1.40g",
-    "elastic": {"min": 1, "max": {"nodes": 4}},
-}
+BURST: dict[str, Any] = {"name": "burst", "machine": "g4.p1.40g", "elastic": {"min": 1, "max": {"nodes": 4}}}
 OWN_TEMPLATE: dict[str, Any] = {
     "image": "fedora-coreos-40",
     "external_network": "ext",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -147,21 +147,44 @@ def record(environment: dict[str, Any], preview: bool = False) -> Recorder:
     from infra.config import parse
     from infra.platform import platform
 
-    recorder = Recorder(preview)
-    monitor = _Monitor(recorder)
-    own_loop()
-    pulumi.runtime.set_mocks(recorder, project="gpuform", stack="test", preview=preview, monitor=monitor)
-
-    @pulumi.runtime.test
-    def run() -> None:
+    def program() -> None:
         env = parse(environment)
         if on := cluster(env):
             platform(env, on)
 
+    return run(program, preview)
+
+
+def run(program: Callable[[], object], preview: bool = False) -> Recorder:
+    """Run any program without an engine."""
+    recorder = Recorder(preview)
+    monitor = _Monitor(recorder)
+    own_loop()
+    pulumi.runtime.set_mocks(recorder, project="gpuform", stack="test", preview=preview, monitor=monitor)
     with _no_stack_traces():
-        run()
+        pulumi.runtime.test(program)()
     recorder.resources = [
         replace(one, after=monitor.after(one), request=monitor.requests[f"{one.type} {one.name}"])
         for one in recorder.resources
     ]
     return recorder
+
+
+def kubeconfig(environment: dict[str, Any]) -> tuple[bool, str]:
+    """Whether the kubeconfig of the environment's cluster is a secret, and its content."""
+    from infra.__main__ import cluster
+    from infra.config import parse
+
+    seen: list[Any] = []
+
+    async def secret(of: pulumi.Output[str]) -> bool:
+        return await of.is_secret()
+
+    def program() -> pulumi.Output[None]:
+        on = cluster(parse(environment))
+        assert on is not None
+        flag = pulumi.Output.from_input(secret(on.kubeconfig))
+        return pulumi.Output.all(flag, pulumi.Output.unsecret(on.kubeconfig)).apply(seen.extend)
+
+    run(program)
+    return seen[0], seen[1]

@@ -28,32 +28,25 @@ def prod() -> Recorder:
     return record(stack("aws-prod"))
 
 
-@pytest.mark.parametrize(
-    ("nat", "gateways"),
-    [
-        ("single", {"us-west-2a": "us-west-2a", "us-west-2b": "us-west-2a", "us-west-2c": "us-west-2a"}),
-        ("per_zone", {"us-west-2a": "us-west-2a", "us-west-2b": "us-west-2b", "us-west-2c": "us-west-2c"}),
-    ],
-)
-def test_every_private_subnet_has_a_table_of_its_own_with_the_right_way_out(
-    nat: str, gateways: dict[str, str]
-) -> None:
+@pytest.mark.parametrize(("nat", "gateways"), [("single", "aaa"), ("per_zone", "abc")])
+def test_every_private_subnet_has_a_table_of_its_own_with_the_right_way_out(nat: str, gateways: str) -> None:
     environment = small(GPU)
     environment["cluster"]["network"]["nat"] = nat
     recorded = record(environment)
-    assert len(recorded.of("aws:ec2/natGateway:NatGateway")) == len(set(gateways.values()))
-    assert len(recorded.of("aws:ec2/eip:Eip")) == len(set(gateways.values()))
+    for kind in ("aws:ec2/natGateway:NatGateway", "aws:ec2/eip:Eip"):
+        assert len(recorded.of(kind)) == len(set(gateways))
     associated = {
         r.inputs["subnetId"]: r.inputs["routeTableId"]
         for r in recorded.of("aws:ec2/routeTableAssociation:RouteTableAssociation")
     }
     routes = {r.inputs["routeTableId"]: r.inputs for r in recorded.of("aws:ec2/route:Route")}
     assert len(associated) == 6
-    for zone, gateway in gateways.items():
-        table = associated[f"network-private-{zone}-id"]
-        assert table == f"network-private-{zone}-id"
-        assert routes[table]["natGatewayId"] == f"network-nat-{gateway}-id"
-        assert routes[associated[f"network-public-{zone}-id"]]["gatewayId"] == "network-internet-id"
+    for letter, gateway in zip("abc", gateways, strict=True):
+        subnet = f"network-private-us-west-2{letter}-id"
+        assert associated[subnet] == subnet
+        assert routes[subnet]["natGatewayId"] == f"network-nat-us-west-2{gateway}-id"
+        public = associated[f"network-public-us-west-2{letter}-id"]
+        assert routes[public]["gatewayId"] == "network-internet-id"
 
 
 def test_subnets_lie_apart_in_the_vpc_and_are_found_by_their_tags(prod: Recorder) -> None:
@@ -97,34 +90,29 @@ def test_nothing_is_open_to_everyone(name: str) -> None:
     assert {r.type for r in open_to_all} == {"aws:ec2/route:Route"}
 
 
+def vpc_config(recorded: Recorder) -> dict[str, Any]:
+    config: dict[str, Any] = recorded.one("aws:eks/cluster:Cluster").inputs["vpcConfig"]
+    assert all("private" in subnet for subnet in config.pop("subnetIds"))
+    return config
+
+
 def test_the_control_plane(prod: Recorder, dev: Recorder) -> None:
     inputs = prod.one("aws:eks/cluster:Cluster").inputs
     assert inputs["name"] == "aws-prod"
-    assert inputs["vpcConfig"]["endpointPrivateAccess"] is True
-    assert inputs["vpcConfig"]["endpointPublicAccess"] is True
-    assert inputs["vpcConfig"]["publicAccessCidrs"] == ["203.0.113.0/24"]
-    assert all("private" in subnet for subnet in inputs["vpcConfig"]["subnetIds"])
     assert inputs["encryptionConfig"]["resources"] == ["secrets"]
     assert inputs["encryptionConfig"]["provider"]["keyArn"].endswith("aws-prod-secrets")
-    assert inputs["enabledClusterLogTypes"] == [
-        "api",
-        "audit",
-        "authenticator",
-        "controllerManager",
-        "scheduler",
-    ]
+    logs = ["api", "audit", "authenticator", "controllerManager", "scheduler"]
+    assert inputs["enabledClusterLogTypes"] == logs
     assert inputs["accessConfig"]["authenticationMode"] == "API"
     assert inputs["bootstrapSelfManagedAddons"] is False
     assert prod.one("aws:kms/key:Key").inputs["enableKeyRotation"] is True
     group = prod.one("aws:cloudwatch/logGroup:LogGroup").inputs
-    assert group["name"] == "/aws/eks/aws-prod/cluster"
-    assert group["retentionInDays"] == 90
-    private = record(small(GPU)).one("aws:eks/cluster:Cluster").inputs["vpcConfig"]
-    assert private["endpointPublicAccess"] is False
-    assert "publicAccessCidrs" not in private
-    public = dev.one("aws:eks/cluster:Cluster").inputs["vpcConfig"]
-    assert public["endpointPublicAccess"] is True
-    assert public["publicAccessCidrs"] == stack("aws-dev")["cluster"]["endpoint"]["public_cidrs"]
+    assert (group["name"], group["retentionInDays"]) == ("/aws/eks/aws-prod/cluster", 90)
+    private = {"endpointPrivateAccess": True, "endpointPublicAccess": False}
+    assert vpc_config(record(small(GPU))) == private
+    for recorded, name in ((prod, "aws-prod"), (dev, "aws-dev")):
+        open_to = stack(name)["cluster"]["endpoint"]["public_cidrs"]
+        assert vpc_config(recorded) == {**private, "endpointPublicAccess": True, "publicAccessCidrs": open_to}
 
 
 def test_access_entries_for_admins_and_for_karpenters_nodes(prod: Recorder) -> None:
@@ -135,11 +123,9 @@ def test_access_entries_for_admins_and_for_karpenters_nodes(prod: Recorder) -> N
     assert node_role.endswith("karpenter-node")
     policies = prod.of("aws:eks/accessPolicyAssociation:AccessPolicyAssociation")
     assert [r.inputs["principalArn"] for r in policies] == sorted(admins)
-    for policy in policies:
-        assert (
-            policy.inputs["policyArn"] == "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
-        )
-        assert policy.inputs["accessScope"] == {"type": "cluster"}
+    admin = "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
+    assert {r.inputs["policyArn"] for r in policies} == {admin}
+    assert all(r.inputs["accessScope"] == {"type": "cluster"} for r in policies)
 
 
 def test_add_ons_are_pinned_and_only_what_calls_aws_has_a_role(prod: Recorder) -> None:
@@ -151,9 +137,7 @@ def test_add_ons_are_pinned_and_only_what_calls_aws_has_a_role(prod: Recorder) -
     assert all("-eksbuild." in inputs["addonVersion"] for inputs in add_ons.values())
     (identity,) = add_ons["aws-ebs-csi-driver"]["podIdentityAssociations"]
     assert identity["serviceAccount"] == "ebs-csi-controller-sa"
-    assert [name for name, inputs in add_ons.items() if "podIdentityAssociations" in inputs] == [
-        "aws-ebs-csi-driver"
-    ]
+    assert [name for name in add_ons if "podIdentityAssociations" in add_ons[name]] == ["aws-ebs-csi-driver"]
 
 
 @pytest.mark.parametrize(("max_pods", "prefixes"), [(29, False), (110, True)])
@@ -166,11 +150,8 @@ def test_more_pods_than_addresses_need_prefix_delegation(max_pods: int, prefixes
 def test_interruptions_reach_karpenter() -> None:
     recorded = record(small(ELASTIC))
     queue = recorded.one("aws:sqs/queue:Queue").inputs
-    assert (queue["name"], queue["sqsManagedSseEnabled"], queue["messageRetentionSeconds"]) == (
-        "labs",
-        True,
-        300,
-    )
+    kept = (queue["name"], queue["sqsManagedSseEnabled"], queue["messageRetentionSeconds"])
+    assert kept == ("labs", True, 300)
     rules = recorded.of("aws:cloudwatch/eventRule:EventRule")
     targets = recorded.of("aws:cloudwatch/eventTarget:EventTarget")
     assert len(rules) == 5
@@ -206,17 +187,12 @@ def _strings(value: Any) -> list[str]:
 
 def test_karpenters_nodes_have_the_role_that_their_class_names(prod: Recorder) -> None:
     (role,) = [r for r in prod.of("aws:iam/role:Role") if r.name == "karpenter-node"]
+    terms = [{"tags": {"karpenter.sh/discovery": "aws-prod"}}]
     for one in prod.of("kubernetes:karpenter.k8s.aws/v1:EC2NodeClass"):
         assert one.inputs["spec"]["role"] == role.inputs["name"]
-        assert one.inputs["spec"]["securityGroupSelectorTerms"] == [
-            {"tags": {"karpenter.sh/discovery": "aws-prod"}}
-        ]
-    tag = prod.one("aws:ec2/tag:Tag").inputs
-    assert (tag["resourceId"], tag["key"], tag["value"]) == (
-        "sg-cluster",
-        "karpenter.sh/discovery",
-        "aws-prod",
-    )
+        assert one.inputs["spec"]["securityGroupSelectorTerms"] == terms
+    tag = {"resourceId": "sg-cluster", "key": "karpenter.sh/discovery", "value": "aws-prod"}
+    assert prod.one("aws:ec2/tag:Tag").inputs == tag
 
 
 def test_a_new_network_moves_the_subnets_and_nothing_of_kubernetes() -> None:

@@ -15,6 +15,7 @@ from tests.lab.offline.aws.test_table import diff
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
 AMI = "ami-0123456789abcdef0"
+RESERVED: dict[str, Any] = {"reservations": ["cr-0123456789abcdef0"]}
 POOL: dict[str, Any] = {"name": "t4", "machine": "g4dn.xlarge", "nodes": 2}
 
 pytestmark = pytest.mark.unit
@@ -35,7 +36,7 @@ def user_data(recorded: Recorder) -> str:
 
 
 @pytest.mark.parametrize("name", ["aws-dev", "aws-prod"])
-def test_no_pod_reaches_a_nodes_credentials_and_every_volume_is_encrypted(name: str) -> None:
+def test_no_pod_reaches_a_nodes_credentials_and_every_volume_is_encrypted_and_tagged(name: str) -> None:
     recorded = record(stack(name))
     assert len(recorded.of(TEMPLATE)) == len(recorded.of(NODE_GROUP)) > 0
     for one in recorded.of(TEMPLATE):
@@ -43,6 +44,9 @@ def test_no_pod_reaches_a_nodes_credentials_and_every_volume_is_encrypted(name: 
         assert (options["httpTokens"], options["httpPutResponseHopLimit"]) == ("required", 1)
         for device in one.inputs["blockDeviceMappings"]:
             assert (device["ebs"]["encrypted"], device["ebs"]["volumeType"]) == ("true", "gp3")
+        tagged = {one["resourceType"]: one["tags"] for one in one.inputs["tagSpecifications"]}
+        pays = {"gpuform.io/environment": name, **stack(name)["cluster"].get("tags", {})}
+        assert all(pays.items() <= tagged[kind].items() for kind in ("instance", "volume"))
     for one in recorded.of("kubernetes:karpenter.k8s.aws/v1:EC2NodeClass"):
         options = one.inputs["spec"]["metadataOptions"]
         assert (options["httpTokens"], options["httpPutResponseHopLimit"]) == ("required", 1)
@@ -66,19 +70,32 @@ def test_every_pool_has_its_label_and_its_taint_whoever_makes_its_nodes(name: st
             assert groups[pool["name"]]["scalingConfig"]["desiredSize"] == pool["nodes"]
         else:
             assert [taint["key"] for taint in elastic[pool["name"]]] == expected
-    assert groups["system"]["taints"] == [
-        {"key": "CriticalAddonsOnly", "value": "true", "effect": "NO_SCHEDULE"}
-    ]
+    system = {"key": "CriticalAddonsOnly", "value": "true", "effect": "NO_SCHEDULE"}
+    assert groups["system"]["taints"] == [system]
 
 
-def test_a_dated_alias_is_a_release_that_eks_knows() -> None:
-    found = record(small(POOL))
-    assert group(found)["amiType"] == "AL2023_x86_64_NVIDIA"
-    parameter = "amazon-eks-node-al2023-x86_64-nvidia-1.34-v20260801/release_version"
+ALIASES = {"al2023": "al2023@v20260801", "al2023-nvidia": "al2023@v20260801"}
+ALIASES["bottlerocket-nvidia"] = "bottlerocket@1.50.0"
+
+
+@pytest.mark.parametrize(
+    ("image", "kind", "parameter"),
+    [
+        ("al2023-nvidia", "AL2023_x86_64_NVIDIA",
+         "amazon-eks-node-al2023-x86_64-nvidia-1.34-v20260801/release_version"),
+        ("bottlerocket-nvidia", "BOTTLEROCKET_x86_64_NVIDIA",
+         "aws-k8s-1.34-nvidia/x86_64/1.50.0/image_version"),
+    ],
+)  # fmt: skip
+def test_an_alias_is_a_release_that_eks_knows(image: str, kind: str, parameter: str) -> None:
+    images = {name: pin for name, pin in ALIASES.items() if name in ("al2023", image)}
+    found = record(small({**POOL, "aws": {"image": image}}, images=images))
+    assert group(found)["amiType"] == kind
     assert group(found)["releaseVersion"].endswith(parameter)
     assert "imageId" not in template(found)
-    assert "NodeConfig" not in user_data(found)  # EKS configures the node
-    assert "userData" not in template(found, "system-system")
+    if image == "al2023-nvidia":
+        assert "NodeConfig" not in user_data(found)  # EKS configures the node
+        assert "userData" not in template(found, "system-system")
 
 
 def test_new_user_data_replaces_neither_template_nor_group() -> None:
@@ -139,13 +156,6 @@ def test_a_bottlerocket_ami_id_gets_one_toml_table_of_each_name(aws: dict[str, A
     assert [one["deviceName"] for one in template(found)["blockDeviceMappings"]] == ["/dev/xvda", "/dev/xvdb"]
 
 
-def test_a_bottlerocket_alias_is_a_release_that_eks_knows() -> None:
-    images = {"al2023": "al2023@v20260801", "bottlerocket-nvidia": "bottlerocket@1.50.0"}
-    found = record(small({**POOL, "aws": {"image": "bottlerocket-nvidia"}}, images=images))
-    assert group(found)["amiType"] == "BOTTLEROCKET_x86_64_NVIDIA"
-    assert group(found)["releaseVersion"].endswith("aws-k8s-1.34-nvidia/x86_64/1.50.0/image_version")
-
-
 def test_fabric_adapters_on_every_card_and_the_nodes_close_together() -> None:
     aws = {"efa": True, "placement_group": True}
     pool = {**POOL, "machine": "p5.48xlarge", "zones": ["us-west-2b"], "aws": aws}
@@ -168,18 +178,16 @@ def test_fabric_adapters_on_every_card_and_the_nodes_close_together() -> None:
     [
         (["on_demand"], {}, "ON_DEMAND"),
         (["spot"], {}, "SPOT"),
-        (["reserved"], {"reservations": ["cr-0123456789abcdef0"]}, "ON_DEMAND"),
-        (["reserved"], {"reservations": ["cr-0123456789abcdef0"], "capacity_block": True}, "CAPACITY_BLOCK"),
+        (["reserved"], RESERVED, "ON_DEMAND"),
+        (["reserved"], {**RESERVED, "capacity_block": True}, "CAPACITY_BLOCK"),
     ],
 )
 def test_each_way_of_buying_nodes(capacity: list[str], aws: dict[str, Any], kind: str) -> None:
     found = record(small({**POOL, "capacity": capacity, "aws": aws}))
     assert group(found)["capacityType"] == kind
-    target = template(found).get("capacityReservationSpecification")
-    assert (target is not None) is ("reservations" in aws)
-    if target:
-        wanted = {"capacityReservationId": "cr-0123456789abcdef0"}
-        assert target["capacityReservationTarget"] == wanted
+    target = template(found).get("capacityReservationSpecification", {})
+    wanted = {"capacityReservationId": RESERVED["reservations"][0]} if aws else None
+    assert target.get("capacityReservationTarget") == wanted
     block = kind == "CAPACITY_BLOCK"
     assert ("instanceMarketOptions" in template(found)) is block
     assert template(found).get("instanceType") == ("g4dn.xlarge" if block else None)
@@ -189,7 +197,7 @@ def test_each_way_of_buying_nodes(capacity: list[str], aws: dict[str, Any], kind
 @pytest.mark.parametrize("block", [False, True])
 def test_a_reserved_group_never_needs_a_place_beside_its_nodes(block: bool) -> None:
     """terraform-provider-aws#41442: EKS starts new nodes first, and a full reservation has no place."""
-    aws = {"reservations": ["cr-0123456789abcdef0"], "capacity_block": block}
+    aws = {**RESERVED, "capacity_block": block}
     reserved = record(small({**POOL, "capacity": ["reserved"], "aws": aws}))
     assert group(reserved)["updateConfig"] == {"maxUnavailable": 1, "updateStrategy": "MINIMAL"}
     (one,) = [r for r in reserved.of(NODE_GROUP) if r.name == "mng-t4"]
@@ -197,13 +205,3 @@ def test_a_reserved_group_never_needs_a_place_beside_its_nodes(block: bool) -> N
     others = [r for r in record(small(POOL)).of(NODE_GROUP)]
     assert all(r.inputs["updateConfig"] == {"maxUnavailable": 1} for r in others)
     assert not any(r.request.deleteBeforeReplace for r in others)
-
-
-def test_instances_and_volumes_say_which_environment_pays_for_them() -> None:
-    recorded = record(stack("aws-prod"))
-    for template in recorded.of(TEMPLATE):
-        tagged = {one["resourceType"]: one["tags"] for one in template.inputs["tagSpecifications"]}
-        assert sorted(tagged) == ["instance", "volume"]
-        for tags in tagged.values():
-            assert tags["gpuform.io/environment"] == "aws-prod"
-            assert tags["cost-center"] == "research"

@@ -10,7 +10,7 @@ import pytest
 from components.network import ExistingVpc
 from infra.config import parse, price_list
 from infra.model.aws_network import ExistingNetwork
-from infra.plan import aws_files, cost
+from infra.plan import cloud_files, cost
 from tests.components.aws_stacks import changed, small, stack
 from tests.components.recording import Recorder, record
 
@@ -46,10 +46,7 @@ def test_everything_uses_its_subnets(existing: tuple[Recorder, dict[str, str]]) 
     recorded, subnets = existing
     assert recorded.one("aws:eks/cluster:Cluster").inputs["vpcConfig"]["subnetIds"] == list(subnets.values())
     groups = {one.name: one.inputs["subnetIds"] for one in recorded.of("aws:eks/nodeGroup:NodeGroup")}
-    assert groups == {
-        "system-system": list(subnets.values()),
-        "mng-a100-mig": [subnets["us-west-2a"]],
-    }
+    assert groups == {"system-system": list(subnets.values()), "mng-a100-mig": [subnets["us-west-2a"]]}
 
 
 def test_karpenter_finds_them_by_id(existing: tuple[Recorder, dict[str, str]]) -> None:
@@ -93,7 +90,7 @@ def test_tags_of_no_subnet_or_of_several_are_refused(ids: list[str], have: str) 
 )
 def test_what_is_rendered(network: dict[str, Any], ids: list[str]) -> None:
     """Ids that only AWS knows are in braces."""
-    files = aws_files.files(parse(changed(stack("aws-prod"), network=network)))
+    files = cloud_files.files(parse(changed(stack("aws-prod"), network=network)))
     (declared,) = files["network.yaml"]
     assert declared["vpc"] == VPC
     assert declared["endpoints"] == []

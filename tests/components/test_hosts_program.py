@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +39,6 @@ def recorded() -> Recorder:
     return record(onprem())
 
 
-@pytest.mark.parametrize("environment", [onprem(), alone()], ids=["joined", "alone"])
-def test_preview_and_up_register_the_same_resources(environment: dict[str, Any]) -> None:
-    preview, real = record(environment, preview=True), record(environment)
-    assert preview.registered() == real.registered()
-
-
 def test_hosts_that_have_joined_nothing_are_prepared_and_that_is_all() -> None:
     types = sorted(one.type for one in record(alone()).resources)
     assert types == [GUARD, GUARD, "gpuform:hosts:HostCluster", CONFIGURATION]
@@ -57,10 +49,6 @@ def test_one_run_prepares_every_host_with_the_inventory_of_the_stack(recorded: R
     assert inputs["playbook"] == "site.yml"
     assert inputs["inventory"] == (ROOT / "tests/golden/onprem-dev/inventory.json").read_text()
     assert len(inputs["content"]) == 64
-
-
-def test_a_config_map_of_the_same_name_changes_in_place(recorded: Recorder) -> None:
-    assert recorded.one("pulumi:providers:kubernetes").inputs["enableConfigMapMutable"] == "true"
 
 
 def test_another_driver_is_another_content() -> None:
@@ -104,42 +92,3 @@ def test_what_a_host_gets_and_its_node_carries_is_one_thing(recorded: Recorder) 
                 one.inputs["labels"],
                 one.inputs["taints"],
             )
-
-
-LOADED = """
-import sys
-import infra.__main__
-from tests.components.recording import record
-{before}
-print(sorted(name for name in sys.modules if name.partition(".")[0] in {of}
-             or name in ("infra.aws", "infra.hosts", "components.host_cluster")))
-"""
-HOSTS = "from tests.components.test_hosts_program import onprem\nrecord(onprem())"
-OTHERS = (
-    "from tests.components.aws_stacks import stack\n"
-    "from tests.components.test_program import existing, local\n"
-    "for environment in (local(), existing(), stack('aws-prod')): record(environment)"
-)
-
-
-def loaded(before: str, of: tuple[str, ...]) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", LOADED.format(before=before, of=of)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout.strip()
-
-
-@pytest.mark.tools
-def test_own_hosts_load_no_cloud_and_the_program_runs_no_ansible_itself() -> None:
-    """Ansible runs in the provider's process; the program only declares the run."""
-    found = loaded(HOSTS, ("ansible", "ansible_runner", "botocore", "pulumi_aws", "pulumi_openstack"))
-    assert found == "['components.host_cluster', 'infra.hosts']"
-
-
-@pytest.mark.tools
-def test_no_other_target_loads_ansible_or_the_hosts() -> None:
-    assert loaded(OTHERS, ("ansible", "ansible_runner")) == "['infra.aws']"

@@ -8,17 +8,7 @@ import pytest
 
 from infra.config import parse
 from infra.model.losses import GUARD, RELEASES
-from infra.plan import (
-    dcgm_exporter,
-    device_plugin,
-    dra,
-    gpu_operator,
-    kserve,
-    losses,
-    monitoring,
-    queues,
-    scaling,
-)
+from infra.plan import device_plugin, dra, gpu_operator, kserve, losses, monitoring, queues, scaling
 from tests.components import aws_stacks, openstack_stacks
 from tests.components.aws_stacks import waits_for
 from tests.components.recording import MAGNUM, Recorder, record
@@ -143,7 +133,7 @@ def test_releases_in_our_namespaces_are_known_as_ours() -> None:
     team = {"name": "a", "namespaces": ["a"], "quota": {EXISTING["pools"][0]["name"]: 1}}
     queued = parse({**EXISTING, "queues": {"teams": [team]}})
     made = (
-        *(gpu_operator.release(alone), device_plugin.release(alone), dcgm_exporter.release(alone)),
+        *(gpu_operator.release(alone), device_plugin.release(alone), device_plugin.exporter_release(alone)),
         *(monitoring.release(alone), dra.release(claimed), queues.release(queued)),
         *(scaling.release(parse(SERVED)), *kserve.releases(parse(SERVED))),
     )

@@ -8,10 +8,9 @@ from typing import Any
 import pulumi
 import pytest
 from google.protobuf.json_format import MessageToDict
-from pulumi.runtime.mocks import MockMonitor
 
 from components.manifest import KINDS, resource
-from tests.components.recording import Recorder, own_loop
+from tests.components.recording import run
 
 pytestmark = pytest.mark.unit
 
@@ -47,19 +46,6 @@ def _by_the_sdk(name: str, manifest: dict[str, Any]) -> None:
     getattr(module, kind)(name, **python)
 
 
-class _Told(MockMonitor):
-    """Keeps each registration, without the aliases of a Kubernetes kind."""
-
-    def __init__(self, mocks: Recorder) -> None:
-        super().__init__(mocks)
-        self.told: dict[str, Any] = {}
-
-    def RegisterResource(self, request: Any) -> Any:  # noqa: N802  (gRPC's name)
-        inputs = MessageToDict(request.object)
-        self.told[request.name] = request.type, inputs, request.version, request.pluginDownloadURL
-        return super().RegisterResource(request)
-
-
 @pytest.mark.parametrize(("version", "kind"), sorted(KINDS))
 def test_the_engine_is_told_the_same_as_by_the_sdk(version: str, kind: str) -> None:
     manifest = {"apiVersion": version, "kind": kind, **OWN, **NEEDED.get(kind, {})}
@@ -68,12 +54,12 @@ def test_the_engine_is_told_the_same_as_by_the_sdk(version: str, kind: str) -> N
         _by_the_sdk("theirs", manifest)
         resource("ours", manifest, pulumi.ResourceOptions())
 
-    recorder = Recorder(preview=False)
-    monitor = _Told(recorder)
-    own_loop()
-    pulumi.runtime.set_mocks(recorder, project="p", stack="s", preview=False, monitor=monitor)
-    pulumi.runtime.test(program)()
-    assert monitor.told["ours"] == monitor.told["theirs"]
+    said = {one.name: one.request for one in run(program).resources}
+    theirs, ours = (
+        (one.type, MessageToDict(one.object), one.version, one.pluginDownloadURL)
+        for one in (said["theirs"], said["ours"])
+    )
+    assert ours == theirs
 
 
 def test_a_kind_that_is_not_declared_here_is_refused() -> None:

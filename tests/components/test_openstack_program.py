@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
-import pulumi
 import pytest
 
-from tests.components.openstack_stacks import BURST, T4, small, stack, with_template
-from tests.components.recording import MAGNUM, Recorded, Recorder, own_loop, record
+from tests.components.aws_stacks import waits_for
+from tests.components.openstack_stacks import BURST, T4, small, with_template
+from tests.components.recording import MAGNUM, Recorded, Recorder, kubeconfig, record
 
 pytestmark = pytest.mark.unit
 
-ROOT = Path(__file__).resolve().parents[2]
 GROUP = "openstack:containerinfra/nodeGroup:NodeGroup"
 TEMPLATE = "openstack:containerinfra/clusterTemplate:ClusterTemplate"
 GUARD = "gpuform:openstack:ReplacementGuard"
@@ -25,19 +21,6 @@ KUBERNETES = "pulumi:providers:kubernetes"
 @pytest.fixture(scope="module")
 def recorded() -> Recorder:
     return record(small(T4, BURST))
-
-
-def waits_for(recorder: Recorder, resource: Recorded) -> set[str]:
-    from tests.components.aws_stacks import waits_for
-
-    return waits_for(recorder, resource)
-
-
-@pytest.mark.parametrize("environment", [stack(), with_template(T4)], ids=["named", "own template"])
-def test_preview_and_up_register_the_same_resources(environment: dict[str, Any]) -> None:
-    preview, real = record(environment, preview=True), record(environment)
-    assert preview.registered() == real.registered()
-    assert len(real.of(GUARD)) == len(environment["pools"]) + 1
 
 
 def test_everything_goes_through_a_provider_that_knows_the_cloud_and_no_secret(recorded: Recorder) -> None:
@@ -97,10 +80,6 @@ def test_groups_come_after_the_cluster_and_the_platform_after_the_groups(recorde
     for resource in recorded.resources:
         if resource.type.startswith("kubernetes:"):
             assert groups <= waits_for(recorded, resource), resource.name
-
-
-def test_a_config_map_of_the_same_name_changes_in_place(recorded: Recorder) -> None:
-    assert recorded.one(KUBERNETES).inputs["enableConfigMapMutable"] == "true"
 
 
 def test_objects_go_with_a_cluster_that_is_replaced(recorded: Recorder) -> None:
@@ -172,46 +151,5 @@ def test_a_pool_may_have_any_name_of_ours() -> None:
 
 
 def test_the_kubeconfig_is_a_secret_and_the_cluster_decides_what_is_in_it() -> None:
-    from infra.__main__ import cluster
-    from infra.config import parse
-
-    recorder = Recorder(preview=False)
-    own_loop()
-    pulumi.runtime.set_mocks(recorder, project="gpuform", stack="test", preview=False)
-    seen: dict[str, object] = {}
-
-    @pulumi.runtime.test
-    def run() -> pulumi.Output[None]:
-        on = cluster(parse(small()))
-        assert on is not None
-
-        async def secret() -> bool:
-            return await on.kubeconfig.is_secret()
-
-        flag = pulumi.Output.from_input(secret()).apply(lambda value: seen.update(secret=value))
-        content = pulumi.Output.unsecret(on.kubeconfig)
-        return pulumi.Output.all(content, flag).apply(lambda values: seen.update(text=values[0]))
-
-    run()
-    assert seen == {"secret": True, "text": "apiVersion: v1"}
-    (provider,) = [one for one in recorder.resources if one.type == KUBERNETES]
-    assert provider.inputs["clusterIdentifier"] == "research-cluster-id"
-
-
-LOADED = """
-import sys
-from tests.components.openstack_stacks import small
-from tests.components.recording import record
-record(small())
-paths = [name.split(".") for name in sys.modules]
-print(sorted({path[1] for path in paths if path[0] == "pulumi_openstack" and len(path) > 2}))
-print(sorted({path[0] for path in paths if path[0] in ("pulumi_aws", "botocore", "ansible", "openstack")}))
-"""
-
-
-@pytest.mark.tools
-def test_the_path_loads_no_other_sdk_and_of_its_own_what_it_uses() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", LOADED], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.splitlines() == ["['containerinfra']", "[]"]
+    assert kubeconfig(small()) == (True, "apiVersion: v1")
+    assert record(small()).one(KUBERNETES).inputs["clusterIdentifier"] == "research-cluster-id"

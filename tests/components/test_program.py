@@ -1,21 +1,51 @@
-"""The program under mocks: its resources and their shape, and that no resource hides behind an Output."""
+"""The platform's program under mocks: its resources, their shape, and what comes after what."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import functools
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.components.recording import Recorder, record
+from tests.components.aws_stacks import ROOT
+from tests.components.openstack_stacks import BURST, T4, small
+from tests.components.recording import Recorded, record
+from tests.config.tables import GOOD, SERVED
 
-ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.unit
+
 RELEASE = "kubernetes:helm.sh/v3:Release"
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 NODE = "kubernetes:core/v1:Node"
+KUEUE = "kubernetes:kueue.x-k8s.io/v1beta2"
+POOL_NODES = "gpuform:nodes:PoolNodes"
+LAYOUT = "gpuform:nodes:MigLayout"
 
-pytestmark = pytest.mark.unit
+MIG = {"name": "a100", "machine": "g4.p1.40g", "nodes": 1, "sharing": {"kind": "mig", "layout": "all-1g.5gb"}}
+PLAIN: dict[str, Any] = {
+    "name": "there",
+    "cluster": {"kind": "existing", "kubeconfig": "/k"},
+    "pools": [{"name": "t4", "machine": "g2.5xlarge", "selector": {"gpu": "t4"}}],
+}
+WORK: dict[str, Any] = {"name": "w", "kind": "deployment", "pool": "t4", "image": "a:1"}
+MEASURED = {"monitoring": {"alerts": False, "dashboards": False}}
+PACKED: dict[str, Any] = {
+    **PLAIN,
+    "scheduling": {"packer": True, "version": "1.34.4"},
+    "priorities": {"high": 1000},
+    "namespaces": [{"name": "team", "quota": {"t4": 4}}],
+    "workloads": [{**WORK, "namespace": "team", "priority": "high"}],
+}
+TEAMS: list[dict[str, Any]] = [
+    {"name": "team", "namespaces": ["a", "a-b"], "cohort": "lab", "quota": {"t4": 4}},
+    {"name": "b", "namespaces": ["b"], "quota": {"t4": 4}},
+]
+QUEUED: dict[str, Any] = {
+    **PLAIN,
+    "queues": {"cohorts": [{"name": "lab"}], "teams": TEAMS},
+    "workloads": [{**WORK, "namespace": "a", "queue": "team"}],
+}
 
 
 def local() -> dict[str, Any]:
@@ -25,75 +55,165 @@ def local() -> dict[str, Any]:
 
 
 def existing() -> dict[str, Any]:
-    return {
-        "name": "there",
-        "cluster": {"kind": "existing", "kubeconfig": "~/.kube/config", "context": "prod"},
-        "pools": [
-            {
-                "name": "t4",
-                "gpu": {"models": ["T4"], "count": 1},
-                "selector": {"gpu": "t4"},
-                "sharing": {"kind": "time_slicing", "replicas": 4},
-            },
-            {
-                "name": "a100",
-                "gpu": {"models": ["A100-40GB"], "count": 1},
-                "selector": {"gpu": "a100", "zone": "b"},
-                "sharing": {"kind": "mig", "layout": "all-1g.5gb"},
-            },
-        ],
-    }
+    shared, cut = {"kind": "time_slicing", "replicas": 4}, MIG["sharing"]
+    t4 = {"name": "t4", "gpu": {"models": ["T4"], "count": 1}, "selector": {"gpu": "t4"}, "sharing": shared}
+    a100 = {"name": "a100", "gpu": {"models": ["A100-40GB"], "count": 1}, "sharing": cut}
+    cluster = {"kind": "existing", "kubeconfig": "~/.kube/config", "context": "prod"}
+    return {**PLAIN, "cluster": cluster, "pools": [t4, {**a100, "selector": {"gpu": "a100", "zone": "b"}}]}
 
 
-@pytest.fixture(scope="module")
-def recorded() -> Recorder:
-    return record(local())
+PROGRAMS: dict[str, dict[str, Any]] = {
+    "local": local(),
+    "existing": existing(),
+    "plain": PLAIN,
+    "health": {**PLAIN, **MEASURED, "health": {"mode": "replace"}},
+    "monitoring": {**PLAIN, "monitoring": {}},
+    "monitoring of a device plugin": {**PLAIN, "monitoring": {}, "gpu_operator": {"mode": "device_plugin"}},
+    "other counters": {**PLAIN, "monitoring": {"counters": ["DCGM_FI_DEV_PSTATE"]}},
+    "packing": PACKED,
+    "packing of slices": {
+        **PACKED,
+        "pools": [{**PLAIN["pools"][0], "sharing": {"kind": "time_slicing", "replicas": 4}}],
+    },
+    "queues": QUEUED,
+    "scaling": GOOD["scaling"],
+    "serving": SERVED,
+    "keeper": small(T4, BURST, MIG),
+}
+recorded = functools.cache(lambda program: record(PROGRAMS[program]))
 
 
-@pytest.mark.parametrize("environment", [local(), existing()], ids=["embedded", "existing"])
-def test_preview_and_up_register_the_same_resources(environment: dict[str, Any]) -> None:
-    preview, real = record(environment, preview=True), record(environment)
-    assert preview.registered() == real.registered()
-    assert len(real.resources) > 8
+def found(program: str, name: str) -> Recorded:
+    """By kind and name."""
+    (one,) = [
+        one for one in recorded(program).resources if f"{one.type.rpartition(':')[2]} {one.name}" == name
+    ]
+    return one
 
 
-def test_every_simulated_node_is_labelled_and_every_gpu_node_tainted(recorded: Recorder) -> None:
-    nodes = {node.name: node.inputs for node in recorded.of(NODE)}
+ORDER: list[tuple[str, str, tuple[str, ...]]] = [
+    ("health", "Deployment health-Deployment", (
+        "ClusterRoleBinding health-ClusterRoleBinding", "RoleBinding health-RoleBinding-gpuform-health",
+        "ConfigMap health-ConfigMap")),
+    ("health", "ServiceMonitor health-ServiceMonitor", ("Release monitoring-release",)),  # brings its kind
+    ("monitoring", "Release gpu-operator-release", (
+        "Release monitoring-release", "ConfigMap monitoring-counters")),
+    ("monitoring", "PrometheusRule monitoring-alerts-rules", ("Release monitoring-release",)),
+    ("monitoring", "ConfigMap monitoring-dashboard-fleet", ("Release monitoring-release",)),
+    ("monitoring", "Release monitoring-release", ("Namespace namespaces-monitoring", "PoolNodes pools-t4")),
+    ("monitoring of a device plugin", "Release dcgm-exporter-release", (
+        "ConfigMap monitoring-counters", "Release monitoring-release", "Release device-plugin-release")),
+    ("packing", "Deployment workloads-team-w", (
+        "Deployment packer-Deployment-gpuform-packer", "ResourceQuota room-quota-team",
+        "PriorityClass room-priority-high")),
+    ("packing", "Deployment packer-Deployment-gpuform-packer", (
+        "ConfigMap packer-ConfigMap", "Role packer-Role-gpuform-packer-lease",
+        "RoleBinding packer-RoleBinding-gpuform-packer-lease",
+        "ClusterRoleBinding packer-ClusterRoleBinding-gpuform-packer-scheduler")),
+    ("queues", "Release queues-release", ("Namespace namespaces-kueue-system",)),
+    # What is created later is deleted earlier: Kueue drains a queue before its flavors and CRDs go.
+    *(("queues", f"ClusterQueue queues-ClusterQueue-{team}", (
+        "Release queues-release", "ResourceFlavor queues-ResourceFlavor-t4", "Cohort queues-Cohort-lab",
+        "LocalQueue queues-LocalQueue-a-team", "LocalQueue queues-LocalQueue-a--b-team"))
+      for team in ("team", "b")),
+    *(("queues", name, ("Release queues-release",)) for name in (
+        "ResourceFlavor queues-ResourceFlavor-t4", "Cohort queues-Cohort-lab",
+        "LocalQueue queues-LocalQueue-a-team")),
+    ("queues", "Deployment workloads-a-w", (
+        "ClusterQueue queues-ClusterQueue-team", "Release queues-release")),
+    # Their operators remove the finalizers of what they scale and serve.
+    ("scaling", "ScaledObject workloads-default-triton-ScaledObject", (
+        "Release scaling-release", "Deployment workloads-default-triton")),
+    ("scaling", "Release scaling-release", ("Namespace namespaces-gpuform-keda",)),
+    ("serving", "InferenceService workloads-default-triton", (
+        "Release kserve-kserve", "ServingRuntime workloads-default-triton-runtime")),
+    ("serving", "ScaledObject workloads-default-triton-ScaledObject", (
+        "InferenceService workloads-default-triton",)),
+    ("serving", "Release kserve-kserve", (
+        "Release kserve-kserve-crd", "Release kserve-cert-manager", "Namespace namespaces-gpuform-kserve")),
+    ("serving", "CustomResourceDefinitionPatch kserve-kept-crd", ("Release kserve-kserve-crd",)),
+    ("keeper", "Deployment pool-keeper-deployment", (
+        *(f"PoolNodes pools-{name}" for name in ("gpu-t4", "burst", "a100")),
+        *(f"{kind} pool-keeper-{name}" for kind, name in (
+            ("ClusterRoleBinding", "cluster-role-binding"), ("RoleBinding", "role-binding"),
+            ("ConfigMap", "program"))))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("program", "later", "earlier"), ORDER)
+def test_each_part_comes_after_those_it_needs(program: str, later: str, earlier: tuple[str, ...]) -> None:
+    assert {*earlier} <= {key.rpartition(":")[2] for key in found(program, later).after}
+
+
+@pytest.mark.parametrize(
+    ("program", "later", "earlier"),
+    [
+        # Of its own, not of its parent: the parent stays when only scale is removed, and then orders nothing.
+        ("scaling", "ScaledObject workloads-default-triton-ScaledObject", "scaling-release"),
+        ("serving", "InferenceService workloads-default-triton", "kserve-kserve"),
+        # The engine knows dependencies of deleted resources only: those of the component `Workloads` stay.
+        ("queues", "GpuDeployment workloads-a-w", "queues-ClusterQueue-team"),
+        ("queues", "GpuDeployment workloads-a-w", "queues-ClusterQueue-b"),
+        ("queues", "GpuDeployment workloads-a-w", "queues-removal"),
+    ],
+)
+def test_what_is_removed_alone_has_the_dependency_itself(program: str, later: str, earlier: str) -> None:
+    dependencies = found(program, later).request.dependencies
+    assert [urn for urn in dependencies if urn.endswith(f"::{earlier}")]
+
+
+@pytest.mark.parametrize(
+    ("program", "names"),
+    [
+        ("plain", ("monitoring", "dcgm", "packer", "room", "queues", "scaling", "kserve", "health")),
+        ("scaling", ("kserve",)),
+    ],
+)
+def test_nothing_of_it_where_nothing_is_declared(program: str, names: tuple[str, ...]) -> None:
+    assert not [one.name for one in recorded(program).resources if one.name.startswith(names)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "name"),
+    [
+        ("monitoring", "other counters", "ConfigMap monitoring-counters"),
+        ("packing", "packing of slices", "ConfigMap packer-ConfigMap"),
+    ],
+)
+def test_the_resource_name_stays_when_the_object_is_another(before: str, after: str, name: str) -> None:
+    one, other = (found(program, name).inputs["metadata"]["name"] for program in (before, after))
+    assert one != other
+
+
+def test_every_simulated_node_is_labelled_and_every_gpu_node_tainted() -> None:
+    nodes = {node.name: node.inputs for node in recorded("local").of(NODE)}
     assert len(nodes) == 9
+    gpu = [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]
     for name, inputs in nodes.items():
         pool = name.removeprefix("pools-").rpartition("-")[0]
         assert inputs["metadata"]["labels"]["gpuform.io/pool"] == pool
-        taints = inputs.get("spec", {}).get("taints", [])
-        expected = (
-            [] if pool == "cpu" else [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]
-        )
-        assert taints == expected, name
+        assert inputs.get("spec", {}).get("taints", []) == ([] if pool == "cpu" else gpu), name
 
 
-def test_the_operators_hook_may_upgrade_its_crds(recorded: Recorder) -> None:
+def test_the_operators_hook_may_upgrade_its_crds() -> None:
     """The chart's values require both together."""
-    (release,) = [one for one in recorded.of(RELEASE) if one.inputs["name"] == "gpu-operator"]
-    assert release.inputs["disableOpenapiValidation"] is True
-    assert release.inputs["values"]["operator"]["upgradeCRD"] is True
+    inputs = found("local", "Release gpu-operator-release").inputs
+    assert inputs["disableOpenapiValidation"] is True
+    assert inputs["values"]["operator"]["upgradeCRD"] is True
 
 
-def test_a_config_map_of_the_same_name_changes_in_place(recorded: Recorder) -> None:
-    assert recorded.one("pulumi:providers:kubernetes").inputs["enableConfigMapMutable"] == "true"
-
-
-def test_the_release_names_the_config_maps_that_are_made(recorded: Recorder) -> None:
-    (release,) = [one for one in recorded.of(RELEASE) if one.inputs["name"] == "gpu-operator"]
-    found = [config_map.inputs["metadata"] for config_map in recorded.of(CONFIG_MAP)]
-    names = {one["name"] for one in found if one["namespace"] == "gpu-operator"}
-    values = release.inputs["values"]
+def test_the_release_names_the_config_maps_that_are_made() -> None:
+    inputs = found("local", "Release gpu-operator-release").inputs
+    maps = [config_map.inputs["metadata"] for config_map in recorded("local").of(CONFIG_MAP)]
+    values = inputs["values"]
     told = {values[part]["config"]["name"] for part in ("devicePlugin", "migManager", "dcgmExporter")}
-    assert told == names
-    assert release.inputs["atomic"] is True
-    assert release.inputs["chart"].endswith("charts/gpu-operator-sim")
+    assert told == {one["name"] for one in maps if one["namespace"] == "gpu-operator"}
+    assert inputs["atomic"] is True
+    assert inputs["chart"].endswith("charts/gpu-operator-sim")
 
 
-def test_a_layout_workflow_for_every_pool_whose_gpus_can_be_cut(recorded: Recorder) -> None:
-    layouts = {r.name: r.inputs for r in recorded.of("gpuform:nodes:MigLayout")}
+def test_a_layout_workflow_for_every_pool_whose_gpus_can_be_cut() -> None:
+    layouts = {r.name: r.inputs for r in recorded("local").of(LAYOUT)}
     assert set(layouts) == {"mig-a100-mig", "mig-a100-7", "mig-a100-whole"}
     assert layouts["mig-a100-mig"]["config"] == "3g.20gb-2x2g.10gb"
     assert layouts["mig-a100-mig"]["offers"] == {"nvidia.com/mig-3g.20gb": 1, "nvidia.com/mig-2g.10gb": 2}
@@ -101,13 +221,100 @@ def test_a_layout_workflow_for_every_pool_whose_gpus_can_be_cut(recorded: Record
 
 
 def test_an_existing_cluster_gets_labels_and_taints_and_no_nodes() -> None:
-    recorded = record(existing())
-    assert recorded.of(NODE) == []
-    pools = {r.name: r.inputs for r in recorded.of("gpuform:nodes:PoolNodes")}
+    assert recorded("existing").of(NODE) == []
+    pools = {r.name: r.inputs for r in recorded("existing").of(POOL_NODES)}
     assert pools["pools-a100"]["selector"] == "gpu=a100,zone=b"
     assert pools["pools-a100"]["labels"]["gpuform.io/pool"] == "a100"
     assert pools["pools-t4"]["labels"]["nvidia.com/device-plugin.config"] == "slice-4"
     assert pools["pools-t4"]["context"] == "prod"
-    (release,) = recorded.of(RELEASE)
-    assert release.inputs["chart"] == "gpu-operator"
-    assert release.inputs["version"] == "v26.7.0"
+    (release,) = recorded("existing").of(RELEASE)
+    assert (release.inputs["chart"], release.inputs["version"]) == ("gpu-operator", "v26.7.0")
+
+
+def test_the_schedulers_pods_and_rights() -> None:
+    template = found("packing", "Deployment workloads-team-w").inputs["spec"]["template"]
+    assert template["spec"]["schedulerName"] == "gpuform-packer"
+    binding = found("packing", "RoleBinding packer-RoleBinding-gpuform-packer-authentication").inputs
+    assert binding["roleRef"]["name"] == "extension-apiserver-authentication-reader"
+    assert binding["metadata"]["namespace"] == "kube-system"
+
+
+def test_the_release_of_kueue_is_the_published_chart_and_a_failed_install_stays() -> None:
+    """A rollback would leave the aggregated ClusterRoles behind, which Helm does not take over."""
+    inputs = found("queues", "Release queues-release").inputs
+    assert (inputs["chart"], inputs["version"]) == ("oci://registry.k8s.io/kueue/charts/kueue", "0.19.2")
+    assert (inputs["namespace"], inputs["atomic"]) == ("kueue-system", False)
+
+
+def test_a_queue_that_drains_holds_up_no_other_and_has_time() -> None:
+    for one in recorded("queues").of(f"{KUEUE}:ClusterQueue"):
+        assert not [key for key in one.after if "ClusterQueue" in key]
+        assert one.request.customTimeouts.delete == "60m"
+
+
+def test_a_topology_is_deleted_after_its_flavor_and_with_another_content_is_another_object() -> None:
+    """Kueue keeps a topology while a flavor names it."""
+
+    def made(*levels: str) -> str:
+        changed = record({**QUEUED, "queues": {**QUEUED["queues"], "topology": {"t4": list(levels)}}})
+        topology = changed.one(f"{KUEUE}:Topology")
+        (flavor,) = [
+            one
+            for one in changed.of(f"{KUEUE}:ResourceFlavor")
+            if one.inputs["metadata"]["name"] == topology.inputs["metadata"]["name"]
+        ]
+        assert f"{KUEUE}:Topology {topology.name}" in flavor.after
+        return topology.name
+
+    assert made() != made("example.com/rack")
+
+
+def test_workloads_outside_of_queues_wait_for_none() -> None:
+    free = {**QUEUED, "workloads": [{**QUEUED["workloads"][0], "namespace": "other", "queue": None}]}
+    assert not record(free).one("gpuform:workloads:GpuDeployment").request.dependencies
+
+
+def test_kueue_is_stopped_before_anything_of_it_is_deleted() -> None:
+    removal = found("queues", "KueueRemoval queues-removal")
+    assert removal.inputs == {"kubeconfig": "/k"}
+    ours = [one for one in recorded("queues").resources if one.type == RELEASE or one.type.startswith(KUEUE)]
+    named = {f"{one.type} {one.name}" for one in ours if one.name.startswith("queues-")}
+    assert len(named) == 8
+    assert named <= removal.after
+
+
+def test_what_kserve_needs_beside_the_order() -> None:
+    keda = found("scaling", "Release scaling-release").inputs
+    assert (keda["chart"], keda["atomic"]) == ("keda", True)
+    service = found("serving", "InferenceService workloads-default-triton")
+    assert service.request.customTimeouts.create == "62m"
+    assert list(service.request.ignoreChanges) == [], "KServe owns the number of pods"
+    kept = recorded("serving").one("kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinitionPatch")
+    assert kept.inputs["metadata"] == {
+        "name": "clusterstoragecontainers.serving.kserve.io",
+        "annotations": {"helm.sh/resource-policy": "keep"},
+    }, "an upgrade of the chart deletes it otherwise"
+
+
+def test_nodes_are_waited_for_and_their_labels_are_both_ones() -> None:
+    pools = {one.name: one.inputs for one in recorded("keeper").of(POOL_NODES)}
+    assert {name: inputs["joining"]["nodes"] for name, inputs in pools.items()} == {
+        "pools-gpu-t4": 1, "pools-burst": 1, "pools-a100": 1,
+    }  # fmt: skip
+    assert {inputs["selector"] for inputs in pools.values()} == {
+        f"magnum.openstack.org/nodegroup={pool['name']}" for pool in (T4, BURST, MIG)
+    }
+    assert len({inputs["manager"] for inputs in pools.values()}) == 3
+    layouts = {one.name: one.inputs["kept"] for one in recorded("keeper").of(LAYOUT)}
+    assert layouts == {"mig-burst": True, "mig-a100": True}
+    keeper = found("keeper", "Deployment pool-keeper-deployment")
+    assert not [one for one in keeper.after if one.startswith(RELEASE)], "nodes join meanwhile"
+
+
+def test_a_layout_has_more_time_where_nodes_reboot() -> None:
+    def limit(**more: object) -> object:
+        return record(small({**MIG, **more})).one(LAYOUT).inputs.get("timeoutSeconds")
+
+    assert limit() == limit(relayout={"in_use": "refuse"}) == 1800
+    assert limit(relayout={"timeout_seconds": 60}) == 60
+    assert limit(reset="gpu") is None, "the resource's own"

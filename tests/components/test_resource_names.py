@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from components.eks_cluster import admin_name
 from components.workloads import workload_name
 from tests.components.aws_stacks import small
-from tests.components.openstack_stacks import stack
 from tests.components.recording import Recorder, record
 
 pytestmark = pytest.mark.unit
@@ -51,15 +50,8 @@ def pods(*pairs: tuple[str, str], **more: Any) -> list[dict[str, Any]]:
 
 
 def test_the_names_of_an_aws_program_are_unique() -> None:
-    pools: list[dict[str, Any]] = [
-        {
-            "name": name,
-            "machine": "g4dn.xlarge",
-            "nodes": 20,
-            "sharing": {"kind": "time_slicing", "replicas": 2},
-        }
-        for name in NAMES
-    ]
+    fixed = {"machine": "g4dn.xlarge", "nodes": 20, "sharing": {"kind": "time_slicing", "replicas": 2}}
+    pools: list[dict[str, Any]] = [{"name": name, **fixed} for name in NAMES]
     elastic = {"machine": "m6i.xlarge", "elastic": {"max": {"cpu": 64}}, "capacity": ["spot", "on_demand"]}
     pools += [{"name": f"e-{name}", **elastic, "taints": [{"key": name, "value": "a"}]} for name in NAMES]
     roles = ("role/a/b", "role/a-b", "role/a", "user/a")
@@ -75,17 +67,6 @@ def test_the_names_of_an_aws_program_are_unique() -> None:
     assert [name for name, count in found.items() if count > 1] == []
     assert len([name for name in found if name[1] == "aws:eks/accessEntry:AccessEntry"]) == len(arns) + 1
     assert len([name for name in found if name[1] == "kubernetes:apps/v1:Deployment"]) >= len(NAMES) ** 2
-
-
-def test_the_names_of_an_openstack_program_are_unique() -> None:
-    environment = stack()
-    environment["pools"] = [
-        {**environment["pools"][0], "name": name, "nodes": 40}
-        for name in (*NAMES, "cluster", "pool-a", "template")
-    ]
-    environment["workloads"] = pods(*product(NAMES, NAMES), kind="deployment", pool="a")
-    found = names(record(environment))
-    assert [name for name, count in found.items() if count > 1] == []
 
 
 def test_what_a_state_has_keeps_its_resource() -> None:

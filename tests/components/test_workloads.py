@@ -24,7 +24,7 @@ from infra.config import parse
 from infra.model.environment import Environment
 from infra.model.workload import DeploymentWorkload, JobWorkload, PodWorkload
 from infra.workloads import arguments
-from tests.components.recording import Recorder, own_loop, record
+from tests.components.recording import record, run
 from tests.plan.aws_environments import TABLE
 
 pytestmark = pytest.mark.unit
@@ -48,11 +48,7 @@ WORK = (
 )
 
 
-def test_preview_and_up_register_the_same_resources() -> None:
-    mapping = environment(*WORK)
-    preview, real = record(mapping, preview=True), record(mapping)
-    found = real.registered()
-    assert preview.registered() == found
+def test_each_kind_of_workload_is_registered() -> None:
     assert {
         ("kubernetes:core/v1:Pod", "workloads-default-w0"),
         ("kubernetes:batch/v1:Job", "workloads-default-w1"),
@@ -60,7 +56,7 @@ def test_preview_and_up_register_the_same_resources() -> None:
         (DEPLOYMENT, "workloads-default-w2"),
         (BLUE_GREEN, "workloads-default-w3"),
         ("gpuform:workloads:GpuDeployment", "workloads-default-w3"),
-    } <= set(found)
+    } <= set(record(environment(*WORK)).registered())
 
 
 def test_the_pods_of_an_indexed_job_find_each_other_before_the_job_starts() -> None:
@@ -148,35 +144,16 @@ def test_how_it_changes_colour_reaches_the_provider(
     assert expected == inputs["deadlineSeconds" if "deadline_seconds" in update else "switchAt"]
 
 
-class _Aliases(pulumi.runtime.mocks.MockMonitor):  # type: ignore[name-defined, misc]
-    def __init__(self, mocks: Recorder) -> None:
-        super().__init__(mocks)
-        self.aliases: dict[str, list[Any]] = {}
-
-    def RegisterResource(self, request: Any) -> Any:  # noqa: N802  (gRPC's name)
-        self.aliases[f"{request.type} {request.name}"] = list(request.aliases)
-        return super().RegisterResource(request)
-
-
-def run(program: Any) -> tuple[Recorder, _Aliases]:
-    recorder = Recorder(preview=False)
-    monitor = _Aliases(recorder)
-    own_loop()
-    pulumi.runtime.set_mocks(recorder, project="p", stack="s", preview=False, monitor=monitor)
-    pulumi.runtime.test(program)()
-    return recorder, monitor
-
-
 def test_an_object_that_was_the_stacks_own_child_is_not_made_anew() -> None:
     env = parse(environment(*WORK))
 
     def program() -> None:
         Workloads("workloads", WorkloadsArgs(workloads=[arguments(env, work, "k") for work in env.workloads]))
 
-    _, monitor = run(program)
-    for what in ("core/v1:Pod workloads-default-w0", "apps/v1:Deployment workloads-default-w2"):
-        parents = [alias.spec.parentUrn for alias in monitor.aliases[f"kubernetes:{what}"]]
-        assert any(urn.endswith("gpuform:platform:Workloads::workloads") for urn in parents), what
+    recorded = run(program)
+    for kind in ("kubernetes:core/v1:Pod", DEPLOYMENT):
+        parents = [alias.spec.parentUrn for alias in recorded.one(kind).request.aliases]
+        assert any(urn.endswith("gpuform:platform:Workloads::workloads") for urn in parents), kind
 
 
 def test_a_program_of_ones_own_takes_them_one_by_one() -> None:
@@ -192,13 +169,13 @@ def test_a_program_of_ones_own_takes_them_one_by_one() -> None:
         made = GpuDeployment("served", arguments(env, served))
         pulumi.Output.all(made.asks, made.address).apply(lambda found: said.update(found=found))
 
-    recorded, monitor = run(program)
+    recorded = run(program)
     assert said["found"] == [{"nvidia.com/gpu": "1"}, "three.default.svc:80"]
     pod = recorded.one("kubernetes:core/v1:Pod").inputs["spec"]
     assert pod["nodeSelector"] == {"gpuform.io/pool": "t4"}
     assert pod["tolerations"][0]["key"] == "nvidia.com/gpu"
     assert "annotations" not in recorded.one("kubernetes:batch/v1:Job").inputs["metadata"]
-    assert monitor.aliases["kubernetes:core/v1:Pod pod"] == []
+    assert not recorded.one("kubernetes:core/v1:Pod").request.aliases
 
 
 @pytest.mark.parametrize("kind", ["Pod", "Deployment", "InferenceService"])
@@ -229,7 +206,7 @@ def _claimed() -> tuple[Environment, DeploymentWorkload]:
 
 
 def test_a_claim_comes_before_the_pods_that_have_it() -> None:
-    recorded, _ = run(lambda: GpuDeployment("w", arguments(*_claimed(), "k")) and None)
+    recorded = run(lambda: GpuDeployment("w", arguments(*_claimed(), "k")) and None)
     claim = recorded.one("kubernetes:resource.k8s.io/v1:ResourceClaimTemplate")
     assert claim.name == "w-1-gpu"
     assert recorded.resources.index(claim) < recorded.resources.index(recorded.one(BLUE_GREEN))

@@ -11,6 +11,7 @@ import yaml
 
 from tests.components.aws_stacks import small
 from tests.config.edits import changed
+from tests.plan.environments import declared
 
 Json = dict[str, Any]
 Row = Mapping[str, Any]
@@ -22,9 +23,7 @@ def read(name: str) -> Any:
 
 def on(kind: str, *pools: Json, **more: Any) -> Json:
     """An embedded or existing cluster with these pools."""
-    place: Json = {"nodes": 1} if kind == "embedded" else {"selector": {"a": "b"}}
-    cluster = {"kind": kind} | ({"kubeconfig": "/k"} if kind == "existing" else {})
-    return {"name": "test", "cluster": cluster, "pools": [{**place, **pool} for pool in pools], **more}
+    return declared(kind, *pools, name="test", **more)
 
 
 GOOD: Mapping[str, Json] = {

@@ -1,4 +1,4 @@
-"""What bad_input.yaml cannot say in one line."""
+"""What bad_input.yaml, bad_operator.yaml, bad_monitoring.yaml and bad_scaling.yaml cannot say in one line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 from infra.config import parse
 from infra.model.errors import InputError
 from tests.config.edits import changed, message
-from tests.config.tables import GOOD
+from tests.config.tables import GOOD, SERVED, T4, operated
+from tests.plan.environments import declared, on
 
 pytestmark = pytest.mark.unit
 
@@ -61,17 +62,6 @@ def test_an_environment_that_is_no_mapping(value: Any, what: str) -> None:
     )
 
 
-def test_the_parts_of_an_error_are_kept_apart() -> None:
-    with pytest.raises(InputError) as caught:
-        parse(change("pools/0/sharing/replicas", 1))
-    error = caught.value
-    assert (error.path, error.fact, error.remedy) == (
-        "pools[0].sharing.replicas",
-        "1 shares nothing",
-        "use 2 or more, or kind: exclusive",
-    )
-
-
 def test_under_the_strategy_single_no_slice_has_a_name() -> None:
     mapping = change("gpu_operator", {"mig_strategy": "single"})
     mapping["pools"][1]["sharing"]["layout"] = "all-1g.5gb"
@@ -85,3 +75,107 @@ def test_under_the_strategy_single_no_slice_has_a_name() -> None:
 def test_an_amount_has_as_many_digits_as_a_quantity_can_hold(cpu: str) -> None:
     assert "is not an amount of CPU" in message(change("workloads/0/cpu", cpu))
     assert "is not an amount of memory" in message(change("workloads/0/memory", cpu.rstrip("m") + "Gi"))
+
+
+G4DN = {"name": "t4", "machine": "g4dn.xlarge", "nodes": 1}
+ALL = ["CVE-2024-0132", "CVE-2025-23359", "CVE-2025-23266"]
+FINE: list[dict[str, Any]] = [
+    {"operator": {"version": "v25.3.1"}},
+    {"operator": {"version": "v28.12.0"}},
+    {"operator": {"version": "v24.3.0", "acknowledge": ALL}},
+    {"operator": {"toolkit_version": "1.15.0", "acknowledge": ALL}},
+    {"operator": {"toolkit_version": "1.17.8"}},
+    {"operator": {"driver_version": "450.80.02", "kernel_modules": "proprietary"}},
+    {"operator": {"upgrade": {"auto": False}, "cdi": False}},
+    {"operator": {"upgrade": {"max_parallel": 3, "max_unavailable": 2, "drain": {}}}},
+    {"operator": {"driver": "host", "toolkit_version": "1.17.8"}},
+    {"operator": {"toolkit_env": {"RUNTIME_CONFIG_SOURCE": "command,file=/etc/containerd/config.toml"}}},
+    {"operator": {"version": "v25.3.1", "toolkit_env": {"CONTAINERD_CONFIG": "/etc/k3s/config.toml"}}},
+    {"cluster": "embedded", "operator": {"toolkit_env": {"RUNTIME_RESTART_MODE": "systemd"}}},
+    {"operator": {"toolkit": "host", "driver_version": "580.95.05"}},
+    {"operator": {"mode": "device_plugin", "version": "0.19.0", "cdi": False}},
+    {"cluster": "embedded", "operator": {"mode": "device_plugin"}},
+    {"cluster": "embedded", "operator": {"toolkit_version": "1.17.8", "kernel_modules": "open"}},
+    {"cluster": "aws", "operator": {"mode": "device_plugin"}, "pools": [G4DN]},
+    {"cluster": "aws", "operator": {"version": "v25.3.1", "cdi": False}},
+    {"cluster": "hosts", "operator": {"version": "v25.3.1"}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", FINE, ids=[str(index) for index in range(len(FINE))])
+def test_what_is_fine_means_the_same_once_it_is_resolved(row: dict[str, Any]) -> None:
+    env = parse(operated(row))
+    assert parse(env.resolved()).resolved() == env.resolved()
+
+
+def test_without_the_block_its_namespace_is_free() -> None:
+    work = {"name": "w", "namespace": "monitoring", "kind": "pod", "pool": "t4", "image": "a:1"}
+    assert parse({**declared("embedded", T4), "workloads": [work]}).monitoring is None
+
+
+@pytest.mark.parametrize("retention", ["2h", "24h", "1d"])
+def test_a_day_is_kept_without_storage(retention: str) -> None:
+    found = parse({**declared("existing", T4), "monitoring": {"retention": retention}}).monitoring
+    assert found
+    assert found.retention == retention
+
+
+@pytest.mark.parametrize(("kind", "more"), [("aws", ", as gp2"), ("openstack", "")])
+def test_a_cluster_without_a_default_class_needs_a_named_one(kind: str, more: str) -> None:
+    work = {"name": "a", "kind": "notebook", "editor": "vscode", "user": "a", "home": {"size": "1Gi"}}
+    fact = "missing, and the cluster has no default class: the volume would never be created"
+    said = f"workloads[0].home.storage_class: {fact}; name one that it has{more}"
+    assert message({**GOOD[kind], "workloads": [work]}) == said
+    work["home"] = {"size": "1Gi", "storage_class": "gp2"}
+    assert parse({**GOOD[kind], "workloads": [work]})
+
+
+MODEL = "workloads/1/model"
+
+
+def test_neither_good_one_gets_a_warning() -> None:
+    assert [parse(GOOD["scaling"]).warnings, parse(SERVED).warnings] == [(), ()]
+
+
+def test_no_pods_are_allowed_if_the_query_counts_requests_without_them() -> None:
+    query = "sum(rate(nginx_ingress_controller_requests[1m])) or vector(0)"
+    edits = {"at": "workloads/1/scale/query", "put": query}, {"at": "workloads/1/scale/min", "put": 0}
+    assert parse(changed(GOOD["scaling"], *edits))
+
+
+PATHS = ("gs://models/a", "hf://org/model:main", "s3://a/b/", "pvc://claim", "pvc://claim/a/b")
+
+
+@pytest.mark.parametrize("uri", [*PATHS, "https://models.example/a/model.tar.gz?versionId=1"])
+def test_kserve_fetches_it(uri: str) -> None:
+    words = {"at": "workloads/1/command", "put": ["tritonserver", "--model-repository", "/mnt/models/a"]}
+    assert parse(changed(SERVED, {"at": f"{MODEL}/uri", "put": uri}, words))
+
+
+BACKEND = "s3://team-state/gpu?region=eu-central-1"
+KEY = "awskms://alias/gpuform?region=eu-central-1"
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"backend": BACKEND, "secrets_provider": KEY},
+        {"backend": "s3://team-state"},
+        {"backend": "gs://team-state/gpu", "secrets_provider": "gcpkms://projects/p/locations/l/keyRings/r/cryptoKeys/k"},
+        {"backend": "azblob://team-state", "secrets_provider": "azurekeyvault://team.vault.azure.net/keys/k"},
+        {"backend": "file:///srv/state", "secrets_provider": "hashivault://gpuform"},
+        {"backend": "file://~/state", "secrets_provider": "awskms:///arn:aws:kms:eu-central-1:111122223333:key/01234567-89ab-cdef-0123-456789abcdef"},
+        None,
+    ],
+)  # fmt: skip
+def test_good_ones_come_back_as_declared(state: Any) -> None:
+    found = on("existing", T4, state=state)
+    assert (found.state.model_dump(exclude_none=True) if found.state else None) == state
+    assert parse(found.resolved()) == found
+
+
+def test_the_embedded_cluster_has_none_and_says_why() -> None:
+    assert message(declared("embedded", T4, state={"backend": BACKEND})) == (
+        "state: the embedded cluster exists on this machine only, so its state cannot be shared; "
+        "leave state out, or declare a cluster that others can reach"
+    )

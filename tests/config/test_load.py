@@ -40,46 +40,27 @@ def test_the_rest_of_a_stack_file_is_the_engines(tmp_path: Path) -> None:
     assert load(path).name == "test"
 
 
+YAML = "; correct the YAML there"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (
-            "nodes: 1}",
-            "nodes: 1",
-            "FILE:9:1: expected ',' or '}', but got '<stream end>'; correct the YAML there",
-        ),
-        (
-            "    cluster:",
-            "\tcluster:",
-            "FILE:6:1: found character '\\t' that cannot start any token; correct the YAML there",
-        ),
-        (
-            "    name: test",
-            "    name: test\n    name: other",
-            "FILE:6:5: key 'name' is given twice; correct the YAML there",
-        ),
-        (
-            "nodes: 1}",
-            "nodes: 1, sharing: {kind: mig}, sharing: {kind: mps}}",
-            "FILE:8:74: key 'sharing' is given twice; correct the YAML there",
-        ),
-        ("name: test", "name: *none", "FILE:5:11: found undefined alias 'none'; correct the YAML there"),
-        (
-            "gpuform:environment",
-            "gpuform:enviroment",
-            "FILE: holds no gpuform:environment; declare it under config: gpuform:environment:",
-        ),
-        ("machine: m6i.xlarge", "machine: m6i.xlarg", None),
+        ("nodes: 1}", "nodes: 1", f"FILE:9:1: expected ',' or '}}', but got '<stream end>'{YAML}"),
+        ("    cluster:", "\tcluster:", f"FILE:6:1: found character '\\t' that cannot start any token{YAML}"),
+        ("    name: test", "    name: test\n    name: other", f"FILE:6:5: key 'name' is given twice{YAML}"),
+        ("nodes: 1}", "nodes: 1, sharing: {kind: mig}, sharing: {kind: mps}}",
+         f"FILE:8:74: key 'sharing' is given twice{YAML}"),
+        ("name: test", "name: *none", f"FILE:5:11: found undefined alias 'none'{YAML}"),
+        ("gpuform:environment", "gpuform:enviroment",
+         "FILE: holds no gpuform:environment; declare it under config: gpuform:environment:"),
+        ("machine: m6i.xlarge", "machine: m6i.xlarg",
+         "pools[0].machine: unknown machine 'm6i.xlarg'; did you mean m6i.xlarge? known: "),
     ],
-)
-def test_bad_files(tmp_path: Path, old: str, new: str, message: str | None) -> None:
+)  # fmt: skip
+def test_bad_files(tmp_path: Path, old: str, new: str, message: str) -> None:
     found = said(tmp_path / "Pulumi.test.yaml", GOOD.replace(old, new, 1))
-    if message is None:
-        assert found.startswith(
-            "pools[0].machine: unknown machine 'm6i.xlarg'; did you mean m6i.xlarge? known: "
-        )
-    else:
-        assert found == message
+    assert found.startswith(message) if message.endswith("known: ") else found == message
 
 
 @pytest.mark.parametrize("stack", ["local", "aws-dev", "aws-prod", "onprem-dev", "openstack-dev"])
@@ -107,18 +88,6 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         load(tmp_path / "Pulumi.none.yaml")
 
 
-def test_a_file_that_is_no_text(tmp_path: Path) -> None:
-    path = tmp_path / "Pulumi.bin.yaml"
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match=r"is not UTF-8 text; save it as UTF-8"):
-        load(path)
-
-
-def test_yaml_makes_no_objects(tmp_path: Path) -> None:
-    text = GOOD.replace("name: test", "name: !!python/object/apply:os.getcwd []")
-    assert "could not determine a constructor" in said(tmp_path / "Pulumi.x.yaml", text)
-
-
 _LAUGHS = "a: &a [x, x]\n" + "".join(f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in
                                     zip("abcdefg", "bcdefgh", strict=True))  # fmt: skip
 _MERGES = _LAUGHS.replace("[x, x]", "{x: 1}").replace(" [", " {<<: [").replace("]\n", "]}\n")
@@ -127,10 +96,7 @@ _MERGES = _LAUGHS.replace("[x, x]", "{x: 1}").replace(" [", " {<<: [").replace("
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            "a: 2026-02-30",
-            "FILE:1:4: '2026-02-30' has no value as timestamp, which it looks like; put it in quotes",
-        ),
+        ("a: 2026-02-30", "FILE:1:4: '2026-02-30' has no value as timestamp, which it looks like; put it in"),
         ("a: " + "9" * 5000, "has no value as int"),
         ("a: 18446744073709551616", "FILE:1:4: '18446744073709551616' has no value as int"),
         ("a: 0x" + "f" * 6000, "has no value as int"),
@@ -138,6 +104,7 @@ _MERGES = _LAUGHS.replace("[x, x]", "{x: 1}").replace(" [", " {<<: [").replace("
         ("a: !!int x", "FILE:1:4: 'x' has no value as int"),
         ("a: !!bool maybe", "FILE:1:4: 'maybe' has no value as bool"),
         ("a: !!timestamp x", "FILE:1:4: 'x' has no value as timestamp"),
+        ("a: !!python/object/apply:os.getcwd []", "could not determine a constructor"),
         ("a: !!map x", "FILE:1:4: expected a mapping node, but found scalar"),
         ("[" * 100_000, "FILE:1:51: lists and mappings are nested more than 50 deep"),
         ("{a: " * 100_000, "are nested more than 50 deep"),
@@ -177,18 +144,14 @@ def test_what_was_written_is_quoted_in_one_line_of_bearable_length(tmp_path: Pat
     assert "\n" not in found
 
 
+SHARED = {"kind": "time_slicing", "replicas": 4}
+
+
 def test_five_thousand_nodes_are_rendered_within_seconds() -> None:
     environment = {
         "name": "test",
         "cluster": {"kind": "embedded"},
-        "pools": [
-            {
-                "name": "t4",
-                "machine": "g2.5xlarge",
-                "nodes": 5000,
-                "sharing": {"kind": "time_slicing", "replicas": 4},
-            }
-        ],
+        "pools": [{"name": "t4", "machine": "g2.5xlarge", "nodes": 5000, "sharing": SHARED}],
     }
     began = time.process_time()
     render(parse(environment))

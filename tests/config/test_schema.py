@@ -67,7 +67,7 @@ LOOKED_UP = {
     "JobWorkload.slice": "checks and claims know the slices of the pools",
     "NotebookWorkload.slice": "checks and claims know the slices of the pools",
     "Pool.zones": "aws_pools knows the zones of the network",
-    "Cost.prices": "checks.check_cost knows the pools and machines",
+    "Cost.prices": "environment_checks knows the pools and machines",
     "OwnMig.profiles": "own_mig compares each name with the profile's slices",
     "OwnMachine.gpu": "OwnMachine knows the GPUs of the environment",
 }

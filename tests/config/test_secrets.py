@@ -13,8 +13,7 @@ import yaml
 from infra.config import KEY, parse
 from infra.model.errors import InputError
 from tests.config.edits import message
-from tests.plan import monitoring_fields, openstack_fields, own_fields, scheduling_fields
-from tests.plan.hosts_fields import HOSTS
+from tests.plan.fields import ENVIRONMENTS, HOSTS
 
 pytestmark = pytest.mark.unit
 
@@ -37,7 +36,6 @@ PATHS = [
     (HOSTS, "cluster/known_hosts"),
     (HOSTS, "cluster/toolkit/repository/key"),
 ]
-FIELDS = (monitoring_fields, openstack_fields, own_fields, scheduling_fields)
 
 
 def with_text(environment: dict[str, Any], place: tuple[str | int, ...], text: str) -> dict[str, Any]:
@@ -56,8 +54,7 @@ def environments() -> Iterator[dict[str, Any]]:
         yield yaml.safe_load(file.read_text())
     for file in sorted(root.glob("Pulumi.*.yaml")):
         yield yaml.safe_load(file.read_text())["config"][KEY]
-    for module in FIELDS:
-        yield from (one for one in vars(module).values() if isinstance(one, dict) and "pools" in one)
+    yield from ENVIRONMENTS.values()
 
 
 def leaves(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:

@@ -49,20 +49,6 @@ def test_the_environments_page_has_every_key() -> None:
             assert found, f"{name}.{key}"
 
 
-@pytest.mark.parametrize(
-    ("field", "said"),
-    [
-        ("name", "**replaces the cluster**"),
-        ("cluster.kind", "**deletes the cluster**"),
-        ("cluster.workers.nodes", "in place"),
-        ("cluster.template", "upgraded with driver `capi`; else **replaces the cluster**"),
-        ("pools[].machine", "**replaces the group**"),
-    ],
-)
-def test_what_replaces_is_said(field: str, said: str) -> None:
-    assert rows("magnum-changes.md")[f"`{field}`"][0] == said
-
-
 @pytest.mark.parametrize("gpu", GPUS)
 def test_which_gpu_can_be_shared_how(gpu: str) -> None:
     _, exclusive, time_slicing, mps, mig, share, dra = rows("sharing.md")[gpu]
@@ -75,36 +61,3 @@ def test_which_gpu_can_be_shared_how(gpu: str) -> None:
 def test_what_several_owners_may_not_share() -> None:
     found = rows("sharing.md")["with `trust: multi`"][1:]
     assert [cell.partition("<")[0] for cell in found] == ["yes", "no", "no", "yes", "no", "yes"]
-
-
-@pytest.mark.parametrize(
-    ("sharing", "offered", "asked", "product"),
-    [
-        (
-            "kind: time_slicing, replicas: 4, rename: false",
-            "`nvidia.com/gpu`: 8",
-            "`nvidia.com/gpu: 1`",
-            "`NVIDIA-A100-PCIE-40GB-SHARED`",
-        ),
-        (
-            "kind: mps, replicas: 4",
-            "`nvidia.com/gpu`: 8, 10240 MiB each",
-            "`nvidia.com/gpu: 1`",
-            "`NVIDIA-A100-PCIE-40GB-SHARED`",
-        ),
-        (
-            "kind: mig, layout: {3g.20gb: 1, 2g.10gb: 2}",
-            "`nvidia.com/mig-2g.10gb`: 4<br>`nvidia.com/mig-3g.20gb`: 2",
-            "`nvidia.com/mig-3g.20gb: 1`",
-            "`NVIDIA-A100-PCIE-40GB`",
-        ),
-        (
-            "kind: dra, layout: all-1g.5gb",
-            "`mig.nvidia.com`: 14",
-            "a claim of `mig.nvidia.com`",
-            "no product label to select by: allocated by claim",
-        ),
-    ],
-)
-def test_what_a_node_offers_and_a_pod_asks_for(sharing: str, offered: str, asked: str, product: str) -> None:
-    assert rows("sharing.md")[f"`{sharing}`"] == [offered, asked, product]

@@ -36,7 +36,9 @@ def test_every_test_that_a_page_names_exists() -> None:
     named = {one for page in pages() for one in re.findall(r"`([\w/]+\.py)::(\w+)`", page.read_text())}
     assert named
     for file, test in named:
-        assert f"\ndef {test}(" in (ROOT / "tests" / file).read_text(encoding="utf-8"), f"{file}::{test}"
+        assert re.search(
+            rf"^(async )?def {test}\(", (ROOT / "tests" / file).read_text(encoding="utf-8"), re.MULTILINE
+        ), f"{file}::{test}"
 
 
 def test_every_failure_has_a_guarantee_and_a_test() -> None:

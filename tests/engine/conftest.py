@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import yaml
 
 from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine
 from lab.toolchain import Toolchain
+from tests.components.aws_stacks import ROOT, stack
 
 TWO_COMPONENTS = """
 import pulumi
@@ -55,3 +58,23 @@ def project(tmp_path: Path, toolchain: Toolchain) -> Project:
     made.program(TWO_COMPONENTS)
     made.stack_file("# kept\nconfig:\n  tried:colour: blue\n")
     return made
+
+
+def lock(folder: Path, pid: int, host: str) -> Path:
+    """A lock file as the engine writes it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "0a1b.json"
+    owner = {"pid": pid, "username": "ada", "hostname": host, "timestamp": "2026-01-02T03:04:05.678901234Z"}
+    file.write_text(json.dumps(owner))
+    return file
+
+
+def aws_checkout(root: Path) -> Path:
+    """A checkout with aws-dev's stack file, and a program of two components without cloud requests."""
+    (root / "infra").mkdir(parents=True)
+    (root / "Pulumi.yaml").write_text("name: gpuform\nruntime: python\nmain: infra/\n")
+    content = {"config": {"gpuform:environment": stack("aws-dev")}}
+    (root / "Pulumi.aws-dev.yaml").write_text(yaml.safe_dump(content))
+    (root / "infra" / "__main__.py").write_text(TWO_COMPONENTS)
+    (root / "toolchain").symlink_to(ROOT / "toolchain")
+    return root

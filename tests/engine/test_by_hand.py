@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuform.checkout.paths import Paths
-from gpuform.engine import engine_env, export_lines, forget, plugins
+from gpuform.engine import engine_env, export_lines, plugins
 from gpuform.engine.environment import _clouds
 from tests.engine.conftest import Project
 
@@ -50,46 +49,32 @@ def test_plain_pulumi_works_from_the_checkout(project: Project, shell) -> None:
 
 
 @pytest.mark.nightly
-def test_pulumi_config_works_on_the_stack_file_itself(project: Project, shell) -> None:
+def test_a_shell_has_our_tools_and_settings_however_often_it_takes_them(
+    project: Project, shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shims = project.paths.shims
+    ours = [str(shims / name) for name in ("kubectl", "pulumi")]
+    assert shell("command -v kubectl pulumi").splitlines() == ours
+    assert shell('echo "$KUBECONFIG"').strip() == str(project.paths.kubeconfig)
     assert shell("pulumi config get colour").strip() == "blue"
     shell("pulumi config set colour green")
     text = (project.paths.root / "Pulumi.local.yaml").read_text()
     assert "tried:colour: green" in text
     assert "encryptionsalt" not in text
-
-
-@pytest.mark.nightly
-def test_kubectl_is_the_toolchains(project: Project, shell) -> None:
-    assert shell("command -v kubectl pulumi").split("\n")[:2] == [
-        str(project.paths.shims / name) for name in ("kubectl", "pulumi")
-    ]
-    assert shell('echo "$KUBECONFIG"').strip() == str(project.paths.kubeconfig)
-
-
-@pytest.mark.nightly
-def test_the_environment_can_be_taken_twice(project: Project, shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With our wrapper first on PATH, the wrapper still starts the real pulumi."""
-    real = project.toolchain.path("pulumi").resolve()
+    for name in ("PULUMI_CONFIG_PASSPHRASE_FILE", "PULUMI_BACKEND_URL", "PULUMI_STACK"):
+        monkeypatch.setenv(name, "file:///nowhere")
+    shell("pulumi preview")
+    real = {name: project.toolchain.path(name).resolve() for name in ("pulumi", "kubectl")}
 
     class Confused:
+        """With our wrapper first on PATH, the toolchain takes it for the tool."""
+
         def path(self, name: str) -> Path:
-            return project.paths.shims / name
+            return shims / name
 
     engine_env(project.paths, Confused())
-    assert f"exec {real}" in (project.paths.shims / "pulumi").read_text()
-    assert (project.paths.shims / "kubectl").resolve() == project.toolchain.path("kubectl").resolve()
-
-
-@pytest.mark.nightly
-def test_a_users_own_settings_do_not_leak_in(project: Project, shell, tmp_path: Path) -> None:
-    shell("true")
-    lines = export_lines(engine_env(project.paths, project.toolchain))
-    other = (
-        "export PULUMI_CONFIG_PASSPHRASE_FILE=/nowhere PULUMI_BACKEND_URL=file:///nowhere PULUMI_STACK=other"
-    )
-    script = f"{other}\neval {shlex.quote(lines)}\npulumi preview"
-    done = subprocess.run(["bash", "-euc", script], cwd=project.paths.root, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    assert f"exec {real['pulumi']}" in (shims / "pulumi").read_text()
+    assert (shims / "kubectl").resolve() == real["kubectl"]
 
 
 def test_an_official_plugin_wins_and_is_not_announced(
@@ -126,37 +111,15 @@ def test_an_official_plugin_wins_and_is_not_announced(
     assert str(official) in (project.paths.shims / official.name).read_text(), "PATH comes before the home"
 
 
-@pytest.mark.nightly
-def test_forget_leaves_nothing_of_the_engine(project: Project) -> None:
-    project.engine.up()
-    forget(project.paths)
-    assert not (project.paths.state / "engine").exists()
-    assert not project.paths.shims.exists()
-    assert project.engine.up().changes == {"create": 3}
-
-
 @pytest.mark.unit
-def test_export_lines_are_safe_to_eval() -> None:
-    lines = export_lines({"B": "two words; $(false) 'x'", "A": "1"})
-    done = subprocess.run(
-        ["sh", "-euc", lines + '\nprintf %s "$B"'], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "two words; $(false) 'x'"
-    assert lines.splitlines()[1] == "export A=1"
-
-
-@pytest.mark.unit
-def test_a_shell_that_has_run_offline_is_not_offline_any_more() -> None:
+def test_export_lines_are_safe_to_eval_and_leave_nothing_of_an_offline_run() -> None:
     """Otherwise the preflight would be skipped, and own hosts not checked."""
-    done = subprocess.run(
-        ["sh", "-euc", export_lines({"A": "1"}) + "\nenv"],
-        env={"GPUFORM_OFFLINE": "1", "GPUFORM_CHARTS": "x", "PATH": os.environ["PATH"]},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "A=1" in done.stdout
-    assert not re.search("GPUFORM_OFFLINE|GPUFORM_CHARTS", done.stdout)
+    lines = export_lines({"B": "two words; $(false) 'x'", "A": "1"})
+    script = f'{lines}\nprintf %s "$B ${{GPUFORM_OFFLINE-}}${{GPUFORM_CHARTS-}}"'
+    before = {"GPUFORM_OFFLINE": "1", "GPUFORM_CHARTS": "x", "PATH": os.environ["PATH"]}
+    done = subprocess.run(["sh", "-euc", script], env=before, capture_output=True, text=True, check=True)
+    assert done.stdout == "two words; $(false) 'x' "
+    assert lines.splitlines()[1] == "export A=1"
 
 
 @pytest.mark.unit

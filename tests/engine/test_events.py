@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from gpuform.engine.events import Event, Message, Step, Summary, Violation, counted, line, parse
+from gpuform.engine.result import why_it_failed
 
 pytestmark = pytest.mark.unit
 
@@ -19,51 +21,30 @@ def _said(severity: str, text: str, **more: object) -> str:
     return json.dumps({"diagnosticEvent": {"severity": severity, "message": text, "color": "never", **more}})
 
 
+POD = "kubernetes:core/v1:Pod demo/one::two"
+BROKEN = {
+    "policyPackName": "p",
+    "policyName": "q",
+    "enforcementLevel": "mandatory",
+    "message": "no",
+    "resourceUrn": URN,
+}
+SUMMARY = {"resourceChanges": {"same": 2}, "durationSeconds": 4, "isPreview": False}
+
+
 @pytest.mark.parametrize(
     ("text", "event", "shown"),
     [
         (_step("resourcePreEvent", "create"), Step("create", URN, "started"), None),
-        (
-            _step("resOutputsEvent", "create"),
-            Step("create", URN, "done"),
-            "created kubernetes:core/v1:Pod demo/one::two",
-        ),
+        (_step("resOutputsEvent", "create"), Step("create", URN, "done"), f"created {POD}"),
         (_step("resOutputsEvent", "same"), Step("same", URN, "done"), None),
-        (
-            _step("resOutputsEvent", "update", planning=True),
-            Step("update", URN, "planned"),
-            "would update kubernetes:core/v1:Pod demo/one::two",
-        ),
-        (
-            _step("resOpFailedEvent", "delete"),
-            Step("delete", URN, "failed"),
-            "failed to delete kubernetes:core/v1:Pod demo/one::two",
-        ),
+        (_step("resOutputsEvent", "update", True), Step("update", URN, "planned"), f"would update {POD}"),
+        (_step("resOpFailedEvent", "delete"), Step("delete", URN, "failed"), f"failed to delete {POD}"),
         (_said("error", " wrong \n", urn=URN), Message("error", "wrong", URN), "error: wrong"),
         (_said("info#err", "hello\n"), Message("info", "hello"), "hello"),
         (json.dumps({"errorEvent": {"error": "worse"}}), Message("error", "worse"), "error: worse"),
-        (
-            json.dumps(
-                {
-                    "policyEvent": {
-                        "policyPackName": "p",
-                        "policyName": "q",
-                        "enforcementLevel": "mandatory",
-                        "message": "no",
-                        "resourceUrn": URN,
-                    }
-                }
-            ),
-            Violation("p/q", True, "no", URN),
-            "error: policy p/q: no",
-        ),
-        (
-            json.dumps(
-                {"summaryEvent": {"resourceChanges": {"same": 2}, "durationSeconds": 4, "isPreview": False}}
-            ),
-            Summary({"same": 2}, 4, False),
-            None,
-        ),
+        (json.dumps({"policyEvent": BROKEN}), Violation("p/q", True, "no", URN), "error: policy p/q: no"),
+        (json.dumps({"summaryEvent": SUMMARY}), Summary({"same": 2}, 4, False), None),
     ],
 )
 def test_events(text: str, event: Event, shown: str | None) -> None:
@@ -95,20 +76,53 @@ def test_counts_read_as_words() -> None:
     assert counted({}) == "nothing to do"
 
 
-@pytest.mark.parametrize(("op", "paths"), [("replace", ("flavor", "image")), ("update", ())])
-def test_a_replacement_that_a_trigger_forces_says_what_differs(op: str, paths: tuple[str, ...]) -> None:
-    old, new = {"flavor": "a", "name": "x", "image": "i"}, {"flavor": "b", "name": "x"}
-    metadata = {"op": op, "urn": URN, "old": {"inputs": old}, "new": {"inputs": new}, "detailedDiff": None}
-    found = parse(json.dumps({"resOutputsEvent": {"metadata": metadata, "planning": True}}))
-    assert isinstance(found, Step)
-    assert found.change is not None
-    assert found.change.paths == paths
+OLD, NEW = {"flavor": "a", "name": "x", "image": "i"}, {"flavor": "b", "name": "x"}
+TRIGGERED = {"old": {"inputs": OLD}, "new": {"inputs": NEW}, "detailedDiff": None}
+MOVED = {"atomic": {"diffKind": "add"}, "timeout": {"diffKind": "add-replace"}}
 
 
-def test_what_goes_with_its_provider_says_that_alone() -> None:
-    detailed = {"atomic": {"diffKind": "add"}, "timeout": {"diffKind": "add-replace"}}
-    metadata = {"op": "replace", "urn": URN, "keys": ["provider"], "detailedDiff": detailed}
-    found = parse(json.dumps({"resOutputsEvent": {"metadata": metadata, "planning": True}}))
+@pytest.mark.parametrize(
+    ("op", "metadata", "paths", "replaces"),
+    [
+        ("replace", TRIGGERED, ("flavor", "image"), ()),  # forced by a trigger of the program
+        ("update", TRIGGERED, (), ()),
+        ("replace", {"keys": ["provider"], "detailedDiff": MOVED}, ("provider",), ("provider",)),
+    ],
+)
+def test_what_differs(op: str, metadata: dict[str, object], paths: object, replaces: object) -> None:
+    body = {"metadata": {"op": op, "urn": URN, **metadata}, "planning": True}
+    found = parse(json.dumps({"resOutputsEvent": body}))
     assert isinstance(found, Step)
     assert found.change is not None
-    assert (found.change.paths, found.change.replaces) == (("provider",), ("provider",))
+    assert (found.change.paths, found.change.replaces) == (paths, replaces)
+
+
+TOKEN = "openstack:containerinfra/getClusterTemplate:getClusterTemplate"
+INVOKED = f"Exception: invoke of {TOKEN} failed: invocation of {TOKEN} returned an error:"
+TRACEBACK = """Program failed with an unhandled exception:
+Traceback (most recent call last):
+  File "stack.py", line 270, in run_in_stack
+    await run_pulumi_func(run)
+"""
+
+
+@pytest.mark.parametrize(
+    ("errors", "said"),
+    [
+        ([f"{TRACEBACK}{INVOKED} no cloud"], "failed: no cloud"),
+        ([f"{TRACEBACK}ValueError: odd"], "failed: ValueError: odd"),
+        (["update failed", "another"], "failed: update failed (and 1 more)"),
+        (["2 errors occurred:\n  * the first\n  * the second"], "failed: 2 errors occurred: * the first"),
+        ([""], "failed: no reason given"),
+        ([], "failed with exit code 255"),
+    ],
+)
+def test_the_line_that_says_what_is_wrong(errors: list[str], said: str) -> None:
+    assert why_it_failed(errors, 255, None) == said
+
+
+def test_without_reported_errors_the_log_is_asked_and_a_signal_is_named(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("Updating\nerror: the stack is locked\nerror: again\n")
+    assert why_it_failed([], 255, log) == "failed: the stack is locked (and 1 more)"
+    assert why_it_failed([], -9, None) == "failed: the engine was killed by signal 9"

@@ -20,28 +20,13 @@ from gpuform.engine.pending import require_none
 from gpuform.engine.places import Places
 from gpuform.engine.stream import follow
 from gpuform.stack.recover import locks
-from tests.engine.conftest import TWO_COMPONENTS, Project
+from tests.engine.conftest import TWO_COMPONENTS, Project, lock
 from tests.waiting import PATIENCE, until
 
+HERE = socket.gethostname()
 SLOW = (
     TWO_COMPONENTS + "\nimport asyncio; pulumi.export('late', pulumi.Output.from_input(asyncio.sleep(60)))\n"
 )
-
-
-def _lock(folder: Path, pid: int, host: str | None = None) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "0a1b.json"
-    file.write_text(
-        json.dumps(
-            {
-                "pid": pid,
-                "username": "ada",
-                "hostname": host or socket.gethostname(),
-                "timestamp": "2026-01-02T03:04:05.678901234Z",
-            }
-        )
-    )
-    return file
 
 
 def _dead() -> int:
@@ -52,13 +37,16 @@ def _dead() -> int:
 
 @pytest.mark.unit
 def test_a_dead_owners_lock_is_removed_with_one_line(tmp_path: Path) -> None:
-    pid = _dead()
-    file = _lock(tmp_path, pid)
-    file.with_name(file.name + ".attrs").write_text("{}")
-    assert release_dead(tmp_path, "local") == [
-        f"removed the lock on stack local of process {pid}, which is gone"
-    ]
-    assert list(tmp_path.iterdir()) == []
+    for pid in (_dead(), os.getpid()):  # the second number was given to another program
+        file = lock(tmp_path, pid, HERE)
+        file.with_name(file.name + ".attrs").write_text("{}")
+        said = f"removed the lock on stack local of process {pid}, which is gone"
+        assert release_dead(tmp_path, "local") == [said]
+        assert list(tmp_path.iterdir()) == []
+    file.write_text('{"pid": 12')
+    os.utime(file, (time.time() - 60, time.time() - 60))
+    said = "removed the lock on stack local of a run that was killed while writing it"
+    assert release_dead(tmp_path, "local") == [said]
 
 
 @pytest.mark.unit
@@ -74,12 +62,6 @@ def test_a_dead_runs_folder_is_removed_by_the_next_and_a_living_ones_stays(tmp_p
 
 
 @pytest.mark.unit
-def test_a_number_that_was_given_to_another_program_is_no_owner(tmp_path: Path) -> None:
-    _lock(tmp_path, os.getpid())
-    assert len(release_dead(tmp_path, "local")) == 1
-
-
-@pytest.mark.unit
 def test_a_lock_of_this_process_stays_and_another_gpuform_is_an_owner(tmp_path: Path) -> None:
     """`gpuform destroy` holds one while it works in the cluster."""
     folder = tmp_path / "locks"
@@ -91,7 +73,7 @@ def test_a_lock_of_this_process_stays_and_another_gpuform_is_an_owner(tmp_path: 
     living = subprocess.Popen([sys.executable, str(script)])
     try:
         until(lambda: str(script) in Path(f"/proc/{living.pid}/cmdline").read_text(), what="it has begun")
-        _lock(folder, living.pid)
+        lock(folder, living.pid, HERE)
         with pytest.raises(Failure, match=rf"is being changed by process {living.pid} of ada"):
             release_dead(folder, "local")
     finally:
@@ -102,7 +84,7 @@ def test_a_lock_of_this_process_stays_and_another_gpuform_is_an_owner(tmp_path: 
 
 @pytest.mark.unit
 def test_an_owner_on_another_host_is_left_alone(tmp_path: Path) -> None:
-    file = _lock(tmp_path, 1, host="elsewhere")
+    file = lock(tmp_path, 1, "elsewhere")
     with pytest.raises(
         Failure, match="locked by process 1 of ada on host elsewhere since 2026-01-02 03:04:05 UTC"
     ) as caught:
@@ -112,30 +94,18 @@ def test_an_owner_on_another_host_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.unit
-def test_a_half_written_lock_is_removed(tmp_path: Path) -> None:
-    file = tmp_path / "0a1b.json"
-    file.write_text('{"pid": 12')
-    os.utime(file, (time.time() - 60, time.time() - 60))
-    assert release_dead(tmp_path, "local") == [
-        "removed the lock on stack local of a run that was killed while writing it"
-    ]
-
-
-@pytest.mark.unit
 def test_pending_creates_of_resuming_providers_are_forgotten(tmp_path: Path) -> None:
     file = tmp_path / "local.json"
-    pending = [
-        {"resource": {"urn": "u1", "type": "gpuform:nodes:PoolNodes"}, "type": "creating"},
-        {"resource": {"urn": "u2", "type": "kubernetes:core/v1:Pod"}, "type": "updating"},
-        {"resource": {"urn": "u6", "type": "kubernetes:helm.sh/v3:Release"}, "type": "deleting"},
-        {"resource": {"urn": "u3", "type": "kubernetes:core/v1:Pod"}, "type": "creating"},
-        {"resource": {"urn": "u4", "type": "kubernetes:helm.sh/v3:Release"}, "type": "updating"},
-        {"resource": {"urn": "u5", "type": "aws:ec2/instance:Instance"}, "type": "creating"},
-        {
-            "resource": {"urn": "u7", "type": "openstack:containerinfra/nodeGroup:NodeGroup"},
-            "type": "updating",
-        },
-    ]
+    rows = (
+        ("gpuform:nodes:PoolNodes", "creating"),
+        ("kubernetes:core/v1:Pod", "updating"),
+        ("kubernetes:helm.sh/v3:Release", "deleting"),
+        ("kubernetes:core/v1:Pod", "creating"),
+        ("kubernetes:helm.sh/v3:Release", "updating"),
+        ("aws:ec2/instance:Instance", "creating"),
+        ("openstack:containerinfra/nodeGroup:NodeGroup", "updating"),
+    )
+    pending = [{"resource": {"urn": kind + was, "type": kind}, "type": was} for kind, was in rows]
     file.write_text(json.dumps({"checkpoint": {"latest": {"pending_operations": pending, "resources": []}}}))
     assert repair(file, "local") == ["3 operation(s) of an interrupted run will be resumed"]
     assert json.loads(file.read_text())["checkpoint"]["latest"]["pending_operations"] == pending[3:]
@@ -145,13 +115,11 @@ def test_pending_creates_of_resuming_providers_are_forgotten(tmp_path: Path) -> 
 @pytest.mark.unit
 def test_what_was_being_made_at_magnum_is_never_made_again(tmp_path: Path) -> None:
     """The provider would create a second cluster of the same name, and Magnum would accept it."""
-    making = {
-        "resource": {"urn": "u", "type": "openstack:containerinfra/cluster:Cluster"},
-        "type": "creating",
-    }
+    resource = {"urn": "u", "type": "openstack:containerinfra/cluster:Cluster"}
+    making = {"resource": resource, "type": "creating"}
     with pytest.raises(Failure, match="gpuform recover research"):
         require_none({"deployment": {"pending_operations": [making]}}, "research")
-    given_up = {**making["resource"], "custom": True, "id": "c", "outputs": {"a": 1}, "initErrors": ["late"]}
+    given_up = {**resource, "custom": True, "id": "c", "outputs": {"a": 1}, "initErrors": ["late"]}
     state = {"deployment": {"resources": [given_up]}}
     with pytest.raises(Failure, match="gpuform recover research"):
         require_none(state, "research")
@@ -195,9 +163,11 @@ def test_a_reader_of_the_output_that_goes_lets_the_engine_end_what_it_has_begun(
 @pytest.mark.unit
 def test_a_state_that_was_cut_short_comes_back_from_the_backup(tmp_path: Path) -> None:
     file = tmp_path / "local.json"
+    file.write_text('{"checkpoint": {"lat')
+    with pytest.raises(Failure, match=r"its state is damaged and has no intact backup .* start again"):
+        repair(file, "local")
     sound = {"checkpoint": {"latest": {"resources": [{"urn": "u"}]}}}
     file.with_name("local.json.bak").write_text(json.dumps(sound))
-    file.write_text('{"checkpoint": {"lat')
     assert repair(file, "local") == ["the state of stack local was damaged; restored the engine's backup"]
     assert json.loads(file.read_text()) == sound
 
@@ -208,15 +178,6 @@ def test_a_run_goes_on_behind_a_note_that_another_was_killed_over(project: Proje
     file = Places(project.paths).checkpoint("tried", "local")
     file.with_name(file.name + ".attrs").write_text("")
     assert project.engine.up().changes == {"same": 3}
-
-
-@pytest.mark.unit
-def test_a_damaged_state_without_backup_names_the_way_out(tmp_path: Path) -> None:
-    file = tmp_path / "local.json"
-    file.write_text("")
-    with pytest.raises(Failure, match="its state is damaged and has no intact backup") as caught:
-        repair(file, "local")
-    assert "start again" in str(caught.value)
 
 
 def _start(project: Project) -> subprocess.Popen[bytes]:
@@ -264,22 +225,6 @@ def test_a_killed_run_leaves_nothing_running_and_does_not_block_the_next(
     assert result.changes == {"same": 3}
     assert list(runs.iterdir()) == []
     until(lambda: _ours(project), [].__eq__)
-
-
-@pytest.mark.engine
-def test_a_run_that_still_works_is_named_and_left_alone(project: Project) -> None:
-    project.program(SLOW)
-    process = _start(project)
-    try:
-        with pytest.raises(
-            Failure, match=r"local: is being changed by process \d+ of \S+ on host \S+ since .* \(pulumi\)"
-        ) as caught:
-            project.engine.up()
-        assert "wait for it to end, or stop it with 'kill -INT" in str(caught.value)
-        assert process.poll() is None
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(40 * PATIENCE)
 
 
 @pytest.mark.engine

@@ -46,17 +46,15 @@ def test_a_mandatory_policy_blocks_preview_and_up(project: Project, pack: Path) 
         assert violation.urn.endswith("::second")
 
 
-def test_an_advisory_policy_warns(project: Project, pack: Path) -> None:
-    (pack / "__main__.py").write_text(PACK.format(name="second", level="ADVISORY"))
+@pytest.mark.parametrize(
+    ("name", "level", "mandatory"), [("second", "ADVISORY", [False]), ("third", "MANDATORY", [])]
+)
+def test_an_advisory_policy_or_one_that_holds_lets_the_run_pass(
+    project: Project, pack: Path, name: str, level: str, mandatory: list[bool]
+) -> None:
+    (pack / "__main__.py").write_text(PACK.format(name=name, level=level))
     result = project.engine.up(policy_packs=[pack])
-    assert [violation.mandatory for violation in result.violations] == [False]
-    assert result.changes == {"create": 3}
-
-
-def test_a_policy_that_holds_lets_the_run_pass(project: Project, pack: Path) -> None:
-    (pack / "__main__.py").write_text(PACK.format(name="third", level="MANDATORY"))
-    result = project.engine.up(policy_packs=[pack])
-    assert result.violations == ()
+    assert [violation.mandatory for violation in result.violations] == mandatory
     assert result.changes == {"create": 3}
 
 

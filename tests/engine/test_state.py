@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from gpuform.checkout.errors import Failure, InputError
-from gpuform.engine import engine_env, export_lines
+from gpuform.engine import Engine, engine_env, export_lines
 from gpuform.engine.backend import address
 from gpuform.engine.environment import PASSPHRASE
 from gpuform.engine.locks import held
-from tests.engine.conftest import TWO_COMPONENTS, Project
+from tests.engine.conftest import TWO_COMPONENTS, Project, lock
 
 STACK = "there"
 SECRET = "import pulumi; pulumi.export('hush', pulumi.Output.secret('not for the state file'))\n"
@@ -87,13 +87,15 @@ def test_another_checkout_goes_on_from_it(project: Project, elsewhere: Path, tmp
 @pytest.mark.nightly
 @pytest.mark.engine
 def test_stacks_with_and_without_go_their_own_ways_in_one_engine(project: Project, elsewhere: Path) -> None:
+    Engine(project.paths, project.toolchain, say=project.said.append, offline=True).up(STACK)
+    assert list(elsewhere.iterdir()) == [], "offline runs have a state of their own"
     engine = project.engine
     engine.up("local")
     engine.up(STACK)
     assert checkpoint(elsewhere).exists()
-    kept = list((project.paths.state / "engine").rglob("stacks/tried/*.json"))
+    kept = list((project.paths.state / "engine" / "backend").rglob("stacks/tried/*.json"))
     assert [file.name for file in kept] == ["local.json"]
-    assert not list((project.paths.state / "engine").rglob("*.attrs"))
+    assert not list((project.paths.state / "engine" / "backend").rglob("*.attrs"))
 
 
 @pytest.mark.nightly
@@ -144,33 +146,17 @@ def test_without_a_passphrase_nothing_is_begun(
 
 @pytest.mark.nightly
 @pytest.mark.engine
-def test_runs_offline_have_a_state_of_their_own(project: Project, elsewhere: Path) -> None:
-    from gpuform.engine import Engine
-
-    Engine(project.paths, project.toolchain, say=project.said.append, offline=True).up(STACK)
-    assert list(elsewhere.iterdir()) == []
-
-
-@pytest.mark.nightly
-@pytest.mark.engine
 def test_a_state_that_is_declared_wrong_is_bad_input(project: Project, elsewhere: Path) -> None:
     declare(project, elsewhere, more=", secrets_provider: 'kms://x'")
     with pytest.raises(InputError, match=r"state\.secrets_provider: unknown scheme 'kms'"):
         project.engine.preview(STACK)
 
 
-def _lock(folder: Path, pid: int, host: str) -> Path:
-    file = folder / ".pulumi" / "locks" / "organization" / "tried" / STACK / "0a1b.json"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    content = {"pid": pid, "username": "ada", "hostname": host, "timestamp": "2026-01-02T03:04:05.678Z"}
-    file.write_text(json.dumps(content))
-    return file
-
-
 @pytest.mark.engine
 def test_a_lock_is_never_taken_and_its_owner_is_named(project: Project, elsewhere: Path) -> None:
     project.engine.up(STACK)
-    file = _lock(elsewhere, 12, "ci-7")
+    folder = elsewhere / ".pulumi" / "locks" / "organization" / "tried" / STACK
+    file = lock(folder, 12, "ci-7")
     with pytest.raises(Failure) as caught:
         project.engine.up(STACK)
     assert str(caught.value) == (
@@ -179,7 +165,7 @@ def test_a_lock_is_never_taken_and_its_owner_is_named(project: Project, elsewher
     )
     gone = subprocess.Popen([sys.executable, "-c", "pass"])
     gone.wait()
-    _lock(elsewhere, gone.pid, socket.gethostname())
+    lock(folder, gone.pid, socket.gethostname())
     with pytest.raises(Failure, match="that process has exited: run 'gpuform recover there'"):
         project.engine.destroy(STACK)
     assert file.exists()

@@ -15,15 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import yaml
 
 from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine
 from gpuform.engine.locks import Owner, written
 from gpuform.engine.places import Places
 from lab.toolchain import Toolchain
-from tests.components.aws_stacks import stack
-from tests.engine.conftest import TWO_COMPONENTS
+from tests.engine.conftest import TWO_COMPONENTS, aws_checkout
 from tests.tiers import nightly_but
 from tests.waiting import PATIENCE
 
@@ -101,14 +99,7 @@ class Two:
 
 @pytest.fixture
 def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toolchain: Toolchain) -> Two:
-    root = tmp_path / "checkout"
-    (root / "infra").mkdir(parents=True)
-    (root / "Pulumi.yaml").write_text("name: gpuform\nruntime: python\nmain: infra/\n")
-    (root / f"Pulumi.{STACK}.yaml").write_text(
-        yaml.safe_dump({"config": {"gpuform:environment": stack(STACK)}})
-    )
-    (root / "infra" / "__main__.py").write_text(TWO_COMPONENTS)
-    (root / "toolchain").symlink_to(Paths.here().root / "toolchain")
+    root = aws_checkout(tmp_path / "checkout")
     monkeypatch.delenv("GPUFORM_STATE", raising=False)
     made = Two(Paths(root, root / ".gpuform", Paths.here().cache))
     made.engine.up(STACK)

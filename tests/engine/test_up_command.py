@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from typer.testing import CliRunner, Result
 
 from gpuform.checkout.paths import Paths
@@ -17,22 +16,14 @@ from gpuform.engine import Engine
 from gpuform.stack import preflight
 from gpuform.stack.preflight.check import Finding
 from lab.toolchain import Toolchain
-from tests.components.aws_stacks import ROOT, stack
-from tests.engine.conftest import TWO_COMPONENTS
+from tests.engine.conftest import aws_checkout
 
 pytestmark = pytest.mark.engine
 
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A checkout with aws-dev's stack file, and a program of two components without cloud requests."""
-    root = tmp_path / "checkout"
-    (root / "infra").mkdir(parents=True)
-    (root / "Pulumi.yaml").write_text("name: gpuform\nruntime: python\nmain: infra/\n")
-    content = {"config": {"gpuform:environment": stack("aws-dev")}}
-    (root / "Pulumi.aws-dev.yaml").write_text(yaml.safe_dump(content))
-    (root / "infra" / "__main__.py").write_text(TWO_COMPONENTS)
-    (root / "toolchain").symlink_to(ROOT / "toolchain")
+    root = aws_checkout(tmp_path / "checkout")
     for name in [name for name in os.environ if name.startswith(("AWS_", "GPUFORM_STATE"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

@@ -21,8 +21,8 @@ import yaml
 
 from infra.config import load
 from infra.inventory import keys
+from infra.plan.program import SOURCE
 from infra.plan.render import render
-from infra.plan.script import SOURCE
 from tests.plan.same_bytes import printed
 
 pytestmark = pytest.mark.unit

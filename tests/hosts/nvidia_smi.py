@@ -1,7 +1,6 @@
-"""nvidia-smi's output as values: its list (``-L``), its table, and ``--query-gpu`` as csv.
+"""nvidia-smi's output as values: its list (``-L``), and ``--query-gpu`` as csv.
 
-The formats are those of NVIDIA's tool from branch 525 to 595; the table is also read as in this project's
-sources, where a slide has shortened its lines. Only what the checks need is kept.
+The formats are those of NVIDIA's tool from branch 525 to 595. Only what the checks need is kept.
 """
 
 from __future__ import annotations
@@ -15,13 +14,6 @@ QUERY_COMMAND = f"nvidia-smi --query-gpu={','.join(QUERY)} --format=csv,noheader
 
 _GPU = re.compile(r"^GPU (?P<index>\d+): (?P<name>.+) \(UUID: (?P<uuid>\S+)\)$")
 _MIG = re.compile(r"^MIG (?P<profile>\S+)\s+Device\s+(?P<index>\d+): \(UUID: (?P<uuid>\S+)\)$")
-_HEADER = re.compile(
-    r"NVIDIA-SMI (?P<smi>\S+)\s+Driver Version: (?P<driver>\S+)\s+CUDA Version: (?P<cuda>\S+)"
-)
-_ROW = re.compile(
-    r"^\|\s+(?P<index>\d+)\s+(?P<name>\S.*?)\s+(?P<persistence>On|Off|N/A)\s+(?:\|\s*)?"
-    r"(?P<bus>[0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s"
-)
 
 
 class Unreadable(ValueError):
@@ -62,23 +54,6 @@ class QueriedGpu:
     mig_mode: bool | None
 
 
-@dataclass(frozen=True)
-class TableGpu:
-    """One GPU of the table; the table shortens long names and ends them with three dots."""
-
-    index: int
-    name: str
-    persistence: bool | None
-    bus: str
-
-
-@dataclass(frozen=True)
-class Table:
-    driver_version: str
-    cuda_version: str
-    gpus: tuple[TableGpu, ...]
-
-
 def listed(text: str) -> tuple[ListedGpu, ...]:
     """Read ``nvidia-smi -L``; empty without GPUs."""
     gpus: list[ListedGpu] = []
@@ -105,21 +80,6 @@ def queried(text: str) -> tuple[QueriedGpu, ...]:
         index, uuid, name, driver, persistence, mig = fields
         gpus.append(QueriedGpu(int(index), uuid, name, driver, _switch(persistence), _switch(mig)))
     return tuple(gpus)
-
-
-def table(text: str) -> Table:
-    """Read the table: its header and the first line of each GPU."""
-    header = _HEADER.search(text)
-    if header is None:
-        first = next(iter(_lines(text)), "nothing")
-        raise Unreadable(f"`nvidia-smi` printed no header with its versions, but {first!r}")
-    rows = (_ROW.match(line) for line in _lines(text))
-    gpus = tuple(
-        TableGpu(int(row["index"]), row["name"], _switch(row["persistence"]), row["bus"])
-        for row in rows
-        if row
-    )
-    return Table(header["driver"], header["cuda"], gpus)
 
 
 def same_product(one: str, other: str) -> bool:

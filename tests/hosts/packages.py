@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from testinfra.host import Host
 
+from tests.hosts.findings import expect
+
 
 @dataclass(frozen=True)
 class Packages:
@@ -43,6 +45,17 @@ def read(host: Host) -> Packages:
     lines = host.run(r"rpm -qa --qf '%{NAME} %{VERSION}-%{RELEASE}\n'").stdout
     installed = dict(line.split() for line in lines.splitlines() if len(line.split()) == 2)
     return Packages(installed, _locked(host.run("dnf -q versionlock list").stdout, installed))
+
+
+def expect_version(found: Mapping[str, str], version: str, what: str, apply: str) -> None:
+    """Expect installed packages, all of an upstream version; ``what`` names them in the finding."""
+    expect(bool(found), f"no package of the {what} is installed", f"run {apply}")
+    other = [f"{name} {full}" for name, full in sorted(found.items()) if upstream(full) != version]
+    expect(
+        not other,
+        f"{', '.join(other)} installed; {version} is pinned",
+        f"run {apply} to bring it back, or pin the one that is installed",
+    )
 
 
 def _locked(text: str, installed: Mapping[str, str]) -> frozenset[str]:

@@ -12,7 +12,7 @@ from testinfra.host import Host
 from tests.hosts import nvidia_smi
 from tests.hosts.expected import Expected
 from tests.hosts.findings import Wrong, expect, first_line
-from tests.hosts.packages import Packages, upstream
+from tests.hosts.packages import Packages, expect_version, upstream
 from tests.hosts.places import bounded
 
 MODULES = ("nvidia", "nvidia_uvm")
@@ -83,13 +83,7 @@ def test_driver_packages(packages: Packages, expected: Expected) -> None:
     if not expected.gpu_count or expected.driver_source == "runfile":
         pytest.skip("the driver does not come from packages")
     found = {name: v for name, v in packages.installed.items() if DRIVER_CARRIERS.fullmatch(name)}
-    expect(bool(found), "no package of the driver is installed", f"run {expected.apply}")
-    other = [f"{name} {v}" for name, v in sorted(found.items()) if upstream(v) != expected.driver_version]
-    expect(
-        not other,
-        f"{', '.join(other)} installed; {expected.driver_version} is pinned",
-        f"run {expected.apply} to bring it back, or pin the one that is installed",
-    )
+    expect_version(found, expected.driver_version, "driver", expected.apply)
 
 
 def test_fabricmanager(machine: Host, packages: Packages, expected: Expected) -> None:

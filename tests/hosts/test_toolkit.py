@@ -12,7 +12,7 @@ from tests.hosts import container, nvidia_smi, places, runtime_config
 from tests.hosts import packages as package_manager
 from tests.hosts.expected import Expected
 from tests.hosts.findings import Wrong, expect, first_line
-from tests.hosts.packages import Packages, upstream
+from tests.hosts.packages import Packages, expect_version, upstream
 from tests.hosts.runtime_config import RuntimeConfig
 from tests.hosts.test_driver import ask
 
@@ -66,13 +66,7 @@ def test_toolkit_packages(packages: Packages, expected: Expected) -> None:
         pytest.skip("the host has no GPUs")
     names = re.compile(r"nvidia-container-toolkit(-base)?|libnvidia-container(1|-tools)")
     found = {name: v for name, v in packages.installed.items() if names.fullmatch(name)}
-    expect(bool(found), "no package of the container toolkit is installed", f"run {expected.apply}")
-    other = [f"{name} {v}" for name, v in sorted(found.items()) if upstream(v) != expected.toolkit_version]
-    expect(
-        not other,
-        f"{', '.join(other)} installed; {expected.toolkit_version} is pinned",
-        f"run {expected.apply} to bring it back, or pin the one that is installed",
-    )
+    expect_version(found, expected.toolkit_version, "container toolkit", expected.apply)
 
 
 def test_runtime(toolkit: Host, config: RuntimeConfig, place: places.Place, expected: Expected) -> None:

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 import pytest
 
 from infra.model.checks import TRIAL
-from infra.plan import gpu_operator, readiness_gate, sharing, workloads
+from infra.plan import gpu_operator, readiness_gate, room, sharing
 from infra.plan.sharing import NAMESPACE
 from lab.rehearse.program import Gate
 from tests.conftest import Plane
-from tests.incluster.gate_site import CHART, ENV, Site
+from tests.incluster.sites import CHART, ENV, GateSite
 
 
 @pytest.fixture(scope="module")
-def planned(simulated_plane: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def planned(simulated_plane: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GateSite]:
     folder = tmp_path_factory.mktemp("gate")
-    site = Site(simulated_plane, Gate(simulated_plane.kubeconfig, folder))
+    site = GateSite(simulated_plane, Gate(simulated_plane.kubeconfig, folder))
     system = {
         "metadata": {"name": "system-0", "annotations": {"kwok.x-k8s.io/node": "fake"}},
         "spec": {"taints": [{"key": "CriticalAddonsOnly", "value": "true", "effect": "NoSchedule"}]},
@@ -25,7 +25,7 @@ def planned(simulated_plane: Plane, tmp_path_factory: pytest.TempPathFactory) ->
     shares = sharing.device_plugin_config_map(ENV)
     assert shares
     own = readiness_gate.manifests(ENV)
-    site.apply({"apiVersion": "v1", "kind": "Node", **system}, *workloads.namespaces(ENV))
+    site.apply({"apiVersion": "v1", "kind": "Node", **system}, *room.namespaces(ENV))
     site.apply(shares, *own)
     values = folder / "values.json"
     values.write_text(json.dumps(gpu_operator.values(ENV)))
@@ -39,7 +39,7 @@ def planned(simulated_plane: Plane, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture
-def site(planned: Site) -> Iterator[Site]:
+def site(planned: GateSite) -> Iterator[GateSite]:
     planned.gate.log.unlink(missing_ok=True)
     planned.gate.log.touch()
     yield planned

@@ -20,17 +20,16 @@ from urllib.parse import parse_qs, urlsplit
 import yaml
 
 from infra.config import parse
-from infra.incluster import asked
+from infra.incluster import cases
 from infra.model.environment import Environment
 from infra.model.health import HEALTH
-from infra.plan import health, workloads
+from infra.plan import health, room
 from tests.conftest import Plane
+from tests.incluster.sites import Manifest, Site
 from tests.plan.aws_environments import aws
-from tests.plan.health_fields import MONITORED
 from tests.ports import free_port
 from tests.waiting import until
 
-Manifest = dict[str, Any]
 BURST, FIXED = "burst", "fixed"
 PLAIN = aws({"name": BURST, "machine": "g4dn.xlarge"}, {"name": FIXED, "machine": "g4dn.xlarge", "nodes": 20})
 TAINT = "gpuform.io/gpu-unhealthy"
@@ -38,7 +37,7 @@ TAINT = "gpuform.io/gpu-unhealthy"
 
 def declared(**said: Any) -> Environment:
     """Two pools of one GPU per node, one of Karpenter's, and the handling of their faults."""
-    return parse({**PLAIN.resolved(), **MONITORED, "health": {"remediator": "gpuform", **said}})
+    return parse({**PLAIN.resolved(), "monitoring": {}, "health": {"remediator": "gpuform", **said}})
 
 
 class Stub:
@@ -55,7 +54,7 @@ class Stub:
             def do_GET(self) -> None:
                 stub.asked.append(self.path)
                 shown = [{"node": name} for name in sorted(stub.measured)]
-                of_faults = parse_qs(urlsplit(self.path).query)["query"] == [asked.SERIES]
+                of_faults = parse_qs(urlsplit(self.path).query)["query"] == [cases.SERIES]
                 series = stub.faults if of_faults else shown
                 found = [{"metric": one, "value": [time.time(), "1"]} for one in series]
                 answer = {"status": "success", "data": {"resultType": "vector", "result": found}}
@@ -106,18 +105,16 @@ class Loop:
             )
 
 
-class Site:
-    def __init__(self, plane: Plane, folder: Path, prometheus: Stub) -> None:
-        self.kubectl, self.prometheus = plane.kubectl, prometheus
-        self._plane, self._folder, self._number = plane, folder, 0
+class HealthSite(Site):
+    options = ("--server-side", "--force-conflicts")
 
-    def apply(self, *manifests: Manifest) -> None:
-        items = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
-        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=json.dumps(items))
+    def __init__(self, plane: Plane, folder: Path, prometheus: Stub) -> None:
+        super().__init__(plane)
+        self.prometheus, self._folder, self._number = prometheus, folder, 0
 
     def install(self, env: Environment) -> None:
         """All planned objects except the ServiceMonitor, since its kind is unknown here."""
-        spaces = [one for one in workloads.namespaces(env) if one["metadata"]["name"] == HEALTH]
+        spaces = [one for one in room.namespaces(env) if one["metadata"]["name"] == HEALTH]
         self.apply(*spaces)
         self.apply(*(one for one in health.manifests(env) if one["kind"] != "ServiceMonitor"))
 
@@ -151,10 +148,6 @@ class Site:
         patch = json.dumps({"status": status})
         self.kubectl("patch", "node", name, "--subresource=status", "--type=merge", "-p", patch)
 
-    def node(self, name: str) -> Manifest:
-        found: Manifest = json.loads(self.kubectl("get", "node", name, "-o", "json"))
-        return found
-
     def taints(self) -> dict[str, str]:
         nodes = json.loads(self.kubectl("get", "nodes", "-l", "gpuform.io/pool", "-o", "json"))["items"]
         return {
@@ -169,9 +162,7 @@ class Site:
         return found[0] if found else {}
 
     def events(self, name: str, namespace: str = "default") -> list[tuple[str, str]]:
-        chosen = ("--field-selector", f"involvedObject.name={name},reportingComponent={HEALTH}")
-        found = json.loads(self.kubectl("get", "events", "-n", namespace, *chosen, "-o", "json"))["items"]
-        return [(one["reason"], one["message"]) for one in found]
+        return self.told(name, HEALTH, namespace)
 
     def ticket(self, name: str) -> Manifest | None:
         chosen = ("-n", HEALTH, "--ignore-not-found", "-o", "json")
@@ -193,7 +184,7 @@ class Site:
         self._number += 1
         folder = self._folder / str(self._number)
         command, account = self._unpacked(folder)
-        config = yaml.safe_load(self._plane.kubeconfig.read_text())["clusters"][0]["cluster"]
+        config = yaml.safe_load(self.plane.kubeconfig.read_text())["clusters"][0]["cluster"]
         host, _, server_port = config["server"].removeprefix("https://").rpartition(":")
         (account / "ca.crt").write_bytes(base64.b64decode(config["certificate-authority-data"]))
         port = free_port()
@@ -219,10 +210,8 @@ class Site:
             process.wait(timeout=10)
 
     def _unpacked(self, folder: Path) -> tuple[list[str], Path]:
-        deployment = json.loads(self.kubectl("get", "deployment", HEALTH, "-n", HEALTH, "-o", "json"))
-        spec = deployment["spec"]["template"]["spec"]
-        name = spec["volumes"][0]["configMap"]["name"]
-        found = json.loads(self.kubectl("get", "configmap", name, "-n", HEALTH, "-o", "json"))["data"]
+        spec = self.get("deployment", HEALTH, HEALTH)["spec"]["template"]["spec"]
+        found = self.get("configmap", spec["volumes"][0]["configMap"]["name"], HEALTH)["data"]
         account = folder / "account"
         account.mkdir(parents=True)
         for file, text in found.items():

@@ -63,15 +63,16 @@ class PlayedCluster(Cluster):
         taints = self.nodes_by_name[name]["spec"].get("taints") or ()
         return next((one["value"] for one in taints if one["key"] == TAINT), None)
 
-    def _call(
+    def call(
         self,
         method: str,
         path: str,
         query: dict[str, str] | None = None,
-        body: Json | None = None,
-        kind: str = "merge-patch",
+        body: Json | list[Json] | None = None,
+        kind: str = "",
     ) -> Json:
         self.before(method, path)
+        assert not isinstance(body, list)
         found = self._answer(method, path.split("/")[3 if path.startswith("/api/") else 4 :], body or {})
         self.after(method, path)
         return found

@@ -8,15 +8,15 @@ are removed and made under the same names, and people cordon, reboot, repair, pi
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from typing import Any
 from unittest import mock
 
-from infra.incluster import health, told
+from infra.incluster import health, reporting
 from infra.incluster.acting import RECORD, TAINT
 from infra.incluster.cases import Fault
-from infra.incluster.loop import RESET, STATE, Loop
-from tests.incluster import played_prometheus
+from infra.incluster.health import RESET, STATE, Loop
 from tests.incluster.played_world import BURST, DAY_S, FADES_S, FIXED, HOUR_S, Machine, World
 
 PATIENCE_S = 3 * HOUR_S
@@ -30,6 +30,31 @@ SETTINGS: dict[str, Any] = {
     "prometheus": "",
     "pools": {BURST: {}, FIXED: {"offers": {"nvidia.com/gpu": 1}}},
 }
+
+
+# A tenant's exporter forges series. Recorded ones have no label ``job``; each scraped one has that of its
+# scrape configuration.
+FAULTS, MEASURED = "gpuform:fault:active", "gpuform:gpu:temperature_celsius"
+FORGED = {"job": "of-a-tenant", "class": "replace", "xid": "79", "gpu": "0", "UUID": "GPU-f", "reason": "xid"}
+
+
+def answer(expression: str, faults: Iterable[Fault], seen: Iterable[str], nodes: Iterable[str]) -> Any:
+    """For a query of the faults, or of the nodes that are ``seen``; all ``nodes`` are told of, too."""
+    if FAULTS in expression:
+        name, own = FAULTS, [_labels(one) for one in faults]
+    else:
+        name, own = MEASURED, [{"node": one} for one in seen]
+    asked = re.search(rf'{name}(?:{{job="([^"]*)"}})?', expression)
+    assert asked, expression
+    found = [*own, *({**FORGED, "node": node} for node in nodes)]
+    series = [one for one in found if asked[1] in (None, one.get("job", ""))]
+    result = [{"metric": one, "value": [0, "1"]} for one in series]
+    return {"status": "success", "data": {"resultType": "vector", "result": result}}
+
+
+def _labels(one: Fault) -> dict[str, str]:
+    own = {"node": one.node, "gpu": one.gpu, "UUID": one.uuid, "xid": one.xid}
+    return {**own, "class": one.kind, "reason": one.reason}
 
 
 class Killed(BaseException):
@@ -77,7 +102,7 @@ class Days(World):
             lambda: self.now + self.wall, lambda: self.now - booted
         )
         self.known.clear()
-        self.loop = Loop(self.cluster, {**SETTINGS, "mode": self.mode}, told.Metrics())
+        self.loop = Loop(self.cluster, {**SETTINGS, "mode": self.mode}, reporting.Metrics())
 
     # What the API server does to the loop
 
@@ -184,8 +209,8 @@ class Days(World):
     def run(self, days: float) -> None:
         end = self.now + days * DAY_S
         with (
-            mock.patch("infra.incluster.loop.asked._answer", self._answer),
-            mock.patch("infra.incluster.loop.told.line"),
+            mock.patch("infra.incluster.cases._answer", self._answer),
+            mock.patch("infra.incluster.reporting.line"),
         ):
             while self.now < end:
                 step = self.random.choice((15.0, 60.0, 240.0, 300.0))
@@ -202,7 +227,7 @@ class Days(World):
         self.told = [(fault, of) for fault, _, of in self.reported.values() if fault.node not in dark]
         self.loud |= {fault.node: self.now for fault, _ in self.told}
         faults, seen = [fault for fault, _ in self.told], self.machines.keys() - dark
-        return played_prometheus.answer(expression, faults, seen, self.machines)
+        return answer(expression, faults, seen, self.machines)
 
     def _look(self, step: float) -> None:
         self.flawed = self.now < self.silent

@@ -9,7 +9,7 @@ from typing import Any
 
 from infra.incluster.acting import RECORD, REPAIRED
 from infra.incluster.cases import RANK, Fault
-from infra.incluster.loop import KEY, RESET, STATE
+from infra.incluster.health import KEY, RESET, STATE
 from tests.incluster.played_cluster import PlayedCluster, deleted
 
 BURST, FIXED = "burst", "fixed"

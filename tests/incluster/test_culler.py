@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from infra.incluster.culler import Notebooks, ended, look
+from infra.incluster.cluster import Cluster
+from infra.incluster.culler import ended, look
 
 pytestmark = pytest.mark.unit
 
@@ -44,11 +45,11 @@ def test_only_an_editor_that_has_ended_by_itself_counts(found: Json, expected: b
     assert ended(found, "ada") is expected
 
 
-class Played(Notebooks):
+class Played(Cluster):
     def __init__(self, pods: dict[str, Json | int]) -> None:
         self.pods, self.calls = pods, list[tuple[str, str]]()
 
-    def _call(self, method: str, path: str, *more: Any) -> Json:
+    def call(self, method: str, path: str, *more: Any) -> Json:
         found = self.pods.get(path.rpartition("/")[2], 404) if method == "GET" else {}
         if isinstance(found, int):
             raise urllib.error.HTTPError(path, found, "", Message(), io.BytesIO())

@@ -14,7 +14,7 @@ from infra.model.checks import TRIAL
 from infra.plan import readiness_gate
 from infra.plan.sharing import NAMESPACE
 from lab.simulator import keys
-from tests.incluster.gate_site import BY_CLAIM, DRIVER, ENV, READY, TAINT, VALIDATOR, Site
+from tests.incluster.sites import BY_CLAIM, DRIVER, ENV, READY, TAINT, VALIDATOR, GateSite
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -32,11 +32,11 @@ DEVICES = {
 }
 
 
-def test_a_pod_waits_for_the_last_operand_on_two_nodes_at_once(site: Site) -> None:
+def test_a_pod_waits_for_the_last_operand_on_two_nodes_at_once(site: GateSite) -> None:
     nodes = ("p0-a", "p0-b")
     with site.gate.running():
         for node in nodes:
-            site.node(node, labels={"nvidia.com/gpu.deploy.operator-validator": "false"})
+            site.elastic(node, labels={"nvidia.com/gpu.deploy.operator-validator": "false"})
             site.pod(f"on-{node}", node)
         for node in nodes:
             offers = until(
@@ -62,7 +62,9 @@ def test_a_pod_waits_for_the_last_operand_on_two_nodes_at_once(site: Site) -> No
             assert time.strptime(evidence["at"], "%Y-%m-%dT%H:%M:%SZ")
 
 
-def test_a_node_of_a_managed_group_has_to_keep_its_pools_promise_and_to_give_a_pod_a_gpu(site: Site) -> None:
+def test_a_node_of_a_managed_group_has_to_keep_its_pools_promise_and_to_give_a_pod_a_gpu(
+    site: GateSite,
+) -> None:
     """With containerd 1.6 all operands are ready, and pods get no GPU."""
     with site.gate.running():
         site.fixed("p1-a", "containerd://1.6.20")
@@ -83,9 +85,9 @@ def test_a_node_of_a_managed_group_has_to_keep_its_pools_promise_and_to_give_a_p
 
 
 @pytest.mark.nightly
-def test_a_node_whose_gpus_are_claimed_is_let_in_once_its_devices_are_there(site: Site) -> None:
+def test_a_node_whose_gpus_are_claimed_is_let_in_once_its_devices_are_there(site: GateSite) -> None:
     with site.gate.running():
-        site.node("p2-a", of=BY_CLAIM)
+        site.elastic("p2-a", of=BY_CLAIM)
         until(lambda: site.note("p2-a"), "it offers 0 of 1 gpu.nvidia.com".__eq__)
         assert TAINT in site.taints("p2-a")
         site.apply(DEVICES)
@@ -99,56 +101,8 @@ def test_a_node_whose_gpus_are_claimed_is_let_in_once_its_devices_are_there(site
 
 
 @pytest.mark.nightly
-def test_without_the_gate_nothing_is_let_in(site: Site) -> None:
-    site.node("p0-a")
-    site.pod("on-a", "p0-a")
-    site.acted("p0-a")
-    (said,) = until(lambda: site.get("pod", "on-a")["status"].get("conditions", []), bool)
-    assert TAINT in site.taints("p0-a")
-    assert (said["reason"], site.phase("on-a")) == ("Unschedulable", "Pending")
-
-
-@pytest.mark.nightly
-def test_a_node_that_offers_something_else_stays_out(site: Site) -> None:
-    with site.gate.running():
-        site.node("p0-a", labels={"nvidia.com/device-plugin.config": "default"})
-        site.pod("on-a", "p0-a")
-        until(lambda: site.ready(VALIDATOR, "p0-a"), bool)
-        site.waits("p0-a", "on-a", "p0-a waits: it offers 0 of 3 nvidia.com/gpu.shared\n")
-        promise = json.dumps({"nvidia.com/gpu.shared": 6})
-        site.kubectl("annotate", "node", "p0-a", "--overwrite", f"gpuform.io/offers={promise}")
-        site.kubectl("label", "node", "p0-a", "--overwrite", "nvidia.com/device-plugin.config=slice-3")
-        site.waits("p0-a", "on-a", "p0-a waits: it offers 3 of 6 nvidia.com/gpu.shared\n")
-        site.kubectl("annotate", "node", "p0-a", "gpuform.io/offers-")
-        site.waits("p0-a", "on-a", "does not say what its pool promises")
-        promise = json.dumps({"nvidia.com/gpu.shared": 3})
-        site.kubectl("annotate", "node", "p0-a", f"gpuform.io/offers={promise}")
-        site.lets_in("p0-a", "on-a")
-
-
-@pytest.mark.nightly
-def test_a_validator_that_fails_keeps_the_node_out(site: Site) -> None:
-    site.node("p0-a")
-    site.pod("on-a", "p0-a")
-    site.acted("p0-a")
-    (validator,) = site.operand(VALIDATOR, "p0-a")
-    name = validator["metadata"]["name"]
-
-    def report(ready: str) -> None:
-        conditions = [{"type": "Ready", "status": ready}]
-        patch = json.dumps({"status": {"conditions": conditions}})
-        site.kubectl("patch", "pod", name, "-n", NAMESPACE, "--subresource=status", "-p", patch)
-
-    report("False")
-    with site.gate.running():
-        site.waits("p0-a", "on-a", f"p0-a waits: {name} is not ready\n")
-        report("True")
-        site.lets_in("p0-a", "on-a")
-
-
-@pytest.mark.nightly
-def test_a_taint_that_comes_meanwhile_makes_the_server_refuse_the_patch(site: Site) -> None:
-    site.node("p0-a")
+def test_a_taint_that_comes_meanwhile_makes_the_server_refuse_the_patch(site: GateSite) -> None:
+    site.elastic("p0-a")
     seen = site.get("node", "p0-a")
     stale = json.dumps(lifting(seen, "{}"))
     own = [taint for taint in seen["spec"]["taints"] if taint["key"] != "nvidia.com/gpu"]
@@ -172,7 +126,7 @@ class Broken(socketserver.BaseRequestHandler):
 
 
 @pytest.mark.nightly
-def test_no_answer_and_a_refusal_end_nothing(site: Site) -> None:
+def test_no_answer_and_a_refusal_end_nothing(site: GateSite) -> None:
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Broken) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with site.gate.running(f"https://127.0.0.1:{server.server_address[1]}"):
@@ -182,7 +136,7 @@ def test_no_answer_and_a_refusal_end_nothing(site: Site) -> None:
     bindings = [one for one in readiness_gate.manifests(ENV) if one["kind"] == "RoleBinding"]
     site.kubectl("delete", "rolebinding", "readiness-gate", "-n", NAMESPACE)
     with site.gate.running():
-        site.node("p0-a")
+        site.elastic("p0-a")
         site.pod("on-a", "p0-a")
         site.acted("p0-a")
         site.waits("p0-a", "on-a", "p0-a waits: HTTPError: HTTP Error 403")
@@ -190,36 +144,18 @@ def test_no_answer_and_a_refusal_end_nothing(site: Site) -> None:
         site.lets_in("p0-a", "on-a")
 
 
-def test_the_account_may_do_what_it_must_and_nothing_else(site: Site) -> None:
-    me = f"--as=system:serviceaccount:{NAMESPACE}:readiness-gate"
-
-    listed = site.kubectl("auth", "can-i", "--list", me, "-n", NAMESPACE)
-    ours = [
-        " ".join(line.split()) for line in listed.splitlines() if line.startswith(("nodes", "pods", "res"))
-    ]
-    slices = "resourceslices.resource.k8s.io [] [] [list]"
-    assert sorted(ours) == ["nodes [] [] [list patch]", "pods [] [] [list]", slices]
-    elsewhere = site.kubectl("auth", "can-i", "--list", me, "-n", "default")
-    trials = site.kubectl("auth", "can-i", "--list", me, "-n", TRIAL)
-    assert "pods [] [] [create delete list]" in [" ".join(line.split()) for line in trials.splitlines()]
-    assert not [line for line in elsewhere.splitlines() if line.startswith(("pods", "secrets", "configmaps"))]
+def test_the_account_may_do_what_it_must_and_nothing_else(site: GateSite) -> None:
+    me = f"{NAMESPACE}:readiness-gate"
+    slices, nodes = "resourceslices.resource.k8s.io [] [] [list]", "nodes [] [] [list patch]"
+    assert site.rights(me, "default") == [nodes, slices]
+    assert site.rights(me, NAMESPACE) == [nodes, "pods [] [] [list]", slices]
+    assert site.rights(me, TRIAL) == [nodes, "pods [] [] [create delete list]", slices]
 
 
 @pytest.mark.nightly
-def test_the_strictest_namespace_would_take_its_pod(site: Site) -> None:
-    until(
-        lambda: site.get("deployment", "readiness-gate", NAMESPACE)["status"].get("readyReplicas"), (1).__eq__
-    )
-    spec = site.get("deployment", "readiness-gate", NAMESPACE)["spec"]["template"]["spec"]
-    (container,) = spec["containers"]
+def test_the_strictest_namespace_would_take_its_pod(site: GateSite) -> None:
+    (container,) = site.get("deployment", "readiness-gate", NAMESPACE)["spec"]["template"]["spec"][
+        "containers"
+    ]
     assert "@sha256:" in container["image"]
-    name = "strict"
-    level = {"pod-security.kubernetes.io/enforce": "restricted"}
-    site.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": level}})
-    account = {"metadata": {"name": "readiness-gate", "namespace": name}}
-    site.apply({"apiVersion": "v1", "kind": "ServiceAccount", **account})
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": account["metadata"], "spec": spec}
-    try:
-        site.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(pod))
-    finally:
-        site.kubectl("delete", "namespace", name, "--wait=false")
+    site.require_restricted("readiness-gate")

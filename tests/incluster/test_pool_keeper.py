@@ -148,8 +148,8 @@ class Server:
     def change(self, node: Any, notes: Any, taints: Any, layout: Any) -> None:
         self.changed.append((notes, taints, layout))
 
-    def own_labels(self, node: Any, labels: Any, manager: str) -> None:
-        self.owned.append(manager)
+    def call(self, method: str, path: str, query: dict[str, str], *body: Any) -> None:
+        self.owned.append(query["fieldManager"])
 
 
 def test_labels_of_an_eks_group_stay_with_eks(

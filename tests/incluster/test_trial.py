@@ -16,9 +16,10 @@ import pytest
 from infra.incluster import proof, readiness_gate, trial
 from lab.simulator import keys
 
-NOW = datetime.datetime(2026, 11, 21, 12, 0, tzinfo=datetime.UTC)
+NOW = datetime.datetime(2026, 11, 21, 12, 0, tzinfo=datetime.UTC).timestamp()
 RECENT, OLD = "2026-11-21T11:59:50Z", "2026-11-21T11:59:30Z"
 NODE: dict[str, Any] = {"metadata": {"name": "n", "uid": "u-1"}, "spec": {}}
+PODS = "/api/v1/namespaces/trials/pods"
 SETTINGS = {"image": "python:3", "namespace": "trials"}
 POOL: dict[str, Any] = {"offers": {"nvidia.com/gpu": 2}, "trial": SETTINGS}
 REQUESTS = "a pod that requests nvidia.com/gpu"
@@ -30,17 +31,19 @@ class Api:
     def __init__(self, there: list[dict[str, Any]], refusal: str = "") -> None:
         self.there, self.refusal, self.done = there, refusal, list[str]()
 
-    def pods(self, node: str, namespace: str) -> list[dict[str, Any]]:
-        assert (node, namespace) == ("n", "trials")
+    def on_node(self, path: str, node: str) -> list[dict[str, Any]]:
+        assert (path, node) == (PODS, "n")
         return self.there
 
-    def create(self, pod: dict[str, Any], namespace: str) -> None:
+    def call(self, method: str, path: str, query: dict[str, str], pod: dict[str, Any]) -> None:
         if self.refusal:
             body = io.BytesIO(self.refusal.encode())
             raise urllib.error.HTTPError("https://s", 403, "Forbidden", Message(), body)
-        self.done.append(f"create {namespace}/{pod['metadata']['name']}")
+        assert (method, path, query) == ("POST", PODS, {})
+        self.done.append(f"create {pod['metadata']['name']}")
 
-    def delete(self, pod: dict[str, Any]) -> None:
+    def delete(self, path: str, pod: dict[str, Any]) -> None:
+        assert path == PODS
         self.done.append(f"delete {pod['metadata']['uid']}")
 
 
@@ -59,8 +62,8 @@ ENDED = container({"terminated": {"exitCode": 1, "message": "no device"}})
 PULLS = container({"waiting": {"reason": "ErrImagePull", "message": "no such image"}})
 OTHER = {"metadata": {"name": "gpuform-trial-of-an-earlier-node", "uid": "u-0"}, "status": {}}
 LOOKS: list[tuple[list[dict[str, Any]], dict[str, Any], bool, list[str], list[str]]] = [
-    ([], {}, False, [f"create trials/{trial.name(NODE)}"], [f"{REQUESTS} starts"]),
-    ([OTHER], {}, False, [f"create trials/{trial.name(NODE)}"], [f"{REQUESTS} starts"]),
+    ([], {}, False, [f"create {trial.name(NODE)}"], [f"{REQUESTS} starts"]),
+    ([OTHER], {}, False, [f"create {trial.name(NODE)}"], [f"{REQUESTS} starts"]),
     ([there("Pending")], {}, False, [], [f"{REQUESTS} starts"]),
     ([there("Pending", **PULLS)], {}, False, [], [f"{REQUESTS} starts: no such image"]),
     ([there("Running")], {}, False, [], [f"{REQUESTS} starts"]),
@@ -113,8 +116,7 @@ def test_the_pod_is_like_a_users_and_is_deleted_with_the_node() -> None:
 @pytest.mark.unit
 def test_another_resource_is_tried_after_one_that_is_exhausted() -> None:
     promised = {"nvidia.com/mig-1g.5gb": 1, "nvidia.com/mig-2g.10gb": 1, "gpu.nvidia.com": 1}
-    later = NOW + datetime.timedelta(seconds=trial.AGAIN_S)
-    found = {trial.resource(promised, proof.RESOURCE, now) for now in (NOW, later)}
+    found = {trial.resource(promised, proof.RESOURCE, NOW + s) for s in (0, trial.AGAIN_S)}
     assert found == {"nvidia.com/mig-1g.5gb", "nvidia.com/mig-2g.10gb"}
 
 

@@ -6,7 +6,6 @@ Nodes of elastic pools have their startup taint, and the readiness gate's own pr
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from lab.plane import ControlPlane
 from lab.rehearse import nodes
 from lab.rehearse.program import Gate
 from lab.toolchain import Toolchain
+from tests.conftest import Kubectl
 from tests.journey.conftest import HERE, Checkout, make_checkout
 
 
@@ -48,12 +48,9 @@ class World:
         result: Result = getattr(self.engine, operation)(self.stack, on_event=lambda event: None)
         return result
 
-    def kubectl(self, *args: str, input: str | None = None) -> str:
-        kubeconfig = str(self.checkout.paths.kubeconfig)
-        command = [str(self.tools.path("kubectl")), "--kubeconfig", kubeconfig, *args]
-        done = subprocess.run(command, input=input, capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+    @property
+    def kubectl(self) -> Kubectl:
+        return self.checkout.kubectl
 
     def nodes(self) -> None:
         """Create the nodes that node groups and Karpenter would make for the current stack file."""

@@ -15,10 +15,12 @@ import pytest
 import yaml
 
 from gpuform.checkout.paths import Paths
+from gpuform.engine import engine_env
 from lab.plane import ControlPlane
 from lab.plane.layout import Layout
 from lab.plane.processes import scan
 from lab.toolchain import Toolchain
+from tests.conftest import kubectl_at
 from tests.waiting import PATIENCE, until
 
 HERE = Paths.here()
@@ -42,6 +44,18 @@ class Checkout:
         assert done.returncode == code, f"gpuform {' '.join(args)}: {done.stdout}{done.stderr}"
         return done
 
+    def begin(self, *args: str, stderr: int = subprocess.STDOUT) -> subprocess.Popen[str]:
+        """The command as the leader of a process group of its own, with a pipe for its output."""
+        return subprocess.Popen(
+            self.command(*args),
+            env=self.env,
+            cwd=self.paths.root,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            start_new_session=True,
+        )
+
     def command(self, *args: str) -> list[str]:
         return [sys.executable, "-c", "from gpuform.cli.main import main; main()", *args]
 
@@ -61,11 +75,8 @@ class Checkout:
             for pool in self.status()["pools"]
         }
 
-    def kubectl(self, *args: str) -> str:
-        command = [str(Toolchain(self.paths).path("kubectl")), "--kubeconfig", str(self.paths.kubeconfig)]
-        done = subprocess.run([*command, *args], capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, f"kubectl {' '.join(args)}: {done.stderr}"
-        return done.stdout
+    def kubectl(self, *args: str, input: str | None = None) -> str:
+        return kubectl_at(Toolchain(self.paths), self.paths.kubeconfig, *args, input=input)
 
     def unsettled(self, pool: str, seconds: float = 20) -> None:
         until(lambda: self.offers()[pool], lambda offers: not any(offers), seconds)
@@ -113,3 +124,55 @@ def fresh(tmp_path: Path) -> Iterator[Checkout]:
         yield checkout
     finally:
         close(checkout)
+
+
+_PLAYED = ("GPUFORM_CHARTS", "GPUFORM_OFFLINE", "GPUFORM_OFFLINE_KUBECONFIG")
+
+
+class User:
+    """A user of plain Pulumi, with an engine, login and plugins in ``home``, on one stack of a checkout.
+
+    The plugins are the third-party ones of our engine runs and, with ``offline``, the stand-ins for AWS,
+    Magnum and charts. Downloads are impossible.
+    """
+
+    def __init__(self, paths: Paths, stack: str, home: Path, offline: bool = False) -> None:
+        tools = Toolchain(paths)
+        ours = engine_env(paths, tools, stack, offline)
+        for plugin in Path(ours["PULUMI_HOME"], "plugins").glob("*/pulumi-*"):
+            if plugin.name != "pulumi-resource-gpuform":
+                installed = home / "pulumi/plugins" / plugin.parent.name / plugin.name
+                installed.parent.mkdir(parents=True)
+                installed.symlink_to(plugin)
+        (home / "bin").mkdir()
+        (home / "bin/pulumi").symlink_to(tools.path("pulumi"))
+        if offline:
+            (home / "bin/aws").symlink_to(Path(ours["PATH"].split(os.pathsep)[0], "aws"))
+        self._root, self._stack = paths.root, stack
+        self._env = {
+            "HOME": str(home),
+            "PATH": f"{home}/bin:/usr/bin:/bin",  # without a virtual environment
+            "HTTPS_PROXY": "http://127.0.0.1:9",
+            "PULUMI_HOME": str(home / "pulumi"),
+            "PULUMI_SKIP_UPDATE_CHECK": "true",
+            "PULUMI_CONFIG_PASSPHRASE": "mine",
+            "GPUFORM_STATE": str(paths.state),  # the program's own folder links to another checkout
+            **{name: value for name, value in ours.items() if name in _PLAYED},
+        }
+        (home / "state").mkdir()
+        self._run("login", f"file://{home}/state")
+        self._run("stack", "init", stack)
+
+    def preview(self) -> str:
+        return self._run("preview", "--stack", self._stack)
+
+    def up(self) -> str:
+        return self._run("up", "--yes", "--skip-preview", "--stack", self._stack)
+
+    def _run(self, *words: str) -> str:
+        command = ["pulumi", *words, "--color", "never", "--non-interactive"]
+        done = subprocess.run(
+            command, env=self._env, cwd=self._root, capture_output=True, text=True, timeout=600
+        )
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+        return done.stdout

@@ -1,11 +1,13 @@
-"""Both AWS stacks, offline: previewed, created, unchanged, changed as required, refreshed and destroyed."""
+"""Both AWS stacks, offline: previewed, created, unchanged, changed as required, refreshed and destroyed.
+
+Then aws-dev with a pool of claimed GPUs, beside the time-sliced one; charts/dra-driver-sim is the DRA driver.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +20,6 @@ from infra.model.losses import REPORT
 from lab.offline.aws.provider import NOTICE
 from tests.journey.aws_world import World, world
 from tests.stack.destroy.played_karpenter import PlayedKarpenter
-from tests.tiers import nightly_but
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine]
 
@@ -88,106 +89,35 @@ def test_elastic_nodes_are_let_in_with_the_evidence(dev: World) -> None:
         assert set(evidence["operands"]) == {"nvidia-device-plugin-daemonset", "nvidia-operator-validator"}
 
 
-POOL = ("pools", 0)
-NETWORK = {
-    *(f"network-{name}" for name in ("vpc", "public", "public-internet", "endpoints", "endpoints-https")),
-    *(f"network-{name}" for name in ("s3", "ec2", "ecr-api", "ecr-dkr", "sts", "nat-us-east-1a")),
-    *(f"network-public-us-east-1{zone}" for zone in "ab"),
-    *(f"network-private-us-east-1{zone}" for zone in "ab"),
-    *(f"network-private-us-east-1{zone}-nat" for zone in "ab"),
-}
-CHANGES: dict[str, tuple[Edit, dict[str, set[str]]]] = {
-    "AMI of elastic nodes": (
-        put("cluster", "images", "al2023-nvidia", value="al2023@v20260901"),
-        {"update": {"elastic-class-g4dn-shared"}},
-    ),
-    "AMI of system nodes": (
-        put("cluster", "images", "al2023", value="al2023@v20260901"),
-        {"update": {"system-system"}},
-    ),
-    "taint": (
-        put(*POOL, "taints", value=[{"key": "work", "value": "notebooks"}]),
-        {
-            "update": {
-                "elastic-pool-g4dn-shared",
-                "gpu-operator-release",  # its operands must tolerate it
-                "workloads-examples-tensorflow",
-            }
-        },
-    ),
-    "replicas": (
-        put(*POOL, "sharing", "replicas", value=4),
-        {
-            "replace": {"sharing-device-plugin"},  # its name has the content's hash
-            "update": {
-                "elastic-overlay-g4dn-shared-1-gpu",
-                "elastic-pool-g4dn-shared",
-                "gpu-operator-release",
-                "monitoring-recorded-rules",  # they contain the number of shares of a GPU
-            },
-        },
-    ),
-    "limits": (
-        put(*POOL, "elastic", "max", value={"cpu": 20, "nvidia.com/gpu.shared": 12}),
-        {"update": {"elastic-pool-g4dn-shared"}},
-    ),
-    "CIDR": (
-        put("cluster", "network", "cidr", value="10.30.0.0/16"),
-        {
-            # A node group cannot move to other subnets; a gateway and the control plane are updated.
-            "replace": {*NETWORK, "system-system"},
-            "update": {"network-internet", "aws-dev-cluster"},
-        },
-    ),
-    "version": (
-        put("cluster", "version", value="1.35"),
-        {
-            "update": {
-                *("aws-dev-cluster", "system-system", "add-ons-aws-ebs-csi-driver", "add-ons-coredns"),
-                *("node-add-ons-eks-node-monitoring-agent", "node-add-ons-eks-pod-identity-agent"),
-                *("node-add-ons-kube-proxy", "node-add-ons-vpc-cni"),
-            }
-        },
-    ),
-    "system nodes": (put("cluster", "system", "nodes", value=3), {"update": {"system-system"}}),
-    "who reaches it": (
-        put("cluster", "endpoint", "public_cidrs", value=["198.51.100.0/24"]),
-        {"update": {"aws-dev-cluster"}},
-    ),
-    "closed to the outside": (
-        put("cluster", "endpoint", "public_cidrs", value=[]),
-        {
-            "update": {"aws-dev-cluster"},
-            "create": {"network-eks", "network-eks-auth", "network-sqs", "network-ssm"},
-        },
-    ),
-    "administrators": (
-        put("cluster", "admins", value=[]),
-        {"delete": {"aws-dev-admin-111122223333:role/gpu-admins"}},
-    ),
+MORE_SHARES = put("pools", 0, "sharing", "replicas", value=4)
+REACHED = {
+    "replace": {"sharing-device-plugin"},  # its name has the content's hash
+    "update": {
+        "elastic-overlay-g4dn-shared-1-gpu",
+        "elastic-pool-g4dn-shared",
+        "gpu-operator-release",
+        "monitoring-recorded-rules",  # they contain the number of shares of a GPU
+    },
 }
 
 
-@pytest.mark.parametrize(("edit", "expected"), nightly_but("replicas", CHANGES))
-def test_a_change_reaches_exactly_what_it_must(dev: World, edit: Edit, expected: dict[str, set[str]]) -> None:
-    with dev.changed(edit):
+def test_a_change_reaches_exactly_what_it_must(dev: World) -> None:
+    """The comments in pull_requests_aws have other changes, lab/offline/aws what replaces a resource."""
+    with dev.changed(MORE_SHARES):
         planned = dev.engine.preview("aws-dev", lambda event: None, acknowledged=[REPORT])
-        assert touched(planned) == expected
-        losses = [message.text for message in planned.messages if "not acknowledged" in message.text]
-        assert bool(losses) == ("replace" in expected and edit is CHANGES["CIDR"][0]), losses
+        assert touched(planned) == REACHED
+        assert not [message for message in planned.messages if "not acknowledged" in message.text]
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", ["AMI of elastic nodes", "taint", "replicas", "limits"])
-def test_a_change_is_made_as_planned_and_taken_back(dev: World, name: str) -> None:
+def test_a_change_is_made_as_planned_and_taken_back(dev: World) -> None:
     """Karpenter would replace nodes with outdated labels or taints; here the nodes are updated."""
-    edit, expected = CHANGES[name]
-    with dev.changed(edit):
+    with dev.changed(MORE_SHARES):
         dev.nodes()
-        assert touched(dev.run("up")) == expected
+        assert touched(dev.run("up")) == REACHED
         assert not dev.run("preview").changed
     dev.nodes()
-    assert touched(dev.run("up")) == expected
+    assert touched(dev.run("up")) == REACHED
 
 
 LAST_THINGS_FIRST = (
@@ -227,19 +157,9 @@ def test_nothing_is_left_after_destroy(dev: World) -> None:
     assert not dev.engine.export("aws-dev")["deployment"].get("resources")
 
 
-EXISTING = {
-    "vpc": "vpc-0123456789abcdef0",
-    "subnets": {"tags": {"tier": "private"}, "zones": ["us-west-2a", "us-west-2b", "us-west-2c"]},
-}
-
-
 @pytest.mark.nightly
 def test_production_is_planned_made_and_stays(tmp_path_factory: pytest.TempPathFactory) -> None:
     with world(tmp_path_factory.mktemp("prod"), "aws-prod") as prod:
-        with prod.changed(put("cluster", "network", value=EXISTING)):
-            inside = prod.run("preview")
-            assert set(inside.changes) == {"create"}
-            assert not {"aws:ec2/vpc:Vpc", "aws:ec2/subnet:Subnet"} & {step.type for step in inside.steps}
         planned, made = prod.run("preview"), prod.run("up")
         assert planned.changes == made.changes
         assert set(made.changes) == {"create"}
@@ -289,14 +209,80 @@ def test_the_official_plugin_plans_the_same(tmp_path: Path) -> None:
         }
 
 
+POOL = {"name": "claimed", "machine": "g6.12xlarge", "nodes": 2, "sharing": {"kind": "dra"}}
+WORK = {"name": "train", "namespace": "examples", "kind": "deployment", "replicas": 2, "count": 2,
+        "pool": "claimed", "image": "tensorflow/tensorflow:2.12.0-gpu"}  # fmt: skip
+
+
+def add(environment: dict[str, Any]) -> None:
+    environment["pools"].append(dict(POOL))
+    environment["workloads"].append(dict(WORK))
+
+
+@pytest.fixture(scope="module")
+def claims(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with world(tmp_path_factory.mktemp("claims"), "aws-dev") as made, made.changed(add):
+        made.nodes()
+        made.first = made.run("preview"), made.run("up")  # type: ignore[attr-defined]
+        yield made
+
+
 @pytest.mark.nightly
-def test_by_hand_without_an_account(tmp_path: Path) -> None:
-    """After `gpuform local env --offline`, Pulumi itself previews the stack."""
-    with world(tmp_path, "aws-dev") as made:
-        lines = made.checkout.gpuform("local", "env", "aws-dev", "--offline").stdout
-        script = f"{lines}\npulumi preview --color never"
-        command = ["bash", "-euc", script]
-        done = subprocess.run(command, cwd=made.checkout.paths.root, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert NOTICE in done.stdout
-        assert "131 to create" in done.stdout
+def test_a_pool_with_claims_is_made_as_planned_and_stays(claims: World) -> None:
+    planned, made = claims.first  # type: ignore[attr-defined]
+    assert set(made.changes) == {"create"}
+    assert planned.changes == made.changes
+    assert not claims.run("up").changed
+    assert not claims.run("refresh").changed
+
+
+@pytest.mark.nightly
+def test_karpenter_keeps_its_number_and_the_device_plugin_is_off_its_nodes(claims: World) -> None:
+    spec = json.loads(claims.kubectl("get", "nodepool", "claimed-static", "-o", "json"))["spec"]
+    assert (spec["replicas"], spec["limits"]) == (2, {"nodes": "3"})
+    values = json.loads(claims.kubectl("get", "cm", "-n", "kube-system", "karpenter-values", "-o", "json"))
+    assert json.loads(values["data"]["values"])["settings"]["featureGates"]["staticCapacity"] is True
+    for item in json.loads(claims.kubectl("get", "nodes", "-l", "gpuform.io/pool=claimed", "-o", "json"))[
+        "items"
+    ]:
+        offered = {
+            key: n for key, n in item["status"]["allocatable"].items() if key.startswith("nvidia.com/")
+        }
+        assert set(offered.values()) <= {"0"}, offered
+        assert item["metadata"]["labels"]["nvidia.com/gpu.product"] == "NVIDIA-L4", "discovery runs there"
+
+
+@pytest.mark.nightly
+def test_status_says_what_is_had_by_claim(claims: World) -> None:
+    said = json.loads(claims.checkout.gpuform("status", "aws-dev", "--json").stdout)
+    pools = {pool["name"]: pool for pool in said["pools"]}
+    assert pools["claimed"]["sharing"] == "dra"
+    nodes = pools["claimed"]["nodes"]
+    assert [node["allocatable"].get("gpu.nvidia.com") for node in nodes] == [4, 4]
+    assert sum(node["used"].get("gpu.nvidia.com", 0) for node in nodes) == 4
+    table = claims.checkout.gpuform("status", "aws-dev").stdout
+    assert "dra: whole GPUs by claim" in " ".join(table.split())
+
+
+@pytest.mark.nightly
+def test_another_number_moves_the_workload_to_another_template(claims: World) -> None:
+    def one(environment: dict[str, Any]) -> None:
+        environment["workloads"][-1]["count"] = 1
+
+    with claims.changed(one):
+        steps = {(step.op, step.name) for step in claims.run("up").steps}
+        assert ("create", "workloads-examples-train-1-gpu") in steps
+        assert ("update", "workloads-examples-train") in steps
+        assert ("delete", "workloads-examples-train-2-gpu") in steps
+        found = json.loads(claims.kubectl("get", "resourceclaimtemplates", "-n", "examples", "-o", "json"))[
+            "items"
+        ]
+        assert [item["metadata"]["name"] for item in found] == ["train-1-gpu"]
+        assert not claims.run("preview").changed
+
+
+@pytest.mark.nightly
+def test_a_pool_with_claims_ends_with_a_destroy(claims: World) -> None:
+    ended = claims.run("destroy")
+    assert set(ended.changes) == {"delete"}
+    assert claims.kubectl("get", "deployments,resourceclaims", "-n", "examples", "-o", "name") == ""

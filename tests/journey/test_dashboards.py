@@ -1,22 +1,26 @@
-"""Every dashboard query, `top` and `report` on the stack local: a real Prometheus and simulated metrics.
+"""Dashboard queries, alerts, `top` and `report` on the stack local: a real Prometheus, simulated metrics.
 
 Karpenter's limits do not exist on this stack: tests/plan/dashboards tests them with made-up metrics.
+promtool provokes every alert (tests/plan/rules); here one alert of each source of metrics is provoked.
 """
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Collection, Iterator
+from typing import Any
 
+import httpx
 import pytest
 
 from gpuform.usage.prometheus import Prometheus, reach
 from infra.config import load
 from infra.plan.dashboards import dashboards
+from infra.plan.rules import alerts
 from lab.plane.layout import prometheus_port
 from tests.journey.conftest import Checkout, close, make_checkout
 from tests.plan.dashboards.reading import filled, queries
+from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
@@ -64,23 +68,17 @@ def prometheus(monitored: Checkout) -> Iterator[Prometheus]:
         yield found
 
 
-class Watch:
-    def __init__(self, checkout: Checkout, prometheus: Prometheus) -> None:
-        self._prometheus = prometheus
-        models = dashboards(load(checkout.paths.root / "Pulumi.local.yaml"))
-        self.silent = {one.name: filled(one.expr) for one in queries(models)}
+def require_answers(
+    prometheus: Prometheus, silent: dict[str, str], nothing_but: Collection[str], seconds: float
+) -> None:
+    """Repeat silent queries until all but ``nothing_but`` had a result; a series may come and go."""
 
-    def until(self, nothing_but: Collection[str], seconds: float) -> bool:
-        """Repeat silent queries until all but ``nothing_but`` had a result; a series may come and go."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            self.silent = {
-                name: expr for name, expr in self.silent.items() if not self._prometheus.query(expr)
-            }
-            if self.silent.keys() <= set(nothing_but):
-                return True
-            time.sleep(0.5)
-        return False
+    def look() -> set[str]:
+        for name in [name for name, expr in silent.items() if prometheus.query(expr)]:
+            del silent[name]
+        return set(silent)
+
+    until(look, lambda left: left <= set(nothing_but), seconds)
 
 
 def test_grafana_is_given_every_dashboard(monitored: Checkout) -> None:
@@ -96,13 +94,16 @@ def test_grafana_is_given_every_dashboard(monitored: Checkout) -> None:
 
 def test_top_and_the_report_have_every_gpu_measured(monitored: Checkout) -> None:
     """Shares, slices and whole GPUs alike; on this cluster every value is known."""
-    deadline = time.monotonic() + 120
-    while True:
-        found = json.loads(monitored.gpuform("top", "--json").stdout)
-        gpus = [gpu for node in found["nodes"] for gpu in node["gpus"]]
-        devices = [one for gpu in gpus for one in (gpu["slices"] or [gpu])]
-        if all(one["util"] is not None for one in devices) or time.monotonic() > deadline:
-            break
+
+    def measured(found: dict[str, Any]) -> list[dict[str, Any]]:
+        return [one for node in found["nodes"] for gpu in node["gpus"] for one in (gpu["slices"] or [gpu])]
+
+    found = until(
+        lambda: json.loads(monitored.gpuform("top", "--json").stdout),
+        lambda found: all(one["util"] is not None for one in measured(found)),
+        120,
+    )
+    gpus, devices = [gpu for node in found["nodes"] for gpu in node["gpus"]], measured(found)
     assert found["prometheus"] == {"answers": True, "why": ""}
     assert len(gpus) == 13
     assert all(None not in (one["util"], one["memory_total_bytes"]) for one in devices)
@@ -121,13 +122,56 @@ def test_top_and_the_report_have_every_gpu_measured(monitored: Checkout) -> None
     assert "not measured" not in page
 
 
+def test_prometheus_evaluates_every_rule_and_no_alert_fires(
+    monitored: Checkout, prometheus: Prometheus
+) -> None:
+    url = f"http://127.0.0.1:{prometheus_port(monitored.paths)}/api/v1/rules"
+
+    def rules() -> list[dict[str, Any]]:
+        groups = httpx.get(url, trust_env=False).json()["data"]["groups"]
+        return [rule for group in groups for rule in group["rules"]]
+
+    found = until(rules, lambda found: all(rule["health"] != "unknown" for rule in found), 240)
+    assert {rule["name"]: rule.get("lastError") for rule in found if rule["health"] != "ok"} == {}
+    every = alerts.every(load(monitored.paths.root / "Pulumi.local.yaml"))
+    assert {one.name for one in every} <= {rule["name"] for rule in found}
+    assert [alert for alert in prometheus.alerts() if alert.state == "firing"] == []
+
+
 def test_every_query_returns_series(monitored: Checkout, prometheus: Prometheus) -> None:
     """After a while under load; queries that are silent on a healthy cluster are then provoked."""
-    watch = Watch(monitored, prometheus)
-    assert ONLY_WHEN.keys() <= watch.silent.keys()
-    assert watch.until(ONLY_WHEN, 240), watch.silent
-    pod = monitored.paths.root / "waits.yaml"
-    pod.write_text(WAITS, encoding="utf-8")
-    monitored.kubectl("apply", "-f", str(pod))
-    monitored.gpuform("simulate", "fault", SICK, "--xid", "79")
-    assert watch.until((), 120), watch.silent
+    models = dashboards(load(monitored.paths.root / "Pulumi.local.yaml"))
+    silent = {one.name: filled(one.expr) for one in queries(models)}
+    assert ONLY_WHEN.keys() <= silent.keys()
+    require_answers(prometheus, silent, ONLY_WHEN, 240)
+    provoke(monitored)
+    require_answers(prometheus, silent, (), 120)
+
+
+def provoke(checkout: Checkout) -> None:
+    """A pod that waits, a GPU with a fault, and a MIG layout that does not exist."""
+    checkout.kubectl("apply", "-f", "-", input=WAITS)
+    checkout.gpuform("simulate", "fault", SICK, "--gpu", "0", "--xid", "79")
+    checkout.kubectl("label", "node", "a100-7-0", "nvidia.com/mig.config=nosuch", "--overwrite")
+
+
+ALERTS = {
+    "GpuXidReplace": {"node": SICK, "pool": "v100", "gpu": "0", "xid": "79", "class": "replace"},
+    "GpuPodPending": {"namespace": "default", "pod": "waits", "reason": "too_large"},
+    "GpuMigConfigFailed": {"node": "a100-7-0", "pool": "a100-7", "state": "failed"},
+}
+"""Pending or firing alerts: from an exporter of DCGM, the scheduler and labels of nodes."""
+
+
+def test_alerts_of_each_source_name_what_is_wrong(monitored: Checkout, prometheus: Prometheus) -> None:
+    provoke(monitored)
+
+    def missing() -> set[str]:
+        found = prometheus.alerts()
+        return {
+            name
+            for name, labels in ALERTS.items()
+            if not any(one.name == name and labels.items() <= one.labels.items() for one in found)
+        }
+
+    assert until(missing, lambda names: not names, 120) == set()

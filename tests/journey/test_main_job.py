@@ -1,8 +1,10 @@
-"""The main job as a new user runs it, and the changes that follow."""
+"""The main job as a new user runs it, and the changes that follow; also killed or interrupted.
+
+tests/stack/recover has releases at each point of an installation and an upgrade.
+"""
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import re
@@ -158,14 +160,7 @@ def test_replicas_4_to_8_touches_only_what_depends_on_it(changed: Checkout) -> N
 
 def test_an_update_that_was_killed_is_finished_by_the_same_command(changed: Checkout) -> None:
     changed.change(lambda env: env["pools"][0]["sharing"].update(replicas=6))
-    killed = subprocess.Popen(
-        changed.command("local", "up"),
-        env=changed.env,
-        cwd=changed.paths.root,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    killed = changed.begin("local", "up")
     assert killed.stdout is not None
     try:
         assert any(line.startswith("replaced kubernetes:core/v1:ConfigMap") for line in killed.stdout)
@@ -210,85 +205,39 @@ def test_both_ways_of_scraping_find_the_same_exporters(changed: Checkout) -> Non
 
 
 @pytest.mark.nightly
-def test_nodes_that_are_gone_are_no_change_of_the_layout(changed: Checkout) -> None:
-    def nodes(count: int) -> list[str]:
-        changed.change(lambda env: env["pools"][2].update(nodes=count))
-        return changes(changed.gpuform("local", "up"))
-
-    more = [
-        "created kubernetes:core/v1:Node pools-a100-7-1",
-        "updated gpuform:nodes:MigLayout mig-a100-7",
-        RULES,
-    ]
-    assert nodes(2) == more
-    assert nodes(1) == ["deleted kubernetes:core/v1:Node pools-a100-7-1", RULES]
-    assert nodes(1) == []
-    assert nodes(2) == more
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("drift", "mended"),
-    [
-        (
-            ("label", "node", "g4dn-shared-0", "nvidia.com/device-plugin.config=nosuch", "--overwrite"),
-            "updated",
-        ),
-        (("delete", "node", "g4dn-shared-0"), "created"),
-    ],
-    ids=["another label", "a node deleted"],
-)
-def test_what_was_changed_by_hand_is_mended(changed: Checkout, drift: tuple[str, ...], mended: str) -> None:
-    changed.kubectl("taint", "node", "g4dn-shared-0", "nvidia.com/gpu-")
-    changed.kubectl(*drift)
+def test_what_was_changed_by_hand_is_mended(changed: Checkout) -> None:
+    changed.kubectl("delete", "node", "g4dn-shared-0")
     changed.unsettled("g4dn-shared")
     done = changed.gpuform("local", "up")
     assert "pools g4dn-shared do not offer what was planned: refreshing the state" in done.stdout
-    assert changes(done) == [f"{mended} kubernetes:core/v1:Node pools-g4dn-shared-0"]
+    assert changes(done) == ["created kubernetes:core/v1:Node pools-g4dn-shared-0"]
     assert changed.offers()["g4dn-shared"] == [{"nvidia.com/gpu": 3}]
-    node = json.loads(changed.kubectl("get", "node", "g4dn-shared-0", "-o", "json"))
-    assert [(taint["key"], taint["effect"]) for taint in node["spec"]["taints"]] == [
-        ("nvidia.com/gpu", "NoSchedule")
-    ]
-    assert node["metadata"]["labels"]["nvidia.com/device-plugin.config"].startswith("slice-3")
     assert changes(changed.gpuform("local", "up")) == []
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("pool", "layout", "offers"),
-    [
-        (2, {"2g.10gb": 3}, {"nvidia.com/mig-2g.10gb": 3}),
-        (
-            1,
-            {"3g.20gb": 1, "2g.10gb": 2, "1g.5gb": 0},
-            None,
-        ),
-        (
-            1,
-            {"4g.20gb": 1, "3g.20gb": 1},
-            {"nvidia.com/mig-4g.20gb": 1, "nvidia.com/mig-3g.20gb": 1},
-        ),
-    ],
-    ids=["an idle pool", "zero slices are bad input", "a pool in use"],
-)
-def test_another_mig_layout(changed: Checkout, pool: int, layout: dict[str, int], offers: Any) -> None:
-    def edit(env: dict[str, Any]) -> None:
-        env["pools"][pool]["sharing"]["layout"] = layout
-        if pool == 1:  # the neighbours must name slices of the new layout
-            mig = [w for w in env["workloads"] if w["namespace"] == "neighbours-mig"]
-            kept = copy.copy(mig[0]) | {"slice": "4g.20gb"}, copy.copy(mig[1]) | {"slice": "3g.20gb"}
-            env["workloads"] = [w for w in env["workloads"] if w not in mig] + list(kept)
+def test_up_after_a_kill_goes_on_and_ends_as_if_nothing_had_happened(fresh: Checkout) -> None:
+    first = fresh.begin("local", "up")
+    assert first.stdout is not None
+    assert any("v3:Release" in said for said in first.stdout)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.communicate()
+    fresh.gpuform("local", "up")
+    assert fresh.offers()["a100-mig"] == [{"nvidia.com/mig-3g.20gb": 1, "nvidia.com/mig-2g.10gb": 2}]
+    assert all(pod["phase"] in ("Running", "Succeeded") for pod in fresh.status()["pods"])
+    assert "61 unchanged" in fresh.gpuform("local", "up").stdout
+    assert "nothing is left of an interrupted run" in fresh.gpuform("recover", "local").stdout
 
-    changed.change(edit)
-    if offers is None:
-        done = changed.gpuform("local", "up", code=2)
-        assert "pools[1].sharing.layout.1g.5gb: 0" in done.stderr
-        return
-    done = changed.gpuform("local", "up")
-    names = {line.split()[-1] for line in changes(done)}
-    assert {"sharing-mig-parted", "gpu-operator-release"} <= names
-    name = {1: "a100-mig", 2: "a100-7"}[pool]
-    assert f"mig-{name}" in names
-    assert changed.offers()[name] == [offers]
-    assert all(pod["phase"] in ("Running", "Succeeded") for pod in changed.status()["pods"])
+
+@pytest.mark.nightly
+def test_ctrl_c_ends_the_update_in_order_and_says_how_it_goes_on(fresh: Checkout) -> None:
+    first = fresh.begin("local", "up", stderr=subprocess.PIPE)
+    assert first.stdout is not None
+    while "gpu-operator" not in first.stdout.readline():
+        assert first.poll() is None
+    first.send_signal(signal.SIGINT)
+    _, said = first.communicate(timeout=60)
+    assert first.returncode == 130
+    assert said.splitlines()[-1] == "interrupted; run the same command again to continue"
+    fresh.gpuform("local", "up")
+    assert "61 unchanged" in fresh.gpuform("local", "up").stdout

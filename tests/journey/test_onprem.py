@@ -13,19 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from gpuform.engine import Engine, EngineFailure, Result
 from lab.toolchain import Toolchain
-from tests.bed import Bed, Refused
-from tests.journey.conftest import Checkout, make_checkout
-from tests.journey.plain_pulumi import User
+from tests.bed import Bed, Refused, stack
+from tests.journey.conftest import Checkout, User, make_checkout
 
 pytestmark = [pytest.mark.hosts, pytest.mark.engine, pytest.mark.nightly]
 
-DRIVER, TOOLKIT = "580.95.05", "1.19.1"
 DONE = {"ok": True, "failed": 0, "unreachable": False, "message": ""}
 HELD = "nvidia-container-toolkit"
+VERSION = "nvidia-smi --query-gpu=driver_version --format=csv,noheader"
 
 
 @dataclass
@@ -34,29 +32,15 @@ class Lab:
 
     bed: Bed
     checkout: Checkout
-    repository: dict[str, str]
 
     def declare(self, *, cpu_address: str | None = None) -> None:
         gpu, cpu = self.bed.hosts
-        cluster = {
-            "kind": "hosts",
-            "private_key": str(self.bed.key),
-            "known_hosts": str(self.bed.known_hosts),
-            "driver": {"source": "nvidia", "version": DRIVER, "repository": self.repository},
-            "toolkit": {"version": TOOLKIT, "repository": self.repository},
-        }
+        shared = {"kind": "time_slicing", "replicas": 3}
         pools = [
-            {
-                "name": "t4",
-                "hosts": [{"name": gpu.name, "address": gpu.address}],
-                "gpu": {"models": ["T4"], "count": 1},
-                "sharing": {"kind": "time_slicing", "replicas": 3},
-            },
+            {"name": "t4", "hosts": [gpu.name], "gpu": {"models": ["T4"], "count": 1}, "sharing": shared},
             {"name": "cpu", "hosts": [{"name": cpu.name, "address": cpu_address or cpu.address}]},
         ]
-        environment = {"name": "lab", "cluster": cluster, "pools": pools}
-        file = self.checkout.paths.root / "Pulumi.lab.yaml"
-        file.write_text(yaml.safe_dump({"config": {"gpuform:environment": environment}}))
+        stack.write(self.checkout.paths.root / "Pulumi.lab.yaml", stack.environment(self.bed, pools))
 
     @property
     def engine(self) -> Engine:
@@ -84,8 +68,8 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     try:
         hosts = bed.up(2, owner=os.getpid())
         hosts[0].write("/etc/fake-gpu.json", json.dumps({"product": "Tesla T4", "count": 1}))
-        repository = bed.furnish_repository(drivers=(DRIVER,), toolkits=(TOOLKIT,))
-        yield Lab(bed, make_checkout(tmp_path), repository.settings)
+        bed.furnish_repository()
+        yield Lab(bed, make_checkout(tmp_path))
     except Refused as refused:
         pytest.skip(f"no hosts: {refused}")
     finally:
@@ -106,7 +90,7 @@ def test_from_bare_to_done_over_a_host_that_was_off_and_back_after_drift(lab: La
     partial = lab.hosts()
     assert partial[gpu.name] | {"changed": 0} == {**DONE, "changed": 0}
     assert (partial[cpu.name]["ok"], partial[cpu.name]["unreachable"]) == (False, True)
-    assert DRIVER in gpu.out("nvidia-smi")
+    assert gpu.out(VERSION) == stack.DRIVER
 
     lab.declare()
     engine.up("lab", on_event=quiet)
@@ -130,5 +114,5 @@ def test_from_bare_to_done_over_a_host_that_was_off_and_back_after_drift(lab: La
     gone = engine.destroy("lab", on_event=quiet)
     stay = ", ".join(sorted((cpu.name, gpu.name)))
     assert f"nothing is removed from the hosts: driver and toolkit stay on {stay}" in said(gone)
-    assert DRIVER in gpu.out("nvidia-smi")
+    assert gpu.out(VERSION) == stack.DRIVER
     assert list((lab.checkout.paths.state / "hosts").iterdir()) == []

@@ -1,4 +1,4 @@
-"""Each stack by plain Pulumi, see tests.journey.plain_pulumi. test_onprem does this for own hosts."""
+"""Each stack by plain Pulumi. test_onprem does this for own hosts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.journey.aws_world import world
-from tests.journey.plain_pulumi import User
+from tests.journey.conftest import User
 from tests.tiers import nightly_but
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine]

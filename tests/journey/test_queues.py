@@ -1,4 +1,4 @@
-"""Queues as a user has them: made, seen, changed, removed with others' work in them, and made again."""
+"""Queues and scaled workloads as a user has them: made, changed, removed with what runs, and made again."""
 
 from __future__ import annotations
 
@@ -79,13 +79,14 @@ def theirs(checkout: Checkout, name: str, kind: str, gpus: int) -> None:
     checkout.kubectl("apply", "-f", str(file))
 
 
-def live(checkout: Checkout) -> dict[str, str]:
-    """Uid of each pod of the teams that runs."""
+def live(checkout: Checkout, *namespaces: str) -> dict[str, str]:
+    """Uid by name of each pod that runs in the namespaces, by default those of the teams."""
     items = json.loads(checkout.kubectl("get", "pods", "-A", "-o", "json"))["items"]
     return {
         one["metadata"]["name"]: one["metadata"]["uid"]
         for one in items
-        if one["metadata"]["namespace"] in ("science", "arts") and one["status"].get("phase") == "Running"
+        if one["metadata"]["namespace"] in (namespaces or ("science", "arts"))
+        and one["status"].get("phase") == "Running"
     }
 
 
@@ -168,3 +169,38 @@ def test_queues_are_made_changed_removed_and_made_again(fresh: Checkout) -> None
     said = fresh.gpuform("destroy", "local", "--yes").stdout
     assert "but in its queues; without Kueue, what waits stays suspended:\n  science: Job science/" in said
     assert of_kueue(fresh) == []
+
+
+def serving(environment: dict[str, Any], pods: int = 0, image: str = "a:1") -> None:
+    """Scaled to ``pods`` by what the stack's own Prometheus answers; 0: three pods, without scale."""
+    work: dict[str, Any] = {"name": "web", "namespace": "lab", "kind": "inference", "image": image}
+    work["metrics"] = {}  # so that pods with and without a query are the same
+    scale = {"max": 6, "qps_per_replica": 100, "cooldown_seconds": 1, "query": f"vector({pods * 100})"}
+    environment.update(
+        pools=[{"name": "cpu", "machine": "m6i.4xlarge", "nodes": 1}],
+        workloads=[work | ({"scale": scale} if pods else {"replicas": 3})],
+        monitoring={"dashboards": False, "interval": "5s"},
+    )
+
+
+def test_pods_outlive_what_scales_them(fresh: Checkout) -> None:
+    fresh.change(serving)
+    fresh.gpuform("local", "up")
+    first = until(lambda: live(fresh, "lab"), lambda found: len(found) == 3)
+    fresh.change(lambda environment: serving(environment, 4))
+    fresh.gpuform("local", "up")
+    found = until(lambda: live(fresh, "lab"), lambda found: len(found) == 4, seconds=120)
+    assert first.items() <= found.items(), "the first scale starts again from one pod"
+    assert " unchanged in " in fresh.gpuform("local", "up").stdout
+    fresh.change(lambda environment: serving(environment, 4, image="a:2"))
+    fresh.gpuform("local", "up")
+    found = until(lambda: live(fresh, "lab"), lambda found: len(found) == 4)
+    assert fresh.gpuform("drift", "local").stdout == "local: no drift\n"
+    # All of it goes at once: KEDA's finalizer on the ScaledObject is taken off before KEDA ends.
+    fresh.change(lambda environment: (serving(environment, image="a:2"), environment.pop("monitoring")))
+    fresh.gpuform("local", "up")
+    left = until(lambda: live(fresh, "lab"), lambda found: len(found) == 3)
+    assert left.items() <= found.items()
+    assert "keda" not in fresh.kubectl("get", "crds,namespaces,apiservices", "-o", "name")
+    assert "keda-operator" not in fresh.kubectl("get", "deployments", "-A", "-o", "name")
+    fresh.gpuform("destroy", "local", "--yes")

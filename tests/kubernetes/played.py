@@ -26,6 +26,18 @@ NAMESPACED: Mapping[str, Mapping[str, str]] = {
 }
 
 
+def kubeconfig(
+    cluster: Mapping[str, Any], user: Mapping[str, Any] | None = None, **context: Any
+) -> dict[str, Any]:
+    """A kubeconfig with one cluster, one user and one context with these fields."""
+    return {
+        "current-context": "x",
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": user or {}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", **context}}],
+    }
+
+
 class PlayedClient:
     """Answers GETs; ``silent`` plays a cluster that does not answer."""
 

@@ -15,10 +15,11 @@ import yaml
 from kr8s.objects import Node
 
 from gpuform.checkout.errors import InputError
-from gpuform.kubernetes import reading
+from gpuform.kubernetes import session
 from gpuform.kubernetes.client import Client, Unreachable
 from gpuform.kubernetes.fields import FIELDS
 from gpuform.kubernetes.kubeconfig import resolve, usable
+from tests.kubernetes.played import kubeconfig
 
 pytestmark = pytest.mark.unit
 
@@ -30,14 +31,9 @@ ALICE = {"as": "alice"}
 
 def document(section: str = "user", **given: Any) -> dict[str, Any]:
     """A kubeconfig with these fields in one of its entries."""
-    entries = {"cluster": CLUSTER, "user": {}, "context": {"cluster": "c", "user": "u"}}
-    entries[section] = {**entries[section], **given}
-    return {
-        "current-context": "x",
-        "clusters": [{"name": "c", "cluster": entries["cluster"]}],
-        "users": [{"name": "u", "user": entries["user"]}],
-        "contexts": [{"name": "x", "context": entries["context"]}],
-    }
+    if section == "cluster":
+        return kubeconfig({**CLUSTER, **given})
+    return kubeconfig(CLUSTER, given) if section == "user" else kubeconfig(CLUSTER, {}, **given)
 
 
 @pytest.fixture
@@ -96,7 +92,7 @@ def test_a_request_has_the_identity_of_the_user(
     else:
         file = tmp_path / "kubeconfig"
         file.write_text(yaml.safe_dump(document(**user)))
-        assert list(Node.list(api=reading.api(file))) == []
+        assert list(Node.list(api=session.api(file))) == []
     assert sent
     for request in sent:
         assert {name: request.headers.get_list(name) for name in headers} == headers
@@ -203,90 +199,61 @@ def test_a_plugin_that_is_not_installed_gives_its_hint(sent: list[httpx.Request]
     assert sent == []
 
 
-REFUSED = [
-    (
-        "user",
-        {"auth-provider": {"name": "oidc"}},
-        "users[u].auth-provider: is not supported; use an exec plugin",
-    ),
-    ("user", {"as-uid": "7"}, "users[u].as-uid: is given without the user to impersonate; add as: USER"),
-    ("user", {"as-groups": ["a"]}, "users[u].as-groups: is given without the user to impersonate; add as"),
-    (
-        "user",
-        {"as-user-extra": {"a": ["b"]}},
-        "users[u].as-user-extra: is given without the user to impersonate",
-    ),
-    (
-        "user",
-        {**ALICE, "as-groups": [7]},
-        "users[u].as-groups: is not a list of texts; write numbers in quotes",
-    ),
-    ("user", {**ALICE, "as-user-extra": {"a": "b"}}, "users[u].as-user-extra.a: is not a list of texts"),
-    ("user", {"as": 7}, "users[u].as: is not text; correct its value"),
-    ("user", {"as-scopes": ["a"]}, "users[u].as-scopes: unknown field of a user"),
-    (
-        "user",
-        {"token": "a", "username": "b"},
-        "users[u].username: is given beside token; leave one of them out",
-    ),
-    ("user", {"client-certificate-data": "YQ=="}, "users[u]: client-key is missing; give both"),
-    ("user", {"client-key": "a"}, "users[u]: client-certificate is missing; give both"),
-    (
-        "user",
-        {"client-key": "a", "client-key-data": "b"},
-        "users[u].client-key-data: is given beside client-key",
-    ),
-    ("user", {"exec": {**LOGIN, "command": ""}}, "users[u].exec.command: is missing; name the command"),
-    (
-        "user",
-        {"exec": {**LOGIN, "apiVersion": None}},
-        "users[u].exec.apiVersion: is missing; use client.auth",
-    ),
-    (
-        "user",
-        {"exec": {**LOGIN, "apiVersion": f"{V1}alpha1"}},
-        f"exec.apiVersion: is {V1}alpha1; use {V1} or",
-    ),
-    (
-        "user",
-        {"exec": {**LOGIN, "interactiveMode": "Always"}},
-        "exec.interactiveMode: is Always, and the command",
-    ),
-    ("user", {"exec": {**LOGIN, "args": [1]}}, "users[u].exec.args: is not a list of texts"),
-    ("user", {"exec": {**LOGIN, "env": [{"value": "a"}]}}, "users[u].exec.env: has an entry without a name"),
-    ("user", {"exec": {**LOGIN, "policy": {}}}, "users[u].exec.policy: unknown field of a exec"),
-    ("cluster", {"proxy-url": "socks5://a:1"}, "clusters[c].proxy-url: only HTTP proxies are supported; use"),
-    ("cluster", {"proxy-url": "a:1"}, "clusters[c].proxy-url: only HTTP proxies are supported; use a proxy"),
-    (
-        "cluster",
-        {"proxy-url": "http://a:1", "tls-server-name": "b"},
-        "clusters[c].tls-server-name: the server's name cannot be checked behind a proxy-url",
-    ),
-    (
-        "cluster",
-        {"insecure-skip-tls-verify": True, "certificate-authority": "a"},
-        "clusters[c].certificate-authority: is not checked with insecure-skip-tls-verify; leave out insecure",
-    ),
-    (
-        "cluster",
-        {"insecure-skip-tls-verify": "false"},
-        "clusters[c].insecure-skip-tls-verify: is not true or",
-    ),
-    ("cluster", {"pinned-key": "a"}, "clusters[c].pinned-key: unknown field of a cluster, and it may change"),
-    ("context", {"impersonate": "a"}, "contexts[x].impersonate: unknown field of a context, and it may"),
-]
+NO_USER = "is given without the user to impersonate"
+REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
+    "users[u]": [
+        ({"auth-provider": {"name": "oidc"}}, ".auth-provider: is not supported; use an exec plugin"),
+        ({"as-uid": "7"}, f".as-uid: {NO_USER}; add as: USER"),
+        ({"as-groups": ["a"]}, f".as-groups: {NO_USER}; add as"),
+        ({"as-user-extra": {"a": ["b"]}}, f".as-user-extra: {NO_USER}"),
+        ({**ALICE, "as-groups": [7]}, ".as-groups: is not a list of texts; write numbers in quotes"),
+        ({**ALICE, "as-user-extra": {"a": "b"}}, ".as-user-extra.a: is not a list of texts"),
+        ({"as": 7}, ".as: is not text; correct its value"),
+        ({"as-scopes": ["a"]}, ".as-scopes: unknown field of a user"),
+        ({"token": "a", "username": "b"}, ".username: is given beside token; leave one of them out"),
+        ({"client-certificate-data": "YQ=="}, ": client-key is missing; give both"),
+        ({"client-key": "a"}, ": client-certificate is missing; give both"),
+        ({"client-key": "a", "client-key-data": "b"}, ".client-key-data: is given beside client-key"),
+        ({"exec": {**LOGIN, "command": ""}}, ".exec.command: is missing; name the command"),
+        ({"exec": {**LOGIN, "apiVersion": None}}, ".exec.apiVersion: is missing; use client.auth"),
+        ({"exec": {**LOGIN, "apiVersion": f"{V1}alpha1"}}, f".exec.apiVersion: is {V1}alpha1; use {V1} or"),
+        ({"exec": {**LOGIN, "interactiveMode": "Always"}}, ".exec.interactiveMode: is Always, and the"),
+        ({"exec": {**LOGIN, "args": [1]}}, ".exec.args: is not a list of texts"),
+        ({"exec": {**LOGIN, "env": [{"value": "a"}]}}, ".exec.env: has an entry without a name"),
+        ({"exec": {**LOGIN, "policy": {}}}, ".exec.policy: unknown field of a exec"),
+    ],
+    "clusters[c]": [
+        ({"proxy-url": "socks5://a:1"}, ".proxy-url: only HTTP proxies are supported; use"),
+        ({"proxy-url": "a:1"}, ".proxy-url: only HTTP proxies are supported; use a proxy"),
+        (
+            {"proxy-url": "http://a:1", "tls-server-name": "b"},
+            ".tls-server-name: the server's name cannot be checked behind a proxy-url",
+        ),
+        (
+            {"insecure-skip-tls-verify": True, "certificate-authority": "a"},
+            ".certificate-authority: is not checked with insecure-skip-tls-verify; leave out insecure",
+        ),
+        ({"insecure-skip-tls-verify": "false"}, ".insecure-skip-tls-verify: is not true or"),
+        ({"pinned-key": "a"}, ".pinned-key: unknown field of a cluster, and it may change"),
+    ],
+    "contexts[x]": [({"impersonate": "a"}, ".impersonate: unknown field of a context, and it may")],
+}
 
 
-@pytest.mark.parametrize(("section", "given", "text"), REFUSED, ids=[row[2][:45] for row in REFUSED])
+@pytest.mark.parametrize(
+    ("where", "given", "text"),
+    [(where, given, f"{where}{text}") for where, rows in REFUSED.items() for given, text in rows],
+)
 def test_what_cannot_be_honoured_is_refused_before_any_request(
-    section: str, given: dict[str, Any], text: str, sent: list[httpx.Request], tmp_path: Path
+    where: str, given: dict[str, Any], text: str, sent: list[httpx.Request], tmp_path: Path
 ) -> None:
+    section = where.partition("s[")[0]
     with pytest.raises(Unreachable, match=re.escape(text)):
         ask(document(section, **given))
     file = tmp_path / "kubeconfig"
     file.write_text(yaml.safe_dump(document(section, **given)))
     with pytest.raises(InputError, match=re.escape(text)):
-        reading.api(file)
+        session.api(file)
     assert sent == []
 
 
@@ -313,7 +280,7 @@ TYPES = {
     },
     "context": {"cluster", "user", "namespace", "extensions"},
     "exec": {
-        *("command", "args", "env", "apiVersion", "installHint", "provideClusterInfo", "interactiveMode"),
+        *("command", "args", "env", "apiVersion", "installHint", "provideClusterInfo", "interactiveMode")
     },
 }
 """Cluster, AuthInfo, Context and ExecConfig of client-go v0.36."""

@@ -1,4 +1,4 @@
-"""What others have in a namespace, and which pods a pool's nodes run."""
+"""What others have in a namespace, which pods a pool's nodes run, and what a pod waits for."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import pytest
 from gpuform.checkout.listing import some
 from gpuform.kubernetes.client import Client
 from gpuform.kubernetes.foreign import foreign, running
+from gpuform.kubernetes.pods import missing, worst
 from tests.kubernetes.played import PlayedClient
 
 pytestmark = pytest.mark.unit
+
 
 OURS = {"app.kubernetes.io/managed-by": "gpuform", "gpuform.io/environment": "dev"}
 
@@ -97,3 +99,41 @@ def test_pods_that_every_node_has_do_not_count_as_running() -> None:
 
 def test_long_lists_are_cut() -> None:
     assert some([f"p{number}" for number in range(8)]) == "p0, p1, p2, p3, p4 and 3 more"
+
+
+def truth(type: str, status: str = "True", **more: str) -> dict[str, Any]:
+    return {"conditions": [{"type": type, "status": status, **more}]}
+
+
+UNPLACED = truth(
+    "PodScheduled", "False", reason="Unschedulable", message="0/9 nodes are available: 9 taints."
+)
+BACKOFF = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+ENDED = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+
+
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [
+        ({"phase": "Running", **truth("Ready")}, ""),
+        ({"phase": "Succeeded"}, ""),
+        ({"phase": "Pending", **UNPLACED}, "Pending: Unschedulable: 0/9 nodes are available: 9 taints."),
+        (
+            {
+                "phase": "Pending",
+                "initContainerStatuses": [{"name": "i", "state": ENDED}],
+                "containerStatuses": [{"name": "c", "state": BACKOFF}],
+            },
+            "Pending: container c: ImagePullBackOff: no such image",
+        ),
+        (
+            {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no GPU"},
+            "Failed: UnexpectedAdmissionError: no GPU",
+        ),
+        ({}, "Pending: not ready yet"),
+    ],
+)
+def test_what_a_pod_waits_for(status: dict[str, Any], why: str) -> None:
+    pod = {"metadata": {"name": "x"}, "status": status}
+    assert missing(pod) == why
+    assert worst([pod]) == (f"pod x is {why}" if why else "")

@@ -1,4 +1,4 @@
-"""The VPC's subnets, and how many addresses nodes and pods may take."""
+"""The VPC's subnets, how many addresses nodes and pods may take, and the regions with EKS."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from infra.config import parse
-from infra.model.addresses import most_nodes, prefix_delegation, subnets
+from infra.model import aws_values
+from infra.model.addresses import prefix_delegation, subnets, with_surge
 from infra.model.aws_network import OwnNetwork
 from infra.model.environment import Environment
 from infra.model.errors import InputError
+from tests.plan.aws_environments import aws
 
 pytestmark = pytest.mark.unit
 
@@ -43,19 +44,9 @@ def test_the_smallest_networks() -> None:
 
 
 def environment(cidr: str, **pool: Any) -> Environment:
-    return parse(
-        {
-            "name": "e",
-            "cluster": {
-                "kind": "aws",
-                "region": "eu-west-1",
-                "version": "1.34",
-                "network": {"cidr": cidr, "zones": ["eu-west-1a", "eu-west-1b"]},
-                "images": {"al2023": "al2023@v20260801", "al2023-nvidia": "al2023@v20260801"},
-            },
-            "pools": [{"name": "p", "machine": "g4dn.xlarge", **pool}],
-        }
-    )
+    zones = ["us-west-2a", "us-west-2b"]
+    given = pool if "gpu" in pool else {"machine": "g4dn.xlarge", **pool}
+    return aws(given, network={"cidr": cidr, "zones": zones})
 
 
 # /23 over two zones: 2 x (128 - 5) addresses. Two system nodes with 58 pods take 2 x 59, a g4dn.xlarge with
@@ -72,7 +63,7 @@ def test_as_many_nodes_as_there_are_addresses(nodes: int, pods: int | None, need
     with pytest.raises(InputError) as caught:
         environment("10.0.0.0/23", nodes=nodes, aws=settings)
     assert str(caught.value) == (
-        "cluster.network.cidr: its private subnets in eu-west-1a, eu-west-1b have 246 addresses, and nodes "
+        "cluster.network.cidr: its private subnets in us-west-2a, us-west-2b have 246 addresses, and nodes "
         f"and pods there may take {need}; use a larger network, fewer nodes, or a smaller max_pods"
     )
 
@@ -89,7 +80,8 @@ def test_as_many_nodes_as_there_are_addresses(nodes: int, pods: int | None, need
 def test_the_first_limit_that_is_reached_ends_it(limits: dict[str, int], most: int) -> None:
     shares = {"kind": "time_slicing", "replicas": 3}
     env = environment("10.0.0.0/16", elastic={"max": limits}, sharing=shares)
-    assert most_nodes(env.pools[0], env.pools[0].machines[0], {"nvidia.com/gpu.shared": 3}) == most
+    (pool,) = env.pools
+    assert with_surge(env.strategy(pool), pool, pool.machines[0]) == most
 
 
 def test_the_larger_nodes_take_their_own_addresses_and_offer_more() -> None:
@@ -97,7 +89,7 @@ def test_the_larger_nodes_take_their_own_addresses_and_offer_more() -> None:
     gpu, shares = {"models": ["T4"], "count": [1, 4]}, {"kind": "time_slicing", "replicas": 3}
     elastic = {"max": {"nvidia.com/gpu.shared": 24}}
     with pytest.raises(InputError) as caught:
-        environment("10.0.0.0/23", machine=None, gpu=gpu, elastic=elastic, sharing=shares)
+        environment("10.0.0.0/23", gpu=gpu, elastic=elastic, sharing=shares)
     assert f"may take {2 * 59 + 8 * 59}; " in str(caught.value)
 
 
@@ -105,3 +97,10 @@ def test_the_larger_nodes_take_their_own_addresses_and_offer_more() -> None:
 def test_blocks_are_handed_out_where_single_addresses_do_not_suffice(pods: int | None, blocks: bool) -> None:
     env = environment("10.0.0.0/16", nodes=1, aws={"max_pods": pods} if pods else {})
     assert prefix_delegation(env.pools) is env.prefix_delegation is blocks
+
+
+def test_the_regions_are_those_that_aws_has_eks_in() -> None:
+    session = pytest.importorskip("botocore.session").get_session()
+    assert {
+        name: tuple(session.get_available_regions("eks", name)) for name in session.get_available_partitions()
+    } == aws_values.PARTITIONS

@@ -1,16 +1,16 @@
-"""The driver tables and the rules that the sources give."""
+"""The tables of drivers and XIDs, and the rules that the sources give."""
 
 from __future__ import annotations
 
 import pytest
 
-from infra.config import parse
-from infra.model import drivers, operator_checks
-from infra.model.catalogue import BUILT_IN
+from infra.model import drivers, operator_checks, xid
+from infra.model.amounts import numbers
 from infra.model.errors import InputError
 from infra.model.gpu import GPUS
-from infra.model.quantity import numbers
+from infra.model.machines import BUILT_IN
 from infra.versions import GPU_DRIVER, GPU_DRIVER_OF_BRANCH, HOST_CONTAINER_TOOLKIT
+from tests.plan.environments import on
 
 pytestmark = pytest.mark.unit
 
@@ -53,9 +53,7 @@ def test_a_driver_that_breaks_efa_is_neither_chosen_nor_accepted(monkeypatch: py
     monkeypatch.setattr(drivers, "LAST_WITH_EFA", {"A100-SXM4-40GB": 580})
 
     def chosen(**operator: str) -> str:
-        pools = [{"name": "a100", "machine": "p4d.24xlarge", "selector": {"a": "b"}}]
-        place = {"kind": "existing", "kubeconfig": "/k"}
-        env = parse({"name": "e", "cluster": place, "gpu_operator": operator, "pools": pools})
+        env = on("existing", {"name": "a100", "machine": "p4d.24xlarge"}, gpu_operator=operator)
         return operator_checks.driver_version(env.gpu_operator, env.pools)
 
     assert chosen() == GPU_DRIVER_OF_BRANCH[580]
@@ -91,3 +89,44 @@ def test_the_toolkits_default_has_no_hole() -> None:
 
 def test_versions_are_compared_as_numbers() -> None:
     assert numbers("570.9.1") < numbers("570.133.20") < numbers("580")
+
+
+NOT_THE_APPLICATIONS = {48, 64, 74, 79, 95, 119, 120, 154}
+DEVICE_PLUGIN_SKIPS = {13, 31, 43, 45, 68, 109}
+
+
+def test_what_the_device_plugin_skips_is_the_applications() -> None:
+    assert set(xid.DEVICE_PLUGIN_SKIPS) == DEVICE_PLUGIN_SKIPS
+    assert {xid.of(number) for number in DEVICE_PLUGIN_SKIPS} == {"application"}
+
+
+def test_faults_of_the_hardware_are_not_the_applications() -> None:
+    assert {xid.of(number) for number in NOT_THE_APPLICATIONS} <= {"reset", "replace"}
+    assert xid.of(79) == "replace"
+
+
+def test_where_sources_differ_the_table_says_so() -> None:
+    """63 and 94 are NVIDIA's word; the EKS agent calls 63 and 109 fatal, the catalogue resets after 109."""
+    assert (xid.of(63), xid.of(94)) == ("informational", "application")
+    assert "EKS agent: fatal" in xid.XIDS[63].differs
+    assert "EKS agent: fatal" in xid.XIDS[109].differs
+    assert "catalogue: reset" in xid.XIDS[109].differs
+    assert "out of allocatable" in xid.XIDS[94].differs
+    assert xid.XIDS[48].differs == xid.XIDS[13].differs == ""
+
+
+def test_all_that_eks_calls_fatal_is_known() -> None:
+    assert set(xid.XIDS) >= xid.EKS_FATAL
+
+
+def test_classes_divide_the_table() -> None:
+    every = [number for kind in xid.CLASSES for number in xid.numbers(kind)]
+    assert sorted(every) == sorted(xid.XIDS)
+    assert xid.of(999) is None
+    assert set(xid.ASKS) == set(xid.CLASSES)
+
+
+def test_a_row_is_said_in_words_of_ours() -> None:
+    for row in xid.XIDS.values():
+        assert row.meaning == row.meaning.strip().rstrip(".")
+        assert "ROBUST_CHANNEL" not in row.meaning

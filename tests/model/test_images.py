@@ -9,15 +9,7 @@ from pydantic import TypeAdapter
 
 from infra.model.errors import InputError
 from infra.model.gpu import GPUS
-from infra.model.images import (
-    IMAGES,
-    ImageKey,
-    alias,
-    check_pin,
-    is_alias,
-    newest_parameter,
-    ssm_parameter,
-)
+from infra.model.images import IMAGES, ImageKey, alias, check_pin, is_alias, newest_parameter, ssm_parameter
 from infra.model.machines import MACHINES
 
 pytestmark = pytest.mark.unit
@@ -54,29 +46,17 @@ def test_bottlerocket_keeps_containers_on_a_second_disk() -> None:
     assert {image.family for image in IMAGES.values() if image.data_device} == {"Bottlerocket"}
 
 
+BOTTLEROCKET = "/aws/service/bottlerocket/aws-k8s-1.34"
+AL2023 = "amazon-eks-node-al2023-x86_64"
+
+
 @pytest.mark.parametrize(
     ("key", "pin", "path"),
     [
-        (
-            "al2023-nvidia",
-            "al2023@v20260801",
-            f"{EKS}/x86_64/nvidia/amazon-eks-node-al2023-x86_64-nvidia-1.34-v20260801/image_id",
-        ),
-        (
-            "al2023",
-            "al2023@v20260801",
-            f"{EKS}/x86_64/standard/amazon-eks-node-al2023-x86_64-standard-1.34-v20260801/image_id",
-        ),
-        (
-            "bottlerocket-nvidia-arm64",
-            "bottlerocket@1.50.0",
-            "/aws/service/bottlerocket/aws-k8s-1.34-nvidia/arm64/1.50.0/image_id",
-        ),
-        (
-            "bottlerocket",
-            "bottlerocket@v1.50.0",
-            "/aws/service/bottlerocket/aws-k8s-1.34/x86_64/1.50.0/image_id",
-        ),
+        ("al2023-nvidia", "al2023@v20260801", f"{EKS}/x86_64/nvidia/{AL2023}-nvidia-1.34-v20260801/image_id"),
+        ("al2023", "al2023@v20260801", f"{EKS}/x86_64/standard/{AL2023}-standard-1.34-v20260801/image_id"),
+        ("bottlerocket-nvidia-arm64", "bottlerocket@1.50.0", f"{BOTTLEROCKET}-nvidia/arm64/1.50.0/image_id"),
+        ("bottlerocket", "bottlerocket@v1.50.0", f"{BOTTLEROCKET}/x86_64/1.50.0/image_id"),
     ],
 )
 def test_where_the_ami_of_an_alias_is_found(key: ImageKey, pin: str, path: str) -> None:
@@ -84,24 +64,18 @@ def test_where_the_ami_of_an_alias_is_found(key: ImageKey, pin: str, path: str) 
     assert ssm_parameter(IMAGES[key], "1.34", pin) == path
 
 
+NEWEST = "recommended/release_version"
+
+
 @pytest.mark.parametrize(
     ("key", "path", "release", "pin"),
     [
-        (
-            "al2023-nvidia",
-            f"{EKS}/x86_64/nvidia/recommended/release_version",
-            "1.34.2-20260818",
-            "al2023@v20260818",
-        ),
-        (
-            "bottlerocket-nvidia-arm64",
-            "/aws/service/bottlerocket/aws-k8s-1.34-nvidia/arm64/latest/image_version",
-            "1.64.0-1a2b3c4d",
-            "bottlerocket@1.64.0",
-        ),
-        ("al2023", f"{EKS}/x86_64/standard/recommended/release_version", "unknown", None),
+        ("al2023-nvidia", f"{EKS}/x86_64/nvidia/{NEWEST}", "1.34.2-20260818", "al2023@v20260818"),
+        ("bottlerocket-nvidia-arm64", f"{BOTTLEROCKET}-nvidia/arm64/latest/image_version",
+         "1.64.0-1a2b3c4d", "bottlerocket@1.64.0"),
+        ("al2023", f"{EKS}/x86_64/standard/{NEWEST}", "unknown", None),
     ],
-)
+)  # fmt: skip
 def test_where_the_newest_image_is_found(key: ImageKey, path: str, release: str, pin: str | None) -> None:
     assert newest_parameter(IMAGES[key], "1.34") == path
     assert alias(IMAGES[key], release) == pin

@@ -1,4 +1,4 @@
-"""MIG geometry against placements typed independently and tried exhaustively."""
+"""MIG geometry against placements typed independently, and NVIDIA's own names of layouts."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.model.gpu import GPUS
+from infra.model.layouts import config_name, standard
 from infra.model.mig import Geometry, Profile, spell
+from infra.plan import gpu_operator, sharing
 from tests.external import mig_layouts
 from tests.mig_layouts import GEOMETRIES, layouts
+from tests.plan.environments import on
 
 pytestmark = pytest.mark.unit
-
 
 # name: (compute slices, memory slices, first memory slices, uses the media engines)
 Table = dict[str, tuple[int, int, list[int], bool]]
@@ -124,21 +126,6 @@ def test_an_empty_a100_has_77_layouts_and_each_within_the_totals_can_be_placed()
     assert within == set(found)
 
 
-def random_layout(gpu: str) -> st.SearchStrategy[dict[str, int]]:
-    return st.dictionaries(st.sampled_from(sorted(TABLES[gpu])), st.integers(1, 8), min_size=1, max_size=4)
-
-
-@settings(deadline=None)
-@given(st.data())
-def test_fits_agrees_with_brute_force(data: st.DataObject) -> None:
-    gpu = data.draw(st.sampled_from(sorted(TABLES)))
-    layout = data.draw(random_layout(gpu))
-    geometry = GEOMETRIES[gpu]
-    fits = tuple(sorted(layout.items())) in brute_force(gpu)
-    assert geometry.fits(layout) is fits
-    assert (geometry.refusal(layout) is None) is fits
-
-
 @settings(deadline=None)
 @given(st.data())
 def test_beside_live_instances_only_free_places_count(data: st.DataObject) -> None:
@@ -217,3 +204,36 @@ def test_the_largest_counts_are_those_that_nvidia_ships() -> None:
                     ((name, count),) = devices.items()
                     assert gpu.geometry.most(name) == count, (gpu.name, name)
     assert compared > 50
+
+
+def test_standard_names_mean_what_nvidia_ships() -> None:
+    shipped = mig_layouts()
+    compared = 0
+    for name in GEOMETRIES:
+        gpu = GPUS[name]
+        for config, entries in shipped.items():
+            for entry in entries:
+                filters = entry.get("device-filter", [])
+                # An entry without a filter is for the GPUs that have its profiles.
+                concerns = gpu.device_filter in filters if filters else standard(gpu, config) is not None
+                if concerns and entry["mig-enabled"] and entry["mig-devices"]:
+                    assert standard(gpu, config) == entry["mig-devices"], (name, config)
+                    compared += 1
+    assert compared > 60
+
+
+def test_a_name_of_another_gpu_means_nothing() -> None:
+    assert standard(GPUS["A30"], "all-1g.5gb") is None
+    assert standard(GPUS["A30"], "all-disabled") is None
+    assert standard(GPUS["T4"], "all-balanced") is None
+    assert standard(GPUS["RTX-PRO-4500"], "all-balanced") is None
+    assert standard(GPUS["A30"], "all-balanced") == {"1g.6gb": 2, "2g.12gb": 1}
+
+
+def test_no_layout_is_asked_of_nodes_that_may_have_no_mig() -> None:
+    """An update waited ten minutes for a MIG manager that does not run on a V100."""
+    gpu = {"models": ["V100-SXM2-32GB", "A100-40GB"], "count": 8}
+    env = on("embedded", {"gpu": gpu})
+    assert config_name(env.pools[0]) is None
+    assert sharing.mig_parted_config_map(env) is not None
+    assert gpu_operator.values(env)["migManager"]["config"]["default"] == "all-disabled"

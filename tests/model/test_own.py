@@ -18,6 +18,7 @@ from lab.simulator.hardware import described
 from tests.config.edits import changed, message
 from tests.config.tables import GOOD
 from tests.plan.aws_environments import aws as _aws
+from tests.plan.environments import on
 
 pytestmark = pytest.mark.unit
 
@@ -61,8 +62,7 @@ def test_the_simulator_reads_it_from_the_node() -> None:
 
 
 def test_nodes_with_built_in_models_do_not_change() -> None:
-    pool = {"name": "p", "machine": "g2.5xlarge", "nodes": 1}
-    env = parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": [pool]})
+    env = on("embedded", {"machine": "g2.5xlarge"})
     assert labels.SIM_GPU_MODEL not in nodes.simulated_nodes(env, env.pools[0])[0]["metadata"]["annotations"]
     assert not {"gpus", "machines"} & env.resolved().keys()
 
@@ -76,13 +76,11 @@ def test_its_price_is_in_the_bill_and_the_environments_overrides_it() -> None:
 
 def test_own_hosts_and_flavors_of_openstack_have_it() -> None:
     pool = {"name": "p", "hosts": ["a"], "gpu": {"models": ["A100-64GB"], "count": 4}}
-    cluster: dict[str, Any] = {"kind": "hosts", "driver": {"source": "nvidia", "version": "580.95.05"}}
-    mapping = {"name": "e", "cluster": cluster, "gpus": {"A100-64GB": A100_64}, "pools": [pool]}
-    assert parse(mapping).pools[0].gpus[0].device == "NVIDIA A100-SXM-64GB"
+    own = {"A100-64GB": A100_64}
+    assert on("hosts", pool, gpus=own).pools[0].gpus[0].device == "NVIDIA A100-SXM-64GB"
     flavor = {"gpu": "A100-64GB", "count": 4, "vcpu": 32, "memory_gib": 512}
-    cluster = {"kind": "openstack", "template": "t", "version": "1.34", "flavors": {"big": flavor}}
-    pool = {"name": "p", "machine": "big", "nodes": 1}
-    assert parse({**mapping, "cluster": cluster, "pools": [pool]}).pools[0].gpus[0].memory_mib == 65536
+    env = on("openstack", {"machine": "big"}, cluster={"flavors": {"big": flavor}}, gpus=own)
+    assert env.pools[0].gpus[0].memory_mib == 65536
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """The services' own environment, made once per lock file and kept in gpuform's cache.
 
-gpuform does not see it: it has its own virtual environment with the packages of ``services.lock``, RabbitMQ
-from Debian's packages, and the databases of keystone and Magnum as their own tools create them; every start
-copies these. Made under a lock, so that two test processes make it once.
+gpuform does not see it: it has its own virtual environment with the packages of ``services.lock``, and the
+databases of keystone and Magnum as their own tools create them; every start copies these. Made under a lock,
+so that two test processes make it once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from gpuform.checkout.paths import Paths
 from lab.toolchain.progress import Reporter
 from lab.toolchain.store import Store
-from tests.openstack import broker, settings
+from tests.openstack import settings
 
 HERE = Path(__file__).parent
 LOCK = HERE / "services.lock"
@@ -28,7 +28,7 @@ _LAYOUT = 1  # of the folder; another number makes it anew
 
 
 class NotToBeHad(Exception):
-    """The services cannot be installed here: the message of pip or apt."""
+    """The services cannot be installed here: the message of pip."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,6 @@ class Installed:
     def python(self) -> Path:
         """The interpreter; programs are run as modules, since their scripts name another folder."""
         return self.folder / "venv/bin/python"
-
-    @property
-    def rabbit(self) -> Path:
-        return self.folder / "rabbit"
 
     @property
     def databases(self) -> Path:
@@ -60,7 +56,7 @@ def installed(report: Reporter) -> Installed:
     """The environment, created if missing; raises NotToBeHad if a registry is unreachable."""
     store = Store(Paths.here().cache)
     tables = (HERE / "driver/tables.py").read_bytes()
-    what = repr((_LAYOUT, LOCK.read_bytes(), broker.PACKAGES, tables, settings.PASSWORD)).encode()
+    what = repr((_LAYOUT, LOCK.read_bytes(), tables, settings.PASSWORD)).encode()
     version = f"py{sys.version_info[0]}{sys.version_info[1]}-{hashlib.sha256(what).hexdigest()[:12]}"
     found = store.tools / f"{_NAME}-{version}"
     if found.is_dir():
@@ -70,16 +66,12 @@ def installed(report: Reporter) -> Installed:
             with store.scratch(_NAME) as folder:
                 made = folder / "made"
                 made.mkdir()
-                _make(Installed(made), folder, report)
+                _make(Installed(made), report)
                 store.publish(made, found.name)
     return Installed(found)
 
 
-def _make(made: Installed, scratch: Path, report: Reporter) -> None:
-    try:
-        broker.unpack(made.rabbit, scratch / "packages", report)
-    except broker.NoPackages as error:
-        raise NotToBeHad(str(error)) from error
+def _make(made: Installed, report: Reporter) -> None:
     report.line(f"installing keystone and Magnum from {LOCK.name}")
     _run((sys.executable, "-m", "venv", str(made.folder / "venv")))
     pip = (str(made.python), "-m", "pip", "--disable-pip-version-check", "install", "--no-deps")
@@ -94,7 +86,7 @@ def _make(made: Installed, scratch: Path, report: Reporter) -> None:
     account = ("--bootstrap-password", settings.PASSWORD, "--bootstrap-region-id", settings.REGION)
     _run((*manage, "bootstrap", *account))
     magnum = made.databases / "magnum.conf"
-    magnum.write_text(settings.magnum(made.databases, settings.Ports(*[0] * 5)))
+    magnum.write_text(settings.magnum(made.databases, settings.Ports(0, 0)))
     _run(program(made, "tables", "--config-file", str(magnum)), path=HERE / "driver")
 
 

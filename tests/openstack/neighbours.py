@@ -43,58 +43,36 @@ _COLLECTIONS: dict[str, tuple[str, str | None, str]] = {
     "/load-balancer/v2/lbaas/loadbalancers": ("load_balancers", "loadbalancer", "loadbalancers"),
 }
 _NOT_FILTERS = {
-    "limit",
-    "marker",
-    "sort_key",
-    "sort_dir",
-    "fields",
-    "all_tenants",
-    "is_public",
-    "sort",
-    "offset",
+    *("limit", "marker", "sort_key", "sort_dir", "fields", "all_tenants", "is_public", "sort", "offset")
 }
 
 
 @dataclass
 class Neighbours:
-    """The tables, and ``quotas`` by service that override the defaults; shared by all projects."""
+    """The tables, shared by all projects."""
 
     url: str = ""
     tables: dict[str, list[Row]] = field(default_factory=tables.all_of_them)
-    quotas: dict[str, Row] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
-    calls: list[str] = field(default_factory=list)
 
     def reset(self) -> None:
         self.tables = tables.all_of_them()
-        for kept in (self.quotas, self.unknown, self.calls):
-            kept.clear()
+        self.unknown.clear()
 
     def add(self, table: str, name: str, **more: Any) -> Row:
         row = {"id": str(uuid.uuid4()), "name": name, **more}
         self.tables[table].append(row)
         return row
 
-    def set_quota(self, service: str, **values: int) -> None:
-        """Set limits, and usage as ``used_<name>``, of a service of ``tables.QUOTAS``."""
-        self.quotas.setdefault(service, {}).update(values)
-
-    def quota(self, service: str) -> Row:
-        return tables.QUOTAS[service] | self.quotas.get(service, {})
-
     def answer(self, method: str, target: str) -> Answer:
         parts = urlsplit(target)
-        path = parts.path.rstrip("/").replace(
-            "/load-balancer/v2.0", "/load-balancer/v2"
-        )  # octavia accepts both
+        path = parts.path.rstrip("/").replace("/load-balancer/v2.0", "/load-balancer/v2")  # octavia has both
         query = dict(parse_qsl(parts.query))
-        self.calls.append(f"{method} {target}")
-        path = path.replace("/load-balancer/v2.0/", "/load-balancer/v2/")  # octavia has both paths
         if path in tables.VERSIONS:
             return tables.version(path, self.url)
         for pattern, reply in _QUOTAS:
-            if method == "GET" and (found := re.fullmatch(pattern, path)):
-                return 200, reply(self, found[1] if found.groups() else "", query)
+            if method == "GET" and re.fullmatch(pattern, path):
+                return 200, reply
         for pattern, (table, one, many) in _COLLECTIONS.items():
             found = re.fullmatch(pattern.replace("*", "[^/]+") + "(?:/(.*))?", path)
             if found:
@@ -134,67 +112,31 @@ def _same(value: Any, asked: str) -> bool:
     return str(value).lower() == asked.lower()
 
 
-def _compute_limits(world: Neighbours, project: str, query: Row) -> Row:
-    values = world.quota("compute")
-    absolute = {
-        "maxTotalInstances": values["instances"],
-        "maxTotalCores": values["cores"],
-        "maxTotalRAMSize": values["ram"],
-        "maxTotalKeypairs": values["key_pairs"],
-        "totalInstancesUsed": values["used_instances"],
-        "totalCoresUsed": values["used_cores"],
-        "totalRAMUsed": values["used_ram"],
-    }
-    return {"limits": {"rate": [], "absolute": absolute}}
+def _limits(service: str, **names: str) -> Row:
+    """Limits and usage of a service, by their names in its answer."""
+    values = tables.QUOTAS[service]
+    return {"limits": {"rate": [], "absolute": {name: values[key] for name, key in names.items()}}}
 
 
-def _volume_limits(world: Neighbours, project: str, query: Row) -> Row:
-    values = world.quota("volume")
-    absolute = {
-        "maxTotalVolumes": values["volumes"],
-        "maxTotalVolumeGigabytes": values["gigabytes"],
-        "totalVolumesUsed": values["used_volumes"],
-        "totalGigabytesUsed": values["used_gigabytes"],
-    }
-    return {"limits": {"rate": [], "absolute": absolute}}
-
-
-def _set(world: Neighbours, service: str, kind: str) -> Row:
-    """A quota set: bare numbers, or with ``kind`` both the limit and the usage under that name."""
-    values = world.quota(service)
+def _details() -> Row:
+    """neutron's quota with details: limit and usage under each name."""
+    values = tables.QUOTAS["network"]
     names = [name for name in values if not name.startswith("used_")]
-    if not kind:
-        return {name: values[name] for name in names}
-    return {
-        name: {"limit": values[name], kind: values.get(f"used_{name}", 0), "reserved": 0} for name in names
-    }
+    return {name: {"limit": values[name], "used": values[f"used_{name}"], "reserved": 0} for name in names}
 
 
-_QUOTAS = (
-    (r"/load-balancer/v2/lbaas/quotas/([^/]+)", lambda w, p, q: {"quota": _set(w, "load-balancer", "")}),
-    (r"/compute/v2\.1/limits", _compute_limits),
-    (r"/volume/v3/([^/]+)/limits", _volume_limits),
-    (
-        r"/compute/v2\.1/os-quota-sets/([^/]+)",
-        lambda w, p, q: {"quota_set": {"id": p, **_set(w, "compute", "")}},
-    ),
-    (
-        r"/compute/v2\.1/os-quota-sets/([^/]+)/detail",
-        lambda w, p, q: {"quota_set": {"id": p, **_set(w, "compute", "in_use")}},
-    ),
-    (
-        r"/volume/v3/[^/]+/os-quota-sets/([^/]+)",
-        lambda w, p, q: {
-            "quota_set": {"id": p, **_set(w, "volume", "in_use" if q.get("usage") == "True" else "")}
-        },
-    ),
-    (r"/load-balancer/v2/lbaas/quotas/([^/]+)", lambda w, p, q: {"quota": _set(w, "load-balancer", "")}),
-    (r"/network/v2\.0/quotas/([^/]+?)(?:\.json)?", lambda w, p, q: {"quota": _set(w, "network", "")}),
-    (
-        r"/network/v2\.0/quotas/([^/]+)/details(?:\.json)?",
-        lambda w, p, q: {"quota": _set(w, "network", "used")},
-    ),
-)
+_QUOTAS: tuple[tuple[str, Row], ...] = (
+    (r"/load-balancer/v2/lbaas/quotas/[^/]+", {"quota": tables.QUOTAS["load-balancer"]}),
+    (r"/compute/v2\.1/limits", _limits(
+        "compute", maxTotalInstances="instances", maxTotalCores="cores", maxTotalRAMSize="ram",
+        totalInstancesUsed="used_instances", totalCoresUsed="used_cores", totalRAMUsed="used_ram",
+    )),
+    (r"/volume/v3/[^/]+/limits", _limits(
+        "volume", maxTotalVolumes="volumes", maxTotalVolumeGigabytes="gigabytes",
+        totalVolumesUsed="used_volumes", totalGigabytesUsed="used_gigabytes",
+    )),
+    (r"/network/v2\.0/quotas/[^/]+/details\.json", {"quota": _details()}),
+)  # fmt: skip
 
 
 @contextmanager

@@ -1,8 +1,8 @@
-"""keystone, Magnum's API and conductor, and RabbitMQ, as children of this process on loopback ports.
+"""keystone, and Magnum's API with its conductor, as children of this process on loopback ports.
 
 The real services of ``services.lock``: keystone on sqlite under gunicorn with one worker and one thread
-(sqlite allows one writer), Magnum's API under gunicorn, its conductor as its own program; the latter two
-share a database (see ``driver/locking.py``), and readers do not block a writer. Only Magnum's driver and
+(sqlite allows one writer), Magnum's API under gunicorn, with its conductor in threads of the same process;
+both share a database (see ``driver/locking.py``), and readers do not block a writer. Only Magnum's driver and
 the services beside it (``neighbours``) are played.
 """
 
@@ -20,8 +20,8 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.openstack import broker, settings
-from tests.openstack.installed import HERE, Installed, program
+from tests.openstack import settings
+from tests.openstack.installed import HERE, Installed
 from tests.openstack.settings import Ports
 from tests.ports import free_port
 from tests.waiting import until
@@ -60,9 +60,6 @@ class Services:
     def magnum_url(self) -> str:
         return f"http://127.0.0.1:{self.ports.magnum}/v1"
 
-    def pids(self) -> dict[str, int]:
-        return {name: process.pid for name, process in self._running}
-
     def lay(self) -> None:
         for folder in (
             "logs",
@@ -85,6 +82,7 @@ class Services:
         (self.state / "api-paste.ini").write_text(settings.paste(self.installed.paste.read_text()))
         for name, port, threads in (("keystone", self.ports.keystone, 1), ("magnum", self.ports.magnum, 8)):
             text = settings.gunicorn(f"{name}.wsgi.api:application", port, threads)
+            text += settings.CONDUCTOR if name == "magnum" else ""
             (self.state / f"{name}/gunicorn.conf.py").write_text(text)
         info = self.state / "path/played-1.dist-info"
         (info / "METADATA").write_text(_METADATA)
@@ -92,24 +90,13 @@ class Services:
 
     def start(self) -> None:
         """Start everything at once, wait until each answers; raises AssertionError with its output."""
-        ports = self.ports
-        rabbit = broker.environment(
-            self.installed.rabbit, self.state / "rabbit", ports.rabbit, ports.rabbit_distribution, ports.epmd
-        )
-        self._spawn("epmd", broker.epmd(self.installed.rabbit), rabbit)
-        self._spawn("rabbitmq", broker.server(self.installed.rabbit), rabbit)
         gunicorn = (str(self.installed.python), "-m", "gunicorn")
         self._spawn("keystone", gunicorn, {"OS_KEYSTONE_CONFIG_DIR": str(self.state)}, "keystone")
-        self._spawn("magnum-api", gunicorn, {}, "magnum")  # its configuration is below its home
-        self._spawn("magnum-conductor", program(self.installed, "magnum.cmd.conductor"), {}, "magnum")
-        for name, port in (
-            ("rabbitmq", ports.rabbit),
-            ("keystone", ports.keystone),
-            ("magnum-api", ports.magnum),
-        ):
+        self._spawn("magnum", gunicorn, {}, "magnum")  # its configuration is below its home
+        for name, port in (("keystone", self.ports.keystone), ("magnum", self.ports.magnum)):
             self._wait(name, port)
 
-    def _spawn(self, name: str, command: Sequence[str], more: Mapping[str, str], folder: str = ".") -> None:
+    def _spawn(self, name: str, command: Sequence[str], more: Mapping[str, str], folder: str) -> None:
         ours = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.state / folder),
@@ -175,7 +162,7 @@ def _answers(port: int) -> bool:
 @contextmanager
 def running(installed: Installed, state: Path) -> Iterator[Services]:
     """The services with fresh databases; ended afterwards."""
-    services = Services(installed, state, Ports(*(free_port() for _ in range(5))))
+    services = Services(installed, state, Ports(free_port(), free_port()))
     services.lay()
     try:
         services.start()

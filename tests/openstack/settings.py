@@ -15,9 +15,6 @@ SERVICE_USER = "magnum"
 class Ports:
     keystone: int
     magnum: int
-    rabbit: int
-    rabbit_distribution: int
-    epmd: int
 
 
 def keystone(state: Path) -> str:
@@ -53,7 +50,7 @@ def keys(state: Path) -> None:
 
 
 def magnum(state: Path, ports: Ports) -> str:
-    """magnum.conf of the API and the conductor: certificates in its own database, no notifications."""
+    """magnum.conf of API and conductor in one process: certificates in its own database, no notifications."""
     account = f"""\
 auth_type = password
 auth_url = http://127.0.0.1:{ports.keystone}/v3
@@ -73,7 +70,7 @@ region_name = {REGION}
 [DEFAULT]
 use_stderr = true
 host = localhost
-transport_url = rabbit://guest:guest@127.0.0.1:{ports.rabbit}/
+transport_url = fake://
 state_path = {state}
 [database]
 connection = sqlite:///{state}/magnum.db?timeout=60
@@ -82,8 +79,6 @@ sqlite_synchronous = false
 api_paste_config = {state}/api-paste.ini
 [certificates]
 cert_manager_type = x509keypair
-[conductor]
-workers = 1
 [oslo_messaging_notifications]
 driver = noop
 [oslo_concurrency]
@@ -115,3 +110,13 @@ timeout = 120
 graceful_timeout = 2
 control_socket_disable = True
 """
+
+
+CONDUCTOR = """
+
+def post_worker_init(worker):
+    from conductor import begin
+
+    begin()
+"""
+"""The end of Magnum's gunicorn.conf.py."""

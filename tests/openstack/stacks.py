@@ -1,12 +1,18 @@
 """The cluster half of a stack, run by the real engine against the real Magnum API: no nodes, no Kubernetes.
 
-The program is only the stack's cluster half; the platform half needs an API server.
+The program is only the stack's cluster half; the platform half needs an API server. Runs may be killed with
+all their children just after a request to Magnum.
 """
 
 from __future__ import annotations
 
 import copy
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,13 +20,14 @@ from typing import Any
 import yaml
 
 from gpuform.checkout.paths import Paths
-from gpuform.cli.settling import run_up
+from gpuform.cli.change import run_up
 from gpuform.clouds import RECOVERIES
 from gpuform.engine import Engine, EngineFailure, Result
 from gpuform.stack.recover import Stack, run_to_the_end
 from lab.toolchain import Toolchain
 from tests.journey.conftest import make_checkout
 from tests.openstack.world import TEMPLATE, World
+from tests.waiting import until
 
 STACK = "research"
 _PROGRAM = """\
@@ -104,3 +111,60 @@ def half(world: World, folder: Path, environment: dict[str, Any] | None = None) 
     made = Half(world, paths)
     made.declare(environment or ENVIRONMENT)
     return made
+
+
+_RUN = f"""
+import sys
+from pathlib import Path
+from gpuform.cli.change import run_up
+from gpuform.engine import Engine, EngineFailure
+from gpuform.checkout.paths import Paths
+from gpuform.clouds import RECOVERIES
+from gpuform.stack.recover import Stack, run_to_the_end
+from lab.toolchain import Toolchain
+
+operation, *folders = sys.argv[1:]
+paths, stack = Paths(*map(Path, folders)), "{STACK}"
+engine = Engine(paths, Toolchain(paths))
+try:
+    run_up(engine, stack, paths, True, print) if operation == "up" else engine.destroy(stack)
+except EngineFailure as failure:
+    if operation == "up":
+        raise
+    here = Stack(stack, paths, engine, RECOVERIES)
+    run_to_the_end(here, failure, lambda: engine.destroy(stack), print)
+"""
+
+
+def asked(world: World, path: str, method: str = "POST") -> int:
+    """Requests that Magnum accepted, by the end of their path."""
+    return sum(
+        one.method == method and one.path.rstrip("/").endswith(path) and one.status < 300
+        for one in world.requests(changes=True)
+    )
+
+
+def killed(stack: Half, is_come: Callable[[], bool], operation: str = "up") -> bool:
+    """Run the operation and kill all of it at the given moment; return whether it was still running then."""
+    paths = stack.paths
+    command = [sys.executable, "-c", _RUN, operation, str(paths.root), str(paths.state), str(paths.cache)]
+    with (stack.paths.root / "killed.log").open("ab") as log:
+        process = subprocess.Popen(
+            command, cwd=paths.root, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+        )
+
+    def said() -> str:
+        return (stack.paths.root / "killed.log").read_text()[-2000:]
+
+    def look() -> bool:
+        come = is_come()
+        assert come or process.poll() is None, said()
+        return come
+
+    try:
+        until(look, seconds=60, what=said)
+        return process.poll() is None
+    finally:
+        with suppress(ProcessLookupError):  # it has ended with all its children
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

@@ -31,19 +31,12 @@ FIXED = "cluster-net"
 
 QUOTAS: dict[str, Row] = {
     "compute": {
-        **{"instances": 100, "cores": 1000, "ram": 10_000 * 1024, "key_pairs": 100, "server_groups": 10},
-        **{"used_instances": 0, "used_cores": 0, "used_ram": 0, "used_key_pairs": 1, "used_server_groups": 0},
+        **{"instances": 100, "cores": 1000, "ram": 10_000 * 1024},
+        **{"used_instances": 0, "used_cores": 0, "used_ram": 0},
     },
-    "network": {
-        **{"network": 100, "subnet": 100, "port": 500, "router": 10, "floatingip": 50},
-        **{"security_group": 10, "security_group_rule": 100},
-        **{f"used_{name}": 0 for name in ("network", "subnet", "port", "router", "floatingip")},
-    },
-    "load-balancer": {"load_balancer": 10, "listener": 50, "pool": 50, "member": 50, "health_monitor": 50},
-    "volume": {
-        **{"volumes": 100, "gigabytes": 10_000, "snapshots": 10, "backups": 10},
-        **{f"used_{name}": 0 for name in ("volumes", "gigabytes", "snapshots", "backups")},
-    },
+    "network": {"port": 500, "floatingip": 50, "used_port": 0, "used_floatingip": 0},
+    "load-balancer": {"load_balancer": 10},
+    "volume": {"volumes": 100, "gigabytes": 10_000, "used_volumes": 0, "used_gigabytes": 0},
 }
 
 

@@ -1,4 +1,4 @@
-"""``up`` killed with all its children, just after a request to Magnum."""
+"""Runs killed with all their children just after a request to Magnum, and a deletion that hangs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.openstack.killing import asked, killed
-from tests.openstack.stacks import STACK, T4, V100S, half
+from gpuform.engine import EngineFailure
+from tests.openstack.stacks import STACK, T4, V100S, asked, half, killed
 from tests.openstack.world import World
 
 pytestmark = [pytest.mark.engine, pytest.mark.nightly]
@@ -55,7 +55,7 @@ def test_what_was_asked_for_and_is_declared_no_more_is_deleted(world: World, tmp
     assert _groups(world) == ["default-master", "default-worker", "gpu-v100s"]
 
 
-def test_a_replacement_too_goes_on_where_it_waskilled(world: World, tmp_path: Path) -> None:
+def test_a_replacement_too_goes_on_where_it_was_killed(world: World, tmp_path: Path) -> None:
     world.template()
     stack = half(world, tmp_path)
     stack.run("up")
@@ -74,3 +74,45 @@ def test_a_replacement_too_goes_on_where_it_waskilled(world: World, tmp_path: Pa
 def _groups(world: World) -> list[str]:
     [cluster] = world.clusters()
     return sorted(group.name for group in world.magnum().nodegroups.list(cluster.uuid))
+
+
+_IMPATIENT = """\
+import pulumi
+
+def impatient(args):
+    if args.type_ == "openstack:containerinfra/cluster:Cluster":
+        args.opts.custom_timeouts = pulumi.CustomTimeouts(delete="5s")
+        return pulumi.ResourceTransformationResult(args.props, args.opts)
+
+pulumi.runtime.register_stack_transformation(impatient)
+"""
+"""Shortens the program's timeouts: a stack's own 10 minutes are too long for a test."""
+
+
+def test_killed_or_hanging_each_next_run_goes_on_and_resizes_nothing_twice(
+    world: World, tmp_path: Path
+) -> None:
+    world.template()
+    stack = half(world, tmp_path)
+    program = stack.paths.root / "half/__main__.py"
+    program.write_text(_IMPATIENT + program.read_text())
+    stack.run("up")
+    [cluster] = world.clusters()
+
+    world.tell(slow=3)
+    stack.change(lambda env: env["pools"][0].update(nodes=3))
+    assert killed(stack, lambda: asked(world, "/actions/resize") == 1)
+    world.tell()
+    stack.run("up")
+    assert asked(world, "/actions/resize") == 1
+    assert not stack.run("up").changed
+    assert len(world.nodes(cluster.uuid)["gpu-t4"]) == 3
+
+    world.tell(on="delete", hang=True)
+    assert killed(stack, lambda: asked(world, cluster.uuid, "DELETE") > 0, "destroy")
+    with pytest.raises(EngineFailure, match="research-cluster: DELETE_IN_PROGRESS"):
+        stack.run("destroy")
+
+    world.tell()
+    stack.run("destroy")
+    assert world.clusters() == []

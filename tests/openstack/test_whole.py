@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,19 +15,6 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 
-STATUS = {
-    "gpu-t4": ["g2.5xlarge", "time_slicing: 4 per GPU", "2/2", "gpu.shared 4", "gpu.shared 3"],
-    "gpu-a100": [
-        "g4.p1.40g",
-        "mig: 2x 2g.10gb, 1x 3g.20gb",
-        "1/1",
-        "gpu 0, mig-2g.10gb 2, mig-3g.20gb 1",
-        "mig-2g.10gb 2, mig-3g.20gb 1",
-    ],
-    "gpu-v100s": ["g3.xlarge", "exclusive", "1/1", "gpu 1", "gpu 1"],
-    "gpu-ci": ["g2.5xlarge", "time_slicing: 2 per GPU", "2/2, 1 to 3", "gpu 2", "gpu 3"],
-}
-"""Pool rows of ``gpuform status``: machine, sharing, nodes, what each offers, what is in use."""
 TAINT = "node-role.kubernetes.io/gpu"
 JOINS_S = 60.0
 
@@ -57,31 +43,19 @@ def test_the_committed_stack_comes_up_and_then_stays(world: World, tmp_path: Pat
         assert "updated" not in said.splitlines()[-1]
         assert world.requests(changes=True) == []
         with site.by_its_own_kubeconfig():
-            _is_seen(site, tmp_path / "page.html")
+            _is_seen(site)
         _changes_by_hand_are_found(world, site, cluster.uuid)
 
 
-def _is_seen(site: Whole, page: Path) -> None:
-    said = site.gpuform("status", STACK).stdout
-    assert _pools(said) == STATUS
-    assert len(re.findall(r"^(?:ci|examples|neighbours-\S+) .* Running *$", said, re.M)) == 10
+def _is_seen(site: Whole) -> None:
     top = json.loads(site.gpuform("top", STACK, "--json").stdout)
-    asked = {node["name"]: (node["pool"], node["requested_gpus"]) for node in top["nodes"]}
-    shared = sorted(asked.pop(f"research-gpu-t4-{number}") for number in (0, 1))
-    assert [pool for pool, _ in shared] == ["gpu-t4", "gpu-t4"]
-    assert sum(requested for _, requested in shared) == 0.75
-    assert asked.pop("research-gpu-ci-0")[1] + asked.pop("research-gpu-ci-1")[1] == 1.5
-    assert asked == {"research-gpu-a100-0": ("gpu-a100", 1), "research-gpu-v100s-0": ("gpu-v100s", 1)}
+    asked: Counter[str] = Counter()
+    for node in top["nodes"]:
+        asked[node["pool"]] += node["requested_gpus"]
+    assert asked == {"gpu-t4": 0.75, "gpu-a100": 1, "gpu-v100s": 1, "gpu-ci": 1.5}
     assert top["growing"] == [{"pool": "gpu-ci", "nodes": 2, "min": 1, "max": 3}]
     # The stand-in for the monitoring chart has no Prometheus; the API server itself answers 404.
     assert "answers 404" in top["prometheus"]["why"]
-    said = site.gpuform("report", STACK, "-o", str(page)).stdout
-    assert "requested only: Prometheus: answers 404" in said
-    text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page.read_text()))
-    assert "requested 4.25 of 6 GPUs" in text
-    for pool in ("gpu-t4 2 nodes", "gpu-a100 1 node", "gpu-v100s 1 node", "gpu-ci 2 nodes (1 to 3)"):
-        assert pool in text
-    assert "neighbours-mig/inference" in text
 
 
 def _changes_by_hand_are_found(world: World, site: Whole, cluster: str) -> None:
@@ -103,16 +77,6 @@ def _changes_by_hand_are_found(world: World, site: Whole, cluster: str) -> None:
         (f"Node {v100s}", f"spec.taints[{TAINT}:NoSchedule]"): ("missing", "cluster", "true", "none"),
         ("gpuform:nodes:PoolNodes pools-gpu-v100s", "nodes"): engine,
     }
-    pools = _pools(site.gpuform("status", STACK).stdout)
-    assert {name: row[2] for name, row in pools.items()} == {
-        **{name: row[2] for name, row in STATUS.items()},
-        **{"gpu-t4": "3/2", "gpu-v100s": "0/1"},
-    }
-
-
-def _pools(said: str) -> dict[str, list[str]]:
-    rows = [re.split(r" {2,}", line.strip()) for line in said.splitlines() if line.startswith("gpu-")]
-    return {name: cells for name, *cells in rows}
 
 
 def _joined(site: Whole, name: str) -> dict[str, Any]:

@@ -1,18 +1,23 @@
 """A whole stack on OpenStack: the real Magnum API, and the embedded control plane as Magnum's cluster.
 
 Magnum's driver is played, and gives the cluster the embedded API server's address and authority, so a
-kubeconfig with a certificate of Magnum works there. Nodes are played as well (``nodes``); readiness gate
-and pool keeper are their own programs, run beside the cluster. Third-party charts are stand-ins.
+kubeconfig with a certificate of Magnum works there. Machines of Magnum's groups are played as well: one
+simulated node for each node that the driver reports, which joins with only the label that Magnum's own
+kubelets set, and is deleted when its group shrinks. Readiness gate and pool keeper are their own programs,
+run beside the cluster. Third-party charts are stand-ins.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
@@ -20,19 +25,20 @@ import yaml
 from gpuform.engine.places import write
 from gpuform.engine.standins import _launcher
 from infra.config import load
+from infra.model import labels
 from infra.model.environment import Environment
+from infra.plan import magnum, played
 from lab.plane import ControlPlane
 from lab.plane.layout import Layout
 from lab.rehearse.program import Gate, Keeper
 from lab.toolchain import Toolchain
 from tests.journey.conftest import HERE, Checkout, make_checkout
 from tests.openstack import authority
-from tests.openstack.nodes import Machines
 from tests.openstack.world import World
 
 STACK = "openstack-dev"
 _PROGRAM = """\
-from lab.offline.language.program import find_charts_here
+from lab.offline.language.runner import find_charts_here
 from infra.__main__ import main
 
 find_charts_here({finder!r})
@@ -132,3 +138,91 @@ def _find_charts_here(checkout: Checkout, folder: Path) -> None:
     (checkout.paths.root / "program" / "__main__.py").write_text(_PROGRAM.format(finder=str(finder)))
     project = checkout.paths.root / "Pulumi.yaml"
     project.write_text(project.read_text().replace("main: infra/", "main: program/"))
+
+
+EVERY_S = 0.5
+_SCAN = 10  # polls between two scans of the autoscaler, which scans every 10 s
+
+
+def _named(manifest: dict[str, Any], name: str) -> dict[str, Any]:
+    metadata = manifest["metadata"]
+    own = {**metadata["labels"], labels.HOSTNAME: name}
+    return {**manifest, "metadata": {**metadata, "name": name, "labels": own}}
+
+
+class Machines:
+    """The nodes of one cluster, synchronized with the driver by a thread."""
+
+    def __init__(
+        self, world: World, environment: Callable[[], Environment], kubectl: Callable[..., str]
+    ) -> None:
+        """``environment`` describes the groups' machines; called at each poll, since pools come and go."""
+        self._world, self._environment, self._kubectl = world, environment, kubectl
+        self._joined: set[str] = set()
+        self._over = threading.Event()
+        self.trouble = ""
+
+    def look(self) -> None:
+        env = self._environment()
+        label = magnum.GROUP_LABELS[magnum.cluster_of(env).driver]
+        of_group = {one["metadata"]["labels"][label]: one for one in played.magnum_nodes(env)}
+        wanted: dict[str, Any] = {}
+        for folder in (self._world.services.played / "nodes").glob("*"):
+            if folder.name in self._own():
+                for group, nodes in self._world.nodes(folder.name).items():
+                    if group in of_group:
+                        names = [node["name"] for node in nodes]
+                        wanted |= {name: _named(of_group[group], name) for name in names}
+        new = [made for name, made in wanted.items() if name not in self._joined]
+        gone = sorted(self._joined - wanted.keys())
+        if new:
+            listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": new})
+            self._kubectl("apply", "-f", "-", input=listed)
+        if gone:
+            self._kubectl("delete", "nodes", "--ignore-not-found", *gone)
+        self._joined = set(wanted)
+
+    def grow(self) -> None:
+        """Add one node to each elastic group below its maximum while a pod is unschedulable.
+
+        Simulates cluster-autoscaler, reduced to its Magnum request: a resize of the group
+        (cloudprovider/magnum/magnum_manager_impl.go).
+        """
+        query = "-o=jsonpath={.items[*].status.conditions[?(@.reason=='Unschedulable')].reason}"
+        if not self._kubectl("get", "pods", "-A", "--field-selector=status.phase=Pending", query).strip():
+            return
+        magnum = self._world.magnum()
+        for cluster in self._world.clusters():
+            for pool in self._environment().pools:
+                names = {group.name for group in magnum.nodegroups.list(cluster.uuid)}
+                if pool.elastic and pool.name in names and cluster.status.endswith("_COMPLETE"):
+                    group = magnum.nodegroups.get(cluster.uuid, pool.name)
+                    if group.node_count < group.max_node_count:
+                        magnum.clusters.resize(cluster.uuid, group.node_count + 1, nodegroup=group.uuid)
+
+    def _own(self) -> set[str]:
+        return {cluster.uuid for cluster in self._world.clusters()}
+
+    @contextmanager
+    def joining(self) -> Iterator[Machines]:
+        thread = threading.Thread(target=self._follow, daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._over.set()
+            thread.join()
+        assert not self.trouble, self.trouble
+
+    def _follow(self) -> None:
+        looks = 0
+        while not self._over.wait(EVERY_S):
+            looks += 1
+            try:
+                self.look()
+                if looks % _SCAN == 0:
+                    self.grow()
+            except Exception as error:  # reported at the end, if it still persists then
+                self.trouble = f"{type(error).__name__}: {error}"
+            else:
+                self.trouble = ""

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from infra.config import parse
-from infra.model import gpu, offer
+from infra.model import offer
 from infra.model.errors import InputError
 from infra.plan import workloads
+from tests.config.edits import message
 from tests.plan.aws_environments import aws
+from tests.plan.environments import declared, gpus, on
 
 pytestmark = pytest.mark.unit
 
-# GPUs with NVLink by NVIDIA's data sheets, independent of the catalogue.
-WIRED = {
-    *("V100-SXM2-16GB", "V100-SXM2-32GB", "A100-SXM4-40GB", "A100-SXM4-80GB", "H100-SXM", "H200", "B200"),
-    *("B300", "GB200"),
-}
 
 POOLS: dict[str, dict[str, Any]] = {
     "t4": {"machine": "g2.5xlarge"},
@@ -35,13 +33,8 @@ POOLS: dict[str, dict[str, Any]] = {
 
 
 def made(*names: str, **work: Any) -> dict[str, Any]:
-    pools = [
-        {"name": name, "nodes": 1, **{k: v for k, v in POOLS[name].items() if v is not None}}
-        for name in names
-    ]
-    found = {"name": "w", "kind": "pod", "image": "a:1", **work}
-    env = parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": pools, "workloads": [found]})
-    spec: dict[str, Any] = workloads.manifests(env)[0]["spec"]
+    pools = [{"name": name, **{k: v for k, v in POOLS[name].items() if v is not None}} for name in names]
+    spec: dict[str, Any] = workloads.manifests(on("embedded", *pools, workloads=[work]))[0]["spec"]
     return spec
 
 
@@ -52,11 +45,6 @@ def terms(spec: dict[str, Any]) -> list[dict[str, list[str]]]:
         assert all(one["operator"] == "In" for one in term["matchExpressions"])
         found.append({one["key"]: one["values"] for one in term["matchExpressions"]})
     return found
-
-
-def asked(spec: dict[str, Any]) -> dict[str, str]:
-    requests = spec["containers"][0]["resources"]["requests"]
-    return {key: value for key, value in requests.items() if key.startswith("nvidia.com/")}
 
 
 @pytest.mark.parametrize(
@@ -78,14 +66,14 @@ def asked(spec: dict[str, Any]) -> dict[str, str]:
 def test_the_pools_whose_gpus_satisfy(pools: list[str], need: dict[str, Any], chosen: list[str]) -> None:
     spec = made(*pools, gpu=need)
     assert terms(spec) == [{"gpuform.io/pool": chosen}]
-    assert asked(spec) == {"nvidia.com/gpu": "1"}
+    assert gpus({"kind": "Pod", "spec": spec}) == {"nvidia.com/gpu": "1"}
     assert [one["key"] for one in spec["tolerations"]] == ["nvidia.com/gpu"]
     assert "nodeSelector" not in spec
 
 
 def test_a_slice_counts_with_its_own_memory() -> None:
     spec = made("t4", "cut", gpu={"memory_gib": 19})
-    assert asked(spec) == {"nvidia.com/mig-3g.20gb": "1"}
+    assert gpus({"kind": "Pod", "spec": spec}) == {"nvidia.com/mig-3g.20gb": "1"}
     assert terms(spec) == [{"gpuform.io/pool": ["cut"]}]
     with pytest.raises(
         InputError, match=r"no pool has 20 GiB or more; .*mig-3g\.20gb of pool cut .*: 19\.5 GiB"
@@ -100,7 +88,7 @@ def test_a_slice_has_no_nvlink() -> None:
 
 def test_of_several_slices_the_named_one() -> None:
     spec = made("cut", gpu={"family": "ampere"}, slice="2g.10gb", count=2)
-    assert asked(spec) == {"nvidia.com/mig-2g.10gb": "2"}
+    assert gpus({"kind": "Pod", "spec": spec}) == {"nvidia.com/mig-2g.10gb": "2"}
     with pytest.raises(InputError, match=r"no pool has a slice 1g\.5gb with .*; no pool offers it"):
         made("cut", gpu={"family": "ampere"}, slice="1g.5gb")
 
@@ -115,13 +103,9 @@ def test_two_names_are_no_choice() -> None:
 
 
 def test_a_pool_of_several_models_is_taken_where_discovery_tells_them_apart() -> None:
-    pools = [
-        {"name": "mixed", "selector": {"a": "b"}, "gpu": {"models": ["T4", "A100-40GB", "L4"], "count": 1}},
-        {"name": "large", "selector": {"a": "c"}, "gpu": {"models": ["A100-80GB"], "count": 8}},
-    ]
-    work = {"name": "w", "kind": "pod", "image": "a:1", "gpu": {"memory_gib": 40}}
-    cluster = {"kind": "existing", "kubeconfig": "/k"}
-    env = parse({"name": "e", "cluster": cluster, "pools": pools, "workloads": [work]})
+    mixed = {"name": "mixed", "gpu": {"models": ["T4", "A100-40GB", "L4"], "count": 1}}
+    large = {"name": "large", "gpu": {"models": ["A100-80GB"], "count": 8}}
+    env = on("existing", mixed, large, workloads=[{"gpu": {"memory_gib": 40}}])
     assert terms(workloads.manifests(env)[0]["spec"]) == [
         {"gpuform.io/pool": ["large"]},
         {"gpuform.io/pool": ["mixed"], "nvidia.com/gpu.product": ["NVIDIA-A100-PCIE-40GB"]},
@@ -131,24 +115,10 @@ def test_a_pool_of_several_models_is_taken_where_discovery_tells_them_apart() ->
 def test_a_slice_has_the_memory_that_nvml_reports() -> None:
     """An H200 reports 16 GiB for 1g.18gb; an eighth of its memory is 17.5 GiB."""
     sharing = {"kind": "mig", "layout": "all-1g.18gb"}
-    pool = {
-        "name": "h200",
-        "selector": {"a": "b"},
-        "gpu": {"models": ["H200"], "count": 1},
-        "sharing": sharing,
-    }
-    work = {"name": "w", "kind": "pod", "image": "a:1"}
-    cluster = {"kind": "existing", "kubeconfig": "/k"}
-    document = {"name": "e", "cluster": cluster, "pools": [pool]}
-    parse({**document, "workloads": [{**work, "gpu": {"memory_gib": 16}}]})
-    with pytest.raises(
-        InputError, match=r"no pool has 17 GiB or more; .*mig-1g\.18gb of pool h200 .*: 16 GiB"
-    ):
-        parse({**document, "workloads": [{**work, "gpu": {"memory_gib": 17}}]})
-
-
-def test_nvlink_is_what_the_boards_have() -> None:
-    assert {name for name, one in gpu.GPUS.items() if one.nvlink} == WIRED
+    pool = {"name": "h200", "gpu": {"models": ["H200"], "count": 1}, "sharing": sharing}
+    assert on("existing", pool, workloads=[{"gpu": {"memory_gib": 16}}])
+    said = message(declared("existing", pool, workloads=[{"gpu": {"memory_gib": 17}}]))
+    assert re.search(r"no pool has 17 GiB or more; .*mig-1g\.18gb of pool h200 .*: 16 GiB", said)
 
 
 def test_on_aws_a_pool_is_not_judged_by_gpus_that_nobody_sells() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from infra import versions
-from infra.config import parse
-from infra.model import offer, room
+from infra.model import offer
 from infra.model.environment import Environment
 from infra.model.errors import InputError
-from infra.plan import dra, eks, gpu_operator, karpenter, node_class, overlays, render, sharing, workloads
+from infra.plan import dra, eks, gpu_operator, karpenter, node_class, render, sharing, workloads
 from tests.plan.aws_environments import CLAIMED, CLAIMED_SLICES, SLICED, TABLE, aws
+from tests.plan.environments import on
 
 pytestmark = pytest.mark.unit
 
@@ -36,22 +36,15 @@ def test_the_node_pool_keeps_its_number_and_has_room_for_one_that_replaces_anoth
     assert spec["disruption"]["consolidateAfter"] == "Never"
     assert spec["template"]["spec"]["nodeClassRef"]["name"] == "p0"
     assert node_class.ec2_node_class(ENV, ENV.pools[0], "role", "labs")["metadata"]["name"] == "p0"
+    assert karpenter.node_overlays(ENV, ENV.pools[0]) == ()
+    gates = eks.karpenter_values(ENV)["settings"]["featureGates"]
+    assert gates == {"nodeOverlay": True, "reservedCapacity": False, "staticCapacity": True}
 
 
 def test_its_class_says_when_an_old_node_is_replaced() -> None:
     training = node_pool(aws({**CLAIMED, "class": "training"}))["spec"]
     assert training["template"]["spec"]["expireAfter"] == "Never"
     assert {"nodes": "0", "reasons": ["Drifted", "Underutilized"]} in training["disruption"]["budgets"]
-
-
-def test_there_is_nothing_to_tell_karpenter_of_what_its_nodes_will_offer() -> None:
-    assert overlays.node_overlays(ENV, ENV.pools[0]) == ()
-
-
-def test_the_gate_is_open_where_there_is_a_static_pool_and_not_named_elsewhere() -> None:
-    gates = eks.karpenter_values(ENV)["settings"]["featureGates"]
-    assert gates == {"nodeOverlay": True, "reservedCapacity": False, "staticCapacity": True}
-    assert "staticCapacity" not in eks.karpenter_values(TABLE["sliced"])["settings"]["featureGates"]
 
 
 def test_one_label_keeps_the_device_plugin_off_and_the_driver_on() -> None:
@@ -80,17 +73,12 @@ def test_the_driver_is_one_pinned_release_that_tolerates_its_pools_alone() -> No
     assert dra.release(TABLE["sliced"]) is None
 
 
-def test_compute_domains_are_off_and_with_them_what_needs_a_certificate() -> None:
+def test_compute_domains_alpha_gates_and_what_needs_a_certificate_are_off() -> None:
+    """dra-driver-nvidia-gpu#1452: slices that are cut for a claim are not undone where it fails halfway."""
     release = dra.release(ENV)
     assert release
     assert release.values["resources"] == {"gpus": {"enabled": True}, "computeDomains": {"enabled": False}}
     assert release.values["webhook"] == {"enabled": False}
-
-
-def test_alpha_gates_of_the_driver_are_left_off() -> None:
-    """dra-driver-nvidia-gpu#1452: slices that are cut for a claim are not undone where it fails halfway."""
-    release = dra.release(ENV)
-    assert release
     assert "featureGates" not in release.values
 
 
@@ -126,11 +114,6 @@ def test_a_workloads_pods_claim_what_they_would_have_asked_for(kind: str) -> Non
     assert set(resources["requests"]) | set(resources["limits"]) == {"cpu", "memory"}
     assert spec["nodeSelector"] == {"gpuform.io/pool": "p0"}
     assert spec["tolerations"][0]["key"] == "nvidia.com/gpu"
-
-
-def test_another_number_is_another_template_because_none_can_be_changed() -> None:
-    names = {with_work(kind="pod", count=count)[0]["metadata"]["name"] for count in (1, 2)}
-    assert names == {"train-1-gpu", "train-2-gpu"}
 
 
 def test_a_workload_on_other_pools_claims_nothing() -> None:
@@ -178,17 +161,23 @@ def test_the_driver_waits_for_the_layout_where_there_may_be_one_and_nowhere_else
 
 
 @pytest.mark.parametrize(
-    ("asked", "name", "count"),
+    ("layout", "asked", "name", "count", "profile"),
     [
-        ({"slice": "2g.10gb"}, "train-1-2g.10gb", 1),
-        ({"slice": "2g.10gb", "count": 3}, "train-3-2g.10gb", 3),
+        (None, {"slice": "2g.10gb"}, "train-1-2g.10gb", 1, "2g.10gb"),
+        # None can be changed, so another number is another template.
+        (None, {"slice": "2g.10gb", "count": 3}, "train-3-2g.10gb", 3, "2g.10gb"),
+        # The only kind of slice needs no naming, and a plus is none in a name.
+        ("all-1g.5gb+me", {}, "train-1-1g.5gb.me", 1, "1g.5gb+me"),
     ],
 )
-def test_a_claim_for_slices_names_their_profile(asked: dict[str, Any], name: str, count: int) -> None:
-    template, work = with_work(CLAIMED_SLICES, kind="pod", **asked)
+def test_a_claim_for_slices_names_their_profile(
+    layout: str | None, asked: dict[str, Any], name: str, count: int, profile: str
+) -> None:
+    only = {"sharing": {"kind": "dra", "layout": layout}} if layout else {}
+    template, work = with_work({**CLAIMED_SLICES, **only}, kind="pod", **asked)
     assert template["metadata"]["name"] == name
     (request,) = template["spec"]["spec"]["devices"]["requests"]
-    expression = "device.attributes['gpu.nvidia.com'].profile == '2g.10gb'"
+    expression = f"device.attributes['gpu.nvidia.com'].profile == '{profile}'"
     assert request["exactly"] == {
         "deviceClassName": "mig.nvidia.com",
         "selectors": [{"cel": {"expression": expression}}],
@@ -198,35 +187,13 @@ def test_a_claim_for_slices_names_their_profile(asked: dict[str, Any], name: str
     assert work["spec"]["resourceClaims"] == [{"name": "gpu", "resourceClaimTemplateName": name}]
 
 
-def test_the_only_kind_of_slice_needs_no_naming_and_a_plus_is_none_in_a_name() -> None:
-    only = {**CLAIMED_SLICES, "sharing": {"kind": "dra", "layout": "all-1g.5gb+me"}}
-    template, _ = with_work(only, kind="pod")
-    assert template["metadata"]["name"] == "train-1-1g.5gb.me"
-    (request,) = template["spec"]["spec"]["devices"]["requests"]
-    assert request["exactly"]["selectors"][0]["cel"]["expression"].endswith("== '1g.5gb+me'")
-
-
-def test_a_quota_counts_claimed_devices_by_their_class() -> None:
-    keys = [room.keys(CUT.strategy(pool), pool) for pool in CUT.pools]
-    assert keys == [
-        ("mig.nvidia.com.deviceclass.resource.k8s.io/devices",),
-        ("gpu.nvidia.com.deviceclass.resource.k8s.io/devices",),
-    ]
-
-
-GPU = {"models": ["A100-40GB"], "count": 2}
-DRIVER = {"source": "nvidia", "version": "580.95.05"}
-ELSEWHERE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "embedded": ({"kind": "embedded"}, {"machine": "g4.p2.40g", "nodes": 1}),
-    "existing": ({"kind": "existing", "kubeconfig": "/k"}, {"gpu": GPU, "selector": {"a": "b"}}),
-    "hosts": ({"kind": "hosts", "kubeconfig": "/k", "driver": DRIVER}, {"gpu": GPU, "hosts": ["h"]}),
-}
+GPUS = {"gpu": {"models": ["A100-40GB"], "count": 2}}
+ELSEWHERE = {"embedded": {"machine": "g4.p2.40g"}, "existing": GPUS, "hosts": GPUS}
 
 
 def elsewhere(kind: str, **operator: Any) -> Environment:
-    cluster, place = ELSEWHERE[kind]
-    pool = {"name": "p0", **place, "sharing": {"kind": "dra", "layout": "all-3g.20gb"}}
-    return parse({"name": "e", "cluster": cluster, "gpu_operator": operator, "pools": [pool]})
+    layout = {"kind": "dra", "layout": "all-3g.20gb"}
+    return on(kind, {**ELSEWHERE[kind], "sharing": layout}, gpu_operator=operator)
 
 
 @pytest.mark.parametrize("kind", ELSEWHERE)
@@ -284,10 +251,7 @@ REFUSED = {
     "name a pool with such GPUs": (CLAIMED, {"gpu": {"nvlink": True}}),
     "workloads[0].gpu.memory_gib: a claim for slices names their profile, which determines their "
     "memory; leave it out": (CLAIMED_SLICES, {"gpu": {"memory_gib": 5}, "slice": "2g.10gb"}),
-    "workloads[0].gpu: pool is given too; use one of the two": (
-        SLICED,
-        {"gpu": {"memory_gib": 5}},
-    ),
+    "workloads[0].gpu: pool is given too; use one of the two": (SLICED, {"gpu": {"memory_gib": 5}}),
 }
 
 

@@ -13,6 +13,7 @@ from infra.plan.bill import Line, document, per_month
 from infra.plan.cost import bill
 from infra.plan.rules import facts
 from tests.components.aws_stacks import small, stack
+from tests.plan.environments import declared, on
 
 pytestmark = pytest.mark.unit
 
@@ -29,41 +30,37 @@ def line(env: Environment, what: str) -> Line:
     return found
 
 
-def test_nodes_that_stay_cost_their_price_and_their_volume() -> None:
-    found = line(aws({"name": "t4", "machine": "g4dn.xlarge", "nodes": 3}), "pool t4")
-    assert (found.least, found.most) == (3, 3)
-    assert found.low == found.high == pytest.approx(3 * (0.526 + DISK))
+T4 = {"name": "t4", "machine": "g4dn.xlarge"}
+ELASTIC = {**T4, "elastic": {"max": {"cpu": 17, "nvidia.com/gpu.shared": 40}}}
+"""Four nodes by cores, thirteen by shares."""
+ELASTIC |= {"sharing": {"kind": "time_slicing", "replicas": 3, "rename": True}}
+BOTH = {**ELASTIC, "capacity": ["on_demand", "spot"]}
+FASTER = {"disk": {"size_gib": 200, "iops": 4000, "throughput": 225}}
+SEVERAL = {"name": "t4", "gpu": {"models": ["T4"], "count": 1}, "elastic": {"max": {"nvidia.com/gpu": 2}}}
+DEAREST = max(USD_PER_HOUR[machine.name] for machine in aws(SEVERAL).pools[0].machines)
 
 
-def test_a_faster_volume_costs_more() -> None:
-    disk = {"size_gib": 200, "iops": 4000, "throughput": 225}
-    env = aws({"name": "t4", "machine": "g4dn.xlarge", "nodes": 1, "aws": {"disk": disk}})
-    volume = (200 * 0.08 + 1000 * 0.005 + 100 * 0.04) / 730
-    assert line(env, "pool t4").high == pytest.approx(0.526 + volume)
-
-
-def test_an_elastic_pool_costs_nothing_or_up_to_its_limit_in_each_way_of_buying() -> None:
-    elastic = {"max": {"cpu": 17, "nvidia.com/gpu.shared": 40}}  # four nodes by cores, thirteen by shares
-    sharing = {"kind": "time_slicing", "replicas": 3, "rename": True}
-    pool = {"name": "t4", "machine": "g4dn.xlarge", "elastic": elastic, "sharing": sharing}
-    both = {**pool, "capacity": ["on_demand", "spot"]}
-    one = line(aws(pool), "pool t4")
-    assert (one.least, one.most, one.low) == (0, 4, 0)
-    assert one.high == pytest.approx(4 * (0.526 + DISK))
-    full = line(aws(both), "pool t4")
-    assert (full.most, full.notes) == (8, ("spot counted at the on-demand price (no cost.spot_factor)",))
-    assert full.high == pytest.approx(8 * (0.526 + DISK))
-    known = line(aws(both, spot_factor=0.25), "pool t4")
-    assert known.notes == ()
-    assert known.high == pytest.approx(5 * (0.526 + DISK))
-
-
-def test_of_several_machines_the_dearest_fleet_is_the_most() -> None:
-    gpu = {"models": ["T4"], "count": 1}
-    env = aws({"name": "t4", "gpu": gpu, "elastic": {"max": {"nvidia.com/gpu": 2}}})
-    names = [machine.name for machine in env.pools[0].machines]
-    assert len(names) == 5
-    assert line(env, "pool t4").high == pytest.approx(2 * (max(USD_PER_HOUR[name] for name in names) + DISK))
+@pytest.mark.parametrize(
+    ("pool", "cost", "nodes", "high"),
+    [
+        ({**T4, "nodes": 3}, {}, (3, 3), 3 * (0.526 + DISK)),
+        ({**T4, "nodes": 1, "aws": FASTER}, {}, (1, 1),
+         0.526 + (200 * 0.08 + 1000 * 0.005 + 100 * 0.04) / 730),
+        (ELASTIC, {}, (0, 4), 4 * (0.526 + DISK)),
+        (BOTH, {}, (0, 8), 8 * (0.526 + DISK)),
+        (BOTH, {"spot_factor": 0.25}, (0, 8), 5 * (0.526 + DISK)),
+        (SEVERAL, {}, (0, 2), 2 * (DEAREST + DISK)),
+    ],
+    ids=["nodes that stay", "a faster volume", "elastic", "each way of buying", "a spot price", "dearest"],
+)  # fmt: skip
+def test_a_pool_costs_its_machines_and_volumes(
+    pool: dict[str, Any], cost: dict[str, Any], nodes: tuple[int, int], high: float
+) -> None:
+    found = line(aws(pool, **cost), "pool t4")
+    assert ((found.least, found.most), found.high) == (nodes, pytest.approx(high))
+    assert found.low == (found.high if nodes[0] else 0)
+    unknown = "capacity" in pool and not cost
+    assert found.notes == (("spot counted at the on-demand price (no cost.spot_factor)",) if unknown else ())
 
 
 def test_of_nodes_with_one_and_with_four_gpus_each_is_counted_by_what_it_offers() -> None:
@@ -80,30 +77,27 @@ def test_of_nodes_with_one_and_with_four_gpus_each_is_counted_by_what_it_offers(
     assert found.units == units, "on the cheapest machine, which has one GPU"
 
 
-def test_shares_and_slices_cost_their_part_of_a_gpu() -> None:
-    shared = {"kind": "time_slicing", "replicas": 4, "rename": True}
-    env = aws({"name": "t4", "machine": "g4dn.12xlarge", "nodes": 1, "sharing": shared})
-    assert line(env, "pool t4").units == {
-        "GPU": pytest.approx((3.912 + DISK) / 4),
-        "nvidia.com/gpu.shared": pytest.approx((3.912 + DISK) / 16),
-    }
-    layout = {"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}}
-    units = line(aws({"name": "a", "machine": "p4d.24xlarge", "nodes": 1, "sharing": layout}), "pool a").units
-    gpu = (21.9576 + DISK) / 8
-    assert units == {
-        "GPU": pytest.approx(gpu),
-        "nvidia.com/mig-3g.20gb": pytest.approx(gpu * 3 / 7),
-        "nvidia.com/mig-2g.10gb": pytest.approx(gpu * 2 / 7),
-    }
+CUT = {"3g.20gb": 1, "2g.10gb": 2}
+A100 = (21.9576 + DISK) / 8
+T4S = (3.912 + DISK) / 4
 
 
-def test_a_slice_that_is_claimed_costs_the_same_part() -> None:
-    layout = {"kind": "dra", "layout": {"3g.20gb": 1, "2g.10gb": 2}}
-    pool = {"name": "a", "machine": "p4d.24xlarge", "nodes": 1, "sharing": layout}
-    declared = small(pool)
-    units = line(parse({**declared, "cluster": {**declared["cluster"], "version": "1.34"}}), "pool a").units
-    gpu = (21.9576 + DISK) / 8
-    assert (units["3g.20gb"], units["2g.10gb"]) == (pytest.approx(gpu * 3 / 7), pytest.approx(gpu * 2 / 7))
+@pytest.mark.parametrize(
+    ("machine", "sharing", "units"),
+    [
+        ("g4dn.12xlarge", {"kind": "time_slicing", "replicas": 4},
+         {"GPU": T4S, "nvidia.com/gpu.shared": T4S / 4}),
+        ("p4d.24xlarge", {"kind": "mig", "layout": CUT},
+         {"GPU": A100, "nvidia.com/mig-3g.20gb": A100 * 3 / 7, "nvidia.com/mig-2g.10gb": A100 * 2 / 7}),
+        ("p4d.24xlarge", {"kind": "dra", "layout": CUT},
+         {"GPU": A100, "3g.20gb": A100 * 3 / 7, "2g.10gb": A100 * 2 / 7}),
+    ],
+)  # fmt: skip
+def test_shares_and_slices_cost_their_part_of_a_gpu(
+    machine: str, sharing: dict[str, Any], units: dict[str, float]
+) -> None:
+    env = aws({"name": "p", "machine": machine, "nodes": 1, "sharing": sharing})
+    assert line(env, "pool p").units == pytest.approx(units)
 
 
 def test_an_unknown_price_is_named_and_an_own_one_goes_first() -> None:
@@ -118,51 +112,32 @@ def test_an_unknown_price_is_named_and_an_own_one_goes_first() -> None:
 
 
 def test_flavors_cost_what_their_owner_says_and_have_no_volumes() -> None:
-    declared = {
-        "name": "e",
-        "cluster": {"kind": "embedded"},
-        "pools": [{"name": "t4", "machine": "g2.5xlarge", "nodes": 2}],
-        "cost": {"prices": {"g2.5xlarge": 1.5}},
-    }
-    found = bill(parse(declared), PriceList())
+    env = on("embedded", {"machine": "g2.5xlarge", "nodes": 2}, cost={"prices": {"g2.5xlarge": 1.5}})
+    found = bill(env, PriceList())
     assert (found.low, found.high, found.region) == (3.0, 3.0, None)
     assert found.price_source == "prices: the environment's own (cost.prices)"
 
 
 def test_own_hosts_cost_what_their_owner_says() -> None:
     pool = {"name": "t4", "hosts": ["gpu-1", "gpu-2"], "gpu": {"models": ["T4"], "count": 2}}
-    cluster = {
-        "kind": "hosts",
-        "toolkit": {"version": "1.19.1"},
-        "driver": {"source": "distribution", "version": "580.95.05"},
-    }
-    declared = {"name": "e", "cluster": cluster, "pools": [pool]}
-    assert bill(parse(declared), PriceList()).unknown == ("pool t4",)
-    own = bill(parse({**declared, "cost": {"prices": {"t4": 1.5}}}), PriceList())
-    assert (own.price_source, document(own)["prices"]) == (
-        "prices: the environment's own (cost.prices)",
-        None,
-    )
+    assert bill(on("hosts", pool), PriceList()).unknown == ("pool t4",)
+    own = bill(on("hosts", pool, cost={"prices": {"t4": 1.5}}), PriceList())
+    assert own.price_source == "prices: the environment's own (cost.prices)"
+    assert document(own)["prices"] is None
     (found,) = own.lines
-    assert (found.least, found.low, found.high) == (2, 3.0, 3.0)
-    assert found.units == {"GPU": 0.75}
+    assert (found.least, found.low, found.high, found.units) == (2, 3.0, 3.0, {"GPU": 0.75})
 
 
-OPENSTACK: dict[str, Any] = {
-    "name": "e",
-    "cluster": {
-        "kind": "openstack",
-        "template": "t",
-        "version": "1.34",
+OPENSTACK = declared(
+    "openstack",
+    {"name": "t4", "machine": "g2.5xlarge", "nodes": 2},
+    {"name": "l40s", "machine": "gpu.l40s", "elastic": {"min": 1, "max": {"nodes": 4}}},
+    cluster={
         "masters": {"nodes": 3, "flavor": "m2.medium"},
         "workers": {"nodes": 2},
         "flavors": {"gpu.l40s": {"gpu": "L40S", "count": 2, "vcpu": 32, "memory_gib": 128}},
     },
-    "pools": [
-        {"name": "t4", "machine": "g2.5xlarge", "nodes": 2},
-        {"name": "l40s", "machine": "gpu.l40s", "elastic": {"min": 1, "max": {"nodes": 4}}},
-    ],
-}
+)
 
 
 def test_flavors_of_openstack_have_no_list_price() -> None:
@@ -196,10 +171,8 @@ def test_an_elastic_node_group_costs_its_least_and_at_most_its_most_nodes() -> N
 
 def test_nodes_without_gpus_that_come_and_go_are_counted_in_the_recorded_cost() -> None:
     flavors = {"c1.large": {"vcpu": 8, "memory_gib": 16}}
-    pool = {"name": "cpu", "machine": "c1.large", "elastic": {"min": 0, "max": {"nodes": 4}}}
-    cluster = {"kind": "openstack", "template": "t", "version": "1.34", "flavors": flavors}
-    cost = {"prices": {"c1.large": 0.5}}
-    env = parse({"name": "e", "cluster": cluster, "pools": [pool], "cost": cost})
+    pool = {"machine": "c1.large", "elastic": {"min": 0, "max": {"nodes": 4}}}
+    env = on("openstack", pool, cluster={"flavors": flavors}, cost={"prices": {"c1.large": 0.5}})
     (found,) = (rule for rule in facts.rules(env) if rule.get("record") == facts.COST)
     assert found["expr"].startswith("0.5 * (count(")
 

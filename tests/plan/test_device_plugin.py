@@ -23,7 +23,8 @@ from lab.toolchain import Toolchain
 from tests.checks import charts
 from tests.components.recording import record
 from tests.plan.aws_environments import aws
-from tests.plan.test_operator import existing, unknown_keys
+from tests.plan.environments import on
+from tests.plan.test_operator import existing
 
 pytestmark = pytest.mark.unit
 
@@ -36,15 +37,8 @@ ON_AWS = aws({"name": "p", "machine": "g4dn.xlarge", "elastic": {"max": {"cpu": 
 
 
 def hosts(mode: str, **pool: Any) -> Environment:
-    cluster = {"kind": "hosts", "driver": {"source": "nvidia", "version": "580.95.05"}, "kubeconfig": "/k"}
-    gpus = {"name": "p", "hosts": ["a"], "gpu": {"models": ["T4"], "count": 1}, **pool}
-    cluster["toolkit"] = {"mode": mode}
-    return parse({"name": "e", "cluster": cluster, "gpu_operator": ALONE, "pools": [gpus]})
-
-
-def embedded(**pool: Any) -> Environment:
-    pools = [{"name": "p", "nodes": 1, **T4, **pool}]
-    return parse({"name": "e", "cluster": {"kind": "embedded"}, "gpu_operator": ALONE, "pools": pools})
+    gpus = {"gpu": {"models": ["T4"], "count": 1}, **pool}
+    return on("hosts", gpus, cluster={"toolkit": {"mode": mode}}, gpu_operator=ALONE)
 
 
 AWS = parse({**ON_AWS.resolved(), "gpu_operator": ALONE})
@@ -55,7 +49,7 @@ ENVIRONMENTS = {
     "mps": existing({**T4, "sharing": MPS}, {"machine": "m6i.xlarge"}, **ALONE),
     "own hosts": hosts("runtime", sharing=MPS),
     "own hosts with cdi": hosts("cdi"),
-    "embedded": embedded(),
+    "embedded": on("embedded", T4, gpu_operator=ALONE),
     "karpenter": AWS,
 }
 
@@ -75,17 +69,6 @@ def rendered(toolchain: Toolchain, chart: Path, env: Environment) -> dict[tuple[
     assert done.returncode == 0, done.stderr
     objects = [one for one in yaml.safe_load_all(done.stdout) if one]
     return {(one["kind"], one["metadata"]["name"]): one for one in objects}
-
-
-@pytest.mark.parametrize("name", ENVIRONMENTS)
-def test_the_chart_knows_every_key(name: str, chart: Path) -> None:
-    values, known = (
-        device_plugin.values(ENVIRONMENTS[name]),
-        yaml.safe_load((chart / "values.yaml").read_text()),
-    )
-    # The chart's own values do not list these two; its dependency node-feature-discovery takes them.
-    of_the_dependency = {"nfd.gc", "nfd.master.tolerations"}
-    assert unknown_keys(values, known) <= of_the_dependency | {"selectorLabelsOverride.app"}
 
 
 @pytest.mark.parametrize("name", ["existing", "own hosts"])

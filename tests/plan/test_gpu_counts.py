@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -10,9 +9,8 @@ import yaml
 
 from infra.model import offer
 from infra.model.environment import Environment
-from infra.model.pool import Pool
-from infra.plan import eks, karpenter, overlays, render, sharing, startup
-from tests.plan.aws_environments import COUNTS, MIG, TABLE, aws
+from infra.plan import eks, karpenter, render
+from tests.plan.aws_environments import COUNTS, TABLE, aws
 
 pytestmark = pytest.mark.unit
 
@@ -22,7 +20,7 @@ SHARED = "nvidia.com/gpu.shared"
 
 def amounts(env: Environment) -> dict[str, dict[str, str]]:
     found = {}
-    for manifest in overlays.node_overlays(env, env.pools[0]):
+    for manifest in karpenter.node_overlays(env, env.pools[0]):
         needs = {one["key"]: one["values"] for one in manifest["spec"]["requirements"]}
         assert needs["karpenter.sh/nodepool"] == sorted(env.pools[0].node_pools)
         (count,) = needs[GPU_COUNT]
@@ -74,21 +72,6 @@ def test_types_that_were_not_meant_are_left_out_for_every_count() -> None:
     assert left_out == ["p4de.24xlarge"]
 
 
-@pytest.mark.parametrize(
-    ("name", "promise"),
-    [
-        ("several counts", {SHARED: 3}),
-        ("several counts, whole", {"nvidia.com/gpu": 1}),
-        ("several counts, mig", {"nvidia.com/mig-1g.10gb": 7}),
-    ],
-)
-def test_a_node_pool_promises_for_each_gpu(name: str, promise: dict[str, int]) -> None:
-    env = TABLE[name]
-    (key,) = startup.promise(env, env.pools[0])
-    assert key == "gpuform.io/offers-per-gpu"
-    assert json.loads(startup.promise(env, env.pools[0])[key]) == promise
-
-
 def test_a_count_more_changes_no_node_that_is_there() -> None:
     """Karpenter's drift hash is of the template without its requirements."""
     fewer, more = (aws({"gpu": {"models": ["A10G"], "count": count}}) for count in ([1, 4], [1, 4, 8]))
@@ -121,6 +104,7 @@ def test_a_workload_may_ask_for_what_the_largest_node_offers() -> None:
     kept = {**COUNTS, "sharing": {**COUNTS["sharing"], "fail_requests_greater_than_one": False}}
     env = aws(kept, workloads=[{**work, "count": 12}])
     assert env.workloads[0].amount == 12, "thirteen are in the table of bad input"
+    assert offer.most("mixed", env.pools[0]) == {SHARED: 12}
 
 
 def test_what_nodes_offer_is_said_by_their_number_of_gpus() -> None:
@@ -128,15 +112,6 @@ def test_what_nodes_offer_is_said_by_their_number_of_gpus() -> None:
     assert pool["offered"] == {"1": {SHARED: 3}, "4": {SHARED: 12}}
     (single,) = yaml.safe_load_all(render.render(TABLE["sliced"])["pools.yaml"])
     assert single["offered"] == {SHARED: 3}
-
-
-def test_nobody_is_told_what_a_node_offers_without_saying_which() -> None:
-    env = TABLE["several counts"]
-    pool = env.pools[0]
-    with pytest.raises(ValueError, match="too many values"):
-        sharing.offered(env, pool)
-    assert [sharing.offered(env, pool, gpus) for gpus in pool.gpu_counts] == [{SHARED: 3}, {SHARED: 12}]
-    assert offer.most("mixed", pool) == {SHARED: 12}
 
 
 @pytest.mark.parametrize(
@@ -148,11 +123,3 @@ def test_a_live_node_says_how_many_it_has_where_the_pool_does_not(
     several, one = TABLE["several counts"].pools[0], TABLE["sliced"].pools[0]
     assert offer.gpus_of(several, said) == gpus
     assert offer.gpus_of(one, said) == 1
-
-
-def test_the_pool_says_which_counts_it_has() -> None:
-    pools: list[Pool] = [TABLE[name].pools[0] for name in ("several counts", "sliced", "by model", "mig")]
-    assert [pool.gpu_counts for pool in pools] == [(1, 4), (1,), (4,), (8,)]
-    assert TABLE["whole and none"].pools[1].gpu_counts == (0,)
-    env = aws({"machine": "p4d.24xlarge", "sharing": MIG})
-    assert env.pools[0].gpu_count == 8

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from infra.config import parse
-from infra.incluster import acting, told
-from infra.incluster import loop as program
+from infra.incluster import acting, reporting
+from infra.incluster import health as program
 from infra.model import labels
 from infra.model.environment import Environment
-from infra.plan import add_ons, eks, gpu_operator, health, node_groups, workloads
+from infra.plan import eks, gpu_operator, health, node_groups, room
 from tests.components.aws_stacks import small
+from tests.plan.environments import on
 
 pytestmark = pytest.mark.unit
 
@@ -27,19 +28,13 @@ def on_aws(*pools: dict[str, Any], **said: Any) -> Environment:
 
 
 def existing(**said: Any) -> Environment:
-    pool = {"name": "t4", "machine": "g2.5xlarge", "selector": {"a": "b"}}
-    cluster = {"kind": "existing", "kubeconfig": "/k"}
-    return parse({"name": "e", "cluster": cluster, "pools": [pool], "monitoring": {}, "health": said})
+    return on("existing", {"machine": "g2.5xlarge"}, monitoring={}, health=said)
 
 
-def on_openstack(driver: str = "heat", labels: dict[str, str] | None = None, **said: Any) -> Environment:
-    cluster = {"kind": "openstack", "template": "k", "version": "1.34", "driver": driver}
-    pools = [
-        {"name": "t4", "machine": "g2.5xlarge", "nodes": 2},
-        {"name": "ci", "machine": "g2.5xlarge", "elastic": {"min": 1, "max": {"nodes": 3}}},
-    ]
-    declared = {"name": "research", "cluster": {**cluster, "labels": labels or {}}, "pools": pools}
-    return parse({**declared, "monitoring": {}, "health": said})
+def on_openstack(**said: Any) -> Environment:
+    elastic = {"machine": "g2.5xlarge", "elastic": {"min": 1, "max": {"nodes": 3}}}
+    healing = {"labels": {"auto_healing_enabled": "true"}}
+    return on("openstack", {"machine": "g2.5xlarge"}, elastic, cluster=healing, monitoring={}, health=said)
 
 
 def of(env: Environment, kind: str) -> list[dict[str, Any]]:
@@ -61,7 +56,7 @@ def test_without_it_nothing_is_there() -> None:
     plain = parse(small(ELASTIC, MANAGED))
     assert health.manifests(plain) == ()
     assert TOLERATION not in gpu_operator.gpu_tolerations(plain)
-    assert health.HEALTH not in [one["metadata"]["name"] for one in workloads.namespaces(plain)]
+    assert health.HEALTH not in [one["metadata"]["name"] for one in room.namespaces(plain)]
 
 
 def test_a_taint_that_a_loop_has_left_keeps_no_operand_away() -> None:
@@ -88,21 +83,7 @@ def test_node_claims_are_deleted_only_where_karpenter_makes_nodes_with_gpus() ->
 
 
 def test_magnums_auto_healing_may_act_where_the_loop_observes() -> None:
-    assert on_openstack(mode="observe", labels={"auto_healing_enabled": "true"}).health
-
-
-def test_it_is_told_what_was_declared() -> None:
-    env = on_aws(ELASTIC, MANAGED, mode="cordon", budget="25%", max=3, window="30m")
-    assert health.settings(env) == {
-        "budget": 0.25,
-        "listen": ":8080",
-        "max": 3,
-        "mode": "cordon",
-        "pools": {"burst": {}, "fixed": {"offers": {"nvidia.com/gpu": 1}}},
-        "prometheus": "http://monitoring-kube-prometheus-prometheus.monitoring:9090",
-        "settle_s": 600,
-        "window_s": 1800,
-    }
+    assert on_openstack(mode="observe").health
 
 
 @pytest.mark.parametrize(
@@ -123,7 +104,7 @@ def test_one_acts_on_nodes_with_gpus(
     assert gates.get("nodeRepair", False) is by_karpenter
     assert node_groups.repaired(env, env.pools[0]) is by_eks
     assert node_groups.repaired(env, node_groups.system_pool(env))  # no GPUs: not asked
-    told_to = add_ons.settings(env).get("eks-node-monitoring-agent", {})
+    told_to = eks.add_on_settings(env).get("eks-node-monitoring-agent", {})
     assert (TOLERATION in told_to.get("dcgmAgent", {}).get("tolerations", [])) is agent
 
 
@@ -138,12 +119,12 @@ def test_the_keys_of_the_program_are_those_of_the_plan() -> None:
     assert (acting.RECORD, acting.REPAIRED) == (labels.GPU_HEALTH, labels.GPU_REPAIRED)
     assert (acting.TICKET, program.RESET) == (labels.TICKET, labels.RESET_BREAKER)
     assert acting.NODE_POOL == labels.NODE_POOL
-    assert told.NAME == health.HEALTH
-    assert json.loads(told.ticket("n", "p", "reset", [], 0)["ticket.json"])["node"] == "n"
+    assert reporting.NAME == health.HEALTH
+    assert json.loads(reporting.ticket("n", "p", "reset", [], 0)["ticket.json"])["node"] == "n"
 
 
 def test_a_ticket_has_a_name_that_kubernetes_takes() -> None:
-    assert told.ticket_name("node-1") == "gpu-ticket-node-1"
-    long = told.ticket_name("n" * 253)
+    assert reporting.ticket_name("node-1") == "gpu-ticket-node-1"
+    long = reporting.ticket_name("n" * 253)
     assert len(long) == 253
-    assert long != told.ticket_name("n" * 252 + "m")
+    assert long != reporting.ticket_name("n" * 252 + "m")

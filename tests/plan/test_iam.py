@@ -17,7 +17,7 @@ pytestmark = pytest.mark.unit
 Statement = dict[str, Any]
 
 LEFT_OUT = {
-    "AllowZonalShiftStatusReadOnly": "settings.enableZonalShift is off, so the controller asks for no shift",
+    "AllowZonalShiftStatusReadOnly": "settings.enableZonalShift is off, so the controller asks for no shift"
 }
 """Upstream's statements that ours lack, and why."""
 
@@ -181,13 +181,7 @@ def test_every_place_is_filled_in() -> None:
 
 def test_each_document_is_under_iams_limit() -> None:
     # 6144 characters without white space (IAM quotas), with the longest names that EKS and IAM accept.
-    scope = iam.Scope(
-        cluster="c" * 100,
-        partition="aws-us-gov",
-        region="ap-southeast-1",
-        account="1" * 12,
-        queue_arn="q" * 130,
-        node_role_arn="r" * 120,
-    )
+    long = {"region": "ap-southeast-1", "queue_arn": "q" * 130, "node_role_arn": "r" * 120}
+    scope = iam.Scope(cluster="c" * 100, partition="aws-us-gov", account="1" * 12, **long)
     for name, document in iam.controller_policies(scope).items():
         assert len(json.dumps(document, separators=(",", ":"))) <= 6144, name

@@ -22,19 +22,12 @@ from tests.plan import aws_environments
 pytestmark = pytest.mark.unit
 
 MIRROR = "registry.example.org"
+HOSTS = (
+    *("docker.io", "ghcr.io", "nvcr.io", "quay.io", "registry.k8s.io", "public.ecr.aws"),
+    "602401143452.dkr.ecr.us-west-2.amazonaws.com",
+)
 REGISTRIES = {
-    **{
-        host: f"{MIRROR}/{host.split('.')[0]}"
-        for host in (
-            "docker.io",
-            "ghcr.io",
-            "nvcr.io",
-            "quay.io",
-            "registry.k8s.io",
-            "public.ecr.aws",
-            "602401143452.dkr.ecr.us-west-2.amazonaws.com",
-        )
-    },
+    **{host: f"{MIRROR}/{host.split('.')[0]}" for host in HOSTS},
     versions.GPU_OPERATOR_REPOSITORY: f"oci://{MIRROR}/charts",
     versions.DEVICE_PLUGIN_REPOSITORY: f"oci://{MIRROR}/charts",
     versions.DCGM_EXPORTER_REPOSITORY: f"oci://{MIRROR}/charts",
@@ -83,22 +76,13 @@ def test_with_mirrors_of_all_nothing_is_pulled_from_anywhere_else(name: str) -> 
             assert one.pulled_as != one.name
             assert "example.org/" in one.pulled_as
     files = render(mirrored)
-    hosts = (
-        "nvcr.io",
-        "docker.io",
-        "quay.io",
-        "registry.k8s.io",
-        "ghcr.io",
-        "public.ecr.aws",
-        "amazonaws.com",
-    )
     for file in set(files) - {"environment.yaml"}:
-        found = [one for one in names(files[file]) if one.removeprefix("oci://").startswith(hosts)]
+        found = [one for one in names(files[file]) if one.removeprefix("oci://").startswith(HOSTS)]
         assert not found, file
 
 
 # karpenter-crd has no values; charts of KEDA and cert-manager are in no pinned Go module; tests/checks has
-# test_kueue.py and test_kserve.py.
+# test_controllers.py.
 WITHOUT_VALUES = {"cert-manager", "karpenter-crd", "keda", "kserve-crd", "kserve-resources", "kueue"}
 
 

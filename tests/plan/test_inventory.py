@@ -1,8 +1,9 @@
-"""The inventory: groups, each host's variables, and nothing for hosts that do not need it."""
+"""The inventory: groups, each host's variables, which match the roles' argument_specs."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import yaml
 
 from infra.config import parse
 from infra.plan.inventory import hosts_of, inventory, key_paths
-from tests.plan.hosts_fields import HOSTS, MIRROR
+from tests.plan.fields import HOSTS, MIRROR
 
 pytestmark = pytest.mark.unit
 
@@ -62,10 +63,7 @@ def test_a_pools_dashes_become_underscores() -> None:
 
 
 def test_how_a_host_is_reached() -> None:
-    second = of(GOOD, "gpu-2")
-    assert (second["ansible_host"], second["ansible_port"]) == ("10.0.0.2", 2222)
-    assert (second["ansible_user"], second["ansible_become"]) == ("deploy", True)
-    assert second["ansible_ssh_private_key_file"] == "~/.ssh/gpuform"
+    assert of(GOOD, "gpu-2")["ansible_port"] == 2222
     assert of(GOOD, "gpu-1")["ansible_host"] == "gpu-1"
     root = of(changed(user="root", private_key=None), "gpu-1")
     assert root["ansible_become"] is False
@@ -73,26 +71,9 @@ def test_how_a_host_is_reached() -> None:
 
 
 def test_the_keys_of_hosts_are_always_checked() -> None:
+    """tests/golden has them without a file of their own."""
     said = of(GOOD, "gpu-1")["ansible_ssh_common_args"]
     assert said == "-o UserKnownHostsFile=/etc/ssh/ssh_known_hosts -o StrictHostKeyChecking=yes"
-    plain = of(changed(known_hosts=None), "gpu-1")["ansible_ssh_common_args"]
-    assert plain == "-o StrictHostKeyChecking=yes"
-
-
-def test_what_the_node_of_a_joined_host_carries_is_the_pools() -> None:
-    node = of(GOOD, "gpu-1")
-    assert node["gpuform_labels"]["gpuform.io/pool"] == node["gpuform_pool"] == "a100"
-    assert node["gpuform_taints"] == [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]
-    assert (node["gpuform_kubeconfig"], node["gpuform_context"]) == ("~/.kube/labs", "labs")
-    assert (node["nvidia_driver_kubeconfig"], node["nvidia_driver_context"]) == ("~/.kube/labs", "labs")
-    alone = of(changed(kubeconfig=None, context=None), "gpu-1")
-    assert {alone[key] for key in alone if key.endswith(("_kubeconfig", "_context"))} == {""}
-
-
-def test_a_host_knows_how_its_gpus_are_shared() -> None:
-    assert of(GOOD, "gpu-1")["gpuform_sharing"] == {"kind": "mig", "layout": "all-1g.5gb"}
-    assert of(GOOD, "gpu-3")["gpuform_sharing"] == {"kind": "exclusive"}
-    assert of(GOOD, "cpu-1")["gpuform_sharing"] == of(GOOD, "cp-1")["gpuform_sharing"] == {}
 
 
 def test_the_driver_is_the_pools_or_the_clusters() -> None:
@@ -143,3 +124,72 @@ def test_the_order_of_hosts_and_pools_changes_no_byte() -> None:
     mapping["pools"].reverse()
     mapping["pools"][3]["hosts"].reverse()
     assert found(mapping) == found(GOOD)
+
+
+ROLES = Path(__file__).resolve().parents[2] / "ansible" / "roles"
+TYPES = {"str": str, "path": str, "int": int, "bool": bool, "dict": dict, "list": list}
+
+
+def alone() -> dict[str, Any]:
+    mapping: dict[str, Any] = copy.deepcopy(HOSTS)
+    del mapping["cluster"]["kubeconfig"]
+    return mapping
+
+
+def options(role: Path) -> dict[str, Any]:
+    specs = yaml.safe_load((role / "meta" / "argument_specs.yml").read_text())["argument_specs"]
+    found: dict[str, Any] = specs["main"].get("options", {})
+    return found
+
+
+def variables() -> Iterator[tuple[str, str, Any]]:
+    for mapping in (HOSTS, alone()):
+        env = parse(mapping)
+        hosts = inventory(env, dict.fromkeys((path for _, path in key_paths(env)), "KEY"))["_meta"][
+            "hostvars"
+        ]
+        for host, values in hosts.items():
+            yield from ((host, name, value) for name, value in values.items())
+
+
+def role_of(name: str) -> Path | None:
+    """The role with a name that prefixes the variable; the longest name wins."""
+    fitting = [role for role in ROLES.iterdir() if name.startswith(f"{role.name}_")]
+    return max(fitting, key=lambda role: len(role.name), default=None)
+
+
+def test_every_role_variable_is_in_its_roles_specs_with_its_type() -> None:
+    seen = set()
+    for host, name, value in variables():
+        role = role_of(name)
+        if role is None:
+            assert name.startswith(("ansible_", "gpuform_")), f"{name} belongs to no role"
+            continue
+        option = options(role).get(name)
+        assert option, f"{role.name} takes no {name}"
+        assert isinstance(value, TYPES[option.get("type", "str")]), f"{host}: {name} is {value!r}"
+        assert not isinstance(value, bool) or option["type"] == "bool"
+        if option.get("choices") and value:
+            assert value in option["choices"], f"{host}: {name} is {value!r}"
+        if option.get("options") and value:
+            assert set(value) <= set(option["options"]), f"{host}: {name} has {sorted(value)}"
+            required = {key for key, one in option["options"].items() if one.get("required")}
+            assert required <= set(value), f"{host}: {name} has {sorted(value)}"
+        seen.add(role.name)
+    assert {
+        "validate_inventory",
+        "nvidia_driver",
+        "nvidia_container_toolkit",
+        "nvidia_mig",
+        "cuda_toolkit",
+    } == seen
+
+
+def test_what_a_role_must_have_the_inventory_gives() -> None:
+    """On a host with GPUs; roles for other hosts have no required options."""
+    given = {name for host, name, _ in variables() if host == "gpu-1"}
+    for role in sorted(ROLES.iterdir()):
+        if role.name == "signed_repository":
+            continue  # other roles set its options
+        required = {name for name, one in options(role).items() if one.get("required")}
+        assert required <= given, f"{role.name} needs {sorted(required - given)}"

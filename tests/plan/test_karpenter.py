@@ -1,4 +1,7 @@
-"""NodePools, EC2NodeClasses and NodeOverlays: what may be bought, how much, and what a node will offer."""
+"""Karpenter's NodePools, EC2NodeClasses and NodeOverlays, its release, and EKS's add-ons.
+
+tests/checks holds the releases' values against the charts.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,13 @@ from typing import Any
 
 import pytest
 
+from infra import versions
+from infra.model.amounts import numbers
+from infra.model.aws_pools import FIRST_KARPENTER_WITH_CLAIMS
+from infra.model.aws_values import EKS
 from infra.model.environment import Environment
 from infra.model.machines import MACHINES
-from infra.plan import karpenter, node_class, overlays, sharing
+from infra.plan import eks, karpenter, node_class, sharing
 from tests.external import reference
 from tests.plan.aws_environments import MODELS, SLICED, TABLE, aws
 
@@ -33,7 +40,7 @@ def node_class_of(env: Environment, index: int = 0) -> dict[str, Any]:
 
 
 def overlay_of(env: Environment) -> dict[str, Any]:
-    (manifest,) = overlays.node_overlays(env, env.pools[0])
+    (manifest,) = karpenter.node_overlays(env, env.pools[0])
     spec: dict[str, Any] = manifest["spec"]
     return spec
 
@@ -48,12 +55,6 @@ def test_a_reservation_comes_before_on_demand_and_spot_comes_last() -> None:
     assert "capacityReservationSelectorTerms" not in node_class_of(TABLE["sliced"])
     for spec in pools.values():
         assert spec["template"]["spec"]["nodeClassRef"]["name"] == "p0"
-
-
-def test_a_pool_with_a_fixed_number_is_not_karpenters() -> None:
-    env = TABLE["managed"]
-    assert karpenter.node_pools(env, env.pools[0]) == ()
-    assert overlays.node_overlays(env, env.pools[0]) == ()
 
 
 def allowed(spec: dict[str, Any], instance: dict[str, str]) -> bool:
@@ -88,12 +89,6 @@ def test_gpus_by_model_let_in_the_types_with_them_and_no_other(models: tuple[str
         pool = {"gpu": {"models": list(models), "count": count}, "elastic": {"max": {"cpu": 24 * counts[-1]}}}
         (spec,) = pools_of(aws(pool)).values()
         assert {one["instance_type"] for one in types if allowed(spec, one)} == meant
-
-
-def test_limits_name_what_started_nodes_offer() -> None:
-    limits = pools_of(TABLE["sliced"])["p0"]["limits"]
-    assert limits == {"memory": "640Gi", "nvidia.com/gpu.shared": "24"}
-    assert pools_of(TABLE["at boot"])["p0"]["limits"] == {"cpu": "1000"}
 
 
 @pytest.mark.parametrize("env", TABLE.values(), ids=TABLE)
@@ -164,11 +159,6 @@ def test_the_overlay_says_what_one_node_will_offer(
     }
 
 
-def test_whole_gpus_need_no_overlay() -> None:
-    env = TABLE["whole and none"]
-    assert [overlays.node_overlays(env, pool) for pool in env.pools] == [(), ()]
-
-
 def test_the_image_is_the_pinned_one() -> None:
     assert node_class_of(TABLE["sliced"])["amiSelectorTerms"] == [{"alias": "al2023@v20260801"}]
     bottle = node_class_of(TABLE["bottlerocket"])
@@ -188,13 +178,6 @@ def test_disks_are_encrypted_and_the_declared_one_holds_the_containers() -> None
     always = {"encrypted": True, "deleteOnTermination": True}
     assert plain[-1]["ebs"] == bottle[-1]["ebs"] == {**declared, **always}
     assert bottle[0]["ebs"]["encrypted"]
-
-
-def test_a_fabric_adapter_is_on_every_network_card() -> None:
-    cards = node_class_of(TABLE["mig"])["networkInterfaces"]
-    assert [card["interfaceType"] for card in cards] == ["interface", *["efa-only"] * 4]
-    assert [card["networkCardIndex"] for card in cards] == [0, 0, 1, 2, 3]
-    assert "networkInterfaces" not in node_class_of(TABLE["sliced"])
 
 
 def test_karpenter_is_told_the_number_of_pods_and_the_node_itself_the_limit_of_processes() -> None:
@@ -218,3 +201,54 @@ def test_a_chosen_name_that_comes_to_mean_another_layout_is_drift() -> None:
     assert template(small, name="ours") != template(large, name="ours")
     assert template(small, name="ours") == template(small, name="ours", share=None)
     assert set(template(small)["annotations"]) == {"gpuform.io/offers"}
+
+
+def gates(env: Environment) -> dict[str, bool]:
+    found: dict[str, bool] = eks.karpenter_values(env)["settings"]["featureGates"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "overlay", "reserved"),
+    [
+        ("sliced", True, False),
+        ("mig", True, True),
+        ("by model", False, True),
+        ("whole and none", False, False),
+        ("managed", False, False),
+    ],
+)
+def test_gates_are_open_where_they_are_used(name: str, overlay: bool, reserved: bool) -> None:
+    assert gates(TABLE[name]) == {"nodeOverlay": overlay, "reservedCapacity": reserved}
+
+
+def test_no_replica_waits_for_a_node_that_is_not_there() -> None:
+    assert eks.karpenter_values(TABLE["sliced"])["replicas"] == 2
+    assert eks.karpenter_values(aws(SLICED, system={"nodes": 1}))["replicas"] == 1
+
+
+def test_claims_are_refused_on_elastic_pools_only_below_the_version_that_allocates_them() -> None:
+    """A pin from that version on must allow them: docs/adr/0006 says what 1.15.0 does to reservations."""
+    assert numbers(versions.KARPENTER) < numbers(FIRST_KARPENTER_WITH_CLAIMS)
+
+
+def test_every_version_of_eks_has_every_add_on_pinned() -> None:
+    for version in EKS:
+        add_ons = eks.add_ons(aws(SLICED, version=version))
+        assert list(add_ons) == [
+            "aws-ebs-csi-driver",
+            "coredns",
+            "eks-node-monitoring-agent",
+            "eks-pod-identity-agent",
+            "kube-proxy",
+            "vpc-cni",
+        ]
+        assert all("-eksbuild." in pin for pin in add_ons.values())
+        assert add_ons["kube-proxy"].startswith(f"v{version}.")
+
+
+def test_an_add_on_may_have_another_version() -> None:
+    own = {"coredns": "v1.14.3-eksbuild.3", "kube-proxy": "v1.33.9-eksbuild.1"}
+    pinned, found = eks.add_ons(aws(SLICED)), eks.add_ons(aws(SLICED, add_ons=own))
+    assert found == {**pinned, **own}
+    assert list(found) == list(pinned)

@@ -1,13 +1,23 @@
-"""Arguments of Magnum's cluster, template and node groups: exactly what is declared."""
+"""Arguments of Magnum's cluster, template and node groups, and which of them change in place."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from infra.config import parse
-from infra.plan import magnum
+from infra.model import magnum_changes
+from infra.model.openstack import (
+    ClusterNetwork,
+    Masters,
+    OpenstackCluster,
+    OpenstackPool,
+    TemplateSpec,
+    Workers,
+)
+from infra.plan import magnum, magnum_guards, sharing
 from tests.components.openstack_stacks import BURST, T4, small, with_template
 
 pytestmark = pytest.mark.unit
@@ -164,4 +174,168 @@ def test_a_template_of_our_own_is_named_after_its_content() -> None:
 def test_nodes_are_found_by_the_label_of_the_clouds_driver(driver: str, label: str) -> None:
     env = parse(small(driver=driver))
     assert magnum.selector(env, env.pools[0]) == {label: "gpu-t4"}
+    assert sharing.node_selector(env, env.pools[0]) == f"{label}=gpu-t4"
     assert magnum.upgrades(env) is (driver == "capi")
+
+
+PARTS: dict[str, type[BaseModel]] = {
+    "template": TemplateSpec,
+    "network": ClusterNetwork,
+    "masters": Masters,
+    "workers": Workers,
+}
+
+
+def test_every_field_of_the_cluster_has_a_row() -> None:
+    fields = {name for name in OpenstackCluster.model_fields if name not in PARTS or name == "template"}
+    fields |= {f"{part}.{name}" for part, model in PARTS.items() for name in model.model_fields}
+    assert set(magnum_changes.CLUSTER) == fields
+
+
+def test_every_field_of_a_node_group_has_a_row() -> None:
+    own = {f"openstack.{name}" for name in OpenstackPool.model_fields}
+    assert set(magnum_changes.POOL) == {"machine", "nodes", "elastic", *own}
+
+
+def test_every_row_has_its_source() -> None:
+    for table in (magnum_changes.CLUSTER, magnum_changes.POOL):
+        assert all(len(change.source) > 15 for change in table.values())
+
+
+def cluster(**changed: Any) -> magnum_guards.Guarded:
+    return magnum_guards.of_cluster(parse(small(**changed)))
+
+
+FIXED = cluster()
+
+
+@pytest.mark.parametrize(
+    ("changed", "path", "value"),
+    [
+        ({"region": "other"}, "cluster.region", "other"),
+        ({"keypair": "mine"}, "cluster.keypair", "mine"),
+        ({"labels": {"kube_tag": "v1.30.2"}}, "cluster.labels.kube_tag", "v1.30.2"),
+        ({"merge_labels": False}, "cluster.merge_labels", False),
+        ({"masters": {"nodes": 3}}, "cluster.masters.nodes", 3),
+        ({"masters": {"flavor": "m2.large"}}, "cluster.masters.flavor", "m2.large"),
+        ({"masters": {"lb": False}}, "cluster.masters.lb", False),
+        ({"workers": {"flavor": "m2.large"}}, "cluster.workers.flavor", "m2.large"),
+        ({"network": {"fixed_network": "n"}}, "cluster.network.fixed_network", "n"),
+        ({"network": {"floating_ip": True}}, "cluster.network.floating_ip", True),
+        ({"docker_volume_gib": 50}, "cluster.docker_volume_gib", 50),
+    ],
+)
+def test_what_only_a_new_cluster_changes_is_guarded(changed: dict[str, Any], path: str, value: Any) -> None:
+    found = cluster(**changed).fixed
+    assert FIXED.fixed.get(path) != value
+    assert found == {**FIXED.fixed, path: value}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"workers": {"nodes": 4}},
+        {"timeout_minutes": 90},
+        {"cloud": "other"},
+        {"version": "1.31"},
+        {"allow_replace": True},
+    ],
+)
+def test_what_changes_in_place_is_not(changed: dict[str, Any]) -> None:
+    found = cluster(**changed)
+    assert (found.fixed, found.template) == (FIXED.fixed, FIXED.template)
+
+
+def test_another_template_is_a_replacement_where_the_driver_has_no_upgrades() -> None:
+    assert FIXED.template == {"cluster.template": "kubernetes-1.30.2-2"}
+    assert cluster(driver="capi").template is None
+    assert cluster(driver="capi").fixed == FIXED.fixed
+    own = magnum_guards.of_cluster(parse(with_template(driver="heat")))
+    assert own.template == {
+        "cluster.template.image": "fedora-coreos-40",
+        "cluster.template.labels.kube_tag": "v1.30.2",
+    }
+
+
+def test_what_a_cluster_was_made_with_is_fixed_whatever_the_driver_does() -> None:
+    before, after = (
+        magnum_guards.of_cluster(parse(with_template(driver="heat", server_type=kind))).fixed
+        for kind in ("vm", "bm")
+    )
+    assert before == {**after, "cluster.template.server_type": "vm"}
+    assert before["cluster.template.external_network"] == "ext"
+
+
+@pytest.mark.parametrize(
+    ("driver", "scaled"), [("heat", {}), ("capi", {"cluster.labels.auto_scaling_enabled": "true"})]
+)
+def test_the_first_gpu_and_the_first_elastic_pool_change_a_label_of_the_cluster(
+    driver: str, scaled: dict[str, str]
+) -> None:
+    plain = {"name": "cpu", "machine": "m2.large", "nodes": 1}
+    flavors = {"m2.large": {"vcpu": 4, "memory_gib": 8}}
+    before = magnum_guards.of_cluster(parse(small(plain, driver=driver, flavors=flavors))).fixed
+    after = magnum_guards.of_cluster(parse(small(plain, BURST, driver=driver, flavors=flavors))).fixed
+    assert after == {
+        **before,
+        **scaled,
+        "cluster.labels.nvidia_gpu_enabled": "true",
+        "cluster.merge_labels": True,
+    }
+
+
+def test_the_last_elastic_pool_can_go_where_its_label_stays() -> None:
+    before = magnum_guards.of_cluster(parse(small(T4, BURST, driver="capi"))).fixed
+    labels = {"auto_scaling_enabled": True}
+    after = magnum_guards.of_cluster(parse(small(T4, driver="capi", labels=labels))).fixed
+    assert before == after
+
+
+def test_an_elastic_pool_comes_and_goes_without_a_change_of_the_cluster_on_heat() -> None:
+    assert magnum_guards.of_cluster(parse(small(T4, BURST))).fixed == FIXED.fixed
+
+
+def test_a_pools_guard_has_its_path_and_what_its_group_is_made_of() -> None:
+    environment = small(
+        BURST, {**T4, "openstack": {"role": "gpu", "labels": {"x": 1}, "allow_replace": True}}
+    )
+    environment["workloads"] = [
+        {"name": "notebook", "namespace": "lab", "kind": "pod", "pool": "gpu-t4", "image": "python:3.12"},
+        {"name": "other", "namespace": "lab", "kind": "pod", "image": "python:3.12"},
+    ]
+    env = parse(environment)
+    whole, burst, t4 = magnum_guards.guards(env)
+    assert t4 == magnum_guards.Guarded(
+        name="pool-gpu-t4",
+        what="node group gpu-t4",
+        at="pools[1].",
+        fixed={
+            "machine": "g2.5xlarge",
+            "openstack.labels.x": "1",
+            "openstack.merge_labels": True,
+            "openstack.role": "gpu",
+        },
+        template=None,
+        allow="pools[1].openstack.allow_replace",
+        allowed=True,
+        lost=("1 node of g2.5xlarge", "pod lab/notebook"),
+    )
+    assert burst.lost == ("1 to 4 nodes of g4.p1.40g",)
+    assert whole.lost == (
+        "everything in its API server",
+        "node group default-worker (1 node)",
+        "node group burst (1 to 4 nodes of g4.p1.40g)",
+        "node group gpu-t4 (1 node of g2.5xlarge)",
+        "pod lab/notebook",
+        "pod lab/other",
+    )
+
+
+@pytest.mark.parametrize("changed", [{"nodes": 3}, {"nodes": None, "elastic": {"max": {"nodes": 3}}}])
+def test_the_number_of_nodes_is_no_replacement(changed: dict[str, Any]) -> None:
+    pool = {key: value for key, value in {**T4, **changed}.items() if value is not None}
+    before, after = parse(small(T4)), parse(small(pool))
+    assert (
+        magnum_guards.of_pool(before, before.pools[0]).fixed
+        == magnum_guards.of_pool(after, after.pools[0]).fixed
+    )

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from infra.config import parse
 from infra.model.dcgm import DEFAULT, FIELDS
 from infra.model.environment import Environment
-from infra.plan import counters, dcgm_exporter, gpu_operator, monitoring, monitoring_values, scraping
+from infra.plan import device_plugin, gpu_operator, monitoring, scraping
 from infra.plan.render import render
-from infra.plan.workloads import namespaces
+from infra.plan.room import namespaces
 from tests.external import reference
+from tests.plan.environments import on
 
 pytestmark = pytest.mark.unit
 
@@ -26,16 +25,7 @@ CERN = [f"DCGM_FI_PROF_PIPE_{pipe}_ACTIVE" for pipe in ("TENSOR", "FP64", "FP32"
 
 
 def existing(monitored: dict[str, Any] | None, **operator: Any) -> Environment:
-    pools = [{**pool, "selector": {"a": pool["name"]}} for pool in POOLS]
-    whole: dict[str, Any] = {"name": "e", "cluster": {"kind": "existing", "kubeconfig": "/k"}, "pools": pools}
-    whole["gpu_operator"] = operator
-    return parse(whole | ({} if monitored is None else {"monitoring": monitored}))
-
-
-def embedded(**monitored: Any) -> Environment:
-    pools = [{**pool, "nodes": 1} for pool in POOLS]
-    cluster = {"kind": "embedded"}
-    return parse({"name": "e", "cluster": cluster, "pools": pools, "monitoring": monitored})
+    return on("existing", *POOLS, gpu_operator=operator, monitoring=monitored)
 
 
 def values(monitored: dict[str, Any]) -> dict[str, Any]:
@@ -46,21 +36,11 @@ def values(monitored: dict[str, Any]) -> dict[str, Any]:
 
 def test_nothing_of_it_where_it_is_left_out() -> None:
     env = existing(None)
-    assert monitoring.release(env) is dcgm_exporter.release(env) is counters.config_map(env) is None
+    assert monitoring.release(env) is device_plugin.exporter_release(env) is scraping.config_map(env) is None
     assert monitoring.before(env) == monitoring.after(env) == ()
     assert "dcgmExporter" not in gpu_operator.values(env)
     assert not [name for name in render(env) if "monitoring" in name or "dcgm" in name]
     assert "monitoring" not in {one["metadata"]["name"] for one in namespaces(env)}
-
-
-def test_the_published_chart_or_ours() -> None:
-    ours, theirs = monitoring.release(embedded()), monitoring.release(existing({}))
-    assert ours
-    assert theirs
-    assert (ours.chart, ours.repository, ours.version) == ("charts/kube-prometheus-stack-sim", None, None)
-    assert (theirs.chart, theirs.version) == ("kube-prometheus-stack", "88.5.3")
-    assert theirs.repository == "https://prometheus-community.github.io/helm-charts"
-    assert (ours.name, ours.namespace) == (theirs.name, theirs.namespace) == ("monitoring", "monitoring")
 
 
 @pytest.mark.parametrize(
@@ -76,12 +56,6 @@ def test_how_long_and_how_much_is_kept(given: dict[str, Any], kept: str, size: s
     spec = values(given)["prometheus"]["prometheusSpec"]
     assert (spec["retention"], spec.get("retentionSize")) == (kept, size)
     assert ("storageSpec" in spec) is ("storage" in given)
-
-
-def test_the_embedded_cluster_keeps_what_a_volume_would() -> None:
-    env = embedded()
-    assert env.monitoring
-    assert monitoring_values.retention(env, env.monitoring) == "15d"
 
 
 def test_no_secret_is_in_the_values_but_names_of_some() -> None:
@@ -123,7 +97,7 @@ def test_rules_and_dashboards_are_what_others_plan(monkeypatch: pytest.MonkeyPat
 
 
 def test_every_line_of_the_csv_is_read_as_the_exporter_reads_it() -> None:
-    config_map = counters.config_map(existing({}))
+    config_map = scraping.config_map(existing({}))
     assert config_map
     assert config_map["metadata"]["namespace"] == "gpu-operator"
     rows = list(csv.reader(config_map["data"]["dcgm-metrics.csv"].splitlines(), skipinitialspace=True))
@@ -150,36 +124,11 @@ def test_what_is_asked_for_is_added_or_stands_instead() -> None:
         {"field": "DCGM_FI_DEV_GPU_TEMP", "help": "How hot it is"},
         {"field": "DCGM_FI_DEV_PSTATE", "type": "counter"},
     ]
-    lines = counters.csv(existing({"counters": own})).splitlines()
+    lines = scraping.csv(existing({"counters": own})).splitlines()
     assert len(lines) == len(DEFAULT) + 2
     assert "DCGM_FI_DEV_FB_TOTAL, gauge, Memory of the card in MiB" in lines
     assert "DCGM_FI_DEV_GPU_TEMP, gauge, How hot it is" in lines
     assert "DCGM_FI_DEV_PSTATE, counter, Performance state from 0 (fastest) to 15" in lines
-
-
-def test_another_content_is_another_config_map_and_the_exporter_is_told() -> None:
-    names = set()
-    for given in ({}, {"counters": ["DCGM_FI_DEV_PSTATE"]}):
-        env = existing(given)
-        config_map = counters.config_map(env)
-        assert config_map
-        name = config_map["metadata"]["name"]
-        assert gpu_operator.values(env)["dcgmExporter"]["config"] == {"name": name}
-        names.add(name)
-    assert len(names) == 2
-
-
-def test_a_gpus_series_are_its_users_and_stay_the_same_when_the_exporter_starts_anew() -> None:
-    monitor = gpu_operator.values(existing({"interval": "5s"}))["dcgmExporter"]["serviceMonitor"]
-    assert monitor["honorLabels"] is True
-    assert (monitor["interval"], monitor["scrapeTimeout"]) == ("5s", "5s")
-    *named, dropped = monitor["relabelings"]
-    assert [one["targetLabel"] for one in named] == ["node", "instance"]
-    assert dropped["action"] == "labeldrop"
-    for label in ("pod", "namespace", "container", "service", "endpoint"):
-        assert re.fullmatch(dropped["regex"], label)
-    for label in ("node", "job", "instance", "__address__", "__meta_kubernetes_pod_name"):
-        assert not re.fullmatch(dropped["regex"], label)
 
 
 def test_bumble_row_14_additional_scrape_configs() -> None:
@@ -196,24 +145,26 @@ def test_bumble_row_14_additional_scrape_configs() -> None:
     assert {one.get("target_label") for one in config["relabel_configs"]} == {None, "node", "instance"}
 
 
-def test_the_exporter_asks_as_often_as_it_is_asked() -> None:
-    found = gpu_operator.values(existing({"interval": "1m"}))["dcgmExporter"]
-    assert found["env"] == [{"name": "DCGM_EXPORTER_INTERVAL", "value": "60000"}]
-    assert found["serviceMonitor"]["scrapeTimeout"] == "10s"
+@pytest.mark.parametrize(("interval", "asked", "limit"), [("5s", "5000", "5s"), ("1m", "60000", "10s")])
+def test_the_exporter_asks_as_often_as_it_is_asked(interval: str, asked: str, limit: str) -> None:
+    found = gpu_operator.values(existing({"interval": interval}))["dcgmExporter"]
+    assert found["env"] == [{"name": "DCGM_EXPORTER_INTERVAL", "value": asked}]
+    monitor = found["serviceMonitor"]
+    assert (monitor["interval"], monitor["scrapeTimeout"]) == (interval, limit)
 
 
 def test_without_an_operator_the_exporter_is_a_release_of_its_own() -> None:
     env = existing({}, mode="device_plugin")
-    release = dcgm_exporter.release(env)
+    release = device_plugin.exporter_release(env)
     assert release
     assert (release.chart, release.version) == ("dcgm-exporter", "4.8.2")
     assert (release.namespace, release.name) == ("gpu-operator", scraping.JOB)
     (volume,) = release.values["extraConfigMapVolumes"]
-    config_map = counters.config_map(env)
+    config_map = scraping.config_map(env)
     assert config_map
     assert volume["configMap"] == {"name": config_map["metadata"]["name"]}
     (mount,) = release.values["extraVolumeMounts"]
-    assert release.values["arguments"] == ["-f", f"{mount['mountPath']}/{counters.KEY}"]
+    assert release.values["arguments"] == ["-f", f"{mount['mountPath']}/{scraping.KEY}"]
     assert release.values["nodeSelector"] == {"nvidia.com/gpu": "true"}
     assert release.values["tolerations"][0]["key"] == "nvidia.com/gpu"
 

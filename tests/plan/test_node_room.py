@@ -19,21 +19,13 @@ from infra.model.environment import Environment
 from infra.model.errors import InputError
 from infra.model.machines import MACHINES
 from infra.model.node_room import Room, allocatable, daemons, room
-from infra.plan import (
-    dcgm_exporter,
-    device_plugin,
-    dra,
-    efa,
-    gpu_operator,
-    monitoring,
-    played_nodes,
-    sharing,
-)
+from infra.plan import device_plugin, dra, gpu_operator, monitoring, played, sharing
 from lab.rehearse.nodes import of
 from lab.toolchain import Toolchain
 from tests.external import reference
 from tests.plan.aws_environments import aws
-from tests.plan.test_played_groups import openstack
+from tests.plan.environments import on
+from tests.plan.test_played import openstack
 
 ROOT = Path(__file__).parents[2]
 T4 = {"machine": "g4dn.xlarge"}
@@ -112,14 +104,10 @@ ENVIRONMENTS = {
     **{stack: load(ROOT / f"Pulumi.{stack}.yaml") for stack in STACKS},
     "bottlerocket": aws({**T4, "aws": BOTTLE}),
     "claims": aws({"machine": "p4d.24xlarge", "nodes": 1, "sharing": {"kind": "dra"}}),
-    "alone": parse(
-        {
-            "name": "lab",
-            "cluster": {"kind": "existing", "kubeconfig": "~/.kube/config"},
-            "gpu_operator": {"mode": "device_plugin"},
-            "pools": [{"name": "p", "selector": {"a": "b"}, **T4, "sharing": {"kind": "mps", "replicas": 2}}],
-            "monitoring": {},
-        }
+    "alone": on(
+        *("existing", {**T4, "sharing": {"kind": "mps", "replicas": 2}}),
+        gpu_operator={"mode": "device_plugin"},
+        monitoring={},
     ),
 }
 SIMULATED = {
@@ -135,7 +123,8 @@ def test_a_rehearsed_node_has_the_daemon_sets_that_its_room_counts(name: str, to
     env = ENVIRONMENTS[name]
     alone = env.gpu_operator.mode == "device_plugin"
     releases = [device_plugin.release(env) if alone else gpu_operator.release(env)]
-    others = (monitoring.release(env), dcgm_exporter.release(env), dra.release(env), efa.release(env))
+    others = (monitoring.release(env), dra.release(env))
+    others += device_plugin.exporter_release(env), device_plugin.efa_release(env)
     releases += filter(None, others)
     made = [one for one in of(env).rehearsed(env).manifests if one["kind"] == "DaemonSet"]
     for release in releases:
@@ -202,7 +191,7 @@ def tolerated(taint: dict[str, str], tolerations: Sequence[dict[str, str]]) -> b
 @pytest.mark.unit
 def test_fixed_nodes_of_aws_offer_what_their_kubelet_leaves() -> None:
     env = aws({**T4, "nodes": 1, "aws": {"max_pods": 20}})
-    node = played_nodes.manifests(env)[-1]
+    node = played.aws_nodes(env)[-1]
     has = [
         node["metadata"]["annotations"][key] for key in (labels.SIM_CPU, labels.SIM_MEMORY, labels.SIM_PODS)
     ]

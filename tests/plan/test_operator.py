@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from infra.config import load, parse
 from infra.model.environment import Environment
 from infra.plan import device_plugin, gpu_operator, sharing
 from infra.plan.render import render
-from tests.external import reference
+from tests.plan import aws_environments
+from tests.plan.environments import on
 
 pytestmark = pytest.mark.unit
 
-ROOT = Path(__file__).parents[2]
 # The chart's own values lack the first two, which its dependency node-feature-discovery 0.19.0 takes; the
 # third is in a comment there.
 OF_THE_DEPENDENCY = {
@@ -27,44 +24,16 @@ OF_THE_DEPENDENCY = {
 
 
 def existing(*pools: dict[str, Any], **operator: Any) -> Environment:
-    named = [{"name": f"p{i}", "selector": {"pool": f"p{i}"}, **pool} for i, pool in enumerate(pools)]
-    return parse(
-        {
-            "name": "e",
-            "cluster": {"kind": "existing", "kubeconfig": "/k"},
-            "gpu_operator": operator,
-            "pools": named,
-        }
-    )
+    return on("existing", *pools, gpu_operator=operator)
 
 
 def aws(image: str, **pool: Any) -> Environment:
-    return parse(
-        {
-            "name": "e",
-            "cluster": {
-                "kind": "aws",
-                "region": "eu-west-1",
-                "version": "1.34",
-                "network": {"cidr": "10.0.0.0/16", "zones": ["eu-west-1a", "eu-west-1b"]},
-                "images": {"al2023": "ami-01234567", image: "ami-01234567"},
-            },
-            "gpu_operator": {"mig_strategy": "single"},
-            "pools": [{"name": "p", "machine": "p4d.24xlarge", "nodes": 1, "aws": {"image": image}, **pool}],
-        }
-    )
+    own = {"name": "p", "machine": "p4d.24xlarge", "nodes": 1, "aws": {"image": image}, **pool}
+    return aws_environments.aws(own, mig_strategy="single")
 
 
 SLICES = {"sharing": {"kind": "mig", "layout": "all-1g.5gb"}}
 SHARES = {"sharing": {"kind": "time_slicing", "replicas": 4}}
-LOCAL = load(ROOT / "Pulumi.local.yaml")
-OTHERS = [
-    existing({"machine": "g2.5xlarge"}),
-    existing({"machine": "g2.5xlarge"}, driver="host", toolkit="host"),
-    existing({"machine": "g4.p1.40g", "sharing": {"kind": "mig", "layout": "all-1g.5gb"}}),
-    aws("al2023-nvidia", **SLICES),
-    aws("bottlerocket-nvidia", **SHARES),
-]
 
 
 def unknown_keys(values: Any, known: Any, path: str = "") -> set[str]:
@@ -77,23 +46,8 @@ def unknown_keys(values: Any, known: Any, path: str = "") -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("env", [LOCAL, *OTHERS])
-def test_the_chart_knows_every_key(env: Environment) -> None:
-    chart = reference("charts/gpu-operator/values.yaml")
-    assert unknown_keys(gpu_operator.values(env), yaml.safe_load(chart.read_text())) <= OF_THE_DEPENDENCY
-
-
-def test_an_embedded_cluster_gets_our_chart_and_another_nvidias() -> None:
-    ours, theirs = gpu_operator.release(LOCAL), gpu_operator.release(OTHERS[0])
-    assert (ours.chart, ours.repository, ours.version) == ("charts/gpu-operator-sim", None, None)
-    assert (theirs.chart, theirs.version) == ("gpu-operator", "v26.7.0")
-    assert theirs.repository is not None
-    assert theirs.repository.startswith("https://")
-    assert ours.namespace == theirs.namespace == "gpu-operator"
-
-
 def test_parts_that_the_cluster_has_are_left_out() -> None:
-    assert "nfd" not in gpu_operator.values(OTHERS[0])
+    assert "nfd" not in gpu_operator.values(existing({"machine": "g2.5xlarge"}))
     env = existing(
         {"machine": "g2.5xlarge"}, nfd=False, driver_repository="r.example/gpu", driver_image="own"
     )
@@ -111,17 +65,6 @@ def test_parts_that_the_cluster_has_are_left_out() -> None:
 
 def toolkit_env(env: Environment) -> dict[str, str]:
     return {one["name"]: one["value"] for one in gpu_operator.values(env)["toolkit"]["env"]}
-
-
-MAGNUM = load(ROOT / "Pulumi.openstack-dev.yaml")
-
-
-@pytest.mark.parametrize(
-    "env", [LOCAL, MAGNUM, OTHERS[0], existing({"machine": "g2.5xlarge"}, driver="host")]
-)
-def test_the_toolkit_keeps_to_the_version_of_the_nodes_own_containerd_file(env: Environment) -> None:
-    """containerd 2.3 refuses a drop-in in a higher version than its file (NVIDIA/aicr#1688)."""
-    assert toolkit_env(env)["RUNTIME_CONFIG_SOURCE"] == "file"
 
 
 def test_the_toolkit_is_told_where_another_containerd_is() -> None:
@@ -142,12 +85,6 @@ def test_the_toolkit_is_told_where_another_containerd_is() -> None:
 def test_volta_keeps_the_driver_on_its_last_branch(pools: list[str], branch: str) -> None:
     env = existing(*({"machine": name} for name in pools))
     assert gpu_operator.values(env)["driver"]["version"].split(".")[0] == branch
-
-
-def test_hosts_may_own_the_driver_and_the_toolkit() -> None:
-    values = gpu_operator.values(OTHERS[1])
-    assert values["driver"] == {"enabled": False}
-    assert values["toolkit"] == {"enabled": False}
 
 
 def test_every_operand_tolerates_every_taint_of_gpu_nodes() -> None:
@@ -183,17 +120,6 @@ def test_the_operator_itself_keeps_off_gpu_nodes_where_there_are_others(
 
 
 @pytest.mark.parametrize("pool", [SLICES, SHARES, {}], ids=["mig", "time slicing", "exclusive"])
-def test_on_al2023_driver_and_toolkit_are_the_images_and_the_rest_is_the_operators(
-    pool: dict[str, Any],
-) -> None:
-    env = aws("al2023-nvidia", **pool)
-    values = gpu_operator.values(env)
-    assert values["driver"] == values["toolkit"] == {"enabled": False}
-    assert values["devicePlugin"]["enabled"] is values["migManager"]["enabled"] is True
-    assert sharing.mig_parted_config_map(env)
-
-
-@pytest.mark.parametrize("pool", [SLICES, SHARES, {}], ids=["mig", "time slicing", "exclusive"])
 def test_on_bottlerocket_the_operator_neither_shares_nor_cuts(pool: dict[str, Any]) -> None:
     """The image's settings do both; a ConfigMap or label would have no effect, and is not created."""
     env = aws("bottlerocket-nvidia", **pool)
@@ -202,11 +128,3 @@ def test_on_bottlerocket_the_operator_neither_shares_nor_cuts(pool: dict[str, An
         assert values[part] == {"enabled": False}, part
     assert sharing.device_plugin_config_map(env) is sharing.mig_parted_config_map(env) is None
     assert not [key for key in sharing.pool_labels(env, env.pools[0]) if key.startswith("nvidia.com/")]
-
-
-def test_on_aws_the_operator_runs_on_the_systems_nodes() -> None:
-    values = gpu_operator.values(aws("al2023-nvidia"))
-    addons = {"key": "CriticalAddonsOnly", "operator": "Exists", "effect": "NoSchedule"}
-    assert addons in values["operator"]["tolerations"]
-    assert addons in values["node-feature-discovery"]["master"]["tolerations"]
-    assert addons not in values["daemonsets"]["tolerations"], "there are no GPUs on them"

@@ -9,38 +9,27 @@ import pytest
 import yaml
 
 from infra.config import parse
-from infra.model import drivers, labels, ownership
+from infra.model import drivers, labels
 from infra.model.environment import Environment
 from infra.model.errors import InputError
+from infra.model.operator import OWNERS
 from infra.plan import gpu_operator
 from policies import guarded, operator
 from policies.rule import Resource, judge
 from tests.external import reference
+from tests.plan.environments import on
 from tests.plan.test_operator import OF_THE_DEPENDENCY, aws, existing, unknown_keys
 
 pytestmark = pytest.mark.unit
 
 RULES = (*operator.RULES, *guarded.RULES)
 T4 = {"machine": "g2.5xlarge"}
-HOSTS = parse(
-    {
-        "name": "e",
-        "cluster": {
-            "kind": "hosts",
-            "driver": {"source": "nvidia", "version": "580.95.05"},
-            "kubeconfig": "/k",
-        },
-        "pools": [{"name": "p", "hosts": ["a"], "gpu": {"models": ["T4"], "count": 1}}],
-    }
-)
-EMBEDDED = parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": [{"name": "p", "nodes": 1, **T4}]})
+HOSTS = on("hosts", {"gpu": {"models": ["T4"], "count": 1}})
+EMBEDDED = on("embedded", T4)
 
 
 def magnum(**spec: str) -> Environment:
-    cluster = {"kind": "openstack", "template": "t", "version": "1.34"}
-    return parse(
-        {"name": "e", "cluster": cluster, "gpu_operator": spec, "pools": [{"name": "p", "nodes": 1, **T4}]}
-    )
+    return on("openstack", T4, gpu_operator=spec)
 
 
 # Row, its environment, and the owner of driver, toolkit, device plugin and MIG: typed independently.
@@ -69,14 +58,14 @@ def known(values: Any) -> None:
 
 
 def test_the_table_has_every_row() -> None:
-    assert set(TABLE) == set(ownership.ROWS)
+    assert set(TABLE) == set(OWNERS)
 
 
 @pytest.mark.parametrize("row", TABLE)
 def test_the_operator_installs_what_it_owns_and_nothing_else(row: str) -> None:
     env, (driver, toolkit, plugin, mig) = TABLE[row]
     owns, values = env.ownership, gpu_operator.values(env)
-    assert owns == ownership.ROWS[row]
+    assert owns == OWNERS[row]
     assert (owns.driver, owns.toolkit, owns.device_plugin, owns.mig) == (driver, toolkit, plugin, mig)
     enabled = [values[part]["enabled"] for part in ("driver", "toolkit", "devicePlugin")]
     assert enabled == [owner == "operator" for owner in (driver, toolkit, plugin)]
@@ -91,21 +80,8 @@ def test_the_page_has_the_table() -> None:
     rows = [line for line in page.split("## ")[0].splitlines() if line.startswith("| ")][1:]
     assert rows == [
         f"| {row.nodes} | {row.driver} | {row.toolkit} | {row.device_plugin} | {row.mig} |"
-        for row in ownership.ROWS.values()
+        for row in OWNERS.values()
     ]
-
-
-@pytest.mark.parametrize("row", TABLE)
-def test_what_is_the_same_in_every_row(row: str) -> None:
-    """CRDs by the chart's hook, ClusterPolicy instead of GPUCluster, no NRI, pod security by the operator."""
-    values = gpu_operator.values(TABLE[row][0])
-    assert values["operator"]["upgradeCRD"] is True
-    assert (values["clusterPolicy"], values["gpuCluster"]) == ({"deployCR": True}, {"deployCR": False})
-    assert values["cdi"] == {"enabled": row != "ansible", "nriPluginEnabled": False}
-    assert values["psa"] == {"enabled": True}
-    gpu = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
-    assert gpu in values["daemonsets"]["tolerations"]
-    assert gpu in values["node-feature-discovery"]["worker"]["tolerations"]
 
 
 @pytest.mark.parametrize(

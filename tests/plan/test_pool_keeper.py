@@ -8,30 +8,16 @@ from infra.config import parse
 from infra.incluster import pool_keeper as program
 from infra.model import labels
 from infra.plan import magnum, pool_keeper, sharing, startup
-from tests.incluster.keeper_site import ENV
+from tests.incluster.sites import RESEARCH as ENV
 from tests.plan.aws_environments import TABLE
-from tests.plan.openstack_fields import PLAIN
+from tests.plan.environments import declared
 
 pytestmark = pytest.mark.unit
 
 
-EXISTING = {
-    "name": "e",
-    "cluster": {"kind": "existing", "kubeconfig": "/k"},
-    "pools": [
-        {
-            "name": "a100",
-            "machine": "p4d.24xlarge",
-            "selector": {"a": "b"},
-            "sharing": {"kind": "mig", "layout": "all-1g.5gb"},
-        }
-    ],
-}
-THEIRS = {
-    **EXISTING,
-    "gpu_operator": {"mode": "existing"},
-    "pools": [{"name": "t4", "machine": "g4dn.xlarge", "selector": {"a": "b"}}],
-}
+A100 = {"name": "a100", "machine": "p4d.24xlarge", "sharing": {"kind": "mig", "layout": "all-1g.5gb"}}
+EXISTING = declared("existing", A100)
+THEIRS = declared("existing", {"machine": "g4dn.xlarge"}, gpu_operator={"mode": "existing"})
 
 
 def test_pools_with_nodes_that_join_without_something_are_kept() -> None:
@@ -48,7 +34,7 @@ def test_pools_with_nodes_that_join_without_something_are_kept() -> None:
 def test_a_node_that_joins_an_existing_cluster_lacks_everything() -> None:
     env = parse(EXISTING)
     (own,), (pool,) = pool_keeper.pools(env).values(), env.pools
-    assert own["selector"] == {"a": "b"}
+    assert own["selector"] == {"pool": "p0"}
     assert own["labels"] == sharing.pool_labels(env, pool)
     assert own["taints"] == sharing.pool_taints(env, pool)
     assert [one["key"] for one in own["startup"]["taints"]] == [labels.GPU_NOT_READY]
@@ -89,30 +75,11 @@ def test_as_many_nodes_are_waited_for_as_are_always_there() -> None:
     assert "openstack coe nodegroup show research gpu-a100" in fixed["look"]
 
 
-@pytest.mark.parametrize("driver", ["heat", "capi"])
-def test_the_label_of_a_group_is_the_drivers(driver: str) -> None:
-    env = parse({**PLAIN, "cluster": {**PLAIN["cluster"], "driver": driver}})
-    (key,) = {key for pool in pool_keeper.pools(env).values() for key in pool["selector"]}
-    wanted = {"heat": "magnum.openstack.org/nodegroup", "capi": "capi.stackhpc.com/node-group"}
-    assert key == wanted[driver]
-    assert sharing.node_selector(env, env.pools[0]) == f"{key}=l40s"
-
-
 def test_a_layout_is_not_given_where_nothing_cuts_gpus() -> None:
     alone = {"mode": "device_plugin"}
     pool = {"name": "a100", "machine": "g4.p1.40g", "nodes": 1}
     env = parse({**ENV.resolved(), "gpu_operator": alone, "pools": [pool]})
     assert "layout" not in pool_keeper.pools(env)["a100"]
-
-
-def test_another_pool_is_another_program() -> None:
-    changed = {**ENV.resolved(), "pools": [{**ENV.resolved()["pools"][0], "labels": {"team": "b"}}]}
-
-    def mounted(env: object) -> str:
-        (found,) = [one for one in pool_keeper.manifests(env) if one["kind"] == "ConfigMap"]  # type: ignore[arg-type]
-        return str(found["metadata"]["name"])
-
-    assert mounted(ENV) != mounted(parse(changed))
 
 
 def test_the_program_and_the_plan_mean_the_same_keys() -> None:

@@ -9,36 +9,29 @@ import yaml
 
 from infra.config import parse
 from infra.model.environment import Environment
-from infra.plan import images, queues, workloads
-from infra.plan.render import render
+from infra.plan import images, queues, room, workloads
 from tests.config.edits import changed
 from tests.config.tables import GOOD
 from tests.plan import aws_environments
+from tests.plan.environments import on
 
 pytestmark = pytest.mark.unit
 
 T4, A100, FOUR = {"machine": "g2.5xlarge"}, {"machine": "g4.p1.40g"}, {"machine": "g4.p4.40g"}
 SLICES = {"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}}
+SHARES = {"kind": "time_slicing", "replicas": 4}
 SEVEN = {"kind": "mig", "layout": {"1g.5gb": 7}}
 KINDS: dict[str, tuple[dict[str, Any], Any, dict[str, str]]] = {
     "whole": (FOUR, 3, {"nvidia.com/gpu": "3"}),
-    "shares": ({**T4, "sharing": {"kind": "time_slicing", "replicas": 4}}, 3, {"nvidia.com/gpu.shared": "3"}),
-    "not renamed": (
-        {**T4, "sharing": {"kind": "time_slicing", "replicas": 4, "rename": False}},
-        3,
-        {"nvidia.com/gpu": "3"},
-    ),
+    "shares": ({**T4, "sharing": SHARES}, 3, {"nvidia.com/gpu.shared": "3"}),
+    "not renamed": ({**T4, "sharing": {**SHARES, "rename": False}}, 3, {"nvidia.com/gpu": "3"}),
     "mps": ({**T4, "sharing": {"kind": "mps", "replicas": 4}}, 3, {"nvidia.com/gpu": "3"}),
     "slices": (
         {**A100, "sharing": SLICES},
         {"3g.20gb": 1},
         {"nvidia.com/mig-2g.10gb": "0", "nvidia.com/mig-3g.20gb": "1"},
     ),
-    "slices of one kind": (
-        {**A100, "sharing": {**SEVEN, "strategy": "single"}},
-        5,
-        {"nvidia.com/gpu": "5"},
-    ),
+    "slices of one kind": ({**A100, "sharing": {**SEVEN, "strategy": "single"}}, 5, {"nvidia.com/gpu": "5"}),
     "shared slices": (
         {**A100, "sharing": {**SEVEN, "share": {"replicas": 2}}},
         {"1g.5gb": 9},
@@ -56,10 +49,8 @@ KINDS: dict[str, tuple[dict[str, Any], Any, dict[str, str]]] = {
 
 
 def environment(*given: dict[str, Any], quota: dict[str, Any], **more: Any) -> Environment:
-    named = [{"name": f"p{at}", "nodes": 1, **pool} for at, pool in enumerate(given)]
     team = {"name": "team", "namespaces": ["team"], "quota": quota}
-    cluster = {"kind": "embedded"}
-    return parse({"name": "e", "cluster": cluster, "pools": named, "queues": {"teams": [team]}, **more})
+    return on("embedded", *given, queues={"teams": [team]}, **more)
 
 
 def of_kind(env: Environment, kind: str) -> dict[str, dict[str, Any]]:
@@ -154,22 +145,15 @@ def test_kueue_acts_in_namespaces_of_teams_alone_and_counts_gpus_alone() -> None
     here = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": spaces}
     assert config["managedJobsNamespaceSelector"] == {"matchExpressions": [here]}
     assert "manageJobsWithoutQueueName" not in config
-    assert config["resources"] == {
-        "excludeResourcePrefixes": [
-            "cpu",
-            "memory",
-            "ephemeral-storage",
-            "hugepages-",
-            "vpc.amazonaws.com/efa",
-        ]
-    }
+    others = ["cpu", "memory", "ephemeral-storage", "hugepages-", "vpc.amazonaws.com/efa"]
+    assert config["resources"] == {"excludeResourcePrefixes": others}
     assert config["fairSharing"] == {
         "preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]
     }
     plain = parse(changed(GOOD["queues"], {"at": "queues/fair_sharing", "put": False},
                           {"at": "queues/teams/0/weight", "remove": True}))  # fmt: skip
     assert "fairSharing" not in configured(plain)
-    made = {one["metadata"]["name"]: one["metadata"]["labels"] for one in workloads.namespaces(env)}
+    made = {one["metadata"]["name"]: one["metadata"]["labels"] for one in room.namespaces(env)}
     for space in (*spaces, "kueue-system"):
         assert made[space]["pod-security.kubernetes.io/enforce"] == "restricted"
 
@@ -211,6 +195,7 @@ def made(one: dict[str, Any], **more: Any) -> dict[str, dict[str, Any]]:
 
 
 QUEUED = {"kueue.x-k8s.io/queue-name": "arts"}
+COLOURS = {"replicas": 2, "service": {"port": 80}, "update": {"kind": "blue_green"}}
 CREATED = {"pulumi.com/waitFor": "jsonpath={.metadata.uid}"}
 
 
@@ -229,23 +214,18 @@ def test_an_update_does_not_wait_for_the_turn_of_pods() -> None:
     assert all("annotations" not in one["metadata"] for one in made(alone).values())
 
 
-def test_pods_of_a_deployment_have_the_queue_and_those_of_a_job_do_not() -> None:
+@pytest.mark.parametrize("more", [{}, COLOURS], ids=["one", "two colours"])
+def test_pods_of_a_deployment_have_the_queue_and_those_of_a_job_do_not(more: dict[str, Any]) -> None:
     """Kueue admits each pod of a Deployment, and a Job as a whole."""
-    template = made(work("deployment"))["Deployment"]["spec"]["template"]["metadata"]
-    assert template["labels"].items() >= QUEUED.items()
-    selector = made(work("deployment"))["Deployment"]["spec"]["selector"]["matchLabels"]
-    assert not QUEUED.items() & selector.items()
+    deployment = made(work("deployment", **more))["Deployment"]
+    assert deployment["spec"]["template"]["metadata"]["labels"].items() >= QUEUED.items()
+    assert not QUEUED.items() & deployment["spec"]["selector"]["matchLabels"].items()
+    if more:
+        assert deployment["metadata"]["labels"].items() >= QUEUED.items()
+        assert "pulumi.com/waitFor" not in deployment["metadata"]["annotations"], "the provider waits for it"
     job = made(work("job"))["Job"]
     assert job["metadata"]["labels"].items() >= QUEUED.items()
     assert not QUEUED.items() & job["spec"]["template"]["metadata"]["labels"].items()
-
-
-def test_both_colours_have_the_queue() -> None:
-    found = made(work("deployment", replicas=2, service={"port": 80}, update={"kind": "blue_green"}))
-    deployment = found["Deployment"]
-    assert deployment["metadata"]["labels"].items() >= QUEUED.items()
-    assert deployment["spec"]["template"]["metadata"]["labels"].items() >= QUEUED.items()
-    assert "pulumi.com/waitFor" not in deployment["metadata"]["annotations"], "the provider waits for it"
 
 
 def test_an_update_ends_old_pods_first_because_they_have_the_quota() -> None:
@@ -286,12 +266,8 @@ def test_who_packs_and_which_priority_stay_as_without_a_queue() -> None:
 
 
 def test_chart_and_image_come_from_mirrors_and_are_listed() -> None:
-    env = parse(
-        {
-            **changed(GOOD["queues"], {"at": "workloads", "put": []}),
-            "registries": {"registry.k8s.io": "r.example/k8s"},
-        }
-    )
+    mirror = {"registry.k8s.io": "r.example/k8s"}
+    env = parse({**GOOD["queues"], "workloads": [], "registries": mirror})
     release = queues.release(env)
     assert release is not None
     assert release.chart == "oci://r.example/k8s/kueue/charts/kueue"
@@ -301,12 +277,3 @@ def test_chart_and_image_come_from_mirrors_and_are_listed() -> None:
     listed = {one.name: one.pulled_as for one in images.pulled(env)}
     assert listed["registry.k8s.io/kueue/kueue:v0.19.2"] == "r.example/k8s/kueue/kueue:v0.19.2"
     assert "oci://registry.k8s.io/kueue/charts/kueue:0.19.2" in listed
-
-
-def test_nothing_of_it_where_nothing_is_declared() -> None:
-    plain = {key: GOOD["queues"][key] for key in ("name", "cluster", "pools")}
-    env = parse(plain)
-    assert queues.release(env) is None
-    assert queues.manifests(env) == ()
-    assert "queues.yaml" not in render(env)
-    assert "queues" not in env.resolved()

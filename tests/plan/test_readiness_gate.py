@@ -12,21 +12,24 @@ from infra.config import parse
 from infra.model.environment import Environment
 from infra.model.offer import claimable
 from infra.plan import (
+    device_plugin,
     dra,
-    efa,
     gpu_operator,
     karpenter,
     node_groups,
     readiness_gate,
+    room,
     sharing,
     startup,
     workloads,
 )
 from tests.plan.aws_environments import TABLE, aws
+from tests.plan.environments import on
 
 pytestmark = pytest.mark.unit
 
 TAINT = "gpuform.io/gpu-not-ready"
+T4 = {"machine": "g2.5xlarge"}
 TOLERATION = {"key": TAINT, "operator": "Exists", "effect": "NoSchedule"}
 
 
@@ -89,20 +92,14 @@ def test_a_node_of_an_image_by_its_id_is_told_the_taint_at_boot(image: str, writ
 
 
 def test_simulated_nodes_wait_for_nobody() -> None:
-    env = parse(
-        {
-            "name": "e",
-            "cluster": {"kind": "embedded"},
-            "pools": [{"name": "p", "machine": "g2.5xlarge", "nodes": 1}],
-        }
-    )
+    env = on("embedded", T4)
     assert readiness_gate.manifests(env) == ()
     assert startup.until_proven(env, env.pools[0]) is None
     assert TOLERATION not in gpu_operator.gpu_tolerations(env)
 
 
 def test_nodes_that_others_make_carry_the_taint_until_they_are_proven() -> None:
-    env = parse({**BY_US, "pools": [*POOLS, {"name": "c", "machine": "m6i.xlarge", "selector": {"a": "c"}}]})
+    env = on("existing", T4, {"machine": "m6i.xlarge"})
     gpu, cpu = env.pools
     assert startup.until_proven(env, cpu) is None
     assert startup.until_proven(env, gpu) == {
@@ -110,7 +107,7 @@ def test_nodes_that_others_make_carry_the_taint_until_they_are_proven() -> None:
         "proof": "gpuform.io/gpu-ready",
         "reason": "gpuform.io/gpu-waits-for",
     }
-    assert list(readiness_gate.pools(env)) == ["p"]
+    assert list(readiness_gate.pools(env)) == ["p0"]
 
 
 @pytest.mark.parametrize("env", TABLE.values(), ids=TABLE)
@@ -136,7 +133,7 @@ def test_where_gpus_are_claimed_the_driver_for_them_gets_in_before_and_its_devic
 
 
 def test_the_fabrics_device_plugin_gets_in_before() -> None:
-    release = efa.release(TABLE["mig"])
+    release = device_plugin.efa_release(TABLE["mig"])
     assert release
     assert TOLERATION in release.values["tolerations"]
 
@@ -153,23 +150,18 @@ def test_no_workload_gets_in_before() -> None:
 
 
 PLUGIN, VALIDATOR = "nvidia-device-plugin-daemonset", "nvidia-operator-validator"
-BY_US = {"name": "e", "cluster": {"kind": "existing", "kubeconfig": "k"}}
-POOLS = [{"name": "p", "machine": "g2.5xlarge", "selector": {"a": "b"}}]
 OWNERS: list[tuple[Environment, tuple[str, ...]]] = [
     (TABLE["sliced"], (PLUGIN, VALIDATOR)),
     (TABLE["bottlerocket"], (VALIDATOR,)),
     (
-        parse({**BY_US, "pools": POOLS}),
+        on("existing", T4),
         ("nvidia-driver-daemonset", "nvidia-container-toolkit-daemonset", PLUGIN, VALIDATOR),
     ),
     (
-        parse({**BY_US, "pools": POOLS, "gpu_operator": {"driver": "host"}}),
+        on("existing", T4, gpu_operator={"driver": "host"}),
         ("nvidia-container-toolkit-daemonset", PLUGIN, VALIDATOR),
     ),
-    (
-        parse({**BY_US, "pools": POOLS, "gpu_operator": {"mode": "device_plugin"}}),
-        ("nvidia-device-plugin",),
-    ),
+    (on("existing", T4, gpu_operator={"mode": "device_plugin"}), ("nvidia-device-plugin",)),
 ]
 
 
@@ -191,7 +183,7 @@ def test_a_pod_tries_a_gpu_except_by_claim_and_on_karpenters_nodes(pool: dict[st
     env = aws(pool)
     (asked,) = readiness_gate.pools(env).values()
     assert ("trial" in asked) is tried
-    there = {one["metadata"]["name"]: one["metadata"]["labels"] for one in workloads.namespaces(env)}
+    there = {one["metadata"]["name"]: one["metadata"]["labels"] for one in room.namespaces(env)}
     assert ("gpuform-trial" in there) is tried
     roles = [one for one in readiness_gate.manifests(env) if one["kind"] == "Role"]
     verbs = {one["metadata"]["namespace"]: one["rules"][0]["verbs"] for one in roles}

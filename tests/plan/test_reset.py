@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from infra.config import load, parse
-from infra.model import labels, reset
+from infra.config import load
+from infra.model import labels, relayout
 from infra.model.environment import Environment
 from infra.plan import gpu_operator, inventory, nodes
 from lab.rehearse.nodes import of
+from tests.plan.aws_environments import aws
+from tests.plan.environments import on
 
 pytestmark = pytest.mark.unit
 
@@ -20,33 +22,12 @@ P4D = {"machine": "p4d.24xlarge", **SEVEN}
 P5 = {"machine": "p5.48xlarge", "sharing": {"kind": "mig", "layout": "all-1g.10gb"}}
 FLAVOR = {"machine": "g4.p1.40g", **SEVEN}
 A100 = {"gpu": {"models": ["A100-40GB"], "count": 1}, **SEVEN}
-DRIVER = {"source": "nvidia", "version": "580.95.05"}
-CLUSTERS: dict[str, dict[str, Any]] = {
-    "aws": {
-        "region": "eu-west-1",
-        "version": "1.34",
-        "network": {"cidr": "10.0.0.0/16", "zones": ["eu-west-1a", "eu-west-1b"]},
-        "images": {"al2023": "al2023@v20260801", "al2023-nvidia": "al2023@v20260801"},
-    },
-    "openstack": {"cloud": "cern", "template": "k", "version": "1.30"},
-    "existing": {"kubeconfig": "/k"},
-    "hosts": {
-        "user": "root",
-        "driver": DRIVER,
-        "toolkit": {"version": "1.19.1"},
-        "kubeconfig": "/k",
-    },
-    "embedded": {},
-}
 
 
 def env(kind: str, *pools: dict[str, Any], **cluster: Any) -> Environment:
-    def there(index: int) -> dict[str, Any]:
-        by_kind = {"existing": {"selector": {"rack": str(index)}}, "hosts": {"hosts": [f"h{index}"]}}
-        return {"name": f"p{index}", **by_kind.get(kind, {"nodes": 1})}
-
-    named = [{**there(index), **pool} for index, pool in enumerate(pools)]
-    return parse({"name": "e", "cluster": {"kind": kind, **CLUSTERS[kind], **cluster}, "pools": named})
+    if kind == "aws":
+        return aws(*({"nodes": 1, **pool} for pool in pools))
+    return on(kind, *pools, cluster=cluster)
 
 
 def with_reboot(found: Environment) -> bool:
@@ -69,7 +50,7 @@ BY_DEFAULT = [
 @pytest.mark.parametrize(("kind", "pool", "found"), BY_DEFAULT)
 def test_the_default_is_a_reboot_on_machines_of_a_cloud(kind: str, pool: dict[str, Any], found: str) -> None:
     made = env(kind, pool)
-    assert reset.of(kind, made.pools[0]) == found
+    assert relayout.reset_of(kind, made.pools[0]) == found
     assert with_reboot(made) == (found == "reboot")
 
 

@@ -1,22 +1,29 @@
-"""Priorities, quotas and spare nodes as declared."""
+"""Priorities, quotas, spare nodes and the second scheduler as declared."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+import yaml
 
+from gpuform.stack import policy_check as judging
+from infra import versions
 from infra.config import parse
+from infra.model.aws_values import EKS
 from infra.model.environment import Environment
 from infra.model.prices import PriceList
-from infra.plan import room, workloads
+from infra.plan import room, scheduler, workloads
 from infra.plan.cost import bill
-from infra.plan.played_nodes import manifests as played
-from tests.plan.aws_environments import CLAIMED, COUNTS, SLICED, aws
+from infra.plan.played import aws_nodes as played
+from infra.plan.render import render
+from tests.plan.aws_environments import CLAIMED, CLAIMED_SLICES, COUNTS, SLICED, aws
+from tests.plan.environments import on, pod_spec
 
 pytestmark = pytest.mark.unit
 
 WHOLE = {"machine": "g6.12xlarge"}
+CUT = {"3g.20gb": 1, "2g.10gb": 2}
 KEEP = {"kind": "time_slicing", "replicas": 3, "rename": True, "fail_requests_greater_than_one": False}
 
 
@@ -38,8 +45,7 @@ def asks(manifest: dict[str, Any]) -> dict[str, str]:
         ({**SLICED, "sharing": KEEP, "spare": 2}, 2, {"nvidia.com/gpu.shared": "3"}),
         ({**COUNTS, "spare": 1}, 3, {"nvidia.com/gpu.shared": "1"}),
         (
-            {"machine": "p4d.24xlarge", "spare": 1,
-             "sharing": {"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}}},
+            {"machine": "p4d.24xlarge", "spare": 1, "sharing": {"kind": "mig", "layout": CUT}},
             1,
             {"nvidia.com/mig-2g.10gb": "16", "nvidia.com/mig-3g.20gb": "8"},
         ),
@@ -62,7 +68,7 @@ def test_a_spare_node_is_held_whole(pool: dict[str, Any], pods: int, each: dict[
     (priority,) = room.priority_classes(env)
     assert priority["value"] < 0
     assert priority["preemptionPolicy"] == "Never"
-    spaces = {one["metadata"]["name"]: one["metadata"]["labels"] for one in workloads.namespaces(env)}
+    spaces = {one["metadata"]["name"]: one["metadata"]["labels"] for one in room.namespaces(env)}
     assert spaces["gpuform-placeholder"]["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
@@ -120,19 +126,17 @@ def test_spare_nodes_are_paid_for_and_played() -> None:
 
 def test_a_quota_names_every_gpu_resource_of_the_environment() -> None:
     pools = [
-        {"name": "t4", "machine": "g2.5xlarge", "nodes": 1,
-         "sharing": {"kind": "time_slicing", "replicas": 4}},
-        {"name": "mig", "machine": "g4.p1.40g", "nodes": 1,
-         "sharing": {"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}}},
-        {"name": "whole", "machine": "g4.p4.40g", "nodes": 1},
-        {"name": "more", "machine": "g1.4xlarge", "nodes": 1},
-    ]  # fmt: skip
+        {"name": "t4", "machine": "g2.5xlarge", "sharing": {"kind": "time_slicing", "replicas": 4}},
+        {"name": "mig", "machine": "g4.p1.40g", "sharing": {"kind": "mig", "layout": CUT}},
+        {"name": "whole", "machine": "g4.p4.40g"},
+        {"name": "more", "machine": "g1.4xlarge"},
+    ]
     spaces = [
         {"name": "team", "quota": {"t4": 3, "mig": {"2g.10gb": 1}}},
         {"name": "default", "quota": {"whole": 2, "more": 1}},
         {"name": "none", "quota": {}},
     ]
-    env = parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": pools, "namespaces": spaces})
+    env = on("embedded", *pools, namespaces=spaces)
     found = {one["metadata"]["namespace"]: one["spec"]["hard"] for one in room.quotas(env)}
     nothing = {
         "requests.nvidia.com/gpu": "0",
@@ -146,15 +150,17 @@ def test_a_quota_names_every_gpu_resource_of_the_environment() -> None:
     }
     assert found["default"] == nothing | {"requests.nvidia.com/gpu": "3"}, "the numbers add up"
     assert found["none"] == nothing
-    made = [one["metadata"]["name"] for one in workloads.namespaces(env)]
+    made = [one["metadata"]["name"] for one in room.namespaces(env)]
     assert made == ["gpu-operator", "none", "team"], "default is there"
 
 
 def test_claimed_gpus_are_counted_by_their_class() -> None:
-    env = changed(aws(CLAIMED, SLICED), namespaces=[{"name": "team", "quota": {"p0": 2}}])
+    pools = CLAIMED, SLICED, CLAIMED_SLICES
+    env = changed(aws(*pools), namespaces=[{"name": "team", "quota": {"p0": 2}}])
     (quota,) = room.quotas(env)
     assert quota["spec"]["hard"] == {
         "gpu.nvidia.com.deviceclass.resource.k8s.io/devices": "2",
+        "mig.nvidia.com.deviceclass.resource.k8s.io/devices": "0",
         "requests.nvidia.com/gpu.shared": "0",
     }
 
@@ -186,3 +192,113 @@ def test_shares_of_slices_are_held_one_by_one_beside_whole_gpus() -> None:
         "requests.nvidia.com/gpu": "2",
         "requests.nvidia.com/mig-3g.20gb.shared": "1",
     }
+
+
+POOLS = [
+    {"name": "t4", "machine": "g2.5xlarge", "sharing": {"kind": "time_slicing", "replicas": 4}},
+    {"name": "mig", "machine": "g4.p1.40g",
+     "sharing": {"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}}},
+    {"name": "whole", "machine": "g4.p4.40g"},
+    {"name": "cpu", "machine": "m6i.xlarge"},
+]  # fmt: skip
+WORK = [
+    {"name": "shared", "kind": "pod", "pool": "t4", "image": "a:1"},
+    {"name": "pinned", "kind": "job", "gpu_product": "NVIDIA-A100-PCIE-40GB", "image": "a:1"},
+    {"name": "none", "kind": "deployment", "pool": "cpu", "image": "a:1"},
+    {"name": "anywhere", "kind": "pod", "image": "a:1"},
+]
+
+
+def existing(**changed: Any) -> Environment:
+    packer = {"packer": True, "version": "1.33.7"}
+    return on("existing", *POOLS, **{"workloads": WORK, "scheduling": packer, **changed})
+
+
+def kinds(env: Environment) -> list[str]:
+    return [one["kind"] for one in scheduler.manifests(env)]
+
+
+def one(env: Environment, kind: str) -> dict[str, Any]:
+    return next(one for one in scheduler.manifests(env) if one["kind"] == kind)
+
+
+def config(env: Environment) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(one(env, "ConfigMap")["data"]["config.yaml"])
+    return found
+
+
+def test_gpus_outweigh_everything_that_a_pod_has_not_asked_for() -> None:
+    found = config(existing())
+    (profile,) = found["profiles"]
+    assert profile["schedulerName"] == "gpuform-packer"
+    strategy = profile["pluginConfig"][0]["args"]["scoringStrategy"]
+    assert strategy["type"] == "MostAllocated"
+    assert {one["name"]: one["weight"] for one in strategy["resources"]} == {
+        "nvidia.com/gpu": 100,
+        "nvidia.com/gpu.shared": 100,
+        "nvidia.com/mig-2g.10gb": 100,
+        "nvidia.com/mig-3g.20gb": 100,
+        "cpu": 1,
+        "memory": 1,
+    }
+    off = {one["name"] for one in profile["plugins"]["score"]["disabled"]}
+    assert off == {"NodeResourcesBalancedAllocation", "ImageLocality"}
+    assert found["leaderElection"]["resourceName"] == "gpuform-packer"
+
+
+def test_only_pods_that_ask_for_gpus_name_it() -> None:
+    found = {
+        made["metadata"]["name"]: pod_spec(made).get("schedulerName")
+        for made in workloads.manifests(existing())
+    }
+    packer = "gpuform-packer"
+    assert found == {"shared": packer, "pinned": packer, "none": None, "anywhere": None}
+    for made in workloads.manifests(existing(scheduling={})):
+        assert "schedulerName" not in pod_spec(made)
+
+
+def test_pods_that_claim_name_it_too() -> None:
+    work = {"name": "train", "kind": "pod", "pool": "p0", "image": "a:1"}
+    env = aws(CLAIMED, workloads=[work])
+    env = parse({**env.resolved(), "scheduling": {"packer": True}})
+    (pod,) = [one for one in workloads.manifests(env) if one["kind"] == "Pod"]
+    assert pod["spec"]["schedulerName"] == "gpuform-packer"
+
+
+def test_another_configuration_is_another_config_map_and_another_pod() -> None:
+    other = existing(pools=[{**POOLS[0], "selector": {"a": "b"}}], workloads=[])
+    names = {one(env, "ConfigMap")["metadata"]["name"] for env in (existing(), other)}
+    assert len(names) == 2
+    for env in (existing(), other):
+        (volume,) = one(env, "Deployment")["spec"]["template"]["spec"]["volumes"]
+        assert volume["configMap"]["name"] == one(env, "ConfigMap")["metadata"]["name"]
+
+
+def test_its_version_is_the_clusters() -> None:
+    def image(env: Environment) -> str:
+        pod = one(env, "Deployment")["spec"]["template"]["spec"]
+        return str(pod["containers"][0]["image"])
+
+    assert image(existing()) == "registry.k8s.io/kube-scheduler:v1.33.7"
+    for minor in EKS:
+        env = parse({**aws(SLICED, version=minor).resolved(), "scheduling": {"packer": True}})
+        assert image(env).startswith(f"registry.k8s.io/kube-scheduler:v{minor}.")
+    assert versions.KUBE_SCHEDULER[versions.KUBERNETES.rpartition(".")[0]] == versions.KUBERNETES
+
+
+def test_the_embedded_cluster_runs_it_as_a_process() -> None:
+    env = on("embedded", *POOLS, scheduling={"packer": True})
+    assert "Deployment" not in kinds(env)
+    assert kinds(env)[-1] == "ConfigMap", "what it runs with comes last, when it may already do what it does"
+    assert set(kinds(existing())) - set(kinds(env)) == {"Deployment", "PodDisruptionBudget"}
+
+
+@pytest.mark.parametrize("cluster", ["existing", "aws"])
+def test_the_policies_hold(cluster: str) -> None:
+    env = existing()
+    if cluster == "aws":
+        pool = {**SLICED, "spare": 1}
+        env = parse({**aws(pool).resolved(), "scheduling": {"packer": True}})
+    judged = list(judging.resources(render(env)))
+    assert "kubernetes:apps/v1:Deployment" in {one.type for one in judged}
+    assert list(judging.lines(judging.findings(judged))) == []

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from infra.config import parse
-from infra.model.container_runtimes import CDI, spelled
 from infra.model.environment import Environment
+from infra.model.hosts import CDI, spelled
 from infra.plan import device_plugin, gpu_operator, inventory, readiness_gate, workloads
 from lab.rehearse import nodes
+from tests.plan.environments import on, pod_spec
 
 pytestmark = pytest.mark.unit
 
@@ -24,25 +25,14 @@ WORK = [
 
 def hosts(gpu_operator: dict[str, Any] | None = None, **cluster: Any) -> Environment:
     """A pool with GPUs with a workload of each kind, and one without GPUs with a pod."""
-    driver = {"source": "nvidia", "version": "580.95.05"}
-    return parse(
-        {
-            "name": "e",
-            "cluster": {"kind": "hosts", "driver": driver, "kubeconfig": "/k", **cluster},
-            "gpu_operator": gpu_operator or {},
-            "pools": [
-                {"name": "p", "hosts": ["a"], "gpu": {"models": ["T4"], "count": 1}},
-                {"name": "cpu", "hosts": ["b"]},
-            ],
-            "workloads": [*WORK, {"name": "d", "kind": "pod", "pool": "cpu", "image": "x:1"}],
-        }
-    )
+    pools = {"name": "p", "gpu": {"models": ["T4"], "count": 1}}, {"name": "cpu"}
+    work = [*WORK, {"name": "d", "pool": "cpu"}]
+    return on("hosts", *pools, cluster=cluster, gpu_operator=gpu_operator or {}, workloads=work)
 
 
 def classes(env: Environment) -> list[str | None]:
     """The RuntimeClass of each workload's pods."""
-    specs = [one["spec"] for one in workloads.manifests(env)]
-    return [spec.get("template", {"spec": spec})["spec"].get("runtimeClassName") for spec in specs]
+    return [pod_spec(one).get("runtimeClassName") for one in workloads.manifests(env)]
 
 
 BY_CLASS, BY_CDI = ["nvidia"] * 3 + [None], [None] * 4
@@ -64,8 +54,9 @@ def test_role_operator_pods_and_gate_agree_on_how_a_gpu_comes(
     cluster: dict[str, Any], mode: str, by_cdi: bool
 ) -> None:
     env = hosts(**cluster)
-    told = inventory.inventory(env, {})["_meta"]["hostvars"]["a"]
+    told = inventory.inventory(env, {})["_meta"]["hostvars"]["h0"]
     assert told["nvidia_container_toolkit_mode"] == mode
+    assert told["nvidia_container_toolkit_runtime"] == cluster.get("runtime", "containerd")
     values = gpu_operator.values(env)
     assert values["cdi"]["enabled"] is by_cdi
     listed = None if by_cdi else [{"name": "DEVICE_LIST_STRATEGY", "value": "volume-mounts"}]
@@ -100,11 +91,8 @@ def test_who_declares_nothing_is_told_that_other_pods_need_the_class(
 
 
 def existing(operator: dict[str, Any], *work: dict[str, Any]) -> Environment:
-    cluster = {"kind": "existing", "kubeconfig": "k"}
-    pools = [{"name": "p", "machine": "g2.5xlarge", "selector": {"a": "b"}}]
-    return parse(
-        {"name": "e", "cluster": cluster, "gpu_operator": operator, "pools": pools, "workloads": work}
-    )
+    pool = {"name": "p", "machine": "g2.5xlarge"}
+    return on("existing", pool, gpu_operator=operator, workloads=work)
 
 
 def test_an_existing_cluster_may_name_its_class_and_a_workload_its_own() -> None:

@@ -5,18 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
 
-from infra.config import parse
 from infra.model.environment import Environment
 from infra.plan import sharing
+from tests.plan.environments import mig_configs, on, plugin
 
 pytestmark = pytest.mark.unit
 
 
 def env(*pools: dict[str, Any], **operator: str) -> Environment:
-    named = [{"name": f"p{index}", "nodes": 1, **pool} for index, pool in enumerate(pools)]
-    return parse({"name": "e", "cluster": {"kind": "embedded"}, "gpu_operator": operator, "pools": named})
+    return on("embedded", *pools, gpu_operator=operator)
 
 
 def t4(**block: Any) -> dict[str, Any]:
@@ -25,22 +23,6 @@ def t4(**block: Any) -> dict[str, Any]:
 
 def mig(layout: Any, machine: str = "g4.p1.40g") -> dict[str, Any]:
     return {"machine": machine, "sharing": {"kind": "mig", "layout": layout}}
-
-
-def plugin(found: Environment) -> dict[str, Any]:
-    config_map = sharing.device_plugin_config_map(found)
-    assert config_map is not None
-    return {key: yaml.safe_load(text) for key, text in config_map["data"].items()}
-
-
-def mig_configs(found: Environment) -> dict[str, Any]:
-    config_map = sharing.mig_parted_config_map(found)
-    assert config_map is not None
-    assert list(config_map["data"]) == ["config.yaml"]
-    content = yaml.safe_load(config_map["data"]["config.yaml"])
-    assert content["version"] == "v1"
-    configs: dict[str, Any] = content["mig-configs"]
-    return configs
 
 
 def test_without_sharing_there_is_no_configuration_and_no_label() -> None:
@@ -83,15 +65,6 @@ def test_every_way_of_time_slicing_has_its_key(rename: bool, fail: bool, key: st
                 "resources": [{"name": "nvidia.com/gpu", "replicas": 4}],
             }
         },
-    }
-
-
-def test_mps() -> None:
-    found = plugin(env(t4(kind="mps", replicas=3), mig_strategy="none"))
-    assert found["mps-3"] == {
-        "version": "v1",
-        "flags": {"migStrategy": "none"},
-        "sharing": {"mps": {"resources": [{"name": "nvidia.com/gpu", "replicas": 3}]}},
     }
 
 

@@ -7,16 +7,15 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.config import parse
-from infra.model import checks, offer
+from infra.model import offer
 from infra.model.environment import Environment
 from infra.model.errors import InputError
-from infra.plan import gpu_operator, mig_parted, overlays, render, sharing, workloads
+from infra.plan import gpu_operator, karpenter, mig_parted, render, sharing
 from tests.plan.aws_environments import aws
+from tests.plan.environments import mig_configs, on, plugin
 
 pytestmark = pytest.mark.unit
 
-IMAGE = "tensorflow/tensorflow:2.12.0-gpu"
 ONE, FOUR = "g4.p1.40g", "g4.p4.40g"
 SEVEN: dict[str, Any] = {"kind": "mig", "layout": "all-1g.5gb"}
 CERN: dict[str, Any] = {"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}}
@@ -25,35 +24,15 @@ GPU, SMALL, BIG = "nvidia.com/gpu", "nvidia.com/mig-2g.10gb", "nvidia.com/mig-3g
 
 
 def env(*pools: tuple[str, dict[str, Any]], strategy: str = "mixed", work: Any = ()) -> Environment:
-    named = [
-        {"name": f"p{index}", "nodes": 1, "machine": machine, "sharing": block}
-        for index, (machine, block) in enumerate(pools)
-    ]
-    cluster, operator = {"kind": "embedded"}, {"mig_strategy": strategy}
-    jobs = [{"name": f"w{n}", "kind": "pod", "image": IMAGE, **one} for n, one in enumerate(work)]
-    return parse(
-        {"name": "e", "cluster": cluster, "gpu_operator": operator, "pools": named, "workloads": jobs}
-    )
-
-
-def layouts(found: Environment) -> dict[str, Any]:
-    config_map = sharing.mig_parted_config_map(found)
-    assert config_map is not None
-    configs: dict[str, Any] = yaml.safe_load(config_map["data"]["config.yaml"])["mig-configs"]
-    return configs
-
-
-def plugin(found: Environment) -> dict[str, Any]:
-    config_map = sharing.device_plugin_config_map(found)
-    assert config_map is not None
-    return {key: yaml.safe_load(text) for key, text in config_map["data"].items()}
+    named = [{"machine": machine, "sharing": block} for machine, block in pools]
+    return on("embedded", *named, gpu_operator={"mig_strategy": strategy}, workloads=work)
 
 
 def test_the_other_gpus_of_a_node_are_told_to_stay_whole() -> None:
     found = env((FOUR, {**CERN, "devices": [2, 0]}))
     name = "3g.20gb-2x2g.10gb-on-0-2-of-4"
     assert sharing.mig_config_name(found.pools[0]) == name
-    assert layouts(found)[name] == [
+    assert mig_configs(found)[name] == [
         {"devices": [0, 2], "mig-enabled": True, "mig-devices": {"2g.10gb": 2, "3g.20gb": 1}},
         {"devices": [1, 3], "mig-enabled": False},
     ]
@@ -63,7 +42,7 @@ def test_the_other_gpus_of_a_node_are_told_to_stay_whole() -> None:
 def test_one_name_on_two_models_names_the_devices_of_every_entry() -> None:
     small = {"kind": "mig", "layout": {"1g.10gb": 1}, "devices": [0], "name": "first"}
     large = {"kind": "mig", "layout": {"1g.10gb": 7}, "devices": [0], "name": "first"}
-    found = layouts(env((FOUR, small), ("p4de.24xlarge", large)))["first"]
+    found = mig_configs(env((FOUR, small), ("p4de.24xlarge", large)))["first"]
     assert [(entry["device-filter"], entry["devices"]) for entry in found] == [
         (["0x20B210DE"], [0]),
         (["0x20B210DE"], [1, 2, 3, 4, 5, 6, 7]),
@@ -74,19 +53,12 @@ def test_one_name_on_two_models_names_the_devices_of_every_entry() -> None:
 
 def test_a_layout_may_have_a_name_of_its_own() -> None:
     """Bumble's name: the operator would overwrite an edit of NVIDIA's own ConfigMap."""
-    bumble = {
-        "kind": "mig",
-        "layout": {"1g.5gb": 3, "2g.10gb": 2},
-        "name": "all-3x1g.5gb_2x2g.10gb",
-    }
+    bumble = {"kind": "mig", "layout": {"1g.5gb": 3, "2g.10gb": 2}, "name": "all-3x1g.5gb_2x2g.10gb"}
     found = env((ONE, bumble), (ONE, SEVEN), (ONE, {**SEVEN, "name": "all-1g.5gb"}), (FOUR, bumble))
-    assert list(layouts(found)) == ["all-1g.5gb", "all-3x1g.5gb_2x2g.10gb", "all-disabled"]
-
-
-def test_nvidias_balanced_layout_may_have_its_name() -> None:
+    assert list(mig_configs(found)) == ["all-1g.5gb", "all-3x1g.5gb_2x2g.10gb", "all-disabled"]
     balanced = {"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1}
     found = env((ONE, {"kind": "mig", "layout": balanced, "name": "all-balanced"}))
-    assert layouts(found)["all-balanced"][0]["mig-devices"] == balanced
+    assert mig_configs(found)["all-balanced"][0]["mig-devices"] == balanced, "NVIDIA's own name for it"
 
 
 def test_a_long_name_is_cut_and_keeps_its_own_end() -> None:
@@ -176,35 +148,13 @@ def test_mps_is_told_with_the_memory_that_each_client_has() -> None:
     assert offer.mps_memory_mib(mixed.pools[0]) == 23028 // 4
 
 
-@pytest.mark.parametrize(
-    ("block", "work", "asked"),
-    [
-        ({**CERN, "devices": [0]}, {"slice": "3g.20gb"}, {BIG: "1"}),
-        ({**CERN, "devices": [0]}, {}, {GPU: "1"}),
-        ({**CERN, "devices": [0]}, {"count": 3}, {GPU: "3"}),
-        ({**SEVEN, "devices": [0], "share": {"replicas": 2}}, {"count": 3}, {GPU: "3"}),
-        ({**CERN, "share": {"replicas": 2}}, {"slice": "3g.20gb"}, {f"{BIG}.shared": "1"}),
-        ({**CERN, "share": {"replicas": 2, "rename": False}}, {"slice": "3g.20gb"}, {BIG: "1"}),
-        ({**SEVEN, "share": {"replicas": 2}}, {}, {"nvidia.com/mig-1g.5gb.shared": "1"}),
-        ({**SEVEN, "strategy": "single"}, {}, {GPU: "1"}),
-    ],
-)
-def test_what_a_workload_asks_for(block: dict[str, Any], work: dict[str, Any], asked: dict[str, str]) -> None:
-    found = env((FOUR, block), work=[{"pool": "p0", **work}])
-    manifest = workloads.manifests(found)[0]
-    limits = manifest["spec"]["containers"][0]["resources"]["limits"]
-    assert {key: value for key, value in limits.items() if key.startswith("nvidia.com/")} == asked
-    (pool,) = found.pools
-    assert checks.request("mixed", [pool], found.workloads[0]) == next(iter(asked))
-
-
 def test_an_overlay_says_what_is_whole_and_what_is_cut() -> None:
     eight = {"machine": "p4d.24xlarge"}
     some = aws({**eight, "sharing": {**CERN, "devices": [0, 1, 2]}})
-    (found,) = overlays.node_overlays(some, some.pools[0])
+    (found,) = karpenter.node_overlays(some, some.pools[0])
     assert found["spec"]["capacity"] == {GPU: "5", SMALL: "6", BIG: "3"}
     shared = aws({**eight, "sharing": {**SEVEN, "share": {"replicas": 3}}})
-    (found,) = overlays.node_overlays(shared, shared.pools[0])
+    (found,) = karpenter.node_overlays(shared, shared.pools[0])
     assert found["spec"]["capacity"] == {GPU: "0", "nvidia.com/mig-1g.5gb.shared": "168"}
 
 

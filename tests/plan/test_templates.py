@@ -1,15 +1,20 @@
-"""What YAML files of the plan may say, and what they become."""
+"""What the plan's YAML files may say and become, and what the programs in ConfigMaps may import."""
 
 from __future__ import annotations
 
+import ast
+import sys
 from typing import Any
 
 import pytest
 import yaml
 
+from infra.plan import health, notebooks, pool_keeper, readiness_gate
+from infra.plan.program import SOURCE
 from infra.plan.templates import complete, named
 
 pytestmark = pytest.mark.unit
+
 VALUES = {"pool": "a", "gpus": 2, "empty": [], "pools": [{"pool": "b"}, {"pool": "c"}]}
 
 
@@ -38,3 +43,21 @@ def test_what_is_wrong_is_found(given: str) -> None:
 def test_a_name_may_use_those_before_it() -> None:
     let = yaml.safe_load("{x: '@pool/@gpus', y: '(@x)'}")
     assert named(let, VALUES)["y"] == "(a/2)"
+
+
+@pytest.mark.parametrize(
+    ("files", "file"),
+    [(one.FILES, file) for one in (health, notebooks, pool_keeper, readiness_gate) for file in one.FILES],
+)
+def test_a_program_imports_the_standard_library_and_the_files_beside_it(
+    files: tuple[str, ...], file: str
+) -> None:
+    names = set()
+    for statement in ast.walk(ast.parse((SOURCE / file).read_text(encoding="utf-8"))):
+        if isinstance(statement, ast.Import):
+            names |= {one.name.partition(".")[0] for one in statement.names}
+        elif isinstance(statement, ast.ImportFrom) and statement.module == "infra.incluster":
+            names |= {one.name for one in statement.names}
+        elif isinstance(statement, ast.ImportFrom):
+            names.add((statement.module or "").removeprefix("infra.incluster.").partition(".")[0])
+    assert names <= sys.stdlib_module_names | {name.removesuffix(".py") for name in files}

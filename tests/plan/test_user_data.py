@@ -45,15 +45,10 @@ def test_nothing_to_say_is_nothing() -> None:
     assert user_data.of(TABLE["bottlerocket"], TABLE["bottlerocket"].pools[1]) == ""
 
 
-def test_al2023_is_told_the_kubelets_limits_by_a_node_config() -> None:
-    parts = parts_of(text_of(TABLE["at boot"]))
-    assert list(parts) == ["application/node.eks.aws", "text/x-shellscript"]
-    assert text_of(TABLE["at boot"]).index("nvidia-ctk") < text_of(TABLE["at boot"]).index("ctr version")
-    assert yaml.safe_load(parts["application/node.eks.aws"]) == {
-        "apiVersion": "node.eks.aws/v1alpha1",
-        "kind": "NodeConfig",
-        "spec": {"kubelet": {"config": {"maxPods": 110, "podPidsLimit": 32768}}},
-    }
+def test_al2023_closes_the_toolkit_before_it_pulls_images() -> None:
+    text = text_of(TABLE["at boot"])
+    assert list(parts_of(text)) == ["application/node.eks.aws", "text/x-shellscript"]
+    assert text.index("nvidia-ctk") < text.index("ctr version")
 
 
 @pytest.mark.parametrize("name", TABLE)
@@ -70,13 +65,6 @@ def _open(resource: Resource) -> Resource:
     """The resource without the part of its user data that closes the setting."""
     text = yaml.safe_dump(dict(resource.props), width=10**6)
     return Resource(resource.type, resource.name, yaml.safe_load(text.replace("unprivileged=false", "")))
-
-
-def test_a_part_more_is_the_last_one() -> None:
-    first = user_data.with_part("", "application/node.eks.aws", "kind: NodeConfig\n")
-    both = user_data.with_part(first, "text/x-shellscript", "#!/bin/bash\n")
-    assert list(parts_of(first)) == ["application/node.eks.aws"]
-    assert list(parts_of(both)) == ["application/node.eks.aws", "text/x-shellscript"]
 
 
 @pytest.mark.parametrize(

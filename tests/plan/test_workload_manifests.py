@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from infra.config import load, parse
+from infra.config import load
+from infra.model import checks
 from infra.model.errors import InputError
 from infra.model.workload import PodWorkload
-from infra.plan import nodes, workloads
+from infra.plan import room, workloads
 from tests.plan.aws_environments import CLAIMED, aws
+from tests.plan.environments import gpus, on, pod_spec
 
 pytestmark = pytest.mark.unit
 
@@ -20,28 +22,20 @@ IMAGE = "tensorflow/tensorflow:2.12.0-gpu"
 
 
 def manifest(pools: list[dict[str, Any]], **workload: Any) -> dict[str, Any]:
-    named = [{"name": f"p{i}", "nodes": 1, **pool} for i, pool in enumerate(pools)]
-    work = {"name": "w", "kind": "pod", "image": IMAGE, **workload}
-    env = parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": named, "workloads": [work]})
+    env = on("embedded", *pools, workloads=[{"name": "w", **workload}])
     return workloads.manifests(env)[0]
-
-
-def pod_spec(found: dict[str, Any]) -> dict[str, Any]:
-    spec: dict[str, Any] = found["spec"]
-    return spec if found["kind"] == "Pod" else spec["template"]["spec"]
-
-
-def asked(found: dict[str, Any]) -> dict[str, str]:
-    resources: dict[str, dict[str, str]] = pod_spec(found)["containers"][0]["resources"]
-    gpus = {key: value for key, value in resources["requests"].items() if key.startswith("nvidia.com/")}
-    assert gpus == {k: v for k, v in resources["limits"].items() if k.startswith("nvidia.com/")}
-    return gpus
 
 
 T4 = {"machine": "g2.5xlarge"}
 SHARED = {**T4, "sharing": {"kind": "time_slicing", "replicas": 4}}
-CUT = {"machine": "g4.p1.40g", "sharing": {"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}}}
-SEVEN = {"machine": "g4.p1.40g", "sharing": {"kind": "mig", "layout": "all-1g.5gb"}}
+CERN, ALL, TWO = {"3g.20gb": 1, "2g.10gb": 2}, "all-1g.5gb", {"replicas": 2}
+
+
+def _cut(layout: Any, machine: str = "g4.p4.40g", **more: Any) -> dict[str, Any]:
+    return {"machine": machine, "sharing": {"kind": "mig", "layout": layout, **more}}
+
+
+CUT, SEVEN = _cut(CERN, "g4.p1.40g"), _cut(ALL, "g4.p1.40g")
 CPU = {"machine": "m6i.xlarge"}
 
 
@@ -58,6 +52,22 @@ CPU = {"machine": "m6i.xlarge"}
             {"gpu_product": "NVIDIA-A100-PCIE-40GB", "slice": "3g.20gb"},
             {"nvidia.com/mig-3g.20gb": "1"},
         ),
+        ([_cut(CERN, devices=[0])], {"pool": "p0", "slice": "3g.20gb"}, {"nvidia.com/mig-3g.20gb": "1"}),
+        ([_cut(CERN, devices=[0])], {"pool": "p0"}, {"nvidia.com/gpu": "1"}),
+        ([_cut(CERN, devices=[0])], {"pool": "p0", "count": 3}, {"nvidia.com/gpu": "3"}),
+        ([_cut(ALL, devices=[0], share=TWO)], {"pool": "p0", "count": 3}, {"nvidia.com/gpu": "3"}),
+        (
+            [_cut(CERN, share=TWO)],
+            {"pool": "p0", "slice": "3g.20gb"},
+            {"nvidia.com/mig-3g.20gb.shared": "1"},
+        ),
+        (
+            [_cut(CERN, share={**TWO, "rename": False})],
+            {"pool": "p0", "slice": "3g.20gb"},
+            {"nvidia.com/mig-3g.20gb": "1"},
+        ),
+        ([_cut(ALL, share=TWO)], {"pool": "p0"}, {"nvidia.com/mig-1g.5gb.shared": "1"}),
+        ([_cut(ALL, strategy="single")], {"pool": "p0"}, {"nvidia.com/gpu": "1"}),
         ([T4, CPU], {}, {}),
         ([T4, CPU], {"pool": "p1"}, {}),
     ],
@@ -65,7 +75,10 @@ CPU = {"machine": "m6i.xlarge"}
 def test_the_request_follows_from_the_pool(
     pools: list[dict[str, Any]], workload: dict[str, Any], request_: dict[str, str]
 ) -> None:
-    assert asked(manifest(pools, **workload)) == request_
+    env = on("embedded", *pools, workloads=[workload])
+    assert gpus(workloads.manifests(env)[0]) == request_
+    chosen = [pool for pool in env.pools if pool.name == workload.get("pool")]
+    assert not chosen or checks.request("mixed", chosen, env.workloads[0]) == next(iter(request_), None)
 
 
 def test_a_workload_tolerates_the_taints_of_its_own_pools_only() -> None:
@@ -76,12 +89,8 @@ def test_a_workload_tolerates_the_taints_of_its_own_pools_only() -> None:
         {"key": "nvidia.com/gpu", "operator": "Equal", "value": "true", "effect": "NoSchedule"},
         {"key": "team", "operator": "Equal", "value": "a", "effect": "NoExecute"},
     ]
-
-
-def test_a_workload_without_a_gpu_tolerates_nothing() -> None:
-    spec = pod_spec(manifest([SHARED, CPU]))
-    assert "tolerations" not in spec
-    assert "nodeSelector" not in spec
+    none = pod_spec(manifest([SHARED, CPU]))
+    assert not {"tolerations", "nodeSelector"} & none.keys(), "it requests no GPU"
 
 
 def test_the_three_kinds() -> None:
@@ -105,9 +114,7 @@ SERVED = {"kind": "deployment", "pool": "p0", "replicas": 3, "service": {"port":
 
 
 def several(workload: dict[str, Any]) -> list[dict[str, Any]]:
-    work = {"name": "w", "image": IMAGE, **workload}
-    pools = [{"name": "p0", "nodes": 5, **T4}]
-    env = parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": pools, "workloads": [work]})
+    env = on("embedded", {"nodes": 5, **T4}, workloads=[{"name": "w", **workload}])
     return list(workloads.manifests(env))
 
 
@@ -123,13 +130,6 @@ def test_a_service_finds_the_port_of_the_container_by_its_name() -> None:
 
 
 ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
-
-
-def test_where_nodes_come_and_go_a_new_pod_comes_first() -> None:
-    prod = load(Path(__file__).parents[2] / "Pulumi.aws-prod.yaml")
-    made = {one["metadata"]["name"]: one["spec"] for one in workloads.manifests(prod)}
-    assert "strategy" not in made["inference"]
-    assert made["simulation"]["strategy"] == ROLLING  # its node group has two nodes
 
 
 ONE_L4 = {"machine": "g6.xlarge", "elastic": {"max": {"nvidia.com/gpu": 1}}}
@@ -181,15 +181,13 @@ def test_an_old_pod_ends_first_where_the_limit_has_no_room_for_a_new_one(
     assert workloads.controller(alone, env.workloads[0])["spec"].get("strategy") == strategy
 
 
-def test_a_group_that_may_not_grow_any_more_ends_an_old_pod_first() -> None:
-    pool = {"name": "p0", "machine": "gpu.l4", "elastic": {"min": 1, "max": {"nodes": 2}}}
-    flavor = {"gpu": "L4", "count": 1, "vcpu": 8, "memory_gib": 32}
-    cluster = {"kind": "openstack", "template": "kubernetes-1.34", "version": "1.34"}
-    for replicas, strategy in ((1, None), (2, ROLLING)):
-        work = {"name": "w", "kind": "deployment", "pool": "p0", "replicas": replicas, "image": "a:1"}
-        found = {"cluster": {**cluster, "flavors": {"gpu.l4": flavor}}, "pools": [pool], "workloads": [work]}
-        env = parse({"name": "e", **found})
-        assert workloads.manifests(env)[0]["spec"].get("strategy") == strategy
+@pytest.mark.parametrize(("replicas", "strategy"), [(1, None), (2, ROLLING)])
+def test_a_group_that_may_not_grow_any_more_ends_an_old_pod_first(replicas: int, strategy: Any) -> None:
+    pool = {"machine": "gpu.l4", "elastic": {"min": 1, "max": {"nodes": 2}}}
+    flavors = {"gpu.l4": {"gpu": "L4", "count": 1, "vcpu": 8, "memory_gib": 32}}
+    work = {"kind": "deployment", "pool": "p0", "replicas": replicas}
+    env = on("openstack", pool, cluster={"flavors": flavors}, workloads=[work])
+    assert workloads.manifests(env)[0]["spec"].get("strategy") == strategy
 
 
 @pytest.mark.parametrize(
@@ -241,21 +239,19 @@ def test_a_pod_has_the_time_that_its_start_may_take(
 
 
 @pytest.mark.parametrize(
-    ("cluster", "operator", "seconds"),
+    ("kind", "operator", "seconds"),
     [
-        ({"kind": "existing", "kubeconfig": "/k"}, {}, (10 + 21) * 60),  # the operator installs the driver
-        ({"kind": "existing", "kubeconfig": "/k"}, {"driver": "host"}, None),
-        ({"kind": "embedded"}, {}, None),
+        ("existing", {}, (10 + 21) * 60),  # the operator installs the driver
+        ("existing", {"driver": "host"}, None),
+        ("embedded", {}, None),
     ],
 )
 def test_operands_count_where_they_install_the_driver(
-    cluster: dict[str, Any], operator: dict[str, Any], seconds: int | None
+    kind: str, operator: dict[str, Any], seconds: int | None
 ) -> None:
-    there = {"nodes": 1} if cluster["kind"] == "embedded" else {"selector": {"a": "b"}}
-    work = {"name": "w", "kind": "deployment", "image": "a:1", "pool": "p0"}
-    found = {"cluster": cluster, "gpu_operator": operator, "pools": [{"name": "p0", **T4, **there}]}
-    (manifest,) = workloads.manifests(parse({"name": "e", **found, "workloads": [work]}))
-    assert manifest["spec"].get("progressDeadlineSeconds") == seconds
+    work = {"kind": "deployment", "pool": "p0"}
+    (found,) = workloads.manifests(on(kind, T4, gpu_operator=operator, workloads=[work]))
+    assert found["spec"].get("progressDeadlineSeconds") == seconds
 
 
 def test_of_two_colours_the_first_is_made_first() -> None:
@@ -286,19 +282,5 @@ def test_a_workload_of_a_program_is_checked_as_one_of_the_stack() -> None:
 
 
 def test_the_default_namespace_is_not_made() -> None:
-    env = parse(
-        {
-            "name": "e",
-            "cluster": {"kind": "embedded"},
-            "pools": [{"name": "t4", "nodes": 1, **T4}],
-            "workloads": [{"name": "w", "kind": "pod", "pool": "t4", "image": IMAGE}],
-        }
-    )
-    assert [item["metadata"]["name"] for item in workloads.namespaces(env)] == ["gpu-operator"]
-
-
-def test_an_existing_cluster_has_its_own_nodes() -> None:
-    cluster = {"kind": "existing", "kubeconfig": "/k"}
-    pool = {"name": "t4", "selector": {"a": "b"}, **T4}
-    env = parse({"name": "e", "cluster": cluster, "pools": [pool]})
-    assert nodes.simulated_nodes(env, env.pools[0]) == ()
+    env = on("embedded", T4, workloads=[{"pool": "p0"}])
+    assert [item["metadata"]["name"] for item in room.namespaces(env)] == ["gpu-operator"]

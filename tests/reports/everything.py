@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import httpx
+import yaml
 
 from gpuform.usage.cluster_objects import Objects
 from gpuform.usage.prometheus import Prometheus
@@ -17,30 +17,19 @@ from tests.usage.top.played import Played, answer, device, node, pod, series, sl
 AT = 1_795_312_800.0  # 2026-11-22 02:00 UTC
 ODD = "train-<b>&\"quot'"
 WHOLE = "whole-0.example.org"
-POOLS: list[dict[str, Any]] = [
-    {
-        "name": "t4-shared",
-        "machine": "g4dn.xlarge",
-        "nodes": 2,
-        "sharing": {"kind": "time_slicing", "replicas": 4},
-    },
-    {
-        "name": "a100-mig",
-        "machine": "g4.p1.40g",
-        "nodes": 1,
-        "sharing": {"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 1}},
-    },
-    {"name": "a100-whole", "machine": "g4.p4.40g", "nodes": 1},
-    {"name": "mps", "machine": "g2.5xlarge", "nodes": 1, "sharing": {"kind": "mps", "replicas": 16}},
-    {"name": "cpu", "machine": "m6i.xlarge", "nodes": 1},
-]
 ENV = parse(
-    {
-        "name": "test",
-        "cluster": {"kind": "embedded"},
-        "gpu_operator": {"mig_strategy": "mixed"},
-        "pools": POOLS,
-    }
+    yaml.safe_load("""
+        name: test
+        cluster: {kind: embedded}
+        gpu_operator: {mig_strategy: mixed}
+        pools:
+        - {name: t4-shared, machine: g4dn.xlarge, nodes: 2, sharing: {kind: time_slicing, replicas: 4}}
+        - {name: a100-mig, machine: g4.p1.40g, nodes: 1,
+           sharing: {kind: mig, layout: {3g.20gb: 1, 2g.10gb: 1}}}
+        - {name: a100-whole, machine: g4.p4.40g, nodes: 1}
+        - {name: mps, machine: g2.5xlarge, nodes: 1, sharing: {kind: mps, replicas: 16}}
+        - {name: cpu, machine: m6i.xlarge, nodes: 1}
+    """)
 )
 ALERTS = [
     {

@@ -2,22 +2,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import yaml
+
 from infra.config import parse
 
 ENV = parse(
-    {
-        "name": "test",
-        "cluster": {"kind": "embedded"},
-        "pools": [
-            {
-                "name": "t4",
-                "machine": "g2.5xlarge",
-                "nodes": 1,
-                "sharing": {"kind": "time_slicing", "replicas": 4},
-            },
-            {"name": "cpu", "machine": "m6i.xlarge", "nodes": 1},
-        ],
-    }
+    yaml.safe_load("""
+        name: test
+        cluster: {kind: embedded}
+        pools:
+        - {name: t4, machine: g2.5xlarge, nodes: 1, sharing: {kind: time_slicing, replicas: 4}}
+        - {name: cpu, machine: m6i.xlarge, nodes: 1}
+    """)
 )
 
 

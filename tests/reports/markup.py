@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-from gpuform.reports.html import PAGES
+from gpuform.reports.page import PAGES
 
 VOID = ("meta", "br")
 

@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from gpuform.reports.html import COLOURS, TEMPLATES
+from gpuform.reports.page import COLOURS, TEMPLATES
 
 pytestmark = pytest.mark.unit
 

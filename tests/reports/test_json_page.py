@@ -13,9 +13,8 @@ from typer.testing import CliRunner
 
 from gpuform.cli.main import app
 from gpuform.engine.events import Change, Step
-from gpuform.hosts.declared import Declared
+from gpuform.hosts.declared import Declared, rows
 from gpuform.hosts.events import HostResult, Outcome
-from gpuform.hosts.status import rows
 from gpuform.hosts.verify import Report, Verdict
 from gpuform.usage.health import Seen, Ticket, Unhealthy
 from gpuform.usage.queues import QueueStatus, Usage, Waiting

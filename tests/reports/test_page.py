@@ -6,13 +6,13 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 from gpuform.checkout.errors import Failure
-from gpuform.reports import html
-from gpuform.reports.page import MOST_ALERTS, MOST_PODS, page, write
+from gpuform.reports.page import MOST_ALERTS, MOST_PODS, colours, page, write
 from gpuform.reports.picture import Plot
 from gpuform.usage.cluster_objects import Objects
 from gpuform.usage.prometheus import Alert, Nowhere, Prometheus
@@ -26,50 +26,39 @@ from tests.usage.top.played import Played, device, node, pod, whole
 pytestmark = pytest.mark.unit
 
 
-def tags(text: str) -> Tags:
-    found = Tags()
+def drawn(*objects: dict[str, Any]) -> str:
+    """The page of these nodes, without Prometheus's measurements."""
+    return page(gather(ENV, "x", Objects(objects), Prometheus(Played(), ""), price_list(ENV), AT))
+
+
+def test_the_page_is_whole_asks_nobody_and_is_the_same_every_time() -> None:
+    text, found = page(facts()), Tags()
+    assert text == page(facts())
     found.feed(text)
-    return found
-
-
-def test_it_is_whole_asks_nobody_and_needs_no_script() -> None:
-    text = page(facts())
-    found = tags(text)
-    assert found.open == []
-    assert found.fetched == ["https://example.org/a?b&c"], "only links"
-    for word in ("url(", "@import", "<script", "onload", 'javascript:alert(1)"'):
-        assert word not in text
-
-
-def test_names_and_annotations_are_text() -> None:
-    text = page(facts())
-    assert "<b>&" not in text
-    assert "train-&lt;b&gt;&amp;&#34;quot&#39;" in text
-    assert "&lt;i&gt;said&lt;/i&gt;" in text
+    assert (found.open, found.fetched) == ([], ["https://example.org/a?b&c"]), "only links"
     for svg in re.findall(r"<svg.*?</svg>", text):
         ElementTree.fromstring(svg)
-
-
-def test_the_same_facts_give_the_same_bytes() -> None:
-    assert page(facts()) == page(facts())
-    assert "State at 2026-11-22 02:00 UTC." in page(facts())
-
-
-def test_what_is_simulated_is_said() -> None:
-    assert "Simulated here: the nodes (kwok)" in page(facts())
-    bare = Objects(nodes=(node("n", "a100-whole"),))
-    real = gather(ENV, "test", bare, Prometheus(Played(), ""), price_list(ENV), AT)
-    assert "imulated" not in page(real)
-
-
-def test_alerts_fire_with_their_runbooks_the_worst_first() -> None:
-    text = page(facts())
-    assert text.index("GpuXid") < text.index("GpuInfo")
-    assert '<a href="https://example.org/a?b&amp;c" rel="noreferrer">runbook</a>' in text
-    assert '<span class="dim">runbook: javascript:alert(1)</span>' in text
-    assert "2 firing" in text
-    assert "1 pending" in text
-    assert "Watchdog" not in text
+    shown = (
+        "State at 2026-11-22 02:00 UTC.",
+        "Simulated here: the nodes (kwok)",
+        "train-&lt;b&gt;&amp;&#34;quot&#39;",
+        "&lt;i&gt;said&lt;/i&gt;",
+        '<a href="https://example.org/a?b&amp;c" rel="noreferrer">runbook</a>',
+        '<span class="dim">runbook: javascript:alert(1)</span>',
+        "2 firing",
+        "1 pending",
+        "<td>burst</td><td>cpu</td><td>48</td><td>100</td><td>48 %</td>",
+        "<td>burst</td><td>memory</td><td>32</td><td>64 GiB</td><td>50 %</td>",
+        '<div class="sub alarm">gpu lost (replace)</div>',
+        'aria-label="GPU 3: unhealthy"',
+    )
+    absent = ("<b>&", "url(", "@import", "<script", "onload", 'javascript:alert(1)"', "Watchdog")
+    assert [one for one in shown if one not in text] == []
+    assert [one for one in absent if one in text] == []
+    assert text.index("GpuXid") < text.index("GpuInfo"), "the worst first"
+    unmeasured = '<span class="dim" title="not measured">not measured</span></div>'
+    assert text.partition("GPU 3</span>")[2].startswith(unmeasured)
+    assert "imulated" not in drawn(node("n", "a100-whole"))
 
 
 @pytest.mark.parametrize(
@@ -89,13 +78,6 @@ def test_our_own_runbooks_are_links_into_the_checkout(url: str, checkout: str, l
     assert text.count("runbook</a>") == link.startswith("<a")
 
 
-def test_a_gpu_of_which_nothing_is_measured_is_said_to_be_so() -> None:
-    after = page(facts()).partition("GPU 3</span>")[2]
-    assert after.startswith('<span class="dim" title="not measured">not measured</span></div>')
-    assert '<div class="sub alarm">gpu lost (replace)</div>' in after
-    assert 'aria-label="GPU 3: unhealthy"' in after
-
-
 def test_without_prometheus_it_says_so_and_has_what_is_asked_for() -> None:
     away = Prometheus(Nowhere(Failure("Prometheus", "does not answer", "look")), "")
     text = page(facts(away))
@@ -105,18 +87,12 @@ def test_without_prometheus_it_says_so_and_has_what_is_asked_for() -> None:
         assert word not in text
 
 
-def test_pools_have_money_and_karpenter_its_limits() -> None:
+def test_pools_cost_money_and_so_does_what_is_requested_and_not_used() -> None:
     found = {pool.status.name: pool.money for pool in facts().pools}
     assert found["t4-shared"].paid == pytest.approx(2 * 0.526)
     assert found["t4-shared"].idle == pytest.approx(0.526 * (0.5 + 1.0))
     assert found["t4-shared"].unused == 0.0, "what is asked for there is used"
     assert found["a100-whole"].paid is None
-    text = page(facts())
-    assert "<td>burst</td><td>cpu</td><td>48</td><td>100</td><td>48 %</td>" in text
-    assert "<td>burst</td><td>memory</td><td>32</td><td>64 GiB</td><td>50 %</td>" in text
-
-
-def test_what_is_asked_for_and_not_used_costs_money_too() -> None:
     objects = Objects(
         (node("n", "t4-shared", gpus=1, machine="g4dn.xlarge"),),
         (pod("a/b", "n", (whole("n", 0, 0),), gpu_shared=1),),
@@ -155,24 +131,15 @@ def test_a_large_cluster_is_drawn_in_part_and_that_is_said(nodes: int) -> None:
     assert len(asked.asked) < 10, "a question for each pool, none for each node"
 
 
-def test_what_is_not_ready_is_drawn_first() -> None:
+def test_nodes_that_are_not_ready_or_take_no_pods_are_drawn_first() -> None:
     many = [node(f"n{index:03}", "a100-whole", gpus=1) for index in range(100)]
     many[99]["status"]["conditions"][0]["status"] = "False"
-    current = gather(ENV, "big", Objects(tuple(many)), Prometheus(Played(), ""), price_list(ENV), AT)
-    boxes = re.findall(r'<div class="node"><div class="name" title="(\w+)">', page(current))
-    assert boxes[:2] == ["n099", "n000"]
-
-
-def test_a_node_that_takes_no_pods_is_drawn_first_and_says_why() -> None:
+    box = re.compile(r'<div class="node"><div class="name" title="(\w+)">')
+    assert box.findall(drawn(*many))[:2] == ["n099", "n000"]
     sick = {"key": "gpuform.io/gpu-unhealthy", "value": "<replace>", "effect": "NoSchedule"}
-    both = [
-        node("n0", "a100-whole", gpus=1),
-        {**node("n1", "a100-whole", gpus=1), "spec": {"taints": [sick]}},
-    ]
-    text = page(gather(ENV, "two", Objects(tuple(both)), Prometheus(Played(), ""), price_list(ENV), AT))
-    boxes = re.findall(r'<div class="node"><div class="name" title="(\w+)">', text)
-    assert boxes == ["n1", "n0"]
-    assert 'title="n1">n1 <span class="alarm">out of use: &lt;replace&gt;</span></div>' in text
+    text = drawn(many[0], {**many[1], "spec": {"taints": [sick]}})
+    assert box.findall(text) == ["n001", "n000"]
+    assert 'title="n001">n001 <span class="alarm">out of use: &lt;replace&gt;</span></div>' in text
 
 
 def test_boxes_of_all_pools_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +172,7 @@ def test_the_picture_of_a_cut_gpu_is_to_scale() -> None:
 def test_shares_are_parts_of_a_gpu_and_texts_without_room_are_left_out() -> None:
     pods = tuple(PodUse("ns", f"pod-{n}", f"long-name-{n}", "nvidia.com/gpu", 1, 1 / 16) for n in range(3))
     gpu = Gpu(0, "u", "T4", 16, 0, 0, Use(), (), pods)
-    svg = ElementTree.fromstring(macro("gpu", gpu, html.colours(gpu.everyone)))
+    svg = ElementTree.fromstring(macro("gpu", gpu, colours(gpu.everyone)))
     rects = [rect.get("class") for rect in svg.iter("rect")]
     assert rects == ["w0", "w1", "w2", *["free"] * 13]
     assert {text.text for text in svg.iter("text")} <= set()

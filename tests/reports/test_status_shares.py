@@ -1,13 +1,25 @@
+"""Lines of a status: sharing, claims, totals of a bill, monitoring, and faults that a user injected."""
+
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuform.usage.claims import gather
-from gpuform.usage.status import summarise
+from gpuform.cli.local import monitored
+from gpuform.reports.tables import bill_total
+from gpuform.usage.broken import faulty, unsettled
+from gpuform.usage.cluster_objects import gather
+from gpuform.usage.status import ClusterStatus, summarise
 from infra.config import parse
-from tests.reports.live import node, pod
+from infra.model.prices import PriceList
+from infra.plan.cost import bill
+from lab.plane import Member, Status
+from lab.rehearse.cost_report import price_source
+from lab.simulator.faults import Fault, stored
+from tests.components.aws_stacks import small
+from tests.reports.live import ENV, node, pod
 
 pytestmark = pytest.mark.unit
 
@@ -33,15 +45,7 @@ def test_how_a_pool_is_shared_is_said_in_a_few_words(
 
 
 def test_claimed_gpus_are_counted_as_devices_and_not_as_a_resource() -> None:
-    cluster = {
-        "kind": "aws",
-        "region": "us-west-2",
-        "version": "1.34",
-        "network": {"cidr": "10.0.0.0/16", "zones": ["us-west-2a", "us-west-2b"]},
-        "images": {"al2023": "al2023@v20260801", "al2023-nvidia": "al2023@v20260801"},
-    }
-    pool = {"name": "l4", "machine": "g6.12xlarge", "nodes": 1, "sharing": {"kind": "dra"}}
-    env = parse({"name": "test", "cluster": cluster, "pools": [pool]})
+    env = parse(small({"name": "l4", "machine": "g6.12xlarge", "nodes": 1, "sharing": {"kind": "dra"}}))
     whole = {"name": "gpu-0", "attributes": {"type": {"string": "gpu"}}}
     sick = {**whole, "taints": [{"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoSchedule"}]}
     channel = {"name": "channel-0", "attributes": {"type": {"string": "channel"}}}
@@ -81,3 +85,119 @@ def test_slices_to_claim_are_counted_by_their_class() -> None:
     ).pools
     assert found.planned == found.nodes[0].allocatable == {"mig.nvidia.com": 3}
     assert (found.detail, found.settled) == ("2x 2g.10gb, 1x 3g.20gb by claim", True)
+
+
+FLAVORS: dict[str, Any] = {
+    "name": "e",
+    "cluster": {"kind": "embedded"},
+    "pools": [
+        {"name": "t4", "machine": "g2.5xlarge", "nodes": 2},
+        {"name": "v100", "machine": "g1.4xlarge", "nodes": 1},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("own", "total", "said"),
+    [
+        ({}, "unknown", "none: no price list has these machines; set cost.prices"),
+        (
+            {"g2.5xlarge": 0.5},
+            "730+",
+            "the environment's own (cost.prices), without volumes: no price list has these machines",
+        ),
+    ],
+)
+def test_a_sum_of_nothing_but_unknown_prices_is_unknown_and_nobodys_prices(
+    own: dict[str, float], total: str, said: str
+) -> None:
+    env = parse({**FLAVORS, "cost": {"prices": own}})
+    assert bill_total(bill(env, PriceList())) == total
+    assert price_source(env, PriceList()) == said
+
+
+PROMETHEUS = Member("prometheus", 7, True, 2**26, 29237)
+AT = (
+    "Prometheus (real; the GPUs that it measures are simulated) answers: http://127.0.0.1:29237/api/v1/alerts"
+)
+
+
+@pytest.mark.parametrize(
+    ("members", "said", "lines"),
+    [
+        ([Member("etcd", 1, True, 1, 2)], (), []),
+        ([PROMETHEUS], (), [AT]),
+        ([PROMETHEUS], ("rules a/b: no",), [AT, "monitoring: rules a/b: no"]),
+    ],
+)
+def test_monitoring_lines(members: list[Member], said: tuple[str, ...], lines: list[str]) -> None:
+    status = Status(tuple(members), Path("kubeconfig"), None, True, "v1.34.4", said)
+    assert list(monitored(status)) == lines
+
+
+SINCE = 1_800_000_000.0
+FAULTS = "simulator.gpuform.io/faults"
+UNHEALTHY = "simulator.gpuform.io/unhealthy"
+
+
+def annotated(shares: str, notes: dict[str, str]) -> ClusterStatus:
+    one = node("t4-0", "t4", **{"gpu.shared": shares})
+    one["metadata"]["annotations"] = notes
+    return summarise(ENV, [one, node("cpu-0", "cpu")], [])
+
+
+def of(*faults: Fault) -> dict[str, str]:
+    return {FAULTS: stored(faults) or "[]"}
+
+
+CLEAR = "`gpuform simulate fault t4-0 --clear` clears it"
+
+
+@pytest.mark.parametrize(
+    ("notes", "said"),
+    [
+        (of(Fault("xid", 0, SINCE, 79)), f"GPU 0 has XID 79: {CLEAR}"),
+        (of(Fault("gpu-lost", 0, SINCE)), f"GPU 0 has gpu-lost: {CLEAR}"),
+        (of(Fault("ecc", 0, SINCE), Fault("ecc", 1, SINCE)), f"GPU 0 has ecc, GPU 1 has ecc: {CLEAR}"),
+        (of(Fault("fabric-manager", -1, SINCE)), f"fabric-manager: {CLEAR}"),
+        ({UNHEALTHY: "0"}, "GPU 0 is unhealthy: `gpuform simulate health t4-0 --gpu 0 --ok` clears it"),
+        ({UNHEALTHY: "MIG-1"}, f"MIG-1 is unhealthy: `kubectl annotate node t4-0 {UNHEALTHY}-` clears it"),
+    ],
+    ids=["xid", "lost", "two", "fabric manager", "sick", "sick slice"],
+)
+def test_what_was_broken_is_named_with_the_way_to_mend_it(notes: dict[str, str], said: str) -> None:
+    current = annotated("0", notes)
+    assert not current.pools[0].settled
+    assert faulty(current) == {"t4-0": said}
+    assert unsettled(current) == ()
+
+
+@pytest.mark.parametrize(
+    "notes",
+    [
+        {},
+        of(Fault("thermal", 0, SINCE)),
+        of(Fault("xid", 0, SINCE, 13)),
+        of(Fault("exporter-down", -1, SINCE)),
+    ],
+    ids=["nothing", "heat", "an application's XID", "exporter"],
+)
+def test_what_takes_no_gpu_away_excuses_nothing(notes: dict[str, str]) -> None:
+    current = annotated("0", notes)
+    assert [pool.name for pool in unsettled(current)] == ["t4"]
+    assert faulty(current) == {}
+
+
+def test_a_broken_node_excuses_no_other_and_no_pool_without_nodes() -> None:
+    broken, other = node("t4-0", "t4"), node("t4-1", "t4")
+    broken["metadata"]["annotations"] = {UNHEALTHY: "0"}
+    current = summarise(ENV, [broken, other, node("cpu-0", "cpu")], [])
+    assert [pool.name for pool in unsettled(current)] == ["t4"]
+    assert list(faulty(current)) == ["t4-0"]
+    assert [pool.name for pool in unsettled(summarise(ENV, [], []))] == ["t4", "cpu"]
+
+
+def test_a_fault_that_took_nothing_from_what_the_node_offers_is_no_news() -> None:
+    """For example an XID from before the plugin started: the annotation stays, and the node is whole."""
+    current = annotated("4", of(Fault("xid", 0, SINCE, 79)))
+    assert (faulty(current), unsettled(current)) == ({}, ())

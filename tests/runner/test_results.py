@@ -66,26 +66,15 @@ def test_a_failure_that_the_playbook_passes_over_or_mends_is_none(project: Proje
 
 
 @pytest.mark.nightly
-def test_hosts_behind_the_one_that_stopped_the_run_are_not_ok(project: Project) -> None:
-    project.write(
-        command("Break", "false", when="inventory_hostname == 'one'"), serial=1, any_errors_fatal=True
-    )
+@pytest.mark.parametrize("serial", [{"serial": 1}, {}], ids=["behind", "beside"])
+def test_hosts_that_another_one_has_stopped_are_not_ok(project: Project, serial: dict[str, int]) -> None:
+    failing = command("Break", "false", when="inventory_hostname == 'one'")
+    project.write(failing, command("Later", "true"), any_errors_fatal=True, **serial)
     outcome = project.run()
     assert outcome.hosts["one"].message == "Break: non-zero return code"
     assert outcome.hosts["two"].to_json() == {
         "ok": False, "changed": 0, "failed": 0, "unreachable": False, "message": STOPPED,
     }  # fmt: skip
-
-
-@pytest.mark.nightly
-def test_hosts_beside_the_one_that_stopped_the_run_are_not_ok(project: Project) -> None:
-    project.write(
-        command("Break", "false", when="inventory_hostname == 'one'"),
-        command("Later", "true"),
-        any_errors_fatal=True,
-    )
-    outcome = project.run()
-    assert outcome.hosts["two"].message == STOPPED
 
 
 @pytest.mark.nightly

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuform.usage import device_ids
+from gpuform.usage import nodes
 from infra.model import labels
 from lab.simulator import device_plugin, keys
 
@@ -20,5 +20,5 @@ def test_every_key_is_one_of_the_simulators() -> None:
 
 
 def test_ids_are_those_of_the_simulated_device_manager() -> None:
-    assert device_ids.gpu_id("uid", 3) == device_plugin.gpu_id("uid", 3)
-    assert device_ids.mig_id("uid", 3, "1g.5gb", 2) == device_plugin.mig_id("uid", 3, "1g.5gb", 2)
+    assert nodes.gpu_id("uid", 3) == device_plugin.gpu_id("uid", 3)
+    assert nodes.mig_id("uid", 3, "1g.5gb", 2) == device_plugin.mig_id("uid", 3, "1g.5gb", 2)

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import os
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gpuform.checkout.errors import InputError
-from gpuform.cli.ci import event
+from gpuform.cli.ci import comment as comments
+from gpuform.cli.ci import github
+from gpuform.cli.ci import issue as issues
+from gpuform.cli.ci.github import GitHub
 from gpuform.cli.main import Commands
+from gpuform.cli.output import Stack
+from gpuform.reports.pull_request import marker
+from infra.versions import PULUMI
+from lab.toolchain.plugin import archive, plugin_sha256, sha256, this_platform
 
 app = typer.Typer(
     cls=Commands,
@@ -19,7 +27,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Steps of the workflows. Exit codes: 0 fine, 1 failed, 2 bad input.",
 )
-Stack = Annotated[str, typer.Argument(help="Name of the stack.")]
 
 
 @app.command()
@@ -27,22 +34,20 @@ def summary(
     stack: Stack, file: Annotated[Path, typer.Argument(help="File written by `gpuform preview --summary`.")]
 ) -> None:
     """Add a preview's summary to the job's; if there is none, write one that says so."""
-    from gpuform.reports.pull_request import marker
-
     if not file.is_file():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(
             f"{marker(stack)}\n### 🔴 `{stack}`: there is no preview, see the log of the run\n",
             encoding="utf-8",
         )
-    with Path(event.require(os.environ, "GITHUB_STEP_SUMMARY")).open("a", encoding="utf-8") as job:
+    with Path(github.require(os.environ, "GITHUB_STEP_SUMMARY")).open("a", encoding="utf-8") as job:
         job.write(file.read_text(encoding="utf-8"))
 
 
 @app.command()
 def acknowledged() -> None:
     """Print the acknowledged losses as options of `gpuform preview` and `up`, one word on each line."""
-    for name in event.acknowledged(event.read(os.environ)):
+    for name in github.acknowledged(github.read(os.environ)):
         typer.echo(f"--acknowledge\n{' '.join(name.split())}")
 
 
@@ -52,34 +57,24 @@ def plugins() -> None:
 
     Name, version, address and SHA-256.
     """
-    from importlib.metadata import version
-
-    from lab.toolchain.plugin import archive, plugin_sha256
-
     for name in ("aws", "kubernetes"):
         plugin, wanted = f"pulumi-resource-{name}", version(f"pulumi-{name}")
-        checksum = plugin_sha256(plugin, wanted, event.require(os.environ, "GITHUB_TOKEN"))
+        checksum = plugin_sha256(plugin, wanted, github.require(os.environ, "GITHUB_TOKEN"))
         typer.echo(f"{name} {wanted} {archive(plugin, wanted)[0]} {checksum}")
 
 
 @app.command()
 def engine() -> None:
     """Print the address and the SHA-256 of the official engine."""
-    from infra.versions import PULUMI
-    from lab.toolchain.plugin import sha256, this_platform
-
     file = f"pulumi-v{PULUMI}-{this_platform().replace('/', '-').replace('amd64', 'x64')}.tar.gz"
-    checksum = sha256("pulumi", PULUMI, file, event.require(os.environ, "GITHUB_TOKEN"))
+    checksum = sha256("pulumi", PULUMI, file, github.require(os.environ, "GITHUB_TOKEN"))
     typer.echo(f"https://get.pulumi.com/releases/sdk/{file} {checksum}")
 
 
 @app.command()
 def comment() -> None:
     """Comment the summaries of the preview workflow's run that triggered this run."""
-    from gpuform.cli.ci.comment import comment
-    from gpuform.cli.ci.github import GitHub
-
-    for line in comment(GitHub(os.environ), event.read(os.environ)):
+    for line in comments.comment(GitHub(os.environ), github.read(os.environ)):
         typer.echo(line)
 
 
@@ -89,15 +84,12 @@ def issue(
     folder: Annotated[Path, typer.Argument(help="Folder with drift.txt (output) and code (exit code).")],
 ) -> None:
     """Open, update or close the issue about a stack's drift."""
-    from gpuform.cli.ci.github import GitHub
-    from gpuform.cli.ci.issue import report
-
     try:
         code = int((folder / "code").read_text(encoding="utf-8"))
         text = (folder / "drift.txt").read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError):
         raise InputError(str(folder), "has no files code and drift.txt", "see the previous job") from None
-    typer.echo(report(GitHub(os.environ), stack, code, text, event.run_url(os.environ)))
+    typer.echo(issues.report(GitHub(os.environ), stack, code, text, github.run_url(os.environ)))
 
 
 @app.command()
@@ -105,12 +97,9 @@ def nightly(
     result: Annotated[str, typer.Argument(help="Result of the tests: success, failure or cancelled.")],
 ) -> None:
     """Open, update or close the issue about the nightly tests."""
-    from gpuform.cli.ci.github import GitHub
-    from gpuform.cli.ci.issue import nightly
-
     if result not in ("success", "failure", "cancelled"):
         raise InputError(repr(result), "is not a job result", "give success, failure or cancelled")
-    typer.echo(nightly(GitHub(os.environ), result, event.run_url(os.environ)))
+    typer.echo(issues.nightly(GitHub(os.environ), result, github.run_url(os.environ)))
 
 
 if __name__ == "__main__":

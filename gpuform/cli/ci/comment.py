@@ -10,7 +10,7 @@ from typing import Any
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.cli.ci.artifacts import Summary, summaries
-from gpuform.cli.ci.github import OURS, GitHub, safe_url
+from gpuform.cli.ci.github import OURS, GitHub, begins_with, safe_url
 from gpuform.cli.ci.harmless import harmless
 from gpuform.reports.pull_request import marker
 
@@ -62,7 +62,7 @@ def _put(github: GitHub, number: int, summary: Summary, run: Mapping[str, Any]) 
         (
             one
             for one in github.each(f"issues/{number}/comments")
-            if one["user"]["login"] == OURS and _marked(str(one["body"]), summary.stack)
+            if one["user"]["login"] == OURS and begins_with(one["body"], marker(summary.stack))
         ),
         None,
     )
@@ -73,7 +73,3 @@ def _put(github: GitHub, number: int, summary: Summary, run: Mapping[str, Any]) 
         github.call("PATCH", f"issues/comments/{int(there['id'])}", body=body)
         return f"{summary.stack}: comment updated"
     return f"{summary.stack}: comment is up to date"
-
-
-def _marked(body: str, stack: str) -> bool:
-    return body.replace("\r\n", "\n").split("\n", 1)[0] == marker(stack)

@@ -1,19 +1,21 @@
-"""Client for the part of GitHub's REST API that comments and issues need.
+"""What GitHub gives to every step of a workflow, and the part of its REST API that comments and issues need.
 
-The token is sent only to the API, and no message of ours contains it.
+Scripts read names and texts of the event here, not from ``${{ }}`` in a command: the author of a pull request
+chooses them. The token is sent only to the API, and no message of ours contains it.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 
 from gpuform.checkout.errors import Failure, InputError
-from gpuform.cli.ci.event import require
 
 OURS = "github-actions[bot]"
 """Author of what a workflow run's token writes. Comments and issues of any other author are left alone."""
@@ -21,6 +23,7 @@ OURS = "github-actions[bot]"
 _PAGE = 100  # the most that a page may hold
 _PAGES = 100
 _TOKEN = re.compile(r"[A-Za-z0-9_.-]+")
+_LABEL = "acknowledge:"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -97,3 +100,43 @@ def _message(answer: httpx.Response) -> str:
     except ValueError:
         return ""
     return str(content.get("message", ""))[:200] if isinstance(content, dict) else ""
+
+
+def begins_with(body: object, first_line: str) -> bool:
+    """Whether a text of GitHub, which may have CRLF, has this first line."""
+    return str(body or "").replace("\r\n", "\n").split("\n", 1)[0] == first_line
+
+
+def require(environ: Mapping[str, str], name: str) -> str:
+    """A variable that GitHub sets; InputError if it is missing or empty."""
+    value = environ.get(name, "").strip()
+    if not value:
+        raise InputError(name, "is not set", "run this in a workflow, or set it as docs/howto/ci.md says")
+    return value
+
+
+def read(environ: Mapping[str, str]) -> dict[str, Any]:
+    file = Path(require(environ, "GITHUB_EVENT_PATH"))
+    content = json.loads(file.read_text(encoding="utf-8"))
+    if not isinstance(content, dict):
+        raise InputError("GITHUB_EVENT_PATH", f"{file} contains no event", "run this in a workflow")
+    return content
+
+
+def acknowledged(event: Mapping[str, Any]) -> list[str]:
+    """Names of acknowledged losses, set by people with write access.
+
+    From a label ``acknowledge: NAME`` of the pull request, or from the input ``acknowledge`` (names,
+    separated by spaces) of a run that was started by hand.
+    """
+    labels = [str(one.get("name", "")) for one in (event.get("pull_request") or {}).get("labels", [])]
+    names = [text.removeprefix(_LABEL).strip() for text in labels if text.startswith(_LABEL)]
+    names += str((event.get("inputs") or {}).get("acknowledge") or "").split()
+    return [name for name in dict.fromkeys(names) if name]
+
+
+def run_url(environ: Mapping[str, str]) -> str:
+    server, repository, run = (
+        require(environ, name) for name in ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
+    )
+    return f"{server}/{repository}/actions/runs/{run}"

@@ -6,7 +6,7 @@ One for each stack that has drifted, and one for the nightly tests.
 from __future__ import annotations
 
 from gpuform.checkout.errors import Failure
-from gpuform.cli.ci.github import OURS, GitHub
+from gpuform.cli.ci.github import OURS, GitHub, begins_with
 from gpuform.cli.ci.harmless import fenced
 
 NONE, DRIFT = 0, 3  # exit codes of `gpuform drift`
@@ -51,9 +51,7 @@ def _open(github: GitHub, first_line: str) -> list[int]:
     return [
         int(one["number"])
         for one in github.each("issues", state="open", sort="created", direction="asc")
-        if "pull_request" not in one
-        and one["user"]["login"] == OURS
-        and str(one["body"] or "").replace("\r\n", "\n").split("\n", 1)[0] == first_line
+        if "pull_request" not in one and one["user"]["login"] == OURS and begins_with(one["body"], first_line)
     ]
 
 

@@ -91,7 +91,7 @@ def next_page(answer: Json, key: str, asked: Mapping[str, Any]) -> dict[str, Any
 def moment(text: object) -> datetime | None:
     """A service's timestamp, in UTC if it names no offset; None if the text is not a timestamp."""
     try:
-        found = datetime.fromisoformat(str(text).replace("Z", "+00:00"))
+        found = datetime.fromisoformat(str(text))
     except ValueError:
         return None
     return found if found.tzinfo else found.replace(tzinfo=UTC)

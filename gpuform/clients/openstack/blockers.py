@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gpuform.checkout.errors import Failure
-from gpuform.clients.openstack import balancers
-from gpuform.clients.openstack.api import next_page
-from gpuform.clients.openstack.cloud import Cloud, answers
+from gpuform.clients.openstack.api import Api, Json
 
 Resource = Mapping[str, Any]
 
@@ -16,7 +15,7 @@ _SHOWN = 10
 _NEUTRON = "network:"
 
 
-def blockers(cloud: Cloud, cluster: Mapping[str, Any]) -> list[str]:
+def blockers(api: Api, cluster: Mapping[str, Any]) -> list[str]:
     """One line for each resource that octavia, neutron and heat report; ``cluster`` is as from Magnum's API.
 
     A service that the cloud does not have, or that does not answer, adds nothing: this helps with an error,
@@ -24,34 +23,33 @@ def blockers(cloud: Cloud, cluster: Mapping[str, Any]) -> list[str]:
     """
     found: list[str] = []
     try:
-        stack = list(_stack(cloud, cluster))
-    except Failure:
+        stack = _stack(api, cluster)
+    except (Failure, ValueError):
         stack = []
     for look in (_load_balancers, _ports, _resources):
         try:
-            found += list(look(cloud, cluster, stack))
-        except Failure:
+            found += list(look(api, cluster, stack))
+        except (Failure, ValueError):  # ValueError: the answer is not JSON
             continue
     more = len(found) - _SHOWN
     return found[:_SHOWN] + ([f"and {more} more"] if more > 0 else [])
 
 
-def _stack(cloud: Cloud, cluster: Mapping[str, Any]) -> list[Resource]:
+def _stack(api: Api, cluster: Mapping[str, Any]) -> list[Resource]:
     """The resources of the cluster's heat stack, nested ones included; empty if it has no stack."""
     id = _stack_id(cluster)
-    path = f"/stacks/{id}/resources"
-    return _ask(cloud, "orchestration", path, "resources", {"nested_depth": 5}) if id else []
+    return api.listed("heat", f"/stacks/{id}/resources", "resources", nested_depth=5) if id else []
 
 
-def _load_balancers(cloud: Cloud, cluster: Mapping[str, Any], stack: list[Resource]) -> Iterator[str]:
+def _load_balancers(api: Api, cluster: Mapping[str, Any], stack: list[Resource]) -> Iterator[str]:
     """Those of Services and Ingresses; the load balancer of the API server is a resource of the stack."""
-    found = _ask(cloud, "load-balancer", "/v2/lbaas/loadbalancers", "loadbalancers")
-    for one in balancers.of_cluster(found, cluster):
+    found = api.listed("octavia", "/lbaas/loadbalancers", "loadbalancers")
+    for one in of_cluster(found, cluster):
         what = f"load balancer {one.get('name')} ({one['id']}, {one.get('provisioning_status')})"
         yield f"{what}: openstack loadbalancer delete --cascade {one['id']}"
 
 
-def _ports(cloud: Cloud, cluster: Mapping[str, Any], stack: list[Resource]) -> Iterator[str]:
+def _ports(api: Api, cluster: Mapping[str, Any], stack: list[Resource]) -> Iterator[str]:
     """The stack's own ports, all ports in a network of the stack, and ports that name the cluster's uuid.
 
     After these, marked as uncertain, ports with the cluster's name as prefix: they belong to its node groups,
@@ -60,7 +58,7 @@ def _ports(cloud: Cloud, cluster: Mapping[str, Any], stack: list[Resource]) -> I
     """
     doubtful: list[str] = []
     own, networks = _ids(stack, "::Neutron::Port"), _ids(stack, "::Neutron::Net")
-    for one in _ask(cloud, "network", "/v2.0/ports", "ports"):
+    for one in api.listed("neutron", "/ports", "ports"):
         owner, said = one.get("device_owner") or "no owner", f"{one.get('description')} {one.get('name')}"
         inside = one.get("network_id") in networks and not owner.startswith(_NEUTRON)
         certain = one.get("id") in own or inside or str(cluster.get("uuid")) in said
@@ -74,7 +72,7 @@ def _ports(cloud: Cloud, cluster: Mapping[str, Any], stack: list[Resource]) -> I
     yield from doubtful
 
 
-def _resources(cloud: Cloud, cluster: Mapping[str, Any], stack: list[Resource]) -> Iterator[str]:
+def _resources(api: Api, cluster: Mapping[str, Any], stack: list[Resource]) -> Iterator[str]:
     """Resources of the cluster's heat stack that are not deleted, or failed to be."""
     for one in stack:
         if str(one.get("resource_status")) in ("DELETE_FAILED", "DELETE_IN_PROGRESS"):
@@ -106,26 +104,14 @@ def _named(one: Mapping[str, Any], cluster: Mapping[str, Any]) -> bool:
     return bool(name) and (own == name or own.startswith(f"{name}-"))
 
 
-def _ask(
-    cloud: Cloud, service: str, path: str, key: str, asked: Mapping[str, Any] | None = None
-) -> list[Any]:
-    """All pages of a list; empty if the cloud has no such service. Raises Failure as `answers`."""
-    with answers(f"openstack {service}"):
-        session = cloud.session
-        address = session.get_endpoint(service_type=service, region_name=cloud.region or None)
-        if not address:
-            return []
-        base = str(address).rstrip("/")
-        version = path.split("/")[1]
-        base = base.removesuffix(f"/{version}") if version.startswith("v") else base
-        found: list[Any] = []
-        more: dict[str, Any] | None = dict(asked or {})
-        while more is not None:
-            said = session.get(base + path, params=more, headers={"Accept": "application/json"})
-            try:
-                page = said.json()
-            except ValueError:
-                break
-            found += page.get(key) or []
-            more = next_page(page, key, more)
-        return found
+def of_cluster(found: Iterable[Json], cluster: Json) -> Iterator[Json]:
+    """Load balancers with a description that ends in the id of the cluster or its stack, unless deleted.
+
+    cloud-provider-openstack writes this description, and Magnum reads it (magnum/common/octavia.py). A name
+    proves nothing: ``research-2-api`` does not belong to the cluster ``research``.
+    """
+    ids = "|".join(re.escape(str(id)) for key in ("uuid", "stack_id") if (id := cluster.get(key)))
+    mark = re.compile(rf"Kubernetes .+ from cluster (?:{ids})$")
+    for one in found:
+        if one.get("provisioning_status") != "DELETED" and mark.match(str(one.get("description") or "")):
+            yield one

@@ -23,7 +23,6 @@ MICROVERSION = "1.10"
 Source: magnum/api/rest_api_version_history.rst. Not a later one: 1.13 renames ``stack_id``.
 """
 
-_MAGNUM = "container-infra"
 _FORBIDDEN = 403
 _BY_PASSWORD = ("password", "v3password")  # keystoneauth accepts them without one, and fails at login
 _NEWEST = "OpenStack-API-Maximum-Version"
@@ -32,6 +31,7 @@ _FILES = (
     "clouds.yaml (here, in ~/.config/openstack or in /etc/openstack, or where OS_CLIENT_CONFIG_FILE says)"
 )
 _SOURCE_IT = "or source the openrc file from the cloud's dashboard"
+_RENEW = "renew them in clouds.yaml or source a fresh openrc file; 'openstack token issue' tests them"
 _NO_ANSWER = "check the network, the address in clouds.yaml or OS_AUTH_URL, and a proxy"
 
 
@@ -66,34 +66,15 @@ class Cloud:
 
     @cached_property
     def connection(self) -> Any:
-        """openstacksdk's connection, for every service but Magnum (it has no node groups)."""
+        """openstacksdk's connection; it has no node groups of Magnum, so those are requested by path."""
         import openstack.connection
 
         return openstack.connection.Connection(config=self.config, session=self.session)
 
-    @cached_property
-    def magnum_address(self) -> str:
-        """Magnum's endpoint in the service catalogue; logs in. Raises Failure if it has none."""
-        override = self.config.config.get("container_infra_endpoint_override")
-        if override:
-            return str(override)
-        found = self.session.get_endpoint(
-            service_type=_MAGNUM,
-            region_name=self.region or None,
-            interface=self.config.get_interface(_MAGNUM) or "public",
-        )
-        if not found:
-            where = f"region {self.region}" if self.region else "any region"
-            fact = f"its catalogue has no service {_MAGNUM} (Magnum) in {where}"
-            raise Failure(
-                f"cloud {self.name}", fact, "check the region; 'openstack catalog list' shows the services"
-            )
-        return str(found)
-
     def newest_api(self) -> str:
         """The newest version of the container-infra API that the cloud reports: ``1.14``."""
         with answers("openstack coe cluster list"):
-            answer = self.session.get(self.magnum_address, raise_exc=False)
+            answer = self.connection.container_infrastructure_management.get("/", raise_exc=False)
         newest = str(answer.headers.get(_NEWEST) or "").split()
         return newest[-1] if newest else "1.1"  # the version of a Magnum that reports none
 
@@ -122,18 +103,19 @@ def connect(
             warnings.simplefilter("ignore")
             files = openstack.config.OpenStackConfig()
             config = files.get_one(cloud=wanted, **given)
-    except exceptions.ConfigException as error:
-        raise clouds_yaml.trouble(wanted) or _wrong(wanted, region, str(error)) from None
     except Exception as error:  # each keystoneauth plugin has its own error for a missing setting
-        raise clouds_yaml.trouble(wanted) or no_credentials(wanted, str(error)) from None
+        said = str(error).rstrip(".")
+        wrong = no_credentials(wanted, said)
+        if isinstance(error, exceptions.ConfigException) and region and "region" in said.lower():
+            wrong = InputError("cluster.region", f"{region}: {said}", "use one that clouds.yaml lists")
+        raise clouds_yaml.trouble(wanted) or wrong from None
     missing = _missing(config.config)
     if missing:
         raise clouds_yaml.trouble(wanted) or no_credentials(wanted, missing)
     auth_url = config.config.get("auth", {}).get("auth_url")
     named = "auth_url" if (auth or {}).get("auth_url") else clouds_yaml.source(files.config_filename, wanted)
-    wrong = clouds_yaml.address(auth_url, named) if auth_url else None
-    if wrong:
-        raise wrong
+    if auth_url and (bad := clouds_yaml.address(auth_url, named)):
+        raise bad
     return Cloud(wanted or "of the OS_ variables", str(config.region_name or ""), config)
 
 
@@ -170,12 +152,6 @@ def no_credentials(cloud: str | None, found: str) -> InputError:
     )
 
 
-def _wrong(cloud: str | None, region: str | None, said: str) -> InputError:
-    if region and "region" in said.lower():
-        return InputError("cluster.region", f"{region}: {said.rstrip('.')}", "use one that clouds.yaml lists")
-    return no_credentials(cloud, said)
-
-
 @contextmanager
 def answers(call: str) -> Iterator[None]:
     """Turn the clients' errors into ours; ``call`` is the request, or the command to try by hand.
@@ -189,7 +165,7 @@ def answers(call: str) -> Iterator[None]:
     try:
         yield
     except keystone.Unauthorized as error:
-        raise Failure(call, f"the credentials are refused ({error})", _renew()) from None
+        raise Failure(call, f"the credentials are refused ({error})", _RENEW) from None
     except (keystone.HttpError, sdk.HttpException) as error:
         status = int(getattr(error, "http_status", None) or getattr(error, "status_code", None) or 0)
         raise Refused(call, status, str(getattr(error, "details", None) or error)) from None
@@ -198,7 +174,3 @@ def answers(call: str) -> Iterator[None]:
         raise Failure(call, str(error), remedy) from None
     except (keystone.ClientException, sdk.SDKException, OSError) as error:
         raise Failure(call, f"no answer: {error}", _NO_ANSWER) from None
-
-
-def _renew() -> str:
-    return "renew them in clouds.yaml or source a fresh openrc file; 'openstack token issue' tests them"

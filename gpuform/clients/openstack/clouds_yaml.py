@@ -106,14 +106,11 @@ def _shape(file: str, found: Any, cloud: str | None) -> InputError | None:
         fact = f"clouds {_is(clouds)}, not a mapping of names to clouds"
         return InputError(file, fact, "write each cloud below 'clouds:', indented, as 'NAME:'")
     wanted = cloud or (next(iter(clouds)) if len(clouds) == 1 else None)
-    if wanted not in clouds:
-        return None
-    entry = clouds[wanted]
-    if not isinstance(entry, Mapping):
-        return InputError(file, f"clouds.{wanted} {_is(entry)}, not a mapping", _ENTRY)
-    auth = entry.get("auth", {})
-    if not isinstance(auth, Mapping):
-        return InputError(file, f"clouds.{wanted}.auth {_is(auth)}, not a mapping", _ENTRY)
+    entry = clouds.get(wanted, {})
+    auth = entry.get("auth", {}) if isinstance(entry, Mapping) else {}
+    for path, level in ((f"clouds.{wanted}", entry), (f"clouds.{wanted}.auth", auth)):
+        if not isinstance(level, Mapping):
+            return InputError(file, f"{path} {_is(level)}, not a mapping", _ENTRY)
     return None
 
 

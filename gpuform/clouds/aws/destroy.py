@@ -14,18 +14,21 @@ from typing import Any, ClassVar
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
-from gpuform.clouds.aws.deletion_evidence import refuse_living, require_gone
-from gpuform.clouds.aws.leftovers import Leftovers, Scope, may_be_asked, vpc_by_tag
+from gpuform.clouds.aws.leftovers import (
+    Leftovers,
+    Scope,
+    may_be_asked,
+    refuse_living,
+    require_gone,
+    vpc_by_tag,
+)
 from gpuform.clouds.aws.recover import AwsRecovery
-from gpuform.clouds.aws.state import Eks, eks, existing_vpc, network, regions, vpcs
-from gpuform.stack.destroy.cluster import NODE_CLASS, NODE_POOL, Cluster
+from gpuform.stack.destroy.cluster import NODE_CLASS, NODE_POOL, Cluster, Say, counted
 from gpuform.stack.destroy.finalizers import controller
 from gpuform.stack.destroy.state import Known
-from gpuform.stack.destroy.steps import Step
-from gpuform.stack.destroy.teardown import Teardown
-from gpuform.stack.destroy.waiting import Say, counted
+from gpuform.stack.destroy.teardown import Made, Step, Teardown
 from infra.model.aws import AwsCluster
-from infra.plan.access import kubeconfig
+from infra.plan.eks import kubeconfig
 from infra.plan.node_groups import Joining
 
 _OFFLINE = (
@@ -114,7 +117,7 @@ class AwsTeardown(Teardown):
     def require_gone(self, known: Known) -> str:
         made = eks(known)
         assert made
-        return require_gone(made, self.region)
+        return require_gone(made.name, made.account, self.region)
 
     def leftovers(self, known: Known) -> Leftovers | None:
         """Leftovers in the cluster's VPC; None if it has no VPC, or AWS may not be queried."""
@@ -167,3 +170,51 @@ class AwsTeardown(Teardown):
                 f" not created by gpuform: {'; '.join(f'{one.id} ({one.why})' for one in foreign)}",
                 "delete them, or what uses them, and run the same command again",
             )
+
+
+_CLUSTER, _VPC = "aws:eks/cluster:Cluster", "aws:ec2/vpc:Vpc"
+_NETWORK, _EXISTING = "gpuform:aws:Network", "gpuform:aws:ExistingVpc"
+
+
+@dataclass(frozen=True)
+class Eks(Made):
+    """The EKS cluster in the state; ``account`` is its AWS account."""
+
+    certificate_authority: str
+    account: str
+
+
+def eks(known: Known) -> Eks | None:
+    """None if the state has no EKS cluster, or only one that was never created."""
+    for one in known.of_type(_CLUSTER):
+        if made := one.get("outputs"):
+            authority = (made.get("certificateAuthority") or {}).get("data", "")
+            account = str(made.get("arn", "")).split(":")[4:5]
+            return Eks(str(made["name"]), str(made.get("endpoint", "")), authority, "".join(account))
+    return None
+
+
+def vpcs(known: Known) -> tuple[str, ...]:
+    """Ids of the VPCs; made up after an offline run."""
+    return tuple(str(one["id"]) for one in known.of_type(_VPC) if one.get("id"))
+
+
+def existing_vpc(known: Known) -> str:
+    """Id of a VPC that the stack uses but did not create; empty if there is none."""
+    found = (one.get("outputs") or {} for one in known.of_type(_EXISTING))
+    return next((str(one["vpc_id"]) for one in found if one.get("vpc_id")), "")
+
+
+def regions(known: Known) -> frozenset[str]:
+    """Regions of the AWS providers in the state; empty if they are not in plain text."""
+    given = ((one.get("inputs") or {}).get("region") for one in known.of_type("pulumi:providers:aws"))
+    return frozenset(one for one in given if isinstance(one, str))
+
+
+def network(known: Known) -> tuple[str, ...]:
+    """URNs of the network's components, and of all that they contain."""
+    found: dict[str, None] = {}
+    for one in known.resources:  # parents come first
+        if one["type"] in (_NETWORK, _EXISTING) or one.get("parent") in found:
+            found[str(one["urn"])] = None
+    return tuple(found)

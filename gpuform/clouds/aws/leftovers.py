@@ -1,4 +1,7 @@
-"""What a cluster leaves behind at AWS: found, distinguished from foreign resources, and deleted."""
+"""What a cluster leaves behind at AWS: found, distinguished from foreign resources, and deleted.
+
+And the proof that it is gone. No answer is no proof: the network may be down, or the endpoint closed.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from gpuform.checkout.errors import Failure, InputError
 from gpuform.clients.aws.api import Refused, answers, client
 from gpuform.stack.destroy.teardown import Leftover, Sweeper
 from infra.model import labels
@@ -194,3 +198,50 @@ def _described(interface: Json) -> str:
         *(f"{key}={value}" for key, value in sorted(_tags(interface, "TagSet").items())[:3]),
     ]
     return ", ".join(part for part in said if part)
+
+
+def refuse_living(name: str, region: str) -> None:
+    """Raise Failure if EKS has a cluster of this name, whatever a state says; changes nothing."""
+    if (status := _status(name, region)) is not None:
+        raise Failure(
+            "destroy: leftovers at AWS",
+            f"EKS still has cluster {name} ({status}), but the stack's state has none",
+            "no leftovers are deleted while it exists: delete it, or wait until it is gone, and run the same "
+            "command again",
+        )
+
+
+def require_gone(name: str, owner: str, region: str) -> str:
+    """EKS's confirmation that the cluster of account ``owner`` is gone, as a line; changes nothing.
+
+    Raises InputError if the cluster exists, or if the credentials are those of another account, which has no
+    such cluster either; Failure for any other answer of EKS.
+    """
+    with answers("aws sts get-caller-identity"):
+        account = client("sts", region).get_caller_identity()["Account"]
+    if account != owner:
+        raise InputError(
+            "--cluster-gone",
+            f"the credentials are for account {account}, but the cluster was in {owner}",
+            "use credentials of that account",
+        )
+    if (status := _status(name, region)) is not None:
+        raise InputError(
+            "--cluster-gone",
+            f"EKS still has cluster {name} ({status})",
+            "run without it; if its endpoint does not answer, run from inside the VPC",
+        )
+    return f"EKS has no cluster {name} in {region}, account {account}"
+
+
+def _status(name: str, region: str) -> str | None:
+    """None if EKS has no such cluster; Failure for any other error."""
+    call = f"aws eks describe-cluster --region {region} --name {name}"
+    try:
+        with answers(call):
+            return str(client("eks", region).describe_cluster(name=name)["cluster"].get("status"))
+    except Refused as refused:
+        if refused.code == "ResourceNotFoundException":
+            return None
+        remedy = "this does not prove that the cluster is gone: allow eks:DescribeCluster"
+        raise Failure(call, refused.fact, remedy) from None

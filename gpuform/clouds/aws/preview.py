@@ -16,6 +16,7 @@ from gpuform.stack.preview.effect import (
     after,
     before,
     changed,
+    fewer,
     losing,
     lost,
     paths_of,
@@ -59,9 +60,7 @@ def _node_group(step: Step, world: World) -> Found:
     elif changed(step, *_GROUP_ROLLS):
         how = f"nodes are replaced: {_order(step)}"
         yield Effect(Weight.EVICTION, f"pool {pool}", how, nodes, world.on(pool))
-    elif _fewer(step):
-        had, has = (int(side(step, "scalingConfig", "desiredSize")) for side in (before, after))
-        how = f"{had - has} of {had} nodes {'is' if had - has == 1 else 'are'} removed; EKS chooses which"
+    elif how := fewer(step, "EKS", "scalingConfig", "desiredSize"):
         yield Effect(Weight.EVICTION, f"pool {pool}", how, nodes, world.on(pool))
 
 
@@ -81,11 +80,6 @@ def _order(step: Step) -> str:
         return order
     remedy = f"run `up` without the change of the nodes first, which sets the strategy {MINIMAL}"
     return f"{order}; the reservation needs free places for them: without any, {remedy}"
-
-
-def _fewer(step: Step) -> bool:
-    had, has = (side(step, "scalingConfig", "desiredSize") for side in (before, after))
-    return isinstance(had, int | float) and isinstance(has, int | float) and has < had
 
 
 def _elastic(step: Step, world: World) -> Found:

@@ -10,12 +10,10 @@ from typing import Any, ClassVar
 
 from gpuform.checkout.errors import Failure
 from gpuform.clients.aws import api
-from gpuform.clouds.aws.lookup import TAGS, Call, Look
-from gpuform.clouds.aws.lookups import LOOKS
+from gpuform.clouds.aws.lookups import LOOKS, TAGS, Call, Look
 from gpuform.engine.pending import Operation
 from gpuform.stack.recover import state as states
-from gpuform.stack.recover.plan import Step, ambiguous
-from gpuform.stack.recover.recovery import Recovery
+from gpuform.stack.recover.plan import Recovery, Step, ambiguous
 from infra.model import labels
 
 _ACCOUNT = re.compile(r"arn:[\w-]+:[\w-]+:[\w-]*:(\d{12}):")
@@ -33,24 +31,14 @@ class _Wanted:
     def filled(self, asked: Any, **more: Any) -> Any:
         """The parameters of a call; KeyError for an input that the program does not give."""
         if isinstance(asked, Mapping):
-            return {
-                key: self._tags(key) if item == TAGS else self.filled(item, **more)
-                for key, item in asked.items()
-            }
+            return {key: self.filled(item, **more) for key, item in asked.items()}
+        if asked == TAGS:  # as the tagging API takes them
+            return [{"Key": key, "Values": [value]} for key, value in self.tags.items()]
         if isinstance(asked, list):
-            return [
-                one
-                for item in asked
-                for one in (self._filters() if item == TAGS else [self.filled(item, **more)])
-            ]
+            tags = [{"Name": f"tag:{key}", "Values": [value]} for key, value in self.tags.items()]
+            rest = [self.filled(item, **more) for item in asked if item != TAGS]
+            return rest + tags if TAGS in asked else rest
         return asked.format_map({"inputs": self.inputs, **more}) if isinstance(asked, str) else asked
-
-    def _filters(self) -> list[dict[str, Any]]:
-        return [{"Name": f"tag:{key}", "Values": [value]} for key, value in self.tags.items()]
-
-    def _tags(self, name: str) -> Any:
-        assert name == "TagFilters"  # parameter of the tagging API, the only one with this form
-        return [{"Key": key, "Values": [value]} for key, value in self.tags.items()]
 
 
 class AwsRecovery(Recovery):

@@ -1,11 +1,10 @@
 """Magnum clusters."""
 
 from gpuform.clouds.cloud import Cloud
+from gpuform.clouds.openstack.changes import OpenstackDrift, OpenstackPreview
 from gpuform.clouds.openstack.destroy import MagnumTeardown
-from gpuform.clouds.openstack.drift import OpenstackDrift
 from gpuform.clouds.openstack.preflight import checks
-from gpuform.clouds.openstack.preflight.state_resources import in_state
-from gpuform.clouds.openstack.preview import OpenstackPreview
+from gpuform.clouds.openstack.preflight.project import in_state
 from gpuform.clouds.openstack.recover import MagnumRecovery
 from gpuform.stack.cluster_access import ClusterAccess
 from gpuform.stack.preflight import Preflight

@@ -11,14 +11,12 @@ from typing import Any, ClassVar
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
 from gpuform.clients.openstack.api import Api, Json
-from gpuform.clients.openstack.balancers import of_cluster
-from gpuform.clients.openstack.blockers import blockers
+from gpuform.clients.openstack.blockers import blockers, of_cluster
 from gpuform.clients.openstack.cloud import Refused, connect
 from gpuform.clouds.openstack.lookups import CLUSTER
 from gpuform.clouds.openstack.recover import require_credentials_of
 from gpuform.stack.destroy.state import Known
-from gpuform.stack.destroy.steps import Step
-from gpuform.stack.destroy.teardown import Leftover, Made, Sweeper, Teardown
+from gpuform.stack.destroy.teardown import Leftover, Made, Step, Sweeper, Teardown
 from gpuform.stack.recover import state as states
 from infra.model.openstack import OpenstackCluster
 
@@ -144,7 +142,7 @@ class MagnumTeardown(Teardown):
             return failure
         try:
             cluster = self._api.find("magnum", f"/clusters/{made.id}")
-            held = blockers(self._cloud, cluster) if cluster else []
+            held = blockers(self._api, cluster) if cluster else []
         except Failure:
             return failure
         if cluster is None:

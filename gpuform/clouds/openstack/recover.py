@@ -27,8 +27,7 @@ from gpuform.clouds.openstack.lookups import (
 )
 from gpuform.engine.pending import UPDATING, Operation
 from gpuform.stack.recover import state as states
-from gpuform.stack.recover.plan import MANUAL, Does, Step, ambiguous
-from gpuform.stack.recover.recovery import Recovery
+from gpuform.stack.recover.plan import MANUAL, Does, Recovery, Step, ambiguous
 
 T = TypeVar("T")
 _BEGINS_S = 60.0

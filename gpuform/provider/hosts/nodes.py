@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gpuform.checkout.errors import Failure, OperationError
-from gpuform.hosts.pool_hosts import PoolHosts
+from gpuform.hosts.listing import PoolHosts
+from gpuform.kubernetes.pods import condition
 from gpuform.provider.handler import Call, Engine
 from gpuform.provider.nodes.cluster import Clusters, Manifest
 from gpuform.provider.nodes.pool_nodes import PoolNodes
@@ -73,7 +74,9 @@ def ready(hosts: Sequence[str], kubeconfig: Path | None, context: str | None = N
     except OperationError:
         return dict.fromkeys(hosts, "unknown")
     found = {str((node["metadata"].get("labels") or {}).get(HOSTNAME)): node for node in nodes}
-    return {name: _ready(found[name]) if name in found else "not joined" for name in hosts}
+    states = {name: condition(node, "Ready").get("status") == "True" for name, node in found.items()}
+    words = {True: "ready", False: "not ready", None: "not joined"}
+    return {name: words[states.get(name)] for name in hosts}
 
 
 async def _nodes(hosts: Sequence[str], cluster: Mapping[str, str]) -> list[Manifest]:
@@ -82,12 +85,6 @@ async def _nodes(hosts: Sequence[str], cluster: Mapping[str, str]) -> list[Manif
         return await clusters.of(dict(cluster)).nodes(selector_of(hosts))
     finally:
         await clusters.close()
-
-
-def _ready(node: Manifest) -> str:
-    conditions = (node.get("status") or {}).get("conditions") or []
-    is_ready = any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
-    return "ready" if is_ready else "not ready"
 
 
 def selector_of(hosts: Sequence[str]) -> str:

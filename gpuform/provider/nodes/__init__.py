@@ -1,1 +1,0 @@
-"""Resource types of the provider ``gpuform`` that change existing nodes."""

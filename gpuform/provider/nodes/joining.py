@@ -1,4 +1,4 @@
-"""Waits until the declared number of nodes has joined the cluster."""
+"""Waits until the declared number of nodes has joined the cluster, and compares live nodes with the state."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuform.kubernetes.client import ApiError, Unreachable
-from gpuform.provider.handler import Call
+from gpuform.provider.handler import Call, Change, Diffed, Properties
 from gpuform.provider.nodes.cluster import Cluster, Manifest
-from gpuform.provider.nodes.live import node_names
-from gpuform.provider.properties import UNKNOWN
+from gpuform.provider.properties import UNKNOWN, has_unknown, reveal
 
 TIMEOUT_S = 900
 """Seconds that nodes may take once their group is complete; a bare-metal GPU node boots for minutes."""
@@ -50,11 +49,7 @@ def there(nodes: Sequence[Manifest]) -> list[str]:
 
 
 async def wait(
-    call: Call,
-    cluster: Cluster,
-    selector: str,
-    joining: Joining,
-    each: Callable[[str], Awaitable[None]],
+    call: Call, cluster: Cluster, selector: str, joining: Joining, each: Callable[[str], Awaitable[None]]
 ) -> str:
     """Wait until enough nodes match; ``each`` is called once for every node, as it joins.
 
@@ -95,3 +90,42 @@ def _missing(call: Call, how: str, trouble: str, names: list[str], selector: str
 def too_few(nodes: Sequence[Manifest], inputs: Mapping[str, Any]) -> bool:
     joining = Joining.of(inputs)
     return joining is not None and len(there(nodes)) < joining.nodes
+
+
+def node_names(nodes: Sequence[Manifest]) -> list[str]:
+    return sorted(str(node["metadata"]["name"]) for node in nodes)
+
+
+async def diff(
+    call: Call,
+    keys: Sequence[str],
+    old_inputs: Properties,
+    olds: Properties,
+    news: Properties,
+    nodes: Callable[[], Awaitable[Sequence[Manifest]]],
+    as_wanted: Callable[[Manifest], bool],
+    kept: bool = False,
+    missing: Callable[[Sequence[Manifest]], bool] = lambda found: False,
+) -> Diffed:
+    """Changed inputs among ``keys``, and ``nodes`` if a live node is new or not as wanted.
+
+    A node that is gone is not a change, because nothing is left to do on it, unless too few remain
+    (``missing``). If another component sets up new nodes (``kept``), a new node that is as wanted is not a
+    change either: with autoscaling there would be one every day. An unreachable cluster is a warning, and
+    only the inputs are compared.
+    """
+    changes = {
+        key: Change.UPDATE
+        for key in keys
+        if has_unknown(news.get(key)) or reveal(old_inputs.get(key)) != reveal(news.get(key))
+    }
+    if not has_unknown(news):
+        try:
+            found = await nodes()
+        except Unreachable as error:
+            await call.warn(f"{error}; the nodes were not checked")
+        else:
+            new = set(node_names(found)) - set(reveal(olds.get("nodes")) or [])
+            if (new and not kept) or missing(found) or not all(as_wanted(node) for node in found):
+                changes["nodes"] = Change.UPDATE
+    return Diffed(changes=changes)

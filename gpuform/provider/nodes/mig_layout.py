@@ -7,14 +7,13 @@ from collections.abc import Callable, Sequence
 from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.client import Unreachable
 from gpuform.provider.handler import Call, Checked, Diffed, InitFailed, Properties, ReadResult
-from gpuform.provider.nodes import live
+from gpuform.provider.nodes import joining
 from gpuform.provider.nodes.cluster import Cluster, Manifest, labels, pod_name
 from gpuform.provider.nodes.drain import in_use, obstacle, refusal, users
 from gpuform.provider.nodes.inputs import TIMEOUT_S, checked, layout_failures
+from gpuform.provider.nodes.joining import node_names
 from gpuform.provider.nodes.layout import Note, Wanted, done, label, letting_go, under_way
-from gpuform.provider.nodes.live import node_names
-from gpuform.provider.nodes.relayout import Relayout
-from gpuform.provider.nodes.rolling import at_once, roll
+from gpuform.provider.nodes.relayout import Relayout, at_once, roll
 from gpuform.provider.properties import UNKNOWN, has_unknown, reveal
 from infra.model.labels import POOL
 
@@ -54,7 +53,7 @@ class MigLayout:
             return [*found, *left]
 
         kept = bool(news.get("kept"))
-        return await live.diff(call, _COMPARED, old_inputs, olds, news, nodes, as_wanted, kept)
+        return await joining.diff(call, _COMPARED, old_inputs, olds, news, nodes, as_wanted, kept)
 
     async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
         if call.preview:

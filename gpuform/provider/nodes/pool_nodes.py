@@ -10,12 +10,12 @@ from typing import Any
 from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.client import ApiError, Unreachable
 from gpuform.provider.handler import Call, Checked, Diffed, InitFailed, Properties, ReadResult
-from gpuform.provider.nodes import joining, live, shares, taints
+from gpuform.provider.nodes import joining, shares, taints
 from gpuform.provider.nodes.cluster import Cluster, Manifest, hand_over, labels
 from gpuform.provider.nodes.drain import by_claim
 from gpuform.provider.nodes.inputs import checked, pool_failures
+from gpuform.provider.nodes.joining import node_names
 from gpuform.provider.nodes.layout import Note, letting_go
-from gpuform.provider.nodes.live import node_names
 from gpuform.provider.properties import UNKNOWN, has_unknown, reveal
 
 _COMPARED = ("selector", "labels", "taints", "startup", "joining")
@@ -61,7 +61,7 @@ class PoolNodes:
             return joining.too_few([node for node in found if node not in left], reveal(news))
 
         kept = bool(news.get("manager"))
-        return await live.diff(call, _COMPARED, old_inputs, olds, news, nodes, as_wanted, kept, missing)
+        return await joining.diff(call, _COMPARED, old_inputs, olds, news, nodes, as_wanted, kept, missing)
 
     async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
         if call.preview:
@@ -140,12 +140,7 @@ class PoolNodes:
         return names
 
     async def _join(
-        self,
-        call: Call,
-        cluster: Cluster,
-        old: Mapping[str, Any],
-        news: Properties,
-        awaited: joining.Joining,
+        self, call: Call, cluster: Cluster, old: Mapping[str, Any], news: Properties, awaited: joining.Joining
     ) -> list[str]:
         """Set up each node as it joins; if some never do, the state must still have the others."""
         new, carrying = reveal(news), list[str]()

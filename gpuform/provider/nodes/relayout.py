@@ -1,4 +1,4 @@
-"""Changes the MIG layout of one node, in steps that a later run can resume.
+"""Changes the MIG layout of nodes, a few at a time, in steps that a later run can resume.
 
 Cordon the node and write a note; evict the pods that use the GPUs, or refuse; set the label; wait for the MIG
 manager, which may reboot the node, and for the device plugin; uncordon and remove the note. The note is an
@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.client import ApiError, Unreachable
+from gpuform.kubernetes.pods import condition
 from gpuform.provider.handler import Call, Cancelled
 from gpuform.provider.nodes.cluster import Cluster, Manifest
 from gpuform.provider.nodes.drain import drain, in_use, users
@@ -33,9 +36,8 @@ from gpuform.provider.nodes.layout import (
     under_way,
 )
 
-_REVERT_S = (
-    60.0  # how long the MIG manager may take to begin with the old layout before the node is uncordoned
-)
+_REVERT_S = 60.0
+"""How long the MIG manager may take to begin with the old layout before the node is uncordoned."""
 _EVENTS = 3  # the newest events of a node are about what has just failed
 
 
@@ -146,7 +148,7 @@ class Relayout:
 
     async def _fail(self, node: Manifest, note: Note | None, what: str) -> None:
         reasons = (await self.cluster.warnings(self.name))[:_EVENTS]
-        if not _ready(node):
+        if condition(node, "Ready").get("status") != "True":
             reasons.insert(0, "the node is not Ready")
         text = f"node {self.name}: {what}" + (
             f" (its latest warnings: {'; '.join(reasons)})" if reasons else ""
@@ -193,6 +195,54 @@ def _passing(error: OperationError) -> bool:
     return isinstance(error, Unreachable) or (isinstance(error, ApiError) and error.code >= 500)
 
 
-def _ready(node: Manifest) -> bool:
-    conditions = (node.get("status") or {}).get("conditions") or []
-    return any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
+@dataclass
+class Rolled:
+    """Progress: the nodes that are as wanted, whether any had to be changed, and the failures."""
+
+    ready: list[str] = field(default_factory=list)
+    changed: bool = False
+    failures: list[str] = field(default_factory=list)
+
+
+def at_once(budget: int | str, nodes: int) -> int:
+    """Nodes that may be unavailable together: a number, or a share of all (``25%``), rounded down.
+
+    At least one, or nothing would ever change.
+    """
+    if isinstance(budget, str):
+        return max(1, math.floor(nodes * int(budget.removesuffix("%")) / 100))
+    return max(1, int(budget))
+
+
+async def roll(names: Sequence[str], width: int, one: Callable[[str], Awaitable[bool]]) -> Rolled:
+    """Call ``one`` for each node in order, ``width`` at a time; it returns whether it changed anything.
+
+    After the first `OperationError`, nodes in progress are finished and the rest is left as it is, which the
+    last failure says. `Cancelled` is raised once all of them have stopped.
+    """
+    rolled, left, cancelled = Rolled(), list(names), list[Cancelled]()
+
+    async def lane() -> None:
+        while left and not rolled.failures and not cancelled:
+            name = left.pop(0)
+            try:
+                changed = await one(name)
+            except OperationError as error:
+                rolled.failures.append(str(error))
+            except Cancelled as stop:  # raised later: the TaskGroup would cancel the other lanes
+                cancelled.append(stop)
+            else:
+                rolled.changed |= changed
+                rolled.ready.append(name)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(width, len(left))):
+                group.create_task(lane())
+    except BaseExceptionGroup as several:
+        raise several.exceptions[0] from None
+    if cancelled:
+        raise cancelled[0]
+    if rolled.failures and left:
+        rolled.failures.append(f"not started after that: {', '.join(left)}")
+    return rolled

@@ -16,8 +16,8 @@ from gpuform.kubernetes.pods import requested
 from gpuform.provider.nodes.cluster import Manifest, labels, pod_name
 from gpuform.provider.nodes.drain import uses_gpu
 from gpuform.provider.nodes.layout import CONFIG, LAYOUT
+from infra.model.amounts import whole
 from infra.model.labels import DEPLOY_DEVICE_PLUGIN
-from infra.model.quantity import whole
 
 WHOLE = "all-disabled"  # the layout of GPUs without MIG
 DEFAULT = "default"  # the configuration of nodes without the label

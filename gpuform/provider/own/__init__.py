@@ -1,1 +1,0 @@
-"""The provider ``gpuform``: the project's own resource types, for nodes, workloads and hosts, and guards."""

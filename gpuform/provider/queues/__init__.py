@@ -1,1 +1,0 @@
-"""The resource type of the provider ``gpuform`` for queues."""

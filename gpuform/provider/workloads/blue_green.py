@@ -14,7 +14,7 @@ from gpuform.provider.nodes.inputs import TIMEOUT_S, checked
 from gpuform.provider.properties import UNKNOWN, has_unknown, reveal
 from gpuform.provider.workloads.pair import Pair, Seen, other
 from gpuform.provider.workloads.turn import Turn
-from infra.model.rollout import COLOURS
+from infra.model.serving import COLOURS
 
 _INPUTS = (
     "kubeconfig", "context", "deployment", "service", "step", "switchAt", "deadlineSeconds"

@@ -9,9 +9,8 @@ from typing import Any
 from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.client import ApiError, Client
 from gpuform.kubernetes.pods import condition, explained, missing
-from gpuform.provider.workloads.moves import Side
 from infra.model import labels
-from infra.model.rollout import COLOURS
+from infra.model.serving import COLOURS
 from infra.plan import blue_green
 
 Manifest = dict[str, Any]
@@ -20,6 +19,27 @@ TURNING = "gpuform.io/turning-from"
 """Annotation of the Service while a change of colour is under way: the colour to go back to."""
 _MERGE = "application/merge-patch+json"
 _ENDED = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True)
+class Side:
+    """One colour: its requested replicas, its pods, and how many of these are ready or terminating.
+
+    ``template`` is the digest of the pod template, ``full`` the replicas of the colour when it is live; both
+    are empty without a Deployment.
+    """
+
+    replicas: int = 0
+    pods: int = 0
+    ready: int = 0
+    ending: int = 0
+    template: str = ""
+    full: int = 0
+
+    @property
+    def held(self) -> int:
+        """Number of pods that have GPUs or may take them: a terminating pod gets a successor at once."""
+        return max(self.replicas, self.pods - self.ending) + self.ending
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,70 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from enum import Enum
 
 from gpuform.checkout.errors import OperationError
 from gpuform.checkout.listing import some
 from gpuform.provider.handler import Call
-from gpuform.provider.workloads.moves import Do, Rule, Side, next_move
-from gpuform.provider.workloads.pair import Pair, Seen, other
-from infra.model.rollout import COLOURS
+from gpuform.provider.workloads.pair import Pair, Seen, Side, other
+from infra.model.serving import COLOURS
 
 _REASONS = 3  # pods of one template mostly wait for the same
+
+
+@dataclass(frozen=True)
+class Rule:
+    """``replicas`` is the final number, and the maximum of both colours together.
+
+    ``step`` of them are replaced at a time; the Service switches at ``switch_at`` ready new ones, less than
+    ``replicas``.
+    """
+
+    replicas: int
+    step: int
+    switch_at: int
+
+
+class Do(Enum):
+    """The kinds of move."""
+
+    GROW = "grow"  # set the replicas of the new colour
+    SHRINK = "shrink"  # set the replicas of the old colour
+    SWITCH = "switch"  # point the Service to the new colour
+    WAIT = "wait"
+    DONE = "done"
+
+
+@dataclass(frozen=True)
+class Move:
+    """One move; ``replicas`` is set if it changes their number."""
+
+    do: Do
+    replicas: int = 0
+
+
+def next_move(old: Side, new: Side, switched: bool, rule: Rule) -> Move:
+    """The next move from ``old`` to ``new``; ``switched`` is whether the Service points to ``new``.
+
+    The new colour takes only what the old one has certainly released: a terminating pod still has its GPU.
+    Until the switch the old colour keeps what the new one does not need for it; after it, the old one gets no
+    requests.
+    """
+    if not switched and min(new.ready, new.replicas) >= rule.switch_at:
+        return Move(Do.SWITCH)
+    room = rule.replicas - old.held - new.held
+    if new.replicas > rule.replicas:
+        return Move(Do.GROW, rule.replicas)
+    if new.replicas < rule.replicas and room > 0:
+        return Move(Do.GROW, min(rule.replicas, new.replicas + room))
+    if switched and old.replicas:
+        return Move(Do.SHRINK, 0)
+    floor = rule.replicas - rule.switch_at
+    settled = old.pods <= old.replicas and new.ready >= new.replicas
+    if not switched and old.replicas > floor and settled:
+        return Move(Do.SHRINK, max(floor, old.replicas - rule.step))
+    arrived = new.replicas == rule.replicas == new.pods and new.ready >= rule.replicas
+    return Move(Do.DONE if switched and arrived and not old.held else Do.WAIT)
 
 
 class _Late(Exception):

@@ -24,10 +24,15 @@ from gpuform.stack.destroy.cluster import (
     Cluster,
     Json,
     Kind,
+    Left,
+    Say,
+    StillThere,
     named,
+    of_object,
+    require_gone,
+    until_gone,
 )
 from gpuform.stack.destroy.state import Declared
-from gpuform.stack.destroy.waiting import Left, Say, StillThere, of_object, until_gone
 from infra.model import labels
 
 _KEEPING = 5
@@ -57,7 +62,7 @@ def delete_workloads(cluster: Cluster, seconds: float, say: Say, declared: Seque
                 cluster.delete(kind, one, with_owned=True)
                 yield of_object(kind, one)
 
-    _wait("workloads", look, seconds, say, "see `kubectl describe` of them")
+    require_gone("workloads", look, seconds, say, "see `kubectl describe` of them")
 
 
 def delete_balancers(cluster: Cluster, seconds: float, say: Say) -> None:
@@ -72,7 +77,7 @@ def delete_balancers(cluster: Cluster, seconds: float, say: Say) -> None:
         "their controller removes the finalizer once the cloud has deleted the load balancer: see "
         "the events, or delete load balancer and finalizer by hand, and run the same command again"
     )
-    _wait("load balancers", look, seconds, say, remedy)
+    require_gone("load balancers", look, seconds, say, remedy)
 
 
 def kept_volumes(cluster: Cluster) -> list[Json]:
@@ -122,13 +127,8 @@ def delete_volumes(cluster: Cluster, seconds: float, say: Say) -> None:
             if one["spec"].get("persistentVolumeReclaimPolicy") == "Delete" and one["spec"].get("claimRef"):
                 yield of_object(VOLUME, one)
 
-    _wait(
-        "volumes",
-        look,
-        seconds,
-        say,
-        "see the events of the claims, and the log of the storage driver (EBS CSI, Cinder CSI)",
-    )
+    remedy = "see the events of the claims, and the log of the storage driver (EBS CSI, Cinder CSI)"
+    require_gone("volumes", look, seconds, say, remedy)
 
 
 def _claims(pod: Json) -> Iterator[str]:
@@ -193,13 +193,6 @@ def _remedy(alive: bool) -> str:
         "restore Karpenter and run the same command again, or, if it cannot be restored, run with --force: "
         "that terminates its instances and removes its finalizers"
     )
-
-
-def _wait(what: str, look: Callable[[], Iterator[Left]], seconds: float, say: Say, remedy: str) -> None:
-    try:
-        until_gone(lambda: list(look()), seconds, say)
-    except StillThere as still:
-        raise Failure(f"destroy: {what}", str(still), remedy) from None
 
 
 def _names(kinds: tuple[Kind, ...]) -> str:

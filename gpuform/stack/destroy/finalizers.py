@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 
 from gpuform.checkout.listing import some
 from gpuform.kubernetes.pods import worst
-from gpuform.stack.destroy.cluster import BUDGET, DEPLOYMENT, EVENT, LEASE, POD, Cluster, Json, named
-from gpuform.stack.destroy.waiting import Left
+from gpuform.stack.destroy.cluster import BUDGET, DEPLOYMENT, EVENT, LEASE, POD, Cluster, Json, Left, named
 from infra.plan.eks import KARPENTER_NAMESPACE, SERVICE_ACCOUNT
 
 NAME = SERVICE_ACCOUNT
@@ -60,17 +59,13 @@ def _leader(lease: Json | None) -> str:
 
 def budgets(cluster: Cluster) -> str:
     """PodDisruptionBudgets with pods that allow no eviction now; empty without any."""
-    shut = [
-        f"{named(one)} ({one['status'].get('currentHealthy', 0)} healthy, {_asks(one)})"
-        for one in cluster.objects(BUDGET)
-        if (one.get("status") or {}).get("expectedPods") and not one["status"].get("disruptionsAllowed")
-    ]
+    shut = []
+    for one in cluster.objects(BUDGET):
+        status, spec = one.get("status") or {}, one.get("spec") or {}
+        if status.get("expectedPods") and not status.get("disruptionsAllowed"):
+            asks = [f"{key} {spec[key]}" for key in ("minAvailable", "maxUnavailable") if key in spec]
+            shut.append(f"{named(one)} ({status.get('currentHealthy', 0)} healthy, {', '.join(asks)})")
     return some(shut, _SHOWN)
-
-
-def _asks(budget: Json) -> str:
-    spec = budget.get("spec") or {}
-    return ", ".join(f"{key} {spec[key]}" for key in ("minAvailable", "maxUnavailable") if key in spec)
 
 
 def events(cluster: Cluster, left: Iterable[Left]) -> str:

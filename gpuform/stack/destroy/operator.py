@@ -12,8 +12,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuform.checkout.errors import Failure
-from gpuform.stack.destroy.cluster import Cluster, Kind, is_going, named
-from gpuform.stack.destroy.waiting import Left, Say, StillThere, listed, of_object, until_gone
+from gpuform.stack.destroy.cluster import (
+    Cluster,
+    Kind,
+    Left,
+    Say,
+    is_going,
+    listed,
+    named,
+    of_object,
+    require_gone,
+)
 from infra.plan import sharing
 
 _GROUP = "/apis/nvidia.com/v1alpha1"
@@ -43,14 +52,11 @@ def require_finished(cluster: Cluster, seconds: float, say: Say) -> None:
     def look() -> list[Left]:
         return [of_object(kind, one) for kind, one in _foreign(cluster)]
 
-    try:
-        until_gone(look, seconds, say)
-    except StillThere as still:
-        remedy = (
-            "the operator removes the finalizer once nothing uses the GPUs: see its log "
-            f"(`kubectl -n {sharing.NAMESPACE} logs deployment/{RELEASE}`), and run the same command again"
-        )
-        raise Failure("destroy: NVIDIA's operator", str(still), remedy) from None
+    remedy = (
+        "the operator removes the finalizer once nothing uses the GPUs: see its log "
+        f"(`kubectl -n {sharing.NAMESPACE} logs deployment/{RELEASE}`), and run the same command again"
+    )
+    require_gone("NVIDIA's operator", look, seconds, say, remedy)
 
 
 def _foreign(cluster: Cluster) -> list[tuple[Kind, Mapping[str, Any]]]:

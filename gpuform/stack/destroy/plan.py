@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuform.checkout.listing import some
-from gpuform.stack.destroy.cluster import CLAIM, NODE_CLAIM, NODE_POOL, Cluster, named
+from gpuform.stack.destroy.cluster import CLAIM, NODE_CLAIM, NODE_POOL, Cluster, counted, named
 from gpuform.stack.destroy.cluster_teardown import balancers, kept_volumes
-from gpuform.stack.destroy.steps import OF_OTHERS, Step
-from gpuform.stack.destroy.teardown import Leftover
-from gpuform.stack.destroy.waiting import counted
+from gpuform.stack.destroy.teardown import OF_OTHERS, Leftover, Step
 from infra.model import labels
 
 

@@ -14,11 +14,10 @@ from gpuform.engine import EngineFailure, Event
 from gpuform.engine.events import line
 from gpuform.kubernetes.client import Unreachable
 from gpuform.stack.destroy import cluster_teardown, operator
-from gpuform.stack.destroy.cluster import Kind
+from gpuform.stack.destroy.cluster import Kind, StillThere
 from gpuform.stack.destroy.plan import Plan
 from gpuform.stack.destroy.stack_teardown import StackTeardown
-from gpuform.stack.destroy.steps import BY_ENGINE, Step
-from gpuform.stack.destroy.waiting import StillThere
+from gpuform.stack.destroy.teardown import BY_ENGINE, Step
 
 
 @dataclass

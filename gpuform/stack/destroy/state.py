@@ -10,7 +10,7 @@ from typing import Any
 
 from gpuform.engine.pending import RELEASE
 from infra.model.losses import GUARD
-from infra.model.rollout import COLOURS
+from infra.model.serving import COLOURS
 from infra.plan import blue_green
 from infra.plan.queues import API
 

@@ -2,6 +2,7 @@
 
 The code of each step is the same for every kind. A subclass in `gpuform.clouds` defines what differs: the
 order of the steps, access to the cluster, proof that it is gone, and what it leaves behind.
+Each step can be repeated, so the same command continues a killed run.
 """
 
 from __future__ import annotations
@@ -9,15 +10,32 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
-from gpuform.stack.destroy.cluster import Cluster
+from gpuform.stack.destroy.cluster import Cluster, Left, Say, until_gone
 from gpuform.stack.destroy.state import Known
-from gpuform.stack.destroy.steps import OF_OTHERS, Step
-from gpuform.stack.destroy.waiting import Left, Say, until_gone
 from infra.model.environment import Environment
+
+Name = Literal[
+    "workloads", "load balancers", "volumes", "pools", "classes", "cluster", "leftovers", "network", "stack"
+]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is done, and its time limit in seconds; None: the engine's own limits."""
+
+    name: Name
+    does: str
+    bound_s: float | None = None
+
+
+OF_OTHERS: tuple[Step, ...] = (Step("stack", "the engine deletes all that it created, in reverse order"),)
+"""Steps of every other stack: it consists of objects of a cluster, and the engine knows their order."""
+BY_ENGINE: tuple[Name, ...] = ("cluster", "network", "stack")
+"""Steps that the engine does, which locks the stack itself."""
 
 _OF_A_CLOUD = "is for stacks that create a cluster at a cloud; {stack} does not"
 

@@ -1,20 +1,30 @@
-"""Compares live nodes with the plan: labels, taints, MIG layout, driver, and allocatable GPUs."""
+"""Compares live nodes and the operands' configuration with the plan.
+
+Of nodes: labels, taints, MIG layout, driver, and allocatable GPUs. Of ConfigMaps: each key, since the engine
+sees only the keys that it has written, but the operands also read keys that others added.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from gpuform.stack.drift.finding import Finding, at
-from gpuform.stack.drift.rules import DriftRules
+from gpuform.stack.drift.rules import DriftRules, Finding, at
 from infra.model import labels
+from infra.model.amounts import whole
 from infra.model.environment import Environment
 from infra.model.offer import gpus_of
 from infra.model.pool import Pool
-from infra.model.quantity import whole
 from infra.plan.gpu_operator import driver_version
 from infra.plan.nodes import simulated_nodes
-from infra.plan.sharing import mig_config_name, offered, pool_labels, pool_taints
+from infra.plan.sharing import (
+    device_plugin_config_map,
+    mig_config_name,
+    mig_parted_config_map,
+    offered,
+    pool_labels,
+    pool_taints,
+)
 
 Node = Mapping[str, Any]
 
@@ -108,3 +118,33 @@ def _compare(name: str, path: str, wanted: str, has: str) -> Iterator[Finding]:
 def _taints(node: Node) -> Sequence[Mapping[str, str]]:
     taints: Sequence[Mapping[str, str]] = node.get("spec", {}).get("taints") or ()
     return taints
+
+
+ConfigMap = Mapping[str, Any]
+
+
+def planned(env: Environment) -> tuple[ConfigMap, ...]:
+    found = (device_plugin_config_map(env), mig_parted_config_map(env))
+    return tuple(one for one in found if one is not None)
+
+
+def check_maps(env: Environment, live: Iterable[ConfigMap]) -> Iterator[Finding]:
+    """Differences, without the values, which span lines; the key says where to look."""
+    there = {_place(one): one.get("data") or {} for one in live}
+    for wanted in planned(env):
+        resource, data = f"ConfigMap {_place(wanted)}", wanted["data"]
+        has = there.get(_place(wanted))
+        if has is None:
+            yield Finding(resource, "", "missing", "cluster", "a ConfigMap", "none")
+            continue
+        for key in sorted({*data, *has}):
+            if key not in has:
+                yield Finding(resource, at("data", key), "missing", "cluster")
+            elif key not in data:
+                yield Finding(resource, at("data", key), "added", "cluster")
+            elif data[key] != has[key]:
+                yield Finding(resource, at("data", key), "changed", "cluster")
+
+
+def _place(one: ConfigMap) -> str:
+    return f"{one['metadata']['namespace']}/{one['metadata']['name']}"

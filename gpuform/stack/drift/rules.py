@@ -1,9 +1,10 @@
-"""What differs in the search for drift between kinds of clusters."""
+"""Findings of drift: differences from the declaration; and what differs between kinds of clusters."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 from infra.model import labels
 from infra.model.environment import Environment
@@ -26,3 +27,51 @@ class DriftRules:
     def expected(self, env: Environment, step: Step, path: str) -> bool:
         """Whether the cloud itself sets the field at ``path``, so a difference is not drift."""
         return False
+
+
+@dataclass(frozen=True, order=True)
+class Finding:
+    """One difference from what the last update made.
+
+    ``path`` is empty if the whole resource is meant. ``expected`` and ``found`` are set only if they cannot
+    contain a secret: never for the engine's findings, since those objects may contain secrets.
+    """
+
+    resource: str
+    path: str
+    how: Literal["changed", "missing", "added"]
+    by: Literal["engine", "cluster"]
+    expected: str = ""
+    found: str = ""
+
+
+@dataclass(frozen=True)
+class Drift:
+    """All findings of one stack."""
+
+    stack: str
+    findings: tuple[Finding, ...]
+
+    @classmethod
+    def of(cls, stack: str, engine: Iterable[Finding], cluster: Iterable[Finding]) -> Drift:
+        """Merge both sources: a finding in both appears once, in the cluster's form, with its values."""
+        told = sorted(set(cluster))
+        seen = {(one.resource, one.path) for one in told}
+        whole = {resource for resource, path in seen if not path}
+        more = [
+            one for one in set(engine) if (one.resource, one.path) not in seen and one.resource not in whole
+        ]
+        return cls(stack, tuple(sorted([*told, *more])))
+
+    def to_json(self) -> dict[str, Any]:
+        """The documented form of ``gpuform drift --json``."""
+        return {
+            "stack": self.stack,
+            "drift": bool(self.findings),
+            "findings": [asdict(one) for one in self.findings],
+        }
+
+
+def at(path: str, key: str) -> str:
+    """The path of a key, in the engine's syntax."""
+    return f'{path}["{key}"]' if set(key) & set('."[]') else f"{path}.{key}"

@@ -13,9 +13,8 @@ from gpuform.engine import Engine, Step
 from gpuform.engine.places import Tools
 from gpuform.kubernetes.kubeconfigs import answered, unreachable
 from gpuform.stack.cluster_access import ClusterAccess, cluster
-from gpuform.stack.drift import maps, nodes
-from gpuform.stack.drift.finding import Drift, Finding
-from gpuform.stack.drift.rules import DriftRules
+from gpuform.stack.drift import nodes
+from gpuform.stack.drift.rules import Drift, DriftRules, Finding
 from infra.model.environment import Environment
 
 Say = Callable[[str], None]
@@ -75,15 +74,15 @@ def _live(
 ) -> Iterator[Finding]:
     from kr8s.objects import ConfigMap, Node
 
-    from gpuform.kubernetes import reading
+    from gpuform.kubernetes import session
 
     try:
         with answered():
-            api = reading.api(kubeconfig, context)
+            api = session.api(kubeconfig, context)
             there = [dict(one.raw) for one in Node.list(api=api) if isinstance(one, Node)]
-            spaces = {one["metadata"]["namespace"] for one in maps.planned(env)}
+            spaces = {one["metadata"]["namespace"] for one in nodes.planned(env)}
             found = [one for space in sorted(spaces) for one in ConfigMap.list(api=api, namespace=space)]
     except (OSError, httpx.HTTPError, ValueError) as error:
         raise unreachable(stack, kubeconfig, error) from None
     yield from nodes.check(env, rules, there)
-    yield from maps.check(env, [dict(one.raw) for one in found if isinstance(one, ConfigMap)])
+    yield from nodes.check_maps(env, [dict(one.raw) for one in found if isinstance(one, ConfigMap)])

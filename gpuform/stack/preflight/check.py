@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Literal
 
 from gpuform.checkout.errors import Failure, Refusal
+from gpuform.checkout.paths import Paths
+from gpuform.engine import backend, checkpoint
+from gpuform.engine.places import Places
 
 Verdict = Literal["PASS", "SKIP", "FAIL"]
 
@@ -76,6 +79,13 @@ def run_in_order(
         yield found
     for check in others:
         yield check.skipped(stopped) if stopped else check.run(account)
+
+
+def state_here(paths: Paths, stack: str) -> Mapping[str, Any] | None:
+    """The state beside the checkout, read without an engine; None if the stack's state is kept elsewhere."""
+    if backend.declared(paths.root, stack) is not None:
+        return None
+    return checkpoint.deployment(Places(paths).checkpoint(backend.project(paths.root), stack))
 
 
 def not_installed(module: str, package: str, extra: str) -> str:

@@ -67,10 +67,23 @@ def losing(kind: str, *name: str, holds_all: bool = False) -> Rule:
 def lost(step: Step, kind: str, name: str, world: World | None = None, why: str = "") -> Found:
     """The loss of a resource; with ``world`` of every node, and every pod on them."""
     if step.op in ("replace", "delete"):
-        end = "is deleted" if step.op == "delete" else f"is replaced ({why or paths_of(step)})"
-        nodes = world.every if world else ()
-        what = f"{kind} {name}"
-        yield Effect(Weight.LOSS, what, f"{end}, with everything in it", nodes, world.pods if world else ())
+        nodes, pods = (world.every, world.pods) if world else ((), ())
+        how = f"{ended(step, why)}, with everything in it"
+        yield Effect(Weight.LOSS, f"{kind} {name}", how, nodes, pods)
+
+
+def ended(step: Step, why: str = "") -> str:
+    """How a deleted or replaced resource ends."""
+    return "is deleted" if step.op == "delete" else f"is replaced ({why or paths_of(step)})"
+
+
+def fewer(step: Step, who: str, *path: str) -> str:
+    """How many nodes are removed, if the number at the path falls; else empty. ``who`` chooses them."""
+    had, has = (side(step, *path) for side in (before, after))
+    if not isinstance(had, int | float) or not isinstance(has, int | float) or has >= had:
+        return ""
+    is_ = "is" if had - has == 1 else "are"
+    return f"{int(had - has)} of {int(had)} nodes {is_} removed; {who} chooses which"
 
 
 def paths_of(step: Step) -> str:
@@ -85,15 +98,15 @@ def changed(step: Step, *prefixes: str) -> bool:
 
 def before(step: Step, *path: str) -> Any:
     """The value at a path of the old inputs; None if missing."""
-    found: Any = step.change.before if step.change else {}
-    for key in path:
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return found
+    return _at(step.change.before if step.change else {}, path)
 
 
 def after(step: Step, *path: str) -> Any:
     """The value at a path of the new inputs; None if missing."""
-    found: Any = step.change.after if step.change else {}
+    return _at(step.change.after if step.change else {}, path)
+
+
+def _at(found: Any, path: Sequence[str]) -> Any:
     for key in path:
         found = found.get(key) if isinstance(found, Mapping) else None
     return found

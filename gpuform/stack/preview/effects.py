@@ -7,6 +7,7 @@ that neither this table nor that of a cloud has affect no node.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from gpuform.engine import Message, Step
 from gpuform.stack.preview.effect import (
@@ -20,8 +21,8 @@ from gpuform.stack.preview.effect import (
     after,
     before,
     changed,
+    ended,
     losing,
-    paths_of,
 )
 from gpuform.stack.preview.world import World
 from infra.model import labels
@@ -81,8 +82,7 @@ def _node(step: Step, world: World) -> Found:
     pool = str(before(step, "metadata", "labels", labels.POOL) or "")
     if step.op in ("delete", "replace"):
         gone = world.on(pool, nodes=[name])
-        how = "is deleted" if step.op == "delete" else f"is replaced ({paths_of(step)})"
-        yield Effect(Weight.EVICTION, f"node {name}", how, (name,), gone)
+        yield Effect(Weight.EVICTION, f"node {name}", ended(step), (name,), gone)
     elif changed(step, "metadata.labels", "spec.taints"):
         yield Effect(Weight.NOTICE, f"pool {pool}", "labels or taints change; running pods stay")
 
@@ -184,35 +184,33 @@ _BESIDE_PODS = tuple(f"spec.predictor.{key}" for key in ("deploymentStrategy", "
 
 def _workload(step: Step, world: World) -> Found:
     """The pods of an InferenceService are those of a Deployment, in the declared world of its own name."""
-    metadata = before(step, "metadata") or {}
-    namespace, name = metadata.get("namespace", "default"), metadata.get("name", step.name)
     kind = step.type.rsplit(":", 1)[-1]
     served = kind == "InferenceService"
-    owners = {f"Deployment/{name}{end}" for end in ("", "-predictor")} if served else {f"{kind}/{name}"}
-    own = tuple(
-        pod for pod in world.pods if pod.namespace == namespace and (pod.owner or f"Pod/{pod.name}") in owners
-    )
-    what, paths = f"{kind} {namespace}/{name}", step.change.paths if step.change else ()
-    if step.op in ("delete", "replace"):
-        how = "is deleted" if step.op == "delete" else f"is replaced ({paths_of(step)})"
-        yield Effect(Weight.RESTART, what, how, evicts=own)
-    elif any(one.startswith(_OF_PODS) and not one.startswith(_BESIDE_PODS) for one in paths):
-        yield Effect(Weight.RESTART, what, "is rolled out again", evicts=own)
+    owner, ends = ("Deployment", ("", "-predictor")) if served else (kind, ("",))
+    paths = step.change.paths if step.change else ()
+    rolled = any(one.startswith(_OF_PODS) and not one.startswith(_BESIDE_PODS) for one in paths)
+    metadata, how = before(step, "metadata"), "is rolled out again" if rolled else ""
+    return _restart(step, world, kind, metadata, owner, ends, how)
 
 
 def _blue_green(step: Step, world: World) -> Found:
     """Both colours count as the Deployment's pods; the declared world has the name without a colour."""
-    metadata = (before(step, "deployment") or {}).get("metadata", {})
-    namespace, name = metadata.get("namespace", "default"), metadata.get("name", step.name)
-    owners = {f"Deployment/{name}{end}" for end in ("", "-blue", "-green")}
-    own = tuple(pod for pod in world.pods if pod.namespace == namespace and pod.owner in owners)
-    what = f"Deployment {namespace}/{name}"
-    if step.op in ("delete", "replace"):
-        how = "is deleted" if step.op == "delete" else f"is replaced ({paths_of(step)})"
-        yield Effect(Weight.RESTART, what, how, evicts=own)
-    elif changed(step, "deployment.spec.template"):
-        how = "switches to its other colour a few pods at a time, and back if those do not become ready"
-        yield Effect(Weight.RESTART, what, how, evicts=own)
+    how = "switches to its other colour a few pods at a time, and back if those do not become ready"
+    metadata, rolled = before(step, "deployment", "metadata"), changed(step, "deployment.spec.template")
+    ends = ("", "-blue", "-green")
+    return _restart(step, world, "Deployment", metadata, "Deployment", ends, how if rolled else "")
+
+
+def _restart(
+    step: Step, world: World, kind: str, metadata: Any, owner: str, ends: tuple[str, ...], rolled: str
+) -> Found:
+    """A workload that ends, or is ``rolled`` out, with the pods of owners of its name and these ends."""
+    namespace, name = (metadata or {}).get("namespace", "default"), (metadata or {}).get("name", step.name)
+    owners = {f"{owner}/{name}{end}" for end in ends}
+    pods = (pod for pod in world.pods if pod.namespace == namespace)
+    own = tuple(pod for pod in pods if (pod.owner or f"Pod/{pod.name}") in owners)
+    if how := ended(step) if step.op in ("delete", "replace") else rolled:
+        yield Effect(Weight.RESTART, f"{kind} {namespace}/{name}", how, evicts=own)
 
 
 _RULES: Mapping[str, Rule] = {

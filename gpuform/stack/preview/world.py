@@ -81,10 +81,10 @@ def read(kubeconfig: Path, context: str | None = None) -> World:
     """Read the cluster. Raises httpx errors if it cannot be reached, or an OSError if it refuses."""
     from kr8s.objects import Node, Pod, PodDisruptionBudget
 
-    from gpuform.kubernetes import reading
+    from gpuform.kubernetes import session
 
     with answered():
-        api = reading.api(kubeconfig, context)
+        api = session.api(kubeconfig, context)
         return seen(*(every(api, kind) for kind in (Node, Pod, PodDisruptionBudget)))
 
 

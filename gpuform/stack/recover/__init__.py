@@ -1,11 +1,9 @@
 """Finds, shows and resolves what an interrupted update leaves: locks, pending operations, releases."""
 
 from gpuform.stack.recover.apply import carry_out
-from gpuform.stack.recover.auto_recover import resume
+from gpuform.stack.recover.auto_recover import resume, run_to_the_end
 from gpuform.stack.recover.find import Stack, UserDecisions, find
-from gpuform.stack.recover.given_up import run_to_the_end
-from gpuform.stack.recover.plan import MANUAL, Lock, Plan, Release, Step
-from gpuform.stack.recover.recovery import Recovery
+from gpuform.stack.recover.plan import MANUAL, Lock, Plan, Recovery, Release, Step
 
 __all__ = [
     "MANUAL",

@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable
 
 from gpuform.checkout.errors import Failure, OperationError
-from gpuform.engine import Event
 from gpuform.engine.pending import IMPORTING
 from gpuform.stack.recover import cluster, locks, releases
 from gpuform.stack.recover import state as states
@@ -65,7 +64,7 @@ def _state(stack: Stack, plan: Plan, say: Say) -> None:
         words = ("stack", "import", "--stack", stack.name)
         stack.engine.ask(stack.env, *words, given=json.dumps(changed))
     if again:
-        stack.engine.refresh(stack.name, on_event=_silent, targets=again)
+        stack.engine.refresh(stack.name, on_event=lambda event: None, targets=again)
     missing = _missing(stack, plan)
     for step in plan.steps:
         if step in missing:
@@ -98,7 +97,3 @@ def _missing(stack: Stack, plan: Plan) -> list[Step]:
     now = states.resources(stack.engine.deployment(stack.env, stack.name))
     have = {one["urn"] for one in now if not one.get("delete")}
     return [one for one in imported if one.urn not in have]
-
-
-def _silent(event: Event) -> None:
-    """The plan has reported everything already."""

@@ -15,8 +15,7 @@ from gpuform.engine import Engine, backend
 from gpuform.engine.pending import CREATING, GIVEN_UP, RELEASE, UPDATING, Operation, operations
 from gpuform.stack.recover import cluster, locks
 from gpuform.stack.recover import state as states
-from gpuform.stack.recover.plan import MANUAL, Plan, Release, Step
-from gpuform.stack.recover.recovery import Recovery, recovery_of
+from gpuform.stack.recover.plan import MANUAL, Plan, Recovery, Release, Step, recovery_of
 from gpuform.stack.recover.releases import QUIET_HERE_S, QUIET_S
 
 _HARMLESS = ("gpuform:", "pulumi:")

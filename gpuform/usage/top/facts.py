@@ -11,15 +11,13 @@ from gpuform.usage.cluster_objects import Json, Objects
 from gpuform.usage.node_prices import NodePrices, total, used_share
 from gpuform.usage.prometheus import Alert, Prometheus
 from gpuform.usage.status import ClusterStatus, PoolStatus, summarise
-from gpuform.usage.top import history
-from gpuform.usage.top.history import History
-from gpuform.usage.top.measured import Measured
+from gpuform.usage.top.measured import History, last_hour
 from gpuform.usage.top.read import measure, view
 from gpuform.usage.top.view import Node, View
+from infra.model.amounts import quantity
 from infra.model.environment import Environment
 from infra.model.pool import Pool
 from infra.model.prices import PriceList
-from infra.model.quantity import quantity
 from infra.plan.bill import Bill
 from infra.plan.cost import bill
 
@@ -95,45 +93,34 @@ def gather(
 ) -> Facts:
     """Combine all sources. Without Prometheus its data is missing, and the view says why."""
     measured, why = measure(prometheus)
-    looked = view(env, objects, measured, why)
     status = summarise(env, objects.nodes, objects.pods, objects.claims, objects.queues)
+    looked = view(env, status, measured, why)
     firing, pending = _alerts(prometheus) if looked.measured else ((), 0)
-    past = history.ask(prometheus, looked, at) if looked.measured else History()
+    past = last_hour(prometheus, looked, at) if looked.measured else History()
     priced = NodePrices(env, prices)
-    nodes = [seen.node(raw, objects.claims) for raw in objects.nodes]
-    pods = [seen.pod(raw, env.name, objects.claims) for raw in objects.pods]
     return Facts(
         stack=stack,
         at=at,
         status=status,
         view=looked,
-        pools=tuple(_pools(env, status, looked, priced, nodes, pods, measured)),
+        pools=tuple(_pools(env, status, looked, priced)),
         bill=bill(env, prices),
         alerts=firing,
         pending=pending,
         history=past,
         limits=tuple(_limits(objects.node_pools)),
-        prices_of={node.name: priced.usd(node) for node in nodes},
+        prices_of={node.name: priced.usd(node) for node in status.nodes},
     )
 
 
-def _pools(
-    env: Environment,
-    status: ClusterStatus,
-    looked: View,
-    priced: NodePrices,
-    nodes: Sequence[seen.Node],
-    pods: Sequence[seen.Pod],
-    measured: Measured,
-) -> Iterator[PoolFacts]:
+def _pools(env: Environment, status: ClusterStatus, looked: View, priced: NodePrices) -> Iterator[PoolFacts]:
     placed: dict[str, list[seen.Pod]] = {}
-    for pod in pods:
+    for pod in status.pods:
         if pod.node and not pod.over:
             placed.setdefault(pod.node, []).append(pod)
     for pool, found in zip(env.pools, status.pools, strict=True):
         mine = tuple(node for node in looked.nodes if node.pool == pool.name)
-        live = [node for node in nodes if node.pool == pool.name]
-        yield PoolFacts(found, mine, _money(env, pool, priced, live, placed, mine))
+        yield PoolFacts(found, mine, _money(env, pool, priced, found.nodes, placed, mine))
 
 
 def _money(

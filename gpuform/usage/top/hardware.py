@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from gpuform.usage.device_ids import gpu_id, mig_id
-from gpuform.usage.nodes import Node
+from gpuform.usage.nodes import Node, gpu_id
 from gpuform.usage.top.measured import Key, Measured
 from infra.model import labels, offer
 from infra.model.environment import Environment
@@ -44,17 +43,14 @@ class Device:
     key: Key | None = None
 
 
-def devices(
-    env: Environment, pool: Pool, node: Node, tags: Mapping[str, str], measured: Measured
-) -> tuple[Device, ...]:
-    """Every device of a node, ordered by GPU; ``tags`` are the node's labels."""
-    model = _model(pool, tags)
-    naming = Naming(env, pool, model)
+def devices(env: Environment, pool: Pool, node: Node, measured: Measured) -> tuple[Device, ...]:
+    """Every device of a node, ordered by GPU."""
+    naming = Naming(env, pool, _model(pool, node.tags))
     if node.gpus:
         return tuple(_simulated(naming, node))
     if measured.on(node.name):
         return tuple(_seen(naming, node, measured))
-    return tuple(_declared(naming, pool, tags))
+    return tuple(_declared(naming, pool, node.tags))
 
 
 @dataclass(frozen=True)
@@ -111,19 +107,13 @@ class Naming:
 
 
 def _simulated(naming: Naming, node: Node) -> Iterator[Device]:
-    for index in range(node.gpus):
-        whole = gpu_id(node.uid, index)
-        placed = sorted((text.partition("@") for text in node.layout.get(str(index), ())), key=_start)
-        if not placed:
-            yield naming.whole(index, whole)
-        for profile, _, start in placed:
-            ident = mig_id(node.uid, index, profile, int(start))
-            found = naming.part(index, whole, profile, 1 / len(placed))
-            yield replace(found, start=int(start), ident=ident)
-
-
-def _start(placed: tuple[str, str, str]) -> int:
-    return int(placed[2])
+    for one in sorted(node.devices, key=lambda one: (one.gpu, one.start)):
+        if not one.profile:
+            yield naming.whole(one.gpu, one.ident)
+            continue
+        equal = 1 / len(node.layout[str(one.gpu)])
+        found = naming.part(one.gpu, gpu_id(node.uid, one.gpu), one.profile, equal)
+        yield replace(found, start=one.start, ident=one.ident)
 
 
 def _seen(naming: Naming, node: Node, measured: Measured) -> Iterator[Device]:

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from gpuform.usage.device_ids import original
 from gpuform.usage.nodes import Pod
 from gpuform.usage.top.hardware import Device
 from gpuform.usage.top.measured import Key, Measured, PodName
@@ -80,7 +79,8 @@ def _by_id(devices: Sequence[Device], pods: Iterable[Pod]) -> dict[int, Shares]:
     found: dict[int, Shares] = {}
     for pod in pods:
         for ident in pod.devices:
-            if (index := places.get(original(ident))) is not None:
+            # A replica's id is that of its device, and a number.
+            if (index := places.get(ident.partition("::")[0])) is not None:
                 found.setdefault(index, Shares())[pod.namespace, pod.name] += 1
     return found
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
 
 from gpuform.checkout.errors import Failure
 from gpuform.usage import nodes as seen
-from gpuform.usage.claims import Claims
-from gpuform.usage.cluster_objects import Json, Objects, pool_of
 from gpuform.usage.prometheus import Prometheus
-from gpuform.usage.status import bounds
+from gpuform.usage.status import ClusterStatus
 from gpuform.usage.top import hardware, holders
 from gpuform.usage.top.hardware import Device
 from gpuform.usage.top.measured import Measured, ask
-from gpuform.usage.top.view import Gpu, Growing, Node, Slice, Use, View
+from gpuform.usage.top.view import Gpu, Node, Slice, Use, View
 from infra.model import labels
 from infra.model.environment import Environment
 from infra.model.pool import Pool
@@ -33,28 +31,20 @@ def measure(prometheus: Prometheus) -> tuple[Measured, str]:
 NOTHING_YET = "Prometheus answers, but has no GPU series yet"
 
 
-def view(env: Environment, objects: Objects, measured: Measured, why: str = "") -> View:
+def view(env: Environment, status: ClusterStatus, measured: Measured, why: str = "") -> View:
     """The GPU nodes of the declared pools, in the pools' order, with the pods on each device."""
     pods: dict[str, list[seen.Pod]] = {}
-    for raw in objects.pods:
-        pod = seen.pod(raw, env.name, objects.claims)
+    for pod in status.pods:
         if pod.node and not pod.over and _asks_gpu(pod):
             pods.setdefault(pod.node, []).append(pod)
-    found = []
-    for pool in env.pools:
-        if pool.gpus:
-            mine = (raw for raw in objects.nodes if pool_of(env, raw) == pool.name)
-            for raw in sorted(mine, key=lambda raw: str(raw["metadata"]["name"])):
-                name = raw["metadata"]["name"]
-                found.append(_node(env, pool, raw, objects.claims, pods.get(name, []), measured))
-    simulated = any(seen.node(raw).gpus for raw in objects.nodes)
-    return View(tuple(found), why, simulated, tuple(_growing(env, found)))
-
-
-def _growing(env: Environment, nodes: Sequence[Node]) -> Iterator[Growing]:
-    for pool in env.pools:
-        if pool.gpus and (between := bounds(env, pool)):
-            yield Growing(pool.name, sum(node.pool == pool.name for node in nodes), *between)
+    pools = [(pool, found) for pool, found in zip(env.pools, status.pools, strict=True) if pool.gpus]
+    nodes = tuple(
+        _node(env, pool, node, pods.get(node.name, []), measured)
+        for pool, found in pools
+        for node in found.nodes
+    )
+    growing = tuple(found for _, found in pools if found.bounds)
+    return View(nodes, why, any(node.gpus for node in status.nodes), growing)
 
 
 def _asks_gpu(pod: seen.Pod) -> bool:
@@ -63,11 +53,9 @@ def _asks_gpu(pod: seen.Pod) -> bool:
 
 
 def _node(
-    env: Environment, pool: Pool, raw: Json, claims: Claims, pods: Sequence[seen.Pod], measured: Measured
+    env: Environment, pool: Pool, node: seen.Node, pods: Sequence[seen.Pod], measured: Measured
 ) -> Node:
-    node = seen.node(raw, claims)
-    tags = raw["metadata"].get("labels") or {}
-    devices = hardware.devices(env, pool, node, tags, measured)
+    devices = hardware.devices(env, pool, node, measured)
     devices = tuple(holders.keyed(devices, pods, node.name, measured))
     shares, loose = holders.placed(devices, pods, measured)
     numbered = list(enumerate(devices))
@@ -82,19 +70,8 @@ def _node(
         ready=node.ready,
         gpus=tuple(gpus),
         loose=tuple(holders.loose(devices, loose, measured)),
-        closed=_closed(raw.get("spec") or {}),
+        closed=node.closed,
     )
-
-
-def _closed(spec: Json) -> str:
-    """Why new GPU pods cannot be scheduled: the node is cordoned, or has one of our taints."""
-    said = ["cordoned"] if spec.get("unschedulable") else []
-    for taint in spec.get("taints") or ():
-        if taint["key"] == labels.GPU_UNHEALTHY:
-            said.append(f"out of use: {taint.get('value', '')}".removesuffix(": "))
-        elif taint["key"] == labels.GPU_NOT_READY:
-            said.append("its GPUs are not proven yet")
-    return ", ".join(said)
 
 
 def _gpu(

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from gpuform.usage.status import PoolStatus
+
 
 @dataclass(frozen=True)
 class Use:
@@ -150,27 +152,16 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Growing:
-    """An elastic pool: its current number of nodes, independent of filters, and its bounds."""
-
-    pool: str
-    nodes: int
-    min: int
-    max: int
-
-
-@dataclass(frozen=True)
 class View:
     """Nodes by pool and name. ``why`` says why there are no measurements; empty if Prometheus answered.
 
-    ``simulated``: at least one node has simulated GPUs, so the values are simulated. ``growing`` are the
-    elastic pools with bounds on their number of nodes.
+    ``simulated``: a node has simulated GPUs, so the values are simulated. ``growing``: pools with bounds.
     """
 
     nodes: tuple[Node, ...]
     why: str = ""
     simulated: bool = False
-    growing: tuple[Growing, ...] = ()
+    growing: tuple[PoolStatus, ...] = ()
 
     @property
     def measured(self) -> bool:
@@ -181,7 +172,7 @@ class View:
         found = [one for one in self.nodes if pool in (None, one.pool) and node in (None, one.name)]
         if namespace is not None:
             found = [kept for one in found if (kept := _of_namespace(one, namespace)) is not None]
-        growing = tuple(one for one in self.growing if pool in (None, one.pool))
+        growing = tuple(one for one in self.growing if pool in (None, one.name))
         return replace(self, nodes=tuple(found), growing=growing)
 
     def to_json(self) -> dict[str, Any]:
@@ -189,7 +180,7 @@ class View:
         return {
             "simulated": self.simulated,
             "prometheus": {"answers": self.measured, "why": self.why},
-            "growing": [asdict(one) for one in self.growing],
+            "growing": [{"pool": one.name, "nodes": len(one.nodes), **one.between} for one in self.growing],
             "nodes": [_node(node) for node in self.nodes],
         }
 
@@ -209,11 +200,7 @@ def _of_namespace(node: Node, namespace: str) -> Node | None:
 
 def _node(node: Node) -> dict[str, Any]:
     return {
-        "name": node.name,
-        "pool": node.pool,
-        "machine": node.machine,
-        "ready": node.ready,
-        "closed": node.closed,
+        **_of(node, "name", "pool", "machine", "ready", "closed"),
         "requested_gpus": _round(node.requested),
         "busy_gpus": _round(node.busy),
         "gpus": [_gpu(gpu) for gpu in node.gpus],
@@ -223,10 +210,7 @@ def _node(node: Node) -> dict[str, Any]:
 
 def _gpu(gpu: Gpu) -> dict[str, Any]:
     return {
-        "index": gpu.index,
-        "uuid": gpu.uuid,
-        "model": gpu.model,
-        "shares": gpu.shares,
+        **_of(gpu, "index", "uuid", "model", "shares"),
         "requested_gpus": _round(gpu.requested),
         **_use(gpu.use),
         "power_watts": _round(gpu.use.power_watts),
@@ -234,11 +218,7 @@ def _gpu(gpu: Gpu) -> dict[str, Any]:
         "faults": [{"reason": one.reason, "class": one.kind, "xid": one.xid} for one in gpu.faults],
         "slices": [
             {
-                "profile": one.profile,
-                "instance": one.instance,
-                "start": one.start,
-                "size": _round(one.size),
-                "shares": one.shares,
+                **_of(one, "profile", "instance", "start", "size", "shares"),
                 **_use(one.use),
                 "pods": [_pod(pod) for pod in one.pods],
             }
@@ -254,6 +234,11 @@ def _use(use: Use) -> dict[str, Any]:
         "memory_used_bytes": _round(use.memory_used),
         "memory_total_bytes": _round(use.memory_total),
     }
+
+
+def _of(one: Node | Gpu | Slice, *names: str) -> dict[str, Any]:
+    found = {name: getattr(one, name) for name in names}
+    return {name: _round(value) if isinstance(value, float) else value for name, value in found.items()}
 
 
 def _pod(pod: PodUse) -> dict[str, Any]:

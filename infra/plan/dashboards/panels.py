@@ -113,11 +113,7 @@ def _table(panel: Panel) -> table.Panel:
     names = {f"Value #{_ref(index)}": header for index, header in enumerate(columns)}
     renamed = {"Value": next(iter(columns))} if len(columns) == 1 else names
     order = {name: index for index, name in enumerate([*keys, *renamed])}
-    organize = {
-        "excludeByName": {"Time": True},
-        "indexByName": order,
-        "renameByName": {**keys, **renamed},
-    }
+    organize = {"excludeByName": {"Time": True}, "indexByName": order, "renameByName": {**keys, **renamed}}
     found = (
         table.Panel()
         .targets(

@@ -126,7 +126,7 @@ def _node_sizes(env: Environment, pool: Pool) -> Iterator[Rule]:
         yield constant(NODE_MOST, pool.most, labels)
     if pool.elastic is None or not isinstance(env.cluster, AwsCluster) or not pool.machines:
         return
-    each = [cost.limited(env, pool, machine) for machine in pool.machines]
+    each = [offer.limited(env.strategy(pool), pool, machine) for machine in pool.machines]
     for name in pool.node_pools:
         for key in pool.elastic.max:
             size = min(one.get(key, 0) for one in each)

@@ -11,13 +11,6 @@ _MOMENT = "2026-01-01T00:00:00Z"  # made up, and constant so that outputs do not
 ROWS: Mapping[str, Row] = {
     "aws:eks/cluster:Cluster": Row(
         "eks.CreateCluster",
-        words(
-            "accessConfig bootstrapSelfManagedAddons computeConfig controlPlaneScalingConfig "
-            "defaultAddonsToRemoves deletionProtection enabledClusterLogTypes encryptionConfig "
-            "forceUpdateVersion kubeApiServerConfig kubeControllerManagerConfig kubeSchedulerConfig "
-            "kubernetesNetworkConfig name outpostConfig region remoteNetworkConfig roleArn storageConfig "
-            "tags upgradePolicy version vpcConfig zonalShiftConfig"
-        ),
         id="{name}",
         replaces=words(
             "accessConfig.bootstrapClusterCreatorAdminPermissions bootstrapSelfManagedAddons "
@@ -41,8 +34,6 @@ ROWS: Mapping[str, Row] = {
         places={
             "enabledClusterLogTypes": "logging.clusterLogging[0].types",
             "vpcConfig": "resourcesVpcConfig",
-            "defaultAddonsToRemoves": None,
-            "forceUpdateVersion": None,
         },
         defaults={"bootstrapSelfManagedAddons": True},
         named="name",
@@ -51,12 +42,6 @@ ROWS: Mapping[str, Row] = {
     ),
     "aws:eks/nodeGroup:NodeGroup": Row(
         "eks.CreateNodegroup",
-        words(
-            "amiType capacityType clusterName diskSize forceUpdateVersion instanceTypes labels "
-            "launchTemplate nodeGroupName nodeGroupNamePrefix nodeRepairConfig nodeRoleArn region "
-            "releaseVersion remoteAccess scalingConfig subnetIds tags taints updateConfig version "
-            "warmPoolConfig"
-        ),
         id="{inputs[clusterName]}:{name}",
         replaces=words(
             "amiType capacityType clusterName diskSize instanceTypes launchTemplate.id launchTemplate.name "
@@ -70,22 +55,12 @@ ROWS: Mapping[str, Row] = {
             "releaseVersion": "{hex}",
             "capacityType": "ON_DEMAND",
         },
-        places={
-            "nodeRoleArn": "nodeRole",
-            "subnetIds": "subnets",
-            "nodeGroupNamePrefix": None,
-            "forceUpdateVersion": None,
-            "remoteAccess.sourceSecurityGroupIds": "sourceSecurityGroups",
-        },
+        places={"nodeRoleArn": "nodeRole", "subnetIds": "subnets"},
         named="nodeGroupName",
         renewed={"releaseVersion": ("version", "launchTemplate")},
     ),
     "aws:eks/addon:Addon": Row(
         "eks.CreateAddon",
-        words(
-            "addonName addonVersion clusterName configurationValues namespaceConfig podIdentityAssociations "
-            "preserve region resolveConflictsOnCreate resolveConflictsOnUpdate serviceAccountRoleArn tags"
-        ),
         id="{inputs[clusterName]}:{inputs[addonName]}",
         replaces=words("addonName clusterName namespaceConfig"),
         outputs={
@@ -97,14 +72,12 @@ ROWS: Mapping[str, Row] = {
         places={
             "resolveConflictsOnCreate": "resolveConflicts",
             "resolveConflictsOnUpdate": "UpdateAddon:resolveConflicts",
-            "preserve": "DeleteAddon:preserve",
         },
         documents=("configurationValues",),
         renewed={"modifiedAt": ("addonVersion", "configurationValues", "podIdentityAssociations")},
     ),
     "aws:eks/accessEntry:AccessEntry": Row(
         "eks.CreateAccessEntry",
-        words("clusterName kubernetesGroups principalArn region tags type userName"),
         id="{inputs[clusterName]}:{inputs[principalArn]}",
         replaces=words("clusterName principalArn type"),
         outputs={
@@ -117,16 +90,13 @@ ROWS: Mapping[str, Row] = {
     ),
     "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": Row(
         "eks.AssociateAccessPolicy",
-        words("accessScope clusterName policyArn principalArn region"),
         id="{inputs[clusterName]}#{inputs[principalArn]}#{inputs[policyArn]}",
         replaces=words("accessScope clusterName policyArn principalArn"),
         outputs={"associatedAt": _MOMENT, "modifiedAt": _MOMENT},
+        tagged=False,
     ),
     "aws:eks/podIdentityAssociation:PodIdentityAssociation": Row(
         "eks.CreatePodIdentityAssociation",
-        words(
-            "clusterName disableSessionTags namespace policy region roleArn serviceAccount tags targetRoleArn"
-        ),
         id="a-{hex}",
         replaces=words("clusterName namespace serviceAccount"),
         outputs={

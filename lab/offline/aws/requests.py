@@ -53,27 +53,24 @@ class Requests:
         self._origin: dict[str, str] = {}  # API path -> input's path
 
     def take(self, name: str, value: Any) -> None:
-        if name not in self.row.inputs:
-            self.wrong.append((name, f"is not an input; the inputs are {', '.join(self.row.inputs)}"))
-            return
         if not self.row.sent(name):
             return
-        operation, path = self.place(name)
+        if (place := self.place(name)) is None:
+            fact = f"has no place in the table of offline runs, and {self.row.call} no parameter of this name"
+            self.wrong.append((name, fact))
+            return
+        operation, path = place
         shape = self._shape(operation, path)
         converted = self._convert(value, shape, name, path)
         _put(self.calls.setdefault(operation, {}), path, converted)
 
-    def place(self, name: str) -> tuple[str, str]:
-        """Operation and API path of an input. Raises KeyError if the table has no place for it."""
+    def place(self, name: str) -> tuple[str, str] | None:
+        """Operation and API path of an input; None if neither the table nor the call has a place for it."""
         operation, path = self.row.operation, self.row.places.get(name)
         if path is None:
             shape: Any = self._shape(operation, self.row.under)
             member = _member(shape, name)
-            if member is None:
-                raise KeyError(
-                    f"{self.row.call} has no parameter {name}; give the input a place in the table"
-                )
-            return operation, f"{self.row.under}.{member}".lstrip(".")
+            return (operation, f"{self.row.under}.{member}".lstrip(".")) if member else None
         if ":" in path:
             operation, path = path.split(":")
         return operation, path
@@ -121,14 +118,11 @@ class Requests:
             rename = self.row.places.get(re.sub(r"\[\d+\]", "", f"{here}.{key}"), key)
             if item is None or rename is None:
                 continue
-            name, _, wrapped = rename.partition("*")
-            member = _member(shape, name)
+            member = _member(shape, rename)
             if member is None:
                 known = ", ".join(shape.members)
                 self.wrong.append((f"{here}.{key}", f"{self.row.operation} has no such parameter ({known})"))
                 continue
-            if wrapped and isinstance(item, list):
-                item = [{wrapped: each} for each in item]
             result[member] = self._convert(item, shape.members[member], f"{here}.{key}", f"{there}.{member}")
         return result
 
@@ -174,12 +168,12 @@ class Requests:
         """Path of the input that has, or would have, this API path; else that of its parent."""
         if path in self._origin:
             return self._origin[path]
-        for name in self.row.inputs:
-            if self.row.sent(name) and self.place(name)[1].removesuffix("[0]") == path:
+        for name, place in self.row.places.items():
+            if place is not None and "." not in name and place.split(":")[-1].removesuffix("[0]") == path:
                 return name
         parent, _, last = path.rpartition(".")
-        if not parent:
-            return path
+        if not parent or parent.removesuffix("[0]") == self.row.under.removesuffix("[0]"):
+            return f"{last[0].lower()}{last[1:]}"
         around = self._named(parent.removesuffix("[0]") if parent not in self._origin else parent)
         return f"{around}.{last[0].lower()}{last[1:]}"
 

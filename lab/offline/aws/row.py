@@ -19,11 +19,11 @@ TAG_SPECIFICATIONS = "TagSpecifications[0].Tags"
 class Row:
     """A Pulumi resource type.
 
-    ``call`` is service and operation of botocore. ``inputs`` are all inputs that the SDK has. Each is sent as
-    the parameter of its own name (ignoring case, below ``under``), unless ``places`` names a path of the same
-    call, ``Operation:path`` of another call, or ``None`` for an input that only the provider uses; a key with
-    a dot renames a nested member, and ``List*Member`` makes each item a structure. ``replaces`` are the
-    inputs that force a replacement; ``x-`` means: only if it is removed.
+    ``call`` is service and operation of botocore. Each input of the SDK is sent as the parameter of its own
+    name (ignoring case, below ``under``), unless ``places`` names a path of the same call, ``Operation:path``
+    of another call, or ``None`` for an input that only the provider uses; a key with a dot renames a nested
+    member. Inputs that no component sets need no place. ``replaces`` are the inputs that force a replacement;
+    ``x-`` means: only if it is removed.
 
     ``id`` and ``outputs`` are templates: {partition} {region} {account} {name} {hex} {id} {endpoint}
     {certificate}, and inputs as {inputs[clusterName]}. ``defaults`` become inputs, as with the real provider.
@@ -34,7 +34,6 @@ class Row:
     """
 
     call: str
-    inputs: tuple[str, ...]
     id: str
     replaces: tuple[str, ...] = ()
     outputs: Mapping[str, Any] = field(default_factory=dict)
@@ -47,6 +46,7 @@ class Row:
     uncounted: tuple[str, ...] = ()
     renewed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     guard: str = ""
+    tagged: bool = True
 
     @property
     def service(self) -> str:
@@ -59,11 +59,7 @@ class Row:
     @property
     def regional(self) -> bool:
         """Whether the object belongs to a region; IAM objects do not."""
-        return "region" in self.inputs
-
-    @property
-    def tagged(self) -> bool:
-        return "tags" in self.inputs
+        return self.service != "iam"
 
     def sent(self, name: str) -> bool:
         """Whether an input is a parameter of a call; ``region`` selects the endpoint instead."""

@@ -19,11 +19,11 @@ from google.protobuf.json_format import MessageToDict
 from gpuform.provider.protocol import language_pb2, language_pb2_grpc, plugin_pb2
 from infra.versions import PULUMI
 
-from .interpreter import Interpreter, InterpreterError, installed, pip_arguments, resolve
+from .interpreter import Interpreter, InterpreterError, resolve
 from .process import Children, Output
 
-_FOLDER = Path(__file__).parent
-SHOWN = 32  # program.py's exit code for a failure that the user has seen
+_RUNNER = str(Path(__file__).with_name("runner.py"))
+SHOWN = 32  # runner.py's exit code for a failure that the user has seen
 
 
 class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
@@ -61,7 +61,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         except InterpreterError as error:
             return language_pb2.RunResponse(error=str(error))
         code = await self._children.run(
-            [str(interpreter.executable), "-u", str(_FOLDER / "program.py")],
+            [str(interpreter.executable), "-u", _RUNNER],
             cwd=request.pwd or request.info.program_directory,
             env=interpreter.process_environment(os.environ),
             request=json.dumps(self._program_request(request)).encode(),
@@ -99,14 +99,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
     async def RunPlugin(self, request: Any, context: Any) -> AsyncIterator[Any]:
         interpreter = await _interpreter(request.info, context)
         folder = request.info.program_directory
-        command = [
-            str(interpreter.executable),
-            "-u",
-            str(_FOLDER / "plugin.py"),
-            request.kind,
-            folder,
-            *request.args,
-        ]
+        command = [str(interpreter.executable), "-u", _RUNNER, request.kind, folder, *request.args]
         env = dict(entry.split("=", 1) for entry in request.env if "=" in entry)
         async for output in self._children.stream(
             command, cwd=request.pwd or folder, env=interpreter.process_environment(env)
@@ -120,32 +113,12 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         )
         return language_pb2.AboutResponse(executable=str(interpreter.executable), version=version)
 
-    async def GetProgramDependencies(self, request: Any, context: Any) -> Any:
-        """All installed packages: pip does not record which ones were requested by name."""
-        interpreter = await _interpreter(request.info, context)
-        return language_pb2.GetProgramDependenciesResponse(
-            dependencies=[
-                language_pb2.DependencyInfo(name=name, version=version)
-                for name, version in installed(interpreter)
-            ]
-        )
-
     async def InstallDependencies(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        """Install the project's dependencies into its interpreter with pip; creates no environment."""
-        interpreter = await _interpreter(request.info, context)
-        folder = Path(request.info.program_directory)
-        wanted = pip_arguments(folder, interpreter)
-        if not wanted:
-            return
-        command = [str(interpreter.executable), "-m", "pip", "install", *wanted]
-        env = interpreter.process_environment(os.environ)
-        async for output in self._children.stream(command, cwd=str(folder), env=env):
-            if output.exit_code:
-                await context.abort(
-                    grpc.StatusCode.INTERNAL, f"{' '.join(command)} in {folder} ended with {output.exit_code}"
-                )
-            name = "stderr" if output.stderr else "stdout"
-            yield language_pb2.InstallDependenciesResponse(**{name: output.data})
+        """Nothing: the environment is the user's; a plugin that lacks a package says so when it runs."""
+        await _interpreter(request.info, context)
+        empty: tuple[Any, ...] = ()
+        for output in empty:
+            yield output
 
     async def _refuse(self, request: Any, context: Any) -> None:
         await context.abort(
@@ -153,8 +126,8 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
             "the stand-in language host has no code generation; install the official one",
         )
 
-    GetRequiredPlugins = Template = RuntimeOptionsPrompts = Link = Pack = _refuse
-    GenerateProgram = GenerateProject = GeneratePackage = _refuse
+    GetRequiredPlugins = GetProgramDependencies = Template = RuntimeOptionsPrompts = _refuse
+    Link = Pack = GenerateProgram = GenerateProject = GeneratePackage = _refuse
 
     async def Cancel(self, request: Any, context: Any) -> Any:
         """End the child processes, then this host; called on Ctrl-C and at the end of every run."""

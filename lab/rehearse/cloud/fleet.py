@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from gpuform.clients.aws.api import client
@@ -21,31 +21,7 @@ from lab.rehearse.cloud.answers import ACCOUNT, Json
 from lab.rehearse.cloud.market import Bought, CapacityType, Market
 
 _SHORT = "InsufficientInstanceCapacity"
-NODE_POOL = "karpenter.sh/nodepool"
-
-
-@dataclass(frozen=True)
-class Option:
-    """One way to fulfil a fleet: a launch template with one of its overrides."""
-
-    template: str
-    version: str
-    machine: str
-    zone: str
-    subnet: str
-    image: str
-    price: float
-    reservation: str | None
-
-    def described(self) -> dict[str, Any]:
-        overrides = {
-            "InstanceType": self.machine,
-            "SubnetId": self.subnet,
-            "AvailabilityZone": self.zone,
-            "ImageId": self.image,
-        }
-        template = {"LaunchTemplateName": self.template, "Version": self.version}
-        return {"LaunchTemplateSpecification": template, "Overrides": overrides}
+_OVERRIDES = ("InstanceType", "SubnetId", "AvailabilityZone", "ImageId")
 
 
 class Fleets:
@@ -70,62 +46,61 @@ class Fleets:
         left, spot = int(target["TotalTargetCapacity"]), target.get("DefaultTargetCapacityType") == "spot"
         kinds = [one["Tags"] for one in asked["TagSpecifications"] if one["ResourceType"] == "instance"]
         tags = {tag["Key"]: tag.get("Value", "") for one in kinds for tag in one}
-        lifecycle = "spot" if spot else "on-demand"
         instances, errors = [], []
-        for option in sorted(self._options(asked), key=lambda one: one.price):
-            capacity: CapacityType = "spot" if spot else "reserved" if option.reservation else "on-demand"
-            room = self._market.capacity_for(option.machine, option.zone, capacity, option.reservation)
-            count = min(room, left)
-            what = {"LaunchTemplateAndOverrides": option.described(), "Lifecycle": lifecycle}
-            if count:
-                ids = self._launch(option, count, tags, capacity)
-                instances.append({**what, "InstanceIds": ids, "InstanceType": option.machine})
+        for _, what, reservation in sorted(self._options(asked), key=itemgetter(0)):
+            option = what["Overrides"]
+            machine, zone = option["InstanceType"], option["AvailabilityZone"]
+            capacity: CapacityType = "spot" if spot else "reserved" if reservation else "on-demand"
+            room = self._market.capacity_for(machine, zone, capacity, reservation)
+            answer = {"LaunchTemplateAndOverrides": what, "Lifecycle": "spot" if spot else "on-demand"}
+            if count := min(room, left):
+                ids = self._launch(what, count, tags, capacity, reservation)
+                instances.append({**answer, "InstanceIds": ids, "InstanceType": machine})
                 left -= count
             elif not room:
-                code = "ReservationCapacityExceeded" if option.reservation else _SHORT
-                text = f"simulated: no capacity for {option.machine} in {option.zone}"
-                errors.append({**what, "ErrorCode": code, "ErrorMessage": text})
-                self._market.refuse(option.machine, option.zone, capacity)
+                code = "ReservationCapacityExceeded" if reservation else _SHORT
+                text = f"simulated: no capacity for {machine} in {zone}"
+                errors.append({**answer, "ErrorCode": code, "ErrorMessage": text})
+                self._market.refuse(machine, zone, capacity)
             if not left:
                 break
         return {"FleetId": f"fleet-{uuid.uuid4()}", "Errors": errors, "Instances": instances}
 
-    def _options(self, asked: Json) -> Iterator[Option]:
+    def _options(self, asked: Json) -> Iterator[tuple[float, Json, str | None]]:
+        """Each launch template with one of its overrides: its price, itself, and its reservation."""
         for config in asked["LaunchTemplateConfigs"]:
             spec = config["LaunchTemplateSpecification"]
             name = spec["LaunchTemplateName"]
+            template = {"LaunchTemplateName": name, "Version": spec.get("Version", "$Latest")}
             for one in config["Overrides"]:
-                machine = one["InstanceType"]
-                listed = self._market.price(machine, "on-demand")
-                yield Option(
-                    template=name,
-                    version=spec.get("Version", "$Latest"),
-                    machine=machine,
-                    zone=one.get("AvailabilityZone", ""),
-                    subnet=one.get("SubnetId", ""),
-                    image=one.get("ImageId", ""),
-                    price=float(one.get("Priority", listed if listed is not None else "inf")),
-                    reservation=_reservation(self._template(name)),
+                usd = self._market.price(one["InstanceType"], "on-demand")
+                what = {key: one.get(key, "") for key in _OVERRIDES}
+                yield (
+                    float(one.get("Priority", usd if usd is not None else "inf")),
+                    {"LaunchTemplateSpecification": template, "Overrides": what},
+                    _reservation(self._template(name)),
                 )
 
-    def _launch(self, option: Option, count: int, tags: dict[str, str], capacity: CapacityType) -> list[str]:
-        data = self._template(option.template)
-        interfaces = data.get("NetworkInterfaces") or []
-        subnet = option.subnet or (interfaces[0].get("SubnetId") if interfaces else None)
-        groups = (interfaces[0].get("Groups") if interfaces else None) or data.get("SecurityGroupIds") or []
+    def _launch(
+        self, what: Json, count: int, tags: dict[str, str], capacity: CapacityType, reservation: str | None
+    ) -> list[str]:
+        option = what["Overrides"]
+        data = self._template(what["LaunchTemplateSpecification"]["LaunchTemplateName"])
+        machine, interfaces = option["InstanceType"], data.get("NetworkInterfaces") or []
+        first = interfaces[0] if interfaces else {}
         answer = client("ec2", self._region).run_instances(
-            ImageId=option.image,
-            InstanceType=option.machine,
+            ImageId=option["ImageId"],
+            InstanceType=machine,
             MinCount=count,
             MaxCount=count,
-            SubnetId=subnet,
-            SecurityGroupIds=list(groups),
+            SubnetId=option["SubnetId"] or first.get("SubnetId"),
+            SecurityGroupIds=list(first.get("Groups") or data.get("SecurityGroupIds") or []),
             TagSpecifications=[
                 {"ResourceType": "instance", "Tags": [{"Key": k, "Value": v} for k, v in tags.items()]}
             ],
         )
         ids = [one["InstanceId"] for one in answer["Instances"]]
-        self._note(ids, capacity, option.reservation)
+        self._note(ids, capacity, reservation)
         fabric = [one for one in interfaces if one.get("InterfaceType") in ("efa", "efa-only")]
         self.adapters |= dict.fromkeys(ids, len(fabric))
         self.user_data |= dict.fromkeys(ids, str(data.get("UserData", "")))
@@ -133,14 +108,13 @@ class Fleets:
         self._market.sold(
             Bought(
                 id=id,
-                machine=option.machine,
+                machine=machine,
                 pool=pool,
-                node_pool=tags.get(NODE_POOL, ""),
-                zone=option.zone,
+                zone=option["AvailabilityZone"],
                 capacity=capacity,
-                usd_per_hour=self._market.price(option.machine, capacity, pool),
+                usd_per_hour=self._market.price(machine, capacity, pool),
                 launched=time.time(),
-                reservation=option.reservation,
+                reservation=reservation,
             )
             for id in ids
         )

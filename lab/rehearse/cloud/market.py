@@ -14,7 +14,7 @@ from infra.model import addresses
 from infra.model.environment import Environment
 from infra.model.pool import Pool
 from infra.model.prices import PriceList
-from infra.plan import node_groups, sharing
+from infra.plan import node_groups
 
 CapacityType = Literal["on-demand", "spot", "reserved"]
 ANY = "*"
@@ -56,7 +56,6 @@ class Bought:
     id: str
     machine: str
     pool: str
-    node_pool: str
     zone: str
     capacity: CapacityType
     usd_per_hour: float | None
@@ -172,7 +171,7 @@ def reserved(env: Environment, pool: Pool) -> Iterator[Reservation]:
     if not pool.by_karpenter or "reserved" not in pool.capacity:
         return
     machine = pool.machines[0]
-    total = addresses.most_nodes(pool, machine, sharing.offered(env, pool, machine.gpus))
+    total = addresses.with_surge(env.strategy(pool), pool, machine)
     for id in sorted(pool.on_aws.reservations):
         yield Reservation(
             id=id, machine=machine.name, zone=node_groups.zones(env, pool)[0], total=total, left=total

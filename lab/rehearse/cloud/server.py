@@ -9,21 +9,19 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from types import TracebackType
 from typing import Any
-from unittest.mock import patch
 
 from gpuform.clients.aws.api import answers, client
-from gpuform.engine.places import Tools
 from infra.model.environment import Environment
 from infra.model.prices import PriceList
 from infra.plan import eks, node_groups
-from lab.rehearse.cloud import account, declared
-from lab.rehearse.cloud.answers import ACCOUNT, Answers, Json, priced
+from lab.rehearse.cloud import account
+from lab.rehearse.cloud.answers import ACCOUNT, Answer, Answers, declare, priced
 from lab.rehearse.cloud.fleet import Fleets
 from lab.rehearse.cloud.instances import Instances
 from lab.rehearse.cloud.market import Market
+from lab.rehearse.cluster import Cluster
 
 _HERE = "127.0.0.1"
 
@@ -37,18 +35,15 @@ class Cloud:
     until an instance becomes a node; about half a minute in reality.
     """
 
-    def __init__(
-        self, env: Environment, prices: PriceList, kubeconfig: Path, tools: Tools, join_s: float = 2.0
-    ) -> None:
+    def __init__(self, env: Environment, prices: PriceList, plane: Cluster, join_s: float = 2.0) -> None:
         cluster = node_groups.cluster_of(env)
         self._env, self._region = env, cluster.region
         self.market = Market(env, prices)
         self._fleets = Fleets(self._region, self.market)
         zones = cluster.network.zones
-        declared.add(env.catalogue.own_machines.values(), self._region, zones)
+        declare(env.catalogue.own_machines.values(), self._region, zones)
         self._answers = Answers(self._region, zones, self.market, priced(self.market))
-        kubectl = [str(tools.path("kubectl")), "--kubeconfig", str(kubeconfig)]
-        self._instances = Instances(self._region, self.market, self._fleets, kubectl, join_s)
+        self._instances = Instances(self._region, self.market, self._fleets, plane, join_s)
         self.url = ""
 
     @property
@@ -76,18 +71,14 @@ class Cloud:
         return self._instances.trouble
 
     def __enter__(self) -> Cloud:
-        from moto.moto_server.werkzeug_app import (
-            DomainDispatcherApplication,
-            MotoRequestHandler,
-            create_backend_app,
-        )
+        from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler
         from werkzeug.serving import make_server
 
         class Quiet(MotoRequestHandler):
             def log(self, *_: object) -> None:
                 """No line per request."""
 
-        self._moto = DomainDispatcherApplication(create_backend_app)
+        self._moto = DomainDispatcherApplication(self._app)
         with ExitStack() as held:  # what fails half-way leaves nothing behind
             server = make_server(_HERE, 0, self._serve, threaded=True, request_handler=Quiet)
             held.callback(server.server_close)
@@ -95,7 +86,6 @@ class Cloud:
             threading.Thread(target=server.serve_forever, daemon=True).start()
             held.callback(server.shutdown)
             held.enter_context(pointed(self.variables))
-            self._overridden(held)
             self._reset()
             account.furnish(self._env)
             self._instances.start()
@@ -123,24 +113,24 @@ class Cloud:
         respond("200 OK", head)
         return [body]
 
-    def _overridden(self, held: ExitStack) -> None:
-        """Put our answers in the place of moto's while ``held`` lasts."""
+    def _app(self, service: Any) -> Any:
+        """moto's service, with our answers in the place of some of its own."""
+        from moto.core.utils import convert_to_flask_response
         from moto.ec2.responses import EC2Response
+        from moto.moto_server.werkzeug_app import create_backend_app
         from moto.ssm.responses import SimpleSystemManagerResponse
 
-        own, ssm = self._answers, SimpleSystemManagerResponse
-        of_ec2 = {
-            "create_fleet": self._fleets.create,
-            "describe_spot_price_history": own.describe_spot_price_history,
-            "describe_capacity_reservations": own.describe_capacity_reservations,
-            "describe_placement_groups": own.describe_placement_groups,
-            "describe_instance_types": own.describe_instance_types,
-            "describe_instance_type_offerings": own.describe_instance_type_offerings,
+        own: Mapping[str, tuple[Any, Mapping[str, Answer]]] = {
+            "ec2": (EC2Response, {**self._answers.of_ec2, "create_fleet": self._fleets.create}),
+            "ssm": (SimpleSystemManagerResponse, {"get_parameter": self._answers.get_parameter}),
         }
-        for name, answer in of_ec2.items():
-            method = _method(answer, getattr(EC2Response, name, None))
-            held.enter_context(patch.object(EC2Response, name, method, create=True))
-        held.enter_context(patch.object(ssm, "get_parameter", _method(own.get_parameter, None)))
+        app = create_backend_app(service)
+        if service in own:
+            moto, table = own[service]
+            methods = {name: _method(answer, getattr(moto, name, None)) for name, answer in table.items()}
+            ours: Any = type(moto.__name__, (moto,), methods)
+            app.view_functions = dict.fromkeys(app.view_functions, convert_to_flask_response(ours.dispatch))
+        return app
 
     def _warn(self, kind: str, detail: Mapping[str, Any]) -> None:
         sqs = client("sqs", self._region)
@@ -169,13 +159,18 @@ def pointed(own: Mapping[str, str]) -> Iterator[None]:
     """
     proxies = ("NO_PROXY", "no_proxy")
     direct = {name: ",".join(filter(None, (os.environ.get(name), _HERE))) for name in proxies}
-    with patch.dict(os.environ, {**own, **direct}):
-        for name in [name for name in os.environ if name.startswith("AWS_") and name not in own]:
+    before = dict(os.environ)
+    try:
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
             del os.environ[name]
+        os.environ.update({**own, **direct})
         yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
-def _method(answer: Callable[[Json], Json | None], moto: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+def _method(answer: Answer, moto: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
     """A method of moto's classes that answer: ``moto``'s own is called where ``answer`` is None."""
     from moto.core.responses import ActionResult
 

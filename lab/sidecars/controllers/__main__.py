@@ -7,7 +7,7 @@ import sys
 from lab.sidecars.controllers.egress import Egress, socket_name
 from lab.sidecars.controllers.keeper import Keeper, Settings
 from lab.sidecars.controllers.release import Cluster
-from lab.sidecars.shared.child import arguments, told_to_stop
+from lab.sidecars.shared.child import arguments, stop_event
 from lab.sidecars.shared.server import Server
 
 
@@ -17,7 +17,7 @@ def main() -> int:
         "--named", action="append", default=[], help="HOST:PORT of a Service=loopback port that serves it"
     )
     args = parser.parse_args()
-    over = told_to_stop()
+    over = stop_event()
     egress = Egress(socket_name(args.home))
     named = {name: int(port) for name, _, port in (one.partition("=") for one in args.named)}
     settings = Settings(args.home, args.logs, proxy=f"http://127.0.0.1:{egress.start(named)}")

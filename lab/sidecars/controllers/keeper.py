@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import http.client
-import json
 import shutil
-import socket
 import ssl
 import threading
 from collections.abc import Mapping
@@ -19,37 +17,29 @@ import yaml
 from lab.sidecars.controllers.egress import Egress
 from lab.sidecars.controllers.release import Cluster, Release
 from lab.sidecars.controllers.rows import CONTROLLERS, Controller, Place
-from lab.sidecars.shared.child import Child, Said
+from lab.sidecars.shared.child import Child, Folders, Messages, follow, free_port
 from lab.sidecars.shared.files import write_private
 from lab.sidecars.shared.server import TROUBLE
 
 EVERY_S = 0.5  # between two looks
-SAID = "said.json"
-"""File in the keeper's folder: what does not run as declared, for `gpuform local status`."""
 _PROBE_S = 1.0
 
 
 @dataclass(frozen=True)
-class Settings:
-    """``home`` is the folder of all files, with the programs as links in ``home/bin``.
+class Settings(Folders):
+    """``shared`` are loopback ports that controllers know of each other, by the containers' ports.
 
-    ``shared`` are loopback ports that controllers know of each other, by the containers' ports; ``proxy`` is
-    the address of the HTTP proxy for Services.
+    ``proxy`` is the address of the HTTP proxy for Services.
     """
 
-    home: Path
-    logs: Path
     shared: dict[int, int] = field(default_factory=dict)
     proxy: str = ""
-
-    def program(self, name: str) -> Path:
-        return self.home / "bin" / name
 
 
 class Played:
     """One version of one controller: a process with its root folder, ports, account and probe."""
 
-    def __init__(self, controller: Controller, release: Release, settings: Settings, say: Said) -> None:
+    def __init__(self, controller: Controller, release: Release, settings: Settings, say: Messages) -> None:
         self.key = hashlib.sha256(release.program.encode()).hexdigest()[:12]
         self._controller, self._release, self._set = controller, release, settings
         self._program = settings.program(controller.name)
@@ -125,7 +115,7 @@ class Played:
 class Kept:
     """One controller. A changed release starts a new process, which takes over once it serves."""
 
-    def __init__(self, controller: Controller, cluster: Cluster, settings: Settings, say: Said) -> None:
+    def __init__(self, controller: Controller, cluster: Cluster, settings: Settings, say: Messages) -> None:
         self._controller, self._cluster, self._set, self._say = controller, cluster, settings, say
         self._played: list[Played] = []
         self._routed: Played | None = None
@@ -136,7 +126,7 @@ class Kept:
         return next((one.child.trouble for one in self._played if one.child.trouble), "")
 
     def step(self) -> dict[str, int]:
-        """Make the processes match the release; returns the routes. Raises ``kept.server.TROUBLE``."""
+        """Make the processes match the release; returns the routes. Raises ``server.TROUBLE``."""
         release = self._cluster.release(self._controller)
         if release is None:
             self.end()
@@ -175,18 +165,11 @@ class Keeper:
     """All linked controllers and the API server's way to them; they do not outlive this process."""
 
     def __init__(self, cluster: Cluster, settings: Settings, egress: Egress) -> None:
-        self._set, self._egress, self._say = settings, egress, Said()
+        self._set, self._egress, self._say = settings, egress, Messages(settings.home)
         self._kept = {name: Kept(row, cluster, settings, self._say) for name, row in CONTROLLERS.items()}
-        self._said: list[str] | None = None
 
     def run(self, over: threading.Event) -> None:
-        try:
-            while not over.is_set():
-                self.step()
-                over.wait(EVERY_S)
-        finally:
-            for kept in self._kept.values():
-                kept.end()
+        follow(over, EVERY_S, self.step, self._say, *(kept.end for kept in self._kept.values()))
 
     def step(self) -> None:
         """Read the cluster once; a controller that cannot be read or started leaves the others alone."""
@@ -205,22 +188,13 @@ class Keeper:
                 }
                 said.append(f"{name}: {error or type(error).__name__}")
         self._egress.routes = routes
-        self._note(said)
-
-    def _note(self, said: list[str]) -> None:
-        if said != self._said:
-            write_private(self._set.home / SAID, json.dumps(said))
-            for line in said:
-                self._say(line)
-        self._said = said
+        self._say.note(said)
 
 
 def _free(ports: dict[int, int], wanted: int) -> int:
     """A free loopback port instead of the container's; the same one when it is asked for again."""
     if wanted not in ports:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            ports[wanted] = int(probe.getsockname()[1])
+        ports[wanted] = free_port()
     return ports[wanted]
 
 

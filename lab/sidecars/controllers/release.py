@@ -77,7 +77,7 @@ class Cluster:
         self.server = server
 
     def release(self, controller: Controller) -> Release | None:
-        """What is installed now, None if nothing or no replica is. Raises ``kept.server.TROUBLE``."""
+        """What is installed now, None if nothing or no replica is. Raises ``server.TROUBLE``."""
         found = self.server.items(f"/apis/apps/v1/deployments?labelSelector={quote(controller.selector)}")
         wanted = [one for one in found if one["spec"].get("replicas", 1) and not _leaving(one)]
         if not wanted:

@@ -7,7 +7,7 @@ import sys
 from lab.sidecars.monitoring.cluster import Cluster
 from lab.sidecars.monitoring.keeper import Keeper, Settings
 from lab.sidecars.monitoring.targets import Ports
-from lab.sidecars.shared.child import arguments, told_to_stop
+from lab.sidecars.shared.child import arguments, stop_event
 
 
 def main() -> int:
@@ -17,7 +17,7 @@ def main() -> int:
     args = parser.parse_args()
     ports = Ports(args.prometheus_port, args.state_metrics_port, args.telemetry_port, args.exporters_port)
     settings = Settings(args.home, args.logs, ports)
-    Keeper(Cluster(args.kubeconfig, args.pki), settings).run(told_to_stop())
+    Keeper(Cluster(args.kubeconfig, args.pki), settings).run(stop_event())
     return 0
 
 

@@ -15,7 +15,6 @@ CONFIG = "prometheus.yml"
 _DRAFT = "draft"
 _TIMEOUT_S = 60
 _SYNTAX = {"config": ("--syntax-only",)}
-_PROBE = "scrape_configs: [{job_name: probe, kubernetes_sd_configs: [{role: pod}]}]"
 
 
 class Files:
@@ -32,10 +31,6 @@ class Files:
         self._refused: dict[tuple[str, str], str] = {}
         self.troubles: tuple[str, ...] = ()
         """Files that are refused now, each with the reason."""
-
-    def finds(self) -> bool:
-        """Whether Prometheus has Kubernetes service discovery; Debian's promtool does not know the key."""
-        return not self._wrong(CONFIG, _PROBE, "config")
 
     @property
     def usable(self) -> bool:

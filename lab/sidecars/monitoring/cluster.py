@@ -54,7 +54,7 @@ class Cluster:
         self._seen: dict[str, tuple[object, tuple[Json, ...]]] = {}
 
     def look(self) -> World | None:
-        """The objects now, None if no ``Prometheus`` is declared. Raises ``kept.server.TROUBLE``."""
+        """The objects now, None if no ``Prometheus`` is declared. Raises ``server.TROUBLE``."""
         try:
             found = self.items(f"{_KINDS}/prometheuses")
         except Missing:  # not even the kind is defined
@@ -80,17 +80,13 @@ class Cluster:
         )
 
     def kubeconfig(self, namespace: str, account: str) -> str:
-        """A kubeconfig of that account. Raises ``kept.server.TROUBLE``."""
+        """A kubeconfig of that account. Raises ``server.TROUBLE``."""
         return self._server.kubeconfig(namespace, account)
 
     def config_map(self, namespace: str, name: str) -> dict[str, str]:
-        """The ConfigMap's data. Raises ``kept.server.TROUBLE``."""
+        """The ConfigMap's data. Raises ``server.TROUBLE``."""
         found: dict[str, str] = self._server.ask(f"/api/v1/namespaces/{namespace}/configmaps/{name}")["data"]
         return found
-
-    def read(self, path: str) -> list[Json]:
-        """The objects of a list, without the cache. Raises ``kept.server.TROUBLE``."""
-        return self._server.items(path)
 
     def items(self, path: str) -> tuple[Json, ...]:
         """The objects of a list; fetched in full only if a uid or resourceVersion has changed."""

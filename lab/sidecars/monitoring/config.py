@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
 from lab.sidecars.monitoring.cluster import World, chosen
-from lab.sidecars.monitoring.discovery import LIST, Lookup
 from lab.sidecars.monitoring.scraping import Scraping, seconds
 from lab.sidecars.monitoring.targets import Ports
 
 Json = dict[str, Any]
 RULES = "rules"
-TARGETS = "targets"
 KUBECONFIG = "prometheus.kubeconfig"
 # prometheus-operator's defaults, if the Prometheus sets none.
 _INTERVAL, _TIMEOUT, _RETENTION = "30s", "10s", "24h"
@@ -32,15 +28,10 @@ class Wanted:
     config: str
     rules: Mapping[str, str]
     notes: tuple[str, ...] = ()
-    lookups: Mapping[str, Lookup] = field(default_factory=dict)
-    """Target file, relative to the folder -> its lookup; for a Prometheus without Kubernetes discovery."""
 
 
-def wanted(world: World, ports: Ports, finds: bool = True) -> Wanted:
-    """All files for this world; ``finds``: Prometheus has Kubernetes service discovery.
-
-    Raises ValueError or KeyError for an object that does not match its kind's schema.
-    """
+def wanted(world: World, ports: Ports) -> Wanted:
+    """All files for this world; ValueError or KeyError for an object that its kind's schema forbids."""
     notes = [f"Prometheus {name} is not run: only one runs here" for name in world.also]
     notes += [f"the Prometheus's {key} is not supported here" for key in _UNPLAYED if world.spec.get(key)]
     spec = world.spec
@@ -53,7 +44,6 @@ def wanted(world: World, ports: Ports, finds: bool = True) -> Wanted:
         *(job for monitor in _selected(world, "podMonitor") for job in scraping.of_pods.monitor(monitor)),
         *scraping.by_hand(_by_hand(world, notes)),
     ]
-    lookups = {} if finds else _found_for(jobs, world, notes)
     document = {
         "global": {
             "scrape_interval": interval,
@@ -65,7 +55,7 @@ def wanted(world: World, ports: Ports, finds: bool = True) -> Wanted:
         "scrape_configs": jobs,
     }
     rules = {_file(one): _rules(one) for one in _selected(world, "rule")}
-    return Wanted(yaml.safe_dump(document, sort_keys=False), rules, tuple(dict.fromkeys(notes)), lookups)
+    return Wanted(yaml.safe_dump(document, sort_keys=False), rules, tuple(dict.fromkeys(notes)))
 
 
 def flags(world: World, ports: Ports) -> tuple[str, ...]:
@@ -101,31 +91,6 @@ def state_metrics(deployment: Mapping[str, Any], ports: Ports, kubeconfig: str) 
 
 def account(spec: Mapping[str, Any]) -> str:
     return str(spec.get("serviceAccountName") or "default")
-
-
-def _found_for(jobs: list[Json], world: World, notes: list[str]) -> dict[str, Lookup]:
-    """Replace the jobs' Kubernetes discovery by target files; returns the lookup of each file."""
-    selectors = {
-        f"serviceMonitor/{one['metadata']['namespace']}/{one['metadata']['name']}": one["spec"].get(
-            "selector"
-        )
-        for one in world.monitors
-    }
-    found = {}
-    for job in jobs:
-        selector = selectors.get(job["job_name"].rpartition("/")[0]) or {}
-        files = []
-        for one in job.pop("kubernetes_sd_configs", ()):
-            names = tuple(sorted((one.get("namespaces") or {}).get("names") or ()))
-            lookup = Lookup(one["role"], names, json.dumps(selector, sort_keys=True))
-            if one["role"] not in LIST:
-                notes.append(f"job {job['job_name']}: role {one['role']} is not supported here")
-            digest = hashlib.sha256(repr(lookup).encode()).hexdigest()[:12]
-            files.append(f"{TARGETS}/{one['role']}-{digest}.json")
-            found[files[-1]] = lookup
-        if files:
-            job["file_sd_configs"] = [{"files": files}]
-    return found
 
 
 def _external(world: World) -> Json:

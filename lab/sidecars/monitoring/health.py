@@ -7,7 +7,6 @@ interpreter, not the image's. Its output, the audit log, is appended to a file.
 from __future__ import annotations
 
 import base64
-import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 import yaml
 
 from lab.sidecars.monitoring.cluster import HEALTH, Cluster
-from lab.sidecars.shared.child import Child, Said
+from lab.sidecars.shared.child import Child, Messages, free_port
 from lab.sidecars.shared.files import write_private
 
 Json = Mapping[str, Any]
@@ -26,14 +25,14 @@ FOLDER = "health"
 class HealthLoop:
     """One health loop process while its Deployment exists; restarted if that names another ConfigMap."""
 
-    def __init__(self, cluster: Cluster, home: Path, logs: Path, say: Said) -> None:
+    def __init__(self, cluster: Cluster, home: Path, logs: Path, say: Messages) -> None:
         self._cluster, self._folder = cluster, home / FOLDER
         self._child = Child(HEALTH, logs / f"{HEALTH}.log", say, folder=home)
         self.port = 0
         """Port of its metrics; 0 while it does not run."""
 
     def keep(self, deployment: Json | None, prometheus: int) -> None:
-        """Make the process match the Deployment; ``prometheus`` is a port. Raises ``kept.server.TROUBLE``."""
+        """Make the process match the Deployment; ``prometheus`` is a port. Raises ``server.TROUBLE``."""
         if deployment is None:
             self.end()
             return
@@ -48,7 +47,7 @@ class HealthLoop:
             first, *words = (word.replace(inside, here, 1) for word in container["command"])
             if first != "python3":
                 raise ValueError(f"Deployment {HEALTH} runs {first}, not python3")
-            self.port = _free()
+            self.port = free_port()
             own = {
                 "--account": self._folder / "account",
                 "--listen": f"127.0.0.1:{self.port}",
@@ -75,10 +74,3 @@ class HealthLoop:
         write_private(folder / "token", config["users"][0]["user"]["token"])
         write_private(folder / "ca.crt", base64.b64decode(cluster["certificate-authority-data"]).decode())
         return str(cluster["server"])
-
-
-def _free() -> int:
-    """A port that is free now; if it is taken before use, the next start chooses another one."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

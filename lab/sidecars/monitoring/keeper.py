@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import json
-import subprocess
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,39 +12,31 @@ import yaml
 from lab.sidecars.monitoring import config
 from lab.sidecars.monitoring.checked import Files
 from lab.sidecars.monitoring.cluster import APP, Cluster, World
-from lab.sidecars.monitoring.discovery import Found
 from lab.sidecars.monitoring.health import HealthLoop
 from lab.sidecars.monitoring.scraping import TOKEN
 from lab.sidecars.monitoring.targets import Ports
-from lab.sidecars.shared.child import Child, Said
+from lab.sidecars.shared.child import Child, Folders, Messages, follow
 from lab.sidecars.shared.files import write_private
 from lab.sidecars.shared.server import TROUBLE
 
 EVERY_S = 1.0  # between two looks
 PROMETHEUS = "prometheus"
 PROMTOOL = "promtool"
-SAID = "said.json"
-"""File in the keeper's folder: what is not as declared, for `gpuform local status`."""
 _RELOAD_S = 20  # reading thousands of rules takes a second
 
 
 @dataclass(frozen=True)
-class Settings:
-    """``home`` is the folder of all files, with the programs as links in ``home/bin``."""
+class Settings(Folders):
+    """With the loopback ports of the programs."""
 
-    home: Path
-    logs: Path
     ports: Ports
-
-    def program(self, name: str) -> Path:
-        return self.home / "bin" / name
 
 
 class Keeper:
     """One Prometheus, one kube-state-metrics and one health loop, which do not outlive this process."""
 
     def __init__(self, cluster: Cluster, settings: Settings) -> None:
-        self._cluster, self._set, self._say = cluster, settings, Said()
+        self._cluster, self._set, self._say = cluster, settings, Messages(settings.home)
         self._prometheus = Child(
             PROMETHEUS, settings.logs / f"{PROMETHEUS}.log", self._say, folder=settings.home
         )
@@ -54,25 +44,11 @@ class Keeper:
         self._metrics = Child(APP, settings.logs / f"{APP}.log", self._say)
         self._files: Files | None = None
         self._promtool = Path()
-        self._finds = True
-        self._targets: dict[str, Found] = {}
         self._unread, self._refused = False, ""
-        self._said: tuple[str, ...] = ()
 
     def run(self, over: threading.Event) -> None:
-        self._note(())
-        try:
-            while not over.is_set():
-                try:
-                    self.step()
-                except (*TROUBLE, subprocess.SubprocessError) as error:
-                    # The server is unreachable or refuses: running processes go on.
-                    self._say(f"{type(error).__name__}: {error}")
-                over.wait(EVERY_S)
-        finally:
-            self._health.end()
-            self._prometheus.end()
-            self._metrics.end()
+        self._say.note(())
+        follow(over, EVERY_S, self.step, self._say, self._health.end, self._prometheus.end, self._metrics.end)
 
     def step(self) -> None:
         """Read the cluster once, and start, restart or end the processes accordingly."""
@@ -82,7 +58,7 @@ class Keeper:
             self._health.end()
             self._prometheus.keep(None, tuple)
             self._metrics.keep(None, tuple)
-            self._note(lacking)
+            self._say.note(lacking)
             return
         found: list[str] = []
         parts = {"health loop": self._keep_health, PROMETHEUS: self._keep_prometheus, APP: self._keep_metrics}
@@ -92,17 +68,15 @@ class Keeper:
             except TROUBLE as error:  # such as a missing account; the other parts do not wait for it
                 found.append(f"{name}: {error or type(error).__name__}")
         found += [child.trouble for child in (self._prometheus, self._metrics) if child.trouble]
-        self._note(found)
+        self._say.note(found)
 
     def _keep_prometheus(self, world: World) -> tuple[str, ...]:
         """Update Prometheus's files and process; returns what is not as declared."""
         promtool = self._set.program(PROMTOOL).readlink()
         if self._files is None or promtool != self._promtool:
             self._files, self._promtool = Files(self._set.home, promtool), promtool
-            self._finds = self._files.finds()
         ports = replace(self._set.ports, health=self._health.port)
-        told = config.wanted(world, ports, self._finds)
-        self._find(told)
+        told = config.wanted(world, ports)
         self._unread = self._files.bring(told) or self._unread
         if self._files.usable:
             flags = config.flags(world, self._set.ports)
@@ -111,21 +85,6 @@ class Keeper:
         if self._unread and self._prometheus.running:
             self._reload()
         return *told.notes, *self._files.troubles, *filter(None, [self._refused])
-
-    def _find(self, told: config.Wanted) -> None:
-        """Write the target files for a Prometheus without Kubernetes discovery; it watches them."""
-        folder = self._set.home / config.TARGETS
-        folder.mkdir(mode=0o700, exist_ok=True)
-        self._targets = {
-            name: self._targets.get(name) or Found(lookup) for name, lookup in told.lookups.items()
-        }
-        for name, found in self._targets.items():
-            before, file = found.text, self._set.home / name
-            if found.look(self._cluster.items, self._cluster.read) != before or not file.is_file():
-                write_private(file, found.text)
-        for file in folder.glob("*.json"):
-            if f"{config.TARGETS}/{file.name}" not in self._targets:
-                file.unlink()
 
     def _lacking(self) -> list[str]:
         names = (PROMETHEUS, PROMTOOL, APP)
@@ -179,12 +138,3 @@ class Keeper:
             self._say("prometheus has read its configuration")
         else:
             self._refused = f"prometheus refuses its configuration: {said[:500]}"
-
-    def _note(self, said: list[str] | tuple[str, ...]) -> None:
-        text = json.dumps(list(said))
-        file = self._set.home / SAID
-        if tuple(said) != self._said or not file.is_file() or file.read_text() != text:
-            write_private(file, text)
-            for line in said:
-                self._say(line)
-        self._said = tuple(said)

@@ -4,12 +4,11 @@ Pods run no code here. This process lives as long as the control plane, looks fo
 stack has put into the cluster, and runs kube-scheduler with it, with the permissions of the scheduler's own
 account and no others. Standard library and yaml alone: it always runs and is mostly idle.
 
-``python -m lab.sidecars.second_scheduler --kubeconfig PATH --pki DIR --scheduler PATH --log PATH``
+``python -m lab.sidecars.second_scheduler --kubeconfig PATH --pki DIR --home DIR --logs DIR``
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 import threading
 from functools import partial
@@ -17,9 +16,9 @@ from pathlib import Path
 
 import yaml
 
-from lab.sidecars.shared.child import Child, Said, told_to_stop
+from lab.sidecars.shared.child import Child, Messages, arguments, follow, stop_event
 from lab.sidecars.shared.files import write_private
-from lab.sidecars.shared.server import TROUBLE, Server
+from lab.sidecars.shared.server import Server
 
 EVERY_S = 0.5  # between two looks
 NAME = "gpuform-packer"
@@ -31,24 +30,18 @@ _MAPS = f"/api/v1/namespaces/{NAME}/configmaps?labelSelector=app.kubernetes.io%2
 class Keeper:
     """One scheduler, which does not outlive this process."""
 
-    def __init__(self, server: Server, program: Path, log: Path) -> None:
-        """``program`` is in a folder of its own, where its configuration and kubeconfig are written."""
-        self._server, self._program = server, program
-        self._say = Said()
-        self._child = Child(NAME, log, self._say)
+    def __init__(self, server: Server, home: Path, logs: Path) -> None:
+        """``home`` is the folder of the program, its configuration and its kubeconfig."""
+        self._server, self._home = server, home
+        self._say = Messages(home)
+        self._child = Child(NAME, logs / f"{NAME}.log", self._say)
 
     def run(self, over: threading.Event) -> None:
-        try:
-            while not over.is_set():
-                try:
-                    wanted = self._configuration()
-                    self._child.keep(wanted, partial(self._command, wanted or ""))
-                except (*TROUBLE, yaml.YAMLError) as error:
-                    # The server is unreachable or refuses: a running scheduler goes on.
-                    self._say(f"{type(error).__name__}: {error}")
-                over.wait(EVERY_S)
-        finally:
-            self._child.end()
+        follow(over, EVERY_S, self._step, self._say, self._child.end)
+
+    def _step(self) -> None:
+        wanted = self._configuration()
+        self._child.keep(wanted, partial(self._command, wanted or ""))
 
     def _configuration(self) -> str | None:
         """The newest configuration or None; an update creates the new one before it deletes the old one."""
@@ -57,31 +50,18 @@ class Keeper:
         return str(newest["data"][CONFIG]) if newest else None
 
     def _command(self, text: str) -> list[str]:
-        folder = self._program.parent
-        config = yaml.safe_load(text)
-        kubeconfig = folder / "kubeconfig"
-        config["clientConnection"] = {
-            **config.get("clientConnection", {}),
-            "kubeconfig": str(kubeconfig),
-        }
+        config, kubeconfig = yaml.safe_load(text), self._home / "kubeconfig"
+        config["clientConnection"] = {**config.get("clientConnection", {}), "kubeconfig": str(kubeconfig)}
         write_private(kubeconfig, self._server.kubeconfig(NAME, NAME))
-        write_private(folder / "config.yaml", yaml.safe_dump(config))
+        write_private(self._home / CONFIG, yaml.safe_dump(config))
         # Only one runs: without election it need not wait for its own old lease. No client uses its port.
-        command = [str(self._program), f"--config={folder / 'config.yaml'}"]
+        command = [str(self._home / NAME), f"--config={self._home / CONFIG}"]
         return [*command, "--leader-elect=false", "--secure-port=0"]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="lab.sidecars.second_scheduler", description=__doc__)
-    for name, said in (
-        ("--kubeconfig", "kubeconfig of the cluster; the scheduler uses the same server"),
-        ("--pki", "folder with ca.crt, admin.crt and admin.key"),
-        ("--scheduler", "the program; its configuration is written into its folder"),
-        ("--log", "file that the scheduler writes to"),
-    ):
-        parser.add_argument(name, type=Path, required=True, help=said)
-    args = parser.parse_args()
-    Keeper(Server(args.kubeconfig, args.pki), args.scheduler, args.log).run(told_to_stop())
+    args = arguments("lab.sidecars.second_scheduler", __doc__).parse_args()
+    Keeper(Server(args.kubeconfig, args.pki), args.home, args.logs).run(stop_event())
     return 0
 
 

@@ -4,38 +4,68 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+import yaml
+
+from lab.sidecars.shared.files import write_private
+from lab.sidecars.shared.server import TROUBLE
+
+SAID = "said.json"
+"""File in a keeper's folder: what is not as declared, for `gpuform local status`."""
 LONGEST_BACK_OFF_S = 10.0
 _GRACE_S = 2.0
 _SET_PARENT_DEATH_SIGNAL = 1  # prctl(2), linux/prctl.h
 _LIBC = ctypes.CDLL(None)
 
 
-class Said:
+@dataclass(frozen=True)
+class Folders:
+    """``home`` is the folder of all files, with the programs as links in ``home/bin``."""
+
+    home: Path
+    logs: Path
+
+    def program(self, name: str) -> Path:
+        return self.home / "bin" / name
+
+
+class Messages:
     """A keeper's messages on stderr; a message is not repeated directly after itself."""
 
-    def __init__(self) -> None:
-        self._last = ""
+    def __init__(self, home: Path) -> None:
+        """``home`` is the keeper's folder."""
+        self._file, self._last = home / SAID, ""
 
     def __call__(self, text: str) -> None:
         if text != self._last:
             print(text, file=sys.stderr, flush=True)
         self._last = text
 
+    def note(self, lines: Sequence[str]) -> None:
+        """Store what is not as declared, for `gpuform local status`; each change is a message as well."""
+        text = json.dumps(list(lines))
+        if not self._file.is_file() or self._file.read_text() != text:
+            write_private(self._file, text)
+            for line in lines:
+                self(line)
+
 
 class Child:
     """One program, which does not outlive this process."""
 
-    def __init__(self, name: str, log: Path, say: Said, folder: Path | None = None) -> None:
+    def __init__(self, name: str, log: Path, say: Messages, folder: Path | None = None) -> None:
         """Output is appended to ``log``; ``folder`` is the working directory."""
         self.name = name
         self.environment: Mapping[str, str] = {}
@@ -100,6 +130,32 @@ def _end_with_parent() -> None:
     _LIBC.prctl(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
 
 
+def follow(
+    over: threading.Event, every: float, step: Callable[[], None], say: Messages, *ends: Callable[[], None]
+) -> None:
+    """Call ``step`` every so many seconds until ``over``, then ``ends``.
+
+    While the server is unreachable or refuses, what runs goes on.
+    """
+    try:
+        while not over.is_set():
+            try:
+                step()
+            except (*TROUBLE, yaml.YAMLError, subprocess.SubprocessError) as error:
+                say(f"{type(error).__name__}: {error}")
+            over.wait(every)
+    finally:
+        for end in ends:
+            end()
+
+
+def free_port() -> int:
+    """A port that is free now; if it is taken before use, the next start chooses another one."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 def arguments(module: str, said: str | None) -> argparse.ArgumentParser:
     """A parser with what every keeper of programs needs; ``said`` is the description."""
     parser = argparse.ArgumentParser(prog=module, description=said)
@@ -113,7 +169,7 @@ def arguments(module: str, said: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def told_to_stop() -> threading.Event:
+def stop_event() -> threading.Event:
     """An event that SIGTERM or SIGINT sets; call it from the main thread."""
     over = threading.Event()
 

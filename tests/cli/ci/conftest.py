@@ -1,22 +1,21 @@
-"""A GitHub stand-in on loopback: pulls, comments, issues, artifacts; only the calls that the steps need."""
+"""A GitHub stand-in: pulls, comments, issues, artifacts; only the calls that the steps need."""
 
 from __future__ import annotations
 
 import io
 import json
-import threading
 import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
+import httpx
 import pytest
 
 BOT = "github-actions[bot]"
 TOKEN = "ghs_CanaryThatIsNeverPrinted"
 REPOSITORY = "acme/gpus"
+URL = "https://api.github.test"
 
 
 def packed(content: bytes, name: str = "summary.md") -> bytes:
@@ -28,7 +27,6 @@ def packed(content: bytes, name: str = "summary.md") -> bytes:
 
 @dataclass
 class Fake:
-    url: str = ""
     pulls: list[dict[str, Any]] = field(default_factory=list)
     comments: list[dict[str, Any]] = field(default_factory=list)
     issues: list[dict[str, Any]] = field(default_factory=list)
@@ -45,7 +43,7 @@ class Fake:
     @property
     def environ(self) -> dict[str, str]:
         return {
-            "GITHUB_API_URL": self.url,
+            "GITHUB_API_URL": URL,
             "GITHUB_REPOSITORY": REPOSITORY,
             "GITHUB_TOKEN": TOKEN,
             "GITHUB_SERVER_URL": "https://github.test",
@@ -95,7 +93,7 @@ class Fake:
             case ("GET", "actions", "runs", _, "artifacts"):
                 return {"artifacts": self.artifacts}
             case ("GET", "actions", "artifacts", number, "zip"):
-                return f"{self.url}/blob/{number}?key=secret"
+                return f"{URL}/blob/{number}?key=secret"
         return None
 
 
@@ -104,54 +102,29 @@ def _page(found: list[dict[str, Any]], query: dict[str, str]) -> list[dict[str, 
     return found[size * (page - 1) : size * page]
 
 
-def _handler(fake: Fake) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-        def _any(self) -> None:
-            url = urlsplit(self.path)
-            length = int(self.headers.get("Content-Length") or 0)
-            content = json.loads(self.rfile.read(length) or b"{}")
-            if url.path.startswith("/blob/"):
-                fake.leaked |= "Authorization" in self.headers
-                self._send(200, fake.blobs[int(url.path.removeprefix("/blob/"))])
-                return
-            fake.calls.append((self.command, url.path.removeprefix(f"/repos/{REPOSITORY}/")))
-            if fake.forbidden or self.headers["Authorization"] != f"Bearer {TOKEN}":
-                self._send(403, b'{"message": "Resource not accessible by integration"}')
-                return
-            query = {name: values[0] for name, values in parse_qs(url.query).items()}
-            found = fake.answer(self.command, url.path, query, content)
-            if isinstance(found, str):
-                self._send(302, b"", found)
-            elif found is None:
-                self._send(404, b'{"message": "Not Found"}')
-            else:
-                self._send(200, json.dumps(found).encode())
-
-        do_GET = do_POST = do_PATCH = _any  # noqa: N815
-
-        def _send(self, code: int, body: bytes, location: str = "") -> None:
-            self.send_response(code)
-            if location:
-                self.send_header("Location", location)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-    return Handler
-
-
 @pytest.fixture
-def fake() -> Iterator[Fake]:
+def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
+    """Answers every request of httpx."""
     state = Fake()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(state))
-    state.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
-        yield state
-    finally:
-        server.shutdown()
-        server.server_close()
+
+    def handle(transport: object, request: httpx.Request) -> httpx.Response:
+        if request.url.host != urlsplit(URL).hostname:
+            raise httpx.ConnectError("refused", request=request)
+        path, sent = request.url.path, request.headers.get("Authorization")
+        if path.startswith("/blob/"):
+            state.leaked |= sent is not None
+            return httpx.Response(200, content=state.blobs[int(path.removeprefix("/blob/"))])
+        state.calls.append((request.method, path.removeprefix(f"/repos/{REPOSITORY}/")))
+        if state.forbidden or sent != f"Bearer {TOKEN}":
+            return httpx.Response(403, json={"message": "Resource not accessible by integration"})
+        found = state.answer(
+            request.method, path, dict(request.url.params), json.loads(request.content or "{}")
+        )
+        if isinstance(found, str):
+            return httpx.Response(302, headers={"Location": found})
+        return httpx.Response(
+            404 if found is None else 200, json={"message": "Not Found"} if found is None else found
+        )
+
+    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", handle)
+    return state

@@ -15,7 +15,7 @@ from gpuform.cli.ci.harmless import harmless
 from gpuform.reports.pull_request import marker
 from tests.cli.ci.conftest import TOKEN, Fake, packed
 
-pytestmark = pytest.mark.tools
+pytestmark = pytest.mark.unit
 SHA = "0123456789abcdef0123456789abcdef01234567"
 REQUESTS = Path(__file__).parents[2] / "journey"
 

@@ -115,10 +115,7 @@ def test_no_secret_is_read() -> None:
 
 def test_only_previews_are_cancelled_by_their_successors() -> None:
     preview, up = WORKFLOWS["preview"]["concurrency"], JOBS["up", "up"]["concurrency"]
-    assert preview == {
-        "group": "preview-${{ github.event.pull_request.number }}",
-        "cancel-in-progress": True,
-    }
+    assert preview == {"group": "preview-${{ github.event.pull_request.number }}", "cancel-in-progress": True}
     assert up == {"group": "up-${{ matrix.stack }}", "cancel-in-progress": False}
     assert "concurrency" not in WORKFLOWS["up"]
 

@@ -15,7 +15,8 @@ import botocore.session
 from botocore.stub import Stubber
 
 from gpuform.checkout.paths import Paths
-from gpuform.clouds.aws.preflight import checks, here
+from gpuform.clouds.aws.preflight import checks
+from gpuform.clouds.aws.preflight.reach import Answer, Here
 from gpuform.stack.preflight.check import Finding
 from infra.model.environment import Environment
 from infra.model.machines import MACHINES
@@ -40,14 +41,14 @@ def real(service: str, region: str) -> Any:
     )
 
 
-class Machine(here.Here):
+class Machine(Here):
     """A machine with a documentation address; ``inside`` are the VPCs of its interfaces."""
 
     def __init__(
-        self, at: str = "203.0.113.7", inside: tuple[str, ...] = (), answer: here.Answer | None = None
+        self, at: str = "203.0.113.7", inside: tuple[str, ...] = (), answer: Answer | None = None
     ) -> None:
         super().__init__({})
-        self.at, self.inside, self.answer = at, inside, answer or here.Answer()
+        self.at, self.inside, self.answer = at, inside, answer or Answer()
         self.tried: list[tuple[str, str]] = []
 
     def vpcs(self) -> tuple[str, ...]:
@@ -56,7 +57,7 @@ class Machine(here.Here):
     def address(self) -> str:
         return self.at
 
-    def connect(self, endpoint: str, authority: str) -> here.Answer:
+    def connect(self, endpoint: str, authority: str) -> Answer:
         self.tried.append((endpoint, authority))
         return self.answer
 
@@ -187,11 +188,7 @@ class Account:
         return Client()
 
 
-Answer = Callable[[Account, dict[str, Any]], dict[str, Any]]
-
-
-def _identity(account: Account, asked: dict[str, Any]) -> dict[str, Any]:
-    return {"Account": ACCOUNT, "Arn": account.caller, "UserId": "AROA:session"}
+Reply = Callable[[Account, dict[str, Any]], dict[str, Any]]
 
 
 def _regions(account: Account, asked: dict[str, Any]) -> dict[str, Any]:
@@ -216,17 +213,10 @@ def _cluster(account: Account, asked: dict[str, Any]) -> dict[str, Any]:
     return {"cluster": {"name": asked["name"], **account.cluster}}
 
 
-def _quota(account: Account, asked: dict[str, Any]) -> dict[str, Any]:
-    value = account.quotas.get(asked["QuotaCode"], account.quota)
+def _quota(asked: dict[str, Any], value: float | None) -> dict[str, Any]:
     if value is None:
         raise Said("NoSuchResourceException")
     return {"Quota": {"QuotaCode": asked["QuotaCode"], "Value": value}}
-
-
-def _default_quota(account: Account, asked: dict[str, Any]) -> dict[str, Any]:
-    if account.default_quota is None:
-        raise Said("NoSuchResourceException")
-    return {"Quota": {"QuotaCode": asked["QuotaCode"], "Value": account.default_quota}}
 
 
 def _instances(account: Account, asked: dict[str, Any]) -> dict[str, Any]:
@@ -277,12 +267,6 @@ def _role(account: Account, asked: dict[str, Any]) -> dict[str, Any]:
     return {"Role": {**named, "Arn": "arn:aws:iam::111122223333:role/x", "CreateDate": "2026-01-01"}}
 
 
-def _versions(account: Account, asked: dict[str, Any]) -> dict[str, Any]:
-    asked_for = asked["clusterVersions"][0]
-    found = [{"clusterVersion": asked_for, "versionStatus": account.support}] if account.support else []
-    return {"clusterVersions": found}
-
-
 def _add_ons(account: Account, asked: dict[str, Any]) -> dict[str, Any]:
     name = asked["addonName"]
     version = account.add_ons.get(name, eks.add_ons(account.env)[name])
@@ -306,11 +290,6 @@ def _vpcs(account: Account, asked: dict[str, Any]) -> dict[str, Any]:
     return {"Vpcs": [{"VpcId": one} for one in there if one in wanted["Values"]]}
 
 
-def _attribute(account: Account, asked: dict[str, Any]) -> dict[str, Any]:
-    name = asked["Attribute"]
-    return {name[0].upper() + name[1:]: {"Value": account.dns.get(name, True)}}
-
-
 def _subnets(account: Account, asked: dict[str, Any]) -> dict[str, Any]:
     def fits(one: dict[str, Any]) -> bool:
         tags = {f"tag:{tag['Key']}": tag["Value"] for tag in one["Tags"]}
@@ -320,25 +299,41 @@ def _subnets(account: Account, asked: dict[str, Any]) -> dict[str, Any]:
     return {"Subnets": [one for one in account.subnets if fits(one)]}
 
 
-ANSWERS: dict[str, Answer] = {
+ANSWERS: dict[str, Reply] = {
     "describe_vpcs": _vpcs,
-    "describe_vpc_attribute": _attribute,
+    "describe_vpc_attribute": lambda account, asked: {
+        asked["Attribute"][0].upper() + asked["Attribute"][1:]: {
+            "Value": account.dns.get(asked["Attribute"], True)
+        }
+    },
     "describe_subnets": _subnets,
     "describe_route_tables": lambda account, asked: {"RouteTables": account.tables},
     "describe_vpc_endpoints": lambda account, asked: {"VpcEndpoints": account.endpoints},
-    "get_caller_identity": _identity,
+    "get_caller_identity": lambda account, asked: {
+        "Account": ACCOUNT,
+        "Arn": account.caller,
+        "UserId": "AROA:session",
+    },
     "describe_regions": _regions,
     "describe_availability_zones": _zones,
     "describe_cluster": _cluster,
     "list_access_entries": lambda account, asked: {"accessEntries": account.entries},
-    "get_service_quota": _quota,
-    "get_aws_default_service_quota": _default_quota,
+    "get_service_quota": lambda account, asked: _quota(
+        asked, account.quotas.get(asked["QuotaCode"], account.quota)
+    ),
+    "get_aws_default_service_quota": lambda account, asked: _quota(asked, account.default_quota),
     "describe_instances": _instances,
     "describe_capacity_reservations": _reservations,
     "describe_instance_type_offerings": _offerings,
     "describe_instance_types": _types,
     "get_role": _role,
-    "describe_cluster_versions": _versions,
+    "describe_cluster_versions": lambda account, asked: {
+        "clusterVersions": [
+            {"clusterVersion": one, "versionStatus": account.support}
+            for one in asked["clusterVersions"]
+            if account.support
+        ]
+    },
     "describe_addon_versions": _add_ons,
     "get_parameter": _parameter,
     "describe_images": lambda account, asked: {"Images": account.images},

@@ -10,16 +10,15 @@ from botocore.stub import Stubber
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.clients.aws import api
-from gpuform.clouds.aws import deletion_evidence as proof
-from gpuform.clouds.aws.destroy import OF_EKS
+from gpuform.clouds.aws import leftovers as proof
+from gpuform.clouds.aws.destroy import OF_EKS, Eks, existing_vpc, network, vpcs
+from gpuform.clouds.aws.destroy import eks as cluster_of
 from gpuform.clouds.aws.leftovers import Leftovers, Scope, may_be_asked
-from gpuform.clouds.aws.state import Eks, existing_vpc, network, vpcs
-from gpuform.clouds.aws.state import eks as cluster_of
 from gpuform.stack.destroy import Destroy, Plan
 from gpuform.stack.destroy.state import Known
 from infra.model.losses import GUARD
-from tests.clouds.aws.stacks import REGION, _credentials, eks, state
-from tests.stack.destroy.told_state import BASE, NETWORK, QUEUE, STACK, STATE, VPC, resource, teardown_of
+from tests.stack.destroy import told_state as told
+from tests.stack.destroy.told_state import REGION, _credentials, aws_state, eks, teardown_of
 
 pytestmark = pytest.mark.unit
 __all__ = ["_credentials"]
@@ -27,7 +26,7 @@ __all__ = ["_credentials"]
 
 def test_a_file_that_names_another_region_is_refused() -> None:
     """In that region EKS has no such cluster and the VPC no leftovers: both would be taken for an answer."""
-    target = teardown_of("aws-dev", state("eu-north-1"), offline=True)
+    target = teardown_of("aws-dev", aws_state("eu-north-1"), offline=True)
     fact = f"declares region {REGION}, but the stack is in eu-north-1"
     with pytest.raises(InputError, match=fact) as wrong:
         target.plan()
@@ -35,11 +34,16 @@ def test_a_file_that_names_another_region_is_refused() -> None:
 
 
 def stack_of(name: str) -> dict[str, Any]:
-    return {"urn": STACK, "type": "pulumi:pulumi:Stack", "outputs": {"environment": {"name": name}}}
+    return {"urn": told.STACK, "type": "pulumi:pulumi:Stack", "outputs": {"environment": {"name": name}}}
 
 
 def guard_of(name: str) -> dict[str, Any]:
-    return {"urn": f"{BASE}{GUARD}::losses", "type": GUARD, "custom": True, "inputs": {"environment": name}}
+    return {
+        "urn": f"{told.BASE}{GUARD}::losses",
+        "type": GUARD,
+        "custom": True,
+        "inputs": {"environment": name},
+    }
 
 
 @pytest.mark.parametrize(
@@ -47,14 +51,14 @@ def guard_of(name: str) -> dict[str, Any]:
 )
 def test_a_file_that_names_another_cluster_is_refused(known: dict[str, Any]) -> None:
     """Leftovers are found by that name, also once the cluster has left the state."""
-    target = teardown_of("aws-dev", state(REGION, known), offline=True)
+    target = teardown_of("aws-dev", aws_state(REGION, known), offline=True)
     with pytest.raises(InputError, match="declares the name aws-dev, but the stack's cluster is lab"):
         target.plan()
 
 
 def test_credentials_of_another_account_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """That account has none of the resources, and the engine would consider all of them deleted."""
-    target = teardown_of("aws-dev", state(REGION, eks()))
+    target = teardown_of("aws-dev", aws_state(REGION, eks()))
     sts = api.client("sts", REGION)
     monkeypatch.setattr(api, "client", lambda service, region: sts)
     with Stubber(sts) as stubbed:
@@ -83,7 +87,7 @@ def test_nothing_is_swept_while_eks_has_the_cluster(
     """A state may lack an existing cluster: after `pulumi state delete`, or a killed run."""
     took: list[float] = []
     sweeper = SimpleNamespace(sweep=lambda seconds, say: took.append(seconds) or ())
-    target = teardown_of("aws-dev", state(), offline=True)
+    target = teardown_of("aws-dev", aws_state(), offline=True)
     monkeypatch.setattr(target.teardown, "leftovers", lambda known: sweeper)
     living(monkeypatch, status)
     step = next(one for one in OF_EKS if one.name == "leftovers")
@@ -139,25 +143,31 @@ def test_an_offline_run_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_only_the_cluster_s_own_account_proves_that_it_is_gone(moto: str) -> None:
-    assert "EKS has no cluster s" in proof.require_gone(Eks("s", "", "", "123456789012"), REGION)
+    assert "EKS has no cluster s" in proof.require_gone("s", "123456789012", REGION)
     with pytest.raises(InputError, match="are for account 123456789012, but the cluster was in 42"):
-        proof.require_gone(Eks("s", "", "", "42"), REGION)
+        proof.require_gone("s", "42", REGION)
 
 
 def test_a_refusal_is_no_proof(moto: str, monkeypatch: pytest.MonkeyPatch) -> None:
     living(monkeypatch, "", code="AccessDeniedException")
     with pytest.raises(Failure, match=r"AccessDeniedException: .*; this does not prove"):
-        proof.require_gone(Eks("s", "", "", "123456789012"), REGION)
+        proof.require_gone("s", "123456789012", REGION)
 
 
 def test_an_existing_vpc_is_known_and_its_component_stays_until_the_end() -> None:
     """Nothing else in the state names the VPC, in which the cluster's leftovers are then deleted."""
-    urn = NETWORK.replace("gpuform:aws:Network", "gpuform:aws:ExistingVpc")
-    vpc = resource(urn, parent=STACK, outputs={"vpc_id": "vpc-7"})
-    known = Known.of({"deployment": {"resources": [resource(STACK), vpc, resource(QUEUE, provider="")]}})
+    urn = told.NETWORK.replace("gpuform:aws:Network", "gpuform:aws:ExistingVpc")
+    vpc = told.resource(urn, parent=told.STACK, outputs={"vpc_id": "vpc-7"})
+    known = Known.of(
+        {
+            "deployment": {
+                "resources": [told.resource(told.STACK), vpc, told.resource(told.QUEUE, provider="")]
+            }
+        }
+    )
     assert (existing_vpc(known), vpcs(known)) == ("vpc-7", ())
     assert network(known) == (urn,)
-    assert existing_vpc(Known.of(STATE)) == ""
-    known = Known.of(STATE)
+    assert existing_vpc(Known.of(told.STATE)) == ""
+    known = Known.of(told.STATE)
     assert cluster_of(known) == Eks("s", "https://e", "Y2E=", "42")
-    assert (vpcs(known), network(known)) == (("vpc-1",), (NETWORK, VPC))
+    assert (vpcs(known), network(known)) == (("vpc-1",), (told.NETWORK, told.VPC))

@@ -6,7 +6,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from gpuform.clouds.aws.leftovers import Leftovers, Scope, vpc_by_tag
-from gpuform.stack.destroy.waiting import StillThere
+from gpuform.stack.destroy.cluster import StillThere
 from tests.clouds.aws.account import REGION, Account
 
 pytestmark = pytest.mark.tools

@@ -52,7 +52,7 @@ def test_what_people_read_of_an_account_with_troubles(prod: Environment) -> None
         add_ons={"coredns": "v1.99.0-eksbuild.1"},
         denied={"DescribeClusterVersions"},
     )
-    console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
+    console = Console(width=400, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
     shown = list(account.checked().values())
     console.print(tables.findings(shown))
     text = "\n".join(line.rstrip() for line in console.export_text().splitlines()) + "\n"
@@ -82,11 +82,8 @@ def test_without_the_region_the_rest_is_not_asked(
 ) -> None:
     account = Account(prod, region=status)
     found = account.checked()
-    assert Counter(finding.verdict for finding in found.values()) == {
-        "PASS": 1,
-        "FAIL": 1,
-        "SKIP": len(found) - 2,
-    }
+    verdicts = Counter(finding.verdict for finding in found.values())
+    assert verdicts == {"PASS": 1, "FAIL": 1, "SKIP": len(found) - 2}
     assert (found["region us-west-2"].fact, found["region us-west-2"].verdict) == (fact, "FAIL")
     assert fix in found["region us-west-2"].fix
     assert found["zones"].fact == "not checked: see region us-west-2"
@@ -97,12 +94,10 @@ def test_without_the_region_the_rest_is_not_asked(
     ("zones", "fact"),
     [
         ({"us-west-2a": "available", "us-west-2b": "available"}, "the account has no us-west-2c"),
-        (
-            {"us-west-2a": "available", "us-west-2b": "impaired", "us-west-2c": "available"},
-            "us-west-2b is impaired",
-        ),
+        ({"us-west-2a": "available", "us-west-2b": "impaired", "us-west-2c": "available"},
+         "us-west-2b is impaired"),
     ],
-)
+)  # fmt: skip
 def test_zones(prod: Environment, zones: dict[str, str], fact: str) -> None:
     found = Account(prod, zones=zones).checked()["zones"]
     assert (found.verdict, found.fact) == ("FAIL", fact)
@@ -115,16 +110,18 @@ def test_a_zone_in_which_eks_creates_no_control_plane(prod: Environment) -> None
     assert found.fact == "us-west-2b is usw1-az2 in this account, where EKS creates no control plane"
 
 
+PLAIN = {"name": "a", "machine": "m6i.xlarge", "nodes": 1}
+OLD = {"InstanceType": "p3.2xlarge"}
+
+
 def asked_by(prod: Environment) -> dict[str, str]:
     """Every API action of the preflight, by operation: from a good account and from worse ones."""
-    with_ami = parse(
-        changed(small({"name": "a", "machine": "m6i.xlarge", "nodes": 1}), images={"al2023": "ami-01234567"})
-    )
+    with_ami = parse(changed(small(PLAIN), images={"al2023": "ami-01234567"}))
     found = {}
     for account in (
         Account(parse(IN_A_VPC), tables=[table()]),
-        Account(prod, quota=None, entries=[ROLE_ENTRY], instances=[{"InstanceType": "p3.2xlarge"}]),
-        Account(prod, instances=[{"InstanceType": "p3.2xlarge"}]),
+        Account(prod, quota=None, entries=[ROLE_ENTRY], instances=[OLD]),
+        Account(prod, instances=[OLD]),
         Account(with_ami),
     ):
         account.checked()
@@ -133,7 +130,7 @@ def asked_by(prod: Environment) -> dict[str, str]:
 
 
 IN_A_VPC = changed(
-    small({"name": "a", "machine": "m6i.xlarge", "nodes": 1}),
+    small(PLAIN),
     network={"vpc": VPC, "subnets": {one["AvailabilityZone"]: one["SubnetId"] for one in map(subnet, "abc")}},
     endpoint={"reached_by": "network"},
     images={"al2023": "al2023@v20260801"},
@@ -161,9 +158,8 @@ def test_a_missing_permission_is_named_and_is_neither_failed_nor_passed(prod: En
 
 
 def test_an_error_that_says_nothing_of_the_account_is_no_failure(prod: Environment) -> None:
-    found = Account(prod, failing={"DescribeAddonVersions": "ThrottlingException"}).checked()[
-        "add-on coredns"
-    ]
+    account = Account(prod, failing={"DescribeAddonVersions": "ThrottlingException"})
+    found = account.checked()["add-on coredns"]
     assert found.verdict == "SKIP"
     assert found.fact.startswith("not checked: eks:DescribeAddonVersions: ThrottlingException")
 
@@ -178,21 +174,13 @@ def test_the_policy_in_the_docs_is_what_is_asked(prod: Environment) -> None:
 
 
 def commands(prod: Environment) -> list[str]:
-    bad = Account(
-        prod,
-        quota=0,
-        roles=(),
-        region="not-opted-in",
-        reservations=[],
-        instances=[{"InstanceType": "p3.2xlarge"}],
-    )
-    other = Account(prod, quota=0, roles=())
     p6 = {"name": "p6", "machine": "p6-b200.48xlarge", "elastic": {"max": {"cpu": 192}}, "capacity": ["spot"]}
-    found = [
-        *bad.checked().values(),
-        *other.checked().values(),
-        *Account(parse(small(p6))).checked().values(),
-    ]
+    accounts = (
+        Account(prod, quota=0, roles=(), region="not-opted-in", reservations=[], instances=[OLD]),
+        Account(prod, quota=0, roles=()),
+        Account(parse(small(p6))),
+    )
+    found = [one for account in accounts for one in account.checked().values()]
     return [text for one in found for text in (one.check, one.fix) if text.startswith("aws ")]
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ssl
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from gpuform.clouds.aws.preflight import here
-from gpuform.clouds.aws.preflight.here import Here
+from gpuform.clouds.aws.preflight import reach
+from gpuform.clouds.aws.preflight.reach import Here
 from tests.openstack.authority import lay
 
 pytestmark = pytest.mark.tools
@@ -50,17 +51,31 @@ class Metadata(BaseHTTPRequestHandler):
         """No line per request."""
 
 
+@contextmanager
+def served(shown: ssl.SSLContext | None = None) -> Iterator[str]:
+    """Host and port of the server, which speaks TLS if a certificate is given."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Metadata)
+    if shown:
+        server.socket = shown.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture(autouse=True)
+def _directly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
 @pytest.fixture
 def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Metadata)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    at = f"http://127.0.0.1:{server.server_port}"
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(here, "_METADATA", f"{at}/latest")
-    monkeypatch.setattr(here, "_WHO_AM_I", f"{at}/me")
-    yield at
-    server.shutdown()
-    server.server_close()
+    with served() as at:
+        monkeypatch.setattr(reach, "_METADATA", f"http://{at}/latest")
+        monkeypatch.setattr(reach, "_WHO_AM_I", f"http://{at}/me")
+        yield f"http://{at}"
 
 
 def test_an_instance_finds_its_vpcs_and_its_address(url: str) -> None:
@@ -75,35 +90,26 @@ def test_no_request_if_aws_is_simulated_or_metadata_is_off(url: str, name: str) 
 
 
 def test_another_page_is_not_an_address(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(here, "_WHO_AM_I", f"{url}/portal")
+    monkeypatch.setattr(reach, "_WHO_AM_I", f"{url}/portal")
     assert Here({}).address() == ""
 
 
 def test_a_machine_without_these_services(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(here, "_METADATA", "http://127.0.0.1:9/latest")
-    monkeypatch.setattr(here, "_WHO_AM_I", "http://127.0.0.1:9/me")
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(reach, "_METADATA", "http://127.0.0.1:9/latest")
+    monkeypatch.setattr(reach, "_WHO_AM_I", "http://127.0.0.1:9/me")
     assert (Here({}).vpcs(), Here({}).address()) == ((), "")
 
 
-def test_an_endpoint_must_show_a_certificate_of_its_authority(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_endpoint_must_show_a_certificate_of_its_authority(tmp_path: Path) -> None:
     for name in ("ours", "another"):
         lay(tmp_path / name, name)
     shown = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     shown.load_cert_chain(tmp_path / "ours" / "admin.crt", tmp_path / "ours" / "admin.key")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Metadata)
-    server.socket = shown.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    at = f"https://127.0.0.1:{server.server_port}"
-    try:
-        ours = Here({}).connect(at, (tmp_path / "ours" / "ca.crt").read_text())
-        another = Here({}).connect(at, (tmp_path / "another" / "ca.crt").read_text())
-    finally:
-        server.shutdown()
-        server.server_close()
+    with served(shown) as at:
+        ours, another = (
+            Here({}).connect(f"https://{at}", (tmp_path / name / "ca.crt").read_text())
+            for name in ("ours", "another")
+        )
     assert (ours.error, ours.private) == ("", True)
     assert "CERTIFICATE_VERIFY_FAILED" in another.error
 

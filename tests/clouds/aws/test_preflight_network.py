@@ -1,16 +1,21 @@
-"""An existing VPC: its subnets, addresses, routes, endpoints and tags, in a simulated account."""
+"""An existing VPC in a simulated account: its subnets, addresses, routes, endpoints and tags.
+
+And whether this machine reaches the cluster's endpoint; if not, `up` fails before anything is created.
+"""
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
 
+from gpuform.clouds.aws.preflight.reach import SUBJECT, Answer
 from gpuform.stack.preflight.check import Finding
 from infra.config import parse
-from infra.plan.network import EVERY
-from tests.clouds.aws.made_up import VPC, Account, subnet, table
-from tests.components.aws_stacks import small
+from infra.plan.eks import EVERY_ENDPOINT as EVERY
+from tests.clouds.aws.made_up import VPC, Account, Machine, subnet, table
+from tests.components.aws_stacks import small, stack
 
 pytestmark = pytest.mark.unit
 
@@ -19,10 +24,8 @@ BY_ID = {"vpc": VPC, "subnets": IDS}
 BY_TAG = {"vpc": VPC, "subnets": {"tags": {"tier": "private"}, "zones": [*IDS]}}
 FIXED = {"name": "a", "machine": "m6i.xlarge", "nodes": 2}
 ELASTIC = {"name": "b", "machine": "m6i.xlarge", "elastic": {"max": {"cpu": 400}}}
-SUBJECTS = (
-    *(f"VPC {VPC}", "subnets", "addresses of the subnets", "internet access of the subnets"),
-    "load balancer subnets",
-)
+ACCESS = "internet access of the subnets"
+SUBJECTS = (f"VPC {VPC}", "subnets", "addresses of the subnets", ACCESS, "load balancer subnets")
 IMAGES = {"al2023": "al2023@v20260801"}
 PRIVATE = [{"Key": "tier", "Value": "private"}]
 
@@ -36,40 +39,44 @@ def test_a_good_vpc_passes(network: dict[str, Any]) -> None:
     tags = subnet("a")["Tags"] + PRIVATE
     found = look(ELASTIC, network=network, subnets=[subnet(letter, Tags=tags) for letter in "abc"])
     assert {found[subject].verdict for subject in SUBJECTS} == {"PASS"}
-    assert (
-        found["internet access of the subnets"].fact
-        == "us-west-2a: nat-1, us-west-2b: nat-1, us-west-2c: nat-1"
-    )
+    assert found[ACCESS].fact == "us-west-2a: nat-1, us-west-2b: nat-1, us-west-2c: nat-1"
     assert found["subnets"].fact == ", ".join(f"{id} in {zone}" for zone, id in IDS.items())
 
 
 def test_a_vpc_that_the_stack_creates_is_not_checked() -> None:
-    own = {"cidr": "10.0.0.0/16", "zones": [*IDS]}
-    assert not {*SUBJECTS} & {*look(network=own)}
+    assert not {*SUBJECTS} & {*look(network={"cidr": "10.0.0.0/16", "zones": [*IDS]})}
 
 
-def test_no_such_vpc() -> None:
-    found = look(vpcs=[])[f"VPC {VPC}"]
-    assert (found.verdict, found.fact) == ("FAIL", "the account has no such VPC in us-west-2")
+MODIFY = f"aws ec2 modify-vpc-attribute --vpc-id {VPC} --enable-dns"
 
 
 @pytest.mark.parametrize(
-    ("name", "option"),
-    [("enableDnsSupport", "--enable-dns-support"), ("enableDnsHostnames", "--enable-dns-hostnames")],
-)
-def test_a_vpc_without_names(name: str, option: str) -> None:
-    found = look(dns={name: False})[f"VPC {VPC}"]
-    assert (found.verdict, found.fact) == ("FAIL", f"{name} is off, but nodes find the endpoint by name")
-    assert found.fix == f"aws ec2 modify-vpc-attribute --vpc-id {VPC} {option} --region us-west-2"
+    ("has", "fact", "fix"),
+    [
+        ({"vpcs": []}, "the account has no such VPC in us-west-2",
+         "write another one as cluster.network.vpc"),
+        ({"dns": {"enableDnsSupport": False}}, "enableDnsSupport is off, but nodes find the endpoint by name",
+         f"{MODIFY}-support --region us-west-2"),
+        ({"dns": {"enableDnsHostnames": False}},
+         "enableDnsHostnames is off, but nodes find the endpoint by name",
+         f"{MODIFY}-hostnames --region us-west-2"),
+    ],
+)  # fmt: skip
+def test_no_vpc_or_one_without_names(has: dict[str, Any], fact: str, fix: str) -> None:
+    found = look(**has)[f"VPC {VPC}"]
+    assert (found.verdict, found.fact, found.fix) == ("FAIL", fact, fix)
+
+
+B = IDS["us-west-2b"]
 
 
 @pytest.mark.parametrize(
     ("wrong", "fact"),
     [
-        ({"VpcId": "vpc-00000000000000000"}, f"{IDS['us-west-2b']} is in vpc-00000000000000000"),
-        ({"AvailabilityZone": "us-west-2c"}, f"{IDS['us-west-2b']} is in us-west-2c, not in us-west-2b"),
-        ({"Ipv6Native": True}, f"{IDS['us-west-2b']} has no IPv4 addresses"),
-        ({"SubnetId": "subnet-00000000"}, f"us-west-2b: {IDS['us-west-2b']}: does not exist"),
+        ({"VpcId": "vpc-00000000000000000"}, f"{B} is in vpc-00000000000000000"),
+        ({"AvailabilityZone": "us-west-2c"}, f"{B} is in us-west-2c, not in us-west-2b"),
+        ({"Ipv6Native": True}, f"{B} has no IPv4 addresses"),
+        ({"SubnetId": "subnet-00000000"}, f"us-west-2b: {B}: does not exist"),
     ],
 )
 def test_a_subnet_that_is_another(wrong: dict[str, Any], fact: str) -> None:
@@ -89,27 +96,21 @@ def test_tags_of_several_subnets_or_of_none() -> None:
     )
 
 
-def few(number: int) -> list[dict[str, Any]]:
-    return [subnet(letter, AvailableIpAddressCount=number) for letter in "abc"]
-
-
 @pytest.mark.parametrize(
-    ("free", "fact"),
+    ("free", "has", "verdict", "fact"),
     [
-        (5, "fewer than the control plane's 6 are free in us-west-2a, us-west-2b, us-west-2c: "),
-        (100, "282 are free in us-west-2a, us-west-2b, us-west-2c, and nodes and pods there may take 6018"),
+        (5, {}, "FAIL", "fewer than the control plane's 6 are free in us-west-2a, us-west-2b, us-west-2c: "),
+        (100, {}, "FAIL",
+         "282 are free in us-west-2a, us-west-2b, us-west-2c, and nodes and pods there may take 6018"),
+        (3, {"entries": []}, "PASS", "free, besides those of the cluster"),  # its nodes have their addresses
+        (0, {"entries": []}, "FAIL", "none is free in us-west-2a"),
     ],
-)
-def test_too_few_addresses(free: int, fact: str) -> None:
-    found = look(ELASTIC, subnets=few(free))["addresses of the subnets"]
-    assert found.verdict == "FAIL"
-    assert found.fact.startswith(fact)
-
-
-@pytest.mark.parametrize(("free", "verdict"), [(3, "PASS"), (0, "FAIL")])
-def test_existing_nodes_have_their_addresses(free: int, verdict: str) -> None:
-    found = look(ELASTIC, subnets=few(free), entries=[])["addresses of the subnets"]
+)  # fmt: skip
+def test_too_few_addresses(free: int, has: dict[str, Any], verdict: str, fact: str) -> None:
+    subnets = [subnet(letter, AvailableIpAddressCount=free) for letter in "abc"]
+    found = look(ELASTIC, subnets=subnets, **has)["addresses of the subnets"]
     assert found.verdict == verdict
+    assert found.fact.startswith(fact)
 
 
 @pytest.mark.parametrize(
@@ -122,27 +123,9 @@ def test_existing_nodes_have_their_addresses(free: int, verdict: str) -> None:
     ],
 )
 def test_default_routes(way: dict[str, str]) -> None:
-    found = look(tables=[table(**way)])["internet access of the subnets"]
+    found = look(tables=[table(**way)])[ACCESS]
     assert found.verdict == "PASS"
     assert next(iter(way.values())) in found.fact
-
-
-def test_a_public_subnet_is_refused() -> None:
-    """The subnet has its own table, which counts before the main one."""
-    tables = [table(NatGatewayId="nat-1"), table(IDS["us-west-2b"], id="rtb-2", GatewayId="igw-1")]
-    found = look(tables=tables)["internet access of the subnets"]
-    assert found.verdict == "FAIL"
-    assert found.fact.startswith(f"{IDS['us-west-2b']} is public (default route: igw-1)")
-
-
-def test_a_route_to_a_deleted_gateway_does_not_count() -> None:
-    gone = table(NatGatewayId="nat-1")
-    gone["Routes"][1]["State"] = "blackhole"
-    found = look(tables=[gone])["internet access of the subnets"]
-    assert found.verdict == "FAIL"
-    assert found.fact.startswith(
-        "no default route in us-west-2a, us-west-2b, us-west-2c, and no VPC endpoint for ec2, "
-    )
 
 
 def endpoints(*names: str, **other: Any) -> list[dict[str, Any]]:
@@ -152,30 +135,40 @@ def endpoints(*names: str, **other: Any) -> list[dict[str, Any]]:
     return [*listed, {"ServiceName": "com.amazonaws.us-west-2.s3", **s3}]
 
 
-def test_vpc_endpoints_instead_of_a_default_route() -> None:
-    found = look(tables=[table()], endpoints=endpoints(*EVERY))["internet access of the subnets"]
-    assert found.verdict == "SKIP"
-    assert "images only in ECR" in found.fact
-
-
-def test_karpenter_also_needs_iam() -> None:
-    """Without IAM, Karpenter creates no instance profile."""
-    found = look(ELASTIC, tables=[table()], endpoints=endpoints(*EVERY))["internet access of the subnets"]
-    assert (found.verdict, found.fact.endswith("and no VPC endpoint for iam")) == ("FAIL", True)
+NAT, NONE = table(NatGatewayId="nat-1"), table()
+DELETED = {**NAT, "Routes": [NAT["Routes"][0], {**NAT["Routes"][1], "State": "blackhole"}]}
+PUBLIC = table(B, id="rtb-2", GatewayId="igw-1")
+NO_ROUTE = "no default route in us-west-2a, us-west-2b, us-west-2c"
+LACKS = f"{NO_ROUTE}, and no VPC endpoint for"
 
 
 @pytest.mark.parametrize(
-    ("there", "lacks"),
+    ("pool", "tables", "there", "verdict", "fact"),
     [
-        (endpoints(*EVERY)[1:], EVERY[0]),
-        (endpoints(*EVERY, PrivateDnsEnabled=False), ", ".join(EVERY)),
-        (endpoints(*EVERY, State="pendingAcceptance"), ", ".join(EVERY)),
-        (endpoints(*EVERY)[:-1], "s3"),
+        (
+            FIXED,
+            [NAT, PUBLIC],
+            [],
+            "FAIL",
+            f"{B} is public (default route: igw-1)...",
+        ),  # its own table counts
+        (FIXED, [DELETED], [], "FAIL", f"{LACKS} ec2, ..."),
+        (FIXED, [NONE], endpoints(*EVERY), "SKIP",
+         f"{NO_ROUTE}: VPC endpoints reach AWS, but images only..."),
+        (ELASTIC, [NONE], endpoints(*EVERY), "FAIL", f"{LACKS} iam"),  # Karpenter's instance profiles
+        (FIXED, [NONE], endpoints(*EVERY)[1:], "FAIL", f"{LACKS} {EVERY[0]}"),
+        (FIXED, [NONE], endpoints(*EVERY, PrivateDnsEnabled=False), "FAIL", f"{LACKS} {', '.join(EVERY)}"),
+        (FIXED, [NONE], endpoints(*EVERY, State="pendingAcceptance"), "FAIL", f"{LACKS} {', '.join(EVERY)}"),
+        (FIXED, [NONE], endpoints(*EVERY)[:-1], "FAIL", f"{LACKS} s3"),
     ],
-)
-def test_endpoints_that_are_missing_or_serve_no_node(there: list[dict[str, Any]], lacks: str) -> None:
-    found = look(tables=[table()], endpoints=there)["internet access of the subnets"]
-    assert (found.verdict, found.fact.partition("no VPC endpoint for ")[2]) == ("FAIL", lacks)
+)  # fmt: skip
+def test_without_a_default_route(
+    pool: dict[str, Any], tables: list[Any], there: list[Any], verdict: str, fact: str
+) -> None:
+    found = look(pool, tables=tables, endpoints=there)[ACCESS]
+    assert found.verdict == verdict
+    assert found.fact.startswith(fact.removesuffix("..."))
+    assert fact.endswith("...") or found.fact == fact
 
 
 def test_load_balancers_need_a_tag_and_karpenter_does_not() -> None:
@@ -186,3 +179,102 @@ def test_load_balancers_need_a_tag_and_karpenter_does_not() -> None:
         f"aws ec2 create-tags --resources {' '.join(IDS.values())} "
         "--tags Key=kubernetes.io/role/internal-elb,Value=1 --region us-west-2"
     )
+
+
+ENDPOINT = "https://ABC.gr7.us-west-2.eks.amazonaws.com"
+OPEN = ["203.0.113.0/24"]
+INSIDE_VPC: dict[str, Any] = {"network": BY_ID}
+CONNECTED: dict[str, Any] = {**INSIDE_VPC, "endpoint": {"reached_by": "network"}}
+PUBLIC: dict[str, Any] = {"endpoint": {"public_cidrs": OPEN}}
+LATER = "endpoint.public_cidrs: [{}/32], which a later update removes"
+INSIDE = "run it in the VPC, or connected to it (VPN, peering, a proxy in HTTPS_PROXY)"
+
+
+def reached(has: dict[str, Any] | None = None, **cluster: Any) -> Finding:
+    env = parse(small(FIXED, images=IMAGES, **cluster))
+    return Account(env, **(has or {})).checked()[SUBJECT]
+
+
+@pytest.mark.parametrize("endpoint", [{}, {"reached_by": "network"}])
+def test_a_private_cluster_in_a_new_vpc_is_refused(endpoint: dict[str, str]) -> None:
+    """No machine can be in a VPC before the first `up` has created it, whatever is declared."""
+    found = reached(endpoint=endpoint)
+    assert found.verdict == "FAIL"
+    assert found.fact == (
+        "private, and the stack creates the VPC, to which no machine is connected yet: "
+        "charts could not be installed"
+    )
+    assert found.fix == f"{LATER.format('203.0.113.7')}; or an existing VPC: cluster.network.vpc"
+
+
+UNKNOWN = "private, and this machine is not known to be in the VPC or connected"
+
+
+@pytest.mark.parametrize(
+    ("here", "cluster", "verdict", "fact", "fix"),
+    [
+        (Machine(), INSIDE_VPC, "FAIL", UNKNOWN,
+         f"{INSIDE}, with endpoint.reached_by: network; or {LATER.format('203.0.113.7')}"),
+        (Machine(inside=("vpc-00000000",)), INSIDE_VPC, "FAIL", UNKNOWN, ""),
+        (Machine(inside=("vpc-00000000", VPC)), INSIDE_VPC, "PASS", f"this machine is in {VPC}", ""),
+        (Machine(), CONNECTED, "PASS",
+         f"declared: this machine is connected to {VPC}; tried once the cluster exists", ""),
+        (Machine("203.0.113.7"), PUBLIC, "PASS", "open to 203.0.113.0/24; ", ""),
+        (Machine("198.51.100.7"), PUBLIC, "FAIL",
+         "open to 203.0.113.0/24; the public address of this machine is 198.51.100.7",
+         LATER.format("198.51.100.7")),
+        (Machine(""), PUBLIC, "SKIP", "open to 203.0.113.0/24; ", ""),
+    ],
+)  # fmt: skip
+def test_before_the_cluster_exists(
+    here: Machine, cluster: dict[str, Any], verdict: str, fact: str, fix: str
+) -> None:
+    found = reached({"here": here}, **cluster)
+    assert found.verdict == verdict
+    assert found.fact.startswith(fact)
+    assert fix in found.fix
+
+
+def test_aws_prod_is_created_from_where_its_comment_says() -> None:
+    """And not from a hosted runner, whose address is not in the file."""
+    for here, verdict in ((Machine(), "PASS"), (Machine("198.51.100.7"), "FAIL")):
+        account = Account(parse(stack("aws-prod")), here=here)
+        assert account.checked()[SUBJECT].verdict == verdict
+
+
+CLOSES = (
+    "this machine reaches it by its public address, which this update closes: change nothing else "
+    "with it, and run later updates inside the VPC"
+)
+SILENT = Answer("timed out")
+
+
+@pytest.mark.parametrize(
+    ("public", "answer", "cluster", "verdict", "fact"),
+    [
+        ([], SILENT, CONNECTED, "FAIL", f"{ENDPOINT} does not answer this machine: timed out"),
+        ([], Answer(), INSIDE_VPC, "PASS", f"{ENDPOINT} answers"),
+        (OPEN, Answer(), {}, "PASS", CLOSES),
+        (OPEN, Answer(private=True), {}, "PASS", f"{ENDPOINT} answers"),
+        ([], SILENT, PUBLIC, "PASS", "open to "),  # the update opens it before it uses it
+        (OPEN, SILENT, PUBLIC, "FAIL", f"{ENDPOINT} does not answer"),
+    ],
+)
+def test_an_existing_endpoint_is_tried(
+    public: list[str], answer: Answer, cluster: dict[str, Any], verdict: str, fact: str
+) -> None:
+    """The declaration does not count any more, unless this update opens the endpoint."""
+    here = Machine(answer=answer)
+    access = {"endpointPublicAccess": bool(public), "publicAccessCidrs": public}
+    authority = {"data": base64.b64encode(b"PEM").decode()}
+    made = {"endpoint": ENDPOINT, "certificateAuthority": authority, "resourcesVpcConfig": access}
+    found = reached({"entries": [], "cluster": made, "here": here}, **cluster)
+    assert found.verdict == verdict
+    assert found.fact.startswith(fact)
+    assert here.tried == [(ENDPOINT, "PEM")]
+
+
+def test_an_authority_that_is_not_base64_matches_no_endpoint() -> None:
+    here, made = Machine(), {"endpoint": ENDPOINT, "certificateAuthority": {"data": "?"}}
+    reached({"entries": [], "cluster": made, "here": here}, network=BY_ID)
+    assert here.tried == [(ENDPOINT, "")]

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gpuform.clouds.aws.preflight.demand import purchases
 from gpuform.clouds.aws.preflight.quota_table import QUOTAS, UNKNOWN, Market, quota_of
+from gpuform.clouds.aws.preflight.quotas import purchases
 from infra.config import parse
 from infra.model.machines import LEFT_OUT, MACHINES
-from infra.plan.cost import limited
+from infra.model.offer import limited
 from tests.clouds.aws.made_up import RESERVATION, Account, instance, reservation
 from tests.components.aws_stacks import changed, small, stack
 
@@ -28,33 +28,26 @@ def test_each_machine_has_a_quota_or_a_reason_why_none_is_known(market: Market) 
 
 
 @pytest.mark.parametrize(
-    ("market", "kind", "code"),
+    ("market", "code", "kinds"),
     [
-        ("on-demand", "g4dn.xlarge", "L-DB2E81BA"),
-        ("on-demand", "g7e.48xlarge", "L-DB2E81BA"),
-        ("on-demand", "p3dn.24xlarge", "L-417A185B"),
-        ("on-demand", "p6-b200.48xlarge", "L-417A185B"),
-        ("on-demand", "m6i.xlarge", "L-1216C47A"),
-        ("on-demand", "c7gn.large", "L-1216C47A"),
-        ("spot", "g6e.xlarge", "L-3819A6DF"),
-        ("spot", "p4de.24xlarge", "L-7212CCBC"),
-        ("spot", "p5.48xlarge", "L-C4BD4855"),
-        ("spot", "t3.micro", "L-34B43A08"),
-        ("spot", "p5en.48xlarge", None),
-        ("on-demand", "gr6.4xlarge", None),
-        ("on-demand", "inf2.xlarge", None),
-        ("on-demand", "dl1.24xlarge", None),
-        ("on-demand", "hpc7a.12xlarge", None),
-        ("on-demand", "x2idn.16xlarge", None),
-        ("on-demand", "mac2.metal", None),
+        ("on-demand", "L-DB2E81BA", "g4dn.xlarge g7e.48xlarge"),
+        ("on-demand", "L-417A185B", "p3dn.24xlarge p6-b200.48xlarge"),
+        ("on-demand", "L-1216C47A", "m6i.xlarge c7gn.large"),
+        ("spot", "L-3819A6DF", "g6e.xlarge"),
+        ("spot", "L-7212CCBC", "p4de.24xlarge"),
+        ("spot", "L-C4BD4855", "p5.48xlarge"),
+        ("spot", "L-34B43A08", "t3.micro"),
+        ("spot", None, "p5en.48xlarge"),
+        ("on-demand", None, "gr6.4xlarge inf2.xlarge dl1.24xlarge hpc7a.12xlarge x2idn.16xlarge mac2.metal"),
     ],
 )
 def test_a_machine_counts_against_the_quota_of_its_family(
-    market: Market, kind: str, code: str | None
+    market: Market, code: str | None, kinds: str
 ) -> None:
     """Codes are typed here independently."""
-    found = quota_of(market, kind)
-    assert (found.code if found else None) == code
+    for kind in kinds.split():
+        found = quota_of(market, kind)
+        assert (found.code if found else None) == code, kind
 
 
 def test_no_machine_counts_twice() -> None:
@@ -180,10 +173,8 @@ def test_the_default_counts_where_the_account_has_no_value_of_its_own() -> None:
     assert account.checked()[P].fact.startswith("192 vCPUs at most (a100 192) of 8; ")
     account.default_quota = None
     found = account.checked()[P]
-    assert (found.verdict, found.fact) == (
-        "SKIP",
-        "not checked: Service Quotas has no L-417A185B in us-west-2",
-    )
+    fact = "not checked: Service Quotas has no L-417A185B in us-west-2"
+    assert (found.verdict, found.fact) == ("SKIP", fact)
 
 
 def test_a_family_without_a_known_quota_is_said_and_not_guessed() -> None:
@@ -206,7 +197,10 @@ def test_no_mix_of_machines_within_the_limits_has_more_vcpus(limits: dict[str, i
     pool = {"name": "l4", "gpu": {"models": ["L4"], "count": 1}, "elastic": {"max": limits}}
     env = parse(small(pool))
     (bought,) = [one for one in purchases(env) if one.pool.name == "l4"]
-    sizes = [(machine.vcpu, limited(env, bought.pool, machine)) for machine in bought.machines]
+    sizes = [
+        (machine.vcpu, limited(env.strategy(bought.pool), bought.pool, machine))
+        for machine in bought.machines
+    ]
     ranges = [range(min(limits[key] // each[key] for key in limits) + 1) for _, each in sizes]
     best = max(
         sum(n * vcpu for n, (vcpu, _) in zip(mix, sizes, strict=True))

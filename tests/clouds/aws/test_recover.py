@@ -22,40 +22,26 @@ __all__ = ["_clients", "_once"]
 RECOVERY = AwsRecovery()
 
 PROVIDER = "urn:pulumi:labs::gpuform::pulumi:providers:aws::labs-aws"
+DEFAULT_TAGS = '{"tags": {"gpuform.io/environment": "labs"}}'
+MADE_BY = {"urn": PROVIDER, "id": "1", "type": "pulumi:providers:aws"}
 STATE: dict[str, Any] = {
-    "deployment": {
-        "resources": [
-            {
-                "urn": PROVIDER,
-                "id": "1",
-                "type": "pulumi:providers:aws",
-                "inputs": {
-                    "region": REGION,
-                    "defaultTags": '{"tags": {"gpuform.io/environment": "labs"}}',
-                },
-            }
-        ]
-    }
+    "deployment": {"resources": [{**MADE_BY, "inputs": {"region": REGION, "defaultTags": DEFAULT_TAGS}}]}
 }
 Call = tuple[str, dict[str, Any], dict[str, Any] | None]
 P_1 = {"GroupName": "p-1", "State": "available", "Tags": seeded.pairs(TAGS)}
 ROLE = "arn:aws:iam::123456789012:role/n"
+TAGGED_P_1 = [
+    {"Name": "group-name", "Values": ["p-1"]},
+    {"Name": "tag:gpuform.io/environment", "Values": ["labs"]},
+    {"Name": "tag:Name", "Values": ["labs"]},
+]
+POLICY = "arn:aws:eks::aws:x"
+OF_P = {"clusterName": "labs", "principalArn": "p"}
+FOUND = {"associatedAccessPolicies": [{"policyArn": "other"}, {"policyArn": POLICY}]}
 STUBBED: dict[str, tuple[dict[str, Any], list[Call], str]] = {
     "aws:ec2/placementGroup:PlacementGroup": (
         {"name": "p-1"},
-        [
-            (
-                "describe_placement_groups",
-                {"PlacementGroups": [P_1]},
-                {
-                    "Filters": [
-                        {"Name": "group-name", "Values": ["p-1"]},
-                        {"Name": "tag:gpuform.io/environment", "Values": ["labs"]},
-                        {"Name": "tag:Name", "Values": ["labs"]},
-                    ]
-                },
-            )
-        ],
+        [("describe_placement_groups", {"PlacementGroups": [P_1]}, {"Filters": TAGGED_P_1})],
         "p-1",
     ),
     "aws:eks/addon:Addon": (
@@ -69,29 +55,20 @@ STUBBED: dict[str, tuple[dict[str, Any], list[Call], str]] = {
         f"labs:{ROLE}",
     ),
     "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": (
-        {"clusterName": "labs", "principalArn": "p", "policyArn": "arn:aws:eks::aws:x"},
-        [
-            (
-                "list_associated_access_policies",
-                {"associatedAccessPolicies": [{"policyArn": "other"}, {"policyArn": "arn:aws:eks::aws:x"}]},
-                {"clusterName": "labs", "principalArn": "p"},
-            )
-        ],
-        "labs#p#arn:aws:eks::aws:x",
+        {**OF_P, "policyArn": POLICY},
+        [("list_associated_access_policies", FOUND, OF_P)],
+        f"labs#p#{POLICY}",
     ),
     "aws:eks/podIdentityAssociation:PodIdentityAssociation": (
         {"clusterName": "labs", "namespace": "kube-system", "serviceAccount": "karpenter"},
         [
             ("list_pod_identity_associations", {"associations": [{"associationId": "a-1"}]}, None),
-            (
-                "describe_pod_identity_association",
-                {"association": {"tags": TAGS}},
-                {"clusterName": "labs", "associationId": "a-1"},
-            ),
+            ("describe_pod_identity_association", {"association": {"tags": TAGS}},
+             {"clusterName": "labs", "associationId": "a-1"}),
         ],
         "labs,a-1",
     ),
-}
+}  # fmt: skip
 """Inputs, calls with answer and parameters (None: the inputs), and import id."""
 
 

@@ -30,9 +30,11 @@ Json = dict[str, Any]
 
 
 def env(**operator: Any) -> Environment:
+    """With these fields of ``gpu_operator``; ``pool`` changes the pool, and ``own`` adds top-level fields."""
     pool = {"name": "t4", "machine": "g2.5xlarge", "selector": {"a": "b"}, **operator.pop("pool", {})}
-    cluster = {"kind": "existing", "kubeconfig": "/nowhere/kubeconfig"}
-    return parse({"name": "e", "cluster": cluster, "gpu_operator": operator, "pools": [pool]})
+    cluster, own = {"kind": "existing", "kubeconfig": "/nowhere/kubeconfig"}, operator.pop("own", {})
+    operators = {"gpu_operator": operator} if operator else {}
+    return parse({"name": "e", "cluster": cluster, "pools": [pool], **operators, **own})
 
 
 def metadata(name: str, release: tuple[str, str] | None) -> Json:
@@ -151,12 +153,8 @@ def test_a_cluster_that_is_away_is_not_checked(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(existing, "listed", away)
     found, *others = checks(env(), Paths.here(), "e")
     assert [one.subject for one in (found, *others)] == [
-        "GPU operator",
-        "device plugin",
-        "node feature discovery",
-        "driver and toolkit",
-        "container runtimes",
-        "health loop",
+        *("GPU operator", "device plugin", "node feature discovery"),
+        *("driver and toolkit", "container runtimes", "health loop"),
     ]
     assert (found.verdict, found.fact) == ("SKIP", "not checked: cluster: connection refused")
     assert found.check == "kubectl --kubeconfig /nowhere/kubeconfig get clusterpolicies.nvidia.com -o yaml"
@@ -175,13 +173,7 @@ def test_a_kubeconfig_that_is_not_there_is_not_checked_either() -> None:
         (None, False),
         ({"resources": []}, False),
         ({"resources": [{"type": RELEASE, "urn": "u"}]}, True),
-        (
-            {
-                "resources": [],
-                "pending_operations": [{"type": "creating", "resource": {"type": RELEASE, "urn": "u"}}],
-            },
-            True,
-        ),
+        ({"pending_operations": [{"type": "creating", "resource": {"type": RELEASE, "urn": "u"}}]}, True),
     ],
 )
 def test_whether_the_state_has_a_release(tmp_path: Path, deployment: Json | None, made: bool | None) -> None:

@@ -4,8 +4,7 @@ from functools import partial
 from typing import Any
 
 from gpuform.clouds.openstack.preflight import checks_of
-from gpuform.clouds.openstack.preflight.project import Project
-from gpuform.clouds.openstack.preflight.state_resources import StateClusters
+from gpuform.clouds.openstack.preflight.project import Project, StateClusters
 from gpuform.stack.preflight.check import Finding
 from infra.config import parse
 from infra.model.environment import Environment

@@ -37,6 +37,37 @@ def flavor(name: str, vcpus: int, gib: float, disk: int = 80) -> dict[str, Any]:
     return {"id": f"id-{name}", "name": name, "vcpus": vcpus, "ram": int(gib * 1024), "disk": disk}
 
 
+FLAVORS = (
+    ("m2.medium", 2, 3.7),
+    ("g2.5xlarge", 28, 168),
+    ("g2.xlarge", 4, 16),
+    ("g3.xlarge", 4, 16),
+    ("g4.p1.40g", 16, 120),
+)
+
+
+def template(**more: Any) -> dict[str, Any]:
+    return {
+        "uuid": "t-1",
+        "name": "kubernetes-1.30.2-2",
+        "coe": "kubernetes",
+        "image_id": "fedora-coreos-40",
+        "labels": {"kube_tag": "v1.30.2"},
+        "flavor_id": "m2.medium",
+        "master_flavor_id": "m2.medium",
+        "master_lb_enabled": False,
+        "floating_ip_enabled": False,
+        **more,
+    }
+
+
+def quotas() -> dict[str, dict[str, int]]:
+    return {
+        "port": {"limit": 200, "used": 5, "reserved": 0},
+        "floatingip": {"limit": 10, "used": 1, "reserved": 0},
+    }
+
+
 def limits(**more: int) -> dict[str, int]:
     return {
         "maxTotalInstances": 100,
@@ -61,30 +92,8 @@ class MadeUp:
     returned by id.
     """
 
-    flavors: list[dict[str, Any]] = field(
-        default_factory=lambda: [
-            flavor("m2.medium", 2, 3.7),
-            flavor("g2.5xlarge", 28, 168),
-            flavor("g2.xlarge", 4, 16),
-            flavor("g3.xlarge", 4, 16),
-            flavor("g4.p1.40g", 16, 120),
-        ]
-    )
-    templates: list[dict[str, Any]] = field(
-        default_factory=lambda: [
-            {
-                "uuid": "t-1",
-                "name": "kubernetes-1.30.2-2",
-                "coe": "kubernetes",
-                "image_id": "fedora-coreos-40",
-                "labels": {"kube_tag": "v1.30.2"},
-                "flavor_id": "m2.medium",
-                "master_flavor_id": "m2.medium",
-                "master_lb_enabled": False,
-                "floating_ip_enabled": False,
-            }
-        ]
-    )
+    flavors: list[dict[str, Any]] = field(default_factory=lambda: [flavor(*one) for one in FLAVORS])
+    templates: list[dict[str, Any]] = field(default_factory=lambda: [template()])
     clusters: list[dict[str, Any]] = field(default_factory=list)
     node_groups: list[dict[str, Any]] = field(default_factory=list)
     images: list[dict[str, Any]] = field(default_factory=list)
@@ -97,12 +106,7 @@ class MadeUp:
     ports: list[dict[str, Any]] = field(default_factory=list)
     stack: list[dict[str, Any]] = field(default_factory=list)
     limits: dict[str, int] = field(default_factory=limits)
-    quotas: dict[str, dict[str, int]] = field(
-        default_factory=lambda: {
-            "port": {"limit": 200, "used": 5, "reserved": 0},
-            "floatingip": {"limit": 10, "used": 1, "reserved": 0},
-        }
-    )
+    quotas: dict[str, dict[str, int]] = field(default_factory=quotas)
     hard_limit: int = 20
     newest: str = "1.11"
     password: str = "right"

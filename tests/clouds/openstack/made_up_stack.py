@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from gpuform.checkout.paths import Paths
 from gpuform.stack.destroy import StackTeardown
-from gpuform.stack.destroy.cluster import SERVICE, Cluster
+from gpuform.stack.destroy.cluster import SERVICE
 from infra.config import parse
 from tests.clouds.openstack.made_up_cloud import PROJECT
-from tests.stack.destroy.told_state import BASE, resource, teardown_of
+from tests.stack.destroy.told_state import BASE, PlayedCluster, opens, resource, teardown_of
 
 KUBERNETES = f"{BASE}pulumi:providers:kubernetes::k::id"
 OUTPUTS = {
@@ -49,32 +47,6 @@ SOMEBODY_S = {
 }
 
 
-class Played:
-    """A cluster with one LoadBalancer Service and no controller: octavia's load balancer stays."""
-
-    def __init__(self, problem: str = "") -> None:
-        self.problem, self.services = problem, [_service("web")]
-
-    def reachable(self) -> str:
-        return self.problem
-
-    def objects(self, kind: Any, namespace: str = "", **params: str) -> list[dict[str, Any]]:
-        return self.services if kind is SERVICE else []
-
-    def queued(self, environment: str) -> dict[str, list[str]]:
-        return {"science": ["Job lab/train"]}
-
-    def find(self, kind: Any, namespace: str, name: str) -> None:
-        return None
-
-    def delete(self, kind: Any, one: Any, with_owned: bool = False) -> None:
-        self.services = []
-
-
-def _service(name: str) -> dict[str, Any]:
-    return {"metadata": {"namespace": "shop", "name": name, "uid": "u"}, "spec": {"type": "LoadBalancer"}}
-
-
 def site(tmp_path: Path, *resources: dict[str, Any], fails: int = 0, **options: Any) -> StackTeardown:
     cluster = {"kind": "openstack", "region": "cern", "template": "kubernetes-1.30.2-2", "version": "1.30"}
     pool = {"name": "gpu-t4", "machine": "g2.5xlarge", "nodes": 1}
@@ -85,17 +57,11 @@ def site(tmp_path: Path, *resources: dict[str, Any], fails: int = 0, **options: 
     return teardown_of(env, state, paths=paths, fails=fails, **options)
 
 
-@contextmanager
 def playing(
     monkeypatch: pytest.MonkeyPatch, problem: str = "", access: Any = "kind: Config"
-) -> Iterator[Played]:
-    played, given = Played(problem), []
-
-    @contextmanager
-    def opened(given_access: Any) -> Iterator[Cluster]:
-        given.append(given_access)
-        yield cast(Cluster, played)
-
-    monkeypatch.setattr("gpuform.stack.destroy.stack_teardown.Cluster", opened)
-    yield played
-    assert set(given) <= {access}, "by default, the state's own kubeconfig"
+) -> PlayedCluster:
+    """A cluster with one LoadBalancer Service and no controller: octavia's load balancer stays."""
+    service = {"metadata": {"namespace": "shop", "name": "web", "uid": "u"}, "spec": {"type": "LoadBalancer"}}
+    cluster = PlayedCluster({SERVICE: [service]}, problem, waiting={"science": ["Job lab/train"]})
+    opens(monkeypatch, cluster, access)
+    return cluster

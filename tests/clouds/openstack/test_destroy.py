@@ -12,19 +12,11 @@ import pytest
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.clouds.openstack.destroy import OF_MAGNUM, Magnum, magnum
 from gpuform.stack.destroy import Destroy
+from gpuform.stack.destroy.cluster import SERVICE
 from gpuform.stack.destroy.state import Known
+from tests.clouds.openstack import made_up_stack as made
 from tests.clouds.openstack.made_up_cloud import PROJECT, MadeUp, served
-from tests.clouds.openstack.made_up_stack import (
-    BALANCER,
-    CLUSTER,
-    LIVE,
-    OUTPUTS,
-    POD,
-    QUEUE,
-    SOMEBODY_S,
-    playing,
-    site,
-)
+from tests.clouds.openstack.made_up_stack import CLUSTER, OUTPUTS, playing, site
 from tests.stack.destroy.told_state import engine_of
 
 pytestmark = pytest.mark.unit
@@ -32,7 +24,7 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[MadeUp]:
-    with served(MadeUp(clusters=[LIVE])) as found:
+    with served(MadeUp(clusters=[made.LIVE])) as found:
         monkeypatch.setattr(
             "gpuform.clouds.openstack.destroy.connect", lambda cloud, region: found.connect(region=region)
         )
@@ -42,20 +34,20 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[MadeUp]:
 def test_services_and_data_go_before_the_engine_and_what_nobody_takes_down_is_swept(
     cloud: MadeUp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cloud.balancers = [BALANCER, SOMEBODY_S]
-    here = site(tmp_path, CLUSTER, QUEUE, POD)
-    with playing(monkeypatch) as played:
-        plan = here.plan()
-        text = "\n".join(plan.lines())
-        assert played.services, "a plan changes nothing"
-        done = Destroy(here, plan).run().to_json()
+    cloud.balancers = [made.BALANCER, made.SOMEBODY_S]
+    here = site(tmp_path, CLUSTER, made.QUEUE, made.POD)
+    played = playing(monkeypatch)
+    plan = here.plan()
+    text = "\n".join(plan.lines())
+    assert played.objects(SERVICE), "a plan changes nothing"
+    done = Destroy(here, plan).run().to_json()
     assert "3 resources will be deleted" in text
     assert "but in its queues; deleted with its cluster:\n  science: Job lab/train" in text
     assert "has the cluster's name at OpenStack" in text
-    assert f"load balancer lb-1 ({BALANCER['description']})" in text
+    assert f"load balancer lb-1 ({made.BALANCER['description']})" in text
     assert "lb-2" not in text
     assert [step["name"] for step in done["steps"]] == [step.name for step in OF_MAGNUM]
-    assert done["swept"] == [f"load balancer lb-1 ({BALANCER['description']})"]
+    assert done["swept"] == [f"load balancer lb-1 ({made.BALANCER['description']})"]
     assert [one["id"] for one in cloud.balancers] == ["lb-2"], "another cluster's stays"
     assert engine_of(here).asked == [()], "the engine runs once, for all of it"
     assert [one for one in cloud.asked if one.startswith("DELETE")] == [
@@ -66,36 +58,34 @@ def test_services_and_data_go_before_the_engine_and_what_nobody_takes_down_is_sw
 def test_what_holds_the_cluster_is_named_and_the_same_command_goes_on(
     cloud: MadeUp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cloud.balancers = [{"id": "lb-9", "name": "research-2-api", "provisioning_status": "ERROR"}, SOMEBODY_S]
+    cloud.balancers = [
+        {"id": "lb-9", "name": "research-2-api", "provisioning_status": "ERROR"},
+        made.SOMEBODY_S,
+    ]
     kept = {"id": "port-7", "name": "kept", "network_id": "net-1", "device_owner": "compute:nova"}
     cloud.ports = [kept, {"id": "port-8", "name": "research-2-kept", "device_owner": "compute:nova"}]
-    cloud.stack = [
-        {
-            "resource_name": "network",
-            "resource_type": "OS::Neutron::Net",
-            "physical_resource_id": "net-1",
-            "resource_status": "DELETE_FAILED",
-            "resource_status_reason": "There are one or more ports still in use",
-        }
-    ]
+    network = {"name": "network", "type": "OS::Neutron::Net", "status": "DELETE_FAILED"}
+    network["status_reason"] = "There are one or more ports still in use"
+    cloud.stack = [{f"resource_{key}": value for key, value in network.items()}]
+    cloud.stack[0]["physical_resource_id"] = "net-1"
     here = site(tmp_path, CLUSTER, fails=1)
-    with playing(monkeypatch):
-        with pytest.raises(Failure) as stuck:
-            Destroy(here, here.plan()).run()
-        assert stuck.value.subject == "cluster research of research"
-        for named in (
-            "Magnum reports DELETE_FAILED (in use)",
-            "port kept (port-7, of compute:nova): openstack port delete port-7",
-            "port research-2-kept (port-8, of compute:nova, matched by name only: check its owner)",
-            "resource network (OS::Neutron::Net net-1): DELETE_FAILED There are one or more ports still",
-            "timed out",
-        ):
-            assert named in stuck.value.fact
-        assert "load balancer" not in stuck.value.fact, "other clusters' are not in its way"
-        assert stuck.value.remedy.endswith("run the same command again to continue")
-        again = site(tmp_path, CLUSTER)
-        again.engine = here.engine
-        Destroy(again, again.plan()).run()
+    playing(monkeypatch)
+    with pytest.raises(Failure) as stuck:
+        Destroy(here, here.plan()).run()
+    assert stuck.value.subject == "cluster research of research"
+    for named in (
+        "Magnum reports DELETE_FAILED (in use)",
+        "port kept (port-7, of compute:nova): openstack port delete port-7",
+        "port research-2-kept (port-8, of compute:nova, matched by name only: check its owner)",
+        "resource network (OS::Neutron::Net net-1): DELETE_FAILED There are one or more ports still",
+        "timed out",
+    ):
+        assert named in stuck.value.fact
+    assert "load balancer" not in stuck.value.fact, "other clusters' are not in its way"
+    assert stuck.value.remedy.endswith("run the same command again to continue")
+    again = site(tmp_path, CLUSTER)
+    again.engine = here.engine
+    Destroy(again, again.plan()).run()
     assert len(engine_of(here).asked) == 2
 
 
@@ -107,24 +97,26 @@ def test_a_cluster_that_was_never_finished_is_the_engine_s_alone(cloud: MadeUp, 
     assert engine_of(here).asked == [()]
 
 
-def test_another_project_s_credentials_end_it(cloud: MadeUp, tmp_path: Path) -> None:
-    other = {**CLUSTER, "outputs": {**OUTPUTS, "projectId": "q"}}
-    with pytest.raises(
-        Failure, match=f"stack research: is in project q, but the credentials are for project {PROJECT}"
-    ):
-        site(tmp_path, other).plan()
-
-
-def test_a_file_that_names_another_region_is_refused(cloud: MadeUp, tmp_path: Path) -> None:
-    other = {**CLUSTER, "outputs": {**OUTPUTS, "region": "south"}}
-    with pytest.raises(InputError, match="declares region cern, but the stack is in south; set cluster"):
-        site(tmp_path, other).plan()
+@pytest.mark.parametrize(
+    ("outputs", "kind", "said"),
+    [
+        ({"projectId": "q"}, Failure,
+         f"stack research: is in project q, but the credentials are for project {PROJECT}"),
+        ({"region": "south"}, InputError, "declares region cern, but the stack is in south; set cluster"),
+    ],
+)  # fmt: skip
+def test_another_project_or_region_ends_it(
+    cloud: MadeUp, tmp_path: Path, outputs: dict[str, str], kind: type[Exception], said: str
+) -> None:
+    with pytest.raises(kind, match=said):
+        site(tmp_path, {**CLUSTER, "outputs": {**OUTPUTS, **outputs}}).plan()
 
 
 def test_a_cluster_that_does_not_answer_is_not_gone(
     cloud: MadeUp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with playing(monkeypatch, problem="no route"), pytest.raises(Failure) as silent:
+    playing(monkeypatch, problem="no route")
+    with pytest.raises(Failure) as silent:
         site(tmp_path).plan()
     assert "does not answer (no route)" in silent.value.fact
     assert "--cluster-gone, which asks Magnum for proof first" in silent.value.remedy
@@ -134,27 +126,23 @@ def test_only_magnum_proves_that_it_is_gone(
     cloud: MadeUp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = site(tmp_path, cluster_gone=True)
-    with playing(monkeypatch, problem="no route"):
-        with pytest.raises(InputError, match=r"Magnum still has cluster c-1 \(DELETE_FAILED\)"):
-            here.plan()
-        cloud.clusters = []
-        Destroy(here, here.plan()).run()
+    playing(monkeypatch, problem="no route")
+    with pytest.raises(InputError, match=r"Magnum still has cluster c-1 \(DELETE_FAILED\)"):
+        here.plan()
+    cloud.clusters = []
+    Destroy(here, here.plan()).run()
     assert engine_of(here).asked == [()], "what lay in it was forgotten, the rest destroyed"
 
 
 @pytest.mark.parametrize(
     ("options", "fact"),
     [
-        (
-            {"force": True},
-            "--force: is for a Karpenter that does not run; Magnum deletes the nodes of research itself",
-        ),
-        (
-            {"cluster_gone": True, "offline": True},
-            "--cluster-gone: needs proof from Magnum, which an offline run cannot get",
-        ),
+        ({"force": True},
+         "--force: is for a Karpenter that does not run; Magnum deletes the nodes of research itself"),
+        ({"cluster_gone": True, "offline": True},
+         "--cluster-gone: needs proof from Magnum, which an offline run cannot get"),
     ],
-)
+)  # fmt: skip
 def test_options_that_mean_nothing_are_refused(tmp_path: Path, options: dict[str, bool], fact: str) -> None:
     with pytest.raises(InputError, match=re.escape(fact)):
         site(tmp_path, **options).teardown.refuse_options()
@@ -163,17 +151,17 @@ def test_options_that_mean_nothing_are_refused(tmp_path: Path, options: dict[str
 def test_an_offline_run_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuform.clouds.openstack.destroy.connect", lambda *_: pytest.fail("asked OpenStack"))
     here = site(tmp_path, CLUSTER, offline=True)
-    with playing(monkeypatch, access=here.paths.kubeconfig):  # the one on this machine plays it
-        plan = here.plan()
-        assert "offline: OpenStack is not queried for leftovers" in "\n".join(plan.lines())
-        done = Destroy(here, plan).run()
+    playing(monkeypatch, access=here.paths.kubeconfig)  # the one on this machine plays it
+    plan = here.plan()
+    assert "offline: OpenStack is not queried for leftovers" in "\n".join(plan.lines())
+    done = Destroy(here, plan).run()
     assert ("leftovers", "OpenStack is not queried offline") in [(name, did) for name, _, did in done.steps]
 
 
 def test_a_load_balancer_that_changes_at_the_moment_is_asked_for_again(
     cloud: MadeUp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cloud.balancers = [BALANCER]
+    cloud.balancers = [made.BALANCER]
     said: list[str] = []
     swept = site(tmp_path).teardown.leftovers(Known((CLUSTER,)))
     assert swept is not None
@@ -193,7 +181,7 @@ def test_a_load_balancer_that_changes_at_the_moment_is_asked_for_again(
 
 
 def test_a_state_is_read(tmp_path: Path) -> None:
-    known = Known((CLUSTER, POD))
+    known = Known((CLUSTER, made.POD))
     assert magnum(known) == Magnum("research", "https://10.0.0.5:6443", PROJECT, "cern", "c-1")
-    assert known.inside == {POD["urn"]}
-    assert magnum(Known((POD,))) is None
+    assert known.inside == {made.POD["urn"]}
+    assert magnum(Known((made.POD,))) is None

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from gpuform.clouds.openstack.drift import CLUSTER, NODE_GROUP, OpenstackDrift
+from gpuform.clouds.openstack.changes import CLUSTER, NODE_GROUP, OpenstackDrift
 from gpuform.engine import Step
 from gpuform.engine.events import Change
 from gpuform.stack.drift import nodes
 from infra.config import parse
+from infra.plan.gpu_operator import driver_version
+from infra.plan.sharing import pool_labels
 
 pytestmark = pytest.mark.unit
 
@@ -28,9 +30,6 @@ TAINT = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
 
 
 def node(name: str, group: str, **more: Any) -> dict[str, Any]:
-    from infra.plan.gpu_operator import driver_version
-    from infra.plan.sharing import pool_labels
-
     labels = {**pool_labels(ENV, ENV.pool(group)), "magnum.openstack.org/nodegroup": group}
     labels["nvidia.com/cuda.driver-version.full"] = driver_version(ENV)
     return {

@@ -13,17 +13,11 @@ import pytest
 
 from gpuform.checkout.paths import Paths
 from gpuform.clients.openstack.cloud import connect
-from gpuform.clouds.openstack.preflight import checks_of
-from gpuform.clouds.openstack.preflight.project import Project
-from gpuform.clouds.openstack.preflight.state_resources import (
-    CLUSTER,
-    Place,
-    StateClusters,
-    clusters_in_state,
-)
+from gpuform.clouds.openstack.preflight import checks_of, project
+from gpuform.clouds.openstack.preflight.project import Place, Project, StateClusters, clusters_in_state
 from gpuform.engine.places import Places
 from tests.clouds.openstack.looking import IMAGE, declared, look
-from tests.clouds.openstack.made_up_cloud import PROJECT, MadeUp, flavor, limits
+from tests.clouds.openstack.made_up_cloud import PROJECT, MadeUp, flavor, limits, template
 
 pytestmark = pytest.mark.tools
 
@@ -63,82 +57,32 @@ def test_what_is_needed_is_counted_by_group_and_what_is_there_is_not_needed_agai
 @pytest.mark.parametrize(
     ("has", "subject", "fact", "fix"),
     [
-        (
-            {"limits": limits(maxTotalCores=100)},
-            "quota of vCPUs",
-            r"; 12 of 100 taken",
-            "openstack quota set --cores 136 ",
-        ),
-        (
-            {"limits": limits(maxTotalInstances=7)},
-            "quota of instances",
-            "; the nodes that always run need 5 more",
-            "openstack quota set --instances 11 ",
-        ),
+        ({"limits": limits(maxTotalCores=100)}, "quota of vCPUs", r"; 12 of 100 taken",
+         "openstack quota set --cores 136 "),
+        ({"limits": limits(maxTotalInstances=7)}, "quota of instances",
+         "; the nodes that always run need 5 more", "openstack quota set --instances 11 "),
         ({"hard_limit": 0}, "quota of Magnum's clusters", "0 of 0 taken", "openstack coe quotas update "),
-        (
-            {"flavors": []},
-            "flavor g2.5xlarge",
-            "nova has no such flavor for the project; it has none",
-            "gpu-t4",
-        ),
-        (
-            {
-                "flavors": [
-                    flavor("m2.medium", 2, 4),
-                    flavor("g2.5xlarge", 28, 120),
-                    flavor("g4.p1.40g", 16, 120),
-                ]
-            },
-            "flavor g2.5xlarge",
-            "has 28 vCPUs, 120 GiB, but the environment assumes 28 vCPUs, 168 GiB",
-            "cluster.flavors: g2.5xlarge: {gpu: T4, count: 1, vcpu: 28, memory_gib: 120}",
-        ),
+        ({"flavors": []}, "flavor g2.5xlarge", "nova has no such flavor for the project; it has none",
+         "gpu-t4"),
+        ({"flavors": [flavor("m2.medium", 2, 4), flavor("g2.5xlarge", 28, 120)]},
+         "flavor g2.5xlarge", "has 28 vCPUs, 120 GiB, but the environment assumes 28 vCPUs, 168 GiB",
+         "cluster.flavors: g2.5xlarge: {gpu: T4, count: 1, vcpu: 28, memory_gib: 120}"),
         ({"templates": []}, "template kubernetes-1.30.2-2", "it has none", "cluster.template"),
-        (
-            {"templates": [{"uuid": "t", "name": "kubernetes-1.30.2-2", "coe": "swarm"}]},
-            "template kubernetes-1.30.2-2",
-            "is for swarm",
-            "one for kubernetes",
-        ),
-        (
-            {
-                "templates": [
-                    {
-                        "uuid": "t",
-                        "name": "kubernetes-1.30.2-2",
-                        "coe": "kubernetes",
-                        "labels": {"kube_tag": "v1.29.4"},
-                        "flavor_id": "m2.medium",
-                        "master_flavor_id": "m2.medium",
-                    }
-                ]
-            },
-            "template kubernetes-1.30.2-2",
-            "gives Kubernetes 1.29 (its label kube_tag is v1.29.4), but cluster.version is 1.30",
-            'write version: "1.29"',
-        ),
-        (
-            {"keypairs": ()},
-            "key pair gpu-admins",
-            "nova has no such key pair for the user of these credentials",
-            "keypair create --public-key ~/.ssh/id_ed25519.pub gpu-admins",
-        ),
-        (
-            {"newest": "1.7"},
-            "Magnum's API",
-            "API too old: 1.7, node groups need 1.9 and empty groups 1.10",
-            "use a cloud with Magnum 12.0.0 (Wallaby) or newer",
-        ),
-        (
-            {"services": ("keystone", "nova")},
-            "Magnum",
-            "the catalogue has no container-infra here; its services: compute, identity",
-            "with Magnum",
-        ),
+        ({"templates": [template(coe="swarm")]}, "template kubernetes-1.30.2-2", "is for swarm",
+         "one for kubernetes"),
+        ({"templates": [template(labels={"kube_tag": "v1.29.4"})]}, "template kubernetes-1.30.2-2",
+         "gives Kubernetes 1.29 (its label kube_tag is v1.29.4), but cluster.version is 1.30",
+         'write version: "1.29"'),
+        ({"keypairs": ()}, "key pair gpu-admins",
+         "nova has no such key pair for the user of these credentials",
+         "keypair create --public-key ~/.ssh/id_ed25519.pub gpu-admins"),
+        ({"newest": "1.7"}, "Magnum's API", "API too old: 1.7, node groups need 1.9 and empty groups 1.10",
+         "use a cloud with Magnum 12.0.0 (Wallaby) or newer"),
+        ({"services": ("keystone", "nova")}, "Magnum",
+         "the catalogue has no container-infra here; its services: compute, identity", "with Magnum"),
         ({"password": "other"}, "credentials", "Wrong password, says keystone.", "openstack token issue"),
     ],
-)
+)  # fmt: skip
 def test_one_thing_that_is_wrong_fails_and_says_what_mends_it(
     cloud: MadeUp, has: dict[str, Any], subject: str, fact: str, fix: str
 ) -> None:
@@ -153,7 +97,7 @@ def test_one_thing_that_is_wrong_fails_and_says_what_mends_it(
 def test_where_nothing_can_be_asked_the_rest_is_not(cloud: MadeUp) -> None:
     cloud.newest = "1.7"
     found = look(cloud, declared())
-    rest = [one for one in list(found.values())[4:]]
+    rest = list(found.values())[4:]
     assert {(one.verdict, one.fact) for one in rest} == {("SKIP", "not checked: see Magnum's API")}
     assert not [one for one in cloud.asked if "clusters" in one or "nova" in one]
 
@@ -191,18 +135,12 @@ def test_missing_credentials_name_clouds_yaml_and_the_variables(
         assert named in found[0].fix
 
 
-def test_a_region_that_the_cloud_does_not_have_lists_those_it_has(cloud: MadeUp) -> None:
-    found = look(cloud, declared(), region="elsewhere")["region cern"]
-    assert (found.verdict, found.fact) == ("FAIL", "the catalogue has no elsewhere")
-    assert found.fix.endswith("cern")
-
-
-def test_a_deprecated_flavor_is_said_and_is_no_failure(cloud: MadeUp) -> None:
-    found = look(cloud, declared({"name": "old", "machine": "g2.xlarge", "nodes": 1}))["flavor g2.xlarge"]
-    assert (found.verdict, found.fact) == ("SKIP", "4 vCPUs, 16 GiB; deprecated by its cloud")
-
-
-def test_flavors_of_the_cloud_s_own_are_held_against_what_is_declared(cloud: MadeUp) -> None:
+def test_what_is_declared_of_regions_and_flavors_is_compared_with_the_cloud(cloud: MadeUp) -> None:
+    region = look(cloud, declared(), region="elsewhere")["region cern"]
+    assert (region.verdict, region.fact) == ("FAIL", "the catalogue has no elsewhere")
+    assert region.fix.endswith("cern")
+    old = look(cloud, declared({"name": "old", "machine": "g2.xlarge", "nodes": 1}))["flavor g2.xlarge"]
+    assert (old.verdict, old.fact) == ("SKIP", "4 vCPUs, 16 GiB; deprecated by its cloud")
     own = {"gpu.l40s": {"gpu": "L40S", "count": 2, "vcpu": 32, "memory_gib": 128}}
     env = declared({"name": "big", "machine": "gpu.l40s", "nodes": 1}, flavors=own)
     assert look(cloud, env)["flavor gpu.l40s"].verdict == "FAIL"
@@ -218,22 +156,14 @@ THERE = {"uuid": "c-1", "name": "research", "status": "CREATE_COMPLETE"}
     [
         (THERE, None, "PASS", "CREATE_COMPLETE, 0 node groups"),
         (THERE, StateClusters(frozenset({"c-1"}), False), "PASS", "CREATE_COMPLETE, 0 node groups"),
-        (
-            THERE,
-            StateClusters(frozenset(), False),
-            "FAIL",
-            "c-1 already has this name, .*: it belongs to another stack or user",
-        ),
+        (THERE, StateClusters(frozenset(), False), "FAIL",
+         "c-1 already has this name, .*: it belongs to another stack or user"),
         (THERE, StateClusters(frozenset(), True), "SKIP", "an interrupted `up` was creating one"),
         (THERE | {"status": "DELETE_IN_PROGRESS"}, None, "FAIL", "is being deleted"),
-        (
-            THERE | {"status": "CREATE_FAILED", "status_reason": "No valid host was found"},
-            None,
-            "SKIP",
-            "CREATE_FAILED: No valid host was found",
-        ),
+        (THERE | {"status": "CREATE_FAILED", "status_reason": "No valid host was found"}, None, "SKIP",
+         "CREATE_FAILED: No valid host was found"),
     ],
-)
+)  # fmt: skip
 def test_the_owner_of_a_cluster_of_the_same_name(
     cloud: MadeUp, cluster: dict[str, Any], state: StateClusters | None, verdict: str, fact: str
 ) -> None:
@@ -258,9 +188,8 @@ def test_a_cluster_of_another_project_or_region_is_not_taken_for_none_yet(
     cloud: MadeUp, place: Place, what: str, led: str, others: list[dict[str, Any]]
 ) -> None:
     cloud.clusters = others
-    found = look(cloud, declared(), StateClusters(frozenset({"c-1"}), False, {"c-1": place}))[
-        "cluster research"
-    ]
+    state = StateClusters(frozenset({"c-1"}), False, {"c-1": place})
+    found = look(cloud, declared(), state)["cluster research"]
     fact = f"the stack's state has c-1 in {what}, but the credentials are for {led}"
     assert (found.verdict, found.fact, found.fix) == ("FAIL", fact, f"{LED} {what.split()[1]}")
 
@@ -280,7 +209,13 @@ def test_the_state_says_where_its_clusters_are(tmp_path: Path) -> None:
     file = Places(paths).checkpoint("tried", "research")
     file.parent.mkdir(parents=True)
     urn = "urn:pulumi:research::tried::openstack:containerinfra/cluster:Cluster::research-cluster"
-    resource = {"urn": urn, "type": CLUSTER, "custom": True, "id": "c-1", "inputs": {"name": "research"}}
+    resource = {
+        "urn": urn,
+        "type": project.CLUSTER,
+        "custom": True,
+        "id": "c-1",
+        "inputs": {"name": "research"},
+    }
     there = {"outputs": {"projectId": PROJECT, "region": "cern", "kubeconfig": {"ciphertext": "x"}}}
     for more, places in (
         (there, {"c-1": Place(PROJECT, "cern")}),

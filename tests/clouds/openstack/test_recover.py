@@ -75,30 +75,32 @@ def making(type: str, inputs: dict[str, Any]) -> Operation:
     return Operation(CREATING, {"urn": urn, "type": type, "inputs": inputs, "provider": f"{PROVIDER}::p"})
 
 
-def test_a_cluster_that_is_ours_is_taken_over_as_it_is_and_one_that_was_never_made_cleared(
-    cloud: MadeUp,
-) -> None:
+def test_what_is_ours_is_taken_over_as_it_is_and_what_was_never_made_cleared(cloud: MadeUp) -> None:
     cloud.clusters = [LIVE]
     step = RECOVERY.lookup(making(CLUSTER, INPUTS), state(cloud))
     assert (step.does, step.id) == ("import", "c-1")
     assert not [one for one in cloud.asked if not one.startswith(("GET ", "POST keystone"))], "only asked"
     step = RECOVERY.lookup(making(CLUSTER, INPUTS | {"name": "another"}), state(cloud))
     assert (step.does, step.why) == ("clear", "Magnum has none with this name")
+    step = RECOVERY.reread(given_up(CLUSTER, "c-2"), state(cloud))
+    assert (step.does, step.why) == ("refresh", "Magnum no longer has it")
+    made = {"coe": "kubernetes", "user_id": USER, "created_at": LIVE["created_at"], "labels": {}}
+    cloud.templates = [{"uuid": "t-9", "name": "research-0a1b2c", **made}]
+    step = RECOVERY.lookup(making(TEMPLATE, {"name": "research-0a1b2c", "coe": "kubernetes"}), state(cloud))
+    assert (step.does, step.id) == ("import", "t-9")
 
 
 @pytest.mark.parametrize(
     ("live", "why"),
     [
         ({"user_id": "v" * 32}, f"user {'v' * 32} created it"),
-        (
-            {"created_at": "2026-11-20T08:00:00+00:00"},
-            "it was created before this stack (2026-11-20 08:00 UTC)",
-        ),
+        ({"created_at": "2026-11-20T08:00:00+00:00"},
+         "it was created before this stack (2026-11-20 08:00 UTC)"),
         ({"cluster_template_id": "t-2"}, "its cluster_template_id is t-2, ours is t-1"),
         ({"master_count": 3}, "its master_count is 3, ours is 1"),
         ({"labels": {}}, "its label nvidia_gpu_enabled is None, ours is true"),
     ],
-)
+)  # fmt: skip
 def test_somebody_else_s_of_the_same_name_is_left_alone(
     cloud: MadeUp, live: dict[str, Any], why: str
 ) -> None:
@@ -116,9 +118,8 @@ def test_two_that_could_be_it_are_named(cloud: MadeUp) -> None:
     ):
         RECOVERY.lookup(making(CLUSTER, INPUTS), state(cloud))
     known = {"urn": "u", "type": CLUSTER, "id": "c-2"}
-    assert RECOVERY.lookup(making(CLUSTER, INPUTS), state(cloud, known)).id == "c-1", (
-        "the state has the other one"
-    )
+    found = RECOVERY.lookup(making(CLUSTER, INPUTS), state(cloud, known))
+    assert found.id == "c-1", "the state has the other one"
 
 
 def test_a_node_group_is_ours_by_its_cluster(cloud: MadeUp) -> None:
@@ -129,13 +130,6 @@ def test_a_node_group_is_ours_by_its_cluster(cloud: MadeUp) -> None:
     assert (step.does, step.id) == ("import", "c-1/g-1")
     other = RECOVERY.lookup(making(GROUP, wanted | {"flavorId": "g4.p1.40g"}), state(cloud))
     assert (other.does, "its flavor_id is g2.5xlarge, ours is g4.p1.40g" in other.why) == ("leave", True)
-
-
-def test_a_template_is_found_too(cloud: MadeUp) -> None:
-    made = {"coe": "kubernetes", "user_id": USER, "created_at": LIVE["created_at"], "labels": {}}
-    cloud.templates = [{"uuid": "t-9", "name": "research-0a1b2c", **made}]
-    step = RECOVERY.lookup(making(TEMPLATE, {"name": "research-0a1b2c", "coe": "kubernetes"}), state(cloud))
-    assert (step.does, step.id) == ("import", "t-9")
 
 
 def test_another_project_is_refused_before_anything_is_looked_for(cloud: MadeUp) -> None:
@@ -203,16 +197,9 @@ def test_a_kubeconfig_is_had_anew_once_magnum_is_at_rest(cloud: MadeUp) -> None:
         cloud.clusters = [LIVE | {"status": status}]
         assert RECOVERY.reread(cluster, there, "renew").does == does
     assert not RECOVERY.renewable(state(cloud))
+    here = Stack("s", cast(Any, None), cast(Any, None), RECOVERIES, at_cloud=False)
     with pytest.raises(InputError, match="run without --offline"):
-        find(
-            Stack("s", cast(Any, None), cast(Any, None), RECOVERIES, at_cloud=False),
-            UserDecisions(renew_kubeconfig=True),
-        )
-
-
-def test_what_magnum_never_made_is_read_again_and_so_forgotten(cloud: MadeUp) -> None:
-    step = RECOVERY.reread(given_up(CLUSTER, "c-1"), state(cloud))
-    assert (step.does, step.why) == ("refresh", "Magnum no longer has it")
+        find(here, UserDecisions(renew_kubeconfig=True))
 
 
 @pytest.mark.parametrize(("status", "said"), [("", ""), ("DELETE_FAILED", "x: DELETE_FAILED: ports in use")])

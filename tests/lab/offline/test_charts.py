@@ -19,10 +19,11 @@ from gpuform.engine.places import write
 from gpuform.engine.standins import _launcher
 from infra import versions
 from infra.config import load
-from infra.plan import efa, eks, gpu_operator
+from infra.plan import gpu_operator
+from infra.plan.device_plugin import efa_release
 from lab.offline import karpenter_crds
 from lab.offline.charts import Charts
-from lab.offline.language.program import find_charts_here
+from lab.offline.language.runner import find_charts_here
 from lab.plane import monitoring
 from lab.simulator import device_plugin, keys
 from lab.toolchain import Toolchain
@@ -117,7 +118,7 @@ def test_the_operator_is_the_simulated_one_under_the_asked_name(charts: Charts, 
 def test_the_simulated_plugin_runs_on_the_nodes_that_the_values_name(
     charts: Charts, toolchain: Toolchain
 ) -> None:
-    release = efa.release(load(HERE.root / "Pulumi.aws-prod.yaml"))
+    release = efa_release(load(HERE.root / "Pulumi.aws-prod.yaml"))
     assert release
     folder = charts.folder(release.chart, str(release.version))
     (made,) = template(folder, toolchain, values=release.values)
@@ -128,22 +129,6 @@ def test_the_simulated_plugin_runs_on_the_nodes_that_the_values_name(
     pools = {"key": "gpuform.io/pool", "operator": "In", "values": ["a100-mig", "h100-training"]}
     assert required["nodeSelectorTerms"] == [{"matchExpressions": [pools]}]
     assert pod["spec"]["tolerations"] == release.values["tolerations"]
-
-
-def test_karpenters_crds_are_its_own(charts: Charts, toolchain: Toolchain) -> None:
-    release = eks.karpenter_crd_release(load(HERE.root / "Pulumi.aws-dev.yaml"))
-    assert release.chart.endswith("/karpenter-crd")
-    made = template(charts.folder("karpenter-crd", str(release.version)), toolchain)
-    assert {one["kind"] for one in made} == {"CustomResourceDefinition"}
-    names = {one["metadata"]["name"] for one in made}
-    assert {"nodepools.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws"} < names
-
-
-def test_a_controllers_chart_is_its_own(charts: Charts, toolchain: Toolchain) -> None:
-    made = template(charts.folder("kueue", versions.KUEUE), toolchain)
-    kinds = {one["kind"] for one in made}
-    assert {"CustomResourceDefinition", "Deployment", "ValidatingWebhookConfiguration", "APIService"} < kinds
-    assert "clusterqueues.kueue.x-k8s.io" in {one["metadata"]["name"] for one in made}
 
 
 def test_another_version_lies_at_the_same_place(charts: Charts) -> None:

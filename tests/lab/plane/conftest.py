@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -14,6 +15,7 @@ from lab.plane import ControlPlane
 from lab.plane.layout import Layout
 from lab.plane.processes import end, scan
 from lab.toolchain import Toolchain
+from tests.conftest import kubectl_at
 
 
 @dataclass
@@ -55,31 +57,32 @@ class Own:
         end(self.layout, [process for process in scan(self.layout) if process.name in members], grace=0)
 
     def kubectl(self, *args: str, input: str | None = None) -> str:
-        command = [str(self.toolchain.path("kubectl")), "--kubeconfig", str(self.paths.kubeconfig), *args]
-        done = subprocess.run(command, input=input, capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, f"kubectl {' '.join(args)}: {done.stderr}"
-        return done.stdout
+        return kubectl_at(self.toolchain, self.kubeconfig, *args, input=input)
+
+
+_Own = TypeVar("_Own", bound=Own)
+
+
+@contextmanager
+def removed(cluster: _Own) -> Iterator[_Own]:
+    """The same, removed at the end; nothing of it may run on."""
+    try:
+        yield cluster
+    finally:
+        cluster.plane.stop(delete=True)
+        left = scan(cluster.layout)
+    assert not left, f"left running: {left}"
 
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Iterator[Own]:
     """Started once per module; a test may leave it in any state that a start repairs."""
-    cluster = Own(tmp_path_factory.mktemp("own"), toolchain)
-    try:
+    with removed(Own(tmp_path_factory.mktemp("own"), toolchain)) as cluster:
         cluster.start()
         yield cluster
-    finally:
-        cluster.plane.stop(delete=True)
-        left = scan(cluster.layout)
-    assert not left, f"left running: {left}"
 
 
 @pytest.fixture
 def fresh(tmp_path: Path, toolchain: Toolchain) -> Iterator[Own]:
-    cluster = Own(tmp_path / "state", toolchain)
-    try:
+    with removed(Own(tmp_path / "state", toolchain)) as cluster:
         yield cluster
-    finally:
-        cluster.plane.stop(delete=True)
-        left = scan(cluster.layout)
-    assert not left, f"left running: {left}"

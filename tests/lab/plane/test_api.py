@@ -1,4 +1,4 @@
-"""What the control plane supports: nodes, pods, controllers, tokens and permissions."""
+"""What the control plane supports: simulated nodes, Jobs, and the node lifecycle controller."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ import pytest
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
-
-CONTAINERS = [{"name": "main", "image": "none"}]
-TOLERATIONS = [{"operator": "Exists"}]
 
 
 def node(name: str, group: str, **annotations: str) -> dict[str, Any]:
@@ -48,73 +45,23 @@ def test_only_nodes_with_the_annotation_are_played_by_kwok(namespace, kubectl):
     assert ready(kubectl, f"{namespace}-real") != "True"
 
 
-def test_a_deployment_a_daemon_set_and_a_job_run(namespace, kubectl):
-    pod = {"containers": CONTAINERS, "tolerations": TOLERATIONS}
-    select = {"selector": {"matchLabels": {"app": "x"}}}
+def test_a_job_ends_after_its_sleep_and_at_once_without_one(namespace, kubectl):
+    def job(name: str, **container: Any) -> dict[str, Any]:
+        containers = [{"name": "main", "image": "none", **container}]
+        spec = {"containers": containers, "tolerations": [{"operator": "Exists"}], "restartPolicy": "Never"}
+        metadata = {"name": name, "namespace": namespace}
+        kind = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata}
+        return {**kind, "spec": {"template": {"spec": spec}}}
 
-    def workload(version: str, kind: str, **spec: Any) -> dict[str, Any]:
-        template = {"metadata": {"labels": {"app": "x", "kind": kind}}, "spec": pod | spec.pop("pod", {})}
-        metadata = {"name": kind.lower(), "namespace": namespace}
-        return {
-            "apiVersion": version,
-            "kind": kind,
-            "metadata": metadata,
-            "spec": spec | {"template": template},
-        }
-
-    def sleeping(how: str) -> dict[str, Any]:
-        containers = [{**CONTAINERS[0], "command": ["sleep", how]}]
-        job = workload("batch/v1", "Job", pod={"restartPolicy": "Never", "containers": containers})
-        return {**job, "metadata": {**job["metadata"], "name": f"sleep-{how}"}}
-
-    items = [
-        workload("apps/v1", "Deployment", replicas=3, **select),
-        workload("apps/v1", "DaemonSet", **select, pod={"nodeSelector": {"tests": namespace}}),
-        workload("batch/v1", "Job", pod={"restartPolicy": "Never"}),
-        *(sleeping(how) for how in ("2", "inf")),
-    ]
+    items = [job("plain"), *(job(f"sleep-{how}", command=["sleep", how]) for how in ("2", "inf"))]
     kubectl("create", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
 
     def state() -> list[str]:
-        asked = [
-            ("deployment/deployment", ".readyReplicas"),
-            ("daemonset/daemonset", ".numberReady"),
-            ("job/job", ".succeeded"),
-            ("job/sleep-2", ".succeeded"),
-            ("job/sleep-inf", ".ready"),
-        ]
-        return [kubectl("get", what, "-n", namespace, "-o", f"jsonpath={{.status{p}}}") for what, p in asked]
+        asked = [("plain", "succeeded"), ("sleep-2", "succeeded"), ("sleep-inf", "ready")]
+        where = ("-n", namespace, "-o")
+        return [kubectl("get", "job", name, *where, f"jsonpath={{.status.{field}}}") for name, field in asked]
 
-    until(state, ["3", "2", "1", "1", "1"].__eq__)
-
-
-def test_service_accounts_get_tokens_and_only_the_rights_they_are_given(namespace, kubectl):
-    until(
-        lambda: kubectl(
-            "get", "serviceaccount", "default", "-n", namespace, "-o", "name", "--ignore-not-found"
-        ),
-        "serviceaccount/default\n".__eq__,
-    )
-    kubectl("create", "serviceaccount", "reader", "-n", namespace)
-    token = kubectl("create", "token", "reader", "-n", namespace).strip()
-    # An empty kubeconfig keeps kubectl from presenting the administrator's certificate beside the token.
-    server = kubectl("config", "view", "-o", "jsonpath={.clusters[0].cluster.server}")
-    asks = ["--kubeconfig", "/dev/null", "--server", server, "--insecure-skip-tls-verify", "--token", token]
-    who = kubectl(*asks, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}")
-    assert who == f"system:serviceaccount:{namespace}:reader"
-    with pytest.raises(AssertionError, match='cannot list resource "secrets"'):
-        kubectl(*asks, "get", "secrets", "-n", namespace)
-    kubectl("create", "role", "read", "--verb=list", "--resource=secrets", "-n", namespace)
-    kubectl(
-        "create",
-        "rolebinding",
-        "read",
-        "--role=read",
-        f"--serviceaccount={namespace}:reader",
-        "-n",
-        namespace,
-    )
-    until(lambda: kubectl(*asks, "get", "secrets", "-n", namespace), "".__eq__)
+    until(state, ["1", "1", "1"].__eq__)
 
 
 def test_the_node_lifecycle_controller_opens_a_node_to_pods_once_it_is_there(namespace, kubectl):

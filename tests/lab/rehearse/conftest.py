@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import pytest
 
@@ -12,6 +12,7 @@ from infra.model.environment import Environment
 from infra.model.prices import PriceList
 from lab.plane import ControlPlane
 from lab.rehearse.cloud.server import Cloud
+from lab.rehearse.cluster import Cluster
 from lab.rehearse.karpenter import karpenter
 from lab.rehearse.program import Gate
 from lab.toolchain import Toolchain
@@ -33,7 +34,8 @@ def market(
         plane.start()
 
         def open_for(env: Environment) -> Site:
-            cloud = stack.enter_context(Cloud(env, PriceList(), paths.kubeconfig, toolchain, join_s=1.0))
+            cluster = stack.enter_context(closing(Cluster(paths.kubeconfig, toolchain.path("kubectl"))))
+            cloud = stack.enter_context(Cloud(env, PriceList(), cluster, join_s=1.0))
             site = Site(Plane(paths, toolchain, plane), env, cloud)
             site.lay(folder)
             stack.enter_context(karpenter(paths, toolchain, cloud.variables, folder / "karpenter.log"))

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from infra.model.environment import Environment
 from infra.model.pool import Pool
-from infra.plan import eks, gpu_operator, karpenter, node_class, overlays, readiness_gate, sharing
+from infra.plan import eks, gpu_operator, karpenter, node_class, readiness_gate, sharing
 from infra.plan import workloads as planned
 from lab.offline import karpenter_crds
 from lab.rehearse.cloud.market import Bought
@@ -24,6 +24,12 @@ Manifest = dict[str, Any]
 Found = TypeVar("Found")
 CHART = Path(__file__).parents[3] / "charts" / "gpu-operator-sim"
 READY = "gpuform.io/gpu-ready"
+
+
+def pool(name: str, **given: Any) -> dict[str, Any]:
+    """An elastic pool with its own taint, since Karpenter could otherwise buy from either of two pools."""
+    limit = {"max": {"cpu": 192}}  # 48 nodes of the smallest type
+    return {"name": name, "elastic": limit, "taints": [{"key": "for", "value": name}], **given}
 
 
 class Site:
@@ -85,8 +91,8 @@ class Site:
     def sell(self, name: str, with_overlays: bool = True) -> None:
         """Apply a pool's Karpenter objects as planned, and wait until they are ready."""
         pool = self.pool(name)
-        if with_overlays and overlays.node_overlays(self.env, pool):
-            self.apply(*overlays.node_overlays(self.env, pool))
+        if with_overlays and karpenter.node_overlays(self.env, pool):
+            self.apply(*karpenter.node_overlays(self.env, pool))
         self.apply(node_class.ec2_node_class(self.env, pool, node_class.node_role(self.env), self.env.name))
         self.apply(*karpenter.node_pools(self.env, pool))
         for one in pool.node_pools:

@@ -2,28 +2,23 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gpuform.usage.queues import QueueStatus, Usage
+from gpuform.usage.node_prices import Amount, Machines, PoolOutcome
+from gpuform.usage.queues import Queued, QueueOutcome, QueueStatus, Turn, Usage
 from gpuform.usage.rehearsal import (
-    Amount,
     Cell,
     Ended,
     Gone,
     Line,
     Load,
-    Machines,
     NodeDrawn,
     Outcome,
     Pending,
-    PoolOutcome,
-    Queued,
-    QueueOutcome,
     Reached,
     Refusal,
     Scraped,
     Shrink,
     Side,
     Step,
-    Turn,
 )
 
 NODE = "ip-10-64-0-5.us-west-2.compute.internal"

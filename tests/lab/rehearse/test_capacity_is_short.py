@@ -8,38 +8,22 @@ import pytest
 
 from infra.model.environment import Environment
 from lab.rehearse.cloud.market import Shortage
-from tests.lab.rehearse.market_site import Site
+from tests.lab.rehearse.market_site import Site, pool
 from tests.plan.aws_environments import aws
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 HELD = "cr-0123456789abcdef0"
-LIMIT = {"max": {"cpu": 96}}
-
-
-def taint(name: str) -> list[dict[str, str]]:
-    return [{"key": "for", "value": name}]
-
-
 ENV = aws(
-    {"name": "zones", "machine": "g4dn.xlarge", "elastic": LIMIT, "taints": taint("zones")},
-    {"name": "types", "gpu": {"models": ["L4"], "count": 1}, "elastic": LIMIT, "taints": taint("types")},
-    {
-        "name": "spot",
-        "machine": "g5.xlarge",
-        "elastic": LIMIT,
-        "capacity": ["on_demand", "spot"],
-        "class": "batch",
-        "taints": taint("spot"),
-    },
-    {
-        "name": "held",
-        "machine": "g6e.xlarge",
-        "elastic": LIMIT,
-        "capacity": ["reserved", "on_demand"],
-        "zones": ["us-west-2b"],
-        "taints": taint("held"),
-        "aws": {"reservations": [HELD]},
-    },
+    pool("zones", machine="g4dn.xlarge"),
+    pool("types", gpu={"models": ["L4"], "count": 1}),
+    pool("spot", machine="g5.xlarge", capacity=["on_demand", "spot"], **{"class": "batch"}),
+    pool(
+        "held",
+        machine="g6e.xlarge",
+        capacity=["reserved", "on_demand"],
+        zones=["us-west-2b"],
+        aws={"reservations": [HELD]},
+    ),
 )
 GPU = {"nvidia.com/gpu": "1"}
 
@@ -55,23 +39,20 @@ def site(opened: Site) -> Iterator[Site]:
     opened.cloud.market.set_short()
 
 
-def test_a_zone_without_capacity(site: Site) -> None:
-    site.cloud.market.set_short(Shortage(zone="us-west-2a"))
-    site.sell("zones")
-    site.run("zones", 2, "zones", **GPU)
-    site.running("zones", 2)
-    assert {one.zone for one in site.bought("zones")} == {"us-west-2b"}
-
-
-def test_a_type_without_capacity(site: Site) -> None:
-    cheapest = "g6.xlarge"
-    site.cloud.market.set_short(Shortage(machine=cheapest))
-    site.sell("types")
-    site.run("types", 1, "types", **GPU)
-    site.running("types", 1)
-    (one,) = site.bought("types")
-    assert one.machine == "g6.2xlarge"  # the next cheapest
-    assert cheapest in {refused.machine for refused in site.cloud.market.refusals()}
+@pytest.mark.parametrize(
+    ("pool", "short", "bought"),
+    [
+        ("zones", Shortage(zone="us-west-2a"), ("g4dn.xlarge", "us-west-2b")),
+        ("types", Shortage(machine="g6.xlarge"), ("g6.2xlarge", None)),  # the next cheapest
+    ],
+)
+def test_a_zone_without_capacity(site: Site, pool: str, short: Shortage, bought: tuple[str, ...]) -> None:
+    site.cloud.market.set_short(short)
+    site.sell(pool)
+    site.run(pool, 2, pool, **GPU)
+    site.running(pool, 2)
+    assert {(one.machine, bought[1] and one.zone) for one in site.bought(pool)} == {bought}
+    assert pool == "zones" or "g6.xlarge" in {one.machine for one in site.cloud.market.refusals()}
 
 
 def test_spot_where_on_demand_has_run_out_and_back_again(site: Site) -> None:

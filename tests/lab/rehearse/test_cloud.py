@@ -17,6 +17,7 @@ from infra.model import labels
 from infra.model.prices import PriceList
 from lab.rehearse.cloud.market import Shortage
 from lab.rehearse.cloud.server import Cloud
+from tests.lab.rehearse.played_cluster import PlayedCluster
 from tests.model.test_own import on_aws
 from tests.waiting import until
 
@@ -44,31 +45,14 @@ spec:
 """
 
 
-class FakeTools:
-    def __init__(self, folder: Path) -> None:
-        self.log = folder / "kubectl.log"
-        self.command = folder / "kubectl"
-        self.command.write_text(
-            f'#!/bin/sh\necho "$@" >> {self.log}\ncase "$3" in apply) cat >> {self.log};; esac\n'
-        )
-        self.command.chmod(0o755)
-
-    def path(self, name: str) -> Path:
-        assert name == "kubectl"
-        return self.command
-
-    def said(self) -> str:
-        return self.log.read_text() if self.log.exists() else ""
+@pytest.fixture
+def plane() -> PlayedCluster:
+    return PlayedCluster()
 
 
 @pytest.fixture
-def tools(tmp_path: Path) -> FakeTools:
-    return FakeTools(tmp_path)
-
-
-@pytest.fixture
-def cloud(tools: FakeTools, tmp_path: Path) -> Iterator[Cloud]:
-    with Cloud(load(STACK), PriceList(), tmp_path / "kubeconfig", tools, join_s=0.0) as found:
+def cloud(plane: PlayedCluster) -> Iterator[Cloud]:
+    with Cloud(load(STACK), PriceList(), plane, join_s=0.0) as found:
         yield found
 
 
@@ -120,9 +104,9 @@ def fleet(ec2: Any, template: str, *kinds: tuple[str, str], count: int = 1, spot
     )
 
 
-def test_sells_a_type_that_the_environment_declares(tools: FakeTools, tmp_path: Path) -> None:
+def test_sells_a_type_that_the_environment_declares(plane: PlayedCluster) -> None:
     env = on_aws({"machine": "x9.24xlarge", "elastic": {"max": {"cpu": 960}}})
-    with Cloud(env, PriceList(), tmp_path / "kubeconfig", tools, join_s=0.0) as cloud:
+    with Cloud(env, PriceList(), plane, join_s=0.0) as cloud:
         ec2 = client("ec2", REGION)
         (found,) = ec2.describe_instance_types(InstanceTypes=["x9.24xlarge"])["InstanceTypes"]
         assert found["VCpuInfo"]["DefaultVCpus"] == 96
@@ -133,7 +117,7 @@ def test_sells_a_type_that_the_environment_declares(tools: FakeTools, tmp_path: 
         assert [one["InstanceType"] for one in sold["Instances"]] == ["x9.24xlarge"]
         assert cloud.market.bought()[0].usd_per_hour == 30.0
         until(lambda: cloud.market.bought()[0].node)
-        (node,) = json.loads(tools.said().partition("\n")[2])["items"]
+        (node,) = plane.applied
         assert "NVIDIA X1" in node["metadata"]["annotations"][labels.SIM_GPU_MODEL]
 
 
@@ -192,10 +176,10 @@ def test_a_reservation_is_used_up_and_given_back(cloud: Cloud, ec2: Any) -> None
     until(lambda: cloud.market.reservations[0].left == 1)
 
 
-def test_an_instance_joins_as_its_user_data_says(cloud: Cloud, ec2: Any, tools: FakeTools) -> None:
+def test_an_instance_joins_as_its_user_data_says(cloud: Cloud, ec2: Any, plane: PlayedCluster) -> None:
     fleet(ec2, template(ec2, adapters=2), ("g6e.xlarge", "us-west-2a"), spot=True)
     until(lambda: cloud.market.bought()[0].node)
-    node = json.loads(tools.said().partition("\n")[2])["items"][0]
+    node = plane.applied[0]
     assert node["metadata"]["labels"]["karpenter.sh/nodepool"] == "l40s-inference-spot"
     assert node["metadata"]["labels"]["topology.kubernetes.io/zone"] == "us-west-2a"
     assert node["spec"]["taints"] == [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]
@@ -206,7 +190,7 @@ def test_an_instance_joins_as_its_user_data_says(cloud: Cloud, ec2: Any, tools: 
     assert not any(name.startswith("nvidia.com/") for name in node["metadata"]["labels"])
 
 
-def test_spot_is_warned_of_taken_back_and_its_node_goes(cloud: Cloud, ec2: Any, tools: FakeTools) -> None:
+def test_spot_is_warned_of_taken_back_and_its_node_goes(cloud: Cloud, ec2: Any, plane: PlayedCluster) -> None:
     sold = fleet(ec2, template(ec2), ("g6e.xlarge", "us-west-2a"), spot=True)
     (id,) = sold["Instances"][0]["InstanceIds"]
     (found,) = ec2.describe_instances(InstanceIds=[id])["Reservations"][0]["Instances"]
@@ -219,7 +203,7 @@ def test_spot_is_warned_of_taken_back_and_its_node_goes(cloud: Cloud, ec2: Any, 
     (message,) = sqs.receive_message(QueueUrl=url)["Messages"]
     assert json.loads(message["Body"])["detail"] == {"instance-id": id, "instance-action": "terminate"}
     until(lambda: cloud.market.bought()[0].ended)
-    until(lambda: f"delete nodes --ignore-not-found --wait=false {node}" in tools.said())
+    until(lambda: (f"/api/v1/nodes/{node}", None) in plane.asked)
 
 
 def test_an_alias_is_an_image_of_its_architecture(cloud: Cloud, ec2: Any) -> None:

@@ -1,4 +1,4 @@
-"""Parts around the played AWS: this process's environment, its thread, its records; without moto."""
+"""Parts around the played AWS: this process's environment, its thread, its records, an existing VPC."""
 
 from __future__ import annotations
 
@@ -7,33 +7,37 @@ import socket
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from infra.config import load
-from infra.model.cost import Cost
-from infra.model.prices import PriceList
+from gpuform.clients.aws.api import client
+from infra.config import load, parse
+from infra.model.prices import Cost, PriceList
+from infra.plan import node_class
 from lab.rehearse.cloud import account
+from lab.rehearse.cloud.account import furnish
 from lab.rehearse.cloud.answers import Answers
 from lab.rehearse.cloud.instances import Instances
 from lab.rehearse.cloud.market import Bought, Market
 from lab.rehearse.cloud.server import Cloud, pointed
+from tests.components.aws_stacks import small
+from tests.components.test_existing_vpc import BY_ID, BY_TAG, IDS, VPC
+from tests.lab.rehearse.played_cluster import PlayedCluster
 from tests.plan.aws_environments import aws
 from tests.waiting import until
 
 pytestmark = pytest.mark.tools
+
+
 STACK = Path(__file__).parents[3] / "Pulumi.aws-prod.yaml"
 ID = "cr-0123456789abcdef0"
 
 
-class NoTools:
-    def path(self, name: str) -> Path:
-        return Path("/nowhere") / name
+PLANE = PlayedCluster()
 
 
-def test_a_start_that_fails_leaves_no_server_and_no_variables(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_start_that_fails_leaves_no_server_and_no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("no queue")
 
@@ -41,21 +45,18 @@ def test_a_start_that_fails_leaves_no_server_and_no_variables(
     monkeypatch.setattr(Cloud, "_reset", lambda self: None)
     monkeypatch.setattr(account, "furnish", broken)
     before, threads = dict(os.environ), threading.active_count()
-    with (
-        pytest.raises(RuntimeError, match="no queue"),
-        Cloud(load(STACK), PriceList(), tmp_path / "kubeconfig", NoTools()),
-    ):
+    with pytest.raises(RuntimeError, match="no queue"), Cloud(load(STACK), PriceList(), PLANE):
         pass
     assert dict(os.environ) == before
     until(lambda: threading.active_count() == threads)
 
 
-def test_it_is_there_as_long_as_it_is_held(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_it_is_there_as_long_as_it_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Cloud, "_reset", lambda self: None)
     monkeypatch.setattr(account, "furnish", lambda env: None)
     monkeypatch.setattr(Instances, "_running", lambda self: {})
     before, threads = dict(os.environ), threading.active_count()
-    with Cloud(load(STACK), PriceList(), tmp_path / "kubeconfig", NoTools()) as cloud:
+    with Cloud(load(STACK), PriceList(), PLANE) as cloud:
         assert os.environ["AWS_ENDPOINT_URL"] == cloud.url
         assert threading.active_count() == threads + 2
         with socket.create_connection(("127.0.0.1", int(cloud.url.rpartition(":")[2])), timeout=5):
@@ -82,7 +83,6 @@ def bought(id: str, reservation: str | None = None) -> Bought:
         id=id,
         machine="p5.48xlarge",
         pool="h100-training",
-        node_pool="h100-training",
         zone="us-west-2b",
         capacity="reserved",
         usd_per_hour=55.04,
@@ -95,7 +95,7 @@ class Slow(Instances):
     """While it lists running instances, another one is sold."""
 
     def __init__(self, market: Market, sold: Bought) -> None:
-        super().__init__("us-west-2", market, {}, ["/nowhere"], 0.0)
+        super().__init__("us-west-2", market, {}, PLANE, 0.0)
         self.sold: Bought | None = sold
 
     def _running(self) -> dict[str, str]:
@@ -128,7 +128,7 @@ class Stumbling(Instances):
 
 
 def test_a_look_that_fails_is_said_and_done_again_and_then_forgotten() -> None:
-    instances = Stumbling("us-west-2", Market(load(STACK), PriceList()), {}, ["/nowhere"], 0.0)
+    instances = Stumbling("us-west-2", Market(load(STACK), PriceList()), {}, PLANE, 0.0)
     instances.start()
     try:
         until(lambda: instances.trouble)
@@ -171,3 +171,38 @@ def test_an_alias_is_one_image_for_all_who_ask_at_once(monkeypatch: pytest.Monke
     for one in asking:
         one.join()
     assert made == ["/x/image_id"], "another image of one alias is drift, and replaces every node"
+
+
+ELASTIC = {"name": "t4", "machine": "g4dn.xlarge", "elastic": {"max": {"cpu": 16}}}
+
+
+@pytest.mark.parametrize("network", [BY_ID, BY_TAG], ids=["by id", "by tag"])
+def test_the_subnets_have_the_ids_in_karpenters_class(moto: str, network: dict[str, Any]) -> None:
+    """The offline AWS plugin answers for the subnets of tags, and the account has what it answered."""
+    from lab.offline.aws.functions import assumed_subnet
+
+    env = parse(small(ELASTIC, network=network))
+    furnish(env)
+    ec2 = client("ec2", "us-west-2")
+    listed = ec2.describe_subnets(Filters=[{"Name": "vpc-id", "Values": [VPC]}])["Subnets"]
+    ids = {one["AvailabilityZone"]: one["SubnetId"] for one in listed}
+    tags = BY_TAG["subnets"]["tags"]  # type: ignore[index]
+    assert ids == (IDS if network is BY_ID else {zone: assumed_subnet(VPC, zone, tags) for zone in IDS})
+    spec = node_class.ec2_node_class(env, env.pools[0], "role", env.name, ids)["spec"]
+    asked = [term["id"] for term in spec["subnetSelectorTerms"]]
+    assert sorted(asked) == sorted(ids.values())
+
+
+def test_discovery_by_tag_finds_no_subnet(moto: str) -> None:
+    """As at AWS, where the owner has not tagged them: an EC2NodeClass that selects by tag gets no node."""
+    furnish(parse(small(ELASTIC, network=BY_ID)))
+    tagged = [{"Name": "tag:karpenter.sh/discovery", "Values": ["*"]}]
+    assert client("ec2", "us-west-2").describe_subnets(Filters=tagged)["Subnets"] == []
+
+
+def test_subnets_of_a_new_vpc_are_found_by_tag(moto: str) -> None:
+    furnish(parse(small(ELASTIC)))
+    tagged = [{"Name": "tag:karpenter.sh/discovery", "Values": ["labs"]}]
+    found = client("ec2", "us-west-2").describe_subnets(Filters=tagged)["Subnets"]
+    assert len(found) == 3
+    assert not {one["SubnetId"] for one in found} & {*IDS.values()}

@@ -7,16 +7,18 @@ from typing import Any
 import pytest
 
 from gpuform.usage import nodes as seen
+from gpuform.usage.node_prices import PoolOutcome
 from gpuform.usage.nodes import Node, Pod
-from gpuform.usage.rehearsal import PoolOutcome
 from infra.config import parse
 from infra.model.environment import Environment
 from infra.model.prices import PriceList
 from lab.rehearse.cost_report import CostReport, cells, used_share
+from lab.rehearse.reasons import latest
 from lab.rehearse.watch import NodeLifetime, Snapshot
 from lab.simulator.device_plugin import gpu_id, mig_id
 from tests.plan.aws_environments import CLAIMED, CLAIMED_SLICES, aws
-from tests.plan.test_played_groups import ELASTIC, openstack
+from tests.plan.test_played import ELASTIC, openstack
+from tests.usage.top.played import node as live
 
 pytestmark = pytest.mark.unit
 
@@ -33,16 +35,8 @@ GPU_SHARED, BIG, SMALL = "nvidia.com/gpu.shared", "nvidia.com/mig-3g.20gb", "nvi
 
 
 def node(pool: str, machine: str, offers: dict[str, float], **more: Any) -> Node:
-    given = {
-        "name": f"{pool}-n",
-        "uid": f"uid-{pool}",
-        "zone": "",
-        "capacity": "",
-        "gpus": 0,
-        "layout": {},
-        **more,
-    }
-    return Node(pool=pool, machine=machine, ready=True, held=False, offers=offers, **given)
+    given = {"name": f"{pool}-n", "uid": f"uid-{pool}", "zone": "", "capacity": "", **more}
+    return Node(pool=pool, machine=machine, ready=True, offers=offers, **given)
 
 
 def pod(node: str, asks: dict[str, float], **more: Any) -> Pod:
@@ -53,24 +47,41 @@ def of_first_pool(env: Environment, *nodes: Node, pods: tuple[Pod, ...] = ()) ->
     return CostReport(env, PriceList()).pool(env.pools[0], Snapshot(1.0, nodes, pods), [])
 
 
-def test_slices_are_weighed_by_their_compute_slices() -> None:
-    env = aws(MIG)
-    (pool,) = env.pools
-    there = node("p0", "p4d.24xlarge", {BIG: 8, SMALL: 16})
-    # 8 GPUs of 3 + 2 x 2 compute slices; requested are 3 + 2 x 2 = one GPU of eight.
-    asked = [pod("p0-n", {BIG: 1}), pod("p0-n", {SMALL: 2})]
-    assert used_share(env, pool, there, asked) == pytest.approx(1 / 8)
-    found = of_first_pool(env, there, pods=tuple(asked))
+SPLIT = {**MIG, "sharing": {**MIG["sharing"], "devices": [0, 1], "share": {"replicas": 2}}}
+CORES = {"machine": "m6i.xlarge", "nodes": 1}
+
+
+@pytest.mark.parametrize(
+    ("pool", "offers", "asked", "share"),
+    [
+        # 8 GPUs of 3 + 2 x 2 compute slices; requested are 3 + 2 x 2 = one GPU of eight.
+        (MIG, {BIG: 8, SMALL: 16}, [{BIG: 1}, {SMALL: 2}], 1 / 8),
+        # One whole GPU, and of another 3 / 2 + 2 x 2 / 2 of its 7 compute slices.
+        (
+            SPLIT,
+            {f"{BIG}.shared": 4, f"{SMALL}.shared": 8, "nvidia.com/gpu": 6},
+            [{"nvidia.com/gpu": 1}, {f"{BIG}.shared": 1, f"{SMALL}.shared": 2}],
+            (1 + 3.5 / 7) / 8,
+        ),
+        # Without GPUs the fuller of cores and memory.
+        (CORES, {"cpu": 4, "memory_gib": 16}, [{"cpu": 1, "memory_gib": 12}], 0.75),
+        (CORES, {"cpu": 4, "memory_gib": 16}, [], 0.0),
+    ],
+)
+def test_a_node_is_used_by_what_its_pods_request(
+    pool: dict[str, Any], offers: dict[str, float], asked: list[dict[str, float]], share: float
+) -> None:
+    env = aws(pool)
+    there = node("p0", pool["machine"], offers)
+    assert used_share(env, env.pools[0], there, [pod("p0-n", one) for one in asked]) == pytest.approx(share)
+
+
+def test_a_pool_costs_its_nodes_and_is_idle_by_what_is_not_requested() -> None:
+    asked = (pod("p0-n", {BIG: 1}), pod("p0-n", {SMALL: 2}))
+    found = of_first_pool(aws(MIG), node("p0", "p4d.24xlarge", {BIG: 8, SMALL: 16}), pods=asked)
     assert found.usd_per_hour == pytest.approx(21.9576)
     assert found.idle_usd_per_hour == pytest.approx(21.9576 * 7 / 8)
     assert found.resources[SMALL].idle == 14
-
-
-def test_a_node_without_gpus_is_as_full_as_the_fuller_of_cores_and_memory() -> None:
-    env = aws({"machine": "m6i.xlarge", "nodes": 1})
-    there = node("p0", "m6i.xlarge", {"cpu": 4, "memory_gib": 16})
-    assert used_share(env, env.pools[0], there, [pod("p0-n", {"cpu": 1, "memory_gib": 12})]) == 0.75
-    assert used_share(env, env.pools[0], there, []) == 0.0
 
 
 def test_what_is_idle_of_claimed_gpus_is_unknown() -> None:
@@ -139,67 +150,36 @@ def test_cells_are_the_devices_that_were_given_out() -> None:
     ]
 
 
-def test_shares_of_a_gpu_are_numbered() -> None:
-    there = node("p0", "g4dn.12xlarge", {GPU_SHARED: 12}, gpus=4)
-    given = f"{gpu_id(there.uid, 3)}::1"
-    rows = cells(there, [pod("", {}, devices=(given,))])
-    assert [len(row) for row in rows] == [3, 3, 3, 3]
-    assert [cell.pod for cell in rows[3]] == ["", "a", ""]
+PARTS = {"0": ("2g.10gb@0", "2g.10gb@2", "2g.10gb@4")}
 
 
 @pytest.mark.parametrize(
-    ("offers", "name"),
+    ("layout", "offers", "name", "pods"),
     [
-        ({"nvidia.com/mig-2g.10gb.shared": 6, "nvidia.com/gpu": 1}, "mig-2g.10gb.shared"),
-        ({"nvidia.com/mig-2g.10gb": 6, "nvidia.com/gpu": 1}, "mig-2g.10gb"),
-        ({GPU_SHARED: 6}, "mig-2g.10gb.shared"),
+        ({}, {GPU_SHARED: 12}, "gpu.shared", ("", "a", "")),
+        (PARTS, {f"{SMALL}.shared": 6, "nvidia.com/gpu": 1}, "mig-2g.10gb.shared", ("", "", "", "a", "", "")),
+        (PARTS, {SMALL: 6, "nvidia.com/gpu": 1}, "mig-2g.10gb", ("", "", "", "a", "", "")),
+        (PARTS, {GPU_SHARED: 6}, "mig-2g.10gb.shared", ("", "", "", "a", "", "")),
     ],
 )
-def test_shares_of_a_slice_are_numbered(offers: dict[str, float], name: str) -> None:
-    layout = {"0": ("2g.10gb@0", "2g.10gb@2", "2g.10gb@4")}
-    there = node("p0", "p4d.24xlarge", offers, gpus=1, layout=layout)
-    given = f"{mig_id(there.uid, 0, '2g.10gb', 2)}::1"
-    (row,) = cells(there, [pod("", {}, devices=(given,))])
-    assert [(cell.resource, cell.pod) for cell in row] == [(name, who) for who in ["", "", "", "a", "", ""]]
-
-
-def test_shares_of_slices_and_whole_gpus_are_weighed_together() -> None:
-    env = aws({**MIG, "sharing": {**MIG["sharing"], "devices": [0, 1], "share": {"replicas": 2}}})
-    (pool,) = env.pools
-    small, big = f"{SMALL}.shared", f"{BIG}.shared"
-    there = node("p0", "p4d.24xlarge", {big: 4, small: 8, "nvidia.com/gpu": 6})
-    asked = [pod("p0-n", {"nvidia.com/gpu": 1}), pod("p0-n", {big: 1, small: 2})]
-    # One whole GPU, and of another 3 / 2 + 2 x 2 / 2 of its 7 compute slices.
-    assert used_share(env, pool, there, asked) == pytest.approx((1 + 3.5 / 7) / 8)
+def test_shares_are_numbered(
+    layout: dict[str, tuple[str, ...]], offers: dict[str, float], name: str, pods: tuple[str, ...]
+) -> None:
+    there = node("p0", "g4dn.12xlarge", offers, gpus=1 if layout else 4, layout=layout)
+    device = mig_id(there.uid, 0, "2g.10gb", 2) if layout else gpu_id(there.uid, 3)
+    rows = cells(there, [pod("", {}, devices=(f"{device}::1",))])
+    assert [len(row) for row in rows] == [len(pods)] * there.gpus
+    assert [(cell.resource, cell.pod) for cell in rows[-1]] == [(name, who) for who in pods]
 
 
 def test_what_is_kept_of_a_node_and_a_pod() -> None:
-    kept = seen.node(
-        {
-            "metadata": {
-                "name": "n",
-                "uid": "u",
-                "labels": {"gpuform.io/pool": "p", "karpenter.sh/capacity-type": "spot"},
-                "annotations": {
-                    "simulator.gpuform.io/gpu": "10de:20b0",
-                    "simulator.gpuform.io/gpu-count": "8",
-                    "simulator.gpuform.io/mig": '{"0": ["3g.20gb@4"]}',
-                },
-            },
-            "spec": {"taints": [{"key": "gpuform.io/gpu-not-ready"}]},
-            "status": {
-                "allocatable": {
-                    "cpu": "3920m",
-                    "memory": "16384Mi",
-                    "nvidia.com/gpu": "0",
-                    "pods": "110",
-                    BIG: "8",
-                },
-                "conditions": [{"type": "Ready", "status": "True"}],
-            },
-        }
-    )
-    assert (kept.pool, kept.capacity, kept.ready, kept.held, kept.gpus) == ("p", "spot", True, True, 8)
+    raw = live("n", "p", 8, {"0": ["3g.20gb@4"]}, **{"karpenter.sh/capacity-type": "spot"})
+    raw["spec"] = {"taints": [{"key": "gpuform.io/gpu-not-ready"}]}
+    allocatable = {"cpu": "3920m", "memory": "16384Mi", "nvidia.com/gpu": "0", "pods": "110", BIG: "8"}
+    raw["status"]["allocatable"] = allocatable
+    kept = seen.node(raw)
+    assert (kept.pool, kept.capacity, kept.ready, kept.gpus) == ("p", "spot", True, 8)
+    assert kept.waits_for
     assert kept.offers == {"cpu": 3.92, "memory_gib": 16.0, BIG: 8.0}
     assert kept.layout == {"0": ("3g.20gb@4",)}
     made = {
@@ -222,7 +202,7 @@ def test_the_last_event_of_each_source_counts() -> None:
             "eventTime": at,
         }
 
-    found = seen.latest([raw("s", "new", "2026-01-01T00:00:09.1Z"), raw("s", "old", "2026-01-01T00:00:03Z"),
+    found = latest([raw("s", "new", "2026-01-01T00:00:09.1Z"), raw("s", "old", "2026-01-01T00:00:03Z"),
                          raw("k", "other", "2026-01-01T00:00:05Z")])  # fmt: skip
     assert [(one.source, one.message) for one in found] == [("k", "other"), ("s", "new")]
 

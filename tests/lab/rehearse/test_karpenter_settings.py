@@ -1,15 +1,20 @@
-"""Karpenter's environment variables, derived from the values of its chart."""
+"""What Karpenter is started with, and what its instances bring: adapters, huge pages."""
 
 from __future__ import annotations
 
+import base64
 import json
+from pathlib import Path
 
 import pytest
 
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
 from infra.config import load
+from infra.model.machines import MACHINES
+from infra.plan import user_data
 from infra.plan.eks import karpenter_values
+from lab.rehearse.cloud import instances
 from lab.rehearse.karpenter import Release, environment
 
 pytestmark = pytest.mark.unit
@@ -44,3 +49,31 @@ def test_what_is_left_out_or_empty_is_karpenters_own_default() -> None:
 def test_a_setting_that_would_get_lost_is_refused() -> None:
     with pytest.raises(Failure, match=r"settings\.brandNew: is not supported in a rehearsal"):
         given({"settings": {"clusterName": "a", "brandNew": True}})
+
+
+STACK = load(Path(__file__).parents[3] / "Pulumi.aws-prod.yaml")
+SIM = "simulator.gpuform.io/"
+
+
+def annotations(text: str, adapters: int) -> dict[str, str]:
+    told = instances.kubelet(base64.b64encode(text.encode()).decode())
+    place = ("node", "i-1", "us-west-2b", "us-west-2")
+    made = instances.node(MACHINES["p5.48xlarge"], *place, told, adapters)
+    found: dict[str, str] = made["metadata"]["annotations"]
+    return found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        user_data.of(STACK, STACK.pool("h100-training")),
+        '[settings.kernel.sysctl]\n"vm.nr_hugepages" = "5120"\n',
+    ],
+    ids=["AL2023", "Bottlerocket"],
+)
+def test_huge_pages_are_taken_off_the_other_memory(text: str) -> None:
+    found, plain = annotations(text, 32), annotations("", 0)
+    assert (found[f"{SIM}efa"], found[f"{SIM}hugepages-2Mi"]) == ("32", "10240Mi")
+    left = [int(one[f"{SIM}memory"].removesuffix("Mi")) for one in (found, plain)]
+    assert left[1] - left[0] == 10240
+    assert plain.keys().isdisjoint({f"{SIM}efa", f"{SIM}hugepages-2Mi"})

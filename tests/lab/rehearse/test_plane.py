@@ -15,7 +15,7 @@ import pytest
 from gpuform.checkout.paths import Paths
 from gpuform.checkout.scratch import kept_logs
 from lab.rehearse import plane as module
-from lab.rehearse import preview_base
+from lab.rehearse import plane as planes
 from lab.rehearse.plane import plane
 
 pytestmark = pytest.mark.unit
@@ -89,7 +89,7 @@ def test_a_second_preview_of_a_stack_waits_until_the_first_has_ended(
     paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both have the same folders, so the second one's start would end the first one's control plane."""
-    monkeypatch.setattr(preview_base, "ControlPlane", Recorded)
+    monkeypatch.setattr(planes, "ControlPlane", Recorded)
     waiting = threading.Event()
 
     def say(line: str) -> None:
@@ -97,11 +97,11 @@ def test_a_second_preview_of_a_stack_waits_until_the_first_has_ended(
             waiting.set()
 
     def second() -> None:
-        with preview_base.played(paths, TOOLS, "lab", None, say):
+        with planes.played(paths, TOOLS, "lab", None, say):
             Recorded.done.append("second")
 
     other = threading.Thread(target=second)
-    with preview_base.played(paths, TOOLS, "lab", None, print):
+    with planes.played(paths, TOOLS, "lab", None, print):
         other.start()
         assert waiting.wait(30)
         Recorded.done.append("first")

@@ -1,20 +1,30 @@
-"""Workloads as pods: what is created, what half of them is, and why one is pending."""
+"""Workloads as pods: created, halved, ended; why one is pending, in words."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from gpuform.usage.nodes import Event, Pod
-from gpuform.usage.rehearsal import Queued, Turn
+from gpuform.usage.nodes import Pod
+from gpuform.usage.queues import Queued, Turn
+from gpuform.usage.rehearsal import Ended
 from infra.config import parse
 from infra.model.environment import Environment
-from lab.rehearse import pods, queued
-from lab.rehearse.cluster import Cluster
+from lab.rehearse import after_placement, pods, watch
+from lab.rehearse.cluster import NODES, PODS, Json
+from lab.rehearse.node_source import Counted
+from lab.rehearse.reasons import Event, karpenter, scheduler, words
+from lab.rehearse.watch import Watch
+from tests.lab.rehearse.played_cluster import PlayedCluster
 from tests.plan.aws_environments import aws
+from tests.plan.test_played import ELASTIC, openstack
 
 pytestmark = pytest.mark.unit
+
 
 KINDS: list[dict[str, Any]] = [
     {"name": "five", "kind": "deployment", "replicas": 5},
@@ -43,23 +53,17 @@ def test_jobs_work_for_a_day_and_the_operators_namespace_is_the_programs() -> No
     assert pods.wanted(environment()) == 13
 
 
-class Recorded(Cluster):
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, Any]] = []
-
-    def patch(self, path: str, body: Any) -> None:
-        self.asked.append((path.rpartition("namespaces/")[2], body["spec"]))
-
-    def delete(self, path: str) -> None:
-        self.asked.append((path.rpartition("namespaces/")[2], None))
+def halved(env: Environment, pods_there: list[Pod]) -> list[tuple[str, Any]]:
+    """What is asked for: the end of each path, and the changed fields."""
+    cluster = PlayedCluster()
+    pods.halve(cluster, env, pods_there)
+    return [(path.rpartition("namespaces/")[2], body and body["spec"]) for path, body in cluster.asked]
 
 
 def test_half_of_each_go_rounded_up() -> None:
-    cluster = Recorded()
     there = [Pod(space, name, name, "n", "Running", {})
              for space, name in (("lab", "bare-a"), ("lab", "bare-b"), ("other", "bare-c"))]  # fmt: skip
-    pods.halve(cluster, environment(), there)
-    assert cluster.asked == [
+    assert halved(environment(), there) == [
         ("lab/deployments/five", {"replicas": 2}),
         ("lab/deployments/one", {"replicas": 0}),
         ("lab/jobs/job", {"parallelism": 2}),
@@ -74,13 +78,15 @@ def test_of_two_colours_the_live_one_is_halved() -> None:
     work = {"name": "web", "kind": "deployment", "pool": "t4", "image": "x:1", "replicas": 4}
     coloured = {**work, "service": {"port": 80}, "update": {"kind": "blue_green"}}
     env = parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": [pool], "workloads": [coloured]})
-    cluster = Recorded()
-    pods.halve(cluster, env, [])
-    assert cluster.asked == [("default/deployments/web-blue", {"replicas": 2})]
+    assert halved(env, []) == [("default/deployments/web-blue", {"replicas": 2})]
     assert [one["kind"] for one in pods.manifests(env)] == ["Service", "Deployment"]
 
 
 def test_each_pod_that_does_not_run_has_a_reason() -> None:
+    short = (
+        "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match Pod's node affinity/selector."
+    )
+    first = "0/2 nodes are available: 2 node(s) had untolerated taint(s)."
     there = [
         pod("five", "five-1", node="n", phase="Running"),
         pod("five", "five-2"),
@@ -93,11 +99,13 @@ def test_each_pod_that_does_not_run_has_a_reason() -> None:
             trouble="UnexpectedAdmissionError: Pod was rejected: x",
         ),
         pod("five", "five-5", node="n"),
+        pod("five", "five-6", reason=f"Unschedulable: {short}"),
         pod("one", "one-1", node="n", phase="Succeeded"),
     ]
     at_limit = "Failed to schedule pod, all available instance types exceed limits for nodepool (NodePool=p0)"
     said = [
         Event("Pod", "lab", "five-2", "karpenter", "FailedScheduling", at_limit),
+        Event("Pod", "lab", "five-6", "default-scheduler", "FailedScheduling", first),
         Event("Job", "lab", "job", "job-controller", "FailedCreate", "pods are forbidden: quota"),
         Event("Job", "lab", "job-2", "job-controller", "FailedCreate", "of another job"),
     ]
@@ -107,12 +115,14 @@ def test_each_pod_that_does_not_run_has_a_reason() -> None:
         "five-3": "no event gives a reason yet",
         "five-4": "UnexpectedAdmissionError: Pod was rejected: x",
         "five-5": "it is scheduled to node n but does not start",
+        "five-6": "0 of 2 nodes fit: 1 has insufficient cpu, 1 is not in its pool",
         "job": "4 of its pods were not created: pods are forbidden: quota",
         "bare-a": "1 of its pods was not created",
         "bare-b": "1 of its pods was not created",
         "bare-c": "1 of its pods was not created",
     }
     assert found["five-2"].said == (f"karpenter: {at_limit}",)
+    assert found["five-6"].said == (f"default-scheduler: {short}",), "an event keeps its first message"
 
 
 def test_what_a_queue_holds_back_has_the_reason_of_its_queue_alone() -> None:
@@ -129,7 +139,7 @@ def test_what_a_queue_holds_back_has_the_reason_of_its_queue_alone() -> None:
     ]
     there = [pod("five", f"five-{n}", node="n" if n > 2 else "", phase="Running") for n in range(1, 6)]
     gates = Event("Pod", "lab", "five-1", "default-scheduler", "FailedScheduling", "non-empty gates")
-    found = {one.name: one for one in pods.pending(environment(), there, [gates], queued.held(lives))}
+    found = {one.name: one for one in pods.pending(environment(), there, [gates], watch.held(lives))}
     ended_by = "queue q ended it, and nothing creates it again: Preempted"
     assert {name: (one.why, one.said, one.queue) for name, one in found.items()} == {
         "five-1": ("waits in queue q: no room", (), "q"),
@@ -154,16 +164,148 @@ def test_a_pool_from_which_nothing_is_to_be_had_is_said_with_what_karpenter_says
     other = "incompatible requirements, key gpuform.io/pool, gpuform.io/pool In [p0] not in [x]"
     said = [
         Event("Pod", "lab", "one-1", "karpenter", "FailedScheduling", f"Failed to schedule pod, {other}"),
-        Event(
-            "NodePool",
-            "",
-            "p0",
-            "karpenter",
-            "NoCompatibleInstanceTypes",
-            "NodePool filtered out",
-        ),
+        Event("NodePool", "", "p0", "karpenter", "NoCompatibleInstanceTypes", "NodePool filtered out"),
         Event("NodePool", "", "p1", "karpenter", "NoCompatibleInstanceTypes", "another's"),
     ]
     found = {one.name: one for one in pods.pending(environment(), [pod("one", "one-1")], said)}
     assert found["one-1"].why == "Karpenter launches no node: NodePool p0 has no available instance type"
     assert found["one-1"].said[-1] == "karpenter, of NodePool p0: NodePool filtered out"
+
+
+def test_what_half_of_the_pods_do_not_need_goes_with_its_pods() -> None:
+    """Three nodes have a pod each; the pod of pool-0-2 has no owner."""
+    there = [
+        {
+            "metadata": {"namespace": "lab", "name": f"pod-{index}", "ownerReferences": owners},
+            "spec": {"nodeName": f"pool-0-{index}"},
+        }
+        for index, owners in enumerate(([{"kind": "ReplicaSet"}], [{"kind": "ReplicaSet"}], []))
+    ]
+    cluster = PlayedCluster({PODS: there})
+    Counted(openstack({"elastic": ELASTIC}, {"nodes": 2}, work=4)).hurry(cluster)
+    gone = "/api/v1/namespaces/lab/pods/pod-1?gracePeriodSeconds=0"
+    assert [path for path, _ in cluster.asked] == [f"{NODES}/pool-0-1", gone], (
+        "half of four pods need two of three nodes; pool-0-2 has a bare pod"
+    )
+
+
+@pytest.mark.parametrize(("work", "said"), [(2, ""), (9, "; group pool-0 is at its maximum of 3 nodes")])
+def test_a_pod_that_waits_is_told_of_a_full_group(work: int, said: str) -> None:
+    env = openstack({"elastic": ELASTIC}, work=work)
+    assert pods._full(env, env.workloads[0]) == said
+
+
+def of_job(**job: Any) -> Environment:
+    work = {"name": "train", "namespace": "lab", "kind": "job", "pool": "p0", "image": "a:1", **job}
+    other = {"name": "train", "kind": "deployment", "pool": "p0", "image": "a:1"}
+    return aws({"machine": "m6i.xlarge"}, workloads=[work, other])
+
+
+@pytest.mark.parametrize(
+    ("command", "ends"),
+    [
+        ([], True),
+        (["sh", "-c", "train"], True),
+        (["sleep", "90m"], True),
+        (["sleep", "inf"], False),
+        (["sleep", "infinity"], False),
+    ],
+)
+def test_a_job_ends_unless_its_command_sleeps_for_ever(command: list[str], ends: bool) -> None:
+    assert list(after_placement.ending(of_job(command=command))) == [("lab", "train")] * ends
+
+
+class OneByOne(PlayedCluster):
+    """A Job with one pod at a time, which succeeds once its run time is cut short."""
+
+    def __init__(self, env: str, refused: bool = False) -> None:
+        super().__init__()
+        self.env, self.refused = env, refused
+        self.succeeded: list[str] = []
+        self.names = iter(("train-0-a", "train-1-b", "train-2-c"))
+        self.running = next(self.names)
+
+    def items(self, path: str, name: str = "") -> list[Json]:
+        own = {"gpuform.io/environment": self.env, "app.kubernetes.io/name": "train"}
+        if path == after_placement.JOBS:
+            there = {"name": "train", "namespace": "lab"}
+            return [{"metadata": there, "status": {"succeeded": len(self.succeeded)}}]
+        phases = {**dict.fromkeys(self.succeeded, "Succeeded"), self.running: "Running"}
+        return [
+            {
+                "metadata": {"name": pod, "namespace": "lab", "labels": own},
+                "spec": {"containers": [], "nodeName": "n"},
+                "status": {"phase": phase},
+            }
+            for pod, phase in (phases.items() if path == PODS else ())
+        ]
+
+    def patch(self, path: str, body: Mapping[str, Any]) -> None:
+        assert body == {"metadata": {"annotations": {"simulator.gpuform.io/duration": "1s"}}}
+        assert path == f"/api/v1/namespaces/lab/pods/{self.running}"
+        if not self.refused:
+            self.succeeded.append(self.running)
+            self.running = next(self.names)
+
+
+def test_pods_that_follow_end_as_well() -> None:
+    env = of_job(completions=2)
+    cluster = OneByOne(env.name)
+    watch = Watch(cluster, env.name)
+    with watch.running():
+        assert after_placement.end(env, cluster, watch, 20, 20) == (Ended("lab", "train", 2, 2),)
+    assert cluster.succeeded == ["train-0-a", "train-1-b"]
+    left = after_placement.without(env, (Ended("lab", "train", 2, 2),)).workloads
+    assert [(one.namespace, one.kind) for one in left] == [("default", "deployment")]
+
+
+def test_a_job_that_does_not_complete_is_a_trouble() -> None:
+    env = of_job()
+    cluster = OneByOne(env.name, refused=True)
+    watch = Watch(cluster, env.name)
+    with watch.running():
+        found = after_placement.end(env, cluster, watch, 0.8, 20)
+    assert list(after_placement.troubles(found)) == ["job lab/train: 0 of 1 pods succeeded"]
+
+
+TABLE = yaml.safe_load(Path(__file__).with_name("pending.yaml").read_text())
+
+
+@pytest.mark.parametrize("row", TABLE["scheduler"], ids=lambda row: row["said"])
+def test_the_scheduler(row: dict[str, str]) -> None:
+    assert scheduler(row["message"]) == row["said"]
+
+
+@pytest.mark.parametrize("row", TABLE["karpenter"], ids=lambda row: row["said"])
+def test_karpenter(row: dict[str, str]) -> None:
+    assert (
+        karpenter(f"Failed to schedule pod, {row['message']}") == f"Karpenter launches no node: {row['said']}"
+    )
+
+
+def test_both_are_heard_and_the_last_word_of_each_counts() -> None:
+    def event(source: str, message: str, reason: str = "FailedScheduling") -> Event:
+        return Event("Pod", "lab", "a", source, reason, message)
+
+    told = [
+        event("default-scheduler", "no nodes available to schedule pods"),
+        event("default-scheduler", "0/1 nodes are available: 1 Insufficient cpu."),
+        event("karpenter", "Failed to schedule pod, all ... exceed limits for nodepool (NodePool=p)"),
+        event("karpenter", "Pod should schedule on: nodeclaim/p-x", "Nominated"),
+    ]
+    assert words(told) == (
+        "0 of 1 nodes fit: 1 has insufficient cpu; Karpenter launches no node: NodePool p is at its limit"
+    )
+    assert words([]) == ""
+
+
+def test_a_nodepool_from_which_nothing_is_to_be_had_is_named_where_karpenter_leaves_it_out() -> None:
+    said = (
+        "Failed to schedule pod, incompatible requirements, key gpuform.io/pool, gpuform.io/pool In [h100] "
+        "not in gpuform.io/pool In [cpu]"
+    )
+    assert (
+        karpenter(said, ["h100"])
+        == "Karpenter launches no node: NodePool h100 has no available instance type"
+    )
+    assert karpenter(said) == "Karpenter launches no node: no NodePool matches the pod"

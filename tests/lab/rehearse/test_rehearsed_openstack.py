@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shutil
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,9 @@ import yaml
 from gpuform.checkout.paths import Paths
 from gpuform.clouds.existing.preflight.cluster import Parts, discovery, listed, operator
 from gpuform.stack.preflight.check import Judged
-from gpuform.usage.rehearsal import Outcome
 from infra.config import KEY, parse
 from lab.rehearse import fidelity
+from lab.rehearse.cluster import NODES, Cluster
 from lab.rehearse.document import document
 from lab.rehearse.options import Options
 from lab.rehearse.plane import apart
@@ -34,53 +34,33 @@ RUNNERS, PER_NODE, MOST = 8, 2, 3
 Json = dict[str, Any]
 
 
-class Played:
-    """A rehearsal, and its nodes at the time when every pod was placed."""
+def rehearsed(paths: Paths, folder: Path) -> tuple[Json, dict[str, list[Json]]]:
+    """The outcome with more runners than the elastic group can ever hold, and its nodes by group."""
+    file, tools, nodes = f"Pulumi.{STACK}.yaml", Toolchain(paths), dict[str, list[Json]]()
+    shutil.copy(HERE.root / file, paths.root)
+    work = yaml.safe_load((HERE.root / file).read_text())["config"][KEY]["workloads"]
+    for one in work:
+        if one["name"] == "runner":
+            one["replicas"] = RUNNERS
+    asked = folder / "work.yaml"
+    asked.write_text(yaml.safe_dump({"workloads": work}))
 
-    def __init__(self, folder: Path) -> None:
-        """Rehearse the stack with more runners than its elastic group can ever hold."""
-        self.paths: Paths = make_checkout(folder).paths
-        self.tools = Toolchain(self.paths)
-        self.nodes: dict[str, Json] = {}
-        file = f"Pulumi.{STACK}.yaml"
-        shutil.copy(HERE.root / file, self.paths.root)
-        work = yaml.safe_load((HERE.root / file).read_text())["config"][KEY]["workloads"]
-        for one in work:
-            if one["name"] == "runner":
-                one["replicas"] = RUNNERS
-        asked = folder / "work.yaml"
-        asked.write_text(yaml.safe_dump({"workloads": work}))
-        options = Options(workloads=asked, timeout_s=120)
-        self.outcome: Outcome = Rehearsal(self.paths, self.tools, STACK, options, self._said).run()
+    def said(text: str) -> None:
+        if text.startswith("half of the pods removed"):
+            with closing(Cluster(apart(paths, STACK).kubeconfig)) as cluster:
+                for one in cluster.items(NODES):
+                    nodes.setdefault(one["metadata"]["labels"][GROUP], []).append(one)
 
-    def _said(self, text: str) -> None:
-        if not text.startswith("half of the pods removed"):
-            return
-        import subprocess
-
-        kubeconfig = apart(self.paths, STACK).kubeconfig
-        command = [
-            str(self.tools.path("kubectl")),
-            "--kubeconfig",
-            str(kubeconfig),
-            "get",
-            "nodes",
-            "-o",
-            "json",
-        ]
-        found = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)
-        self.nodes = {one["metadata"]["name"]: one for one in found["items"]}
-
-    def of(self, group: str) -> list[Json]:
-        return [one for one in self.nodes.values() if one["metadata"]["labels"][GROUP] == group]
+    options = Options(workloads=asked, timeout_s=120)
+    return document(Rehearsal(paths, tools, STACK, options, said).run()), nodes
 
 
 def test_it_ends_with_neighbours_placed_labelled_nodes_and_a_group_at_its_most(tmp_path: Path) -> None:
-    played = Played(tmp_path)
-    said = document(played.outcome)
+    paths = make_checkout(tmp_path).paths
+    said, nodes = rehearsed(paths, tmp_path)
     assert said["troubles"] == []
     _placed(said)
-    _labelled(played)
+    _labelled(nodes)
     _grown(said)
     _shrunk(said)
     assert (said["kind"], said["karpenter"], said["autoscaler"]) == ("openstack", "none", "counted")
@@ -88,7 +68,7 @@ def test_it_ends_with_neighbours_placed_labelled_nodes_and_a_group_at_its_most(t
     assert any("m2.medium" in text and "not declared" in text for text in said["simulated"])
     assert {"the readiness gate's program", "the pool keeper's program"} <= set(said["real"])
     assert any("surplus nodes" in text for text in said["cannot_show"])
-    assert not (apart(played.paths, STACK).state).exists(), "nothing of it is left"
+    assert not (apart(paths, STACK).state).exists(), "nothing of it is left"
 
 
 def _placed(said: Json) -> None:
@@ -101,13 +81,7 @@ def _placed(said: Json) -> None:
                 name, "nvidia.com/gpu"
             ),
         )
-    } == {
-        "default-worker": None,
-        "gpu-t4": 3,
-        "gpu-a100": 2,
-        "gpu-v100s": 1,
-        "gpu-ci": PER_NODE * MOST,
-    }
+    } == {"default-worker": None, "gpu-t4": 3, "gpu-a100": 2, "gpu-v100s": 1, "gpu-ci": PER_NODE * MOST}
     assert pools["gpu-a100"]["resources"]["nvidia.com/mig-3g.20gb"] == {"offers": 1, "used": 1, "idle": 0}
     assert pools["gpu-t4"]["resources"]["nvidia.com/gpu.shared"]["offers"] == 8
     neighbours = {
@@ -120,11 +94,11 @@ def _placed(said: Json) -> None:
     assert set(neighbours) == {"simulation", "inference", "notebook"}
 
 
-def _labelled(played: Played) -> None:
+def _labelled(nodes: dict[str, list[Json]]) -> None:
     sizes = {"default-worker": 1, "gpu-t4": 2, "gpu-a100": 1, "gpu-v100s": 1, "gpu-ci": MOST}
-    assert {group: len(played.of(group)) for group in sizes} == sizes
-    for group in sizes:
-        for node in played.of(group):
+    assert {group: len(found) for group, found in nodes.items()} == sizes
+    for group, found in nodes.items():
+        for node in found:
             labels, taints = node["metadata"]["labels"], node["spec"].get("taints", [])
             if group == "default-worker":
                 assert ("gpuform.io/pool" not in labels, taints) == (True, [])

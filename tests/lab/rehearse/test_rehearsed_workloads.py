@@ -1,7 +1,9 @@
-"""What a rehearsal places: the stack's workloads or a file's; and which pool fails, and why."""
+"""What a rehearsal places and may switch on, and what is refused before it starts."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,44 +11,31 @@ import pytest
 import yaml
 
 from gpuform.checkout.errors import InputError
+from gpuform.checkout.paths import Paths
+from infra.config import load, price_list
+from infra.model.environment import Environment
+from infra.model.prices import PriceList
+from lab.rehearse.cloud.market import Shortage
+from lab.rehearse.cost_report import check_prices, price_source
+from lab.rehearse.options import Options, short, used
 from lab.rehearse.workloads import environment
+from tests.components.aws_stacks import small
+from tests.plan.aws_environments import aws
 
 pytestmark = pytest.mark.unit
 
+
 REFUSED = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text())
-ENVIRONMENT: dict[str, Any] = {
-    "name": "lab",
-    "cluster": {"kind": "embedded"},
-    "pools": [
-        {
-            "name": "t4",
-            "machine": "g2.xlarge",
-            "nodes": 1,
-            "sharing": {"kind": "time_slicing", "replicas": 4},
-        },
-        {
-            "name": "mig",
-            "machine": "g4.p1.40g",
-            "nodes": 1,
-            "sharing": {"kind": "mig", "layout": {"3g.20gb": 2}},
-        },
-        {"name": "cpu", "machine": "m6i.xlarge", "nodes": 1},
-    ],
-    "workloads": [{"name": "own", "kind": "pod", "image": "x:1"}],
-}
-AWS: dict[str, Any] = {
-    "name": "lab",
-    "cluster": {
-        "kind": "aws",
-        "region": "us-west-2",
-        "version": "1.34",
-        "network": {"cidr": "10.20.0.0/16", "zones": ["us-west-2a", "us-west-2b"]},
-        "images": {"al2023": "al2023@v20260801", "al2023-nvidia": "al2023@v20260801"},
-    },
-    "pools": [
-        {"name": "l40s", "gpu": {"models": ["L40S"], "count": 1}, "elastic": {"max": {"cpu": 640}}},
-    ],
-}
+ENVIRONMENT: dict[str, Any] = yaml.safe_load("""
+    name: lab
+    cluster: {kind: embedded}
+    pools:
+    - {name: t4, machine: g2.xlarge, nodes: 1, sharing: {kind: time_slicing, replicas: 4}}
+    - {name: mig, machine: g4.p1.40g, nodes: 1, sharing: {kind: mig, layout: {3g.20gb: 2}}}
+    - {name: cpu, machine: m6i.xlarge, nodes: 1}
+    workloads: [{name: own, kind: pod, image: "x:1"}]
+""")
+AWS = small({"name": "l40s", "gpu": {"models": ["L40S"], "count": 1}, "elastic": {"max": {"cpu": 640}}})
 
 
 def work(**more: Any) -> dict[str, Any]:
@@ -68,14 +57,28 @@ def test_each_pool_is_named_with_what_it_fails_on(row: dict[str, Any], tmp_path:
     assert refused(ENVIRONMENT, work(**row["workload"]), tmp_path) == (where, row["fact"])
 
 
-def test_of_an_elastic_pool_every_machine_counts(tmp_path: Path) -> None:
-    path, fact = refused(AWS, work(pool="l40s", cpu=65), tmp_path)
-    assert (path, fact) == (
-        "work.yaml: workloads[0].cpu",
-        "no pool can hold it (l40s: cpu, 65 requested of 63.575 cores)",
-    )
-    asked = [work(pool="l40s", cpu=63.5, memory="450Gi")]
-    assert environment({**AWS, "workloads": asked}, "x").workloads[0].cpu == "63.5"
+SIZES = {"name": "t4", "gpu": {"models": ["T4"], "count": [1, 4]}, "elastic": {"max": {"cpu": 640}}}
+
+
+@pytest.mark.parametrize(
+    ("pools", "held", "asked", "said"),
+    [
+        (
+            AWS["pools"],
+            {"cpu": 63.5, "memory": "450Gi"},
+            {"cpu": 65},
+            "l40s: cpu, 65 requested of 63.575 cores",
+        ),
+        ([SIZES], {"count": 4}, {"count": 8}, "t4: nvidia.com/gpu, 8 requested of 4"),
+    ],
+)
+def test_of_an_elastic_pool_every_machine_counts(
+    pools: list[Any], held: dict[str, Any], asked: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    declared, name = {**AWS, "pools": pools}, pools[0]["name"]
+    assert environment({**declared, "workloads": [work(pool=name, **held)]}, "x").workloads
+    _, fact = refused(declared, work(pool=name, **asked), tmp_path)
+    assert fact == f"no pool can hold it ({said})"
 
 
 def test_a_stack_of_gpus_alone_holds_no_workload_that_names_no_pool(tmp_path: Path) -> None:
@@ -147,9 +150,86 @@ def test_hosts_that_have_joined_no_cluster_can_be_asked_what_they_would_hold(tmp
     assert fact == "no pool can hold it (t4: nvidia.com/gpu, 2 requested of 1)"
 
 
-def test_of_a_pool_of_several_sizes_the_largest_counts(tmp_path: Path) -> None:
-    pool = {"name": "t4", "gpu": {"models": ["T4"], "count": [1, 4]}, "elastic": {"max": {"cpu": 640}}}
-    declared = {**AWS, "pools": [pool], "workloads": [work(pool="t4", count=4)]}
-    assert environment(declared, "x").workloads[0].count == 4
-    _, fact = refused(declared, work(pool="t4", count=8), tmp_path)
-    assert fact == "no pool can hold it (t4: nvidia.com/gpu, 8 requested of 4)"
+def stack(name: str) -> Environment:
+    return load(Paths.here().root / f"Pulumi.{name}.yaml")
+
+
+def test_as_they_are_written() -> None:
+    assert short("p5.48xlarge") == Shortage("p5.48xlarge")
+    assert short("*:us-west-2a:spot") == Shortage("*", "us-west-2a", "spot")
+    assert used("cr-1") == ("cr-1", 0)
+    assert used("cr-1=3") == ("cr-1", 3)
+    assert str(short("p5.48xlarge:*:spot")) == "no capacity for p5.48xlarge (spot)"
+
+
+@pytest.mark.parametrize(
+    ("read", "option", "text"),
+    [
+        *((short, "--short", text) for text in ("", "a:b:spot:d", "a::spot", "a:b:free")),
+        *((used, "--reservation-used", text) for text in ("", "=1", "cr-1=many", "cr-1=-1", "cr-1=\u00b2")),
+    ],
+)
+def test_what_is_none(read: Callable[[str], object], option: str, text: str) -> None:
+    with pytest.raises(InputError, match=f"^{option}"):
+        read(text)
+
+
+USELESS = (
+    ("aws-dev", Options(interrupt_spot=True), "--interrupt-spot: no pool uses spot capacity; leave it out"),
+    ("aws-dev", Options(short=(Shortage("g4dn.2xlarge"),)), "no Karpenter pool uses this machine; did you"),
+    (
+        "aws-dev",
+        Options(short=(Shortage("*", "us-east-1c"),)),
+        "--short *:us-east-1c: is not a zone of the stack",
+    ),
+    (
+        "aws-prod",
+        Options(used_up=(("cr-1", 0),)),
+        "is not a reservation of a Karpenter pool; known: cr-0123456789abcdef0",
+    ),
+)
+
+
+@pytest.mark.parametrize(("name", "given", "message"), USELESS, ids=[row[2] for row in USELESS])
+def test_what_the_stack_has_no_use_for(name: str, given: Options, message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        given.check(stack(name))
+
+
+def test_a_reservation_of_a_node_group_is_not_karpenters() -> None:
+    name = "cr-0123456789abcdef0"
+    reserved = {"machine": "p5.48xlarge", "capacity": ["reserved"], "aws": {"reservations": [name]}}
+    env = aws({**reserved, "nodes": 1}, {"machine": "m6i.xlarge"})
+    with pytest.raises(InputError, match="not a reservation of a Karpenter pool; leave it out"):
+        Options(used_up=((name, 0),)).check(env)
+
+
+UNPRICED: dict[str, Any] = {"machine": "p5e.48xlarge"}
+
+
+def test_karpenter_buys_nothing_that_has_no_price() -> None:
+    with pytest.raises(InputError) as caught:
+        check_prices(aws({"machine": "m6i.xlarge"}, UNPRICED), PriceList())
+    assert str(caught.value) == (
+        "pools[1].machine: p5e.48xlarge has no price in the price list of us-east-1 of 2026-07-20, "
+        "and Karpenter chooses machines by price; give one: cost.prices: {p5e.48xlarge: USD per hour}"
+    )
+    check_prices(aws({**UNPRICED, "nodes": 1}), PriceList())  # Karpenter does not choose
+    check_prices(aws({"gpu": {"models": ["H200"], "count": 8}}), PriceList())  # the other type has a price
+
+
+def test_the_stacks_here_can_all_be_rehearsed() -> None:
+    short = (Shortage("g6e.xlarge", "us-west-2b", "spot"),)
+    given = {"aws-prod": Options(short=short, used_up=(("cr-0123456789abcdef0", 1),))}
+    for name in ("local", "aws-dev", "aws-prod", "onprem-dev"):
+        check_prices(stack(name), price_list(stack(name)))
+        given.get(name, Options()).check(stack(name))
+
+
+def test_whose_prices_they_are() -> None:
+    assert (
+        price_source(stack("aws-dev"), PriceList()) == "list prices of us-east-1, 2026-07-20, without volumes"
+    )
+    assert price_source(stack("aws-prod"), PriceList()).endswith("; spot at 0.5 of on-demand")
+    spot = aws({"machine": "m6i.xlarge", "capacity": ["spot"]})
+    assert price_source(spot, PriceList()).endswith("; spot at the on-demand price (no cost.spot_factor)")

@@ -14,8 +14,9 @@ import pytest
 from rich.console import Console
 
 from gpuform.reports import rehearsal
+from gpuform.reports.page import MOST_NODES
+from gpuform.reports.page import rehearsal_page as page
 from gpuform.reports.picture import LETTER, cut
-from gpuform.reports.rehearsal_page import MOST_NODES, page
 from gpuform.reports.timeline import LEFT, MOST_ROWS, WIDTH, costs
 from gpuform.usage.rehearsal import Line
 from lab.rehearse.document import document

@@ -11,7 +11,7 @@ import pytest
 
 from infra.model.environment import Environment
 from infra.plan import room
-from tests.lab.rehearse.market_site import READY, Site, nodes_for
+from tests.lab.rehearse.market_site import READY, Site, nodes_for, pool
 from tests.plan.aws_environments import aws
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
@@ -19,15 +19,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"
 
 
-def pool(name: str, machine: str, **sharing: object) -> dict[str, object]:
-    """An elastic pool with its own taint, since Karpenter could otherwise buy from either of two pools."""
-    given = {"sharing": sharing} if sharing else {}
-    limit = {"elastic": {"max": {"cpu": 192}}}  # 48 nodes of the smallest type
-    return {"name": name, "machine": machine, **limit, "taints": [{"key": "for", "value": name}], **given}
-
-
 def shared(name: str, machine: str, replicas: int, **more: object) -> dict[str, object]:
-    return pool(name, machine, kind="time_slicing", replicas=replicas, **more)
+    return pool(name, machine=machine, sharing={"kind": "time_slicing", "replicas": replicas, **more})
 
 
 ENV = aws(
@@ -35,18 +28,17 @@ ENV = aws(
     shared("halves", "g4dn.xlarge", 2),
     shared("quarters", "g4dn.xlarge", 4),
     shared("eighths", "g4dn.xlarge", 8),
-    pool("slices", "p4d.24xlarge", kind="mig", layout={"3g.20gb": 1, "2g.10gb": 2}),
-    pool("whole", "g5.xlarge"),
+    pool("slices", machine="p4d.24xlarge", sharing={"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}}),
+    pool("whole", machine="g5.xlarge"),
     shared("counted", "g6.xlarge", 4, rename=False),
     shared("uncounted", "g6e.xlarge", 4, rename=False),
-    {**pool("kept", "g6.2xlarge"), "spare": 1},
-    {
-        "name": "several",
-        "gpu": {"models": ["T4"], "count": [1, 4]},
-        "elastic": {"max": {SHARED: 48}},
-        "taints": [{"key": "for", "value": "several"}],
-        "sharing": {"kind": "time_slicing", "replicas": 3, "fail_requests_greater_than_one": False},
-    },
+    pool("kept", machine="g6.2xlarge", spare=1),
+    pool(
+        "several",
+        gpu={"models": ["T4"], "count": [1, 4]},
+        elastic={"max": {SHARED: 48}},
+        sharing={"kind": "time_slicing", "replicas": 3, "fail_requests_greater_than_one": False},
+    ),
 )
 
 
@@ -167,9 +159,9 @@ def test_the_control_without_overlay_buys_a_node_for_every_slice(site: Site) -> 
     """Not renamed, since only then does Karpenter know the resource at all: its issue 729."""
     site.sell("counted")
     site.sell("uncounted", with_overlays=False)
-    for pool in ("counted", "uncounted"):
-        site.run(pool, 8, pool, **{GPU: "1"})
-    for pool in ("counted", "uncounted"):
-        site.running(pool, 8)
+    for name in ("counted", "uncounted"):
+        site.run(name, 8, name, **{GPU: "1"})
+    for name in ("counted", "uncounted"):
+        site.running(name, 8)
     assert len(site.bought("counted")) == nodes_for(8, 4, 1) == 2
     assert len(site.bought("uncounted")) == 8

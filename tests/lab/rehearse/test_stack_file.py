@@ -13,8 +13,7 @@ from infra.model import labels
 from infra.model.environment import Environment
 from infra.plan import gpu_operator
 from lab.rehearse import nodes, stack_file
-from lab.rehearse.monitored import INTERVAL
-from lab.rehearse.stack_file import SELECTED
+from lab.rehearse.stack_file import INTERVAL, SELECTED
 
 pytestmark = pytest.mark.unit
 
@@ -149,13 +148,6 @@ def test_a_found_pool_of_an_unknown_machine_is_refused() -> None:
     )
     with pytest.raises(InputError, match=r"^pools\[0\]\.gpu: no known machine has 7 of T4.*; name a machine"):
         played(env)
-
-
-def test_a_stack_that_is_not_there_is_answered_with_those_that_are() -> None:
-    with pytest.raises(
-        InputError, match=r"there is no Pulumi\.aws-prd\.yaml; did you mean aws-prod\? known: aws-dev, "
-    ):
-        stack_file.read(HERE, "aws-prd")
 
 
 def test_the_folder_has_everything_of_the_checkout_but_its_own_stack_file(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import yaml
 from gpuform.checkout.errors import Failure
 from lab.rehearse.cluster import Cluster
 from lab.rehearse.supervisor import Children, Supervisor, end
+from tests.kubernetes.played import kubeconfig
 from tests.waiting import until
 
 pytestmark = pytest.mark.tools
@@ -161,21 +162,17 @@ def wanted() -> Wanted:
 @pytest.fixture
 def following(tmp_path: Path, wanted: Wanted, monkeypatch: pytest.MonkeyPatch) -> Supervisor[str]:
     monkeypatch.setattr("lab.rehearse.supervisor.EVERY_S", 0.02)
-    named = {"name": "a"}
-    config = {
-        "current-context": "a",
-        "contexts": [{**named, "context": {"cluster": "a", "user": "a"}}],
-        "clusters": [{**named, "cluster": {"server": "http://127.0.0.1:1"}}],
-        "users": [{**named, "user": {}}],
-    }
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(yaml.safe_dump(config))
+    file = tmp_path / "kubeconfig"
+    file.write_text(yaml.safe_dump(kubeconfig({"server": "http://127.0.0.1:1"})))
     children = Children(tmp_path / "children")
-    return Supervisor(kubeconfig, wanted.look, wanted.start, children, tmp_path / "logs" / "log")
+    return Supervisor(file, wanted.look, wanted.start, children, tmp_path / "logs" / "log")
 
 
-def test_it_is_there_while_it_is_wanted(following: Supervisor[str], wanted: Wanted) -> None:
+def test_it_is_there_while_it_is_wanted(following: Supervisor[str], wanted: Wanted, tmp_path: Path) -> None:
+    command = program(following.children.folder, SERVER)
+    left = following.children.start(command, dict(os.environ), tmp_path / "left")  # by a killed rehearsal
     with following:
+        assert left.wait(timeout=10)
         wanted.looked_again()
         assert not wanted.started
         wanted.now = "a"

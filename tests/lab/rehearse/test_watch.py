@@ -1,4 +1,4 @@
-"""Watching a cluster: when each node and pod came, what changed, and when the wait is over."""
+"""Watching a cluster: when nodes and pods came and changed, devices by claim, workloads in queues."""
 
 from __future__ import annotations
 
@@ -6,23 +6,26 @@ import time
 from typing import Any
 
 import pytest
+import yaml
 
 from gpuform.checkout.errors import Failure
-from lab.rehearse.cluster import NODE_CLAIMS, NODES, PODS, Cluster
+from gpuform.usage.cluster_objects import CLAIMS_PATH, SLICES_PATH
+from gpuform.usage.nodes import Pod
+from gpuform.usage.queues import Queued, Turn
+from infra.config import parse
+from infra.model.prices import PriceList
+from infra.model.workload import PodWorkload
+from lab.rehearse import watch as watching
+from lab.rehearse.cluster import NODE_CLAIMS, NODES, PODS
+from lab.rehearse.cost_report import CostReport
 from lab.rehearse.watch import Snapshot, Watch
+from lab.rehearse.workloads import refusals
+from tests.lab.rehearse.played_cluster import PlayedCluster
+from tests.lab.rehearse.test_cost_report import node as costly
+from tests.plan.aws_environments import CLAIMED, aws
+from tests.reports.test_queues import NO_ROOM, workload
 
 pytestmark = pytest.mark.unit
-
-
-class Played(Cluster):
-    def __init__(self) -> None:
-        self.lists: dict[str, list[dict[str, Any]]] = {NODES: [], PODS: [], NODE_CLAIMS: []}
-        self.fails = False
-
-    def items(self, path: str) -> list[dict[str, Any]]:
-        if self.fails:
-            raise Failure("the control plane", "is gone", "wait")
-        return self.lists.get(path, [])
 
 
 def node(name: str, ready: bool = True, held: bool = False) -> dict[str, Any]:
@@ -38,7 +41,7 @@ def pod(name: str, node: str) -> dict[str, Any]:
 
 
 def test_a_node_comes_is_let_in_is_used_and_goes() -> None:
-    cluster = Played()
+    cluster = PlayedCluster()
     watch = Watch(cluster, "lab")
     watch.look()
     assert watch.lives == {}
@@ -58,7 +61,7 @@ def test_a_node_comes_is_let_in_is_used_and_goes() -> None:
 
 
 def test_a_node_that_is_kept_free_is_not_in_vain_and_nothing_of_it_is_taken() -> None:
-    cluster = Played()
+    cluster = PlayedCluster()
     holder = {"metadata": {"namespace": "gpuform-placeholder", "name": "spare"}, "spec": {"nodeName": "n"}}
     cluster.lists |= {NODES: [node("n"), node("idle")], PODS: [{**holder, "status": {"phase": "Running"}}]}
     watch = Watch(cluster, "lab")
@@ -68,7 +71,7 @@ def test_a_node_that_is_kept_free_is_not_in_vain_and_nothing_of_it_is_taken() ->
 
 
 def test_a_node_that_is_held_back_is_not_ready() -> None:
-    cluster = Played()
+    cluster = PlayedCluster()
     cluster.lists[NODES] = [node("held", held=True), node("down", ready=False), node("up")]
     watch = Watch(cluster, "lab")
     watch.look()
@@ -80,7 +83,7 @@ def test_a_node_that_is_held_back_is_not_ready() -> None:
 
 
 def test_it_waits_until_it_is_done() -> None:
-    cluster = Played()
+    cluster = PlayedCluster()
     watch = Watch(cluster, "lab")
     with watch.running():
         cluster.lists[NODES] = [node("n")]
@@ -88,7 +91,7 @@ def test_it_waits_until_it_is_done() -> None:
 
 
 def test_it_gives_up_when_nothing_changes_any_more() -> None:
-    watch = Watch(Played(), "lab")
+    watch = Watch(PlayedCluster(), "lab")
     began = time.monotonic()
     with watch.running():
         assert not watch.until(lambda now: False, quiet_s=0.2, timeout_s=600)
@@ -96,7 +99,7 @@ def test_it_gives_up_when_nothing_changes_any_more() -> None:
 
 
 def test_a_cluster_that_does_not_answer_for_a_while_is_waited_for() -> None:
-    cluster = Played()
+    cluster = PlayedCluster()
     cluster.fails = True
     watch = Watch(cluster, "lab")
     with watch.running():
@@ -106,7 +109,7 @@ def test_a_cluster_that_does_not_answer_for_a_while_is_waited_for() -> None:
 
 
 def test_an_object_that_is_not_understood_is_said_and_not_waited_for() -> None:
-    cluster = Played()
+    cluster = PlayedCluster()
     cluster.lists[NODES] = [{"metadata": {}}]
     watch = Watch(cluster, "lab")
     with watch.running(), pytest.raises(Failure, match="cannot be read"):
@@ -118,7 +121,7 @@ def test_a_nodeclaim_that_moves_on_is_a_change() -> None:
         conditions = [{"type": one, "status": "True"} for one in true]
         return {"metadata": {"name": "c"}, "status": {"conditions": conditions}}
 
-    cluster = Played()
+    cluster = PlayedCluster()
     states: list[Snapshot] = []
     watch = Watch(cluster, "lab")
     for one in (claim(), claim("Launched"), claim("Launched", "Registered")):
@@ -130,3 +133,131 @@ def test_a_nodeclaim_that_moves_on_is_a_change() -> None:
         (("c", "Launched Registered"),),
     ]
     assert len({now.state for now in states}) == 3
+
+
+def device(name: str, kind: str) -> dict[str, Any]:
+    return {"name": name, "attributes": {"type": {"string": kind}, "uuid": {"string": f"uuid-{name}"}}}
+
+
+def claim(**allocated: Any) -> dict[str, Any]:
+    exactly = {"deviceClassName": "mig.nvidia.com", "count": 2}
+    spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+    return {"metadata": {"namespace": "lab", "name": "a-gpu-x"}, "spec": spec, "status": allocated}
+
+
+SLICE = {
+    "driver": "gpu.nvidia.com",
+    "nodeName": "n",
+    "pool": {"name": "n", "generation": 1},
+    "devices": [device("gpu-0-mig-a", "mig"), device("gpu-0-mig-b", "mig"), device("gpu-1", "gpu")],
+}
+RESULTS = [{"pool": "n", "device": f"gpu-0-mig-{name}", "driver": "gpu.nvidia.com"} for name in "ab"]
+STATUS = {"phase": "Running", "resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "a-gpu-x"}]}
+FOUND: dict[str, list[dict[str, Any]]] = {
+    NODES: [{"metadata": {"name": "n", "uid": "u"}, "status": {"allocatable": {"cpu": "4"}}}],
+    PODS: [{"metadata": {"name": "a", "namespace": "lab"}, "spec": {"containers": [{}]}, "status": STATUS}],
+    SLICES_PATH: [{"spec": SLICE}],
+    CLAIMS_PATH: [claim(allocation={"devices": {"results": RESULTS}})],
+}
+
+
+def test_they_count_by_class_and_are_known_by_their_uuid() -> None:
+    now = Watch(PlayedCluster(FOUND), "labs", by_claim=True).look()
+    assert now.nodes[0].offers == {"cpu": 4, "mig.nvidia.com": 2, "gpu.nvidia.com": 1}
+    assert now.pods[0].asks == {"mig.nvidia.com": 2}
+    assert now.pods[0].devices == ("uuid-gpu-0-mig-a", "uuid-gpu-0-mig-b")
+
+
+def test_nobody_looks_where_no_pool_is_claimed() -> None:
+    assert Watch(PlayedCluster(FOUND), "labs").look().nodes[0].offers == {"cpu": 4}
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"gpu": {"compute": "8.9"}}, []),
+        ({"gpu": {"compute": "9.0"}}, [("p0", "compute capability 9.0 or later, its models are L4")]),
+        ({"count": 5}, [("p0", "GPUs, 5 requested of 4 for claims")]),
+        ({"slice": "1g.5gb"}, [("p0", "slice, it has whole GPUs for claims, not 1g.5gb")]),
+    ],
+)
+def test_a_workload_that_claims_hears_what_its_pool_cannot_give(
+    asked: dict[str, Any], said: list[tuple[str, str]]
+) -> None:
+    work = PodWorkload.model_validate(
+        {"kind": "pod", "name": "w", "pool": "p0", "image": "registry.example/w:1", **asked}
+    )
+    assert list(refusals(aws(CLAIMED), work)) == said
+
+
+ADMITTED, DONE = ("Admitted", "True", "x"), ("Finished", "True", "x")
+WAITS = ("QuotaReserved", "False", NO_ROOM)
+EVICTED = ("Evicted", "True", "Preempted to accommodate a workload (UID: job-urgent, JobUID: x) due to y")
+BACK = ("Evicted", "False", "Previously: Preempted")
+WHY = "Preempted to accommodate Job arts/urgent due to y"
+
+
+def history(**looks: list[tuple[tuple[str, str, str], ...] | None]) -> dict[str, Queued]:
+    """What is known of each workload after looks a second apart, by their conditions; None: not there."""
+    lives: dict[str, Queued] = {}
+    for at in range(max(map(len, looks.values()))):
+        there = [workload(name, "arts", *said) for name, of in looks.items() if (said := of[at]) is not None]
+        for one in there:
+            one["metadata"]["uid"] = one["metadata"]["name"]
+        lives = watching.noted(lives, there, float(at))
+    return {one.name: one for one in lives.values()}
+
+
+def times(life: Queued) -> list[tuple[float, str]]:
+    return [(one.at, one.what) for one in life.turns]
+
+
+def test_a_preempted_workload_returns_a_pod_does_not_and_one_waits_for_kueues_reason() -> None:
+    lives = history(
+        low=[(ADMITTED,), (WAITS, EVICTED), (WAITS, EVICTED), (ADMITTED, BACK), (ADMITTED, BACK, DONE)],
+        late=[(), (WAITS,), (WAITS,), (WAITS,), (WAITS,)],
+        pod=[(ADMITTED,), (ADMITTED, DONE, EVICTED), (ADMITTED, DONE, EVICTED), None, None],
+        urgent=[None, (ADMITTED,), (ADMITTED,), None, None],
+    )
+    low, late, pod, urgent = lives.values()
+    assert times(low)[1:] == [(0, "admitted"), (1, "evicted"), (3, "admitted"), (4, "finished")]
+    assert (late.turns, late.waits) == ((Turn(0.0, "created"),), NO_ROOM)
+    assert pod.turns[2] == Turn(1.0, "evicted", WHY)
+    assert times(urgent) == [(1, "created"), (1, "admitted"), (3, "removed")]
+    assert [one.name for one in watching.in_queue("", lives.values())] == ["low", "pod", "urgent", "late"]
+
+
+@pytest.mark.parametrize("after", [(ADMITTED, DONE, EVICTED), (WAITS, EVICTED)])
+def test_the_trouble_of_a_pod_that_was_evicted_is_its_queue(after: tuple[tuple[str, str, str], ...]) -> None:
+    lives = history(pod=[(ADMITTED,), after, None], urgent=[(ADMITTED,), (ADMITTED,), (ADMITTED,)])
+    ((where, pod),) = watching.held(lives.values()).items()
+    assert where == ("arts", "pod")
+    assert pod.trouble == f"queue  ended it, and nothing creates it again: {WHY}"
+
+
+def test_a_queue_costs_the_part_of_gpus_that_its_pods_hold() -> None:
+    env = parse(
+        yaml.safe_load("""
+            name: e
+            cluster: {kind: embedded}
+            pools: [{name: p0, machine: p4d.24xlarge, nodes: 1}, {name: own, machine: g1.4xlarge, nodes: 1}]
+            queues:
+              teams:
+              - {name: arts, namespaces: [arts], quota: {p0: 8}}
+              - {name: science, namespaces: [science], quota: {p0: 8}}
+            workloads:
+            - {kind: pod, pool: p0, image: "a:1", name: a, namespace: arts, queue: arts}
+            - {kind: pod, pool: p0, image: "a:1", name: a, namespace: science, queue: science}
+            - {kind: pod, pool: p0, image: "a:1", name: free, namespace: arts}
+        """)
+    )
+    gpus = {"nvidia.com/gpu": 2.0}
+    nodes = [costly(one.name, one.machine, {"nvidia.com/gpu": 8.0}, gpus=8) for one in env.pools]
+    there = [Pod("arts", name, name, "p0-n", "Running", gpus) for name in ("a", "free")]
+    costs = CostReport(env, PriceList())
+    assert costs.held("arts", Snapshot(1.0, tuple(nodes), tuple(there))) == pytest.approx(21.9576 / 4)
+    assert costs.held("science", Snapshot(1.0, tuple(nodes), tuple(there))) == 0
+    there.append(Pod("science", "a", "a", "own-n", "Running", gpus))
+    assert costs.held("science", Snapshot(1.0, tuple(nodes), tuple(there))) is None, (
+        "its machine has no price"
+    )

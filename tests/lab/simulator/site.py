@@ -57,21 +57,18 @@ class Site:
         self.apply({"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": spec})
         return name
 
-    def pod(
-        self, name: str, limits: dict[str, int], node: str = "", memory: str = "", load: str = ""
-    ) -> None:
+    def pod(self, name: str, limits: dict[str, int], node: str = "", memory: str = "") -> None:
         """A pod that requests GPUs; with ``node`` it is bound directly, without the scheduler.
 
-        ``memory``: MiB of GPU memory that its process wants, or ``all``; ``load``: its GPU utilization.
+        ``memory``: MiB of GPU memory that its process wants, or ``all``.
         """
         asks = {f"nvidia.com/{key}": count for key, count in limits.items()}
         container = {"name": "main", "image": "simulated.gpuform.io/main", "resources": {"limits": asks}}
         spec = {"containers": [container], "tolerations": [{"key": keys.GPU, "operator": "Exists"}]}
         spec |= {"terminationGracePeriodSeconds": 0} | ({"nodeName": node} if node else {})
         meta: dict[str, Any] = {"name": name, "namespace": "default"}
-        said = {key: value for key, value in ((keys.MEMORY, memory), (keys.LOAD, load)) if value}
-        if said:
-            meta["annotations"] = said
+        if memory:
+            meta["annotations"] = {keys.MEMORY: memory}
         self.apply({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
 
     def get(self, kind: str, name: str) -> dict[str, Any]:

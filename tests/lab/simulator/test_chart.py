@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.plan import dra
 from lab.toolchain import Toolchain
 from tests.external import reference
-from tests.plan.aws_environments import TABLE
 
 pytestmark = pytest.mark.tools
 
@@ -84,29 +82,6 @@ def test_every_key_is_one_of_nvidias_with_its_default() -> None:
         assert left == right, path
 
 
-def test_cern_row_3_operands(render: Render) -> None:
-    found = daemonsets(render())
-    selectors = {
-        name: template["spec"]["nodeSelector"]
-        for name, template in found.items()
-        if "nfd" not in name and "node-feature" not in name
-    }
-    deploy = "nvidia.com/gpu.deploy."
-    assert selectors == {
-        "nvidia-driver-daemonset": {f"{deploy}driver": "true"},
-        "nvidia-container-toolkit-daemonset": {f"{deploy}container-toolkit": "true"},
-        "nvidia-device-plugin-daemonset": {f"{deploy}device-plugin": "true"},
-        "nvidia-device-plugin-mps-control-daemon": {
-            f"{deploy}device-plugin": "true",
-            "nvidia.com/mps.capable": "true",
-        },
-        "gpu-feature-discovery": {f"{deploy}gpu-feature-discovery": "true"},
-        "nvidia-dcgm-exporter": {f"{deploy}dcgm-exporter": "true"},
-        "nvidia-mig-manager": {f"{deploy}mig-manager": "true"},
-        "nvidia-operator-validator": {f"{deploy}operator-validator": "true"},
-    }
-
-
 def test_every_operand_tolerates_the_taint_of_cern(render: Render) -> None:
     toleration = {"key": "node-role.kubernetes.io/gpu", "operator": "Exists", "effect": "NoSchedule"}
     found = daemonsets(
@@ -117,28 +92,6 @@ def test_every_operand_tolerates_the_taint_of_cern(render: Render) -> None:
     )
     assert len(found) == 9
     assert all(template["spec"]["tolerations"] == [toleration] for template in found.values())
-
-
-def test_configurations_are_mounted_where_the_simulator_looks(render: Render) -> None:
-    found = daemonsets(
-        render(
-            devicePlugin={"config": {"name": "nvidia-time-slicing-config", "default": "slice-4"}},
-            migManager={"config": {"name": "nvidia-mig-config"}},
-        )
-    )
-    plugin, mig = found["nvidia-device-plugin-daemonset"]["spec"], found["nvidia-mig-manager"]["spec"]
-    assert plugin["volumes"] == [
-        {"name": "device-plugin-config", "configMap": {"name": "nvidia-time-slicing-config"}}
-    ]
-    manager = next(c for c in plugin["containers"] if c["name"] == "config-manager")
-    assert {"name": "DEFAULT_CONFIG", "value": "slice-4"} in manager["env"]
-    assert mig["volumes"] == [{"name": "mig-parted-config", "configMap": {"name": "nvidia-mig-config"}}]
-
-
-def test_without_a_configuration_there_is_no_config_manager(render: Render) -> None:
-    plugin = daemonsets(render())["nvidia-device-plugin-daemonset"]["spec"]
-    assert [c["name"] for c in plugin["containers"]] == ["nvidia-device-plugin"]
-    assert "volumes" not in plugin
 
 
 @pytest.mark.parametrize(("strategy", "expected"), [("mixed", ["mixed"]), ("", [])])
@@ -168,8 +121,10 @@ def test_every_object_says_that_it_is_simulated(render: Render) -> None:
             assert container["image"].startswith("simulated.gpuform.io/")
 
 
-def test_mps_mounts_its_memory_first(render: Render) -> None:
+def test_mps_runs_where_it_is_declared_and_mounts_its_memory_first(render: Render) -> None:
     spec = daemonsets(render())["nvidia-device-plugin-mps-control-daemon"]["spec"]
+    selected = ("nvidia.com/gpu.deploy.device-plugin", "nvidia.com/mps.capable")
+    assert spec["nodeSelector"] == dict.fromkeys(selected, "true")
     assert [c["name"] for c in spec["initContainers"]] == ["toolkit-validation", "mps-control-daemon-mounts"]
 
 
@@ -193,18 +148,6 @@ GOOD = {"gpuResourcesEnabledOverride": True, "resources": {"computeDomains": {"e
 
 def objects(helm: Helm, values: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {one["metadata"]["name"]: one for one in documents(helm(values, chart=DRA_CHART))}
-
-
-@pytest.mark.parametrize("name", ["claimed", "claimed slices"])
-def test_the_dra_drivers_chart_takes_what_is_planned(helm: Helm, name: str) -> None:
-    release = dra.release(TABLE[name])
-    assert release
-    found = objects(helm, release.values)
-    assert set(found) == {"gpu.nvidia.com", "mig.nvidia.com", "dra-driver-nvidia-gpu-kubelet-plugin"}
-    pod = found["dra-driver-nvidia-gpu-kubelet-plugin"]["spec"]["template"]["spec"]
-    planned = release.values["kubeletPlugin"]
-    assert (pod["nodeSelector"], pod["tolerations"]) == (planned["nodeSelector"], planned["tolerations"])
-    assert "affinity" in pod, "the chart's own where none is planned"
 
 
 def test_the_dra_driver_waits_for_a_driver_that_a_container_brings(helm: Helm) -> None:

@@ -1,4 +1,7 @@
-"""What a node offers, one case per way of sharing in the sources, and what a restart keeps (row 22)."""
+"""What a node offers, and what a restart keeps (row 22).
+
+tests/checks/test_drawn_environments.py compares the same with the plan, for any way of sharing.
+"""
 
 from __future__ import annotations
 
@@ -20,28 +23,16 @@ BOTH = [
     {"name": MIG, "rename": f"{MIG}.shared", "replicas": 2},
 ]
 CASES: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
-    "cern_whole_t4": ({"gpu": "1eb8"}, {GPU: 1}),
-    "cern_whole_v100": ({"gpu": "1db1", "count": 4}, {GPU: 4}),
     "cern_time_slicing_slice_4": ({"gpu": "1eb8", **sliced(4)}, {SHARED: 4}),
-    "cern_mig_mixed": (
-        {"gpu": "20b0", "annotations": cut(CERN)},
-        {"nvidia.com/mig-3g.20gb": 1, "nvidia.com/mig-2g.10gb": 2},
-    ),
     "cern_mig_none_shows_whole_gpus": ({"gpu": "20b0", "env": "none", "annotations": cut(CERN)}, {GPU: 1}),
-    "cern_mig_single": ({"gpu": "20b0", "env": "single", "annotations": cut(SEVEN)}, {GPU: 7}),
     "bumble_one_of_two_gpus_cut": ({"gpu": "20f1", "count": 2, "annotations": cut(SEVEN)}, {MIG: 7, GPU: 1}),
     "cisco_time_slicing_any_not_renamed": ({"gpu": "1eb8", **sliced(3, rename=False)}, {GPU: 3}),
-    "nvidia_four_gpus_shared_by_four": ({"gpu": "1db1", "count": 4, **sliced(4)}, {SHARED: 16}),
     "nvidia_two_of_four_gpus_cut_and_both_kinds_shared": (
         {
             **{"gpu": "20b0", "count": 4, "annotations": cut(SEVEN, SEVEN), "strategy": "time-slicing"},
             "sharing": {"timeSlicing": {"resources": BOTH}},
         },
         {SHARED: 8, f"{MIG}.shared": 28},
-    ),
-    "nvidia_single_and_shared_slices": (
-        {"gpu": "20b0", "env": "single", "annotations": cut(SEVEN), **sliced(2)},
-        {SHARED: 14},
     ),
     "nvidia_strategy_of_the_flags_where_the_operator_has_none": (
         {"gpu": "20b0", "env": "", "config": {"flags": {"migStrategy": "mixed"}}, "annotations": cut(SEVEN)},
@@ -57,7 +48,6 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
     ),
     "nvidia_cut_but_empty_offers_nothing": ({"gpu": "20b0", "annotations": cut([])}, {}),
     "cisco_mps_waits_for_its_daemon": ({"gpu": "1eb8", **mps(3)}, {}),
-    "cisco_mps": ({"gpu": "1eb8", **mps(3), "operands": ("device-plugin", "mps-control-daemon")}, {GPU: 3}),
 }
 
 

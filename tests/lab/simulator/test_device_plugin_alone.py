@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from infra.config import parse
-from infra.plan import device_plugin, nodes, sharing, workloads
+from infra.plan import device_plugin, nodes, room, sharing
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
@@ -23,7 +23,6 @@ ENV = parse(
         "gpu_operator": {"mode": "device_plugin"},
         "pools": [
             {"name": "g4dn", "machine": "g4dn.xlarge", "nodes": 1, "sharing": THREE},
-            {"name": "mps", "machine": "g4dn.xlarge", "nodes": 1, "sharing": {"kind": "mps", "replicas": 4}},
         ],
     }
 )
@@ -42,7 +41,7 @@ def plugin(site: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     release, shares = device_plugin.release(ENV), sharing.device_plugin_config_map(ENV)
     assert shares
     made = [node for pool in ENV.pools for node in nodes.simulated_nodes(ENV, pool)]
-    site.apply(*workloads.namespaces(ENV), shares, *made, _bare())
+    site.apply(*room.namespaces(ENV), shares, *made, _bare())
     values = tmp_path_factory.mktemp("alone") / "values.json"
     values.write_text(json.dumps(release.values))
     place = ["-n", release.namespace, "-f", str(values)]
@@ -80,27 +79,6 @@ def test_the_server_takes_the_runtime_class(site: Any) -> None:
         parse({"name": "e", "cluster": cluster, "gpu_operator": operator, "pools": [pool]})
     )
     site.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", input=json.dumps(made))
-
-
-def test_the_fourth_pod_waits_for_a_place(site: Any) -> None:
-    site.offers("g4dn-0", {"gpu": 3})
-    selector = {"kubernetes.io/hostname": "g4dn-0"}
-    for number in range(4):
-        container = {"name": "c", "image": "x:1", "resources": {"limits": {"nvidia.com/gpu": 1}}}
-        tolerations = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
-        spec = {"containers": [container], "nodeSelector": selector, "tolerations": tolerations}
-        meta = {"name": f"lab-{number}", "namespace": "default"}
-        site.apply({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
-
-    def phases() -> list[str]:
-        return sorted(site.get("pod", f"lab-{number}")["status"].get("phase", "") for number in range(4))
-
-    site.until(phases, ["Pending", "Running", "Running", "Running"].__eq__)
-
-
-def test_mps_has_the_charts_own_daemon(site: Any) -> None:
-    site.labelled("mps-0", "nvidia.com/mps.capable", "true")
-    site.offers("mps-0", {"gpu": 4})
 
 
 def test_without_a_driver_on_the_node_the_plugin_says_so(site: Any) -> None:

@@ -212,8 +212,9 @@ def read(annotations: dict[str, str] | None = None, labels: dict[str, str] | Non
 
 
 def test_a_pod_that_says_what_memory_it_wants_may_fail_by_container() -> None:
-    pod = read({keys.MEMORY: "all", keys.MEMORY_HELD: "12"})
-    assert (pod.memory, pod.held, pod.template.containers) == ("all", "12", (("main", "x"),))
+    pod = read({keys.MEMORY: "all", keys.MEMORY_HELD: "12", keys.LOAD: "0.5"})
+    assert (pod.memory, pod.held, pod.load) == ("all", "12", "0.5")
+    assert pod.template.containers == (("main", "x"),)
     assert pod.template.config_map == ""  # ConfigMaps of other pods are not kept
 
 

@@ -68,7 +68,7 @@ class Cluster:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster()
-    monkeypatch.setattr("lab.plane.gpu_health.Api", made)
+    monkeypatch.setattr("lab.plane.gpu_faults.Api", made)
     return made
 
 
@@ -176,6 +176,27 @@ def test_bad_input_is_refused_and_nothing_is_changed(cluster: Cluster, do: Any, 
 
 
 FLAGS = [kind for kind in KINDS if kind != "xid"]
+
+
+def test_nvidia_three_gpus_one_unhealthy(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kubeconfig").touch()
+    monkeypatch.setenv("GPUFORM_STATE", str(tmp_path))
+
+    def said(*more: str) -> str:
+        done = CliRunner().invoke(app, ["simulate", "health", "a100-0", "--gpu", "2", *more])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    stay = "its devices stay in the capacity, and are not allocatable"
+    assert said() == f"a100-0: GPU 2 is unhealthy: {stay}\n"
+    assert cluster.nodes["a100-0"][keys.UNHEALTHY] == "2"
+    assert (said(), cluster.patches, cluster.deleted) == ("a100-0: GPU 2 is already unhealthy\n", 1, [])
+    restarted = "is restarted, since it never reports a GPU as healthy again"
+    assert said("--ok") == f"a100-0: GPU 2 is healthy\ngpu-operator/plugin: {restarted}\n"
+    assert cluster.deleted == ["/api/v1/namespaces/gpu-operator/pods/plugin"]
+    assert keys.UNHEALTHY not in cluster.nodes["a100-0"]
 
 
 @pytest.mark.parametrize("kind", FLAGS)

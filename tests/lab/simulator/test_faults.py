@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,25 +11,15 @@ import pytest
 from infra.model import xid as catalogue
 from lab.simulator import device_plugin, faults, keys, kubelet, operands
 from lab.simulator.actions import Annotate, Crash, Delete, NodeResources, Recover
-from lab.simulator.dcgm.counters import KNOWN
 from lab.simulator.faults import Fault
-from tests.lab.simulator.scraping import START, Bench, Series, all_counters
-from tests.lab.simulator.worlds import GPU, make_pod, make_world
+from tests.lab.simulator.worlds import GPU, START, Bench, Series, make_pod, make_world
 
 pytestmark = pytest.mark.unit
 
 
 @pytest.fixture
 def bench() -> Bench:
-    return opened(make_world(gpu="20b0", count=2))
-
-
-def opened(world: Any) -> Bench:
-    bench = Bench(world)
-    (pod,) = world.of("dcgm-exporter")
-    pod.template = replace(pod.template, config_map="all")
-    bench.store.config_maps["gpu-operator", "all"] = {"dcgm-metrics.csv": all_counters(*sorted(KNOWN))}
-    return bench
+    return Bench(make_world(gpu="20b0", count=2)).with_every_counter()
 
 
 def restart(bench: Bench, operand: str, moment: float) -> None:
@@ -101,7 +90,7 @@ def working() -> Bench:
     world = make_world(gpu="20b0")
     uuid = device_plugin.gpu_uuid(world, 0)
     world.pods.append(make_pod("p", asks={GPU: 1}, devices=uuid, load="1"))
-    return opened(world)
+    return Bench(world).with_every_counter()
 
 
 def test_without_cooling_it_is_hot_slow_and_throttled() -> None:

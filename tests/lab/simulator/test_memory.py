@@ -122,26 +122,19 @@ def test_each_process_gets_its_memory_or_fails(case: str) -> None:
     assert outcome(world) == expected
 
 
-def test_a_leak_takes_what_is_free_and_the_next_to_grow_falls() -> None:
+def test_a_process_that_grows_fails_in_pytorchs_words_and_comes_back_when_there_is_room() -> None:
     world = make_world(**SLICED)
-    leak = process("notebook", "all", replica(world, 0))
-    steady = process("steady", "2048", replica(world, 1), held="2048")
-    world.pods += [leak, steady]
-    assert outcome(world) == {"notebook": str(T4_MIB - 2048)}
-    leak.held = str(T4_MIB - 2048)
-    assert memory.act(world) == []
-    steady.memory = "10240"
+    leak = process("notebook", "all", replica(world, 0), held=str(T4_MIB - 2048))
+    grows = process("steady", "10240", replica(world, 1), held="2048")
+    world.pods += [leak, grows]
     crash, freed = memory.act(world)
-    assert isinstance(crash, Crash)
-    assert crash.container == "c0"
+    assert (crash.pod, crash.container, freed.pod) == (grows, "c0", grows)
     assert "Tried to allocate 10240 MiB" in crash.message
     assert f"a capacity of {T4_MIB} MiB, of which 2048 MiB are free" in crash.message
-    assert isinstance(freed, Annotate)
-    steady.crash, steady.held = crash.message, ""
-    assert outcome(world) == {"notebook": str(T4_MIB)}  # the leak takes what the other lost
+    grows.crash, grows.held = crash.message, ""
     world.pods.remove(leak)
     recovered, note = memory.act(world)
-    assert (recovered, note.annotations) == (Recover(steady), {keys.MEMORY_HELD: "10240"})
+    assert (recovered, note.annotations) == (Recover(grows), {keys.MEMORY_HELD: "10240"})
 
 
 def test_two_gpus_are_two_pools() -> None:

@@ -15,16 +15,8 @@ from lab.simulator.hardware import GPUS, Mig, device_filter
 from lab.simulator.mig_geometry import DoesNotFit, counted, most, place
 from lab.simulator.world import Broken, Config
 from tests.external import mig_layouts
-from tests.lab.simulator.worlds import (
-    CERN,
-    GPU,
-    MIG,
-    OPERANDS,
-    SEVEN,
-    cut,
-    make_pod,
-    make_world,
-)
+from tests.lab.simulator.worlds import CERN, GPU, MIG, OPERANDS, SEVEN, cut, make_pod, make_world
+from tests.mig_layouts import layouts
 
 pytestmark = pytest.mark.unit
 
@@ -47,76 +39,29 @@ def test_planner_and_simulator_agree(name: str) -> None:
     }
 
 
-# A100 40GB and A30 in go-nvml's mocks: profile -> (compute slices, size, starts).
-A100 = {
-    "1g.5gb": (1, 1, range(7)),
-    "1g.5gb+me": (1, 1, range(7)),
-    "1g.10gb": (1, 2, (0, 2, 4, 6)),
-    "2g.10gb": (2, 2, (0, 2, 4)),
-    "3g.20gb": (3, 4, (0, 4)),
-    "4g.20gb": (4, 4, (0,)),
-    "7g.40gb": (7, 8, (0,)),
-}
-A30 = {
-    "1g.6gb": (1, 1, range(4)),
-    "1g.6gb+me": (1, 1, range(4)),
-    "2g.12gb": (2, 2, (0, 2)),
-    "2g.12gb+me": (2, 2, (0, 2)),
-    "4g.24gb": (4, 4, (0,)),
-}
-
-
 def mig_of(device: str) -> Mig:
     mig = GPUS[device].mig
     assert mig is not None
     return mig
 
 
-@pytest.mark.parametrize(("device", "table"), [("20b0", A100), ("20f1", A100), ("20b7", A30)])
-def test_table_as_the_mocks_have_it(device: str, table: dict[str, Any]) -> None:
-    ours = {n: (p.compute, p.memory_slices, tuple(p.starts)) for n, p in mig_of(device).profiles.items()}
-    assert ours == {n: (c, size, tuple(starts)) for n, (c, size, starts) in table.items()}
-
-
-def placeable(table: dict[str, Any], slices: int) -> set[tuple[tuple[str, int], ...]]:
-    """Every layout that some non-overlapping placement yields, by trying all placements."""
-    spots = [(n, s, frozenset(range(s, s + size))) for n, (_, size, starts) in table.items() for s in starts]
-    found: set[tuple[tuple[str, int], ...]] = set()
-    stack: list[tuple[int, frozenset[int], tuple[str, ...]]] = [(0, frozenset(), ())]
-    while stack:
-        index, taken, names = stack.pop()
-        found.add(tuple(sorted({n: names.count(n) for n in names}.items())))
-        for later in range(index, len(spots)):
-            name, _, covered = spots[later]
-            if not covered & taken and max(covered) < slices:
-                stack.append((later + 1, taken | covered, (*names, name)))
-    return found
-
-
-@pytest.mark.parametrize(("device", "table", "slices"), [("20b0", A100, 8), ("20b7", A30, 4)])
-def test_search_finds_what_brute_force_finds(device: str, table: dict[str, Any], slices: int) -> None:
+# tests/checks/test_geometry.py compares the planner's profiles and layouts with go-nvml's mocks.
+@pytest.mark.parametrize(("device", "number"), [("20b0", 77), ("20b7", 9)])
+def test_search_finds_every_layout_that_the_planner_knows(device: str, number: int) -> None:
     mig = mig_of(device)
-    plain = {name: shape for name, shape in table.items() if "+" not in name}
-    possible = placeable(plain, slices)
-    within = found = 0
-    counts = [range(len(tuple(starts)) + 1) for _, _, starts in plain.values()]
-    for combination in itertools.product(*counts):
-        layout = {name: count for name, count in zip(plain, combination, strict=True) if count}
+    possible = layouts(next(gpu.geometry for gpu in catalogue.GPUS.values() if gpu.pci == f"10de:{device}"))
+    found = 0
+    plain = [name for name in mig.profiles if "+" not in name]
+    for counts in itertools.product(*(range(most(mig, name) + 2) for name in plain)):
+        layout = {name: count for name, count in zip(plain, counts, strict=True) if count}
         fits = tuple(sorted(layout.items())) in possible
-        compute = sum(plain[name][0] * count for name, count in layout.items())
-        memory = sum(plain[name][1] * count for name, count in layout.items())
-        within += 1 <= compute <= mig.compute and memory <= slices
         try:
-            placed = place(mig, layout)
+            assert counted(place(mig, layout)) == layout
+            assert fits or not layout, layout
+            found += fits
         except DoesNotFit:
-            assert not fits or compute > mig.compute, layout
-        else:
-            assert fits, layout
-            assert counted(placed) == layout
-            found += bool(layout)
-    assert found == within  # on an empty GPU every layout within both slice limits can be placed
-    if device == "20b0":
-        assert found == 77
+            assert not fits, layout
+    assert found == number
 
 
 def test_layout_within_compute_but_not_within_memory_slices() -> None:
@@ -156,18 +101,6 @@ def test_generated_layouts_are_those_that_nvidia_ships() -> None:
             ours = entries[0].get("mig-devices", {})
             filtered = [e for e in shipped[name] if device_filter(device) in e.get("device-filter", [])]
             assert ours == (filtered or shipped[name])[0].get("mig-devices", {}), (device, name)
-
-
-def test_most() -> None:
-    assert {name: most(mig_of("20b0"), name) for name in A100} == {
-        "1g.5gb": 7,
-        "1g.5gb+me": 1,
-        "1g.10gb": 4,
-        "2g.10gb": 3,
-        "3g.20gb": 2,
-        "4g.20gb": 1,
-        "7g.40gb": 1,
-    }
 
 
 def spec(**configs: dict[str, int] | None) -> Config:

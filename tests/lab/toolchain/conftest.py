@@ -11,7 +11,7 @@ import pytest
 
 from gpuform.checkout.paths import Paths
 from lab.toolchain import Toolchain
-from lab.toolchain.catalogue import Module, Tool
+from lab.toolchain.tool import Module, Tool
 
 VERSION = "1.2.3"
 MAIN = """package main

@@ -37,10 +37,6 @@ ANSWERS = [
     ("helm", "v3.18.6+gb76a950", None),
     ("helm", "v4.0.0+g99cd196", None),
     ("helm", "no version at all", None),
-    ("prometheus", "prometheus, version 2.42.0+ds (branch: debian/sid, revision: 2.42.0+ds-5)", "2.42.0"),
-    ("prometheus", "prometheus, version 3.15.0 (branch: , revision: unknown)", "3.15.0"),
-    ("prometheus", "prometheus, version 2.31.2+ds1 (branch: debian/sid)", None),
-    ("promtool", "promtool, version 3.5.0-rc.0 (branch: HEAD)", None),
     ("kube-state-metrics", "kube-state-metrics, version v2.18.0 (branch: , revision: unknown)", "2.18.0"),
     ("kube-state-metrics", "kube-state-metrics, version v2.14.0 (branch: main)", None),
 ]

@@ -1,17 +1,14 @@
-"""Official plugins, from a server on loopback that is Pulumi's and GitHub's."""
+"""Official plugins, from played answers of Pulumi's server and GitHub."""
 
 from __future__ import annotations
 
 import hashlib
 import io
-import json
 import tarfile
-import threading
-from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import httpx
 import pytest
 
 from gpuform.engine.standins import downloaded
@@ -32,97 +29,76 @@ def archive() -> bytes:
 
 
 ARCHIVE = archive()
+FILE = f"{NAME}-v1.2.3-{plugin.this_platform().replace('/', '-')}.tar.gz"
+
+
+class Internet:
+    """Both servers: the digests that GitHub states (None: no release), and the addresses that were asked."""
+
+    def __init__(self) -> None:
+        self.digest: str | None = f"sha256:{hashlib.sha256(ARCHIVE).hexdigest()}"
+        self.up = True
+        self.asked: list[str] = []
+
+    def answer(self, _: httpx.HTTPTransport, request: httpx.Request) -> httpx.Response:
+        if not self.up:
+            raise httpx.ConnectError("refused")
+        if request.method == "HEAD":
+            return httpx.Response(403, request=request)
+        self.asked.append(str(request.url))
+        if str(request.url) == f"{plugin.SERVER}/{FILE}":
+            return httpx.Response(200, request=request, content=ARCHIVE)
+        if not str(request.url).startswith(plugin.RELEASES) or self.digest is None:
+            return httpx.Response(404, request=request)
+        names = (FILE, FILE.replace("1.2.3", "1.2.4"))
+        assets = [
+            {"name": "other", "digest": None},
+            *({"name": name, "digest": self.digest} for name in names),
+        ]
+        return httpx.Response(200, request=request, json={"assets": assets})
 
 
 @pytest.fixture
-def server() -> Iterator[tuple[str, list[str]]]:
-    asked: list[str] = []
-    file = f"{NAME}-v1.2.3-{plugin.this_platform().replace('/', '-')}.tar.gz"
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_HEAD(self) -> None:
-            self.send_response(403)
-            self.end_headers()
-
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            digest = {
-                "real": f"sha256:{hashlib.sha256(ARCHIVE).hexdigest()}",
-                "forged": f"sha256:{'0' * 64}",
-            }
-            _, first, *_ = self.path.split("/")
-            release = {
-                "assets": [
-                    {"name": "other", "digest": None},
-                    {"name": file, "digest": digest.get(first)},
-                    {"name": file.replace("1.2.3", "1.2.4"), "digest": digest.get(first)},
-                ]
-            }
-            content = json.dumps(release).encode() if first in (*digest, "none") else b""
-            content = ARCHIVE if self.path == f"/{file}" else content
-            self.send_response(200 if content else 404)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Says nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as serving:
-        thread = threading.Thread(target=serving.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{serving.server_port}", asked
-        serving.shutdown()
-        thread.join()
+def internet(monkeypatch: pytest.MonkeyPatch) -> Internet:
+    played = Internet()
+    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", lambda *given: played.answer(*given))
+    return played
 
 
-@pytest.fixture
-def chain(fake_go: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+def chain(fake_go: Any, version: str = "1.2.3") -> Toolchain:
     """A toolchain with a plugin of this version."""
-
-    def made(url: str, version: str, releases: str = "real") -> Toolchain:
-        tool = replace(fake_go.tool(NAME), place=".", ask=None, plugin=version)
-        found: Toolchain = fake_go.toolchain(tool)
-        download = plugin.download
-        monkeypatch.setattr(
-            "lab.toolchain.chain.download",
-            lambda *given: download(*given, server=url, releases=f"{url}/{releases}"),
-        )
-        return found
-
-    return made
+    found: Toolchain = fake_go.toolchain(replace(fake_go.tool(NAME), place=".", ask=None, plugin=version))
+    return found
 
 
-def test_an_official_plugin_is_downloaded_once_and_nothing_is_built(
-    chain: Any, server: tuple[str, list[str]], fake_go: Any
-) -> None:
-    url, asked = server
+def test_an_official_plugin_is_downloaded_once_and_nothing_is_built(internet: Internet, fake_go: Any) -> None:
     for _ in range(2):
-        found = chain(url, "1.2.3")
+        found = chain(fake_go)
         assert found.path(NAME) == downloaded(fake_go.paths.cache, NAME, "1.2.3")
         assert (found.locate(NAME).source, found.locate(NAME).version) == ("plugin", "1.2.3")
     assert found.path(NAME).read_bytes() == BINARY
-    file = f"/{NAME}-v1.2.3-{plugin.this_platform().replace('/', '-')}.tar.gz"
-    assert asked == ["/real/pulumi-tiny/releases/tags/v1.2.3", file]
+    release = f"{plugin.RELEASES}/pulumi-tiny/releases/tags/v1.2.3"
+    assert internet.asked == [release, f"{plugin.SERVER}/{FILE}"]
     assert fake_go.builds() == []
 
 
 @pytest.mark.parametrize(
-    ("version", "releases", "reason"),
+    ("version", "played", "reason"),
     [
-        ("1.2.3", "forged", "has SHA-256 "),
-        ("1.2.4", "real", "cannot be downloaded: HTTP 404 for "),
-        ("1.2.3", "none", "cannot be verified: GitHub: states no SHA-256 of pulumi-resource-tiny-v1.2.3-"),
-        ("1.2.3", "missing", "cannot be verified: GitHub: "),
-        ("9.9.9", "real", "cannot be verified: GitHub: states no SHA-256 of pulumi-resource-tiny-v9.9.9-"),
-        ("", "", "cannot be reached"),
+        ("1.2.3", {"digest": f"sha256:{'0' * 64}"}, "has SHA-256 "),
+        ("1.2.4", {}, "cannot be downloaded: HTTP 404 for "),
+        ("1.2.3", {"digest": ""}, f"cannot be verified: GitHub: states no SHA-256 of {FILE}"),
+        ("1.2.3", {"digest": None}, "cannot be verified: GitHub: HTTP 404 for the release 1.2.3"),
+        ("9.9.9", {}, f"cannot be verified: GitHub: states no SHA-256 of {NAME}-v9.9.9-"),
+        ("1.2.3", {"up": False}, "cannot be reached"),
     ],
 )
 def test_a_plugin_that_cannot_be_downloaded_and_verified_is_built(
-    chain: Any, server: tuple[str, list[str]], fake_go: Any, version: str, releases: str, reason: str
+    internet: Internet, fake_go: Any, version: str, played: dict[str, Any], reason: str
 ) -> None:
+    vars(internet).update(played)
     said: list[str] = []
-    found = chain(server[0], version, releases) if version else chain("http://127.0.0.1:1", "1.2.3")
+    found = chain(fake_go, version)
     found.ensure(NAME, progress=said.append)
     assert found.locate(NAME).source == "built"
     assert any(reason in line for line in said), said

@@ -1,4 +1,4 @@
-"""Autocommitted statements on sqlite, since Magnum's API and both conductor processes use one file.
+"""Autocommitted statements on sqlite, since Magnum's API and its conductor use one file.
 
 oslo.db begins a transaction as a reader; if two readers then want to write, one gets "database is
 locked" at once, whatever its timeout. Without a transaction each statement waits for its turn. This gives

@@ -1,4 +1,4 @@
-"""Made-up metrics of a whole environment, as exporters, kube-state-metrics and Karpenter would expose them.
+"""Made-up metrics of a whole environment, and a real Prometheus with its rules that scrapes them.
 
 Every pool has its nodes (an elastic one has one), every node its GPUs or slices and one pod for each
 resource. One GPU has XID 79, one pod is pending, one node is cordoned, one exporter is silent. Queries
@@ -8,12 +8,19 @@ find results here, but values do not move as on real GPUs (the simulator's do).
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from infra.model import labels, offer
 from infra.model.environment import Environment
 from infra.model.pool import Pool
+from infra.plan.rules import groups
+from tests.plan.rules.scraped import job, scraping, serving
+from tests.waiting import until
 
 Sample = tuple[str, dict[str, str], float]
 
@@ -69,11 +76,12 @@ class MadeUp:
         ]
         self.exporters = [name for name, pool in self.nodes if pool.gpus]
 
-    def exporter(self, node: str) -> str | None:
-        if node == self.exporters[SILENT]:
-            return None
-        pool = dict(self.nodes)[node]
-        return _written(self._devices(node, pool))
+    def page(self, path: str) -> str | None:
+        """The state, or what a node's exporter reports."""
+        if path == "state":
+            return self._state()
+        silent = path == self.exporters[SILENT]
+        return None if silent else _written(self._devices(path, dict(self.nodes)[path]))
 
     def _devices(self, node: str, pool: Pool) -> Iterator[Sample]:
         for gpu in range(pool.gpu_counts[0]):
@@ -95,7 +103,7 @@ class MadeUp:
                 sick = {"xid": "79"} if node == self.exporters[SICK] else {}
                 yield "DCGM_EXP_XID_ERRORS_COUNT", {**window, **sick}, float(bool(sick))
 
-    def state(self) -> str:
+    def _state(self) -> str:
         return _written(
             sample
             for part in (self._nodes(), self._pods(), self._limits(), self._serving())
@@ -181,3 +189,35 @@ def _written(samples: Any) -> str:
         return f"{name}{{{inner}}} {value}\n"
 
     return "".join(line(*sample) for sample in samples)
+
+
+Series = list[dict[str, Any]]
+Ask = Callable[[str], Series]
+
+
+@contextmanager
+def running(binary: Path, folder: Path, metrics: MadeUp) -> Iterator[Ask]:
+    """Yield a query function, after the rules have recorded what rates need: two scrapes."""
+    rules = folder / "rules.yml"
+    rules.write_text(yaml.safe_dump({"groups": _quick(metrics)}), encoding="utf-8")
+    with serving(metrics.page) as source:
+        jobs = [
+            job(f"of-{node}", [(node, {"job": "nvidia-dcgm-exporter", "node": node})], source)
+            for node in metrics.exporters
+        ]
+        jobs.append(job("state", [("state", {})], source))
+        with scraping(binary, folder / "own", jobs, [rules], seconds=1) as prometheus:
+            recorded = "count_over_time(gpuform:gpu:energy_joules_total[1m]) > 2"
+            until(lambda: prometheus.query(recorded), seconds=60, what=(folder / "own/log").read_text)
+            yield prometheus.query
+
+
+def _quick(metrics: MadeUp) -> list[dict[str, Any]]:
+    """The rules, evaluated every second, and alerts without ``for``."""
+    return [
+        {
+            "name": group["name"],
+            "rules": [{key: value for key, value in rule.items() if key != "for"} for rule in group["rules"]],
+        }
+        for group in groups(metrics.env)
+    ]

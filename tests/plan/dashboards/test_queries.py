@@ -16,18 +16,17 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.model.cost import Cost
 from infra.model.dcgm import DEFAULT
 from infra.model.environment import Environment
+from infra.model.prices import Cost
 from infra.model.queues import Queues, Team
-from infra.model.scaling import Scale
 from infra.model.scheduling import Namespace
+from infra.model.serving import Scale
 from infra.model.workload import InferenceWorkload
 from infra.plan.dashboards import dashboards
 from infra.plan.rules import groups
 from lab.toolchain import Toolchain
-from tests.plan.dashboards.made_up import MadeUp
-from tests.plan.dashboards.prometheus import Ask, running
+from tests.plan.dashboards.made_up import Ask, MadeUp, running
 from tests.plan.dashboards.reading import STACKS, Asked, environment, filled, metrics, panels, queries
 
 pytestmark = [pytest.mark.tools, pytest.mark.nightly]

@@ -1,18 +1,16 @@
-"""A fleet of MIG GPUs: scrapes of its exporters and kube-state-metrics, served on loopback."""
+"""A fleet of MIG GPUs: scrapes of its exporters and kube-state-metrics."""
 
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from infra.config import parse
 from infra.model.environment import Environment
 from lab.simulator.dcgm import device
 from lab.simulator.hardware import GPUS
+from tests.plan.environments import on
 
 PROFILE, RESOURCE = "1g.10gb", "nvidia_com_mig_1g_10gb"
 _A100 = GPUS["20b2"]  # SXM4, 80 GB
@@ -40,22 +38,9 @@ class Fleet:
 
 
 def environment(fleet: Fleet) -> Environment:
-    return parse(
-        {
-            "name": "fleet",
-            "cluster": {"kind": "embedded"},
-            "gpu_operator": {"mig_strategy": "mixed"},
-            "monitoring": {},
-            "pools": [
-                {
-                    "name": fleet.pool,
-                    "machine": "p4de.24xlarge",
-                    "nodes": fleet.nodes,
-                    "sharing": {"kind": "mig", "layout": "all-1g.10gb"},
-                }
-            ],
-        }
-    )
+    sharing = {"kind": "mig", "layout": "all-1g.10gb"}
+    pool = {"name": fleet.pool, "machine": "p4de.24xlarge", "nodes": fleet.nodes, "sharing": sharing}
+    return on("embedded", pool, name="fleet", gpu_operator={"mig_strategy": "mixed"}, monitoring={})
 
 
 class Exporters:
@@ -64,7 +49,7 @@ class Exporters:
     def __init__(self, fleet: Fleet, counters: Sequence[tuple[str, str]], state: str) -> None:
         """``counters`` are names and types; ``state`` is the constant scrape of kube-state-metrics."""
         self._random = random.Random(20261122)
-        self._state = state.encode()
+        self._state = state
         self._began = time.monotonic()
         values = _values()
         known = [(name, kind) for name, kind in counters if kind != "label" and name in values]
@@ -76,26 +61,8 @@ class Exporters:
             ]
             for node in fleet.names
         }
-        exporters = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                body = exporters.page(self.path.removeprefix("/"))
-                self.send_response(200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.port = self._server.server_port
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
-
-    def page(self, path: str) -> bytes:
+    def page(self, path: str) -> str:
         """Text of one target: ratios vary, counters grow, error counters stay 0."""
         if path == "state":
             return self._state
@@ -105,12 +72,7 @@ class Exporters:
             if kind == "gauge" and value
             else f"{head}{int(value * (1 + seconds))}\n"
             for head, value, kind in self._samples[path]
-        ).encode()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        )
 
 
 def _values() -> dict[str, float]:

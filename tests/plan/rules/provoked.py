@@ -1,4 +1,4 @@
-"""What triggers each alert: series that differ from the healthy cluster's from minute 10 to minute 45.
+"""What triggers each alert (``troubles.yaml``): other series than the healthy cluster's from minute 10 to 45.
 
 Rows of one table are triggered together, each on its own GPU, node or pod, because a run of promtool
 takes a second. At every checked time the set of firing alerts is compared as a whole: so each row fires
@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import yaml
+
 from tests.plan.rules import world
-from tests.plan.rules.promtool import At, Case, Series
+from tests.plan.rules.promtool import At, Case, Series, selector
 
 Labels = dict[str, Any]
 
@@ -66,14 +69,66 @@ def not_during(value: str) -> str:
     return value.replace("x300", f"x{BEGIN - 1} stale _x35 {value.split('x')[0].split('+')[0]}x300")
 
 
-def growing(each_minute: int) -> str:
-    """A counter that grows from minute 10 to 45 and then restarts at 0."""
-    return f"0x{BEGIN - 1} 0+{each_minute}x35 0x300"
-
-
 def gpu(node: world.Node, index: int = 0, **more: Any) -> Labels:
     return {"node": node.name, "pool": node.pool, "gpu": index, "UUID": f"GPU-{node.name}-{index}", **more}
 
 
 def fault(node: world.Node, kind: str, reason: str, index: int = 0, **more: Any) -> Labels:
     return gpu(node, index, **{"class": kind, "reason": reason, **more})
+
+
+def node(of: world.Node, **more: Any) -> Labels:
+    return {"node": of.name, "pool": of.pool, **more}
+
+
+def pending(name: str, resource: str, reason: str) -> Labels:
+    return {"namespace": "team", "pod": name, "resource": resource, "reason": reason}
+
+
+def counted(node: world.Node, number: int, values: str) -> dict[str, str]:
+    return shown(node, "DCGM_EXP_XID_ERRORS_COUNT", values, xid=number, window_size_in_ms=300000)
+
+
+def shown(node: world.Node, field: str, values: str, index: int = 0, **more: Any) -> dict[str, str]:
+    return {selector(field, **node.gpu(index), **more): values}
+
+
+def waiting(name: str, resource: str, amount: int = 1) -> dict[str, str]:
+    """A pod that is unschedulable from minute 10 to 45."""
+    return {
+        series: only_during(value.split("x")[0])
+        for series, value in world.pod(name, None, {resource: amount}, "team", "Pending").items()
+    }
+
+
+def _relabelled(name: str, label: str, value: str) -> dict[str, str]:
+    """Another value of a node label, from minute 10 to 45."""
+    of, states = _NODES[name], {f"label_nvidia_com_{label}": value}
+    return {world.labelled(of): not_during("1x300"), world.labelled(of, **states): only_during()}
+
+
+_NODES = {node.name: node for node in world.NODES}
+_FILE = yaml.safe_load(Path(__file__).with_name("troubles.yaml").read_text(encoding="utf-8"))
+
+
+def rows(part: str) -> tuple[Row, ...]:
+    """The rows of a part of ``troubles.yaml``."""
+    return tuple(_row(**one) for one in _FILE[part])
+
+
+def _row(
+    labels: list[Labels],
+    series: dict[str, str] | None = None,
+    pod: tuple[str, str, int] | None = None,
+    relabelled: tuple[str, str, str] | None = None,
+    **own: Any,
+) -> Row:
+    found: dict[str, str | None] = {}
+    for name, values in (series or {}).items():
+        field, place, *more = name.split(" ") if "{" not in name else [name, ""]
+        gpu_of, _, index = place.partition("/")
+        pairs = dict(pair.split("=") for pair in more)
+        found |= shown(_NODES[gpu_of], field, values, int(index), **pairs) if place else {field: values}
+    found |= waiting(*pod) if pod else {}
+    found |= _relabelled(*relabelled) if relabelled else {}
+    return Row(series=found, labels=[world.with_uuid(one) for one in labels], **own)

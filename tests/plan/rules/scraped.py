@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import threading
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -80,25 +82,57 @@ class Prometheus:
         self._log.close()
 
 
-def config(fleet: Fleet, port: int, rules: Iterable[Path], seconds: int) -> dict[str, Any]:
-    """Each node's exporter as its own target, with the labels that the stack adds."""
-    address = f"127.0.0.1:{port}"
-    nodes = [
-        {
-            "targets": [address],
-            "labels": {"__metrics_path__": f"/{node}", "node": node, "instance": f"{node}:9400"},
-        }
-        for node in fleet.names
+def job(name: str, targets: Sequence[tuple[str, dict[str, str]]], address: str) -> dict[str, Any]:
+    """A scrape job of paths on ``address``, each with the labels that the stack adds."""
+    found = [
+        {"targets": [address], "labels": {"__metrics_path__": f"/{path}", **labels}}
+        for path, labels in targets
     ]
-    state = {"targets": [address], "labels": {"__metrics_path__": "/state"}}
-    return {
+    return {"job_name": name, "honor_labels": True, "static_configs": found}
+
+
+@contextmanager
+def serving(page: Callable[[str], str | None]) -> Iterator[str]:
+    """Yield the address of a server of the pages by path, which answers 503 if there is none."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            text = page(self.path.removeprefix("/"))
+            body = (text or "").encode()
+            self.send_response(200 if text else 503)
+            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@contextmanager
+def scraping(
+    binary: Path, folder: Path, jobs: list[dict[str, Any]], rules: Iterable[Path], seconds: int
+) -> Iterator[Prometheus]:
+    config = {
         "global": {"scrape_interval": f"{seconds}s", "evaluation_interval": f"{seconds}s"},
         "rule_files": [str(file) for file in rules],
-        "scrape_configs": [
-            {"job_name": "nvidia-dcgm-exporter", "honor_labels": True, "static_configs": nodes},
-            {"job_name": "kube-state-metrics", "honor_labels": True, "static_configs": [state]},
-        ],
+        "scrape_configs": jobs,
     }
+    prometheus = Prometheus(binary, folder, config)
+    try:
+        yield prometheus
+    finally:
+        prometheus.close()
 
 
 @contextmanager
@@ -110,12 +144,9 @@ def running(
     rules: Iterable[Path],
     seconds: int = INTERVAL_S,
 ) -> Iterator[Prometheus]:
-    exporters = Exporters(fleet, counters, cluster_state(fleet))
-    try:
-        prometheus = Prometheus(binary, folder, config(fleet, exporters.port, rules, seconds))
-        try:
+    with serving(Exporters(fleet, counters, cluster_state(fleet)).page) as address:
+        nodes = [(node, {"node": node, "instance": f"{node}:9400"}) for node in fleet.names]
+        jobs = [job("nvidia-dcgm-exporter", nodes, address)]
+        jobs.append(job("kube-state-metrics", [("state", {})], address))
+        with scraping(binary, folder, jobs, rules, seconds) as prometheus:
             yield prometheus
-        finally:
-            prometheus.close()
-    finally:
-        exporters.close()

@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 import yaml
 
-from infra.plan import counters
+from infra.plan import scraping
 from infra.plan.rules import groups
 from lab.toolchain import Toolchain
 from tests.plan.rules.fleet import Fleet, environment
@@ -47,7 +47,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> 
     env = environment(fleet)
     rules = folder / "rules.yml"
     rules.write_text(yaml.safe_dump({"groups": [{**one, "interval": "1s"} for one in groups(env)]}))
-    ours = [(name, field.type) for name, field in counters.fields(env).items()]
+    ours = [(name, field.type) for name, field in scraping.fields(env).items()]
     with running(toolchain.path("prometheus"), folder / "own", fleet, ours, [rules], seconds=1) as prometheus:
         return _settled(prometheus)
 
@@ -90,5 +90,5 @@ def test_series_grow_with_gpus_slices_and_pods_and_with_nothing_else(recorded: l
 
 def test_the_counters_of_an_exporter_are_the_declared_ones() -> None:
     """Scraped series are bounded, too: by fields times devices."""
-    fields = counters.fields(environment(Fleet(NODES, GPUS, SLICES)))
+    fields = scraping.fields(environment(Fleet(NODES, GPUS, SLICES)))
     assert len([one for one in fields.values() if one.type != "label"]) <= 60

@@ -1,4 +1,4 @@
-"""Elastic pools: what Karpenter may still buy, and spare nodes."""
+"""Elastic pools, queues and scaled workloads: what may still be bought, and their alerts."""
 
 from __future__ import annotations
 
@@ -6,69 +6,52 @@ from dataclasses import replace
 
 import pytest
 
-from infra.config import parse
 from infra.model.environment import Environment
+from tests.plan.aws_environments import aws
+from tests.plan.environments import on
 from tests.plan.rules import world
 from tests.plan.rules.promtool import At, Case, Promtool, selector
-from tests.plan.rules.provoked import during
-from tests.plan.rules.troubles import pending, waiting
+from tests.plan.rules.provoked import Row, during, only_during, pending, together, waiting
 from tests.plan.rules.world import PLAIN, TURNS, TURNS_1, always, pod
 
 pytestmark = pytest.mark.engine
 
+SHARED = {"name": "turns", "sharing": {"kind": "time_slicing", "replicas": 4}}
+
 
 def elastic() -> Environment:
     """Karpenter's nodes, with spare ones: at most four, by shares and by cores."""
-    pool = {
-        "name": "turns",
-        "machine": "g4dn.xlarge",
-        "elastic": {"max": {"cpu": 18, "nvidia.com/gpu.shared": 16}},
-        "sharing": {"kind": "time_slicing", "replicas": 4},
-        "spare": 1,
-    }
-    return parse(
-        {
-            "name": "labs",
-            "cluster": {
-                "kind": "aws",
-                "region": "us-west-2",
-                "version": "1.34",
-                "network": {"cidr": "10.20.0.0/16", "zones": ["us-west-2a", "us-west-2b"]},
-                "images": {"al2023": "al2023@v20260801", "al2023-nvidia": "al2023@v20260801"},
-            },
-            "pools": [pool],
-        }
-    )
+    limits = {"cpu": 18, "nvidia.com/gpu.shared": 16}
+    return aws({**SHARED, "machine": "g4dn.xlarge", "elastic": {"max": limits}, "spare": 1})
 
 
 def groups() -> Environment:
     """The same pool as a Magnum node group of at most two nodes, beside one that does not grow."""
-    magnum = {"kind": "openstack", "template": "kubernetes-1.30.2-2", "version": "1.30"}
     flavors = {"m2.medium": {"vcpu": 2, "memory_gib": 4}}
-    pool = {
-        "name": "turns",
-        "machine": "g2.5xlarge",
-        "elastic": {"min": 1, "max": {"nodes": 2}},
-        "sharing": {"kind": "time_slicing", "replicas": 4},
-    }
-    plain = {"name": "plain", "machine": "m2.medium", "nodes": 1}
-    return parse({"name": "labs", "cluster": {**magnum, "flavors": flavors}, "pools": [pool, plain]})
+    pool = {**SHARED, "machine": "g2.5xlarge", "elastic": {"min": 1, "max": {"nodes": 2}}}
+    plain = {"name": "plain", "machine": "m2.medium"}
+    return on("openstack", pool, plain, cluster={"flavors": flavors}, name="labs")
 
 
 _SPARE = {"namespace": "gpuform-placeholder", "deployment": "spare-turns"}
-_CLAIMED = {
+_FULL = {
     **world.told(PLAIN),
     **world.told(replace(TURNS, offers={"nvidia_com_gpu_shared": 4})),
     **world.exported(TURNS),
     **pod("full", TURNS, {"nvidia_com_gpu_shared": 4}),
+}
+"""One node, fully used."""
+_LIMITS = {"cpu": "18", "nvidia.com/gpu.shared": "16"}
+_CLAIMED = {
+    **_FULL,
     selector("kube_deployment_status_replicas_available", **_SPARE): always("4"),
-    selector("karpenter_nodepools_limit", nodepool="turns", resource_type="cpu"): always("18"),
-    selector("karpenter_nodepools_limit", nodepool="turns", resource_type="nvidia.com/gpu.shared"): always(
-        "16"
-    ),
+    **{
+        selector("karpenter_nodepools_limit", nodepool="turns", resource_type=kind): always(most)
+        for kind, most in _LIMITS.items()
+    },
     selector("karpenter_nodepools_usage", nodepool="turns", resource_type="cpu"): always("4"),
 }
-"""One node of the elastic pool, fully used."""
+"""The same of the elastic pool."""
 
 
 def _used(resource: str, values: str) -> dict[str, str]:
@@ -102,15 +85,6 @@ def test_a_node_pool_at_its_limit(promtool: Promtool) -> None:
             [At("9m", fires=[]), At("30m", fires=limit), At("60m", fires=[])],
         ),
     )
-
-
-_FULL = {
-    **world.told(PLAIN),
-    **world.told(replace(TURNS, offers={"nvidia_com_gpu_shared": 4})),
-    **world.exported(TURNS),
-    **pod("full", TURNS, {"nvidia_com_gpu_shared": 4}),
-}
-"""One node of the node group, fully used."""
 
 
 def test_a_node_group_with_its_most_nodes(promtool: Promtool) -> None:
@@ -184,12 +158,7 @@ def test_rooms_of_node_pools(promtool: Promtool) -> None:
 
 def test_no_node_is_kept_free(promtool: Promtool) -> None:
     available = selector("kube_deployment_status_replicas_available", **_SPARE)
-    gone = {
-        "alertname": "GpuSpareGone",
-        "severity": "warning",
-        "pool": "turns",
-        "deployment": "spare-turns",
-    }
+    gone = {"alertname": "GpuSpareGone", "severity": "warning", "pool": "turns", "deployment": "spare-turns"}
     row = [At("9m", fires=[]), At("35m", fires=[]), At("43m", fires=[gone]), At("60m", fires=[])]
     absent = {name: value for name, value in _CLAIMED.items() if name != available}
     promtool.test(
@@ -197,3 +166,80 @@ def test_no_node_is_kept_free(promtool: Promtool) -> None:
         Case(_CLAIMED | {available: during("0", "4")}, row),
         Case(absent, [At("29m", fires=[]), At("43m", fires=[gone])]),
     )
+
+
+HPA = {"namespace": "team", "horizontalpodautoscaler": "keda-hpa-web"}
+
+
+def scaled() -> Environment:
+    web = {"name": "web", "namespace": "team", "kind": "inference", "pool": "whole", "image": "a:1"}
+    scale = {"min": 1, "max": 4, "qps_per_replica": 50}
+    team = {"name": "science", "namespaces": ["science"], "quota": {"whole": 4}}
+    return world.environment(
+        monitoring={}, queues={"teams": [team]}, workloads=[{**web, "scale": scale, "start_minutes": 12}]
+    )
+
+
+def hpa(name: str, **labels: str) -> str:
+    return selector(f"kube_horizontalpodautoscaler_{name}", **HPA, **labels)
+
+
+def kueue_pending(queue: str) -> str:
+    return selector("kueue_pending_workloads", cluster_queue=queue, status="active", replica_role="leader")
+
+
+def ready(pod: str) -> str:
+    return selector("kube_pod_status_ready", namespace="team", pod=pod, condition="true")
+
+
+WANTS, HAS = hpa("status_desired_replicas"), hpa("status_current_replicas")
+INACTIVE = hpa("status_condition", condition="ScalingActive", status="false")
+ADMITTED = selector("kueue_admitted_workloads_total", cluster_queue="science", priority_class="0")
+EVICTED, LATE = "web-5d9c7b6f4d-evict", "web-5d9c7b6f4d-fghij"
+HEALTHY = {
+    kueue_pending("science"): always("0"),
+    kueue_pending("theirs"): always("3"),  # not a queue of the stack
+    ADMITTED: always("5"),
+    hpa("spec_max_replicas"): always("4"),
+    WANTS: always("2"),
+    HAS: always("2"),
+    INACTIVE: always("0"),
+    ready("web-5d9c7b6f4d-abcde"): always("1"),
+    ready("web-canary-5d9c7b6f4d-abcde"): always("0"),  # of another Deployment
+    ready(EVICTED): always("0"),
+    selector("kube_pod_status_phase", namespace="team", pod=EVICTED, phase="Failed"): always("1"),
+}
+ROWS = tuple(
+    Row(alert=alert, severity=severity, wait=wait, series={series: values}, labels=[labels])
+    for alert, severity, wait, series, values, labels in (
+        ("GpuQueueStalled", "info", 15, kueue_pending("science"), during("2"), {"cluster_queue": "science"}),
+        ("GpuScaledToMost", "warning", 15, WANTS, during("4", "2"), HPA),
+        ("GpuScalingFailed", "warning", 10, INACTIVE, during("1"), HPA),
+        (
+            "GpuColdStartSlow",
+            "warning",
+            12,
+            ready(LATE),
+            only_during("0"),
+            {"namespace": "team", "pod": LATE},
+        ),
+    )
+)
+
+
+def test_each_fires_alone_and_ends(promtool: Promtool) -> None:
+    promtool.test(scaled(), together(world.healthy() | HEALTHY, ROWS, (15, 24, 29, 43), ended=75))
+
+
+def test_what_is_admitted_or_scaled_to_zero_is_no_fault(promtool: Promtool) -> None:
+    """Without pods, the autoscaler is inactive on purpose."""
+    fine = {
+        kueue_pending("science"): always("2"),
+        ADMITTED: "5+1x300",
+        INACTIVE: always("1"),
+        HAS: always("0"),
+    }
+    promtool.test(scaled(), together(world.healthy() | HEALTHY | fine, (), (43,), ended=130))
+    # The same on a cluster of which the stack declares neither.
+    elsewhere = {name: value for row in ROWS for name, value in row.series.items() if value}
+    promtool.test(world.environment(), together(world.healthy() | HEALTHY | elsewhere, (), (43,), ended=75))

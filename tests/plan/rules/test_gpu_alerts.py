@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import pytest
 
-from infra.incluster import asked
+from infra.incluster import cases
 from infra.model import xid
 from infra.model.environment import Environment
 from infra.plan.rules.promql import ACTIVE, TEMPERATURE
 from tests.plan.rules import world
-from tests.plan.rules.gpu_troubles import ROWS, counted, shown
 from tests.plan.rules.promtool import At, Case, Promtool, selector
-from tests.plan.rules.provoked import fault, together
-from tests.plan.rules.world import SLICES, TURNS, WHOLE, always
+from tests.plan.rules.provoked import Row, counted, fault, rows, shown, together
+from tests.plan.rules.world import SLICES, TURNS, WHOLE, WHOLE_1, always
 
 pytestmark = pytest.mark.engine
+
+ROWS = (
+    *rows("gpus"),
+    Row(
+        alert="GpuLost",
+        severity="critical",
+        series={
+            name: value.replace("x300", "x9 stale")
+            for name, value in world.measured().items()
+            if 'UUID="GPU-whole-1-3"' in name
+        },
+        labels=[fault(WHOLE_1, "replace", "gpu_lost", index=3)],
+    ),
+)
 
 
 def test_each_fires_alone_and_ends(promtool: Promtool) -> None:
@@ -37,7 +50,7 @@ def test_no_fault_comes_from_another_job(promtool: Promtool) -> None:
     own = {**WHOLE.gpu(9), "pool": "whole", "job": "team"}
     forged[selector(TEMPERATURE, **own)] = "60x9 stale"
     forged[selector(ACTIVE, **own, **{"class": "replace", "reason": "row_remap"})] = "1x300"
-    samples: dict[str, dict[str, float]] = {asked.SERIES: {}, f"{TEMPERATURE}{{gpu='9',job=''}}": {}}
+    samples: dict[str, dict[str, float]] = {cases.SERIES: {}, f"{TEMPERATURE}{{gpu='9',job=''}}": {}}
     times = [At(time, samples=samples) for time in ("13m", "24m", "40m")]
     promtool.test(world.environment(), Case(world.healthy() | forged, times))
 
@@ -94,8 +107,7 @@ def test_the_gauge_stands_in_for_a_count_that_is_not_exported(promtool: Promtool
         series |= shown(TURNS, gauge, "31x10 79x300")
     fired = {"alertname": "GpuXidReplace", "severity": "critical", **fault(TURNS, "replace", "xid", xid=79)}
     promtool.test(
-        world.environment(),
-        Case(series, [At("9m", fires=[]), At("12m", fires=[fired]), At("20m", fires=[])]),
+        world.environment(), Case(series, [At("9m", fires=[]), At("12m", fires=[fired]), At("20m", fires=[])])
     )
 
 

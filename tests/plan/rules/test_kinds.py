@@ -41,49 +41,39 @@ def ask(promtool: Promtool, env: Environment, series: dict[str, str], **values: 
     promtool.test(env, Case(series, [At("10m", samples=samples)]))
 
 
-def test_mps(promtool: Promtool) -> None:
-    one = node(offers={"nvidia_com_gpu": 4})
-    series = of(one) | pod("a", one, {"nvidia_com_gpu": 1})
-    ask(
-        promtool,
-        embedded(environments.ODD["mps"]),
-        series,
-        pod__gpus_requested=0.25,
-        pod__gpus_used=0.5,
-        namespace__gpus_idle=0,
-        pool__gpus_allocatable=1,
-    )
+_TURNS = {"nvidia_com_mig_3g_20gb_shared": 4, "nvidia_com_mig_2g_10gb_shared": 8}
+_KINDS: dict[str, tuple[Node, list[dict[str, int]], dict[str, float]]] = {
+    "mps": (
+        node(offers={"nvidia_com_gpu": 4}),
+        [{"nvidia_com_gpu": 1}],
+        {"pod__gpus_requested": 0.25, "pod__gpus_used": 0.5, "namespace__gpus_idle": 0,
+         "pool__gpus_allocatable": 1},
+    ),
+    # Two shares of the large slice of one of two GPUs; both GPUs' large slices are half busy.
+    "shared slices": (
+        node(model="A100", gpus=2, instances=_SLICES, offers=_TURNS),
+        [{"nvidia_com_mig_3g_20gb_shared": 1}] * 2,
+        {"pod__gpus_requested": 0.429, "pod__gpus_used": 0.429, "pool__gpus_allocatable": 2,
+         "pool__gpus_used": 1},
+    ),
+    # Slices under the name of the GPU.
+    "single": (
+        node(model="A100", instances=_SEVEN, offers={"nvidia_com_gpu": 7}),
+        [{"nvidia_com_gpu": 2}],
+        {"pod__gpus_requested": 0.286, "pod__gpus_used": 0.5, "pool__gpus_allocatable": 1,
+         "pool__gpus_used": 0.5},
+    ),
+}  # fmt: skip
+"""A node, what its pods request, and the sums of the recorded series."""
 
 
-def test_slices_that_pods_take_turns_on(promtool: Promtool) -> None:
-    """Two shares of the large slice of one of two GPUs; both GPUs' large slices are half busy."""
-    shares = {"nvidia_com_mig_3g_20gb_shared": 4, "nvidia_com_mig_2g_10gb_shared": 8}
-    one = node(model="A100", gpus=2, instances=_SLICES, offers=shares)
-    series = of(one) | pod("a", one, {"nvidia_com_mig_3g_20gb_shared": 1})
-    series |= pod("b", one, {"nvidia_com_mig_3g_20gb_shared": 1})
-    ask(
-        promtool,
-        embedded(environments.ODD["shared slices"]),
-        series,
-        pod__gpus_requested=0.429,
-        pod__gpus_used=0.429,
-        pool__gpus_allocatable=2,
-        pool__gpus_used=1,
-    )
-
-
-def test_slices_under_the_name_of_the_gpu(promtool: Promtool) -> None:
-    one = node(model="A100", instances=_SEVEN, offers={"nvidia_com_gpu": 7})
-    series = of(one) | pod("a", one, {"nvidia_com_gpu": 2})
-    ask(
-        promtool,
-        embedded(environments.ODD["single"]),
-        series,
-        pod__gpus_requested=0.286,
-        pod__gpus_used=0.5,
-        pool__gpus_allocatable=1,
-        pool__gpus_used=0.5,
-    )
+@pytest.mark.parametrize("kind", _KINDS)
+def test_shares_and_slices(promtool: Promtool, kind: str) -> None:
+    one, pods, values = _KINDS[kind]
+    series = of(one)
+    for index, asks in enumerate(pods):
+        series |= pod(f"pod-{index}", one, asks)
+    ask(promtool, embedded(environments.ODD[kind]), series, **values)
 
 
 def test_a_node_of_which_one_gpu_is_cut(promtool: Promtool) -> None:

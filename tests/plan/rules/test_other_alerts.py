@@ -6,11 +6,24 @@ import pytest
 
 from tests.plan.rules import world
 from tests.plan.rules.promtool import At, Case, Promtool, Said, selector
-from tests.plan.rules.provoked import together
-from tests.plan.rules.troubles import ROWS, node, waiting
+from tests.plan.rules.provoked import Row, during, node, not_during, rows, together, waiting
 from tests.plan.rules.world import SLICES, TURNS, TURNS_1, WHOLE_1, always
 
 pytestmark = pytest.mark.engine
+
+ROWS = (
+    *rows("nodes"),
+    Row(
+        alert="GpuDcgmExporterAbsent",
+        severity="warning",
+        wait=10,
+        series={
+            name: not_during(value) if "DCGM" in name else during("0", "1")
+            for name, value in world.exported(SLICES).items()
+        },
+        labels=[node(SLICES)],
+    ),
+)
 
 
 def test_each_fires_alone_and_ends(promtool: Promtool) -> None:

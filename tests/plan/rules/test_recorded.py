@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from infra.config import parse
-from infra.incluster import asked
+from infra.incluster import cases
 from tests.plan.rules import world
-from tests.plan.rules.healthy import HEALTHY
 from tests.plan.rules.promtool import At, Case, Promtool, selector
 from tests.plan.rules.world import MIB, SLICES, TURNS, WHOLE, always, pod
 
 pytestmark = pytest.mark.engine
+
+HEALTHY = world.recorded()
 
 
 def test_a_healthy_cluster(promtool: Promtool) -> None:
@@ -28,10 +29,10 @@ def test_the_health_loop_asks_for_nodes_all_of_whose_gpus_are_measured(promtool:
     unknown = {k: v for k, v in world.healthy().items() if not k.startswith("kube_")}
     promtool.test(
         world.environment(),
-        Case(world.healthy(), [At("10m", samples={asked.MEASURED: every})]),
-        Case(lost, [At("10m", samples={asked.MEASURED: rest})]),
-        Case(unknown, [At("10m", samples={asked.MEASURED: every})]),
-        Case({}, [At("10m", samples={asked.MEASURED: {}})]),
+        Case(world.healthy(), [At("10m", samples={cases.MEASURED: every})]),
+        Case(lost, [At("10m", samples={cases.MEASURED: rest})]),
+        Case(unknown, [At("10m", samples={cases.MEASURED: every})]),
+        Case({}, [At("10m", samples={cases.MEASURED: {}})]),
     )
 
 
@@ -58,25 +59,14 @@ def test_hours_are_of_the_time_that_was_seen(promtool: Promtool) -> None:
 def test_the_exporter_of_a_node_is_away(promtool: Promtool) -> None:
     """The node's use is neither idle nor used; requests stay."""
     series = {name: value for name, value in world.healthy().items() if "GPU-slices-0" not in name}
-    promtool.test(
-        world.environment(),
-        Case(
-            series,
-            [
-                At(
-                    "9m",
-                    fires=[],
-                    samples={
-                        'gpuform:pod:gpus_used{pool="slices"}': {},
-                        'gpuform:namespace:gpus_idle{pool="slices"}': {},
-                        'gpuform:pool:gpus_used{pool="slices"}': {},
-                        'count(gpuform:pod:gpus_requested{pool="slices"})': {"{}": 1},
-                        'sum(gpuform:pool:gpus_used{pool="whole"})': {"{}": 4},
-                    },
-                )
-            ],
-        ),
-    )
+    samples = {
+        'gpuform:pod:gpus_used{pool="slices"}': {},
+        'gpuform:namespace:gpus_idle{pool="slices"}': {},
+        'gpuform:pool:gpus_used{pool="slices"}': {},
+        'count(gpuform:pod:gpus_requested{pool="slices"})': {"{}": 1},
+        'sum(gpuform:pool:gpus_used{pool="whole"})': {"{}": 4},
+    }
+    promtool.test(world.environment(), Case(series, [At("9m", fires=[], samples=samples)]))
 
 
 def test_a_node_that_changed_its_pool_just_before_nobody_told_of_it_any_more_is_of_one(
@@ -168,25 +158,14 @@ def test_a_pod_in_a_queue_waits_for_a_gpu_only_once_it_is_admitted(
 def test_kube_state_metrics_comes_again(promtool: Promtool) -> None:
     """Pools stay known for five minutes, so that no GPU series changes its labels meanwhile."""
     away = {name: value.replace("x300", "x10 stale _x7 1x300") for name, value in world.state().items()}
-    inside = {"count(gpuform:device:util_ratio{pool!=''})": {"{}": 13}}
-    promtool.test(
-        world.environment(),
-        Case(
-            away | world.measured(),
-            [
-                At("10m", fires=[], samples=inside),
-                At("13m", fires=[], samples=inside | {"gpuform:resource:allocatable": {}}),
-                At(
-                    "18m",
-                    fires=[],
-                    samples={
-                        "count(gpuform:device:util_ratio{pool!=''})": {},
-                        "count(gpuform:device:util_ratio)": {"{}": 13},
-                    },
-                ),
-            ],
-        ),
-    )
+    known, every = "count(gpuform:device:util_ratio{pool!=''})", "count(gpuform:device:util_ratio)"
+    inside = {known: {"{}": 13}}
+    then = [
+        At("10m", fires=[], samples=inside),
+        At("13m", fires=[], samples=inside | {"gpuform:resource:allocatable": {}}),
+        At("18m", fires=[], samples={known: {}, every: {"{}": 13}}),
+    ]
+    promtool.test(world.environment(), Case(away | world.measured(), then))
 
 
 def test_the_engines_activity_goes_before_the_share_of_time(promtool: Promtool) -> None:

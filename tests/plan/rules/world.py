@@ -5,12 +5,16 @@ Written by hand with the exporters' own names, so that a rule that expects other
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from infra.config import parse
+import yaml
+
 from infra.model.environment import Environment
+from tests.plan.environments import on
 from tests.plan.rules.promtool import selector
 
 ALWAYS = "x300"
@@ -18,30 +22,16 @@ MIB = 1024 * 1024
 
 
 def environment(**more: Any) -> Environment:
-    """Pools: T4s in four shares, an A100 in slices, whole A100s, T4s under MPS, and nodes without GPUs."""
+    """Pools: T4s in four shares, an A100 in slices, whole A100s, and nodes without GPUs."""
+    turns = {"kind": "time_slicing", "replicas": 4}
+    slices = {"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}}
     pools = [
-        {
-            "name": "turns",
-            "machine": "g2.5xlarge",
-            "nodes": 2,
-            "sharing": {"kind": "time_slicing", "replicas": 4},
-        },
-        {
-            "name": "slices",
-            "machine": "g4.p1.40g",
-            "nodes": 1,
-            "sharing": {"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}},
-        },
+        {"name": "turns", "machine": "g2.5xlarge", "nodes": 2, "sharing": turns},
+        {"name": "slices", "machine": "g4.p1.40g", "sharing": slices},
         {"name": "whole", "machine": "g4.p4.40g", "nodes": 2},
-        {"name": "plain", "machine": "m6i.xlarge", "nodes": 1},
+        {"name": "plain", "machine": "m6i.xlarge"},
     ]
-    document = {
-        "name": "labs",
-        "cluster": {"kind": "embedded"},
-        "gpu_operator": {"mig_strategy": "mixed"},
-        "pools": pools,
-    }
-    return parse({**document, **more})
+    return on("embedded", *pools, **{"name": "labs", "gpu_operator": {"mig_strategy": "mixed"}, **more})
 
 
 @dataclass(frozen=True)
@@ -200,3 +190,19 @@ def measured() -> dict[str, str]:
 
 def healthy() -> dict[str, str]:
     return state() | measured()
+
+
+def with_uuid(labels: Mapping[str, Any]) -> dict[str, Any]:
+    """Labels of a GPU by its number alone."""
+    return {**labels, **({"UUID": f"GPU-{labels['node']}-{labels['gpu']}"} if "gpu" in labels else {})}
+
+
+def recorded() -> dict[str, dict[str, float]]:
+    """Samples of ``healthy.yaml`` by expression; of a series of ours they have its name."""
+    found: dict[str, dict[str, float]] = {}
+    file = yaml.safe_load(Path(__file__).with_name("healthy.yaml").read_text(encoding="utf-8"))
+    for expression, samples in file.items():
+        name = re.match(r"(?:gpuform:[a-z0-9_:]+)?", expression)
+        assert name
+        found[expression] = {selector(name[0], **with_uuid(labels)): value for value, labels in samples}
+    return found

@@ -12,7 +12,7 @@ from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine, EngineFailure
 from lab.toolchain import Toolchain
 from tests.components import aws_stacks
-from tests.components.openstack_stacks import BURST, T4, small, with_template
+from tests.components.openstack_stacks import BURST, T4, small
 
 pytestmark = [pytest.mark.engine, pytest.mark.nightly]
 
@@ -100,25 +100,6 @@ def test_what_needs_a_replacement_is_refused_until_it_is_allowed(stage: Stage) -
     assert not stage.touched(stage.engine.up()), "where it is, as offline runs have it"
     stage.declare({**T4, "nodes": 3}, BURST, labels=labels, region="two")
     assert 'cluster.region: \\"RegionOne\\" cannot become' in stage.refused(stage.engine.preview)
-
-
-def test_a_cluster_moves_to_another_template_in_place_and_the_old_one_goes(stage: Stage) -> None:
-    stage.write(with_template(T4))
-    stage.engine.up()
-    before = stage.made()
-    stage.write(with_template(T4, image="fedora-coreos-41"))
-    moved = stage.touched(stage.engine.up())
-    template = "research-template"
-    assert moved == {
-        ("create-replacement", template),
-        ("replace", template),
-        ("update", CLUSTER),
-        ("delete-replaced", template),
-    }
-    after = stage.made()
-    assert after[template]["name"] != before[template]["name"]
-    assert after[CLUSTER]["clusterTemplateId"] == after[template]["id"] != before[template]["id"]
-    assert after[CLUSTER]["id"] == before[CLUSTER]["id"]
 
 
 FIXED = {"name": "fixed", "machine": "g4dn.xlarge", "nodes": 1}

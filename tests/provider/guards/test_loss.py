@@ -15,7 +15,7 @@ from gpuform.provider.own.provider import Own
 from gpuform.provider.properties import UNKNOWN
 from infra.model.losses import GUARD, REPORT, VARIABLE
 from tests.kubernetes.played import PlayedClient
-from tests.provider.shown import Log
+from tests.provider.conftest import Log
 
 pytestmark = pytest.mark.unit
 
@@ -88,10 +88,7 @@ def test_another_cluster_is_refused_by_the_name_of_the_old_one(changed: dict[str
     news = {**CLUSTER, "environment": "lab", "fixed": {**CLUSTER["fixed"], **changed}}
     goes = "everything in its API server, its volumes, pool t4, deployment lab/web"
     remedy = REMEDY.format("--acknowledge dev", "dev")
-    assert check(CLUSTER, news) == (
-        [f"cluster dev is replaced ({fact}), which loses: {goes}; {remedy}"],
-        [],
-    )
+    assert check(CLUSTER, news) == ([f"cluster dev is replaced ({fact}), which loses: {goes}; {remedy}"], [])
     refused, (warning,) = check(CLUSTER, {**news, "acknowledged": ["dev"]})
     assert not refused
     assert warning.startswith("cluster dev is replaced (")
@@ -117,10 +114,7 @@ def test_a_new_guard_has_nothing_to_lose() -> None:
 def test_nodes_with_running_pods_are_not_taken(pools: dict[str, Any], why: str, played: PlayedClient) -> None:
     news = {**INSIDE, "pools": {"burst": INSIDE["pools"]["burst"], **pools}, "kubeconfig": UNKNOWN}
     remedy = REMEDY.format("--acknowledge t4", "t4")
-    assert check(INSIDE, news, played) == (
-        [f"pool t4 {why}, with running pods: lab/train; {remedy}"],
-        [],
-    )
+    assert check(INSIDE, news, played) == ([f"pool t4 {why}, with running pods: lab/train; {remedy}"], [])
 
 
 def test_a_pool_without_pods_goes(played: PlayedClient) -> None:

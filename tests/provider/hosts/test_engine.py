@@ -105,8 +105,7 @@ def test_a_secret_of_the_inventory_is_nowhere(project: Project, secret: bool) ->
         project.host(host, **{name: CANARY})
     said = f"sh -c 'echo {{{{ {name} }}}} >&2; false'"
     project.playbook(
-        written(f"{{{{ {name} }}}}\n"),
-        {"name": "Says it", "ansible.builtin.command": said, "when": ON_TWO},
+        written(f"{{{{ {name} }}}}\n"), {"name": "Says it", "ansible.builtin.command": said, "when": ON_TWO}
     )
     project.declare(secret=secret)
     inventory = Path(project.given["inventory"])
@@ -124,19 +123,3 @@ def test_a_secret_of_the_inventory_is_nowhere(project: Project, secret: bool) ->
         if file.is_file() and not file.is_symlink() and CANARY.encode() in file.read_bytes()
     ]
     assert {file for file in holding if file.parent != on} == {inventory}
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("hosts: x", "is not JSON ("),
-        ("{}", "has no _meta.hostvars; give it as `ansible-inventory --list` prints it"),
-        ('{"_meta": {"hostvars": {}}}', "has no host; declare pools with hosts"),
-    ],
-)
-def test_an_inventory_that_is_none_is_refused_by_name(project: Project, text: str, message: str) -> None:
-    Path(project.given["inventory"]).write_text(text)
-    with pytest.raises(EngineFailure) as failure:
-        project.engine.preview("local", on_event=quiet)
-    assert f"inventory value {{{text}}} has a problem: {message}" in str(failure.value)

@@ -10,6 +10,11 @@ from dataclasses import dataclass, field
 from gpuform.kubernetes.client import ApiError
 from tests.provider.nodes.conftest import Scene
 
+SMALL, LARGE = "nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.20gb"
+LAYOUTS = {"small": {SMALL: 7, "nvidia.com/gpu": 0}, "large": {LARGE: 2}}
+TO_SMALL = {"config": "small", "offers": {SMALL: 7}, "timeoutSeconds": 15}
+TO_LARGE = {"config": "large", "offers": {LARGE: 2}, "timeoutSeconds": 15}
+
 
 @dataclass
 class MigManager:

@@ -1,28 +1,19 @@
-"""MigLayout killed after each of its writes: a second run completes, and no node stays cordoned."""
+"""MigLayout killed after each of its writes, or interrupted otherwise, and the order of nodes."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from gpuform.kubernetes.client import ApiError, Unreachable
-from gpuform.provider.nodes.layout import CONFIG, NOTE
+from gpuform.provider.handler import Cancelled, InitFailed
+from gpuform.provider.nodes.layout import CONFIG, NOTE, STATE
 from gpuform.provider.own.provider import Own
-from tests.provider.nodes.mig_manager import MigManager
+from tests.provider.nodes.mig_manager import LARGE, LAYOUTS, SMALL, TO_LARGE, TO_SMALL, MigManager
 
-pytestmark = pytest.mark.cluster
-
-SMALL, LARGE = "nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.20gb"
-LAYOUTS = {"small": {SMALL: 7, "nvidia.com/gpu": 0}, "large": {LARGE: 2}}
-TO_SMALL = {"config": "small", "offers": {SMALL: 7}, "timeoutSeconds": 15}
-TO_LARGE = {"config": "large", "offers": {LARGE: 2}, "timeoutSeconds": 15}
-ROOT = Path(__file__).resolve().parents[3]
+pytestmark = [pytest.mark.cluster, pytest.mark.anyio]
+TOKEN = "gpuform:nodes:MigLayout"
 
 
 class Killed(BaseException):
@@ -44,10 +35,10 @@ async def killed_after(scene, writes):
         return answer
 
     client.request = request
-    news = await scene.checked("MigLayout", **TO_LARGE)
+    news = await scene.checked(**TO_LARGE)
     handler = other.handler("gpuform:nodes:MigLayout")
     try:
-        await handler.update(scene.call("MigLayout"), "id", scene.inputs, scene.outputs, news)
+        await handler.update(scene.call(), "id", scene.inputs, scene.outputs, news)
     except Killed:
         return True
     finally:
@@ -55,31 +46,28 @@ async def killed_after(scene, writes):
     return False
 
 
-def test_killed_after_any_write_the_same_again_comes_through(play):
-    async def act(scene):
-        name = await scene.add_node("0")
-        async with MigManager(scene, LAYOUTS).working():
-            await scene.create("MigLayout", **TO_SMALL)
-            await scene.deploy(SMALL)
+async def test_killed_after_any_write_the_same_again_comes_through(scene):
+    name = await scene.add_node("0")
+    async with MigManager(scene, LAYOUTS).working():
+        await scene.create(**TO_SMALL)
+        await scene.deploy(SMALL)
+        await scene.until(lambda: scene.running(name))
+        seen = []
+        while await killed_after(scene, len(seen) + 1):
+            seen.append(await _left(scene, name))
+            await scene.update(**TO_LARGE)
+            assert await scene.is_open(name)
+            assert (await scene.labels(name))[CONFIG] == "large"
+            assert not await scene.changes(**TO_LARGE)
+            await scene.update(**TO_SMALL)
             await scene.until(lambda: scene.running(name))
-            seen = []
-            while await killed_after(scene, len(seen) + 1):
-                seen.append(await _left(scene, name))
-                await scene.update("MigLayout", **TO_LARGE)
-                assert await scene.is_open(name)
-                assert (await scene.labels(name))[CONFIG] == "large"
-                assert not await scene.changes("MigLayout", **TO_LARGE)
-                await scene.update("MigLayout", **TO_SMALL)
-                await scene.until(lambda: scene.running(name))
-        # It had cordoned the node, evicted the pod, set the label, and uncordoned the node.
-        assert seen == [
-            (True, True, "small"),
-            (True, True, "small"),
-            (True, True, "large"),
-            (False, False, "large"),
-        ]
-
-    play(act)
+    # It had cordoned the node, evicted the pod, set the label, and uncordoned the node.
+    assert seen == [
+        (True, True, "small"),
+        (True, True, "small"),
+        (True, True, "large"),
+        (False, False, "large"),
+    ]
 
 
 async def _left(scene, name):
@@ -90,67 +78,29 @@ async def _left(scene, name):
 
 
 @pytest.mark.nightly
-def test_a_process_that_was_killed_while_a_budget_held_it_is_followed_by_another(play, control_plane):
-    async def act(scene):
-        name = await scene.add_node("0")
-        async with MigManager(scene, LAYOUTS).working():
-            await scene.create("MigLayout", **TO_SMALL)
-            await scene.deploy(SMALL)
-            await scene.until(lambda: scene.running(name))
-            await scene.budget(1)
-            program = [sys.executable, "-m", "tests.provider.nodes.other_process"]
-            other = subprocess.Popen(
-                [*program, str(control_plane.kubeconfig), scene.selector],
-                cwd=ROOT,
-                env={"PYTHONPATH": str(ROOT)},
-            )
-            try:
-                await scene.until(lambda: _closed(scene, name))
-            finally:
-                os.kill(other.pid, signal.SIGKILL)
-                other.wait()
-            assert (await scene.labels(name))[CONFIG] == "small"
-            where = {"labelSelector": scene.selector}
-            budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
-            await scene.cluster.client.request("DELETE", budgets, params=where)
-            await scene.update("MigLayout", **TO_LARGE)
-            assert await scene.is_open(name)
-            assert (await scene.labels(name))[CONFIG] == "large"
+async def test_a_node_that_reboots_and_a_cluster_that_is_away_are_waited_for(scene):
+    name = await scene.add_node("0")
+    manager = MigManager(scene, LAYOUTS)
+    manager.absent.add(name)
+    client = scene.cluster.client
+    send, away = client.request, []
 
-    play(act)
+    async def request(method, path, **more):
+        if away:
+            raise away.pop()
+        return await send(method, path, **more)
 
-
-async def _closed(scene, name):
-    return (await scene.node(name))["spec"].get("unschedulable")
-
-
-@pytest.mark.nightly
-def test_a_node_that_reboots_and_a_cluster_that_is_away_are_waited_for(play):
-    async def act(scene):
-        name = await scene.add_node("0")
-        manager = MigManager(scene, LAYOUTS)
-        manager.absent.add(name)
-        client = scene.cluster.client
-        send, away = client.request, []
-
-        async def request(method, path, **more):
-            if away:
-                raise away.pop()
-            return await send(method, path, **more)
-
-        client.request = request
-        news = await scene.checked("MigLayout", **TO_LARGE)
-        run = asyncio.ensure_future(scene.ask("MigLayout", "create", news))
-        await scene.until(lambda: _told(scene, name))
-        await manager.state(name, "rebooting")
-        away += [ApiError(503, {"message": "starting"}), Unreachable("refused")]
-        await scene.until(lambda: _empty(away))
-        await scene.offers(name, {LARGE: 2})
-        await manager.state(name, "success")
-        await run
-        assert await scene.is_open(name)
-
-    play(act)
+    client.request = request
+    news = await scene.checked(**TO_LARGE)
+    run = asyncio.ensure_future(scene.ask("create", news))
+    await scene.until(lambda: _told(scene, name))
+    await manager.state(name, "rebooting")
+    away += [ApiError(503, {"message": "starting"}), Unreachable("refused")]
+    await scene.until(lambda: _empty(away))
+    await scene.offers(name, {LARGE: 2})
+    await manager.state(name, "success")
+    await run
+    assert await scene.is_open(name)
 
 
 async def _told(scene, name):
@@ -159,3 +109,95 @@ async def _told(scene, name):
 
 async def _empty(away):
     return not away
+
+
+@pytest.mark.nightly
+async def test_another_layout_under_the_same_name_is_told_and_pods_leave_for_it(scene):
+    """The MIG manager reacts only to a change of the label: the update waited until its timeout."""
+    name = await scene.add_node("0")
+    manager = MigManager(scene, dict(LAYOUTS))
+    first = {**TO_SMALL, "config": "ours", "layout": "a"}
+    async with manager.working():
+        manager.layouts["ours"] = LAYOUTS["small"]
+        await scene.create(**first)
+        assert await scene.changes(**first) == set()
+        await scene.deploy(SMALL)
+        await scene.until(lambda: scene.running(name))
+        manager.layouts["ours"] = LAYOUTS["large"]
+        second = {**TO_LARGE, "config": "ours", "layout": "b"}
+        assert await scene.changes(**second) == {"layout", "offers", "nodes"}
+        await scene.update(**second)
+        assert manager.busy == []
+        assert await scene.changes(**second) == set()
+        assert await scene.is_open(name)
+        assert (await scene.labels(name))[CONFIG] == "ours"
+
+
+@pytest.mark.nightly
+async def test_a_killed_run_that_had_only_cordoned_is_taken_up_even_by_another_layout(scene):
+    note = '{"cordoned": true, "source": "small", "target": "large"}'
+    name = await scene.add_node("0", {CONFIG: "small", STATE: "success"}, unschedulable=True)
+    await scene.cluster.patch(name, {"metadata": {"annotations": {NOTE: note}}})
+    await scene.offers(name, {SMALL: 7})
+    await scene.create(**TO_SMALL)
+    assert await scene.is_open(name)
+    assert (await scene.labels(name))[CONFIG] == "small"
+
+
+@pytest.mark.nightly
+async def test_a_node_that_was_closed_before_stays_closed(scene):
+    name = await scene.add_node("0", unschedulable=True)
+    async with MigManager(scene, LAYOUTS).working():
+        await scene.create(**TO_SMALL)
+    node = await scene.node(name)
+    assert node["spec"]["unschedulable"] is True
+    assert NOTE not in node["metadata"]["annotations"]
+
+
+@pytest.mark.nightly
+async def test_a_cancel_before_the_label_is_set_leaves_the_node_as_it_was(scene):
+    name = await scene.add_node("0")
+    async with MigManager(scene, LAYOUTS).working():
+        await scene.create(**TO_SMALL)
+        await scene.deploy(SMALL)
+        await scene.until(lambda: scene.running(name))
+        await scene.budget(1)
+        call = scene.call()
+        news = await scene.checked(**TO_LARGE)
+        handler = scene.provider.handler("gpuform:nodes:MigLayout")
+        run = asyncio.ensure_future(handler.update(call, "id", scene.inputs, scene.outputs, news))
+        await scene.until(lambda: _noted(scene, name))
+        call.cancelled.set()
+        with pytest.raises(Cancelled):
+            await run
+        assert await scene.is_open(name)
+        assert (await scene.labels(name))[CONFIG] == "small"
+
+
+async def _noted(scene, name):
+    return NOTE in (await scene.node(name))["metadata"]["annotations"]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("rolling", "most"), [({}, 1), ({"maxUnavailable": "70%"}, 2)])
+async def test_nodes_go_within_their_budget_and_what_was_done_is_kept(scene, rolling, most):
+    names = [await scene.add_node(str(number)) for number in range(3)]
+    manager = MigManager(scene, LAYOUTS)
+    closed = []
+
+    async def watch():
+        while True:
+            nodes = await scene.cluster.nodes(scene.selector)
+            closed.append(sum(bool(node["spec"].get("unschedulable")) for node in nodes))
+            await asyncio.sleep(0.05)
+
+    manager.absent.add(names[2])
+    async with manager.working():
+        watcher = asyncio.ensure_future(watch())
+        with pytest.raises(
+            InitFailed, match=f"node {names[2]}: layout large not applied after 2 s"
+        ) as failure:
+            await scene.create(**{**TO_LARGE, "timeoutSeconds": 2, **rolling})
+        watcher.cancel()
+    assert failure.value.properties["nodes"] == names[:2]
+    assert max(closed) == most

@@ -1,4 +1,4 @@
-"""Functions that read nodes and pods, without a cluster."""
+"""Functions of relayouts without a cluster: reading of nodes and pods, order of nodes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import asyncio
 
 import pytest
 
+from gpuform.checkout.errors import OperationError
+from gpuform.provider.handler import Cancelled
 from gpuform.provider.nodes.drain import claims, obstacle, of_gpu, refusal, users, uses_gpu
 from gpuform.provider.nodes.layout import LAYOUT, NOTE, Note, Wanted, differences, done, told, under_way
+from gpuform.provider.nodes.relayout import at_once, roll
 from gpuform.provider.nodes.shares import asked, moves
 
 pytestmark = pytest.mark.unit
+
 
 SLICE = "nvidia.com/mig-1g.5gb"
 
@@ -80,8 +84,7 @@ def test_a_claim_is_of_a_gpu_once_nvidias_driver_has_given_it_one(claim, expecte
 
 
 @pytest.mark.parametrize(
-    ("claim", "uses"),
-    [(_claim("gpu.nvidia.com"), True), (_claim("nic.example"), False), (None, True)],
+    ("claim", "uses"), [(_claim("gpu.nvidia.com"), True), (_claim("nic.example"), False), (None, True)]
 )
 def test_a_pod_that_has_a_gpu_by_claim_uses_it(claim, uses):
     pod = _claiming({"name": "gpu", "resourceClaimName": "p-gpu-x"})
@@ -208,12 +211,6 @@ def test_shares_move_where_the_gpus_stay_as_they_are(config, noted, sharing, exp
     assert moves(node, inputs) is expected
 
 
-def test_whole_thousands_are_read_as_the_api_server_writes_them():
-    node = _node(offers={f"{SLICE}.shared": "1k"})
-    assert differences(node, Wanted("a", {f"{SLICE}.shared": 1000})) == []
-    assert asked(_pod({"limits": {f"{SLICE}.shared": "2k"}})) == {f"{SLICE}.shared": 2000}
-
-
 def test_a_broken_gpu_is_no_matter_of_the_layout():
     """An update of a pool with a faulty GPU waited for it for ten minutes, and failed."""
     wanted = Wanted("all-1g.5gb", {SLICE: 14})
@@ -233,3 +230,62 @@ def test_a_node_that_was_put_out_of_use_is_not_waited_for():
     lost["spec"] = {"taints": [{"key": "gpuform.io/gpu-unhealthy", "value": "replace"}]}
     assert done(lost, wanted)
     assert not done(lost, Wanted("all-2g.10gb", {"nvidia.com/mig-2g.10gb": 6}))
+
+
+NAMES = ["a", "b", "c", "d", "e"]
+
+
+@pytest.mark.parametrize(
+    ("budget", "nodes", "expected"),
+    [(1, 5, 1), (3, 5, 3), (9, 5, 9), ("25%", 8, 2), ("25%", 7, 1), ("25%", 3, 1), ("100%", 3, 3)],
+)
+def test_a_share_is_rounded_down_to_one_at_least(budget, nodes, expected):
+    assert at_once(budget, nodes) == expected
+
+
+class Played:
+    """Nodes that take three turns of the loop each; ``ends`` maps names to outcomes."""
+
+    def __init__(self, **ends):
+        self.ends, self.begun, self.ended, self.busy, self.most = ends, [], [], 0, 0
+
+    async def one(self, name):
+        self.begun.append(name)
+        self.busy += 1
+        self.most = max(self.most, self.busy)
+        try:
+            for _ in range(3):
+                await asyncio.sleep(0)
+            if name in self.ends:
+                raise self.ends[name]
+        finally:
+            self.busy -= 1
+            self.ended.append(name)
+        return name == "b"
+
+
+@pytest.mark.parametrize(("width", "most"), [(1, 1), (2, 2), (9, 5)])
+def test_no_more_than_the_budget_are_under_way(width, most):
+    played = Played()
+    rolled = asyncio.run(roll(NAMES, width, played.one))
+    assert (played.most, sorted(rolled.ready), rolled.changed, rolled.failures) == (most, NAMES, True, [])
+
+
+def test_after_a_failure_none_is_begun_and_the_others_go_to_their_end():
+    played = Played(a=OperationError("node a: no"))
+    rolled = asyncio.run(roll(NAMES, 2, played.one))
+    assert played.begun == played.ended == ["a", "b"]
+    assert rolled.ready == ["b"]
+    assert rolled.failures == ["node a: no", "not started after that: c, d, e"]
+
+
+def test_a_cancel_is_raised_when_all_have_stopped():
+    played = Played(a=Cancelled("x"), b=Cancelled("x"))
+    with pytest.raises(Cancelled):
+        asyncio.run(roll(NAMES, 2, played.one))
+    assert played.begun == played.ended == ["a", "b"]
+
+
+def test_an_error_of_ours_ends_them_all_as_itself():
+    with pytest.raises(KeyError):
+        asyncio.run(roll(NAMES, 2, Played(a=KeyError("x")).one))

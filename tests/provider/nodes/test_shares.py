@@ -1,16 +1,25 @@
-"""Nodes that change between device plugin, claims and slices while pods use their GPUs."""
+"""Nodes that change between device plugin, claims and slices, or leave the pool; labels handed over."""
 
 from __future__ import annotations
 
+import asyncio
+from copy import deepcopy
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
+from gpuform.provider.handler import Call, Engine
+from gpuform.provider.nodes.cluster import hand_over, owned
+from gpuform.provider.nodes.layout import NOTE, Note
+from gpuform.provider.nodes.mig_layout import MigLayout
+from gpuform.provider.nodes.pool_nodes import PoolNodes
 from gpuform.provider.nodes.shares import claimed, moves, overdrawn
 from infra.config import parse
 from infra.plan.sharing import device_plugin_change, pool_labels
 
 pytestmark = pytest.mark.unit
+
 
 SLICED = {"kind": "time_slicing", "replicas": 4}
 CUT = {"kind": "mig", "layout": {"3g.20gb": 2}}
@@ -85,3 +94,161 @@ def test_shares_of_slices_count_where_the_layout_stays_whatever_a_relayout_may_d
     assert overdrawn(before, after, [pod("nvidia.com/mig-3g.20gb.shared")]) == ""
     many = [pod("nvidia.com/mig-3g.20gb.shared")] * 9
     assert "would use 9 nvidia.com/mig-3g.20gb.shared of 8" in overdrawn(before, after, many)
+
+
+OLD, NEW = "gpuform-pool-of-the-urn", "gpuform-pool-of-the-pool"
+
+
+def entry(manager: str, *keys: str, operation: str = "Apply") -> dict[str, Any]:
+    fields = {"f:metadata": {"f:labels": {f"f:{key}": {} for key in keys}}}
+    return {"manager": manager, "operation": operation, "fieldsV1": fields}
+
+
+def managed(*entries: dict[str, Any]) -> Any:
+    live = {"gpuform.io/pool": "a", "team": "x", "other": "y"}
+    return {"metadata": {"name": "n", "uid": "1", "labels": live, "managedFields": list(entries)}}
+
+
+class Client:
+    def __init__(self) -> None:
+        self.applied: list[tuple[str, dict[str, str]]] = []
+
+    async def apply(self, path: str, body: Any, *, manager: str) -> None:
+        assert path == "/api/v1/nodes/n"
+        self.applied.append((manager, body["metadata"]["labels"]))
+
+
+class Cluster:
+    def __init__(self) -> None:
+        self.client = Client()
+
+
+def handed(found: Any, before: str, after: str) -> list[tuple[str, dict[str, str]]]:
+    cluster: Any = Cluster()
+    asyncio.run(hand_over(cluster, found, before, after))
+    applied: list[tuple[str, dict[str, str]]] = cluster.client.applied
+    return applied
+
+
+def test_the_new_manager_applies_them_before_the_old_one_gives_them_up() -> None:
+    found = managed(
+        entry(OLD, "gpuform.io/pool", "team", "gone"), entry("kubelet", "other", operation="Update")
+    )
+    assert owned(found, OLD) == {"gpuform.io/pool": "a", "team": "x"}
+    assert handed(found, OLD, NEW) == [(NEW, {"gpuform.io/pool": "a", "team": "x"}), (OLD, {})]
+
+
+def test_what_the_new_manager_has_already_stays() -> None:
+    found = managed(entry(OLD, "team"), entry(NEW, "other"))
+    assert handed(found, OLD, NEW)[0] == (NEW, {"other": "y", "team": "x"})
+
+
+def test_nothing_is_applied_if_there_is_nothing_to_hand_over() -> None:
+    assert handed(managed(), OLD, NEW) == []
+    assert handed(managed(entry(OLD, "team")), OLD, OLD) == []
+
+
+CONFIG, STATE, POOL = "nvidia.com/mig.config", "nvidia.com/mig.config.state", "gpuform.io/pool"
+HALVES = {"nvidia.com/mig-3g.20gb": 2}
+INPUTS = {"kubeconfig": "/k", "selector": f"{POOL}=a", "config": "all-3g.20gb", "offers": HALVES}
+
+
+class Accepting:
+    async def apply(self, path: str, body: dict[str, Any], *, manager: str) -> None:
+        pass
+
+
+@dataclass
+class Played:
+    by_name: dict[str, dict[str, Any]] = field(default_factory=dict)
+    client: Accepting = field(default_factory=Accepting)
+
+    def add(self, name: str, pool: str | None = "a", note: bool = False) -> None:
+        labels = {CONFIG: "all-3g.20gb", STATE: "success", **({POOL: pool} if pool else {})}
+        text = Note("all-disabled", "all-3g.20gb", cordoned=True).text()
+        self.by_name[name] = {
+            "metadata": {
+                "name": name,
+                "uid": name,
+                "labels": labels,
+                "annotations": {NOTE: text} if note else {},
+            },
+            "spec": {"unschedulable": True} if note else {},
+            "status": {"allocatable": {key: str(count) for key, count in HALVES.items()}},
+        }
+
+    async def nodes(self, selector: str) -> list[dict[str, Any]]:
+        key, _, value = selector.partition("=")
+        return [deepcopy(one) for one in self.by_name.values() if one["metadata"]["labels"].get(key) == value]
+
+    async def node(self, name: str) -> dict[str, Any] | None:
+        return deepcopy(self.by_name.get(name))
+
+    async def patch(self, name: str, body: dict[str, Any]) -> None:
+        _merge(self.by_name[name], body)
+
+
+def _merge(into: dict[str, Any], change: dict[str, Any]) -> None:
+    for key, value in change.items():
+        if isinstance(value, dict):
+            _merge(into.setdefault(key, {}), value)
+        elif value is None:
+            into.pop(key, None)
+        else:
+            into[key] = value
+
+
+def ask(cluster: Played, verb: str, *args: Any) -> Any:
+    handler = MigLayout(lambda inputs: cluster)  # type: ignore[arg-type, return-value]
+    call = Call("urn:pulumi:d::t::gpuform:nodes:MigLayout::a", "t", "a", Engine(), asyncio.Event())
+    return asyncio.run(getattr(handler, verb)(call, *args))
+
+
+def test_a_node_that_was_on_its_way_elsewhere_does_not_keep_that_label() -> None:
+    cluster = Played()
+    cluster.add("left", pool=None, note=True)
+    cluster.add("stays")
+    asked = {**INPUTS, "config": "all-disabled"}
+    ask(cluster, "update", "a", asked, {**asked, "nodes": ["left"]}, INPUTS)
+    assert CONFIG not in cluster.by_name["left"]["metadata"]["labels"]
+
+
+def test_with_the_pool_opens_what_a_first_run_left_closed_that_no_state_knows_of() -> None:
+    cluster = Played()
+    cluster.add("killed", note=True)
+    handler = PoolNodes(lambda inputs: cluster)  # type: ignore[arg-type, return-value]
+    call = Call("urn:pulumi:d::t::gpuform:nodes:PoolNodes::a", "t", "a", Engine(), asyncio.Event())
+    inputs = {"kubeconfig": "/k", "selector": f"{POOL}=a", "labels": {}}
+    asyncio.run(handler.delete(call, "a", inputs, {**inputs, "nodes": ["killed"]}))
+    killed = cluster.by_name["killed"]
+    assert (killed["metadata"]["annotations"], killed["spec"]) == ({}, {})
+    assert CONFIG not in killed["metadata"]["labels"]
+
+
+def differs(cluster: Played, olds: dict[str, Any]) -> bool:
+    return bool(ask(cluster, "diff", "a", INPUTS, olds, INPUTS).changes)
+
+
+def test_a_node_that_leaves_the_pool_loses_the_layouts_label_and_is_opened() -> None:
+    cluster = Played()
+    cluster.add("stays")
+    cluster.add("left", pool=None, note=True)  # a run was killed before it could uncordon it
+    olds = {**INPUTS, "nodes": ["gone", "left", "stays"]}
+    assert differs(cluster, olds)
+    outputs = ask(cluster, "update", "a", INPUTS, olds, INPUTS)
+    left = cluster.by_name["left"]
+    assert outputs["nodes"] == ["stays"]
+    assert CONFIG not in left["metadata"]["labels"]
+    assert (left["metadata"]["annotations"], left["spec"]) == ({}, {})
+    assert cluster.by_name["stays"]["metadata"]["labels"][CONFIG] == "all-3g.20gb"
+    assert not differs(cluster, outputs)
+
+
+def test_a_node_that_another_pool_has_is_left_to_that() -> None:
+    cluster = Played()
+    cluster.add("stays")
+    cluster.add("moved", pool="b", note=True)
+    before, olds = deepcopy(cluster.by_name["moved"]), {**INPUTS, "nodes": ["moved", "stays"]}
+    assert not differs(cluster, olds)
+    assert ask(cluster, "update", "a", INPUTS, olds, INPUTS)["nodes"] == ["stays"]
+    assert cluster.by_name["moved"] == before

@@ -16,7 +16,7 @@ from gpuform.provider.nodes.cluster import Cluster
 from gpuform.provider.own.provider import Own
 from gpuform.provider.queues import removal
 from gpuform.provider.queues.removal import KueueRemoval
-from tests.provider.shown import Log
+from tests.provider.conftest import Log
 
 pytestmark = pytest.mark.unit
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import itertools
 import json
-from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from gpuform.provider.handler import Call, Engine
-from gpuform.provider.own.provider import Own
-from tests.waiting import PATIENCE
+from tests.provider.conftest import Driven
 
 TOKEN = "gpuform:workloads:BlueGreen"
 GPU = "nvidia.com/gpu"
@@ -22,16 +19,6 @@ DEVICES = "simulator.gpuform.io/devices"
 """Without it a simulated pod that requests a GPU is never ready."""
 
 _numbers = itertools.count()
-
-
-class Log(Engine):
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = []
-
-    async def log(self, text: str, *, severity: int, urn: str = "", ephemeral: bool = False) -> None:
-        if not ephemeral:
-            self.lines.append(text)
 
 
 @dataclass
@@ -42,19 +29,8 @@ class Watch:
     fewest: int = 99
 
 
-@dataclass
-class Stage:
-    """One workload with its own name and node, driven inside one event loop."""
-
-    kubeconfig: str
-    name: str
-    log: Log = field(default_factory=Log)
-
-    def __post_init__(self) -> None:
-        self.provider = Own(self.log)
-        self.client = self.provider._shared().of({"kubeconfig": self.kubeconfig}).client
-        self.inputs: dict[str, Any] = {}
-        self.outputs: dict[str, Any] = {}
+class Stage(Driven):
+    """One workload with its own name and node."""
 
     def wanted(
         self, image: str = "a:1", replicas: int = 2, ready: bool = True, **more: Any
@@ -91,36 +67,6 @@ class Stage:
             "deadlineSeconds": 20,
             **more,
         }
-
-    def call(self, **more: Any) -> Call:
-        return Call(
-            f"urn:pulumi:dev::t::{TOKEN}::{self.name}", TOKEN, self.name, self.log, asyncio.Event(), **more
-        )
-
-    async def ask(self, verb: str, *args: Any, **more: Any) -> Any:
-        return await getattr(self.provider.handler(TOKEN), verb)(self.call(**more), *args)
-
-    async def checked(self, **inputs: Any) -> dict[str, Any]:
-        answer = await self.ask("check", self.inputs, self.wanted(**inputs))
-        assert not answer.failures, answer.failures
-        found: dict[str, Any] = answer.inputs
-        return found
-
-    async def create(self, **inputs: Any) -> Any:
-        news = await self.checked(**inputs)
-        _, self.outputs = await self.ask("create", news)
-        self.inputs = news
-        return self.outputs
-
-    async def update(self, **inputs: Any) -> Any:
-        news = await self.checked(**inputs)
-        self.outputs = await self.ask("update", self.name, self.inputs, self.outputs, news)
-        self.inputs = news
-        return self.outputs
-
-    async def changes(self, **inputs: Any) -> set[str]:
-        answer = await self.ask("diff", self.name, self.inputs, self.outputs, await self.checked(**inputs))
-        return set(answer.changes)
 
     async def add_node(self, gpus: int) -> None:
         notes = {"kwok.x-k8s.io/node": "fake"}
@@ -165,14 +111,6 @@ class Stage:
             live = await self.client.find(path)
             found[colour] = live["spec"]["replicas"] if live else None
         return found
-
-    async def until(self, question: Callable[[], Any], seconds: float = 20) -> Any:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + seconds * PATIENCE
-        while not (answer := await question()) and loop.time() < deadline:
-            await asyncio.sleep(0.05)
-        assert answer, "it did not come about"
-        return answer
 
     @contextlib.asynccontextmanager
     async def watched(self) -> AsyncIterator[Watch]:
@@ -220,28 +158,19 @@ def _ready(one: dict[str, Any]) -> int:
 
 
 @pytest.fixture
-def play(control_plane: Any) -> Callable[[Callable[[Stage], Any]], None]:
-    """Runs ``act(stage)`` in a fresh loop, and removes what it made afterwards."""
-
-    def run(act: Callable[[Stage], Any], gpus: int = 2) -> None:
-        async def whole() -> None:
-            stage = Stage(control_plane.kubeconfig.read_text(), f"serve-{next(_numbers)}")
-            mine = {"labelSelector": f"app.kubernetes.io/name={stage.name}"}
-            try:
-                await stage.add_node(gpus)
-                await act(stage)
-            finally:
-                for path in (
-                    "/apis/apps/v1/namespaces/default/deployments",
-                    "/api/v1/namespaces/default/services",
-                    "/api/v1/namespaces/default/pods",
-                ):
-                    await stage.client.request("DELETE", path, params=mine)
-                await stage.client.request(
-                    "DELETE", "/api/v1/nodes", params={"labelSelector": f"pool={stage.name}"}
-                )
-                await stage.provider.close()
-
-        asyncio.run(whole())
-
-    return run
+async def stage(
+    control_plane: Any, anyio_backend: str, request: pytest.FixtureRequest
+) -> AsyncIterator[Stage]:
+    """A fresh node with two GPUs, or the parameter's number; what it has is removed afterwards."""
+    stage = Stage(control_plane.kubeconfig.read_text(), f"serve-{next(_numbers)}", TOKEN)
+    await stage.add_node(getattr(request, "param", 2))
+    yield stage
+    mine = {"labelSelector": f"app.kubernetes.io/name={stage.name}"}
+    for path in (
+        "/apis/apps/v1/namespaces/default/deployments",
+        "/api/v1/namespaces/default/services",
+        "/api/v1/namespaces/default/pods",
+    ):
+        await stage.client.request("DELETE", path, params=mine)
+    await stage.client.request("DELETE", "/api/v1/nodes", params={"labelSelector": f"pool={stage.name}"})
+    await stage.provider.close()

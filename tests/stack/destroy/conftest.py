@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -53,26 +52,15 @@ class Small(World):
         return found
 
     def ours(self) -> list[str]:
-        kinds = ("nodepools", "nodeclaims", "nodeoverlays", "ec2nodeclasses")
-        crds = self.kubectl("get", "crds", "-o", "name").split()
-        named = [f"{kind}.karpenter" for kind in kinds if any(f"/{kind}.karpenter" in crd for crd in crds)]
-        left = [
-            line
-            for kind in named
-            for line in self.kubectl("get", re.sub(r"\.karpenter$", "", kind), "-o", "name").split()
-        ]
-        left += [
-            one
-            for one in self.kubectl("get", "namespaces", "-o", "name").split()
-            if one.endswith(("/examples", "/gpu-operator"))
-        ]
-        left += self.kubectl(
-            "get", "nodes", "-l", "karpenter.sh/nodepool,!gpuform.io/pool", "-o", "name"
-        ).split()
-        left += [
-            line for line in self.kubectl("get", "secrets", "-A", "-l", "owner=helm", "-o", "name").split()
-        ]
-        return left
+        def names(*words: str) -> list[str]:
+            return self.kubectl("get", *words, "-o", "name").split()
+
+        crds = {crd.partition("/")[2].partition(".")[0] for crd in names("crds")}
+        kinds = crds & {"nodepools", "nodeclaims", "nodeoverlays", "ec2nodeclasses"}
+        spaces = [one for one in names("namespaces") if one.endswith(("/examples", "/gpu-operator"))]
+        nodes = names("nodes", "-l", "karpenter.sh/nodepool,!gpuform.io/pool")
+        secrets = names("secrets", "-A", "-l", "owner=helm")
+        return [*(one for kind in sorted(kinds) for one in names(kind)), *spaces, *nodes, *secrets]
 
     def karpenter(self, account: Account) -> PlayedKarpenter:
         return PlayedKarpenter(self.checkout.paths.kubeconfig, self.kubectl, account.ec2, account.karpenters)

@@ -16,18 +16,11 @@ from typing import Any
 
 import yaml
 
-from gpuform.stack.destroy.cluster import (
-    INGRESS,
-    NODE,
-    NODE_CLAIM,
-    NODE_CLASS,
-    NODE_POOL,
-    SERVICE,
-    Cluster,
-)
+from gpuform.stack.destroy.cluster import INGRESS, NODE, NODE_CLAIM, NODE_CLASS, NODE_POOL, SERVICE, Cluster
 from tests.clouds.aws.account import primary
 from tests.conftest import Kubectl
 
+LEASE = "karpenter-leader-election"
 TERMINATION = "karpenter.sh/termination"
 CLASS_TERMINATION = "karpenter.k8s.aws/termination"
 BALANCER = "service.kubernetes.io/load-balancer-cleanup"
@@ -79,14 +72,11 @@ class PlayedKarpenter:
     def lease(self) -> None:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         spec = {"holderIdentity": "karpenter-0_played", "leaseDurationSeconds": 15, "renewTime": now}
-        metadata = {"name": "karpenter-leader-election", "namespace": "kube-system"}
-        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+        lease = _object("coordination.k8s.io/v1", "Lease", LEASE, spec, namespace="kube-system")
         self.kubectl("apply", "-f", "-", input=yaml.safe_dump(lease))
 
     def release_lease(self) -> None:
-        self.kubectl(
-            "delete", "lease", "-n", "kube-system", "karpenter-leader-election", "--ignore-not-found"
-        )
+        self.kubectl("delete", "lease", "-n", "kube-system", LEASE, "--ignore-not-found")
 
     @contextmanager
     def living(self) -> Iterator[None]:
@@ -144,73 +134,37 @@ def _going(one: Mapping[str, Any]) -> bool:
 
 def _claim(name: str, pool: Mapping[str, Any]) -> dict[str, Any]:
     metadata = pool["metadata"]
-    owner = {
-        "apiVersion": "karpenter.sh/v1",
-        "kind": "NodePool",
-        "name": metadata["name"],
-        "uid": metadata["uid"],
-        "blockOwnerDeletion": True,
-    }
-    return {
-        "apiVersion": "karpenter.sh/v1",
-        "kind": "NodeClaim",
-        "metadata": {
-            "name": name,
-            "finalizers": [TERMINATION],
-            "labels": {"karpenter.sh/nodepool": metadata["name"]},
-            "ownerReferences": [owner],
-        },
-        "spec": {
-            "nodeClassRef": pool["spec"]["template"]["spec"]["nodeClassRef"],
-            "requirements": [
-                {"key": "karpenter.sh/nodepool", "operator": "In", "values": [metadata["name"]]}
-            ],
-        },
-    }
+    own = {"name": metadata["name"], "uid": metadata["uid"], "blockOwnerDeletion": True}
+    owner = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", **own}
+    label = "karpenter.sh/nodepool"
+    requirement = {"key": label, "operator": "In", "values": [metadata["name"]]}
+    ref = pool["spec"]["template"]["spec"]["nodeClassRef"]
+    spec = {"nodeClassRef": ref, "requirements": [requirement]}
+    claim = _object("karpenter.sh/v1", "NodeClaim", name, spec, labels={label: metadata["name"]})
+    claim["metadata"] |= {"finalizers": [TERMINATION], "ownerReferences": [owner]}
+    return claim
+
+
+def _object(version: str, kind: str, name: str, spec: Any, **metadata: Any) -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, **metadata}, "spec": spec}
 
 
 def _node(name: str, pool: str) -> dict[str, Any]:
     """Without a kubelet and kwok stages: nothing has to run on it."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "finalizers": [TERMINATION], "labels": {"karpenter.sh/nodepool": pool}},
-        "spec": {"unschedulable": True},
-    }
+    labels = {"karpenter.sh/nodepool": pool}
+    spec = {"unschedulable": True}
+    return _object("v1", "Node", name, spec, finalizers=[TERMINATION], labels=labels)
 
 
 def service(name: str, namespace: str = "default") -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": name, "namespace": namespace, "finalizers": [BALANCER]},
-        "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
-    }
+    spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
+    return _object("v1", "Service", name, spec, namespace=namespace, finalizers=[BALANCER])
 
 
 def volume(name: str, namespace: str = "default") -> list[dict[str, Any]]:
-    size = {"storage": "1Gi"}
-    claim = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": size},
-            "storageClassName": "",
-            "volumeName": name,
-        },
-    }
-    bound = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": name},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"],
-            "capacity": size,
-            "claimRef": {"namespace": namespace, "name": name},
-            "csi": {"driver": "ebs.csi.aws.com", "volumeHandle": f"vol-{name}"},
-            "persistentVolumeReclaimPolicy": "Delete",
-        },
-    }
-    return [bound, claim]
+    size, modes = {"storage": "1Gi"}, {"accessModes": ["ReadWriteOnce"]}
+    asked = {**modes, "resources": {"requests": size}, "storageClassName": "", "volumeName": name}
+    claim = _object("v1", "PersistentVolumeClaim", name, asked, namespace=namespace)
+    disk = {"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": f"vol-{name}"}, "capacity": size}
+    bound = {"claimRef": {"namespace": namespace, "name": name}, "persistentVolumeReclaimPolicy": "Delete"}
+    return [_object("v1", "PersistentVolume", name, {**modes, **disk, **bound}), claim]

@@ -14,27 +14,26 @@ import pytest
 from typer.testing import CliRunner
 
 from gpuform.checkout.errors import Failure
-from gpuform.checkout.paths import Paths
 from gpuform.cli.main import app
 from gpuform.clouds.aws.destroy import OF_EKS
 from gpuform.kubernetes.client import Unreachable
 from gpuform.stack.destroy import Destroy, Plan, StackTeardown, cluster_teardown
 from gpuform.stack.destroy.cluster import CLAIM, POD, VOLUME, Cluster
 from gpuform.stack.recover import locks
-from tests.clouds.aws.stacks import REGION, _credentials, eks, state
-from tests.stack.destroy.told_state import engine_of, teardown_of
+from tests.engine.conftest import lock
+from tests.stack.destroy.told_state import REGION, _credentials, aws_state, eks, engine_of, teardown_of
 
 pytestmark = pytest.mark.unit
 __all__ = ["_credentials"]
 
-HERE = Paths.here()
+LOCKS = ".pulumi/locks/organization/gpuform/aws-dev"
 
 
 def test_a_state_that_changed_since_it_was_asked_for_is_not_destroyed() -> None:
-    target = teardown_of("aws-dev", state(), offline=True)
+    target = teardown_of("aws-dev", aws_state(), offline=True)
     engine = engine_of(target)
     target.known()
-    engine.state = state(REGION, eks())  # another `up` during the question
+    engine.state = aws_state(REGION, eks())  # another `up` during the question
     with pytest.raises(
         Failure, match="stack aws-dev: its state has changed since the plan; check the plan again"
     ):
@@ -45,12 +44,9 @@ def test_a_state_that_changed_since_it_was_asked_for_is_not_destroyed() -> None:
 @pytest.mark.parametrize("host", ["ci-7", ""])
 def test_a_stack_that_somebody_holds_is_left_alone(host: str, tmp_path: Path) -> None:
     """The engine would refuse, but only after workloads, load balancers, data and nodes are gone."""
-    target = teardown_of("aws-dev", state(), offline=True)
+    target = teardown_of("aws-dev", aws_state(), offline=True)
     engine_of(target).backend = f"file://{tmp_path}"
-    lock = {"pid": 2**22 + 1, "hostname": host or socket.gethostname(), "timestamp": "2026-01-02T03:04:05Z"}
-    place = tmp_path / ".pulumi/locks/organization/gpuform/aws-dev/0a1b.json"
-    place.parent.mkdir(parents=True)
-    place.write_text(json.dumps(lock))
+    place = lock(tmp_path / LOCKS, 2**22 + 1, host or socket.gethostname())
     with pytest.raises(Failure, match=r"stack aws-dev: is locked by process .*gpuform recover aws-dev"):
         Destroy(target, Plan("aws-dev", "aws", OF_EKS, {})).run()
     assert place.exists()
@@ -58,9 +54,9 @@ def test_a_stack_that_somebody_holds_is_left_alone(host: str, tmp_path: Path) ->
 
 def test_no_other_run_begins_between_the_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until the engine locks the stack itself; afterwards, while leftovers are deleted, again."""
-    target = teardown_of("aws-dev", state(), offline=True)
+    target = teardown_of("aws-dev", aws_state(), offline=True)
     engine_of(target).backend = f"file://{tmp_path}"
-    place = tmp_path / ".pulumi/locks/organization/gpuform/aws-dev"
+    place = tmp_path / LOCKS
     seen: dict[str, list[dict[str, Any]]] = {}
 
     def look(name: str) -> str:
@@ -80,8 +76,8 @@ def test_no_other_run_begins_between_the_steps(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(destroy, "_network", lambda: look("network"))
     destroy.run()
     assert {name for name, locks in seen.items() if not locks} == {"cluster", "network"}
-    (lock,) = seen["workloads"]
-    assert (lock["pid"], lock["hostname"]) == (os.getpid(), socket.gethostname())
+    (ours,) = seen["workloads"]
+    assert (ours["pid"], ours["hostname"]) == (os.getpid(), socket.gethostname())
     assert seen["workloads"] == seen["classes"] != seen["leftovers"]
     assert not list(place.glob("*"))
 
@@ -172,7 +168,7 @@ def test_a_deletion_of_volumes_ends_when_no_volume_is_left() -> None:
 
 
 def test_a_cluster_that_falls_silent_while_it_is_looked_at_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = teardown_of("aws-dev", state(), offline=True)
+    target = teardown_of("aws-dev", aws_state(), offline=True)
 
     @contextmanager
     def cluster() -> Iterator[Any]:
@@ -192,9 +188,4 @@ def test_nothing_to_do_is_said_to_programs_in_the_same_form(monkeypatch: pytest.
     done = CliRunner().invoke(app, ["destroy", "local", "--json"])
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
-    assert {key: said[key] for key in ("done", "stack", "steps", "swept")} == {
-        "done": True,
-        "stack": "local",
-        "steps": [],
-        "swept": [],
-    }
+    assert (said["done"], said["stack"], said["steps"], said["swept"]) == (True, "local", [], [])

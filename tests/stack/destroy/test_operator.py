@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from gpuform.checkout.errors import Failure
-from gpuform.kubernetes.client import Unreachable
 from gpuform.stack.destroy import Destroy, StackTeardown, operator
-from gpuform.stack.destroy.cluster import Cluster, Kind
+from gpuform.stack.destroy.cluster import Kind
 from infra.config import parse
-from tests.stack.destroy.told_state import PlayedEngine, engine_of, resource, teardown_of
+from tests.stack.destroy.told_state import (
+    PlayedCluster,
+    PlayedEngine,
+    engine_of,
+    opens,
+    resource,
+    teardown_of,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -31,21 +35,18 @@ OF_RELEASE = {
 Objects = dict[Kind, list[dict[str, Any]]]
 
 
-class Played:
+class Played(PlayedCluster):
     """A cluster of which the given objects are gone after ``looks`` looks; None: never."""
 
     def __init__(self, objects: Objects, looks: int | None = 0, problem: str = "") -> None:
-        self._objects, self._looks, self._problem = objects, looks, problem
-
-    def reachable(self) -> str:
-        return self._problem
+        super().__init__(objects, problem)
+        self._looks = looks
 
     def objects(self, kind: Kind, namespace: str = "", **params: str) -> list[dict[str, Any]]:
-        if self._problem:
-            raise Unreachable(self._problem)
+        found = super().objects(kind)
         if self._looks is not None and kind == operator.GPU_CLUSTER:
             self._looks -= 1
-        return [] if self._looks is not None and self._looks < 0 else self._objects.get(kind, [])
+        return [] if self._looks is not None and self._looks < 0 else found
 
 
 def one(name: str, **metadata: Any) -> dict[str, Any]:
@@ -55,12 +56,7 @@ def one(name: str, **metadata: Any) -> dict[str, Any]:
 def site(
     monkeypatch: pytest.MonkeyPatch, played: Played, said: list[str], state: Any = None, **gpu_operator: Any
 ) -> tuple[StackTeardown, PlayedEngine]:
-    @contextmanager
-    def opened(access: Any, context: str | None = None) -> Iterator[Cluster]:
-        assert (str(access), context) == ("/nowhere", "lab")
-        yield cast(Cluster, played)
-
-    monkeypatch.setattr("gpuform.stack.destroy.stack_teardown.Cluster", opened)
+    opens(monkeypatch, played, "/nowhere", "lab")
     cluster = {"kind": "existing", "kubeconfig": "/nowhere", "context": "lab"}
     pool = {"name": "t4", "machine": "g2.5xlarge", "selector": {"a": "b"}}
     env = parse({"name": "e", "cluster": cluster, "gpu_operator": gpu_operator, "pools": [pool]})

@@ -10,9 +10,9 @@ import pytest
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.clouds.aws.destroy import OF_EKS
 from gpuform.clouds.openstack.destroy import OF_MAGNUM
-from gpuform.kubernetes.client import Unreachable
 from gpuform.stack.destroy import Destroy, StackTeardown
-from tests.stack.destroy.told_state import BASE, HERE, STACK, engine_of, resource, teardown_of
+from tests.stack.destroy import told_state as told
+from tests.stack.destroy.told_state import engine_of, resource, teardown_of
 
 pytestmark = pytest.mark.unit
 
@@ -33,57 +33,37 @@ def test_elsewhere_the_engine_does_all_of_it(stack: str) -> None:
 
 
 NAMESPACE = "kubernetes:core/v1:Namespace"
-PROVIDER = f"{BASE}pulumi:providers:kubernetes::there-kubernetes"
+PROVIDER = f"{told.BASE}pulumi:providers:kubernetes::there-kubernetes"
 PLATFORM = {
     "deployment": {
         "resources": [
             resource(PROVIDER, inputs={"kubeconfig": "/theirs", "context": "lab"}),
-            *(resource(f"{BASE}{NAMESPACE}::namespaces-{name}", id=name) for name in ("gpu-operator", "lab")),
+            *(
+                resource(f"{told.BASE}{NAMESPACE}::namespaces-{name}", id=name)
+                for name in ("gpu-operator", "lab")
+            ),
         ]
     }
 }
 
 
-class Theirs:
-    """A cluster that others use, too: there is something of theirs in ``lab``."""
-
-    def __init__(self, access: str, context: str | None) -> None:
-        assert (access, context) == ("/theirs", "lab")
-
-    def __enter__(self) -> Theirs:
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        pass
-
-    def foreign(self, namespace: str, environment: str) -> list[str]:
-        assert environment == "onprem-dev"
-        return ["PersistentVolumeClaim data", "Pod theirs"] if namespace == "lab" else []
-
-    def queued(self, environment: str) -> dict[str, list[str]]:
-        assert environment == "onprem-dev"
-        return {"science": ["Job lab/runs", "Job lab/held (waits)"], "another-stack-s": ["Job lab/theirs"]}
+THEIRS = {"lab": ["PersistentVolumeClaim data", "Pod theirs"]}
+WAITING = {"science": ["Job lab/runs", "Job lab/held (waits)"], "another-stack-s": ["Job lab/theirs"]}
 
 
-class Silent(Theirs):
-    def foreign(self, namespace: str, environment: str) -> list[str]:
-        raise Unreachable("no route to host")
-
-    def queued(self, environment: str) -> dict[str, list[str]]:
-        raise Unreachable("no route to host")
-
-
-def on_theirs(cluster: type[Theirs], monkeypatch: pytest.MonkeyPatch, state: Any) -> StackTeardown:
-    monkeypatch.setattr("gpuform.stack.destroy.stack_teardown.Cluster", cluster)
+def on_theirs(monkeypatch: pytest.MonkeyPatch, state: Any, problem: str = "") -> StackTeardown:
+    """A stack on a cluster that others use, too: there is something of theirs in ``lab``."""
+    cluster = told.PlayedCluster({}, problem, THEIRS, WAITING, "onprem-dev")
+    told.opens(monkeypatch, cluster, "/theirs", "lab")
     return teardown_of("onprem-dev", state)
 
 
-QUEUE = resource(f"{BASE}kubernetes:kueue.x-k8s.io/v1beta2:ClusterQueue::team-science", id="science")
+QUEUE = resource(f"{told.BASE}kubernetes:kueue.x-k8s.io/v1beta2:ClusterQueue::team-science", id="science")
 QUEUES = {"deployment": {"resources": [PLATFORM["deployment"]["resources"][0], QUEUE]}}
 
 
 def test_workloads_of_others_in_the_stack_s_queues_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = on_theirs(Theirs, monkeypatch, QUEUES).plan()
+    plan = on_theirs(monkeypatch, QUEUES).plan()
     assert plan.to_json()["queued"] == ["science: Job lab/runs, Job lab/held (waits)"]
     said = "not created by this stack, but in its queues; without Kueue, what waits stays suspended"
     assert f"{said}:\n  science: Job lab/runs, Job lab/held (waits)\n" in "\n".join(plan.lines())
@@ -92,7 +72,7 @@ def test_workloads_of_others_in_the_stack_s_queues_are_named(monkeypatch: pytest
 def test_on_a_cluster_of_others_a_namespace_with_their_objects_and_its_volumes_stay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    site = on_theirs(Theirs, monkeypatch, PLATFORM)
+    site = on_theirs(monkeypatch, PLATFORM)
     plan = site.plan()
     kept = "lab (PersistentVolumeClaim data, Pod theirs)"
     said = f"namespaces that stay, with what the stack did not create in them:\n  {kept}"
@@ -109,7 +89,7 @@ def test_on_a_cluster_of_others_a_namespace_with_their_objects_and_its_volumes_s
 def test_a_cluster_of_others_that_does_not_answer_ends_it(
     state: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site = on_theirs(Silent, monkeypatch, state)
+    site = on_theirs(monkeypatch, state, "no route to host")
     with pytest.raises(Failure, match=r"cluster of onprem-dev: cannot be read \(no route to host\)"):
         site.plan()
     assert not engine_of(site).asked
@@ -117,7 +97,7 @@ def test_a_cluster_of_others_that_does_not_answer_ends_it(
 
 def test_a_run_killed_at_its_very_end_is_ended() -> None:
     """The engine deletes its providers and the stack last; the state has them, but they are not resources."""
-    ended = [resource(STACK), resource("urn:pulumi:s::gpuform::pulumi:providers:aws::aws")]
+    ended = [resource(told.STACK), resource("urn:pulumi:s::gpuform::pulumi:providers:aws::aws")]
     site = teardown_of("local", {"deployment": {"resources": ended}})
     plan = site.plan()
     assert not plan.nothing
@@ -139,7 +119,7 @@ def test_options_of_clouds_are_refused_elsewhere(option: str) -> None:
 
 
 def test_the_page_has_the_steps_as_they_are() -> None:
-    text = (HERE.root / "docs/howto/destroy.md").read_text()
+    text = (told.HERE.root / "docs/howto/destroy.md").read_text()
     rows = re.findall(r"^\| \d\. ([a-z ]+) \| (.+?) \| .+? \| (.+?) \|$", text, re.M)
     steps = (*OF_EKS, *OF_MAGNUM)
     bounds = [f"{step.bound_s:g} s" if step.bound_s else "the provider's" for step in steps]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
+
+import pytest
 
 from gpuform.checkout.paths import Paths
 from gpuform.clouds import stack_teardown
 from gpuform.engine import Engine, EngineFailure, Result
+from gpuform.kubernetes.client import Unreachable
 from gpuform.stack.destroy import Options, StackTeardown
+from gpuform.stack.destroy.cluster import Kind
 from infra.config import load
 from infra.model.environment import Environment
 
@@ -73,6 +78,62 @@ STATE: dict[str, Any] = {
 }
 
 
+class PlayedCluster:
+    """A cluster with these objects, of which a deletion removes all of the kind at once.
+
+    ``problem``: why it does not answer. ``theirs`` and ``waiting``: what others have in its namespaces and
+    queues.
+    """
+
+    def __init__(
+        self,
+        objects: Mapping[Kind, list[dict[str, Any]]] | None = None,
+        problem: str = "",
+        theirs: Mapping[str, list[str]] | None = None,
+        waiting: Mapping[str, list[str]] | None = None,
+        environment: str = "",
+    ) -> None:
+        self.there, self.problem = dict(objects or {}), problem
+        self.theirs, self.waiting, self.environment = theirs or {}, waiting or {}, environment
+
+    def reachable(self) -> str:
+        return self.problem
+
+    def objects(self, kind: Kind, namespace: str = "", **params: str) -> list[dict[str, Any]]:
+        self._answer()
+        return self.there.get(kind, [])
+
+    def find(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None:
+        return next(iter(self.objects(kind)), None)
+
+    def delete(self, kind: Kind, one: Any, with_owned: bool = False) -> None:
+        self.there.pop(kind, None)
+
+    def foreign(self, namespace: str, environment: str) -> list[str]:
+        self._answer(environment)
+        return self.theirs.get(namespace, [])
+
+    def queued(self, environment: str) -> dict[str, list[str]]:
+        self._answer(environment)
+        return dict(self.waiting)
+
+    def _answer(self, environment: str = "") -> None:
+        assert self.environment in ("", environment)
+        if self.problem:
+            raise Unreachable(self.problem)
+
+
+def opens(monkeypatch: pytest.MonkeyPatch, cluster: PlayedCluster, *access: Any) -> None:
+    """A destroy that opens a cluster, with exactly this kubeconfig and context, gets this one."""
+
+    @contextmanager
+    def opened(*given: Any) -> Iterator[PlayedCluster]:
+        assert tuple(map(str, given)) == tuple(map(str, access))
+        yield cluster
+
+    monkeypatch.setattr("gpuform.stack.destroy.stack_teardown.Cluster", opened)
+
+
 class PlayedEngine:
     """The first ``fails`` runs of its destroy fail."""
 
@@ -121,3 +182,31 @@ def teardown_of(
 
 def engine_of(stack: StackTeardown) -> PlayedEngine:
     return cast(PlayedEngine, stack.engine)
+
+
+REGION = load(HERE.root / "Pulumi.aws-dev.yaml").cluster.region  # type: ignore[union-attr]
+
+
+@pytest.fixture(autouse=True)
+def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+
+
+def aws_state(region: str = REGION, *more: dict[str, Any]) -> dict[str, Any]:
+    provider = {
+        "urn": AWS.removesuffix("::id"),
+        "type": "pulumi:providers:aws",
+        "id": "id",
+        "inputs": {"region": region},
+    }
+    vpc = {"urn": VPC, "type": "aws:ec2/vpc:Vpc", "custom": True, "id": "vpc-1", "provider": AWS}
+    return {"deployment": {"resources": [provider, vpc, *more]}}
+
+
+def eks(account: str = "42", name: str = "aws-dev") -> dict[str, Any]:
+    urn = f"{BASE}aws:eks/cluster:Cluster::c"
+    outputs = {**OUTPUTS, "name": name, "arn": f"arn:aws:eks:{REGION}:{account:0>12}:cluster/{name}"}
+    return {"urn": urn, "type": "aws:eks/cluster:Cluster", "custom": True, "outputs": outputs}

@@ -11,9 +11,8 @@ from rich.console import Console
 from gpuform.engine import Step
 from gpuform.engine.events import Change
 from gpuform.reports import stack as report
-from gpuform.stack.drift import maps, nodes
-from gpuform.stack.drift.finding import Drift, Finding
-from gpuform.stack.drift.rules import DriftRules
+from gpuform.stack.drift import nodes
+from gpuform.stack.drift.rules import Drift, DriftRules, Finding
 from gpuform.stack.drift.run import of_step
 from infra.config import parse
 from infra.plan.gpu_operator import driver_version
@@ -76,38 +75,22 @@ def labels(live: dict[str, dict[str, Any]], name: str) -> dict[str, str]:
         (lambda live: None, []),
         (lambda live: live.update(other={"metadata": {"name": "other"}}), []),
         (lambda live: live["t4-0"]["spec"]["taints"].append({"key": "mine", "effect": "NoSchedule"}), []),
-        (
-            lambda live: labels(live, "t4-0").pop("gpuform.io/pool"),
-            [("Node t4-0", 'metadata.labels["gpuform.io/pool"]', "missing", "t4", "none")],
-        ),
-        (
-            lambda live: labels(live, "mig-0").update({"nvidia.com/mig.config": "all-disabled"}),
-            [("Node mig-0", MIG.format(""), "changed", "all-1g.5gb", "all-disabled")],
-        ),
-        (
-            lambda live: labels(live, "mig-0").update({"nvidia.com/mig.config.state": "failed"}),
-            [("Node mig-0", MIG.format(".state"), "changed", "success", "failed")],
-        ),
-        (
-            lambda live: labels(live, "t4-0").update({DRIVER: "1.2.3"}),
-            [("Node t4-0", DRIVER_AT, "changed", labels(world(), "t4-0")[DRIVER], "1.2.3")],
-        ),
-        (
-            lambda live: live["t4-0"]["spec"].clear(),
-            [("Node t4-0", "spec.taints[nvidia.com/gpu:NoSchedule]", "missing", "true", "none")],
-        ),
-        (
-            lambda live: live["t4-0"]["spec"]["taints"][0].update(value="no"),
-            [("Node t4-0", "spec.taints[nvidia.com/gpu:NoSchedule]", "changed", "true", "no")],
-        ),
-        (
-            lambda live: live["mig-0"]["status"]["allocatable"].update({"nvidia.com/mig-1g.5gb": "6"}),
-            [("Node mig-0", 'status.allocatable["nvidia.com/mig-1g.5gb"]', "changed", "7", "6")],
-        ),
-        (
-            lambda live: live["cpu-0"]["status"]["allocatable"].update({"nvidia.com/gpu": "1"}),
-            [("Node cpu-0", 'status.allocatable["nvidia.com/gpu"]', "changed", "0", "1")],
-        ),
+        (lambda live: labels(live, "t4-0").pop("gpuform.io/pool"),
+         [("Node t4-0", 'metadata.labels["gpuform.io/pool"]', "missing", "t4", "none")]),
+        (lambda live: labels(live, "mig-0").update({"nvidia.com/mig.config": "all-disabled"}),
+         [("Node mig-0", MIG.format(""), "changed", "all-1g.5gb", "all-disabled")]),
+        (lambda live: labels(live, "mig-0").update({"nvidia.com/mig.config.state": "failed"}),
+         [("Node mig-0", MIG.format(".state"), "changed", "success", "failed")]),
+        (lambda live: labels(live, "t4-0").update({DRIVER: "1.2.3"}),
+         [("Node t4-0", DRIVER_AT, "changed", labels(world(), "t4-0")[DRIVER], "1.2.3")]),
+        (lambda live: live["t4-0"]["spec"].clear(),
+         [("Node t4-0", "spec.taints[nvidia.com/gpu:NoSchedule]", "missing", "true", "none")]),
+        (lambda live: live["t4-0"]["spec"]["taints"][0].update(value="no"),
+         [("Node t4-0", "spec.taints[nvidia.com/gpu:NoSchedule]", "changed", "true", "no")]),
+        (lambda live: live["mig-0"]["status"]["allocatable"].update({"nvidia.com/mig-1g.5gb": "6"}),
+         [("Node mig-0", 'status.allocatable["nvidia.com/mig-1g.5gb"]', "changed", "7", "6")]),
+        (lambda live: live["cpu-0"]["status"]["allocatable"].update({"nvidia.com/gpu": "1"}),
+         [("Node cpu-0", 'status.allocatable["nvidia.com/gpu"]', "changed", "0", "1")]),
         (lambda live: live.pop("cpu-0"), [("Node cpu-0", "", "missing", "a node of pool cpu", "none")]),
         (
             lambda live: live["t4-0"]["spec"].update(
@@ -198,14 +181,14 @@ def test_nodes_that_differ_in_gpus_are_each_measured_by_their_own(
 
 def test_maps() -> None:
     env = parse(EMBEDDED)
-    live = [copy.deepcopy(dict(one)) for one in maps.planned(env)]
-    assert list(maps.check(env, live)) == []
+    live = [copy.deepcopy(dict(one)) for one in nodes.planned(env)]
+    assert list(nodes.check_maps(env, live)) == []
     sharing, mig = live
     sharing["data"]["mine"] = "x"
     sharing["data"]["default"] = "y"
     name = f"ConfigMap gpu-operator/{sharing['metadata']['name']}"
     other = f"ConfigMap gpu-operator/{mig['metadata']['name']}"
-    assert sorted(maps.check(env, [sharing])) == sorted(
+    assert sorted(nodes.check_maps(env, [sharing])) == sorted(
         [
             Finding(name, "data.default", "changed", "cluster"),
             Finding(name, "data.mine", "added", "cluster"),
@@ -213,7 +196,9 @@ def test_maps() -> None:
         ]
     )
     del mig["data"]["config.yaml"]
-    assert [one.path for one in maps.check(env, [mig]) if one.resource == other] == ['data["config.yaml"]']
+    assert [one.path for one in nodes.check_maps(env, [mig]) if one.resource == other] == [
+        'data["config.yaml"]'
+    ]
 
 
 URN = "urn:pulumi:local::gpuform::gpuform:platform:NodePools$kubernetes:core/v1:{}::pools-t4-0"

@@ -11,7 +11,7 @@ import pytest
 from gpuform.checkout.paths import Paths
 from gpuform.engine.pending import RELEASE
 from gpuform.engine.places import Places
-from gpuform.stack.preflight import charts
+from gpuform.stack.preflight import chart_findings
 from gpuform.stack.preflight.check import Finding
 from infra import versions
 from infra.config import parse
@@ -43,7 +43,7 @@ def found(tmp_path: Path, *releases: dict[str, Any], **own: Any) -> list[Finding
     file.write_text(json.dumps({"version": 3, "checkpoint": {"latest": {"resources": list(releases)}}}))
     declared = {"name": "e", "cluster": EXISTING, "pools": [GPUS], **own}
     (tmp_path / "Pulumi.s.yaml").write_text(json.dumps({"config": {"gpuform:environment": declared}}))
-    return list(charts.findings(parse(declared), paths, "s"))
+    return list(chart_findings(parse(declared), paths, "s"))
 
 
 @pytest.mark.parametrize(
@@ -53,13 +53,11 @@ def found(tmp_path: Path, *releases: dict[str, Any], **own: Any) -> list[Finding
         ([release("gpu-operator", versions.GPU_OPERATOR)], ""),
         ([release("gpu-operator", "v26.3.9")], ""),
         ([release("gpu-operator", "v9.9.9")], ""),
-        (
-            [release("gpu-operator", "v26.10.0")],
-            f"gpu-operator {versions.GPU_OPERATOR} is older than v26.10.0",
-        ),
+        ([release("gpu-operator", "v26.10.0")],
+         f"gpu-operator {versions.GPU_OPERATOR} is older than v26.10.0"),
         ([release("charts/gpu-operator-sim", None), release("karpenter-crd", "99.0.0")], ""),
     ],
-)
+)  # fmt: skip
 def test_an_older_operator(tmp_path: Path, there: list[dict[str, Any]], older: str) -> None:
     (one,) = found(tmp_path, *there)
     assert one.verdict == ("FAIL" if older else "PASS")

@@ -1,8 +1,10 @@
-"""The logs of a failed preview, which its message names, are there after it."""
+"""A failed preview keeps the logs that its message names; the base of a comparison, and its nodes."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import tarfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +16,13 @@ from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
 from gpuform.engine import EngineFailure, Result
 from gpuform.stack.preview import run
-from gpuform.stack.preview.run import Preview
+from gpuform.stack.preview.run import Preview, checkout
+from infra.config import load
+from infra.model import labels
 from lab.rehearse import nodes
 from lab.rehearse import plane as planes
-from lab.rehearse import preview_base as module
 from lab.toolchain import Toolchain
+from tests.lab.rehearse.played_cluster import PlayedCluster
 
 pytestmark = pytest.mark.unit
 
@@ -63,9 +67,8 @@ class Engine:
 @pytest.fixture
 def preview(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str]:
     """Runs a preview; what it says and how it fails, as one text."""
-    monkeypatch.setattr(module, "ControlPlane", Plane)
     monkeypatch.setattr(planes, "ControlPlane", Plane)
-    monkeypatch.setattr(module, "Engine", Engine)
+    monkeypatch.setattr(planes, "Engine", Engine)
     monkeypatch.setattr(run, "Engine", Engine)
     monkeypatch.setattr(nodes, "play", lambda *of, **options: None)
     paths = replace(Paths.here(), state=tmp_path / "state")
@@ -74,7 +77,7 @@ def preview(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., st
         said: list[str] = []
         try:
             preview = Preview(paths, Toolchain(paths), STACK, [], offline=True, base=base, say=said.append)
-            replace(preview, simulate=module.played).run()
+            replace(preview, simulate=planes.played).run()
         except Failure as failure:
             said.append(f"{failure} {failure.remedy}")
         return "\n".join(said)
@@ -98,4 +101,37 @@ def test_one_set_of_logs_is_kept_for_each_stack(preview: Callable[..., str], tmp
     before = sorted(state.rglob("*"))
     preview()
     assert sorted(state.rglob("*")) == before
-    assert [one.name for one in state.iterdir()] == [f"{STACK}.logs"]
+    assert sorted(one.name for one in state.iterdir()) == [f"{STACK}.lock", f"{STACK}.logs"]
+
+
+def test_a_commit_is_extracted_by_python_3_11_2_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Debian 12 has 3.11.2; extractall(filter=) and tarfile's filters exist from 3.11.4 on."""
+
+    def extractall(self: tarfile.TarFile, path: Path = Path()) -> None:
+        for member in self.getmembers():
+            self.extract(member, path)
+
+    monkeypatch.setattr(tarfile.TarFile, "extractall", extractall)
+    monkeypatch.delattr(tarfile, "data_filter")
+    (tmp_path / "Pulumi.yaml").write_text("name: before\n")
+    for command in ("init -q", "add -A", "-c user.name=a -c user.email=a@b.invalid commit -qm before"):
+        subprocess.run(["git", "-C", str(tmp_path), *command.split()], check=True)
+    (tmp_path / "Pulumi.yaml").write_text("name: after\n")
+    with checkout(tmp_path, "HEAD") as base:
+        assert (base / "Pulumi.yaml").read_text() == "name: before\n"
+
+
+@pytest.mark.parametrize("lenient", [False, True])
+def test_nodes_of_a_base_work_with_the_settings_of_earlier_versions(
+    lenient: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Those set neither WITH_REBOOT nor RUNTIME_CONFIG_SOURCE: layouts failed, or nodes became NotReady."""
+    cluster = PlayedCluster()
+    monkeypatch.setattr(nodes, "_Embedded", lambda *_: cluster)
+    here = Paths.here()
+    paths = replace(here, state=tmp_path)
+    paths.kubeconfig.touch()
+    nodes.play(load(here.root / "Pulumi.aws-prod.yaml"), paths, Toolchain(here), lenient=lenient)
+    annotations = [one["metadata"]["annotations"] for one in cluster.applied]
+    assert any(labels.SIM_GPU_RESET in one for one in annotations) is not lenient
+    assert any(labels.SIM_CONTAINER_RUNTIME in one for one in annotations) is not lenient

@@ -56,21 +56,17 @@ def priced(**cost: Any) -> Outcome:
         (PLAIN, "no change"),
         (replace(PLAIN, changes={"same": 1, "update": 2}), "evicts no pods; 2 to update"),
         (replace(PLAIN, changes={"update": 2}, effects=(EVICTION,)), "evicts 2 pods; 2 to update"),
-        (
-            replace(PLAIN, effects=(LOSS,)),
-            "cluster prod is replaced (name), with everything in it: not acknowledged",
-        ),
-        (
-            replace(PLAIN, effects=(LOSS,), changes={"replace": 1}, acknowledged=("prod",)),
-            "evicts 1 pod; 1 to replace",
-        ),
+        (replace(PLAIN, effects=(LOSS,)),
+         "cluster prod is replaced (name), with everything in it: not acknowledged"),
+        (replace(PLAIN, effects=(LOSS,), changes={"replace": 1}, acknowledged=("prod",)),
+         "evicts 1 pod; 1 to replace"),
         (replace(PLAIN, violations=(BROKEN, LATER)), "1 policy is broken"),
         (replace(PLAIN, violations=(BROKEN,), effects=(LOSS,)), None),
         (replace(PLAIN, error="pools[0].machine: unknown"), "cannot be previewed: pools[0].machine: unknown"),
         (priced(budget_usd_per_month=100.0), "may cost 2,188 USD a month, the budget is 100"),
         (priced(budget_usd_per_month=3000.0), "no change"),
     ],
-)
+)  # fmt: skip
 def test_the_verdict_is_what_must_be_known_first(outcome: Outcome, verdict: str | None) -> None:
     if verdict is None:
         assert outcome.verdict.endswith("not acknowledged (and 1 more)")

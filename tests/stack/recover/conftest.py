@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from gpuform.engine import Engine, Result
 from gpuform.engine.places import Places
 from gpuform.stack.recover import Plan, Stack, UserDecisions, carry_out, find
 from lab.toolchain import Toolchain
+from tests.engine.conftest import Project as Base
 
 STACK = "labs"
 DECLARED = """config:
@@ -52,11 +52,8 @@ pulumi.export("secret", pulumi.Output.secret("hush"))
 """
 
 
-@dataclass
-class Project:
-    paths: Paths
-    toolchain: Toolchain
-    said: list[str] = field(default_factory=list)
+class Project(Base):
+    """A stack without a cluster, of which all runs are offline."""
 
     @property
     def engine(self) -> Engine:
@@ -131,11 +128,11 @@ def _once(_clients: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 def _made(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> tuple[Project, bytes]:
     folder = tmp_path_factory.mktemp("recover")
     root = folder / "checkout"
-    (root / "infra").mkdir(parents=True)
+    root.mkdir()
     (root / "Pulumi.yaml").write_text("name: gpuform\nruntime: python\nmain: infra/\n")
-    (root / "infra" / "__main__.py").write_text(PROGRAM)
     (root / "toolchain").symlink_to(Paths.here().root / "toolchain")
     made = Project(Paths(root, root / ".gpuform", folder / "cache"), toolchain)
+    made.program(PROGRAM)
     made.file.write_text(DECLARED)
     made.run("up")
     return made, made.checkpoint.read_bytes()

@@ -1,14 +1,22 @@
-"""What an `up` resolves automatically before it starts: no engine, no cluster."""
+"""What an `up` resolves before it starts, and whose a pending Helm release is: no engine, no cluster."""
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from gpuform.clouds import RECOVERIES
 from gpuform.engine.pending import GIVEN_UP, IMPORTING, Operation
+from gpuform.kubernetes.kubeconfig import resolve
 from gpuform.stack.recover import Lock, Plan, Release, Stack, Step, auto_recover, resume
+from gpuform.stack.recover.cluster import _with_logins
+from gpuform.stack.recover.releases import Found, settled
 
 pytestmark = pytest.mark.unit
 
@@ -25,7 +33,7 @@ class Engine:
 
 
 @pytest.fixture
-def settled(monkeypatch: pytest.MonkeyPatch) -> Any:
+def resumed(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Calls ``resume`` with one plan per poll; returns the executed plans and the number of polls."""
 
     def run(engine: Engine, *plans: Plan) -> tuple[list[Plan], int]:
@@ -60,30 +68,93 @@ def plan(*steps: Step, releases: tuple[Release, ...] = (), locks: tuple[Lock, ..
         (Engine("openstack:containerinfra/nodeGroup:NodeGroup", kind="updating"), True),
     ],
 )
-def test_it_settles_what_no_engine_goes_on_with(settled: Any, engine: Engine, settles: bool) -> None:
+def test_it_settles_what_no_engine_goes_on_with(resumed: Any, engine: Engine, settles: bool) -> None:
     wanted = plan(STEP)
-    assert settled(engine, wanted)[0] == ([wanted] if settles else [])
+    assert resumed(engine, wanted)[0] == ([wanted] if settles else [])
 
 
-def test_a_release_that_is_being_installed_is_waited_for(settled: Any) -> None:
+def test_a_release_that_is_being_installed_is_waited_for(resumed: Any) -> None:
     young, old = plan(LEFT, releases=(YOUNG,)), plan(STEP, releases=(MARKED,))
-    assert settled(Engine(TYPE), young, young, old) == ([old], 2)
+    assert resumed(Engine(TYPE), young, young, old) == ([old], 2)
 
 
-def test_what_magnum_is_at_work_on_is_waited_for(settled: Any) -> None:
+def test_what_magnum_is_at_work_on_is_waited_for(resumed: Any) -> None:
     type = "openstack:containerinfra/cluster:Cluster"
     busy = plan(Step("urn", type, GIVEN_UP, "leave", "CREATE_IN_PROGRESS; run it again", busy_s=60))
     done = plan(Step("urn", type, GIVEN_UP, "refresh", "CREATE_COMPLETE"))
-    assert settled(Engine(type, kind=GIVEN_UP), busy, busy, done) == ([done], 2)
+    assert resumed(Engine(type, kind=GIVEN_UP), busy, busy, done) == ([done], 2)
+
+
+@pytest.mark.parametrize("left", [plan(STEP, LEFT), plan(STEP, locks=(Lock("k", None, b"", False),)), plan()])
+def test_what_is_not_decided_is_left_to_a_person(resumed: Any, left: Plan) -> None:
+    assert resumed(Engine(TYPE), left)[0] == []
+
+
+INPUTS = {
+    "chart": "operator",
+    "version": "v1.2.0",
+    "repositoryOpts": {"repo": "https://charts.example.org"},
+    "values": {"a": {"b": 1}},
+}
 
 
 @pytest.mark.parametrize(
-    "left",
+    ("ours", "number", "chart", "values", "inputs"),
     [
-        plan(STEP, LEFT),
-        plan(STEP, locks=(Lock("k", None, b"", False),)),
-        plan(),
+        (True, 1, ("operator", "1.2.0"), {"a": {"b": 1}}, {}),
+        (False, 2, ("operator", "1.2.0"), {"a": {"b": 1}}, {}),
+        (False, 1, ("operator", "1.2.1"), {"a": {"b": 1}}, {}),
+        (False, 1, ("other", "1.2.0"), {"a": {"b": 1}}, {}),
+        (True, 1, ("other", "1.2.0"), {"a": {"b": 1}}, {"chart": "../charts/x", "repositoryOpts": None}),
+        (False, 1, ("operator", "1.2.0"), {"a": {"b": 2}}, {}),
+        (True, 1, ("operator", "1.2.0"), None, {"values": {}}),
     ],
 )
-def test_what_is_not_decided_is_left_to_a_person(settled: Any, left: Plan) -> None:
-    assert settled(Engine(TYPE), left)[0] == []
+def test_a_release_is_ours_by_its_first_content(
+    ours: bool, number: int, chart: tuple[str, str], values: Any, inputs: dict[str, Any]
+) -> None:
+    content = {"chart": {"metadata": {"name": chart[0], "version": chart[1]}}, "config": values}
+    packed = base64.b64encode(gzip.compress(json.dumps(content).encode()))
+    stored = base64.b64encode(packed).decode()
+    found = Found("n/it", number, "deployed", None, stored)
+    assert found.made_by(INPUTS | inputs) is ours
+    assert not Found("n/it").made_by(INPUTS | inputs)
+
+
+@pytest.mark.parametrize(
+    ("status", "good", "ours", "age", "does"),
+    [
+        ("deployed", 2, True, 600, None),
+        ("failed", 1, True, 600, None),
+        ("pending-install", 0, True, 600, "mark failed"),
+        ("pending-upgrade", 1, True, 179, "leave"),
+        ("pending-upgrade", 1, True, 181, "roll back"),
+        ("pending-upgrade", 0, True, 181, "mark failed"),
+        ("pending-rollback", 1, False, 600, "leave"),
+    ],
+)
+def test_what_becomes_of_a_release(status: str, good: int, ours: bool, age: float, does: str | None) -> None:
+    now = datetime.now(UTC)
+    found = Found("n/it", 2, status, now - timedelta(seconds=age), good=good)
+    release = settled("urn", found, ours, now)
+    assert (release.does if release else None) == does
+
+
+def test_helm_logs_in_as_the_client_does(tmp_path: Path) -> None:
+    """The engine's environment has the login command; the PATH of this process may not."""
+    program = tmp_path / "aws"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    login = {"apiVersion": "client.authentication.k8s.io/v1", "command": "aws"}
+    given = {
+        "clusters": [{"name": "c", "cluster": {"server": "https://c"}}, {"name": "d", "cluster": {}}],
+        "users": [{"name": "u", "user": {"exec": login}}],
+        "contexts": [{"name": "one", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "one",
+    }
+    env = {"PATH": str(tmp_path), "GPUFORM_OFFLINE": "1"}
+    config = _with_logins(resolve({"kubeconfig": json.dumps(given)}, {}), env).document
+    assert [one["cluster"] for one in config["clusters"]] == [{"server": "https://c"}]
+    (user,) = config["users"]
+    assert user["user"]["exec"]["command"] == str(program)
+    assert user["user"]["exec"]["env"] == [{"name": "GPUFORM_OFFLINE", "value": "1"}]

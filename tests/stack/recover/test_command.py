@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from gpuform.checkout.errors import Failure
-from gpuform.cli import recover
+from gpuform.cli import output
 from gpuform.cli.main import app
 from gpuform.engine.places import Places
+from tests.engine.conftest import lock as written_lock
 from tests.stack.recover.conftest import STACK, Project
 
 pytestmark = pytest.mark.engine
@@ -29,11 +29,7 @@ def run(*words: str, given: str = "") -> Result:
 
 
 def lock(project: Project, pid: int, host: str) -> Path:
-    file = Places(project.paths, offline=True).locks("gpuform", STACK) / "0a1b.json"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    content = {"pid": pid, "username": "ada", "hostname": host, "timestamp": "2026-01-02T03:04:05Z"}
-    file.write_text(json.dumps(content))
-    return file
+    return written_lock(Places(project.paths, offline=True).locks("gpuform", STACK), pid, host)
 
 
 def test_the_plan_is_shown_and_done_when_it_is_agreed_to(
@@ -48,7 +44,7 @@ def test_the_plan_is_shown_and_done_when_it_is_agreed_to(
     for word in (f"process {gone} of ada", "gone", "eks", "creating", "clear", "offline runs create nothing"):
         assert word in shown.stdout
     assert "nothing was done; 'gpuform recover labs --yes' does it" in shown.stderr
-    monkeypatch.setattr(recover, "_terminal", lambda: True)
+    monkeypatch.setattr(output, "has_terminal", lambda: True)
     assert run(STACK, "--offline", given="y\n").exit_code == 1
     assert project.state() == before
     assert file.exists()
@@ -58,57 +54,30 @@ def test_the_plan_is_shown_and_done_when_it_is_agreed_to(
     assert not file.exists()
     nothing = run(STACK, "--offline", "--json")
     assert nothing.exit_code == 0
-    assert json.loads(nothing.stdout) == {
-        "stack": STACK,
-        "backend": project.stack.env["PULUMI_BACKEND_URL"],
-        "locks": [],
-        "operations": [],
-        "releases": [],
-        "done": False,
-    }
+    empty = {"locks": [], "operations": [], "releases": [], "done": False}
+    backend = project.stack.env["PULUMI_BACKEND_URL"]
+    assert json.loads(nothing.stdout) == {"stack": STACK, "backend": backend, **empty}
 
 
 def test_for_programs(project: Project) -> None:
     project.interrupted(["eks"])
-    lock(project, 12, "ci-7")
+    file = lock(project, 12, "ci-7")
     words = (STACK, "--offline", "--owner-is-gone", "ci-7:12", "--json")
     planned = run(*words)
     assert planned.exit_code == 1
     found = json.loads(planned.stdout)
     urn = f"urn:pulumi:{STACK}::gpuform::aws:eks/cluster:Cluster::eks"
-    assert found["locks"] == [
-        {
-            "key": str(Places(project.paths, offline=True).locks("gpuform", STACK) / "0a1b.json"),
-            "state": "unknown",
-            "does": "remove",
-            "user": "ada",
-            "host": "ci-7",
-            "pid": 12,
-            "since": "2026-01-02T03:04:05+00:00",
-        }
-    ]
+    owner = {"user": "ada", "host": "ci-7", "pid": 12, "since": "2026-01-02T03:04:05.678901+00:00"}
+    assert found["locks"] == [{"key": str(file), "state": "unknown", "does": "remove", **owner}]
     assert found["operations"] == [
         {
-            "urn": urn,
-            "type": "aws:eks/cluster:Cluster",
-            "interrupted_while": "creating",
-            "does": "clear",
-            "id": None,
-            "why": "offline runs create nothing at AWS",
+            **{"urn": urn, "type": "aws:eks/cluster:Cluster", "interrupted_while": "creating"},
+            **{"does": "clear", "id": None, "why": "offline runs create nothing at AWS"},
         }
     ]
     done = run(*words, "--yes")
     assert done.exit_code == 0
     assert json.loads(done.stdout) == {**found, "done": True}
-
-
-def test_a_run_that_begins_meanwhile_stops_it_and_is_named(project: Project) -> None:
-    stack = project.stack
-    kept = project.state()
-    lock(project, 12, "ci-7")
-    with pytest.raises(Failure) as caught:
-        stack.engine.ask(stack.env, "stack", "import", "--stack", STACK, given=json.dumps(kept))
-    assert str(caught.value).endswith("run 'gpuform recover labs --owner-is-gone ci-7:12'")
 
 
 def test_who_holds_the_stack_is_named_and_bad_words_are_refused(project: Project) -> None:

@@ -27,14 +27,8 @@ Write = Callable[..., str]
 
 
 def content(pid: int, host: str | None = None) -> str:
-    return json.dumps(
-        {
-            "pid": pid,
-            "username": "ada",
-            "hostname": host or socket.gethostname(),
-            "timestamp": "2026-01-02T03:04:05.678901234Z",
-        }
-    )
+    owner = {"pid": pid, "username": "ada", "hostname": host or socket.gethostname()}
+    return json.dumps({**owner, "timestamp": "2026-01-02T03:04:05.678901234Z"})
 
 
 @pytest.fixture(scope="module")

@@ -74,17 +74,6 @@ def test_what_aws_made_is_taken_over_and_the_rest_is_made(moto: str, project: Pr
 
 
 @pytest.mark.nightly
-def test_what_the_engine_alone_would_have_forgotten(moto: str, project: Project) -> None:
-    """Why the state is edited here: the engine's own import of pending creates imports nothing (3.256)."""
-    project.interrupted(["net"], ("role", "queue", *LATER))
-    stack = project.stack
-    (urn,) = [one["resource"]["urn"] for one in project.state()["deployment"]["pending_operations"]]
-    words = ("refresh", "--yes", "--skip-preview", "--import-pending-creates", urn)
-    stack.engine.ask(stack.env, *words, "--import-pending-creates", "vpc-1", "--stack", STACK)
-    assert "net" not in project.ids()
-
-
-@pytest.mark.nightly
 def test_two_that_could_be_it_and_a_name_that_is_taken(moto: str, project: Project) -> None:
     project.interrupted(["net", "queue"], ("role", *LATER))
     one, other = made_vpc(), made_vpc()

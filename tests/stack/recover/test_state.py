@@ -20,6 +20,7 @@ from gpuform.stack.recover import Plan, Stack, Step, UserDecisions
 from gpuform.stack.recover import state as states
 from gpuform.stack.recover.apply import carry_out
 from gpuform.stack.recover.find import _require_pending, _resolve
+from tests.stack.destroy.told_state import PlayedEngine
 
 pytestmark = pytest.mark.unit
 
@@ -173,16 +174,15 @@ def test_an_up_says_what_was_being_made_and_how_to_go_on() -> None:
     require_none(state(op("a", "updating"), op("b", "deleting")), "prod")
 
 
-class Refreshing:
-    """A state, and an engine with a refresh that removes resources not in ``there``."""
+class Refreshing(PlayedEngine):
+    """An engine with a refresh that removes resources not in ``there``."""
 
     def __init__(self, state: dict[str, Any], there: set[str]) -> None:
-        self.state, self.there = state, there
+        super().__init__(state)
+        self.backend = "file:///nowhere"
+        self.there = there
 
-    def environment(self, name: str) -> tuple[dict[str, str], None]:
-        return {"PULUMI_BACKEND_URL": "file:///nowhere"}, None
-
-    def deployment(self, env: Any, name: str, show_secrets: bool = False) -> dict[str, Any]:
+    def deployment(self, env: Any, stack: str, show_secrets: bool = False) -> dict[str, Any]:
         return self.state
 
     def ask(self, env: Any, *words: str, given: str) -> str:

@@ -13,8 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from gpuform.cli.main import app
-from gpuform.stack.scaffold import Place, example, script
-from gpuform.stack.scaffold.bucket import changing, reading
+from gpuform.stack.scaffold import Place, changing, example, reading, script
 from infra.config import load
 
 ROOT = Path(__file__).parents[3]
@@ -91,25 +90,17 @@ def test_nothing_is_overwritten(checkout: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (
-            ["try", "--region", "Frankfurt"],
-            "--region: 'Frankfurt' is not an AWS region; write it as eu-central-1",
-        ),
-        (
-            ["try", "--bucket", "Team_State"],
-            "--bucket: 'Team_State' is not a valid S3 bucket name; use 3 to 63",
-        ),
+        (["try", "--region", "Frankfurt"],
+         "--region: 'Frankfurt' is not an AWS region; write it as eu-central-1"),
+        (["try", "--bucket", "Team_State"],
+         "--bucket: 'Team_State' is not a valid S3 bucket name; use 3 to 63"),
         (["try", "--kms", "aws/s3"], "--kms: 'aws/s3' is not a valid KMS alias; use letters"),
-        (
-            ["Try It"],
-            "STACK: 'Try It' is not a valid name for a stack on AWS; use at most 50 of a-z, 0-9 and -",
-        ),
-        (
-            ["x # $(id)", "--bucket", "b-state", "--kms", "k"],
-            "STACK: 'x # $(id)' is not a valid name for a stack",
-        ),
+        (["Try It"],
+         "STACK: 'Try It' is not a valid name for a stack on AWS; use at most 50 of a-z, 0-9 and -"),
+        (["x # $(id)", "--bucket", "b-state", "--kms", "k"],
+         "STACK: 'x # $(id)' is not a valid name for a stack"),
     ],
-)
+)  # fmt: skip
 def test_bad_input_leaves_nothing(checkout: Path, words: list[str], said: str) -> None:
     assert said in run(*words, code=2).stderr
     assert [file.name for file in checkout.iterdir()] == ["Pulumi.yaml"]

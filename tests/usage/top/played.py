@@ -9,7 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+import yaml
+from rich.console import Console
 
+from gpuform.reports import top
+from gpuform.usage.prometheus import Prometheus
+from gpuform.usage.status import summarise
+from gpuform.usage.top.read import measure, view
+from gpuform.usage.top.view import Node, View
+from infra.config import parse
+from infra.model.environment import Environment
 from lab.simulator.device_plugin import gpu_id, mig_id
 
 Labels = Mapping[str, str]
@@ -124,3 +133,72 @@ def whole(node: str, index: int, share: int | None = None) -> str:
 
 def slice_of(node: str, index: int, profile: str, start: int) -> str:
     return mig_id(f"uid-{node}", index, profile, start)
+
+
+ENV = parse(
+    yaml.safe_load("""
+        name: test
+        cluster: {kind: embedded}
+        gpu_operator: {mig_strategy: mixed}
+        pools:
+        - {name: t4, machine: g2.5xlarge, nodes: 1, sharing: {kind: time_slicing, replicas: 4}}
+        - {name: mig, machine: g4.p1.40g, nodes: 1, sharing: {kind: mig, layout: {3g.20gb: 1, 2g.10gb: 2}}}
+        - {name: whole, machine: g4.p4.40g, nodes: 1}
+        - {name: cpu, machine: m6i.xlarge, nodes: 1}
+    """)
+)
+LAYOUT = {"0": ["3g.20gb@4", "2g.10gb@0", "2g.10gb@2"]}
+
+GROUPS = parse(
+    yaml.safe_load("""
+        name: test
+        cluster:
+          kind: openstack
+          template: kubernetes-1.30.2-2
+          version: "1.30"
+          flavors: {m2.medium: {vcpu: 2, memory_gib: 4}}
+        gpu_operator: {mig_strategy: mixed}
+        pools:
+        - {name: mig, machine: g4.p1.40g, elastic: {min: 1, max: {nodes: 4}},
+           sharing: {kind: mig, layout: {3g.20gb: 1, 2g.10gb: 2}}}
+        - {name: whole, machine: g4.p4.40g, elastic: {max: {nodes: 2}}}
+        - {name: cpu, machine: m2.medium, elastic: {min: 0, max: {nodes: 9}}}
+    """)
+)
+
+
+def seen(played: Played, *objects: dict[str, Any], env: Environment = ENV) -> View:
+    nodes = tuple(one for one in objects if "spec" not in one)
+    pods = tuple(one for one in objects if "spec" in one)
+    return view(env, summarise(env, nodes, pods), *measure(Prometheus(played, "remedy")))
+
+
+def one_node(found: View) -> Node:
+    (only,) = found.nodes
+    return only
+
+
+def told(pods: Any) -> list[tuple[str, float, float | None, bool]]:
+    return [
+        (
+            pod.name,
+            round(pod.requested, 3),
+            pod.used if pod.used is None else round(pod.used, 3),
+            pod.attributed,
+        )
+        for pod in pods
+    ]
+
+
+SHARED = [
+    node("n0", "t4", gpus=1),
+    pod("a/one", "n0", (whole("n0", 0, 0),), gpu_shared=1),
+    pod("b/two", "n0", (whole("n0", 0, 3),), gpu_shared=1),
+]
+
+
+def text(found: View) -> str:
+    console = Console(width=200, highlight=False)
+    with console.capture() as captured:
+        console.print(top.table(found))
+    return captured.get()

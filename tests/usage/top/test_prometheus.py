@@ -1,78 +1,79 @@
-"""The queries to a Prometheus, over real HTTP, on this machine and through an API server."""
+"""The queries to a Prometheus, on this machine and through an API server, and those of the last hour."""
 
 from __future__ import annotations
 
 import json
-import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
+import httpx
 import pytest
 import yaml
 
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
 from gpuform.usage import prometheus
-from gpuform.usage.prometheus import SERVICE, Alert, Direct, Prometheus, Proxied, Sample, Series, reach
+from gpuform.usage.prometheus import (
+    SERVICE,
+    Alert,
+    Nowhere,
+    Prometheus,
+    Proxied,
+    Sample,
+    Series,
+    direct,
+    reach,
+)
+from gpuform.usage.top.measured import History, last_hour
+from gpuform.usage.top.view import Gpu, Node, Slice, Use, View
 from infra.config import parse
 from infra.model.environment import Environment
+from infra.plan.rules.promql import POOL_REQUESTED, POOL_USED
 from lab.plane.layout import Layout, Record, prometheus_port
+from tests.kubernetes.played import kubeconfig
+from tests.usage.top.played import Played, answer, device, series
 
-pytestmark = pytest.mark.tools
+pytestmark = pytest.mark.unit
 
 
 @dataclass
 class Served:
-    """Answers every path with ``document`` and ``code`` after ``delay``, and records the requests."""
+    """Answers every path with ``document`` and ``code``, or with an error, and records the requests."""
 
     document: Any = None
     code: int = 200
-    delay: float = 0.0  # seconds
+    error: type[httpx.TransportError] | None = None
     asked: list[tuple[str, dict[str, list[str]]]] = field(default_factory=list)
-    port: int = 0
+    proxies: list[Any] = field(default_factory=list)
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+    def answer(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append((request.url.path, parse_qs(request.url.query.decode())))
+        assert request.extensions["timeout"]["read"] == prometheus.TIMEOUT_S
+        if self.error:
+            raise self.error("")
+        text = self.document if isinstance(self.document, str) else json.dumps(self.document)
+        return httpx.Response(self.code, text=text, request=request)
 
 
 @pytest.fixture
-def served() -> Iterator[Served]:
-    state = Served()
+def served(monkeypatch: pytest.MonkeyPatch) -> Served:
+    state, usual = Served(), httpx.HTTPTransport.__init__
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            parts = urlsplit(self.path)
-            state.asked.append((parts.path, parse_qs(parts.query)))
-            text = state.document if isinstance(state.document, str) else json.dumps(state.document)
-            if parts.path == "/version/":  # kr8s asks an API server for its version
-                self._say(200, '{"gitVersion": "v1.34.4"}')
-            else:
-                time.sleep(state.delay)
-                self._say(state.code, text)
+    async def answer(_: Any, request: httpx.Request) -> httpx.Response:
+        return state.answer(request)
 
-        def _say(self, code: int, text: str) -> None:
-            self.send_response(code)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text.encode())
+    def made(self: Any, *args: Any, **given: Any) -> None:
+        state.proxies.append(given.get("proxy"))
+        usual(self, *args, **given)
 
-        def log_message(self, *_: Any) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    state.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield state
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    monkeypatch.setattr(httpx.HTTPTransport, "__init__", made)
+    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", lambda _, request: state.answer(request))
+    monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", answer)
+    return state
 
 
 def good(data: Any) -> dict[str, Any]:
@@ -81,9 +82,8 @@ def good(data: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def asks(served: Served) -> Iterator[Prometheus]:
-    transport = Direct(served.url)
-    yield Prometheus(transport, "start it")
-    transport.close()
+    with direct("http://127.0.0.1:9090") as transport:
+        yield Prometheus(transport, "start it")
 
 
 def test_a_query_gives_samples_and_leaves_out_what_is_no_number(served: Served, asks: Prometheus) -> None:
@@ -136,16 +136,15 @@ def test_a_bad_answer_is_a_failure(
     assert said in str(failed.value)
 
 
-def test_nobody_there_is_a_failure_with_what_to_do(served: Served) -> None:
-    transport = Direct("http://127.0.0.1:1")
+def test_nobody_there_is_a_failure_with_what_to_do(served: Served, asks: Prometheus) -> None:
+    served.error = httpx.ConnectError
     with pytest.raises(Failure, match=r"^Prometheus: does not answer .*; start it$"):
-        Prometheus(transport, "start it").query("x")
-    transport.close()
+        asks.query("x")
 
 
 def test_elsewhere_it_is_reached_through_the_api_server(served: Served, tmp_path: Path) -> None:
     file = tmp_path / "kubeconfig"
-    file.write_text(yaml.safe_dump(kubeconfig(served.url)))
+    file.write_text(yaml.safe_dump(kubeconfig({"server": "http://cluster.example"}, {"token": "t"})))
     transport = Proxied(file, None)
     served.document = good({"resultType": "vector", "result": [{"metric": {"a": "b"}, "value": [1, "2"]}]})
     try:
@@ -154,32 +153,12 @@ def test_elsewhere_it_is_reached_through_the_api_server(served: Served, tmp_path
         served.code, served.document = 503, {"kind": "Status", "message": "no endpoints available"}
         with pytest.raises(Failure, match="answers 503: no endpoints available; look"):
             Prometheus(transport, "look").query("up")
+        served.error = httpx.ReadTimeout
+        with pytest.raises(Failure, match=r"^Prometheus: does not answer .no answer within 10 s.; look"):
+            Prometheus(transport, "look").query("up")
     finally:
         transport.close()
     assert served.asked[-1] == (f"{SERVICE}/api/v1/query", {"query": ["up"]})
-
-
-def test_one_that_takes_too_long_behind_the_api_server_is_a_failure(
-    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(prometheus, "TIMEOUT_S", 0.2)
-    file = tmp_path / "kubeconfig"
-    file.write_text(yaml.safe_dump(kubeconfig(served.url)))
-    transport, served.delay = Proxied(file, None), 0.5
-    with pytest.raises(Failure, match=r"^Prometheus: does not answer .no answer within 0.2 s.; look at it$"):
-        Prometheus(transport, "look at it").query("up")
-    transport.close()
-
-
-def kubeconfig(server: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "c", "cluster": {"server": server}}],
-        "users": [{"name": "u", "user": {"token": "t"}}],
-        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "x",
-    }
 
 
 ENV = parse(
@@ -201,24 +180,65 @@ def test_the_embedded_one_is_found_by_its_port(
     env = ENV.model_copy(update={"monitoring": object()})
     paths = Paths(root=tmp_path, state=tmp_path, cache=tmp_path)
     served.document = good({"alerts": []})
-    with (
-        ask(env, paths) as found,
-        pytest.raises(Failure, match="has no port"),
-    ):
+    with ask(env, paths) as found, pytest.raises(Failure, match="has no port"):
         found.alerts()
     layout = Layout(paths)
     layout.record.parent.mkdir(parents=True, exist_ok=True)
-    Record(ports={"prometheus": served.port}).store(layout)
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")  # is not used
+    Record(ports={"prometheus": 9090}).store(layout)
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     with ask(env, paths) as found:
         assert found.alerts() == []
+    assert served.proxies == [None]
 
 
 def test_a_stack_without_monitoring_is_asked_nothing(tmp_path: Path) -> None:
     paths = Paths(root=tmp_path, state=tmp_path, cache=tmp_path)
     said = "monitoring: not declared; declare it in the stack file"
-    with (
-        ask(ENV, paths) as found,
-        pytest.raises(Failure, match=said),
-    ):
+    with ask(ENV, paths) as found, pytest.raises(Failure, match=said):
         found.query("up")
+
+
+SLICES = (Slice("3g.20gb", "2", 0, 3, 4, 3 / 7, 1, Use()), Slice("2g.10gb", "5", 4, 2, 2, 2 / 7, 1, Use()))
+VIEW = View((Node("a.b", "p", "m", True, (Gpu(0, "u", "A100", 1, 7, 8, Use(), SLICES),)),))
+
+
+class Young(Played):
+    since = 3300.0
+
+    def get(self, path: str, params: Mapping[str, str]) -> httpx.Response:
+        data = super().get(path, params).json()["data"]
+        for one in data["result"]:
+            one["values"] = [value for value in one["values"] if value[0] >= self.since]
+        return answer(data)
+
+
+def played(kind: type[Played]) -> Played:
+    found = kind()
+    for instance, util in (("2", 1.0), ("5", 0.5)):
+        found.series += device("a.b", 0, util, 1, 2, GPU_I_ID=instance)
+    found.series += [series(POOL_USED, 0.4, pool="p"), series(POOL_REQUESTED, 0.7, pool="p")]
+    return found
+
+
+def test_an_hour_in_sixty_steps() -> None:
+    prometheus = played(Played)
+    found = last_hour(Prometheus(prometheus, ""), VIEW, 3600.0)
+    assert (found.since, found.until) == (0.0, 3600.0)
+    assert [len(found.pools["p", name]) for name in (POOL_USED, POOL_REQUESTED)] == [61, 61]
+    (points,) = found.gpus.values()
+    assert {round(value, 6) for _, value in points} == {round(3 / 7 + 0.5 * 2 / 7, 6)}
+    assert prometheus.asked == [
+        "sum by (pool) (avg_over_time(gpuform:pool:gpus_used[60s]))",
+        "sum by (pool) (avg_over_time(gpuform:pool:gpus_requested[60s]))",
+        'avg_over_time(gpuform:device:util_ratio{node=~"a[.]b"}[60s])',
+    ]
+
+
+def test_a_young_prometheus_is_asked_again_finer() -> None:
+    found = last_hour(Prometheus(played(Young), ""), VIEW, 3600.0)
+    assert found.since == pytest.approx(3300, abs=6)
+    assert len(found.pools["p", POOL_USED]) > 45
+
+
+def test_what_does_not_answer_is_left_out() -> None:
+    assert last_hour(Prometheus(Nowhere(Failure("a", "b", "c")), ""), VIEW, 3600.0) == History()

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from gpuform.checkout.paths import Paths
 from gpuform.clients.aws.api import client
-from gpuform.clouds.aws.preflight import account, network, offerings, quotas, reach, reservations, versions
+from gpuform.clouds.aws.preflight import account, network, offerings, quotas, reach, versions
 from gpuform.clouds.aws.preflight.account_api import Aws, Clients
-from gpuform.clouds.aws.preflight.here import Here
+from gpuform.clouds.aws.preflight.reach import Here
 from gpuform.stack.preflight.check import Check, Finding, not_installed, run_in_order
 from infra.model.environment import Environment
 from infra.plan.node_groups import cluster_of
@@ -30,7 +30,8 @@ def _others(env: Environment, here: Here) -> Iterator[Check]:
     yield from network.checks(env)
     yield from reach.checks(env, here)
     yield from account.access(env)
-    for subject in (quotas, offerings, reservations):
-        yield from subject.checks(env)
+    yield from quotas.checks(env)
+    yield from offerings.checks(env)
+    yield from offerings.reservations(env)
     yield from account.roles(env)
     yield from versions.checks(env)

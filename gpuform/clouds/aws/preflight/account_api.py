@@ -28,8 +28,7 @@ class Aws:
     def __init__(self, region: str, clients: Clients = client) -> None:
         self.region = region
         self.asked: set[str] = set()
-        self._make = clients
-        self._clients: dict[tuple[str, str], Any] = {}
+        self._client = functools.cache(clients)
         self._answers: dict[str, Mapping[str, Any]] = {}
 
     def ask(
@@ -59,12 +58,6 @@ class Aws:
     def home(self) -> str:
         """A region of the same partition that is always enabled; our own region if botocore is missing."""
         return home(self.region)
-
-    def _client(self, service: str, region: str) -> Any:
-        key = service, region
-        if key not in self._clients:
-            self._clients[key] = self._make(service, region)
-        return self._clients[key]
 
 
 @functools.cache

@@ -19,7 +19,7 @@ from infra.model import addresses, labels
 from infra.model.aws import AwsCluster
 from infra.model.aws_network import ExistingNetwork
 from infra.model.environment import Environment
-from infra.plan import network as planned
+from infra.plan.eks import EVERY_ENDPOINT
 from infra.plan.node_groups import cluster_of
 
 CONTROL_PLANE = 6
@@ -192,7 +192,7 @@ def _by_endpoints(place: Place, aws: Aws, tables: Mapping[str, str]) -> Judged:
     """``tables``: id of the route table by zone."""
     zones = ", ".join(tables)
     found = aws.ask("ec2", "describe_vpc_endpoints", Filters=place.in_vpc)["VpcEndpoints"]
-    lacking = [name for name in (*planned.EVERY, "s3") if not _serves(found, place, name, tables)]
+    lacking = [name for name in (*EVERY_ENDPOINT, "s3") if not _serves(found, place, name, tables)]
     # Karpenter creates instance profiles; IAM's endpoint is com.amazonaws.iam, without a region.
     karpenter = any(pool.by_karpenter for pool in place.env.pools)
     if karpenter and not any(one["ServiceName"].endswith(".iam") for one in found):

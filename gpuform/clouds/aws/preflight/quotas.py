@@ -1,20 +1,25 @@
-"""vCPU quotas: the most that the stack may buy plus what others run, against the account's limit."""
+"""vCPU quotas: the most that the stack may buy plus what others run, against the account's limit.
+
+The most that a stack may buy is each pool, in each of its capacity types.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from gpuform.clouds.aws.preflight.account_api import Aws
-from gpuform.clouds.aws.preflight.demand import Purchase, purchases
 from gpuform.clouds.aws.preflight.quota_table import QUOTAS, UNKNOWN, Market, Quota, quota_of
 from gpuform.stack.preflight.check import Check, Judged
-from infra.model import labels
-from infra.model.elastic import Capacity
+from infra.model import labels, offer
+from infra.model.elastic import SURGE, Capacity
 from infra.model.environment import Environment
-from infra.model.machines import MACHINES
+from infra.model.machines import MACHINES, Machine
+from infra.model.pool import Pool
+from infra.plan import node_groups
 from infra.plan.node_groups import cluster_of
 
 MARKETS: Mapping[Capacity, Market] = {"on_demand": "on-demand", "spot": "spot"}
@@ -110,7 +115,7 @@ def instances(aws: Aws) -> list[Mapping[str, Any]]:
 
 
 def ours(instance: Mapping[str, Any], environment: str) -> bool:
-    """Whether the stack launched the instance: `infra/plan/tags.py` sets this tag on every node."""
+    """Whether the stack launched the instance: `infra/plan/node_groups.py` sets this tag on every node."""
     return {"Key": labels.ENVIRONMENT, "Value": environment} in instance.get("Tags", [])
 
 
@@ -160,3 +165,59 @@ def _vcpus(aws: Aws, types: list[str]) -> dict[str, int]:
         said = aws.ask("ec2", "describe_instance_types", InstanceTypes=other)["InstanceTypes"]
         found |= {one["InstanceType"]: one["VCpuInfo"]["DefaultVCpus"] for one in said}
     return found
+
+
+@dataclass(frozen=True)
+class Purchase:
+    """Nodes of one pool, bought as one capacity type, of any of these machines."""
+
+    environment: Environment
+    pool: Pool
+    capacity: Capacity
+    machines: tuple[Machine, ...]
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the number of nodes is fixed, so that they always run."""
+        return self.pool.nodes is not None
+
+    @property
+    def nodes(self) -> int:
+        """The most nodes, if all were of the machine type that allows the most."""
+        return max(self._count(machine) for machine in self.machines)
+
+    @property
+    def vcpu(self) -> int:
+        """Upper bound of the vCPUs, for any mix of the machines within the limits.
+
+        Does not count the extra nodes of a managed node group while it is updated.
+        """
+        if self.fixed or len(self.machines) == 1:
+            return max(self._count(machine) * machine.vcpu for machine in self.machines)
+        assert self.pool.elastic is not None
+        able = [machine for machine in self.machines if self._count(machine)]
+        strategy = self.environment.strategy(self.pool)
+        sizes = [(machine.vcpu, offer.limited(strategy, self.pool, machine)) for machine in able]
+        return min(
+            max((limit * vcpu // each[key] for vcpu, each in sizes), default=0)
+            for key, limit in self.pool.elastic.max.items()
+        )
+
+    def _count(self, machine: Machine) -> int:
+        if self.pool.nodes is None:
+            return offer.most_nodes(self.environment.strategy(self.pool), self.pool, machine)
+        return self.pool.nodes + (SURGE if self.pool.by_claim else 0)
+
+    def of(self, machines: Sequence[Machine]) -> Purchase:
+        """The same purchase, limited to these machines."""
+        return Purchase(self.environment, self.pool, self.capacity, tuple(machines))
+
+
+def pools(env: Environment) -> tuple[Pool, ...]:
+    return (node_groups.system_pool(env), *env.pools)
+
+
+def purchases(env: Environment) -> Iterator[Purchase]:
+    for pool in pools(env):
+        for capacity in pool.capacity:
+            yield Purchase(env, pool, capacity, pool.machines)

@@ -7,7 +7,7 @@ from functools import partial
 
 from gpuform.clients.aws.api import Refused
 from gpuform.clouds.aws.preflight.account_api import Aws
-from gpuform.clouds.aws.preflight.demand import pools
+from gpuform.clouds.aws.preflight.quotas import pools
 from gpuform.stack.preflight.check import Check, Judged
 from infra.model import images
 from infra.model.environment import Environment
@@ -52,14 +52,8 @@ def _parameters(env: Environment) -> dict[str, tuple[str, images.Image]]:
 def _kubernetes(version: str, support: str, aws: Aws) -> Judged:
     """Must have the support that the cluster is created with (`components/eks_cluster.py`), or standard."""
     found = aws.ask("eks", "describe_cluster_versions", clusterVersions=[version])["clusterVersions"]
-    status = next(
-        (
-            one.get("versionStatus") or one.get("status", "").upper().replace("-", "_")
-            for one in found
-            if one.get("clusterVersion") == version
-        ),
-        "",
-    )
+    (one, *_) = [*(one for one in found if one.get("clusterVersion") == version), {}]
+    status = one.get("versionStatus") or one.get("status", "").upper().replace("-", "_")
     if status == "STANDARD_SUPPORT":
         return Judged("PASS", "in standard support")
     newer = "write a newer one as cluster.version"
@@ -80,15 +74,10 @@ def _add_on(name: str, version: str, kubernetes: str, aws: Aws) -> Judged:
     if not there:
         fact = f"EKS has no version of it for Kubernetes {kubernetes}"
         return Judged("FAIL", fact, "write another cluster.version")
-    default = next(
-        (
-            one["addonVersion"]
-            for one in there
-            for fits in one.get("compatibilities", [])
-            if fits.get("defaultVersion")
-        ),
-        there[0]["addonVersion"],
-    )
+    defaults = [
+        one for one in there if any(fits.get("defaultVersion") for fits in one.get("compatibilities", []))
+    ]
+    default = (defaults or there)[0]["addonVersion"]
     fact = f"EKS has no {version} for Kubernetes {kubernetes}"
     return Judged("FAIL", fact, f"write {default} as cluster.add_ons.{name}")
 
@@ -113,9 +102,7 @@ def _newest(image: images.Image, kubernetes: str, aws: Aws) -> str | None:
 
 def _ami(pin: str, aws: Aws) -> Judged:
     found = aws.find(_NO_AMI, "ec2", "describe_images", ImageIds=[pin]).get("Images", ())
-    state = (
-        found[0].get("State", "available") if found else "does not exist, or is not shared with the account"
-    )
-    if state == "available":
+    if found and (state := found[0].get("State", "available")) == "available":
         return Judged("PASS", found[0].get("Name", pin))
-    return Judged("FAIL", state, "pin another one in cluster.images")
+    fact = state if found else "does not exist, or is not shared with the account"
+    return Judged("FAIL", fact, "pin another one in cluster.images")

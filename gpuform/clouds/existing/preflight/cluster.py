@@ -15,11 +15,9 @@ from typing import Any
 
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
-from gpuform.engine import backend, checkpoint
 from gpuform.engine.pending import RELEASE, operations
-from gpuform.engine.places import Places
 from gpuform.kubernetes.kubeconfigs import answered
-from gpuform.stack.preflight.check import Check, Judged
+from gpuform.stack.preflight.check import Check, Judged, state_here
 from infra.model.environment import Environment
 from infra.plan import device_plugin, sharing, startup
 
@@ -72,11 +70,11 @@ def listed(kubeconfig: str, context: str | None, kind: str) -> list[Json]:
     import httpx
     import kr8s
 
-    from gpuform.kubernetes import reading
+    from gpuform.kubernetes import session
 
     try:
         with answered():
-            api = reading.api(kubeconfig, context)
+            api = session.api(kubeconfig, context)
             found: Iterable[Any] = api.get(kind, namespace=kr8s.ALL)
             return [dict(one.raw) for one in found]
     except (ValueError, OSError, httpx.HTTPError) as error:
@@ -87,9 +85,8 @@ def listed(kubeconfig: str, context: str | None, kind: str) -> list[Json]:
 
 def installed(paths: Paths, stack: str) -> bool | None:
     """Whether the state beside the checkout has a Helm release, or is to; None if it is elsewhere."""
-    if backend.declared(paths.root, stack) is not None:
+    if (state := state_here(paths, stack)) is None:
         return None
-    state = checkpoint.deployment(Places(paths).checkpoint(backend.project(paths.root), stack))
     there = [one["type"] for one in state["deployment"].get("resources") or ()]
     return RELEASE in (*there, *(one.type for one in operations(state)))
 

@@ -1,7 +1,14 @@
-"""Nodes of a cluster that gpuform did not create: do requested GPUs reach containers, and only those?
+"""Nodes of a cluster that gpuform did not create, and the controllers on it that act on nodes with a fault.
 
-The API shows a node's container runtime (``status.nodeInfo.containerRuntimeVersion``), but not the
-configuration of a container toolkit on it.
+Do requested GPUs reach containers, and only those? The API shows a node's container runtime
+(``status.nodeInfo.containerRuntimeVersion``), but not the configuration of a container toolkit on it.
+
+Exactly one controller may act on nodes with GPUs: infra/model/health.py. They are known by the images of
+their pods: NVSentinel (github.com/NVIDIA/NVSentinel: cordons, drains, resets), draino
+(github.com/planetlabs/draino: drains by the conditions that node-problem-detector sets), medik8s'
+NodeHealthCheck, and Karpenter with the gate NodeRepair. node-problem-detector and
+EKS's node monitoring agent only report. EKS's auto repair acts by the agent's conditions; it is a setting of
+a node group, not visible in the cluster (EKS user guide).
 """
 
 from __future__ import annotations
@@ -11,10 +18,19 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from gpuform.clouds.existing.preflight.cluster import DAEMON_SETS, POLICIES, Parts, by_operator, name, named
+from gpuform.clouds.existing.preflight.cluster import (
+    DAEMON_SETS,
+    POLICIES,
+    Parts,
+    by_operator,
+    containers,
+    image,
+    name,
+    named,
+)
 from gpuform.stack.preflight.check import Check, Judged
-from infra.model.container_runtimes import CDI
 from infra.model.environment import Environment
+from infra.model.hosts import CDI
 
 SETTING = "accept-nvidia-visible-devices-envvar-when-unprivileged"
 VARIABLE = SETTING.replace("-", "_").upper()
@@ -53,8 +69,8 @@ def owners(parts: Parts) -> Judged:
     (gpu-operator, release notes 1.9.0).
     """
     said = parts.env.ownership
-    for what, image in _OPERANDS.items():
-        sets = [one for one in parts.daemon_sets if by_operator(one) and named(one, (image,))]
+    for what, operand in _OPERANDS.items():
+        sets = [one for one in parts.daemon_sets if by_operator(one) and named(one, (operand,))]
         busy = [one for one in sets if (one.get("status") or {}).get("desiredNumberScheduled")]
         if busy and getattr(said, what) == "host":
             fact = f"{what} is host, but the operator's {name(busy[0])} installs it, and would be removed"
@@ -131,3 +147,52 @@ def _has_gpus(env: Environment, node: Json) -> bool:
     has = node["metadata"].get("labels") or {}
     selectors = [pool.selector or {} for pool in env.pools if pool.gpus]
     return any(selector.items() <= has.items() for selector in selectors)
+
+
+DEPLOYMENTS = "deployments.apps"
+SUBJECT = "health loop"
+_ACTING: Mapping[str, str] = {
+    "fault-quarantine": "NVSentinel",
+    "fault-remediation": "NVSentinel",
+    "node-drainer": "NVSentinel",
+    "draino": "draino",
+    "node-healthcheck-operator": "NodeHealthCheck",
+}
+"""What acts, by the name of its image; NVSentinel's first releases added ``-module``."""
+_OF_EKS = "eks-node-monitoring-agent"
+_REPAIRS = "NodeRepair=true"
+
+
+def controllers(env: Environment, by_hand: str) -> Iterator[Check]:
+    """One check: who acts on nodes with GPUs."""
+    if any(pool.gpus for pool in env.pools):
+        yield Check(SUBJECT, f"{by_hand} get {DEPLOYMENTS},{DAEMON_SETS} -A -o wide", remediators)
+
+
+def remediators(parts: Parts) -> Judged:
+    there = [*parts.ask(DEPLOYMENTS), *parts.daemon_sets]
+    acting = {found: name(one) for one in there for found in _acting(one)}
+    said = " and ".join(f"{found} ({where})" for found, where in acting.items())
+    health = parts.env.health
+    if health is not None and health.acts:
+        if acting:
+            fact = f"{said} and the health loop (mode {health.mode}) would act on the same nodes"
+            return Judged("FAIL", fact, "use health.mode: observe, or uninstall the other one first")
+        if agent := next((one for one in there if _OF_EKS in map(image, containers(one))), None):
+            fact = f"not known whether EKS's auto repair acts on what {name(agent)} reports"
+            return Judged("SKIP", fact, "check that nodeRepairConfig of their node groups is not enabled")
+    if len(acting) > 1:
+        return Judged("SKIP", f"{said} act on the same nodes", "uninstall one of them")
+    return Judged("PASS", f"only {said} acts on nodes" if acting else "nothing else acts on nodes")
+
+
+def _acting(one: Json) -> Iterator[str]:
+    """What an object runs that acts on nodes, by its name."""
+    for container in containers(one):
+        if known := _ACTING.get(image(container).removesuffix("-module")):
+            yield known
+        gates = [
+            str(env.get("value")) for env in container.get("env") or () if env["name"] == "FEATURE_GATES"
+        ]
+        if any(_REPAIRS in each.split(",") for each in gates):
+            yield "Karpenter's node repair"

@@ -7,9 +7,8 @@ from functools import partial
 
 from gpuform.checkout.paths import Paths
 from gpuform.clients.openstack.cloud import connect
-from gpuform.clouds.openstack.preflight import account, cluster, operator, quota_usage, references
-from gpuform.clouds.openstack.preflight.project import Project
-from gpuform.clouds.openstack.preflight.state_resources import clusters_in_state
+from gpuform.clouds.openstack.preflight import account, operator, quota_usage, references
+from gpuform.clouds.openstack.preflight.project import Project, clusters_in_state
 from gpuform.stack.preflight.check import Check, Finding, not_installed, run_in_order
 from infra.model.environment import Environment
 from infra.plan.magnum import cluster_of
@@ -30,7 +29,7 @@ def checks_of(env: Environment, stack: str, project: Project, missing: str = "")
 
 
 def _others(env: Environment, stack: str) -> Iterator[Check]:
-    yield from cluster.checks(env, stack)
+    yield from account.cluster(env, stack)
     yield from references.checks(env)
     yield from operator.checks(env)
     yield from references.flavors(env)

@@ -18,7 +18,6 @@ from infra.model import capi_checks
 from infra.model.environment import Environment
 from infra.model.machines import Machine
 from infra.model.openstack import OpenstackCluster
-from infra.model.pool import Pool
 from infra.plan.magnum import cluster_of
 
 MASTERS, WORKERS = "default-master", "default-worker"
@@ -45,44 +44,29 @@ class Group:
 
 def groups(env: Environment) -> tuple[Group, ...]:
     cluster = cluster_of(env)
-    return (
-        _default(cluster, MASTERS, cluster.masters.flavor, cluster.masters.nodes),
-        _default(cluster, WORKERS, cluster.workers.flavor, cluster.workers.nodes),
-        *(_pool(cluster, pool) for pool in env.pools),
-    )
-
-
-def _default(cluster: OpenstackCluster, name: str, flavor: str | None, nodes: int) -> Group:
-    machine = cluster.machine(flavor)
-    return Group(name, flavor, nodes, nodes, _volumes(cluster, name == MASTERS), machine=machine)
-
-
-def _pool(cluster: OpenstackCluster, pool: Pool) -> Group:
-    own = pool.on_openstack
-    volumes = _volumes(cluster, docker=own.docker_volume_gib, labels=own.labels)
-    return Group(pool.name, pool.machine, pool.least, pool.most, volumes, own.image, pool.flavor)
+    labels = _labels(cluster)
+    found = []
+    for name, one, keys in ((MASTERS, cluster.masters, (_BOOT, _ETCD)), (WORKERS, cluster.workers, (_BOOT,))):
+        volumes, machine = _volumes(cluster, labels, *keys), cluster.machine(one.flavor)
+        found.append(Group(name, one.flavor, one.nodes, one.nodes, volumes, machine=machine))
+    for pool in env.pools:
+        own = pool.on_openstack
+        volumes = _volumes(cluster, {**labels, **own.labels}, _BOOT, docker=own.docker_volume_gib)
+        found.append(Group(pool.name, pool.machine, pool.least, pool.most, volumes, own.image, pool.flavor))
+    return tuple(found)
 
 
 def _volumes(
-    cluster: OpenstackCluster,
-    master: bool = False,
-    docker: int | None = None,
-    labels: Mapping[str, str] | None = None,
+    cluster: OpenstackCluster, labels: Mapping[str, str], *keys: str, docker: int | None = None
 ) -> tuple[int, ...]:
     template = cluster.own_template
-    given = {**_labels(cluster), **(labels or {})}
     sizes = [docker or cluster.docker_volume_gib or (template.docker_volume_gib if template else 0) or 0]
-    sizes += [_size(given, _BOOT), _size(given, _ETCD) if master else 0]
+    sizes += [int(text) if (text := labels.get(key, "")).isdigit() else 0 for key in keys]
     return tuple(size for size in sizes if size)
 
 
 def _labels(cluster: OpenstackCluster) -> dict[str, str]:
     return {**(cluster.own_template.labels if cluster.own_template else {}), **cluster.labels}
-
-
-def _size(labels: Mapping[str, str], key: str) -> int:
-    text = labels.get(key, "")
-    return int(text) if text.isdigit() else 0
 
 
 def load_balancers(env: Environment, template_has: bool = False) -> int:
@@ -102,17 +86,15 @@ def floating_ips(env: Environment, nodes: int, balancers: int, template_has: boo
     own = cluster.own_template
     said = own.floating_ip if own else template_has
     wanted = said if cluster.network.floating_ip is None else cluster.network.floating_ip
-    if not wanted:
-        return 0
-    return nodes + (1 if balancers else 0)
+    return nodes + bool(balancers) if wanted else 0
 
 
-def named_flavors(env: Environment) -> Iterator[tuple[str, list[Group]]]:
+def named_flavors(env: Environment) -> dict[str, list[Group]]:
     found: dict[str, list[Group]] = {}
     for group in groups(env):
         if group.flavor:
             found.setdefault(group.flavor, []).append(group)
-    yield from found.items()
+    return found
 
 
 Amounts = Iterator[tuple[str, int]]

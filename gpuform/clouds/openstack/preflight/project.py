@@ -1,15 +1,19 @@
-"""Read-only queries about an OpenStack project, each sent once."""
+"""Read-only queries about an OpenStack project, each sent once, and the clusters in a stack's state."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+import functools
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from gpuform.checkout.paths import Paths
 from gpuform.clients.openstack.api import Api, Json
 from gpuform.clients.openstack.cloud import Cloud, answers
-from gpuform.clouds.openstack.preflight.state_resources import StateClusters
+from gpuform.clouds.openstack.lookups import CLUSTER
+from gpuform.engine.pending import operations
+from gpuform.stack.preflight.check import state_here
 
 Connect = Callable[[], Cloud]
 """`gpuform.clients.openstack.cloud.connect` with its arguments bound."""
@@ -38,8 +42,10 @@ class Project:
     def __init__(self, connect: Connect, environment: str, state: StateClusters | None = None) -> None:
         """``environment`` is the cluster's name; ``state`` is None if it is not known."""
         self._connect, self._environment, self.state = connect, environment, state
-        self._lists: dict[str, list[Json]] = {}
-        self._answers: dict[str, Json | None] = {}
+        self.find = functools.cache(lambda service, path: self.api.find(service, path))
+        """An object by path; None if it does not exist."""
+        self.listed = functools.cache(lambda *where, **given: self.api.listed(*where, **given))
+        """A list: service, path, its key in the answer, parameters."""
 
     @cached_property
     def cloud(self) -> Cloud:
@@ -61,25 +67,24 @@ class Project:
         return str(self.access.project_id)
 
     def regions(self) -> list[str]:
-        every = (one for service in self._catalogue() for one in service["endpoints"])
-        return sorted({str(region) for one in every if (region := one.get("region_id") or one.get("region"))})
+        every = self.access.service_catalog.get_endpoints_data().values()
+        return sorted({str(one.region_name) for found in every for one in found if one.region_name})
 
     def services(self) -> list[str]:
-        return sorted({str(service["type"]) for service in self._catalogue() if any(self._here(service))})
+        return sorted(name for name, found in self._endpoints.items() if found)
 
     def endpoint(self, types: Collection[str]) -> str:
         """Address of the first service of these types in our region; empty without one."""
-        found = (url for one in self._catalogue() if one["type"] in types for url in self._here(one))
-        return next(found, "")
+        return next((one.url for name in types for one in self._endpoints.get(name, ())), "")
 
-    def _catalogue(self) -> list[Json]:
-        return list(self.access.service_catalog.catalog)
-
-    def _here(self, service: Json) -> Iterator[str]:
-        for one in service["endpoints"]:
-            region = one.get("region_id") or one.get("region")
-            if one.get("interface") == "public" and self.cloud.region in ("", region):
-                yield str(one["url"])
+    @cached_property
+    def _endpoints(self) -> Mapping[str, Sequence[Any]]:
+        """Public endpoints of our region by type of service, as keystoneauth's EndpointData."""
+        return dict(
+            self.access.service_catalog.get_endpoints_data(
+                interface="public", region_name=self.cloud.region or None
+            )
+        )
 
     @cached_property
     def own(self) -> Own | None:
@@ -101,21 +106,9 @@ class Project:
     def _clusters(self) -> list[Json]:
         return self.listed("magnum", "/clusters", "clusters")
 
-    def find(self, service: str, path: str) -> Json | None:
-        question = f"{service} {path}"
-        if question not in self._answers:
-            self._answers[question] = self.api.find(service, path)
-        return self._answers[question]
-
     def get(self, service: str, path: str) -> Json:
         """Like ``find``, but empty instead of None."""
         return self.find(service, path) or {}
-
-    def listed(self, service: str, path: str, key: str, **params: Any) -> list[Json]:
-        question = f"{service} {path} {sorted(params.items())}"
-        if question not in self._lists:
-            self._lists[question] = self.api.listed(service, path, key, **params)
-        return self._lists[question]
 
     def flavor(self, named: str) -> Json | None:
         """nova's flavor of this name or id; Magnum accepts both (``attr_validator.validate_flavor``)."""
@@ -128,3 +121,45 @@ class Project:
         """Magnum's cluster template of this name or id."""
         templates = self.listed("magnum", "/clustertemplates", "clustertemplates")
         return next((one for one in templates if named in (one["name"], one["uuid"])), None)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A cluster's project id and region id according to the state; empty if not known."""
+
+    project: str = ""
+    region: str = ""
+
+
+@dataclass(frozen=True)
+class StateClusters:
+    """Ids of the clusters in the state, whether a create was interrupted, and where the clusters are.
+
+    ``places`` omits clusters that were deleted for their replacement.
+    """
+
+    ids: frozenset[str]
+    creating: bool
+    places: Mapping[str, Place] = field(default_factory=dict)
+
+
+def clusters_in_state(paths: Paths, stack: str) -> StateClusters | None:
+    """Read the state beside the checkout; None if the state is kept elsewhere. Changes nothing."""
+    if (state := state_here(paths, stack)) is None:
+        return None
+    resources = state["deployment"].get("resources") or ()
+    clusters = [one for one in resources if one["type"] == CLUSTER and one.get("id")]
+    places = {str(one["id"]): _place(one) for one in clusters if not one.get("pendingReplacement")}
+    ids = frozenset(str(one["id"]) for one in clusters)
+    return StateClusters(ids, any(one.type == CLUSTER for one in operations(state)), places)
+
+
+def in_state(paths: Paths, stack: str) -> bool:
+    """Whether the state beside the checkout has a cluster."""
+    found = clusters_in_state(paths, stack)
+    return found is not None and bool(found.ids)
+
+
+def _place(resource: Mapping[str, Any]) -> Place:
+    outputs = resource.get("outputs") or {}
+    return Place(str(outputs.get("projectId") or ""), str(outputs.get("region") or ""))

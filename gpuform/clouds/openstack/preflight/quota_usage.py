@@ -17,7 +17,14 @@ from typing import Any
 
 from gpuform.clients.openstack.api import Json
 from gpuform.clouds.openstack.preflight.account import cli
-from gpuform.clouds.openstack.preflight.demand import Amounts, Group, Needs, floating_ips, groups
+from gpuform.clouds.openstack.preflight.demand import (
+    Amounts,
+    Group,
+    Needs,
+    floating_ips,
+    groups,
+    load_balancers,
+)
 from gpuform.clouds.openstack.preflight.project import Project
 from gpuform.stack.preflight.check import Check, Judged
 from infra.model.environment import Environment
@@ -76,23 +83,6 @@ def _with_volumes(env: Environment) -> bool:
     return any(group.volumes for group in groups(env))
 
 
-def _maybe_balanced(env: Environment) -> bool:
-    cluster = cluster_of(env)
-    own = cluster.own_template
-    if cluster.driver == "capi":
-        return True
-    return cluster.masters.lb if cluster.masters.lb is not None else own is None or own.master_lb
-
-
-def _maybe_floating(env: Environment) -> bool:
-    cluster = cluster_of(env)
-    if cluster.driver == "capi":
-        return floating_ips(env, 0, 1) > 0
-    own = cluster.own_template
-    given = cluster.network.floating_ip
-    return given if given is not None else own is None or own.floating_ip
-
-
 _PORTS = "quota show --network --usage"
 _BY_ADMINISTRATORS = "(by the cloud's administrators)"
 _SET = f"openstack quota set --{{option}} {{{{wanted}}}} {{{{project}}}} {_BY_ADMINISTRATORS}"
@@ -137,7 +127,7 @@ QUOTAS = (
         Needs.floating_ips,
         _PORTS,
         _SET.format(option="floating-ips"),
-        _maybe_floating,
+        lambda env: floating_ips(env, 1, 1, template_has=True) > 0,
     ),
     Quota(
         "load balancers",
@@ -145,7 +135,7 @@ QUOTAS = (
         Needs.load_balancers,
         "loadbalancer quota show $({ask} token issue -f value -c project_id)",
         f"openstack loadbalancer quota set --loadbalancer {{wanted}} {{project}} {_BY_ADMINISTRATORS}",
-        _maybe_balanced,
+        lambda env: load_balancers(env, template_has=True) > 0,
     ),
     Quota(
         "Magnum's clusters",

@@ -78,10 +78,8 @@ def _template(cluster: OpenstackCluster, named: str, project: Project) -> Judged
 
 def _image(cluster: OpenstackCluster, named: str, project: Project) -> Judged:
     found = images_named(named, project)
-    if not found:
-        return Judged("FAIL", "glance has no such image for the project", "see `openstack image list`")
-    if len(found) > 1:
-        return Judged("FAIL", f"{len(found)} images have this name", f"give the id: {_ids(found)}")
+    if wrong := _not_one(found, "glance", "image"):
+        return wrong
     image = found[0]
     distro, capi = image.get("os_distro"), cluster.driver == "capi"
     if not distro or (capi and distro not in CAPI_DISTROS):
@@ -141,10 +139,8 @@ def _network(named: str, external: bool, project: Project) -> Judged:
         if not found:
             fact = f"neutron has no such external network; it has {known}"
             return Judged("FAIL", fact, "name another one as external_network of the template")
-    if not found:
-        return Judged("FAIL", "neutron has no such network for the project", "see `openstack network list`")
-    if len(found) > 1:
-        return Judged("FAIL", f"{len(found)} networks have this name", f"give the id: {_ids(found)}")
+    if wrong := _not_one(found, "neutron", "network"):
+        return wrong
     if not external and not found[0].get("subnets"):
         return Judged("FAIL", "has no subnet, so nodes get no address", "create one, or name another network")
     return Judged("PASS", "external" if external else f"{len(found[0]['subnets'])} subnet(s)")
@@ -152,10 +148,8 @@ def _network(named: str, external: bool, project: Project) -> Judged:
 
 def _subnet(named: str, network: str | None, project: Project) -> Judged:
     found = _by_name(project.listed("neutron", "/subnets", "subnets"), named)
-    if not found:
-        return Judged("FAIL", "neutron has no such subnet for the project", "see `openstack subnet list`")
-    if len(found) > 1:
-        return Judged("FAIL", f"{len(found)} subnets have this name", f"give the id: {_ids(found)}")
+    if wrong := _not_one(found, "neutron", "subnet"):
+        return wrong
     within = _by_name(project.listed("neutron", "/networks", "networks"), network or "")
     if within and found[0]["network_id"] not in {one["id"] for one in within}:
         return Judged("FAIL", f"is not in network {network}", "name a subnet of it")
@@ -167,8 +161,15 @@ def _by_name(every: list[Json], named: str) -> list[Json]:
     return [one for one in every if one["id"] == named] or [one for one in every if one["name"] == named]
 
 
-def _ids(found: list[Json]) -> str:
-    return ", ".join(str(one["id"]) for one in found)
+def _not_one(found: list[Json], service: str, kind: str) -> Judged | None:
+    """The result if a name does not lead to exactly one object."""
+    if not found:
+        fact = f"{service} has no such {kind} for the project"
+        return Judged("FAIL", fact, f"see `openstack {kind} list`")
+    if len(found) > 1:
+        ids = ", ".join(str(one["id"]) for one in found)
+        return Judged("FAIL", f"{len(found)} {kind}s have this name", f"give the id: {ids}")
+    return None
 
 
 def flavors(env: Environment) -> Iterator[Check]:
@@ -178,7 +179,7 @@ def flavors(env: Environment) -> Iterator[Check]:
     flavor that does not exist, the node group fails later (seen with Magnum 15 and 23).
     """
     by_hand = f"{cli(cluster_of(env))} flavor show"
-    for name, users in named_flavors(env):
+    for name, users in named_flavors(env).items():
         yield Check(f"flavor {name}", f"{by_hand} {name}", partial(_flavor, name, users))
 
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import textwrap
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -9,6 +7,7 @@ import pytest
 from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine, Result
 from lab.toolchain import Toolchain
+from tests.engine.conftest import Project
 
 CLUSTER = """
 import json
@@ -20,7 +19,7 @@ cidr = config.get("cidr") or "10.20.0.0/16"
 provider = aws.Provider("aws", region="eu-central-1", default_tags={"tags": {"owner": "ml"}})
 o = pulumi.ResourceOptions(provider=provider)
 account = aws.get_caller_identity_output(opts=pulumi.InvokeOptions(provider=provider))
-vpc = aws.ec2.Vpc("net", cidr_block=cidr, tags={"Name": config.get("tag") or "net"}, opts=o)
+vpc = aws.ec2.Vpc("net", cidr_block=cidr, tags={"Name": "net"}, opts=o)
 subnets = [
     aws.ec2.Subnet(f"s-{zone}", vpc_id=vpc.id, cidr_block=cidr.replace(".0.0/16", f".{number}.0/24"),
                    availability_zone=f"eu-central-1{zone}", opts=o)
@@ -28,9 +27,9 @@ subnets = [
 ]
 trust = json.dumps({"Version": "2012-10-17", "Statement": []})
 role = aws.iam.Role("role", assume_role_policy=trust, opts=o)
-cluster = aws.eks.Cluster("eks", name="tried", role_arn=role.arn, version=config.get("version") or "1.33",
+cluster = aws.eks.Cluster("eks", name="tried", role_arn=role.arn, version="1.33",
                           vpc_config={"subnet_ids": [s.id for s in subnets]}, opts=o)
-template = aws.ec2.LaunchTemplate("lt", image_id=config.get("image") or "ami-0123456789abcdef0", opts=o)
+template = aws.ec2.LaunchTemplate("lt", image_id="ami-0123456789abcdef0", opts=o)
 nodes = aws.eks.NodeGroup(
     "nodes", cluster_name=cluster.name, node_role_arn=role.arn, subnet_ids=[s.id for s in subnets],
     scaling_config={"min_size": 1, "max_size": 2, "desired_size": 1},
@@ -44,21 +43,10 @@ pulumi.export("name", role.name)
 """
 
 
-@dataclass
-class Project:
-    paths: Paths
-    toolchain: Toolchain
-    said: list[str] = field(default_factory=list)
-
-    def program(self, source: str) -> None:
-        folder = self.paths.root / "infra"
-        folder.mkdir(exist_ok=True)
-        (folder / "__main__.py").write_text(textwrap.dedent(source))
-
+class Offline(Project):
     def configure(self, **config: str) -> None:
         lines = [f"  tried:{key}: '{value}'" for key, value in config.items()]
-        text = "\n".join(["config:", *lines]) if lines else "config: {}"
-        (self.paths.root / "Pulumi.local.yaml").write_text(text + "\n")
+        self.stack_file("\n".join(["config:", *lines]) + "\n" if lines else "config: {}\n")
 
     def up(self, **config: str) -> Result:
         self.configure(**config)
@@ -70,11 +58,11 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path, toolchain: Toolchain) -> Project:
+def project(tmp_path: Path, toolchain: Toolchain) -> Offline:
     root = tmp_path / "checkout"
     root.mkdir()
     (root / "Pulumi.yaml").write_text("name: tried\nruntime: python\nmain: infra/\n")
-    made = Project(Paths(root, root / ".gpuform", tmp_path / "cache"), toolchain)
+    made = Offline(Paths(root, root / ".gpuform", tmp_path / "cache"), toolchain)
     made.program(CLUSTER)
     made.configure()
     return made

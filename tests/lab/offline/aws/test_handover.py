@@ -88,9 +88,20 @@ def printing(credential: dict[str, Any]) -> Tokens:
     return Tokens(Access(user={"exec": login}))
 
 
-@pytest.mark.parametrize("credential", [{"status": None}, {}, []])
-def test_an_exec_plugin_without_a_credential_is_named(credential: Any) -> None:
-    with pytest.raises(OSError, match="echo returned n"):
+NEITHER = "neither a token nor a client certificate with its key"
+
+
+@pytest.mark.parametrize(
+    ("credential", "said"),
+    [
+        ({"status": None}, NEITHER),
+        ({}, "no ExecCredential"),
+        ([], "no ExecCredential"),
+        ({"status": {"clientKeyData": "KEY"}}, NEITHER),
+    ],
+)
+def test_an_exec_plugin_without_a_credential_is_named(credential: Any, said: str) -> None:
+    with pytest.raises(OSError, match=f"echo returned {said}"):
         asyncio.run(printing(credential).certified())
 
 
@@ -101,12 +112,6 @@ def test_a_client_certificate_from_an_exec_plugin_is_shown() -> None:
     assert shown["client-certificate-data"] == data("CERT")
     assert shown["client-key-data"] == data("KEY")
     assert asyncio.run(tokens.header()) == {}
-
-
-def test_an_exec_plugin_that_gives_nothing_is_named() -> None:
-    tokens = printing({"status": {"clientKeyData": "KEY"}})
-    with pytest.raises(OSError, match="echo returned neither a token nor a client certificate with its key"):
-        asyncio.run(tokens.certified())
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import yaml
 from gpuform.engine import EngineFailure
 from infra.model import magnum_changes
 from lab.toolchain import Toolchain
-from tests.lab.offline.aws.conftest import Project, touched
+from tests.lab.offline.aws.conftest import Offline, touched
 
 PROGRAM = """
 import pulumi
@@ -40,7 +40,7 @@ pulumi.export("kube_tag", template.labels["kube_tag"])
 
 @pytest.mark.engine
 def test_a_cluster_is_made_resized_replaced_and_ended(
-    project: Project, monkeypatch: pytest.MonkeyPatch
+    project: Offline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("OS_CLOUD", "OS_AUTH_URL", "OS_CLIENT_CONFIG_FILE"):
         monkeypatch.delenv(name, raising=False)
@@ -65,7 +65,7 @@ def test_a_cluster_is_made_resized_replaced_and_ended(
 
 
 @pytest.mark.engine
-def test_the_cluster_stands_for_the_embedded_control_plane_of_the_run(project: Project) -> None:
+def test_the_cluster_stands_for_the_embedded_control_plane_of_the_run(project: Offline) -> None:
     own = {"server": "https://127.0.0.1:7443", "certificate-authority-data": "Y2E="}
     user = {"client-certificate-data": "Y2VydA==", "client-key-data": "a2V5"}
     document = {"clusters": [{"name": "c", "cluster": own}], "users": [{"name": "u", "user": user}]}

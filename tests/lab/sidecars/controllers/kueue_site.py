@@ -33,24 +33,6 @@ class Queues(Site):
             "kueue", paths.root / controller_charts.pinned("kueue"), paths.cache
         )
 
-    def forget(self) -> None:
-        """Take the finalizers off what the removed release has left, which nothing else does any more.
-
-        The chart's CRDs go with the release; until their objects have gone, they cannot be installed again.
-        """
-        for crd in self.kubectl("get", "crds", "-o", "name").split():
-            kind = crd.partition("/")[2]
-            try:
-                left = json.loads(self.kubectl("get", kind, "-A", "-o", "json"))["items"]
-            except AssertionError:
-                continue  # the kind has gone meanwhile
-            for one in left:
-                meta = one["metadata"]
-                where = ("-n", meta.get("namespace", "default"))
-                patch = ("--type=merge", "-p", '{"metadata": {"finalizers": null}}')
-                self.kubectl("patch", kind, meta["name"], *where, *patch)
-        until(lambda: "kueue" not in self.kubectl("get", "crds", "-o", "name"), what="CRDs of Kueue stay")
-
     def operator(self) -> None:
         """The simulated GPU operator, which makes nodes offer their GPUs."""
         folder = str(self.cluster.paths.root / "charts" / "gpu-operator-sim")
@@ -81,40 +63,22 @@ class Queues(Site):
         meta = {"name": name} | ({"namespace": namespace} if namespace else {})
         self.apply({"apiVersion": API, "kind": kind, "metadata": meta, "spec": spec})
 
-    def queue(self, name: str, quota: Json, **spec: Any) -> None:
+    def queue(self, name: str, quota: Json) -> None:
         """A ClusterQueue with one flavor, and the namespace and LocalQueue of its team, both of that name."""
         resources = [{"name": key, "nominalQuota": count} for key, count in quota.items()]
-        flavors = [{"name": spec.pop("flavor", "default"), "resources": resources}]
-        groups = [{"coveredResources": list(quota), "flavors": flavors}]
-        self.kueue("ClusterQueue", name, {"namespaceSelector": {}, "resourceGroups": groups, **spec})
+        groups = [{"coveredResources": list(quota), "flavors": [{"name": "default", "resources": resources}]}]
+        self.kueue("ClusterQueue", name, {"namespaceSelector": {}, "resourceGroups": groups})
         self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         self.kueue("LocalQueue", name, {"clusterQueue": name}, namespace=name)
 
-    def job(self, name: str, team: str, asks: Json, pods: int = 1, lasts: str = "1h", **notes: Any) -> None:
-        """A plain Job whose pods work for ``lasts``; ``notes`` are ``priority`` and ``annotations``."""
+    def job(self, name: str, team: str, asks: Json) -> None:
+        """A plain Job whose pod works for an hour."""
         container = {"name": "main", "image": "none", "resources": {"requests": asks, "limits": asks}}
-        template = {
-            "metadata": {
-                "annotations": {"simulator.gpuform.io/duration": lasts, **notes.get("annotations", {})}
-            },
-            "spec": {
-                "containers": [container],
-                "restartPolicy": "Never",
-                "tolerations": [{"operator": "Exists"}],
-                "terminationGracePeriodSeconds": 0,
-            },
-        }
-        labels = {"kueue.x-k8s.io/queue-name": team}
-        if priority := notes.get("priority"):
-            labels["kueue.x-k8s.io/priority-class"] = priority
-        meta = {"name": name, "namespace": team, "labels": labels}
-        spec = {"parallelism": pods, "completions": pods, "backoffLimit": 100, "template": template}
+        pod = {"containers": [container], "restartPolicy": "Never", "terminationGracePeriodSeconds": 0}
+        notes = {"annotations": {"simulator.gpuform.io/duration": "1h"}}
+        meta = {"name": name, "namespace": team, "labels": {"kueue.x-k8s.io/queue-name": team}}
+        spec = {"backoffLimit": 100, "template": {"metadata": notes, "spec": pod}}
         self.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec})
-
-    def borrowed(self, team: str) -> list[str]:
-        """Of each resource of its ClusterQueue."""
-        status = json.loads(self.kubectl("get", "clusterqueue", team, "-o", "json"))["status"]
-        return [one["borrowed"] for flavor in status["flavorsUsage"] for one in flavor["resources"]]
 
     def items(self, kind: str, namespace: str, *more: str) -> list[Json]:
         found: list[Json] = json.loads(self.kubectl("get", kind, "-n", namespace, "-o", "json", *more))[

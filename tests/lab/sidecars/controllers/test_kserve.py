@@ -11,7 +11,7 @@ import pytest
 from infra import versions
 from lab.offline.charts import Charts
 from lab.toolchain import Toolchain
-from tests.lab.plane.conftest import Own
+from tests.lab.plane.conftest import Own, removed
 from tests.lab.sidecars.controllers.kueue_site import GPU, Queues
 from tests.waiting import until
 
@@ -76,17 +76,13 @@ class Serving(Queues):
 
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Iterator[Serving]:
-    cluster = Own(tmp_path_factory.mktemp("kserve"), toolchain)
-    try:
+    with removed(Own(tmp_path_factory.mktemp("kserve"), toolchain)) as cluster:
         cluster.plane.controlled(*PROGRAMS)
         site = Serving(cluster)
         site.node("cpu-0")
         site.operator()
         site.offers(site.node("gpu-0", "1eb8", 4), {"gpu": 4})
         yield site
-    finally:
-        cluster.plane.stop(delete=True)
-    assert cluster.pids() == {}
 
 
 def test_nothing_is_admitted_without_the_certificate_that_cert_manager_issues(serving: Serving) -> None:

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from infra.config import parse
-from infra.plan import notebooks, workloads
+from infra.plan import notebooks, room, workloads
 from infra.plan import queues as planned
-from lab.rehearse.program import Program, Where
+from lab.rehearse.program import Program
 from tests.lab.sidecars.controllers.kueue_site import Queues
 from tests.waiting import until
 
@@ -70,7 +70,7 @@ def test_an_idle_notebook_is_stopped_and_gives_its_gpu_to_the_next_and_returns_w
     assert release is not None
     values = tmp_path / "values.yaml"
     values.write_text(yaml.safe_dump(release.values))
-    put(queues, *workloads.namespaces(ENV))
+    put(queues, *room.namespaces(ENV))
     queues.operator()
     queues.offers(queues.node("gpu-0", "1eb8", 1), {"gpu": 1})
     queues.label("gpu-0", "gpuform.io/pool", "t4")
@@ -85,9 +85,7 @@ def test_an_idle_notebook_is_stopped_and_gives_its_gpu_to_the_next_and_returns_w
     (home,) = queues.items("persistentvolumeclaims", "lab", "-l", "gpuform.io/user=ada")
     assert home["status"]["phase"] == "Bound"
 
-    culler = Program(
-        Where(notebooks.NAME, notebooks.CULLER, "the culler"), queues.cluster.kubeconfig, tmp_path, every=1.0
-    )
+    culler = Program(notebooks.NAME, "the culler", queues.cluster.kubeconfig, tmp_path, 1.0, notebooks.CULLER)
     with culler.running():
         ends(queues, "ada")
         until(lambda: pod(queues, "ada"), lambda found: not found, what=culler.log.read_text)

@@ -1,16 +1,27 @@
-"""Minimal objects of a monitored cluster, and a plane that has what they need."""
+"""Minimal objects of a monitored cluster, and the effect of the scrape configuration on a target."""
 
 from __future__ import annotations
 
 import json
+import re
 import urllib.parse
 import urllib.request
 from typing import Any
+
+import yaml
+
+from lab.sidecars.monitoring.cluster import World
+from lab.sidecars.monitoring.config import Wanted, wanted
+from lab.sidecars.monitoring.targets import Ports
 
 Json = dict[str, Any]
 NAMESPACE = "monitoring"
 STATE_METRICS = {"app.kubernetes.io/name": "kube-state-metrics"}
 EXPORTER = {"app": "nvidia-dcgm-exporter"}
+PORTS = Ports(prometheus=1, state_metrics=2, telemetry=3, exporters=4)
+NAMESPACES = {"monitoring": {}, "gpu-operator": {"team": "gpu"}, "science": {"team": "science"}}
+NODE = {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node", "action": "Replace"}
+DROP = {"action": "LabelDrop", "regex": "pod|container|service|endpoint|namespace"}
 
 
 def meta(name: str, labels: Json | None = None, namespace: str = NAMESPACE) -> Json:
@@ -114,8 +125,6 @@ def state_metrics() -> list[Json]:
 
 def exporters() -> Json:
     """ServiceMonitor of dcgm-exporter: keeps the node, drops the labels of the answering pod."""
-    drop = {"action": "labeldrop", "regex": "pod|container|service|endpoint|namespace"}
-    node = {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"}
     return monitor(
         "nvidia-dcgm-exporter",
         EXPORTER,
@@ -123,7 +132,7 @@ def exporters() -> Json:
         port="gpu-metrics",
         interval="15s",
         honorLabels=True,
-        relabelings=[node, drop],
+        relabelings=[NODE, DROP],
     )
 
 
@@ -133,3 +142,76 @@ def ask(port: int, query: str) -> dict[str, float]:
     with urllib.request.urlopen(url, timeout=10) as answer:
         found = json.load(answer)["data"]["result"]
     return {json.dumps(one["metric"], sort_keys=True): float(one["value"][1]) for one in found}
+
+
+def world(*monitors: Json, found: tuple[Json, ...] = (), by_hand: str = "", **spec: Any) -> World:
+    return World(prometheus(**spec), monitors, found, NAMESPACES, by_hand)
+
+
+def told(it: World) -> tuple[Wanted, Json]:
+    made = wanted(it, PORTS)
+    return made, yaml.safe_load(made.config)
+
+
+def relabelled(labels: dict[str, str], configs: list[Json]) -> dict[str, str] | None:
+    """The labels after Prometheus's relabelling, None if the target is dropped.
+
+    Implements the few actions in use, by Prometheus's documentation.
+    """
+    for one in configs:
+        value = ";".join(labels.get(name, "") for name in one.get("source_labels", []))
+        match = re.fullmatch(one.get("regex", "(.*)"), value, re.DOTALL)
+        action = one.get("action", "replace")
+        if (action == "keep" and not match) or (action == "drop" and match):
+            return None
+        if action == "labeldrop":
+            labels = {name: text for name, text in labels.items() if not re.fullmatch(one["regex"], name)}
+        if action == "replace" and match:
+            template = re.sub(r"\$\{?(\d+)\}?", r"\\g<\1>", one.get("replacement", "$1"))
+            groups = match.expand(template) if match.re.groups or "\\g" not in template else ""
+            labels = {**labels, one["target_label"]: groups}
+            if not groups:
+                del labels[one["target_label"]]
+    return labels
+
+
+def scraped(labels: dict[str, str], job: Json) -> dict[str, str] | None:
+    """URL of one discovered target, and the labels of its series."""
+    defaults = {"__scheme__": "http", "__metrics_path__": job.get("metrics_path", "/metrics")}
+    made = relabelled({"job": job["job_name"], **defaults, **labels}, job["relabel_configs"])
+    if made is None:
+        return None
+    url = f"{made['__scheme__']}://{made['__address__']}{made['__metrics_path__']}"
+    return {"url": url} | {name: text for name, text in made.items() if not name.startswith("__")}
+
+
+def target(service: str, labels: dict[str, str], pod: dict[str, str], **more: str) -> dict[str, str]:
+    """An endpoint of a service, with the label names of Prometheus's documentation."""
+    meta = "__meta_kubernetes_"
+    found = {
+        "__address__": "10.0.0.7:9400",
+        f"{meta}namespace": "gpu-operator",
+        f"{meta}service_name": service,
+        f"{meta}endpoint_port_name": "gpu-metrics",
+        f"{meta}endpoint_address_target_kind": "Pod",
+        f"{meta}endpoint_address_target_name": "pod-x",
+        f"{meta}pod_name": "pod-x",
+        f"{meta}pod_node_name": "t4-0",
+        f"{meta}pod_phase": "Running",
+        f"{meta}pod_container_name": "main",
+    }
+    for kind, some in (("service", labels), ("pod", pod)):
+        for key, value in some.items():
+            plain = re.sub(r"\W", "_", key)
+            found |= {f"{meta}{kind}_label_{plain}": value, f"{meta}{kind}_labelpresent_{plain}": "true"}
+    return found | more
+
+
+OPERAND = {"simulator.gpuform.io/operand": "dcgm-exporter"}
+EXPORTS = target("nvidia-dcgm-exporter", EXPORTER, OPERAND)
+
+
+def exporter_job(**endpoint: Any) -> Json:
+    labelled = monitor("d", EXPORTER, "gpu-operator", port="gpu-metrics", honorLabels=True, **endpoint)
+    (job,) = told(world(labelled))[1]["scrape_configs"]
+    return dict(job)

@@ -8,23 +8,25 @@ from typing import Any
 import pytest
 
 from lab.sidecars.monitoring.cluster import World, chosen
-from lab.sidecars.monitoring.config import flags, state_metrics
-from lab.sidecars.monitoring.discovery import Lookup, of_pod
-from tests.lab.sidecars.monitoring import site
-from tests.lab.sidecars.monitoring.scraping import (
+from lab.sidecars.monitoring.config import flags
+from tests.lab.sidecars.monitoring.site import (
     DROP,
+    EXPORTER,
     EXPORTS,
     NAMESPACES,
     NODE,
     PORTS,
+    STATE_METRICS,
     Json,
     exporter_job,
+    meta,
+    monitor,
+    rules,
     scraped,
     target,
     told,
     world,
 )
-from tests.lab.sidecars.monitoring.site import EXPORTER, STATE_METRICS, meta, monitor, rules
 
 pytestmark = pytest.mark.unit
 
@@ -214,19 +216,21 @@ def test_a_pod_monitors_series_have_what_the_operator_gives_them() -> None:
     assert job["kubernetes_sd_configs"] == [
         {"role": "pod", "kubeconfig_file": "prometheus.kubeconfig", "namespaces": {"names": ["science"]}}
     ]
-    port = {"name": "metrics", "containerPort": 8002}
-    noted = {"simulator.gpuform.io/metrics-port": "4711"}
-    pod = {
-        "metadata": {**meta("w-x", {"app": "w"}, "science"), "uid": "u", "annotations": noted},
-        "spec": {"nodeName": "n", "containers": [{"name": "main", "image": "x:1", "ports": [port]}]},
-        "status": {"podIP": "10.0.0.9", "phase": "Running"},
+    of_pod, note = (
+        "__meta_kubernetes_pod_",
+        "__meta_kubernetes_pod_annotation_simulator_gpuform_io_metrics_port",
+    )
+    found = {
+        "__address__": "10.0.0.9:8002",
+        "__meta_kubernetes_namespace": "science",
+        **{
+            f"{of_pod}{name}": text
+            for name, text in {"name": "w-x", "node_name": "n", "phase": "Running"}.items()
+        },
+        **{f"{of_pod}label_app": "w", f"{of_pod}labelpresent_app": "true", note: "4711"},
+        **{f"{of_pod}container_name": "main", f"{of_pod}container_port_name": "metrics"},
     }
-
-    def asked(pod: Json) -> Json | None:
-        (found,) = of_pod(pod)
-        return scraped({"__address__": found["targets"][0], **found["labels"]}, job)
-
-    assert asked(pod) == {
+    assert scraped(found, job) == {
         "url": "http://127.0.0.1:4711/pods/science/w-x",
         "job": "science/w",
         "instance": "10.0.0.9:8002",
@@ -235,11 +239,8 @@ def test_a_pod_monitors_series_have_what_the_operator_gives_them() -> None:
         "container": "main",
         "endpoint": "metrics",
     }
-    port["name"] = "serving"
-    assert asked(pod) is None
-    port["name"] = "metrics"
-    del noted["simulator.gpuform.io/metrics-port"]
-    assert asked(pod) is None, "no process answers for it"
+    assert scraped(found | {f"{of_pod}container_port_name": "serving"}, job) is None
+    assert scraped(found | {note: ""}, job) is None, "no process answers for it"
 
 
 def test_a_timeout_is_no_longer_than_its_interval() -> None:
@@ -262,20 +263,6 @@ def test_what_is_not_played_is_said() -> None:
     )
 
 
-def test_for_a_prometheus_that_does_not_look_itself_there_are_files() -> None:
-    made = monitor("d", EXPORTER, "gpu-operator", port="x")
-    pods = "- {job_name: p, kubernetes_sd_configs: [{role: pod}, {role: node}]}"
-    wants, document = told(world(made, by_hand=pods), finds=False)
-    services, by_pod = document["scrape_configs"]
-    assert not [job for job in document["scrape_configs"] if "kubernetes_sd_configs" in job]
-    (file,) = services["file_sd_configs"][0]["files"]
-    assert wants.lookups[file] == Lookup(
-        "endpoints", ("gpu-operator",), '{"matchLabels": {"app": "nvidia-dcgm-exporter"}}'
-    )
-    assert [wants.lookups[name].role for name in by_pod["file_sd_configs"][0]["files"]] == ["pod", "node"]
-    assert wants.notes == ("job p: role node is not supported here",)
-
-
 def test_flags() -> None:
     assert flags(world(retention="", retentionSize="5GB"), PORTS) == (
         "--config.file=prometheus.yml",
@@ -284,14 +271,4 @@ def test_flags() -> None:
         "--web.listen-address=127.0.0.1:1",
         "--web.enable-lifecycle",
         "--storage.tsdb.retention.size=5GB",
-    )
-    deployment = next(one for one in site.state_metrics() if one["kind"] == "Deployment")
-    assert state_metrics(deployment, PORTS, "/k") == (
-        "--resources=nodes,pods",
-        "--metric-labels-allowlist=nodes=[gpuform.io/pool]",
-        "--host=127.0.0.1",
-        "--port=2",
-        "--telemetry-host=127.0.0.1",
-        "--telemetry-port=3",
-        "--kubeconfig=/k",
     )

@@ -11,8 +11,9 @@ import pytest
 
 from lab.plane.ports import is_free
 from lab.sidecars.monitoring.cluster import APP, Cluster, World
-from lab.sidecars.monitoring.keeper import PROMETHEUS, PROMTOOL, SAID, Keeper, Settings
+from lab.sidecars.monitoring.keeper import PROMETHEUS, PROMTOOL, Keeper, Settings
 from lab.sidecars.monitoring.targets import Ports
+from lab.sidecars.shared.child import SAID
 from lab.sidecars.shared.server import Missing
 from tests.lab.sidecars.monitoring.site import prometheus, rules, state_metrics
 from tests.waiting import until

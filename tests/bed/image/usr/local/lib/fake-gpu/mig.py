@@ -11,9 +11,6 @@ from machine import Card, Refusal
 from lab.simulator.hardware import Mig
 from lab.simulator.mig_geometry import DoesNotFit, Placed, place
 
-# Profile ids as nvidia-smi mig -lgip lists them (MIG user guide); names are accepted as well.
-_IDS = {8: {"7": 0, "4": 5, "3": 9, "2": 14, "1": 19}, 4: {"4": 0, "2": 5, "1": 14}}
-
 
 def mode(card: Card) -> bool | None:
     """Whether MIG is on; None if the GPU does not support it."""
@@ -50,22 +47,7 @@ def cut(card: Card, wanted: Mapping[str, int]) -> None:
 
 
 def add(card: Card, names: list[str]) -> None:
-    cut(card, layout(card) + Counter(profile(_mig(card), name) for name in names))
-
-
-def profile(mig: Mig, name: str) -> str:
-    if not name.isdigit():
-        return name
-    for known, found in mig.profiles.items():
-        if number(mig, known) == int(name) and found.compute:
-            return known
-    raise Refusal(19, f"Failed to create GPU instance: profile {name} is not known")
-
-
-def number(mig: Mig, name: str) -> int:
-    base = _IDS[mig.slices].get(name[0], 99)
-    first = next(known for known in mig.profiles if known[0] == name[0])
-    return base if name == first else base + 1 + list(mig.profiles).index(name)
+    cut(card, layout(card) + Counter(names))
 
 
 def _mig(card: Card) -> Mig:

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Plays nvidia-mig-parted: apply, assert and export a configuration, on the fake's own instances."""
+"""Plays nvidia-mig-parted: applies or asserts a configuration, on the fake's own instances."""
 
 from __future__ import annotations
 
@@ -36,65 +36,39 @@ def wanted(config: dict[str, Any], name: str) -> list[tuple[Card, bool, dict[str
     return [cards[index] for index in sorted(cards)]
 
 
-def applied(card: Card, on: bool, devices: dict[str, int], mode_only: bool) -> bool:
+def applied(card: Card, on: bool, devices: dict[str, int]) -> bool:
     if bool(mig.mode(card)) != on:
         return False
-    return mode_only or dict(mig.layout(card)) == {name: count for name, count in devices.items() if count}
+    return dict(mig.layout(card)) == {name: count for name, count in devices.items() if count}
 
 
-def apply(card: Card, on: bool, devices: dict[str, int], mode_only: bool) -> None:
+def apply(card: Card, on: bool, devices: dict[str, int]) -> None:
     if card.gpu.mig is None:
         if on:
             raise Refusal(1, f"error setting MIGMode: MIG is not supported on GPU {card.index}")
         return
     mig.switch(card, on)
-    if on and not mode_only:
+    if on:
         mig.cut(card, devices)
-
-
-def export() -> str:
-    entries = [
-        {"devices": [card.index], "mig-enabled": bool(mig.mode(card)), "mig-devices": dict(mig.layout(card))}
-        for card in machine.cards()
-    ]
-    return str(yaml.safe_dump({"version": "v1", "mig-configs": {"current": entries}}, sort_keys=False))
 
 
 def answer(args: list[str]) -> str:
     command = next((arg for arg in args if not arg.startswith("-")), "")
-    file = _value(args, "-f", "--config-file") or os.environ.get("MIG_PARTED_CONFIG_FILE", "")
-    name = _value(args, "-c", "--selected-config") or os.environ.get("MIG_PARTED_SELECTED_CONFIG", "")
-    mode_only = "--mode-only" in args or "-m" in args
-    if command == "export":
-        machine.loaded()
-        return export()
+    file, name = os.environ["MIG_PARTED_CONFIG_FILE"], os.environ["MIG_PARTED_SELECTED_CONFIG"]
     if command not in ("apply", "assert"):
         raise Refusal(1, f"No help topic for '{command}'")
-    with sys.stdin if file == "-" else Path(file).open() as stream:
-        plan = wanted(yaml.safe_load(stream), name)
-    if "--valid-config" in args or "-a" in args:
-        return "Selected MIG configuration is valid"
+    plan = wanted(yaml.safe_load(Path(file).read_text()), name)
     machine.loaded()
     if not plan:
         raise Refusal(1, "the selected configuration names no GPU of this machine")
     if command == "assert":
-        if not all(applied(*entry, mode_only) for entry in plan):
+        if not all(applied(*entry) for entry in plan):
             raise Refusal(1, "Assertion failure: selected configuration not currently applied")
         return "Selected MIG configuration currently applied"
     for entry in plan:
-        if not applied(*entry, mode_only):
-            apply(*entry, mode_only)
+        if not applied(*entry):
+            apply(*entry)
     return "MIG configuration applied successfully"
-
-
-def _value(args: list[str], *names: str) -> str:
-    for number, arg in enumerate(args):
-        if arg in names and number + 1 < len(args):
-            return args[number + 1]
-        for name in names:
-            if arg.startswith(f"{name}="):
-                return arg.partition("=")[2]
-    return ""
 
 
 def main() -> int:

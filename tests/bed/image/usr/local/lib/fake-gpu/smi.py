@@ -1,18 +1,13 @@
 #!/usr/bin/python3
-"""Plays nvidia-smi: its list, its table, --query-gpu, persistence mode, MIG, in the real format."""
+"""Plays nvidia-smi: its list, --query-gpu, persistence mode, MIG, in the real format."""
 
 from __future__ import annotations
 
-import os
 import sys
-from pathlib import Path
 
 import machine
 import mig
-import table
 from machine import Card, Refusal
-
-REAL = Path(__file__).with_name("real") / "nvidia-smi"
 
 
 def listing(cards: list[Card]) -> str:
@@ -26,27 +21,17 @@ def listing(cards: list[Card]) -> str:
 
 
 def query(cards: list[Card], driver: str, fields: list[str], options: list[str]) -> str:
-    units = "" if "nounits" in options else " MiB"
     rows = [] if "noheader" in options else [", ".join(fields)]
     for card in cards:
         on = mig.mode(card)
         known = {
             "index": str(card.index),
             "uuid": card.uuid,
-            "gpu_uuid": card.uuid,
             "name": card.gpu.product,
-            "gpu_name": card.gpu.product,
-            "count": str(len(machine.cards())),
             "driver_version": driver,
             "persistence_mode": "Enabled" if machine.persistence() else "Disabled",
             "mig.mode.current": "[N/A]" if on is None else "Enabled" if on else "Disabled",
             "mig.mode.pending": "[N/A]" if on is None else "Enabled" if on else "Disabled",
-            "pci.bus_id": card.bus,
-            "gpu_bus_id": card.bus,
-            "memory.total": f"{card.gpu.memory_mib}{units}",
-            "memory.used": f"0{units}",
-            "compute_cap": ".".join(map(str, card.gpu.compute)),
-            "compute_mode": "Default",
         }
         for field in fields:
             if field not in known:
@@ -93,10 +78,6 @@ def mig_command(cards: list[Card], args: list[str]) -> str:
             if "-dgi" in args:
                 mig.cut(card, {})
         return "\n".join(f"Successfully destroyed instances of GPU {card.index}" for card in cutting)
-    if "-lgip" in args:
-        return table.profiles(cutting)
-    if "-lgi" in args or "-lci" in args:
-        return table.instances(cutting)
     raise Refusal(2, f"ERROR: Option {' '.join(args)} is not recognized.")
 
 
@@ -112,15 +93,9 @@ def answer(args: list[str]) -> str:
         ]
         if not cards:
             raise Refusal(6, "No devices were found")
-    if not args or args[0] in ("-i", "--id"):
-        return table.overview(cards, driver)
-    if args[0] in ("-L", "--list-gpus"):
+    if args[:1] in (["-L"], ["--list-gpus"]):
         return listing(cards)
-    if args[0] == "--version":
-        short = ".".join(driver.split(".")[:2])
-        versions = {"NVIDIA-SMI": driver, "NVML": short, "DRIVER": driver, "CUDA": table.cuda(driver)}
-        return "\n".join(f"{name} version : {version}" for name, version in versions.items())
-    if args[0] == "mig":
+    if args[:1] == ["mig"]:
         return mig_command(cards, args[1:])
     if fields := _value(args, "--query-gpu"):
         options = [word.strip() for word in (_value(args, "--format") or "").split(",")]
@@ -147,8 +122,6 @@ def _value(args: list[str], *names: str) -> str | None:
 
 
 def main() -> int:
-    if REAL.exists():  # the machine's own, with the NVML that GPUFORM_NVML_LIBRARY named
-        os.execve(REAL, ["nvidia-smi", *sys.argv[1:]], {**os.environ, "LD_LIBRARY_PATH": str(REAL.parent)})
     try:
         print(answer(sys.argv[1:]))
     except Refusal as refusal:

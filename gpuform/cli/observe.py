@@ -1,0 +1,236 @@
+"""What a stack is and has now: ``gpuform status``, ``top``, ``report``, ``drift`` and ``health``."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import RenderableType
+
+from gpuform.checkout.errors import InputError
+from gpuform.checkout.paths import Paths
+from gpuform.checkout.stacks import declared
+from gpuform.cli.output import (
+    AsJson,
+    Stack,
+    answering,
+    console,
+    reach_cluster,
+    require_file,
+    say,
+    short_path,
+    show,
+    warn,
+)
+from gpuform.reports import tables
+from gpuform.reports import top as trees
+from gpuform.usage import cluster_objects
+from gpuform.usage import health as cluster_health
+from gpuform.usage import status as cluster_status
+from infra.config import price_list
+from infra.model.base import listing
+from infra.model.environment import Environment
+from infra.model.health import Health
+from infra.plan import cost
+from infra.plan.bill import Bill, document
+from lab.plane.layout import prometheus_port
+from lab.toolchain import Toolchain
+
+if TYPE_CHECKING:
+    from gpuform.usage.top.facts import Facts
+    from gpuform.usage.top.view import View
+
+EVERY_S = 5.0
+MOST_WAITING = 10
+"""Of each queue, in the order in which they came."""
+PAGES = {"local": "index.html"}
+"""`make up` writes the same page."""
+
+
+def status(stack: Stack = "local", as_json: AsJson = False) -> None:
+    """Show pools, nodes, what they offer, which pods use it, queues, and what it costs."""
+    paths = Paths.here()
+    env = declared(stack, paths)
+    with reach_cluster(env, paths, stack) as (kubeconfig, context), answering(stack, kubeconfig):
+        current = cluster_status.read(env, kubeconfig, context)
+    bill = cost.bill(env, price_list(env))
+    show(as_json, {**current.to_json(), "cost": document(bill)}, _status(env, current, bill))
+    if as_json:
+        return
+    for trouble in tables.troubles(current):
+        say(trouble)
+    if kubeconfig == paths.kubeconfig:
+        say(tables.SIMULATED)
+        if not env.simulated:
+            say(tables.played(stack, current))
+
+
+def _status(env: Environment, current: cluster_status.ClusterStatus, bill: Bill) -> Iterator[RenderableType]:
+    yield from (tables.pools(current), "", tables.pods(current), "")
+    if current.queues:
+        yield from (tables.filled("Queues", tables.QUEUES, tables.queues(current.queues)), "")
+        if lines := list(tables.waiting(current, MOST_WAITING)):
+            yield from (tables.filled("Waiting", tables.WAITING, lines), "")
+    if not env.simulated or env.cost:
+        yield from (tables.bill(None, bill), "")
+
+
+def top(
+    stack: Stack = "local",
+    as_json: AsJson = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Repeat every 5 seconds until Ctrl-C; with --json one line each.")
+    ] = False,
+    namespace: Annotated[str | None, typer.Option(help="Only pods of this namespace.")] = None,
+    pool: Annotated[str | None, typer.Option(help="Only nodes of this pool.")] = None,
+    node: Annotated[str | None, typer.Option(help="Only this node.")] = None,
+) -> None:
+    """Show nodes, GPUs, slices and pods: what is requested, and what is used.
+
+    Without Prometheus it shows what is requested, and says so.
+    """
+    from gpuform.usage.prometheus import reach
+    from gpuform.usage.top.read import measure, view
+
+    paths = Paths.here()
+    env = declared(stack, paths)
+    _require_known("pool", pool, [one.name for one in env.pools])
+    with (
+        reach_cluster(env, paths, stack) as (kubeconfig, context),
+        reach(env, paths, kubeconfig, context, prometheus_port) as prometheus,
+    ):
+
+        def read() -> View:
+            with answering(stack, kubeconfig):
+                current = cluster_status.read(env, kubeconfig, context)
+            return view(env, current, *measure(prometheus))
+
+        try:
+            found = read()
+            _require_known("node", node, [one.name for one in found.nodes])  # once: a node may disappear
+            while True:
+                _show(found.only(namespace, pool, node), as_json, watch)
+                if not watch:
+                    return
+                time.sleep(EVERY_S)
+                found = read()
+        except KeyboardInterrupt:
+            if not watch:
+                raise  # Ctrl-C is how --watch ends
+
+
+def _require_known(kind: str, name: str | None, known: list[str]) -> None:
+    if name is not None and name not in known:
+        raise InputError(f"--{kind}", f"unknown {kind} {name!r}", listing(known, name))
+
+
+def _show(current: View, as_json: bool, watch: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(current.to_json(), indent=None if watch else 2))
+        return
+    if watch:
+        console.clear()
+    console.print(trees.table(current))
+    for line in [*trees.notes(current), *([tables.SIMULATED] if current.simulated else [])]:
+        say(line)
+
+
+def report(
+    stack: Stack = "local",
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="File for the page; in .gpuform/report by default.")
+    ] = None,
+) -> None:
+    """Write one HTML page: the pods on each GPU, what is used, what it costs, what is wrong.
+
+    It needs no network and no script. Without Prometheus it shows only what is requested, and says so.
+    """
+    from gpuform.reports.page import save
+
+    paths = Paths.here()
+    env = declared(stack, paths)
+    file = output or paths.state / "report" / PAGES.get(stack, f"{stack}.html")
+    require_file(file, "-o")
+    with reach_cluster(env, paths, stack) as (kubeconfig, context):
+        found = facts(env, stack, paths, kubeconfig, context)
+    save(file, found, paths.root)
+    if found.view.why:
+        say(f"requested only: {found.view.why}")
+    say(f"report: {short_path(file)}")
+
+
+def facts(env: Environment, stack: str, paths: Paths, kubeconfig: Path, context: str | None) -> Facts:
+    """What the page shows. Raises Failure if the cluster does not answer."""
+    from gpuform.usage.prometheus import reach
+    from gpuform.usage.top.facts import gather
+
+    with reach(env, paths, kubeconfig, context, prometheus_port) as prometheus:
+        with answering(stack, kubeconfig):
+            objects = cluster_objects.fetch(env, kubeconfig, context)
+        return gather(env, stack, objects, prometheus, price_list(env), time.time())
+
+
+def drift(stack: Stack, as_json: AsJson = False) -> None:
+    """Show what was changed by hand since the last `up`; changes neither resources nor state.
+
+    Exit code 0 without drift, 3 with drift, 1 if it cannot be determined, 2 for bad input.
+    """
+    from gpuform.clouds import cloud_of
+    from gpuform.reports import stack as texts
+    from gpuform.stack.drift.run import find_drift
+
+    paths = Paths.here()
+    env = declared(stack, paths)
+    cloud = cloud_of(env)
+    found = find_drift(env, cloud.drift, cloud.access, paths, Toolchain(paths), stack, say=warn)
+    show(as_json, found.to_json(), texts.drift(found))
+    if found.findings:
+        raise typer.Exit(3)
+
+
+health = typer.Typer(no_args_is_help=True, help="Nodes with a broken GPU: what was done about them.")
+
+
+@health.command(name="status")
+def health_status(stack: Stack = "local", as_json: AsJson = False) -> None:
+    """Show the nodes that are out of use, and whether the health loop has stopped."""
+    from gpuform.reports import stack as texts
+
+    declaration, seen = _read_health(stack)
+    found = {"mode": declaration.mode, **seen.to_json()}
+    show(as_json, found, [texts.health(seen)] if seen.nodes else [])
+    for line in texts.health_lines(seen, declaration.mode) if not as_json else ():
+        say(line)
+
+
+@health.command()
+def tickets(
+    stack: Stack = "local",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder for one Markdown file per ticket.")
+    ] = None,
+) -> None:
+    """Show the open tickets, or write them as files."""
+    _, seen = _read_health(stack)
+    opened = [one for one in seen.tickets if one.open]
+    if output is None:
+        for one in opened:
+            typer.echo(one.files["ticket.md"])
+    else:
+        for file in cluster_health.write(opened, output):
+            say(f"wrote {short_path(file)}")
+    if not opened:
+        say("no ticket is open")
+
+
+def _read_health(stack: str) -> tuple[Health, cluster_health.Seen]:
+    paths = Paths.here()
+    env = declared(stack, paths)
+    if env.health is None:
+        raise InputError("health", f"stack {stack} does not declare it", "add health: {} to the stack file")
+    with reach_cluster(env, paths, stack) as (kubeconfig, context), answering(stack, kubeconfig):
+        return env.health, cluster_health.fetch(kubeconfig, context)

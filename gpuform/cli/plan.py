@@ -1,0 +1,176 @@
+"""What can be declared (``gpus``, ``schema``, ``init``), and what follows (``render``, ``images``)."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpuform.checkout import writable
+from gpuform.checkout.errors import Failure, InputError
+from gpuform.checkout.paths import Paths
+from gpuform.checkout.stacks import declared
+from gpuform.cli.output import AsJson, Stack, caution, say, show, warn
+from gpuform.engine.environment import INSTALLED
+from gpuform.reports import catalogue
+from gpuform.stack import scaffold
+from infra.config import price_list
+from infra.inventory import keys
+from infra.model.prices import DATE
+from infra.schema import schema_text
+from lab.toolchain import Toolchain
+
+if TYPE_CHECKING:
+    from infra.plan.images import Pulled
+
+
+def gpus(as_json: Annotated[bool, typer.Option("--json", help="The catalogue as JSON.")] = False) -> None:
+    """Show the catalogue: memory, MIG profiles, and the machines that have each GPU, with prices."""
+    found = catalogue.entries()
+    show(as_json, found, [catalogue.table(found)])
+    if not as_json:
+        say(f"prices: EC2 on-demand, us-east-1, {DATE}; machines outside this list have no price")
+
+
+def schema() -> None:
+    """Print the JSON Schema of a stack file."""
+    typer.echo(schema_text(), nl=False)
+
+
+def init(
+    stack: Annotated[str, typer.Argument(help="Name of the new stack: Pulumi.STACK.yaml.")],
+    region: Annotated[str | None, typer.Option(help="AWS region; that of the example by default.")] = None,
+    bucket: Annotated[
+        str | None, typer.Option(help="Bucket for the state; gpuform-STACK-state by default.")
+    ] = None,
+    kms: Annotated[
+        str | None, typer.Option(help="Alias of the key, without alias/; gpuform-STACK by default.")
+    ] = None,
+    script: Annotated[
+        Path | None, typer.Option(help="File for the commands, besides printing them; never overwritten.")
+    ] = None,
+) -> None:
+    """Write a commented Pulumi.STACK.yaml, and print the aws commands for its bucket, key and policies.
+
+    Creates nothing at AWS and overwrites nothing.
+    """
+    root = Paths.here().root
+    file = root / f"Pulumi.{stack}.yaml"
+    for target in (file, *([script] if script else [])):
+        if target.exists():
+            raise InputError(str(target), "already exists", "edit it, or name another")
+        writable.require(target.parent, "name a file in a writable folder")
+    name = scaffold.example(stack)
+    files = (folder / f"Pulumi.{name}.yaml" for folder in (root, INSTALLED))
+    text = next(file.read_text(encoding="utf-8") for file in files if file.is_file())
+    place = scaffold.Place(
+        stack=stack,
+        region=region or scaffold.region_of(text),
+        bucket=bucket or f"gpuform-{stack}-state",
+        alias=kms or f"gpuform-{stack}",
+    )
+    commands = scaffold.script(place)
+    file.write_text(scaffold.stack_file(stack, text, place), encoding="utf-8")
+    if script:
+        script.write_text(commands, encoding="utf-8")
+        script.chmod(0o755)
+    typer.echo(commands, nl=False)
+    warn(f"wrote {file.name} from the example {name}: its comments mark what to change; nothing has")
+    warn("been created yet, the commands above create its bucket, key and policies (docs/howto/state.md)")
+
+
+def render(
+    stack: Stack,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder; created if missing.")],
+    charts: Annotated[
+        bool,
+        typer.Option(
+            "--charts", help="Also check the charts' rendered objects; downloads third-party charts."
+        ),
+    ] = False,
+) -> None:
+    """Write the resolved environment and every manifest; the same input gives the same bytes.
+
+    The policy pack checks the result. Exit code 1 if a policy above severity low is broken.
+    """
+    from gpuform.stack import policy_check
+    from infra.plan.render import render as files
+
+    paths = Paths.here()
+    env = declared(stack, paths)
+    caution(env)
+    rendered = files(env, keys(env, paths.root), price_list(env))
+    writable.require(output, "name a writable folder with -o")
+    output.mkdir(parents=True, exist_ok=True)
+    for name, text in rendered.items():
+        (output / name).parent.mkdir(parents=True, exist_ok=True)
+        (output / name).write_text(text)
+    say(f"{len(rendered)} files in {output}")
+    if others := _others(output, rendered):
+        origin = "from an earlier rendering or another source"
+        say(f"other files in these folders: {len(others)}, {origin}, such as {', '.join(others[:4])}")
+    judged = list(policy_check.resources(rendered))
+    if charts:
+        judged += _charts(paths, rendered)
+    found = policy_check.findings(judged)
+    for line in policy_check.lines(found):
+        say(line)
+    if any(one.rule.severity != "low" for one in found):
+        raise Failure("policies", f"{len(found)} broken", "see docs/reference/policies.md")
+
+
+def _others(output: Path, rendered: Mapping[str, str]) -> list[str]:
+    """Other files in the folders of the rendering; they are kept, and reported."""
+    folders = {(output / name).parent for name in rendered}
+    there = {
+        str(file.relative_to(output)) for folder in folders for file in folder.iterdir() if file.is_file()
+    }
+    return sorted(there - set(rendered))
+
+
+def _charts(paths: Paths, rendered: Mapping[str, str]) -> Iterator[Any]:
+    """Objects of every chart that can be fetched; a line says which charts are not checked."""
+    from gpuform.stack import policy_check
+
+    helm = Toolchain(paths).path("helm")
+    for release in policy_check.releases(rendered):
+        try:
+            objects = list(policy_check.objects(policy_check.templated(helm, paths.root, release)))
+        except (OSError, subprocess.SubprocessError):
+            say(f"chart {release['chart']} cannot be fetched: its objects are not checked")
+            continue
+        say(f"chart {release['chart']}: {len(objects)} objects checked")
+        yield from objects
+
+
+def images(stack: Stack = "local", as_json: AsJson = False) -> None:
+    """List the charts, EKS add-ons and images that the cluster pulls, with the digest if pinned; offline."""
+    from infra.plan import images as planned
+
+    env = declared(stack, Paths.here())
+    caution(env)
+    found = planned.pulled(env)
+    for source in planned.unused(env, found):
+        warn(f"warning: registries.{source}: redirects nothing of this stack; is the name right?")
+    show(as_json, {"stack": stack, "pulled": [asdict(one) for one in found]}, ())
+    if as_json:
+        return
+    if env.simulated:
+        warn("the nodes are simulated: they pull none of these images")
+    for line in _lines(found):
+        say(line)
+
+
+def _lines(found: Sequence[Pulled]) -> list[str]:
+    """One line each: kind, name and its name in the mirror, digest, users."""
+    rows = [(one.kind, _name(one), one.digest or "unknown", ", ".join(one.used_by)) for one in found]
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
+    return ["  ".join((*(row[i].ljust(widths[i]) for i in range(3)), row[3])) for row in rows]
+
+
+def _name(one: Pulled) -> str:
+    return one.name if one.pulled_as == one.name else f"{one.name} -> {one.pulled_as}"

@@ -1,0 +1,236 @@
+"""Checks of the whole environment, in their order: its parts fit each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from infra.model import (
+    aws_checks,
+    checks,
+    health,
+    host_checks,
+    layouts,
+    monitoring,
+    node_keys,
+    node_room,
+    openstack_checks,
+    operator_checks,
+    queue_checks,
+    registries,
+    relayout,
+    room,
+    scheduling,
+    surge,
+    unused,
+    workload_kinds,
+)
+from infra.model.aws import AwsCluster
+from infra.model.base import listing
+from infra.model.errors import InputError
+from infra.model.hosts import HostsCluster
+from infra.model.offer import MigStrategy, own_strategy
+from infra.model.openstack import Flavor, OpenstackCluster
+from infra.model.pool import Pool
+from infra.model.prices import Cost
+from infra.model.sharing import Mig
+from infra.model.state import check_state
+from infra.model.values import node_limit
+
+if TYPE_CHECKING:
+    from infra.model.environment import Environment
+
+
+def check(env: Environment) -> None:
+    """Raise InputError for the first part that does not fit the others."""
+    _check_own(env)
+    check_state(env.cluster.kind, env.state)
+    registries.check(env.registries)
+    operator = env.gpu_operator
+    operator_checks.check(env.cluster.kind, operator, env.ownership, env.pools)
+    if isinstance(env.cluster, OpenstackCluster):
+        openstack_checks.check_flavors(env.cluster, env.pools)
+    _check_pools(env.cluster.kind, env.gpu_operator.mig_strategy, env.pools)
+    node_keys.check(env.cluster.kind, operator.gpu_taint, env.pools)
+    if env.cost:
+        _check_cost(env.cost, _system_machines(env), env.pools)
+    minor = env.cluster.version if isinstance(env.cluster, AwsCluster | OpenstackCluster) else None
+    scheduling.check_scheduling(env.cluster.kind, minor, env.scheduling)
+    checks.check_workloads(operator.mig_strategy, env.pools, env.workloads)
+    workload_kinds.check_notebooks(env)
+    node_room.check(env)
+    scheduling.check_priorities(env.priorities, env.workloads)
+    room.check_spare(env)
+    room.check_namespaces(env)
+    queue_checks.check(env)
+    workload_kinds.check_inference(env)
+    if env.monitoring:
+        operator_checks.check_monitoring(operator)
+    monitoring.check(env.cluster.kind, env.monitoring, _namespaces(env))
+    magnum = env.cluster if isinstance(env.cluster, OpenstackCluster) else None
+    health.check(env.cluster.kind, env.health, env.monitoring is not None, env.pools, magnum)
+    if isinstance(env.cluster, AwsCluster):
+        aws_checks.check(env.name, env.cluster, operator.mig_strategy, env.pools, env.workloads)
+    if isinstance(env.cluster, OpenstackCluster):
+        openstack_checks.check(env.name, env.cluster, env.pools, env.monitoring)
+        openstack_checks.check_taints(env.cluster, operator, env.pools)
+        openstack_checks.check_workloads(env.pools, env.workloads)
+    if isinstance(env.cluster, HostsCluster):
+        inside = {key: getattr(env, key) for key in host_checks.INSIDE}
+        host_checks.check(env.cluster, operator, env.pools, inside)
+    surge.check(env)
+
+
+def _check_own(env: Environment) -> None:
+    """Refuse entries that no pool uses, and GPUs with the same labels or the same MIG device filter."""
+    cluster, gpus, machines, pools = env.cluster, env.gpus, env.machines, env.pools
+    flavors: Mapping[str, Flavor] = cluster.flavors if isinstance(cluster, OpenstackCluster) else {}
+    if machines and isinstance(cluster, OpenstackCluster):
+        raise InputError("machines", "Nova's flavors are declared with the cluster", "use cluster.flavors")
+    for name in machines if isinstance(cluster, AwsCluster) else ():
+        if not re.fullmatch(r"[a-z][a-z0-9-]*\.[a-z0-9-]+", name):
+            fact = f"{name!r} is not the name of an EC2 instance type"
+            raise InputError(f"machines.{name}", fact, "write it as EC2 does, for example g6.xlarge")
+    taken = {one.name for pool in pools for one in (*pool.machines, pool.node_machine) if one}
+    for name in machines:
+        if name not in taken:
+            raise InputError(f"machines.{name}", "no pool uses it", "leave it out")
+    used = {gpu.name for pool in pools for gpu in pool.gpus}
+    used |= {one.gpu for one in machines.values() if one.gpu} | {
+        one.gpu for one in flavors.values() if one.gpu
+    }
+    products: dict[str, str] = {}
+    devices: dict[str, str] = {}
+    for name, gpu in gpus.items():
+        if name not in used:
+            raise InputError(f"gpus.{name}", "no pool and no machine uses it", "leave it out")
+        other = products.setdefault(gpu.product, name)
+        if other != name:
+            fact = f"gpus.{other} has it too, and both would have the same node labels"
+            raise InputError(f"gpus.{name}.product", fact, "declare the model once")
+        other = devices.setdefault(gpu.pci, name) if gpu.mig else name
+        if other != name:
+            fact = f"gpus.{other} has it too, and mig-parted selects GPUs by this id"
+            raise InputError(f"gpus.{name}.pci", fact, "declare the model once")
+
+
+def _check_cost(cost: Cost, system: Sequence[str], pools: Sequence[Pool]) -> None:
+    """Refuse a price of a name that is not a pool, a pool's machine or a system machine, and of no spot."""
+    prices = tuple(cost.prices)
+    if cost.spot_factor is not None and not any("spot" in pool.capacity for pool in pools):
+        raise InputError("cost.spot_factor", "no pool has capacity spot", "leave it out")
+    machines = [machine.name for pool in pools for machine in (*pool.machines, pool.node_machine) if machine]
+    known = [*(pool.name for pool in pools), *dict.fromkeys([*machines, *system])]
+    for name in prices:
+        if name not in known:
+            fact = "is neither a pool nor a machine of a pool, so the price has no effect"
+            raise InputError(f"cost.prices.{name}", fact, listing(known, name))
+
+
+def _check_pools(cluster: str, strategy: MigStrategy, pools: Sequence[Pool]) -> None:
+    """Refuse duplicate pool names, and pools that lack what this kind of cluster needs."""
+    seen: dict[str, int] = {}
+    for index, pool in enumerate(pools):
+        path = f"pools[{index}]"
+        if pool.name in seen:
+            fact = f"{pool.name!r} is also the name of pools[{seen[pool.name]}]"
+            raise InputError(f"{path}.name", fact, "give each pool a name of its own")
+        seen[pool.name] = index
+        unused.check_pool(cluster, pool, path)
+        _check_place(cluster, pool, path)
+        _check_slices(strategy, pool, path)
+    total = sum(pool.nodes or len(pool.hosts or ()) for pool in pools)
+    if total > (most := node_limit(cluster)):
+        of = "EKS" if cluster == "aws" else "Kubernetes"
+        fact = f"they have {total} nodes, and a cluster of {of} has at most {most}"
+        raise InputError("pools", fact, "declare fewer, or several clusters")
+    layouts.check_names(pools)
+
+
+def _check_slices(strategy: MigStrategy, pool: Pool, path: str) -> None:
+    """Refuse slices that the strategy does not offer; ``strategy`` is the operator's, ``path`` the pool's."""
+    sharing = pool.sharing
+    if not isinstance(sharing, Mig):
+        return
+    own = own_strategy(strategy, pool)
+    where = "sharing.strategy" if sharing.strategy else "gpu_operator.mig_strategy"
+    mixed = "strategy: mixed" if sharing.strategy else "mig_strategy: mixed"
+    if own == "none":
+        fact = f"{where} none offers no slices"
+        raise InputError(f"{path}.sharing.kind", fact, "use mig_strategy: mixed or single")
+    if own == "single" and len(pool.layout or {}) > 1:
+        fact = f"{where} single takes one profile per node"
+        raise InputError(f"{path}.sharing.layout", fact, f"use {mixed}, or one profile")
+    if own == "single" and sharing.devices is not None:
+        fact = f"under {where} single all GPUs of a node must have the same MIG setting"
+        raise InputError(f"{path}.sharing.devices", fact, f"use {mixed}, or leave devices out")
+
+
+def _check_place(cluster: str, pool: Pool, path: str) -> None:
+    if cluster == "embedded":
+        if pool.selector is not None:
+            fact = "an embedded cluster creates the pool's nodes"
+            raise InputError(f"{path}.selector", fact, "give nodes: N, or use cluster kind existing")
+        if pool.nodes is None:
+            raise InputError(f"{path}.nodes", "missing", "give the number of nodes to simulate")
+        if pool.node_machine is None and pool.gpu:
+            fact = f"no known machine has {pool.gpu_count} of {' or '.join(pool.gpu.models)}"
+            raise InputError(f"{path}.gpu", fact, "name a machine, or another count")
+        return
+    if cluster == "hosts":
+        return  # see host_checks
+    if cluster in ("aws", "openstack"):
+        _check_made(pool, path)
+        return
+    if pool.nodes is not None:
+        fact = "the nodes of an existing cluster already exist"
+        raise InputError(f"{path}.nodes", fact, "give selector: {label: value}")
+    if pool.selector is None:
+        raise InputError(f"{path}.selector", "missing", "give the labels by which the pool's nodes are found")
+
+
+def _check_made(pool: Pool, path: str) -> None:
+    if pool.selector is not None:
+        fact = "gpuform creates the pool's nodes"
+        raise InputError(f"{path}.selector", fact, "give nodes: N or elastic, or use kind existing")
+    if (pool.nodes is None) == (pool.elastic is None):
+        both = "both nodes and elastic are given" if pool.nodes else "neither nodes nor elastic is given"
+        raise InputError(f"{path}.nodes", both, "give one of the two")
+
+
+def _system_machines(env: Environment) -> tuple[str, ...]:
+    if isinstance(env.cluster, AwsCluster):
+        return (env.cluster.system.machine,)
+    if isinstance(env.cluster, OpenstackCluster):
+        groups = (env.cluster.masters, env.cluster.workers)
+        return tuple(group.flavor for group in groups if group.flavor)
+    return ()
+
+
+def _namespaces(env: Environment) -> dict[str, str]:
+    """Every named namespace, with the path of the first field that names it."""
+    found: dict[str, str] = {}
+    for index, workload in enumerate(env.workloads):
+        found.setdefault(workload.namespace, f"workloads[{index}].namespace")
+    for index, space in enumerate(env.namespaces):
+        found.setdefault(space.name, f"namespaces[{index}].name")
+    for index, team in enumerate(env.queues.teams if env.queues else ()):
+        for number, name in enumerate(team.namespaces):
+            found.setdefault(name, f"queues.teams[{index}].namespaces[{number}]")
+    return found
+
+
+def warnings(env: Environment) -> tuple[str, ...]:
+    """Accepted settings that are not advisable: path, fact and remedy of each."""
+    found = [*node_room.warnings(env), *queue_checks.warnings(env)]
+    found += room.warnings(env)
+    if env.has_cluster:  # else Ansible changes the layouts, host by host
+        found += relayout.warnings(env.cluster.kind, env.pools)
+    if isinstance(env.cluster, AwsCluster):
+        found += aws_checks.warnings(env.gpu_operator.mig_strategy, env.pools)
+    if isinstance(env.cluster, OpenstackCluster):
+        found += openstack_checks.warnings(env.cluster, env.pools)
+    if isinstance(env.cluster, HostsCluster):
+        found += host_checks.warnings(env.cluster, env.pools)
+    return tuple(found)

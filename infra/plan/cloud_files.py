@@ -1,0 +1,112 @@
+"""Resources of AWS and OpenStack, beside the platform, as documents for review."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infra.model.environment import Environment
+from infra.model.pool import Pool
+from infra.plan import eks, iam, karpenter, magnum, magnum_guards, node_class, node_groups, sharing, user_data
+from infra.plan.charts import ChartRelease
+
+Documents = list[dict[str, Any]]
+
+
+def files(env: Environment) -> dict[str, Documents]:
+    """Documents by file name, empty on other clusters; Karpenter and IAM only if a pool uses Karpenter."""
+    if env.cluster.kind == "openstack":
+        own = magnum.template(env)
+        groups = [_magnum_group(env, pool) for pool in env.pools]
+        return {"magnum.yaml": [*([{"template": own}] if own else []), _magnum_cluster(env), *groups]}
+    if env.cluster.kind != "aws":
+        return {}
+    nodes = [node_groups.system_pool(env), *node_groups.managed_pools(env)]
+    versions = {**eks.before_nodes(env), **eks.after_nodes(env)}
+    found = {
+        "add-ons.yaml": [{"versions": versions, "settings": eks.add_on_settings(env)}],
+        "network.yaml": [_network(env)],
+        "node-groups.yaml": [_node_group(env, pool) for pool in nodes],
+    }
+    served = [pool for pool in env.pools if pool.by_karpenter]
+    if served:
+        releases = [eks.karpenter_crd_release(env), eks.karpenter_release(env)]
+        charts = [document(one) for one in releases]
+        objects: Documents = []
+        for pool in served:
+            objects.append(node_class.ec2_node_class(env, pool, node_class.node_role(env), env.name))
+            objects += [*karpenter.node_overlays(env, pool), *karpenter.node_pools(env, pool)]
+        found["karpenter.yaml"] = [*charts, *objects]
+        found["iam.yaml"] = _access()
+    return found
+
+
+def _network(env: Environment) -> dict[str, Any]:
+    cluster = node_groups.cluster_of(env)
+    created = {"subnets": [vars(zone) for zone in env.subnets]} if env.subnets else {}
+    return {
+        **cluster.network.model_dump(mode="json"),
+        **created,
+        "endpoints": list(eks.interface_endpoints(cluster)),
+        "public_cidrs": list(cluster.endpoint.public_cidrs),
+    }
+
+
+def _node_group(env: Environment, pool: Pool) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "node group": pool.name,
+        "nodes": pool.nodes,
+        "machines": [machine.name for machine in pool.machines],
+        "bought": node_groups.capacity_type(pool),
+        "reservations": list(pool.on_aws.reservations),
+        "zones": list(node_groups.zones(env, pool)),
+        "image": {"type": pool.image.eks_ami_type, "pin": env.ami(pool)},
+        "volumes": node_class.block_devices(pool),
+        "placement group": pool.on_aws.placement_group,
+        "labels": sharing.pool_labels(env, pool),
+        "taints": sharing.pool_taints(env, pool),
+        "user data": user_data.of(env, pool),
+        # Only if it is not the default.
+        "repair": None if node_groups.repaired(env, pool) else "not by EKS",
+    }
+    if pool.on_aws.efa:
+        found["network interfaces"] = node_class.network_interfaces(pool)
+    return {key: value for key, value in found.items() if value}
+
+
+def _access() -> Documents:
+    policies = iam.controller_policies()
+    return [
+        *({"policy": name, "document": policy} for name, policy in sorted(policies.items())),
+        {"policy": "interruption queue", "document": iam.queue_policy()},
+        {"role": "nodes", "policies": list(iam.node_role_policies())},
+    ]
+
+
+def _magnum_cluster(env: Environment) -> dict[str, Any]:
+    guarded = magnum_guards.of_cluster(env)
+    found: dict[str, Any] = {
+        "cluster": magnum.cluster(env),
+        "replaced for": sorted({**guarded.fixed, **(guarded.template or {})}),
+    }
+    if magnum.template(env) is None:
+        found["template"] = magnum.cluster_of(env).template
+    return found
+
+
+def _magnum_group(env: Environment, pool: Pool) -> dict[str, Any]:
+    flavor = pool.flavor
+    assert flavor is not None  # checked when the environment was parsed
+    each: dict[str, Any] = {"vcpu": flavor.vcpu, "memory_gib": flavor.memory}
+    if flavor.gpu:
+        each |= {"gpu": flavor.gpu, "gpus": flavor.gpus}
+    return {
+        "each node": each,
+        "node group": magnum.node_group(env, pool),
+        "nodes": magnum.selector(env, pool),
+        "replaced for": sorted(magnum_guards.of_pool(env, pool).fixed),
+    }
+
+
+def document(release: ChartRelease) -> dict[str, Any]:
+    """A chart's release, without what it leaves open."""
+    return {key: value for key, value in vars(release).items() if value is not None}

@@ -1,0 +1,132 @@
+"""Tools and their Go modules, and how one is found on PATH by the version that it prints."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from infra.model.amounts import numbers
+
+When = Literal["up", "gate", "nightly"]
+"""First command that needs a tool: `make up`, `make test`, `make test-all`. Rehearsals get what they need."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Module:
+    """One Go module: the folder ``toolchain/<name>`` with its own go.mod and go.sum.
+
+    ``pins`` is the module that its go.mod requires at ``version``. ``mb`` is the disk space of a first build
+    in MB of 10^6 bytes: Go's downloads, its build cache and the binaries, as measured on linux/amd64 and
+    rounded up; what two modules share is counted twice. ``cgo`` says that a C compiler is needed, ``tags``
+    are Go's build tags. ``called`` is the tools' own version, if it differs from the module's.
+    """
+
+    name: str
+    pins: str
+    version: str
+    mb: int
+    ldflags: tuple[str, ...] = ()
+    cgo: bool = False
+    tags: tuple[str, ...] = ()
+    called: str = ""
+
+    @property
+    def says(self) -> str:
+        return self.called or self.version
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One binary; ``place`` is its Go package, below the module's ``pins`` if empty or beginning with ``/``.
+
+    ``ask`` are the arguments that make it print its version; a tool without them, such as our own, is never
+    looked for on PATH. ``accepts`` is the range of versions accepted from PATH, from the first up to and
+    without the second; default: only the module's own. ``plugin`` is the version of an official
+    Pulumi plugin, downloaded where possible. ``when`` is the first command that builds it; a program that
+    needs a missing tool later builds it then.
+    """
+
+    name: str
+    module: Module
+    place: str
+    ask: tuple[str, ...] | None = None
+    accepts: tuple[str, str] | None = None
+    plugin: str = ""
+    when: When = "up"
+
+    @property
+    def accepted(self) -> tuple[str, str]:
+        """``accepts``, or a range with only the module's own version."""
+        major, minor, patch = self.module.says.split(".")
+        return self.accepts or (self.module.says, f"{major}.{minor}.{int(patch) + 1}")
+
+    @property
+    def package(self) -> str:
+        return f"{self.module.pins}{self.place}" if self.place[:1] in ("", "/") else self.place
+
+    @property
+    def output(self) -> str:
+        """File name that ``go build`` gives it: the last part of the package that is not a major version."""
+        parts = [part for part in self.package.split("/") if not re.fullmatch(r"v\d+", part)]
+        return self.module.name if parts == ["."] else parts[-1]
+
+
+Source = Literal["path", "plugin", "built", "missing"]
+
+
+@dataclass(frozen=True)
+class Found:
+    """Where a tool comes from; ``path`` is None and ``version`` the wanted one when it is missing."""
+
+    name: str
+    version: str
+    source: Source
+    path: Path | None
+
+
+def fits(version: str, accepts: tuple[str, str]) -> bool:
+    """Whether a version lies in the range; a pre-release never does."""
+    released = re.fullmatch(r"\d+\.\d+\.\d+", version)
+    return bool(released) and numbers(accepts[0]) <= numbers(version) < numbers(accepts[1])
+
+
+def ask_version(binary: Path, ask: tuple[str, ...]) -> str | None:
+    """The version that a binary prints, pre-release part included; None if none comes within 10 seconds."""
+    environment = os.environ | {"PULUMI_SKIP_UPDATE_CHECK": "true"}
+    try:
+        answer = subprocess.run(
+            [binary, *ask],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r"\bv?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.]+)?)", answer.stdout)
+    return found[1] if found and answer.returncode == 0 else None
+
+
+def on_path(tool: Tool) -> Found | None:
+    """The first binary on PATH with an accepted version; others of that name are skipped."""
+    for candidate in _candidates(tool.name) if tool.ask else ():
+        version = ask_version(candidate, tool.ask or ())
+        if version and fits(version, tool.accepted):
+            return Found(tool.name, version, "path", candidate)
+    return None
+
+
+def _candidates(name: str) -> Iterator[Path]:
+    seen = set()
+    for folder in os.get_exec_path():
+        candidate = shutil.which(name, path=folder)
+        if candidate and (real := Path(candidate).resolve()) not in seen:
+            seen.add(real)
+            yield Path(candidate).absolute()

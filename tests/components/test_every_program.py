@@ -1,0 +1,83 @@
+"""What holds of the programs of all environments, and what a change of the operator's mode does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes
+import pytest
+
+from infra.config import parse
+from infra.platform import platform
+from infra.target import Target
+from tests.components import test_hosts_program, test_program, test_workloads
+from tests.components.openstack_stacks import T4, with_template
+from tests.components.recording import record, run
+from tests.components.test_bounded import STACKS, declared
+
+pytestmark = pytest.mark.unit
+
+PROGRAMS: dict[str, dict[str, Any]] = {name: declared(name) for name in STACKS} | {
+    **test_program.PROGRAMS,
+    "hosts alone": test_hosts_program.alone(),
+    "own template": with_template(T4),
+    "workloads": test_workloads.environment(*test_workloads.WORK),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_preview_and_up_register_the_same_resources(name: str) -> None:
+    """None hides behind an Output."""
+    preview, real = record(PROGRAMS[name], preview=True), record(PROGRAMS[name])
+    assert preview.registered() == real.registered()
+    for provider in real.of("pulumi:providers:kubernetes"):
+        # A ConfigMap of the same name changes in place: replaced, a dashboard would disappear meanwhile.
+        assert provider.inputs["enableConfigMapMutable"] == "true"
+        # By the client, large CRDs exceed the limit of annotations; the default of pulumi-kubernetes 4.
+        assert provider.inputs.get("enableServerSideApply", "true") == "true"
+
+
+EMBEDDED = {**test_program.PLAIN, "cluster": {"kind": "embedded"}, "pools": [{**T4, "name": "t4"}]}
+
+
+def of_mode(mode: str, declared: dict[str, Any]) -> dict[str, Any]:
+    env = parse({**declared, "gpu_operator": {"mode": mode, "mig_strategy": "none"}})
+
+    def program() -> None:
+        provider = pulumi_kubernetes.Provider("k")
+        platform(env, Target(provider=provider, kubeconfig=pulumi.Output.from_input("k")))
+
+    return {f"{one.type} {one.name}": one.request for one in run(program).resources}
+
+
+@pytest.mark.parametrize(
+    ("mode", "own", "before"),
+    [
+        ("operator", "GpuOperator gpu-operator", "DevicePlugin device-plugin"),
+        ("device_plugin", "DevicePlugin device-plugin", "GpuOperator gpu-operator"),
+    ],
+)
+def test_the_operator_goes_before_the_device_plugin_comes_and_back(mode: str, own: str, before: str) -> None:
+    """Both charts have DaemonSets of the same names, and would both offer the same GPUs."""
+    seen = of_mode(mode, EMBEDDED)
+    (alias,) = seen[f"gpuform:platform:{own}"].aliases
+    assert f"{alias.spec.type} {alias.spec.name}" == f"gpuform:platform:{before}"
+    (release,) = [request for key, request in seen.items() if key.startswith(test_program.RELEASE)]
+    assert release.name == f"{own.split()[1]}-release", "the engine makes the alias of a child from this"
+    assert release.deleteBeforeReplace
+
+
+def test_beside_the_clusters_own_operator_nothing_of_ours_is_installed() -> None:
+    """Nor is its namespace ours: a destroy would delete it."""
+    theirs, whole = (
+        {key for key in of_mode(mode, test_program.PLAIN) if "gpuform:" not in key}
+        for mode in ("existing", "operator")
+    )
+    assert not [key for key in theirs if key.startswith(test_program.RELEASE)]
+    assert {key for key in theirs if "Namespace" in key} == {
+        "kubernetes:core/v1:Namespace namespaces-gpuform-platform"
+    }
+    for part in ("gpu-operator-release", "namespaces-gpu-operator", "readiness-gate"):
+        assert [key for key in whole if part in key]
+    assert not [key for key in theirs if "readiness-gate" in key], "its operands do not tolerate our taint"
