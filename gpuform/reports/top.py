@@ -44,7 +44,7 @@ def notes(view: View) -> list[str]:
 
 
 def _rows(view: View) -> Iterator[tuple[int, str, str, *tuple[str, ...]]]:
-    """Depth in the tree, name, style, then requested, used, memory and power, as far as known."""
+    """Each row: depth in the tree, name, style, requested; then used, memory and power if measured."""
     for node in view.nodes:
         of = f" of {number(len(node.gpus), 'GPU')}"
         state = (node.pool, node.machine, "" if node.ready else "not ready", node.closed)

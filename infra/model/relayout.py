@@ -71,7 +71,7 @@ def reset_of(cluster: str, pool: Pool) -> Reset:
 
 
 def resettable(cluster: str, pool: Pool) -> bool:
-    """Whether the GPUs of the pool's simulated nodes can be reset: never on AWS, whatever is declared."""
+    """Whether the pool's simulated nodes can reset their GPUs; never on AWS, even with ``reset: gpu``."""
     return cluster != "aws" and reset_of(cluster, pool) == "gpu"
 
 

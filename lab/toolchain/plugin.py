@@ -27,7 +27,7 @@ def this_platform() -> str:
     return f"{platform.system().lower()}/{_MACHINES.get(machine, machine)}"
 
 
-def sha256(repository: str, version: str, file: str, token: str = "", releases: str = RELEASES) -> str:
+def sha256(repository: str, version: str, file: str, token: str = "") -> str:
     """SHA-256 of a release's file, as GitHub computed it when the file was uploaded.
 
     The file itself comes from Pulumi's server (docs.github.com, REST API, release assets: ``digest``).
@@ -40,7 +40,7 @@ def sha256(repository: str, version: str, file: str, token: str = "", releases: 
     )
     try:
         answer = httpx.get(
-            f"{releases}/{repository}/releases/tags/v{version}", headers=headers, timeout=_ANSWER_S
+            f"{RELEASES}/{repository}/releases/tags/v{version}", headers=headers, timeout=_ANSWER_S
         ).raise_for_status()
         stated = {one["name"]: _DIGEST.fullmatch(one["digest"] or "") for one in answer.json()["assets"]}
     except httpx.HTTPStatusError as error:
@@ -54,21 +54,19 @@ def sha256(repository: str, version: str, file: str, token: str = "", releases: 
     return found[1]
 
 
-def archive(name: str, version: str, server: str = SERVER) -> tuple[str, str]:
+def archive(name: str, version: str) -> tuple[str, str]:
     """Address and file name of a plugin's official archive for this platform."""
     file = f"{name}-v{version}-{this_platform().replace('/', '-')}.tar.gz"
-    return f"{server}/{file}", file
+    return f"{SERVER}/{file}", file
 
 
-def plugin_sha256(name: str, version: str, token: str = "", releases: str = RELEASES) -> str:
+def plugin_sha256(name: str, version: str, token: str = "") -> str:
     """SHA-256 of a resource plugin's archive for this platform; Failure as `sha256`."""
     _, file = archive(name, version)
-    return sha256(name.replace("-resource-", "-"), version, file, token, releases)
+    return sha256(name.replace("-resource-", "-"), version, file, token)
 
 
-def download(
-    tool: Tool, scratch: Path, report: Reporter, server: str = SERVER, releases: str = RELEASES
-) -> Path | None:
+def download(tool: Tool, scratch: Path, report: Reporter) -> Path | None:
     """The verified plugin below ``scratch``; None, after a line with the reason, if there is none.
 
     Not by ``pulumi plugin install --checksum``, which refuses the right archive if the last read of the
@@ -76,17 +74,17 @@ def download(
     """
     import httpx
 
-    address, file = archive(tool.name, tool.plugin, server)
+    address, file = archive(tool.name, tool.plugin)
     try:
-        httpx.head(server, timeout=PROBE_S, follow_redirects=True)
+        httpx.head(SERVER, timeout=PROBE_S, follow_redirects=True)
         report.update(f"{tool.name}: downloading {tool.plugin}")
-        stated = plugin_sha256(tool.name, tool.plugin, releases=releases)
+        stated = plugin_sha256(tool.name, tool.plugin)
         _fetch(address, scratch / file, stated)
         binary = _unpacked(scratch / file, tool.name)
     except httpx.HTTPStatusError as error:
         why = f"cannot be downloaded: HTTP {error.response.status_code} for {address}"
     except httpx.HTTPError as error:
-        why = f"cannot be downloaded: {server} cannot be reached ({error or type(error).__name__})"
+        why = f"cannot be downloaded: {SERVER} cannot be reached ({error or type(error).__name__})"
     except Failure as failure:
         why = f"cannot be verified: {failure.subject}: {failure.fact}"
     else:

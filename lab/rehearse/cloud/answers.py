@@ -135,7 +135,7 @@ def declare(machines: Iterable[Machine], region: str, zones: Sequence[str]) -> N
 
 
 def description(machine: Machine) -> Json:
-    """What DescribeInstanceTypes would say, as far as Karpenter reads it.
+    """The fields of DescribeInstanceTypes that Karpenter reads.
 
     Karpenter derives the number of pods from network interfaces: interfaces * (addresses - 1) + 2.
     """

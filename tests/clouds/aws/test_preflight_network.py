@@ -197,7 +197,7 @@ def reached(has: dict[str, Any] | None = None, **cluster: Any) -> Finding:
 
 @pytest.mark.parametrize("endpoint", [{}, {"reached_by": "network"}])
 def test_a_private_cluster_in_a_new_vpc_is_refused(endpoint: dict[str, str]) -> None:
-    """No machine can be in a VPC before the first `up` has created it, whatever is declared."""
+    """Before the first `up` there is no VPC that a machine could be in; `reached_by` changes nothing."""
     found = reached(endpoint=endpoint)
     assert found.verdict == "FAIL"
     assert found.fact == (
@@ -236,7 +236,7 @@ def test_before_the_cluster_exists(
 
 
 def test_aws_prod_is_created_from_where_its_comment_says() -> None:
-    """And not from a hosted runner, whose address is not in the file."""
+    """It cannot be created from a hosted runner: the file does not list the address."""
     for here, verdict in ((Machine(), "PASS"), (Machine("198.51.100.7"), "FAIL")):
         account = Account(parse(stack("aws-prod")), here=here)
         assert account.checked()[SUBJECT].verdict == verdict

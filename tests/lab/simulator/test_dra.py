@@ -140,7 +140,7 @@ def test_nothing_without_nvidias_driver() -> None:
 
 
 def cutting(*pods: Any) -> World:
-    """A node whose MIG manager is about to cut its GPU."""
+    """A node with a pending MIG layout."""
     labels = {keys.MIG_CONFIG: "all-1g.5gb", keys.MIG_STATE: "pending"}
     world = make_world("20f1", labels=labels, operands=("mig-manager", "driver", "toolkit"), pods=pods)
     world.configs["uid-mig-manager-1"] = Config("")

@@ -119,7 +119,7 @@ READY = ("driver", "toolkit", "mig-manager")
 
 
 def parted(wanted: str, configs: Any = CONFIGS, **given: Any) -> Any:
-    """A node whose operands are paused: the MIG manager is about to apply the layout."""
+    """A node with paused operands and a layout that the MIG manager must apply."""
     labels = {keys.MIG_CONFIG: wanted, **given.pop("labels", PENDING)}
     world = make_world(**{"gpu": "20b0", "operands": READY, **given}, labels=labels)
     world.configs["uid-mig-manager-1"] = configs

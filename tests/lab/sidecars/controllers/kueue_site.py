@@ -72,7 +72,7 @@ class Queues(Site):
         self.kueue("LocalQueue", name, {"clusterQueue": name}, namespace=name)
 
     def job(self, name: str, team: str, asks: Json) -> None:
-        """A plain Job whose pod works for an hour."""
+        """A plain Job with a pod that runs for an hour."""
         container = {"name": "main", "image": "none", "resources": {"requests": asks, "limits": asks}}
         pod = {"containers": [container], "restartPolicy": "Never", "terminationGracePeriodSeconds": 0}
         notes = {"annotations": {"simulator.gpuform.io/duration": "1h"}}
