@@ -91,6 +91,7 @@ def up(
     lost without --acknowledge; then nothing is changed.
     """
     from infra.plan.losses import may_go
+    from lab.rehearse import nodes
 
     paths = Paths.here()
     env = declared(stack, paths)
@@ -101,10 +102,11 @@ def up(
         require_passed(env, paths, stack, console)
     packs = [folder.resolve() for folder in policy_pack or ()]
     tools = Toolchain(paths)
-    if offline or env.simulated:
-        plane = ControlPlane(paths, tools)
-        if not offline or plane.status().ready:  # an offline run needs no cluster
-            plane.start_for(env, say)
+    simulated_cloud = offline and nodes.of(env).by_cloud
+    if simulated_cloud or env.simulated:
+        ControlPlane(paths, tools).start_for(env, say)
+    if simulated_cloud:
+        nodes.play(env, paths, tools)
     engine = Engine(paths, tools, say=say, offline=offline)
     accepted = (*env.acknowledge_loss, *(acknowledge or ()))
     try:

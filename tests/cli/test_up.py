@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -36,6 +35,9 @@ LAB = {
     "monitoring": {},
 }
 BROKEN = Finding("quota of P", "FAIL", "too small", "aws service-quotas request", "aws service-quotas get")
+
+
+START_FOR = ControlPlane.start_for
 
 
 class Runs:
@@ -78,6 +80,8 @@ def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Runs:
     found = Runs()
     monkeypatch.setattr("gpuform.cli.change.Engine", found)
     monkeypatch.setattr(preflight, "run_checks", found.run_checks)
+    monkeypatch.setattr(ControlPlane, "start_for", lambda *_: None)
+    monkeypatch.setattr("lab.rehearse.nodes.play", lambda *_: None)
     return found
 
 
@@ -183,22 +187,19 @@ def test_previews_and_rehearsals_say_it_before_they_begin(
 
 
 @pytest.mark.parametrize(
-    ("words", "running", "first"),
-    [
-        (("lab",), False, ["kueue", "monitored"]),
-        (("aws-dev", "--offline"), True, ["start", "monitored"]),
-        (("aws-dev", "--offline"), False, []),
-    ],
+    ("words", "first"),
+    [(("lab",), ["kueue", "monitored"]), (("aws-dev", "--offline"), ["start", "monitored", "nodes"])],
 )
-def test_what_an_embedded_stack_declares_runs_before_the_engine(
-    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: Any, running: bool, first: list[str]
+def test_what_runs_on_the_embedded_cluster_is_there_before_the_engine(
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: Any, first: list[str]
 ) -> None:
-    """Otherwise a release waits five minutes for pods of a program that does not run."""
+    """Otherwise a release waits five minutes for pods of a program that does not run, or has no cluster."""
     done: list[str] = []
+    monkeypatch.setattr(ControlPlane, "start_for", START_FOR)
     for way in ("start", "controlled", "monitored"):
         does = lambda self, *names, progress, way=way: done.extend(names or [way])  # noqa: E731
         monkeypatch.setattr(ControlPlane, way, does)
-    monkeypatch.setattr(ControlPlane, "status", lambda self: SimpleNamespace(ready=running))
+    monkeypatch.setattr("lab.rehearse.nodes.play", lambda *_: done.append("nodes"))
     monkeypatch.setattr(runs, "export", lambda stack: done.append("engine") or Runs.export(runs, stack))
     root = Path(__file__).resolve().parents[2]
     for name in ("Pulumi.yaml", "Pulumi.aws-dev.yaml", "toolchain"):

@@ -20,6 +20,7 @@ from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine
 from gpuform.engine.locks import Owner, written
 from gpuform.engine.places import Places
+from lab.plane import ControlPlane
 from lab.toolchain import Toolchain
 from tests.engine.conftest import TWO_COMPONENTS, aws_checkout
 from tests.tiers import nightly_but
@@ -98,13 +99,14 @@ class Two:
 
 
 @pytest.fixture
-def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toolchain: Toolchain) -> Two:
+def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toolchain: Toolchain) -> Iterator[Two]:
     root = aws_checkout(tmp_path / "checkout")
     monkeypatch.delenv("GPUFORM_STATE", raising=False)
     made = Two(Paths(root, root / ".gpuform", Paths.here().cache))
     made.engine.up(STACK)
     (root / "infra" / "__main__.py").write_text(TWO_COMPONENTS + 'Part("third")\n')
-    return made
+    yield made
+    ControlPlane(made.paths, toolchain).stop()
 
 
 ORDERS = {f"{first} then {then}": (first, then) for first in WORDS for then in WORDS if first != then}
