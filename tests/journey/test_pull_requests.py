@@ -12,8 +12,9 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -139,13 +140,25 @@ def changed(root: Path, stack: str, change: Callable[[str], str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
-    """The base of a stack's requests, with the nodes that its cloud would have made."""
-    folder = tmp_path_factory.mktemp("base")
-    root = copied(folder / "checkout", request.param)
-    paths = Paths(root, folder / "state", HERE.cache)
-    with played(paths, Toolchain(paths), request.param, str(root), say=lambda text: None) as made:
-        yield made
+def bases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Played]]:
+    """The base of a stack's requests, with the nodes that its cloud would have made; made once per stack."""
+    with ExitStack() as made:
+
+        @cache
+        def base(stack: str) -> Played:
+            folder = tmp_path_factory.mktemp("base")
+            root = copied(folder / "checkout", stack)
+            paths = Paths(root, folder / "state", HERE.cache)
+            return made.enter_context(
+                played(paths, Toolchain(paths), stack, str(root), say=lambda text: None)
+            )
+
+        yield base
+
+
+@pytest.fixture
+def base(bases: Callable[[str], Played], stack: str) -> Played:
+    return bases(stack)
 
 
 WORLDS: dict[str, tuple[dict[str, int], dict[str, set[str]]]] = {
@@ -158,11 +171,7 @@ WORLDS: dict[str, tuple[dict[str, int], dict[str, set[str]]]] = {
 """Nodes of each pool, of which elastic ones have grown for the workloads, and owners of the pods on some."""
 
 
-@pytest.mark.parametrize(
-    ("base", "stack"),
-    [pytest.param(name, name, id=name, marks=STACKS[name].marks) for name in WORLDS],
-    indirect=["base"],
-)
+@pytest.mark.parametrize("stack", [pytest.param(name, id=name, marks=STACKS[name].marks) for name in WORLDS])
 def test_the_base_is_read_live(base: Played, stack: str) -> None:
     nodes, owners = WORLDS[stack]
     assert base.world.live
@@ -174,13 +183,12 @@ def test_the_base_is_read_live(base: Played, stack: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("base", "stack", "request_"),
+    ("stack", "request_"),
     [
-        pytest.param(name, name, request, id=f"{name}-{request.name}", marks=stack.marks)
+        pytest.param(name, request, id=f"{name}-{request.name}", marks=stack.marks)
         for name, stack in STACKS.items()
         for request in stack.requests
     ],
-    indirect=["base"],
 )
 def test_the_comment_is_what_was_reviewed(
     base: Played, stack: str, request_: Request, tmp_path: Path
