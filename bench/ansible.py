@@ -23,12 +23,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from gpuform.checkout.paths import Paths
-from infra.inventory import text
+from infra.inventory import to_json
 from tests.bed import Bed, stack
 
 ROOT = Paths.here().root
-OURS = ROOT / "ansible" / "ansible.cfg"
-ADDED_AT = (2, 10)
+OWN_CONFIG = ROOT / "ansible" / "ansible.cfg"
+HOST_COUNTS = (2, 10)
 
 
 @dataclass
@@ -38,30 +38,32 @@ class Settings:
     variables: dict[str, str] = field(default_factory=dict)
 
 
-def ways() -> list[Settings]:
+def list_settings() -> list[Settings]:
     stock = f"[defaults]\nroles_path = {ROOT / 'ansible' / 'roles'}\n"
-    ours = OURS.read_text().replace("roles_path = roles", f"roles_path = {ROOT / 'ansible' / 'roles'}")
-    found = [Settings("stock", stock), Settings("ours", ours)]
+    own_config = OWN_CONFIG.read_text().replace(
+        "roles_path = roles", f"roles_path = {ROOT / 'ansible' / 'roles'}"
+    )
+    settings = [Settings("stock", stock), Settings("ours", own_config)]
     mitogen = find_spec("ansible_mitogen")
     if mitogen and mitogen.submodule_search_locations:
         plugins = Path(next(iter(mitogen.submodule_search_locations))) / "plugins" / "strategy"
         strategy = {"ANSIBLE_STRATEGY": "mitogen_linear", "ANSIBLE_STRATEGY_PLUGINS": str(plugins)}
-        found.append(Settings("mitogen", ours, strategy))
-    return found
+        settings.append(Settings("mitogen", own_config, strategy))
+    return settings
 
 
-def play(bed: Bed, way: Settings, playbook: str, *args: str) -> tuple[float, dict[str, int]]:
+def run_playbook(bed: Bed, settings: Settings, playbook: str, *args: str) -> tuple[float, dict[str, int]]:
     """Run a playbook on all hosts of the bed; seconds, and how many tasks changed something on each host."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "ansible.cfg").write_text(way.config)
-        (folder / "hosts.json").write_text(text(stack.listing(bed)))
+        (folder / "ansible.cfg").write_text(settings.config)
+        (folder / "hosts.json").write_text(to_json(stack.listing(bed)))
         listing = folder / "hosts"
         listing.write_text(f"#!/bin/sh\ncat {folder}/hosts.json\n")
         listing.chmod(0o755)
         environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")},
-            **way.variables,
+            **settings.variables,
             "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
             "ANSIBLE_HOME": str(folder / "home"),
             "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(folder / "facts"),
@@ -69,54 +71,53 @@ def play(bed: Bed, way: Settings, playbook: str, *args: str) -> tuple[float, dic
         program = Path(sys.executable).with_name("ansible-playbook")
         command = [str(program), "-i", str(listing), str(ROOT / "ansible" / "playbooks" / playbook), *args]
         began = time.monotonic()
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=folder)
+        result = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=folder)
         seconds = time.monotonic() - began
-    if done.returncode:
-        raise SystemExit(
-            f"{way.name}: {playbook} ended with {done.returncode}\n{done.stdout[-4000:]}{done.stderr[-2000:]}"
-        )
-    recap = re.findall(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)", done.stdout, re.MULTILINE)
+    if result.returncode:
+        output = f"{result.stdout[-4000:]}{result.stderr[-2000:]}"
+        raise SystemExit(f"{settings.name}: {playbook} ended with {result.returncode}\n{output}")
+    recap = re.findall(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)", result.stdout, re.MULTILINE)
     return seconds, {host: int(changed) for host, changed in recap}
 
 
-def bare(name: str, hosts: int) -> Bed:
+def start_hosts(name: str, hosts: int) -> Bed:
     bed = Bed(f"bench-{os.getpid()}-{name}")
     bed.up(hosts, owner=os.getpid())
     bed.furnish_repository()
     return bed
 
 
-def measure(hosts: int, way: Settings) -> tuple[float, float]:
+def measure(hosts: int, settings: Settings) -> tuple[float, float]:
     """Seconds of the first and of the second run."""
-    bed = bare(way.name, hosts)
+    bed = start_hosts(settings.name, hosts)
     try:
-        first, _ = play(bed, way, "site.yml")
-        second, changed = play(bed, way, "site.yml")
+        first, _ = run_playbook(bed, settings, "site.yml")
+        second, changed = run_playbook(bed, settings, "site.yml")
     finally:
         bed.down()
     if any(changed.values()):
-        raise SystemExit(f"{way.name}: the second run changed something: {changed}")
+        raise SystemExit(f"{settings.name}: the second run changed something: {changed}")
     return first, second
 
 
-def measure_added(hosts: int, way: Settings) -> float:
+def measure_added(hosts: int, settings: Settings) -> float:
     """Seconds to add one host to that many configured ones."""
-    bed = bare(f"add-{hosts}", hosts)
+    bed = start_hosts(f"add-{hosts}", hosts)
     try:
-        play(bed, way, "site.yml")
+        run_playbook(bed, settings, "site.yml")
         new = bed.up(hosts + 1)[-1].name
-        return play(bed, way, "add-host.yml", "-e", f"host={new}")[0]
+        return run_playbook(bed, settings, "add-host.yml", "-e", f"host={new}")[0]
     finally:
         bed.down()
 
 
 def main(sizes: Sequence[int]) -> None:
     try:
-        bed = bare("warm", 1)
+        bed = start_hosts("warm", 1)
     except Exception as error:
         raise SystemExit(f"no hosts here: {error}") from error
     try:
-        play(bed, ways()[1], "site.yml")  # fills the mirror's cache
+        run_playbook(bed, list_settings()[1], "site.yml")  # fills the mirror's cache
     finally:
         bed.down()
     print(
@@ -124,17 +125,19 @@ def main(sizes: Sequence[int]) -> None:
     )
     for hosts in sizes:
         stock: tuple[float, float] | None = None
-        for way in ways():
-            first, second = measure(hosts, way)
+        for settings in list_settings():
+            first, second = measure(hosts, settings)
             stock = stock or (first, second)
             gain = f"{stock[0] / first:.2f}x first, {stock[1] / second:.2f}x second"
             print(
-                f"{hosts:5} {way.name:>9} {first:8.1f} {second:9.1f} {second / first:12.2f}x {gain:>28}",
+                f"{hosts:5} {settings.name:>9} {first:8.1f} {second:9.1f} {second / first:12.2f}x {gain:>28}",
                 flush=True,
             )
-    added = {hosts: measure_added(hosts, ways()[1]) for hosts in ADDED_AT}
-    few, many = (added[hosts] for hosts in ADDED_AT)
-    print(f"one more host: {few:.1f} s at {ADDED_AT[0]}, {many:.1f} s at {ADDED_AT[1]}: {many / few:.2f}x")
+    added = {hosts: measure_added(hosts, list_settings()[1]) for hosts in HOST_COUNTS}
+    few, many = (added[hosts] for hosts in HOST_COUNTS)
+    print(
+        f"one more host: {few:.1f} s at {HOST_COUNTS[0]}, {many:.1f} s at {HOST_COUNTS[1]}: {many / few:.2f}x"
+    )
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from bench.flat import COLUMNS, flat, imported, lines, measured
+from bench.flat import COLUMNS, flat_engine, import_seconds, lines, measure_operations
 from tests.journey.aws_world import world
 from tests.journey.conftest import HERE
 
@@ -47,21 +47,21 @@ def pools(number: int) -> list[dict[str, Any]]:
 def measure(number: int, folder: Path) -> None:
     declared = yaml.safe_load((HERE.root / "Pulumi.aws-dev.yaml").read_text())
     environment = declared["config"]["gpuform:environment"] | {"pools": pools(number), "workloads": []}
-    with world(folder, "aws-dev", environment) as ours:
-        ours.run("up")  # shows what the flat program must declare; also, neither of the two runs first
-        state = ours.engine.export("aws-dev")
-        ours.run("destroy")
-        peer = flat(ours, folder, state, "aws", {"region": "us-east-1"}, {"exec": TOKEN})
-        second = measured(peer, "aws-dev")
+    with world(folder, "aws-dev", environment) as stack_world:
+        stack_world.run("up")  # shows what the flat program must declare; also, neither of the two runs first
+        state = stack_world.engine.export("aws-dev")
+        stack_world.run("destroy")
+        peer = flat_engine(stack_world, folder, state, "aws", {"region": "us-east-1"}, {"exec": TOKEN})
+        second = measure_operations(peer, "aws-dev")
         peer.destroy("aws-dev", on_event=lambda event: None)
-        first = measured(ours.engine, "aws-dev")
+        first = measure_operations(stack_world.engine, "aws-dev")
     for line in lines(str(number), first, second):
         print(line, flush=True)
 
 
 def main() -> None:
     sizes = [int(arg) for arg in sys.argv[1:]] or [1, 10, 100]
-    program, sdks = imported("import infra.__main__, infra.aws"), imported(SDKS)
+    program, sdks = import_seconds("import infra.__main__, infra.aws"), import_seconds(SDKS)
     print(f"import: {program:.2f} s; what it uses of the SDKs alone: {sdks:.2f} s ({program / sdks:.2f}x)")
     print("pools       resources " + " ".join(f"{column:>9}" for column in COLUMNS))
     for number in sizes:

@@ -64,8 +64,8 @@ PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / 2**20
 COLUMNS = ("preview", "CPU", "up", "no-op", "MiB")
 
 
-def flat(
-    ours: World,
+def flat_engine(
+    stack_world: World,
     folder: Path,
     state: Mapping[str, Any],
     package: str,
@@ -76,7 +76,7 @@ def flat(
 
     ``package`` is the cloud's, ``settings`` are its provider's; ``user`` replaces the kubeconfig's user.
     """
-    root, kubeconfig = folder / "flat", ours.checkout.paths.kubeconfig
+    root, kubeconfig = folder / "flat", stack_world.checkout.paths.kubeconfig
     (root / "infra").mkdir(parents=True)
     (root / ".gpuform").mkdir()
     (root / ".gpuform" / "kubeconfig").symlink_to(kubeconfig)
@@ -85,12 +85,12 @@ def flat(
         document["users"][0]["user"] = dict(user)
     (root / "kubeconfig").write_text(yaml.safe_dump(document))
     (root / "Pulumi.yaml").write_text("name: flat\nruntime: python\nmain: infra/\n")
-    (root / f"Pulumi.{ours.stack}.yaml").write_text("config: {}\n")
+    (root / f"Pulumi.{stack_world.stack}.yaml").write_text("config: {}\n")
     (root / "infra" / "rows.json").write_text(json.dumps(list(_rows(state, (f"{package}:", "kubernetes:")))))
     program = FLAT.replace("@KUBECONFIG@", str(root / "kubeconfig")).replace("@PACKAGE@", package)
     (root / "infra" / "__main__.py").write_text(program.replace("@SETTINGS@", repr(dict(settings))))
-    paths = Paths(root=root, state=root / ".gpuform", cache=ours.checkout.paths.cache)
-    return Engine(paths, ours.tools, say=lambda line: None, offline=True)
+    paths = Paths(root=root, state=root / ".gpuform", cache=stack_world.checkout.paths.cache)
+    return Engine(paths, stack_world.tools, say=lambda line: None, offline=True)
 
 
 def _rows(state: Mapping[str, Any], types: tuple[str, ...]) -> Iterator[dict[str, Any]]:
@@ -109,52 +109,51 @@ def _rows(state: Mapping[str, Any], types: tuple[str, ...]) -> Iterator[dict[str
             }
 
 
-def measured(engine: Engine, stack: str) -> dict[str, float]:
+def measure_operations(engine: Engine, stack: str) -> dict[str, float]:
     """Seconds of each operation, CPU seconds of the first preview, and MiB; the stack is up afterwards.
 
     CPU covers all processes that the engine started, so other work on the machine does not count.
     """
-    found: dict[str, float] = {}
-    with peak() as memory:
+    figures: dict[str, float] = {}
+    with peak_memory() as memory:
         for name, operation in (("preview", "preview"), ("up", "up"), ("no-op", "preview")):
             began = os.times()
             result = getattr(engine, operation)(stack, on_event=lambda event: None)
-            found[name] = result.duration_s
-            found.setdefault("CPU", sum(os.times()[2:4]) - sum(began[2:4]))
-            found["resources"] = sum(result.changes.values())
+            figures[name] = result.duration_s
+            figures.setdefault("CPU", sum(os.times()[2:4]) - sum(began[2:4]))
+            figures["resources"] = sum(result.changes.values())
     if result.changed:
         raise SystemExit(f"the last preview is not empty: {result.summary}")
-    return {**found, "MiB": memory[0]}
+    return {**figures, "MiB": memory[0]}
 
 
-def lines(label: str, ours: Mapping[str, float], peer: Mapping[str, float]) -> Iterator[str]:
+def lines(label: str, own: Mapping[str, float], peer: Mapping[str, float]) -> Iterator[str]:
     """Two lines: ours with the ratio to the flat program, and the flat program."""
-    ratios = " ".join(f"{ours[column] / peer[column]:8.2f}x" for column in COLUMNS)
-    for name, row, beside in (("ours", ours, ratios), ("flat", peer, "")):
+    ratios = " ".join(f"{own[column] / peer[column]:8.2f}x" for column in COLUMNS)
+    for name, row, suffix in (("ours", own, ratios), ("flat", peer, "")):
         cells = " ".join(f"{row[column]:9.1f}" for column in COLUMNS)
-        yield f"{label:5} {name:5} {row['resources']:9.0f} {cells}  {beside}"
+        yield f"{label:5} {name:5} {row['resources']:9.0f} {cells}  {suffix}"
 
 
 @contextmanager
-def peak() -> Iterator[list[float]]:
+def peak_memory() -> Iterator[list[float]]:
     """The largest memory in MiB of all child processes together, sampled ten times a second."""
-    found, over = [0.0], threading.Event()
+    largest, stop = [0.0], threading.Event()
 
-    def look() -> None:
-        while not over.wait(0.1):
-            found[0] = max(found[0], below(os.getpid()))
+    def sample() -> None:
+        while not stop.wait(0.1):
+            largest[0] = max(largest[0], descendants_mib(os.getpid()))
 
-    thread = threading.Thread(target=look)
+    thread = threading.Thread(target=sample)
     thread.start()
     try:
-        yield found
+        yield largest
     finally:
-        over.set()
+        stop.set()
         thread.join()
 
 
-def below(pid: int) -> float:
-    """MiB of the process's descendants together."""
+def descendants_mib(pid: int) -> float:
     total, todo = 0.0, [pid]
     parents: dict[int, list[tuple[int, float]]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
@@ -171,7 +170,7 @@ def below(pid: int) -> float:
     return total
 
 
-def imported(statement: str) -> float:
+def import_seconds(statement: str) -> float:
     """Seconds of a process that only imports; the second of two, with cached bytecode."""
     for _ in range(2):
         began = time.monotonic()

@@ -37,9 +37,9 @@ def main() -> None:
             times[name].append(seconds(code))
     base = statistics.median(times["import pulumi"])
     print(f"{'subject':30} {'min':>7} {'median':>7} {'max':>7}   against import pulumi")
-    for name, taken in times.items():
-        middle = statistics.median(taken)
-        print(f"{name:30} {min(taken):7.3f} {middle:7.3f} {max(taken):7.3f}   {middle / base:5.2f}x")
+    for name, durations in times.items():
+        middle = statistics.median(durations)
+        print(f"{name:30} {min(durations):7.3f} {middle:7.3f} {max(durations):7.3f}   {middle / base:5.2f}x")
 
 
 if __name__ == "__main__":

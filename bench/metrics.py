@@ -34,7 +34,7 @@ from tests.plan.rules.scraped import INTERVAL_S, Prometheus, running
 
 HERE = Paths.here()
 GPUS, SLICES = 8, 7
-ASKED = {
+QUERIES = {
     "GPUs in use by namespace": (
         "sum by (namespace) (gpuform:namespace:gpus_used)",
         f'sum by (namespace) (DCGM_FI_PROF_GR_ENGINE_ACTIVE{{namespace!=""}}) / {SLICES}',
@@ -61,7 +61,7 @@ WAIT_S = 240
 def measure(prometheus: Prometheus, seconds: float) -> dict[str, float]:
     """Figures at the end of a run; rates over its second half, when all series exist."""
     time.sleep(seconds / 2)
-    _evaluated(prometheus)
+    _wait_for_rules(prometheus)
     names = ("prometheus_tsdb_head_samples_appended_total", "process_cpu_seconds_total")
     before, began = prometheus.own(*names), time.monotonic()
     time.sleep(seconds / 2)
@@ -88,7 +88,7 @@ def measure(prometheus: Prometheus, seconds: float) -> dict[str, float]:
     }
 
 
-def _evaluated(prometheus: Prometheus) -> None:
+def _wait_for_rules(prometheus: Prometheus) -> None:
     deadline = time.monotonic() + WAIT_S
     while prometheus.rules() and not _count(prometheus, "gpuform:namespace:gpus_used"):
         if time.monotonic() > deadline:
@@ -97,24 +97,24 @@ def _evaluated(prometheus: Prometheus) -> None:
 
 
 def slowest(prometheus: Prometheus, count: int = 8) -> None:
-    made = [rule for group in prometheus.rules() for rule in group["rules"]]
-    for rule in sorted(made, key=lambda one: -one["evaluationTime"])[:count]:
+    rules = [rule for group in prometheus.rules() for rule in group["rules"]]
+    for rule in sorted(rules, key=lambda rule: -rule["evaluationTime"])[:count]:
         print(f"  {rule['name']:42} {rule['evaluationTime'] * 1000:8.0f} ms")
 
 
 def _count(prometheus: Prometheus, selector: str) -> float:
-    found = prometheus.query(f"count({selector})")
-    return float(found[0]["value"][1]) if found else 0.0
+    samples = prometheus.query(f"count({selector})")
+    return float(samples[0]["value"][1]) if samples else 0.0
 
 
-def answer(prometheus: Prometheus, expression: str, seconds: float) -> tuple[float, float]:
+def query_seconds(prometheus: Prometheus, expression: str, seconds: float) -> tuple[float, float]:
     """Median seconds of a query over the whole run, and the sum of its current values."""
     times = []
     for _ in range(ROUNDS):
         began = time.monotonic()
         prometheus.range(expression, seconds, INTERVAL_S)
         times.append(time.monotonic() - began)
-    return statistics.median(times), sum(float(one["value"][1]) for one in prometheus.query(expression))
+    return statistics.median(times), sum(float(sample["value"][1]) for sample in prometheus.query(expression))
 
 
 def main() -> None:
@@ -127,34 +127,35 @@ def main() -> None:
         f"{nodes} nodes, {nodes * GPUS} GPUs, {nodes * GPUS * SLICES} slices; "
         f"load {os.getloadavg()[0]:.1f} before"
     )
-    made = groups(env)
+    rule_sets = groups(env)
     default = [(counter.name, counter.kind) for counter in DEFAULT]
-    ours = [(name, field.type) for name, field in scraping.fields(env).items()]
+    own_fields = [(name, field.type) for name, field in scraping.fields(env).items()]
     with tempfile.TemporaryDirectory() as folder:
         rules = Path(folder) / "rules.yml"
-        rules.write_text(yaml.safe_dump({"groups": made}))
+        rules.write_text(yaml.safe_dump({"groups": rule_sets}))
         with running(binary, Path(folder) / "default", fleet, default, ()) as prometheus:
             peer = measure(prometheus, seconds)
-        with running(binary, Path(folder) / "ours", fleet, ours, [rules]) as prometheus:
-            own = measure(prometheus, seconds)
-            asked(prometheus, seconds)
+        with running(binary, Path(folder) / "ours", fleet, own_fields, [rules]) as prometheus:
+            own_figures = measure(prometheus, seconds)
+            compare_queries(prometheus, seconds)
             slowest(prometheus)
     print(f"{'':32} {'ours':>12} {'default':>12}  ratio")
-    for figure, value in own.items():
+    for figure, value in own_figures.items():
         ratio = f"{value / peer[figure]:.2f}" if peer[figure] else "-"
         print(f"{figure:32} {value:12.2f} {peer[figure]:12.2f}  {ratio}")
-    print(f"rules: {sum(len(group['rules']) for group in made)} in {len(made)} groups, every {INTERVAL_S} s")
+    count = sum(len(group["rules"]) for group in rule_sets)
+    print(f"rules: {count} in {len(rule_sets)} groups, every {INTERVAL_S} s")
     print(f"load {os.getloadavg()[0]:.1f} after")
 
 
-def asked(prometheus: Prometheus, seconds: float) -> None:
+def compare_queries(prometheus: Prometheus, seconds: float) -> None:
     """The same figures from recorded and from scraped series; they must agree within 5 %."""
     print(f"{'one answer, ms':32} {'recorded':>12} {'scraped':>12}  scraped/recorded")
-    for figure, (recorded, scraped) in ASKED.items():
-        fast, one = answer(prometheus, recorded, seconds)
-        slow, other = answer(prometheus, scraped, seconds)
-        if abs(one - other) > 0.05 * other:
-            raise SystemExit(f"{figure}: {one} as recorded, {other} as scraped")
+    for figure, (recorded, scraped) in QUERIES.items():
+        fast, recorded_sum = query_seconds(prometheus, recorded, seconds)
+        slow, scraped_sum = query_seconds(prometheus, scraped, seconds)
+        if abs(recorded_sum - scraped_sum) > 0.05 * scraped_sum:
+            raise SystemExit(f"{figure}: {recorded_sum} as recorded, {scraped_sum} as scraped")
         print(f"{figure:32} {fast * 1000:12.1f} {slow * 1000:12.1f}  {slow / fast:.1f}")
 
 

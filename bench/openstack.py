@@ -23,7 +23,7 @@ from pathlib import Path
 
 import yaml
 
-from bench.flat import COLUMNS, flat, imported, lines, measured, peak
+from bench.flat import COLUMNS, flat_engine, import_seconds, lines, measure_operations, peak_memory
 from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine
 from lab.toolchain.store import Store
@@ -34,8 +34,8 @@ STACK = "openstack-dev"
 AIM_S = 3.0
 CLI = "from openstackclient.shell import main; main()"
 SDKS = "from pulumi_openstack import containerinfra; from pulumi_kubernetes.helm.v3 import Release"
-PREVIEWED = ("resources", "seconds", "CPU", "MiB")
-HALF = """\
+PREVIEW_COLUMNS = ("resources", "seconds", "CPU", "MiB")
+HALF_PROGRAM = """\
 import pulumi
 
 from infra import openstack
@@ -46,21 +46,23 @@ pulumi.export("kubeconfig", pulumi.Output.secret(on.kubeconfig))
 """
 
 
-def in_turns(runs: dict[str, Callable[[], Mapping[str, float]]], rounds: int) -> dict[str, dict[str, float]]:
+def run_in_turns(
+    runs: dict[str, Callable[[], Mapping[str, float]]], rounds: int
+) -> dict[str, dict[str, float]]:
     """The medians of each; one run of each goes first, to warm bytecode and page cache."""
     for run in runs.values():
         run()
-    found = [{name: run() for name, run in runs.items()} for _ in range(rounds)]
+    results = [{name: run() for name, run in runs.items()} for _ in range(rounds)]
     return {
-        name: {key: statistics.median(each[name][key] for each in found) for key in found[0][name]}
+        name: {key: statistics.median(result[name][key] for result in results) for key in results[0][name]}
         for name in runs
     }
 
 
-def previewed(engine: Engine) -> dict[str, float]:
+def measure_preview(engine: Engine) -> dict[str, float]:
     """Seconds, CPU seconds, MiB of the engine and its child processes, and resources of one preview."""
     began = os.times()
-    with peak() as memory:
+    with peak_memory() as memory:
         result = engine.preview(STACK, on_event=lambda event: None)
     cpu = sum(os.times()[2:4]) - sum(began[2:4])
     return {
@@ -71,18 +73,18 @@ def previewed(engine: Engine) -> dict[str, float]:
     }
 
 
-def half(whole: World, folder: Path) -> Engine:
+def openstack_half(stack_world: World, folder: Path) -> Engine:
     """An engine for the OpenStack part alone: guards, cluster and groups, without the platform."""
     checkout = make_checkout(folder)
     root = checkout.paths.root
     (root / "half").mkdir()
-    (root / "half" / "__main__.py").write_text(HALF)
+    (root / "half" / "__main__.py").write_text(HALF_PROGRAM)
     project = (root / "Pulumi.yaml").read_text()
     (root / "Pulumi.yaml").write_text(project.replace("main: infra/", "main: half/"))
-    (root / whole.file.name).symlink_to(whole.file)
+    (root / stack_world.file.name).symlink_to(stack_world.file)
     checkout.paths.state.mkdir()
-    checkout.paths.kubeconfig.symlink_to(whole.checkout.paths.kubeconfig)
-    return Engine(checkout.paths, whole.tools, say=lambda line: None, offline=True)
+    checkout.paths.kubeconfig.symlink_to(stack_world.checkout.paths.kubeconfig)
+    return Engine(checkout.paths, stack_world.tools, say=lambda line: None, offline=True)
 
 
 def folder_of(folder: Path, name: str) -> Path:
@@ -103,19 +105,19 @@ def stack(rounds: int, folder: Path) -> Iterator[str]:
         once.run("up")  # shows what the flat program must declare
         state = once.engine.export(STACK)
     with (
-        world(folder_of(folder, "ours"), STACK, declared) as ours,
-        world(folder_of(folder, "theirs"), STACK, declared) as theirs,
+        world(folder_of(folder, "ours"), STACK, declared) as own_world,
+        world(folder_of(folder, "theirs"), STACK, declared) as peer_world,
     ):
-        peer = flat(theirs, folder, state, "openstack", {"cloud": "cern"})
-        alone = half(ours, folder_of(folder, "half"))
-        engines = {"OpenStack half": alone, "whole stack": ours.engine, "flat": peer}
-        runs = {name: partial(previewed, engine) for name, engine in engines.items()}
-        yield f"medians of {rounds} in turns     " + " ".join(f"{key:>9}" for key in PREVIEWED)
-        for name, row in in_turns(runs, rounds).items():
-            yield f"preview, {name:17}" + " ".join(f"{row[key]:9.1f}" for key in PREVIEWED)
-        second, first = measured(peer, STACK), measured(ours.engine, STACK)
-        unchanged = in_turns({"": runs["whole stack"]}, rounds)[""]
-        yield "without changes, whole    " + " ".join(f"{unchanged[key]:9.1f}" for key in PREVIEWED)
+        peer = flat_engine(peer_world, folder, state, "openstack", {"cloud": "cern"})
+        alone = openstack_half(own_world, folder_of(folder, "half"))
+        engines = {"OpenStack half": alone, "whole stack": own_world.engine, "flat": peer}
+        runs = {name: partial(measure_preview, engine) for name, engine in engines.items()}
+        yield f"medians of {rounds} in turns     " + " ".join(f"{key:>9}" for key in PREVIEW_COLUMNS)
+        for name, row in run_in_turns(runs, rounds).items():
+            yield f"preview, {name:17}" + " ".join(f"{row[key]:9.1f}" for key in PREVIEW_COLUMNS)
+        second, first = measure_operations(peer, STACK), measure_operations(own_world.engine, STACK)
+        unchanged = run_in_turns({"": runs["whole stack"]}, rounds)[""]
+        yield "without changes, whole    " + " ".join(f"{unchanged[key]:9.1f}" for key in PREVIEW_COLUMNS)
         yield f"the aim of a preview is {AIM_S:.0f} s"
         yield "              resources " + " ".join(f"{column:>9}" for column in COLUMNS)
         yield from lines("once", first, second)
@@ -123,10 +125,10 @@ def stack(rounds: int, folder: Path) -> Iterator[str]:
 
 def cli(rounds: int) -> str:
     """Start-up time of OpenStack's own command, in the environment of the tests' services."""
-    found = sorted(Store(Paths.here().cache).tools.glob("openstack-services-*/venv/bin/python"))
-    if not found:
+    interpreters = sorted(Store(Paths.here().cache).tools.glob("openstack-services-*/venv/bin/python"))
+    if not interpreters:
         return "openstack coe cluster create: not measured, the tests' services are not installed"
-    command = [str(found[-1]), "-c", CLI, "coe", "cluster", "create", "--help"]
+    command = [str(interpreters[-1]), "-c", CLI, "coe", "cluster", "create", "--help"]
     env = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "OS_"))}
 
     def seconds() -> float:
@@ -134,13 +136,13 @@ def cli(rounds: int) -> str:
         subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
         return time.monotonic() - began
 
-    taken = in_turns({"": lambda: {"seconds": seconds()}}, rounds)[""]["seconds"]
-    return f"openstack coe cluster create --help: {taken:.1f} s, before anything is asked of a cloud"
+    seconds_taken = run_in_turns({"": lambda: {"seconds": seconds()}}, rounds)[""]["seconds"]
+    return f"openstack coe cluster create --help: {seconds_taken:.1f} s, before anything is asked of a cloud"
 
 
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    program, sdks = imported("import infra.__main__, infra.openstack"), imported(SDKS)
+    program, sdks = import_seconds("import infra.__main__, infra.openstack"), import_seconds(SDKS)
     print(f"import: {program:.2f} s; what it uses of the SDKs alone: {sdks:.2f} s ({program / sdks:.2f}x)")
     print(cli(rounds))
     with tempfile.TemporaryDirectory() as folder:

@@ -27,19 +27,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.packing_site import Site
+from bench.packing_site import PackingCluster
 from gpuform.checkout.paths import Paths
 from lab.plane import ControlPlane, sidecars
 from lab.plane.layout import Layout
-from lab.plane.processes import PACKER, scan
+from lab.plane.processes import SECOND_SCHEDULER, scan
 from lab.toolchain import Toolchain
 
 SEED = 20261121
 SIZES = {1: 50, 2: 25, 4: 15, 8: 10}  # GPUs per pod, and its share in percent
 CLUSTERS = ((10, 4), (100, 8))
 LOADS = (0.80, 0.95)
-PROFILES = {"default": "default-scheduler", "ours": PACKER}
-MEMBERS = {"default": "kube-scheduler", "ours": PACKER}
+PROFILES = {"default": "default-scheduler", "ours": SECOND_SCHEDULER}
+MEMBERS = {"default": "kube-scheduler", "ours": SECOND_SCHEDULER}
 BURST = 400
 ROUNDS = 5  # alternating; the median counts
 ANCHOR = 180.0
@@ -47,47 +47,49 @@ HERE = Paths.here()
 
 
 @dataclass
-class Told:
+class FitCounts:
     """Pods that arrived and pods that fit, by GPUs per pod."""
 
-    came: Counter[int] = field(default_factory=Counter)
+    arrived: Counter[int] = field(default_factory=Counter)
     fit: Counter[int] = field(default_factory=Counter)
 
     def share(self, size: int) -> float | None:
-        return self.fit[size] / self.came[size] if self.came[size] else None
+        return self.fit[size] / self.arrived[size] if self.arrived[size] else None
 
 
-def play(site: Site, scheduler: str, nodes: int, gpus: int, load: float, arrivals: int) -> Told:
+def measure_fit(
+    site: PackingCluster, scheduler: str, nodes: int, gpus: int, load: float, arrivals: int
+) -> FitCounts:
     """Fill the cluster up to the load, then create ``arrivals`` pods; only these are counted."""
-    comes, goes = random.Random(SEED), random.Random(SEED + 1)
+    arrivals_random, deletions_random = random.Random(SEED), random.Random(SEED + 1)
     sizes = [size for size in SIZES if size <= gpus]
     weights = [SIZES[size] for size in sizes]
-    there: list[tuple[str, int]] = []
+    running: list[tuple[str, int]] = []
     # The first pods fill the cluster on average, whether they fit or not: the same pods for both.
     mean = sum(size * weight for size, weight in zip(sizes, weights, strict=True)) / sum(weights)
     before = round(1.5 * load * nodes * gpus / mean)
-    told, number = Told(), 0
-    while told.came.total() < arrivals:
-        (size,) = comes.choices(sizes, weights)
-        while there and sum(has for _, has in there) + size > load * nodes * gpus:
-            site.delete(there.pop(goes.randrange(len(there)))[0])
+    counts, number = FitCounts(), 0
+    while counts.arrived.total() < arrivals:
+        (size,) = arrivals_random.choices(sizes, weights)
+        while running and sum(gpu_count for _, gpu_count in running) + size > load * nodes * gpus:
+            site.delete(running.pop(deletions_random.randrange(len(running)))[0])
         name, number = f"pod-{number}", number + 1
         site.create(name, size, scheduler)
         fits = site.placed(name)
         if fits:
-            there.append((name, size))
+            running.append((name, size))
         else:
             site.delete(name)
         if number > before:
-            told.came[size] += 1
-            told.fit[size] += fits
+            counts.arrived[size] += 1
+            counts.fit[size] += fits
     site.clear()
-    return told
+    return counts
 
 
-def burst(site: Site, layout: Layout, profile: str) -> float:
+def burst(site: PackingCluster, layout: Layout, profile: str) -> float:
     """Pods bound per second, of those that exist when the scheduler is resumed."""
-    (process,) = [one for one in scan(layout) if one.name == MEMBERS[profile]]
+    (process,) = [process for process in scan(layout) if process.name == MEMBERS[profile]]
     os.kill(process.pid, signal.SIGSTOP)
     try:
         for number in range(BURST):
@@ -106,7 +108,6 @@ def burst(site: Site, layout: Layout, profile: str) -> float:
 
 @contextmanager
 def plane() -> Iterator[tuple[Paths, Layout, Toolchain]]:
-    """A control plane with the process that runs the second scheduler."""
     with tempfile.TemporaryDirectory() as folder:
         paths = Paths(root=HERE.root, state=Path(folder).resolve(), cache=HERE.cache)
         tools = Toolchain(HERE)
@@ -119,12 +120,12 @@ def plane() -> Iterator[tuple[Paths, Layout, Toolchain]]:
             cluster.stop(delete=True)
 
 
-def _line(what: str, ours: float | None, default: float | None, unit: str) -> str:
+def _line(label: str, ours: float | None, default: float | None, unit: str) -> str:
     if ours is None or default is None:
-        return f"{what:44} {'-':>9} {'-':>9}"
+        return f"{label:44} {'-':>9} {'-':>9}"
     ratio = f"{ours / default:.2f}x" if default else "-"
     scale, sign = (100, " %") if unit == "%" else (1, unit)
-    return f"{what:44} {ours * scale:7.1f}{sign} {default * scale:7.1f}{sign}  {ratio}"
+    return f"{label:44} {ours * scale:7.1f}{sign} {default * scale:7.1f}{sign}  {ratio}"
 
 
 def main() -> None:
@@ -132,26 +133,27 @@ def main() -> None:
     print(f"{'figure':44} {'ours':>9} {'default':>9}  ours/default (load {os.getloadavg()[0]:.1f} before)")
     for nodes, gpus in CLUSTERS:
         with plane() as (paths, layout, tools):
-            site = Site(paths, tools, nodes, gpus)
+            site = PackingCluster(paths, tools, nodes, gpus)
             try:
                 site.wait_for(PROFILES.values())
                 for load in LOADS if arrivals else ():
-                    told = {
-                        profile: play(site, scheduler, nodes, gpus, load, arrivals)
+                    counts = {
+                        profile: measure_fit(site, scheduler, nodes, gpus, load, arrivals)
                         for profile, scheduler in PROFILES.items()
                     }
                     for size in (4, 8):
                         if size <= gpus:
-                            came = told["ours"].came[size]
-                            what = f"{nodes} x {gpus} at {load:.0%}: {size}-GPU pods that fit, of {came}"
-                            rates = [told[profile].share(size) for profile in ("ours", "default")]
-                            print(_line(what, *rates, "%"), flush=True)
+                            arrived = counts["ours"].arrived[size]
+                            label = f"{nodes} x {gpus} at {load:.0%}: {size}-GPU pods that fit, of {arrived}"
+                            rates = [counts[profile].share(size) for profile in ("ours", "default")]
+                            print(_line(label, *rates, "%"), flush=True)
                 if nodes * gpus >= BURST:
                     rounds = [
                         {profile: burst(site, layout, profile) for profile in PROFILES} for _ in range(ROUNDS)
                     ]
                     ours, default = (
-                        statistics.median(one[profile] for one in rounds) for profile in ("ours", "default")
+                        statistics.median(figures[profile] for figures in rounds)
+                        for profile in ("ours", "default")
                     )
                     print(_line(f"{nodes} x {gpus}: pods bound per second", ours, default, "/s"))
                     print(_line(f"{nodes} x {gpus}: the same, beside 180/s", ours, ANCHOR, "/s"))

@@ -13,7 +13,7 @@ import httpx
 
 from gpuform.checkout.paths import Paths
 from infra.config import parse
-from infra.plan import room, scheduler
+from infra.plan import quotas, scheduler
 from lab.plane.layout import Layout, Record
 from lab.toolchain import Toolchain
 
@@ -22,7 +22,7 @@ _PODS = "/api/v1/namespaces/default/pods"
 _GPU = "nvidia.com/gpu"
 
 
-class Site:
+class PackingCluster:
     """One control plane with ``nodes`` nodes of ``gpus`` GPUs each; must be closed."""
 
     def __init__(self, paths: Paths, tools: Toolchain, nodes: int, gpus: int) -> None:
@@ -32,20 +32,20 @@ class Site:
         port = Record.load(layout).ports["kube-apiserver"]
         url = f"https://127.0.0.1:{port}"
         self._http = httpx.Client(base_url=url, verify=tls, timeout=30, trust_env=False)
-        self._seen: dict[str, bool] = {}
-        self._news, self._over = threading.Condition(), False
+        self._bound_by_name: dict[str, bool] = {}
+        self._news, self._stopped = threading.Condition(), False
         self._nodes(nodes, gpus)
-        self._packer(gpus)
+        self._apply_scheduler(gpus)
         threading.Thread(target=self._watch, daemon=True).start()
 
     def close(self) -> None:
-        self._over = True
+        self._stopped = True
         self._http.close()
 
     @property
     def bound(self) -> int:
         with self._news:
-            return sum(self._seen.values())
+            return sum(self._bound_by_name.values())
 
     def create(self, name: str, gpus: int, scheduler: str) -> None:
         limits = {"cpu": str(gpus), "memory": f"{4 * gpus}Gi", _GPU: str(gpus)}
@@ -57,20 +57,20 @@ class Site:
     def placed(self, name: str) -> bool:
         """Whether the scheduler has bound the pod; waits for its decision."""
         with self._news:
-            if not self._news.wait_for(lambda: name in self._seen, timeout=60):
+            if not self._news.wait_for(lambda: name in self._bound_by_name, timeout=60):
                 raise SystemExit(f"{name} was neither bound nor marked unschedulable within 60 s")
-            return self._seen[name]
+            return self._bound_by_name[name]
 
     def delete(self, name: str) -> None:
         self._send("DELETE", f"{_PODS}/{name}", {"gracePeriodSeconds": 0})
         with self._news:
-            self._seen.pop(name, None)
+            self._bound_by_name.pop(name, None)
 
     def clear(self) -> None:
-        for one in self._send("GET", _PODS)["items"]:
-            self.delete(one["metadata"]["name"])
+        for pod in self._send("GET", _PODS)["items"]:
+            self.delete(pod["metadata"]["name"])
         with self._news:
-            self._seen.clear()
+            self._bound_by_name.clear()
 
     def wait_for(self, schedulers: Iterable[str]) -> None:
         """Wait until each of them places a pod: it may not know the nodes yet."""
@@ -89,27 +89,29 @@ class Site:
         answer = self._http.request(method, path, json=body, headers=patch)
         if answer.is_error and answer.status_code not in (httpx.codes.NOT_FOUND, httpx.codes.CONFLICT):
             raise SystemExit(f"{method} {path}: {answer.text[:300]}")
-        found: Json = answer.json()
-        return found
+        document: Json = answer.json()
+        return document
 
     def _nodes(self, nodes: int, gpus: int) -> None:
         """Register them as a kubelet does; allocatable is written once kwok has made them Ready."""
         for number in range(nodes):
             name = f"node-{number}"
-            own = {"kwok.x-k8s.io/node": "fake"}
-            metadata = {"name": name, "annotations": own, "labels": {"kubernetes.io/hostname": name}}
+            annotations = {"kwok.x-k8s.io/node": "fake"}
+            metadata = {"name": name, "annotations": annotations, "labels": {"kubernetes.io/hostname": name}}
             self._send("POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
-        has = {"cpu": str(12 * gpus), "memory": f"{60 * gpus}Gi", "pods": "110", _GPU: str(gpus)}
+        resources = {"cpu": str(12 * gpus), "memory": f"{60 * gpus}Gi", "pods": "110", _GPU: str(gpus)}
         for number in range(nodes):
             path = f"/api/v1/nodes/node-{number}"
             while not any(
-                one["type"] == "Ready" and one["status"] == "True"
-                for one in self._send("GET", path).get("status", {}).get("conditions", ())
+                condition["type"] == "Ready" and condition["status"] == "True"
+                for condition in self._send("GET", path).get("status", {}).get("conditions", ())
             ):
                 time.sleep(0.05)
-            self._send("PATCH", f"{path}/status", {"status": {"allocatable": has, "capacity": has}})
+            self._send(
+                "PATCH", f"{path}/status", {"status": {"allocatable": resources, "capacity": resources}}
+            )
 
-    def _packer(self, gpus: int) -> None:
+    def _apply_scheduler(self, gpus: int) -> None:
         machine = {4: "g4.p4.40g", 8: "p4d.24xlarge"}[gpus]
         env = parse(
             {
@@ -124,37 +126,41 @@ class Site:
             "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
             "ConfigMap": "/api/v1/namespaces/{}/configmaps",
             **{
-                kind: f"/apis/rbac.authorization.k8s.io/v1/{where}"
-                for kind, where in (
+                kind: f"/apis/rbac.authorization.k8s.io/v1/{resource}"
+                for kind, resource in (
                     ("ClusterRoleBinding", "clusterrolebindings"),
                     ("Role", "namespaces/{}/roles"),
                     ("RoleBinding", "namespaces/{}/rolebindings"),
                 )
             },
         }
-        spaces = [one for one in room.namespaces(env) if one["metadata"]["name"] != "gpu-operator"]
-        for one in (*spaces, *scheduler.manifests(env)):
-            self._send("POST", paths[one["kind"]].format(one["metadata"].get("namespace", "")), one)
+        namespaces = [
+            manifest for manifest in quotas.namespaces(env) if manifest["metadata"]["name"] != "gpu-operator"
+        ]
+        for manifest in (*namespaces, *scheduler.manifests(env)):
+            self._send(
+                "POST", paths[manifest["kind"]].format(manifest["metadata"].get("namespace", "")), manifest
+            )
 
     def _watch(self) -> None:
-        while not self._over:
+        while not self._stopped:
             try:
                 with self._http.stream("GET", _PODS, params={"watch": "1"}, timeout=None) as stream:
                     for line in stream.iter_lines():
-                        self._take(json.loads(line))
+                        self._handle_event(json.loads(line))
             except (httpx.HTTPError, RuntimeError):
                 time.sleep(0.1)
 
-    def _take(self, event: Json) -> None:
+    def _handle_event(self, event: Json) -> None:
         if event["type"] not in ("ADDED", "MODIFIED"):
             return
         pod = event["object"]
         bound = bool(pod["spec"].get("nodeName"))
-        refused = any(
-            one["type"] == "PodScheduled" and one.get("reason") == "Unschedulable"
-            for one in pod.get("status", {}).get("conditions", ())
+        is_unschedulable = any(
+            condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable"
+            for condition in pod.get("status", {}).get("conditions", ())
         )
-        if bound or refused:
+        if bound or is_unschedulable:
             with self._news:
-                self._seen[pod["metadata"]["name"]] = bound
+                self._bound_by_name[pod["metadata"]["name"]] = bound
                 self._news.notify_all()

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine
-from lab.rehearse.plane import played
+from lab.rehearse.plane import preview_base
 from lab.toolchain import Toolchain
 
 HERE = Paths.here()
@@ -35,18 +35,18 @@ def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     with tempfile.TemporaryDirectory() as folder:
         paths = replace(HERE, state=Path(folder))
-        with played(paths, Toolchain(paths), STACK, None, say=lambda text: None) as base:
+        with preview_base(paths, Toolchain(paths), STACK, None, say=lambda text: None) as base:
             engine = Engine(base.paths, Toolchain(paths), say=lambda text: None, offline=True)
             seconds(engine, [])  # the first one creates folders and bytecode
             without, with_pack = [], []
             for _ in range(rounds):
                 without.append(seconds(engine, []))
                 with_pack.append(seconds(engine, [HERE.root / "policies"]))
-    plain, judged = statistics.median(without), statistics.median(with_pack)
+    plain, with_policies = statistics.median(without), statistics.median(with_pack)
     print(f"preview of {STACK}, medians of {rounds}")
     print(f"without the pack {plain:6.1f} s")
-    print(f"with the pack    {judged:6.1f} s")
-    print(f"ratio            {judged / plain:6.2f}   (aim: 1.50)")
+    print(f"with the pack    {with_policies:6.1f} s")
+    print(f"ratio            {with_policies / plain:6.2f}   (aim: 1.50)")
 
 
 if __name__ == "__main__":

@@ -28,9 +28,9 @@ import yaml
 from gpuform.checkout.paths import Paths
 from infra.config import parse
 from infra.model import labels
-from infra.plan import nodes, queues, room, workloads
+from infra.plan import nodes, queues, quotas, workloads
 from lab.toolchain import Toolchain
-from tests.lab.plane.conftest import Own
+from tests.lab.plane.conftest import OwnControlPlane
 from tests.lab.sidecars.controllers.kueue_site import API, Queues
 from tests.waiting import until
 
@@ -43,28 +43,26 @@ LIMIT_S = 400
 
 
 @dataclass(frozen=True)
-class Size:
+class JobClass:
     """A class of jobs: how many in each queue, pods of one GPU each, priority, and how long the pods work."""
 
     name: str
     jobs: int
     pods: int
     priority: int
-    lasts: str
+    duration: str
 
 
 SIZES = (
-    Size("small", 7, 1, 50, "200ms"),
-    Size("medium", 2, 5, 100, "500ms"),
-    Size("large", 1, 20, 200, "1s"),
+    JobClass("small", 7, 1, 50, "200ms"),
+    JobClass("medium", 2, 5, 100, "500ms"),
+    JobClass("large", 1, 20, 200, "1s"),
 )
 ENV = parse(
     {
         "name": "bench",
         "cluster": {"kind": "embedded"},
-        "pools": [
-            {"name": "gpus", "machine": "p4d.24xlarge", "nodes": len(TEAMS) * QUOTA // GPUS_PER_NODE},
-        ],
+        "pools": [{"name": "gpus", "machine": "p4d.24xlarge", "nodes": len(TEAMS) * QUOTA // GPUS_PER_NODE}],
         "priorities": {size.name: size.priority for size in SIZES},
         "queues": {
             "teams": [
@@ -98,31 +96,31 @@ ENV = parse(
 )
 
 
-def ours() -> tuple[Json, list[Json], list[Json]]:
+def planned_objects() -> tuple[Json, list[Json], list[Json]]:
     """Values of the release, namespaces and Kueue's objects, and the Jobs, as planned."""
     release = queues.release(ENV)
     assert release is not None
-    jobs = [one for one in workloads.manifests(ENV) if one["kind"] == "Job"]
-    return release.values, [*room.namespaces(ENV), *queues.manifests(ENV)], jobs
+    jobs = [manifest for manifest in workloads.manifests(ENV) if manifest["kind"] == "Job"]
+    return release.values, [*quotas.namespaces(ENV), *queues.manifests(ENV)], jobs
 
 
-def by_hand() -> tuple[Json, list[Json], list[Json]]:
+def handwritten_objects() -> tuple[Json, list[Json], list[Json]]:
     """The same for a user who follows Kueue's documentation."""
-    made = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": team}} for team in TEAMS]
-    made.append(_kueue("ResourceFlavor", "default", {}))
+    objects = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": team}} for team in TEAMS]
+    objects.append(_kueue("ResourceFlavor", "default", {}))
     for number, team in enumerate(TEAMS):
         quota = {"name": labels.NVIDIA_GPU, "nominalQuota": QUOTA, "borrowingLimit": BORROW}
         group = {
             "coveredResources": [labels.NVIDIA_GPU],
             "flavors": [{"name": "default", "resources": [quota]}],
         }
-        made.append(_kueue("LocalQueue", team, {"clusterQueue": team}, team))
+        objects.append(_kueue("LocalQueue", team, {"clusterQueue": team}, team))
         spec: Json = {"namespaceSelector": {}, "cohortName": f"cohort-{number % COHORTS}"}
         spec["preemption"] = {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"}
-        made.append(_kueue("ClusterQueue", team, spec | {"resourceGroups": [group]}))
+        objects.append(_kueue("ClusterQueue", team, spec | {"resourceGroups": [group]}))
     jobs = [_job(team, f"{size.name}-{number}", size)
             for team in TEAMS for size in SIZES for number in range(size.jobs)]  # fmt: skip
-    return {}, made, jobs
+    return {}, objects, jobs
 
 
 def _kueue(kind: str, name: str, spec: Json, namespace: str = "") -> Json:
@@ -130,7 +128,7 @@ def _kueue(kind: str, name: str, spec: Json, namespace: str = "") -> Json:
     return {"apiVersion": API, "kind": kind, "metadata": meta, "spec": spec}
 
 
-def _job(team: str, name: str, size: Size) -> Json:
+def _job(team: str, name: str, size: JobClass) -> Json:
     container: Json = {"name": "main", "image": "registry.example/bench:1"}
     container |= {"resources": {"limits": {labels.NVIDIA_GPU: "1"}}}
     pod: Json = {"containers": [container], "restartPolicy": "Never", "priorityClassName": size.name}
@@ -143,29 +141,31 @@ def _job(team: str, name: str, size: Size) -> Json:
     }
 
 
-def run(made: Callable[[], tuple[Json, list[Json], list[Json]]], folder: Path) -> dict[str, float]:
+def run(build: Callable[[], tuple[Json, list[Json], list[Json]]], folder: Path) -> dict[str, float]:
     """Seconds until the last Job has ended, and mean seconds until a Job of each class was admitted."""
-    values, objects, jobs = made()
-    cluster = Own(folder, Toolchain(Paths.here()))
+    values, objects, jobs = build()
+    cluster = OwnControlPlane(folder, Toolchain(Paths.here()))
     try:
-        cluster.plane.controlled("kueue")
+        cluster.plane.start_with_controllers("kueue")
         site = Queues(cluster)
-        site.apply(*nodes.simulated_nodes(ENV, ENV.pools[0]), *room.priority_classes(ENV))
+        site.apply(*nodes.simulated_nodes(ENV, ENV.pools[0]), *quotas.priority_classes(ENV))
         site.node("cpu-0")
         site.operator()
         (folder / "values.yaml").write_text(yaml.safe_dump(values))
         site.install("-f", str(folder / "values.yaml"))
         until(lambda: _offered(site), lambda gpus: gpus == len(TEAMS) * QUOTA, LIMIT_S)
-        last = [one for one in objects if one["kind"] == "ClusterQueue"]
-        site.apply(*(one for one in objects if one not in last))
-        lasts = {size.name: size.lasts for size in SIZES}
+        cluster_queues = [item for item in objects if item["kind"] == "ClusterQueue"]
+        site.apply(*(item for item in objects if item not in cluster_queues))
+        lasts = {size.name: size.duration for size in SIZES}
         for job in jobs:
-            notes = {"simulator.gpuform.io/duration": lasts[job["metadata"]["name"].partition("-")[0]]}
-            job["spec"]["template"].setdefault("metadata", {}).setdefault("annotations", {}).update(notes)
+            annotations = {"simulator.gpuform.io/duration": lasts[job["metadata"]["name"].partition("-")[0]]}
+            job["spec"]["template"].setdefault("metadata", {}).setdefault("annotations", {}).update(
+                annotations
+            )
         site.apply(*jobs)
-        until(lambda: len(_workloads(site)), lambda found: found == len(jobs), LIMIT_S)
+        until(lambda: len(_workloads(site)), lambda count: count == len(jobs), LIMIT_S)
         began, wall = time.monotonic(), time.time()
-        site.apply(*last)
+        site.apply(*cluster_queues)
         until(lambda: _left(site), lambda left: left == 0, LIMIT_S)
         return {"all ended, s": time.monotonic() - began} | _admitted(site, wall)
     finally:
@@ -178,45 +178,49 @@ def _offered(site: Queues) -> int:
 
 
 def _workloads(site: Queues) -> list[Json]:
-    found: list[Json] = json.loads(site.kubectl("get", "workloads.kueue.x-k8s.io", "-A", "-o", "json"))[
+    items: list[Json] = json.loads(site.kubectl("get", "workloads.kueue.x-k8s.io", "-A", "-o", "json"))[
         "items"
     ]
-    return found
+    return items
 
 
 def _conditions(workload: Json) -> dict[str, Json]:
-    return {one["type"]: one for one in workload.get("status", {}).get("conditions", [])}
+    return {condition["type"]: condition for condition in workload.get("status", {}).get("conditions", [])}
 
 
 def _left(site: Queues) -> int:
-    return sum("Finished" not in _conditions(one) for one in _workloads(site))
+    return sum("Finished" not in _conditions(workload) for workload in _workloads(site))
 
 
 def _admitted(site: Queues, began: float) -> dict[str, float]:
-    taken: dict[str, list[float]] = {size.name: [] for size in SIZES}
+    seconds_by_size: dict[str, list[float]] = {size.name: [] for size in SIZES}
     ends: Counter[str] = Counter()
-    for one in _workloads(site):
-        told = _conditions(one)
-        ends[told["Finished"]["reason"]] += 1
-        size = one["metadata"]["ownerReferences"][0]["name"].partition("-")[0]
-        taken[size].append(datetime.fromisoformat(told["Admitted"]["lastTransitionTime"]).timestamp() - began)
+    for workload in _workloads(site):
+        conditions = _conditions(workload)
+        ends[conditions["Finished"]["reason"]] += 1
+        size = workload["metadata"]["ownerReferences"][0]["name"].partition("-")[0]
+        seconds_by_size[size].append(
+            datetime.fromisoformat(conditions["Admitted"]["lastTransitionTime"]).timestamp() - began
+        )
     assert set(ends) == {"Succeeded"}, f"not all have succeeded: {ends}"
-    return {f"{size} admitted, s": statistics.mean(times) for size, times in taken.items()}
+    return {f"{size} admitted, s": statistics.mean(times) for size, times in seconds_by_size.items()}
 
 
 def main(runs: int) -> None:
-    taken: dict[str, list[dict[str, float]]] = {"ours": [], "by hand": []}
+    results: dict[str, list[dict[str, float]]] = {"ours": [], "by hand": []}
     for number in range(runs):
-        ways: Sequence[tuple[str, Any]] = (("ours", ours), ("by hand", by_hand))
-        for name, made in ways if number % 2 else reversed(ways):
+        ways: Sequence[tuple[str, Any]] = (("ours", planned_objects), ("by hand", handwritten_objects))
+        for name, build in ways if number % 2 else reversed(ways):
             with tempfile.TemporaryDirectory() as folder:
-                taken[name].append(run(made, Path(folder)))
-            print(name, {key: round(value, 1) for key, value in taken[name][-1].items()}, flush=True)
+                results[name].append(run(build, Path(folder)))
+            print(name, {key: round(value, 1) for key, value in results[name][-1].items()}, flush=True)
     jobs = len(ENV.workloads)
     print(f"{jobs} jobs, {len(TEAMS)} queues; medians of {runs} runs: ours, by hand, ours / by hand")
-    for figure in taken["ours"][0]:
-        mine, theirs = (statistics.median(one[figure] for one in taken[name]) for name in taken)
-        print(f"{figure:20} {mine:8.1f} {theirs:8.1f} {mine / theirs:6.2f}x")
+    for figure in results["ours"][0]:
+        own_median, peer_median = (
+            statistics.median(result[figure] for result in results[name]) for name in results
+        )
+        print(f"{figure:20} {own_median:8.1f} {peer_median:8.1f} {own_median / peer_median:6.2f}x")
 
 
 if __name__ == "__main__":

@@ -62,15 +62,15 @@ def kubectl_with(kubeconfig: Path) -> Callable[..., str]:
 
     def run(*args: str, input: str | None = None, check: bool = True) -> str | None:
         command = [str(TOOLS.path("kubectl")), "--kubeconfig", str(kubeconfig), *args]
-        done = subprocess.run(command, input=input, capture_output=True, text=True)
-        if done.returncode and check:
-            raise SystemExit(done.stderr)
-        return done.stdout if not done.returncode else None
+        result = subprocess.run(command, input=input, capture_output=True, text=True)
+        if result.returncode and check:
+            raise SystemExit(result.stderr)
+        return result.stdout if not result.returncode else None
 
     return run  # type: ignore[return-value]
 
 
-def ours(folder: Path) -> dict[str, float]:
+def measure_ours(folder: Path) -> dict[str, float]:
     plane = ControlPlane(Paths(root=HERE.root, state=folder, cache=HERE.cache), TOOLS)
     try:
         began = time.monotonic()
@@ -78,7 +78,7 @@ def ours(folder: Path) -> dict[str, float]:
         first_pod(kubectl_with(folder / "kubeconfig"))
         figures = {"first pod s": time.monotonic() - began}
         members = plane.status().members
-        figures |= {f"{m.name} MiB": m.rss_bytes / 2**20 for m in members}
+        figures |= {f"{member.name} MiB": member.rss_bytes / 2**20 for member in members}
         figures["all MiB"] = sum(m.rss_bytes for m in members) / 2**20
         plane.stop()
         began = time.monotonic()
@@ -89,7 +89,7 @@ def ours(folder: Path) -> dict[str, float]:
         plane.stop(delete=True)
 
 
-def bare(folder: Path) -> dict[str, float]:
+def measure_bare(folder: Path) -> dict[str, float]:
     """The same figures of a cluster that kwokctl creates by itself from the same binaries."""
     env = {**os.environ, "KWOK_WORKDIR": str(folder), "KWOK_KUBE_VERSION": f"v{versions.KUBERNETES}"}
     env |= {variable: str(TOOLS.path(name)) for name, variable in BINARIES.items()}
@@ -98,9 +98,9 @@ def bare(folder: Path) -> dict[str, float]:
 
     def kwokctl(*args: str) -> None:
         command = [str(TOOLS.path("kwokctl")), "--name", "bench", *args]
-        done = subprocess.run(command, env=env, capture_output=True, text=True)
-        if done.returncode:
-            raise SystemExit(f"kwokctl {args[0]}: {done.stderr}")
+        result = subprocess.run(command, env=env, capture_output=True, text=True)
+        if result.returncode:
+            raise SystemExit(f"kwokctl {args[0]}: {result.stderr}")
 
     try:
         began = time.monotonic()
@@ -141,21 +141,21 @@ def _resident(folder: Path) -> float:
 
 def main() -> None:
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    taken: Mapping[str, list[dict[str, float]]] = {"ours": [], "bare": []}
+    results: Mapping[str, list[dict[str, float]]] = {"ours": [], "bare": []}
     for _ in range(runs):
-        for name, start in (("bare", bare), ("ours", ours)):
+        for name, start in (("bare", measure_bare), ("ours", measure_ours)):
             with tempfile.TemporaryDirectory() as folder:
-                taken[name].append(start(Path(folder)))
+                results[name].append(start(Path(folder)))
     print(
         f"{'figure':28} {'ours':>8} {'min':>8} {'max':>8} {'kwokctl':>8}  ours/kwokctl ({runs} runs, medians)"
     )
-    for figure in taken["ours"][0]:
-        mine = [run[figure] for run in taken["ours"]]
-        theirs = [run[figure] for run in taken["bare"] if figure in run]
-        middle = statistics.median(mine)
-        line = f"{figure:28} {middle:8.2f} {min(mine):8.2f} {max(mine):8.2f}"
-        if theirs:
-            line += f" {statistics.median(theirs):8.2f}  {middle / statistics.median(theirs):.2f}x"
+    for figure in results["ours"][0]:
+        own_median = [run[figure] for run in results["ours"]]
+        peer_median = [run[figure] for run in results["bare"] if figure in run]
+        middle = statistics.median(own_median)
+        line = f"{figure:28} {middle:8.2f} {min(own_median):8.2f} {max(own_median):8.2f}"
+        if peer_median:
+            line += f" {statistics.median(peer_median):8.2f}  {middle / statistics.median(peer_median):.2f}x"
         print(line)
 
 

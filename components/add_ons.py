@@ -11,7 +11,7 @@ import pulumi
 from pulumi_aws import eks
 
 from components.iam_role import iam_role
-from components.manifest import within
+from components.manifest import timeouts
 from infra.plan import iam
 from infra.plan.eks import POD_IDENTITY
 
@@ -35,14 +35,16 @@ class AddOns(pulumi.ComponentResource):
     def __init__(self, name: str, args: AddOnsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuform:aws:AddOns", name, None, opts)
         for add_on, version in sorted(args.versions.items()):
-            own, settings = f"{name}-{add_on}", args.settings.get(add_on)
+            full_name, settings = f"{name}-{add_on}", args.settings.get(add_on)
             identities: list[eks.AddonPodIdentityAssociationArgsDict] = []
-            attached: list[pulumi.Resource] = []
+            attachments: list[pulumi.Resource] = []
             if identity := POD_IDENTITY.get(add_on):
-                role, attached = iam_role(own, iam.POD, {own: identity.policy}, args.partition, self)
+                role, attachments = iam_role(
+                    full_name, iam.POD, {full_name: identity.policy}, args.partition, self
+                )
                 identities = [{"role_arn": role.arn, "service_account": identity.service_account}]
             eks.Addon(
-                own,
+                full_name,
                 cluster_name=args.cluster_name,
                 addon_name=add_on,
                 addon_version=version,
@@ -52,7 +54,7 @@ class AddOns(pulumi.ComponentResource):
                 resolve_conflicts_on_update="OVERWRITE",  # a manual change would stop an upgrade
                 # Its pods must not start before their role has its policy.
                 opts=pulumi.ResourceOptions(
-                    parent=self, depends_on=attached, custom_timeouts=within(20, 20, 40)
+                    parent=self, depends_on=attachments, custom_timeouts=timeouts(20, 20, 40)
                 ),
             )
         self.register_outputs({})

@@ -14,17 +14,17 @@ from infra.plan.charts import ChartRelease
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def installed(
+def helm_release(
     name: str,
     planned: ChartRelease,
     timeout: int,
     opts: pulumi.ResourceOptions,
     atomic: bool = True,
-    **more: Any,
+    **options: Any,
 ) -> Release:
     """Register the release as the resource ``name``; if ``atomic``, an upgrade that fails is rolled back.
 
-    ``timeout`` is in seconds; ``more`` are further arguments of the release.
+    ``timeout`` is in seconds; ``options`` are further arguments of the release.
     """
     # The path of our own chart is relative, so that the state does not contain the checkout's location.
     return Release(
@@ -38,5 +38,5 @@ def installed(
         atomic=atomic,
         timeout=timeout,
         opts=opts,
-        **more,
+        **options,
     )

@@ -21,13 +21,13 @@ class _Resource(pulumi.CustomResource):
     OUTPUTS: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, name: str, args: Any, opts: pulumi.ResourceOptions | None = None) -> None:
-        given = {_camel(one.name): getattr(args, one.name) for one in fields(args)}
-        super().__init__(self.TYPE, name, {**given, **dict.fromkeys(self.OUTPUTS)}, opts)
+        properties = {_camel(argument.name): getattr(args, argument.name) for argument in fields(args)}
+        super().__init__(self.TYPE, name, {**properties, **dict.fromkeys(self.OUTPUTS)}, opts)
 
 
 def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(map(str.title, others))
+    first, *words = name.split("_")
+    return first + "".join(map(str.title, words))
 
 
 @dataclass(frozen=True, kw_only=True)

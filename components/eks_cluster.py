@@ -9,12 +9,12 @@ import pulumi_kubernetes as kubernetes
 from pulumi_aws import cloudwatch, ec2, eks, kms
 
 from components.iam_role import iam_role
-from components.manifest import within
+from components.manifest import timeouts
 from infra.model import labels
 from infra.model.aws import AwsCluster
 from infra.plan import iam
 from infra.plan.eks import kubeconfig
-from infra.plan.node_groups import Joining
+from infra.plan.node_groups import JoinSettings
 
 LOGS = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 """All log types of EKS (API reference, LogSetup)."""
@@ -48,7 +48,7 @@ class EksCluster(pulumi.ComponentResource):
     """
 
     cluster_name: pulumi.Output[str]
-    joining: pulumi.Output[Joining]
+    joining: pulumi.Output[JoinSettings]
     security_group: pulumi.Output[str]
     kubeconfig: pulumi.Output[str]
     provider: kubernetes.Provider
@@ -65,7 +65,7 @@ class EksCluster(pulumi.ComponentResource):
             self._cluster.endpoint,
             self._cluster.certificate_authority.data,
             self._cluster.kubernetes_network_config.service_ipv4_cidr,
-        ).apply(lambda known: Joining(*known))
+        ).apply(lambda values: JoinSettings(*values))
         ec2.Tag(  # for Karpenter's nodes; EKS creates the group without our tags
             f"{name}-discovery",
             resource_id=self.security_group,
@@ -75,8 +75,8 @@ class EksCluster(pulumi.ComponentResource):
         )
         admins = self._admins()
         # Holds no token: users get one from AWS with their own credentials. A secret all the same.
-        text = self.joining.apply(lambda cluster: kubeconfig(args.cluster.region, cluster))
-        self.kubeconfig = pulumi.Output.secret(text)
+        config = self.joining.apply(lambda cluster: kubeconfig(args.cluster.region, cluster))
+        self.kubeconfig = pulumi.Output.secret(config)
         self.provider = kubernetes.Provider(
             f"{name}-kubernetes",
             kubeconfig=self.kubeconfig,
@@ -88,7 +88,7 @@ class EksCluster(pulumi.ComponentResource):
 
     def _control_plane(self) -> eks.Cluster:
         policy = {f"{self._name}-control-plane": "AmazonEKSClusterPolicy"}
-        role, attached = iam_role(
+        role, attachments = iam_role(
             f"{self._name}-control-plane", iam.CLUSTER, policy, self._args.partition, self
         )
         key = self._key()
@@ -126,9 +126,9 @@ class EksCluster(pulumi.ComponentResource):
             # create nor delete its network interfaces.
             opts=pulumi.ResourceOptions(
                 parent=self,
-                depends_on=[*attached, group],
+                depends_on=[*attachments, group],
                 protect=self._args.protect,
-                custom_timeouts=within(45, 120, 45),
+                custom_timeouts=timeouts(45, 120, 45),
             ),
         )
 
@@ -149,16 +149,16 @@ class EksCluster(pulumi.ComponentResource):
         return key
 
     def _admins(self) -> list[pulumi.Resource]:
-        made: list[pulumi.Resource] = []
+        associations: list[pulumi.Resource] = []
         for arn in self._args.cluster.admins:
             name = admin_name(self._name, arn)
             # The name in earlier versions, which two admins could share.
-            before = f"{self._name}-admin-{arn.rpartition(':')[2].replace('/', '-')}"
-            child = pulumi.ResourceOptions(parent=self, aliases=[pulumi.Alias(name=before)])
+            old_name = f"{self._name}-admin-{arn.rpartition(':')[2].replace('/', '-')}"
+            child = pulumi.ResourceOptions(parent=self, aliases=[pulumi.Alias(name=old_name)])
             entry = eks.AccessEntry(
                 name, cluster_name=self.cluster_name, principal_arn=arn, type="STANDARD", opts=child
             )
-            made.append(
+            associations.append(
                 eks.AccessPolicyAssociation(
                     name,
                     cluster_name=self.cluster_name,
@@ -171,4 +171,4 @@ class EksCluster(pulumi.ComponentResource):
                     opts=child,
                 )
             )
-        return made
+        return associations

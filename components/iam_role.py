@@ -22,7 +22,7 @@ def iam_role(
     """Register the role that ``service`` may assume, and its policies, by the attachments' names."""
     child = pulumi.ResourceOptions(parent=parent)
     role = iam.Role(name, name=role_name, assume_role_policy=json.dumps(trust_policy(service)), opts=child)
-    attached: list[pulumi.Resource] = [
+    attachments: list[pulumi.Resource] = [
         iam.RolePolicyAttachment(
             attachment,
             role=role.name,
@@ -31,4 +31,4 @@ def iam_role(
         )
         for attachment, policy in policies.items()
     ]
-    return role, attached
+    return role, attachments

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_aws import cloudwatch, eks, iam, sqs
 
-from components.chart import installed
+from components.chart import helm_release
 from components.iam_role import iam_role
 from infra.plan import eks as releases
 from infra.plan import iam as documents
@@ -44,20 +44,20 @@ class Karpenter(pulumi.ComponentResource):
         super().__init__("gpuform:aws:Karpenter", name, None, opts)
         self._name, self._args = name, args
         self._child = pulumi.ResourceOptions(parent=self)
-        node_role, joined = self._node_role()
-        queue, heard = self._queue()
-        allowed = self._controller_role(node_role, queue)
-        crds = installed(f"{name}-crd", args.crds, TIMEOUT_S, self._child, skip_crds=True)
-        after = pulumi.ResourceOptions(parent=self, depends_on=[crds, *joined, *heard, *allowed])
+        node_role, access = self._node_role()
+        queue, rules = self._queue()
+        grants = self._controller_role(node_role, queue)
+        crds = helm_release(f"{name}-crd", args.crds, TIMEOUT_S, self._child, skip_crds=True)
+        after = pulumi.ResourceOptions(parent=self, depends_on=[crds, *access, *rules, *grants])
         # The first release has the CRDs; Helm would never upgrade those of the second.
-        installed(f"{name}-controller", args.controller, TIMEOUT_S, after, skip_crds=True)
+        helm_release(f"{name}-controller", args.controller, TIMEOUT_S, after, skip_crds=True)
         self.register_outputs({})
 
     def _node_role(self) -> tuple[iam.Role, list[pulumi.Resource]]:
         """The nodes' role, under the name in the EC2NodeClasses, and its access entry."""
         name = f"{self._name}-node"
         policies = {f"{name}-{policy}": policy for policy in documents.NODE_POLICIES}
-        role, attached = iam_role(
+        role, attachments = iam_role(
             name, documents.NODE, policies, self._args.partition, self, self._args.node_role
         )
         entry = eks.AccessEntry(
@@ -67,7 +67,7 @@ class Karpenter(pulumi.ComponentResource):
             type="EC2_LINUX",
             opts=self._child,
         )
-        return role, [*attached, entry]
+        return role, [*attachments, entry]
 
     def _queue(self) -> tuple[sqs.Queue, list[pulumi.Resource]]:
         name, child = f"{self._name}-interruption", self._child
@@ -78,15 +78,15 @@ class Karpenter(pulumi.ComponentResource):
             sqs_managed_sse_enabled=True,
             opts=child,
         )
-        allowed = queue.arn.apply(
+        policy = queue.arn.apply(
             lambda arn: json.dumps(documents.queue_policy(documents.Scope(queue_arn=arn)))
         )
-        made: list[pulumi.Resource] = [sqs.QueuePolicy(name, queue_url=queue.id, policy=allowed, opts=child)]
+        rules: list[pulumi.Resource] = [sqs.QueuePolicy(name, queue_url=queue.id, policy=policy, opts=child)]
         for role, events in documents.INTERRUPTION_EVENTS.items():
-            own, pattern = f"{self._name}-{role}", json.dumps(events, sort_keys=True)
-            rule = cloudwatch.EventRule(own, event_pattern=pattern, opts=child)
-            made.append(cloudwatch.EventTarget(own, rule=rule.name, arn=queue.arn, opts=child))
-        return queue, made
+            full_name, pattern = f"{self._name}-{role}", json.dumps(events, sort_keys=True)
+            rule = cloudwatch.EventRule(full_name, event_pattern=pattern, opts=child)
+            rules.append(cloudwatch.EventTarget(full_name, rule=rule.name, arn=queue.arn, opts=child))
+        return queue, rules
 
     def _controller_role(self, node_role: iam.Role, queue: sqs.Queue) -> list[pulumi.Resource]:
         args, name, child = self._args, f"{self._name}-controller", self._child
@@ -97,12 +97,14 @@ class Karpenter(pulumi.ComponentResource):
             account=args.account,
             queue_arn=queue.arn,
             node_role_arn=node_role.arn,
-        ).apply(lambda places: documents.controller_policies(documents.Scope(region=args.region, **places)))
-        made: list[pulumi.Resource] = []
-        for short in documents.controller_policies():
-            own, document = f"{self._name}-{short}", scope[short].apply(json.dumps)
-            policy = iam.Policy(own, policy=document, opts=child)
-            made.append(iam.RolePolicyAttachment(own, role=role.name, policy_arn=policy.arn, opts=child))
+        ).apply(lambda values: documents.controller_policies(documents.Scope(region=args.region, **values)))
+        grants: list[pulumi.Resource] = []
+        for policy_name in documents.controller_policies():
+            full_name, document = f"{self._name}-{policy_name}", scope[policy_name].apply(json.dumps)
+            policy = iam.Policy(full_name, policy=document, opts=child)
+            grants.append(
+                iam.RolePolicyAttachment(full_name, role=role.name, policy_arn=policy.arn, opts=child)
+            )
         association = eks.PodIdentityAssociation(
             name,
             cluster_name=args.cluster_name,
@@ -111,4 +113,4 @@ class Karpenter(pulumi.ComponentResource):
             role_arn=role.arn,
             opts=child,
         )
-        return [*made, association]
+        return [*grants, association]

@@ -13,7 +13,7 @@ from pulumi_kubernetes.apiextensions.v1 import (
 )
 from pulumi_kubernetes.meta.v1 import ObjectMetaPatchArgs
 
-from components.chart import installed
+from components.chart import helm_release
 from infra.plan import kserve
 from infra.plan.charts import ChartRelease
 
@@ -37,16 +37,16 @@ class KServe(pulumi.ComponentResource):
     def __init__(self, name: str, args: KServeArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuform:platform:KServe", name, None, opts)
         before: list[pulumi.Resource] = []
-        for planned in args.releases:
-            inside = pulumi.ResourceOptions(parent=self, depends_on=list(before))
-            before.append(installed(f"{name}-{planned.name}", planned, TIMEOUT_S, inside))
-            if planned.name == kserve.CRDS:
-                kept = pulumi.ResourceOptions(parent=self, depends_on=list(before))
-                before.append(_keep(f"{name}-kept-crd", kept))
+        for release in args.releases:
+            options = pulumi.ResourceOptions(parent=self, depends_on=list(before))
+            before.append(helm_release(f"{name}-{release.name}", release, TIMEOUT_S, options))
+            if release.name == kserve.CRDS:
+                after = pulumi.ResourceOptions(parent=self, depends_on=list(before))
+                before.append(_keep_crd(f"{name}-kept-crd", after))
         self.register_outputs({})
 
 
-def _keep(name: str, opts: pulumi.ResourceOptions) -> pulumi.Resource:
+def _keep_crd(name: str, opts: pulumi.ResourceOptions) -> pulumi.Resource:
     """Let helm keep the CRD; the provider wants the spec, which is as it was, to know the kind."""
     annotations = {"helm.sh/resource-policy": "keep"}
     metadata = ObjectMetaPatchArgs(name=kserve.KEPT_CRD, annotations=annotations)

@@ -11,7 +11,7 @@ import pulumi_kubernetes as kubernetes
 from pulumi_openstack import containerinfra
 
 from components.custom_resources import ReplacementGuard, ReplacementGuardArgs
-from components.manifest import within
+from components.manifest import timeouts
 
 KUBECONFIG = "raw_config"
 """Key in the provider's output ``kubeconfig``, a map (documentation of its cluster resource)."""
@@ -34,8 +34,8 @@ class ReplacementGuards(pulumi.ComponentResource):
         self, name: str, args: ReplacementGuardsArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("gpuform:openstack:ReplacementGuards", name, None, opts)
-        for guard, one in args.guards.items():
-            ReplacementGuard(f"{name}-{guard}", one, pulumi.ResourceOptions(parent=self))
+        for guard_name, guard_args in args.guards.items():
+            ReplacementGuard(f"{name}-{guard_name}", guard_args, pulumi.ResourceOptions(parent=self))
         self.register_outputs({})
 
 
@@ -111,7 +111,7 @@ class MagnumCluster(pulumi.ComponentResource):
                 replace_on_changes=[] if args.upgrades else ["clusterTemplateId"],
                 delete_before_replace=True,
                 protect=args.protect,
-                custom_timeouts=within(args.minutes, args.minutes, args.minutes),
+                custom_timeouts=timeouts(args.minutes, args.minutes, args.minutes),
             ),
         )
 
@@ -153,7 +153,7 @@ class NodeGroups(pulumi.ComponentResource):
                     delete_before_replace=True,
                     ignore_changes=["labels", "nodeCount"] if group.elastic else ["labels"],
                     replacement_trigger=group.trigger,
-                    custom_timeouts=within(args.minutes, args.minutes, args.minutes),
+                    custom_timeouts=timeouts(args.minutes, args.minutes, args.minutes),
                 ),
             )
         self.register_outputs({})

@@ -11,7 +11,7 @@ import pulumi
 
 Manifest = Mapping[str, Any]
 
-GROUPLESS = {"v1": "core/v1"}
+CORE_NAMES = {"v1": "core/v1"}
 """SDK names of API versions without a group; type tokens have all others as in the manifest."""
 
 KINDS = frozenset(
@@ -69,11 +69,11 @@ def resource(name: str, manifest: Manifest, opts: pulumi.ResourceOptions) -> pul
     version, kind = manifest["apiVersion"], manifest["kind"]
     if (version, kind) not in KINDS:
         raise KeyError((version, kind))
-    token = f"kubernetes:{GROUPLESS.get(version, version)}:{kind}"
+    token = f"kubernetes:{CORE_NAMES.get(version, version)}:{kind}"
     with_version = pulumi.ResourceOptions.merge(pulumi.ResourceOptions(version=_version()), opts)
     return pulumi.CustomResource(token, name, dict(manifest), with_version)
 
 
-def within(create: int, update: int, delete: int | None = None) -> pulumi.CustomTimeouts:
+def timeouts(create: int, update: int, delete: int | None = None) -> pulumi.CustomTimeouts:
     """Minutes in which each operation must end; the provider's own limit for a delete if left out."""
     return pulumi.CustomTimeouts(f"{create}m", f"{update}m", f"{delete}m" if delete else None)

@@ -54,8 +54,8 @@ class Network(pulumi.ComponentResource):
         public = {
             zone.zone: self._subnet("public", zone.zone, zone.public, {labels.ELB: "1"}) for zone in planned
         }
-        found = {labels.INTERNAL_ELB: "1", labels.KARPENTER_DISCOVERY: args.cluster_name}
-        private = {zone.zone: self._subnet("private", zone.zone, zone.private, found) for zone in planned}
+        tags = {labels.INTERNAL_ELB: "1", labels.KARPENTER_DISCOVERY: args.cluster_name}
+        private = {zone.zone: self._subnet("private", zone.zone, zone.private, tags) for zone in planned}
         gateway = ec2.InternetGateway(
             f"{name}-internet", vpc_id=self._vpc.id, tags={"Name": args.cluster_name}, opts=self._child
         )
@@ -104,16 +104,16 @@ class Network(pulumi.ComponentResource):
         return {zone: gateways[zone if per_zone else zones[0]] for zone in zones}
 
     def _table(
-        self, role: str, way: str, subnets: Mapping[str, ec2.Subnet], **gateway: pulumi.Output[str]
+        self, role: str, route_name: str, subnets: Mapping[str, ec2.Subnet], **gateway: pulumi.Output[str]
     ) -> ec2.RouteTable:
         """The route table of these subnets, with a route to the gateway."""
         name, tags = f"{self._name}-{role}", {"Name": f"{self._args.cluster_name}-{role}"}
         table = ec2.RouteTable(name, vpc_id=self._vpc.id, tags=tags, opts=self._child)
         route = ec2.RouteArgs(route_table_id=table.id, destination_cidr_block=ANYWHERE, **gateway)
-        ec2.Route(f"{name}-{way}", route, self._child)
+        ec2.Route(f"{name}-{route_name}", route, self._child)
         for zone, subnet in subnets.items():
-            own = f"{self._name}-{role.partition('-')[0]}-{zone}"
-            ec2.RouteTableAssociation(own, route_table_id=table.id, subnet_id=subnet.id, opts=self._child)
+            link = f"{self._name}-{role.partition('-')[0]}-{zone}"
+            ec2.RouteTableAssociation(link, route_table_id=table.id, subnet_id=subnet.id, opts=self._child)
         return table
 
     def _endpoints(self, private: Mapping[str, ec2.Subnet], tables: list[ec2.RouteTable]) -> None:
@@ -176,26 +176,26 @@ class ExistingVpc(pulumi.ComponentResource):
         super().__init__("gpuform:aws:ExistingVpc", name, None, opts)
         self._network = network = args.network
         self.vpc_id = pulumi.Output.from_input(network.vpc)
-        given = {zone: pulumi.Output.from_input(subnet) for zone, subnet in network.ids.items()}
-        self.private_subnets = given or {zone: self._tagged(zone) for zone in network.zones}
+        ids = {zone: pulumi.Output.from_input(subnet) for zone, subnet in network.subnet_ids.items()}
+        self.private_subnets = ids or {zone: self._find_by_tags(zone) for zone in network.zones}
         self.register_outputs({"vpc_id": self.vpc_id, "private_subnets": self.private_subnets})
 
-    def _tagged(self, zone: str) -> pulumi.Output[str]:
-        wanted = {
+    def _find_by_tags(self, zone: str) -> pulumi.Output[str]:
+        criteria = {
             "vpc-id": self._network.vpc,
             "availability-zone": zone,
-            **{f"tag:{key}": value for key, value in sorted(self._network.tags.items())},
+            **{f"tag:{key}": value for key, value in sorted(self._network.subnet_tags.items())},
         }
-        filters = [ec2.GetSubnetsFilterArgs(name=name, values=[value]) for name, value in wanted.items()]
-        found = ec2.get_subnets_output(filters=filters, opts=pulumi.InvokeOutputOptions(parent=self))
-        return found.ids.apply(lambda ids: self._only(zone, ids))
+        filters = [ec2.GetSubnetsFilterArgs(name=name, values=[value]) for name, value in criteria.items()]
+        result = ec2.get_subnets_output(filters=filters, opts=pulumi.InvokeOutputOptions(parent=self))
+        return result.ids.apply(lambda ids: self._single_id(zone, ids))
 
-    def _only(self, zone: str, ids: Sequence[str]) -> str:
+    def _single_id(self, zone: str, ids: Sequence[str]) -> str:
         """Raises RunError unless there is exactly one: with other subnets, a node group is replaced."""
         if len(ids) == 1:
             return ids[0]
-        have = f"{', '.join(sorted(ids))} have" if ids else "no subnet has"
+        fact = f"{', '.join(sorted(ids))} have" if ids else "no subnet has"
         raise pulumi.RunError(
-            f"cluster.network.subnets.tags: in {zone} of {self._network.vpc} {have} these tags; "
+            f"cluster.network.subnets.tags: in {zone} of {self._network.vpc} {fact} these tags; "
             "name each zone's subnet by its id"
         )

@@ -9,7 +9,7 @@ import pulumi
 from pulumi_aws import ec2, eks, ssm
 
 from components.iam_role import iam_role
-from components.manifest import within
+from components.manifest import timeouts
 from infra.model.pool import Pool
 from infra.plan import iam as documents
 from infra.plan import node_class, node_groups
@@ -56,9 +56,9 @@ class NodeGroups(pulumi.ComponentResource):
         self._name, self._args = name, args
         self._child = pulumi.ResourceOptions(parent=self)
         policies = {f"{name}-node-{policy}": policy for policy in documents.NODE_POLICIES}
-        self._role, self._attached = iam_role(f"{name}-node", documents.NODE, policies, args.partition, self)
-        for pool in args.pools:
-            self._group(pool, self._template(pool))
+        self._role, self._policies = iam_role(f"{name}-node", documents.NODE, policies, args.partition, self)
+        for managed in args.pools:
+            self._group(managed, self._template(managed))
         self.register_outputs({})
 
     def _group(self, managed: ManagedPool, template: ec2.LaunchTemplate) -> eks.NodeGroup:
@@ -74,7 +74,7 @@ class NodeGroups(pulumi.ComponentResource):
             capacity_type=node_groups.capacity_type(pool),
             # EKS takes a capacity block's type from the launch template only.
             instance_types=None
-            if pool.on_aws.capacity_block
+            if pool.aws_settings.capacity_block
             else [machine.name for machine in pool.machines],
             launch_template={"id": template.id, "version": template.latest_version.apply(str)},
             scaling_config={"desired_size": size, "min_size": size, "max_size": size},
@@ -85,18 +85,18 @@ class NodeGroups(pulumi.ComponentResource):
             # Until its role has its policies, a node does not join, and its group fails.
             opts=pulumi.ResourceOptions(
                 parent=self,
-                depends_on=self._attached,
+                depends_on=self._policies,
                 delete_before_replace=bool(strategy),
-                custom_timeouts=within(node_groups.CREATE_MINUTES, minutes, minutes),
+                custom_timeouts=timeouts(node_groups.CREATE_MINUTES, minutes, minutes),
             ),
         )
 
     def _parameter(self, parameter: str) -> pulumi.Output[str]:
-        found = ssm.get_parameter_output(name=parameter, opts=pulumi.InvokeOutputOptions(parent=self))
-        return found.insecure_value
+        result = ssm.get_parameter_output(name=parameter, opts=pulumi.InvokeOutputOptions(parent=self))
+        return result.insecure_value
 
     def _template(self, managed: ManagedPool) -> ec2.LaunchTemplate:
-        pool, aws = managed.pool, managed.pool.on_aws
+        pool, aws = managed.pool, managed.pool.aws_settings
         return ec2.LaunchTemplate(
             f"{self._name}-{pool.name}",
             update_default_version=True,
@@ -124,13 +124,13 @@ class NodeGroups(pulumi.ComponentResource):
         """With interfaces of its own, a template must name their security group: EKS then adds none."""
         return [
             {
-                "network_card_index": planned["networkCardIndex"],
-                "device_index": planned["deviceIndex"],
-                "interface_type": planned["interfaceType"],
+                "network_card_index": interface["networkCardIndex"],
+                "device_index": interface["deviceIndex"],
+                "interface_type": interface["interfaceType"],
                 "security_groups": [self._args.security_group],
                 "delete_on_termination": "true",
             }
-            for planned in node_class.network_interfaces(pool)
+            for interface in node_class.network_interfaces(pool)
         ]
 
     def _placement(self, pool: Pool) -> ec2.LaunchTemplatePlacementArgsDict:
@@ -142,21 +142,21 @@ def _volumes(pool: Pool) -> list[ec2.LaunchTemplateBlockDeviceMappingArgs]:
     """The same volumes as on the nodes that Karpenter starts."""
     return [
         ec2.LaunchTemplateBlockDeviceMappingArgs(
-            device_name=planned["deviceName"],
+            device_name=device["deviceName"],
             ebs=ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
-                volume_size=int(planned["ebs"]["volumeSize"].removesuffix("Gi")),
-                volume_type=planned["ebs"]["volumeType"],
-                iops=planned["ebs"].get("iops"),
-                throughput=planned["ebs"].get("throughput"),
+                volume_size=int(device["ebs"]["volumeSize"].removesuffix("Gi")),
+                volume_type=device["ebs"]["volumeType"],
+                iops=device["ebs"].get("iops"),
+                throughput=device["ebs"].get("throughput"),
                 encrypted="true",
                 delete_on_termination="true",
             ),
         )
-        for planned in node_class.block_devices(pool)
+        for device in node_class.block_devices(pool)
     ]
 
 
 def _reservation(pool: Pool) -> ec2.LaunchTemplateCapacityReservationSpecificationArgsDict | None:
     """The one reservation of a managed pool; parsing refuses more."""
-    found = pool.on_aws.reservations
-    return {"capacity_reservation_target": {"capacity_reservation_id": found[0]}} if found else None
+    ids = pool.aws_settings.reservations
+    return {"capacity_reservation_target": {"capacity_reservation_id": ids[0]}} if ids else None

@@ -29,13 +29,13 @@ class NodePools(pulumi.ComponentResource):
         super().__init__("gpuform:platform:NodePools", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         for node in args.simulated:
-            resource(f"{name}-{node['metadata']['name']}", _ours(node), child)
-        for pool, found in args.pools.items():
-            PoolNodes(f"{name}-{pool}", found, child)
+            resource(f"{name}-{node['metadata']['name']}", _take_ownership(node), child)
+        for pool, pool_args in args.pools.items():
+            PoolNodes(f"{name}-{pool}", pool_args, child)
         self.register_outputs({})
 
 
-def _ours(node: Manifest) -> Manifest:
+def _take_ownership(node: Manifest) -> Manifest:
     """A simulated node belongs to this program alone: fields set by another manager are overwritten."""
     metadata = node["metadata"]
     annotations = {**metadata.get("annotations", {}), "pulumi.com/patchForce": "true"}

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 import pulumi
 
-from components.manifest import Manifest, resource, within
+from components.manifest import Manifest, resource, timeouts
 from infra.model.checks import TRIAL
 
 START_MINUTES = 10
 """For a pod of one container with a small image; it is also the Kubernetes provider's default."""
-_ROLES = {
+_SUFFIXES = {
     "ServiceAccount": "account",
     "ClusterRole": "cluster-role",
     "ClusterRoleBinding": "cluster-role-binding",
@@ -35,7 +35,7 @@ class ManifestsComponent(pulumi.ComponentResource):
     """Objects, each created after those before it: a program's pod starts after its rights."""
 
     TYPE: ClassVar[str]
-    NAMES: ClassVar[Mapping[str, str]] = {}
+    SUFFIXES: ClassVar[Mapping[str, str]] = {}
     """Last parts of resource names, by kind; the kind if left out."""
 
     def __init__(self, name: str, args: ManifestsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -43,15 +43,15 @@ class ManifestsComponent(pulumi.ComponentResource):
         before: list[pulumi.Resource] = []
         for manifest in args.manifests:
             opts = self._options(manifest["kind"], before)
-            before.append(resource(f"{name}-{self._role(**manifest)}", manifest, opts))
+            before.append(resource(f"{name}-{self._suffix(**manifest)}", manifest, opts))
         self.register_outputs({})
 
     def _options(self, kind: str, before: Sequence[pulumi.Resource]) -> pulumi.ResourceOptions:
-        times = within(START_MINUTES, START_MINUTES) if kind == "Deployment" else None
-        return pulumi.ResourceOptions(parent=self, depends_on=list(before), custom_timeouts=times)
+        limits = timeouts(START_MINUTES, START_MINUTES) if kind == "Deployment" else None
+        return pulumi.ResourceOptions(parent=self, depends_on=list(before), custom_timeouts=limits)
 
-    def _role(self, kind: str, metadata: Mapping[str, Any], **_: Any) -> str:
-        return self.NAMES.get(kind, "{kind}").format(**metadata, kind=kind)
+    def _suffix(self, kind: str, metadata: Mapping[str, Any], **_: Any) -> str:
+        return self.SUFFIXES.get(kind, "{kind}").format(**metadata, kind=kind)
 
 
 class PoolKeeper(ManifestsComponent):
@@ -62,7 +62,7 @@ class PoolKeeper(ManifestsComponent):
     """
 
     TYPE = "gpuform:platform:PoolKeeper"
-    NAMES = _ROLES
+    SUFFIXES = _SUFFIXES
 
 
 class ReadinessGate(ManifestsComponent):
@@ -72,11 +72,11 @@ class ReadinessGate(ManifestsComponent):
     """
 
     TYPE = "gpuform:platform:ReadinessGate"
-    NAMES = _ROLES
+    SUFFIXES = _SUFFIXES
 
-    def _role(self, kind: str, metadata: Mapping[str, Any], **_: Any) -> str:
+    def _suffix(self, kind: str, metadata: Mapping[str, Any], **_: Any) -> str:
         trial = "trial-" if metadata.get("namespace") == TRIAL else ""
-        return trial + super()._role(kind, metadata)
+        return trial + super()._suffix(kind, metadata)
 
 
 class HealthLoop(ManifestsComponent):
@@ -86,14 +86,14 @@ class HealthLoop(ManifestsComponent):
     """
 
     TYPE = "gpuform:platform:HealthLoop"
-    NAMES: ClassVar = dict.fromkeys(("Role", "RoleBinding"), "{kind}-{name}")
+    SUFFIXES: ClassVar = dict.fromkeys(("Role", "RoleBinding"), "{kind}-{name}")
 
 
 class Notebooks(ManifestsComponent):
     """The culler of notebooks; on the embedded cluster also the classes of simulated volumes."""
 
     TYPE = "gpuform:platform:Notebooks"
-    NAMES: ClassVar = dict.fromkeys(("Role", "RoleBinding"), "{kind}-{namespace}")
+    SUFFIXES: ClassVar = dict.fromkeys(("Role", "RoleBinding"), "{kind}-{namespace}")
 
 
 class Scheduler(ManifestsComponent):
@@ -104,7 +104,7 @@ class Scheduler(ManifestsComponent):
 
     TYPE = "gpuform:platform:Scheduler"
 
-    def _role(self, kind: str, metadata: Mapping[str, Any], **_: Any) -> str:
+    def _suffix(self, kind: str, metadata: Mapping[str, Any], **_: Any) -> str:
         return (
             kind if kind == "ConfigMap" else f"{kind}-{metadata['name']}"
         )  # its name changes with its content
@@ -114,7 +114,7 @@ class Namespaces(ManifestsComponent):
     """Namespaces with their Pod Security labels."""
 
     TYPE = "gpuform:platform:Namespaces"
-    NAMES: ClassVar = {"Namespace": "{name}"}
+    SUFFIXES: ClassVar = {"Namespace": "{name}"}
 
     def _options(self, kind: str, before: Sequence[pulumi.Resource]) -> pulumi.ResourceOptions:
         return pulumi.ResourceOptions(parent=self)
@@ -141,9 +141,9 @@ class GpuSharing(pulumi.ComponentResource):
     def __init__(self, name: str, args: GpuSharingArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuform:platform:GpuSharing", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        wanted = {"device-plugin": args.device_plugin, "mig-parted": args.mig_parted}
-        made = [resource(f"{name}-{role}", manifest, child) for role, manifest in wanted.items() if manifest]
-        self.names = pulumi.Output.all(*[config_map.id for config_map in made])
+        roles = {"device-plugin": args.device_plugin, "mig-parted": args.mig_parted}
+        maps = [resource(f"{name}-{role}", manifest, child) for role, manifest in roles.items() if manifest]
+        self.names = pulumi.Output.all(*[config_map.id for config_map in maps])
         self.register_outputs({"names": self.names})
 
 
@@ -151,7 +151,7 @@ class Room(ManifestsComponent):
     """Priority classes, GPU quotas and placeholder pods; before the workloads, after the pools."""
 
     TYPE = "gpuform:platform:Room"
-    NAMES: ClassVar = {
+    SUFFIXES: ClassVar = {
         "PriorityClass": "priority-{name}",
         "ResourceQuota": "quota-{namespace}",
         "Deployment": "{name}",
@@ -161,5 +161,5 @@ class Room(ManifestsComponent):
         if kind == "PriorityClass":
             fixed = ["value", "preemptionPolicy"]  # the API server changes neither in place
             return pulumi.ResourceOptions(parent=self, replace_on_changes=fixed, delete_before_replace=True)
-        classes = [one for one in before if one.pulumi_resource_type.endswith(":PriorityClass")]
+        classes = [item for item in before if item.pulumi_resource_type.endswith(":PriorityClass")]
         return pulumi.ResourceOptions(parent=self, depends_on=classes if kind == "Deployment" else None)

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import pulumi
 
-from components.chart import installed
-from components.manifest import Manifest, resource, within
+from components.chart import helm_release
+from components.manifest import Manifest, resource, timeouts
 from infra.plan.charts import ChartRelease
 
 MONITORING_S = 600  # a dozen images, a volume, and jobs that make the webhook's certificate
@@ -40,12 +40,12 @@ class ReleaseComponent(pulumi.ComponentResource):
     def __init__(self, name: str, args: ReleaseArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__(self.TYPE, name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        before = [resource(f"{name}-{role}", manifest, child) for role, manifest in args.before.items()]
-        inside = pulumi.ResourceOptions(
+        before = [resource(f"{name}-{suffix}", manifest, child) for suffix, manifest in args.before.items()]
+        options = pulumi.ResourceOptions(
             parent=self, depends_on=before, delete_before_replace=self.STATUS or None
         )
-        made = installed(f"{name}-release", args.release, self.TIMEOUT_S, inside, **self.SETTINGS)
-        self.register_outputs({"status": made.status} if self.STATUS else {})
+        release = helm_release(f"{name}-release", args.release, self.TIMEOUT_S, options, **self.SETTINGS)
+        self.register_outputs({"status": release.status} if self.STATUS else {})
 
 
 class GpuOperator(ReleaseComponent):
@@ -115,14 +115,14 @@ class Monitoring(pulumi.ComponentResource):
         for manifest in args.counters:
             # Changed content is another ConfigMap: the old one is deleted once the exporter has the new one.
             resource(f"{name}-counters", manifest, child)
-        made = installed(f"{name}-release", args.release, MONITORING_S, child)
-        after = pulumi.ResourceOptions(parent=self, depends_on=[made])
+        release = helm_release(f"{name}-release", args.release, MONITORING_S, child)
+        after = pulumi.ResourceOptions(parent=self, depends_on=[release])
         for manifest in args.objects:
-            role = f"{name}-{manifest['metadata']['name'].removeprefix('gpuform-')}"
+            prefix = f"{name}-{manifest['metadata']['name'].removeprefix('gpuform-')}"
             # A ConfigMap is updated in place (the provider's enableConfigMapMutable): during a replacement, a
             # dashboard would be missing in Grafana. A ConfigMap that must be replaced has another name.
-            resource(role if manifest["kind"] == "ConfigMap" else f"{role}-rules", manifest, after)
-        self.register_outputs({"status": made.status})
+            resource(prefix if manifest["kind"] == "ConfigMap" else f"{prefix}-rules", manifest, after)
+        self.register_outputs({"status": release.status})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,21 +149,21 @@ class Queues(pulumi.ComponentResource):
         child = pulumi.ResourceOptions(parent=self)
         # A rollback of the first install would leave aggregated ClusterRoles behind, which Helm does not take
         # over at the next; after a failed upgrade the old pods go on.
-        release = installed(f"{name}-release", args.release, 300, child, atomic=False)
-        made: list[tuple[str, pulumi.Resource]] = []
+        release = helm_release(f"{name}-release", args.release, 300, child, atomic=False)
+        created: list[tuple[str, pulumi.Resource]] = []
         for manifest in args.manifests:
             kind, meta = manifest["kind"], manifest["metadata"]
-            before = [one for of, one in made if of in _AFTER.get(kind, ())]
-            inside = pulumi.ResourceOptions(
+            before = [item for earlier, item in created if earlier in _AFTER.get(kind, ())]
+            options = pulumi.ResourceOptions(
                 parent=self,
                 depends_on=[release, *before],
-                custom_timeouts=within(DRAIN_MINUTES, DRAIN_MINUTES, DRAIN_MINUTES)
+                custom_timeouts=timeouts(DRAIN_MINUTES, DRAIN_MINUTES, DRAIN_MINUTES)
                 if kind == "ClusterQueue"
                 else None,
             )
-            place = f"{meta['namespace'].replace('-', '--')}-" if kind == "LocalQueue" else ""
-            made.append((kind, resource(f"{name}-{kind}-{place}{meta['name']}", manifest, inside)))
+            prefix = f"{meta['namespace'].replace('-', '--')}-" if kind == "LocalQueue" else ""
+            created.append((kind, resource(f"{name}-{kind}-{prefix}{meta['name']}", manifest, options)))
         cluster = {"kubeconfig": args.kubeconfig, "context": args.context}
-        after = pulumi.ResourceOptions(parent=self, depends_on=[release, *(one for _, one in made)])
+        after = pulumi.ResourceOptions(parent=self, depends_on=[release, *(item for _, item in created)])
         pulumi.CustomResource("gpuform:queues:KueueRemoval", f"{name}-removal", cluster, after)
         self.register_outputs({})

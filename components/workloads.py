@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pulumi
 
 from components.custom_resources import BlueGreen, BlueGreenArgs
-from components.manifest import Manifest, resource, within
+from components.manifest import Manifest, resource, timeouts
 from infra.model import labels
 
 
@@ -52,8 +52,8 @@ class _Workload(pulumi.ComponentResource):
         before: list[pulumi.Resource] = []
         if args.claim:
             # A template is immutable: changed content is another resource with another name.
-            ending = args.claim["metadata"]["name"].removeprefix(args.controller["metadata"]["name"])
-            before.append(resource(f"{name}{ending}", args.claim, pulumi.ResourceOptions(parent=self)))
+            suffix = args.claim["metadata"]["name"].removeprefix(args.controller["metadata"]["name"])
+            before.append(resource(f"{name}{suffix}", args.claim, pulumi.ResourceOptions(parent=self)))
         if args.blue_green:
             BlueGreen(name, args.blue_green, pulumi.ResourceOptions(parent=self, depends_on=before))
         else:
@@ -61,9 +61,9 @@ class _Workload(pulumi.ComponentResource):
         for manifest in args.scaled:
             # Deleted before the Deployment, which it names, and before KEDA, which removes its finalizer. A
             # dependency of the parent does not suffice: if scale is removed, the parent stays.
-            later = pulumi.ResourceOptions(parent=self, depends_on=[*before, *args.scaled_by])
-            resource(f"{name}-{manifest['kind']}", manifest, later)
-        self.asks = pulumi.Output.from_input(_asks(args.controller["spec"]))
+            options = pulumi.ResourceOptions(parent=self, depends_on=[*before, *args.scaled_by])
+            resource(f"{name}-{manifest['kind']}", manifest, options)
+        self.asks = pulumi.Output.from_input(_requested_devices(args.controller["spec"]))
         outputs: dict[str, pulumi.Output[Any]] = {"asks": self.asks}
         if isinstance(self, GpuDeployment):
             outputs["address"] = self.address = pulumi.Output.from_input(_address(args.service))
@@ -72,18 +72,18 @@ class _Workload(pulumi.ComponentResource):
     def _controller(self, name: str, args: WorkloadArgs, before: list[pulumi.Resource]) -> pulumi.Resource:
         """Register Service, runtime and controller; adds what the controller needs to ``before``."""
         opts = pulumi.ResourceOptions(
-            parent=self, custom_timeouts=within(*args.minutes) if args.minutes else None
+            parent=self, custom_timeouts=timeouts(*args.minutes) if args.minutes else None
         )
         if args.service and isinstance(self, GpuDeployment):
             # Beside the Deployment, not before it: the official provider waits for a Service's endpoints.
-            beside = pulumi.ResourceOptions(parent=self, custom_timeouts=opts.custom_timeouts)
-            resource(f"{name}-service", args.service, beside)
+            service_options = pulumi.ResourceOptions(parent=self, custom_timeouts=opts.custom_timeouts)
+            resource(f"{name}-service", args.service, service_options)
         elif args.service:
             before.append(resource(f"{name}-service", args.service, pulumi.ResourceOptions(parent=self)))
         if args.runtime:
             before += args.served_by
-            first = pulumi.ResourceOptions(parent=self, depends_on=list(before))
-            before.append(resource(f"{name}-runtime", args.runtime, first))
+            runtime_options = pulumi.ResourceOptions(parent=self, depends_on=list(before))
+            before.append(resource(f"{name}-runtime", args.runtime, runtime_options))
         opts.depends_on = list(before)
         if args.controller["kind"] == "StatefulSet":
             opts.delete_before_replace = True
@@ -128,7 +128,7 @@ class GpuDeployment(_Workload):
     """Where the cluster reaches its Service; empty without one."""
 
 
-def _asks(spec: Manifest) -> dict[str, str]:
+def _requested_devices(spec: Manifest) -> dict[str, str]:
     pod = spec["template"]["spec"] if "template" in spec else spec
     container = pod["predictor"]["model"] if "predictor" in pod else pod["containers"][0]
     requests = container.get("resources", {}).get("requests", {})
@@ -182,33 +182,30 @@ class Workloads(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: WorkloadsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuform:platform:Workloads", name, None, opts)
-        places = [
-            (one.controller["metadata"]["namespace"], one.controller["metadata"]["name"])
-            for one in args.workloads
-        ]
-        taken = {workload_name(name, *place) for place in places}
-        for (namespace, workload), one in zip(places, args.workloads, strict=True):
-            own = workload_name(name, namespace, workload)
+        metadata = [workload.controller["metadata"] for workload in args.workloads]
+        taken = {workload_name(name, meta["namespace"], meta["name"]) for meta in metadata}
+        for meta, workload in zip(metadata, args.workloads, strict=True):
+            full_name = workload_name(name, meta["namespace"], meta["name"])
             # The name in earlier versions, which two workloads could share.
-            before = f"{name}-{namespace}-{workload}"
-            if before in taken:
-                before = own
-            inside = pulumi.ResourceOptions(
+            old_name = f"{name}-{meta['namespace']}-{meta['name']}"
+            if old_name in taken:
+                old_name = full_name
+            options = pulumi.ResourceOptions(
                 parent=self,
-                depends_on=[args.queues] if one.queued and args.queues else [],
-                aliases=[pulumi.Alias(name=before)] if before != own else [],
-                transformations=[functools.partial(self._was_here, own, before)],
+                depends_on=[args.queues] if workload.queued and args.queues else [],
+                aliases=[pulumi.Alias(name=old_name)] if old_name != full_name else [],
+                transformations=[functools.partial(self._alias_child, full_name, old_name)],
             )
-            COMPONENTS[one.controller["kind"]](own, one, inside)
+            COMPONENTS[workload.controller["kind"]](full_name, workload, options)
         self.register_outputs({})
 
-    def _was_here(
-        self, own: str, before: str, args: pulumi.ResourceTransformationArgs
+    def _alias_child(
+        self, full_name: str, old_name: str, args: pulumi.ResourceTransformationArgs
     ) -> pulumi.ResourceTransformationResult | None:
         """An alias: in earlier versions the objects were direct children of this component."""
         if not args.type_.startswith("kubernetes:"):
             return None
-        alias = pulumi.Alias(name=before + args.name.removeprefix(own), parent=self)
+        alias = pulumi.Alias(name=old_name + args.name.removeprefix(full_name), parent=self)
         return pulumi.ResourceTransformationResult(
             args.props, pulumi.ResourceOptions.merge(args.opts, pulumi.ResourceOptions(aliases=[alias]))
         )

@@ -23,12 +23,12 @@ def cluster(env: Environment) -> Target | None:
     """Register the cluster; None if own hosts have not joined one."""
     if env.cluster.kind in ("aws", "openstack", "hosts"):
         # Imported here, so that no target loads the SDK of another.
-        made: Target | None = import_module(f"infra.{env.cluster.kind}").cluster(env)
-        return made
+        created: Target | None = import_module(f"infra.{env.cluster.kind}").cluster(env)
+        return created
     if env.cluster.kind == "existing":
-        guarded = pulumi.ResourceOptions(depends_on=[guards.of_cluster(env)])
-        there = target.existing(env.name, env.cluster, guarded)
-        return replace(there, ready=(guards.of_contents(env, there.kubeconfig),))
+        guarded = pulumi.ResourceOptions(depends_on=[guards.cluster_guard(env)])
+        existing = target.existing(env.name, env.cluster, guarded)
+        return replace(existing, ready=(guards.contents_guard(env, existing.kubeconfig),))
     state = os.environ.get("GPUFORM_STATE") or Path(__file__).resolve().parent.parent / ".gpuform"
     return target.embedded(env.name, str(Path(state) / "kubeconfig"))
 
@@ -39,10 +39,10 @@ def main() -> None:
         env = parse(pulumi.Config("gpuform").require_object("environment"))
     except InputError as error:
         raise pulumi.RunError(str(error)) from None
-    on = cluster(env)
-    if on:
-        platform(env, on)
-        pulumi.export("kubeconfig", pulumi.Output.secret(on.kubeconfig))
+    created = cluster(env)
+    if created:
+        platform(env, created)
+        pulumi.export("kubeconfig", pulumi.Output.secret(created.kubeconfig))
     pulumi.export("environment", env.resolved())
     pulumi.export("pools", {pool.name: summary(env, pool) | claimable(pool) for pool in env.pools})
 

@@ -28,46 +28,48 @@ from infra.target import Target
 def cluster(env: Environment) -> Target:
     """Register network, control plane, nodes and Karpenter, each after the parts it needs."""
     declared, name = cluster_of(env), env.name
-    every = aws.ProviderDefaultTagsArgs(tags={labels.ENVIRONMENT: name, **declared.tags})
-    guarded = pulumi.ResourceOptions(depends_on=[guards.of_cluster(env)])
-    provider = aws.Provider(f"{name}-aws", region=declared.region, default_tags=every, opts=guarded)
-    on_aws = pulumi.ResourceOptions(providers=[provider])
-    asked = pulumi.InvokeOutputOptions(provider=provider)
-    partition = aws.get_partition_output(opts=asked).partition
-    network = _network(env, declared, on_aws)
-    control_plane = EksClusterArgs(
+    default_tags = aws.ProviderDefaultTagsArgs(tags={labels.ENVIRONMENT: name, **declared.tags})
+    guarded = pulumi.ResourceOptions(depends_on=[guards.cluster_guard(env)])
+    provider = aws.Provider(f"{name}-aws", region=declared.region, default_tags=default_tags, opts=guarded)
+    with_provider = pulumi.ResourceOptions(providers=[provider])
+    invoke_options = pulumi.InvokeOutputOptions(provider=provider)
+    partition = aws.get_partition_output(opts=invoke_options).partition
+    network = _network(env, declared, with_provider)
+    eks_args = EksClusterArgs(
         cluster=declared,
         cluster_name=name,
         partition=partition,
         subnet_ids=list(network.private_subnets.values()),
-        protect=guards.protected(env),
+        protect=guards.is_protected(env),
     )
-    plane = EksCluster(name, control_plane, on_aws)
-    place = _Place(
+    eks_cluster = EksCluster(name, eks_args, with_provider)
+    context = _Context(
         environment=env,
         provider=provider,
-        account=aws.get_caller_identity_output(opts=asked).account_id,
+        account=aws.get_caller_identity_output(opts=invoke_options).account_id,
         partition=partition,
         network=network,
-        eks=plane,
-        guard=guards.of_contents(env, plane.kubeconfig),
+        eks=eks_cluster,
+        guard=guards.contents_guard(env, eks_cluster.kubeconfig),
     )
     existing = network.private_subnets if isinstance(network, ExistingVpc) else {}
-    ready = (place.guard, *_nodes(place))
-    return Target(kubeconfig=plane.kubeconfig, provider=plane.provider, ready=ready, subnets=existing)
+    ready = (context.guard, *_nodes(context))
+    return Target(
+        kubeconfig=eks_cluster.kubeconfig, provider=eks_cluster.provider, ready=ready, subnets=existing
+    )
 
 
 def _network(env: Environment, declared: AwsCluster, opts: pulumi.ResourceOptions) -> Network | ExistingVpc:
     if isinstance(declared.network, ExistingNetwork):
         return ExistingVpc("network", ExistingVpcArgs(network=declared.network), opts)
-    args = NetworkArgs(
-        cluster=declared, network=declared.network, cluster_name=env.name, protect=guards.protected(env)
+    network_args = NetworkArgs(
+        cluster=declared, network=declared.network, cluster_name=env.name, protect=guards.is_protected(env)
     )
-    return Network("network", args, opts)
+    return Network("network", network_args, opts)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Place:
+class _Context:
     """Account, network and control plane of the add-ons and nodes."""
 
     environment: Environment
@@ -84,52 +86,55 @@ class _Place:
 
     def managed(self, pool: Pool) -> ManagedPool:
         env, release = self.environment, node_groups.release_parameter(self.environment, pool)
-        alone = self.eks.joining.apply(lambda joining: node_groups.boot(env, pool, joining))
+        boot_data = self.eks.joining.apply(lambda joining: node_groups.encoded_user_data(env, pool, joining))
         return ManagedPool(
             pool=pool,
             zones=node_groups.zones(env, pool),
             labels=sharing.pool_labels(env, pool),
             taints=node_groups.taints(env, pool),
             tags=node_groups.instance_tags(env, pool),
-            repaired=node_groups.repaired(env, pool),
+            repaired=node_groups.is_repaired(env, pool),
             release=release,
             image_id=None if release else cluster_of(env).images[pool.image.key],
-            user_data=node_groups.boot(env, pool) if release else alone,
+            user_data=node_groups.encoded_user_data(env, pool) if release else boot_data,
         )
 
 
-def _nodes(place: _Place) -> tuple[pulumi.Resource, ...]:
+def _nodes(context: _Context) -> tuple[pulumi.Resource, ...]:
     """Register add-ons, nodes and Karpenter in order; returns what the platform must wait for.
 
     Nodes become Ready only with the network add-ons, CoreDNS only with nodes, Karpenter's pods with both.
     Nodes reach the internet through the network's routes, so nothing starts before the routes exist.
     """
-    env, on = place.environment, place.eks
+    env, cluster = context.environment, context.eks
 
     def stage(name: str, versions: dict[str, str], *parts: pulumi.Resource) -> AddOns:
         settings = eks.add_on_settings(env)
         args = AddOnsArgs(
-            cluster_name=on.cluster_name, partition=place.partition, versions=versions, settings=settings
+            cluster_name=cluster.cluster_name,
+            partition=context.partition,
+            versions=versions,
+            settings=settings,
         )
-        return AddOns(name, args, place.after(*parts))
+        return AddOns(name, args, context.after(*parts))
 
     def groups(name: str, pools: Iterable[Pool], *parts: pulumi.Resource) -> NodeGroups:
         args = NodeGroupsArgs(
-            pools=[place.managed(pool) for pool in pools],
-            partition=place.partition,
-            cluster_name=on.cluster_name,
-            security_group=on.security_group,
-            subnets=place.network.private_subnets,
+            pools=[context.managed(pool) for pool in pools],
+            partition=context.partition,
+            cluster_name=cluster.cluster_name,
+            security_group=cluster.security_group,
+            subnets=context.network.private_subnets,
         )
-        return NodeGroups(name, args, place.after(*parts))
+        return NodeGroups(name, args, context.after(*parts))
 
-    early = stage("node-add-ons", eks.before_nodes(env), place.network)
-    system = groups("system", [node_groups.system_pool(env)], early, place.guard)
-    made: list[pulumi.Resource] = [stage("add-ons", eks.after_nodes(env), system)]
+    node_add_ons = stage("node-add-ons", eks.before_nodes(env), context.network)
+    system = groups("system", [node_groups.system_pool(env)], node_add_ons, context.guard)
+    created: list[pulumi.Resource] = [stage("add-ons", eks.after_nodes(env), system)]
     if pools := node_groups.managed_pools(env):
-        made.append(groups("mng", pools, system))
-    if fabric := device_plugin.efa_release(env):
-        made.append(EfaDevicePlugin("efa", ReleaseArgs(release=fabric), place.after(*made)))
+        created.append(groups("mng", pools, system))
+    if efa_release := device_plugin.efa_release(env):
+        created.append(EfaDevicePlugin("efa", ReleaseArgs(release=efa_release), context.after(*created)))
     if any(pool.by_karpenter for pool in env.pools):
         karpenter = KarpenterArgs(
             crds=eks.karpenter_crd_release(env),
@@ -137,9 +142,9 @@ def _nodes(place: _Place) -> tuple[pulumi.Resource, ...]:
             node_role=node_class.node_role(env),
             queue=eks.interruption_queue(env),
             region=cluster_of(env).region,
-            partition=place.partition,
-            account=place.account,
-            cluster_name=on.cluster_name,
+            partition=context.partition,
+            account=context.account,
+            cluster_name=cluster.cluster_name,
         )
-        made.append(Karpenter("karpenter", karpenter, place.after(*made)))
-    return tuple(made)
+        created.append(Karpenter("karpenter", karpenter, context.after(*created)))
+    return tuple(created)

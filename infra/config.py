@@ -14,10 +14,10 @@ from infra import strict_yaml
 from infra.model.aws import AwsCluster
 from infra.model.base import listing
 from infra.model.environment import Environment
-from infra.model.errors import InputError, hidden
-from infra.model.openstack import own_flavors
+from infra.model.errors import InputError, without_secrets
+from infra.model.openstack import declared_flavors
 from infra.model.own_machines import own_catalogue
-from infra.model.prices import Beside, PriceList
+from infra.model.prices import OtherPrices, PriceList
 
 KEY = "gpuform:environment"
 PRICES = Path(__file__).resolve().parent / "prices"
@@ -36,9 +36,9 @@ def parse(mapping: Mapping[str, Any], source: str = "Pulumi.local.yaml") -> Envi
     try:
         return Environment.model_validate(dict(mapping), context=_context(mapping))
     except ValidationError as error:
-        raise hidden(_translate(error.errors()[0], mapping, source), mapping) from None
+        raise without_secrets(_translate(error.errors()[0], mapping, source), mapping) from None
     except InputError as error:
-        raise hidden(error, mapping) from None
+        raise without_secrets(error, mapping) from None
 
 
 def _context(mapping: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def _context(mapping: Mapping[str, Any]) -> dict[str, Any]:
     cluster = mapping.get("cluster")
     kind = cluster.get("kind") if isinstance(cluster, Mapping) else None
     known = own_catalogue(mapping.get("gpus"), mapping.get("machines"), kind)
-    flavors = own_flavors(cluster, known) if kind == "openstack" else {}
+    flavors = declared_flavors(cluster, known) if kind == "openstack" else {}
     return {"cluster": kind, "catalogue": known, "flavors": flavors}
 
 
@@ -72,13 +72,13 @@ def price_list(env: Environment, folder: Path = PRICES) -> PriceList:
     if file is None or not file.exists():
         return PriceList()
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        data = json.loads(file.read_text(encoding="utf-8"))
         return PriceList(
-            found["region"], found["date"], dict(found["usd_per_hour"]), Beside(**found["beside"])
+            data["region"], data["date"], dict(data["usd_per_hour"]), OtherPrices(**data["beside"])
         )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        again = f"write it again with `gpuform prices refresh {file.stem}`"
-        raise InputError(str(file), f"is not a price list ({error})", again) from None
+        remedy = f"write it again with `gpuform prices refresh {file.stem}`"
+        raise InputError(str(file), f"is not a price list ({error})", remedy) from None
 
 
 def _translate(error: ErrorDetails, mapping: Mapping[str, Any], source: str) -> InputError:
@@ -86,21 +86,21 @@ def _translate(error: ErrorDetails, mapping: Mapping[str, Any], source: str) -> 
     context = error.get("ctx", {})
     cause = context.get("error")
     if isinstance(cause, InputError):
-        inner = cause.path if not path or not cause.path or cause.path.startswith("[") else f".{cause.path}"
-        return InputError(f"{path}{inner}" or source, cause.fact, cause.remedy)
-    fact, remedy = _words(error["type"], context, error.get("input"), error["msg"])
+        suffix = cause.path if not path or not cause.path or cause.path.startswith("[") else f".{cause.path}"
+        return InputError(f"{path}{suffix}" or source, cause.fact, cause.remedy)
+    fact, remedy = _fact_and_remedy(error["type"], context, error.get("input"), error["msg"])
     if error["type"] in ("union_tag_invalid", "union_tag_not_found"):
         path = f"{path}.kind"
     return InputError(path or source, fact, remedy)
 
 
-def _words(kind: str, context: Mapping[str, Any], value: Any, message: str) -> tuple[str, str]:
+def _fact_and_remedy(kind: str, context: Mapping[str, Any], value: Any, message: str) -> tuple[str, str]:
     """Fact and remedy for a pydantic error type; unknown types keep pydantic's message."""
     if kind == "missing":
         return "missing", "add it"
     if kind == "union_tag_invalid":
-        tags = context["expected_tags"].replace("'", "").split(", ")
-        return f"unknown kind {context['tag']!r}", listing(tags, str(context["tag"]))
+        kinds = context["expected_tags"].replace("'", "").split(", ")
+        return f"unknown kind {context['tag']!r}", listing(kinds, str(context["tag"]))
     if kind == "union_tag_not_found":
         return "missing", "set kind"
     if kind == "literal_error":
@@ -118,11 +118,11 @@ def _words(kind: str, context: Mapping[str, Any], value: Any, message: str) -> t
 
 
 def _number_of_entries(context: Mapping[str, Any]) -> tuple[str, str]:
-    has = context["actual_length"]
+    length = context["actual_length"]
     if "max_length" in context:
-        return f"has {has} entries", f"give {context['max_length']} or fewer"
-    if has:
-        return f"has {has}", f"give {context['min_length']} or more"
+        return f"has {length} entries", f"give {context['max_length']} or fewer"
+    if length:
+        return f"has {length}", f"give {context['min_length']} or more"
     return "is empty", "give at least one" if context["min_length"] == 1 else f"give {context['min_length']}"
 
 
@@ -152,22 +152,22 @@ def _kind_of(value: Any) -> str:
 
 def _path(loc: tuple[int | str, ...], mapping: Any) -> str:
     """``pools[2].sharing.replicas`` from pydantic's location, without the union tags in it."""
-    path, here = "", mapping
+    path, value = "", mapping
     for part in loc:
         if isinstance(part, int):
             path += f"[{part}]"
-            here = here[part] if isinstance(here, list | tuple) and part < len(here) else None
-        elif part in _UNION_BRANCHES or _is_tag(part, here):
+            value = value[part] if isinstance(value, list | tuple) and part < len(value) else None
+        elif part in _UNION_BRANCHES or _is_tag(part, value):
             continue
         else:
             path += f".{part}" if path else part
-            here = here.get(part) if isinstance(here, Mapping) else None
+            value = value.get(part) if isinstance(value, Mapping) else None
     return path
 
 
-def _is_tag(part: str, here: Any) -> bool:
+def _is_tag(part: str, value: Any) -> bool:
     """Whether ``part`` is a union tag that pydantic inserted, not a key of the input."""
-    return isinstance(here, Mapping) and part not in here and here.get("kind") == part
+    return isinstance(value, Mapping) and part not in value and value.get("kind") == part
 
 
 _UNION_BRANCHES = (

@@ -10,7 +10,7 @@ from infra.model.openstack import OpenstackCluster
 from infra.plan import losses
 
 
-def of_cluster(env: Environment) -> LossGuard:
+def cluster_guard(env: Environment) -> LossGuard:
     """The guard of the cluster, before every other resource of the stack.
 
     Not named after the environment: to the engine, a renamed guard would be a new resource.
@@ -18,19 +18,19 @@ def of_cluster(env: Environment) -> LossGuard:
     args = LossGuardArgs(
         environment=env.name,
         fixed=losses.cluster(env),
-        lost=losses.lost(env),
+        lost=losses.lost_with_cluster(env),
         acknowledged=env.acknowledge_loss,
     )
     return LossGuard("losses", args)
 
 
-def protected(env: Environment) -> bool:
+def is_protected(env: Environment) -> bool:
     """Whether the engine refuses to delete or replace the cluster and what it cannot be without."""
-    allowed = isinstance(env.cluster, OpenstackCluster) and env.cluster.allow_replace
-    return not allowed and env.name not in env.acknowledge_loss
+    may_replace = isinstance(env.cluster, OpenstackCluster) and env.cluster.allow_replace
+    return not may_replace and env.name not in env.acknowledge_loss
 
 
-def of_contents(env: Environment, kubeconfig: pulumi.Input[str] | None) -> LossGuard:
+def contents_guard(env: Environment, kubeconfig: pulumi.Input[str] | None) -> LossGuard:
     """The guard of pools, namespaces and queues: after the cluster, and before everything in it."""
     args = LossGuardArgs(
         environment=env.name,

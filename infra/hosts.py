@@ -9,7 +9,7 @@ import pulumi
 from components.custom_resources import HostConfigurationArgs
 from components.host_cluster import HostCluster, HostClusterArgs
 from infra import guards
-from infra.inventory import content, inventory, text
+from infra.inventory import content_hash, inventory, to_json
 from infra.model.environment import Environment
 from infra.plan.inventory import cluster_of
 from infra.target import Target
@@ -20,15 +20,15 @@ def cluster(env: Environment) -> Target | None:
 
     Exports the result of each host as ``hosts``.
     """
-    found, kubeconfig = text(inventory(env)), cluster_of(env).kubeconfig
+    inventory_text, kubeconfig = to_json(inventory(env)), cluster_of(env).kubeconfig
     args = HostClusterArgs(
-        hosts=HostConfigurationArgs(inventory=found, content=content(found)),
+        hosts=HostConfigurationArgs(inventory=inventory_text, content=content_hash(inventory_text)),
         kubeconfig=str(Path(kubeconfig).expanduser()) if kubeconfig else None,
         context=env.context,
     )
-    on = HostCluster(env.name, args, pulumi.ResourceOptions(depends_on=[guards.of_cluster(env)]))
-    pulumi.export("hosts", on.hosts)
-    inside = guards.of_contents(env, on.kubeconfig)
-    if on.kubeconfig is None or on.provider is None:
+    host = HostCluster(env.name, args, pulumi.ResourceOptions(depends_on=[guards.cluster_guard(env)]))
+    pulumi.export("hosts", host.hosts)
+    guard = guards.contents_guard(env, host.kubeconfig)
+    if host.kubeconfig is None or host.provider is None:
         return None
-    return Target(kubeconfig=on.kubeconfig, provider=on.provider, ready=(on, inside))
+    return Target(kubeconfig=host.kubeconfig, provider=host.provider, ready=(host, guard))

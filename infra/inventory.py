@@ -15,7 +15,7 @@ from infra.plan import inventory as plan
 
 ROOT = Path(__file__).resolve().parent.parent
 _UNSAFE = "__ansible_unsafe"
-_BEGIN = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
+_KEY_HEADER = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
 
 
 def inventory(env: Environment, root: Path = ROOT) -> dict[str, Any]:
@@ -26,42 +26,45 @@ def inventory(env: Environment, root: Path = ROOT) -> dict[str, Any]:
     if not isinstance(env.cluster, HostsCluster):
         fact = f"a cluster of kind {env.cluster.kind} has no own hosts"
         raise InputError("cluster.kind", fact, "name a stack of kind hosts")
-    return plan.inventory(env, keys(env, root))
+    return plan.inventory(env, read_keys(env, root))
 
 
-def keys(env: Environment, root: Path = ROOT) -> Mapping[str, str]:
+def read_keys(env: Environment, root: Path = ROOT) -> Mapping[str, str]:
     """The text of every repository's key by its declared path; empty for a cluster of another kind."""
     if not isinstance(env.cluster, HostsCluster):
         return {}
-    return {given: _key(path, root / Path(given).expanduser()) for path, given in plan.key_paths(env)}
+    return {
+        declared: _read_key(path, root / Path(declared).expanduser())
+        for path, declared in plan.key_paths(env)
+    }
 
 
-def text(found: Mapping[str, Any]) -> str:
+def to_json(variables: Mapping[str, Any]) -> str:
     """An inventory as JSON, the same bytes every time."""
-    return json.dumps(found, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    return json.dumps(variables, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def read(text: str) -> dict[str, Any]:
-    """An inventory without marks, from JSON as `text` or ``ansible-inventory --list`` gives it."""
-    found: dict[str, Any] = json.loads(text, object_hook=lambda one: one.get(_UNSAFE, one))
-    return found
+def from_json(text: str) -> dict[str, Any]:
+    """An inventory without marks, from JSON as `to_json` or ``ansible-inventory --list`` gives it."""
+    variables: dict[str, Any] = json.loads(text, object_hook=lambda item: item.get(_UNSAFE, item))
+    return variables
 
 
-def unsafe(value: Any) -> Any:
+def mark_unsafe(value: Any) -> Any:
     """The same variables with every text marked as data, which Ansible never templates.
 
     As Ansible's JSON decoder reads it (ansible-core, lib/ansible/_internal/_json/_profiles/_legacy.py).
     """
     if isinstance(value, Mapping):
-        return {key: unsafe(item) for key, item in value.items()}
+        return {key: mark_unsafe(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [unsafe(item) for item in value]
+        return [mark_unsafe(item) for item in value]
     return {_UNSAFE: value} if isinstance(value, str) else value
 
 
-def content(found: str, root: Path = ROOT) -> str:
+def content_hash(inventory_text: str, root: Path = ROOT) -> str:
     """Hash of an inventory's text, the roles and the playbooks: they determine the state of the hosts."""
-    digest = hashlib.sha256(found.encode())
+    digest = hashlib.sha256(inventory_text.encode())
     for folder in ("playbooks", "roles"):
         for file in sorted((root / "ansible" / folder).rglob("*")):
             name = file.relative_to(root).as_posix()
@@ -70,7 +73,7 @@ def content(found: str, root: Path = ROOT) -> str:
     return digest.hexdigest()
 
 
-def _key(path: str, file: Path) -> str:
+def _read_key(path: str, file: Path) -> str:
     try:
         content = file.read_text(encoding="ascii")
     except OSError as error:
@@ -79,7 +82,7 @@ def _key(path: str, file: Path) -> str:
     except UnicodeDecodeError:
         fact = f"{file} is not an ASCII-armored key"
         raise InputError(path, fact, "write it with `gpg --armor --export`") from None
-    if _BEGIN not in content:
+    if _KEY_HEADER not in content:
         fact = f"{file} is not an ASCII-armored public key"
         raise InputError(path, fact, "write it with `gpg --armor --export`")
     return content

@@ -30,71 +30,76 @@ def cluster(env: Environment) -> Target:
     variables, and never enter the stack's state.
     """
     declared = cluster_of(env)
-    losses = guards.of_cluster(env)
+    losses_guard = guards.cluster_guard(env)
     provider = openstack.Provider(f"{env.name}-openstack", cloud=declared.cloud, region=declared.region)
     template = _template(env, provider)
     # Not named after the environment: to the engine, a renamed guard would be a new resource.
-    replaced = ReplacementGuards("guard", ReplacementGuardsArgs(guards=_guards(env, template)))
-    after = pulumi.ResourceOptions(providers=[provider], depends_on=[losses, replaced])
-    on = MagnumCluster(env.name, _cluster(env, template), after)
-    inside = guards.of_contents(env, on.kubeconfig)
-    later = pulumi.ResourceOptions.merge(after, pulumi.ResourceOptions(depends_on=[inside]))
-    groups = NodeGroups("groups", _groups(env, on.cluster_id), later)
+    replacement_guards = ReplacementGuards("guard", ReplacementGuardsArgs(guards=_guards(env, template)))
+    after = pulumi.ResourceOptions(providers=[provider], depends_on=[losses_guard, replacement_guards])
+    created = MagnumCluster(env.name, _cluster(env, template), after)
+    contents_guard = guards.contents_guard(env, created.kubeconfig)
+    after_contents = pulumi.ResourceOptions.merge(after, pulumi.ResourceOptions(depends_on=[contents_guard]))
+    groups = NodeGroups("groups", _groups(env, created.cluster_id), after_contents)
     # Replacing the cluster deletes its objects as well. The engine would delete them first, through
     # a provider that it has closed by then (pulumi issue 14650). Of cluster and provider, only the provider
     # counts as deleted.
-    return Target(kubeconfig=on.kubeconfig, provider=on.provider, ready=(groups,), gone_with=on.provider)
+    return Target(
+        kubeconfig=created.kubeconfig,
+        provider=created.provider,
+        ready=(groups,),
+        deleted_with=created.provider,
+    )
 
 
 def _template(env: Environment, provider: openstack.Provider) -> pulumi.Output[str] | None:
     """Id of the cloud's template of the declared name; None if the stack makes its own."""
-    named = cluster_of(env).template
-    if not isinstance(named, str):
+    name = cluster_of(env).template
+    if not isinstance(name, str):
         return None
     opts = pulumi.InvokeOutputOptions(provider=provider)
-    return containerinfra.get_cluster_template_output(name=named, opts=opts).id
+    return containerinfra.get_cluster_template_output(name=name, opts=opts).id
 
 
 def _guards(env: Environment, template: pulumi.Output[str] | None) -> dict[str, ReplacementGuardArgs]:
     """With the id of the cloud's template; its name can be given to another template."""
     by_id = template is not None
     return {
-        one.name: ReplacementGuardArgs(
-            what=one.what,
-            at=one.at,
-            fixed=one.fixed,
-            template=dict.fromkeys(one.template, template) if one.template and by_id else one.template,
-            allow=one.allow,
-            allow_replace=one.allowed,
-            lost=one.lost,
+        guard.name: ReplacementGuardArgs(
+            what=guard.subject,
+            at=guard.prefix,
+            fixed=guard.fixed,
+            template=dict.fromkeys(guard.template, template) if guard.template and by_id else guard.template,
+            allow=guard.allow,
+            allow_replace=guard.allowed,
+            lost=guard.lost,
             acknowledged=env.acknowledge_loss or None,
-            cloud=one.cloud,
+            cloud=guard.cloud,
         )
-        for one in magnum_guards.guards(env)
+        for guard in magnum_guards.guards(env)
     }
 
 
 def _cluster(env: Environment, template: pulumi.Output[str] | None) -> MagnumClusterArgs:
-    known = magnum.template(env) if template is None else template
-    assert known is not None  # a template is either of our own or the cloud's
+    template_id = magnum.template(env) if template is None else template
+    assert template_id is not None  # a template is either of our own or the cloud's
     return MagnumClusterArgs(
         cluster=magnum.cluster(env),
         region=cluster_of(env).region,
-        template=known,
+        template=template_id,
         minutes=magnum.wait_minutes(env),
-        trigger=magnum_guards.of_cluster(env).trigger,
+        trigger=magnum_guards.cluster_guard(env).trigger,
         upgrades=magnum.upgrades(env),
-        protect=guards.protected(env),
+        protect=guards.is_protected(env),
     )
 
 
 def _groups(env: Environment, cluster_id: pulumi.Output[str]) -> NodeGroupsArgs:
-    found = {
+    groups = {
         pool.name: NodeGroup(
             arguments=magnum.node_group(env, pool),
-            trigger=magnum_guards.of_pool(env, pool).trigger,
+            trigger=magnum_guards.pool_guard(env, pool).trigger,
             elastic=pool.elastic is not None,
         )
         for pool in env.pools
     }
-    return NodeGroupsArgs(groups=found, cluster_id=cluster_id, minutes=magnum.wait_minutes(env))
+    return NodeGroupsArgs(groups=groups, cluster_id=cluster_id, minutes=magnum.wait_minutes(env))

@@ -22,7 +22,7 @@ from infra.config import parse
 from infra.model.environment import Environment
 from infra.model.errors import InputError
 from infra.model.workload import Workload
-from infra.plan.sharing import offered
+from infra.plan.sharing import resources
 from infra.platform import platform
 from infra.target import Target
 from infra.workloads import arguments
@@ -55,27 +55,27 @@ class GpuPlatform(pulumi.ComponentResource):
         """Invalid input raises InputPropertyError with its path, the fact and the remedy."""
         super().__init__(f"{PACKAGE}:index:GpuPlatform", name, {}, opts)
         try:
-            environment = parse(_whole(args["environment"]))
+            environment = parse(_with_integers(args["environment"]))
         except InputError as error:
             raise pulumi.InputPropertyError("environment", str(error)) from None
-        on = _cluster(name, environment, args.get("kubeconfig"), self)
-        platform(environment, on, within=self, prefix=f"{name}-")
+        cluster = _target(name, environment, args.get("kubeconfig"), self)
+        platform(environment, cluster, parent=self, prefix=f"{name}-")
         self.offered = pulumi.Output.from_input(
-            {pool.name: offered(environment, pool) for pool in environment.pools}
+            {pool.name: resources(environment, pool) for pool in environment.pools}
         )
         self.register_outputs({"offered": self.offered})
 
 
-def _whole(value: Any) -> Any:
+def _with_integers(value: Any) -> Any:
     """``value`` with whole numbers as int: the engine passes every number to a plugin as a float."""
     if isinstance(value, dict):
-        return {key: _whole(item) for key, item in value.items()}
+        return {key: _with_integers(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_whole(item) for item in value]
+        return [_with_integers(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _cluster(
+def _target(
     name: str, environment: Environment, kubeconfig: pulumi.Input[str] | None, parent: pulumi.Resource
 ) -> Target:
     opts = pulumi.ResourceOptions(parent=parent)
@@ -106,7 +106,7 @@ class GpuWorkloadArgs(TypedDict):
     """Path of a kubeconfig, if the environment's cluster is embedded; an existing cluster names its own."""
 
 
-class _One(pulumi.ComponentResource):
+class _WorkloadComponent(pulumi.ComponentResource):
     """Base of the three components: one workload on the cluster of an environment."""
 
     _kind: str
@@ -118,18 +118,18 @@ class _One(pulumi.ComponentResource):
         opts: Optional[pulumi.ResourceOptions] = None,  # noqa: UP045
     ) -> None:
         super().__init__(f"{PACKAGE}:index:{type(self).__name__}", name, {}, opts)
-        environment, work = _with(self._kind, args)
-        on = _cluster(name, environment, args.get("kubeconfig"), self)
-        inside = pulumi.ResourceOptions(parent=self, providers={"kubernetes": on.provider})
-        objects = arguments(environment, work, on.kubeconfig)
-        self.asks = COMPONENTS[objects.controller["kind"]](name, objects, inside).asks
+        environment, workload = _parse_workload(self._kind, args)
+        cluster = _target(name, environment, args.get("kubeconfig"), self)
+        options = pulumi.ResourceOptions(parent=self, providers={"kubernetes": cluster.provider})
+        objects = arguments(environment, workload, cluster.kubeconfig)
+        self.asks = COMPONENTS[objects.controller["kind"]](name, objects, options).asks
         self.register_outputs({"asks": self.asks})
 
 
 # The schema's reader finds the words of an attribute only in the class itself.
 
 
-class GpuDeployment(_One):
+class GpuDeployment(_WorkloadComponent):
     """A Deployment on the GPUs of a pool, with its Service and its update strategy."""
 
     _kind = "deployment"
@@ -137,7 +137,7 @@ class GpuDeployment(_One):
     """GPUs, shares or slices that each pod requests, by resource name."""
 
 
-class GpuJob(_One):
+class GpuJob(_WorkloadComponent):
     """A Job on the GPUs of a pool."""
 
     _kind = "job"
@@ -145,7 +145,7 @@ class GpuJob(_One):
     """GPUs, shares or slices that each pod requests, by resource name."""
 
 
-class GpuPod(_One):
+class GpuPod(_WorkloadComponent):
     """One bare Pod on the GPUs of a pool."""
 
     _kind = "pod"
@@ -153,18 +153,18 @@ class GpuPod(_One):
     """GPUs, shares or slices that each pod requests, by resource name."""
 
 
-def _with(kind: str, args: GpuWorkloadArgs) -> tuple[Environment, Workload]:
-    declared, work = _whole(args["environment"]), _whole(args["workload"])
+def _parse_workload(kind: str, args: GpuWorkloadArgs) -> tuple[Environment, Workload]:
+    declared, workload = _with_integers(args["environment"]), _with_integers(args["workload"])
     try:
         parse({**declared, "workloads": []})
     except InputError as error:
         raise pulumi.InputPropertyError("environment", str(error)) from None
     try:
-        environment = parse({**declared, "workloads": [{"kind": kind, **work}]})
+        environment = parse({**declared, "workloads": [{"kind": kind, **workload}]})
     except InputError as error:
         path = error.path.removeprefix("workloads[0]").removeprefix(".")
-        said = InputError(path, error.fact, error.remedy)
-        raise pulumi.InputPropertyError("workload", str(said)) from None
+        relative = InputError(path, error.fact, error.remedy)
+        raise pulumi.InputPropertyError("workload", str(relative)) from None
     return environment, environment.workloads[0]
 
 

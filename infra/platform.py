@@ -36,8 +36,8 @@ from infra.plan import (
     monitoring,
     notebooks,
     pool_keeper,
+    quotas,
     readiness_gate,
-    room,
     scaling,
     scheduler,
     sharing,
@@ -47,24 +47,26 @@ from infra.plan.charts import ChartRelease
 from infra.plan.karpenter import node_overlays, node_pools
 from infra.plan.node_class import ec2_node_class, node_role
 from infra.plan.nodes import simulated_nodes
-from infra.plan.room import namespaces as namespaces_of
-from infra.plan.startup import until_proven
+from infra.plan.quotas import namespaces as namespaces_of
+from infra.plan.startup import startup_change
 from infra.target import Target
 
 
-def platform(env: Environment, on: Target, within: pulumi.Resource | None = None, prefix: str = "") -> None:
+def platform(
+    env: Environment, target: Target, parent: pulumi.Resource | None = None, prefix: str = ""
+) -> None:
     """Register the platform on a cluster; each component depends on those it needs.
 
-    ``within`` is the parent of every component and ``prefix`` starts its name, for a program with several
+    ``parent`` is that of every component and ``prefix`` starts its name, for a program with several
     platforms.
     """
 
     def after(*parts: pulumi.Resource) -> pulumi.ResourceOptions:
         return pulumi.ResourceOptions(
-            parent=within,
-            providers={"kubernetes": on.provider},
-            depends_on=(*on.ready, *parts),
-            deleted_with=on.gone_with,
+            parent=parent,
+            providers={"kubernetes": target.provider},
+            depends_on=(*target.ready, *parts),
+            deleted_with=target.deleted_with,
         )
 
     def create(
@@ -83,56 +85,60 @@ def platform(env: Environment, on: Target, within: pulumi.Resource | None = None
     )
     shared = objects.GpuSharing(f"{prefix}sharing", config_maps, after(namespaces))
     # A node's label names a key of the new ConfigMap, so it changes late: just before the release.
-    pools = NodePools(f"{prefix}pools", _nodes(env, on.kubeconfig), after(shared))
-    if keeper := pool_keeper.manifests(env):
+    pools = NodePools(f"{prefix}pools", _nodes(env, target.kubeconfig), after(shared))
+    if keeper_objects := pool_keeper.manifests(env):
         # Created after the pools and deleted before them: it would restore the labels that they remove.
-        create(objects.PoolKeeper, "pool-keeper", keeper, namespaces, pools)
-    measured: list[pulumi.Resource] = []
-    if stack := monitoring.release(env):
+        create(objects.PoolKeeper, "pool-keeper", keeper_objects, namespaces, pools)
+    monitored: list[pulumi.Resource] = []
+    if chart := monitoring.release(env):
         # Its release brings the CRDs of the operands' ServiceMonitor and of every rule.
-        args = MonitoringArgs(release=stack, counters=monitoring.before(env), objects=monitoring.after(env))
-        measured.append(Monitoring(f"{prefix}monitoring", args, after(namespaces, pools)))
-    before = _operands(env, prefix, after(shared, pools, *measured))
-    operator = before[0] if before else pools
-    layouts = MigLayouts(f"{prefix}mig", _mig_layouts(env, on.kubeconfig), after(operator))
+        args = MonitoringArgs(
+            release=chart, counters=monitoring.objects_before(env), objects=monitoring.objects_after(env)
+        )
+        monitored.append(Monitoring(f"{prefix}monitoring", args, after(namespaces, pools)))
+    before_elastic = _operands(env, prefix, after(shared, pools, *monitored))
+    operator = before_elastic[0] if before_elastic else pools
+    layouts = MigLayouts(f"{prefix}mig", _mig_layouts(env, target.kubeconfig), after(operator))
     if exporter := device_plugin.exporter_release(env):
-        install(releases.DcgmExporter, "dcgm-exporter", exporter, operator, *measured)
-    if gate := readiness_gate.manifests(env):
+        install(releases.DcgmExporter, "dcgm-exporter", exporter, operator, *monitored)
+    if gate_objects := readiness_gate.manifests(env):
         # Created before the pools with nodes that wait for it, and deleted after them.
-        before.append(create(objects.ReadinessGate, "readiness-gate", gate, operator))
-    ready = [namespaces, layouts, *before]
+        before_elastic.append(create(objects.ReadinessGate, "readiness-gate", gate_objects, operator))
+    ready = [namespaces, layouts, *before_elastic]
     if claims := dra.release(env):
         # The driver reads a node's MIG slices only when it starts, so it comes after the layouts.
         ready.append(install(releases.DraDriver, "dra", claims, operator, layouts))
     if any(env.by_karpenter(pool) for pool in env.pools):
-        ready.append(ElasticPools(f"{prefix}elastic", _elastic(env, on.subnets), after(*before)))
-    if packer := scheduler.manifests(env):
-        ready.append(create(objects.Scheduler, "packer", packer, namespaces))
-    if healer := health.manifests(env):
-        ready.append(create(objects.HealthLoop, "health", healer, namespaces, operator, *measured))
-    queues = None
-    if planned := kueue.release(env):
+        ready.append(ElasticPools(f"{prefix}elastic", _elastic(env, target.subnets), after(*before_elastic)))
+    if scheduler_objects := scheduler.manifests(env):
+        ready.append(create(objects.Scheduler, "packer", scheduler_objects, namespaces))
+    if health_objects := health.manifests(env):
+        ready.append(create(objects.HealthLoop, "health", health_objects, namespaces, operator, *monitored))
+    queues_component = None
+    if chart := kueue.release(env):
         # Its webhooks must answer before pods are created in the teams' namespaces.
-        declared = QueuesArgs(
-            release=planned, manifests=kueue.manifests(env), kubeconfig=on.kubeconfig, context=env.context
+        queues_args = QueuesArgs(
+            release=chart, manifests=kueue.manifests(env), kubeconfig=target.kubeconfig, context=env.context
         )
-        queues = Queues(f"{prefix}queues", declared, after(namespaces, pools))
-        ready.append(queues)
+        queues_component = Queues(f"{prefix}queues", queues_args, after(namespaces, pools))
+        ready.append(queues_component)
     scaled_by: list[pulumi.Resource] = []
     if keda := scaling.release(env):
         # Its CRDs come before the workloads' objects, and it must run until those are deleted (finalizer).
         scaled_by.append(install(releases.Scaling, "scaling", keda, namespaces))
     served_by: list[pulumi.Resource] = []
-    if served := kserve.releases(env):
+    if kserve_releases := kserve.releases(env):
         # As KEDA: CRDs and webhooks before the workloads' objects, and the finalizers of those after.
-        served_by.append(KServe(f"{prefix}kserve", KServeArgs(releases=served), after(namespaces)))
-    if limits := room.manifests(env):
-        ready.append(create(objects.Room, "room", limits, *ready))
-    if culler := notebooks.manifests(env):
-        ready.append(create(objects.Notebooks, "notebooks", culler, namespaces))
-    works = [workloads.arguments(env, work, on.kubeconfig, scaled_by, served_by) for work in env.workloads]
-    last = after(*ready, *scaled_by, *served_by)
-    Workloads(f"{prefix}workloads", WorkloadsArgs(workloads=works, queues=queues), last)
+        served_by.append(KServe(f"{prefix}kserve", KServeArgs(releases=kserve_releases), after(namespaces)))
+    if quota_objects := quotas.manifests(env):
+        ready.append(create(objects.Room, "room", quota_objects, *ready))
+    if notebook_objects := notebooks.manifests(env):
+        ready.append(create(objects.Notebooks, "notebooks", notebook_objects, namespaces))
+    items = [
+        workloads.arguments(env, work, target.kubeconfig, scaled_by, served_by) for work in env.workloads
+    ]
+    after_all = after(*ready, *scaled_by, *served_by)
+    Workloads(f"{prefix}workloads", WorkloadsArgs(workloads=items, queues=queues_component), after_all)
 
 
 def _operands(env: Environment, prefix: str, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
@@ -157,24 +163,24 @@ def _operands(env: Environment, prefix: str, opts: pulumi.ResourceOptions) -> li
 
 def _nodes(env: Environment, kubeconfig: pulumi.Input[str]) -> NodePoolsArgs:
     """Simulated nodes, and labels and taints of all others; those of Magnum's node groups are waited for."""
-    found = {
+    pools = {
         pool.name: PoolNodesArgs(
             kubeconfig=kubeconfig,
             context=env.context,
             selector=selector,
             may_be_empty=pool.hosts is not None or None,
-            joining=pool_keeper.joining(env, pool),
-            manager=pool_keeper.manager(env, pool),
+            joining=pool_keeper.awaited_nodes(env, pool),
+            manager=pool_keeper.field_manager(env, pool),
             labels=sharing.pool_labels(env, pool),
             taints=sharing.pool_taints(env, pool),
-            startup=until_proven(env, pool),
+            startup=startup_change(env, pool),
             sharing=sharing.device_plugin_change(env, pool),
         )
         for pool in env.pools
         if (selector := sharing.node_selector(env, pool))
     }
     simulated = [node for pool in env.pools for node in simulated_nodes(env, pool)]
-    return NodePoolsArgs(pools=found, simulated=simulated)
+    return NodePoolsArgs(pools=pools, simulated=simulated)
 
 
 def _mig_layouts(env: Environment, kubeconfig: pulumi.Input[str]) -> MigLayoutsArgs:
@@ -183,8 +189,8 @@ def _mig_layouts(env: Environment, kubeconfig: pulumi.Input[str]) -> MigLayoutsA
     Nodes that join with their layout are not: Karpenter's, which are created with its label, and those of an
     image that partitions its GPUs at boot.
     """
-    kept = pool_keeper.kept(env)
-    found = {
+    kept_pools = pool_keeper.kept_pools(env)
+    layouts = {
         pool.name: MigLayoutArgs(
             kubeconfig=kubeconfig,
             context=env.context,
@@ -192,19 +198,19 @@ def _mig_layouts(env: Environment, kubeconfig: pulumi.Input[str]) -> MigLayoutsA
             config=config,
             layout=mig_parted.content(pool),
             # GPUs allocated by claim are not a resource, whatever their layout.
-            offers=sharing.offered(env, pool) or {labels.NVIDIA_GPU: 0},
+            offers=sharing.resources(env, pool) or {labels.NVIDIA_GPU: 0},
             may_be_empty=pool.hosts is not None or None,
-            kept=pool in kept or None,
+            kept=pool in kept_pools or None,
             in_use=pool.relayout.in_use if pool.relayout else None,
             max_unavailable=pool.relayout.max_unavailable if pool.relayout else None,
             timeout_seconds=_timeout_s(env, pool),
         )
         for pool in env.pools
         if (config := sharing.mig_config_name(pool))
-        and pool.laid_out_live(env.cluster.kind)
+        and pool.has_live_layout(env.cluster.kind)
         and env.has_mig_manager
     }
-    return MigLayoutsArgs(layouts=found)
+    return MigLayoutsArgs(layouts=layouts)
 
 
 def _timeout_s(env: Environment, pool: Pool) -> int | None:
@@ -215,7 +221,7 @@ def _timeout_s(env: Environment, pool: Pool) -> int | None:
 
 def _elastic(env: Environment, subnets: Mapping[str, pulumi.Output[str]]) -> ElasticPoolsArgs:
     """Pools that Karpenter provisions; ``subnets`` are ids by zone, in an existing VPC."""
-    found = [
+    pools = [
         ElasticPool(
             node_class=ec2_node_class(env, pool, node_role(env), env.name, subnets),
             overlays=node_overlays(env, pool),
@@ -224,4 +230,4 @@ def _elastic(env: Environment, subnets: Mapping[str, pulumi.Output[str]]) -> Ela
         for pool in env.pools
         if pool.by_karpenter
     ]
-    return ElasticPoolsArgs(pools=found)
+    return ElasticPoolsArgs(pools=pools)

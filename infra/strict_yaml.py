@@ -21,23 +21,23 @@ except ImportError:
     from yaml import SafeDumper as Dumper  # type: ignore[assignment]
     from yaml import SafeLoader as Loader  # type: ignore[assignment]
 
-__all__ = ["LONGEST", "Dumper", "Loader", "load_all", "parse", "read", "read_text"]
+__all__ = ["MAX_BYTES", "Dumper", "Loader", "load_all", "parse", "read", "read_text"]
 
-LONGEST = 2**20
+MAX_BYTES = 2**20
 """Bytes of a file: its settings become ConfigMaps, and Kubernetes takes no ConfigMap above 1 MiB."""
-_DEEPEST = 50
+_MAX_DEPTH = 50
 """Levels of lists and mappings; an environment has about ten. Python's own limit is about 1000 calls."""
-_MOST_NODES = 50_000
+_MAX_NODES = 50_000
 """Values and keys once aliases are expanded: 5000 hosts have 35,000. The engine's parser (gopkg.in/yaml.v3,
 decode.go) limits aliases by a share instead, from 400,000 values on."""
-_WHOLE = range(-(2**63), 2**64)
+_INTEGERS = range(-(2**63), 2**64)
 """Integers that the engine's parser reads exactly; it makes floats of others."""
-_LONGEST_SCALAR = 100
+_MAX_SCALAR = 100
 """Characters of a number, a date, a truth value: longer ones take PyYAML quadratic time."""
-_EXPLAINED = 2**17
+_MAX_EXPLAINED = 2**17
 """Characters up to which PyYAML's own parser explains an error: it names what it found, but is slow."""
 _TEXTS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:binary")
-_EXISTING = "name an existing stack file"
+_NAME_A_FILE = "name an existing stack file"
 
 
 def load_all(text: str) -> Iterator[Any]:
@@ -45,18 +45,18 @@ def load_all(text: str) -> Iterator[Any]:
     return iter(yaml.load_all(text, Loader=Loader))
 
 
-def read(path: Path, remedy: str = _EXISTING) -> Any:
+def read(path: Path, remedy: str = _NAME_A_FILE) -> Any:
     """The content of a file; InputError if it cannot be read, is not UTF-8, is too long or not YAML."""
     return parse(read_text(path, remedy), str(path))
 
 
-def read_text(path: Path, remedy: str = _EXISTING) -> str:
-    """A file's text; InputError if it cannot be read, is not UTF-8, or is longer than ``LONGEST`` bytes."""
+def read_text(path: Path, remedy: str = _NAME_A_FILE) -> str:
+    """A file's text; InputError if it cannot be read, is not UTF-8, or is longer than ``MAX_BYTES``."""
     try:
         with path.open("rb") as file:
-            content = file.read(LONGEST + 1)  # no more of a device or a pipe
-        if len(content) > LONGEST:
-            raise InputError(str(path), f"is longer than {LONGEST // 2**10} KiB", "make it shorter")
+            content = file.read(MAX_BYTES + 1)  # no more of a device or a pipe
+        if len(content) > MAX_BYTES:
+            raise InputError(str(path), f"is longer than {MAX_BYTES // 2**10} KiB", "make it shorter")
         return content.decode("utf-8")
     except OSError as error:
         raise InputError(str(path), error.strerror or "cannot be read", remedy) from None
@@ -70,7 +70,7 @@ def parse(text: str, source: str) -> Any:
         try:
             _check(yaml.parse(text, Loader))
         except yaml.MarkedYAMLError:
-            if len(text) <= _EXPLAINED:
+            if len(text) <= _MAX_EXPLAINED:
                 with suppress(ValueError, OverflowError):  # of an escape sequence that is no character
                     _check(yaml.parse(text, yaml.SafeLoader))
             raise
@@ -80,12 +80,12 @@ def parse(text: str, source: str) -> Any:
         place = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
         raise InputError(place, error.problem or "is not YAML", "correct the YAML there") from None
     except yaml.reader.ReaderError as error:
-        found = (
+        before = (
             text.encode()[: error.position].decode(errors="ignore")
             if error.encoding
             else text[: error.position]
         )
-        place = f"{source}:{found.count(chr(10)) + 1}"
+        place = f"{source}:{before.count(chr(10)) + 1}"
         raise InputError(place, "holds a character that YAML does not allow", "remove it") from None
     except UnicodeEncodeError:
         raise InputError(source, "is not Unicode text", "save it as UTF-8") from None
@@ -100,9 +100,9 @@ def _check(events: Iterable[yaml.Event]) -> None:
     for event in events:
         if isinstance(event, yaml.AliasEvent):
             if event.anchor in anchors:
-                raise _wrong(event, f"the value of anchor {event.anchor!r} contains itself")
+                raise _error_at(event, f"the value of anchor {event.anchor!r} contains itself")
             if event.anchor not in sizes:
-                raise _wrong(event, f"found undefined alias {event.anchor!r}")
+                raise _error_at(event, f"found undefined alias {event.anchor!r}")
             total += sizes[event.anchor]
         elif isinstance(event, yaml.CollectionStartEvent):
             anchors.append(event.anchor)
@@ -116,13 +116,13 @@ def _check(events: Iterable[yaml.Event]) -> None:
             total += 1
             if event.anchor is not None:
                 sizes[event.anchor] = 1
-        if len(anchors) > _DEEPEST:
-            raise _wrong(event, f"lists and mappings are nested more than {_DEEPEST} deep")
-        if total > _MOST_NODES:
-            raise _wrong(event, f"holds more than {_MOST_NODES} values, aliases included")
+        if len(anchors) > _MAX_DEPTH:
+            raise _error_at(event, f"lists and mappings are nested more than {_MAX_DEPTH} deep")
+        if total > _MAX_NODES:
+            raise _error_at(event, f"holds more than {_MAX_NODES} values, aliases included")
 
 
-def _wrong(event: yaml.Event, problem: str) -> yaml.MarkedYAMLError:
+def _error_at(event: yaml.Event, problem: str) -> yaml.MarkedYAMLError:
     mark: Any = event.start_mark
     return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
 
@@ -131,29 +131,29 @@ class _Loader(Loader):
     """SafeLoader that rejects duplicate keys, of which PyYAML keeps the last, and scalars without a value."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
+        keys = set()
         for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():  # else the tag is wrong
             key = self.construct_object(key_node, deep=True)
-            if isinstance(key, str) and key in seen and key != "<<":
+            if isinstance(key, str) and key in keys and key != "<<":
                 raise yaml.MarkedYAMLError(
                     problem=f"key {key!r} is given twice", problem_mark=key_node.start_mark
                 )
             if isinstance(key, str):
-                seen.add(key)
+                keys.add(key)
         return super().construct_mapping(node, deep)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         """PyYAML resolves a scalar by a pattern: ``2026-02-30`` is a date to it, ``!!int x`` a number."""
         scalar = isinstance(node, yaml.ScalarNode) and node.tag not in _TEXTS
         try:
-            if scalar and len(node.value) > _LONGEST_SCALAR:
+            if scalar and len(node.value) > _MAX_SCALAR:
                 raise ValueError
             value = super().construct_object(node, deep)
-            if isinstance(value, int) and value not in _WHOLE:
+            if isinstance(value, int) and value not in _INTEGERS:
                 raise ValueError
         except (ValueError, ArithmeticError, LookupError, AttributeError):
             kind = node.tag.rpartition(":")[2]
-            said = repr(node.value[:40]) if isinstance(node, yaml.ScalarNode) else "this"
-            problem = f"{said} has no value as {kind}, which it looks like; put it in quotes if it is text"
+            quoted = repr(node.value[:40]) if isinstance(node, yaml.ScalarNode) else "this"
+            problem = f"{quoted} has no value as {kind}, which it looks like; put it in quotes if it is text"
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from None
         return value

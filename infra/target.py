@@ -24,18 +24,18 @@ class Target:
     kubeconfig: pulumi.Output[str]
     provider: kubernetes.Provider
     ready: tuple[pulumi.Resource, ...] = ()
-    gone_with: pulumi.Resource | None = None
+    deleted_with: pulumi.Resource | None = None
     subnets: Mapping[str, pulumi.Output[str]] = field(default_factory=dict)
 
 
 def existing(name: str, declared: clusters.ExistingCluster, opts: pulumi.ResourceOptions) -> Target:
     """Register the provider of a cluster made outside this stack."""
     path = str(Path(declared.kubeconfig).expanduser())
-    on = ExistingCluster(name, ClusterArgs(kubeconfig=path, context=declared.context), opts)
-    return Target(kubeconfig=on.kubeconfig, provider=on.provider)
+    cluster = ExistingCluster(name, ClusterArgs(kubeconfig=path, context=declared.context), opts)
+    return Target(kubeconfig=cluster.kubeconfig, provider=cluster.provider)
 
 
 def embedded(name: str, kubeconfig: pulumi.Input[str], opts: pulumi.ResourceOptions | None = None) -> Target:
     """Register the provider of the control plane on this machine."""
-    on = EmbeddedCluster(name, ClusterArgs(kubeconfig=kubeconfig), opts)
-    return Target(kubeconfig=on.kubeconfig, provider=on.provider)
+    cluster = EmbeddedCluster(name, ClusterArgs(kubeconfig=kubeconfig), opts)
+    return Target(kubeconfig=cluster.kubeconfig, provider=cluster.provider)

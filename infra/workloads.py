@@ -33,7 +33,7 @@ def arguments(
         minutes=_minutes(env, workload),
         blue_green=_blue_green(env, workload, kubeconfig),
         runtime=workloads.runtime(env, workload),
-        scaled=workloads.scaled(env, workload),
+        scaled=workloads.scaling_objects(env, workload),
         scaled_by=scaled_by,
         served_by=served_by,
     )

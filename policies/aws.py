@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from policies import contract
-from policies.rule import Resource, Rule, at, each, table, text
+from policies.rule import Resource, Rule, get, items, mapping, text
 
 _LOGS = ("api", "audit", "authenticator")
 _TRUE = (True, "true")
@@ -14,7 +14,7 @@ _TRUE = (True, "true")
 
 def _metadata(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
     path = ("spec", "metadataOptions") if resource.type == contract.NODE_CLASS else ("metadataOptions",)
-    options = table(resource.props, *path)
+    options = mapping(resource.props, *path)
     if options.get("httpTokens") != "required":
         yield "metadataOptions.httpTokens is not required: a pod may assume the node's role with one request"
     limit = options.get("httpPutResponseHopLimit")
@@ -25,39 +25,39 @@ def _metadata(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
 
 def _encrypted(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
     if resource.type == contract.CLUSTER:
-        if "secrets" not in each(resource.props, "encryptionConfig", "resources"):
+        if "secrets" not in items(resource.props, "encryptionConfig", "resources"):
             yield "Secrets are not encrypted with a KMS key"
         return
-    spec = resource.props if resource.type == contract.LAUNCH_TEMPLATE else at(resource.props, "spec")
-    for mapping in each(spec, "blockDeviceMappings"):
-        if at(mapping, "ebs") is not None and at(mapping, "ebs", "encrypted") not in _TRUE:
-            yield f"volume {at(mapping, 'deviceName')} is not encrypted"
+    spec = resource.props if resource.type == contract.LAUNCH_TEMPLATE else get(resource.props, "spec")
+    for device in items(spec, "blockDeviceMappings"):
+        if get(device, "ebs") is not None and get(device, "ebs", "encrypted") not in _TRUE:
+            yield f"volume {get(device, 'deviceName')} is not encrypted"
 
 
 def _logged(cluster: Resource, _: Sequence[Resource]) -> Iterator[str]:
-    missing = [kind for kind in _LOGS if kind not in each(cluster.props, "enabledClusterLogTypes")]
+    missing = [kind for kind in _LOGS if kind not in items(cluster.props, "enabledClusterLogTypes")]
     if missing:
         yield f"the control plane does not log {', '.join(missing)}"
 
 
 def _tagged(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
     if resource.type == contract.NODE_CLASS:
-        if contract.ENVIRONMENT not in table(resource.props, "spec", "tags"):
+        if contract.ENVIRONMENT not in mapping(resource.props, "spec", "tags"):
             yield f"instances have no tag {contract.ENVIRONMENT}"
         return
     if resource.type == contract.LAUNCH_TEMPLATE:
         tagged = {
-            text(one, "resourceType")
-            for one in each(resource.props, "tagSpecifications")
-            if contract.ENVIRONMENT in table(one, "tags")
+            text(tag_spec, "resourceType")
+            for tag_spec in items(resource.props, "tagSpecifications")
+            if contract.ENVIRONMENT in mapping(tag_spec, "tags")
         }
         for kind in ("instance", "volume"):
             if kind not in tagged:
                 yield f"{kind}s have no tag {contract.ENVIRONMENT}"
         return
-    tags = at(resource.props, "defaultTags")
+    tags = get(resource.props, "defaultTags")
     tags = json.loads(tags) if isinstance(tags, str) else tags  # a provider's own inputs are JSON texts
-    if contract.ENVIRONMENT not in table(tags, "tags"):
+    if contract.ENVIRONMENT not in mapping(tags, "tags"):
         yield f"resources have no tag {contract.ENVIRONMENT}"
 
 

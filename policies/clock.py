@@ -10,10 +10,10 @@ VARIABLE = "GPUFORM_TODAY"
 
 def today() -> date:
     """Today in UTC, or the day in GPUFORM_TODAY; ValueError, with the variable's name, if that is none."""
-    given = os.environ.get(VARIABLE)
-    if not given:
+    value = os.environ.get(VARIABLE)
+    if not value:
         return datetime.now(UTC).date()
     try:
-        return date.fromisoformat(given)
+        return date.fromisoformat(value)
     except ValueError:
-        raise ValueError(f"{VARIABLE}: {given!r} is not a day; write it as 2026-11-25") from None
+        raise ValueError(f"{VARIABLE}: {value!r} is not a day; write it as 2026-11-25") from None

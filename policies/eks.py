@@ -9,11 +9,11 @@ from policies import contract
 from policies.clock import today
 from policies.rule import Resource, Rule, text
 
-WARNED = timedelta(days=90)
+WARNING_PERIOD = timedelta(days=90)
 """A new version is available about every four months."""
 
 
-def _end(cluster: Resource) -> tuple[str, date] | None:
+def _support_end(cluster: Resource) -> tuple[str, date] | None:
     """The kind of support that the cluster has, and the day on which it ends; None for an unknown version.
 
     EKS enables extended support unless a cluster says otherwise.
@@ -26,16 +26,16 @@ def _end(cluster: Resource) -> tuple[str, date] | None:
     return "extended", date.fromisoformat(ends[1])
 
 
-def _ends(cluster: Resource, _: Sequence[Resource]) -> Iterator[str]:
-    found = _end(cluster)
-    if found and found[1] - WARNED <= today() < found[1]:
-        yield f"{found[0]} support of Kubernetes {text(cluster.props, 'version')} ends on {found[1]}"
+def _support_ends(cluster: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    support = _support_end(cluster)
+    if support and support[1] - WARNING_PERIOD <= today() < support[1]:
+        yield f"{support[0]} support of Kubernetes {text(cluster.props, 'version')} ends on {support[1]}"
 
 
-def _ended(cluster: Resource, _: Sequence[Resource]) -> Iterator[str]:
-    found = _end(cluster)
-    if found and found[1] <= today():
-        yield f"{found[0]} support of Kubernetes {text(cluster.props, 'version')} ended on {found[1]}"
+def _support_ended(cluster: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    support = _support_end(cluster)
+    if support and support[1] <= today():
+        yield f"{support[0]} support of Kubernetes {text(cluster.props, 'version')} ended on {support[1]}"
 
 
 RULES = (
@@ -45,7 +45,7 @@ RULES = (
         "low",
         "write a newer cluster.version, or EKS upgrades the cluster by itself",
         (contract.CLUSTER,),
-        _ends,
+        _support_ends,
     ),
     Rule(
         "eks-supported",
@@ -53,6 +53,6 @@ RULES = (
         "high",
         "write a newer cluster.version, or cluster.support: extended if AWS still has the version in it",
         (contract.CLUSTER,),
-        _ended,
+        _support_ended,
     ),
 )

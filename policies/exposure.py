@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from policies import contract
-from policies.rule import Resource, Rule, at, each, listed, table, text
+from policies.rule import Resource, Rule, as_list, get, items, mapping, text
 
 _MOST_ADDRESSES = {4: 2**24, 6: 2**112}
 """By version of IP, the largest block that one organisation has been given: a /8 (IANA IPv4 Address Space
 Registry), a /16 (ARIN, 2630::/16). More addresses let strangers in, however many networks they make."""
 _EVERYONE = ("0.0.0.0/0",)
-_LABEL = "api_master_lb_allowed_cidrs"
+_CIDRS_LABEL = "api_master_lb_allowed_cidrs"
 """Label of Magnum's Cluster API driver (``conf.py`` of magnum-capi-helm): networks, separated by commas."""
 _NEUTRON_RULE = "openstack:networking/secGroupRule:SecGroupRule"
 _REMOTE = ("remoteIpPrefix", "remoteGroupId", "remoteAddressGroupId")
@@ -23,36 +23,36 @@ _SOURCES = ("cidrBlocks", "ipv6CidrBlocks", "cidrIpv4", "cidrIpv6", "remoteIpPre
 def _endpoint(cluster: Resource, _: Sequence[Resource]) -> Iterator[str]:
     if cluster.type != contract.CLUSTER:
         # Without the label, the template or the driver decides.
-        yield from _open_to(text(cluster.props, "labels", _LABEL).replace(",", " ").split())
+        yield from _check_ranges(text(cluster.props, "labels", _CIDRS_LABEL).replace(",", " ").split())
         return
-    config = table(cluster.props, "vpcConfig")
+    config = mapping(cluster.props, "vpcConfig")
     if config.get("endpointPublicAccess", True) is not False:
-        yield from _open_to(each(config, "publicAccessCidrs") or _EVERYONE)
+        yield from _check_ranges(items(config, "publicAccessCidrs") or _EVERYONE)
 
 
 def _sources(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
     """Networks of rules for incoming packets; of a Service, those that its load balancer lets in."""
-    if "egress" in (at(resource.props, "type"), at(resource.props, "direction")):
+    if "egress" in (get(resource.props, "type"), get(resource.props, "direction")):
         return
-    rules = (resource.props, *each(resource.props, "ingress"))
-    found = [one for rule in rules for key in _SOURCES for one in listed(at(rule, key))]
-    found += each(resource.props, "spec", "loadBalancerSourceRanges")
-    if resource.type == _NEUTRON_RULE and not any(at(resource.props, key) for key in _REMOTE):
-        found += _EVERYONE
-    yield from _open_to(found)
+    rules = (resource.props, *items(resource.props, "ingress"))
+    ranges = [value for rule in rules for key in _SOURCES for value in as_list(get(rule, key))]
+    ranges += items(resource.props, "spec", "loadBalancerSourceRanges")
+    if resource.type == _NEUTRON_RULE and not any(get(resource.props, key) for key in _REMOTE):
+        ranges += _EVERYONE
+    yield from _check_ranges(ranges)
 
 
-def _open_to(ranges: Sequence[Any]) -> Iterator[str]:
+def _check_ranges(ranges: Sequence[Any]) -> Iterator[str]:
     """Judges all networks of a version together; a text that is no network is itself the fact."""
     try:
-        networks: list[Any] = [ipaddress.ip_network(str(one), strict=False) for one in ranges]
+        networks: list[Any] = [ipaddress.ip_network(str(network), strict=False) for network in ranges]
     except ValueError as error:
         yield str(error)
         return
-    for version, most in _MOST_ADDRESSES.items():
-        merged = ipaddress.collapse_addresses(one for one in networks if one.version == version)
-        count = sum(one.num_addresses for one in merged)
-        if count > most:
+    for version, limit in _MOST_ADDRESSES.items():
+        merged = ipaddress.collapse_addresses(network for network in networks if network.version == version)
+        count = sum(network.num_addresses for network in merged)
+        if count > limit:
             everyone = count in (2**32, 2**128)
             yield f"it is open to {'every address' if everyone else f'{count} addresses of IPv{version}'}"
 

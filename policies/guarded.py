@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from policies import contract
 from policies.node_pools import has_gpus
 from policies.operator import OPERATOR
-from policies.rule import Resource, Rule, at, chart, each, text
+from policies.rule import Resource, Rule, chart_of, get, items, text
 
 _VARIABLE = "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED"
 _SETTING = re.compile(r"visible-devices-envvar-when-unprivileged\s*=\s*(true|false)")
@@ -27,42 +27,43 @@ def _guarded(resource: Resource, resources: Sequence[Resource]) -> Iterator[str]
         yield from _by_operator(resource)
     elif resource.type == contract.NODE_GROUP:
         if has_gpus(resource):
-            yield from _by_image(_of_group(resource, resources), text(resource.props, "amiType"))
-    elif any(_uses(one, resource) for one in resources):
-        spec = at(resource.props, "spec")
+            yield from _by_image(_group_user_data(resource, resources), text(resource.props, "amiType"))
+    elif any(_uses_class(other, resource) for other in resources):
+        spec = get(resource.props, "spec")
         yield from _by_image(text(spec, "userData"), text(spec, "amiFamily"))
 
 
 def _by_operator(release: Resource) -> Iterator[str]:
-    if chart(release) != OPERATOR or at(release.props, "values", "toolkit", "enabled") is False:
+    if chart_of(release) != OPERATOR or get(release.props, "values", "toolkit", "enabled") is False:
         return
-    env = {text(one, "name"): text(one, "value") for one in each(release.props, "values", "toolkit", "env")}
+    variables = items(release.props, "values", "toolkit", "env")
+    env = {text(variable, "name"): text(variable, "value") for variable in variables}
     if env.get(_VARIABLE) != "false":
         yield f"toolkit.env does not set {_VARIABLE} to false"
 
 
 def _by_image(user_data: str, image: str) -> Iterator[str]:
-    set_to = _SETTING.findall(user_data)
+    values = _SETTING.findall(user_data)
     bottlerocket = image.upper().startswith("BOTTLEROCKET") or user_data.startswith("[settings.")
-    if "true" in set_to:
+    if "true" in values:
         yield "user data lets unprivileged containers see GPUs by NVIDIA_VISIBLE_DEVICES"
-    elif not set_to and not bottlerocket:
+    elif not values and not bottlerocket:
         yield "user data does not set accept-nvidia-visible-devices-envvar-when-unprivileged to false"
 
 
-def _uses(pool: Resource, node_class: Resource) -> bool:
+def _uses_class(pool: Resource, node_class: Resource) -> bool:
     """Whether the resource is a NodePool with GPUs whose nodes are of that class."""
     if pool.type != contract.NODE_POOL or not has_gpus(pool):
         return False
-    named = text(pool.props, "spec", "template", "spec", "nodeClassRef", "name")
-    return named == text(node_class.props, "metadata", "name")
+    class_name = text(pool.props, "spec", "template", "spec", "nodeClassRef", "name")
+    return class_name == text(node_class.props, "metadata", "name")
 
 
-def _of_group(group: Resource, resources: Sequence[Resource]) -> str:
+def _group_user_data(group: Resource, resources: Sequence[Resource]) -> str:
     """User data from the launch template, which has the group's name; rendered documents have it inline."""
-    for one in resources:
-        if one.type == contract.LAUNCH_TEMPLATE and one.name == group.name:
-            return base64.b64decode(text(one.props, "userData")).decode()
+    for other in resources:
+        if other.type == contract.LAUNCH_TEMPLATE and other.name == group.name:
+            return base64.b64decode(text(other.props, "userData")).decode()
     return text(group.props, "user data")
 
 
@@ -75,6 +76,6 @@ RULES = (
         "or in the nodes' user data",
         (contract.RELEASE, contract.NODE_CLASS, contract.NODE_GROUP),
         _guarded,
-        whole=True,
+        whole_stack=True,
     ),
 )

@@ -8,50 +8,50 @@ from typing import Any
 
 from policies import contract
 from policies.node_pools import has_gpus
-from policies.openstack import labelled
-from policies.rule import Resource, Rule, at, chart, text
+from policies.openstack import has_label
+from policies.rule import Resource, Rule, chart_of, get, text
 
-_KARPENTER, _EKS, _OURS = "Karpenter's node repair", "EKS's repair of node groups", "the health loop"
+_KARPENTER, _EKS, _HEALTH_LOOP = "Karpenter's node repair", "EKS's repair of node groups", "the health loop"
 _MAGNUM = "Magnum's auto-healing"
 _TRUE = (True, "true")
 
 
-def _one_hand(resource: Resource, resources: Sequence[Resource]) -> Iterator[str]:
+def _single_remediator(resource: Resource, resources: Sequence[Resource]) -> Iterator[str]:
     """Reported once, for the first remediator."""
-    hands = [(one, remediator) for one in resources if (remediator := _remediator(one))]
-    found = sorted({remediator for _, remediator in hands})
-    if len(found) > 1 and resource is hands[0][0]:
-        yield f"{' and '.join(found)} would act on the same nodes"
+    enabled = [(other, remediator) for other in resources if (remediator := _remediator(other))]
+    names = sorted({remediator for _, remediator in enabled})
+    if len(names) > 1 and resource is enabled[0][0]:
+        yield f"{' and '.join(names)} would act on the same nodes"
 
 
 def _remediator(resource: Resource) -> str:
     """The remediator of GPU nodes that this resource enables, or empty."""
-    if chart(resource) == "karpenter":
-        on = at(resource.props, "values", "settings", "featureGates", "nodeRepair") in _TRUE
-        return _KARPENTER if on else ""
+    if chart_of(resource) == "karpenter":
+        enabled = get(resource.props, "values", "settings", "featureGates", "nodeRepair") in _TRUE
+        return _KARPENTER if enabled else ""
     if resource.type == contract.NODE_GROUP and has_gpus(resource):
-        return _EKS if at(resource.props, "nodeRepairConfig", "enabled") in _TRUE else ""
-    if labelled(resource, "auto_healing_enabled"):
+        return _EKS if get(resource.props, "nodeRepairConfig", "enabled") in _TRUE else ""
+    if has_label(resource, "auto_healing_enabled"):
         return _MAGNUM
     if resource.type == contract.CONFIG_MAP:
-        return _OURS if _settings(resource).get("mode", "observe") != "observe" else ""
+        return _HEALTH_LOOP if _settings(resource).get("mode", "observe") != "observe" else ""
     return ""
 
 
 def _settings(config_map: Resource) -> Mapping[str, Any]:
     """Settings of the health loop; empty for any other ConfigMap."""
-    if at(config_map.props, "metadata", "namespace") != contract.HEALTH_NAMESPACE:
+    if get(config_map.props, "metadata", "namespace") != contract.HEALTH_NAMESPACE:
         return {}
-    told = text(config_map.props, "data", "settings.json")
-    return json.loads(told) if told else {}
+    content = text(config_map.props, "data", "settings.json")
+    return json.loads(content) if content else {}
 
 
-def _sees(resource: Resource, resources: Sequence[Resource]) -> Iterator[str]:
+def _detects_faults(resource: Resource, resources: Sequence[Resource]) -> Iterator[str]:
     remediator = _remediator(resource)
     if remediator in (_KARPENTER, _EKS) and not any(
-        at(one.props, "addonName") == contract.NODE_MONITORING
-        for one in resources
-        if one.type == contract.ADD_ON
+        get(other.props, "addonName") == contract.NODE_MONITORING
+        for other in resources
+        if other.type == contract.ADD_ON
     ):
         yield f"{remediator} detects no GPU fault without the add-on {contract.NODE_MONITORING}"
 
@@ -70,8 +70,8 @@ RULES = (
             contract.MAGNUM_TEMPLATE,
             contract.CONFIG_MAP,
         ),
-        _one_hand,
-        whole=True,
+        _single_remediator,
+        whole_stack=True,
     ),
     Rule(
         "repair-sees-gpus",
@@ -79,7 +79,7 @@ RULES = (
         "medium",
         f"install the add-on {contract.NODE_MONITORING}",
         (contract.RELEASE, contract.NODE_GROUP),
-        _sees,
-        whole=True,
+        _detects_faults,
+        whole_stack=True,
     ),
 )

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from policies.rule import Resource, Rule, at, each, listed, table
+from policies.rule import Resource, Rule, as_list, get, items, mapping
 
 _EVERY = "every resource"
 _READING = ("describe", "get", "list", "batchget")
@@ -51,51 +51,51 @@ Statement = Mapping[str, Any]
 
 
 def _scoped(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
-    documents = [at(resource.props, "policy")]
-    documents += [at(one, "policy") for one in each(resource.props, "inlinePolicies")]
+    documents = [get(resource.props, "policy")]
+    documents += [get(inline, "policy") for inline in items(resource.props, "inlinePolicies")]
     for document in documents:
         yield from _each_statement(document, _allowed)
-    arns = [at(resource.props, "policyArn"), *each(resource.props, "policyArns")]
-    for arn in (*arns, *each(resource.props, "managedPolicyArns")):
-        found = _MANAGED.fullmatch(str(arn))
-        if found and _BROAD.fullmatch(found[1]):
-            yield f"AWS's policy {found[1]} is for every resource of an account"
+    arns = [get(resource.props, "policyArn"), *items(resource.props, "policyArns")]
+    for arn in (*arns, *items(resource.props, "managedPolicyArns")):
+        managed = _MANAGED.fullmatch(str(arn))
+        if managed and _BROAD.fullmatch(managed[1]):
+            yield f"AWS's policy {managed[1]} is for every resource of an account"
 
 
-def _named(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
+def _principals_named(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
     for key in ("policy", "assumeRolePolicy"):
-        yield from _each_statement(at(resource.props, key), _principals)
+        yield from _each_statement(get(resource.props, key), _principals)
 
 
-def _each_statement(document: Any, judged: Callable[[Statement], Iterator[str]]) -> Iterator[str]:
+def _each_statement(document: Any, check: Callable[[Statement], Iterator[str]]) -> Iterator[str]:
     """Judge what a document (JSON, or a mapping) allows."""
     try:
         document = json.loads(document) if isinstance(document, str) else document
     except ValueError:
         yield "policy is not JSON"
         return
-    for statement in listed(at(document, "Statement")):
+    for statement in as_list(get(document, "Statement")):
         if statement.get("Effect") == "Allow":
-            for fact in judged(statement):
+            for fact in check(statement):
                 yield f"statement {statement.get('Sid', 'without Sid')} {fact}"
 
 
 def _allowed(statement: Statement) -> Iterator[str]:
-    where = _widest(statement)
-    if not where:
+    scope = _widest(statement)
+    if not scope:
         return
     if "NotAction" in statement:
-        yield f"allows every action but {', '.join(map(str, listed(statement['NotAction'])))} on {where}"
+        yield f"allows every action but {', '.join(map(str, as_list(statement['NotAction'])))} on {scope}"
     bound = _bound(statement, _ABOUT_RESOURCES)
-    for action in map(str, listed(statement.get("Action"))):
-        if _changes(action.lower(), where, bound) or (_reads_secrets(action.lower()) and not bound):
-            yield f"allows {action} on {where}"
+    for action in map(str, as_list(statement.get("Action"))):
+        if _changes(action.lower(), scope, bound) or (_reads_secrets(action.lower()) and not bound):
+            yield f"allows {action} on {scope}"
 
 
-def _changes(action: str, where: str, bound: bool) -> bool:
+def _changes(action: str, scope: str, bound: bool) -> bool:
     if action.rpartition(":")[2].startswith(_READING):
         return False
-    if where == _EVERY:
+    if scope == _EVERY:
         return "*" in action or not bound
     return not bound and not _LAUNCHING.fullmatch(action)
 
@@ -108,8 +108,8 @@ def _widest(statement: Statement) -> str:
     """The widest of a statement's resources; empty if each has a name."""
     if "NotResource" in statement:
         return _EVERY
-    found = [_width(str(arn)) for arn in listed(statement.get("Resource"))]
-    return _EVERY if _EVERY in found else max(found, default="")
+    widths = [_width(str(arn)) for arn in as_list(statement.get("Resource"))]
+    return _EVERY if _EVERY in widths else max(widths, default="")
 
 
 def _width(arn: str) -> str:
@@ -126,9 +126,9 @@ def _width(arn: str) -> str:
 
 
 def _principals(statement: Statement) -> Iterator[str]:
-    given = statement.get("Principal")
-    values = given.values() if isinstance(given, Mapping) else [given]
-    everyone = any("*" in listed(value) for value in values)
+    principal = statement.get("Principal")
+    values = principal.values() if isinstance(principal, Mapping) else [principal]
+    everyone = any("*" in as_list(value) for value in values)
     if "NotPrincipal" in statement or (everyone and not _bound(statement, _ABOUT_PRINCIPALS)):
         yield "lets in everyone"
 
@@ -136,8 +136,8 @@ def _principals(statement: Statement) -> Iterator[str]:
 def _bound(statement: Statement, about: re.Pattern[str]) -> bool:
     """Whether a condition holds only for named values of such a key."""
     return any(
-        about.match(key) and all(str(value).strip("*?") for value in listed(values))
-        for operator, keys in table(statement, "Condition").items()
+        about.match(key) and all(str(value).strip("*?") for value in as_list(values))
+        for operator, keys in mapping(statement, "Condition").items()
         if not _LIFTED.search(operator)
         for key, values in keys.items()
     )
@@ -176,6 +176,6 @@ RULES = (
             "aws:sns/topicPolicy:TopicPolicy",
             "aws:sqs/queuePolicy:QueuePolicy",
         ),
-        _named,
+        _principals_named,
     ),
 )

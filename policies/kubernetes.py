@@ -7,16 +7,16 @@ from typing import Any
 
 from policies import contract
 from policies.pods import containers, namespace, template
-from policies.rule import Resource, Rule, at, each, table, text
+from policies.rule import Resource, Rule, get, items, mapping, text
 
 _ENFORCE = "pod-security.kubernetes.io/enforce"
 _VISIBLE = "NVIDIA_VISIBLE_DEVICES"
-_WORDS = ("password", "passwd", "secret", "token", "apikey", "api_key", "private_key", "credential")
+_SECRET_WORDS = ("password", "passwd", "secret", "token", "apikey", "api_key", "private_key", "credential")
 
 
-def _psa(space: Resource, _: Sequence[Resource]) -> Iterator[str]:
-    name = at(space.props, "metadata", "name")
-    level = at(space.props, "metadata", "labels", _ENFORCE)
+def _pod_security(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    name = get(resource.props, "metadata", "name")
+    level = get(resource.props, "metadata", "labels", _ENFORCE)
     if name == contract.OPERATOR_NAMESPACE:
         if level != "privileged":
             yield f"{_ENFORCE} is {level or 'missing'}: the operator's pods need privileged"
@@ -27,40 +27,40 @@ def _psa(space: Resource, _: Sequence[Resource]) -> Iterator[str]:
 def _privileged(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
     if namespace(resource) in contract.SYSTEM_NAMESPACES:
         return
-    spec = table(template(resource), "spec")
+    spec = mapping(template(resource), "spec")
     for key in ("hostNetwork", "hostPID", "hostIPC"):
         if spec.get(key):
             yield f"has {key}"
-    for volume in each(spec, "volumes"):
-        path = at(volume, "hostPath", "path")
+    for volume in items(spec, "volumes"):
+        path = get(volume, "hostPath", "path")
         if path is not None:
             yield f"mounts {path} of the host"
     for container in containers(resource):
-        if at(container, "securityContext", "privileged"):
-            yield f"container {at(container, 'name')} is privileged: it sees every GPU of the node"
+        if get(container, "securityContext", "privileged"):
+            yield f"container {get(container, 'name')} is privileged: it sees every GPU of the node"
 
 
-def _visible(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
+def _visible_devices(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
     if namespace(resource) in contract.SYSTEM_NAMESPACES:
         return
     for container in containers(resource):
-        for variable in each(container, "env"):
-            if at(variable, "name") == _VISIBLE and at(variable, "value") not in ("void", "none", ""):
-                yield f"container {at(container, 'name')} sets {_VISIBLE} and bypasses the scheduler"
+        for variable in items(container, "env"):
+            if get(variable, "name") == _VISIBLE and get(variable, "value") not in ("void", "none", ""):
+                yield f"container {get(container, 'name')} sets {_VISIBLE} and bypasses the scheduler"
 
 
-def _plain(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
+def _plain_secrets(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
     if resource.type == contract.RELEASE:
-        for path in _secrets(table(resource.props, "values"), ()):
+        for path in _secrets(mapping(resource.props, "values"), ()):
             yield f"values.{'.'.join(path)} is a secret in plain text, in the state and in the release"
         return
-    for key in sorted(table(resource.props, "data")):
+    for key in sorted(mapping(resource.props, "data")):
         if _secret_word(key):
             yield f"data.{key} of a ConfigMap is a secret in plain text"
     for container in containers(resource):
-        for variable in each(container, "env"):
-            if _secret_word(text(variable, "name")) and at(variable, "value"):
-                yield f"container {at(container, 'name')} has {at(variable, 'name')} in plain text"
+        for variable in items(container, "env"):
+            if _secret_word(text(variable, "name")) and get(variable, "value"):
+                yield f"container {get(container, 'name')} has {get(variable, 'name')} in plain text"
 
 
 def _secrets(values: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -75,7 +75,7 @@ def _secrets(values: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple
 def _secret_word(key: str) -> bool:
     """Whether a key has a secret as its value, not a reference (``existingSecret``, ``configSecret``)."""
     word = key.lower().replace("-", "_")
-    return word.endswith(_WORDS) and not word.startswith(("existing", "use", "create", "configsecret"))
+    return word.endswith(_SECRET_WORDS) and not word.startswith(("existing", "use", "create", "configsecret"))
 
 
 RULES = (
@@ -85,7 +85,7 @@ RULES = (
         "high",
         f"label it {_ENFORCE}: baseline or restricted (gpu-operator: privileged)",
         (contract.NAMESPACE,),
-        _psa,
+        _pod_security,
     ),
     Rule(
         "tenant-not-privileged",
@@ -101,7 +101,7 @@ RULES = (
         "critical",
         "request the resource that the pool offers, and leave the variable to the runtime",
         contract.PODS,
-        _visible,
+        _visible_devices,
     ),
     Rule(
         "secrets-not-plain",
@@ -109,6 +109,6 @@ RULES = (
         "critical",
         "use a Secret and a reference to it, or a value that Pulumi marks as secret",
         (*contract.PODS, contract.CONFIG_MAP, contract.RELEASE),
-        _plain,
+        _plain_secrets,
     ),
 )

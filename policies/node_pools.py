@@ -7,51 +7,51 @@ from typing import Any
 
 from policies import contract
 from policies.pods import namespace, template
-from policies.rule import Resource, Rule, at, chart, each, table, text
+from policies.rule import Resource, Rule, chart_of, get, items, mapping, text
 
 LONGEST_GRACE_S = 110
 """EC2 ends a spot instance two minutes after its notice, which takes up to ten seconds to Karpenter."""
 
 
 def _labels(pool: Resource) -> Any:
-    return table(pool.props, "spec", "template", "metadata", "labels")
+    return mapping(pool.props, "spec", "template", "metadata", "labels")
 
 
 def has_gpus(pool: Resource) -> bool:
     """Whether the pool's nodes have GPUs, judged by labels, startup taint, image or ``sharing``."""
     if pool.type == contract.POOL_NODES:
-        return at(pool.props, "sharing") is not None
+        return get(pool.props, "sharing") is not None
     if pool.type == contract.NODE_POOL:
-        labels, taints = _labels(pool), each(pool.props, "spec", "template", "spec", "startupTaints")
+        labels, taints = _labels(pool), items(pool.props, "spec", "template", "spec", "startupTaints")
     else:
-        labels, taints = table(pool.props, "labels"), each(pool.props, "taints")
+        labels, taints = mapping(pool.props, "labels"), items(pool.props, "taints")
     accelerated = text(pool.props, "amiType").endswith("_NVIDIA")
-    waits = any(at(taint, "key") == contract.GPU_NOT_READY for taint in taints)
+    waits = any(get(taint, "key") == contract.GPU_NOT_READY for taint in taints)
     configured = contract.DEVICE_PLUGIN_CONFIG in labels or contract.DEPLOY_DEVICE_PLUGIN in labels
     return accelerated or waits or configured
 
 
 def _tainted(pool: Resource, _: Sequence[Resource]) -> Iterator[str]:
     path = ("spec", "template", "spec", "taints") if pool.type == contract.NODE_POOL else ("taints",)
-    keys = [at(taint, "key") for taint in each(pool.props, *path)]
+    keys = [get(taint, "key") for taint in items(pool.props, *path)]
     if has_gpus(pool) and not any(key in contract.GPU_TAINTS for key in keys):
         yield f"has GPUs and no taint {' or '.join(contract.GPU_TAINTS)}: any pod may run on its nodes"
 
 
 def _limited(pool: Resource, _: Sequence[Resource]) -> Iterator[str]:
-    limits = table(pool.props, "spec", "limits")
-    if at(pool.props, "spec", "replicas") is not None:
+    limits = mapping(pool.props, "spec", "limits")
+    if get(pool.props, "spec", "replicas") is not None:
         return  # static: its replicas are its limit
     if not limits:
         yield "spec.limits is empty: nothing limits how many nodes it launches"
-    elif _renames(pool) and set(limits) == {contract.GPU}:
+    elif _renames_resource(pool) and set(limits) == {contract.GPU}:
         yield (
             f"spec.limits counts {contract.GPU}, which its nodes do not offer when GPUs are shared: "
             "limit the offered resource or cpu"
         )
 
 
-def _renames(pool: Resource) -> bool:
+def _renames_resource(pool: Resource) -> bool:
     """Whether its nodes offer slices or renamed shares, judged by our names of configurations."""
     labels = _labels(pool)
     mig = str(labels.get(contract.MIG_CONFIG, contract.MIG_STANDARD[0]))
@@ -60,8 +60,8 @@ def _renames(pool: Resource) -> bool:
     )
 
 
-def _grace(pool: Resource, resources: Sequence[Resource]) -> Iterator[str]:
-    spec = table(pool.props, "spec", "template", "spec")
+def _expiry_grace(pool: Resource, resources: Sequence[Resource]) -> Iterator[str]:
+    spec = mapping(pool.props, "spec", "template", "spec")
     # Karpenter's default is 720h, and expiry ignores do-not-disrupt.
     expires = str(spec.get("expireAfter", "720h"))
     if expires == "Never" or spec.get("terminationGracePeriod"):
@@ -69,9 +69,9 @@ def _grace(pool: Resource, resources: Sequence[Resource]) -> Iterator[str]:
     name = _labels(pool).get(contract.POOL)
     for resource in resources:
         pod = template(resource)
-        if at(pod, "spec", "nodeSelector", contract.POOL) != name:
+        if get(pod, "spec", "nodeSelector", contract.POOL) != name:
             continue
-        if at(pod, "metadata", "annotations", contract.DO_NOT_DISRUPT) == "true":
+        if get(pod, "metadata", "annotations", contract.DO_NOT_DISRUPT) == "true":
             yield (
                 f"expires nodes after {expires} without terminationGracePeriod, under {resource.name}, "
                 f"which has {contract.DO_NOT_DISRUPT}"
@@ -81,54 +81,54 @@ def _grace(pool: Resource, resources: Sequence[Resource]) -> Iterator[str]:
 def _spot(pool: Resource) -> bool:
     """Whether a NodePool may buy spot instances."""
     return any(
-        at(one, "key") == contract.CAPACITY_TYPE and "spot" in each(one, "values")
-        for one in each(pool.props, "spec", "template", "spec", "requirements")
+        get(requirement, "key") == contract.CAPACITY_TYPE and "spot" in items(requirement, "values")
+        for requirement in items(pool.props, "spec", "template", "spec", "requirements")
     )
 
 
 def _on_spot(pod: Any, resources: Sequence[Resource]) -> bool:
     """Whether the pod selects spot nodes, or a pool that may have some."""
-    selects = table(pod, "spec", "nodeSelector")
-    pool = selects.get(contract.POOL)
-    spots = {_labels(one).get(contract.POOL) for one in resources if _spot(one)}
-    return selects.get(contract.CAPACITY_TYPE) == "spot" or (pool is not None and pool in spots)
+    selector = mapping(pod, "spec", "nodeSelector")
+    pool = selector.get(contract.POOL)
+    spots = {_labels(other).get(contract.POOL) for other in resources if _spot(other)}
+    return selector.get(contract.CAPACITY_TYPE) == "spot" or (pool is not None and pool in spots)
 
 
-def _in_time(resource: Resource, resources: Sequence[Resource]) -> Iterator[str]:
+def _spot_grace(resource: Resource, resources: Sequence[Resource]) -> Iterator[str]:
     pod = template(resource)
-    seconds = at(pod, "spec", "terminationGracePeriodSeconds")
+    seconds = get(pod, "spec", "terminationGracePeriodSeconds")
     if seconds is None or seconds <= LONGEST_GRACE_S:
         return
     if _on_spot(pod, resources):
         yield f"may run on spot nodes, which end after two minutes, and asks for {seconds:g} s to end"
 
 
-def _lets_go(budget: Resource, resources: Sequence[Resource]) -> Iterator[str]:
+def _spot_budget(budget: Resource, resources: Sequence[Resource]) -> Iterator[str]:
     """Only budgets that allow no eviction at all: how many pods share a node is not known before."""
-    most, least = (at(budget.props, "spec", key) for key in ("maxUnavailable", "minAvailable"))
-    selector = table(budget.props, "spec", "selector", "matchLabels")
+    unavailable, available = (get(budget.props, "spec", key) for key in ("maxUnavailable", "minAvailable"))
+    selector = mapping(budget.props, "spec", "selector", "matchLabels")
     for resource in resources:
         pod = template(resource)
-        labels = table(pod, "metadata", "labels")
+        labels = mapping(pod, "metadata", "labels")
         if not selector or selector.items() - labels.items() or namespace(resource) != namespace(budget):
             continue
         # https://kubernetes.io/docs/tasks/run-application/configure-pdb: these require zero evictions.
-        all_stay = least is not None and least in ("100%", at(resource.props, "spec", "replicas"))
-        if (all_stay or most in (0, "0%")) and _on_spot(pod, resources):
+        all_stay = available is not None and available in ("100%", get(resource.props, "spec", "replicas"))
+        if (all_stay or unavailable in (0, "0%")) and _on_spot(pod, resources):
             yield f"allows no eviction of {resource.name}, which may run on spot nodes: they end regardless"
 
 
-def _queue(pool: Resource, resources: Sequence[Resource]) -> Iterator[str]:
+def _interruption_queue(pool: Resource, resources: Sequence[Resource]) -> Iterator[str]:
     if not _spot(pool):
         return
-    releases = [one for one in resources if chart(one) == "karpenter"]
-    if not any(at(one.props, "values", "settings", "interruptionQueue") for one in releases):
+    releases = [other for other in resources if chart_of(other) == "karpenter"]
+    if not any(get(other.props, "values", "settings", "interruptionQueue") for other in releases):
         yield "uses spot, and Karpenter has no interruption queue: nodes end without the two-minute drain"
 
 
-def _static(pool: Resource, _: Sequence[Resource]) -> Iterator[str]:
+def _static_dra(pool: Resource, _: Sequence[Resource]) -> Iterator[str]:
     by_claim = _labels(pool).get(contract.DEPLOY_DEVICE_PLUGIN) == "false"
-    if by_claim and at(pool.props, "spec", "replicas") is None:
+    if by_claim and get(pool.props, "spec", "replicas") is None:
         yield "is elastic and offers GPUs by claim (DRA): pods with claims alone start none of its nodes"
 
 
@@ -155,8 +155,8 @@ RULES = (
         "medium",
         "set terminationGracePeriod with expireAfter, or expireAfter: Never (class: training)",
         (contract.NODE_POOL,),
-        _grace,
-        whole=True,
+        _expiry_grace,
+        whole_stack=True,
     ),
     Rule(
         "spot-with-queue",
@@ -164,8 +164,8 @@ RULES = (
         "high",
         "set settings.interruptionQueue of the karpenter release",
         (contract.NODE_POOL,),
-        _queue,
-        whole=True,
+        _interruption_queue,
+        whole_stack=True,
     ),
     Rule(
         "spot-grace",
@@ -173,8 +173,8 @@ RULES = (
         "low",
         f"set terminationGracePeriodSeconds to {LONGEST_GRACE_S} or less, or use a pool without spot",
         contract.PODS,
-        _in_time,
-        whole=True,
+        _spot_grace,
+        whole_stack=True,
     ),
     Rule(
         "spot-budget",
@@ -182,8 +182,8 @@ RULES = (
         "low",
         "set maxUnavailable to 1 or more, or use a pool without spot",
         (contract.BUDGET,),
-        _lets_go,
-        whole=True,
+        _spot_budget,
+        whole_stack=True,
     ),
     Rule(
         "dra-static",
@@ -191,6 +191,6 @@ RULES = (
         "high",
         "give the pool nodes: N instead of elastic",
         (contract.NODE_POOL,),
-        _static,
+        _static_dra,
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from policies import contract
-from policies.rule import Resource, Rule, at, table, text
+from policies.rule import Resource, Rule, get, mapping, text
 
 _SECRETS = ("password", "applicationCredentialSecret", "token")
 _TRUE = (True, "true", "True")
@@ -18,58 +18,58 @@ _OPEN = {
 }
 
 
-def labelled(resource: Resource, name: str) -> bool:
+def has_label(resource: Resource, name: str) -> bool:
     """Whether a cluster, or its template, has one of Magnum's labels set to true."""
     return (
         resource.type in (contract.MAGNUM_CLUSTER, contract.MAGNUM_TEMPLATE)
-        and at(resource.props, "labels", name) in _TRUE
+        and get(resource.props, "labels", name) in _TRUE
     )
 
 
 def _bounded(group: Resource, _: Sequence[Resource]) -> Iterator[str]:
-    count, least, most = (_number(group, key) for key in ("nodeCount", "minNodeCount", "maxNodeCount"))
-    if least is not None and most is not None and least > most:
-        yield f"minNodeCount {least} is more than maxNodeCount {most}"
+    count, minimum, maximum = (_number(group, key) for key in ("nodeCount", "minNodeCount", "maxNodeCount"))
+    if minimum is not None and maximum is not None and minimum > maximum:
+        yield f"minNodeCount {minimum} is more than maxNodeCount {maximum}"
         return
-    if count is not None and least is not None and count < least:
-        yield f"nodeCount {count} is less than minNodeCount {least}: Magnum refuses it"
-    if count is not None and most is not None and count > most:
-        yield f"nodeCount {count} is more than maxNodeCount {most}: Magnum refuses it"
+    if count is not None and minimum is not None and count < minimum:
+        yield f"nodeCount {count} is less than minNodeCount {minimum}: Magnum refuses it"
+    if count is not None and maximum is not None and count > maximum:
+        yield f"nodeCount {count} is more than maxNodeCount {maximum}: Magnum refuses it"
 
 
 def _number(resource: Resource, key: str) -> int | None:
-    found = at(resource.props, key)
-    return None if found is None else int(found)  # the engine's numbers are floats
+    value = get(resource.props, key)
+    return None if value is None else int(value)  # the engine's numbers are floats
 
 
 def _guarded(resource: Resource, resources: Sequence[Resource]) -> Iterator[str]:
     """Matched by name: a cluster's guard has it in ``fixed``, a node group's in ``what``."""
     name = text(resource.props, "name")
-    for one in resources:
-        if one.type == contract.REPLACEMENT_GUARD:
-            found = text(one.props, "fixed", "name"), text(one.props, "what")
-            if (name if resource.type == contract.MAGNUM_CLUSTER else f"node group {name}") in found:
+    for other in resources:
+        if other.type == contract.REPLACEMENT_GUARD:
+            guarded_names = text(other.props, "fixed", "name"), text(other.props, "what")
+            if (name if resource.type == contract.MAGNUM_CLUSTER else f"node group {name}") in guarded_names:
                 return
-    lost = "everything in it" if resource.type == contract.MAGNUM_CLUSTER else "its nodes"
-    yield f"{name} has no ReplacementGuard: a change that Magnum cannot make in place deletes {lost}"
+    loss = "everything in it" if resource.type == contract.MAGNUM_CLUSTER else "its nodes"
+    yield f"{name} has no ReplacementGuard: a change that Magnum cannot make in place deletes {loss}"
 
 
-def _covered(group: Resource, resources: Sequence[Resource]) -> Iterator[str]:
+def _nodes_selected(group: Resource, resources: Sequence[Resource]) -> Iterator[str]:
     """A selector names the group as the value of a label; which label depends on Magnum's driver."""
     name = text(group.props, "name")
-    for one in resources:
-        if one.type == contract.POOL_NODES:
-            terms = text(one.props, "selector").split(",")
+    for other in resources:
+        if other.type == contract.POOL_NODES:
+            terms = text(other.props, "selector").split(",")
             if name in [term.partition("=")[2] for term in terms]:
                 return
     yield f"no PoolNodes selects the nodes of group {name}: they join without labels and taints"
 
 
-def _left_alone(group: Resource, resources: Sequence[Resource]) -> Iterator[str]:
-    least, most = _number(group, "minNodeCount"), _number(group, "maxNodeCount")
-    if most is None or most == least or "nodeCount" in group.ignores:
+def _count_ignored(group: Resource, resources: Sequence[Resource]) -> Iterator[str]:
+    minimum, maximum = _number(group, "minNodeCount"), _number(group, "maxNodeCount")
+    if maximum is None or maximum == minimum or "nodeCount" in group.ignores:
         return
-    if any(labelled(one, "auto_scaling_enabled") for one in resources):
+    if any(has_label(other, "auto_scaling_enabled") for other in resources):
         yield "Magnum's autoscaler changes nodeCount, and every update would set it back"
 
 
@@ -77,31 +77,31 @@ def _masters(cluster: Resource, _: Sequence[Resource]) -> Iterator[str]:
     count = _number(cluster, "masterCount") or 1
     if count % 2 == 0:
         yield f"masterCount is {count}: etcd tolerates no more failures than with {count - 1}"
-    if count > 1 and at(cluster.props, "masterLbEnabled") is False:
+    if count > 1 and get(cluster.props, "masterLbEnabled") is False:
         yield f"has {count} masters and no load balancer in front of them: clients know only the first"
 
 
-def _secret(provider: Resource, _: Sequence[Resource]) -> Iterator[str]:
+def _credentials(provider: Resource, _: Sequence[Resource]) -> Iterator[str]:
     for key in _SECRETS:
-        if at(provider.props, key) is not None:
+        if get(provider.props, key) is not None:
             yield f"{key} is an argument of the provider, and thus in the state of every stack that uses it"
 
 
 def _encrypted(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
     key, fact = _OPEN[resource.type]
-    if at(resource.props, key) in _TRUE:
+    if get(resource.props, key) in _TRUE:
         yield f"{key}: {fact}"
 
 
-def _public(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
-    if at(resource.props, "floatingIpEnabled") in _TRUE:
+def _floating_ips(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    if get(resource.props, "floatingIpEnabled") in _TRUE:
         yield "every node gets a floating IP, those with GPUs too: their kubelets are reachable from outside"
 
 
-def _merged(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
-    if table(resource.props, "labels") and at(resource.props, "mergeLabels") not in _TRUE:
-        above = "template" if resource.type == contract.MAGNUM_CLUSTER else "cluster"
-        yield f"its labels replace all labels of the {above}"
+def _labels_merged(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    if mapping(resource.props, "labels") and get(resource.props, "mergeLabels") not in _TRUE:
+        parent = "template" if resource.type == contract.MAGNUM_CLUSTER else "cluster"
+        yield f"its labels replace all labels of the {parent}"
 
 
 RULES = (
@@ -120,7 +120,7 @@ RULES = (
         "declare it by an environment, which has a guard for each, or put a ReplacementGuard before it",
         (contract.MAGNUM_CLUSTER, contract.MAGNUM_GROUP),
         _guarded,
-        whole=True,
+        whole_stack=True,
     ),
     Rule(
         "magnum-nodes-labelled",
@@ -128,8 +128,8 @@ RULES = (
         "high",
         "declare the group as a pool, or a PoolNodes with the group's name in its selector",
         (contract.MAGNUM_GROUP,),
-        _covered,
-        whole=True,
+        _nodes_selected,
+        whole_stack=True,
     ),
     Rule(
         "magnum-count-ignored",
@@ -137,8 +137,8 @@ RULES = (
         "high",
         'ignore_changes=["nodeCount"] on the group, or the same minNodeCount and maxNodeCount',
         (contract.MAGNUM_GROUP,),
-        _left_alone,
-        whole=True,
+        _count_ignored,
+        whole_stack=True,
     ),
     Rule(
         "magnum-masters",
@@ -154,7 +154,7 @@ RULES = (
         "critical",
         "name an entry of clouds.yaml by cluster.cloud, or set the OS_ variables",
         (contract.OPENSTACK,),
-        _secret,
+        _credentials,
     ),
     Rule(
         "openstack-tls",
@@ -170,7 +170,7 @@ RULES = (
         "low",
         "network.floating_ip: false; a load balancer makes services reachable",
         (contract.MAGNUM_CLUSTER, contract.MAGNUM_TEMPLATE),
-        _public,
+        _floating_ips,
     ),
     Rule(
         "magnum-labels-merged",
@@ -178,6 +178,6 @@ RULES = (
         "low",
         "merge_labels: true",
         (contract.MAGNUM_CLUSTER, contract.MAGNUM_GROUP),
-        _merged,
+        _labels_merged,
     ),
 )

@@ -6,30 +6,30 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from policies import contract
-from policies.rule import Resource, Rule, at, chart, each, table, text
+from policies.rule import Resource, Rule, chart_of, get, items, mapping, text
 
 OPERATOR = "gpu-operator"
 DEVICE_PLUGIN = "nvidia-device-plugin"
 # Container escapes, with the first fixed toolkit and operator, from NVIDIA's security bulletins.
-HOLES: Mapping[str, tuple[tuple[int, int, int], tuple[int, int, int]]] = {
+VULNERABILITIES: Mapping[str, tuple[tuple[int, int, int], tuple[int, int, int]]] = {
     "CVE-2024-0132": ((1, 16, 2), (24, 6, 2)),
     "CVE-2025-23359": ((1, 17, 4), (24, 9, 2)),
     "CVE-2025-23266": ((1, 17, 8), (25, 3, 1)),
 }
-TOOLKIT_BAD = ((1, 18, 0),)  # overwrites containerd's imports
+BAD_TOOLKITS = ((1, 18, 0),)  # overwrites containerd's imports
 # Whether a family's images include driver and toolkit, and the device plugin.
 _IMAGES: Mapping[str, tuple[bool, bool]] = {"AL2023": (True, False), "Bottlerocket": (True, True)}
 _EXACT = re.compile(r"^v?\d+\.\d+\.\d+([-+].*)?$")
 
 
-def _owned(release: Resource, resources: Sequence[Resource]) -> Iterator[str]:
-    if chart(release) != OPERATOR:
+def _driver_owner(release: Resource, resources: Sequence[Resource]) -> Iterator[str]:
+    if chart_of(release) != OPERATOR:
         return
-    images = sorted({family for one in resources for family in _families(one)})
+    images = sorted({family for other in resources for family in _families(other)})
     for family in images:
         host, plugin = _IMAGES[family]
-        for owner, there in (("driver", host), ("toolkit", host), ("devicePlugin", plugin)):
-            if there and at(release.props, "values", owner, "enabled") is not False:
+        for owner, included in (("driver", host), ("toolkit", host), ("devicePlugin", plugin)):
+            if included and get(release.props, "values", owner, "enabled") is not False:
                 yield f"installs the {owner} on nodes with an image ({family}) that includes its own"
 
 
@@ -44,52 +44,52 @@ def _families(resource: Resource) -> Iterator[str]:
         yield family
 
 
-def _floors(release: Resource, _: Sequence[Resource]) -> Iterator[str]:
-    if chart(release) != OPERATOR:
+def _version_floors(release: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    if chart_of(release) != OPERATOR:
         return
-    said = text(release.props, "values", "daemonsets", "annotations", contract.ACKNOWLEDGED)
-    accepted = {one.strip() for one in said.split(",")}
+    acknowledged = text(release.props, "values", "daemonsets", "annotations", contract.ACKNOWLEDGED)
+    accepted = {cve_id.strip() for cve_id in acknowledged.split(",")}
     version = _numbers(text(release.props, "version"))
-    toolkit = table(release.props, "values", "toolkit")
+    toolkit = mapping(release.props, "values", "toolkit")
     numbers = () if toolkit.get("enabled") is False else _numbers(text(toolkit, "version"))
-    for cve, (by_toolkit, by_operator) in HOLES.items():
+    for cve, (by_toolkit, by_operator) in VULNERABILITIES.items():
         if cve in accepted:
             continue
         if version and version < by_operator:
             first = ".".join(map(str, by_operator))
-            yield f"operator {at(release.props, 'version')} has {cve}; the first without it is {first}"
+            yield f"operator {get(release.props, 'version')} has {cve}; the first without it is {first}"
         if numbers and numbers < by_toolkit:
             first = ".".join(map(str, by_toolkit))
             yield f"container toolkit {toolkit['version']} has {cve}; the first without it is {first}"
-    if numbers in TOOLKIT_BAD:
+    if numbers in BAD_TOOLKITS:
         yield f"container toolkit {toolkit['version']} overwrites the imports of containerd's configuration"
 
 
-def _one_policy(release: Resource, _: Sequence[Resource]) -> Iterator[str]:
-    if chart(release) != OPERATOR:
+def _one_stack(release: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    if chart_of(release) != OPERATOR:
         return
-    by_claim = at(release.props, "values", "gpuCluster", "deployCR") is True
-    if by_claim and at(release.props, "values", "clusterPolicy", "deployCR") is not False:
+    by_claim = get(release.props, "values", "gpuCluster", "deployCR") is True
+    if by_claim and get(release.props, "values", "clusterPolicy", "deployCR") is not False:
         yield "creates a ClusterPolicy and a GPUCluster, and the operator works with only one of them"
 
 
-def _alone(release: Resource, resources: Sequence[Resource]) -> Iterator[str]:
-    if chart(release) != DEVICE_PLUGIN:
+def _one_device_plugin(release: Resource, resources: Sequence[Resource]) -> Iterator[str]:
+    if chart_of(release) != DEVICE_PLUGIN:
         return
     for other in resources:
-        if chart(other) == OPERATOR and at(other.props, "values", "devicePlugin", "enabled") is not False:
+        if chart_of(other) == OPERATOR and get(other.props, "values", "devicePlugin", "enabled") is not False:
             yield f"allocates the same GPUs as the device plugin of {other.name}"
-    if "Bottlerocket" in {family for one in resources for family in _families(one)}:
+    if "Bottlerocket" in {family for node_pool in resources for family in _families(node_pool)}:
         yield "allocates the same GPUs as the device plugin in the node image (Bottlerocket)"
 
 
 def _numbers(version: str) -> tuple[int, ...]:
     """``v1.17.8-ubuntu20.04`` as (1, 17, 8); empty if it is not a version."""
-    found = re.match(r"v?(\d+)\.(\d+)\.(\d+)", version)
-    return tuple(int(part) for part in found.groups()) if found else ()
+    match = re.match(r"v?(\d+)\.(\d+)\.(\d+)", version)
+    return tuple(int(part) for part in match.groups()) if match else ()
 
 
-def _pinned(release: Resource, _: Sequence[Resource]) -> Iterator[str]:
+def _chart_pinned(release: Resource, _: Sequence[Resource]) -> Iterator[str]:
     name = text(release.props, "chart")
     if name.startswith((".", "/", "charts/")):
         return  # a folder: its version is the checkout's
@@ -98,15 +98,15 @@ def _pinned(release: Resource, _: Sequence[Resource]) -> Iterator[str]:
         yield f"chart {name} has version {version or 'none'}: another run may install another one"
 
 
-def _image(node_class: Resource, _: Sequence[Resource]) -> Iterator[str]:
-    terms = each(node_class.props, "spec", "amiSelectorTerms")
+def _image_pinned(node_class: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    terms = items(node_class.props, "spec", "amiSelectorTerms")
     if not terms:
         yield "selects no image"
     for term in terms:
-        alias = at(term, "alias")
+        alias = get(term, "alias")
         if alias is not None and (str(alias).endswith("@latest") or "@" not in str(alias)):
             yield f"uses image {alias}: every new release replaces the nodes"
-        elif alias is None and at(term, "id") is None:
+        elif alias is None and get(term, "id") is None:
             yield "selects images by tag or name: every new image replaces the nodes"
 
 
@@ -117,8 +117,8 @@ RULES = (
         "high",
         "disable in the operator's values what the image includes",
         (contract.RELEASE,),
-        _owned,
-        whole=True,
+        _driver_owner,
+        whole_stack=True,
     ),
     Rule(
         "version-floors",
@@ -126,7 +126,7 @@ RULES = (
         "critical",
         "operator 25.3.1 or newer; toolkit 1.17.8 or newer, and not 1.18.0; or gpu_operator.acknowledge",
         (contract.RELEASE,),
-        _floors,
+        _version_floors,
     ),
     Rule(
         "operator-one-stack",
@@ -134,7 +134,7 @@ RULES = (
         "high",
         "set clusterPolicy.deployCR or gpuCluster.deployCR to false",
         (contract.RELEASE,),
-        _one_policy,
+        _one_stack,
     ),
     Rule(
         "one-device-plugin",
@@ -142,8 +142,8 @@ RULES = (
         "high",
         "install the operator, or the device plugin's chart on nodes that have none",
         (contract.RELEASE,),
-        _alone,
-        whole=True,
+        _one_device_plugin,
+        whole_stack=True,
     ),
     Rule(
         "chart-pinned",
@@ -151,7 +151,7 @@ RULES = (
         "medium",
         "give version: X.Y.Z",
         (contract.RELEASE,),
-        _pinned,
+        _chart_pinned,
     ),
     Rule(
         "image-pinned",
@@ -159,6 +159,6 @@ RULES = (
         "high",
         "an AMI id or a dated alias, for example al2023@v20260801",
         (contract.NODE_CLASS,),
-        _image,
+        _image_pinned,
     ),
 )

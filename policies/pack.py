@@ -53,29 +53,29 @@ RULES: tuple[Rule, ...] = (
 
 def pack() -> PolicyPack:
     """Serve every rule to the engine; a violation fails the run, or only warns if its severity is low."""
-    seen: dict[str, Resource] = {}
-    return PolicyPack(NAME, policies=[_policy(rule, seen) for rule in RULES])
+    resources: dict[str, Resource] = {}
+    return PolicyPack(NAME, policies=[_policy(rule, resources) for rule in RULES])
 
 
-def _policy(rule: Rule, seen: dict[str, Resource]) -> Policy:
+def _policy(rule: Rule, resources: dict[str, Resource]) -> Policy:
     advisory = rule.severity == "low"
-    said: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "name": rule.id,
         "description": rule.title,
         "enforcement_level": EnforcementLevel.ADVISORY if advisory else EnforcementLevel.MANDATORY,
         "severity": Severity[rule.severity.upper()],
         "remediation_steps": rule.remedy,
     }
-    if rule.whole:
-        return StackValidationPolicy(validate=_stack(rule, seen), **said)
-    return ResourceValidationPolicy(validate=_resource(rule, seen), **said)
+    if rule.whole_stack:
+        return StackValidationPolicy(validate=_stack(rule, resources), **arguments)
+    return ResourceValidationPolicy(validate=_resource(rule, resources), **arguments)
 
 
-def _resource(rule: Rule, seen: dict[str, Resource]) -> Callable[[ResourceValidationArgs, Any], None]:
+def _resource(rule: Rule, inputs: dict[str, Resource]) -> Callable[[ResourceValidationArgs, Any], None]:
     def validate(args: ResourceValidationArgs, report: Any) -> None:
         ignores = tuple(args.opts.ignore_changes)
         resource = Resource(args.resource_type, args.name, args.props, ignores)
-        seen[args.urn] = resource
+        inputs[args.urn] = resource
         if rule.concerns(resource):
             for fact in rule.check(resource, ()):
                 report(f"{fact}; {rule.remedy}")
@@ -83,19 +83,19 @@ def _resource(rule: Rule, seen: dict[str, Resource]) -> Callable[[ResourceValida
     return validate
 
 
-def _stack(rule: Rule, seen: dict[str, Resource]) -> Callable[[StackValidationArgs, Any], None]:
-    """Check the inputs in ``seen``, not the outputs that the engine passes.
+def _stack(rule: Rule, inputs: dict[str, Resource]) -> Callable[[StackValidationArgs, Any], None]:
+    """Check the inputs in ``inputs``, not the outputs that the engine passes.
 
     The outputs are empty in a preview on a cluster that does not exist yet.
     """
 
     def validate(args: StackValidationArgs, report: Any) -> None:
         resources = [
-            seen.get(one.urn) or Resource(one.resource_type, one.name, one.props) for one in args.resources
+            inputs.get(arg.urn) or Resource(arg.resource_type, arg.name, arg.props) for arg in args.resources
         ]
-        for resource, one in zip(resources, args.resources, strict=True):
+        for resource, arg in zip(resources, args.resources, strict=True):
             if rule.concerns(resource):
                 for fact in rule.check(resource, resources):
-                    report(f"{fact}; {rule.remedy}", one.urn)
+                    report(f"{fact}; {rule.remedy}", arg.urn)
 
     return validate

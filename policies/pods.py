@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from policies import contract
-from policies.rule import Resource, at, each, table
+from policies.rule import Resource, get, items, mapping
 
 _TEMPLATE: Mapping[str, tuple[str, ...]] = {
     "Pod": (),
@@ -25,21 +25,21 @@ def template(resource: Resource) -> Any:
         return None
     if resource.type == contract.INFERENCE:
         return _predictors(resource.props)
-    return at(resource.props, *_TEMPLATE[resource.type.rsplit(":", 1)[-1]])
+    return get(resource.props, *_TEMPLATE[resource.type.rsplit(":", 1)[-1]])
 
 
 def _predictors(props: Any) -> dict[str, Any]:
     """The pod of a KServe InferenceService: ``predictor`` is a pod spec, with its container by framework."""
-    predictor, own = table(props, "spec", "predictor"), table(props, "metadata")
-    models = [
-        {"name": "kserve-container", **one}
-        for one in predictor.values()
-        if {"env", "image", "resources"} & set(table(one))
+    predictor, top = mapping(props, "spec", "predictor"), mapping(props, "metadata")
+    model_containers = [
+        {"name": "kserve-container", **container}
+        for container in predictor.values()
+        if {"env", "image", "resources"} & set(mapping(container))
     ]
-    metadata = {key: {**table(own, key), **table(predictor, key)} for key in ("labels", "annotations")}
+    metadata = {key: {**mapping(top, key), **mapping(predictor, key)} for key in ("labels", "annotations")}
     return {
         "metadata": metadata,
-        "spec": {**predictor, "containers": [*each(predictor, "containers"), *models]},
+        "spec": {**predictor, "containers": [*items(predictor, "containers"), *model_containers]},
     }
 
 
@@ -47,10 +47,10 @@ def containers(resource: Resource) -> Iterator[Any]:
     """Every container of the pod, init and ephemeral containers included."""
     pod = template(resource)
     for key in ("initContainers", "containers", "ephemeralContainers"):
-        yield from each(pod, "spec", key)
+        yield from items(pod, "spec", key)
 
 
 def namespace(resource: Resource) -> str:
     """The resource's namespace, ``default`` if unset."""
-    inside = ("deployment",) if resource.type == contract.BLUE_GREEN else ()
-    return str(at(resource.props, *inside, "metadata", "namespace") or "default")
+    prefix = ("deployment",) if resource.type == contract.BLUE_GREEN else ()
+    return str(get(resource.props, *prefix, "metadata", "namespace") or "default")

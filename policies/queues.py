@@ -6,25 +6,25 @@ from collections.abc import Iterator, Sequence
 
 from policies import contract
 from policies.pods import containers, namespace, template
-from policies.rule import Resource, Rule, each, table, text
+from policies.rule import Resource, Rule, items, mapping, text
 
 _NVIDIA = "nvidia.com/"
 
 
 def _queued(resource: Resource, resources: Sequence[Resource]) -> Iterator[str]:
     space = namespace(resource)
-    known = {
-        text(one.props, "metadata", "name")
-        for one in resources
-        if one.type == contract.LOCAL_QUEUE and text(one.props, "metadata", "namespace") == space
+    queues = {
+        text(other.props, "metadata", "name")
+        for other in resources
+        if other.type == contract.LOCAL_QUEUE and text(other.props, "metadata", "namespace") == space
     }
-    asked = _gpus(resource)
-    if not known or not asked:
+    requested = _gpus(resource)
+    if not queues or not requested:
         return
     queue = _queue(resource)
-    if queue not in known:
-        what = f"names queue {queue}, which namespace {space} does not have" if queue else "names no queue"
-        yield f"requests {asked} in namespace {space} and {what}: it takes what queues have promised"
+    if queue not in queues:
+        problem = f"names queue {queue}, which namespace {space} does not have" if queue else "names no queue"
+        yield f"requests {requested} in namespace {space} and {problem}: it takes what queues have promised"
 
 
 def _gpus(resource: Resource) -> str:
@@ -33,10 +33,10 @@ def _gpus(resource: Resource) -> str:
         str(name)
         for container in containers(resource)
         for kind in ("requests", "limits")
-        for name in table(container, "resources", kind)
+        for name in mapping(container, "resources", kind)
         if str(name).startswith(_NVIDIA)
     }
-    claims = ["a claim"] if each(template(resource), "spec", "resourceClaims") else []
+    claims = ["a claim"] if items(template(resource), "spec", "resourceClaims") else []
     return ", ".join([*sorted(names), *claims])
 
 
@@ -44,7 +44,7 @@ def _queue(resource: Resource) -> str:
     """The queue of the object that Kueue admits: a CronJob's Jobs, or the object itself."""
     path = {contract.BLUE_GREEN: ("deployment",), contract.CRON_JOB: ("spec", "jobTemplate")}
     return str(
-        table(resource.props, *path.get(resource.type, ()), "metadata", "labels").get(contract.QUEUE, "")
+        mapping(resource.props, *path.get(resource.type, ()), "metadata", "labels").get(contract.QUEUE, "")
     )
 
 
@@ -56,6 +56,6 @@ RULES = (
         f"declare queue in the workload, or label it {contract.QUEUE}",
         contract.PODS,
         _queued,
-        whole=True,
+        whole_stack=True,
     ),
 )

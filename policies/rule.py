@@ -29,9 +29,9 @@ Check = Callable[[Resource, Sequence[Resource]], Iterable[str]]
 class Rule:
     """What must hold for every resource of the given types; ``check`` yields the violations.
 
-    ``types`` are type tokens; one that ends in ``:`` or ``/`` is a prefix. A rule with ``whole`` also checks
-    the other resources of the stack. A value that is unknown in a preview raises the analyzer's own error,
-    which becomes an advisory that names the property.
+    ``types`` are type tokens; one that ends in ``:`` or ``/`` is a prefix. A rule with ``whole_stack`` also
+    checks the other resources of the stack. A value that is unknown in a preview raises the analyzer's own
+    error, which becomes an advisory that names the property.
     """
 
     id: str
@@ -40,7 +40,7 @@ class Rule:
     remedy: str
     types: tuple[str, ...]
     check: Check
-    whole: bool = False
+    whole_stack: bool = False
 
     def concerns(self, resource: Resource) -> bool:
         return any(
@@ -67,7 +67,7 @@ def judge(rules: Iterable[Rule], resources: Sequence[Resource]) -> Iterator[Find
                     yield Finding(rule, resource, fact)
 
 
-def at(props: Any, *path: str) -> Any:
+def get(props: Any, *path: str) -> Any:
     """The value at a path of keys; None where the path ends early."""
     for key in path:
         if not isinstance(props, Mapping):
@@ -76,29 +76,29 @@ def at(props: Any, *path: str) -> Any:
     return props
 
 
-def table(props: Any, *path: str) -> Mapping[str, Any]:
+def mapping(props: Any, *path: str) -> Mapping[str, Any]:
     """The mapping at a path of keys; empty where there is none."""
-    found = at(props, *path)
-    return found if isinstance(found, Mapping) else {}
+    value = get(props, *path)
+    return value if isinstance(value, Mapping) else {}
 
 
 def text(props: Any, *path: str) -> str:
     """The value at a path of keys as text; empty where there is none."""
-    found = at(props, *path)
-    return "" if found is None else str(found)
+    value = get(props, *path)
+    return "" if value is None else str(value)
 
 
-def each(props: Any, *path: str) -> Sequence[Any]:
+def items(props: Any, *path: str) -> Sequence[Any]:
     """The list at a path of keys; empty where there is none."""
-    found = at(props, *path)
-    return found if isinstance(found, Sequence) and not isinstance(found, str) else ()
+    value = get(props, *path)
+    return value if isinstance(value, Sequence) and not isinstance(value, str) else ()
 
 
-def listed(value: Any) -> Sequence[Any]:
+def as_list(value: Any) -> Sequence[Any]:
     """The items of a value that may be a list, a single item or missing."""
     return [] if value is None else [value] if isinstance(value, (str, Mapping)) else value
 
 
-def chart(resource: Resource) -> str:
+def chart_of(resource: Resource) -> str:
     """Name of the chart without folder and repository; empty if the resource is not a release."""
     return text(resource.props, "chart").rsplit("/", 1)[-1] if resource.type == contract.RELEASE else ""

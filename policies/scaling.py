@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from policies import contract
-from policies.rule import Resource, Rule, at
+from policies.rule import Resource, Rule, get
 
 _LOAD = re.compile(
     r"DCGM_FI_PROF_\w+|DCGM_FI_DEV_(?:GPU|MEM_COPY|ENC|DEC)_UTIL\b|accelerator[_/|]duty_cycle\b"
@@ -18,9 +18,9 @@ _LOAD = re.compile(
 
 
 def _by_load(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
-    named = sorted({found for text in _texts(_scaling(resource)) for found in _LOAD.findall(text)})
-    if named:
-        yield f"scales by {', '.join(named)}: a busy GPU does not tell how many requests wait"
+    metrics = sorted({metric for text in _texts(_scaling(resource)) for metric in _LOAD.findall(text)})
+    if metrics:
+        yield f"scales by {', '.join(metrics)}: a busy GPU does not tell how many requests wait"
 
 
 def _scaling(resource: Resource) -> Any:
@@ -28,8 +28,8 @@ def _scaling(resource: Resource) -> Any:
     spec = resource.props.get("spec")
     if resource.type != contract.INFERENCE:
         return spec
-    parts = [at(spec, part) for part in ("predictor", "transformer", "explainer")]
-    return [at(part, key) for part in parts for key in ("scaleMetric", "autoScaling")]
+    parts = [get(spec, part) for part in ("predictor", "transformer", "explainer")]
+    return [get(part, key) for part in parts for key in ("scaleMetric", "autoScaling")]
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -37,11 +37,11 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _texts(one)
+        for item in value.values():
+            yield from _texts(item)
     elif isinstance(value, Sequence):
-        for one in value:
-            yield from _texts(one)
+        for item in value:
+            yield from _texts(item)
 
 
 RULES = (

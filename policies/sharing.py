@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from policies import contract
-from policies.rule import Resource, Rule, table, text
+from policies.rule import Resource, Rule, mapping, text
 
 _KIND = re.compile(r"^\s+(timeSlicing|mps):", re.MULTILINE)
 _LAYOUT = re.compile(r"^  ([A-Za-z0-9._-]+):\s*$", re.MULTILINE)  # a key of mig-configs
 
 
 def _exclusive(config: Resource, _: Sequence[Resource]) -> Iterator[str]:
-    data = table(config.props, "data")
+    data = mapping(config.props, "data")
     for key in sorted(data):
         if set(_KIND.findall(text(data, key))) == {"timeSlicing", "mps"}:
             yield f"{key} has timeSlicing and mps, which exclude each other on a node"
@@ -22,10 +22,10 @@ def _exclusive(config: Resource, _: Sequence[Resource]) -> Iterator[str]:
 
 def _labels(resource: Resource) -> Any:
     if resource.type == contract.NODE_POOL:
-        return table(resource.props, "spec", "template", "metadata", "labels")
+        return mapping(resource.props, "spec", "template", "metadata", "labels")
     if resource.type == contract.NODE:
-        return table(resource.props, "metadata", "labels")
-    return table(resource.props, "labels")
+        return mapping(resource.props, "metadata", "labels")
+    return mapping(resource.props, "labels")
 
 
 def _trusted(pool: Resource, resources: Sequence[Resource]) -> Iterator[str]:
@@ -38,9 +38,9 @@ def _trusted(pool: Resource, resources: Sequence[Resource]) -> Iterator[str]:
             yield f"serves several tenants and shares its GPUs by {name}: they see each other's faults"
 
 
-def _known(resource: Resource, resources: Sequence[Resource]) -> Iterator[str]:
-    wanted = _layout(resource)
-    if wanted is None or wanted in contract.MIG_STANDARD:
+def _layout_known(resource: Resource, resources: Sequence[Resource]) -> Iterator[str]:
+    layout = _layout(resource)
+    if layout is None or layout in contract.MIG_STANDARD:
         return
     known: set[str] = set()
     for config in resources:
@@ -48,16 +48,16 @@ def _known(resource: Resource, resources: Sequence[Resource]) -> Iterator[str]:
             config_file = text(config.props, "data", "config.yaml")
             if "mig-configs:" in config_file:
                 known |= set(_LAYOUT.findall(config_file))
-    if wanted not in known:
-        there = ", ".join(sorted(known)) or "no layout is declared"
-        yield f"selects MIG layout {wanted}, and no ConfigMap has it: {there}"
+    if layout not in known:
+        declared = ", ".join(sorted(known)) or "no layout is declared"
+        yield f"selects MIG layout {layout}, and no ConfigMap has it: {declared}"
 
 
 def _layout(resource: Resource) -> str | None:
     if resource.type == contract.MIG_LAYOUT:
         return text(resource.props, "config")
-    found = _labels(resource).get(contract.MIG_CONFIG)
-    return None if found is None else str(found)
+    config = _labels(resource).get(contract.MIG_CONFIG)
+    return None if config is None else str(config)
 
 
 _POOLS = (contract.NODE_POOL, contract.NODE, contract.NODE_GROUP, contract.POOL_NODES)
@@ -77,7 +77,7 @@ RULES = (
         "use sharing kind mig, or a pool for each tenant",
         _POOLS,
         _trusted,
-        whole=True,
+        whole_stack=True,
     ),
     Rule(
         "mig-layout-known",
@@ -85,7 +85,7 @@ RULES = (
         "high",
         "declare the layout in the pool, so that label and ConfigMap come from one place",
         (*_POOLS, contract.MIG_LAYOUT),
-        _known,
-        whole=True,
+        _layout_known,
+        whole_stack=True,
     ),
 )

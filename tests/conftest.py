@@ -24,8 +24,7 @@ from tests.sources.rows import OPEN, ROWS
 from tests.tiers import Tiers
 
 if TYPE_CHECKING:
-    from tests.openstack.world import OpenStack
-    from tests.openstack.world import World as OpenStackWorld
+    from tests.openstack.tenant import OpenStack, Tenant
 
 # The gate has the same examples each time; `make test-all` draws others with --hypothesis-profile random.
 settings.register_profile("suite", deadline=None, derandomize=True, print_blob=True)
@@ -195,18 +194,18 @@ def moto(_moto_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture(scope="session")
 def openstack_services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenStack]:
     """A real keystone and a real Magnum, with a stand-in for their neighbours; ended with the session."""
-    from tests.openstack import world  # the clients of OpenStack, which most sessions do not need
+    from tests.openstack.tenant import start_services  # loads OpenStack's clients: most sessions need none
 
-    yield from world.started(tmp_path_factory.mktemp("openstack"))
+    yield from start_services(tmp_path_factory.mktemp("openstack"))
 
 
 @pytest.fixture
-def world(
+def tenant(
     openstack_services: OpenStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[OpenStackWorld]:
+) -> Iterator[Tenant]:
     """A separate project at the real Magnum API, which the environment's clouds.yaml names."""
     with openstack_services.project(tmp_path) as made:
         for name in [name for name in os.environ if name.startswith("OS_")]:
             monkeypatch.delenv(name)
-        monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(made.clouds))
+        monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(made.clouds_file))
         yield made

@@ -15,7 +15,7 @@ import yaml
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
-from lab.toolchain.module_files import Source, cached
+from lab.toolchain.module_files import Source, cached_folder
 
 ABSENT = "external check: "
 REFERENCE = Path(__file__).parents[2] / "shared/reference"
@@ -43,13 +43,13 @@ def module(source: Source, pinned: str) -> Path:
     if not pins.is_dir():
         pytest.skip(f"{ABSENT}toolchain/{pinned} is not in this checkout")
     try:
-        return cached(source, pins, here.cache)
+        return cached_folder(source, pins, here.cache)
     except (Failure, InputError) as why:
         pytest.skip(f"{ABSENT}{why}")
 
 
 def mig_layouts() -> dict[str, Any]:
     """``mig-configs`` of the file that mig-parted is shipped with."""
-    file = module(_LAYOUTS, "mig-parted") / _LAYOUTS.proof
+    file = module(_LAYOUTS, "mig-parted") / _LAYOUTS.required_file
     layouts: dict[str, Any] = yaml.safe_load(file.read_text())["mig-configs"]
     return layouts

@@ -17,12 +17,12 @@ from gpuform.checkout.paths import Paths
 from lab.offline import controller_charts, karpenter_crds, keda_chart
 from lab.plane import monitoring
 from lab.sidecars.controllers.rows import CHARTS
-from lab.toolchain.module_files import cached
-from lab.toolchain.progress import Lines
+from lab.toolchain.module_files import cached_folder
+from lab.toolchain.progress import PlainReporter
 from tests import external
 from tests.bed import Refused, base, packages, refusal
 from tests.checks import charts
-from tests.openstack.installed import NotToBeHad, installed
+from tests.openstack.installed import NotInstallable, install_services
 
 
 def main(everything: bool) -> None:
@@ -31,12 +31,13 @@ def main(everything: bool) -> None:
     karpenter = root / karpenter_crds.FOLDER
     steps: list[tuple[str, Callable[[], object]]] = [
         ("CRDs of Karpenter", lambda: karpenter_crds.chart(karpenter, cache)),
-        ("CRDs of Prometheus", lambda: monitoring.crds(root / monitoring.CRDS, cache)),
-        ("manifests of KEDA", lambda: cached(keda_chart.SOURCE, root / "toolchain" / "keda", cache)),
+        ("CRDs of Prometheus", lambda: monitoring.crd_folder(root / monitoring.CRDS, cache)),
+        ("manifests of KEDA", lambda: cached_folder(keda_chart.SOURCE, root / "toolchain" / "keda", cache)),
         (
             "charts of controllers",
             lambda: [
-                controller_charts.chart(one, root / controller_charts.pinned(one), cache) for one in CHARTS
+                controller_charts.chart(one, root / controller_charts.pin_folder(one), cache)
+                for one in CHARTS
             ],
         ),
         ("charts in Go modules", lambda: [charts.folder(name) for name in charts.IN_MODULES]),
@@ -45,11 +46,16 @@ def main(everything: bool) -> None:
         ("booted hosts", _hosts),
     ]
     if everything:
-        steps.append(("keystone and Magnum", lambda: installed(Lines(lambda line: print(line, flush=True)))))
+        steps.append(
+            (
+                "keystone and Magnum",
+                lambda: install_services(PlainReporter(lambda line: print(line, flush=True))),
+            )
+        )
     for what, get in steps:
         try:
             get()
-        except (pytest.skip.Exception, Refused, NotToBeHad, Failure, InputError) as why:
+        except (pytest.skip.Exception, Refused, NotInstallable, Failure, InputError) as why:
             print(f"tests: no {what}: {why}", flush=True)
 
 

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from infra.config import load  # noqa: E402  (Ansible starts this file from anywhere)
-from infra.inventory import inventory, text, unsafe  # noqa: E402
+from infra.inventory import inventory, mark_unsafe, to_json  # noqa: E402
 from infra.model.errors import InputError  # noqa: E402
 
 
@@ -39,11 +39,11 @@ def main() -> int:
     except InputError as error:
         print(error, file=sys.stderr)
         return 2
-    hostvars = unsafe(found["_meta"]["hostvars"])
+    hostvars = mark_unsafe(found["_meta"]["hostvars"])
     if given.host:
         print(json.dumps(hostvars.get(given.host, {}), indent=2, sort_keys=True))
     else:
-        print(text({**found, "_meta": {"hostvars": hostvars}}), end="")
+        print(to_json({**found, "_meta": {"hostvars": hostvars}}), end="")
     return 0
 
 

@@ -22,7 +22,7 @@ from docs.generate import environment, sharing
 from gpuform.cli.main import app
 from infra.config import parse
 from infra.model import magnum_changes, xid
-from infra.plan.rules.alerts import Alert, every
+from infra.plan.rules.alerts import Alert, all_alerts
 from infra.schema import schema_text
 from policies.pack import RULES
 
@@ -49,7 +49,7 @@ def page(name: str) -> str:
 def alerts() -> tuple[Alert, ...]:
     """Every alert; the set does not depend on the environment."""
     pool = {"name": "p", "machine": "g4.p1.40g", "nodes": 1}
-    return every(parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": [pool]}))
+    return tuple(all_alerts(parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": [pool]})))
 
 
 def flat(options: Mapping[str, Option], above: str = "") -> Iterator[tuple[str, Option]]:
@@ -62,7 +62,7 @@ def flat(options: Mapping[str, Option], above: str = "") -> Iterator[tuple[str, 
 def _alerts() -> dict[str, Any]:
     return {
         "alerts": alerts(),
-        "classes": {kind: xid.ASKS[kind] for kind in xid.CLASSES},
+        "classes": {kind: xid.ACTIONS[kind] for kind in xid.CLASSES},
         "xids": xid.XIDS.values(),
     }
 
@@ -72,7 +72,7 @@ def _magnum() -> dict[str, Any]:
     return {
         "cluster": {"name": magnum_changes.NAME, **cluster},
         "pool": {f"pools[].{field}": change for field, change in magnum_changes.POOL.items()},
-        "upgrading": " or ".join(f"`{one}`" for one in magnum_changes.UPGRADING),
+        "upgrading": " or ".join(f"`{one}`" for one in magnum_changes.UPGRADING_DRIVERS),
     }
 
 

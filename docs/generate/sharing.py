@@ -69,7 +69,7 @@ def _cell(gpu: Gpu, block: Block, trust: str, notes: dict[str, int]) -> str:
         return f"no<sup>{notes.setdefault(reason, len(notes) + 1)}</sup>"
     if gpu.geometry is None or block != {"kind": "mig"} or trust != "single":
         return "yes"
-    return f"yes, {gpu.geometry.most(gpu.geometry.profiles[0].name)} slices"
+    return f"yes, {gpu.geometry.max_slices(gpu.geometry.profiles[0].name)} slices"
 
 
 def _refusal(gpu: Gpu, block: Block, trust: str) -> InputError | None:
@@ -109,7 +109,7 @@ def _offer(title: str) -> Iterator[str]:
         work["slice"] = block["layout"].removeprefix("all-")
     env = parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": [pool], "workloads": [work]})
     (made,) = env.pools
-    offered = {**sharing.offered(env, made), **offer.claimable(made)}
+    offered = {**sharing.resources(env, made), **offer.claimable(made)}
     products = offer.products(env.strategy(made), made)
     each = offer.mps_memory_mib(made)
     memory = f", {each} MiB each" if each else ""

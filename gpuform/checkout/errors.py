@@ -1,8 +1,8 @@
-"""What ends a command: bad input (exit 2) or work that failed (exit 1)."""
+"""Errors that end a command: bad input (exit 2) or work that failed (exit 1)."""
 
 from infra.model.errors import InputError
 
-__all__ = ["Failure", "InputError", "OperationError", "Refusal"]
+__all__ = ["Failure", "InputError", "OperationError", "ServiceError"]
 
 
 class Failure(Exception):
@@ -17,9 +17,9 @@ class Failure(Exception):
         self.fact = fact
         self.remedy = remedy
 
-    def rename(self, path: str, to: str) -> None:
-        """Name the path ``to`` instead: it was moved."""
-        self.fact, self.remedy = self.fact.replace(path, to), self.remedy.replace(path, to)
+    def replace_path(self, old: str, new: str) -> None:
+        """Name the path ``new`` instead: it was moved."""
+        self.fact, self.remedy = self.fact.replace(old, new), self.remedy.replace(old, new)
         self.args = (f"{self.subject}: {self.fact}; {self.remedy}",)
 
 
@@ -27,7 +27,7 @@ class OperationError(Exception):
     """An operation failed and nothing is known to have changed; ``str()`` is shown as it is."""
 
 
-class Refusal(Failure):
+class ServiceError(Failure):
     """A service answered with an error."""
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def some(found: Sequence[str], most: int = 5, between: str = ", ") -> str:
+def abbreviate(items: Sequence[str], limit: int = 5, separator: str = ", ") -> str:
     """The first entries, and the number of the others: ``a, b and 3 more``; empty without any."""
-    more = f" and {len(found) - most} more" if len(found) > most else ""
-    return between.join(found[:most]) + more
+    more = f" and {len(items) - limit} more" if len(items) > limit else ""
+    return separator.join(items[:limit]) + more

@@ -20,37 +20,37 @@ def folder(parent: Path) -> Iterator[Path]:
     Its name begins with this process's id. Folders of ended processes in ``parent`` are removed first.
     """
     parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for left in parent.iterdir():
-        if not _alive(left.name.partition("-")[0]):
-            shutil.rmtree(left, ignore_errors=True)
-    made = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=parent))
+    for entry in parent.iterdir():
+        if not _is_alive(entry.name.partition("-")[0]):
+            shutil.rmtree(entry, ignore_errors=True)
+    path = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=parent))
     try:
-        yield made
+        yield path
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)
 
 
-def kept_logs(own: Paths) -> Path:
+def preserved_logs(paths: Paths) -> Path:
     """Where the logs of a temporary state are after its end: beside it, those of one run."""
-    return own.state.with_name(f"{own.state.name}.logs")
+    return paths.state.with_name(f"{paths.state.name}.logs")
 
 
 @contextmanager
-def keeping_logs(own: Paths) -> Iterator[None]:
-    """Move the logs of a temporary state to `kept_logs` on every exit; a Failure then names that place."""
-    kept = kept_logs(own)
+def preserve_logs(paths: Paths) -> Iterator[None]:
+    """Move the logs of a temporary state to `preserved_logs` on every exit; a Failure then names it."""
+    destination = preserved_logs(paths)
     try:
         yield
     except Failure as failure:
-        failure.rename(str(own.logs), str(kept))
+        failure.replace_path(str(paths.logs), str(destination))
         raise
     finally:
-        shutil.rmtree(kept, ignore_errors=True)
-        if own.logs.is_dir():
-            own.logs.replace(kept)
+        shutil.rmtree(destination, ignore_errors=True)
+        if paths.logs.is_dir():
+            paths.logs.replace(destination)
 
 
-def _alive(pid: str) -> bool:
+def _is_alive(pid: str) -> bool:
     try:
         os.kill(int(pid), 0)
     except (ProcessLookupError, ValueError):

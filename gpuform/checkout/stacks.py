@@ -6,25 +6,25 @@ from pathlib import Path
 
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
-from gpuform.checkout.stack_names import find
+from gpuform.checkout.stack_names import list_stack_names
 from infra.config import load
 from infra.model.base import listing
 from infra.model.environment import Environment
 
 
-def declared(stack: str, paths: Paths) -> Environment:
+def load_environment(stack: str, paths: Paths) -> Environment:
     """The environment of ``Pulumi.STACK.yaml``; without the file, InputError lists the known stacks."""
-    return load(file_of(stack, paths))
+    return load(stack_file(stack, paths))
 
 
-def file_of(stack: str, paths: Paths) -> Path:
+def stack_file(stack: str, paths: Paths) -> Path:
     """Path of ``Pulumi.STACK.yaml``; without the file, InputError lists the known stacks."""
     file = paths.root / f"Pulumi.{stack}.yaml"
     if not file.is_file():
         try:
-            known = find(paths.root)
-        except ValueError as wrong:
-            raise InputError("STACK", f"unknown stack {stack!r}; {wrong}", "then try again") from None
+            known = list_stack_names(paths.root)
+        except ValueError as error:
+            raise InputError("STACK", f"unknown stack {stack!r}; {error}", "then try again") from None
         raise InputError(
             "STACK",
             f"unknown stack {stack!r}",

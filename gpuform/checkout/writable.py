@@ -16,7 +16,7 @@ def require(folder: Path, remedy: str) -> None:
     try:
         existing = next(place for place in (folder, *folder.parents) if place.exists())
         if not existing.is_dir():
-            raise InputError(str(folder), f"{_same(existing, folder)} a file, not a folder", remedy)
+            raise InputError(str(folder), f"{_subject(existing, folder)} a file, not a folder", remedy)
         with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError as error:
@@ -27,5 +27,5 @@ def require_state(state: Path) -> None:
     require(state, "make it a writable folder, or set GPUFORM_STATE to one")
 
 
-def _same(existing: Path, folder: Path) -> str:
+def _subject(existing: Path, folder: Path) -> str:
     return "is" if existing == folder else f"{existing} is"

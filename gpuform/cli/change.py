@@ -11,21 +11,21 @@ import typer
 
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
-from gpuform.checkout.stacks import declared
+from gpuform.checkout.stacks import load_environment
 from gpuform.cli.output import (
     Acknowledge,
     AsJson,
     Offline,
     Stack,
-    caution,
-    confirmed,
+    confirm,
     console,
+    print_warnings,
     require_passed,
     say,
     warn,
 )
 from gpuform.engine import Engine, EngineFailure, Result
-from gpuform.engine.checkpoint import guarded
+from gpuform.engine.checkpoint import guard_records
 from gpuform.engine.pending import GIVEN_UP, Operation
 from lab.plane import ControlPlane
 from lab.toolchain import Toolchain
@@ -34,16 +34,16 @@ LOCAL = "local"
 Say = Callable[[str], None]
 
 
-def settling(
+def settler(
     stack: str, paths: Paths, engine: Engine, at_cloud: bool, say: Say
 ) -> Callable[[Sequence[Operation]], object]:
     """A function that settles operations of an interrupted run, or given up by a provider."""
 
-    def settle(left: Sequence[Operation]) -> object:
+    def settle(pending: Sequence[Operation]) -> object:
         from gpuform.clouds import RECOVERIES
         from gpuform.stack import recover as recovery
 
-        return recovery.resume(recovery.Stack(stack, paths, engine, RECOVERIES, at_cloud), left, say)
+        return recovery.resume(recovery.Stack(stack, paths, engine, RECOVERIES, at_cloud), pending, say)
 
     return settle
 
@@ -58,7 +58,7 @@ def run_up(
     acknowledged: Sequence[str] = (),
 ) -> Result:
     """Run ``Engine.up`` after settling what is left; at a cloud, again once the cloud has done its part."""
-    settle = settling(stack, paths, engine, at_cloud, say)
+    settle = settler(stack, paths, engine, at_cloud, say)
 
     def run() -> Result:
         return engine.up(stack, policy_packs=packs, settle=settle, acknowledged=acknowledged)
@@ -71,7 +71,7 @@ def run_up(
         from gpuform.clouds import RECOVERIES
         from gpuform.stack import recover as recovery
 
-        return recovery.run_to_the_end(recovery.Stack(stack, paths, engine, RECOVERIES), failure, run, say)
+        return recovery.retry_after_cloud(recovery.Stack(stack, paths, engine, RECOVERIES), failure, run, say)
 
 
 def up(
@@ -90,27 +90,27 @@ def up(
     Exit code 1 if a check fails (see `gpuform doctor STACK`), or if a cluster, data or running pods would be
     lost without --acknowledge; then nothing is changed.
     """
-    from infra.plan.losses import may_go
+    from infra.plan.losses import may_lose
     from lab.rehearse import nodes
 
     paths = Paths.here()
-    env = declared(stack, paths)
+    env = load_environment(stack, paths)
     if stack == LOCAL:
         raise InputError("STACK", f"{LOCAL!r} runs on the embedded control plane", "use `gpuform local up`")
-    caution(env)
+    print_warnings(env)
     if not offline and not skip_preflight:
         require_passed(env, paths, stack, console)
     packs = [folder.resolve() for folder in policy_pack or ()]
     tools = Toolchain(paths)
-    simulated_cloud = offline and nodes.of(env).by_cloud
-    if simulated_cloud or env.simulated:
+    simulated_cloud = offline and nodes.simulated_nodes(env).by_cloud
+    if simulated_cloud or env.is_simulated:
         ControlPlane(paths, tools).start_for(env, say)
     if simulated_cloud:
-        nodes.play(env, paths, tools)
+        nodes.apply_nodes(env, paths, tools)
     engine = Engine(paths, tools, say=say, offline=offline)
     accepted = (*env.acknowledge_loss, *(acknowledge or ()))
     try:
-        if may_go(guarded(engine.export(stack)), env):
+        if may_lose(guard_records(engine.export(stack)), env):
             # What is in the cluster is judged only once the cluster is up to date: refuse before that.
             engine.preview(stack, lambda event: None, acknowledged=accepted)
         result = run_up(engine, stack, paths, not offline, say, packs, accepted)
@@ -154,35 +154,35 @@ def recover(
     from gpuform.stack import recover as recovery
 
     paths = Paths.here()
-    declared(stack, paths)
-    words = dict(_pair(word) for word in made or ())
-    gone, never = tuple(owner_is_gone or ()), tuple(never_made or ())
-    decisions = recovery.UserDecisions(gone, words, never, renew_kubeconfig)
+    load_environment(stack, paths)
+    imports = dict(_parse_import(text) for text in made or ())
+    ended_owners, not_created = tuple(owner_is_gone or ()), tuple(never_made or ())
+    decisions = recovery.UserDecisions(ended_owners, imports, not_created, renew_kubeconfig)
     engine = Engine(paths, Toolchain(paths), say=warn, offline=offline)
-    here = recovery.Stack(stack, paths, engine, RECOVERIES, at_cloud=not offline)
-    plan = recovery.find(here, decisions)
+    target = recovery.Stack(stack, paths, engine, RECOVERIES, at_cloud=not offline)
+    plan = recovery.find(target, decisions)
     if not as_json:
-        for part in texts.recover(plan):
+        for part in texts.recover_parts(plan):
             console.print(part)
-    agreed = plan.to_do and (yes or (not as_json and confirmed("Carry out this plan? Type 'yes'", "yes")))
-    if agreed:
-        recovery.carry_out(here, plan, say=warn if as_json else say)
+    confirmed = plan.has_work and (yes or (not as_json and confirm("Carry out this plan? Type 'yes'", "yes")))
+    if confirmed:
+        recovery.carry_out(target, plan, say=warn if as_json else say)
     if as_json:
-        typer.echo(json.dumps({**plan.to_json(), "done": agreed}, indent=2))
-    if plan.to_do and not agreed:
+        typer.echo(json.dumps({**plan.to_json(), "done": confirmed}, indent=2))
+    if plan.has_work and not confirmed:
         warn(f"nothing was done; 'gpuform recover {stack} --yes' does it")
-    if agreed and plan.steps and not plan.decided:
+    if confirmed and plan.steps and not plan.is_decided:
         warn("the state stays as it was until every operation in it is decided")
-    for one in plan.left:
-        warn(f"left to you: {getattr(one, 'name', one.urn)}: {one.why}")
-    if plan.left or (plan.to_do and not agreed):
+    for item in plan.manual_items:
+        warn(f"left to you: {getattr(item, 'name', item.urn)}: {item.why}")
+    if plan.manual_items or (plan.has_work and not confirmed):
         raise typer.Exit(1)
 
 
-def _pair(word: str) -> tuple[str, str]:
-    name, _, id = word.partition("=")
+def _parse_import(text: str) -> tuple[str, str]:
+    name, _, id = text.partition("=")
     if not name or not id:
-        raise InputError("--import", f"{word!r} is not NAME=ID", "write it as NAME=ID")
+        raise InputError("--import", f"{text!r} is not NAME=ID", "write it as NAME=ID")
     return name, id
 
 
@@ -221,28 +221,29 @@ def destroy(
     from gpuform.stack.destroy import Destroy, Options, Outcome
 
     paths = Paths.here()
-    env = declared(stack, paths)
-    tell = warn if as_json else say
+    env = load_environment(stack, paths)
+    print_line = warn if as_json else say
     engine = Engine(paths, Toolchain(paths), say=warn, offline=offline)
     options = Options(offline, force, cluster_gone, purge, wait)
-    target = stack_teardown(env, paths, engine, stack, options, say=tell)
+    target = stack_teardown(env, paths, engine, stack, options, say=print_line)
     plan = target.plan()
-    for text in plan.lines():
-        tell(text)
-    asked = f"This cannot be undone. Type the stack's name to destroy it ({stack})"
-    agreed = plan.nothing or yes or (not as_json and confirmed(asked, stack, show_default=False))
-    done = Outcome(stack).to_json() if plan.nothing else {}
-    if agreed and not plan.nothing:
+    for text in plan.text_lines():
+        print_line(text)
+    question = f"This cannot be undone. Type the stack's name to destroy it ({stack})"
+    confirmed = plan.is_empty or yes or (not as_json and confirm(question, stack, show_default=False))
+    outcome = Outcome(stack).to_json() if plan.is_empty else {}
+    if confirmed and not plan.is_empty:
         # A cluster that Magnum is still creating can be deleted.
-        if left := [one for one in engine.interrupted(stack) if one.kind != GIVEN_UP]:
-            settling(stack, paths, engine, at_cloud=not offline, say=tell)(left)
-            target = stack_teardown(env, paths, engine, stack, options, say=tell)  # the state has changed
+        if pending := [operation for operation in engine.interrupted(stack) if operation.kind != GIVEN_UP]:
+            settler(stack, paths, engine, at_cloud=not offline, say=print_line)(pending)
+            # The state has changed.
+            target = stack_teardown(env, paths, engine, stack, options, say=print_line)
             plan = target.plan()
-        done = Destroy(target, plan).run().to_json()
+        outcome = Destroy(target, plan).run().to_json()
     if as_json:
-        typer.echo(json.dumps({"plan": plan.to_json(), "done": agreed, **done}, indent=2))
-    if not agreed:
+        typer.echo(json.dumps({"plan": plan.to_json(), "done": confirmed, **outcome}, indent=2))
+    if not confirmed:
         warn(f"nothing was done; 'gpuform destroy {stack} --yes' does it")
         raise typer.Exit(1)
-    if not plan.nothing:
-        tell(f"{stack}: destroyed")
+    if not plan.is_empty:
+        print_line(f"{stack}: destroyed")

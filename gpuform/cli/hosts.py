@@ -20,7 +20,7 @@ from lab.toolchain import Toolchain
 
 if TYPE_CHECKING:
     from gpuform.hosts import Outcome
-    from gpuform.hosts.declared import Declared
+    from gpuform.hosts.declared import DeclaredHosts
 
 DRIFT = 3  # exit code: nothing failed, and a run would change something
 STATUS = "status.yml"
@@ -47,8 +47,8 @@ def verify(
     from gpuform.hosts import verify as checks
 
     paths = Paths.here()
-    env = stacks.declared(stack, paths)
-    way = backend or ("ssh" if env.by_ssh else "kubectl")
+    env = stacks.load_environment(stack, paths)
+    way = backend or ("ssh" if env.uses_ssh else "kubectl")
     inventory = _inventory(env, way, paths)
     asks_cluster = any(host.get("gpuform_kubeconfig") for host in inventory["_meta"]["hostvars"].values())
     report = checks.verify(
@@ -59,8 +59,8 @@ def verify(
         limit=limit or (),
         kubectl=_kubectl(paths) if asks_cluster else None,
     )
-    show(as_json, report.to_json(), (part for table in tables.checks(report) for part in (table, "")))
-    for line in tables.failures(report) if not as_json else ():
+    show(as_json, report.to_json(), (part for table in tables.check_tables(report) for part in (table, "")))
+    for line in tables.failure_lines(report) if not as_json else ():
         say(line)
     if not report.ok:
         raise typer.Exit(1)
@@ -70,20 +70,20 @@ def _inventory(env: Environment, backend: str, paths: Paths) -> dict[str, Any]:
     import httpx
 
     from gpuform.hosts import expectations
-    from gpuform.stack.cluster_access import cluster_of
+    from gpuform.stack.cluster_access import declared_kubeconfig
 
-    if env.by_ssh:
+    if env.uses_ssh:
         if backend == "kubectl" and not env.kubeconfig:
             fact = "the hosts have joined no cluster (cluster.kubeconfig)"
             raise InputError("--backend", fact, "use --backend ssh")
         _require_kubeconfig(env.kubeconfig)
-        return expectations.of_hosts(env)
+        return expectations.hosts_inventory(env)
     if backend == "ssh":
         fact = f"the nodes of a cluster of kind {env.cluster.kind} are not reached by ssh"
         raise InputError("--backend", fact, "use --backend kubectl")
-    file, context = cluster_of(env, paths)
+    file, context = declared_kubeconfig(env, paths)
     try:
-        return expectations.of_nodes(env, _nodes(file, context), file, context)
+        return expectations.nodes_inventory(env, _nodes(file, context), file, context)
     except (OSError, httpx.HTTPError, ValueError) as error:
         fact = f"cannot be reached ({error or type(error).__name__})"
         raise Failure(f"cluster of {env.name}", fact, f"check {file}") from None
@@ -93,10 +93,10 @@ def _nodes(kubeconfig: Path, context: str | None) -> list[dict[str, Any]]:
     from kr8s.objects import Node
 
     from gpuform.kubernetes import session
-    from gpuform.kubernetes.kubeconfigs import answered
+    from gpuform.kubernetes.kubeconfig_errors import translate_errors
 
-    with answered():
-        api = session.api(kubeconfig, context)
+    with translate_errors():
+        api = session.create_api(kubeconfig, context)
         return [dict(node.raw) for node in Node.list(api=api) if isinstance(node, Node)]
 
 
@@ -121,14 +121,14 @@ def apply(
 
     If the stack names a kubeconfig, nodes that have joined get their pool's labels and taints.
     """
-    found = _declared(stack)
-    _require_kubeconfig(found.kubeconfig)
-    outcome = _run(found, playbook, limit, as_json, check=False)
-    nodes = _put_on_nodes(found, outcome)
-    _show(outcome, as_json, check=False, nodes=nodes)
+    declared = _declared_hosts(stack)
+    _require_kubeconfig(declared.kubeconfig)
+    outcome = _run_playbook(declared, playbook, limit, as_json, check=False)
+    nodes = _label_nodes(declared, outcome)
+    _show_outcome(outcome, as_json, check=False, nodes=nodes)
     for pool, names in nodes.items() if not as_json else ():
         say(f"pool {pool}: labels and taints on {', '.join(names) or 'no node, because none has joined'}")
-    _fail_for(outcome)
+    _require_done(outcome)
 
 
 @app.command()
@@ -140,10 +140,10 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Show what `gpuform hosts apply` would change, and change nothing. Exit code 3 if anything differs."""
-    outcome = _run(_declared(stack), playbook, limit, as_json, check=True)
+    outcome = _run_playbook(_declared_hosts(stack), playbook, limit, as_json, check=True)
     changes = {name: list(result.changes) for name, result in outcome.hosts.items()}
-    _show(outcome, as_json, check=True, diffs=diff, changes=changes)
-    _fail_for(outcome)
+    _show_outcome(outcome, as_json, check=True, diffs=diff, changes=changes)
+    _require_done(outcome)
     if any(result.changed for result in outcome.hosts.values()):
         raise typer.Exit(DRIFT)
 
@@ -151,15 +151,17 @@ def check(
 @app.command()
 def status(stack: Stack = "onprem-dev", limit: Limit = None, as_json: AsJson = False) -> None:
     """Show what each host has: system, driver, GPUs, toolkit. Exit code 1 if a host cannot be reached."""
-    from gpuform.hosts.declared import rows
-    from gpuform.provider.hosts.nodes import ready
+    from gpuform.hosts.declared import status_rows
+    from gpuform.provider.hosts.nodes import node_states
 
-    found = _declared(stack)
-    outcome = _run(found, STATUS, limit, as_json=True, check=False)
+    declared = _declared_hosts(stack)
+    outcome = _run_playbook(declared, STATUS, limit, as_json=True, check=False)
     if outcome.message:
         raise Failure(f"hosts of {stack}", outcome.message, "then run the same command again")
-    current = rows(found, outcome, ready(list(outcome.hosts), found.kubeconfig, found.context))
-    show(as_json, {"hosts": current}, [tables.states(current)])
+    current = status_rows(
+        declared, outcome, node_states(list(outcome.hosts), declared.kubeconfig, declared.context)
+    )
+    show(as_json, {"hosts": current}, [tables.states_table(current)])
     for row in current if not as_json else ():
         if row["message"]:
             say(f"{row['host']}: {row['message']}")
@@ -167,55 +169,57 @@ def status(stack: Stack = "onprem-dev", limit: Limit = None, as_json: AsJson = F
         raise typer.Exit(1)
 
 
-def _declared(stack: str) -> Declared:
-    from gpuform.hosts.declared import declared
+def _declared_hosts(stack: str) -> DeclaredHosts:
+    from gpuform.hosts.declared import load_hosts
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # end the running playbook, then this process
-    return declared(stack, Paths.here())
+    return load_hosts(stack, Paths.here())
 
 
-def _run(
-    found: Declared, playbook: str, limit: Sequence[str] | None, as_json: bool, *, check: bool
+def _run_playbook(
+    declared: DeclaredHosts, playbook: str, limit: Sequence[str] | None, as_json: bool, *, check: bool
 ) -> Outcome:
     from gpuform.hosts import progress, run
     from gpuform.hosts.listing import requested_hosts
 
-    hosts = requested_hosts(found.inventory, limit or ())
+    hosts = requested_hosts(declared.inventory, limit or ())
     # The driver role drains a node with kubectl.
-    tools = [_kubectl(Paths.here()).parent] if found.kubeconfig and playbook != STATUS else []
-    with progress.reporting(console, hosts, None if as_json else say) as on_event:
-        return run(playbook, found.inventory, check=check, limit=limit or (), tools=tools, on_event=on_event)
+    tools = [_kubectl(Paths.here()).parent] if declared.kubeconfig and playbook != STATUS else []
+    with progress.report_progress(console, hosts, None if as_json else say) as on_event:
+        return run(
+            playbook, declared.inventory, check=check, limit=limit or (), tools=tools, on_event=on_event
+        )
 
 
-def _put_on_nodes(found: Declared, outcome: Outcome) -> Mapping[str, Sequence[str]]:
+def _label_nodes(declared: DeclaredHosts, outcome: Outcome) -> Mapping[str, Sequence[str]]:
     """Set labels and taints on the nodes of finished hosts; node names by pool, empty without a cluster."""
     from gpuform.provider.hosts import nodes
 
-    if not found.kubeconfig:
+    if not declared.kubeconfig:
         return {}
     done = {name for name, result in outcome.hosts.items() if result.ok}
-    pools = [replace(pool, hosts=[name for name in pool.hosts if name in done]) for pool in found.pools]
-    return nodes.put(
-        found.stack, [pool for pool in pools if pool.hosts], str(found.kubeconfig), found.context
+    pools = [replace(pool, hosts=[name for name in pool.hosts if name in done]) for pool in declared.pools]
+    return nodes.label_and_taint(
+        declared.stack, [pool for pool in pools if pool.hosts], str(declared.kubeconfig), declared.context
     )
 
 
-def _show(outcome: Outcome, as_json: bool, *, check: bool, diffs: bool = False, **more: Any) -> None:
+def _show_outcome(outcome: Outcome, as_json: bool, *, check: bool, diffs: bool = False, **more: Any) -> None:
     hosts = {name: result.to_json() for name, result in outcome.hosts.items()}
     shown = {} if outcome.message else outcome.hosts
     show(
         as_json,
         {"ok": outcome.ok, "hosts": hosts, **more},
-        [tables.results(shown, check=check)] if shown else [],
+        [tables.results_table(shown, check=check)] if shown else [],
     )
-    for line in tables.details(shown, check=check, diffs=diffs) if not as_json else ():
+    for line in tables.detail_lines(shown, check=check, diffs=diffs) if not as_json else ():
         say(line)
 
 
-def _fail_for(outcome: Outcome) -> None:
+def _require_done(outcome: Outcome) -> None:
     if outcome.message:
         raise Failure("hosts", outcome.message, "then run the same command again")
     if not outcome.ok:
-        bad = [name for name, result in outcome.hosts.items() if not result.ok]
-        fact = f"{len(bad)} of {len(outcome.hosts)} are not done ({', '.join(bad)})"
+        failed = [name for name, result in outcome.hosts.items() if not result.ok]
+        fact = f"{len(failed)} of {len(outcome.hosts)} are not done ({', '.join(failed)})"
         raise Failure("hosts", fact, "fix them and run the same command again")

@@ -13,14 +13,14 @@ from rich.table import Table
 from gpuform.checkout import writable
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
-from gpuform.checkout.stacks import declared, file_of
-from gpuform.cli.change import settling
-from gpuform.cli.observe import facts
+from gpuform.checkout.stacks import load_environment, stack_file
+from gpuform.cli.change import settler
+from gpuform.cli.observe import read_facts
 from gpuform.cli.output import Offline, Stack, console, say, short_path, warn
-from gpuform.engine import Engine, engine_env, export_lines, forget, require_forgettable
+from gpuform.engine import Engine, engine_env, export_lines, forget_stacks, require_forgettable
 from gpuform.reports import tables
-from gpuform.usage.broken import faulty, unsettled
-from gpuform.usage.status import ClusterStatus, read
+from gpuform.usage.injected_faults import faulty_nodes, unsettled_pools
+from gpuform.usage.status import ClusterStatus, read_status
 from infra.config import load
 from infra.model.environment import Environment
 from lab.plane import ControlPlane, Status
@@ -41,8 +41,8 @@ def start(
     """Start the control plane, or repair it; changes nothing if all of it runs."""
     plane = _control_plane()
     plane.start(port=port, progress=say)
-    if found := _here(STACK, offline=False):
-        plane.start_for(found, say)
+    if environment := _load_here(STACK, offline=False):
+        plane.start_for(environment, say)
 
 
 @app.command()
@@ -59,7 +59,7 @@ def stop(
         require_forgettable(Paths.here())
     _control_plane().stop(delete=delete)
     if delete:
-        forget(Paths.here())
+        forget_stacks(Paths.here())
     say("stopped, data deleted" if delete else "stopped; the data stays, and `make up` continues from it")
 
 
@@ -67,8 +67,8 @@ def stop(
 def status() -> None:
     """Show the control plane's members: process, port, memory. Exit code 1 if one does not run."""
     current = _control_plane().status()
-    console.print(_members(current))
-    for line in monitored(current):
+    console.print(_members_table(current))
+    for line in monitoring_lines(current):
         say(line)
     if not current.running:
         raise typer.Exit(1)
@@ -78,13 +78,13 @@ def status() -> None:
 def env(stack: Stack = STACK, offline: Offline = False) -> None:
     """Print shell lines that set up pulumi, kubectl and helm for use by hand: eval "$(gpuform local env)"."""
     paths = Paths.here()
-    file_of(stack, paths)
+    stack_file(stack, paths)
     tools = Toolchain(paths)
     # This creates the stack, so that `pulumi preview` works before the first `pulumi up`.
     Engine(paths, tools, say=warn, offline=offline).prepare(stack)
     plane = _control_plane()
-    if plane.status().ready and (found := _here(stack, offline)):
-        plane.start_for(found, warn)
+    if plane.status().ready and (environment := _load_here(stack, offline)):
+        plane.start_for(environment, warn)
     typer.echo(export_lines(engine_env(paths, tools, stack, offline)))
 
 
@@ -93,13 +93,13 @@ def nodes(
     stack: Annotated[str, typer.Argument(help="Name of a stack on AWS or OpenStack: Pulumi.STACK.yaml.")],
 ) -> None:
     """Create simulated nodes for a stack that is run offline; repeat after a change of its stack file."""
-    from lab.rehearse.nodes import play
+    from lab.rehearse.nodes import apply_nodes
 
     paths = Paths.here()
-    environment = declared(stack, paths)
-    there = play(environment, paths, Toolchain(paths))
+    environment = load_environment(stack, paths)
+    counts = apply_nodes(environment, paths, Toolchain(paths))
     _control_plane().start_for(environment, say)
-    say("; ".join(f"{pool}: {count}" for pool, count in there.items()))
+    say("; ".join(f"{pool}: {count}" for pool, count in counts.items()))
 
 
 @app.command()
@@ -114,24 +114,24 @@ def up() -> None:
     plane = _control_plane()
     plane.start_for(environment, say)
     engine = Engine(paths, tools)
-    result = engine.up(STACK, settle=settling(STACK, paths, engine, at_cloud=False, say=say))
-    current = _settled(environment, paths, SETTLE_S if result.changed else UNCHANGED_S)
-    if waiting := _unsettled(current):
+    result = engine.up(STACK, settle=settler(STACK, paths, engine, at_cloud=False, say=say))
+    current = _wait_until_settled(environment, paths, SETTLE_S if result.changed else UNCHANGED_S)
+    if waiting := _unsettled_names(current):
         say(f"pools {waiting} do not offer what was planned: refreshing the state")
         engine.refresh(STACK, on_event=lambda event: None)  # its events show others' changes as its own
         result = engine.up(STACK)
-        current = _settled(environment, paths, SETTLE_S)
-    report = _report(environment, paths)
-    console.print(tables.pools(current), "", tables.pods(current), "", sep="\n")
+        current = _wait_until_settled(environment, paths, SETTLE_S)
+    report = _write_report(environment, paths)
+    console.print(tables.pools_table(current), "", tables.pods_table(current), "", sep="\n")
     say(f"{result.summary}; {time.monotonic() - began:.0f} s in all; report: {short_path(report)}")
     say(tables.SIMULATED)
-    if environment.packs:
+    if environment.uses_packer:
         say(tables.PACKED)
-    for line in monitored(plane.status()):
+    for line in monitoring_lines(plane.status()):
         say(line)
-    for name, why in faulty(current).items():
+    for name, why in faulty_nodes(current).items():
         warn(f"node {name} does not offer what was planned, because a fault was injected: {why}")
-    if waiting := _unsettled(current):
+    if waiting := _unsettled_names(current):
         raise Failure(
             f"pools {waiting}",
             f"do not offer what was planned after {SETTLE_S:.0f} s",
@@ -139,24 +139,24 @@ def up() -> None:
         )
 
 
-def _report(environment: Environment, paths: Paths) -> Path:
-    from gpuform.reports.page import write
+def _write_report(environment: Environment, paths: Paths) -> Path:
+    from gpuform.reports.page import write_report
 
-    found = facts(environment, STACK, paths, paths.kubeconfig, None)
-    return write(paths.state / "report", found, paths.root)
+    report_facts = read_facts(environment, STACK, paths, paths.kubeconfig, None)
+    return write_report(paths.state / "report", report_facts, paths.root)
 
 
-def _settled(environment: Environment, paths: Paths, seconds: float) -> ClusterStatus:
+def _wait_until_settled(environment: Environment, paths: Paths, seconds: float) -> ClusterStatus:
     """The cluster's status once every pool offers what was planned, or after ``seconds``."""
     deadline = time.monotonic() + seconds
     while True:
-        current = read(environment, paths.kubeconfig)
-        if not _unsettled(current) or time.monotonic() > deadline:
+        current = read_status(environment, paths.kubeconfig)
+        if not _unsettled_names(current) or time.monotonic() > deadline:
             return current
         time.sleep(0.3)
 
 
-def _members(status: Status) -> Table:
+def _members_table(status: Status) -> Table:
     version = f"Kubernetes {status.kubernetes}, " if status.kubernetes else ""
     rows: list[Iterable[tables.Cell]] = [
         (
@@ -169,10 +169,10 @@ def _members(status: Status) -> Table:
     ]
     total = f"{sum(member.rss_bytes for member in status.members) / 2**20:.0f} MiB"
     title = f"Control plane: {version}{'ready' if status.ready else 'not ready'}"
-    return tables.filled(title, ("member", "pid", "port", "memory"), [*rows, ("all", "", "", total)])
+    return tables.build_table(title, ("member", "pid", "port", "memory"), [*rows, ("all", "", "", total)])
 
 
-def monitored(status: Status) -> Iterator[str]:
+def monitoring_lines(status: Status) -> Iterator[str]:
     """Prometheus's address, if it runs, and where monitoring differs from the declaration."""
     for member in status.members:
         if member.name == "prometheus" and member.running:
@@ -180,23 +180,23 @@ def monitored(status: Status) -> Iterator[str]:
                 "Prometheus (real; the GPUs that it measures are simulated) answers: "
                 f"http://127.0.0.1:{member.port}/api/v1/alerts"
             )
-    yield from (f"monitoring: {line}" for line in status.unmonitored)
+    yield from (f"monitoring: {line}" for line in status.sidecar_messages)
 
 
-def _unsettled(current: ClusterStatus) -> str:
-    return ", ".join(pool.name for pool in unsettled(current))
+def _unsettled_names(current: ClusterStatus) -> str:
+    return ", ".join(pool.name for pool in unsettled_pools(current))
 
 
-def _here(stack: str, offline: bool) -> Environment | None:
+def _load_here(stack: str, offline: bool) -> Environment | None:
     """The stack's environment if it runs on the embedded control plane (``offline``: any stack does).
 
     None if the stack file is missing or invalid; its next reader reports that.
     """
     try:
-        found = load(Paths.here().root / f"Pulumi.{stack}.yaml")
+        environment = load(Paths.here().root / f"Pulumi.{stack}.yaml")
     except (InputError, OSError):
         return None
-    return found if offline or found.simulated else None
+    return environment if offline or environment.is_simulated else None
 
 
 def _control_plane() -> ControlPlane:

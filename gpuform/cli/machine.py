@@ -15,8 +15,8 @@ from rich.console import Console
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
-from gpuform.checkout.stacks import declared
-from gpuform.cli.output import Stack, caution, console, require_passed, say, show
+from gpuform.checkout.stacks import load_environment
+from gpuform.cli.output import Stack, console, print_warnings, require_passed, say, show
 from gpuform.engine import plugins
 from gpuform.reports import tables
 from lab.plane import ControlPlane
@@ -26,7 +26,7 @@ from lab.toolchain.catalogue import CATALOGUE, GATE, MAIN_JOB
 if TYPE_CHECKING:
     from gpuform.stack.preflight.check import Finding
 
-_FROM = {
+_SOURCES = {
     "path": "from PATH",
     "plugin": "the official plugin",
     "built": "built from its Go module",
@@ -47,15 +47,15 @@ def doctor(
     from gpuform.stack.preflight import run_checks
 
     paths = Paths.here()
-    env = declared(stack, paths) if stack is not None else None
-    found = list(findings(paths))
+    env = load_environment(stack, paths) if stack is not None else None
+    all_findings = list(check_machine(paths))
     if stack is not None and env is not None:
-        caution(env)
-        found += run_checks(cloud_of(env).preflight, env, paths, stack)
-    show(as_json, [asdict(finding) for finding in found], [tables.findings(found)])
-    for line in tables.by_hand(found) if not as_json else ():
+        print_warnings(env)
+        all_findings += run_checks(cloud_of(env).preflight, env, paths, stack)
+    show(as_json, [asdict(finding) for finding in all_findings], [tables.findings_table(all_findings)])
+    for line in tables.manual_checks(all_findings) if not as_json else ():
         say(line)
-    if any(finding.verdict == "FAIL" for finding in found):
+    if any(finding.verdict == "FAIL" for finding in all_findings):
         raise typer.Exit(1)
 
 
@@ -65,10 +65,10 @@ def preflight(stack: Stack) -> None:
     Prints on stderr what did not pass, since stdout is pulumi's, and nothing for a stack that has no account.
     """
     paths = Paths.here()
-    require_passed(declared(stack, paths), paths, stack, Console(stderr=True, highlight=False))
+    require_passed(load_environment(stack, paths), paths, stack, Console(stderr=True, highlight=False))
 
 
-def findings(paths: Paths) -> Iterator[Finding]:
+def check_machine(paths: Paths) -> Iterator[Finding]:
     """Check the machine; changes nothing and builds nothing."""
     from gpuform.stack.preflight.check import Finding
 
@@ -76,7 +76,7 @@ def findings(paths: Paths) -> Iterator[Finding]:
     yield Finding("python", "PASS", ".".join(map(str, sys.version_info[:3])))
     missing = {CATALOGUE[name].module for name in MAIN_JOB if toolchain.locate(name).path is None}
     try:
-        space.require(paths.cache, *missing)
+        space.require_space(paths.cache, *missing)
     except InputError as error:
         yield Finding("disk", "FAIL", error.fact, error.remedy)
     else:
@@ -84,11 +84,11 @@ def findings(paths: Paths) -> Iterator[Finding]:
             "disk", "PASS", "enough space for the missing tools" if missing else "no tool is missing"
         )
     for name in MAIN_JOB:
-        found = toolchain.locate(name)
-        if found.path is None:
-            yield Finding(name, "FAIL", f"{found.version} is not built yet", "gpuform toolchain build")
+        tool = toolchain.locate(name)
+        if tool.path is None:
+            yield Finding(name, "FAIL", f"{tool.version} is not built yet", "gpuform toolchain build")
         else:
-            yield Finding(name, "PASS", f"{found.version}, {_FROM[found.source]}")
+            yield Finding(name, "PASS", f"{tool.version}, {_SOURCES[tool.source]}")
     for plugin in plugins():
         if plugin.official:
             yield Finding(plugin.name, "PASS", f"official: {plugin.official}")
@@ -118,7 +118,7 @@ def health(
     ] = False,
 ) -> None:
     """Make a GPU unhealthy: it stays in capacity, is not allocatable, and pods that hold it keep it."""
-    from lab.plane.gpu_faults import health as change
+    from lab.plane.gpu_faults import set_health as change
 
     for line in asyncio.run(change(Paths.here().kubeconfig, node, gpu, ok)):
         say(line)
@@ -146,11 +146,11 @@ def fault(
     ] = False,
 ) -> None:
     """Inject one fault, to see how monitoring and the device plugin react."""
-    from lab.plane.gpu_faults import Asked
-    from lab.plane.gpu_faults import fault as change
+    from lab.plane.gpu_faults import FaultRequest
+    from lab.plane.gpu_faults import change_fault as change
     from lab.simulator import faults
 
-    said = {
+    chosen = {
         faults.ECC: ecc,
         faults.GPU_LOST: gpu_lost,
         faults.THERMAL: thermal,
@@ -160,8 +160,8 @@ def fault(
         faults.FABRIC: fabric_manager,
         faults.EXPORTER_DOWN: exporter_down,
     }
-    asked = Asked(node, gpu, tuple(kind for kind, on in said.items() if on), xid, clear)
-    for line in asyncio.run(change(Paths.here().kubeconfig, asked)):
+    request = FaultRequest(node, gpu, tuple(kind for kind, on in chosen.items() if on), xid, clear)
+    for line in asyncio.run(change(Paths.here().kubeconfig, request)):
         say(line)
 
 
@@ -174,7 +174,7 @@ def refresh(region: Annotated[str, typer.Argument(help="AWS region, for example 
 
     Commit the file: costs of stacks in that region then use it.
     """
-    from gpuform.clients.aws.prices import fetch, save
+    from gpuform.clients.aws.prices import fetch_prices, save_prices
     from infra.config import PRICES
 
     if not re.fullmatch(r"[a-z]{2}(-[a-z]+)+-\d", region):
@@ -186,13 +186,13 @@ def refresh(region: Annotated[str, typer.Argument(help="AWS region, for example 
         raise InputError("botocore", "is not installed", "pip install 'gpuform[offline]'") from None
     try:
         client = botocore.session.get_session().create_client("pricing", region_name="us-east-1")
-        found = fetch(client, region, datetime.now(UTC).date().isoformat(), say)
+        price_list = fetch_prices(client, region, datetime.now(UTC).date().isoformat(), say)
     except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
         raise Failure("AWS Price List API", str(error), "check your AWS credentials and try again") from None
-    if not found["usd_per_hour"]:
+    if not price_list["usd_per_hour"]:
         raise Failure("AWS Price List API", f"has no machine in {region}", "check the region's name")
-    file = save(PRICES, found)
-    say(f"{len(found['usd_per_hour'])} machines in {file.relative_to(PRICES.parents[1])}")
+    file = save_prices(PRICES, price_list)
+    say(f"{len(price_list['usd_per_hour'])} machines in {file.relative_to(PRICES.parents[1])}")
 
 
 toolchain = typer.Typer(
@@ -223,7 +223,7 @@ def list_tools() -> None:
     """Show each tool, its version and where it comes from."""
     all_tools = map(Toolchain(Paths.here()).locate, CATALOGUE)
     rows = ((tool.name, tool.version, tool.source, str(tool.path or "-")) for tool in all_tools)
-    console.print(tables.filled("Tools", ("tool", "version", "from", "path"), rows))
+    console.print(tables.build_table("Tools", ("tool", "version", "from", "path"), rows))
 
 
 @toolchain.command()

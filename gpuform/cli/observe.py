@@ -13,11 +13,11 @@ from rich.console import RenderableType
 
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
-from gpuform.checkout.stacks import declared
+from gpuform.checkout.stacks import load_environment
 from gpuform.cli.output import (
     AsJson,
     Stack,
-    answering,
+    cluster_failures,
     console,
     reach_cluster,
     require_file,
@@ -36,7 +36,7 @@ from infra.model.base import listing
 from infra.model.environment import Environment
 from infra.model.health import Health
 from infra.plan import cost
-from infra.plan.bill import Bill, document
+from infra.plan.bill import Bill, to_document
 from lab.plane.layout import prometheus_port
 from lab.toolchain import Toolchain
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from gpuform.usage.top.facts import Facts
     from gpuform.usage.top.view import View
 
-EVERY_S = 5.0
+WATCH_INTERVAL_S = 5.0
 MOST_WAITING = 10
 """Of each queue, in the order in which they came."""
 PAGES = {"local": "index.html"}
@@ -54,29 +54,31 @@ PAGES = {"local": "index.html"}
 def status(stack: Stack = "local", as_json: AsJson = False) -> None:
     """Show pools, nodes, what they offer, which pods use it, queues, and what it costs."""
     paths = Paths.here()
-    env = declared(stack, paths)
-    with reach_cluster(env, paths, stack) as (kubeconfig, context), answering(stack, kubeconfig):
-        current = cluster_status.read(env, kubeconfig, context)
+    env = load_environment(stack, paths)
+    with reach_cluster(env, paths, stack) as (kubeconfig, context), cluster_failures(stack, kubeconfig):
+        current = cluster_status.read_status(env, kubeconfig, context)
     bill = cost.bill(env, price_list(env))
-    show(as_json, {**current.to_json(), "cost": document(bill)}, _status(env, current, bill))
+    show(as_json, {**current.to_json(), "cost": to_document(bill)}, _status_parts(env, current, bill))
     if as_json:
         return
-    for trouble in tables.troubles(current):
+    for trouble in tables.trouble_lines(current):
         say(trouble)
     if kubeconfig == paths.kubeconfig:
         say(tables.SIMULATED)
-        if not env.simulated:
-            say(tables.played(stack, current))
+        if not env.is_simulated:
+            say(tables.simulated_note(stack, current))
 
 
-def _status(env: Environment, current: cluster_status.ClusterStatus, bill: Bill) -> Iterator[RenderableType]:
-    yield from (tables.pools(current), "", tables.pods(current), "")
+def _status_parts(
+    env: Environment, current: cluster_status.ClusterStatus, bill: Bill
+) -> Iterator[RenderableType]:
+    yield from (tables.pools_table(current), "", tables.pods_table(current), "")
     if current.queues:
-        yield from (tables.filled("Queues", tables.QUEUES, tables.queues(current.queues)), "")
-        if lines := list(tables.waiting(current, MOST_WAITING)):
-            yield from (tables.filled("Waiting", tables.WAITING, lines), "")
-    if not env.simulated or env.cost:
-        yield from (tables.bill(None, bill), "")
+        yield from (tables.build_table("Queues", tables.QUEUES, tables.queue_rows(current.queues)), "")
+        if lines := list(tables.waiting_rows(current, MOST_WAITING)):
+            yield from (tables.build_table("Waiting", tables.WAITING, lines), "")
+    if not env.is_simulated or env.cost:
+        yield from (tables.bill_table(None, bill), "")
 
 
 def top(
@@ -93,31 +95,31 @@ def top(
 
     Without Prometheus it shows what is requested, and says so.
     """
-    from gpuform.usage.prometheus import reach
-    from gpuform.usage.top.read import measure, view
+    from gpuform.usage.prometheus import connect
+    from gpuform.usage.top.read import build_view, read_metrics
 
     paths = Paths.here()
-    env = declared(stack, paths)
-    _require_known("pool", pool, [one.name for one in env.pools])
+    env = load_environment(stack, paths)
+    _require_known("pool", pool, [declared_pool.name for declared_pool in env.pools])
     with (
         reach_cluster(env, paths, stack) as (kubeconfig, context),
-        reach(env, paths, kubeconfig, context, prometheus_port) as prometheus,
+        connect(env, paths, kubeconfig, context, prometheus_port) as prometheus,
     ):
 
         def read() -> View:
-            with answering(stack, kubeconfig):
-                current = cluster_status.read(env, kubeconfig, context)
-            return view(env, current, *measure(prometheus))
+            with cluster_failures(stack, kubeconfig):
+                current = cluster_status.read_status(env, kubeconfig, context)
+            return build_view(env, current, *read_metrics(prometheus))
 
         try:
-            found = read()
-            _require_known("node", node, [one.name for one in found.nodes])  # once: a node may disappear
+            shown = read()
+            _require_known("node", node, [item.name for item in shown.nodes])  # once: a node may disappear
             while True:
-                _show(found.only(namespace, pool, node), as_json, watch)
+                _show_view(shown.filtered(namespace, pool, node), as_json, watch)
                 if not watch:
                     return
-                time.sleep(EVERY_S)
-                found = read()
+                time.sleep(WATCH_INTERVAL_S)
+                shown = read()
         except KeyboardInterrupt:
             if not watch:
                 raise  # Ctrl-C is how --watch ends
@@ -128,14 +130,14 @@ def _require_known(kind: str, name: str | None, known: list[str]) -> None:
         raise InputError(f"--{kind}", f"unknown {kind} {name!r}", listing(known, name))
 
 
-def _show(current: View, as_json: bool, watch: bool) -> None:
+def _show_view(current: View, as_json: bool, watch: bool) -> None:
     if as_json:
         typer.echo(json.dumps(current.to_json(), indent=None if watch else 2))
         return
     if watch:
         console.clear()
-    console.print(trees.table(current))
-    for line in [*trees.notes(current), *([tables.SIMULATED] if current.simulated else [])]:
+    console.print(trees.top_table(current))
+    for line in [*trees.top_notes(current), *([tables.SIMULATED] if current.simulated else [])]:
         say(line)
 
 
@@ -149,29 +151,29 @@ def report(
 
     It needs no network and no script. Without Prometheus it shows only what is requested, and says so.
     """
-    from gpuform.reports.page import save
+    from gpuform.reports.page import save_page
 
     paths = Paths.here()
-    env = declared(stack, paths)
+    env = load_environment(stack, paths)
     file = output or paths.state / "report" / PAGES.get(stack, f"{stack}.html")
     require_file(file, "-o")
     with reach_cluster(env, paths, stack) as (kubeconfig, context):
-        found = facts(env, stack, paths, kubeconfig, context)
-    save(file, found, paths.root)
-    if found.view.why:
-        say(f"requested only: {found.view.why}")
+        report_facts = read_facts(env, stack, paths, kubeconfig, context)
+    save_page(file, report_facts, paths.root)
+    if report_facts.view.why:
+        say(f"requested only: {report_facts.view.why}")
     say(f"report: {short_path(file)}")
 
 
-def facts(env: Environment, stack: str, paths: Paths, kubeconfig: Path, context: str | None) -> Facts:
+def read_facts(env: Environment, stack: str, paths: Paths, kubeconfig: Path, context: str | None) -> Facts:
     """What the page shows. Raises Failure if the cluster does not answer."""
-    from gpuform.usage.prometheus import reach
-    from gpuform.usage.top.facts import gather
+    from gpuform.usage.prometheus import connect
+    from gpuform.usage.top.facts import gather_facts
 
-    with reach(env, paths, kubeconfig, context, prometheus_port) as prometheus:
-        with answering(stack, kubeconfig):
-            objects = cluster_objects.fetch(env, kubeconfig, context)
-        return gather(env, stack, objects, prometheus, price_list(env), time.time())
+    with connect(env, paths, kubeconfig, context, prometheus_port) as prometheus:
+        with cluster_failures(stack, kubeconfig):
+            objects = cluster_objects.fetch_objects(env, kubeconfig, context)
+        return gather_facts(env, stack, objects, prometheus, price_list(env), time.time())
 
 
 def drift(stack: Stack, as_json: AsJson = False) -> None:
@@ -184,11 +186,11 @@ def drift(stack: Stack, as_json: AsJson = False) -> None:
     from gpuform.stack.drift.run import find_drift
 
     paths = Paths.here()
-    env = declared(stack, paths)
+    env = load_environment(stack, paths)
     cloud = cloud_of(env)
-    found = find_drift(env, cloud.drift, cloud.access, paths, Toolchain(paths), stack, say=warn)
-    show(as_json, found.to_json(), texts.drift(found))
-    if found.findings:
+    findings = find_drift(env, cloud.drift, cloud.access, paths, Toolchain(paths), stack, say=warn)
+    show(as_json, findings.to_json(), texts.drift_parts(findings))
+    if findings.findings:
         raise typer.Exit(3)
 
 
@@ -200,10 +202,10 @@ def health_status(stack: Stack = "local", as_json: AsJson = False) -> None:
     """Show the nodes that are out of use, and whether the health loop has stopped."""
     from gpuform.reports import stack as texts
 
-    declaration, seen = _read_health(stack)
-    found = {"mode": declaration.mode, **seen.to_json()}
-    show(as_json, found, [texts.health(seen)] if seen.nodes else [])
-    for line in texts.health_lines(seen, declaration.mode) if not as_json else ():
+    declaration, recorded = _read_health(stack)
+    document = {"mode": declaration.mode, **recorded.to_json()}
+    show(as_json, document, [texts.health_table(recorded)] if recorded.nodes else [])
+    for line in texts.health_lines(recorded, declaration.mode) if not as_json else ():
         say(line)
 
 
@@ -215,22 +217,22 @@ def tickets(
     ] = None,
 ) -> None:
     """Show the open tickets, or write them as files."""
-    _, seen = _read_health(stack)
-    opened = [one for one in seen.tickets if one.open]
+    _, recorded = _read_health(stack)
+    open_tickets = [ticket for ticket in recorded.tickets if ticket.open]
     if output is None:
-        for one in opened:
-            typer.echo(one.files["ticket.md"])
+        for ticket in open_tickets:
+            typer.echo(ticket.files["ticket.md"])
     else:
-        for file in cluster_health.write(opened, output):
+        for file in cluster_health.write_tickets(open_tickets, output):
             say(f"wrote {short_path(file)}")
-    if not opened:
+    if not open_tickets:
         say("no ticket is open")
 
 
-def _read_health(stack: str) -> tuple[Health, cluster_health.Seen]:
+def _read_health(stack: str) -> tuple[Health, cluster_health.HealthStatus]:
     paths = Paths.here()
-    env = declared(stack, paths)
+    env = load_environment(stack, paths)
     if env.health is None:
         raise InputError("health", f"stack {stack} does not declare it", "add health: {} to the stack file")
-    with reach_cluster(env, paths, stack) as (kubeconfig, context), answering(stack, kubeconfig):
-        return env.health, cluster_health.fetch(kubeconfig, context)
+    with reach_cluster(env, paths, stack) as (kubeconfig, context), cluster_failures(stack, kubeconfig):
+        return env.health, cluster_health.fetch_health(kubeconfig, context)

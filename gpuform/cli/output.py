@@ -18,7 +18,7 @@ from rich.console import Console, RenderableType
 from gpuform.checkout import writable
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
-from gpuform.kubernetes.kubeconfigs import said, unreachable
+from gpuform.kubernetes.kubeconfig_errors import error_text, unreachable_failure
 from infra.model.environment import Environment
 from lab.toolchain import Toolchain
 
@@ -53,13 +53,13 @@ def show(as_json: bool, document: Any, parts: Iterable[RenderableType]) -> None:
         console.print(part)
 
 
-def caution(env: Environment) -> None:
+def print_warnings(env: Environment) -> None:
     """Print the environment's warnings to stderr; they do not stop the command."""
     for line in env.warnings:
         warn(f"warning: {line}")
 
 
-def confirmed(question: str, answer: str, show_default: bool = True) -> bool:
+def confirm(question: str, answer: str, show_default: bool = True) -> bool:
     """Whether the user types the answer; False without a terminal."""
     if not has_terminal():
         return False
@@ -87,9 +87,9 @@ def reach_cluster(
 ) -> AbstractContextManager[tuple[Path, str | None]]:
     """Kubeconfig and context for commands that only read."""
     from gpuform.clouds import cloud_of
-    from gpuform.stack.cluster_access import access
+    from gpuform.stack.cluster_access import read_only_kubeconfig
 
-    return access(env, cloud_of(env).access, paths, stack, Toolchain(paths))
+    return read_only_kubeconfig(env, cloud_of(env).access, paths, stack, Toolchain(paths))
 
 
 def require_passed(env: Environment, paths: Paths, stack: str, console: Console) -> None:
@@ -104,18 +104,18 @@ def require_passed(env: Environment, paths: Paths, stack: str, console: Console)
 
 
 @contextmanager
-def answering(stack: str, kubeconfig: Path) -> Iterator[None]:
+def cluster_failures(stack: str, kubeconfig: Path) -> Iterator[None]:
     """Raise Failure if the cluster does not answer, rejects the kubeconfig, or was never created."""
     import httpx
 
     try:
         yield
     except (OSError, httpx.HTTPError, ValueError) as error:
-        what = f"cluster of {stack}"
+        subject = f"cluster of {stack}"
         if stack == "local":
-            fact = f"cannot be reached ({said(error)})"
-            raise Failure(what, fact, "start it with `gpuform local start`") from None
+            fact = f"cannot be reached ({error_text(error)})"
+            raise Failure(subject, fact, "start it with `gpuform local start`") from None
         if not kubeconfig.exists():
             remedy = f"create the cluster (`gpuform up {stack}`), or correct the path"
-            raise Failure(what, f"the kubeconfig {kubeconfig} does not exist", remedy) from None
-        raise unreachable(stack, kubeconfig, error) from None
+            raise Failure(subject, f"the kubeconfig {kubeconfig} does not exist", remedy) from None
+        raise unreachable_failure(stack, kubeconfig, error) from None

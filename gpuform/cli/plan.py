@@ -13,27 +13,27 @@ import typer
 from gpuform.checkout import writable
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
-from gpuform.checkout.stacks import declared
-from gpuform.cli.output import AsJson, Stack, caution, say, show, warn
-from gpuform.engine.environment import INSTALLED
+from gpuform.checkout.stacks import load_environment
+from gpuform.cli.output import AsJson, Stack, print_warnings, say, show, warn
+from gpuform.engine.environment import INSTALLED_ROOT
 from gpuform.reports import catalogue
 from gpuform.stack import scaffold
 from infra.config import price_list
-from infra.inventory import keys
-from infra.model.prices import DATE
+from infra.inventory import read_keys
+from infra.model.prices import PRICE_DATE
 from infra.schema import schema_text
 from lab.toolchain import Toolchain
 
 if TYPE_CHECKING:
-    from infra.plan.images import Pulled
+    from infra.plan.images import Artifact
 
 
 def gpus(as_json: Annotated[bool, typer.Option("--json", help="The catalogue as JSON.")] = False) -> None:
     """Show the catalogue: memory, MIG profiles, and the machines that have each GPU, with prices."""
-    found = catalogue.entries()
-    show(as_json, found, [catalogue.table(found)])
+    entries = catalogue.entries()
+    show(as_json, entries, [catalogue.table(entries)])
     if not as_json:
-        say(f"prices: EC2 on-demand, us-east-1, {DATE}; machines outside this list have no price")
+        say(f"prices: EC2 on-demand, us-east-1, {PRICE_DATE}; machines outside this list have no price")
 
 
 def schema() -> None:
@@ -64,17 +64,17 @@ def init(
         if target.exists():
             raise InputError(str(target), "already exists", "edit it, or name another")
         writable.require(target.parent, "name a file in a writable folder")
-    name = scaffold.example(stack)
-    files = (folder / f"Pulumi.{name}.yaml" for folder in (root, INSTALLED))
+    name = scaffold.example_name(stack)
+    files = (folder / f"Pulumi.{name}.yaml" for folder in (root, INSTALLED_ROOT))
     text = next(file.read_text(encoding="utf-8") for file in files if file.is_file())
-    place = scaffold.Place(
+    place = scaffold.StateLocation(
         stack=stack,
         region=region or scaffold.region_of(text),
         bucket=bucket or f"gpuform-{stack}-state",
         alias=kms or f"gpuform-{stack}",
     )
-    commands = scaffold.script(place)
-    file.write_text(scaffold.stack_file(stack, text, place), encoding="utf-8")
+    commands = scaffold.render_script(place)
+    file.write_text(scaffold.render_stack_file(stack, text, place), encoding="utf-8")
     if script:
         script.write_text(commands, encoding="utf-8")
         script.chmod(0o755)
@@ -101,45 +101,47 @@ def render(
     from infra.plan.render import render as files
 
     paths = Paths.here()
-    env = declared(stack, paths)
-    caution(env)
-    rendered = files(env, keys(env, paths.root), price_list(env))
+    env = load_environment(stack, paths)
+    print_warnings(env)
+    rendered = files(env, read_keys(env, paths.root), price_list(env))
     writable.require(output, "name a writable folder with -o")
     output.mkdir(parents=True, exist_ok=True)
     for name, text in rendered.items():
         (output / name).parent.mkdir(parents=True, exist_ok=True)
         (output / name).write_text(text)
     say(f"{len(rendered)} files in {output}")
-    if others := _others(output, rendered):
+    if others := _other_files(output, rendered):
         origin = "from an earlier rendering or another source"
         say(f"other files in these folders: {len(others)}, {origin}, such as {', '.join(others[:4])}")
-    judged = list(policy_check.resources(rendered))
+    resources = list(policy_check.rendered_resources(rendered))
     if charts:
-        judged += _charts(paths, rendered)
-    found = policy_check.findings(judged)
-    for line in policy_check.lines(found):
+        resources += _chart_objects(paths, rendered)
+    broken = policy_check.check_resources(resources)
+    for line in policy_check.format_findings(broken):
         say(line)
-    if any(one.rule.severity != "low" for one in found):
-        raise Failure("policies", f"{len(found)} broken", "see docs/reference/policies.md")
+    if any(finding.rule.severity != "low" for finding in broken):
+        raise Failure("policies", f"{len(broken)} broken", "see docs/reference/policies.md")
 
 
-def _others(output: Path, rendered: Mapping[str, str]) -> list[str]:
+def _other_files(output: Path, rendered: Mapping[str, str]) -> list[str]:
     """Other files in the folders of the rendering; they are kept, and reported."""
     folders = {(output / name).parent for name in rendered}
-    there = {
+    existing = {
         str(file.relative_to(output)) for folder in folders for file in folder.iterdir() if file.is_file()
     }
-    return sorted(there - set(rendered))
+    return sorted(existing - set(rendered))
 
 
-def _charts(paths: Paths, rendered: Mapping[str, str]) -> Iterator[Any]:
+def _chart_objects(paths: Paths, rendered: Mapping[str, str]) -> Iterator[Any]:
     """Objects of every chart that can be fetched; a line says which charts are not checked."""
     from gpuform.stack import policy_check
 
     helm = Toolchain(paths).path("helm")
-    for release in policy_check.releases(rendered):
+    for release in policy_check.rendered_releases(rendered):
         try:
-            objects = list(policy_check.objects(policy_check.templated(helm, paths.root, release)))
+            objects = list(
+                policy_check.parse_manifests(policy_check.template_chart(helm, paths.root, release))
+            )
         except (OSError, subprocess.SubprocessError):
             say(f"chart {release['chart']} cannot be fetched: its objects are not checked")
             continue
@@ -151,26 +153,28 @@ def images(stack: Stack = "local", as_json: AsJson = False) -> None:
     """List the charts, EKS add-ons and images that the cluster pulls, with the digest if pinned; offline."""
     from infra.plan import images as planned
 
-    env = declared(stack, Paths.here())
-    caution(env)
-    found = planned.pulled(env)
-    for source in planned.unused(env, found):
+    env = load_environment(stack, Paths.here())
+    print_warnings(env)
+    pulled = planned.list_artifacts(env)
+    for source in planned.unused_registries(env, pulled):
         warn(f"warning: registries.{source}: redirects nothing of this stack; is the name right?")
-    show(as_json, {"stack": stack, "pulled": [asdict(one) for one in found]}, ())
+    show(as_json, {"stack": stack, "pulled": [asdict(image) for image in pulled]}, ())
     if as_json:
         return
-    if env.simulated:
+    if env.is_simulated:
         warn("the nodes are simulated: they pull none of these images")
-    for line in _lines(found):
+    for line in _image_lines(pulled):
         say(line)
 
 
-def _lines(found: Sequence[Pulled]) -> list[str]:
+def _image_lines(pulled: Sequence[Artifact]) -> list[str]:
     """One line each: kind, name and its name in the mirror, digest, users."""
-    rows = [(one.kind, _name(one), one.digest or "unknown", ", ".join(one.used_by)) for one in found]
+    rows = [
+        (item.kind, _image_name(item), item.digest or "unknown", ", ".join(item.used_by)) for item in pulled
+    ]
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
     return ["  ".join((*(row[i].ljust(widths[i]) for i in range(3)), row[3])) for row in rows]
 
 
-def _name(one: Pulled) -> str:
-    return one.name if one.pulled_as == one.name else f"{one.name} -> {one.pulled_as}"
+def _image_name(image: Artifact) -> str:
+    return image.name if image.pulled_as == image.name else f"{image.name} -> {image.pulled_as}"

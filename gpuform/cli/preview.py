@@ -36,9 +36,9 @@ def preview(
     """
     from gpuform.clouds import CLOUDS, cloud_of
     from gpuform.reports import stack as texts
-    from gpuform.reports.pull_request import markdown
+    from gpuform.reports.pull_request import render_comment
     from gpuform.stack.preview.run import Preview
-    from lab.rehearse.plane import played
+    from lab.rehearse.plane import preview_base
 
     paths = Paths.here()
     if summary is not None:
@@ -46,13 +46,22 @@ def preview(
     accepted = tuple(acknowledge or ())
     rules = [cloud.preview for cloud in CLOUDS.values()]
     tools = Toolchain(paths)
-    found = Preview(
-        paths, tools, stack, rules, offline, base, accepted, warn, played, lambda env: cloud_of(env).access
+    outcome = Preview(
+        paths,
+        tools,
+        stack,
+        rules,
+        offline,
+        base,
+        accepted,
+        warn,
+        preview_base,
+        lambda env: cloud_of(env).access,
     ).run()
     if summary is not None:
-        summary.write_text(markdown(found), encoding="utf-8")
-    show(as_json, found.to_json(), texts.preview(found))
-    if found.reasons:
+        summary.write_text(render_comment(outcome), encoding="utf-8")
+    show(as_json, outcome.to_json(), texts.preview_parts(outcome))
+    if outcome.reasons:
         raise typer.Exit(1)
 
 
@@ -92,7 +101,7 @@ def rehearse(
     them at a simulated AWS. Exit code 1 if a pod of the workloads stays pending, 2 for bad input.
     """
     from gpuform.reports import rehearsal
-    from gpuform.reports.page import rehearsal_page
+    from gpuform.reports.page import render_rehearsal
     from lab.rehearse import options, scaled
     from lab.rehearse.document import document
     from lab.rehearse.run import Rehearsal
@@ -106,24 +115,24 @@ def rehearse(
         require_file(report, "--report")
     if not timeout > 0:  # also rejects nan
         raise InputError("--timeout", f"{timeout:g} is not a valid timeout", "give seconds, for example 300")
-    asked = options.Options(
+    requested = options.Options(
         workloads=workloads,
         timeout_s=timeout,
         shrink=shrink,
-        short=tuple(options.short(text) for text in short or ()),
-        used_up=tuple(options.used(text) for text in reservation_used or ()),
+        shortages=tuple(options.parse_shortage(text) for text in short or ()),
+        reservations_left=tuple(options.parse_reservation_left(text) for text in reservation_used or ()),
         interrupt_spot=interrupt_spot,
-        qps=scaled.parsed(qps) if qps is not None else (),
+        qps=scaled.parse_qps(qps) if qps is not None else (),
     )
     try:
-        found = Rehearsal(paths, Toolchain(paths), stack, asked, say=warn).run()
+        outcome = Rehearsal(paths, Toolchain(paths), stack, requested, say=warn).run()
     except KeyboardInterrupt:
         warn("interrupted and cleaned up; run the same command to start again")
         raise typer.Exit(130) from None
     page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(rehearsal_page(found), encoding="utf-8")
-    show(as_json, document(found), rehearsal.tables(found))
+    page.write_text(render_rehearsal(outcome), encoding="utf-8")
+    show(as_json, document(outcome), rehearsal.rehearsal_parts(outcome))
     if not as_json:
         say(f"report: {short_path(page)}")
-    if found.failed:
+    if outcome.failed:
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""What each kind of cluster answers to the verbs of a stack. Adding one: docs/explanation/add-a-cloud.md."""
+"""The kinds of clusters, by name. Adding one: docs/explanation/add-a-cloud.md."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ CLOUDS: Mapping[str, Cloud] = {
     "hosts": HOSTS,
     "openstack": OPENSTACK,
 }
-"""By kind of cluster."""
 
 RECOVERIES = tuple(cloud.recovery for cloud in CLOUDS.values() if cloud.recovery)
-"""Of all clouds: an interrupted operation belongs to a cloud by the type of its resource."""
+"""The type of its resource tells to which cloud an interrupted operation belongs."""
 
 
 def cloud_of(env: Environment) -> Cloud:

@@ -1,4 +1,4 @@
-"""The answers of one kind of cluster."""
+"""What a stack's commands need to know about one kind of cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuform.stack.recover import Recovery
 
 @dataclass(frozen=True)
 class Cloud:
-    """What the verbs ask: one field for each; ``recovery`` is None where nothing is created at a cloud."""
+    """One field for each command; ``recovery`` is None if the stack creates nothing at a cloud."""
 
     preflight: Preflight
     teardown: type[Teardown]

@@ -1,4 +1,4 @@
-"""The embedded control plane: the engine destroys all of it, and nothing is created at a cloud."""
+"""The embedded control plane: the engine destroys everything, and nothing is created at a cloud."""
 
 from gpuform.clouds.cloud import Cloud
 from gpuform.stack.destroy import Teardown

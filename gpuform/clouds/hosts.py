@@ -13,35 +13,35 @@ from gpuform.clouds.existing import ExistingTeardown
 from gpuform.engine import Step
 from gpuform.stack.drift.rules import DriftRules
 from gpuform.stack.preflight import nothing_to_check
-from gpuform.stack.preview.effect import Effect, Found, PreviewRules, Rule, Weight, after, before, changed
-from gpuform.stack.preview.world import World
+from gpuform.stack.preview.effect import Effect, Effects, PreviewRules, Rule, Weight, after, before, differs
+from gpuform.stack.preview.snapshot import Snapshot
 
 
-def _hosts(step: Step, world: World) -> Found:
+def _driver_changes(step: Step, snapshot: Snapshot) -> Effects:
     """Hosts with a changed driver; the inventory is JSON text, with every host's variables in ``_meta``."""
-    had, has = (_drivers(side(step, "inventory")) for side in (before, after))
-    for host in sorted(had.keys() & has.keys()):
-        if had[host] != has[host]:
-            pods = tuple(pod for pod in world.pods if pod.node == host)
-            how = f"driver {had[host]} to {has[host]}: drained, rebooted and checked, one host after another"
-            yield Effect(Weight.EVICTION, f"host {host}", how, (host,), pods)
-    if had == has and changed(step, "inventory", "content"):
-        how = "Ansible runs again; `gpuform hosts check` shows what it would change"
-        yield Effect(Weight.NOTICE, "hosts", how)
+    old, new = (_driver_versions(side(step, "inventory")) for side in (before, after))
+    for host in sorted(old.keys() & new.keys()):
+        if old[host] != new[host]:
+            pods = tuple(pod for pod in snapshot.pods if pod.node == host)
+            text = f"driver {old[host]} to {new[host]}: drained, rebooted and checked, one host after another"
+            yield Effect(Weight.EVICTION, f"host {host}", text, (host,), pods)
+    if old == new and differs(step, "inventory", "content"):
+        text = "Ansible runs again; `gpuform hosts check` shows what it would change"
+        yield Effect(Weight.NOTICE, "hosts", text)
 
 
-def _drivers(inventory: Any) -> dict[str, str]:
+def _driver_versions(inventory: Any) -> dict[str, str]:
     try:
         hosts = json.loads(str(inventory))["_meta"]["hostvars"]
     except (ValueError, KeyError, TypeError):
         return {}
-    return {name: str(one.get("nvidia_driver_version", "")) for name, one in hosts.items()}
+    return {name: str(variables.get("nvidia_driver_version", "")) for name, variables in hosts.items()}
 
 
 class HostsPreview(PreviewRules):
     """Effects of changes to own hosts on pods: a changed driver."""
 
-    effects: ClassVar[Mapping[str, Rule]] = {"gpuform:hosts:HostConfiguration": _hosts}
+    effects: ClassVar[Mapping[str, Rule]] = {"gpuform:hosts:HostConfiguration": _driver_changes}
 
 
 class HostsDrift(DriftRules):

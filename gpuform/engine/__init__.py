@@ -1,6 +1,6 @@
 """Runs of the real Pulumi engine for this checkout, isolated from the user's own Pulumi setup."""
 
-from gpuform.engine.checkpoint import forget, require_forgettable
+from gpuform.engine.checkpoint import forget_stacks, require_forgettable
 from gpuform.engine.environment import engine_env, export_lines
 from gpuform.engine.events import Event, Message, Step, Summary, Violation
 from gpuform.engine.result import EngineFailure, Result
@@ -19,7 +19,7 @@ __all__ = [
     "Violation",
     "engine_env",
     "export_lines",
-    "forget",
+    "forget_stacks",
     "plugins",
     "require_forgettable",
 ]

@@ -14,19 +14,19 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from gpuform.checkout import scratch
 from gpuform.checkout.errors import Failure, InputError
-from gpuform.engine.places import Places, write
+from gpuform.engine.files import EngineFiles, write
 from infra import strict_yaml
 from infra.config import KEY, parse
 from infra.model.state import State
 
-Ask = Callable[..., str]
+RunPulumi = Callable[..., str]
 """Runs pulumi with these arguments and returns its output."""
 
 PASSPHRASES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
-_OF_OURS_ONLY = "PULUMI_DIY_BACKEND_DISABLE_CHECKPOINT_BACKUPS"
+_LOCAL_BACKEND_OPTION = "PULUMI_DIY_BACKEND_DISABLE_CHECKPOINT_BACKUPS"
 
 
-def declared(root: Path, stack: str) -> State | None:
+def declared_state(root: Path, stack: str) -> State | None:
     """The state settings of a stack file; None if it has none or does not exist.
 
     Raises InputError if the file cannot be read, or if its environment has a state and is invalid.
@@ -43,7 +43,7 @@ def declared(root: Path, stack: str) -> State | None:
     return parse(environment, str(file)).state
 
 
-def project(root: Path) -> str:
+def project_name(root: Path) -> str:
     """Name of the project. Raises Failure if the folder has no valid Pulumi.yaml."""
     file = root / "Pulumi.yaml"
     content = strict_yaml.read(file) if file.exists() else None
@@ -54,37 +54,37 @@ def project(root: Path) -> str:
 
 def variables(state: State) -> dict[str, str]:
     """Variables that select the backend; credentials and passphrase are the caller's own."""
-    return {"PULUMI_BACKEND_URL": address(state.backend)}
+    return {"PULUMI_BACKEND_URL": engine_address(state.backend)}
 
 
-def address(url: str) -> str:
+def engine_address(url: str) -> str:
     """A backend's address for the engine, which writes no ``.attrs`` files into a folder with it.
 
     The storage library (gocloud fileblob, v0.46) writes a file in one step and the ``.attrs`` beside it in
     two. If it is killed in between, ``.attrs`` is empty, and the engine can no longer read the intact file.
     """
     parts = urlsplit(url)
-    asked = parse_qsl(parts.query, keep_blank_values=True)
-    if parts.scheme != "file" or "metadata" in dict(asked):
+    parameters = parse_qsl(parts.query, keep_blank_values=True)
+    if parts.scheme != "file" or "metadata" in dict(parameters):
         return url
-    return urlunsplit(parts._replace(query=urlencode([*asked, ("metadata", "skip")])))
+    return urlunsplit(parts._replace(query=urlencode([*parameters, ("metadata", "skip")])))
 
 
-def unset(always: Iterable[str], env: Mapping[str, str], ours: str) -> tuple[str, ...]:
+def variables_to_unset(names: Iterable[str], env: Mapping[str, str], own_passphrase: str) -> tuple[str, ...]:
     """Variables of the caller that a run with ``env`` must not see.
 
-    A run with a declared state keeps the caller's passphrase, unless it is ``ours``: an earlier
+    A run with a declared state keeps the caller's passphrase, unless it is ``own_passphrase``: an earlier
     ``eval "$(gpuform local env)"`` of a stack without a declared state sets that one.
     """
     if PASSPHRASES[0] in env:
-        return tuple(always)
-    left = [PASSPHRASES[0]] if os.environ.get(PASSPHRASES[0]) == ours else []
-    return (*(name for name in always if name not in PASSPHRASES), *left, _OF_OURS_ONLY)
+        return tuple(names)
+    stale = [PASSPHRASES[0]] if os.environ.get(PASSPHRASES[0]) == own_passphrase else []
+    return (*(name for name in names if name not in PASSPHRASES), *stale, _LOCAL_BACKEND_OPTION)
 
 
-def without(always: Iterable[str], env: Mapping[str, str], ours: str) -> dict[str, str]:
-    gone = unset(always, env, ours)
-    return {name: value for name, value in os.environ.items() if name not in gone}
+def environment_without(names: Iterable[str], env: Mapping[str, str], own_passphrase: str) -> dict[str, str]:
+    unset = variables_to_unset(names, env, own_passphrase)
+    return {name: value for name, value in os.environ.items() if name not in unset}
 
 
 def require_passphrase(stack: str, state: State, env: Mapping[str, str]) -> None:
@@ -97,13 +97,15 @@ def require_passphrase(stack: str, state: State, env: Mapping[str, str]) -> None
         )
 
 
-def make(places: Places, project: str, stack: str, ask: Ask, state: State | None = None) -> None:
+def create_stack(
+    files: EngineFiles, project: str, stack: str, run: RunPulumi, state: State | None = None
+) -> None:
     """Create the stack; in a declared backend unless it exists, with the declared secrets provider."""
-    with scratch.folder(places.runs) as folder:  # the engine writes salt or key next to the project file
+    with scratch.folder(files.runs) as folder:  # the engine writes salt or key next to the project file
         write(folder / "Pulumi.yaml", f"name: {project}\nruntime: python\n", 0o600)
-        here = ("--cwd", str(folder))
-        key = ["--secrets-provider", state.secrets_provider] if state and state.secrets_provider else []
-        there = json.loads(ask("stack", "ls", "--json", *here)) if state else ()
-        if any(str(one["name"]).rpartition("/")[2] == stack for one in there):
+        in_folder = ("--cwd", str(folder))
+        provider = ["--secrets-provider", state.secrets_provider] if state and state.secrets_provider else []
+        stacks = json.loads(run("stack", "ls", "--json", *in_folder)) if state else ()
+        if any(str(item["name"]).rpartition("/")[2] == stack for item in stacks):
             return
-        ask("stack", "init", stack, "--no-select", *key, *here)
+        run("stack", "init", stack, "--no-select", *provider, *in_folder)

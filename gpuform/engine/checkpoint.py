@@ -1,6 +1,6 @@
 """State files of local runs: repairs after a killed run, before the engine reads them, and their removal.
 
-Every repair relies on what our own plugins do.
+Every repair relies on the behaviour of this project's own plugins.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Any
 
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
+from gpuform.engine.files import EngineFiles, write
 from gpuform.engine.locks import release_dead
 from gpuform.engine.pending import CREATING, MAGNUM, RELEASE, UPDATING
-from gpuform.engine.places import Places, write
 from infra.model.losses import GUARD
 
 # Type prefixes of providers that resume a killed create of the same resource. A pending create of any other
 # provider stays in the state, and the engine warns of it.
-RESUMING = ("gpuform:",)
+RESUMED_TYPES = ("gpuform:",)
 _PROVIDERS = "pulumi:providers:"
-_MADE_UP = ("aws:", "openstack:")  # in offline runs, which create nothing, so any create can be resumed
+_OFFLINE_TYPES = ("aws:", "openstack:")  # in offline runs, which create nothing, so any create can be resumed
 
 
 def repair(checkpoint: Path, stack: str, offline: bool = False) -> list[str]:
@@ -34,20 +34,20 @@ def repair(checkpoint: Path, stack: str, offline: bool = False) -> list[str]:
         return []
     # Left by a run with a backend address that did not come from backend.address.
     checkpoint.with_name(checkpoint.name + ".attrs").unlink(missing_ok=True)
-    said = []
+    repairs = []
     content = _read(checkpoint)
     if content is None:
         content = _restore(checkpoint, stack)
-        said.append(f"the state of stack {stack} was damaged; restored the engine's backup")
-    forgotten = _forget_pending(content, (*RESUMING, *_MADE_UP) if offline else RESUMING)
+        repairs.append(f"the state of stack {stack} was damaged; restored the engine's backup")
+    forgotten = _forget_pending(content, (*RESUMED_TYPES, *_OFFLINE_TYPES) if offline else RESUMED_TYPES)
     if forgotten:
-        said.append(f"{forgotten} operation(s) of an interrupted run will be resumed")
-    if said:
+        repairs.append(f"{forgotten} operation(s) of an interrupted run will be resumed")
+    if repairs:
         write(checkpoint, json.dumps(content), 0o600)
-    return said
+    return repairs
 
 
-def deployment(checkpoint: Path) -> dict[str, Any]:
+def read_deployment(checkpoint: Path) -> dict[str, Any]:
     """The state as `pulumi stack export` prints it; empty if the checkpoint is missing or damaged."""
     content = _read(checkpoint) or {"checkpoint": {}}
     return {"deployment": content["checkpoint"].get("latest") or {}}
@@ -64,39 +64,39 @@ def _restore(checkpoint: Path, stack: str) -> dict[str, Any]:
     return backup
 
 
-def guarded(state: Mapping[str, Any]) -> dict[str, Any]:
+def guard_records(state: Mapping[str, Any]) -> dict[str, Any]:
     """What the guards of a state have recorded, as one mapping; empty without guards."""
-    found: dict[str, Any] = {}
-    for one in (state.get("deployment") or {}).get("resources") or ():
-        if one["type"] == GUARD:
-            found |= one.get("inputs") or {}
-    return found
+    records: dict[str, Any] = {}
+    for resource in (state.get("deployment") or {}).get("resources") or ():
+        if resource["type"] == GUARD:
+            records |= resource.get("inputs") or {}
+    return records
 
 
-def _forget_pending(content: dict[str, Any], resuming: tuple[str, ...]) -> int:
+def _forget_pending(content: dict[str, Any], resumed: tuple[str, ...]) -> int:
     """Drop pending operations that are resumed; a resource being updated or deleted stays in the state."""
     latest = content["checkpoint"].get("latest") or {}
     pending = latest.get("pending_operations") or []
-    kept = [one for one in pending if not _resumes(one, resuming) or _settled(one, resuming)]
-    if len(kept) < len(pending):
-        latest["pending_operations"] = kept
-    return len(pending) - len(kept)
+    remaining = [one for one in pending if not _is_resumed(one, resumed) or _is_settled(one, resumed)]
+    if len(remaining) < len(pending):
+        latest["pending_operations"] = remaining
+    return len(pending) - len(remaining)
 
 
-def _settled(operation: dict[str, Any], resuming: tuple[str, ...]) -> bool:
+def _is_settled(operation: dict[str, Any], resumed: tuple[str, ...]) -> bool:
     """Whether `gpuform.stack.recover.resume` settles the operation.
 
     Until then Helm refuses the next step, and Magnum would get a second resize during the first. Helm resumes
     an interrupted uninstall itself.
     """
     kind = str(operation["resource"]["type"])
-    begun = kind == RELEASE or (kind.startswith(MAGNUM) and not kind.startswith(resuming))
-    return begun and operation["type"] in (CREATING, UPDATING)
+    is_waited_for = kind == RELEASE or (kind.startswith(MAGNUM) and not kind.startswith(resumed))
+    return is_waited_for and operation["type"] in (CREATING, UPDATING)
 
 
-def _resumes(operation: dict[str, Any], resuming: tuple[str, ...]) -> bool:
+def _is_resumed(operation: dict[str, Any], resumed: tuple[str, ...]) -> bool:
     kind = str(operation.get("resource", {}).get("type", ""))
-    return kind.startswith(resuming) or operation.get("type") != CREATING
+    return kind.startswith(resumed) or operation.get("type") != CREATING
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -104,29 +104,29 @@ def _read(path: Path) -> dict[str, Any] | None:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    sound = isinstance(content, dict) and isinstance(content.get("checkpoint"), dict)
-    return content if sound else None
+    is_valid = isinstance(content, dict) and isinstance(content.get("checkpoint"), dict)
+    return content if is_valid else None
 
 
-def forget(paths: Paths) -> None:
+def forget_stacks(paths: Paths) -> None:
     """Remove the state of every stack, our PULUMI_HOME, wrapper and links; the stacks' resources stay.
 
     Raises Failure, and removes nothing, while a run holds one of the stacks, and as ``require_forgettable``.
     """
     require_forgettable(paths)
-    places = Places(paths)
-    for backend in (places.backend, Places(paths, offline=True).backend):
+    files = EngineFiles(paths)
+    for backend in (files.backend, EngineFiles(paths, offline=True).backend):
         for folder in backend.glob(".pulumi/locks/*/*/*"):
             release_dead(folder, folder.name)
-    shutil.rmtree(places.folder, ignore_errors=True)
+    shutil.rmtree(files.folder, ignore_errors=True)
     shutil.rmtree(paths.shims, ignore_errors=True)
 
 
 def require_forgettable(paths: Paths) -> None:
     """Raise Failure while a stack has resources outside the embedded cluster: only its state records them."""
-    for file in sorted(Places(paths).backend.glob(".pulumi/stacks/*/*.json")):
-        resources = deployment(file)["deployment"].get("resources") or ()
-        if any(_elsewhere(one, paths.kubeconfig) for one in resources):
+    for file in sorted(EngineFiles(paths).backend.glob(".pulumi/stacks/*/*.json")):
+        resources = read_deployment(file)["deployment"].get("resources") or ()
+        if any(_is_outside(resource, paths.kubeconfig) for resource in resources):
             raise Failure(
                 f"stack {file.stem}",
                 f"has {len(resources)} resources outside the embedded cluster, recorded only in this state",
@@ -134,8 +134,8 @@ def require_forgettable(paths: Paths) -> None:
             )
 
 
-def _elsewhere(resource: Mapping[str, Any], ours: Path) -> bool:
+def _is_outside(resource: Mapping[str, Any], embedded: Path) -> bool:
     kind = str(resource["type"])
     if kind == f"{_PROVIDERS}kubernetes":
-        return (resource.get("inputs") or {}).get("kubeconfig") != str(ours)
+        return (resource.get("inputs") or {}).get("kubeconfig") != str(embedded)
     return kind.startswith(_PROVIDERS) and kind != f"{_PROVIDERS}gpuform"

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from gpuform.checkout.paths import Paths
 from gpuform.engine import backend
-from gpuform.engine.places import Places, Tools, link, tool, write
+from gpuform.engine.files import EngineFiles, Tools, link, tool, write
 from gpuform.engine.standins import install, is_real
 
 # Protects nothing: the state describes this machine only and is stored on it. Fixed, so that runs by hand and
@@ -19,7 +19,7 @@ from gpuform.engine.standins import install, is_real
 PASSPHRASE = "gpuform-local"  # noqa: S105
 
 # Set by the caller, or left in the shell by an offline run, one of these would misdirect the run.
-UNSET = (
+UNSET_VARIABLES = (
     "GPUFORM_CHARTS",
     "GPUFORM_OFFLINE",
     "GPUFORM_OFFLINE_KUBECONFIG",
@@ -32,7 +32,7 @@ UNSET = (
     "PULUMI_DIY_BACKEND_ZSTD",
 )
 
-INSTALLED = Path(__file__).resolve().parents[2]
+INSTALLED_ROOT = Path(__file__).resolve().parents[2]
 """The checkout that this package is installed from."""
 
 _WRAPPER = """#!/bin/sh
@@ -89,20 +89,20 @@ def engine_env(paths: Paths, toolchain: Tools, stack: str = "local", offline: bo
     passphrase; InputError if it is invalid. ``offline`` runs have a home and a backend of their own, and
     stand-ins for AWS.
     """
-    places = Places(paths, offline)
-    shared = None if offline else backend.declared(paths.root, stack)
+    files = EngineFiles(paths, offline)
+    declared = None if offline else backend.declared_state(paths.root, stack)
     file = paths.root / f"Pulumi.{stack}.yaml"
     may_download = not offline and is_real(file)
-    prepare(places, toolchain, stack)
-    ours = [str(places.answering), str(paths.shims)]
-    others = [entry for entry in os.get_exec_path() if entry not in ours]
+    install_tools(files, toolchain, stack)
+    own_folders = [str(files.offline_commands), str(paths.shims)]
+    other_folders = [entry for entry in os.get_exec_path() if entry not in own_folders]
     return {
-        **({} if is_real(file) and not offline else {"GPUFORM_CHARTS": str(places.finder)}),
-        **(_offline(places) if offline else {}),
-        **_program(paths),
-        **_clouds(paths),
-        "PULUMI_HOME": str(places.home),
-        **(backend.variables(shared) if shared else _beside(places)),
+        **({} if is_real(file) and not offline else {"GPUFORM_CHARTS": str(files.chart_finder)}),
+        **(_offline_variables(files) if offline else {}),
+        **_python_path(paths),
+        **_clouds_yaml(paths),
+        "PULUMI_HOME": str(files.home),
+        **(backend.variables(declared) if declared else _local_backend(files)),
         "PULUMI_FALLBACK_TO_STATE_SECRETS_MANAGER": "true",
         "PULUMI_SKIP_UPDATE_CHECK": "true",
         "PULUMI_SUPPRESS_NEO_LINK": "true",
@@ -111,26 +111,26 @@ def engine_env(paths: Paths, toolchain: Tools, stack: str = "local", offline: bo
         "GPUFORM_PYTHON": sys.executable,  # read by gpuform/provider/own/pulumi-resource-gpuform
         "GPUFORM_STATE": str(paths.state),  # the program derives the kubeconfig's path from it
         "KUBECONFIG": str(paths.kubeconfig),
-        "PATH": os.pathsep.join([*(ours if offline else ours[1:]), *others]),
+        "PATH": os.pathsep.join([*(own_folders if offline else own_folders[1:]), *other_folders]),
     }
 
 
-def _beside(places: Places) -> dict[str, str]:
+def _local_backend(files: EngineFiles) -> dict[str, str]:
     return {
-        "PULUMI_BACKEND_URL": backend.address(f"file://{quote(str(places.backend))}"),
+        "PULUMI_BACKEND_URL": backend.engine_address(f"file://{quote(str(files.backend))}"),
         "PULUMI_CONFIG_PASSPHRASE": PASSPHRASE,
         "PULUMI_DIY_BACKEND_DISABLE_CHECKPOINT_BACKUPS": "true",
     }
 
 
-def _program(paths: Paths) -> dict[str, str]:
+def _python_path(paths: Paths) -> dict[str, str]:
     """Lets a program of another checkout than the installed one import that checkout's packages."""
-    if (paths.root / "infra").resolve() == INSTALLED / "infra":
+    if (paths.root / "infra").resolve() == INSTALLED_ROOT / "infra":
         return {}
     return {"PYTHONPATH": str(paths.root)}
 
 
-def _clouds(paths: Paths, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def _clouds_yaml(paths: Paths, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The checkout's clouds.yaml by its path: plugins run in the program's folder, and would not find it."""
     file = paths.root / "clouds.yaml"
     if environ.get("OS_CLIENT_CONFIG_FILE") or not file.is_file():
@@ -138,10 +138,10 @@ def _clouds(paths: Paths, environ: Mapping[str, str] = os.environ) -> dict[str, 
     return {"OS_CLIENT_CONFIG_FILE": str(file)}
 
 
-def _offline(places: Places) -> dict[str, str]:
+def _offline_variables(files: EngineFiles) -> dict[str, str]:
     return {
         "GPUFORM_OFFLINE": "1",
-        "GPUFORM_OFFLINE_KUBECONFIG": str(places.paths.kubeconfig),
+        "GPUFORM_OFFLINE_KUBECONFIG": str(files.paths.kubeconfig),
         "PULUMI_IGNORE_AMBIENT_PLUGINS": "true",  # an official pulumi-resource-aws on PATH would call AWS
     }
 
@@ -149,22 +149,23 @@ def _offline(places: Places) -> dict[str, str]:
 def export_lines(env: Mapping[str, str]) -> str:
     """Shell lines that set this environment, quoted so that any path is safe to ``eval``."""
     exports = [f"export {name}={shlex.quote(value)}" for name, value in sorted(env.items())]
-    return "\n".join([f"unset {' '.join(backend.unset(UNSET, env, PASSPHRASE))}", *exports])
+    unset = backend.variables_to_unset(UNSET_VARIABLES, env, PASSPHRASE)
+    return "\n".join([f"unset {' '.join(unset)}", *exports])
 
 
-def prepare(places: Places, tools: Tools, stack: str) -> None:
-    places.backend.mkdir(parents=True, exist_ok=True)
-    pulumi = tool(places, tools, "pulumi")
-    link(places.pulumi, pulumi)
-    link(places.paths.shims / "kubectl", tool(places, tools, "kubectl"))
-    places_of = {
-        "@ROOT@": places.paths.root,
-        "@FOLDER@": places.folder,
+def install_tools(files: EngineFiles, tools: Tools, stack: str) -> None:
+    files.backend.mkdir(parents=True, exist_ok=True)
+    pulumi = tool(files, tools, "pulumi")
+    link(files.pulumi, pulumi)
+    link(files.paths.shims / "kubectl", tool(files, tools, "kubectl"))
+    replacements = {
+        "@ROOT@": files.paths.root,
+        "@FOLDER@": files.folder,
         "@PULUMI@": pulumi,
         "@PYTHON@": sys.executable,
     }
     wrapper = _WRAPPER
-    for mark, path in places_of.items():
+    for mark, path in replacements.items():
         wrapper = wrapper.replace(mark, shlex.quote(str(path)))
-    write(places.paths.shims / "pulumi", wrapper, 0o755)
-    install(places, tools, stack)
+    write(files.paths.shims / "pulumi", wrapper, 0o755)
+    install(files, tools, stack)

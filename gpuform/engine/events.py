@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 Severity = Literal["info", "warning", "error"]
 
-_PAST = {
+_PAST_TENSE = {
     "create": "created",
     "update": "updated",
     "delete": "deleted",
@@ -127,7 +127,7 @@ def _started(body: Mapping[str, Any]) -> Step | None:
     return None if body.get("planning") else Step(body["metadata"]["op"], body["metadata"]["urn"], "started")
 
 
-def _ended(body: Mapping[str, Any]) -> Step:
+def _finished(body: Mapping[str, Any]) -> Step:
     phase: Literal["planned", "done"] = "planned" if body.get("planning") else "done"
     metadata = body["metadata"]
     return Step(metadata["op"], metadata["urn"], phase, _change(metadata))
@@ -136,7 +136,7 @@ def _ended(body: Mapping[str, Any]) -> Step:
 def _change(metadata: Mapping[str, Any]) -> Change:
     before, after = ((metadata.get(key) or {}).get("inputs") or {} for key in ("old", "new"))
     detailed = metadata.get("detailedDiff") or {}
-    replaces = {path for path, how in detailed.items() if how["diffKind"].endswith("-replace")}
+    replaces = {path for path, detail in detailed.items() if detail["diffKind"].endswith("-replace")}
     # If a replacement trigger of the program forces the replacement, the engine asks no provider for a diff.
     if "provider" in (metadata.get("keys") or ()):  # differing chart defaults are not a reason
         return Change(before, after, ("provider",), ("provider",))
@@ -155,19 +155,19 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any]], Event | None]] = {
     "policyEvent": _violation,
     "summaryEvent": _summary,
     "resourcePreEvent": _started,
-    "resOutputsEvent": _ended,
+    "resOutputsEvent": _finished,
     "resOpFailedEvent": lambda body: Step(body["metadata"]["op"], body["metadata"]["urn"], "failed"),
     "errorEvent": lambda body: Message("error", str(body["error"]).strip()),
 }
 
 
-def line(event: Event) -> str | None:
+def format_event(event: Event) -> str | None:
     """Text of an event for a log or a pipe; None for events that are not shown."""
     match event:
         case Step("replace", _, _):
             return None  # the create and the delete are shown instead
         case Step(op, _, "done") if op != "same" and event.type != "pulumi:pulumi:Stack":
-            return f"{_PAST.get(op, op)} {event.type} {event.name}"
+            return f"{_PAST_TENSE.get(op, op)} {event.type} {event.name}"
         case Step(op, _, "planned") if op != "same" and event.type != "pulumi:pulumi:Stack":
             return f"would {op} {event.type} {event.name}"
         case Step(op, _, "failed"):
@@ -179,8 +179,8 @@ def line(event: Event) -> str | None:
     return None
 
 
-def counted(changes: Mapping[str, int], planned: bool = False) -> str:
+def format_counts(changes: Mapping[str, int], planned: bool = False) -> str:
     """``{"create": 3, "same": 2}`` as ``3 created, 2 unchanged``; with ``planned``, ``3 to create``."""
-    said = {op: f"to {op}" for op in changes} if planned else _PAST
-    shown = [f"{count} {said.get(op, op)}" for op, count in sorted(changes.items()) if count]
-    return ", ".join(shown) or "nothing to do"
+    words = {op: f"to {op}" for op in changes} if planned else _PAST_TENSE
+    parts = [f"{count} {words.get(op, op)}" for op, count in sorted(changes.items()) if count]
+    return ", ".join(parts) or "nothing to do"

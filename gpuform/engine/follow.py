@@ -27,7 +27,7 @@ def main(command: list[str]) -> int:
 
     child = subprocess.Popen(command, preexec_fn=end_with_this)
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda got, frame: child.send_signal(got))
+        signal.signal(number, lambda received, frame: child.send_signal(received))
     while child.poll() is None:
         if os.getppid() != parent:
             child.kill()

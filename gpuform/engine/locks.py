@@ -17,12 +17,12 @@ from typing import Any
 
 from gpuform.checkout.errors import Failure
 
-_DYING_S = 1.0  # an engine takes a moment to exit after its gpuform was killed
-_WRITING_S = 2.0  # a lock file without content is being written, or its writer was killed
+_EXIT_WAIT_S = 1.0  # an engine takes a moment to exit after its gpuform was killed
+_WRITE_WAIT_S = 2.0  # a lock file without content is being written, or its writer was killed
 _LOCKED = "the stack is currently locked by"
-OWN: set[str] = set()
+OWN_LOCKS: set[str] = set()
 """Names of the lock files that this process holds."""
-_HELD = re.compile(r"created by (\S*)@(\S+) \(pid (\d+)\) at (\S+)")
+_LOCK_OWNER = re.compile(r"created by (\S*)@(\S+) \(pid (\d+)\) at (\S+)")
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Owner:
     user: str = "an unknown user"
 
     @property
-    def named(self) -> str:
+    def description(self) -> str:
         """``process 12 of ada on host ci-7 since 2026-01-02 03:04:05 UTC``."""
         return (
             f"process {self.pid} of {self.user} on host {self.host} since {self.since:%Y-%m-%d %H:%M:%S} UTC"
@@ -48,23 +48,23 @@ def release_dead(folder: Path, stack: str) -> list[str]:
     Raises Failure, naming process and command, if an owner still runs, and if it ran on another host, where
     this cannot be checked.
     """
-    said = []
-    for path, owner in entries(folder):
-        if path.name in OWN:
+    messages = []
+    for path, owner in list_locks(folder):
+        if path.name in OWN_LOCKS:
             continue
         if owner is not None and owner.host != socket.gethostname():
-            raise Failure(f"stack {stack}", f"is locked by {owner.named}", _remedy(owner, stack))
-        if owner is not None and (command := _running(owner)):
-            fact = f"is being changed by {owner.named} ({Path(command.split()[0]).name})"
+            raise Failure(f"stack {stack}", f"is locked by {owner.description}", _remedy(owner, stack))
+        if owner is not None and (command := _running_command(owner)):
+            fact = f"is being changed by {owner.description} ({Path(command.split()[0]).name})"
             raise Failure(f"stack {stack}", fact, _remedy(owner, stack))
         path.unlink(missing_ok=True)
         path.with_name(path.name + ".attrs").unlink(missing_ok=True)
-        what = f"process {owner.pid}, which is gone" if owner else "a run that was killed while writing it"
-        said.append(f"removed the lock on stack {stack} of {what}")
-    return said
+        holder = f"process {owner.pid}, which is gone" if owner else "a run that was killed while writing it"
+        messages.append(f"removed the lock on stack {stack} of {holder}")
+    return messages
 
 
-def own() -> str:
+def own_lock_content() -> str:
     """The content of a lock that this process holds, as the engine writes it (its ``lockContent``)."""
     content = {
         "pid": os.getpid(),
@@ -75,55 +75,55 @@ def own() -> str:
     return json.dumps(content)
 
 
-def held(said: str, stack: str) -> Failure | None:
+def locked_failure(output: str, stack: str) -> Failure | None:
     """The Failure for a run that was stopped by another run's lock; None if the output names no lock.
 
-    ``said`` is the engine's output. The lock stays: only the user can know that its owner has exited.
+    ``output`` is the engine's output. The lock stays: only the user can know that its owner has exited.
     """
     owners = [
         Owner(int(pid), host, datetime.fromisoformat(since).astimezone(UTC), user or "an unknown user")
-        for user, host, pid, since in _HELD.findall(said)
+        for user, host, pid, since in _LOCK_OWNER.findall(output)
     ]
-    if _LOCKED not in said or not owners:
+    if _LOCKED not in output or not owners:
         return None
-    fact = f"is locked by {', and by '.join(one.named for one in owners)}"
+    fact = f"is locked by {', and by '.join(owner.description for owner in owners)}"
     return Failure(f"stack {stack}", fact, _remedy(owners[0], stack))
 
 
 def _remedy(owner: Owner, stack: str) -> str:
     if owner.host != socket.gethostname():
-        gone = f"--owner-is-gone {owner.host}:{owner.pid}"
-        return f"wait for it, or, if you know that it is gone, run 'gpuform recover {stack} {gone}'"
+        option = f"--owner-is-gone {owner.host}:{owner.pid}"
+        return f"wait for it, or, if you know that it is gone, run 'gpuform recover {stack} {option}'"
     if _command(owner.pid):
         return f"wait for it to end, or stop it with 'kill -INT {owner.pid}'"
     return f"that process has exited: run 'gpuform recover {stack}'"
 
 
-def lives(owner: Owner) -> bool | None:
+def is_running(owner: Owner) -> bool | None:
     """Whether the owner still runs; None for an owner on another host, which cannot be checked.
 
     A process that was just killed gets one second to exit.
     """
-    return bool(_running(owner)) if owner.host == socket.gethostname() else None
+    return bool(_running_command(owner)) if owner.host == socket.gethostname() else None
 
 
-def _running(owner: Owner) -> str:
+def _running_command(owner: Owner) -> str:
     command = _command(owner.pid)
-    deadline = time.monotonic() + _DYING_S
+    deadline = time.monotonic() + _EXIT_WAIT_S
     while command and time.monotonic() < deadline:
         time.sleep(0.1)
         command = _command(owner.pid)
     return command
 
 
-def entries(folder: Path) -> Iterator[tuple[Path, Owner | None]]:
+def list_locks(folder: Path) -> Iterator[tuple[Path, Owner | None]]:
     """Lock files and their owners; the owner is None if it was killed while it wrote the file."""
     for path in sorted(folder.glob("*")) if folder.is_dir() else ():
         if path.suffix == ".attrs" or not path.is_file():
             continue
         owner = _read(path)
-        if owner is None and time.time() - path.stat().st_mtime < _WRITING_S:
-            time.sleep(_WRITING_S)
+        if owner is None and time.time() - path.stat().st_mtime < _WRITE_WAIT_S:
+            time.sleep(_WRITE_WAIT_S)
             owner = _read(path)
         if path.exists():
             yield path, owner
@@ -131,12 +131,12 @@ def entries(folder: Path) -> Iterator[tuple[Path, Owner | None]]:
 
 def _read(path: Path) -> Owner | None:
     try:
-        return written(path.read_text(encoding="utf-8"))
+        return parse_owner(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
 
 
-def written(text: str) -> Owner | None:
+def parse_owner(text: str) -> Owner | None:
     """Owner in the text of a lock file; None if the text is incomplete."""
     try:
         content: dict[str, Any] = json.loads(text)
@@ -155,15 +155,15 @@ def _command(pid: int) -> str:
     """Command line of a running pulumi or gpuform; empty if it has exited or its PID was reused."""
     if Path("/proc/self").exists():
         try:
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+            command_line = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
         except OSError:
             return ""
     else:
-        answer = subprocess.run(
+        result = subprocess.run(
             ["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False
         )
-        words = answer.stdout.split()
+        command_line = result.stdout.split()
     # gpuform is a Python script: its interpreter comes first.
-    names = [Path(word).name for word in words[:2]]
-    ours = any(name.startswith("pulumi") for name in names[:1]) or "gpuform" in names
-    return " ".join(words).strip() if ours else ""
+    names = [Path(word).name for word in command_line[:2]]
+    is_own = any(name.startswith("pulumi") for name in names[:1]) or "gpuform" in names
+    return " ".join(command_line).strip() if is_own else ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuform.checkout.errors import Failure
-from gpuform.checkout.listing import some
+from gpuform.checkout.listing import abbreviate
 
 CREATING, UPDATING, IMPORTING = "creating", "updating", "importing"
 GIVEN_UP = "waiting for Magnum"
@@ -46,10 +46,10 @@ def operations(state: Mapping[str, Any]) -> list[Operation]:
     resources of Magnum with ``initErrors``, which may have become ready since.
     """
     latest = state.get("deployment") or {}
-    pending = [Operation(one["type"], one["resource"]) for one in latest.get("pending_operations") or ()]
-    there = latest.get("resources") or ()
-    unread = [Operation(IMPORTING, one) for one in there if _is_unread(one)]
-    given_up = [Operation(GIVEN_UP, one) for one in there if _is_given_up(one)]
+    pending = [Operation(item["type"], item["resource"]) for item in latest.get("pending_operations") or ()]
+    resources = latest.get("resources") or ()
+    unread = [Operation(IMPORTING, item) for item in resources if _is_unread(item)]
+    given_up = [Operation(GIVEN_UP, item) for item in resources if _is_given_up(item)]
     return [*pending, *unread, *given_up]
 
 
@@ -63,8 +63,8 @@ def _is_given_up(resource: Mapping[str, Any]) -> bool:
 
 
 def _is_unread(resource: Mapping[str, Any]) -> bool:
-    made = bool(resource.get("custom") and resource.get("id"))
-    return made and bool(resource.get("inputs")) and not {*(resource.get("outputs") or ())} - {FIELD_MANAGER}
+    has_inputs = bool(resource.get("custom") and resource.get("id") and resource.get("inputs"))
+    return has_inputs and not {*(resource.get("outputs") or ())} - {FIELD_MANAGER}
 
 
 def require_none(state: Mapping[str, Any], stack: str, destroyed: bool = False) -> None:
@@ -74,13 +74,13 @@ def require_none(state: Mapping[str, Any], stack: str, destroyed: bool = False) 
     Magnum can be ``destroyed``; an update would diff it against the provider's old reading, and might replace
     it.
     """
-    left = (CREATING, IMPORTING) if destroyed else (CREATING, IMPORTING, GIVEN_UP)
-    making = [one for one in operations(state) if one.kind in left]
-    if not making:
+    blocking = (CREATING, IMPORTING) if destroyed else (CREATING, IMPORTING, GIVEN_UP)
+    pending = [operation for operation in operations(state) if operation.kind in blocking]
+    if not pending:
         return
-    shown = some([f"{one.name} ({one.type})" for one in making], _SHOWN)
+    names = abbreviate([f"{operation.name} ({operation.type})" for operation in pending], _SHOWN)
     raise Failure(
         f"stack {stack}",
-        f"an interrupted run was creating {shown}, which may exist already",
+        f"an interrupted run was creating {names}, which may exist already",
         f"run 'gpuform recover {stack}' to look for it",
     )

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gpuform.checkout.errors import Failure
-from gpuform.engine.events import Event, Message, Step, Summary, Violation, counted
+from gpuform.engine.events import Event, Message, Step, Summary, Violation, format_counts
 
-_INVOKED = re.compile(r"^Exception: invoke of (\S+) failed: invocation of \1 returned an error: ")
-_VAGUE = ("preview failed", "update failed", "destroy failed", "refresh failed")
+_INVOKE_ERROR = re.compile(r"^Exception: invoke of (\S+) failed: invocation of \1 returned an error: ")
+_VAGUE_ERRORS = ("preview failed", "update failed", "destroy failed", "refresh failed")
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Result:
     @property
     def summary(self) -> str:
         """``3 created, 20 unchanged in 12.3 s``."""
-        return f"{counted(self.changes)} in {self.duration_s:.1f} s"
+        return f"{format_counts(self.changes)} in {self.duration_s:.1f} s"
 
     def after(self, earlier: Iterable[Result]) -> Result:
         """This run and the failed runs before it, as one result."""
@@ -52,9 +52,9 @@ class Result:
     @property
     def errors(self) -> tuple[str, ...]:
         """Mandatory policy violations and errors; the engine's ``update failed`` only if it is alone."""
-        said = [f"policy {v.policy}: {v.text}" for v in self.violations if v.mandatory]
-        said += [message.text for message in self.messages if message.severity == "error"]
-        return tuple(text for text in said if text not in _VAGUE) or tuple(said)
+        texts = [f"policy {v.policy}: {v.text}" for v in self.violations if v.mandatory]
+        texts += [message.text for message in self.messages if message.severity == "error"]
+        return tuple(text for text in texts if text not in _VAGUE_ERRORS) or tuple(texts)
 
 
 class EngineFailure(Failure):
@@ -74,7 +74,7 @@ class Record:
     violations: dict[Violation, None] = field(default_factory=dict)
     summary: Summary = field(default_factory=Summary)
 
-    def take(self, event: Event) -> bool:
+    def add(self, event: Event) -> bool:
         """Record the event; False if it adds nothing (a component with outputs is reported twice)."""
         match event:
             case Step(op, _, phase):
@@ -92,20 +92,19 @@ class Record:
         return True
 
 
-def why_it_failed(errors: Sequence[str], code: int, log: Path | None) -> str:
+def failure_reason(errors: Sequence[str], code: int, log: Path | None) -> str:
     """The first reported error, else the first in the engine's log, else the exit code."""
-    said = list(errors)
-    if not said:
-        said = [
-            text.removeprefix("error: ") for text in written(log).splitlines() if text.startswith("error: ")
-        ]
+    reasons = list(errors)
+    if not reasons:
+        lines = read_log(log).splitlines()
+        reasons = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
     if code < 0:
-        said.append(f"the engine was killed by signal {-code}")
-    why = f"failed: {_reason(said[0])}" if said else f"failed with exit code {code}"
-    return why + (f" (and {len(said) - 1} more)" if len(said) > 1 else "")
+        reasons.append(f"the engine was killed by signal {-code}")
+    text = f"failed: {_reason(reasons[0])}" if reasons else f"failed with exit code {code}"
+    return text + (f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else "")
 
 
-def written(log: Path | None) -> str:
+def read_log(log: Path | None) -> str:
     return log.read_text(encoding="utf-8", errors="replace") if log is not None else ""
 
 
@@ -113,5 +112,5 @@ def _reason(text: str) -> str:
     """The line of a message that says what is wrong: the last of a traceback, else the first."""
     lines = [part.strip() for part in text.splitlines() if part.strip()] or ["no reason given"]
     if lines[0].startswith("Program failed with"):
-        return _INVOKED.sub("", lines[-1])
+        return _INVOKE_ERROR.sub("", lines[-1])
     return " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]

@@ -17,10 +17,10 @@ from gpuform.checkout import writable
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
 from gpuform.engine import backend, checkpoint, locks, pending
-from gpuform.engine.environment import PASSPHRASE, UNSET, engine_env
-from gpuform.engine.events import Event, line
-from gpuform.engine.places import Places, Tools
-from gpuform.engine.result import EngineFailure, Record, Result, why_it_failed, written
+from gpuform.engine.environment import PASSPHRASE, UNSET_VARIABLES, engine_env
+from gpuform.engine.events import Event, format_event
+from gpuform.engine.files import EngineFiles, Tools
+from gpuform.engine.result import EngineFailure, Record, Result, failure_reason, read_log
 from gpuform.engine.standins import plugins
 from gpuform.engine.stream import follow
 from infra.model import losses
@@ -45,7 +45,7 @@ class Engine:
         runs. Clusters at AWS are then the embedded control plane, if that runs.
         """
         self._paths = paths
-        self._places = Places(paths, offline)
+        self._files = EngineFiles(paths, offline)
         self._tools = toolchain
         self._say = say
         self._runs: dict[str, tuple[dict[str, str], State | None]] = {}
@@ -64,7 +64,7 @@ class Engine:
         ``acknowledged`` are names of what may be lost, beside those in the stack file. Raises Failure, and
         changes nothing, while the state has pending creates.
         """
-        arguments = ["--yes", "--skip-preview", *_each("--policy-pack", policy_packs)]
+        arguments = ["--yes", "--skip-preview", *_repeat("--policy-pack", policy_packs)]
         return self._operate("up", stack, arguments, on_event, settle, acknowledged)
 
     def preview(
@@ -76,7 +76,7 @@ class Engine:
     ) -> Result:
         """Preview an update; with ``*`` among ``acknowledged``, losses are warnings and not errors."""
         unprotected = ["--ignore-protect"] if losses.REPORT in acknowledged else []
-        arguments = [*_each("--policy-pack", policy_packs), *unprotected]
+        arguments = [*_repeat("--policy-pack", policy_packs), *unprotected]
         return self._operate("preview", stack, arguments, on_event, acknowledged=acknowledged)
 
     def destroy(
@@ -89,16 +89,15 @@ class Engine:
         that it closed because of the answer. Raises Failure, and deletes nothing, as ``up`` does: resources
         that a killed run was creating would be orphaned.
         """
-        words = ["--yes", "--skip-preview", "--ignore-protect", *_each("--exclude", spared)]
+        words = ["--yes", "--skip-preview", "--ignore-protect", *_repeat("--exclude", spared)]
         return self._operate("destroy", stack, words, on_event)
 
     def refresh(
         self, stack: str = "local", on_event: OnEvent | None = None, targets: Sequence[str] = ()
     ) -> Result:
         """Refresh the state from the live resources, or from ``targets`` (URNs) only."""
-        return self._operate(
-            "refresh", stack, ["--yes", "--skip-preview", *_each("--target", targets)], on_event
-        )
+        arguments = ["--yes", "--skip-preview", *_repeat("--target", targets)]
+        return self._operate("refresh", stack, arguments, on_event)
 
     def drift(self, stack: str = "local", on_event: OnEvent | None = None) -> Result:
         """What ``refresh`` would change: one step per resource with drift; writes nothing."""
@@ -106,9 +105,9 @@ class Engine:
 
     def outputs(self, stack: str = "local", show_secrets: bool = False) -> dict[str, Any]:
         """Outputs of the stack; a secret is ``[secret]`` unless ``show_secrets``."""
-        shown = ["--show-secrets"] if show_secrets else []
-        said = self.ask(self.prepare(stack), "stack", "output", "--json", "--stack", stack, *shown)
-        outputs: dict[str, Any] = json.loads(said)
+        options = ["--show-secrets"] if show_secrets else []
+        output = self.run_pulumi(self.prepare(stack), "stack", "output", "--json", "--stack", stack, *options)
+        outputs: dict[str, Any] = json.loads(output)
         return outputs
 
     def export(self, stack: str = "local") -> dict[str, Any]:
@@ -117,8 +116,8 @@ class Engine:
 
     def deployment(self, env: Mapping[str, str], stack: str, show_secrets: bool = False) -> dict[str, Any]:
         """As ``export``, with the given environment and without preparing the stack."""
-        shown = ["--show-secrets"] if show_secrets else []
-        state: dict[str, Any] = json.loads(self.ask(env, "stack", "export", "--stack", stack, *shown))
+        flags = ["--show-secrets"] if show_secrets else []
+        state: dict[str, Any] = json.loads(self.run_pulumi(env, "stack", "export", "--stack", stack, *flags))
         return state
 
     def tool(self, name: str) -> Path:
@@ -132,44 +131,46 @@ class Engine:
         """As ``deployment``, without starting an engine if the state is a file beside the checkout."""
         if self.environment(stack)[1] is not None:
             return self.deployment(env, stack)
-        return checkpoint.deployment(self._places.checkpoint(backend.project(self._paths.root), stack))
+        project = backend.project_name(self._paths.root)
+        return checkpoint.read_deployment(self._files.checkpoint(project, stack))
 
     def restore(self, stack: str, state: Mapping[str, Any]) -> None:
         """Replace the stack's state, as ``pulumi stack import`` does."""
-        self.ask(self.prepare(stack), "stack", "import", "--stack", stack, given=json.dumps(state))
+        self.run_pulumi(self.prepare(stack), "stack", "import", "--stack", stack, stdin=json.dumps(state))
 
     def prepare(self, stack: str = "local") -> dict[str, str]:
         """Create or repair ``stack`` if necessary; returns the environment of its runs."""
-        env, shared = self.environment(stack)
-        project, ask = backend.project(self._paths.root), partial(self.ask, env)
-        if shared is not None:
-            backend.make(self._places, project, stack, ask, shared)
+        env, declared = self.environment(stack)
+        project, run = backend.project_name(self._paths.root), partial(self.run_pulumi, env)
+        if declared is not None:
+            backend.create_stack(self._files, project, stack, run, declared)
             return env
-        for said in locks.release_dead(self._places.locks(project, stack), stack):
-            self._say(said)
-        state = self._places.checkpoint(project, stack)
-        for said in checkpoint.repair(state, stack, self._places.offline):
-            self._say(said)
+        for message in locks.release_dead(self._files.locks(project, stack), stack):
+            self._say(message)
+        state = self._files.checkpoint(project, stack)
+        for message in checkpoint.repair(state, stack, self._files.offline):
+            self._say(message)
         if not state.exists():
-            backend.make(self._places, project, stack, ask)
+            backend.create_stack(self._files, project, stack, run)
         return env
 
     def environment(self, stack: str) -> tuple[dict[str, str], State | None]:
         """Environment of the stack's runs, and its declared state; neither creates nor repairs the stack."""
-        if known := self._runs.get(stack):
-            return known
+        if cached := self._runs.get(stack):
+            return cached
         writable.require_state(self._paths.state)
-        shared = None if self._places.offline else backend.declared(self._paths.root, stack)
-        ours = engine_env(self._paths, self._tools, stack, self._places.offline)
+        declared = None if self._files.offline else backend.declared_state(self._paths.root, stack)
+        own_variables = engine_env(self._paths, self._tools, stack, self._files.offline)
         # Callers of this class run the preflight themselves, or skip it on purpose.
-        env = backend.without(UNSET, ours, PASSPHRASE) | ours | {"GPUFORM_SKIP_PREFLIGHT": "1"}
-        if shared is not None:
-            backend.require_passphrase(stack, shared, env)
+        inherited = backend.environment_without(UNSET_VARIABLES, own_variables, PASSPHRASE)
+        env = inherited | own_variables | {"GPUFORM_SKIP_PREFLIGHT": "1"}
+        if declared is not None:
+            backend.require_passphrase(stack, declared, env)
         file = self._paths.root / f"Pulumi.{stack}.yaml"
-        for plugin in plugins(self._paths, self._places.offline):
-            if (notice := plugin.notice(file, self._places.offline)) and not self._runs:
+        for plugin in plugins(self._paths, self._files.offline):
+            if (notice := plugin.notice(file, self._files.offline)) and not self._runs:
                 self._say(notice)
-        self._runs[stack] = env, shared
+        self._runs[stack] = env, declared
         return self._runs[stack]
 
     def _operate(
@@ -182,30 +183,30 @@ class Engine:
         acknowledged: Sequence[str] = (),
     ) -> Result:
         env = self.prepare(stack) | {losses.VARIABLE: " ".join(acknowledged)}
-        released: list[str] = []
+        options: list[str] = []
         if operation in ("up", "destroy"):
             state = self._state(env, stack)
-            if settle and (left := pending.operations(state)):
-                settle(left)
+            if settle and (operations := pending.operations(state)):
+                settle(operations)
                 state = self._state(env, stack)
             pending.require_none(state, stack, destroyed=operation == "destroy")
             # The engine checks the old resource's protection, which the program cannot lift in the same run.
-            may_go = operation == "up" and checkpoint.guarded(state).get("environment") in acknowledged
-            released = ["--ignore-protect"] if may_go else []
+            environment = checkpoint.guard_records(state).get("environment")
+            options = ["--ignore-protect"] if operation == "up" and environment in acknowledged else []
         terminal = on_event is None and sys.stdout.isatty()
         log = None if terminal else self._paths.logs / f"pulumi-{operation}-{stack}.log"
-        command = [str(self._paths.shims / "pulumi"), operation, "--stack", stack, *arguments, *released]
+        command = [str(self._paths.shims / "pulumi"), operation, "--stack", stack, *arguments, *options]
         record = Record()
 
         def take(event: Event) -> None:
-            new = record.take(event)
+            is_new = record.add(event)
             if on_event is not None:
                 on_event(event)
-            elif new and not terminal and (text := line(event)):
+            elif is_new and not terminal and (text := format_event(event)):
                 self._say(text)
 
-        began = time.monotonic()
-        root, runs = self._paths.root, self._places.runs
+        start = time.monotonic()
+        root, runs = self._paths.root, self._files.runs
         if log is not None:
             log.parent.mkdir(parents=True, exist_ok=True)
             command += ["--color", "never", "--non-interactive"]
@@ -215,34 +216,35 @@ class Engine:
             operation,
             stack,
             record.summary.changes,
-            time.monotonic() - began,
+            time.monotonic() - start,
             tuple(record.steps),
             tuple(record.messages),
             tuple(record.violations),
         )
         if code == 0:
             return result
-        if held := locks.held(written(log), stack):
-            raise held
-        fact = why_it_failed(result.errors, code, log)
+        if failure := locks.locked_failure(read_log(log), stack):
+            raise failure
+        fact = failure_reason(result.errors, code, log)
         raise EngineFailure(result, fact, f"see {log}" if log else "see the engine's output above")
 
-    def ask(self, env: Mapping[str, str], *arguments: str, given: str | None = None) -> str:
-        """Output of a pulumi command; ``given`` is its input. Raises Failure if it ends with an error."""
+    def run_pulumi(self, env: Mapping[str, str], *arguments: str, stdin: str | None = None) -> str:
+        """Output of a pulumi command; ``stdin`` is its input. Raises Failure if it ends with an error."""
         command = [str(self._paths.shims / "pulumi"), *arguments, "--non-interactive", "--color", "never"]
-        answer = subprocess.run(
-            command, env=env, cwd=self._paths.root, input=given, capture_output=True, text=True
+        result = subprocess.run(
+            command, env=env, cwd=self._paths.root, input=stdin, capture_output=True, text=True
         )
-        if answer.returncode != 0:
-            named = dict(pairwise(arguments))
-            if held := locks.held(answer.stderr, named.get("--stack") or named.get("init") or ""):
-                raise held
-            said = answer.stderr.strip().removeprefix("error: ")
+        if result.returncode != 0:
+            options = dict(pairwise(arguments))
+            stack = options.get("--stack") or options.get("init") or ""
+            if failure := locks.locked_failure(result.stderr, stack):
+                raise failure
+            message = result.stderr.strip().removeprefix("error: ")
             raise Failure(
-                f"pulumi {' '.join(arguments[:2])}", said or f"exit code {answer.returncode}", "see above"
+                f"pulumi {' '.join(arguments[:2])}", message or f"exit code {result.returncode}", "see above"
             )
-        return answer.stdout
+        return result.stdout
 
 
-def _each(option: str, values: Iterable[object]) -> list[str]:
+def _repeat(option: str, values: Iterable[object]) -> list[str]:
     return [word for value in values for word in (option, str(value))]

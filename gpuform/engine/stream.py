@@ -56,37 +56,37 @@ def follow(
                 process_group=None if output is None else 0,
                 preexec_fn=_die_with_parent,  # one system call, no locks, no allocation
             )
-            with _signals_to(process, terminal=output is None):
+            with _forward_signals(process, terminal=output is None):
                 try:
-                    for text in _lines(reader, process):
+                    for text in _read_lines(reader, process):
                         event = parse(text)
                         if event is not None:
                             on_event(event)
                 except BaseException:
-                    _end(reader, process)
+                    _stop(reader, process)
                     raise
                 return process.wait()
         finally:
             os.close(reader)
 
 
-def _end(reader: int, process: subprocess.Popen[bytes]) -> None:
+def _stop(reader: int, process: subprocess.Popen[bytes]) -> None:
     """Let the engine finish the operations it has begun; its events are dropped."""
     process.send_signal(signal.SIGINT)
-    for _ in _lines(reader, process):  # a full pipe would block the engine
+    for _ in _read_lines(reader, process):  # a full pipe would block the engine
         pass
     process.wait()
 
 
-def _lines(reader: int, process: subprocess.Popen[bytes]) -> Iterator[str]:
-    rest = b""
+def _read_lines(reader: int, process: subprocess.Popen[bytes]) -> Iterator[str]:
+    remainder = b""
     while True:
         ended = process.poll() is not None  # polled first, so that nothing written before the end is missed
         ready, _, _ = select.select([reader], [], [], _POLL_S)
         data = os.read(reader, _CHUNK) if ready else b""
         if data:
-            *whole, rest = (rest + data).split(b"\n")
-            yield from (text.decode(errors="replace") for text in whole if text.strip())
+            *lines, remainder = (remainder + data).split(b"\n")
+            yield from (text.decode(errors="replace") for text in lines if text.strip())
         elif ended:
             return
         elif ready:
@@ -94,7 +94,7 @@ def _lines(reader: int, process: subprocess.Popen[bytes]) -> Iterator[str]:
 
 
 @contextmanager
-def _signals_to(process: subprocess.Popen[bytes], *, terminal: bool) -> Iterator[None]:
+def _forward_signals(process: subprocess.Popen[bytes], *, terminal: bool) -> Iterator[None]:
     """Turn signals that would end this process into a request to the engine to end.
 
     Raises KeyboardInterrupt when the engine has ended after a SIGINT; its result is then not needed.
@@ -110,11 +110,11 @@ def _signals_to(process: subprocess.Popen[bytes], *, terminal: bool) -> Iterator
         if number == signal.SIGTERM or not terminal:
             process.send_signal(signal.SIGINT)
 
-    before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
     if signal.SIGINT in received:
         raise KeyboardInterrupt

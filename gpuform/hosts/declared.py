@@ -9,17 +9,17 @@ from typing import Any
 
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
-from gpuform.checkout.stacks import declared as environment
+from gpuform.checkout.stacks import load_environment
 from gpuform.hosts.events import HostResult, Outcome
 from gpuform.hosts.listing import PoolHosts
 from infra.inventory import inventory
 from infra.model.environment import Environment
 from infra.plan.sharing import device_plugin_change, pool_labels, pool_taints
-from infra.plan.startup import until_proven
+from infra.plan.startup import startup_change
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredHosts:
     """A stack of own hosts; ``kubeconfig`` is None before the hosts have joined a cluster."""
 
     stack: str
@@ -37,23 +37,23 @@ class Declared:
                 hosts=[host.name for host in pool.hosts or ()],
                 labels=pool_labels(env, pool),
                 taints=pool_taints(env, pool),
-                startup=until_proven(env, pool),
+                startup=startup_change(env, pool),
                 sharing=device_plugin_change(env, pool),
             )
             for pool in env.pools
         ]
 
 
-def declared(stack: str, paths: Paths) -> Declared:
+def load_hosts(stack: str, paths: Paths) -> DeclaredHosts:
     """Read ``Pulumi.STACK.yaml``; raises InputError, also for a stack with another kind of cluster."""
-    env = environment(stack, paths)
-    if not env.by_ssh:
+    env = load_environment(stack, paths)
+    if not env.uses_ssh:
         raise InputError(
             "cluster.kind",
             f"stack {stack} has {env.cluster.kind}: only own hosts are prepared by this command",
             "name a stack of kind hosts, such as onprem-dev",
         )
-    return Declared(
+    return DeclaredHosts(
         stack=stack,
         environment=env,
         inventory=inventory(env, paths.root),
@@ -62,20 +62,20 @@ def declared(stack: str, paths: Paths) -> Declared:
     )
 
 
-def rows(found: Declared, outcome: Outcome, nodes: Mapping[str, str]) -> list[dict[str, Any]]:
+def status_rows(hosts: DeclaredHosts, outcome: Outcome, nodes: Mapping[str, str]) -> list[dict[str, Any]]:
     """One row per requested host, as ``gpuform hosts status --json`` documents it.
 
     ``nodes`` is, by host, ``ready``, ``not ready`` or ``not joined``, ``-`` without a kubeconfig, ``unknown``
     if the cluster does not answer.
     """
-    hostvars = found.inventory["_meta"]["hostvars"]
-    return [_row(name, result, hostvars[name], nodes[name]) for name, result in outcome.hosts.items()]
+    hostvars = hosts.inventory["_meta"]["hostvars"]
+    return [_status_row(name, result, hostvars[name], nodes[name]) for name, result in outcome.hosts.items()]
 
 
-def _row(name: str, result: HostResult, variables: Mapping[str, Any], node: str) -> dict[str, Any]:
+def _status_row(name: str, result: HostResult, variables: Mapping[str, Any], node: str) -> dict[str, Any]:
     facts = result.facts
-    answers = [line.rpartition(", ") for line in facts.get("gpus") or []]
-    versions = sorted({version for _, _, version in answers})
+    gpu_lines = [line.rpartition(", ") for line in facts.get("gpus") or []]
+    versions = sorted({version for _, _, version in gpu_lines})
     return {
         "host": name,
         "pool": variables.get("gpuform_pool") or "",
@@ -84,7 +84,7 @@ def _row(name: str, result: HostResult, variables: Mapping[str, Any], node: str)
         "system": facts.get("system") or "",
         "kernel": facts.get("kernel") or "",
         "driver": ", ".join(versions),
-        "gpus": [product for product, _, _ in answers],
+        "gpus": [product for product, _, _ in gpu_lines],
         "toolkit": facts.get("toolkit") or "",
         "declared": {
             "driver": variables.get("nvidia_driver_version") or "",

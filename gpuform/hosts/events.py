@@ -9,8 +9,8 @@ from typing import Any
 
 from gpuform.hosts import reasons
 
-END = "gpuform end of run"  # the task that every host reaches unless it was stopped
-DONE = "Count the host as done"  # the same at the end of a play that takes its hosts in batches (serial)
+END_TASK = "gpuform end of run"  # the task that every host reaches unless it was stopped
+DONE_TASK = "Count the host as done"  # the same at the end of a play that takes its hosts in batches (serial)
 STOPPED = "the run stopped before this host was done; run the same command again"
 _KEPT_OUTPUT = 40  # lines: an error of ansible-playbook itself is in its last few
 _ENDINGS = ("ok", "changed", "failed", "unreachable", "skipped")
@@ -91,7 +91,7 @@ class HostResults:
         """``hosts`` need a result, ``plays`` are the hosts of each play, if known."""
         self._hosts = tuple(hosts)
         self._plays = tuple(plays)
-        self._begun: set[str] = set()
+        self._started_plays: set[str] = set()
         self._failures: dict[str, tuple[str, str]] = {}
         self._changes: dict[str, list[str]] = {}
         self._diffs: dict[str, list[str]] = {}
@@ -110,7 +110,7 @@ class HostResults:
         elif event.kind == "done":
             self._done.add(event.host)
         elif event.kind == "play":
-            self._begun.add(event.play)
+            self._started_plays.add(event.play)
         elif event.kind == "stats":
             self._stats = event.stats
         elif event.kind == "output":
@@ -123,19 +123,19 @@ class HostResults:
         if cancelled:
             message = "cancelled; run the same command again to continue"
         elif self._stats is None:
-            message = _last_words(self._output) or f"ansible-playbook ended with code {rc} before any host"
+            message = _final_error(self._output) or f"ansible-playbook ended with code {rc} before any host"
         return Outcome({name: self._host(name, message) for name in self._hosts}, rc, message, cancelled)
 
     def _host(self, name: str, message: str) -> HostResult:
         stats = self._stats or {}
-        task, said = self._failures.get(name, ("", ""))
+        task, reason = self._failures.get(name, ("", ""))
         failed, dark = (int(stats.get(key, {}).get(name, 0)) for key in ("failures", "dark"))
         changes = tuple(self._changes.get(name, ()))
         if self._stats is None and name in self._failures:
             failed = 1
         if failed or dark:
-            message = f"{task}: {said}" if failed and task else said or "failed without a message"
-        elif name in self._done or self._past(name):
+            message = f"{task}: {reason}" if failed and task else reason or "failed without a message"
+        elif name in self._done or self._is_past(name):
             message = ""
         elif self._stats is not None:
             message = STOPPED
@@ -151,24 +151,24 @@ class HostResults:
             facts=self._facts.get(name, {}),
         )
 
-    def _past(self, name: str) -> bool:
+    def _is_past(self, name: str) -> bool:
         """Whether the host is in neither the play in which the run ended nor a later one."""
-        rest = self._plays[max(len(self._begun) - 1, 0) :]
-        return bool(rest) and not any(name in members for members in rest)
+        remaining = self._plays[max(len(self._started_plays) - 1, 0) :]
+        return bool(remaining) and not any(name in members for members in remaining)
 
 
-def read(raw: Mapping[str, Any]) -> Event | None:
+def parse_event(raw: Mapping[str, Any]) -> Event | None:
     """Convert an event of ansible-runner to the fields that we use; None if it has none of them."""
     kind, data = str(raw.get("event")), raw.get("event_data") or {}
-    task = _task(data)
+    task = _task_name(data)
     if kind == "playbook_on_stats":
         keys = ("changed", "failures", "dark")
         return Event("stats", stats={key: dict(data.get(key) or {}) for key in keys})
-    if task in (END, DONE):
+    if task in (END_TASK, DONE_TASK):
         return Event("done", host=str(data.get("host"))) if kind == "runner_on_ok" else None
     if kind == "playbook_on_play_start":
         title, identity = str(data.get("play")), str(data.get("play_uuid"))
-        return Event("play", message=title, play=identity) if title != END else None
+        return Event("play", message=title, play=identity) if title != END_TASK else None
     if kind in ("playbook_on_task_start", "playbook_on_handler_task_start"):
         return Event("task", task=task)
     if kind in ("verbose", "error", "warning"):
@@ -177,26 +177,26 @@ def read(raw: Mapping[str, Any]) -> Event | None:
     if kind == "runner_on_start":
         return Event("started", host=str(data.get("host") or ""), task=task)
     ending = kind.removeprefix("runner_on_")
-    return _ended(ending, data, task) if ending in _ENDINGS else None
+    return _task_result(ending, data, task) if ending in _ENDINGS else None
 
 
-def _ended(ending: str, data: Mapping[str, Any], task: str) -> Event:
+def _task_result(outcome: str, data: Mapping[str, Any], task: str) -> Event:
     result = data.get("res") or {}
-    if ending == "ok" and result.get("changed"):
-        ending = "changed"
-    say = {"failed": reasons.failed, "unreachable": reasons.unreachable}.get(ending)
+    if outcome == "ok" and result.get("changed"):
+        outcome = "changed"
+    describe = {"failed": reasons.failure_reason, "unreachable": reasons.unreachable_reason}.get(outcome)
     return Event(
-        ending,
+        outcome,
         host=str(data.get("host") or ""),
         task=task,
-        message=say(result) if say else "",
+        message=describe(result) if describe else "",
         ignored=bool(data.get("ignore_errors")),
-        diff="" if say else "\n".join(_diffs(result)),
+        diff="" if describe else "\n".join(_diffs(result)),
         facts=_facts(result),
     )
 
 
-def _task(data: Mapping[str, Any]) -> str:
+def _task_name(data: Mapping[str, Any]) -> str:
     role, task = str(data.get("role") or ""), str(data.get("task") or "")
     return f"{role} : {task}" if role and not task.startswith(f"{role} : ") else task
 
@@ -209,8 +209,8 @@ def _facts(result: Mapping[str, Any]) -> dict[str, Any]:
 
 def _diffs(result: Mapping[str, Any]) -> Iterable[str]:
     for item in result.get("results") or [result]:
-        found = item.get("diff") if isinstance(item, Mapping) else None
-        for diff in found if isinstance(found, list) else [found] if found else []:
+        diffs = item.get("diff") if isinstance(item, Mapping) else None
+        for diff in diffs if isinstance(diffs, list) else [diffs] if diffs else []:
             if isinstance(diff, Mapping) and (text := _diff(diff)):
                 yield text
 
@@ -226,7 +226,7 @@ def _diff(diff: Mapping[str, Any]) -> str:
     return "\n".join(list(lines)[:60])  # longer diffs have to be read on the host
 
 
-def _last_words(output: Sequence[str]) -> str:
-    whole = "\n".join(output)
-    mark = max(whole.rfind("ERROR"), whole.rfind("[ERROR]"))
-    return " ".join(whole[mark:].split())[:600] if mark >= 0 else " ".join(whole.split())[-300:]
+def _final_error(output: Sequence[str]) -> str:
+    text = "\n".join(output)
+    start = max(text.rfind("ERROR"), text.rfind("[ERROR]"))
+    return " ".join(text[start:].split())[:600] if start >= 0 else " ".join(text.split())[-300:]

@@ -21,25 +21,25 @@ from infra.plan.inventory import key_paths
 Variables = dict[str, Any]
 
 
-def of_hosts(env: Environment) -> dict[str, Any]:
+def hosts_inventory(env: Environment) -> dict[str, Any]:
     """The inventory of own hosts, without the repositories' keys, which no check reads."""
-    found = ansible_inventory(env, {path: "" for _, path in key_paths(env)})
+    result = ansible_inventory(env, {path: "" for _, path in key_paths(env)})
     for pool in env.pools:
         for host in pool.hosts or () if pool.gpus and env.kubeconfig else ():
-            found["_meta"]["hostvars"][host.name].update(_mig(pool))
-    return found
+            result["_meta"]["hostvars"][host.name].update(_mig_variables(pool))
+    return result
 
 
-def of_nodes(
+def nodes_inventory(
     env: Environment, nodes: Iterable[Mapping[str, Any]], kubeconfig: Path, context: str | None
 ) -> dict[str, Any]:
     pools = {pool.name: pool for pool in env.pools}
     hosts: dict[str, Variables] = {}
     for node in nodes:
-        has = node["metadata"].get("labels", {})
-        pool = pools.get(has.get(labels.POOL, ""))
+        node_labels = node["metadata"].get("labels", {})
+        pool = pools.get(node_labels.get(labels.POOL, ""))
         if pool:
-            gpus = offer.gpus_of(pool, has) or pool.gpu_counts[-1]
+            gpus = offer.node_gpus(pool, node_labels) or pool.gpu_counts[-1]
             hosts[node["metadata"]["name"]] = {
                 "gpuform_environment": env.name,
                 "gpuform_pool": pool.name,
@@ -47,29 +47,29 @@ def of_nodes(
                 "gpuform_context": context or "",
                 "gpuform_labels": sharing.pool_labels(env, pool),
                 "gpuform_taints": sharing.pool_taints(env, pool),
-                **(_gpus(env, pool, gpus) if pool.gpus else {}),
+                **(_gpu_variables(env, pool, gpus) if pool.gpus else {}),
             }
     return {"_meta": {"hostvars": hosts}}
 
 
-def _gpus(env: Environment, pool: Pool, gpus: int) -> Variables:
+def _gpu_variables(env: Environment, pool: Pool, gpus: int) -> Variables:
     driver, modules = gpu_operator.driver_version(env), env.gpu_operator.kernel_modules
     gpu = pool.gpus[0]
     return {
         "validate_inventory_gpu": {"model": gpu.name, "product": gpu.device, "count": gpus},
         "nvidia_driver_source": "operator",
         "nvidia_driver_version": driver,
-        "nvidia_driver_modules": drivers.modules(gpu, driver) if modules == "auto" else modules,
+        "nvidia_driver_modules": drivers.recommended_modules(gpu, driver) if modules == "auto" else modules,
         "nvidia_driver_fabricmanager": drivers.needs_fabric_manager(gpu, gpus),
         "nvidia_container_toolkit_version": env.gpu_operator.toolkit_version or versions.CONTAINER_TOOLKIT,
         "nvidia_container_toolkit_runtime": "containerd",
         "nvidia_container_toolkit_mode": "cdi" if env.gpu_operator.cdi else "runtime",
-        **_mig(pool),
+        **_mig_variables(pool),
     }
 
 
-def _mig(pool: Pool) -> Variables:
+def _mig_variables(pool: Pool) -> Variables:
     """The MIG slices of each GPU that the operator creates, and the indices of these GPUs if not all."""
-    devices = layouts.cut(pool)
-    found: Variables = {"gpuform_mig": dict(pool.layout or {})}
-    return found if devices is None else {**found, "gpuform_mig_devices": list(devices)}
+    devices = layouts.mig_devices(pool)
+    variables: Variables = {"gpuform_mig": dict(pool.layout or {})}
+    return variables if devices is None else {**variables, "gpuform_mig_devices": list(devices)}

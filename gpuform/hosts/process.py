@@ -23,7 +23,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gpuform.hosts.events import read
+from gpuform.hosts.events import parse_event
 
 _PR_SET_CHILD_SUBREAPER = 36  # prctl(2): orphans of our children become ours, and can be ended
 _GRACE_S = 5.0  # ansible-playbook ends its workers and ssh within a second of a SIGTERM
@@ -32,12 +32,12 @@ _PROC = Path("/proc")
 
 def main() -> int:
     job = json.loads(sys.stdin.readline())
-    out = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
+    events = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
     os.dup2(2, 1)  # other output is not an event
 
     def emit(item: Mapping[str, Any]) -> None:
         try:
-            print(json.dumps(item), file=out, flush=True)
+            print(json.dumps(item), file=events, flush=True)
         except BrokenPipeError:
             cancel.set()  # the reader has gone
 
@@ -80,7 +80,7 @@ def _run_playbook(
         return bool(terminated) and time.monotonic() - terminated[0] > _GRACE_S
 
     def on_event(raw: dict[str, Any]) -> bool:
-        event = read(raw)
+        event = parse_event(raw)
         if event is not None:
             emit(asdict(event))
         return False  # not to be written into the artifacts
@@ -96,10 +96,10 @@ def _run_playbook(
 
 
 def _children() -> list[int]:
-    found = []
+    pids = []
     for task in (_PROC / "self" / "task").glob("*/children"):
-        found += [int(pid) for pid in task.read_text().split()]
-    return found
+        pids += [int(pid) for pid in task.read_text().split()]
+    return pids
 
 
 def _end_children(grace: float) -> None:

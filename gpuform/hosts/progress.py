@@ -17,7 +17,7 @@ _STYLES = {"changed": "yellow", "failed": "red", "unreachable": "red", "running"
 
 
 @contextmanager
-def reporting(
+def report_progress(
     console: Console, hosts: Sequence[str], write: Callable[[str], None] | None
 ) -> Iterator[OnEvent]:
     """The handler of a run's events: ``console``'s table on a terminal, else lines for ``write``.
@@ -28,14 +28,14 @@ def reporting(
         yield lambda event: None
         return
     if not console.is_terminal:
-        yield lines(write)
+        yield print_lines(write)
         return
-    board = Board(hosts)
+    board = ProgressTable(hosts)
     with Live(console=console, get_renderable=board.table, transient=True, refresh_per_second=8):
         yield board.add
 
 
-def lines(write: Callable[[str], None]) -> OnEvent:
+def print_lines(write: Callable[[str], None]) -> OnEvent:
     """One line for each task that changed something or failed; others print nothing."""
 
     def add(event: Event) -> None:
@@ -50,7 +50,7 @@ def lines(write: Callable[[str], None]) -> OnEvent:
     return add
 
 
-class Board:
+class ProgressTable:
     """Table with the current state of each host."""
 
     def __init__(self, hosts: Sequence[str]) -> None:

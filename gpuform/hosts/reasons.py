@@ -32,47 +32,47 @@ _NETWORK = re.compile(
 )
 
 
-def unreachable(result: Mapping[str, Any]) -> str:
+def unreachable_reason(result: Mapping[str, Any]) -> str:
     if "censored" in result:
         return "cannot be reached; the reason is hidden with the task's output: log in by ssh to see it"
-    return _meant(str(result.get("msg") or ""))
+    return _explain_ssh_error(str(result.get("msg") or ""))
 
 
-def failed(result: Mapping[str, Any]) -> str:
+def failure_reason(result: Mapping[str, Any]) -> str:
     """The reason in a module's result; what no_log hides stays hidden."""
     if "censored" in result:
         return "failed; its output is hidden, since it may contain secrets: check the host"
-    return _line("; ".join(dict.fromkeys(_messages(result))) or "failed without a message")
+    return _shorten("; ".join(dict.fromkeys(_messages(result))) or "failed without a message")
 
 
-def _meant(message: str) -> str:
-    for mark, meaning in _SSH.items():
-        if mark in message:
-            found = _FINGERPRINT.search(message)
-            return meaning.format(key=found[1] if found else "another")
+def _explain_ssh_error(message: str) -> str:
+    for text, meaning in _SSH.items():
+        if text in message:
+            fingerprint = _FINGERPRINT.search(message)
+            return meaning.format(key=fingerprint[1] if fingerprint else "another")
     if network := _NETWORK.search(message):
         return f"cannot be reached ({network[1].strip()}); check its address, port and power"
-    return _line(message) or "cannot be reached"
+    return _shorten(message) or "cannot be reached"
 
 
 def _messages(result: Mapping[str, Any]) -> Iterator[str]:
-    failed = [
+    failed_items = [
         item for item in result.get("results") or [] if isinstance(item, Mapping) and item.get("failed")
     ]
-    for item in failed:
+    for item in failed_items:
         yield from _messages(item)
-    if failed:
+    if failed_items:
         return
     text = str(result.get("msg") or "").strip()
     if text:
         yield text
     if not text or "non-zero return code" in text:
         for key in ("stderr", "stdout", "module_stderr", "module_stdout"):
-            if said := str(result.get(key) or "").strip():
-                yield said
+            if output := str(result.get(key) or "").strip():
+                yield output
                 return
 
 
-def _line(text: str) -> str:
+def _shorten(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= _LIMIT else f"{text[:_LIMIT]}..."

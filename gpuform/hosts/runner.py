@@ -18,12 +18,12 @@ import yaml
 from gpuform.checkout import scratch, writable
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
-from gpuform.hosts.events import END, Event, HostResults, Outcome
-from gpuform.hosts.listing import as_yaml, plays_of, requested_hosts
-from gpuform.hosts.secrets import Hiding, secrets_of
+from gpuform.hosts.events import END_TASK, Event, HostResults, Outcome
+from gpuform.hosts.listing import plays_of, requested_hosts, to_yaml_inventory
+from gpuform.hosts.secrets import SecretFilter, secrets_of
 
 # The only variables that a run gets: no setting of Ansible's, no secret of Pulumi's or a cloud's.
-_PASSED = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "SSH_AUTH_SOCK")
+_PASSED_VARIABLES = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "SSH_AUTH_SOCK")
 
 
 def run(
@@ -51,27 +51,27 @@ def run(
     """
     paths = paths or Paths.here()
     ansible = ansible or paths.root / "ansible"
-    file = _playbook(ansible / "playbooks", playbook)
-    _require()
+    file = _find_playbook(ansible / "playbooks", playbook)
+    _require_ansible()
     results = HostResults(requested_hosts(inventory, limit), plays_of(_read(file), inventory))
-    hide = Hiding([*secrets_of(inventory), *secrets])
+    hide_secrets = SecretFilter([*secrets_of(inventory), *secrets])
     writable.require_state(paths.state)
-    ended: dict[str, Any] = {"rc": 254, "cancelled": False}
-    with _job(file, ansible, inventory, _command(check, limit, forks), paths) as job:
-        env = _environment(Path(job["run"]["private_data_dir"]), [*tools, paths.shims])
-        for item in _items(job, env, cancelled or (lambda: False)):
+    result: dict[str, Any] = {"rc": 254, "cancelled": False}
+    with _prepare_job(file, ansible, inventory, _command_line(check, limit, forks), paths) as job:
+        env = _process_environment(Path(job["run"]["private_data_dir"]), [*tools, paths.shims])
+        for item in _read_events(job, env, cancelled or (lambda: False)):
             if item["kind"] == "end":
-                ended = item
+                result = item
                 continue
-            event = Event(**hide(item))
+            event = Event(**hide_secrets(item))
             results.add(event)
             if on_event:
                 on_event(event)
-    return results.outcome(int(ended["rc"]), cancelled=bool(ended["cancelled"]))
+    return results.outcome(int(result["rc"]), cancelled=bool(result["cancelled"]))
 
 
 @contextmanager
-def _job(
+def _prepare_job(
     playbook: Path, ansible: Path, inventory: Mapping[str, Any], command: str, paths: Paths
 ) -> Iterator[dict[str, Any]]:
     """What the run's process gets, see `gpuform.hosts.process`."""
@@ -83,22 +83,24 @@ def _job(
         arguments = {
             "private_data_dir": str(folder),
             "project_dir": str(ansible),
-            "playbook": str(_private(folder / "run.json", json.dumps(_plays(playbook)))),
-            "inventory": str(_private(folder / "inventory" / "hosts.json", json.dumps(as_yaml(inventory)))),
-            "envvars": _variables(folder, sockets, ansible / "ansible.cfg"),
+            "playbook": str(_write_private(folder / "run.json", json.dumps(_with_end_play(playbook)))),
+            "inventory": str(
+                _write_private(folder / "inventory" / "hosts.json", json.dumps(to_yaml_inventory(inventory)))
+            ),
+            "envvars": _ansible_variables(folder, sockets, ansible / "ansible.cfg"),
             "cmdline": command,
         }
         yield {"run": arguments, "folders": (sockets, str(folder))}
 
 
-def _playbook(folder: Path, name: str) -> Path:
+def _find_playbook(folder: Path, name: str) -> Path:
     if not (folder / name).is_file():
         known = ", ".join(sorted(file.name for file in folder.glob("*.yml"))) or "none"
         raise InputError("playbook", f"{name} is not in {folder}", f"the playbooks are: {known}")
     return folder / name
 
 
-def _require() -> None:
+def _require_ansible() -> None:
     from importlib.util import find_spec
 
     if find_spec("ansible_runner") is None or find_spec("ansible") is None:
@@ -115,27 +117,27 @@ def _read(playbook: Path) -> Any:
         return None
 
 
-def _plays(playbook: Path) -> list[dict[str, Any]]:
+def _with_end_play(playbook: Path) -> list[dict[str, Any]]:
     """The playbook, with a final task for every host that is still active.
 
     A host that neither failed nor got so far was stopped by another host's failure (serial,
     any_errors_fatal), which Ansible does not report.
     """
-    task = {"name": END, "ansible.builtin.debug": {"msg": ""}}
-    last = {"name": END, "hosts": "all", "gather_facts": False, "tasks": [task]}
-    return [{"import_playbook": str(playbook)}, last]
+    task = {"name": END_TASK, "ansible.builtin.debug": {"msg": ""}}
+    end_play = {"name": END_TASK, "hosts": "all", "gather_facts": False, "tasks": [task]}
+    return [{"import_playbook": str(playbook)}, end_play]
 
 
-def _command(check: bool, limit: Sequence[str], forks: int | None) -> str:
+def _command_line(check: bool, limit: Sequence[str], forks: int | None) -> str:
     words = ["--check", "--diff"] if check else []
     words += ["--limit", ",".join(limit)] if limit else []
     words += ["--forks", str(forks)] if forks else []
     return " ".join(words)
 
 
-def _variables(folder: Path, sockets: str, config: Path) -> dict[str, str]:
+def _ansible_variables(folder: Path, sockets: str, config: Path) -> dict[str, str]:
     if not config.is_file():
-        config = _private(folder / "ansible.cfg", "")
+        config = _write_private(folder / "ansible.cfg", "")
     return {
         "ANSIBLE_CONFIG": str(config),
         "ANSIBLE_HOME": str(folder / "ansible"),
@@ -149,26 +151,26 @@ def _variables(folder: Path, sockets: str, config: Path) -> dict[str, str]:
     }
 
 
-def _private(file: Path, text: str) -> Path:
+def _write_private(file: Path, text: str) -> Path:
     file.parent.mkdir(mode=0o700, exist_ok=True)
     file.touch(mode=0o600, exist_ok=False)
     file.write_text(text)
     return file
 
 
-def _environment(folder: Path, tools: Sequence[Path]) -> dict[str, str]:
+def _process_environment(folder: Path, tools: Sequence[Path]) -> dict[str, str]:
     """A short environment: ansible-runner writes all of it into its artifacts."""
-    beside = str(Path(sys.executable).parent)  # the folder of ansible-playbook
-    path = [beside, *(entry for entry in os.get_exec_path() if entry != beside), *map(str, tools)]
+    own_folder = str(Path(sys.executable).parent)  # the folder of ansible-playbook
+    path = [own_folder, *(entry for entry in os.get_exec_path() if entry != own_folder), *map(str, tools)]
     return {
-        **{name: os.environ[name] for name in _PASSED if name in os.environ},
+        **{name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ},
         "PATH": os.pathsep.join(path),
         "PYTHONDONTWRITEBYTECODE": "1",
         "TMPDIR": str(folder / "tmp"),
     }
 
 
-def _items(
+def _read_events(
     job: Mapping[str, Any], env: Mapping[str, str], cancelled: Callable[[], bool]
 ) -> Iterator[dict[str, Any]]:
     """Events of the run's process, which has ended, and removed its folder, when the iterator does."""

@@ -9,17 +9,17 @@ from typing import Any
 HIDDEN = "(hidden)"
 # Ansible's own variables that hold a secret, and ours, by the last word of the name.
 _NAMES = re.compile(r"(^|_)(pass|password|passphrase|secret|token|private_key)$")
-_IN_URL = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
-_LONG = 8  # characters
+_URL_PASSWORD = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
+_LONG_TEXT = 8  # characters
 _SHORTEST = 4  # characters: hiding "a" everywhere hides the message
 
 
 def secrets_of(value: Any) -> Iterator[str]:
     """Every secret text in an inventory: variables with a secret's name, and passwords inside URLs."""
-    for name, text in _texts(value):
+    for name, text in _named_texts(value):
         if _NAMES.search(name):
             yield text
-        yield from _IN_URL.findall(text)
+        yield from _URL_PASSWORD.findall(text)
 
 
 def texts_of(value: Any) -> Iterator[str]:
@@ -27,22 +27,23 @@ def texts_of(value: Any) -> Iterator[str]:
 
     Short texts are words that messages need, and Ansible's own variables only say how a host is reached.
     """
-    return (text for name, text in _texts(value) if len(text) >= _LONG and not name.startswith("ansible_"))
+    texts = ((name, text) for name, text in _named_texts(value) if len(text) >= _LONG_TEXT)
+    return (text for name, text in texts if not name.startswith("ansible_"))
 
 
-def _texts(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+def _named_texts(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
     """(name of the variable, text) of each text."""
     if isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _texts(item, str(key))
+            yield from _named_texts(item, str(key))
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _texts(item, name)
+            yield from _named_texts(item, name)
     elif isinstance(value, str):
         yield name, value
 
 
-class Hiding:
+class SecretFilter:
     """Replaces secrets in texts."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
@@ -54,7 +55,7 @@ class Hiding:
         if isinstance(value, str):
             for secret in self._secrets:
                 value = value.replace(secret, HIDDEN)
-            return _IN_URL.sub(lambda found: found[0].replace(found[1], HIDDEN), value)
+            return _URL_PASSWORD.sub(lambda match: match[0].replace(match[1], HIDDEN), value)
         if isinstance(value, Mapping):
             return {key: self(item) for key, item in value.items()}
         if isinstance(value, list | tuple):

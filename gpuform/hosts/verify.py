@@ -48,16 +48,16 @@ class Report:
     @property
     def ok(self) -> bool:
         """No check failed, and at least one passed."""
-        found = {one.verdict for one in self.verdicts}
-        return "FAIL" not in found and "PASS" in found
+        outcomes = {verdict.verdict for verdict in self.verdicts}
+        return "FAIL" not in outcomes and "PASS" in outcomes
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(one.host for one in self.verdicts))
+        return tuple(dict.fromkeys(verdict.host for verdict in self.verdicts))
 
     @property
     def checks(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(one.check for one in self.verdicts))
+        return tuple(dict.fromkeys(verdict.check for verdict in self.verdicts))
 
     def to_json(self) -> dict[str, Any]:
         """The documented form of ``gpuform hosts verify --json``.
@@ -67,11 +67,11 @@ class Report:
         """
         hosts = {}
         for host in self.hosts:
-            own = [one for one in self.verdicts if one.host == host]
+            of_host = [one for one in self.verdicts if one.host == host]
             checks = {
-                one.check: {"verdict": one.verdict, "fact": one.fact, "remedy": one.remedy} for one in own
+                one.check: {"verdict": one.verdict, "fact": one.fact, "remedy": one.remedy} for one in of_host
             }
-            hosts[host] = {"ok": all(one.verdict != "FAIL" for one in own), "checks": checks}
+            hosts[host] = {"ok": all(verdict.verdict != "FAIL" for verdict in of_host), "checks": checks}
         return {"stack": self.stack, "backend": self.backend, "ok": self.ok, "hosts": hosts}
 
 
@@ -89,9 +89,9 @@ def verify(
     ``root`` is the checkout with the checks; ``kubectl`` is put on their PATH. Raises InputError for a host
     or group that is not in the inventory, and Failure if the checks themselves cannot run.
     """
-    _require(root)
-    hosts = _chosen(inventory, limit)
-    groups = [hosts[start :: _processes(len(hosts))] for start in range(_processes(len(hosts)))]
+    _require_checks(root)
+    hosts = _select_hosts(inventory, limit)
+    groups = [hosts[start :: _process_count(len(hosts))] for start in range(_process_count(len(hosts)))]
     with tempfile.TemporaryDirectory(prefix="gpuform-verify-") as folder:
         file = Path(folder, "inventory.json")
         file.touch(mode=0o600)
@@ -106,16 +106,16 @@ def verify(
         if kubectl:
             environment["PATH"] = f"{kubectl.parent}{os.pathsep}{environment.get('PATH', '')}"
         with ThreadPoolExecutor(len(groups)) as pool:
-            found = pool.map(lambda group: _run(root, Path(folder), group, environment), groups)
-            verdicts = [verdict for group in found for verdict in group]
-    return Report(stack, backend, tuple(sorted(verdicts, key=lambda one: one.host)))
+            results = pool.map(lambda group: _run_checks(root, Path(folder), group, environment), groups)
+            verdicts = [verdict for group in results for verdict in group]
+    return Report(stack, backend, tuple(sorted(verdicts, key=lambda verdict: verdict.host)))
 
 
-def _processes(hosts: int) -> int:
+def _process_count(hosts: int) -> int:
     return min(MOST_PROCESSES, -(-hosts // HOSTS_PER_PROCESS))
 
 
-def _require(root: Path) -> None:
+def _require_checks(root: Path) -> None:
     if not (root / CHECKS / "conftest.py").is_file():
         raise Failure(
             str(root / CHECKS),
@@ -128,23 +128,25 @@ def _require(root: Path) -> None:
         )
 
 
-def _chosen(inventory: Mapping[str, Any], limit: Sequence[str]) -> Sequence[str]:
-    known = sorted(inventory["_meta"]["hostvars"])
-    if not known:
+def _select_hosts(inventory: Mapping[str, Any], limit: Sequence[str]) -> Sequence[str]:
+    all_hosts = sorted(inventory["_meta"]["hostvars"])
+    if not all_hosts:
         raise Failure("the inventory", "has no hosts", "declare them in the environment's pools")
-    wanted: set[str] = set()
+    selected: set[str] = set()
     for name in limit:
-        group = known if name == "all" else inventory.get(name, {}).get("hosts", [])
-        if name not in known and not group:
-            raise InputError("--limit", f"no host or group {name!r}", f"known: {', '.join(known)}")
-        wanted |= {name} if name in known else set(group)
-    return [name for name in known if name in wanted] if limit else known
+        group = all_hosts if name == "all" else inventory.get(name, {}).get("hosts", [])
+        if name not in all_hosts and not group:
+            raise InputError("--limit", f"no host or group {name!r}", f"known: {', '.join(all_hosts)}")
+        selected |= {name} if name in all_hosts else set(group)
+    return [name for name in all_hosts if name in selected] if limit else all_hosts
 
 
-def _run(root: Path, folder: Path, hosts: Sequence[str], environment: Mapping[str, str]) -> Iterable[Verdict]:
+def _run_checks(
+    root: Path, folder: Path, hosts: Sequence[str], environment: Mapping[str, str]
+) -> Iterable[Verdict]:
     results = folder / f"{hosts[0]}.results"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "pyproject.toml"]
-    done = subprocess.run(
+    result = subprocess.run(
         [*command, f"--confcutdir={CHECKS}", str(CHECKS)],
         cwd=root,
         env={**environment, "GPUFORM_HOSTS_LIMIT": ",".join(hosts), "GPUFORM_HOSTS_RESULTS": str(results)},
@@ -152,9 +154,9 @@ def _run(root: Path, folder: Path, hosts: Sequence[str], environment: Mapping[st
         capture_output=True,
         text=True,
     )
-    if done.returncode not in (0, 1) or not results.exists():
-        output = f"{done.stdout}{done.stderr}".strip().splitlines()[-15:]
+    if result.returncode not in (0, 1) or not results.exists():
+        output = f"{result.stdout}{result.stderr}".strip().splitlines()[-15:]
         raise Failure(
-            "the checks", f"could not run (pytest exited with {done.returncode})", "\n".join(output)
+            "the checks", f"could not run (pytest exited with {result.returncode})", "\n".join(output)
         )
     return [Verdict(**json.loads(line)) for line in results.read_text().splitlines()]

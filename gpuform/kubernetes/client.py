@@ -12,7 +12,7 @@ import httpx
 
 from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.kubeconfig import Access
-from gpuform.kubernetes.session import opened
+from gpuform.kubernetes.session import open_session
 
 APPLY = "application/apply-patch+yaml"
 _RETRIED = (429, 500, 502, 503, 504)
@@ -49,7 +49,7 @@ class Client:
     def __init__(self, access: Access) -> None:
         self.access = access
         self._http: httpx.AsyncClient | None = None
-        self._down: tuple[float, str] | None = None
+        self._unreachable_since: tuple[float, str] | None = None
 
     async def close(self) -> None:
         if self._http:
@@ -60,9 +60,9 @@ class Client:
             raise Unreachable(f"configured Kubernetes cluster is unreachable: {self.access.problem}")
         if self._http is None:
             try:
-                self._http = await opened(self.access)
+                self._http = await open_session(self.access)
             except OSError as problem:
-                raise _no_credentials(problem) from None
+                raise _credentials_error(problem) from None
         return self._http
 
     async def request(
@@ -73,21 +73,21 @@ class Client:
         params: Mapping[str, str] | None = None,
         body: Any = None,
         content_type: str = "application/json",
-        repeat: bool = True,
+        retry: bool = True,
     ) -> httpx.Response:
-        """Send one request and return the successful response; ``repeat`` retries an overloaded server."""
-        if self._down and time.monotonic() - self._down[0] < _UNREACHABLE_SECONDS:
-            raise Unreachable(self._down[1])
+        """Send one request and return the successful response; ``retry``: if the server is overloaded."""
+        if self._unreachable_since and time.monotonic() - self._unreachable_since[0] < _UNREACHABLE_SECONDS:
+            raise Unreachable(self._unreachable_since[1])
         content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         headers = {} if body is None else {"Content-Type": content_type}
         for attempt in range(_ATTEMPTS):
             response = await self._send(method, path, params, content, headers)
             if response.is_success:
                 return response
-            if not repeat or response.status_code not in _RETRIED or attempt == _ATTEMPTS - 1:
+            if not retry or response.status_code not in _RETRIED or attempt == _ATTEMPTS - 1:
                 break
-            await asyncio.sleep(_pause(response, attempt))
-        raise ApiError(response.status_code, _status(response))
+            await asyncio.sleep(_pause_seconds(response, attempt))
+        raise ApiError(response.status_code, _parse_status(response))
 
     async def _send(
         self,
@@ -104,10 +104,10 @@ class Client:
             text = f"{self.access.server}: {str(problem) or type(problem).__name__}"
             message = f"configured Kubernetes cluster is unreachable: {text}"
             if isinstance(problem, httpx.ConnectError | httpx.ConnectTimeout):
-                self._down = (time.monotonic(), message)
+                self._unreachable_since = (time.monotonic(), message)
             raise Unreachable(message) from None
         except OSError as problem:
-            raise _no_credentials(problem) from None
+            raise _credentials_error(problem) from None
 
     async def get(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = (await self.request("GET", path, params=params)).json()
@@ -129,19 +129,19 @@ class Client:
         return await self.request("PATCH", path, params=params, body=body, content_type=APPLY)
 
 
-def _no_credentials(problem: Exception) -> Unreachable:
+def _credentials_error(problem: Exception) -> Unreachable:
     return Unreachable(f"configured Kubernetes cluster is unreachable: no usable credentials: {problem}")
 
 
-def _pause(response: httpx.Response, attempt: int) -> float:
-    """Seconds until the next attempt; as in client-go (rest/with_retry.go), a date counts as no wish."""
-    wish = response.headers.get("Retry-After", "")
-    if wish.isascii() and wish.isdigit():
-        return min(float(wish), _LONGEST_PAUSE_SECONDS)
+def _pause_seconds(response: httpx.Response, attempt: int) -> float:
+    """Seconds until the next attempt; as in client-go (rest/with_retry.go), a date is ignored."""
+    retry_after = response.headers.get("Retry-After", "")
+    if retry_after.isascii() and retry_after.isdigit():
+        return min(float(retry_after), _LONGEST_PAUSE_SECONDS)
     return float(0.2 * 4**attempt)
 
 
-def _status(response: httpx.Response) -> Mapping[str, Any]:
+def _parse_status(response: httpx.Response) -> Mapping[str, Any]:
     try:
         status = response.json()
     except ValueError:

@@ -22,7 +22,7 @@ _AUTHORITY = "certificate-authority-data"
 _EXEC_SECONDS = 60  # an exec plugin that prompts a person gets no answer
 
 
-def tls(access: Access, user: Mapping[str, Any] | None = None) -> ssl.SSLContext | bool:
+def create_ssl_context(access: Access, user: Mapping[str, Any] | None = None) -> ssl.SSLContext | bool:
     """The TLS settings of ``access``; `OSError` or `ValueError` if unusable."""
     cluster = access.cluster
     user = access.user if user is None else user
@@ -35,19 +35,19 @@ def tls(access: Access, user: Mapping[str, Any] | None = None) -> ssl.SSLContext
         context = ssl.create_default_context(cadata=data)
     else:
         context = ssl.create_default_context(cafile=cluster.get("certificate-authority"))
-    _client_certificate(context, user)
+    _load_client_certificate(context, user)
     return context
 
 
-def _client_certificate(context: ssl.SSLContext, user: Mapping[str, Any]) -> None:
+def _load_client_certificate(context: ssl.SSLContext, user: Mapping[str, Any]) -> None:
     parts = [
-        base64.b64decode(user[f"{what}-data"]) if user.get(f"{what}-data") else Path(user[what]).read_bytes()
-        for what in ("client-certificate", "client-key")
-        if user.get(what) or user.get(f"{what}-data")
+        base64.b64decode(user[f"{name}-data"]) if user.get(f"{name}-data") else Path(user[name]).read_bytes()
+        for name in ("client-certificate", "client-key")
+        if user.get(name) or user.get(f"{name}-data")
     ]
     if parts:
-        with as_file(b"\n".join(parts)) as name:
-            context.load_cert_chain(name)
+        with as_file(b"\n".join(parts)) as path:
+            context.load_cert_chain(path)
 
 
 @contextmanager
@@ -78,7 +78,7 @@ class Tokens:
         self._certificate: dict[str, str] = {}
         self._expires: datetime | None = None
 
-    async def certified(self) -> Mapping[str, Any]:
+    async def certified_user(self) -> Mapping[str, Any]:
         """The user with the client certificate that its exec plugin returns, if any. Raises as `header`."""
         if self._user.get("exec"):
             await self.header()
@@ -108,10 +108,10 @@ class Tokens:
 
     async def _run(self, spec: Mapping[str, Any]) -> None:
         extra = {item["name"]: item.get("value") or "" for item in spec.get("env") or ()}
-        asked: dict[str, Any] = {"interactive": False}
+        exec_spec: dict[str, Any] = {"interactive": False}
         if spec.get("provideClusterInfo"):
-            asked["cluster"] = _shown(self._cluster)
-        info = {"apiVersion": spec["apiVersion"], "kind": "ExecCredential", "spec": asked}
+            exec_spec["cluster"] = _exec_cluster_info(self._cluster)
+        info = {"apiVersion": spec["apiVersion"], "kind": "ExecCredential", "spec": exec_spec}
         try:
             process = await asyncio.create_subprocess_exec(
                 spec["command"],
@@ -142,21 +142,21 @@ class Tokens:
         if all(pair):
             encoded = [base64.b64encode(str(text).encode()).decode() for text in pair]
             self._certificate = dict(zip(_CERTIFICATE, encoded, strict=True))
-        until = status.get("expirationTimestamp")
-        self._expires = datetime.fromisoformat(until) if until else None
+        expiry = status.get("expirationTimestamp")
+        self._expires = datetime.fromisoformat(expiry) if expiry else None
 
 
-def _shown(cluster: Mapping[str, Any]) -> dict[str, Any]:
+def _exec_cluster_info(cluster: Mapping[str, Any]) -> dict[str, Any]:
     """What an exec plugin is told about the cluster (clientauthentication/v1, ``Cluster``)."""
     keys = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url", "disable-compression")
-    found = {key: cluster[key] for key in (*keys, _AUTHORITY) if cluster.get(key)}
-    if cluster.get("certificate-authority") and _AUTHORITY not in found:
+    info = {key: cluster[key] for key in (*keys, _AUTHORITY) if cluster.get(key)}
+    if cluster.get("certificate-authority") and _AUTHORITY not in info:
         authority = Path(cluster["certificate-authority"]).read_bytes()
-        found[_AUTHORITY] = base64.b64encode(authority).decode()
-    for one in cluster.get("extensions") or ():
-        if one.get("name") == "client.authentication.k8s.io/exec":
-            found["config"] = one.get("extension")
-    return found
+        info[_AUTHORITY] = base64.b64encode(authority).decode()
+    for extension in cluster.get("extensions") or ():
+        if extension.get("name") == "client.authentication.k8s.io/exec":
+            info["config"] = extension.get("extension")
+    return info
 
 
 def _bearer(token: str) -> dict[str, str]:

@@ -44,19 +44,19 @@ _ALTERNATIVES = (
 )
 
 
-def check(context: tuple[str, Any], cluster: tuple[str, Any], user: tuple[str, Any]) -> None:
+def check_fields(context: tuple[str, Any], cluster: tuple[str, Any], user: tuple[str, Any]) -> None:
     """Raise InputError for a field of these three entries, each with its name, that cannot be honoured."""
     for section, (name, entry) in (("context", context), ("cluster", cluster), ("user", user)):
         path = f"kubeconfig.{section}s[{name}]"
-        _known(path, section, entry)
-        for of, one, other in _ALTERNATIVES:
-            if of == section and entry.get(one) and entry.get(other):
-                raise InputError(f"{path}.{other}", f"is given beside {one}", "leave one of them out")
+        _check_known(path, section, entry)
+        for kind, field, alternative in _ALTERNATIVES:
+            if kind == section and entry.get(field) and entry.get(alternative):
+                raise InputError(f"{path}.{alternative}", f"is given beside {field}", "leave one of them out")
     _check_cluster(f"kubeconfig.clusters[{cluster[0]}]", cluster[1])
     _check_user(f"kubeconfig.users[{user[0]}]", user[1])
 
 
-def _known(path: str, section: str, entry: Any) -> None:
+def _check_known(path: str, section: str, entry: Any) -> None:
     if not isinstance(entry, Mapping):
         raise InputError(path, "is not a mapping", "write fields and values")
     fields = FIELDS[section]
@@ -92,12 +92,12 @@ def _check_user(path: str, user: Mapping[str, Any]) -> None:
         if user.get(key) and not user.get("as"):
             fact = "is given without the user to impersonate"
             raise InputError(f"{path}.{key}", fact, "add as: USER")
-    _texts(f"{path}.as-groups", user.get("as-groups") or ())
+    _check_texts(f"{path}.as-groups", user.get("as-groups") or ())
     for key, values in (user.get("as-user-extra") or {}).items():
-        _texts(f"{path}.as-user-extra.{key}", values)
+        _check_texts(f"{path}.as-user-extra.{key}", values)
     pairs = [
-        any(user.get(f"{what}{data}") for data in ("", "-data"))
-        for what in ("client-certificate", "client-key")
+        any(user.get(f"{field}{data}") for data in ("", "-data"))
+        for field in ("client-certificate", "client-key")
     ]
     if pairs[0] != pairs[1]:
         missing = "client-key" if pairs[0] else "client-certificate"
@@ -107,7 +107,7 @@ def _check_user(path: str, user: Mapping[str, Any]) -> None:
 
 
 def _check_exec(path: str, login: Mapping[str, Any]) -> None:
-    _known(path, "exec", login)
+    _check_known(path, "exec", login)
     if not login.get("command"):
         raise InputError(f"{path}.command", "is missing", "name the command that gets the credentials")
     version, mode = login.get("apiVersion"), login.get("interactiveMode")
@@ -117,13 +117,13 @@ def _check_exec(path: str, login: Mapping[str, Any]) -> None:
     if mode not in (None, "Never", "IfAvailable"):
         fact = f"is {mode}, and the command gets no terminal here"
         raise InputError(f"{path}.interactiveMode", fact, "use Never or IfAvailable, and log in before")
-    _texts(f"{path}.args", login.get("args") or ())
+    _check_texts(f"{path}.args", login.get("args") or ())
     for item in login.get("env") or ():
         if not isinstance(item, Mapping) or {*item} - {"name", "value"} or not item.get("name"):
             raise InputError(f"{path}.env", "has an entry without a name and a value", "write name and value")
-        _texts(f"{path}.env", [item["name"], item.get("value") or ""])
+        _check_texts(f"{path}.env", [item["name"], item.get("value") or ""])
 
 
-def _texts(path: str, values: Iterable[Any]) -> None:
+def _check_texts(path: str, values: Iterable[Any]) -> None:
     if not isinstance(values, (list, tuple)) or not all(isinstance(value, str) for value in values):
         raise InputError(path, "is not a list of texts", "write numbers in quotes")

@@ -15,81 +15,85 @@ from infra.plan.queues import QUEUES_API
 Manifest = Mapping[str, Any]
 
 VOLUME_CLAIM = "PersistentVolumeClaim"
-_OURS = "gpuform"
-_PASSING = ("events", "endpoints", "endpointslices", "leases", "controllerrevisions")
+_MANAGER = "gpuform"
+_CONTROLLER_KINDS = ("events", "endpoints", "endpointslices", "leases", "controllerrevisions")
 """Kinds that controllers write about other objects."""
-_OF_EVERY_NAMESPACE = (
+_DEFAULT_OBJECTS = (
     ("ConfigMap", "kube-root-ca.crt"),  # Kubernetes' root CA publisher
     ("ServiceAccount", "default"),
 )
-_FEATURES = "nfd.k8s-sigs.io/"
+_NFD_GROUP = "nfd.k8s-sigs.io/"
 """Node feature discovery writes one object for each node into the operator's namespace."""
-_OPERATORS = ("ClusterPolicy", "NVIDIADriver")
+_OPERATOR_KINDS = ("ClusterPolicy", "NVIDIADriver")
 """NVIDIA's cluster-scoped kinds: they own the operator's operands."""
-_WITHOUT_DATA = (scheduling.PLACEHOLDER, checks.TRIAL)
+_DATALESS_NAMESPACES = (scheduling.PLACEHOLDER, checks.TRIAL)
 """Namespaces of pods that hold nothing: they keep room free, or try a GPU."""
-_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
+_NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
-async def running(client: Client, pools: Collection[str]) -> dict[str, list[str]]:
+async def running_pods(client: Client, pools: Collection[str]) -> dict[str, list[str]]:
     """Pods on the nodes of each pool, as ``namespace/name``, without those that every node has."""
-    asked = {"labelSelector": f"{labels.POOL} in ({','.join(sorted(pools))})"}
-    nodes = (await client.get("/api/v1/nodes", asked)).get("items") or ()
-    pool_of = {str(one["metadata"]["name"]): str(one["metadata"]["labels"][labels.POOL]) for one in nodes}
-    found: dict[str, list[str]] = {pool: [] for pool in pools}
+    selector = {"labelSelector": f"{labels.POOL} in ({','.join(sorted(pools))})"}
+    nodes = (await client.get("/api/v1/nodes", selector)).get("items") or ()
+    pool_of = {str(node["metadata"]["name"]): str(node["metadata"]["labels"][labels.POOL]) for node in nodes}
+    pods_of: dict[str, list[str]] = {pool: [] for pool in pools}
     if pool_of:
-        for pod in (await client.get("/api/v1/pods", {"fieldSelector": _ENDED})).get("items") or ():
+        for pod in (await client.get("/api/v1/pods", {"fieldSelector": _NOT_ENDED})).get("items") or ():
             pool = pool_of.get(str((pod.get("spec") or {}).get("nodeName")))
-            if pool and not _of_the_node(pod):
-                found[pool].append(f"{pod['metadata']['namespace']}/{pod['metadata']['name']}")
-    return {pool: sorted(pods) for pool, pods in found.items()}
+            if pool and not _is_node_pod(pod):
+                pods_of[pool].append(f"{pod['metadata']['namespace']}/{pod['metadata']['name']}")
+    return {pool: sorted(pods) for pool, pods in pods_of.items()}
 
 
-def _of_the_node(pod: Manifest) -> bool:
+def _is_node_pod(pod: Manifest) -> bool:
     """A DaemonSet's pod, a static pod, one that is being deleted, or one of ours that holds nothing."""
     metadata = pod["metadata"]
-    owners = {str(one.get("kind")) for one in metadata.get("ownerReferences") or ()}
+    owners = {str(owner.get("kind")) for owner in metadata.get("ownerReferences") or ()}
     return bool(
         owners & {"DaemonSet", "Node"}
         or metadata.get("deletionTimestamp")
-        or metadata["namespace"] in _WITHOUT_DATA
+        or metadata["namespace"] in _DATALESS_NAMESPACES
     )
 
 
-async def queued(client: Client, environment: str) -> dict[str, list[str]]:
+async def queued_workloads(client: Client, environment: str) -> dict[str, list[str]]:
     """Workloads that have not ended and that the environment did not create, by Kueue's ClusterQueue.
 
     Each is named by what was queued, as ``Kind namespace/name (waits)``. Empty without Kueue.
     """
-    selector = {"labelSelector": f"{labels.MANAGED_BY}={_OURS},{labels.ENVIRONMENT}={environment}"}
+    selector = {"labelSelector": f"{labels.MANAGED_BY}={_MANAGER},{labels.ENVIRONMENT}={environment}"}
     try:
-        works = (await client.get(f"{QUEUES_API}/workloads", {})).get("items") or ()
-        local = (await client.get(f"{QUEUES_API}/localqueues", {})).get("items") or ()
+        workloads = (await client.get(f"{QUEUES_API}/workloads", {})).get("items") or ()
+        local_queues = (await client.get(f"{QUEUES_API}/localqueues", {})).get("items") or ()
     except ApiError as error:
         if error.code == 404:
             return {}
         raise
-    leads = {
-        (one["metadata"]["namespace"], one["metadata"]["name"]): str(one["spec"]["clusterQueue"])
-        for one in local
+    cluster_queue_of = {
+        (item["metadata"]["namespace"], item["metadata"]["name"]): str(item["spec"]["clusterQueue"])
+        for item in local_queues
     }
-    ours: set[str] = set()
+    own_uids: set[str] = set()
     for path in ("/api/v1/pods", "/apis/batch/v1/jobs"):
-        ours |= {str(one["metadata"]["uid"]) for one in (await client.get(path, selector)).get("items") or ()}
-    found: dict[str, list[str]] = {}
-    for one in works:
-        metadata = one["metadata"]
-        if ours & set(_owners(one)) or condition(one, "Finished").get("status") == "True":
+        items = (await client.get(path, selector)).get("items") or ()
+        own_uids |= {str(item["metadata"]["uid"]) for item in items}
+    names_of: dict[str, list[str]] = {}
+    for item in workloads:
+        metadata = item["metadata"]
+        if own_uids & set(_owner_uids(item)) or condition(item, "Finished").get("status") == "True":
             continue
-        held = str(((one.get("status") or {}).get("admission") or {}).get("clusterQueue") or "")
-        queue = held or leads.get((metadata["namespace"], one["spec"].get("queueName")), "")
-        owner = queued_object(one)
+        admitted_by = str(((item.get("status") or {}).get("admission") or {}).get("clusterQueue") or "")
+        local_queue = metadata["namespace"], item["spec"].get("queueName")
+        queue = admitted_by or cluster_queue_of.get(local_queue, "")
+        owner = queued_object(item)
         name = f"{owner['kind']} {metadata['namespace']}/{owner['name']}"
-        found.setdefault(queue, []).append(name if held else f"{name} (waits)")
-    return {queue: sorted(names) for queue, names in found.items()}
+        names_of.setdefault(queue, []).append(name if admitted_by else f"{name} (waits)")
+    return {queue: sorted(names) for queue, names in names_of.items()}
 
 
-async def foreign(client: Client, namespace: str, environment: str, releases: Collection[str]) -> list[str]:
+async def foreign_objects(
+    client: Client, namespace: str, environment: str, releases: Collection[str]
+) -> list[str]:
     """Objects in a namespace that the environment did not create, and volume claims, as ``Kind name``.
 
     Ours are the objects with the environment's labels, those of these Helm releases, and all that they own.
@@ -99,26 +103,26 @@ async def foreign(client: Client, namespace: str, environment: str, releases: Co
     if await client.find(f"/api/v1/namespaces/{namespace}") is None:
         return []
     listed = await asyncio.gather(
-        *(_objects(client, path, kind, namespace) for path, kind in await _kinds(client))
+        *(_list_objects(client, path, kind, namespace) for path, kind in await _list_kinds(client))
     )
-    objects = [one for some, _ in listed for one in some]
-    ours = _ours(objects, environment, releases)
-    theirs = {str(one["metadata"].get("uid")) for _, one in objects} - ours
-    roots = [
-        f"{kind} {one['metadata']['name']}"
-        for kind, one in objects
+    objects = [item for items, _ in listed for item in items]
+    own = _own_uids(objects, environment, releases)
+    foreign_uids = {str(item["metadata"].get("uid")) for _, item in objects} - own
+    names = [
+        f"{kind} {item['metadata']['name']}"
+        for kind, item in objects
         if kind == VOLUME_CLAIM
-        or (str(one["metadata"].get("uid")) in theirs and not theirs & set(_owners(one)))
+        or (str(item["metadata"].get("uid")) in foreign_uids and not foreign_uids & set(_owner_uids(item)))
     ]
-    unknown = [why for _, why in listed if why]
-    return [*sorted(roots, key=lambda one: (not one.startswith(VOLUME_CLAIM), one)), *unknown]
+    errors = [error for _, error in listed if error]
+    return [*sorted(names, key=lambda item: (not item.startswith(VOLUME_CLAIM), item)), *errors]
 
 
-async def _kinds(client: Client) -> list[tuple[str, str]]:
+async def _list_kinds(client: Client) -> list[tuple[str, str]]:
     """Path of the API version and plural, and kind, of every namespaced kind that holds something."""
     groups = (await client.get("/apis", {})).get("groups") or ()
-    versions = [str(one["preferredVersion"]["groupVersion"]) for one in groups]
-    paths = ["/api/v1", *(f"/apis/{one}" for one in versions if not one.startswith(_FEATURES))]
+    versions = [str(item["preferredVersion"]["groupVersion"]) for item in groups]
+    paths = ["/api/v1", *(f"/apis/{item}" for item in versions if not item.startswith(_NFD_GROUP))]
 
     async def read(path: str) -> Iterator[tuple[str, str]]:
         try:
@@ -129,18 +133,18 @@ async def _kinds(client: Client) -> list[tuple[str, str]]:
             raise
         return iter(
             [
-                (f"{path}/namespaces/{{}}/{one['name']}", str(one["kind"]))
-                for one in resources
-                if one.get("namespaced")
-                and one["name"] not in _PASSING
-                and {"list", "create"} <= set(one.get("verbs") or ())
+                (f"{path}/namespaces/{{}}/{item['name']}", str(item["kind"]))
+                for item in resources
+                if item.get("namespaced")
+                and item["name"] not in _CONTROLLER_KINDS
+                and {"list", "create"} <= set(item.get("verbs") or ())
             ]
         )
 
     return [kind for kinds in await asyncio.gather(*map(read, paths)) for kind in kinds]
 
 
-async def _objects(
+async def _list_objects(
     client: Client, path: str, kind: str, namespace: str
 ) -> tuple[list[tuple[str, Manifest]], str]:
     try:
@@ -149,39 +153,39 @@ async def _objects(
         if error.code in (404, 405):
             return [], ""
         return [], f"{kind}s, which cannot be listed ({error.message})"
-    return [(kind, one) for one in items if not _of_every_namespace(kind, one)], ""
+    return [(kind, item) for item in items if not _is_default_object(kind, item)], ""
 
 
-def _of_every_namespace(kind: str, one: Manifest) -> bool:
-    token = "kubernetes.io/service-account.name" in (one["metadata"].get("annotations") or {})
-    return (kind, one["metadata"]["name"]) in _OF_EVERY_NAMESPACE or (kind == "Secret" and token)
+def _is_default_object(kind: str, item: Manifest) -> bool:
+    is_token = "kubernetes.io/service-account.name" in (item["metadata"].get("annotations") or {})
+    return (kind, item["metadata"]["name"]) in _DEFAULT_OBJECTS or (kind == "Secret" and is_token)
 
 
-def _ours(
+def _own_uids(
     objects: Iterable[tuple[str, Manifest]], environment: str, releases: Collection[str]
 ) -> frozenset[str]:
     """UIDs of our objects and of all that they own, however far."""
-    every = [one for _, one in objects]
-    ours = {str(one["metadata"].get("uid")) for one in every if _made_by_us(one, environment, releases)}
+    items = [item for _, item in objects]
+    own = {str(item["metadata"].get("uid")) for item in items if _is_own(item, environment, releases)}
     while True:
-        owned = {str(one["metadata"].get("uid")) for one in every if ours & set(_owners(one))}
-        if owned <= ours:
-            return frozenset(ours)
-        ours |= owned
+        owned = {str(item["metadata"].get("uid")) for item in items if own & set(_owner_uids(item))}
+        if owned <= own:
+            return frozenset(own)
+        own |= owned
 
 
-def _made_by_us(one: Manifest, environment: str, releases: Collection[str]) -> bool:
-    metadata = one["metadata"]
-    has = metadata.get("labels") or {}
-    if has.get(labels.MANAGED_BY) == _OURS:
-        return bool(has.get(labels.ENVIRONMENT) == environment)
+def _is_own(item: Manifest, environment: str, releases: Collection[str]) -> bool:
+    metadata = item["metadata"]
+    own_labels = metadata.get("labels") or {}
+    if own_labels.get(labels.MANAGED_BY) == _MANAGER:
+        return bool(own_labels.get(labels.ENVIRONMENT) == environment)
     release = (metadata.get("annotations") or {}).get("meta.helm.sh/release-name")
-    release = release or (has.get("name") if has.get("owner") == "helm" else None)
+    release = release or (own_labels.get("name") if own_labels.get("owner") == "helm" else None)
     name = str(metadata["name"])  # of a webhook's certificate, which a job of kube-prometheus-stack makes
-    certificate = name.endswith("-admission") and name.startswith(tuple(f"{one}-" for one in releases))
-    operand = any(owner.get("kind") in _OPERATORS for owner in metadata.get("ownerReferences") or ())
-    return bool(release in releases or certificate or operand or name in CERTIFICATES)
+    is_certificate = name.endswith("-admission") and name.startswith(tuple(f"{item}-" for item in releases))
+    is_operand = any(owner.get("kind") in _OPERATOR_KINDS for owner in metadata.get("ownerReferences") or ())
+    return bool(release in releases or is_certificate or is_operand or name in CERTIFICATES)
 
 
-def _owners(one: Manifest) -> Iterator[str]:
-    return (str(owner.get("uid")) for owner in one["metadata"].get("ownerReferences") or ())
+def _owner_uids(item: Manifest) -> Iterator[str]:
+    return (str(owner.get("uid")) for owner in item["metadata"].get("ownerReferences") or ())

@@ -34,7 +34,7 @@ class Access:
     cluster: Mapping[str, Any] = field(default_factory=dict, repr=False)
     user: Mapping[str, Any] = field(default_factory=dict, repr=False)
     problem: str = ""
-    refused: InputError | None = field(default=None, repr=False)
+    input_error: InputError | None = field(default=None, repr=False)
     """Set if the problem is a field that cannot be honoured."""
 
     @property
@@ -52,45 +52,45 @@ class Access:
 
 def resolve(config: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Access:
     """The cluster selected by the provider's configuration (plain values)."""
-    refused = None
+    input_error = None
     try:
-        return _choose(_load(config.get("kubeconfig"), environ), config)
+        return _select_access(_load(config.get("kubeconfig"), environ), config)
     except yaml.YAMLError:  # its text quotes the line with the error, which may be a credential
         text = "it is not valid YAML"
     except InputError as problem:
-        text, refused = str(problem), problem
+        text, input_error = str(problem), problem
     except (OSError, ValueError) as problem:
         text = str(problem)
     except (AttributeError, LookupError, TypeError, RecursionError):
         text = "it is not a kubeconfig: clusters, users and contexts are lists of mappings with a name"
-    return Access(problem=text, refused=refused, namespace=str(config.get("namespace") or "default"))
+    return Access(problem=text, input_error=input_error, namespace=str(config.get("namespace") or "default"))
 
 
-def usable(kubeconfig: Path | str, context: str | None = None) -> Access:
+def load_access(kubeconfig: Path | str, context: str | None = None) -> Access:
     """The cluster selected by a file; InputError for a field that cannot be honoured, else OSError."""
-    found = resolve({"kubeconfig": str(kubeconfig), "context": context}, {})
-    if found.refused:
-        raise found.refused
-    if found.problem:
-        raise OSError(found.problem)
-    return found
+    access = resolve({"kubeconfig": str(kubeconfig), "context": context}, {})
+    if access.input_error:
+        raise access.input_error
+    if access.problem:
+        raise OSError(access.problem)
+    return access
 
 
-def _load(given: Any, environ: Mapping[str, str]) -> dict[str, Any]:
-    if isinstance(given, Mapping):
-        return dict(given)
-    if given:
-        path = _as_path(str(given))
-        return _read(path) if path else _parsed(yaml.safe_load(str(given)), "kubeconfig")
-    listed = [Path(item).expanduser() for item in environ.get("KUBECONFIG", "").split(os.pathsep) if item]
-    documents = [_read(path) for path in listed if path.is_file()]
+def _load(value: Any, environ: Mapping[str, str]) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if value:
+        path = _as_path(str(value))
+        return _read(path) if path else _check_mapping(yaml.safe_load(str(value)), "kubeconfig")
+    paths = [Path(item).expanduser() for item in environ.get("KUBECONFIG", "").split(os.pathsep) if item]
+    documents = [_read(path) for path in paths if path.is_file()]
     default = Path(environ.get("HOME", "~")).expanduser() / ".kube" / "config"
-    if not documents and not listed and default.is_file():
+    if not documents and not paths and default.is_file():
         documents = [_read(default)]
     if not documents:
-        where = ", ".join(map(str, listed)) or str(default)
+        searched = ", ".join(map(str, paths)) or str(default)
         raise ValueError(
-            f"no kubeconfig found (searched {where}); set KUBECONFIG or the provider's kubeconfig"
+            f"no kubeconfig found (searched {searched}); set KUBECONFIG or the provider's kubeconfig"
         )
     return _merge(documents)
 
@@ -106,22 +106,22 @@ def _as_path(text: str) -> Path | None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    document = _parsed(yaml.safe_load(path.read_text()), str(path))
+    document = _check_mapping(yaml.safe_load(path.read_text()), str(path))
     for section, keys in _FILES.items():
         for entry in document.get(section) or ():
-            inner = entry.get(section[:-1]) or {}
+            settings = entry.get(section[:-1]) or {}
             for key in keys:
-                if inner.get(key):
-                    inner[key] = str(path.parent.resolve() / inner[key])
-            login = inner.get("exec") or {}
+                if settings.get(key):
+                    settings[key] = str(path.parent.resolve() / settings[key])
+            login = settings.get("exec") or {}
             if os.sep in str(login.get("command")):  # without one, it is looked up on PATH
                 login["command"] = str(path.parent.resolve() / login["command"])
     return document
 
 
-def _parsed(document: Any, where: str) -> dict[str, Any]:
+def _check_mapping(document: Any, source: str) -> dict[str, Any]:
     if not isinstance(document, dict):
-        raise ValueError(f"{where}: it is not a kubeconfig")
+        raise ValueError(f"{source}: it is not a kubeconfig")
     return document
 
 
@@ -140,7 +140,7 @@ def _merge(documents: list[dict[str, Any]]) -> dict[str, Any]:
     return merged
 
 
-def _choose(document: dict[str, Any], config: Mapping[str, Any]) -> Access:
+def _select_access(document: dict[str, Any], config: Mapping[str, Any]) -> Access:
     name = str(config.get("context") or document.get("current-context") or "")
     contexts = {entry["name"]: entry.get("context") or {} for entry in document.get("contexts") or ()}
     if name not in contexts:
@@ -148,16 +148,16 @@ def _choose(document: dict[str, Any], config: Mapping[str, Any]) -> Access:
         raise ValueError(f"context {name!r} is not in the kubeconfig (it has: {known})")
     context = contexts[name]
     clusters = {entry["name"]: entry.get("cluster") or {} for entry in document.get("clusters") or ()}
-    of_cluster = str(config.get("cluster") or context.get("cluster"))
-    cluster = clusters.get(of_cluster)
+    cluster_name = str(config.get("cluster") or context.get("cluster"))
+    cluster = clusters.get(cluster_name)
     if not cluster or not cluster.get("server"):
         raise ValueError(f"context {name!r} has no cluster with a server")
     users = {entry["name"]: entry.get("user") or {} for entry in document.get("users") or ()}
-    of_user = str(context.get("user") or "")
-    if of_user and of_user not in users:
-        raise ValueError(f"context {name!r} has user {of_user!r}, which is not in the kubeconfig")
-    user = users.get(of_user, {})
-    fields.check((name, context), (of_cluster, cluster), (of_user, user))
+    user_name = str(context.get("user") or "")
+    if user_name and user_name not in users:
+        raise ValueError(f"context {name!r} has user {user_name!r}, which is not in the kubeconfig")
+    user = users.get(user_name, {})
+    fields.check_fields((name, context), (cluster_name, cluster), (user_name, user))
     return Access(
         server=str(cluster["server"]).rstrip("/"),
         namespace=str(config.get("namespace") or context.get("namespace") or "default"),

@@ -12,64 +12,64 @@ Manifest = Mapping[str, Any]
 def condition(manifest: Manifest, type: str) -> Mapping[str, Any]:
     for item in (manifest.get("status") or {}).get("conditions") or ():
         if item.get("type") == type:
-            found: Mapping[str, Any] = item
-            return found
+            result: Mapping[str, Any] = item
+            return result
     return {}
 
 
-def queued_object(work: Manifest) -> Mapping[str, Any]:
+def queued_object(workload: Manifest) -> Mapping[str, Any]:
     """What one of Kueue's Workloads stands for, with kind, name and uid; itself without an owner."""
-    metadata = work["metadata"]
+    metadata = workload["metadata"]
     return next(iter(metadata.get("ownerReferences") or ()), {"kind": "Workload", **metadata})
 
 
-def explained(item: Mapping[str, Any]) -> str:
+def format_reason(item: Mapping[str, Any]) -> str:
     """Reason and message of a condition or container state, in one line."""
     parts = (str(item.get("reason") or ""), " ".join(str(item.get("message") or "").split()))
     return ": ".join(part for part in parts if part)
 
 
-def missing(pod: Manifest) -> str:
+def not_ready_reason(pod: Manifest) -> str:
     """What a pod waits for, or why it failed; empty if it is ready or has succeeded."""
     status = pod.get("status") or {}
     phase = status.get("phase") or "Pending"
     if phase == "Succeeded" or (phase == "Running" and condition(pod, "Ready").get("status") == "True"):
         return ""
     if phase == "Failed":
-        return f"Failed: {explained(status) or _containers(status) or 'no reason given'}"
+        return f"Failed: {format_reason(status) or _containers(status) or 'no reason given'}"
     scheduled = condition(pod, "PodScheduled")
     if scheduled.get("status") == "False":
-        return f"{phase}: {explained(scheduled)}"
-    return f"{phase}: {_containers(status) or explained(condition(pod, 'Ready')) or 'not ready yet'}"
+        return f"{phase}: {format_reason(scheduled)}"
+    return f"{phase}: {_containers(status) or format_reason(condition(pod, 'Ready')) or 'not ready yet'}"
 
 
-def worst(pods: Iterable[Manifest]) -> str:
+def first_not_ready(pods: Iterable[Manifest]) -> str:
     """The reason of the first pod that is not ready, with its name; empty if all are."""
     for pod in sorted(pods, key=lambda item: str(item["metadata"]["name"])):
-        if why := missing(pod):
-            return f"pod {pod['metadata']['name']} is {why}"
+        if reason := not_ready_reason(pod):
+            return f"pod {pod['metadata']['name']} is {reason}"
     return ""
 
 
 def _containers(status: Mapping[str, Any]) -> str:
-    found = []
+    reasons = []
     for item in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
         state = item.get("state") or {}
         stopped = state.get("waiting") or state.get("terminated")
         if stopped and stopped.get("exitCode") != 0:
-            found.append(f"container {item['name']}: {explained(stopped) or 'stopped'}")
-    return "; ".join(found)
+            reasons.append(f"container {item['name']}: {format_reason(stopped) or 'stopped'}")
+    return "; ".join(reasons)
 
 
-def requested(spec: Manifest, of: Callable[[Manifest], Mapping[str, Any]]) -> Counter[str]:
+def sum_requests(spec: Manifest, requests_of: Callable[[Manifest], Mapping[str, Any]]) -> Counter[str]:
     """The larger of all containers together and the largest init container.
 
-    Init containers run one after the other, before the containers. ``of`` returns what one container
+    Init containers run one after the other, before the containers. ``requests_of`` returns what one container
     requests.
     """
-    found: Counter[str] = Counter()
+    total: Counter[str] = Counter()
     for container in spec.get("containers") or ():
-        found.update(of(container))
+        total.update(requests_of(container))
     for container in spec.get("initContainers") or ():
-        found |= Counter(of(container))
-    return found
+        total |= Counter(requests_of(container))
+    return total

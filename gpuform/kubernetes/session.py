@@ -13,9 +13,9 @@ from urllib.parse import quote
 
 import httpx
 
-from gpuform.kubernetes.credentials import Tokens, tls
-from gpuform.kubernetes.kubeconfig import Access, usable
-from infra.model.places import is_loopback
+from gpuform.kubernetes.credentials import Tokens, create_ssl_context
+from gpuform.kubernetes.kubeconfig import Access, load_access
+from infra.model.hostnames import is_loopback
 
 if TYPE_CHECKING:
     import kr8s
@@ -41,11 +41,11 @@ class _Identity(httpx.Auth):
             yield request
 
 
-async def opened(access: Access) -> httpx.AsyncClient:
+async def open_session(access: Access) -> httpx.AsyncClient:
     """A session with the API server. It and its requests raise OSError if the credentials are unusable."""
     tokens = Tokens(access)
     try:
-        verify = tls(access, await tokens.certified())
+        verify = create_ssl_context(access, await tokens.certified_user())
     except ValueError as problem:
         raise OSError(f"unusable certificates: {problem}") from None
     headers = [(b"User-Agent", b"gpuform-kubernetes"), (b"Accept", b"application/json")]
@@ -77,22 +77,22 @@ def _impersonation(user: Mapping[str, Any]) -> Iterator[tuple[bytes, bytes]]:
         yield from ((name, value.encode()) for value in values)
 
 
-def api(kubeconfig: Path | str, context: str | None = None) -> kr8s.Api:
+def create_api(kubeconfig: Path | str, context: str | None = None) -> kr8s.Api:
     """Raises InputError for a field that cannot be honoured, OSError for a kubeconfig without a cluster.
 
     Requests raise OSError, too, if the credentials are unusable.
     """
     import kr8s
 
-    access = usable(kubeconfig, context)
+    access = load_access(kubeconfig, context)
     # Without credentials: the session has them.
     server = replace(access, cluster={"server": access.server}, user={})
-    found = kr8s.Api(kubeconfig=server.document, bypass_factory=True)
+    client = kr8s.Api(kubeconfig=server.document, bypass_factory=True)
 
     async def create_session() -> None:
-        if found._session:
-            await found._session.aclose()
-        found._session = await opened(access)
+        if client._session:
+            await client._session.aclose()
+        client._session = await open_session(access)
 
-    found._create_session = create_session  # type: ignore[method-assign]
-    return found
+    client._create_session = create_session  # type: ignore[method-assign]
+    return client

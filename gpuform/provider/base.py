@@ -29,14 +29,14 @@ from google.protobuf import empty_pb2
 from gpuform.checkout.errors import OperationError
 from gpuform.provider.handler import (
     Call,
-    Checked,
-    Diffed,
+    CheckResult,
+    DiffResult,
     Engine,
     Handler,
     Properties,
-    answered,
-    checked,
-    diffed,
+    check_response,
+    diff_response,
+    with_grpc_status,
 )
 from gpuform.provider.properties import from_struct, to_struct
 from gpuform.provider.protocol import engine_pb2_grpc, plugin_pb2, provider_pb2, provider_pb2_grpc
@@ -78,21 +78,21 @@ def _stop_on_signals(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
     """
     stop = asyncio.Event()
 
-    def end(number: int, frame: object) -> None:
+    def end(signum: int, frame: object) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: shutdown has begun
             loop.call_soon_threadsafe(stop.set)
 
-    for ending in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(ending, end)
+    for handled in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(handled, end)
     return stop
 
 
-async def serve_provider(make: Callable[[Engine], ResourceProvider], argv: list[str] | None = None) -> None:
-    """Serve the provider that ``make`` builds; the engine passes its own address as the last argument."""
+async def serve_provider(build: Callable[[Engine], ResourceProvider], argv: list[str] | None = None) -> None:
+    """Serve what ``build`` returns; the engine passes its own address as the last argument."""
     arguments = sys.argv[1:] if argv is None else argv
     address = next((item for item in reversed(arguments) if ":" in item and not item.startswith("-")), None)
     channel = grpc.aio.insecure_channel(address) if address else None
-    provider = make(Engine(engine_pb2_grpc.EngineStub(channel) if channel else None))
+    provider = build(Engine(engine_pb2_grpc.EngineStub(channel) if channel else None))
     await serve(lambda server: provider_pb2_grpc.add_ResourceProviderServicer_to_server(provider, server))
     await provider.close()
     if channel:
@@ -119,11 +119,11 @@ class ResourceProvider(provider_pb2_grpc.ResourceProviderServicer):
         """The handler of a token like ``kubernetes:core/v1:Pod``; `OperationError` for an unknown one."""
         raise NotImplementedError
 
-    async def check_config(self, olds: Properties, news: Properties) -> Checked:
-        return Checked(news)
+    async def check_config(self, olds: Properties, news: Properties) -> CheckResult:
+        return CheckResult(news)
 
-    async def diff_config(self, olds: Properties, news: Properties) -> Diffed:
-        return Diffed(detailed=False)
+    async def diff_config(self, olds: Properties, news: Properties) -> DiffResult:
+        return DiffResult(detailed=False)
 
     async def configure(self, config: Properties) -> None:
         """Take the configuration (plain values, secrets revealed by the subclass as it needs them)."""
@@ -139,53 +139,53 @@ class ResourceProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     # The protocol. Names are the service's.
 
-    @answered
+    @with_grpc_status
     async def Handshake(self, request: Any, context: Any) -> Any:  # noqa: N802
         return provider_pb2.ProviderHandshakeResponse(accept_secrets=True)
 
-    @answered
+    @with_grpc_status
     async def GetPluginInfo(self, request: Any, context: Any) -> Any:  # noqa: N802
         return plugin_pb2.PluginInfo(version=self.version)
 
-    @answered
+    @with_grpc_status
     async def GetSchema(self, request: Any, context: Any) -> Any:  # noqa: N802
         return provider_pb2.GetSchemaResponse(schema=json.dumps(self.schema()))
 
-    @answered
+    @with_grpc_status
     async def CheckConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
-        return checked(await self.check_config(from_struct(request.olds), from_struct(request.news)))
+        return check_response(await self.check_config(from_struct(request.olds), from_struct(request.news)))
 
-    @answered
+    @with_grpc_status
     async def DiffConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Compares with the old inputs if the engine sends them, else with the old outputs."""
         olds = request.old_inputs if request.old_inputs.fields else request.olds
-        return diffed(await self.diff_config(from_struct(olds), from_struct(request.news)))
+        return diff_response(await self.diff_config(from_struct(olds), from_struct(request.news)))
 
-    @answered
+    @with_grpc_status
     async def Configure(self, request: Any, context: Any) -> Any:  # noqa: N802
         await self.configure(
             from_struct(request.args) if request.HasField("args") else dict(request.variables)
         )
         return provider_pb2.ConfigureResponse(acceptSecrets=True, supportsPreview=True)
 
-    @answered
+    @with_grpc_status
     async def Cancel(self, request: Any, context: Any) -> Any:  # noqa: N802
         self.cancelled.set()
         return empty_pb2.Empty()
 
-    @answered
+    @with_grpc_status
     async def Invoke(self, request: Any, context: Any) -> Any:  # noqa: N802
         result = await self.invoke(request.tok, from_struct(request.args))
         return provider_pb2.InvokeResponse(**{"return": to_struct(result)})  # type: ignore[arg-type]  # a keyword
 
-    @answered
+    @with_grpc_status
     async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802
         result = await self.handler(request.type).check(
             self._call(request), from_struct(request.olds), from_struct(request.news)
         )
-        return checked(result)
+        return check_response(result)
 
-    @answered
+    @with_grpc_status
     async def Diff(self, request: Any, context: Any) -> Any:  # noqa: N802
         result = await self.handler(request.type).diff(
             self._call(request),
@@ -194,16 +194,16 @@ class ResourceProvider(provider_pb2_grpc.ResourceProviderServicer):
             from_struct(request.olds),
             from_struct(request.news),
         )
-        return diffed(result)
+        return diff_response(result)
 
-    @answered
+    @with_grpc_status
     async def Create(self, request: Any, context: Any) -> Any:  # noqa: N802
         id, outputs = await self.handler(request.type).create(
             self._call(request), from_struct(request.properties)
         )
         return provider_pb2.CreateResponse(id=id, properties=to_struct(outputs))
 
-    @answered
+    @with_grpc_status
     async def Read(self, request: Any, context: Any) -> Any:  # noqa: N802
         """An empty id in the response means that the object is gone."""
         result = await self.handler(request.type).read(
@@ -215,7 +215,7 @@ class ResourceProvider(provider_pb2_grpc.ResourceProviderServicer):
             id=result.id, properties=to_struct(result.properties), inputs=to_struct(result.inputs)
         )
 
-    @answered
+    @with_grpc_status
     async def Update(self, request: Any, context: Any) -> Any:  # noqa: N802
         outputs = await self.handler(request.type).update(
             self._call(request),
@@ -226,7 +226,7 @@ class ResourceProvider(provider_pb2_grpc.ResourceProviderServicer):
         )
         return provider_pb2.UpdateResponse(properties=to_struct(outputs))
 
-    @answered
+    @with_grpc_status
     async def Delete(self, request: Any, context: Any) -> Any:  # noqa: N802
         await self.handler(request.type).delete(
             self._call(request), request.id, from_struct(request.old_inputs), from_struct(request.properties)
@@ -235,5 +235,5 @@ class ResourceProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     def _call(self, request: Any) -> Call:
         preview, timeout = getattr(request, "preview", False), getattr(request, "timeout", 0.0) or None
-        own = (request.urn, request.type, request.name)
-        return Call(*own, self.engine, self.cancelled, preview=preview, timeout=timeout)
+        resource = (request.urn, request.type, request.name)
+        return Call(*resource, self.engine, self.cancelled, preview=preview, timeout=timeout)

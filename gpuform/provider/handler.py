@@ -104,11 +104,17 @@ class InitFailed(Exception):
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckResult:
     """Answer of check: the inputs with defaults, or ``failures`` as pairs (property, reason)."""
 
     inputs: Properties
     failures: Sequence[tuple[str, str]] = ()
+
+
+def unknown_inputs(inputs: Properties, known: Sequence[str]) -> list[tuple[str, str]]:
+    """A failure for each input that a type does not have."""
+    reason = f"is not an input; the inputs are {', '.join(known)}"
+    return [(key, reason) for key in inputs if key not in known]
 
 
 class Change(Enum):
@@ -120,7 +126,7 @@ class Change(Enum):
 
 
 @dataclass(frozen=True)
-class Diffed:
+class DiffResult:
     """Answer of diff.
 
     ``changes`` maps a property path (``spec.replicas``, ``spec.ports[0].port``) to its kind of change;
@@ -151,12 +157,12 @@ class Handler(Protocol):
     Handlers run concurrently in one event loop and keep no state per resource.
     """
 
-    async def check(self, call: Call, olds: Properties, news: Properties) -> Checked:
+    async def check(self, call: Call, olds: Properties, news: Properties) -> CheckResult:
         """Validate ``news`` and fill in defaults; ``olds`` are the last inputs, empty for a new resource."""
 
     async def diff(
         self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
-    ) -> Diffed:
+    ) -> DiffResult:
         """Compare ``news`` with the old inputs and with ``olds`` (the outputs in the state)."""
 
     async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
@@ -174,7 +180,7 @@ class Handler(Protocol):
         """Delete the object; an object that is already gone is not an error."""
 
 
-def answered(method: _Method) -> _Method:
+def with_grpc_status(method: _Method) -> _Method:
     """Turn a method's exceptions into gRPC statuses that the engine understands.
 
     `InitFailed` is sent as an ``ErrorResourceInitFailed`` detail, so that the engine keeps the half-made
@@ -216,12 +222,12 @@ def _init_failed(failure: InitFailed) -> bytes:
     return data
 
 
-def checked(result: Checked) -> provider_pb2.CheckResponse:
+def check_response(result: CheckResult) -> provider_pb2.CheckResponse:
     failures = [provider_pb2.CheckFailure(property=name, reason=reason) for name, reason in result.failures]
     return provider_pb2.CheckResponse(inputs=to_struct(result.inputs), failures=failures)
 
 
-def diffed(result: Diffed) -> provider_pb2.DiffResponse:
+def diff_response(result: DiffResult) -> provider_pb2.DiffResponse:
     """The response of diff; a change at a path in ``replaces`` becomes a replacement."""
     response = provider_pb2.DiffResponse(
         changes=provider_pb2.DiffResponse.DIFF_SOME

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from gpuform.reports.tables import filled
+from gpuform.reports.tables import build_table
 from infra.model.gpu import ALIASES, GPUS, Gpu
 from infra.model.machines import MACHINES, Machine
 from infra.model.prices import USD_PER_HOUR
@@ -28,7 +28,7 @@ def _entry(gpu: Gpu) -> dict[str, Any]:
         "compute_capability": ".".join(map(str, gpu.compute)),
         "nvlink": gpu.nvlink,
         "mps": gpu.mps_capable,
-        "mig": {p.name: geometry.most(p.name) for p in geometry.profiles} if geometry else {},
+        "mig": {p.name: geometry.max_slices(p.name) for p in geometry.profiles} if geometry else {},
         "machines": [_machine(machine) for machine in MACHINES.values() if machine.gpu == gpu.name],
     }
 
@@ -48,7 +48,7 @@ def _machine(machine: Machine) -> dict[str, Any]:
 def table(catalogue: Iterable[Mapping[str, Any]]) -> Table:
     """One row per GPU model: MIG profiles without their variants, the cheapest machine per GPU-hour."""
     columns = ("GPU", "also called", "memory", "compute", "NVLink", "machines", "cheapest", "$/GPU-hour")
-    return filled("GPUs", (*columns, "MIG profiles"), map(_row, catalogue))
+    return build_table("GPUs", (*columns, "MIG profiles"), map(_row, catalogue))
 
 
 def _row(gpu: Mapping[str, Any]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from gpuform.reports.tables import Cell, filled, number
+from gpuform.reports.tables import Cell, build_table, count_of
 
 if TYPE_CHECKING:
     from gpuform.hosts import HostResult
@@ -17,13 +17,13 @@ COLUMNS = 6  # hosts side by side that a terminal of 80 columns holds
 _VERDICTS = {"PASS": ("ok", "green"), "SKIP": ("-", "dim"), "FAIL": ("FAIL", "bold red")}
 
 
-def results(hosts: Mapping[str, HostResult], *, check: bool) -> Table:
+def results_table(hosts: Mapping[str, HostResult], *, check: bool) -> Table:
     """One row per host: the result of a run, or what a check would change."""
-    rows = ((name, _result(one, check), str(one.changed)) for name, one in hosts.items())
-    return filled("Hosts", ("host", "result", "would change" if check else "changed"), rows)
+    rows = ((name, _result(result, check), str(result.changed)) for name, result in hosts.items())
+    return build_table("Hosts", ("host", "result", "would change" if check else "changed"), rows)
 
 
-def details(hosts: Mapping[str, HostResult], *, check: bool, diffs: bool = False) -> Iterable[str]:
+def detail_lines(hosts: Mapping[str, HostResult], *, check: bool, diffs: bool = False) -> Iterable[str]:
     """Lines for what does not fit into a table: why a host failed, and what a check found."""
     for name, result in hosts.items():
         if not result.ok:
@@ -34,7 +34,7 @@ def details(hosts: Mapping[str, HostResult], *, check: bool, diffs: bool = False
                 yield from (f"    {line}" for text in result.diffs for line in text.splitlines())
 
 
-def states(rows: Iterable[Mapping[str, Any]]) -> Table:
+def states_table(rows: Iterable[Mapping[str, Any]]) -> Table:
     """One row per host: what it has, and what is declared if that differs."""
     cells = (
         (
@@ -42,38 +42,40 @@ def states(rows: Iterable[Mapping[str, Any]]) -> Table:
             row["pool"] or "-",
             "yes" if row["reached"] else ("no", "red"),
             row["system"] or "-",
-            _against(row["driver"], row["declared"]["driver"]),
+            _compared(row["driver"], row["declared"]["driver"]),
             _gpus(row["gpus"]),
-            _against(row["toolkit"], row["declared"]["toolkit"]),
+            _compared(row["toolkit"], row["declared"]["toolkit"]),
             row["node"],
         )
         for row in rows
     )
-    return filled("Hosts", ("host", "pool", "reached", "system", "driver", "GPUs", "toolkit", "node"), cells)
+    return build_table(
+        "Hosts", ("host", "pool", "reached", "system", "driver", "GPUs", "toolkit", "node"), cells
+    )
 
 
-def checks(report: Report) -> Iterator[Table]:
+def check_tables(report: Report) -> Iterator[Table]:
     """One table per ``COLUMNS`` hosts: a row per check, a column per host."""
-    by_place = {(one.host, one.check): one.verdict for one in report.verdicts}
+    by_place = {(verdict.host, verdict.check): verdict.verdict for verdict in report.verdicts}
     for start in range(0, len(report.hosts), COLUMNS):
         hosts = report.hosts[start : start + COLUMNS]
         rows: list[list[Cell]] = [
             [check, *(_VERDICTS[by_place.get((host, check), "SKIP")] for host in hosts)]
             for check in report.checks
         ]
-        yield filled("", ("check", *hosts), rows)
+        yield build_table("", ("check", *hosts), rows)
 
 
-def failures(report: Report) -> Iterator[str]:
+def failure_lines(report: Report) -> Iterator[str]:
     """Each failed check with its remedy, then the number of checks per verdict."""
-    for one in report.verdicts:
-        if one.verdict == "FAIL":
-            yield f"{one.host}: {one.check}: {one.fact}; {one.remedy}"
+    for verdict in report.verdicts:
+        if verdict.verdict == "FAIL":
+            yield f"{verdict.host}: {verdict.check}: {verdict.fact}; {verdict.remedy}"
     passed, failed, skipped = (
-        sum(one.verdict == word for one in report.verdicts) for word in ("PASS", "FAIL", "SKIP")
+        sum(verdict.verdict == word for verdict in report.verdicts) for word in ("PASS", "FAIL", "SKIP")
     )
     yield (
-        f"{number(len(report.hosts), 'host')} over {report.backend}: {number(passed, 'check')} passed, "
+        f"{count_of(len(report.hosts), 'host')} over {report.backend}: {count_of(passed, 'check')} passed, "
         f"{failed} failed, {skipped} had nothing to check"
     )
 
@@ -84,12 +86,12 @@ def _result(result: HostResult, check: bool) -> Cell:
     return ("differs", "yellow") if check and result.changed else ("ok", "green")
 
 
-def _against(found: str, wanted: str) -> Cell:
-    if wanted in ("", found):
-        return found or "-"
-    return f"{found or 'none'}, declared {wanted}", "yellow"
+def _compared(actual: str, wanted: str) -> Cell:
+    if wanted in ("", actual):
+        return actual or "-"
+    return f"{actual or 'none'}, declared {wanted}", "yellow"
 
 
 def _gpus(names: Iterable[str]) -> str:
-    found = list(names)
-    return ", ".join(f"{found.count(name)}x {name}" for name in dict.fromkeys(found)) or "-"
+    listed = list(names)
+    return ", ".join(f"{listed.count(name)}x {name}" for name in dict.fromkeys(listed)) or "-"

@@ -20,14 +20,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from gpuform.reports import picture, rehearsal, tables, timeline, top
 from gpuform.reports.picture import Plot, Points
-from gpuform.reports.tables import number, usd
+from gpuform.reports.tables import count_of, format_usd
 from gpuform.usage.prometheus import Alert
 from gpuform.usage.rehearsal import Cell, Outcome
 from gpuform.usage.top.facts import Facts, Limit, PoolFacts
-from gpuform.usage.top.measured import drawn
+from gpuform.usage.top.measured import nodes_to_draw
 from gpuform.usage.top.view import Gpu, Node, PodUse
 from infra.model.checks import SYSTEM_NAMESPACES
-from infra.plan.bill import document
+from infra.plan.bill import to_document
 from infra.plan.rules.promql import POOL_REQUESTED, POOL_USED
 
 MOST_ALERTS, MOST_PODS, MOST_TROUBLES, MOST_WAITING = 50, 200, 50, 50
@@ -43,15 +43,15 @@ Colours = dict[tuple[str, str], int]
 """Number of the style's class for each workload, by namespace and name; in order of appearance."""
 
 
-def colours(pods: Iterable[Cell | PodUse]) -> Colours:
-    found: Colours = {}
+def assign_colours(pods: Iterable[Cell | PodUse]) -> Colours:
+    numbers: Colours = {}
     for pod in pods:
-        found.setdefault((pod.namespace, pod.workload), len(found) % COLOURS)
-    return found
+        numbers.setdefault((pod.namespace, pod.workload), len(numbers) % COLOURS)
+    return numbers
 
 
-def _colour(known: Colours, pod: Cell | PodUse) -> str:
-    return f"w{known.get((pod.namespace, pod.workload), 0)}"
+def _colour(colours: Colours, pod: Cell | PodUse) -> str:
+    return f"w{colours.get((pod.namespace, pod.workload), 0)}"
 
 
 PAGES = Environment(
@@ -62,55 +62,61 @@ PAGES = Environment(
     lstrip_blocks=True,
 )
 PAGES.globals |= {"picture": picture, "tables": tables, "timeline": timeline, "top": top}
-PAGES.globals |= {"number": number, "usd": usd}
+PAGES.globals |= {"count_of": count_of, "format_usd": format_usd}
 PAGES.filters |= {"px": "{:.1f}".format, "colour": _colour}
 
 
-def _page(template: str, title: str, **values: Any) -> str:
+def _render(template: str, title: str, **values: Any) -> str:
     return PAGES.get_template(template).render(title=title, **values)
 
 
-def write(folder: Path, facts: Facts, root: Path) -> Path:
+def write_report(folder: Path, facts: Facts, root: Path) -> Path:
     """Write ``status.json`` and ``index.html`` into ``folder`` and return the page's path."""
     folder.mkdir(parents=True, exist_ok=True)
-    found = {**facts.status.to_json(), "cost": document(facts.bill)}
-    (folder / "status.json").write_text(json.dumps(found, indent=2) + "\n")
-    return save(folder / "index.html", facts, root)
+    status = {**facts.status.to_json(), "cost": to_document(facts.bill)}
+    (folder / "status.json").write_text(json.dumps(status, indent=2) + "\n")
+    return save_page(folder / "index.html", facts, root)
 
 
-def save(file: Path, facts: Facts, root: Path) -> Path:
+def save_page(file: Path, facts: Facts, root: Path) -> Path:
     """Write the page and create its folder; ``root`` is the checkout with the runbooks."""
     file.parent.mkdir(parents=True, exist_ok=True)
     checkout = os.path.relpath(root.resolve(), file.parent.resolve())
-    file.write_text(page(facts, checkout), encoding="utf-8")
+    file.write_text(render_page(facts, checkout), encoding="utf-8")
     return file
 
 
-def page(facts: Facts, checkout: str = "") -> str:
+def render_page(facts: Facts, checkout: str = "") -> str:
     """The page as HTML; ``checkout`` is the path from the page's folder to the checkout with our runbooks."""
     nodes, history = facts.view.nodes, facts.history
     minutes = (history.until - history.since) / 60
-    pods = [pod for node in nodes for gpu in node.gpus for pod in gpu.everyone]
-    pods += [pod for node in nodes for pod in node.loose]
-    return _page(
+    pods = [pod for node in nodes for gpu in node.gpus for pod in gpu.all_pods]
+    pods += [pod for node in nodes for pod in node.unassigned]
+    return _render(
         "report.html",
         f"gpuform: {facts.stack}",
         facts=facts,
         when=datetime.fromtimestamp(facts.at, UTC).strftime("%Y-%m-%d %H:%M UTC"),
         period=f"last {minutes:.0f} minutes" if 0 < minutes < 59 else "last hour",
-        known=colours(pods),
+        known=assign_colours(pods),
         attributed=any(pod.attributed for pod in pods),
-        groups=list(_groups(facts)),
+        groups=list(_pool_groups(facts)),
         alerts=[(alert, _runbook(alert, checkout)) for alert in facts.alerts],
-        troubles=tables.troubles(facts.status),
-        waiting=list(tables.waiting(facts.status, MOST_WAITING)),
-        limits=[(one.node_pool, one.resource, *_bought(one)) for one in facts.limits],
+        troubles=tables.trouble_lines(facts.status),
+        waiting=list(tables.waiting_rows(facts.status, MOST_WAITING)),
+        limits=[(limit.node_pool, limit.resource, *_limit_cells(limit)) for limit in facts.limits],
         pods=[
-            (pod.namespace, pod.name, tables.counts(pod.requests) or "no GPU", pod.node or "-", pod.phase)
+            (
+                pod.namespace,
+                pod.name,
+                tables.format_counts(pod.gpu_requests) or "no GPU",
+                pod.node or "-",
+                pod.phase,
+            )
             for pod in facts.status.pods
             if pod.namespace not in SYSTEM_NAMESPACES
         ],
-        bill=[(what, now) for what, _, now in tables.bill_rows(None, facts.bill)],
+        bill=[(item, now) for item, _, now in tables.bill_rows(None, facts.bill)],
         total=tables.bill_total(facts.bill),
         most={"alerts": MOST_ALERTS, "pods": MOST_PODS, "troubles": MOST_TROUBLES},
         gpu_line=_gpu_line,
@@ -127,10 +133,10 @@ def _runbook(alert: Alert, checkout: str) -> tuple[str, bool]:
     return url, urlsplit(url).scheme in ("http", "https")
 
 
-def _groups(facts: Facts) -> Iterator[tuple[PoolFacts, Sequence[Node], int]]:
+def _pool_groups(facts: Facts) -> Iterator[tuple[PoolFacts, Sequence[Node], int]]:
     """Pools with GPUs, the nodes drawn of each, and how many more it has."""
     by_pool, left = {pool.status.name: pool for pool in facts.pools}, MOST_IN_ALL
-    for group in drawn(facts.view):
+    for group in nodes_to_draw(facts.view):
         pool, shown = by_pool[group[0].pool], group[:left]
         left -= len(shown)
         yield pool, shown, len(pool.nodes) - len(shown)
@@ -147,11 +153,11 @@ def _gpu_line(facts: Facts, node: Node, gpu: Gpu) -> tuple[Points, Plot, str]:
 
 def _pool_line(facts: Facts, pool: PoolFacts) -> tuple[Points, Plot, str, Points]:
     history, name = facts.history, pool.status.name
-    used, asked = (history.pools.get((name, series), ()) for series in (POOL_USED, POOL_REQUESTED))
+    used, requested = (history.pools.get((name, series), ()) for series in (POOL_USED, POOL_REQUESTED))
     label = f"{name}: {used[-1][1]:.2f} GPUs used now" if used else ""
-    if asked:
-        label += f", {asked[-1][1]:.2f} requested (the thin line)"
-    return used if pool.gpus else (), Plot(history.since, history.until, pool.gpus, 140, 26), label, asked
+    if requested:
+        label += f", {requested[-1][1]:.2f} requested (the thin line)"
+    return used if pool.gpus else (), Plot(history.since, history.until, pool.gpus, 140, 26), label, requested
 
 
 def _figures(gpu: Gpu, measured: bool) -> list[str]:
@@ -160,27 +166,27 @@ def _figures(gpu: Gpu, measured: bool) -> list[str]:
     busy = "" if use.util is None else top.percent(use)
     watts = "" if use.power_watts is None else f"{use.power_watts:.0f} W"
     degrees = "" if use.celsius is None else f"{use.celsius:.0f} \u00b0C"
-    found = [text for text in (busy, top.memory(use).replace(" of ", "/"), watts, degrees) if text]
-    return found or ([top.UNMEASURED] if measured else [])
+    figures = [text for text in (busy, top.memory_text(use).replace(" of ", "/"), watts, degrees) if text]
+    return figures or ([top.UNMEASURED] if measured else [])
 
 
-def _bought(limit: Limit) -> tuple[str, str, str]:
+def _limit_cells(limit: Limit) -> tuple[str, str, str]:
     unit = 2**30 if limit.resource == "memory" else 1
-    of = f"{100 * limit.has / limit.most:.0f} %" if limit.most else "-"
-    return f"{limit.has / unit:,.4g}", f"{limit.most / unit:,.4g}{' GiB' if unit > 1 else ''}", of
+    share = f"{100 * limit.bought / limit.maximum:.0f} %" if limit.maximum else "-"
+    return f"{limit.bought / unit:,.4g}", f"{limit.maximum / unit:,.4g}{' GiB' if unit > 1 else ''}", share
 
 
-def rehearsal_page(outcome: Outcome) -> str:
-    last = timeline.end(outcome.timeline, outcome.seconds)
+def render_rehearsal(outcome: Outcome) -> str:
+    last = timeline.last_second(outcome.timeline, outcome.seconds)
     pools = {pool.name: pool for pool in outcome.pools}
     groups = [(pools[name], list(nodes)) for name, nodes in groupby(outcome.nodes, lambda node: node.pool)]
     cells = (cell for node in outcome.nodes for row in node.gpus for cell in row if cell.pod)
-    return _page(
+    return _render(
         "rehearsal.html",
         f"Rehearsal of {outcome.stack}",
         outcome=outcome,
         words=rehearsal,
-        known=colours(cells),
+        known=assign_colours(cells),
         groups=groups,
         pools=_rehearsed_pools(outcome),
         last=last,
@@ -191,9 +197,12 @@ def rehearsal_page(outcome: Outcome) -> str:
 def _rehearsed_pools(outcome: Outcome) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for pool in outcome.pools:
-        money = ["-" if not pool.nodes else usd(one) for one in (pool.usd_per_hour, pool.idle_usd_per_hour)]
-        used = ", ".join(rehearsal.amount(key, one) for key, one in pool.resources.items())
-        rows.append((pool.name, ", ".join(rehearsal.machines(pool.machines)) or "none", used or "-", *money))
+        money = [
+            "-" if not pool.nodes else format_usd(usd) for usd in (pool.usd_per_hour, pool.idle_usd_per_hour)
+        ]
+        used = ", ".join(rehearsal.format_usage(key, use) for key, use in pool.resources.items())
+        machines = ", ".join(rehearsal.format_machines(pool.machines))
+        rows.append((pool.name, machines or "none", used or "-", *money))
         if pool.in_vain:
             rows.append((pool.name, f"launched, but never used: {', '.join(pool.in_vain)}", "", "", ""))
     return rows

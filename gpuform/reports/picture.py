@@ -24,75 +24,75 @@ _PAD = 1.5
 Points = Sequence[tuple[float, float]]
 
 
-def cut(text: str, width: float, letter: float = LETTER) -> str:
+def shorten(text: str, width: float, letter: float = LETTER) -> str:
     """The text, cut with an ellipsis to ``width``; empty if only three letters of it would fit."""
     letters = int(width / letter)
     return text if len(text) <= letters else f"{text[: letters - 1]}\u2026" if letters > 3 else ""
 
 
-def pad(width: float) -> float:
+def padding(width: float) -> float:
     """Padding beside a text in a part of this width."""
     return 5 if width > 60 else 2.5
 
 
-def said(gpu: Gpu) -> str:
+def describe_gpu(gpu: Gpu) -> str:
     """``GPU 0: 2g.10gb a/b; 3g.20gb free``: the picture as text."""
-    parts = (f"{one.profile} {_names(one.pods, gpu)}" for one in gpu.slices)
-    return f"GPU {gpu.index}: {'; '.join(parts) or _names(gpu.pods, gpu)}"
+    parts = (f"{mig.profile} {_pod_names(mig.pods, gpu)}" for mig in gpu.slices)
+    return f"GPU {gpu.index}: {'; '.join(parts) or _pod_names(gpu.pods, gpu)}"
 
 
-def _names(pods: Sequence[PodUse], gpu: Gpu) -> str:
-    return ", ".join(f"{pod.namespace}/{pod.name}" for pod in pods) or gpu.vacant
+def _pod_names(pods: Sequence[PodUse], gpu: Gpu) -> str:
+    return ", ".join(f"{pod.namespace}/{pod.name}" for pod in pods) or gpu.free_word
 
 
-def height(gpu: Gpu) -> int:
-    measured = gpu.use.measured or any(one.use.measured for one in gpu.slices)
+def picture_height(gpu: Gpu) -> int:
+    measured = gpu.use.measured or any(mig.use.measured for mig in gpu.slices)
     return HEIGHT + (2 * (BAR + GAP) if measured else 0)
 
 
-def strips(gpu: Gpu) -> Iterator[tuple[float, float, Gpu | Slice | None, str]]:
+def gpu_strips(gpu: Gpu) -> Iterator[tuple[float, float, Gpu | Slice | None, str]]:
     """(x, width, what, profile): memory slices in no instance (None), then the instances, or the GPU."""
     if not gpu.slices:
         yield 0, WIDTH, gpu, ""
         return
-    sizes = [one.memory or 1 for one in gpu.slices]
+    sizes = [mig.memory or 1 for mig in gpu.slices]
     begins = [sum(sizes[:index]) for index in range(len(sizes))]
-    if all(one.start is not None for one in gpu.slices):
-        begins = [one.start or 0 for one in gpu.slices]
+    if all(mig.start is not None for mig in gpu.slices):
+        begins = [mig.start or 0 for mig in gpu.slices]
     taken = {cell for begin, size in zip(begins, sizes, strict=True) for cell in range(begin, begin + size)}
     unit = WIDTH / max(gpu.memory, *(cell + 1 for cell in taken))
     for cell in range(gpu.memory):
         if cell not in taken:
             yield cell * unit, unit, None, ""
-    for one, begin, size in zip(gpu.slices, begins, sizes, strict=True):
-        yield begin * unit, size * unit, one, one.profile
+    for mig, begin, size in zip(gpu.slices, begins, sizes, strict=True):
+        yield begin * unit, size * unit, mig, mig.profile
 
 
-def shares(
-    x: float, width: float, of: Gpu | Slice, profile: str
+def strip_shares(
+    x: float, width: float, device: Gpu | Slice, profile: str
 ) -> Iterator[tuple[float, float, PodUse | None, str]]:
     """(x, width, pod, what it is) of each share, those held by pods first."""
-    held = [pod for pod in of.pods for _ in range(min(pod.count, of.shares))]
-    count = max(of.shares, len(held))
+    holders = [pod for pod in device.pods for _ in range(min(pod.count, device.shares))]
+    count = max(device.shares, len(holders))
     kind = profile if count == 1 else f"{profile} 1/{count}".strip()
     for index in range(count):
-        pod = held[index] if index < len(held) else None
+        pod = holders[index] if index < len(holders) else None
         yield x + index * (width / count), width / count, pod, kind
 
 
-def units(x: float, width: float, count: int) -> list[float]:
+def compute_marks(x: float, width: float, count: int) -> list[float]:
     """The X of each compute slice for which there is room."""
-    places = [x + pad(width) + index * _STEP for index in range(count)]
+    places = [x + padding(width) + index * _STEP for index in range(count)]
     return [place for place in places if place + UNIT < x + width - 2]
 
 
-def bars(use: Use) -> Iterator[tuple[str, int, float, str]]:
+def use_bars(use: Use) -> Iterator[tuple[str, int, float, str]]:
     """(class, Y, part of the width, title) of what is measured."""
     if use.util is not None:
         yield "bar", HEIGHT + GAP, min(1.0, max(0.0, use.util)), f"{top.percent(use)} busy"
     if use.memory_used is not None and use.memory_total:
         part = min(1.0, max(0.0, use.memory_used / use.memory_total))
-        yield "memory", HEIGHT + BAR + 2 * GAP, part, f"{top.memory(use)} in use"
+        yield "memory", HEIGHT + BAR + 2 * GAP, part, f"{top.memory_text(use)} in use"
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Plot:
         return self.path([(points[0][0], 0.0), *points, (points[-1][0], 0.0)])
 
 
-def parts(points: Points) -> list[Points]:
+def split_at_gaps(points: Points) -> list[Points]:
     """The points split at gaps: steps of more than three times the median step."""
     steps = sorted(after[0] - before[0] for before, after in pairwise(points))
     gaps = [

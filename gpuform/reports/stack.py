@@ -10,121 +10,138 @@ from rich.text import Text
 
 from gpuform.checkout.errors import Failure
 from gpuform.reports import tables
-from gpuform.reports.pull_request import pods
-from gpuform.reports.tables import Cell, filled, number
+from gpuform.reports.pull_request import format_pods
+from gpuform.reports.tables import Cell, build_table, count_of
 from gpuform.stack.drift.rules import Drift
 from gpuform.stack.preflight.check import Finding
-from gpuform.stack.preview.outcome import Outcome, fact, name
+from gpuform.stack.preview.outcome import Outcome, resource_name, violation_text
 from gpuform.stack.recover.plan import MANUAL, Plan
-from gpuform.usage.health import Seen
+from gpuform.usage.health import HealthStatus
 from infra.model import labels
 from infra.model.health import HEALTH
 
 
 def require_preflight(stack: str, findings: Iterable[Finding], console: Console) -> None:
     """Print the findings that did not pass; Failure if a check failed."""
-    found = list(findings)
-    shown = [finding for finding in found if finding.verdict != "PASS"]
+    all_findings = list(findings)
+    shown = [finding for finding in all_findings if finding.verdict != "PASS"]
     failed = [finding for finding in shown if finding.verdict == "FAIL"]
     if shown:
-        console.print(tables.findings(shown))
-    passed = len(found) - len(shown)
-    total = f"preflight of stack {stack}: {passed} of {len(found)} checks passed, {len(failed)} failed"
-    for line in [*tables.by_hand(failed), total]:
+        console.print(tables.findings_table(shown))
+    passed = len(all_findings) - len(shown)
+    total = f"preflight of stack {stack}: {passed} of {len(all_findings)} checks passed, {len(failed)} failed"
+    for line in [*tables.manual_checks(failed), total]:
         console.print(line, markup=False, soft_wrap=True)
     if failed:
         raise Failure(
             f"preflight of stack {stack}",
-            f"{len(failed)} of {len(found)} checks failed, and nothing was changed",
+            f"{len(failed)} of {len(all_findings)} checks failed, and nothing was changed",
             "fix them, or skip the preflight: gpuform up --skip-preflight, "
             "GPUFORM_SKIP_PREFLIGHT=1 pulumi up",
         )
 
 
-def preview(outcome: Outcome) -> Iterator[Table | Text | str]:
+def preview_parts(outcome: Outcome) -> Iterator[Table | Text | str]:
     if outcome.effects:
         styles = {0: "bold red", 1: "yellow"}
         effects = (
-            ((one.what, styles.get(one.weight, "")), one.how, pods(one.evicts)) for one in outcome.effects
+            ((item.what, styles.get(item.weight, "")), item.how, format_pods(item.evicts))
+            for item in outcome.effects
         )
-        yield from (filled("Effects", ("resource", "effect", "pods stopped"), effects), "")
+        yield from (build_table("Effects", ("resource", "effect", "pods stopped"), effects), "")
     if outcome.after:
-        yield from (tables.bill(outcome.before, outcome.after), "")
-    if outcome.said:
+        yield from (tables.bill_table(outcome.before, outcome.after), "")
+    if outcome.known_violations:
         broken = (
             (
-                ("broken", "red") if one.mandatory else ("warning", "yellow"),
-                one.policy.split("/")[-1],
-                name(one.urn),
-                fact(one.text),
+                ("broken", "red") if item.mandatory else ("warning", "yellow"),
+                item.policy.split("/")[-1],
+                resource_name(item.urn),
+                violation_text(item.text),
             )
-            for one in outcome.said
+            for item in outcome.known_violations
         )
-        yield from (filled("Policies", ("", "policy", "resource", "violation"), broken), "")
+        yield from (build_table("Policies", ("", "policy", "resource", "violation"), broken), "")
     yield Text(f"{outcome.stack}: {outcome.verdict}", style="bold red" if outcome.reasons else "bold")
 
 
-def drift(found: Drift) -> Iterator[Table | Text | str]:
+def drift_parts(result: Drift) -> Iterator[Table | Text | str]:
     """One row per finding, then their number; a single line without drift."""
-    if not found.findings:
-        yield Text(f"{found.stack}: no drift", style="bold")
+    if not result.findings:
+        yield Text(f"{result.stack}: no drift", style="bold")
         return
     styles = {"missing": "red"}
     rows = (
-        (one.resource, one.path or "-", (one.how, styles.get(one.how, "yellow")), one.expected, one.found)
-        for one in found.findings
+        (
+            item.resource,
+            item.path or "-",
+            (item.how, styles.get(item.how, "yellow")),
+            item.expected,
+            item.found,
+        )
+        for item in result.findings
     )
-    yield from (filled("Drift", ("resource", "field", "drift", "declared", "actual"), rows), "")
-    resources = number(len({one.resource for one in found.findings}), "resource")
+    yield from (build_table("Drift", ("resource", "field", "drift", "declared", "actual"), rows), "")
+    resources = count_of(len({finding.resource for finding in result.findings}), "resource")
     restores = "`pulumi up --refresh` restores the declared state of everything that it created"
-    yield Text(f"{found.stack}: drift, {len(found.findings)} in {resources}; {restores}", style="bold red")
+    yield Text(f"{result.stack}: drift, {len(result.findings)} in {resources}; {restores}", style="bold red")
 
 
-def recover(plan: Plan) -> Iterator[Table | Text | str]:
+def recover_parts(plan: Plan) -> Iterator[Table | Text | str]:
     """Locks, operations and releases, each with its planned action; a single line if nothing is left."""
-    if not plan.to_do:
+    if not plan.has_work:
         yield Text(f"{plan.stack}: nothing is left of an interrupted run", style="bold")
     if plan.locks:
         locks = (
-            (lock.named, "confirmed gone" if lock.confirmed else lock.state, "remove") for lock in plan.locks
+            (item.owner_name, "confirmed gone" if item.confirmed else item.state, "remove")
+            for item in plan.locks
         )
-        yield from (filled("Locks", ("held by", "state", "action"), locks), "")
+        yield from (build_table("Locks", ("held by", "state", "action"), locks), "")
     if plan.steps:
         columns = ("resource", "type", "interrupted while", "action", "id", "why")
         steps = (
-            _row((step.name, step.type, step.was, step.does, step.id or "-", step.why), step.does)
+            _row(
+                (step.name, step.type, step.interrupted_while, step.does, step.id or "-", step.why), step.does
+            )
             for step in plan.steps
         )
-        yield from (filled("Interrupted operations", columns, steps), "")
+        yield from (build_table("Interrupted operations", columns, steps), "")
     if plan.releases:
         releases = (
             _row(
-                (one.id, one.status, f"{one.does} to {one.revision}" if one.revision else one.does, one.why),
-                one.does,
+                (
+                    item.id,
+                    item.status,
+                    f"{item.does} to {item.revision}" if item.revision else item.does,
+                    item.why,
+                ),
+                item.does,
             )
-            for one in plan.releases
+            for item in plan.releases
         )
-        yield from (filled("Helm releases", ("release", "status", "action", "why"), releases), "")
+        yield from (build_table("Helm releases", ("release", "status", "action", "why"), releases), "")
 
 
-def _row(words: tuple[str, ...], does: str) -> tuple[Cell, ...]:
-    return tuple((word, "yellow" if does == MANUAL else "") for word in words)
+def _row(texts: tuple[str, ...], action: str) -> tuple[Cell, ...]:
+    return tuple((text, "yellow" if action == MANUAL else "") for text in texts)
 
 
-def health(seen: Seen) -> Table:
-    rows = ((one.name, one.pool, one.kind, one.since, one.why, one.repaired or "") for one in seen.nodes)
-    return filled("", ("node", "pool", "class", "since", "fault", "repaired"), rows)
+def health_table(status: HealthStatus) -> Table:
+    rows = (
+        (item.name, item.pool, item.kind, item.since, item.why, item.repaired or "") for item in status.nodes
+    )
+    return build_table("", ("node", "pool", "class", "since", "fault", "repaired"), rows)
 
 
-def health_lines(seen: Seen, mode: str) -> Iterator[str]:
+def health_lines(status: HealthStatus, mode: str) -> Iterator[str]:
     """Mode, open tickets, the breaker and how to reset it, and how to mark a node as repaired."""
-    tickets = number(sum(one.open for one in seen.tickets), "ticket")
-    yield f"mode {mode}; {len(seen.nodes)} out of use, {tickets} open"
-    if seen.breaker is not None:
-        yield f"breaker open: {seen.breaker}; withheld: {', '.join(seen.withheld)}"
+    tickets = count_of(sum(ticket.open for ticket in status.tickets), "ticket")
+    yield f"mode {mode}; {len(status.nodes)} out of use, {tickets} open"
+    if status.breaker is not None:
+        yield f"breaker open: {status.breaker}; withheld: {', '.join(status.withheld)}"
         yield (
             f"look for a common cause, then: kubectl -n {HEALTH} annotate configmap "
             f"gpu-health-state {labels.RESET_BREAKER}='why'"
         )
-    if seen.nodes:
+    if status.nodes:
         yield f"to mark a node as repaired: kubectl annotate node NODE {labels.GPU_REPAIRED}='what was done'"

@@ -32,72 +32,72 @@ PACKED = (
 )
 
 
-def pools(current: ClusterStatus) -> Table:
+def pools_table(current: ClusterStatus) -> Table:
     rows = (
         (
             pool.name,
             pool.machine,
             _sharing(pool),
-            (nodes(pool), "" if _all_ready(pool) else "red"),
-            "\n".join(offers(pool.nodes)) or "-",
+            (format_nodes(pool), "" if _all_ready(pool) else "red"),
+            "\n".join(distinct_offers(pool.nodes)) or "-",
             _in_use(pool.nodes),
         )
         for pool in current.pools
     )
-    return filled("Pools", ("pool", "machine", "sharing", "nodes", "each node offers", "in use"), rows)
+    return build_table("Pools", ("pool", "machine", "sharing", "nodes", "each node offers", "in use"), rows)
 
 
-def nodes(pool: PoolStatus) -> str:
+def format_nodes(pool: PoolStatus) -> str:
     """Ready of declared (else existing) nodes, with an elastic pool's bounds: ``1/2``, ``1/1, 1 to 4``."""
     ready = sum(node.ready for node in pool.nodes)
-    of = len(pool.nodes) if pool.declared is None else pool.declared
-    return ", ".join([f"{ready}/{of}", *([reach(pool.bounds)] if pool.bounds else [])])
+    expected = len(pool.nodes) if pool.declared is None else pool.declared
+    return ", ".join([f"{ready}/{expected}", *([format_bounds(pool.bounds)] if pool.bounds else [])])
 
 
-def reach(bounds: tuple[int, int]) -> str:
+def format_bounds(bounds: tuple[int, int]) -> str:
     """Fewest and most nodes of an elastic pool: ``1 to 4``."""
     return "{} to {}".format(*bounds)
 
 
-def pods(current: ClusterStatus) -> Table:
+def pods_table(current: ClusterStatus) -> Table:
     """One row per pod outside the system namespaces: what it requests and its node.
 
-    ``troubles`` gives the reason for a pod in trouble: a scheduler's message does not fit into a column.
+    `trouble_lines` gives the reason for a pod in trouble: a scheduler's message does not fit into a column.
     """
     rows = (
-        (pod.namespace, pod.name, counts(pod.requests) or "no GPU", pod.node or "-", _phase(pod))
+        (pod.namespace, pod.name, format_counts(pod.gpu_requests) or "no GPU", pod.node or "-", _phase(pod))
         for pod in current.pods
         if pod.namespace not in current.system
     )
-    return filled("Pods", ("namespace", "pod", "requests", "node", "phase"), rows)
+    return build_table("Pods", ("namespace", "pod", "requests", "node", "phase"), rows)
 
 
 QUEUES = ("queue", "pool", "resource", "quota", "used", "of which borrowed", "waiting")
 WAITING = ("queue", "waiting", "why")
 
 
-def queues(found: Iterable[QueueStatus]) -> Iterator[tuple[str, ...]]:
+def queue_rows(statuses: Iterable[QueueStatus]) -> Iterator[tuple[str, ...]]:
     """One row per team and resource of a pool, as `QUEUES`; a queue that admits nothing has one with why."""
-    for queue in found:
+    for queue in statuses:
         waiting = str(len(queue.waiting))
         if queue.trouble:
             yield queue.name, queue.trouble, *["-"] * 4, waiting
             continue
-        for one in queue.usage:
-            name = one.resource.removeprefix("nvidia.com/")
-            yield queue.name, one.pool, name, *map(str, (one.quota, one.used, one.borrowed)), waiting
+        for usage in queue.usage:
+            name = usage.resource.removeprefix("nvidia.com/")
+            yield queue.name, usage.pool, name, *map(str, (usage.quota, usage.used, usage.borrowed)), waiting
 
 
-def waiting(current: ClusterStatus, most: int) -> Iterator[tuple[str, str, str]]:
-    """One row per waiting workload, as `WAITING`, the first of each queue; at most ``most`` of each."""
+def waiting_rows(current: ClusterStatus, limit: int) -> Iterator[tuple[str, str, str]]:
+    """One row per waiting workload, as `WAITING`, the first of each queue; at most ``limit`` of each."""
     for queue in current.queues:
-        for one in queue.waiting[:most]:
-            yield queue.name, f"{one.kind} {one.namespace}/{one.name}", one.reason
-        if (more := len(queue.waiting) - most) > 0:
+        for work in queue.waiting[:limit]:
+            yield queue.name, f"{work.kind} {work.namespace}/{work.name}", work.reason
+        if (more := len(queue.waiting) - limit) > 0:
             yield queue.name, f"and {more} more", "`gpuform status --json` has all"
 
 
-def filled(title: str, columns: Iterable[str], rows: Iterable[Iterable[Cell]]) -> Table:
+def build_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[Cell]]) -> Table:
     table = Table(
         title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
     )
@@ -108,58 +108,58 @@ def filled(title: str, columns: Iterable[str], rows: Iterable[Iterable[Cell]]) -
     return table
 
 
-def troubles(current: ClusterStatus) -> list[str]:
+def trouble_lines(current: ClusterStatus) -> list[str]:
     """A line per node not admitted yet or without a pool, and per pod in trouble, system ones included."""
     nodes = (node for pool in current.pools for node in pool.nodes if node.waits_for)
-    found = [f"node {node.name} takes no pods yet: {node.waits_for}" for node in nodes]
-    for name, label in current.strays.items():
-        says = f"is {label}" if label else "is missing"
-        found.append(f"node {name} offers GPUs but is in no declared pool: its label {labels.POOL} {says}")
-    return found + [f"{pod.namespace}/{pod.name}: {pod.reason}" for pod in current.pods if pod.reason]
+    lines = [f"node {node.name} takes no pods yet: {node.waits_for}" for node in nodes]
+    for name, label in current.unassigned_nodes.items():
+        state = f"is {label}" if label else "is missing"
+        lines.append(f"node {name} offers GPUs but is in no declared pool: its label {labels.POOL} {state}")
+    return lines + [f"{pod.namespace}/{pod.name}: {pod.reason}" for pod in current.pods if pod.reason]
 
 
-def findings(found: Iterable[Finding]) -> Table:
-    """One row per finding; ``by_hand`` has the commands that check the same."""
+def findings_table(findings: Iterable[Finding]) -> Table:
+    """One row per finding; `manual_checks` has the commands that check the same."""
     styles = {"PASS": "green", "SKIP": "yellow", "FAIL": "red"}
-    rows = (((one.verdict, styles[one.verdict]), one.subject, one.fact, one.fix) for one in found)
-    return filled("", ("", "check", "finding", "fix"), rows)
+    rows = (((item.verdict, styles[item.verdict]), item.subject, item.fact, item.fix) for item in findings)
+    return build_table("", ("", "check", "finding", "fix"), rows)
 
 
-def by_hand(found: Iterable[Finding]) -> list[str]:
+def manual_checks(checked: Iterable[Finding]) -> list[str]:
     """The commands that check the same by hand, one per line so that they can be copied."""
-    lines = [f"  {finding.check}  # {finding.subject}" for finding in found if finding.check]
+    lines = [f"  {finding.check}  # {finding.subject}" for finding in checked if finding.check]
     return ["to check by hand:", *lines] if lines else []
 
 
-def bill(before: Bill | None, after: Bill) -> Table:
+def bill_table(before: Bill | None, after: Bill) -> Table:
     columns = ("item", *(["before"] if before else []), "now", "USD an hour per unit")
     lines = []
-    for what, had, has in [*bill_rows(before, after), ("all", bill_total(before), bill_total(after))]:
-        units = next((line.units for line in after.lines if line.what == what), {})
-        each = ", ".join(f"{name.removeprefix('nvidia.com/')} {usd:.3f}" for name, usd in units.items())
-        lines.append((what, *([had] if before else []), has, each or ("" if what == "all" else "-")))
-    return filled(f"Cost, USD a month; {after.price_source}", columns, lines)
+    for item, old, new in [*bill_rows(before, after), ("all", bill_total(before), bill_total(after))]:
+        units = next((entry.units for entry in after.lines if entry.item == item), {})
+        prices = ", ".join(f"{name.removeprefix('nvidia.com/')} {usd:.3f}" for name, usd in units.items())
+        lines.append((item, *([old] if before else []), new, prices or ("" if item == "all" else "-")))
+    return build_table(f"Cost, USD a month; {after.price_source}", columns, lines)
 
 
 def bill_rows(before: Bill | None, after: Bill) -> Iterator[tuple[str, str, str]]:
     """``(what, before, after)`` for each item of either bill."""
-    lines = {line.what: line for line in (*(before.lines if before else ()), *after.lines)}
-    for what in lines:
-        yield what, _bill_line(before, what), _bill_line(after, what)
+    lines = {line.item: line for line in (*(before.lines if before else ()), *after.lines)}
+    for item in lines:
+        yield item, _bill_line(before, item), _bill_line(after, item)
 
 
 def bill_total(bill: Bill | None) -> str:
     """Sum of the known prices, with ``+`` if some are unknown; ``unknown`` if all are."""
-    if bill and bill.lines and bill.nothing_known:
+    if bill and bill.lines and bill.has_no_price:
         return "unknown"
     return _usd_a_month(bill.low, bill.high) + ("+" if bill.unknown else "") if bill else "-"
 
 
-def _bill_line(bill: Bill | None, what: str) -> str:
-    found = next((line for line in bill.lines if line.what == what), None) if bill else None
-    if found is None:
+def _bill_line(bill: Bill | None, item: str) -> str:
+    entry = next((other for other in bill.lines if other.item == item), None) if bill else None
+    if entry is None:
         return "-"
-    return "unknown" if found.high is None else _usd_a_month(found.low or 0.0, found.high)
+    return "unknown" if entry.high is None else _usd_a_month(entry.low or 0.0, entry.high)
 
 
 def _usd_a_month(low: float, high: float) -> str:
@@ -167,27 +167,27 @@ def _usd_a_month(low: float, high: float) -> str:
     return most if least == most else f"{least} to {most}"
 
 
-def bare_usd(amount: float | None) -> str:
+def format_amount(amount: float | None) -> str:
     return "unknown" if amount is None else f"{amount:,.2f}"
 
 
-def usd(amount: float | None) -> str:
+def format_usd(amount: float | None) -> str:
     return "unknown price" if amount is None else f"{amount:,.2f} USD"
 
 
-def number(count: int, noun: str) -> str:
+def count_of(count: int, noun: str) -> str:
     """``1 node``, ``2 nodes``."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def counts(resources: Mapping[str, int]) -> str:
+def format_counts(resources: Mapping[str, int]) -> str:
     """Resources and how many, without the vendor's prefix: ``gpu.shared 4``."""
     return ", ".join(f"{key.removeprefix('nvidia.com/')} {n}" for key, n in sorted(resources.items()))
 
 
-def played(stack: str, status: ClusterStatus) -> str:
-    some = any(pool.nodes for pool in status.pools)
-    return (PLAYED if some else PLAYED + NO_NODES).format(stack)
+def simulated_note(stack: str, status: ClusterStatus) -> str:
+    has_nodes = any(pool.nodes for pool in status.pools)
+    return (PLAYED if has_nodes else PLAYED + NO_NODES).format(stack)
 
 
 def _all_ready(pool: PoolStatus) -> bool:
@@ -200,15 +200,15 @@ def _sharing(pool: PoolStatus) -> str:
     return f"{pool.sharing}: {pool.detail}" if pool.detail else pool.sharing
 
 
-def offers(nodes: Iterable[Node]) -> list[str]:
-    return list(dict.fromkeys(counts(node.allocatable) or "no GPU" for node in nodes))
+def distinct_offers(nodes: Iterable[Node]) -> list[str]:
+    return list(dict.fromkeys(format_counts(node.allocatable) or "no GPU" for node in nodes))
 
 
 def _in_use(nodes: Iterable[Node]) -> str:
     total: Counter[str] = Counter()
     for node in nodes:
         total.update(node.used)
-    return counts(total) or "-"
+    return format_counts(total) or "-"
 
 
 def _phase(pod: Pod) -> Cell:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gpuform.usage.rehearsal import Line, Outcome
+from gpuform.usage.rehearsal import NodeTimeline, Outcome
 
 WIDTH, LEFT, RIGHT = 1100, 230, 16
 PRICE_TOP, PRICE_HEIGHT = 22, 70
@@ -35,10 +35,10 @@ class Row:
         return f"{self.begin:.0f} s to {self.end:.0f} s, {came}"
 
     def pixels(self, last: float) -> list[float]:
-        return [across(at, last) for at in (self.begin, self.ready, self.end)]
+        return [x_position(at, last) for at in (self.begin, self.ready, self.end)]
 
 
-def across(at: float, last: float) -> float:
+def x_position(at: float, last: float) -> float:
     """X position of a second, in pixels."""
     return LEFT + (WIDTH - LEFT - RIGHT) * at / last
 
@@ -47,24 +47,24 @@ def ticks(last: float) -> Iterator[tuple[float, float]]:
     """About ten round seconds and their X, without late ones that would put text outside the picture."""
     step = next((step for step in _STEPS if last / step <= 10), 7200)
     for second in range(0, int(last) + 1, step):
-        if (x := across(second, last)) < WIDTH - 24:
+        if (x := x_position(second, last)) < WIDTH - 24:
             yield float(second), x
 
 
-def end(lines: Sequence[Line], seconds: float) -> float:
+def last_second(lines: Sequence[NodeTimeline], seconds: float) -> float:
     return max(seconds, *(max(line.begin, line.ready or 0.0, line.end or 0.0) for line in lines), 1.0)
 
 
-def rows(lines: Iterable[Line], last: float) -> Iterator[Row]:
+def timeline_rows(lines: Iterable[NodeTimeline], last: float) -> Iterator[Row]:
     """One row per fixed pool, and one per node of the other pools."""
-    fixed: dict[str, list[Line]] = {}
+    fixed: dict[str, list[NodeTimeline]] = {}
     for line in lines:
         if line.fixed:
             fixed.setdefault(line.pool, []).append(line)
-    for pool, found in fixed.items():
-        begin = min(line.begin for line in found)
-        ready = max((line.ready or last) for line in found)
-        yield Row(f"{pool}: {len(found)} fixed", begin, max(begin, ready), last, True)
+    for pool, nodes in fixed.items():
+        begin = min(line.begin for line in nodes)
+        ready = max((line.ready or last) for line in nodes)
+        yield Row(f"{pool}: {len(nodes)} fixed", begin, max(begin, ready), last, True)
     for line in lines:
         if not line.fixed:
             end = last if line.end is None else line.end
@@ -72,7 +72,7 @@ def rows(lines: Iterable[Line], last: float) -> Iterator[Row]:
             yield Row(f"{line.pool}: {line.machine}", line.begin, ready, end, False)
 
 
-def costs(lines: Iterable[Line]) -> list[tuple[float, float]]:
+def cost_steps(lines: Iterable[NodeTimeline]) -> list[tuple[float, float]]:
     """(second, USD per hour from then on) at each change; nodes without a price are left out."""
     changes: dict[float, float] = {0.0: 0.0}
     for line in lines:
@@ -80,32 +80,32 @@ def costs(lines: Iterable[Line]) -> list[tuple[float, float]]:
             changes[line.begin] = changes.get(line.begin, 0.0) + line.usd_per_hour
             if line.end is not None:
                 changes[line.end] = changes.get(line.end, 0.0) - line.usd_per_hour
-    found, now = [], 0.0
+    steps, total = [], 0.0
     for at in sorted(changes):
-        now += changes[at]
-        found.append((at, max(0.0, round(now, 6))))
-    return found
+        total += changes[at]
+        steps.append((at, max(0.0, round(total, 6))))
+    return steps
 
 
-def price_path(found: Sequence[tuple[float, float]], most: float, last: float) -> str:
-    """The steps of the cost, from 0 to ``most``."""
+def price_path(steps: Sequence[tuple[float, float]], highest: float, last: float) -> str:
+    """The steps of the cost, from 0 to ``highest``."""
     points, before = [], 0.0
-    for at, usd in [*found, (last, found[-1][1])]:
-        x, base = across(at, last), PRICE_TOP + PRICE_HEIGHT
-        points += [(x, base - PRICE_HEIGHT * before / most), (x, base - PRICE_HEIGHT * usd / most)]
+    for at, usd in [*steps, (last, steps[-1][1])]:
+        x, base = x_position(at, last), PRICE_TOP + PRICE_HEIGHT
+        points += [(x, base - PRICE_HEIGHT * before / highest), (x, base - PRICE_HEIGHT * usd / highest)]
         before = usd
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points[1:])
 
 
-def queued(outcome: Outcome) -> Iterator[Row]:
+def queue_timeline(outcome: Outcome) -> Iterator[Row]:
     """One row for each time that a workload waits in a queue and then, perhaps, is admitted."""
     for queue in outcome.queues:
         for work in queue.workloads:
             begin = admitted = None
-            turns = [(one.what, one.at) for one in work.turns]
+            turns = [(turn.what, turn.at) for turn in work.turns]
             lasts = bool(work.waits) or turns[-1][0] == "admitted"
-            for what, at in [*turns, *([("until", queue.until)] if lasts else [])]:
-                if what == "admitted":
+            for change, at in [*turns, *([("until", queue.until)] if lasts else [])]:
+                if change == "admitted":
                     admitted = at
                     continue
                 if begin is not None:

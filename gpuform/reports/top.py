@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from gpuform.reports.tables import Cell, filled, number, reach
+from gpuform.reports.tables import Cell, build_table, count_of, format_bounds
 from gpuform.usage.top.view import Gpu, PodUse, Slice, Use, View
 
 ATTRIBUTED = "~: share by request; several pods share that device, or a pod's device is unknown"
@@ -16,79 +16,81 @@ UNMEASURED = "not measured"
 _GIB = 2**30
 
 
-def table(view: View) -> Table:
+def top_table(view: View) -> Table:
     """The tree; without Prometheus only with what is requested."""
     columns = ("requested", "used", "GPU memory", "power") if view.measured else ("requested",)
     rows = list(_rows(view))
     cells: list[list[Cell]] = []
-    for (_, name, style, *figures), lead in zip(rows, leads([row[0] for row in rows]), strict=True):
+    for (_, name, style, *figures), lead in zip(rows, tree_prefixes([row[0] for row in rows]), strict=True):
         what = Text.assemble((lead, "dim"), (name, style))
         cells.append([what, *[*figures, "", "", ""][: len(columns)]])
-    return filled("", ("node, GPU, slice, pod", *columns), cells)
+    return build_table("", ("node, GPU, slice, pod", *columns), cells)
 
 
-def notes(view: View) -> list[str]:
-    found = []
+def top_notes(view: View) -> list[str]:
+    notes = []
     if not view.nodes:
-        found.append("no nodes with GPUs, or none that the options select")
-    found += [
-        f"pool {one.name} has {number(len(one.nodes), 'node')}, and may have {reach(one.bounds)}"
-        for one in view.growing
-        if one.bounds
+        notes.append("no nodes with GPUs, or none that the options select")
+    notes += [
+        f"pool {pool.name} has {count_of(len(pool.nodes), 'node')}, and may have {format_bounds(pool.bounds)}"
+        for pool in view.growing
+        if pool.bounds
     ]
-    if any(pod.attributed for node in view.nodes for pod in node.everyone):
-        found.append(ATTRIBUTED)
+    if any(pod.attributed for node in view.nodes for pod in node.all_pods):
+        notes.append(ATTRIBUTED)
     if view.why:
-        found.append(f"requested only: {view.why}")
-    return found
+        notes.append(f"requested only: {view.why}")
+    return notes
 
 
 def _rows(view: View) -> Iterator[tuple[int, str, str, *tuple[str, ...]]]:
     """Each row: depth in the tree, name, style, requested; then used, memory and power if measured."""
     for node in view.nodes:
-        of = f" of {number(len(node.gpus), 'GPU')}"
+        suffix = f" of {count_of(len(node.gpus), 'GPU')}"
         state = (node.pool, node.machine, "" if node.ready else "not ready", node.closed)
-        busy = UNMEASURED if node.busy is None else amount(node.busy) + of
+        busy = UNMEASURED if node.busy is None else format_gpus(node.busy) + suffix
         style = "bold" if node.ready and not node.closed else "bold red"
-        yield 0, f"{node.name} ({', '.join(filter(None, state))})", style, amount(node.requested) + of, busy
+        name, requested = f"{node.name} ({', '.join(filter(None, state))})", format_gpus(node.requested)
+        yield 0, name, style, requested + suffix, busy
         for gpu in node.gpus:
-            sick = f": {', '.join(map(str, gpu.faults))}" if gpu.faults else ""
+            faults = f": {', '.join(map(str, gpu.faults))}" if gpu.faults else ""
             power = "" if gpu.use.power_watts is None else f"{gpu.use.power_watts:.0f} W"
-            name, asked = f"GPU {gpu.index} {gpu.model}{_shared(gpu)}{sick}", _asked(gpu.requested, gpu)
-            yield 1, name, "red" if sick else "", asked, percent(gpu.use), memory(gpu.use), power
-            for one in gpu.slices:
-                asked = _asked(sum(pod.requested for pod in one.pods), gpu)
-                yield 2, one.profile + _shared(one), "", asked, percent(one.use), memory(one.use)
-                yield from (_pod(pod, 3) for pod in one.pods)
+            name, style = f"GPU {gpu.index} {gpu.model}{_shares(gpu)}{faults}", "red" if faults else ""
+            requested = _requested(gpu.requested, gpu)
+            yield 1, name, style, requested, percent(gpu.use), memory_text(gpu.use), power
+            for mig in gpu.slices:
+                requested = _requested(sum(pod.requested for pod in mig.pods), gpu)
+                yield 2, mig.profile + _shares(mig), "", requested, percent(mig.use), memory_text(mig.use)
+                yield from (_pod(pod, 3) for pod in mig.pods)
             yield from (_pod(pod, 2) for pod in gpu.pods)
-        yield from (_pod(pod, 1) for pod in node.loose)
+        yield from (_pod(pod, 1) for pod in node.unassigned)
 
 
-def _shared(one: Gpu | Slice) -> str:
-    return f", {one.shares} shares" if one.shares > 1 else ""
+def _shares(device: Gpu | Slice) -> str:
+    return f", {device.shares} shares" if device.shares > 1 else ""
 
 
-def _asked(requested: float, gpu: Gpu) -> str:
-    return amount(requested) if requested else gpu.vacant
+def _requested(requested: float, gpu: Gpu) -> str:
+    return format_gpus(requested) if requested else gpu.free_word
 
 
 def _pod(pod: PodUse, depth: int) -> tuple[int, str, str, str, str]:
-    asked = f"{amount(pod.requested)} ({pod.count} {pod.resource.removeprefix('nvidia.com/')})"
-    return depth, f"{pod.namespace}/{pod.name}", "cyan", asked, used_by(pod)
+    requested = f"{format_gpus(pod.requested)} ({pod.count} {pod.resource.removeprefix('nvidia.com/')})"
+    return depth, f"{pod.namespace}/{pod.name}", "cyan", requested, format_used(pod)
 
 
-def used_by(pod: PodUse) -> str:
+def format_used(pod: PodUse) -> str:
     """GPUs that a pod uses; ``~`` marks a share attributed by request."""
     if pod.used is None:
         return UNMEASURED
-    return f"{'~' if pod.attributed else ''}{amount(pod.used)}"
+    return f"{'~' if pod.attributed else ''}{format_gpus(pod.used)}"
 
 
 def percent(use: Use) -> str:
     return UNMEASURED if use.util is None else f"{use.util * 100:.0f} %"
 
 
-def memory(use: Use) -> str:
+def memory_text(use: Use) -> str:
     """``9.8 of 15.0 GiB``; empty if not measured."""
     if use.memory_used is None:
         return ""
@@ -96,22 +98,22 @@ def memory(use: Use) -> str:
     return f"{used} GiB" if use.memory_total is None else f"{used} of {use.memory_total / _GIB:.1f} GiB"
 
 
-def amount(gpus: float) -> str:
+def format_gpus(gpus: float) -> str:
     return f"{gpus:.2f}".rstrip("0").rstrip(".")
 
 
-def leads(depths: Sequence[int]) -> list[str]:
+def tree_prefixes(depths: Sequence[int]) -> list[str]:
     """The lines of the tree before each row, by the rows' depths."""
-    found = []
+    prefixes = []
     for index, depth in enumerate(depths):
         parts = []
         for level in range(1, depth + 1):
-            more = _goes_on(depths[index + 1 :], level)
+            more = _has_sibling(depths[index + 1 :], level)
             parts.append(("├─ " if more else "└─ ") if level == depth else ("│  " if more else "   "))
-        found.append("".join(parts))
-    return found
+        prefixes.append("".join(parts))
+    return prefixes
 
 
-def _goes_on(after: Iterable[int], level: int) -> bool:
+def _has_sibling(after: Iterable[int], level: int) -> bool:
     """Whether another row of that level follows before a row of a smaller depth."""
     return next((depth == level for depth in after if depth <= level), False)

@@ -12,12 +12,12 @@ from gpuform.checkout import scratch
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
 from gpuform.kubernetes.kubeconfig import resolve
-from gpuform.kubernetes.kubeconfigs import FOLDER
+from gpuform.kubernetes.kubeconfig_errors import FOLDER
 from infra.model.environment import Environment
 
 if TYPE_CHECKING:
     from gpuform.engine import Engine
-    from gpuform.engine.places import Tools
+    from gpuform.engine.files import Tools
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ClusterAccess:
     created_here: Callable[[Paths, str], bool] = lambda paths, stack: False
 
 
-def cluster_of(env: Environment, paths: Paths) -> tuple[Path, str | None]:
+def declared_kubeconfig(env: Environment, paths: Paths) -> tuple[Path, str | None]:
     """Kubeconfig and context that the environment declares, or those of the embedded cluster.
 
     InputError for own hosts without a cluster, and for a field of a kubeconfig that cannot be honoured.
@@ -45,25 +45,25 @@ def cluster_of(env: Environment, paths: Paths) -> tuple[Path, str | None]:
     if env.kubeconfig is None:
         return paths.kubeconfig, None
     path = Path(env.kubeconfig).expanduser()
-    refused = resolve({"kubeconfig": str(path), "context": env.context}, {}).refused
-    if refused:
-        raise refused
+    refusal = resolve({"kubeconfig": str(path), "context": env.context}, {}).input_error
+    if refusal:
+        raise refusal
     return path, env.context
 
 
-def access(
+def read_only_kubeconfig(
     env: Environment, rules: ClusterAccess, paths: Paths, stack: str, tools: Tools
 ) -> AbstractContextManager[tuple[Path, str | None]]:
     """Kubeconfig and context for read-only commands; of a cloud cluster, from the state."""
     if env.state is None and not rules.created_here(paths, stack):
-        return nullcontext(cluster_of(env, paths))
+        return nullcontext(declared_kubeconfig(env, paths))
     from gpuform.engine import Engine
 
-    return cluster(env, rules, paths, Engine(paths, tools, say=lambda line: None), stack)
+    return stack_kubeconfig(env, rules, paths, Engine(paths, tools, say=lambda line: None), stack)
 
 
 @contextmanager
-def cluster(
+def stack_kubeconfig(
     env: Environment, rules: ClusterAccess, paths: Paths, engine: Engine, stack: str
 ) -> Iterator[tuple[Path, str | None]]:
     """Kubeconfig and context of the stack's cluster.
@@ -71,7 +71,7 @@ def cluster(
     A kubeconfig that is a stack output lies in a file of mode 0600 until the context manager exits.
     """
     if not rules.is_output:
-        yield cluster_of(env, paths)
+        yield declared_kubeconfig(env, paths)
         return
     text = engine.outputs(stack, show_secrets=True).get("kubeconfig")
     if not isinstance(text, str) or not text:

@@ -33,7 +33,7 @@ Document = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class StateLocation:
     """Location of one stack's state. Raises InputError for names that AWS rejects.
 
     A folder of its own in the bucket, so that a pipeline can access only its own stack's state.
@@ -64,28 +64,28 @@ class Place:
         return f"awskms://alias/{self.alias}?region={self.region}"
 
 
-def reading(place: Place) -> Document:
+def read_policy(place: StateLocation) -> Document:
     """IAM policy for `preview` and `drift`: neither takes a lock or writes."""
     return _policy(place, ["s3:GetObject"], ["kms:Decrypt"])
 
 
-def changing(place: Place) -> Document:
+def write_policy(place: StateLocation) -> Document:
     """IAM policy for `up`: the state and its locks are objects, encrypted with the key."""
     objects = ["s3:DeleteObject", "s3:GetObject", "s3:PutObject"]
     return _policy(place, objects, ["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"])
 
 
-def _policy(place: Place, objects: list[str], key: list[str]) -> Document:
+def _policy(place: StateLocation, objects: list[str], key: list[str]) -> Document:
     within = {"StringLike": {"s3:prefix": f"{place.stack}/*"}}
     statements = [
-        _allow("List", "s3:ListBucket", _ARN, Condition=within),
-        _allow("Objects", objects, f"{_ARN}/{place.stack}/*"),
-        _allow("Key", key, "$key"),
+        _statement("List", "s3:ListBucket", _ARN, Condition=within),
+        _statement("Objects", objects, f"{_ARN}/{place.stack}/*"),
+        _statement("Key", key, "$key"),
     ]
     return {"Version": "2012-10-17", "Statement": statements}
 
 
-def _allow(sid: str, action: str | list[str], resource: str, **more: Document) -> Document:
+def _statement(sid: str, action: str | list[str], resource: str, **more: Document) -> Document:
     return {"Sid": sid, "Effect": "Allow", "Action": action, "Resource": resource, **more}
 
 
@@ -123,23 +123,23 @@ bucket-policy:
 """What is put on the bucket: by call, the option and its document; ``$`` is a variable of the script."""
 
 
-def example(stack: str) -> str:
+def example_name(stack: str) -> str:
     """Name of the example for a stack of this name: for production the one that survives a zone failure."""
     return "aws-prod" if re.search(r"prod|live", stack) else "aws-dev"
 
 
-def stack_file(stack: str, text: str, place: Place) -> str:
+def render_stack_file(stack: str, text: str, place: StateLocation) -> str:
     """The example's ``text`` as ``stack``'s own file, with the region and the state of ``place``.
 
     Raises InputError for an invalid name or address.
     """
     if not _REGION.match(place.region):
         raise InputError("--region", f"{place.region!r} is not an AWS region", "write it as eu-central-1")
-    had = region_of(text)
+    old_region = region_of(text)
     text = re.sub(r"^(    name: )\S+", rf"\g<1>{stack}", text, count=1, flags=re.MULTILINE)
-    if place.region != had:
-        text = re.sub(rf"^(      region: ){had}.*$", rf"\g<1>{place.region}", text, flags=re.MULTILINE)
-        text = re.sub(rf"\b{had}([a-z])\b", rf"{place.region}\1", text)
+    if place.region != old_region:
+        text = re.sub(rf"^(      region: ){old_region}.*$", rf"\g<1>{place.region}", text, flags=re.MULTILINE)
+        text = re.sub(rf"\b{old_region}([a-z])\b", rf"{place.region}\1", text)
     written = text.rstrip("\n") + "\n" + _STATE.format(backend=place.backend, key=place.secrets_provider)
     parse(strict_yaml.parse(written, f"Pulumi.{stack}.yaml")["config"][KEY], f"Pulumi.{stack}.yaml")
     return written
@@ -149,29 +149,29 @@ def region_of(text: str) -> str:
     return str(strict_yaml.parse(text, "example")["config"][KEY]["cluster"]["region"])
 
 
-def script(place: Place) -> str:
+def render_script(place: StateLocation) -> str:
     """A bash script for a user who may create buckets, keys and policies; running it twice is safe."""
-    where = (
+    create_option = (
         "" if place.region == "us-east-1" else ' --create-bucket-configuration LocationConstraint="$region"'
     )
     puts = [
-        f'aws s3api put-{what} --bucket "$bucket" --expected-bucket-owner "$account" \\\n'
-        f"  --{option} {_document(content)}"
-        for what, given in _SETTINGS.items()
-        for option, content in given.items()
+        f'aws s3api put-{call} --bucket "$bucket" --expected-bucket-owner "$account" \\\n'
+        f"  --{option} {_shell_json(content)}"
+        for call, options in _SETTINGS.items()
+        for option, content in options.items()
     ]
     policies = [
-        _POLICY.format(name=f"gpuform-{place.stack}-{name}", who=who, document=_document(content))
-        for name, who, content in (
-            ("state-read", "`gpuform preview` and `gpuform drift`", reading(place)),
-            ("state", "`up`, on merge", changing(place)),
+        _POLICY.format(name=f"gpuform-{place.stack}-{name}", who=user, document=_shell_json(content))
+        for name, user, content in (
+            ("state-read", "`gpuform preview` and `gpuform drift`", read_policy(place)),
+            ("state", "`up`, on merge", write_policy(place)),
         )
     ]
-    head = _HEAD.format(place=place, where=where)
+    head = _HEAD.format(place=place, where=create_option)
     return "\n".join([head, *puts, *policies, _FOOT.format(place=place)])
 
 
-def _document(content: Document) -> str:
+def _shell_json(content: Document) -> str:
     """JSON in double quotes for the shell, so that variables are expanded."""
     text = json.dumps(content)
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpuform.kubernetes.kubeconfigs import answered
+from gpuform.kubernetes.kubeconfig_errors import translate_errors
 from gpuform.usage import queues
 from gpuform.usage.queues import QueueStatus
 from infra.model import labels
@@ -28,31 +28,31 @@ NODE_POOLS = "nodepools.karpenter.sh"
 
 @dataclass(frozen=True)
 class Claims:
-    """``devices`` counts what a node has, ``asked`` what a claim requests, both by device class.
+    """``devices`` counts what a node has, ``requested`` what a claim requests, both by device class.
 
     Nodes are keyed by name, claims by (namespace, name). Not counted: devices of other drivers than NVIDIA's,
     and devices with a taint that prevents allocation.
     """
 
     devices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    asked: Mapping[tuple[str, str], Mapping[str, int]] = field(default_factory=dict)
-    given: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    requested: Mapping[tuple[str, str], Mapping[str, int]] = field(default_factory=dict)
+    allocated: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     """UUIDs of the devices allocated to a claim."""
 
-    def given_to(self, pod: Json) -> tuple[str, ...]:
+    def allocated_to(self, pod: Json) -> tuple[str, ...]:
         """UUIDs of the devices allocated to a pod's claims."""
-        return tuple(one for key in _claims_of(pod) for one in self.given.get(key, ()))
+        return tuple(uuid for key in _claims_of(pod) for uuid in self.allocated.get(key, ()))
 
-    def of_pod(self, pod: Json) -> dict[str, int]:
+    def requested_by(self, pod: Json) -> dict[str, int]:
         """Devices that a pod's claims request; empty until the claims have been created."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for key in _claims_of(pod):
-            found.update(self.asked.get(key, {}))
-        return dict(found)
+            counts.update(self.requested.get(key, {}))
+        return dict(counts)
 
 
 @dataclass(frozen=True)
-class Objects:
+class LiveObjects:
     """Live objects, as the API server returns them."""
 
     nodes: tuple[Json, ...] = ()
@@ -63,32 +63,32 @@ class Objects:
     queues: tuple[QueueStatus, ...] = ()
 
 
-def fetch(env: Environment, kubeconfig: Path, context: str | None = None) -> Objects:
-    """Fetch nodes, pods and `kinds`.
+def fetch_objects(env: Environment, kubeconfig: Path, context: str | None = None) -> LiveObjects:
+    """Fetch nodes, pods and `kinds_to_fetch`.
 
     Raises what httpx raises if the cluster cannot be reached, or an OSError if it refuses.
     """
-    with answered():
+    with translate_errors():
         return _fetch(env, kubeconfig, context)
 
 
-def _fetch(env: Environment, kubeconfig: Path, context: str | None) -> Objects:
+def _fetch(env: Environment, kubeconfig: Path, context: str | None) -> LiveObjects:
     from kr8s.objects import Node, Pod
 
     from gpuform.kubernetes import session
 
-    api = session.api(kubeconfig, context)
-    nodes, pods = every(api, Node), every(api, Pod)
-    wanted = kinds(env)
+    api = session.create_api(kubeconfig, context)
+    nodes, pods = list_all(api, Node), list_all(api, Pod)
+    fetched_kinds = kinds_to_fetch(env)
     claims = Claims()
-    if CLAIMS in wanted:
-        claims = gather(*(every(api, kind) for kind in (SLICES, CLAIMS)))
-    node_pools = _known(api, NODE_POOLS) if NODE_POOLS in wanted else ()
-    lined_up = [_known(api, kind) for kind in queues.KINDS] if env.queues else [(), ()]
-    return Objects(nodes, pods, claims, node_pools, queues.summarise(env, *lined_up))
+    if CLAIMS in fetched_kinds:
+        claims = parse_claims(*(list_all(api, kind) for kind in (SLICES, CLAIMS)))
+    node_pools = _list_if_served(api, NODE_POOLS) if NODE_POOLS in fetched_kinds else ()
+    kueue_objects = [_list_if_served(api, kind) for kind in queues.KINDS] if env.queues else [(), ()]
+    return LiveObjects(nodes, pods, claims, node_pools, queues.summarise(env, *kueue_objects))
 
 
-def kinds(env: Environment) -> tuple[str, ...]:
+def kinds_to_fetch(env: Environment) -> tuple[str, ...]:
     """Kinds to fetch beside nodes and pods: DRA slices and claims; NodePools if Karpenter scales a pool."""
     found: tuple[str, ...] = ()
     if any(pool.by_claim for pool in env.pools):
@@ -98,19 +98,19 @@ def kinds(env: Environment) -> tuple[str, ...]:
     return found
 
 
-def _known(api: Any, kind: str) -> tuple[Json, ...]:
+def _list_if_served(api: Any, kind: str) -> tuple[Json, ...]:
     """Empty if the CRD is not installed."""
     try:
-        return every(api, kind)
+        return list_all(api, kind)
     except ValueError:  # what kr8s raises for a kind that the server does not have
         return ()
 
 
-def every(api: Any, kind: str | type) -> tuple[Json, ...]:
+def list_all(api: Any, kind: str | type) -> tuple[Json, ...]:
     """The objects of a kind in all namespaces. ValueError if the server does not have the kind."""
     import kr8s
 
-    return tuple(dict(one.raw) for one in api.get(kind, namespace=kr8s.ALL))
+    return tuple(dict(item.raw) for item in api.get(kind, namespace=kr8s.ALL))
 
 
 def _claims_of(pod: Json) -> Iterable[tuple[str, str]]:
@@ -118,24 +118,26 @@ def _claims_of(pod: Json) -> Iterable[tuple[str, str]]:
         yield pod["metadata"]["namespace"], status.get("resourceClaimName", "")
 
 
-def gather(slices: Iterable[Json], claims: Iterable[Json]) -> Claims:
-    specs = _newest([one["spec"] for one in slices])
+def parse_claims(slices: Iterable[Json], claims: Iterable[Json]) -> Claims:
+    specs = _newest_slices([item["spec"] for item in slices])
     uuids = {
-        (spec["pool"]["name"], one["name"]): _text(one, "uuid") for spec in specs for one in _listed(spec)
+        (spec["pool"]["name"], item["name"]): _attribute(item, "uuid")
+        for spec in specs
+        for item in _devices_of(spec)
     }
-    asked: dict[tuple[str, str], dict[str, int]] = {}
-    given: dict[tuple[str, str], tuple[str, ...]] = {}
+    requested: dict[tuple[str, str], dict[str, int]] = {}
+    allocated: dict[tuple[str, str], tuple[str, ...]] = {}
     for claim in claims:
         key = (claim["metadata"]["namespace"], claim["metadata"]["name"])
-        asked[key] = _asked(claim["spec"])
+        requested[key] = _count_requested(claim["spec"])
         results = ((claim.get("status") or {}).get("allocation") or {}).get("devices", {}).get(
             "results"
         ) or ()
-        given[key] = tuple(uuids.get((one["pool"], one["device"]), one["device"]) for one in results)
-    return Claims(devices=_devices(specs), asked=asked, given=given)
+        allocated[key] = tuple(uuids.get((item["pool"], item["device"]), item["device"]) for item in results)
+    return Claims(devices=_count_devices(specs), requested=requested, allocated=allocated)
 
 
-def _newest(specs: list[Json]) -> list[Json]:
+def _newest_slices(specs: list[Json]) -> list[Json]:
     """NVIDIA's slices of the newest generation; older ones are only waiting to be removed."""
     specs = [spec for spec in specs if spec["driver"] == labels.GPU_DEVICE_CLASS]
     newest: dict[str, int] = {}
@@ -145,35 +147,35 @@ def _newest(specs: list[Json]) -> list[Json]:
     return [spec for spec in specs if spec["pool"]["generation"] == newest[spec["pool"]["name"]]]
 
 
-def _devices(specs: list[Json]) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
+def _count_devices(specs: list[Json]) -> dict[str, dict[str, int]]:
+    counts: dict[str, dict[str, int]] = {}
     for spec in specs:
         if node := spec.get("nodeName"):
-            here = found.setdefault(node, {})
-            for device in _listed(spec):
-                name = _CLASSES.get(_text(device, "type"))
-                if name and not _kept_back(device):
-                    here[name] = here.get(name, 0) + 1
-    return found
+            on_node = counts.setdefault(node, {})
+            for device in _devices_of(spec):
+                name = _CLASSES.get(_attribute(device, "type"))
+                if name and not _is_tainted(device):
+                    on_node[name] = on_node.get(name, 0) + 1
+    return counts
 
 
-def _listed(spec: Json) -> Iterable[Json]:
+def _devices_of(spec: Json) -> Iterable[Json]:
     devices: Iterable[Json] = spec.get("devices") or ()
     return devices
 
 
-def _text(device: Json, name: str) -> str:
+def _attribute(device: Json, name: str) -> str:
     return str(device.get("attributes", {}).get(name, {}).get("string", ""))
 
 
-def _kept_back(device: Json) -> bool:
+def _is_tainted(device: Json) -> bool:
     return any(taint.get("effect") in ("NoSchedule", "NoExecute") for taint in device.get("taints") or ())
 
 
-def _asked(spec: Json) -> dict[str, int]:
-    found: Counter[str] = Counter()
+def _count_requested(spec: Json) -> dict[str, int]:
+    counts: Counter[str] = Counter()
     for request in spec.get("devices", {}).get("requests") or ():
         exactly = request.get("exactly") or {}
         if "deviceClassName" in exactly:
-            found[exactly["deviceClassName"]] += exactly.get("count", 1)
-    return dict(found)
+            counts[exactly["deviceClassName"]] += exactly.get("count", 1)
+    return dict(counts)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuform.checkout.errors import Failure
-from gpuform.kubernetes.kubeconfigs import answered
+from gpuform.kubernetes.kubeconfig_errors import translate_errors
 from infra.model import labels
 from infra.model.health import HEALTH
 
@@ -25,7 +25,7 @@ _LONGEST_NAME = 253
 
 
 @dataclass(frozen=True)
-class Unhealthy:
+class UnhealthyNode:
     """A node with the loop's taint; ``repaired`` is what a person noted about its repair."""
 
     name: str
@@ -46,10 +46,10 @@ class Ticket:
 
 
 @dataclass(frozen=True)
-class Seen:
+class HealthStatus:
     """Nodes, tickets and breaker; ``breaker`` is the reason why it opened, None while the loop acts."""
 
-    nodes: tuple[Unhealthy, ...]
+    nodes: tuple[UnhealthyNode, ...]
     tickets: tuple[Ticket, ...]
     breaker: str | None
     withheld: tuple[str, ...]
@@ -62,76 +62,76 @@ class Seen:
                 "withheld": list(self.withheld),
             },
             "nodes": [asdict(node) for node in self.nodes],
-            "tickets": [{"node": one.node, "open": one.open} for one in self.tickets],
+            "tickets": [{"node": ticket.node, "open": ticket.open} for ticket in self.tickets],
         }
 
 
-def fetch(kubeconfig: Path, context: str | None = None) -> Seen:
+def fetch_health(kubeconfig: Path, context: str | None = None) -> HealthStatus:
     """Read nodes and ConfigMaps. Raises httpx errors if the cluster is unreachable, OSError if it refuses."""
     from kr8s.objects import ConfigMap, Node
 
     from gpuform.kubernetes import session
 
-    with answered():
-        api = session.api(kubeconfig, context)
-        nodes = [one for one in Node.list(api=api, label_selector=labels.POOL) if isinstance(one, Node)]
-        maps = [one for one in ConfigMap.list(api=api, namespace=HEALTH) if isinstance(one, ConfigMap)]
-    return read([dict(one.raw) for one in nodes], [dict(one.raw) for one in maps])
+    with translate_errors():
+        api = session.create_api(kubeconfig, context)
+        nodes = [node for node in Node.list(api=api, label_selector=labels.POOL) if isinstance(node, Node)]
+        maps = [item for item in ConfigMap.list(api=api, namespace=HEALTH) if isinstance(item, ConfigMap)]
+    return parse_health([dict(node.raw) for node in nodes], [dict(node.raw) for node in maps])
 
 
-def read(nodes: Iterable[Json], maps: Iterable[Json]) -> Seen:
+def parse_health(nodes: Iterable[Json], maps: Iterable[Json]) -> HealthStatus:
     """Parse nodes and ConfigMaps; results are sorted by node."""
-    tickets, kept = [], dict[str, Any]()
-    for one in maps:
-        state = one["metadata"].get("labels", {}).get(labels.TICKET)
-        if state is not None:
-            node = json.loads(one["data"]["ticket.json"])["node"]
-            tickets.append(Ticket(node, state == "open", dict(one["data"])))
-        elif one["metadata"]["name"] == STATE:
-            kept = json.loads(one["data"][KEY])
-    breaker = kept.get("breaker")
-    return Seen(
+    tickets, loop_state = [], dict[str, Any]()
+    for item in maps:
+        label = item["metadata"].get("labels", {}).get(labels.TICKET)
+        if label is not None:
+            node = json.loads(item["data"]["ticket.json"])["node"]
+            tickets.append(Ticket(node, label == "open", dict(item["data"])))
+        elif item["metadata"]["name"] == STATE:
+            loop_state = json.loads(item["data"][KEY])
+    breaker = loop_state.get("breaker")
+    return HealthStatus(
         nodes=tuple(
-            sorted((found for node in nodes if (found := _unhealthy(node))), key=lambda one: one.name)
+            sorted((found for node in nodes if (found := _parse_unhealthy(node))), key=lambda item: item.name)
         ),
-        tickets=tuple(sorted(tickets, key=lambda one: one.node)),
+        tickets=tuple(sorted(tickets, key=lambda ticket: ticket.node)),
         breaker=breaker["why"] if breaker else None,
         withheld=tuple(breaker["withheld"]) if breaker else (),
     )
 
 
-def _unhealthy(node: Json) -> Unhealthy | None:
-    taints = {one["key"]: one.get("value", "") for one in node["spec"].get("taints") or ()}
+def _parse_unhealthy(node: Json) -> UnhealthyNode | None:
+    taints = {taint["key"]: taint.get("value", "") for taint in node["spec"].get("taints") or ()}
     if labels.GPU_UNHEALTHY not in taints:
         return None
     meta = node["metadata"]
-    conditions = {one["type"]: one for one in node.get("status", {}).get("conditions") or ()}
-    said = conditions.get(labels.GPU_UNHEALTHY_CONDITION, {})
-    return Unhealthy(
+    conditions = {item["type"]: item for item in node.get("status", {}).get("conditions") or ()}
+    condition = conditions.get(labels.GPU_UNHEALTHY_CONDITION, {})
+    return UnhealthyNode(
         name=meta["name"],
         pool=meta["labels"].get(labels.POOL, ""),
         kind=taints[labels.GPU_UNHEALTHY],
-        since=said.get("lastTransitionTime", ""),
-        why=said.get("message", ""),
+        since=condition.get("lastTransitionTime", ""),
+        why=condition.get("message", ""),
         repaired=(meta.get("annotations") or {}).get(labels.GPU_REPAIRED),
     )
 
 
-def write(tickets: Iterable[Ticket], folder: Path) -> list[Path]:
+def write_tickets(tickets: Iterable[Ticket], folder: Path) -> list[Path]:
     """Write a Markdown file for each ticket; existing files are overwritten.
 
     Raises Failure, and writes nothing, if a ticket's node has a name that no node can have: it is part of the
     file's path, and whoever may write ConfigMaps chooses it.
     """
     tickets = list(tickets)
-    for one in tickets:
-        if not _NODE.fullmatch(one.node) or len(one.node) > _LONGEST_NAME:
-            fact = f"{one.node[:_LONGEST_NAME]!r} is not the name of a node"
+    for ticket in tickets:
+        if not _NODE.fullmatch(ticket.node) or len(ticket.node) > _LONGEST_NAME:
+            fact = f"{ticket.node[:_LONGEST_NAME]!r} is not the name of a node"
             raise Failure("ticket", fact, f"look at its ConfigMap in {HEALTH}, and delete it")
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for one in tickets:
-        file = folder / f"{one.node}.md"
-        file.write_text(one.files["ticket.md"], encoding="utf-8")
+    for ticket in tickets:
+        file = folder / f"{ticket.node}.md"
+        file.write_text(ticket.files["ticket.md"], encoding="utf-8")
         written.append(file)
     return written

@@ -8,36 +8,36 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuform.usage.nodes import CPU, MEMORY_GIB, Node, Pod
-from infra.model.claims import parts as parts_of_gpu
+from infra.model.claims import claimed_parts as parts_of_gpu
 from infra.model.environment import Environment
-from infra.model.offer import claimable, parts
+from infra.model.offer import claimable, unit_parts
 from infra.model.pool import Pool
 from infra.model.prices import PriceList
 from infra.plan import cost
-from infra.plan.sharing import offered
+from infra.plan.sharing import resources
 
 
 @dataclass(frozen=True)
 class NodePrices:
-    """Prices by node; ``paid`` is USD per hour of each bought node, by name."""
+    """Prices by node; ``bought`` is USD per hour of each bought node, by name."""
 
     env: Environment
     prices: PriceList
-    paid: Mapping[str, float | None] = field(default_factory=dict)
+    bought: Mapping[str, float | None] = field(default_factory=dict)
 
     @property
     def pools(self) -> tuple[Pool, ...]:
         """Every pool that may have nodes, including the system's pool."""
         return (*cost.system_pools(self.env), *self.env.pools)
 
-    def _pool(self, node: Node) -> Pool | None:
-        return next((one for one in self.pools if one.name == node.pool), None)
+    def _pool_of(self, node: Node) -> Pool | None:
+        return next((pool for pool in self.pools if pool.name == node.pool), None)
 
-    def usd(self, node: Node) -> float | None:
+    def usd_per_hour(self, node: Node) -> float | None:
         """USD per hour of a node, without its volumes; None if unknown."""
-        if node.name in self.paid:
-            return self.paid[node.name]
-        pool, machine = self._pool(node), self.env.machine(node.machine)
+        if node.name in self.bought:
+            return self.bought[node.name]
+        pool, machine = self._pool_of(node), self.env.machine(node.machine)
         if pool is None:
             return None
         if machine is None:
@@ -48,7 +48,7 @@ class NodePrices:
 
     def capacity(self, node: Node) -> str:
         """The node's capacity type in Karpenter's terms; empty if nodes are not bought."""
-        return node.capacity or cost.capacity_type(self.env, self._pool(node))
+        return node.capacity or cost.capacity_type(self.env, self._pool_of(node))
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class PoolOutcome:
 
     @property
     def nodes(self) -> int:
-        return sum(one.count for one in self.machines)
+        return sum(machines.count for machines in self.machines)
 
 
 def used_share(env: Environment, pool: Pool, node: Node, pods: Iterable[Pod]) -> float | None:
@@ -105,32 +105,32 @@ def used_share(env: Environment, pool: Pool, node: Node, pods: Iterable[Pod]) ->
 
     MIG slices count by their compute slices. None for claimed GPUs that no driver has reported.
     """
-    asked: Counter[str] = Counter()
+    requested: Counter[str] = Counter()
     pods = tuple(pods)
     for pod in pods:
-        asked.update(pod.asks)
+        requested.update(pod.requests)
     if not pool.gpus:
         keys = [key for key in (CPU, MEMORY_GIB) if node.offers.get(key)]
-        return min(1.0, max((asked[key] / node.offers[key] for key in keys), default=0.0))
+        return min(1.0, max((requested[key] / node.offers[key] for key in keys), default=0.0))
     if pool.by_claim:
         return _claimed_share(pool, node, pods)
-    weights, gpus = parts(env.strategy(pool), pool), node.gpus or pool.gpu_counts[-1]
-    whole = sum(weights.get(key, 0) * count for key, count in offered(env, pool, gpus).items())
-    taken = sum(weights.get(key, 0) * count for key, count in asked.items())
-    return min(1.0, taken / whole) if whole else 0.0
+    weights, gpus = unit_parts(env.strategy(pool), pool), node.gpus or pool.gpu_counts[-1]
+    offered_gpus = sum(weights.get(key, 0) * count for key, count in resources(env, pool, gpus).items())
+    requested_gpus = sum(weights.get(key, 0) * count for key, count in requested.items())
+    return min(1.0, requested_gpus / offered_gpus) if offered_gpus else 0.0
 
 
 def _claimed_share(pool: Pool, node: Node, pods: Iterable[Pod]) -> float | None:
     """By the devices allocated to claims; None until the node's driver has reported devices."""
     if not claimable(pool).keys() & node.offers.keys() or not node.gpus:
         return None
-    held = {device for pod in pods for device in pod.devices}
+    allocated = {device for pod in pods for device in pod.devices}
     sizes = {**parts_of_gpu(pool), "": 1.0}
-    taken = sum(sizes.get(one.profile, 0.0) for one in node.devices if one.ident in held)
-    return min(1.0, taken / node.gpus)
+    allocated_gpus = sum(sizes.get(item.profile, 0.0) for item in node.devices if item.ident in allocated)
+    return min(1.0, allocated_gpus / node.gpus)
 
 
 def total(prices: Any) -> float | None:
     """The sum of prices; None if a price is unknown."""
-    found = list(prices)
-    return None if any(one is None for one in found) else sum(found, 0.0)
+    known = list(prices)
+    return None if any(price is None for price in known) else sum(known, 0.0)

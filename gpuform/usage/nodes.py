@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpuform.kubernetes.pods import condition, requested
+from gpuform.kubernetes.pods import condition, sum_requests
 from gpuform.usage.cluster_objects import Claims
 from infra.model import labels
-from infra.model.amounts import quantity, whole
+from infra.model.amounts import quantity, whole_number
 from infra.plan.magnum import GROUP_LABELS
 
 CPU = "cpu"
@@ -62,11 +62,11 @@ class Node:
     offers: Amounts
     gpus: int = 0
     layout: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    tags: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
     """The node's labels."""
     allocatable: Mapping[str, int] = field(default_factory=dict)
     used: Mapping[str, int] = field(default_factory=dict)
-    """What its pods request; set by `with_used`."""
+    """What its pods request; set by `with_usage`."""
     waits_for: str = ""
     closed: str = ""
     """Why no new GPU pod is scheduled there: it is cordoned, or has one of our taints."""
@@ -75,10 +75,10 @@ class Node:
     def devices(self) -> Iterator[Device]:
         """The devices of a simulated node, by GPU."""
         for index in range(self.gpus):
-            placed = self.layout.get(str(index), ())
-            if not placed:
+            slices = self.layout.get(str(index), ())
+            if not slices:
                 yield Device(index, gpu_id(self.uid, index))
-            for text in placed:
+            for text in slices:
                 profile, _, start = text.partition("@")
                 yield Device(index, mig_id(self.uid, index, profile, int(start)), profile, int(start))
 
@@ -104,85 +104,85 @@ class Pod:
     workload: str
     node: str
     phase: str
-    asks: Amounts
+    requests: Amounts
     devices: tuple[str, ...] = ()
     trouble: str = ""
     reason: str = ""
 
     @property
-    def over(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether it has ended and no longer uses resources."""
         return self.phase in ("Succeeded", "Failed")
 
     @property
-    def placed(self) -> bool:
+    def is_placed(self) -> bool:
         """Whether it runs or has succeeded."""
         return bool(self.node) and self.phase in ("Running", "Succeeded")
 
     @property
-    def requests(self) -> dict[str, int]:
+    def gpu_requests(self) -> dict[str, int]:
         """What it requests of GPUs: resources, and devices by class."""
         return {
             key: round(count)
-            for key, count in sorted(self.asks.items())
+            for key, count in sorted(self.requests.items())
             if key not in (CPU, MEMORY_GIB, labels.HUGE_PAGES) and not key.startswith(labels.EFA)
         }
 
 
-def amounts(resources: Mapping[str, str]) -> dict[str, float]:
+def parse_amounts(resources: Mapping[str, str]) -> dict[str, float]:
     """Cores, GiB (huge pages too), GPU resources and EFAs above zero of a Kubernetes resource list."""
-    found = {}
+    amounts = {}
     for key, text in resources.items():
         if key == "cpu":
-            found[CPU] = quantity(text)
+            amounts[CPU] = quantity(text)
         elif key == "memory":
-            found[MEMORY_GIB] = quantity(text) / _GIB
+            amounts[MEMORY_GIB] = quantity(text) / _GIB
         elif key == labels.HUGE_PAGES:
-            found[key] = quantity(text) / _GIB
+            amounts[key] = quantity(text) / _GIB
         elif key.startswith((labels.NVIDIA_PREFIX, labels.EFA)):
-            found[key] = quantity(text)
-    return {key: amount for key, amount in sorted(found.items()) if amount}
+            amounts[key] = quantity(text)
+    return {key: amount for key, amount in sorted(amounts.items()) if amount}
 
 
-def node(raw: Json, claims: Claims = Claims()) -> Node:  # noqa: B008  (frozen)
+def parse_node(raw: Json, claims: Claims = Claims()) -> Node:  # noqa: B008  (frozen)
     """The record of a Node; DRA devices count as offered, by device class."""
     meta, status = raw["metadata"], raw.get("status", {})
-    tags, notes = meta.get("labels") or {}, meta.get("annotations") or {}
-    conditions = {one["type"]: one["status"] for one in status.get("conditions", [])}
+    node_labels, notes = meta.get("labels") or {}, meta.get("annotations") or {}
+    conditions = {item["type"]: item["status"] for item in status.get("conditions", [])}
     has, claimed = status.get("allocatable", {}), claims.devices.get(meta["name"], {})
-    gpus = {key: whole(has[key]) for key in sorted(has) if key.startswith(labels.NVIDIA_PREFIX)}
+    gpus = {key: whole_number(has[key]) for key in sorted(has) if key.startswith(labels.NVIDIA_PREFIX)}
     spec = raw.get("spec") or {}
     taints = {taint["key"]: taint.get("value", "") for taint in spec.get("taints") or ()}
     count = notes.get(labels.SIM_GPU_COUNT, "")
     return Node(
         name=meta["name"],
         uid=meta.get("uid", ""),
-        pool=pool_of(tags),
-        machine=tags.get(labels.INSTANCE_TYPE, ""),
-        zone=tags.get(labels.ZONE, ""),
-        capacity=tags.get(labels.CAPACITY_TYPE, ""),
+        pool=pool_of(node_labels),
+        machine=node_labels.get(labels.INSTANCE_TYPE, ""),
+        zone=node_labels.get(labels.ZONE, ""),
+        capacity=node_labels.get(labels.CAPACITY_TYPE, ""),
         ready=conditions.get("Ready") == "True",
-        offers={**amounts(has), **claimed},
+        offers={**parse_amounts(has), **claimed},
         gpus=int(count) if notes.get(labels.SIM_GPU) and count.isdecimal() else 0,
-        layout=_layout(notes.get(labels.SIM_MIG_LAYOUT, "{}")),
-        tags=tags,
+        layout=_parse_layout(notes.get(labels.SIM_MIG_LAYOUT, "{}")),
+        labels=node_labels,
         allocatable={**gpus, **claimed},
         waits_for=(notes.get(labels.GPU_WAITS_FOR) or _UNREPORTED) if labels.GPU_NOT_READY in taints else "",
-        closed=", ".join(["cordoned"] * bool(spec.get("unschedulable")) + list(_closed(taints))),
+        closed=", ".join(["cordoned"] * bool(spec.get("unschedulable")) + list(_closing_taints(taints))),
     )
 
 
-def _layout(annotation: str) -> dict[str, tuple[str, ...]]:
+def _parse_layout(annotation: str) -> dict[str, tuple[str, ...]]:
     """Slices by GPU; none if a user has changed the annotation to what the simulator does not write."""
     try:
-        found = {gpu: tuple(slices) for gpu, slices in json.loads(annotation).items()}
-        known = all(_SLICE.fullmatch(one) for slices in found.values() for one in slices)
+        layout = {gpu: tuple(slices) for gpu, slices in json.loads(annotation).items()}
+        valid = all(_SLICE.fullmatch(text) for slices in layout.values() for text in slices)
     except (ValueError, TypeError, AttributeError):
         return {}
-    return found if known else {}
+    return layout if valid else {}
 
 
-def _closed(taints: Mapping[str, str]) -> Iterator[str]:
+def _closing_taints(taints: Mapping[str, str]) -> Iterator[str]:
     for key, value in taints.items():
         if key == labels.GPU_UNHEALTHY:
             yield f"out of use: {value}".removesuffix(": ")
@@ -190,14 +190,14 @@ def _closed(taints: Mapping[str, str]) -> Iterator[str]:
             yield "its GPUs are not proven yet"
 
 
-def with_used(nodes: Iterable[Node], pods: Iterable[Pod]) -> tuple[Node, ...]:
+def with_usage(nodes: Iterable[Node], pods: Iterable[Pod]) -> tuple[Node, ...]:
     """The nodes, sorted by name, each with what its pods that have not ended request."""
     used: dict[str, Counter[str]] = {}
-    for one in pods:
-        if one.node and not one.over:
-            used.setdefault(one.node, Counter()).update(one.requests)
-    found = (replace(one, used=dict(sorted(used.get(one.name, {}).items()))) for one in nodes)
-    return tuple(sorted(found, key=lambda one: one.name))
+    for pod in pods:
+        if pod.node and not pod.has_ended:
+            used.setdefault(pod.node, Counter()).update(pod.gpu_requests)
+    updated = (replace(node, used=dict(sorted(used.get(node.name, {}).items()))) for node in nodes)
+    return tuple(sorted(updated, key=lambda node: node.name))
 
 
 def pool_of(tags: Mapping[str, str]) -> str:
@@ -205,43 +205,43 @@ def pool_of(tags: Mapping[str, str]) -> str:
     return tags.get(labels.POOL) or next((tags[key] for key in GROUP_LABELS.values() if key in tags), "")
 
 
-def pod(raw: Json, environment: str, claims: Claims = Claims()) -> Pod:  # noqa: B008  (frozen)
+def parse_pod(raw: Json, environment: str, claims: Claims = Claims()) -> Pod:  # noqa: B008  (frozen)
     """The record of a Pod; a workload's pod is recognised by its environment label."""
     meta, spec, status = raw["metadata"], raw["spec"], raw.get("status", {})
-    tags = meta.get("labels", {})
-    ours = tags.get(labels.ENVIRONMENT) == environment and labels.APP_NAME in tags
-    asks = requested(spec, lambda one: amounts(resources(one)))
-    asks.update(claims.of_pod(raw))
-    given = (meta.get("annotations") or {}).get(labels.SIM_DEVICES, "")
-    trouble = _explained(status)
+    pod_labels = meta.get("labels", {})
+    is_own = pod_labels.get(labels.ENVIRONMENT) == environment and labels.APP_NAME in pod_labels
+    requests = sum_requests(spec, lambda container: parse_amounts(requests_of(container)))
+    requests.update(claims.requested_by(raw))
+    device_ids = (meta.get("annotations") or {}).get(labels.SIM_DEVICES, "")
+    trouble = _reason_and_message(status)
     return Pod(
         namespace=meta["namespace"],
         name=meta["name"],
-        workload=tags[labels.APP_NAME] if ours else "",
+        workload=pod_labels[labels.APP_NAME] if is_own else "",
         node=spec.get("nodeName", ""),
         phase=status.get("phase", "Pending"),
-        asks=dict(asks),
-        devices=(*(given.split(",") if given else ()), *claims.given_to(raw)),
+        requests=dict(requests),
+        devices=(*(device_ids.split(",") if device_ids else ()), *claims.allocated_to(raw)),
         trouble=trouble,
-        reason=trouble if status.get("reason") else _reason(status),
+        reason=trouble if status.get("reason") else _pod_reason(status),
     )
 
 
-def _reason(status: Json) -> str:
+def _pod_reason(status: Json) -> str:
     """Why a pod without a reason of its own is not in order: a waiting container's, or the scheduler's."""
     for container in status.get("containerStatuses", []):
         waiting = container.get("state", {}).get("waiting", {})
         if waiting.get("reason"):
             return str(waiting["reason"])
     scheduled = condition({"status": status}, "PodScheduled")
-    return _explained(scheduled) if scheduled.get("status") == "False" else ""
+    return _reason_and_message(scheduled) if scheduled.get("status") == "False" else ""
 
 
-def _explained(item: Json) -> str:
+def _reason_and_message(item: Json) -> str:
     return ": ".join(filter(None, (item.get("reason"), item.get("message"))))
 
 
-def resources(container: Json) -> dict[str, str]:
+def requests_of(container: Json) -> dict[str, str]:
     """The container's requests; a limit without a request counts as request."""
-    said = container.get("resources", {})
-    return {**said.get("limits", {}), **said.get("requests", {})}
+    declared = container.get("resources", {})
+    return {**declared.get("limits", {}), **declared.get("requests", {})}

@@ -19,8 +19,8 @@ import httpx
 
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
-from gpuform.kubernetes.kubeconfig import usable
-from gpuform.kubernetes.session import opened
+from gpuform.kubernetes.kubeconfig import load_access
+from gpuform.kubernetes.session import open_session
 from infra.model.environment import Environment
 
 SERVICE = "/api/v1/namespaces/monitoring/services/http:monitoring-kube-prometheus-prometheus:9090/proxy"
@@ -81,68 +81,68 @@ class Prometheus:
     def query(self, expression: str) -> list[Sample]:
         """An instant vector."""
         data = self._get("/api/v1/query", {"query": expression})
-        found = ((one["metric"], float(one["value"][1])) for one in data["result"])
-        return [Sample(labels, value) for labels, value in found if math.isfinite(value)]
+        samples = ((series["metric"], float(series["value"][1])) for series in data["result"])
+        return [Sample(labels, value) for labels, value in samples if math.isfinite(value)]
 
     def query_range(self, expression: str, start: float, end: float, step: float) -> list[Series]:
         """A range vector; ``start`` and ``end`` in Unix seconds, ``step`` in seconds."""
         params = {"query": expression, "start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
         data = self._get("/api/v1/query_range", params)
-        return [Series(one["metric"], tuple(_points(one["values"]))) for one in data["result"]]
+        return [Series(series["metric"], tuple(_parse_points(series["values"]))) for series in data["result"]]
 
     def alerts(self) -> list[Alert]:
         """Pending and firing alerts, sorted by name and labels."""
         found = [
             Alert(
-                one["labels"].get("alertname", ""),
-                one["state"],
-                one["labels"],
-                one.get("annotations") or {},
-                one.get("activeAt", ""),
+                alert["labels"].get("alertname", ""),
+                alert["state"],
+                alert["labels"],
+                alert.get("annotations") or {},
+                alert.get("activeAt", ""),
             )
-            for one in self._get("/api/v1/alerts", {})["alerts"]
+            for alert in self._get("/api/v1/alerts", {})["alerts"]
         ]
         return sorted(found, key=lambda alert: (alert.name, sorted(alert.labels.items())))
 
     def _get(self, path: str, params: Params) -> Any:
         try:
-            answer = self._transport.get(path, params=params)
-            document = answer.json()
+            response = self._transport.get(path, params=params)
+            document = response.json()
         except httpx.HTTPError as error:
             raise self._failure(f"does not answer ({error or type(error).__name__})") from None
         except ValueError:
             raise self._failure(
-                f"answers {answer.status_code}, but not in the format of Prometheus"
+                f"answers {response.status_code}, but not in the format of Prometheus"
             ) from None
         if not isinstance(document, dict) or document.get("status") != "success":
-            raise self._refused(answer.status_code, document)
+            raise self._refused(response.status_code, document)
         return document["data"]
 
     def _refused(self, code: int, document: Any) -> Failure:
         """Prometheus' own errors have an ``errorType``; any other error comes from the proxy in between."""
-        said = document if isinstance(document, dict) else {}
-        if said.get("errorType"):
+        error = document if isinstance(document, dict) else {}
+        if error.get("errorType"):
             return Failure(
-                SUBJECT, f"refuses a query: {said.get('error', '')}", "check its rules and its log"
+                SUBJECT, f"refuses a query: {error.get('error', '')}", "check its rules and its log"
             )
-        return self._failure(f"answers {code}: {said.get('message', 'no readable message')}")
+        return self._failure(f"answers {code}: {error.get('message', 'no readable message')}")
 
     def _failure(self, fact: str) -> Failure:
         return Failure(SUBJECT, fact, self._remedy)
 
 
-def _points(values: list[Any]) -> Iterator[tuple[float, float]]:
+def _parse_points(values: list[Any]) -> Iterator[tuple[float, float]]:
     for at, text in values:
         if math.isfinite(value := float(text)):
             yield float(at), value
 
 
-def direct(url: str) -> httpx.Client:
+def local_client(url: str) -> httpx.Client:
     """Prometheus at an address on this machine, for which no proxy of the environment variables is used."""
     return httpx.Client(base_url=url, timeout=TIMEOUT_S, trust_env=False)
 
 
-class Proxied:
+class ApiServerProxy:
     """Prometheus behind the API server's proxy, with the identity of the kubeconfig."""
 
     def __init__(self, kubeconfig: Path, context: str | None) -> None:
@@ -157,7 +157,7 @@ class Proxied:
     async def _ask(self, path: str, params: Params) -> httpx.Response:
         try:
             if self._session is None:
-                self._session = await opened(usable(self._kubeconfig, self._context))
+                self._session = await open_session(load_access(self._kubeconfig, self._context))
             return await self._session.get(f"{SERVICE}{path}", params=dict(params), timeout=TIMEOUT_S)
         except httpx.TimeoutException:
             raise httpx.TimeoutException(f"no answer within {TIMEOUT_S:g} s") from None
@@ -171,32 +171,32 @@ class Proxied:
         self._runner.close()
 
 
-class Nowhere:
-    """Stands in for a Prometheus that cannot exist: every query raises ``why``."""
+class Unavailable:
+    """Stands in for a Prometheus that cannot exist: every query raises ``failure``."""
 
-    def __init__(self, why: Failure) -> None:
-        self._why = why
+    def __init__(self, failure: Failure) -> None:
+        self._failure = failure
 
     def get(self, path: str, params: Params) -> httpx.Response:
-        raise self._why
+        raise self._failure
 
     def close(self) -> None:
         """Nothing is open."""
 
 
-Port = Callable[[Paths], int | None]
+FindPort = Callable[[Paths], int | None]
 """Finds the port of the embedded cluster's Prometheus."""
-NOT_THERE = "check the pods in the namespace monitoring"
-NOT_STARTED = "see `gpuform local status`"
+REMOTE_REMEDY = "check the pods in the namespace monitoring"
+LOCAL_REMEDY = "see `gpuform local status`"
 NOT_DECLARED = Failure("monitoring", "not declared", "declare it in the stack file")
 
 
 @contextmanager
-def reach(
-    env: Environment, paths: Paths, kubeconfig: Path, context: str | None, port: Port
+def connect(
+    env: Environment, paths: Paths, kubeconfig: Path, context: str | None, port: FindPort
 ) -> Iterator[Prometheus]:
     """The Prometheus of a stack's cluster. Raises nothing: only a query shows whether it answers."""
-    remedy = NOT_STARTED if kubeconfig == paths.kubeconfig else NOT_THERE
+    remedy = LOCAL_REMEDY if kubeconfig == paths.kubeconfig else REMOTE_REMEDY
     transport = _transport(env, paths, kubeconfig, context, port)
     try:
         yield Prometheus(transport, remedy)
@@ -205,14 +205,14 @@ def reach(
 
 
 def _transport(
-    env: Environment, paths: Paths, kubeconfig: Path, context: str | None, port: Port
-) -> httpx.Client | Proxied | Nowhere:
+    env: Environment, paths: Paths, kubeconfig: Path, context: str | None, port: FindPort
+) -> httpx.Client | ApiServerProxy | Unavailable:
     if env.monitoring is None:
-        return Nowhere(NOT_DECLARED)
+        return Unavailable(NOT_DECLARED)
     if kubeconfig != paths.kubeconfig:
-        return Proxied(kubeconfig, context)
+        return ApiServerProxy(kubeconfig, context)
     number = port(paths)
     if number is None:
         fact = "has no port on the embedded control plane"
-        return Nowhere(Failure(SUBJECT, fact, "run `gpuform local start`"))
-    return direct(f"http://127.0.0.1:{number}")
+        return Unavailable(Failure(SUBJECT, fact, "run `gpuform local start`"))
+    return local_client(f"http://127.0.0.1:{number}")

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gpuform.kubernetes.pods import condition, queued_object
-from infra.model.amounts import whole
+from infra.model.amounts import whole_number
 from infra.model.environment import Environment
 from infra.model.queues import Team
-from infra.plan.queues import flavor_name, flavored
+from infra.plan.queues import flavor_name, flavored_pools
 
 KINDS = ("clusterqueues.kueue.x-k8s.io", "workloads.kueue.x-k8s.io")
-BEHIND = "others in its queue are first, or wait for the same"
+WAITS_FOR_OTHERS = "others in its queue are first, or wait for the same"
 """Kueue judges the first of a queue, and of several equal ones only one."""
 
 Json = Mapping[str, Any]
 State = Literal["waits", "admitted", "finished"]
-What = Literal["created", "admitted", "evicted", "finished", "removed"]
+Change = Literal["created", "admitted", "evicted", "finished", "removed"]
 
 
 @dataclass(frozen=True)
@@ -57,16 +57,16 @@ class QueueStatus:
 
 
 @dataclass(frozen=True)
-class Turn:
+class Transition:
     """A change of a workload, ``at`` seconds after the start; ``why`` it was evicted, in Kueue's words."""
 
     at: float
-    what: What
+    what: Change
     why: str = ""
 
 
 @dataclass(frozen=True)
-class Queued:
+class QueuedWorkload:
     """What has happened to a workload; ``waits`` is why it is not admitted, empty if it does not wait.
 
     ``kind`` and ``name`` are those of the queued object: a Job, a Pod of a Deployment. A pod ends with its
@@ -77,7 +77,7 @@ class Queued:
     namespace: str
     kind: str
     name: str
-    turns: tuple[Turn, ...]
+    turns: tuple[Transition, ...]
     waits: str = ""
 
     def __str__(self) -> str:
@@ -103,76 +103,78 @@ class QueueOutcome:
 
     status: QueueStatus
     usd_per_hour: float | None
-    workloads: tuple[Queued, ...]
+    workloads: tuple[QueuedWorkload, ...]
     until: float
 
 
 def summarise(env: Environment, queues: Iterable[Json], workloads: Iterable[Json]) -> tuple[QueueStatus, ...]:
     """One for each team, in the order of the environment file; ``queues`` are ClusterQueues."""
-    live = {str(one["metadata"]["name"]): one for one in queues}
-    works = sorted(workloads, key=lambda one: (str(one["metadata"]["creationTimestamp"]), _named(one)))
+    live = {str(queue["metadata"]["name"]): queue for queue in queues}
+    ordered = sorted(workloads, key=lambda item: (str(item["metadata"]["creationTimestamp"]), _name_of(item)))
     teams = env.queues.teams if env.queues else ()
-    pools = {flavor_name(env, pool): pool.name for pool in flavored(env)}
-    return tuple(_queue(team, live.get(team.name), works, pools) for team in teams)
+    pools = {flavor_name(env, pool): pool.name for pool in flavored_pools(env)}
+    return tuple(_queue_status(team, live.get(team.name), ordered, pools) for team in teams)
 
 
-def _queue(team: Team, live: Json | None, works: Iterable[Json], pools: Mapping[str, str]) -> QueueStatus:
+def _queue_status(
+    team: Team, live: Json | None, workloads: Iterable[Json], pools: Mapping[str, str]
+) -> QueueStatus:
     if live is None:
         return QueueStatus(team.name, 0, (), (), "it does not exist")
     status = live.get("status") or {}
     used = {
-        (flavor["name"], one["name"]): one
+        (flavor["name"], resource["name"]): resource
         for flavor in status.get("flavorsUsage") or ()
-        for one in flavor["resources"]
+        for resource in flavor["resources"]
     }
     active = condition(live, "Active")
     return QueueStatus(
         name=team.name,
         admitted=int(status.get("admittedWorkloads") or 0),
         usage=tuple(
-            _usage(
-                pools.get(flavor["name"], flavor["name"]), one, used.get((flavor["name"], one["name"]), {})
+            _parse_usage(
+                pools.get(flavor["name"], flavor["name"]), item, used.get((flavor["name"], item["name"]), {})
             )
             for group in live["spec"].get("resourceGroups") or ()
             for flavor in group["flavors"]
-            for one in flavor["resources"]
+            for item in flavor["resources"]
         ),
-        waiting=tuple(waiting(one) for one in works if _waits(one, team)),
+        waiting=tuple(parse_waiting(workload) for workload in workloads if _is_waiting(workload, team)),
         trouble="" if active.get("status", "True") == "True" else str(active.get("message", "")),
     )
 
 
-def _usage(pool: str, declared: Json, used: Json) -> Usage:
-    total, borrowed = (whole(used.get(key, "0")) for key in ("total", "borrowed"))
-    return Usage(pool, declared["name"], whole(declared["nominalQuota"]), total, borrowed)
+def _parse_usage(pool: str, declared: Json, used: Json) -> Usage:
+    total, borrowed = (whole_number(used.get(key, "0")) for key in ("total", "borrowed"))
+    return Usage(pool, declared["name"], whole_number(declared["nominalQuota"]), total, borrowed)
 
 
-def _named(work: Json) -> str:
-    return f"{work['metadata']['namespace']}/{work['metadata']['name']}"
+def _name_of(workload: Json) -> str:
+    return f"{workload['metadata']['namespace']}/{workload['metadata']['name']}"
 
 
-def _waits(work: Json, team: Team) -> bool:
+def _is_waiting(workload: Json, team: Team) -> bool:
     """Whether it is in one of the team's namespaces, and is neither admitted nor finished."""
-    return work["metadata"]["namespace"] in team.namespaces and state(work) == "waits"
+    return workload["metadata"]["namespace"] in team.namespaces and workload_state(workload) == "waits"
 
 
-def state(work: Json) -> State:
+def workload_state(workload: Json) -> State:
     """A finished Workload stays admitted."""
-    found: tuple[tuple[str, State], ...] = (("Finished", "finished"), ("Admitted", "admitted"))
-    true = (name for kind, name in found if condition(work, kind).get("status") == "True")
-    return next(true, "waits")
+    conditions: tuple[tuple[str, State], ...] = (("Finished", "finished"), ("Admitted", "admitted"))
+    states = (name for kind, name in conditions if condition(workload, kind).get("status") == "True")
+    return next(states, "waits")
 
 
-def waiting(work: Json) -> Waiting:
+def parse_waiting(workload: Json) -> Waiting:
     """The queued object, and why it waits if it is not admitted."""
-    owner = queued_object(work)
-    return Waiting(work["metadata"]["namespace"], owner["kind"], owner["name"], _reason(work))
+    owner = queued_object(workload)
+    return Waiting(workload["metadata"]["namespace"], owner["kind"], owner["name"], _waiting_reason(workload))
 
 
-def _reason(work: Json) -> str:
-    if not work["spec"].get("active", True):
+def _waiting_reason(workload: Json) -> str:
+    if not workload["spec"].get("active", True):
         return "it is deactivated"
-    said = condition(work, "QuotaReserved")
-    if said.get("status") == "True":  # what it still needs is said with its admission
-        said = condition(work, "Admitted")
-    return " ".join(str(said.get("message") or BEHIND).split())
+    current = condition(workload, "QuotaReserved")
+    if current.get("status") == "True":  # what it still needs is said with its admission
+        current = condition(workload, "Admitted")
+    return " ".join(str(current.get("message") or WAITS_FOR_OTHERS).split())

@@ -30,7 +30,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class NodeDrawn:
+class NodePicture:
     """One node of the picture: a row of cells for each GPU; ``others`` are the pods without a GPU."""
 
     name: str
@@ -44,7 +44,7 @@ class NodeDrawn:
 
 
 @dataclass(frozen=True)
-class Line:
+class NodeTimeline:
     """One node's timeline in seconds after the start; ``end`` is None for a node that stayed."""
 
     node: str
@@ -58,7 +58,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Side:
+class Totals:
     """Totals before or after half of the pods were removed."""
 
     nodes: int
@@ -67,7 +67,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Gone:
+class RemovedNode:
     """A removed node, the reason, and the original event texts (``said``)."""
 
     node: str
@@ -82,15 +82,15 @@ class Gone:
 class Shrink:
     """Half of the pods are removed; ``stays`` are the reported reasons why nodes remain."""
 
-    before: Side
-    after: Side
-    gone: tuple[Gone, ...]
+    before: Totals
+    after: Totals
+    gone: tuple[RemovedNode, ...]
     stays: tuple[str, ...]
     note: str
 
 
 @dataclass(frozen=True)
-class Reached:
+class WorkloadAtLoad:
     """A scaled workload at a load; ``cold`` is how its first additional pod started.
 
     That is seconds after the load changed: asked for, created, its node requested, launched, joined and
@@ -104,7 +104,7 @@ class Reached:
     pods: int
     within: bool
     cold: Mapping[str, float]
-    waiting: tuple[Pending, ...]
+    waiting: tuple[PendingPod, ...]
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Load:
 
     qps: float
     seconds: float
-    workloads: tuple[Reached, ...]
+    workloads: tuple[WorkloadAtLoad, ...]
     nodes: int
     bought: Mapping[str, int]
     removed: Mapping[str, int]
@@ -134,7 +134,7 @@ class Refusal:
 
 
 @dataclass(frozen=True)
-class Ended:
+class JobResult:
     """A job, and how many of the pods that must succeed have succeeded."""
 
     namespace: str
@@ -144,7 +144,7 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Scraped:
+class ScrapeResult:
     """The number of GPU nodes, and those without measurements."""
 
     nodes: int
@@ -160,7 +160,7 @@ class Scraped:
 
 
 @dataclass(frozen=True)
-class Pending:
+class PendingPod:
     """A pod that does not run: why, in words, and the event texts (``said``).
 
     ``name`` is the workload's if the pod was not even created. ``queue`` is the one that holds it back.
@@ -187,9 +187,9 @@ class Outcome:
     pools: tuple[PoolOutcome, ...]
     pods: int
     placed: int
-    pending: tuple[Pending, ...]
-    nodes: tuple[NodeDrawn, ...]
-    timeline: tuple[Line, ...]
+    pending: tuple[PendingPod, ...]
+    nodes: tuple[NodePicture, ...]
+    timeline: tuple[NodeTimeline, ...]
     simulated: tuple[str, ...]
     real: tuple[str, ...]
     prices: str
@@ -200,13 +200,13 @@ class Outcome:
     played: tuple[str, ...] = ()
     """What was switched on: shortages, an interruption, a used-up reservation."""
     refusals: tuple[Refusal, ...] = ()
-    jobs: tuple[Ended, ...] = ()
+    jobs: tuple[JobResult, ...] = ()
     """Jobs that were run to their end; empty if a pod is pending for another reason than its queue."""
     queues: tuple[QueueOutcome, ...] = ()
     shrink: Shrink | None = None
     troubles: tuple[str, ...] = ()
     rss_bytes: Mapping[str, int] = field(default_factory=dict)
-    measured: Scraped | None = None
+    measured: ScrapeResult | None = None
     """What the stack's Prometheus has scraped; None if the stack declares no monitoring."""
     loads: tuple[Load, ...] = ()
     """Reactions to requests, in the order of --qps."""

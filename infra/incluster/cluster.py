@@ -23,22 +23,22 @@ from pathlib import Path
 from typing import Any
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-PAGE = 100  # objects in one answer; bounds the pod's memory in a large cluster
+PAGE_SIZE = 100  # objects in one answer; bounds the pod's memory in a large cluster
 TIMEOUT_S = 10.0
-LONGEST = 1000  # characters of an event's message, or of a reason on a node
-LONGEST_NAME = 253
+MAX_MESSAGE = 1000  # characters of an event's message, or of a reason on a node
+MAX_NAME = 253
 CONFLICT, NOT_FOUND = 409, 404
 
 Json = dict[str, Any]
-TROUBLE = (OSError, http.client.HTTPException, ValueError, KeyError, TypeError)
+ERRORS = (OSError, http.client.HTTPException, ValueError, KeyError, TypeError)
 """Exceptions raised if the server refuses, is unreachable, or sends an unreadable answer."""
 
 
-def arguments(every: float, *options: str) -> argparse.Namespace:
+def parse_arguments(interval: float, *options: str) -> argparse.Namespace:
     """The command line: ``settings`` is the content of its JSON file. SIGTERM ends the program."""
     parser = argparse.ArgumentParser()
     parser.add_argument("settings", type=lambda path: json.loads(Path(path).read_text()))
-    parser.add_argument("--every", type=float, default=every)
+    parser.add_argument("--every", type=float, default=interval)
     parser.add_argument("--account", type=Path, default=ACCOUNT)
     for option in options:
         parser.add_argument(option, default="")
@@ -46,21 +46,21 @@ def arguments(every: float, *options: str) -> argparse.Namespace:
     return parser.parse_args()
 
 
-def at(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     """A time in seconds since 1970 as Kubernetes writes it."""
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def seconds(at: str) -> float:
+def parse_time(text: str) -> float:
     """Seconds since 1970 of a time as Kubernetes writes it."""
-    return datetime.datetime.fromisoformat(at).timestamp()
+    return datetime.datetime.fromisoformat(text).timestamp()
 
 
-def words(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def refused(error: BaseException, *codes: int) -> bool:
+def has_status(error: BaseException, *codes: int) -> bool:
     """Whether the server has answered with one of these HTTP codes."""
     return isinstance(error, urllib.error.HTTPError) and error.code in codes
 
@@ -69,17 +69,17 @@ class Log:
     """The log of one program; it remembers the last text on each subject."""
 
     def __init__(self) -> None:
-        self.said: dict[str, str] = {}
+        self.last_texts: dict[str, str] = {}
 
-    def once(self, subject: str, text: str) -> None:
+    def log_change(self, subject: str, text: str) -> None:
         """Print what differs from the last text on the subject; an empty text clears it."""
-        if text and self.said.get(subject) != text:
+        if text and self.last_texts.get(subject) != text:
             print(text, flush=True)
-        self.said[subject] = text
+        self.last_texts[subject] = text
 
     def keep(self, subjects: set[str]) -> None:
         """Forget all other subjects."""
-        self.said = {subject: text for subject, text in self.said.items() if subject in subjects}
+        self.last_texts = {subject: text for subject, text in self.last_texts.items() if subject in subjects}
 
 
 class Cluster:
@@ -95,11 +95,11 @@ class Cluster:
         self._tls = ssl.create_default_context(cafile=str(account / "ca.crt"))
 
     def nodes(self, label: str) -> Iterator[Json]:
-        return self.pages("/api/v1/nodes", {"labelSelector": label})
+        return self.list_all("/api/v1/nodes", {"labelSelector": label})
 
     def on_node(self, path: str, node: str) -> list[Json]:
         """The objects of a list with this node in their spec."""
-        return list(self.pages(path, {"fieldSelector": f"spec.nodeName={node}"}))
+        return list(self.list_all(path, {"fieldSelector": f"spec.nodeName={node}"}))
 
     def watch(self, selector: str, seconds: float) -> Iterator[Json]:
         """Nodes that a selector matches, then each one that is added or modified, for ``seconds``.
@@ -107,17 +107,17 @@ class Cluster:
         The server may end it earlier. The next call lists all nodes again first, so that no change is lost.
         """
         query = {"labelSelector": selector}
-        version = yield from self.pages("/api/v1/nodes", query)
+        version = yield from self.list_all("/api/v1/nodes", query)
         query |= {"watch": "1", "resourceVersion": version, "timeoutSeconds": str(max(1, int(seconds)))}
         with self._open("GET", "/api/v1/nodes", query, timeout=seconds + TIMEOUT_S) as answer:
             for line in answer:
-                said: Json = json.loads(line)
-                if said["type"] == "ERROR":  # mostly an expired version: the next call lists anew
+                event: Json = json.loads(line)
+                if event["type"] == "ERROR":  # mostly an expired version: the next call lists anew
                     return
-                if said["type"] in ("ADDED", "MODIFIED"):
-                    yield said["object"]
+                if event["type"] in ("ADDED", "MODIFIED"):
+                    yield event["object"]
 
-    def change(
+    def change_node(
         self,
         node: Json,
         annotations: dict[str, str | None],
@@ -127,20 +127,20 @@ class Cluster:
         """Patch annotations and labels, and set all taints; refused if the node changed since it was read."""
         metadata = {"annotations": annotations, "resourceVersion": node["metadata"]["resourceVersion"]}
         metadata |= {"labels": labels} if labels else {}
-        self.patch(node, {"metadata": metadata, "spec": {"taints": taints or None}})
+        self.patch_node(node, {"metadata": metadata, "spec": {"taints": taints or None}})
 
-    def patch(self, node: Json, changes: Json | list[Json]) -> None:
+    def patch_node(self, node: Json, changes: Json | list[Json]) -> None:
         """Merge these changes into a node; a list is a JSON patch: all of its operations, or none."""
-        self.call("PATCH", f"/api/v1/nodes/{node['metadata']['name']}", {}, changes)
+        self.request("PATCH", f"/api/v1/nodes/{node['metadata']['name']}", {}, changes)
 
-    def delete(self, path: str, of: Json) -> None:
+    def delete(self, path: str, item: Json) -> None:
         """Delete this object, and no other one of its name."""
-        meta = of["metadata"]
-        self.call("DELETE", f"{path}/{meta['name']}", {}, {"preconditions": {"uid": meta["uid"]}})
+        meta = item["metadata"]
+        self.request("DELETE", f"{path}/{meta['name']}", {}, {"preconditions": {"uid": meta["uid"]}})
 
     def get(self, path: str) -> Json | None:
         try:
-            return self.call("GET", path)
+            return self.request("GET", path)
         except urllib.error.HTTPError as error:
             if error.code != NOT_FOUND:
                 raise
@@ -148,8 +148,8 @@ class Cluster:
 
     def config_map(self, name: str) -> Json:
         """A ConfigMap of our namespace; a new one has no resourceVersion yet."""
-        own = {"name": name, "namespace": self.namespace}
-        new = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": own, "data": {}}
+        metadata = {"name": name, "namespace": self.namespace}
+        new = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {}}
         return self.get(f"{self._maps}/{name}") or new
 
     def write(self, config_map: Json, data: dict[str, str]) -> Json:
@@ -157,44 +157,46 @@ class Cluster:
         method, path = "POST", self._maps
         if "resourceVersion" in config_map["metadata"]:
             method, path = "PUT", f"{path}/{config_map['metadata']['name']}"
-        return self.call(method, path, {}, {**config_map, "data": data})
+        return self.request(method, path, {}, {**config_map, "data": data})
 
     @property
     def _maps(self) -> str:
         return f"/api/v1/namespaces/{self.namespace}/configmaps"
 
-    def event(self, program: str, kind: str, reason: str, about: Json, message: str, now: float) -> None:
+    def create_event(
+        self, program: str, kind: str, reason: str, involved: Json, message: str, now: float
+    ) -> None:
         """Create an event of type ``kind`` (Normal, Warning); about a node, in the namespace default."""
-        name, space = about["name"][: LONGEST_NAME - 20], about.get("namespace", "default")
+        name, namespace = involved["name"][: MAX_NAME - 20], involved.get("namespace", "default")
         event = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": f"{name}.{time.time_ns():x}", "namespace": space},
-            "involvedObject": about,
+            "metadata": {"name": f"{name}.{time.time_ns():x}", "namespace": namespace},
+            "involvedObject": involved,
             "type": kind,
             "reason": reason,
-            "message": message[:LONGEST],
+            "message": message[:MAX_MESSAGE],
             "count": 1,
-            "firstTimestamp": at(now),
-            "lastTimestamp": at(now),
+            "firstTimestamp": format_time(now),
+            "lastTimestamp": format_time(now),
             "source": {"component": program},
             "reportingComponent": program,
             "reportingInstance": program,
         }
-        self.call("POST", f"/api/v1/namespaces/{space}/events", {}, event)
+        self.request("POST", f"/api/v1/namespaces/{namespace}/events", {}, event)
 
-    def pages(self, path: str, query: dict[str, str]) -> Generator[Json, None, str]:
+    def list_all(self, path: str, query: dict[str, str]) -> Generator[Json, None, str]:
         """Every object of a list; returns the list's resourceVersion."""
-        query = {**query, "limit": str(PAGE)}
+        query = {**query, "limit": str(PAGE_SIZE)}
         while True:
-            page = self.call("GET", path, query)
+            page = self.request("GET", path, query)
             yield from page["items"]
             token = page["metadata"].get("continue")
             if not token:
                 return str(page["metadata"].get("resourceVersion", ""))
             query = {**query, "continue": token}
 
-    def call(
+    def request(
         self,
         method: str,
         path: str,
@@ -204,8 +206,8 @@ class Cluster:
     ) -> Json:
         """The server's answer; ``kind`` is the patch's, unless the body is a list: a JSON patch."""
         with self._open(method, path, query, body, kind) as answer:
-            found: Json = json.load(answer)
-        return found
+            result: Json = json.load(answer)
+        return result
 
     def _open(
         self,
@@ -227,7 +229,7 @@ class Cluster:
         return urllib.request.urlopen(request, timeout=timeout, context=self._tls)  # noqa: S310
 
 
-def about_node(node: Json) -> Json:
+def node_reference(node: Json) -> Json:
     """The reference to a node for an event."""
     meta = node["metadata"]
     return {"apiVersion": "v1", "kind": "Node", "name": meta["name"], "uid": meta["uid"]}

@@ -20,52 +20,52 @@ if "infra" not in sys.modules:  # in a pod, where the files are in one folder
     for package in ("infra", "infra.incluster"):
         sys.modules[package] = ModuleType(package)
         sys.modules[package].__path__ = [str(Path(__file__).parent)]
-from infra.incluster.cluster import TROUBLE, Cluster, arguments, words
+from infra.incluster.cluster import ERRORS, Cluster, describe_error, parse_arguments
 
 NAME = "notebook-culler"
 
 Json = dict[str, Any]
 
 
-def ended(pod: Json, name: str) -> bool:
+def has_ended(pod: Json, name: str) -> bool:
     """Whether the editor has ended by itself, not by a crash, since the pod was started."""
     if "deletionTimestamp" in pod["metadata"]:
         return False
     states = [
-        one.get(key) or {}
-        for one in pod.get("status", {}).get("containerStatuses", ())
+        status.get(key) or {}
+        for status in pod.get("status", {}).get("containerStatuses", ())
         for key in ("state", "lastState")
-        if one["name"] == name
+        if status["name"] == name
     ]
-    return any((was.get("terminated") or {}).get("exitCode") == 0 for was in states)
+    return any((state.get("terminated") or {}).get("exitCode") == 0 for state in states)
 
 
-def look(server: Cluster, notebooks: list[list[str]]) -> None:
+def stop_ended(server: Cluster, notebooks: list[list[str]]) -> None:
     """Stop every notebook with an editor that has ended; what fails is tried again in the next round."""
     for namespace, name in notebooks:
         try:
             pod = server.get(f"/api/v1/namespaces/{namespace}/pods/{name}-0")  # None while it is stopped
-            if pod is None or not ended(pod, name):
+            if pod is None or not has_ended(pod, name):
                 continue
             scale = f"/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}/scale"
-            server.call("PATCH", scale, {}, {"spec": {"replicas": 0}})
+            server.request("PATCH", scale, {}, {"spec": {"replicas": 0}})
             print(f"{namespace}/{name}: stopped", flush=True)
             (owner,) = pod["metadata"]["ownerReferences"]
-            about = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name, "namespace": namespace}
-            about["uid"] = owner["uid"]
-            again = f"kubectl scale statefulset {name} --replicas=1 starts it"
-            message = f"the editor was idle or shut down; {again}"
-            server.event(NAME, "Normal", "NotebookStopped", about, message, time.time())
-        except TROUBLE as error:
-            print(f"{namespace}/{name}: {words(error)}", flush=True)
+            owner_ref = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name, "namespace": namespace}
+            owner_ref["uid"] = owner["uid"]
+            hint = f"kubectl scale statefulset {name} --replicas=1 starts it"
+            message = f"the editor was idle or shut down; {hint}"
+            server.create_event(NAME, "Normal", "NotebookStopped", owner_ref, message, time.time())
+        except ERRORS as error:
+            print(f"{namespace}/{name}: {describe_error(error)}", flush=True)
 
 
 def main() -> None:
     """Look until SIGTERM."""
-    args = arguments(30.0)
+    args = parse_arguments(30.0)
     server = Cluster(args.account)
     while True:
-        look(server, args.settings)
+        stop_ended(server, args.settings)
         time.sleep(args.every)
 
 

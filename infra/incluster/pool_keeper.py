@@ -35,7 +35,7 @@ if "infra" not in sys.modules:  # in a pod, where the files are in one folder
 from infra.incluster import cluster
 
 NAME = "pool-keeper"
-OURS = "gpuform.io/environment"  # marks complete nodes; Magnum may set the pool label itself
+ENVIRONMENT = "gpuform.io/environment"  # marks complete nodes; Magnum may set the pool label itself
 RELAYOUT = "gpuform.io/relayout"
 LAYOUT = "gpuform.io/mig-layout"
 POOL = "gpuform.io/pool"
@@ -47,14 +47,14 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Gift:
-    """What a node gets; ``taints`` is the complete list, ``left`` names what keeps another value."""
+class NodeChanges:
+    """What a node gets; ``taints`` is the complete list, ``conflicts`` names what keeps another value."""
 
     labels: dict[str, str]
     taints: list[Json]
     layout: dict[str, str]
-    notes: dict[str, str | None]
-    left: tuple[str, ...]
+    annotations: dict[str, str | None]
+    conflicts: tuple[str, ...]
 
 
 def pool_of(node: Json, pools: Json) -> str | None:
@@ -65,52 +65,53 @@ def pool_of(node: Json, pools: Json) -> str | None:
         return None
     for name, pool in sorted(pools.items()):
         if pool["selector"].items() <= labels.items():
-            return str(name) if _may_lack(node, pool) else None
+            return str(name) if _is_candidate(node, pool) else None
     return None
 
 
-def _may_lack(node: Json, pool: Json) -> bool:
+def _is_candidate(node: Json, pool: Json) -> bool:
     meta = node["metadata"]
-    if "manager" in pool and OURS in (meta.get("labels") or {}):
+    if "manager" in pool and ENVIRONMENT in (meta.get("labels") or {}):
         return False
     if "joined_within" not in pool:
         return True
-    return time.time() - cluster.seconds(meta["creationTimestamp"]) <= float(pool["joined_within"])
+    return time.time() - cluster.parse_time(meta["creationTimestamp"]) <= float(pool["joined_within"])
 
 
-def watched(pools: Json) -> str:
+def node_selector(pools: Json) -> str:
     """Label selector of the nodes that may lack something."""
-    born = {name: pool["layout"]["config"] for name, pool in pools.items() if "manager" not in pool}
-    if not born:
-        return f"!{OURS}"
-    configs = ",".join(sorted(set(born.values())))
-    return f"{POOL} in ({','.join(sorted(born))}),{MIG_CONFIG} notin ({configs})"
+    configs = {name: pool["layout"]["config"] for name, pool in pools.items() if "manager" not in pool}
+    if not configs:
+        return f"!{ENVIRONMENT}"
+    names = ",".join(sorted(set(configs.values())))
+    return f"{POOL} in ({','.join(sorted(configs))}),{MIG_CONFIG} notin ({names})"
 
 
-def gift(node: Json, pool: Json) -> Gift:
+def missing_values(node: Json, pool: Json) -> NodeChanges:
     """What a node of the pool lacks."""
     meta = node["metadata"]
-    labels, noted = meta.get("labels") or {}, meta.get("annotations") or {}
-    there = {(one["key"], one["effect"]): one.get("value", "") for one in _taints(node)}
-    left, taints, own = [], _taints(node), dict[str, str]()
+    labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
+    existing = {(taint["key"], taint["effect"]): taint.get("value", "") for taint in _taints(node)}
+    conflicts, taints, new_labels = [], _taints(node), dict[str, str]()
     startup = pool.get("startup") or {}
-    owed = pool["taints"] + ([] if startup.get("proof") in noted else startup.get("taints", []))
-    for one in owed:
-        key, effect, value = one["key"], one["effect"], one.get("value", "")
-        if (key, effect) not in there:
-            taints = [*taints, one]
-        elif there[key, effect] != value:
-            left.append(f"the taint {key}={there[key, effect]}:{effect}, and not {value!r}")
+    is_proven = startup.get("proof") in annotations
+    required = pool["taints"] + ([] if is_proven else startup.get("taints", []))
+    for taint in required:
+        key, effect, value = taint["key"], taint["effect"], taint.get("value", "")
+        if (key, effect) not in existing:
+            taints = [*taints, taint]
+        elif existing[key, effect] != value:
+            conflicts.append(f"the taint {key}={existing[key, effect]}:{effect}, and not {value!r}")
     for key, value in pool["labels"].items():
         if labels.get(key, value) == value:
-            own[key] = value
+            new_labels[key] = value
         else:
-            left.append(f"the label {key}={labels[key]}, and not {value!r}")
-    layout, told, proven = pool.get("layout"), labels.get(MIG_CONFIG), startup.get("proof") in noted
-    if not layout or proven or told not in (None, MIG_DEFAULT) or told == layout["config"]:
-        return Gift(own, taints, {}, {}, tuple(left))
+            conflicts.append(f"the label {key}={labels[key]}, and not {value!r}")
+    layout, config = pool.get("layout"), labels.get(MIG_CONFIG)
+    if not layout or is_proven or config not in (None, MIG_DEFAULT) or config == layout["config"]:
+        return NodeChanges(new_labels, taints, {}, {}, tuple(conflicts))
     notes: dict[str, str | None] = {LAYOUT: layout["content"]} if layout.get("content") else {}
-    return Gift(own, taints, {MIG_CONFIG: layout["config"]}, notes, tuple(left))
+    return NodeChanges(new_labels, taints, {MIG_CONFIG: layout["config"]}, notes, tuple(conflicts))
 
 
 def _taints(node: Json) -> list[Json]:
@@ -128,61 +129,64 @@ class Keeper:
     def watch(self, seconds: float) -> None:
         """Handle every existing node, and each that joins within ``seconds``."""
         self._done.clear()
-        began = time.monotonic()
+        start = time.monotonic()
         try:
-            for node in self._cluster.watch(watched(self._pools), seconds):
-                self._see(node)
-            self._log.once("", "")
-        except cluster.TROUBLE as error:
-            self._log.once("", f"the API server: {cluster.words(error)}")
-        if time.monotonic() - began < PAUSE_S:
+            for node in self._cluster.watch(node_selector(self._pools), seconds):
+                self._handle(node)
+            self._log.log_change("", "")
+        except cluster.ERRORS as error:
+            self._log.log_change("", f"the API server: {cluster.describe_error(error)}")
+        if time.monotonic() - start < PAUSE_S:
             time.sleep(PAUSE_S)
 
-    def _see(self, node: Json) -> None:
+    def _handle(self, node: Json) -> None:
         """A conflict is not logged: the watch delivers the node's next version."""
-        name, own = node["metadata"]["name"], pool_of(node, self._pools)
-        if own is None or node["metadata"]["uid"] in self._done:
+        name, pool_name = node["metadata"]["name"], pool_of(node, self._pools)
+        if pool_name is None or node["metadata"]["uid"] in self._done:
             return
-        pool = self._pools[own]
-        found = gift(node, pool)
-        if "manager" not in pool and not found.layout:  # `gpuform up` changes its layout
+        pool = self._pools[pool_name]
+        changes = missing_values(node, pool)
+        if "manager" not in pool and not changes.layout:  # `gpuform up` changes its layout
             return
         try:
-            if found.layout or found.taints != _taints(node):
-                self._cluster.change(node, found.notes, found.taints, found.layout)
+            if changes.layout or changes.taints != _taints(node):
+                self._cluster.change_node(node, changes.annotations, changes.taints, changes.layout)
             if "manager" in pool:
-                self._own_labels(node, found.labels, pool["manager"])
-        except cluster.TROUBLE as error:
-            if not cluster.refused(error, cluster.NOT_FOUND, cluster.CONFLICT):
-                self._log.once(name, f"{name}: not in its pool {own} yet: {cluster.words(error)}")
+                self._apply_labels(node, changes.labels, pool["manager"])
+        except cluster.ERRORS as error:
+            if not cluster.has_status(error, cluster.NOT_FOUND, cluster.CONFLICT):
+                text = cluster.describe_error(error)
+                self._log.log_change(name, f"{name}: not in its pool {pool_name} yet: {text}")
             return
         self._done.add(node["metadata"]["uid"])
-        self._log.said.pop(name, None)
-        besides = f", its layout {found.layout[MIG_CONFIG]}" if found.layout else ""
-        print(f"{name} is in pool {own}{besides}", flush=True)
-        if found.left:
-            why = f"not changed: {'; '.join(found.left)}, as its pool {own} requires"
-            print(f"{name} {why}", flush=True)
+        self._log.last_texts.pop(name, None)
+        suffix = f", its layout {changes.layout[MIG_CONFIG]}" if changes.layout else ""
+        print(f"{name} is in pool {pool_name}{suffix}", flush=True)
+        if changes.conflicts:
+            message = f"not changed: {'; '.join(changes.conflicts)}, as its pool {pool_name} requires"
+            print(f"{name} {message}", flush=True)
             try:  # an event that cannot be written does not undo the change
-                about = cluster.about_node(node)
-                self._cluster.event(NAME, "Warning", "PoolValueOfOthers", about, why, time.time())
-            except cluster.TROUBLE as error:
-                print(f"{name}: event not written: {cluster.words(error)}", flush=True)
+                involved = cluster.node_reference(node)
+                kind, reason = "Warning", "PoolValueOfOthers"
+                self._cluster.create_event(NAME, kind, reason, involved, message, time.time())
+            except cluster.ERRORS as error:
+                print(f"{name}: event not written: {cluster.describe_error(error)}", flush=True)
 
-    def _own_labels(self, node: Json, labels: dict[str, str], manager: str) -> None:
+    def _apply_labels(self, node: Json, labels: dict[str, str], manager: str) -> None:
         """Set all labels that ``manager`` owns on this node, by server-side apply; those of others stay.
 
         Refused with ``CONFLICT`` if another manager has set another value, or the node's uid has changed.
         """
-        own = {"name": node["metadata"]["name"], "uid": node["metadata"]["uid"], "labels": labels}
-        body = {"apiVersion": "v1", "kind": "Node", "metadata": own}
+        metadata = {"name": node["metadata"]["name"], "uid": node["metadata"]["uid"], "labels": labels}
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
         kind = "apply-patch+yaml"  # apply takes JSON only if it is called YAML
-        self._cluster.call("PATCH", f"/api/v1/nodes/{own['name']}", {"fieldManager": manager}, body, kind)
+        path = f"/api/v1/nodes/{metadata['name']}"
+        self._cluster.request("PATCH", path, {"fieldManager": manager}, body, kind)
 
 
 def main() -> None:
     """Watch until SIGTERM."""
-    args = cluster.arguments(30.0)
+    args = cluster.parse_arguments(30.0)
     keeper = Keeper(cluster.Cluster(args.account), args.settings)
     while True:
         keeper.watch(args.every)

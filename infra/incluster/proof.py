@@ -25,10 +25,10 @@ CUDA = "nvidia.com/cuda.runtime-version.full"
 Json = dict[str, Any]
 
 
-def taints(node: Json) -> list[tuple[int, Json]]:
+def startup_taints(node: Json) -> list[tuple[int, Json]]:
     """Our taints on the node with their index among all taints, last first."""
-    every = list(enumerate(node["spec"].get("taints") or ()))
-    return [(place, taint) for place, taint in reversed(every) if taint["key"] == TAINT]
+    indexed = list(enumerate(node["spec"].get("taints") or ()))
+    return [(index, taint) for index, taint in reversed(indexed) if taint["key"] == TAINT]
 
 
 def amount(quantity: str) -> int:
@@ -36,108 +36,111 @@ def amount(quantity: str) -> int:
     return int(quantity[:-1]) * 1000 if quantity.endswith("k") else int(quantity)
 
 
-def promise(node: Json, pool: Json) -> dict[str, int]:
+def promised_resources(node: Json, pool: Json) -> dict[str, int]:
     """What the node must offer; empty if it is unreadable, or the node's number of GPUs is unknown."""
     meta = node["metadata"]
-    noted = meta.get("annotations") or {}
+    annotations = meta.get("annotations") or {}
     try:
-        if PER_GPU in noted:
-            each, gpus = json.loads(noted[PER_GPU]), int(meta["labels"][GPUS])
+        if PER_GPU in annotations:
+            amounts, gpus = json.loads(annotations[PER_GPU]), int(meta["labels"][GPUS])
         else:
-            each, gpus = json.loads(noted[OFFERS]) if OFFERS in noted else pool["offers"], 1
-        return {name: int(count) * gpus for name, count in each.items()} if gpus > 0 else {}
+            amounts, gpus = json.loads(annotations[OFFERS]) if OFFERS in annotations else pool["offers"], 1
+        return {name: int(count) * gpus for name, count in amounts.items()} if gpus > 0 else {}
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return {}
 
 
-def claimed(node: Json, pool: Json | None) -> bool:
+def promises_claims(node: Json, pool: Json | None) -> bool:
     """Whether the node promises a device class: its devices are allocated by claim (DRA)."""
-    return any(not name.startswith(RESOURCE) for name in promise(node, pool or {}))
+    return any(not name.startswith(RESOURCE) for name in promised_resources(node, pool or {}))
 
 
-def devices(slices: list[Json]) -> dict[str, int]:
+def count_devices(slices: list[Json]) -> dict[str, int]:
     """Number of devices of one node by device class: whole GPUs, and MIG slices; newest generation only.
 
     Other drivers have ResourceSlices of the node, too, mostly with the same pool name: the node's.
     """
-    specs = [one["spec"] for one in slices if one["spec"]["driver"] == DRIVER_OF_CLAIMS]
+    specs = [item["spec"] for item in slices if item["spec"]["driver"] == DRIVER_OF_CLAIMS]
     newest: dict[str, int] = {}
     for spec in specs:
         pool = spec["pool"]
         newest[pool["name"]] = max(newest.get(pool["name"], 0), pool["generation"])
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for spec in specs:
         if spec["pool"]["generation"] == newest[spec["pool"]["name"]]:
             for device in spec.get("devices") or ():
                 kind = device.get("attributes", {}).get("type", {}).get("string", "gpu")
                 name = f"{kind}.{RESOURCE.rstrip('/')}"
-                found[name] = found.get(name, 0) + 1
-    return found
+                counts[name] = counts.get(name, 0) + 1
+    return counts
 
 
-def missing(node: Json, pods: list[Json], pool: Json | None, there: dict[str, int]) -> list[str]:
+def unmet_conditions(node: Json, pods: list[Json], pool: Json | None, devices: dict[str, int]) -> list[str]:
     """What keeps the node from being used, in words; empty if it is as its pool promises.
 
-    ``there`` has its devices by device class.
+    ``devices`` has its devices by device class.
     """
-    labels, promised = node["metadata"].get("labels") or {}, promise(node, pool or {})
+    labels, required = node["metadata"].get("labels") or {}, promised_resources(node, pool or {})
     if pool is None:
         return [f"its pool {labels.get(POOL)} is not declared"]
-    if not promised:
-        each = PER_GPU in (node["metadata"].get("annotations") or {})
-        read = f"{PER_GPU} with label {GPUS}" if each else OFFERS
-        return [f"annotation {read} does not say what its pool promises"]
-    found = [f"label {key} is missing" for key in pool["labels"] if not labels.get(key)]
+    if not required:
+        per_gpu = PER_GPU in (node["metadata"].get("annotations") or {})
+        source = f"{PER_GPU} with label {GPUS}" if per_gpu else OFFERS
+        return [f"annotation {source} does not say what its pool promises"]
+    reasons = [f"label {key} is missing" for key in pool["labels"] if not labels.get(key)]
     allocatable = node.get("status", {}).get("allocatable") or {}
-    has = {**there, **{name: amount(quantity) for name, quantity in allocatable.items() if name in promised}}
-    for name, count in promised.items():
-        if has.get(name, 0) < count:
-            found.append(f"it offers {has.get(name, 0)} of {count} {name}")
+    offered = {
+        **devices,
+        **{name: amount(quantity) for name, quantity in allocatable.items() if name in required},
+    }
+    for name, count in required.items():
+        if offered.get(name, 0) < count:
+            reasons.append(f"it offers {offered.get(name, 0)} of {count} {name}")
     if MIG_CONFIG in labels and labels.get(MIG_STATE) != "success":
-        found.append(f"MIG layout {labels[MIG_CONFIG]} is {labels.get(MIG_STATE) or 'not started'}")
-    return [*found, *_not_ready(node, pods, pool["operands"])]
+        reasons.append(f"MIG layout {labels[MIG_CONFIG]} is {labels.get(MIG_STATE) or 'not started'}")
+    return [*reasons, *_unready_operands(node, pods, pool["operands"])]
 
 
-def _not_ready(node: Json, pods: list[Json], operands: list[str]) -> list[str]:
-    found = []
+def _unready_operands(node: Json, pods: list[Json], operands: list[str]) -> list[str]:
+    reasons = []
     for operand in operands:
-        own = counting(operand, node, pods)
-        if not own:
-            found.append(f"{operand} has no pod")
-        found += [f"{pod['metadata']['name']} is not ready" for pod in own if not ready(pod)]
-    return found
+        running = operand_pods(operand, node, pods)
+        if not running:
+            reasons.append(f"{operand} has no pod")
+        reasons += [f"{pod['metadata']['name']} is not ready" for pod in running if not is_ready(pod)]
+    return reasons
 
 
-def counting(operand: str, node: Json, pods: list[Json]) -> list[Json]:
+def operand_pods(operand: str, node: Json, pods: list[Json]) -> list[Json]:
     """The operand's pods; one older than the node ran on an earlier node of that name, and does not count."""
-    since = node["metadata"]["creationTimestamp"]
-    own = [pod for pod in pods if pod["metadata"].get("labels", {}).get("app") == operand]
-    return [pod for pod in own if pod["metadata"]["creationTimestamp"] >= since]
+    created = node["metadata"]["creationTimestamp"]
+    matching = [pod for pod in pods if pod["metadata"].get("labels", {}).get("app") == operand]
+    return [pod for pod in matching if pod["metadata"]["creationTimestamp"] >= created]
 
 
-def ready(pod: Json) -> bool:
+def is_ready(pod: Json) -> bool:
     """Whether the pod has succeeded, or is running and Ready."""
     status = pod.get("status", {})
     if "deletionTimestamp" in pod["metadata"]:
         return False
     if status.get("phase") == "Succeeded":
         return True
-    conditions = {one["type"]: one["status"] for one in status.get("conditions") or ()}
+    conditions = {condition["type"]: condition["status"] for condition in status.get("conditions") or ()}
     return status.get("phase") == "Running" and conditions.get("Ready") == "True"
 
 
 def evidence(node: Json, pods: list[Json], pool: Json, at: str) -> str:
     """Value of the node's annotation: what was verified, and when."""
     labels = node["metadata"].get("labels", {})
-    known = {
+    facts = {
         "at": at,
         "cuda": labels.get(CUDA, "unknown"),
         "driver": labels.get(DRIVER, "unknown"),
         "kubelet": node["status"]["nodeInfo"]["kubeletVersion"],
-        "offers": promise(node, pool),
-        "operands": {one: _image(counting(one, node, pods)[0]) for one in pool["operands"]},
+        "offers": promised_resources(node, pool),
+        "operands": {operand: _image(operand_pods(operand, node, pods)[0]) for operand in pool["operands"]},
     }
-    return json.dumps(known, sort_keys=True)
+    return json.dumps(facts, sort_keys=True)
 
 
 def _image(pod: Json) -> str:
@@ -145,19 +148,19 @@ def _image(pod: Json) -> str:
     return str(pod["spec"]["containers"][0]["image"]).rpartition("/")[2]
 
 
-def lifting(node: Json, found: str) -> list[Json]:
+def lift_patch(node: Json, proof_text: str) -> list[Json]:
     """JSON patch that removes each of our taints, if its index is unchanged, and writes the evidence."""
-    noted = node["metadata"].get("annotations")
+    annotations = node["metadata"].get("annotations")
     operations: list[Json] = []
-    for place, taint in taints(node):
-        path = f"/spec/taints/{place}"
+    for index, taint in startup_taints(node):
+        path = f"/spec/taints/{index}"
         operations += [{"op": "test", "path": path, "value": taint}, {"op": "remove", "path": path}]
-    if noted is None:  # the test passes if the path is missing
+    if annotations is None:  # the test passes if the path is missing
         path = "/metadata/annotations"
         operations += [{"op": "test", "path": path, "value": None}, {"op": "add", "path": path, "value": {}}]
-    if WAITS_FOR in (noted or {}):
+    if WAITS_FOR in (annotations or {}):
         operations.append({"op": "remove", "path": _annotation(WAITS_FOR)})
-    return [*operations, {"op": "add", "path": _annotation(READY), "value": found}]
+    return [*operations, {"op": "add", "path": _annotation(READY), "value": proof_text}]
 
 
 def _annotation(key: str) -> str:

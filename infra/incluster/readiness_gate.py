@@ -36,66 +36,68 @@ SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 Json = dict[str, Any]
 
 
-def look(api: cluster.Cluster, pools: Json, log: cluster.Log) -> None:
+def check_nodes(api: cluster.Cluster, pools: Json, log: cluster.Log) -> None:
     """Check every node of our pools with the startup taint once."""
     names = {""}
     for node in api.nodes(proof.POOL):
-        if not proof.taints(node):
+        if not proof.startup_taints(node):
             continue
         name = node["metadata"]["name"]
         names.add(name)
         try:
-            reasons = judge(api, node, pools.get(node["metadata"]["labels"][proof.POOL]))
+            reasons = check_node(api, node, pools.get(node["metadata"]["labels"][proof.POOL]))
             text = f"waits: {reasons}" if reasons else "is ready, its taint is lifted"
-        except cluster.TROUBLE as error:
-            text = f"waits: {cluster.words(error)}"
-        log.once(name, f"{name} {text}")
+        except cluster.ERRORS as error:
+            text = f"waits: {cluster.describe_error(error)}"
+        log.log_change(name, f"{name} {text}")
     log.keep(names)
 
 
-def judge(api: cluster.Cluster, node: Json, pool: Json | None) -> str:
+def check_node(api: cluster.Cluster, node: Json, pool: Json | None) -> str:
     """Lift the node's taint, or annotate what it waits for; returns that text, empty if lifted."""
-    name, noted = node["metadata"]["name"], node["metadata"].get("annotations") or {}
+    name, annotations = node["metadata"]["name"], node["metadata"].get("annotations") or {}
     pods = api.on_node(_pods(api.namespace), name)  # the operator's namespace, which is also ours
-    there = proof.devices(api.on_node(SLICES, name)) if proof.claimed(node, pool) else {}
+    devices = proof.count_devices(api.on_node(SLICES, name)) if proof.promises_claims(node, pool) else {}
     now = time.time()
-    reasons = proof.missing(node, pods, pool, there)
+    reasons = proof.unmet_conditions(node, pods, pool, devices)
     if pool is not None and "trial" in pool:
-        reasons += tried(api, node, pool, bool(reasons), now)
-    text = "; ".join(reasons)[: cluster.LONGEST]
+        reasons += try_gpu(api, node, pool, bool(reasons), now)
+    text = "; ".join(reasons)[: cluster.MAX_MESSAGE]
     if pool is not None and not reasons:
-        api.patch(node, proof.lifting(node, proof.evidence(node, pods, pool, cluster.at(now))))
-    elif noted.get(proof.WAITS_FOR) != text:
-        api.patch(node, {"metadata": {"annotations": {proof.WAITS_FOR: text}}})
+        evidence = proof.evidence(node, pods, pool, cluster.format_time(now))
+        api.patch_node(node, proof.lift_patch(node, evidence))
+    elif annotations.get(proof.WAITS_FOR) != text:
+        api.patch_node(node, {"metadata": {"annotations": {proof.WAITS_FOR: text}}})
     return text
 
 
-def tried(api: cluster.Cluster, node: Json, pool: Json, early: bool, now: float) -> list[str]:
-    """Let a pod open a GPU of the node, and say what it waits for; ``early``: the node lacks something else.
+def try_gpu(api: cluster.Cluster, node: Json, pool: Json, incomplete: bool, now: float) -> list[str]:
+    """Let a pod open a GPU of the node, and say what it waits for.
 
-    The pod is deleted before the node is admitted, and whenever the node lacks something again.
+    ``incomplete``: the node lacks something else. The pod is deleted before the node is admitted, and
+    whenever the node lacks something again.
     """
     path = _pods(pool["trial"]["namespace"])
     pods = api.on_node(path, node["metadata"]["name"])
-    found = next((one for one in pods if one["metadata"]["name"] == trial.name(node)), None)
+    pod = next((item for item in pods if item["metadata"]["name"] == trial.pod_name(node)), None)
     cordoned = bool(node["spec"].get("unschedulable"))  # its GPUs may be partitioned at this moment
-    requested = trial.resource(proof.promise(node, pool), proof.RESOURCE, now)
-    if early or cordoned or requested is None:
-        if found is not None and "deletionTimestamp" not in found["metadata"]:
-            api.delete(path, found)
+    requested = trial.choose_resource(proof.promised_resources(node, pool), proof.RESOURCE, now)
+    if incomplete or cordoned or requested is None:
+        if pod is not None and "deletionTimestamp" not in pod["metadata"]:
+            api.delete(path, pod)
         return ["it is cordoned, so no pod can try its GPUs"] if cordoned else []
-    if found is None:
+    if pod is None:
         try:
-            api.call("POST", path, {}, trial.pod(node, requested, pool["trial"]))
+            api.request("POST", path, {}, trial.render_pod(node, requested, pool["trial"]))
         except urllib.error.HTTPError as error:  # an admission plugin, for example for its RuntimeClass
             return [f"a pod that requests {requested} is refused: {json.load(error)['message']}"]
-        return [trial.starts(requested)]
-    if "deletionTimestamp" in found["metadata"]:
+        return [trial.start_message(requested)]
+    if "deletionTimestamp" in pod["metadata"]:
         return ["the last pod that tried a GPU is ending"]
-    done = found.get("status", {}).get("phase") == "Succeeded"  # it had a GPU
-    if done or trial.expired(found, now):
-        api.delete(path, found)
-    return [] if done else [trial.state(found)]
+    done = pod.get("status", {}).get("phase") == "Succeeded"  # it had a GPU
+    if done or trial.is_expired(pod, now):
+        api.delete(path, pod)
+    return [] if done else [trial.describe_state(pod)]
 
 
 def _pods(namespace: str) -> str:
@@ -104,14 +106,14 @@ def _pods(namespace: str) -> str:
 
 def main() -> None:
     """Check the nodes until SIGTERM."""
-    args = cluster.arguments(5.0)
+    args = cluster.parse_arguments(5.0)
     api, log = cluster.Cluster(args.account), cluster.Log()
     while True:
         try:
-            look(api, args.settings, log)
-            log.once("", "")
-        except cluster.TROUBLE as error:
-            log.once("", f"the API server: {cluster.words(error)}")
+            check_nodes(api, args.settings, log)
+            log.log_change("", "")
+        except cluster.ERRORS as error:
+            log.log_change("", f"the API server: {cluster.describe_error(error)}")
         time.sleep(args.every)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from infra.incluster.cluster import LONGEST_NAME, at
+from infra.incluster.cluster import MAX_NAME, format_time
 
 NAME = "gpuform-health"
 
@@ -36,33 +36,40 @@ REASONS = {
 """Type and reason of the event of each action."""
 
 
-def line(now: float, **said: Any) -> None:
+def line(now: float, **fields: Any) -> None:
     """Print one JSON line of the audit log."""
-    print(json.dumps({"at": at(now), "program": NAME, **said}, sort_keys=True), flush=True)
+    print(json.dumps({"at": format_time(now), "program": NAME, **fields}, sort_keys=True), flush=True)
 
 
 def ticket_name(node: str) -> str:
     """Name of the ConfigMap with the node's ticket."""
     name = f"gpu-ticket-{node}"
-    if len(name) <= LONGEST_NAME:
+    if len(name) <= MAX_NAME:
         return name
-    return f"{name[: LONGEST_NAME - 9]}-{hashlib.sha256(node.encode()).hexdigest()[:8]}"
+    return f"{name[: MAX_NAME - 9]}-{hashlib.sha256(node.encode()).hexdigest()[:8]}"
 
 
 def ticket(node: str, pool: str, kind: str, faults: list[str], now: float) -> dict[str, str]:
     """Data of the ticket: ``ticket.md`` for people, ``ticket.json`` for programs."""
-    do = "Reset the GPU, or reboot the machine."
+    task = "Reset the GPU, or reboot the machine."
     if kind == "replace":
-        do = "Reboot the machine; if the fault recurs, have the GPU or the machine replaced."
-    known = {"node": node, "pool": pool, "class": kind, "faults": faults, "opened": at(now), "do": do}
-    said = f"kubectl annotate node {node} gpuform.io/gpu-repaired='what was done'"
-    text = [f"# Node {node}: broken GPU (class {kind})", "", f"Pool {pool}; seen at {at(now)}.", ""]
-    text += [*(f"- {fault}" for fault in faults), "", do, ""]
+        task = "Reboot the machine; if the fault recurs, have the GPU or the machine replaced."
+    data = {
+        "node": node,
+        "pool": pool,
+        "class": kind,
+        "faults": faults,
+        "opened": format_time(now),
+        "do": task,
+    }
+    command = f"kubectl annotate node {node} gpuform.io/gpu-repaired='what was done'"
+    text = [f"# Node {node}: broken GPU (class {kind})", "", f"Pool {pool}; seen at {format_time(now)}.", ""]
+    text += [*(f"- {fault}" for fault in faults), "", task, ""]
     text += ["No new pods are scheduled to the node; running pods stay until they end. First drain it:", ""]
     text += [f"    kubectl drain {node} --ignore-daemonsets --delete-emptydir-data", ""]
     text += ["After the repair, report it; the taint is removed after ten minutes without a fault:", ""]
-    text += [f"    kubectl uncordon {node}", f"    {said}", ""]
-    return {"ticket.json": json.dumps(known, indent=1, sort_keys=True) + "\n", "ticket.md": "\n".join(text)}
+    text += [f"    kubectl uncordon {node}", f"    {command}", ""]
+    return {"ticket.json": json.dumps(data, indent=1, sort_keys=True) + "\n", "ticket.md": "\n".join(text)}
 
 
 class Metrics:
@@ -92,24 +99,24 @@ class Metrics:
             lines = ["# TYPE gpuform_health_actions_total counter"] if self._actions else []
             for labels, count in sorted(self._actions.items()):
                 keys = zip(("node", "class", "action", "result"), labels, strict=True)
-                said = ",".join(f"{key}={json.dumps(value)}" for key, value in keys)
-                lines.append(f"gpuform_health_actions_total{{{said}}} {count}")
+                text_labels = ",".join(f"{key}={json.dumps(value)}" for key, value in keys)
+                lines.append(f"gpuform_health_actions_total{{{text_labels}}} {count}")
             for name, value in sorted(self._gauges.items()):
                 lines += [f"# TYPE gpuform_health_{name} gauge", f"gpuform_health_{name} {value:.15g}"]
         return "\n".join([*lines, ""])
 
 
-def serve(address: tuple[str, int], metrics: Metrics, alive: Callable[[], bool]) -> ThreadingHTTPServer:
+def serve(address: tuple[str, int], metrics: Metrics, is_alive: Callable[[], bool]) -> ThreadingHTTPServer:
     """Serve ``/metrics`` and ``/healthz`` from a thread of its own; without a host on IPv4 and IPv6."""
     host = address[0].strip("[]")
-    both = not host and socket.has_dualstack_ipv6()
+    dual_stack = not host and socket.has_dualstack_ipv6()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if self.path == "/metrics":
                 self._answer(200, metrics.text())
             elif self.path == "/healthz":
-                self._answer(200, "ok\n") if alive() else self._answer(503, "no recent round\n")
+                self._answer(200, "ok\n") if is_alive() else self._answer(503, "no recent round\n")
             else:
                 self._answer(404, "use /metrics or /healthz\n")
 
@@ -125,10 +132,10 @@ def serve(address: tuple[str, int], metrics: Metrics, alive: Callable[[], bool])
             """Log no requests: stdout is the audit log."""
 
     class Server(ThreadingHTTPServer):
-        address_family = socket.AF_INET6 if both or ":" in host else socket.AF_INET
+        address_family = socket.AF_INET6 if dual_stack or ":" in host else socket.AF_INET
 
         def server_bind(self) -> None:
-            if both:
+            if dual_stack:
                 self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
             super().server_bind()
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from infra.incluster.cluster import seconds
+from infra.incluster.cluster import parse_time
 
 APP = "gpuform-trial"
 """The pod's label ``app``, and the start of its name."""
-AGAIN_S = 30
+RETRY_S = 30
 """Seconds from its creation after which a failed pod is replaced."""
 LIBRARIES = ("libcuda.so", "libnvidia-ml.so")
 """Mounted into every container that gets a GPU, by CDI and by NVIDIA's runtime alike."""
@@ -47,26 +47,26 @@ if not any(name.startswith({LIBRARIES!r}) for name in mounted):
 """What the pod runs: it fails with the reason unless it has a GPU that a program can use."""
 
 
-def name(node: Json) -> str:
+def pod_name(node: Json) -> str:
     """The pod's name on this node; a later node of the same name has another one."""
     return f"{APP}-{hashlib.sha256(node['metadata']['uid'].encode()).hexdigest()[:16]}"
 
 
-def resource(promised: dict[str, int], prefix: str, now: float) -> str | None:
+def choose_resource(promised: dict[str, int], prefix: str, now: float) -> str | None:
     """The resource to request; None if GPUs are claimed.
 
     It alternates among those that the node promises: on a node in use, one of them may be exhausted.
     """
-    found = sorted(each for each in promised if each.startswith(prefix))
-    return found[int(now) // AGAIN_S % len(found)] if found else None
+    names = sorted(name for name in promised if name.startswith(prefix))
+    return names[int(now) // RETRY_S % len(names)] if names else None
 
 
-def pod(node: Json, requested: str, settings: Json) -> Json:
+def render_pod(node: Json, requested: str, settings: Json) -> Json:
     """The pod. It names its node, so that no scheduler and no taint keeps it away.
 
     It is owned by the node, and deleted with it.
     """
-    meta, asked = node["metadata"], {requested: "1"}
+    meta, amounts = node["metadata"], {requested: "1"}
     spec: Json = {
         "automountServiceAccountToken": False,
         "containers": [
@@ -74,7 +74,7 @@ def pod(node: Json, requested: str, settings: Json) -> Json:
                 "name": "trial",
                 "image": settings["image"],
                 "command": ["python3", "-I", "-B", "-c", PROGRAM],
-                "resources": {"requests": asked, "limits": asked},
+                "resources": {"requests": amounts, "limits": amounts},
                 "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
             }
         ],
@@ -91,30 +91,34 @@ def pod(node: Json, requested: str, settings: Json) -> Json:
     if settings.get("runtime_class"):
         spec["runtimeClassName"] = settings["runtime_class"]
     owner = {"apiVersion": "v1", "kind": "Node", "name": meta["name"], "uid": meta["uid"], "controller": True}
-    own = {"name": name(node), "labels": {"app": APP}, "ownerReferences": [owner]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": own, "spec": spec}
+    metadata = {"name": pod_name(node), "labels": {"app": APP}, "ownerReferences": [owner]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def expired(found: Json, now: float) -> bool:
+def is_expired(pod: Json, now: float) -> bool:
     """Whether a pod that got no GPU, or was rejected, is to be replaced."""
-    failed = found.get("status", {}).get("phase") == "Failed"
-    return failed and now - seconds(found["metadata"]["creationTimestamp"]) >= AGAIN_S
+    failed = pod.get("status", {}).get("phase") == "Failed"
+    return failed and now - parse_time(pod["metadata"]["creationTimestamp"]) >= RETRY_S
 
 
-def state(found: Json) -> str:
+def describe_state(pod: Json) -> str:
     """What the pod waits for, or why it failed."""
-    (requested,) = found["spec"]["containers"][0]["resources"]["limits"]
-    status = found.get("status", {})
-    states = [one.get("state") or {} for one in status.get("containerStatuses") or ()]
+    (requested,) = pod["spec"]["containers"][0]["resources"]["limits"]
+    status = pod.get("status", {})
+    states = [status_.get("state") or {} for status_ in status.get("containerStatuses") or ()]
     if status.get("phase") == "Failed":
-        ended: Json = next((one["terminated"] for one in states if one.get("terminated")), {})
-        why = ended.get("message") or status.get("message") or status.get("reason") or "no reason is given"
-        return f"a pod that requests {requested} gets no GPU: {why.strip()}"
-    waits: Json = next((one["waiting"] for one in states if one.get("waiting")), {})
-    why = waits.get("message") or waits.get("reason")
-    return starts(requested) + (f": {why}" if why else "")
+        terminated: Json = next(
+            (status_["terminated"] for status_ in states if status_.get("terminated")), {}
+        )
+        reason = (
+            terminated.get("message") or status.get("message") or status.get("reason") or "no reason is given"
+        )
+        return f"a pod that requests {requested} gets no GPU: {reason.strip()}"
+    waiting: Json = next((status_["waiting"] for status_ in states if status_.get("waiting")), {})
+    reason = waiting.get("message") or waiting.get("reason")
+    return start_message(requested) + (f": {reason}" if reason else "")
 
 
-def starts(requested: str) -> str:
+def start_message(requested: str) -> str:
     """The reason while the pod neither failed nor succeeded."""
     return f"a pod that requests {requested} starts"

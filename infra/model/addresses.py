@@ -22,10 +22,10 @@ from infra.model.machines import MACHINES, Machine
 from infra.model.offer import MigStrategy
 from infra.model.pool import Pool
 
-KEPT_BY_EC2 = 5
-SMALLEST_SUBNET = 28
+RESERVED_BY_EC2 = 5
+SMALLEST_PREFIX = 28
 """Prefix of the smallest subnet that AWS makes (VPC user guide, subnet sizing)."""
-BLOCK = 16
+BLOCK_ADDRESSES = 16
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ def subnets(network: OwnNetwork) -> tuple[Subnets, ...]:
     cidr, zones = network.cidr, network.zones
     vpc = ipaddress.IPv4Network(cidr)
     bits = len(zones).bit_length()
-    if vpc.prefixlen + 2 * bits > SMALLEST_SUBNET:
-        fact = f"{cidr} leaves {len(zones)} zones no room for subnets of /{SMALLEST_SUBNET}"
-        remedy = f"use /{SMALLEST_SUBNET - 2 * bits} or a larger network"
+    if vpc.prefixlen + 2 * bits > SMALLEST_PREFIX:
+        fact = f"{cidr} leaves {len(zones)} zones no room for subnets of /{SMALLEST_PREFIX}"
+        remedy = f"use /{SMALLEST_PREFIX - 2 * bits} or a larger network"
         raise InputError("cluster.network.cidr", fact, remedy)
     blocks = list(vpc.subnets(prefixlen_diff=bits))
     public = list(blocks[-1].subnets(prefixlen_diff=bits))
@@ -59,37 +59,42 @@ def subnets(network: OwnNetwork) -> tuple[Subnets, ...]:
 
 def prefix_delegation(pools: Sequence[Pool]) -> bool:
     """Whether a pool asks for more pods on a node than its interfaces have single addresses for."""
-    return any((pool.on_aws.max_pods or 0) > machine.pods for pool in pools for machine in pool.machines)
+    return any(
+        (pool.aws_settings.max_pods or 0) > machine.pods for pool in pools for machine in pool.machines
+    )
 
 
-def with_surge(strategy: MigStrategy, pool: Pool, machine: Machine) -> int:
+def max_nodes(strategy: MigStrategy, pool: Pool, machine: Machine) -> int:
     """Maximum number of nodes of the pool if all are that machine, also while one is replaced."""
     if pool.elastic is None:
         return (pool.nodes or 0) + (SURGE if pool.by_karpenter else 0)
-    return offer.most_nodes(strategy, pool, machine)
+    return offer.max_nodes(strategy, pool, machine)
 
 
-def _most_addresses(strategy: MigStrategy, pool: Pool, blocks: bool) -> int:
+def _max_addresses(strategy: MigStrategy, pool: Pool, blocks: bool) -> int:
     return max(
-        with_surge(strategy, pool, machine) * _per_node(pool.on_aws.max_pods or machine.pods, blocks)
+        max_nodes(strategy, pool, machine)
+        * _node_addresses(pool.aws_settings.max_pods or machine.pods, blocks)
         for machine in pool.machines
     )
 
 
-def _per_node(pods: int, blocks: bool) -> int:
-    return BLOCK * (-(-pods // BLOCK) + 1) + 1 if blocks else pods + 1
+def _node_addresses(pods: int, blocks: bool) -> int:
+    return BLOCK_ADDRESSES * (-(-pods // BLOCK_ADDRESSES) + 1) + 1 if blocks else pods + 1
 
 
-def needs(cluster: AwsCluster, pools: Sequence[Pool], strategy: MigStrategy) -> dict[frozenset[str], int]:
+def demand(cluster: AwsCluster, pools: Sequence[Pool], strategy: MigStrategy) -> dict[frozenset[str], int]:
     """Most addresses that nodes and pods may take, by the zones that must have them.
 
     Pools that name zones must fit into them, so each set of zones that a pool names is counted on its own.
     """
-    every, blocks = frozenset(cluster.network.zones), prefix_delegation(pools)
-    takes = [(frozenset(pool.zones) or every, _most_addresses(strategy, pool, blocks)) for pool in pools]
-    takes.append((every, cluster.system.nodes * _per_node(MACHINES[cluster.system.machine].pods, blocks)))
-    found = dict.fromkeys(zones for zones, _ in takes)
-    return {zones: sum(addresses for of, addresses in takes if of <= zones) for zones in found}
+    all_zones, blocks = frozenset(cluster.network.zones), prefix_delegation(pools)
+    demands = [(frozenset(pool.zones) or all_zones, _max_addresses(strategy, pool, blocks)) for pool in pools]
+    demands.append(
+        (all_zones, cluster.system.nodes * _node_addresses(MACHINES[cluster.system.machine].pods, blocks))
+    )
+    groups = dict.fromkeys(zones for zones, _ in demands)
+    return {zones: sum(count for within, count in demands if within <= zones) for zones in groups}
 
 
 def check(cluster: AwsCluster, pools: Sequence[Pool], strategy: MigStrategy) -> None:
@@ -97,17 +102,17 @@ def check(cluster: AwsCluster, pools: Sequence[Pool], strategy: MigStrategy) -> 
 
     Only AWS knows the size of the subnets of an existing VPC: the preflight checks them.
     """
-    network = cluster.network
-    if isinstance(network, ExistingNetwork):
+    declared = cluster.network
+    if isinstance(declared, ExistingNetwork):
         return
-    cut = subnets(network)
-    for zones, need in needs(cluster, pools, strategy).items():
-        inside = [ipaddress.IPv4Network(part.private) for part in cut if part.zone in zones]
-        room = sum(one.num_addresses - KEPT_BY_EC2 for one in inside)
-        if need > room:
+    pairs = subnets(declared)
+    for zones, required in demand(cluster, pools, strategy).items():
+        networks = [ipaddress.IPv4Network(pair.private) for pair in pairs if pair.zone in zones]
+        available = sum(network.num_addresses - RESERVED_BY_EC2 for network in networks)
+        if required > available:
             raise InputError(
                 "cluster.network.cidr",
-                f"its private subnets in {', '.join(sorted(zones))} have {room} addresses, "
-                f"and nodes and pods there may take {need}",
+                f"its private subnets in {', '.join(sorted(zones))} have {available} addresses, "
+                f"and nodes and pods there may take {required}",
                 "use a larger network, fewer nodes, or a smaller max_pods",
             )

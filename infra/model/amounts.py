@@ -13,8 +13,8 @@ from infra import versions
 from infra.model.base import NUMBER, Strict, matching, refusing
 from infra.model.dcgm import FIELDS
 from infra.model.errors import InputError
-from infra.model.places import plain_address
-from infra.model.values import MOST_CORES, MOST_MEMORY_GIB
+from infra.model.hostnames import is_plain_url
+from infra.model.values import MAX_CORES, MAX_MEMORY_GIB
 
 _CPU = re.compile(r"[0-9]{1,19}(m|(\.[0-9]{1,3})?)")
 _MEMORY = re.compile(r"[0-9]{1,19}(Ki|Mi|Gi|Ti)")
@@ -25,8 +25,8 @@ HUGE_PAGE = 2 * 2**20
 def _cpu(value: str) -> str:
     if not _CPU.fullmatch(value) or not cpu_millis(value):
         raise InputError("", f"{value!r} is not an amount of CPU", "write cores, for example 2, 0.5 or 500m")
-    if cpu_millis(value) > MOST_CORES * 1000:
-        raise InputError("", f"no machine has {value} cores", f"use {MOST_CORES} or less")
+    if cpu_millis(value) > MAX_CORES * 1000:
+        raise InputError("", f"no machine has {value} cores", f"use {MAX_CORES} or less")
     return value
 
 
@@ -35,9 +35,9 @@ def _memory(value: str) -> str:
     if not _MEMORY.fullmatch(value) or not memory_bytes(value):
         fact = f"{value!r} is not an amount of memory"
         raise InputError("", fact, "write it with Ki, Mi, Gi or Ti, for example 8Gi")
-    if memory_bytes(value) > MOST_MEMORY_GIB * 2**30:
+    if memory_bytes(value) > MAX_MEMORY_GIB * 2**30:
         fact = f"no machine and no volume has {value}"
-        raise InputError("", fact, f"use {MOST_MEMORY_GIB // 1024}Ti or less")
+        raise InputError("", fact, f"use {MAX_MEMORY_GIB // 1024}Ti or less")
     return value
 
 
@@ -58,7 +58,7 @@ def cpu_millis(value: str) -> int:
 
 
 def memory_bytes(value: str) -> int:
-    return whole(value)
+    return whole_number(value)
 
 
 _SCALES = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
@@ -69,35 +69,35 @@ _VERSION = re.compile(r"v?(\d+(?:\.\d+)*)")
 
 def quantity(text: object) -> float:
     """A Kubernetes quantity as a number: ``1500m`` is 1.5, ``2Ki`` 2048. Raises ValueError for other text."""
-    found = _QUANTITY.fullmatch(str(text))
-    if not found:
+    match = _QUANTITY.fullmatch(str(text))
+    if not match:
         raise ValueError(f"{text!r} is not a quantity")
-    return float(found[1]) * _SCALES[found[2] or ""]
+    return float(match[1]) * _SCALES[match[2] or ""]
 
 
-def whole(text: object) -> int:
+def whole_number(text: object) -> int:
     """A count or an amount of bytes; the API server writes whole thousands as 1k. ValueError for others."""
-    found = quantity(text)
-    if not found.is_integer():
+    number = quantity(text)
+    if not number.is_integer():
         raise ValueError(f"{text!r} is not a whole number")
-    return int(found)
+    return int(number)
 
 
-def numbers(version: str) -> tuple[int, ...]:
+def version_numbers(version: str) -> tuple[int, ...]:
     """A dotted version for comparison: ``v580.95.05-1`` as (580, 95, 5); empty for text without one."""
-    found = _VERSION.match(version)
-    return tuple(map(int, found[1].split("."))) if found else ()
+    match = _VERSION.match(version)
+    return tuple(map(int, match[1].split("."))) if match else ()
 
 
 _SECONDS: Mapping[str, int] = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
 _UNITS: Mapping[str, int] = {"MB": 2**20, "GB": 2**30, "TB": 2**40}
-_LEAST_RETENTION, _MOST_RETENTION = 2 * 3600, 10 * 365 * 86400
-_MOST_BYTES = 2**63 - 1
+_MIN_RETENTION_S, _MAX_RETENTION_S = 2 * 3600, 10 * 365 * 86400
+_MAX_BYTES = 2**63 - 1
 """Prometheus counts bytes with 63 bits (its units.Base2Bytes)."""
-_TESTED = int(versions.KUBE_PROMETHEUS_STACK.partition(".")[0])
-_MAJORS = 50
+_TESTED_MAJOR = int(versions.KUBE_PROMETHEUS_STACK.partition(".")[0])
+_MAX_MAJOR_DISTANCE = 50
 """Ours: about as many as come in two years."""
-_LEAST_BYTES = 3 * 128 * 2**20
+_MIN_BYTES = 3 * 128 * 2**20
 """Prometheus, storage, "On-disk layout"."""
 
 
@@ -128,12 +128,12 @@ Retention = Annotated[
     Strict,
     matching(r"[1-9]\d{0,8}[mhdwy]", "a retention time", "write a number and one of m, h, d, w, y: 15d"),
     refusing(
-        lambda value: seconds(value) < _LEAST_RETENTION,
+        lambda value: seconds(value) < _MIN_RETENTION_S,
         "{} is less than Prometheus keeps in one block",
         "use 2h or more",
     ),
     refusing(
-        lambda value: seconds(value) > _MOST_RETENTION,
+        lambda value: seconds(value) > _MAX_RETENTION_S,
         "{} is longer than one Prometheus keeps its measurements",
         "use 10y or less, and remote_write for a longer time",
     ),
@@ -142,12 +142,12 @@ RetentionSize = Annotated[
     Strict,
     matching(r"[1-9]\d{0,15}(MB|GB|TB)", "a size", "write a number and one of MB, GB, TB: 40GB"),
     refusing(
-        lambda value: size_bytes(value) > _MOST_BYTES,
+        lambda value: size_bytes(value) > _MAX_BYTES,
         "{} is more than any volume has",
         "write what the volume has room for",
     ),
     refusing(
-        lambda value: size_bytes(value) < _LEAST_BYTES,
+        lambda value: size_bytes(value) < _MIN_BYTES,
         "{} is less than the write-ahead log takes, of which three files of 128 MB are kept",
         "use 384MB or more",
     ),
@@ -164,7 +164,7 @@ Interval = Annotated[
 Address = Annotated[
     Strict,
     refusing(
-        lambda value: not plain_address(value, "http", "https"),
+        lambda value: not is_plain_url(value, "http", "https"),
         "is not a plain http or https address",
         "write it as https://..., without a user, a token or a query in it",
     ),
@@ -174,15 +174,15 @@ ChartVersion = Annotated[
     matching(rf"{NUMBER}\.{NUMBER}\.{NUMBER}", "a chart version", "write the whole version, as 88.5.3"),
     # Each major version of the chart may rename values (its README, "Upgrading an existing Release").
     refusing(
-        lambda value: abs(int(value.partition(".")[0]) - _TESTED) > _MAJORS,
+        lambda value: abs(int(value.partition(".")[0]) - _TESTED_MAJOR) > _MAX_MAJOR_DISTANCE,
         f"{{}} is years away from {versions.KUBE_PROMETHEUS_STACK}, which the settings are for",
-        f"use {_TESTED - _MAJORS}.0.0 or newer, or leave it out",
+        f"use {_TESTED_MAJOR - _MAX_MAJOR_DISTANCE}.0.0 or newer, or leave it out",
     ),
 ]
 FieldName = Annotated[Strict, AfterValidator(_field)]
-_WORDS = "write some words without comma, quotes and line breaks"
+_HELP_REMEDY = "write some words without comma, quotes and line breaks"
 Help = Annotated[
     Strict,
-    refusing(lambda value: not value, "is empty", _WORDS),
-    refusing(lambda value: set(value) & set(',"\n'), "cannot be a CSV column", _WORDS),
+    refusing(lambda value: not value, "is empty", _HELP_REMEDY),
+    refusing(lambda value: set(value) & set(',"\n'), "cannot be a CSV column", _HELP_REMEDY),
 ]

@@ -16,22 +16,24 @@ from infra.model.aws_values import (
     Region,
     Reservations,
     Tags,
-    partition,
-    principal_partition,
+    partition_of,
+    partition_of_arn,
 )
 from infra.model.base import ClusterModel, Flag, Model, option, required
-from infra.model.choices import MachineName
 from infra.model.errors import InputError
+from infra.model.gpu_choice import MachineName
 from infra.model.images import IMAGES, ImageKey, ImagePin, check_date, check_pin
 from infra.model.machines import MACHINES
 from infra.model.registries import PinnedImages
 from infra.model.values import Count, NodeCount
 
-_PLAIN = tuple(name for name, machine in MACHINES.items() if machine.seller == "ec2" and not machine.gpus)
-_KUBE_PROXY_BEHIND = 3
+_CPU_MACHINES = tuple(
+    name for name, machine in MACHINES.items() if machine.seller == "ec2" and not machine.gpus
+)
+_KUBE_PROXY_SKEW = 3
 """Minor versions by which kube-proxy may be older than the API server [Kubernetes' version skew policy]."""
 
-MOST_PIDS = 2**22
+MAX_PIDS = 2**22
 """PID_MAX_LIMIT of 64-bit Linux: the kernel refuses a larger pids.max (kernel/cgroup/pids.c)."""
 
 AddOnName = Literal[
@@ -80,12 +82,12 @@ class AwsCluster(ClusterModel):
     tags: Tags = option("Tags of every resource that supports tags, 40 at most.", dict)
 
     @model_validator(mode="after")
-    def _holds_together(self) -> AwsCluster:
+    def _check_consistency(self) -> AwsCluster:
         self.network.check(self.region)
         machine = MACHINES[self.system.machine]
         if machine.seller != "ec2" or machine.gpus:
             fact = f"{machine.name} is not an EC2 instance type without a GPU"
-            raise InputError("system.machine", fact, f"use {' or '.join(_PLAIN)}")
+            raise InputError("system.machine", fact, f"use {' or '.join(_CPU_MACHINES)}")
         self._check_kube_proxy()
         for name, version in self.add_ons.items():
             pinned = versions.EKS_ADD_ONS[self.version][name]
@@ -93,9 +95,9 @@ class AwsCluster(ClusterModel):
                 fact = f"{version} is not of the major version that this release configures"
                 raise InputError(f"add_ons.{name}", fact, f"use one like {pinned}, or leave it out")
         for index, admin in enumerate(self.admins):
-            if principal_partition(admin) != partition(self.region):
-                fact = f"{admin} is in partition {principal_partition(admin)}, and {self.region} in another"
-                raise InputError(f"admins[{index}]", fact, f"use one in {partition(self.region)}")
+            if partition_of_arn(admin) != partition_of(self.region):
+                fact = f"{admin} is in partition {partition_of_arn(admin)}, and {self.region} in another"
+                raise InputError(f"admins[{index}]", fact, f"use one in {partition_of(self.region)}")
         for key, pin in self.images.items():
             try:
                 check_pin(IMAGES[key], pin)
@@ -105,11 +107,11 @@ class AwsCluster(ClusterModel):
         return self
 
     def _check_kube_proxy(self) -> None:
-        found = ADD_ON.fullmatch(self.add_ons.get("kube-proxy", ""))
+        match = ADD_ON.fullmatch(self.add_ons.get("kube-proxy", ""))
         major, minor = map(int, self.version.split("."))
-        if found and (int(found[1]) != major or not 0 <= minor - int(found[2]) <= _KUBE_PROXY_BEHIND):
-            fact = f"kube-proxy {found[1]}.{found[2]} does not work with Kubernetes {self.version}"
-            oldest = f"{major}.{minor - _KUBE_PROXY_BEHIND}"
+        if match and (int(match[1]) != major or not 0 <= minor - int(match[2]) <= _KUBE_PROXY_SKEW):
+            fact = f"kube-proxy {match[1]}.{match[2]} does not work with Kubernetes {self.version}"
+            oldest = f"{major}.{minor - _KUBE_PROXY_SKEW}"
             raise InputError("add_ons.kube-proxy", fact, f"use {oldest} to {self.version}, or leave it out")
 
 
@@ -128,15 +130,15 @@ class Disk(Model):
     )
 
     @model_validator(mode="after")
-    def _has_the_ratios_of_gp3(self) -> Disk:
+    def _check_gp3_ratios(self) -> Disk:
         if self.iops > 500 * self.size_gib:
-            most = 500 * self.size_gib
-            fact = f"gp3 allows {most} at most for {self.size_gib} GiB"
+            max_iops = 500 * self.size_gib
+            fact = f"gp3 allows {max_iops} at most for {self.size_gib} GiB"
             raise InputError("iops", fact, "use a larger disk")
         if 4 * self.throughput > self.iops:
-            least = 4 * self.throughput
-            fact = f"gp3 needs {least} iops for {self.throughput} MiB/s"
-            raise InputError("throughput", fact, f"use iops: {least}")
+            min_iops = 4 * self.throughput
+            fact = f"gp3 needs {min_iops} iops for {self.throughput} MiB/s"
+            raise InputError("throughput", fact, f"use iops: {min_iops}")
         return self
 
 
@@ -158,7 +160,7 @@ class AwsPool(Model):
     max_pods: Annotated[Count, Field(le=737)] | None = option(
         "Pods per node; the limit of its network interfaces if left out."
     )
-    pod_pids_limit: Annotated[Count, Field(ge=1024, le=MOST_PIDS)] | None = option(
+    pod_pids_limit: Annotated[Count, Field(ge=1024, le=MAX_PIDS)] | None = option(
         "Processes per pod; no limit if left out."
     )
     prepull: PinnedImages = option("Images that a node pulls at boot, before the first pod needs them.", ())

@@ -9,7 +9,7 @@ from infra.model.aws import AwsCluster
 from infra.model.errors import InputError
 from infra.model.offer import MigStrategy
 from infra.model.pool import Pool
-from infra.model.values import MOST_NODES
+from infra.model.values import MAX_NODES
 from infra.model.workload import Workload
 
 SYSTEM_IMAGE = "al2023"
@@ -39,22 +39,24 @@ def check(
         aws_pools.check(cluster, strategy, pool, path)
     _check_names(pools)
     _check_pins(cluster, pools)
-    _check_one_family(pools)
-    _check_apart(strategy, pools)
-    _check_pinned(strategy, pools, workloads)
+    _check_image_family(pools)
+    _check_distinguishable(strategy, pools)
+    _check_products(strategy, pools, workloads)
     addresses.check(cluster, pools, strategy)
 
 
 def warnings(strategy: MigStrategy, pools: Sequence[Pool]) -> Iterator[str]:
     """Limits that whole nodes do not fill, and pools that one zone without a machine stops."""
     yield from aws_pools.warnings(strategy, pools)
-    most = sum(min(addresses.with_surge(strategy, pool, one) for one in pool.machines) for pool in pools)
-    if most > MOST_NODES:
-        fact = f"they may have {most} nodes, and EKS has more than {MOST_NODES} in its ultra scale tier alone"
+    total = sum(min(addresses.max_nodes(strategy, pool, item) for item in pool.machines) for pool in pools)
+    if total > MAX_NODES:
+        fact = f"they may have {total} nodes, and EKS has more than {MAX_NODES} in its ultra scale tier alone"
         yield f"pools: {fact}; agree on it with AWS before"
     for index, pool in enumerate(pools):
-        bound = pool.on_aws.efa or pool.on_aws.placement_group or pool.on_aws.reservations
-        if len(pool.zones) == 1 and pool.gpus and not bound:
+        is_bound = (
+            pool.aws_settings.efa or pool.aws_settings.placement_group or pool.aws_settings.reservations
+        )
+        if len(pool.zones) == 1 and pool.gpus and not is_bound:
             machines = " or ".join(machine.name for machine in pool.machines)
             fact = f"EC2 may have no {machines} in {pool.zones[0]}, and its nodes may start nowhere else"
             yield f"pools[{index}].zones: {fact}; leave it out, or name another zone of the network"
@@ -62,10 +64,10 @@ def warnings(strategy: MigStrategy, pools: Sequence[Pool]) -> Iterator[str]:
 
 def _check_names(pools: Sequence[Pool]) -> None:
     """Each capacity type and each static pool has a NodePool; no two pools may yield the same name."""
-    seen: dict[str, Pool] = {}
+    pool_of_name: dict[str, Pool] = {}
     for index, pool in enumerate(pools):
         for name in pool.node_pools:
-            other = seen.setdefault(name, pool)
+            other = pool_of_name.setdefault(name, pool)
             if other is not pool:
                 fact = f"a NodePool {name!r} would be both pool {other.name}'s and pool {pool.name}'s"
                 raise InputError(f"pools[{index}].name", fact, "use another name")
@@ -82,14 +84,14 @@ def _check_pins(cluster: AwsCluster, pools: Sequence[Pool]) -> None:
             raise InputError(f"cluster.images.{key}", "no pool uses it", "leave it out")
 
 
-def _check_one_family(pools: Sequence[Pool]) -> None:
+def _check_image_family(pools: Sequence[Pool]) -> None:
     """One operator release serves all nodes, and the image decides who runs the device plugin."""
-    first: dict[str, Pool] = {}
+    first_pools: dict[str, Pool] = {}
     for index, pool in enumerate(pools):
         if pool.gpus:
-            first.setdefault(pool.image.family, pool)
-        if len(first) > 1:
-            other = next(one for family, one in first.items() if family != pool.image.family)
+            first_pools.setdefault(pool.image.family, pool)
+        if len(first_pools) > 1:
+            other = next(item for family, item in first_pools.items() if family != pool.image.family)
             raise InputError(
                 f"pools[{index}].aws.image",
                 f"pool {other.name} is {other.image.family} and pool {pool.name} is {pool.image.family}: "
@@ -98,19 +100,21 @@ def _check_one_family(pools: Sequence[Pool]) -> None:
             )
 
 
-def _check_apart(strategy: MigStrategy, pools: Sequence[Pool]) -> None:
+def _check_distinguishable(strategy: MigStrategy, pools: Sequence[Pool]) -> None:
     """A pod that names no pool must not fit two elastic pools: Karpenter would choose either.
 
     The environment's workloads are pinned by the pool's label, so this is about all other pods, which state
     only their requests and tolerations.
     """
-    seen: dict[tuple[str, frozenset[tuple[str, str, str]]], str] = {}
+    pool_names: dict[tuple[str, frozenset[tuple[str, str, str]]], str] = {}
     for index, pool in enumerate(pools):
         if pool.elastic is None:
             continue
-        hard = frozenset((t.key, t.value, t.effect) for t in pool.taints if t.effect != "PreferNoSchedule")
-        for resource in offer.most(strategy, pool) or ("no GPU",):
-            other = seen.setdefault((resource, hard), pool.name)
+        hard_taints = frozenset(
+            (t.key, t.value, t.effect) for t in pool.taints if t.effect != "PreferNoSchedule"
+        )
+        for resource in offer.max_resources(strategy, pool) or ("no GPU",):
+            other = pool_names.setdefault((resource, hard_taints), pool.name)
             if other != pool.name:
                 raise InputError(
                     f"pools[{index}].taints",
@@ -120,11 +124,11 @@ def _check_apart(strategy: MigStrategy, pools: Sequence[Pool]) -> None:
                 )
 
 
-def _check_pinned(strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Workload]) -> None:
+def _check_products(strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Workload]) -> None:
     for index, workload in enumerate(workloads):
         product = workload.gpu_product
-        found = [pool for pool in pools if product and product in offer.products(strategy, pool)]
-        if found and all(pool.elastic for pool in found):
+        pools_with_product = [pool for pool in pools if product and product in offer.products(strategy, pool)]
+        if pools_with_product and all(pool.elastic for pool in pools_with_product):
             fact = "Karpenter starts no node for a label that discovery sets after the node has started"
-            remedy = f"pin by pool: {' or '.join(pool.name for pool in found)}"
+            remedy = f"pin by pool: {' or '.join(pool.name for pool in pools_with_product)}"
             raise InputError(f"workloads[{index}].gpu_product", fact, remedy)

@@ -8,14 +8,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
-from infra.model.aws_values import EACH_ZONE, SubnetId, TagKey, TagValue, VpcId, Zone
+from infra.model.aws_values import UNIQUE_ZONES, SubnetId, TagKey, TagValue, VpcId, Zone
 from infra.model.base import Model, Strict, each_once, option, required
 from infra.model.errors import InputError
 
-MOST_CIDRS = 40
+MAX_CIDRS = 40
 """EKS quota "Public endpoint access CIDR ranges per cluster" (EKS user guide, service quotas)."""
 
-MOST_ADDRESSES = 2**24
+MAX_ADDRESSES = 2**24
 """Addresses of a /8, the largest block that IANA has assigned to one organisation (IANA IPv4 Address Space
 Registry): wider networks hold strangers."""
 
@@ -29,14 +29,14 @@ _RESERVED = tuple(
 """Never the source of a client on the internet (RFC 6890). EKS user guide, "Configure network access to
 cluster API server endpoint": "The block cannot include reserved addresses"."""
 
-_NAMED = "name the networks that administer it, or leave it out for a private endpoint"
+_NAME_NETWORKS = "name the networks that administer it, or leave it out for a private endpoint"
 _PRIVATE = tuple(
     ipaddress.IPv4Network(cidr) for cidr in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
 )
 """Ranges for a VPC (RFC 1918, RFC 6598; VPC user guide, "VPC CIDR blocks"): nothing in a VPC of other
 addresses reaches their owners on the internet."""
 
-_OF_OWN = ("is for a VPC that the stack creates", "leave it out, or leave out vpc and subnets")
+_OWN_VPC = ("is for a VPC that the stack creates", "leave it out, or leave out vpc and subnets")
 
 
 def _network(value: str) -> ipaddress.IPv4Network:
@@ -63,7 +63,7 @@ def _vpc_cidr(value: str) -> str:
 def _public_cidr(value: str) -> str:
     network = _network(value)
     if network.prefixlen == 0:
-        raise InputError("", f"{value} opens the control plane's endpoint to everyone", _NAMED)
+        raise InputError("", f"{value} opens the control plane's endpoint to everyone", _NAME_NETWORKS)
     for reserved in _RESERVED:
         if network.overlaps(reserved):
             fact = f"EKS refuses {value}: no client outside the VPC has an address in {reserved}"
@@ -72,20 +72,20 @@ def _public_cidr(value: str) -> str:
 
 
 def _public_cidrs(values: tuple[str, ...]) -> tuple[str, ...]:
-    if len(values) > MOST_CIDRS:
-        raise InputError("", f"has {len(values)} entries", f"EKS accepts {MOST_CIDRS}: merge networks")
+    if len(values) > MAX_CIDRS:
+        raise InputError("", f"has {len(values)} entries", f"EKS accepts {MAX_CIDRS}: merge networks")
     for index, value in enumerate(values):
         if value in values[:index]:
             raise InputError(f"[{index}]", f"{value} is given twice", "name each network once")
     networks = ipaddress.collapse_addresses(map(ipaddress.IPv4Network, values))
     opened = sum(network.num_addresses for network in networks)
-    if opened > MOST_ADDRESSES:
+    if opened > MAX_ADDRESSES:
         fact = f"open the control plane's endpoint to {opened} addresses, more than a /8 has"
-        raise InputError("", fact, _NAMED)
+        raise InputError("", fact, _NAME_NETWORKS)
     return values
 
 
-Zones = Annotated[tuple[Zone, ...], Field(min_length=2, max_length=6), each_once(EACH_ZONE)]
+Zones = Annotated[tuple[Zone, ...], Field(min_length=2, max_length=6), each_once(UNIQUE_ZONES)]
 
 
 class OwnNetwork(Model):
@@ -133,7 +133,7 @@ class ExistingNetwork(Model):
     Its owner provides NAT, a transit gateway or VPC endpoints; the preflight checks them.
     """
 
-    KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = dict.fromkeys(("cidr", "zones", "nat"), _OF_OWN)
+    KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = dict.fromkeys(("cidr", "zones", "nat"), _OWN_VPC)
 
     vpc: VpcId = required("Id of an existing VPC; the stack changes nothing in it.")
     subnets: PrivateSubnets = required(
@@ -146,12 +146,12 @@ class ExistingNetwork(Model):
         return self.subnets.zones if isinstance(self.subnets, SubnetTags) else tuple(self.subnets)
 
     @property
-    def ids(self) -> Mapping[str, str]:
+    def subnet_ids(self) -> Mapping[str, str]:
         """Subnet ids by zone; empty if tags select the subnets."""
         return {} if isinstance(self.subnets, SubnetTags) else self.subnets
 
     @property
-    def tags(self) -> Mapping[str, str]:
+    def subnet_tags(self) -> Mapping[str, str]:
         """Tags of the subnets; empty if their ids are given."""
         return self.subnets.tags if isinstance(self.subnets, SubnetTags) else {}
 
@@ -159,11 +159,11 @@ class ExistingNetwork(Model):
         """Refuse zones of another region, and a subnet given twice."""
         if isinstance(self.subnets, SubnetTags):
             _check_zones("network.subnets.zones", self.subnets.zones, region)
-        seen: dict[str, str] = {}
-        for zone, subnet in self.ids.items():
+        zone_of_subnet: dict[str, str] = {}
+        for zone, subnet in self.subnet_ids.items():
             _check_zone(f"network.subnets.{zone}", zone, region)
-            if seen.setdefault(subnet, zone) != zone:
-                fact = f"{subnet} is also given for {seen[subnet]}, and a subnet is in one zone"
+            if zone_of_subnet.setdefault(subnet, zone) != zone:
+                fact = f"{subnet} is also given for {zone_of_subnet[subnet]}, and a subnet is in one zone"
                 raise InputError(f"network.subnets.{zone}", fact, "name a subnet of that zone")
 
 

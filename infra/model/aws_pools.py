@@ -17,7 +17,7 @@ from infra.model.machines import MACHINES
 from infra.model.offer import MigStrategy
 from infra.model.pool import Pool
 from infra.model.sharing import Mig
-from infra.model.values import MOST_EKS_NODES
+from infra.model.values import MAX_EKS_NODES
 
 FIRST_KARPENTER_WITH_CLAIMS = "1.15.0"
 """First version of the AWS provider that expects NVIDIA's devices of a new node (gate DRANVIDIAGPU).
@@ -32,7 +32,7 @@ def check(cluster: AwsCluster, strategy: MigStrategy, pool: Pool, path: str) -> 
     _check_image(cluster, pool, path)
     _check_claims(cluster, pool, path)
     _check_bottlerocket(strategy, pool, path)
-    _check_places(cluster, pool, path)
+    _check_disks_and_zones(cluster, pool, path)
     _check_network_cards(pool, path)
     _check_capacity(pool, path)
     _check_limits(strategy, pool, path)
@@ -52,33 +52,33 @@ def _check_machines(pool: Pool, path: str) -> None:
         return
     ec2 = {name: machine for name, machine in MACHINES.items() if machine.seller == "ec2"}
     models = {gpu.name for gpu in pool.gpus}
-    same = [name for name, machine in ec2.items() if machine.gpu in models]
+    alternatives = [name for name, machine in ec2.items() if machine.gpu in models]
     fact = f"{pool.machine} is not an EC2 instance type"
-    raise InputError(f"{path}.machine", fact, f"use {', '.join(same or ec2)}")
+    raise InputError(f"{path}.machine", fact, f"use {', '.join(alternatives or ec2)}")
 
 
 def _check_image(cluster: AwsCluster, pool: Pool, path: str) -> None:
     image, path = pool.image, f"{path}.aws.image"
-    other = next((machine for machine in pool.machines if machine.arch != image.arch), None)
-    arch = other.arch if other else image.arch
-    fitting = [key for key, one in IMAGES.items() if one.arch == arch and one.gpu == bool(pool.gpus)]
-    if other:
-        fact = f"{image.key} is for {image.arch}, and {other.name} is {arch}"
-        raise InputError(path, fact, f"use {' or '.join(fitting)}")
-    if image.gpu != bool(pool.gpus):
+    mismatch = next((machine for machine in pool.machines if machine.arch != image.arch), None)
+    arch = mismatch.arch if mismatch else image.arch
+    keys = [key for key, item in IMAGES.items() if item.arch == arch and item.ships_driver == bool(pool.gpus)]
+    if mismatch:
+        fact = f"{image.key} is for {image.arch}, and {mismatch.name} is {arch}"
+        raise InputError(path, fact, f"use {' or '.join(keys)}")
+    if image.ships_driver != bool(pool.gpus):
         fact = (
             f"{image.key} has no NVIDIA driver, and gpuform installs none on EKS images"
             if pool.gpus
             else f"{image.key} is for GPUs, and {pool.machines[0].name} has none"
         )
-        raise InputError(path, fact, f"use {' or '.join(fitting)}")
+        raise InputError(path, fact, f"use {' or '.join(keys)}")
     pin = cluster.images.get(image.key, "")
-    for first, gpu in ((FIRST_AL2023[gpu.name], gpu) for gpu in pool.gpus if gpu.name in FIRST_AL2023):
+    for first_image, gpu in ((FIRST_AL2023[gpu.name], gpu) for gpu in pool.gpus if gpu.name in FIRST_AL2023):
         if image.family == "Bottlerocket":
             raise InputError(path, f"Bottlerocket has no driver for {gpu.name}", "use an AL2023 image")
-        if is_alias(pin) and pin < first:
+        if is_alias(pin) and pin < first_image:
             fact = f"{pin} has no driver for {gpu.name} (pool {pool.name})"
-            raise InputError(f"cluster.images.{image.key}", fact, f"use {first} or newer")
+            raise InputError(f"cluster.images.{image.key}", fact, f"use {first_image} or newer")
 
 
 def _check_claims(cluster: AwsCluster, pool: Pool, path: str) -> None:
@@ -102,7 +102,7 @@ def _check_bottlerocket(strategy: MigStrategy, pool: Pool, path: str) -> None:
     """Bottlerocket has settings, not scripts or ConfigMaps: MIG at boot, one profile, all slices that fit."""
     if pool.image.family != "Bottlerocket":
         return
-    if pool.on_aws.prepull:
+    if pool.aws_settings.prepull:
         fact = "Bottlerocket runs no script at boot that could pull images"
         raise InputError(f"{path}.aws.prepull", fact, "leave it out, or use an AL2023 image")
     if not isinstance(pool.sharing, Mig):
@@ -120,20 +120,20 @@ def _check_bottlerocket(strategy: MigStrategy, pool: Pool, path: str) -> None:
         raise InputError("gpu_operator.mig_strategy", fact, "use single, or an AL2023 image")
     for gpu in pool.gpus:
         if gpu.bottlerocket is None:
-            able = ", ".join(sorted(one.name for one in GPUS.values() if one.bottlerocket))
-            known = f"use one of {able}, or an AL2023 image"
-            raise InputError(f"{path}.sharing.kind", f"Bottlerocket does not partition {gpu.name}", known)
+            supported = ", ".join(sorted(item.name for item in GPUS.values() if item.bottlerocket))
+            remedy = f"use one of {supported}, or an AL2023 image"
+            raise InputError(f"{path}.sharing.kind", f"Bottlerocket does not partition {gpu.name}", remedy)
         assert gpu.geometry is not None
         for profile, count in (pool.layout or {}).items():
-            if count != gpu.geometry.most(profile):
+            if count != gpu.geometry.max_slices(profile):
                 fact = "Bottlerocket partitions each GPU into as many slices of one profile as fit"
                 raise InputError(f"{path}.sharing.layout", fact, f"use all-{profile}, or an AL2023 image")
 
 
-def _check_places(cluster: AwsCluster, pool: Pool, path: str) -> None:
-    without = [machine.name for machine in pool.machines if not machine.nvme]
-    if pool.on_aws.instance_store and without:
-        fact = f"{', '.join(without)} has no NVMe disks of its own"
+def _check_disks_and_zones(cluster: AwsCluster, pool: Pool, path: str) -> None:
+    machines_without = [machine.name for machine in pool.machines if not machine.nvme]
+    if pool.aws_settings.instance_store and machines_without:
+        fact = f"{', '.join(machines_without)} has no NVMe disks of its own"
         remedy = "leave it out, or use a machine with them, for example g4dn.xlarge or p4d.24xlarge"
         raise InputError(f"{path}.aws.instance_store", fact, remedy)
     for index, zone in enumerate(pool.zones):
@@ -143,17 +143,17 @@ def _check_places(cluster: AwsCluster, pool: Pool, path: str) -> None:
 
 
 def _check_network_cards(pool: Pool, path: str) -> None:
-    settings = pool.on_aws
-    without = [machine.name for machine in pool.machines if not machine.efa]
-    if settings.efa and without:
+    settings = pool.aws_settings
+    machines_without = [machine.name for machine in pool.machines if not machine.efa]
+    if settings.efa and machines_without:
         models = {gpu.name for gpu in pool.gpus}
-        same = [name for name, one in MACHINES.items() if one.efa and one.gpu in models]
-        able = same or [name for name, one in MACHINES.items() if one.efa]
-        fact = f"{', '.join(without)} has no Elastic Fabric Adapter"
-        raise InputError(f"{path}.aws.efa", fact, f"leave it out, or use {', '.join(able)}")
+        same_gpu = [name for name, machine in MACHINES.items() if machine.efa and machine.gpu in models]
+        alternatives = same_gpu or [name for name, machine in MACHINES.items() if machine.efa]
+        fact = f"{', '.join(machines_without)} has no Elastic Fabric Adapter"
+        raise InputError(f"{path}.aws.efa", fact, f"leave it out, or use {', '.join(alternatives)}")
     if settings.efa and len({machine.efa_from for machine in pool.machines}) > 1:
-        first = [machine.name for machine in pool.machines if machine.efa_from]
-        fact = f"the first network card of {', '.join(first)} supports no EFA, and that of the others does"
+        names = ", ".join(machine.name for machine in pool.machines if machine.efa_from)
+        fact = f"the first network card of {names} supports no EFA, and that of the others does"
         raise InputError(f"{path}.aws.efa", fact, "name a machine, or fewer GPU models")
     if settings.placement_group and pool.by_karpenter:
         fact = "nodes that start one by one may find no capacity in a cluster placement group"
@@ -168,15 +168,15 @@ def _check_network_cards(pool: Pool, path: str) -> None:
 
 
 def _check_capacity(pool: Pool, path: str) -> None:
-    settings, kinds = pool.on_aws, pool.capacity
-    if pool.nodes and len(kinds) > 1:
+    settings, capacity_types = pool.aws_settings, pool.capacity
+    if pool.nodes and len(capacity_types) > 1:
         fact = f"{'a static NodePool' if pool.by_claim else 'a managed node group'} has one capacity type"
         remedy = "name one type" if pool.by_claim else "name one type, or make the pool elastic"
         raise InputError(f"{path}.capacity", fact, remedy)
-    if "reserved" in kinds and not settings.reservations:
+    if "reserved" in capacity_types and not settings.reservations:
         fact = "missing, and capacity is reserved"
         raise InputError(f"{path}.aws.reservations", fact, "name the reservation: [cr-...]")
-    if settings.reservations and "reserved" not in kinds:
+    if settings.reservations and "reserved" not in capacity_types:
         fact = "capacity does not include reserved, so nothing would use them"
         raise InputError(f"{path}.aws.reservations", fact, "add reserved to capacity, or leave them out")
     if pool.nodes and len(settings.reservations) > 1 and not pool.by_karpenter:
@@ -185,7 +185,7 @@ def _check_capacity(pool: Pool, path: str) -> None:
     if settings.capacity_block and pool.by_karpenter:
         fact = "Karpenter detects capacity blocks itself"
         raise InputError(f"{path}.aws.capacity_block", fact, "leave it out")
-    if settings.capacity_block and kinds != ("reserved",):
+    if settings.capacity_block and capacity_types != ("reserved",):
         fact = "a capacity block is a reservation"
         raise InputError(f"{path}.aws.capacity_block", fact, "use capacity: [reserved], or leave it out")
 
@@ -196,10 +196,10 @@ def _check_limits(strategy: MigStrategy, pool: Pool, path: str) -> None:
     if pool.elastic.min is not None:
         fact = "Karpenter keeps no idle nodes in a pool that scales"
         raise InputError(f"{path}.elastic.min", fact, "leave it out, or give the pool nodes: N")
-    offered = offer.most(strategy, pool)
+    offered = offer.max_resources(strategy, pool)
     known = [CPU, MEMORY_GIB, *offered]
     for key, limit in pool.elastic.max.items():
-        here = f"{path}.elastic.max.{key}"
+        key_path = f"{path}.elastic.max.{key}"
         if key not in known:
             fact = (
                 f"started nodes of the pool offer {' and '.join(offered)} instead, so this limits nothing"
@@ -208,17 +208,17 @@ def _check_limits(strategy: MigStrategy, pool: Pool, path: str) -> None:
             )
             if key == NODES:
                 fact = "on AWS the limits of an elastic pool count what its nodes have"
-            raise InputError(here, fact, listing(known, key))
+            raise InputError(key_path, fact, listing(known, key))
         for count in pool.gpu_counts:
-            least = _least(strategy, pool, count, key)
-            if limit < least:
-                several = f" with {count} GPU{'s' if count > 1 else ''}" if len(pool.gpu_counts) > 1 else ""
-                fact = f"one node{several} already has {least}, so the limit allows no node"
-                raise InputError(here, fact, f"use {least} or more")
-        largest = max(_least(strategy, pool, count, key) for count in pool.gpu_counts)
-        if limit // largest > MOST_EKS_NODES:
-            fact = f"allows {limit // largest} nodes, and a cluster of EKS has at most {MOST_EKS_NODES}"
-            raise InputError(here, fact, f"use {MOST_EKS_NODES * largest} or less")
+            minimum = _usage(strategy, pool, count, key)
+            if limit < minimum:
+                suffix = f" with {count} GPU{'s' if count > 1 else ''}" if len(pool.gpu_counts) > 1 else ""
+                fact = f"one node{suffix} already has {minimum}, so the limit allows no node"
+                raise InputError(key_path, fact, f"use {minimum} or more")
+        per_node = max(_usage(strategy, pool, count, key) for count in pool.gpu_counts)
+        if limit // per_node > MAX_EKS_NODES:
+            fact = f"allows {limit // per_node} nodes, and a cluster of EKS has at most {MAX_EKS_NODES}"
+            raise InputError(key_path, fact, f"use {MAX_EKS_NODES * per_node} or less")
 
 
 def warnings(strategy: MigStrategy, pools: Sequence[Pool]) -> Iterator[str]:
@@ -228,23 +228,23 @@ def warnings(strategy: MigStrategy, pools: Sequence[Pool]) -> Iterator[str]:
     """
     for index, pool in enumerate(pools):
         limits = pool.elastic.max if pool.elastic else {}
-        each = {key: min(_least(strategy, pool, count, key) for count in pool.gpu_counts) for key in limits}
-        nodes = min((limit // each[key] for key, limit in limits.items()), default=0)
-        left = {
-            key: limit - nodes * each[key] for key, limit in limits.items() if limit // each[key] == nodes
+        usage = {key: min(_usage(strategy, pool, count, key) for count in pool.gpu_counts) for key in limits}
+        nodes = min((limit // usage[key] for key, limit in limits.items()), default=0)
+        unused = {
+            key: limit - nodes * usage[key] for key, limit in limits.items() if limit // usage[key] == nodes
         }
-        if not left or not all(left.values()):
+        if not unused or not all(unused.values()):
             continue
-        key = max(left)  # what the nodes offer comes after cpu and memory_gib
-        of = " of each capacity type" if len(pool.capacity) > 1 else ""
-        many = f"{nodes} nodes{of} have" if nodes > 1 else f"1 node{of} has"
-        fact = f"{many} {nodes * each[key]}, and the other {left[key]} are never bought"
-        remedy = f"use {nodes * each[key]} or {(nodes + 1) * each[key]}"
+        key = max(unused)  # what the nodes offer comes after cpu and memory_gib
+        suffix = " of each capacity type" if len(pool.capacity) > 1 else ""
+        subject = f"{nodes} nodes{suffix} have" if nodes > 1 else f"1 node{suffix} has"
+        fact = f"{subject} {nodes * usage[key]}, and the other {unused[key]} are never bought"
+        remedy = f"use {nodes * usage[key]} or {(nodes + 1) * usage[key]}"
         yield f"pools[{index}].elastic.max.{key}: {fact}; {remedy}"
 
 
-def _least(strategy: MigStrategy, pool: Pool, gpus: int, key: str) -> int:
+def _usage(strategy: MigStrategy, pool: Pool, gpus: int, key: str) -> int:
     """Amount of ``key`` on the smallest of the pool's machines with that many GPUs."""
-    offered = offer.offered(strategy, pool, gpus)
+    offered = offer.resources(strategy, pool, gpus)
     machines = [machine for machine in pool.machines if machine.gpus == gpus]
     return min({CPU: machine.vcpu, MEMORY_GIB: machine.memory, **offered}[key] for machine in machines)

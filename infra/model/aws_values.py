@@ -37,19 +37,19 @@ PARTITIONS: Mapping[str, tuple[str, ...]] = {
 """Regions that have EKS, by partition (botocore, data/endpoints.json; a test compares)."""
 REGIONS = tuple(region for regions in PARTITIONS.values() for region in regions)
 
-READ = date(2026, 11, 25)
+READ_ON = date(2026, 11, 25)
 """The day on which the table was compared with its sources."""
 
 
 @dataclass(frozen=True)
-class Support:
+class SupportDates:
     """The day on which each kind of support ends; extended support begins when standard support ends."""
 
     standard: date
     extended: date
 
     @property
-    def began(self) -> date:
+    def first_images(self) -> date:
         """The day before which no node image of the version was published.
 
         Standard support lasts 14 months (same page); images came up to a month before it.
@@ -62,12 +62,12 @@ class Support:
 # endoflife.date, products/amazon-eks.md). With support STANDARD, EKS upgrades a cluster by itself when the
 # standard support of its version has ended; with EXTENDED it keeps the version for a surcharge, until that
 # support has ended, too (same page). Prices: infra/model/prices.py, ``control_plane``, ``extended_support``.
-EKS: Mapping[str, Support] = MappingProxyType(
+EKS_VERSIONS: Mapping[str, SupportDates] = MappingProxyType(
     {
-        "1.33": Support(date(2026, 7, 29), date(2027, 7, 29)),
-        "1.34": Support(date(2026, 12, 2), date(2027, 12, 2)),
-        "1.35": Support(date(2027, 3, 27), date(2028, 3, 27)),
-        "1.36": Support(date(2027, 8, 2), date(2028, 8, 2)),
+        "1.33": SupportDates(date(2026, 7, 29), date(2027, 7, 29)),
+        "1.34": SupportDates(date(2026, 12, 2), date(2027, 12, 2)),
+        "1.35": SupportDates(date(2027, 3, 27), date(2028, 3, 27)),
+        "1.36": SupportDates(date(2027, 8, 2), date(2028, 8, 2)),
     }
 )
 """Kubernetes versions, and how long AWS supports each of them, in UTC."""
@@ -76,18 +76,18 @@ ADD_ON = re.compile(rf"v{NUMBER}\.{NUMBER}\.{NUMBER}-eksbuild\.[1-9][0-9]{{0,3}}
 _PRINCIPAL = re.compile(r"arn:(aws[a-z-]*):iam::(\d{12}):(role|user)((?:/[\w+=,.@-]+)+)", re.ASCII)
 _LONGEST_PRINCIPAL, _LONGEST_PATH = 64, 512
 """IAM user guide, "IAM and AWS STS quotas": names of roles and users, and their paths."""
-_OF_SERVICES = "/aws-service-role/"
+_SERVICE_ROLE_PATH = "/aws-service-role/"
 
-MOST_TAGS = 40
+MAX_TAGS = 40
 """A resource has at most 50 ("Tag naming limits and requirements"); EKS, Karpenter and gpuform add ten."""
 _LONGEST_KEY, _LONGEST_VALUE = 128, 256
 _TAG = re.compile(r"[\w .:/=+@-]*")
 """Same page: letters and digits of any script, blanks and these signs, in every service."""
 _RESERVED_TAGS = ("aws:", "eks:")
-_NAME = "name"
+_NAME_TAG = "name"
 
 
-def closest_region(value: str) -> str:
+def region_remedy(value: str) -> str:
     """The remedy for an unknown region; the list of all would hide the rest of a message."""
     close = difflib.get_close_matches(value, REGIONS, n=3, cutoff=0.6)
     return f"use {' or '.join(close)}" if close else "write it as eu-west-1"
@@ -95,42 +95,42 @@ def closest_region(value: str) -> str:
 
 def _region(value: str) -> str:
     if value not in REGIONS:
-        raise InputError("", f"{value!r} is not a region with EKS", closest_region(value))
+        raise InputError("", f"{value!r} is not a region with EKS", region_remedy(value))
     return value
 
 
-def partition(region: str) -> str:
+def partition_of(region: str) -> str:
     return next(name for name, regions in PARTITIONS.items() if region in regions)
 
 
 def _principal(value: str) -> str:
-    found = _PRINCIPAL.fullmatch(value)
-    if not found or found[1] not in PARTITIONS or not int(found[2]):
+    match = _PRINCIPAL.fullmatch(value)
+    if not match or match[1] not in PARTITIONS or not int(match[2]):
         fact = f"{value!r} is not an ARN of an IAM role or user"
         raise InputError("", fact, "write it as arn:aws:iam::111122223333:role/admin")
-    if len(found[4].rpartition("/")[2]) > _LONGEST_PRINCIPAL:
-        fact = f"the name of a {found[3]} in IAM has at most {_LONGEST_PRINCIPAL} characters"
+    if len(match[4].rpartition("/")[2]) > _LONGEST_PRINCIPAL:
+        fact = f"the name of a {match[3]} in IAM has at most {_LONGEST_PRINCIPAL} characters"
         raise InputError("", fact, "write the ARN as `aws iam get-role` shows it")
-    if len(found[4].rpartition("/")[0]) + 1 > _LONGEST_PATH:
+    if len(match[4].rpartition("/")[0]) + 1 > _LONGEST_PATH:
         raise InputError("", f"a path in IAM has at most {_LONGEST_PATH} characters", "shorten it")
-    if found[4].startswith(_OF_SERVICES):
+    if match[4].startswith(_SERVICE_ROLE_PATH):
         fact = "EKS refuses an access entry for a service-linked role"
         raise InputError("", fact, "name a role that people or a pipeline assume")
     return value
 
 
-def principal_partition(arn: str) -> str:
+def partition_of_arn(arn: str) -> str:
     return arn.split(":")[1]
 
 
-def _tag(value: str, longest: int) -> bool:
+def _is_tag_text(value: str, longest: int) -> bool:
     return len(value) <= longest and bool(_TAG.fullmatch(value)) and value == value.strip()
 
 
 def _tag_key(value: str) -> str:
     if not value:
         raise InputError("", "the key of a tag is empty", "write its key")
-    if not _tag(value, _LONGEST_KEY):
+    if not _is_tag_text(value, _LONGEST_KEY):
         fact = f"{value!r} is not a key of a tag"
         raise InputError("", fact, f"use at most {_LONGEST_KEY} letters, digits, blanks and _.:/=+-@")
     return value
@@ -139,27 +139,27 @@ def _tag_key(value: str) -> str:
 def _own_tag_key(value: str) -> str:
     """Controllers find what they made, and may delete, by tags of their domains."""
     key = value.lower()
-    if not key or key.startswith(_RESERVED_TAGS) or key == _NAME or owner(f"{key.partition('/')[0]}/"):
+    if not key or key.startswith(_RESERVED_TAGS) or key == _NAME_TAG or owner(f"{key.partition('/')[0]}/"):
         raise InputError("", f"tag {value!r} is set by gpuform or by AWS", "use a key of your own")
     return value
 
 
 def _tags(value: dict[str, str]) -> dict[str, str]:
-    if len(value) > MOST_TAGS:
-        raise InputError("", f"has {len(value)} entries", f"give {MOST_TAGS} or fewer")
-    seen: dict[str, str] = {}
+    if len(value) > MAX_TAGS:
+        raise InputError("", f"has {len(value)} entries", f"give {MAX_TAGS} or fewer")
+    keys: dict[str, str] = {}
     for key in value:
-        if (other := seen.setdefault(key.lower(), key)) != key:
-            raise InputError(key, f"IAM takes {other!r} and {key!r} for one key", "use one of them")
+        if (first := keys.setdefault(key.lower(), key)) != key:
+            raise InputError(key, f"IAM takes {first!r} and {key!r} for one key", "use one of them")
     return value
 
 
 Region = Annotated[Strict, AfterValidator(_region)]
-EACH_ZONE = "name each zone once"
+UNIQUE_ZONES = "name each zone once"
 Zone = Annotated[
     Strict, matching(r"[a-z]{2,4}(-[a-z]+)+-\d[a-z]", "an availability zone", "write it as eu-west-1a")
 ]
-EksVersion = Annotated[Strict, one_of("version", EKS)]
+EksVersion = Annotated[Strict, one_of("version", EKS_VERSIONS)]
 AddOnVersion = Annotated[
     Strict,
     matching(
@@ -168,7 +168,7 @@ AddOnVersion = Annotated[
 ]
 _Principal = Annotated[Strict, AfterValidator(_principal)]
 # IAM's names ignore case (IAM user guide, "IAM identifiers").
-Principals = Annotated[tuple[_Principal, ...], each_once("name each role or user once", same=str.lower)]
+Principals = Annotated[tuple[_Principal, ...], each_once("name each role or user once", key=str.lower)]
 _Reservation = Annotated[
     Strict,
     matching(
@@ -190,7 +190,7 @@ TagKey = Annotated[Strict, AfterValidator(_tag_key)]
 TagValue = Annotated[
     Strict,
     refusing(
-        lambda value: not _tag(value, _LONGEST_VALUE),
+        lambda value: not _is_tag_text(value, _LONGEST_VALUE),
         "{!r} is not a value of a tag",
         f"use at most {_LONGEST_VALUE} letters, digits, blanks and _.:/=+-@",
     ),

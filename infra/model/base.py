@@ -69,49 +69,49 @@ def option(description: str, default: Any = None, **more: Any) -> Any:
     return Field(description=description, **{key: default}, **more)
 
 
-def matching(pattern: str, what: str, remedy: str, longest: int | None = None) -> AfterValidator:
+def matching(pattern: str, noun: str, remedy: str, longest: int | None = None) -> AfterValidator:
     """A text that the whole pattern matches; of the classes \\d and \\w only ASCII counts."""
-    form = re.compile(pattern, re.ASCII)
+    compiled = re.compile(pattern, re.ASCII)
 
-    def other(value: str) -> bool:
-        return not form.fullmatch(value) or (longest is not None and len(value) > longest)
+    def is_invalid(value: str) -> bool:
+        return not compiled.fullmatch(value) or (longest is not None and len(value) > longest)
 
-    return refusing(other, f"{{!r}} is not {what}", remedy)
+    return refusing(is_invalid, f"{{!r}} is not {noun}", remedy)
 
 
-def refusing(bad: Callable[[Any], object], fact: str, remedy: str) -> AfterValidator:
-    """Refuse values for which ``bad`` is true; ``{}`` or ``{!r}`` in ``fact`` stands for the value."""
+def refusing(is_bad: Callable[[Any], object], fact: str, remedy: str) -> AfterValidator:
+    """Refuse values for which ``is_bad`` is true; ``{}`` or ``{!r}`` in ``fact`` stands for the value."""
 
     def check(value: Any) -> Any:
-        if bad(value):
+        if is_bad(value):
             raise InputError("", fact.format(value), remedy)
         return value
 
     return AfterValidator(check)
 
 
-def one_of(what: str, names: Collection[str]) -> AfterValidator:
+def one_of(noun: str, names: Collection[str]) -> AfterValidator:
     """One of the names, which the error for another one lists."""
 
     def check(value: str) -> str:
         if value not in names:
-            raise InputError("", f"unknown {what} {value!r}", listing(names, value))
+            raise InputError("", f"unknown {noun} {value!r}", listing(names, value))
         return value
 
     return AfterValidator(check)
 
 
 def each_once(
-    remedy: str, what: str = "", same: Callable[[Any], object] = lambda value: value
+    remedy: str, prefix: str = "", key: Callable[[Any], object] = lambda value: value
 ) -> AfterValidator:
-    """No entry twice; ``what`` is put before the entry, ``same`` gives what two spellings have in common."""
+    """No entry twice; ``prefix`` is put before the entry; spellings with the same ``key`` are one entry."""
 
     def check(values: tuple[Any, ...]) -> tuple[Any, ...]:
-        seen: list[object] = []
+        keys: list[object] = []
         for index, value in enumerate(values):
-            if same(value) in seen:
-                raise InputError(f"[{index}]", f"{what}{value} is given twice", remedy)
-            seen.append(same(value))
+            if key(value) in keys:
+                raise InputError(f"[{index}]", f"{prefix}{value} is given twice", remedy)
+            keys.append(key(value))
         return values
 
     return AfterValidator(check)

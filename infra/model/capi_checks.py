@@ -27,23 +27,23 @@ LABELS = frozenset(
     """.split()  # noqa: SIM905
 )
 """Labels of a cluster that the driver reads (``conf.py``)."""
-_ON = ("1", "on", "t", "true", "y", "yes")
+_TRUE_VALUES = ("1", "on", "t", "true", "y", "yes")
 """What the driver takes for true (oslo.utils, ``bool_from_string``)."""
 _DRIVER = "Magnum's Cluster API driver"
-_VOLUME = (None, "has no volume for containers", "leave it out, or use labels: {boot_volume_size: GIB}")
-_ADDRESS = (
+_NO_VOLUME = (None, "has no volume for containers", "leave it out, or use labels: {boot_volume_size: GIB}")
+_NO_FLOATING_IP = (
     None,
     "gives nodes no floating IP",
     "leave it out (label master_lb_floating_ip_enabled is for the API's)",
 )
-_BALANCED = (False, "makes a load balancer for the API in any case", "leave it out")
+_ALWAYS_BALANCED = (False, "makes a load balancer for the API in any case", "leave it out")
 _REFUSED: Mapping[str, tuple[object, str, str]] = {
-    "docker_volume_gib": _VOLUME,
-    "template.docker_volume_gib": _VOLUME,
-    "network.floating_ip": _ADDRESS,
-    "template.floating_ip": _ADDRESS,
-    "masters.lb": _BALANCED,
-    "template.master_lb": _BALANCED,
+    "docker_volume_gib": _NO_VOLUME,
+    "template.docker_volume_gib": _NO_VOLUME,
+    "network.floating_ip": _NO_FLOATING_IP,
+    "template.floating_ip": _NO_FLOATING_IP,
+    "masters.lb": _ALWAYS_BALANCED,
+    "template.master_lb": _ALWAYS_BALANCED,
     "template.network_driver": (
         "flannel",
         "has no flannel: no node would become ready",
@@ -55,17 +55,17 @@ _REFUSED: Mapping[str, tuple[object, str, str]] = {
 _NAME = re.compile(r"[a-z][a-z0-9-]+[a-z0-9]")
 
 
-def on(labels: Mapping[str, str], key: str = AUTOSCALER_LABEL) -> bool:
+def is_enabled(labels: Mapping[str, str], key: str = AUTOSCALER_LABEL) -> bool:
     """Whether the driver takes a label for true: without ``key``, the one that runs cluster-autoscaler."""
-    return labels.get(key, "").strip().lower() in _ON
+    return labels.get(key, "").strip().lower() in _TRUE_VALUES
 
 
 def check(cluster: OpenstackCluster, pools: Sequence[Pool]) -> None:
     """Refuse the first setting that this driver ignores or refuses."""
     for path, (refused, fact, remedy) in _REFUSED.items():
         *parts, key = path.split(".")
-        part: Any = getattr(cluster, parts[0]) if parts else cluster
-        value = getattr(part, key) if key in getattr(part, "model_fields_set", ()) else None
+        section: Any = getattr(cluster, parts[0]) if parts else cluster
+        value = getattr(section, key) if key in getattr(section, "model_fields_set", ()) else None
         if value is not None and refused in (None, value):
             raise InputError(f"cluster.{path}", f"{_DRIVER} {fact}", remedy)
     for index, pool in enumerate(pools):
@@ -85,14 +85,14 @@ def _check_pool(cluster: OpenstackCluster, pool: Pool, path: str) -> None:
         raise InputError(f"{path}.name", fact, "use 3 or more of a-z, 0-9 and -, with a letter first")
     fact = f"{_DRIVER} takes only name, flavor, count and bounds of a node group, and ignores this"
     for key in ("role", "image", "labels", "merge_labels", "docker_volume_gib"):
-        if key in pool.on_openstack.model_fields_set:
+        if key in pool.openstack_settings.model_fields_set:
             raise InputError(f"{path}.openstack.{key}", fact, "leave it out")
     if pool.elastic is None:
         return
-    if pool.least == 0:
+    if pool.min_nodes == 0:
         fact = f"{_DRIVER} refuses a minimum below 1, and scales no group from 0 nodes"
         raise InputError(f"{path}.elastic.min", fact, "use 1 or more")
-    if AUTOSCALER_LABEL in cluster.labels and not on(cluster.labels):
+    if AUTOSCALER_LABEL in cluster.labels and not is_enabled(cluster.labels):
         fact = f"{path} is elastic, and without this label the driver ignores its bounds"
         remedy = "leave it out, or give the pool nodes: N"
         raise InputError(f"cluster.labels.{AUTOSCALER_LABEL}", fact, remedy)

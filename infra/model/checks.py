@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra.model import choice, claims, labels, offer
+from infra.model import claims, gpu_matching, labels, offer
 from infra.model.base import listing
 from infra.model.errors import InputError
 from infra.model.health import HEALTH
@@ -38,15 +38,15 @@ RESERVED_NAMESPACES = ("kube-", "gpuform-", "amazon-", "openshift-")
 
 
 def check_workloads(strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Workload]) -> None:
-    """Refuse duplicate names, and requests that no pool offers; see node_room for cores and memory."""
-    seen: dict[tuple[str, str], int] = {}
+    """Refuse duplicate names, and requests that no pool offers; see node_resources for cores and memory."""
+    index_of: dict[tuple[str, str], int] = {}
     for index, workload in enumerate(workloads):
         path = f"workloads[{index}]"
         key = (workload.namespace, workload.name)
-        if key in seen:
-            fact = f"{workload.name!r} is also workloads[{seen[key]}] of namespace {workload.namespace!r}"
+        if key in index_of:
+            fact = f"{workload.name!r} is also workloads[{index_of[key]}] of namespace {workload.namespace!r}"
             raise InputError(f"{path}.name", fact, "give each workload a name of its own")
-        seen[key] = index
+        index_of[key] = index
         _check_colours(workloads, index)
         check_namespace(workload.namespace, f"{path}.namespace")
         _check_service(workload, path)
@@ -64,26 +64,28 @@ def check_namespace(name: str, path: str) -> None:
 
 def _check_service(workload: Workload, path: str) -> None:
     """Every cluster has a Service of this name, by which pods reach the API server."""
-    served = isinstance(workload, NotebookWorkload) or (
+    has_service = isinstance(workload, NotebookWorkload) or (
         isinstance(workload, DeploymentWorkload) and workload.service
     )
-    meets = isinstance(workload, JobWorkload) and workload.meets
-    if (served or meets) and (workload.namespace, workload.name) == ("default", "kubernetes"):
+    has_rendezvous = isinstance(workload, JobWorkload) and workload.has_rendezvous
+    if (has_service or has_rendezvous) and (workload.namespace, workload.name) == ("default", "kubernetes"):
         fact = "its Service would be that of the API server, default/kubernetes"
         raise InputError(f"{path}.name", fact, "use another name or namespace")
 
 
 def _check_colours(workloads: Sequence[Workload], index: int) -> None:
     """A blue-green workload makes a Deployment per colour, with a name that no other may have."""
-    mine = workloads[index]
-    for other, one in enumerate(workloads):
-        coloured = isinstance(one, DeploymentWorkload) and one.blue_green and mine.namespace == one.namespace
+    work = workloads[index]
+    for position, item in enumerate(workloads):
+        coloured = (
+            isinstance(item, DeploymentWorkload) and item.blue_green and work.namespace == item.namespace
+        )
         if (
             coloured
-            and isinstance(mine, DeploymentWorkload)
-            and mine.name in (f"{one.name}-{c}" for c in COLOURS)
+            and isinstance(work, DeploymentWorkload)
+            and work.name in (f"{item.name}-{colour}" for colour in COLOURS)
         ):
-            fact = f"{mine.name!r} is also a colour of workloads[{other}] of namespace {one.namespace!r}"
+            fact = f"{work.name!r} is also a colour of workloads[{position}] of namespace {item.namespace!r}"
             raise InputError(f"workloads[{index}].name", fact, "give each workload a name of its own")
 
 
@@ -95,21 +97,21 @@ def _candidates(strategy: MigStrategy, pools: Sequence[Pool], workload: Workload
         if workload.pool or workload.gpu_product:
             other = "pool" if workload.pool else "gpu_product"
             raise InputError(f"{path}.gpu", f"{other} is given too", "use one of the two")
-        return choice.check(strategy, pools, workload.gpu, workload.slice, f"{path}.gpu")
+        return gpu_matching.require_pools(strategy, pools, workload.gpu, workload.slice, f"{path}.gpu")
     if workload.pool:
-        found = [pool for pool in pools if pool.name == workload.pool]
-        if not found:
+        selected = [pool for pool in pools if pool.name == workload.pool]
+        if not selected:
             fact = f"unknown pool {workload.pool!r}"
-            raise InputError(f"{path}.pool", fact, listing((p.name for p in pools), workload.pool))
-        return found
+            raise InputError(f"{path}.pool", fact, listing((pool.name for pool in pools), workload.pool))
+        return selected
     if workload.gpu_product:
-        found = [pool for pool in pools if workload.gpu_product in offer.products(strategy, pool)]
-        if not found:
+        selected = [pool for pool in pools if workload.gpu_product in offer.products(strategy, pool)]
+        if not selected:
             _check_claimed(pools, workload.gpu_product, path)
             known = sorted({product for pool in pools for product in offer.products(strategy, pool)})
             fact = f"no pool has product {workload.gpu_product!r}"
             raise InputError(f"{path}.gpu_product", fact, listing(known, workload.gpu_product))
-        return found
+        return selected
     for key in ("slice", "count"):
         if getattr(workload, key) is not None:
             fact = "the workload requests no GPU"
@@ -119,59 +121,66 @@ def _candidates(strategy: MigStrategy, pools: Sequence[Pool], workload: Workload
 
 def _check_claimed(pools: Sequence[Pool], product: str, path: str) -> None:
     """A pod that is pinned by product requests a resource, which GPUs allocated by claim are not."""
-    found = [pool.name for pool in pools if pool.by_claim and product in {gpu.product for gpu in pool.gpus}]
-    if found:
-        fact = f"the GPUs of pool {' or '.join(found)} are allocated by claim (DRA)"
-        raise InputError(f"{path}.gpu_product", fact, f"pin by pool: {' or '.join(found)}")
+    claimed = [pool.name for pool in pools if pool.by_claim and product in {gpu.product for gpu in pool.gpus}]
+    if claimed:
+        fact = f"the GPUs of pool {' or '.join(claimed)} are allocated by claim (DRA)"
+        raise InputError(f"{path}.gpu_product", fact, f"pin by pool: {' or '.join(claimed)}")
 
 
-def request(strategy: MigStrategy, candidates: Sequence[Pool], workload: Workload) -> str | None:
+def requested_resource(strategy: MigStrategy, candidates: Sequence[Pool], workload: Workload) -> str | None:
     """The resource that a pod of the workload requests; None if ambiguous or not offered.
 
     If some GPUs are whole, a workload without ``slice`` gets one of those.
     """
     if workload.gpu:
-        found = {one.resource for one in choice.units(strategy, candidates, workload.gpu, workload.slice)}
-        return found.pop() if len(found) == 1 else None
+        offered = {
+            match.resource
+            for match in gpu_matching.matches(strategy, candidates, workload.gpu, workload.slice)
+        }
+        return offered.pop() if len(offered) == 1 else None
     names = sorted({name for pool in candidates for name in offer.gpu_resources(strategy, pool)})
     if workload.slice:
-        whole = offer.mig_resource(workload.slice)
-        return next((name for name in (whole, whole + labels.SHARED) if name in names), None)
+        unshared = offer.mig_resource(workload.slice)
+        return next((name for name in (unshared, unshared + labels.SHARED) if name in names), None)
     if labels.NVIDIA_GPU in names:
         return labels.NVIDIA_GPU
     return names[0] if len(names) == 1 else None
 
 
 def _check_request(strategy: MigStrategy, candidates: Sequence[Pool], workload: Workload, path: str) -> None:
-    where = "pool " + " or ".join(pool.name for pool in candidates)
+    names = "pool " + " or ".join(pool.name for pool in candidates)
     if not any(pool.gpus for pool in candidates):
         for key in ("slice", "count"):
             if getattr(workload, key) is not None:
-                raise InputError(f"{path}.{key}", f"{where} has no GPU", "leave it out, or name another pool")
+                raise InputError(f"{path}.{key}", f"{names} has no GPU", "leave it out, or name another pool")
         return
     if any(pool.by_claim for pool in candidates):
         (pool,) = candidates  # it is named: no product selects GPUs allocated by claim
         claims.check(pool, workload, path)
         return
-    mixed = [pool for pool in candidates if offer.own_strategy(strategy, pool) == "mixed"]
+    mixed = [pool for pool in candidates if offer.pool_strategy(strategy, pool) == "mixed"]
     profiles = [name for pool in mixed for name in pool.layout or {}]
-    name = request(strategy, candidates, workload)
+    name = requested_resource(strategy, candidates, workload)
     if name is None and workload.slice:
-        fact = f"{where} offers no slice {workload.slice!r}"
+        fact = f"{names} offers no slice {workload.slice!r}"
         remedy = listing(profiles, workload.slice) if profiles else "leave it out"
         raise InputError(f"{path}.slice", fact, remedy)
     if name is None:
-        raise InputError(f"{path}.slice", f"{where} offers several kinds of slice", listing(profiles))
-    most = max(offer.most(strategy, pool).get(name, 0) for pool in candidates)
-    if workload.amount > most:
-        fact = f"a node of {where} offers {most} {name}"
-        raise InputError(f"{path}.count", fact, f"request {most} at most, or use more pods")
+        raise InputError(f"{path}.slice", f"{names} offers several kinds of slice", listing(profiles))
+    maximum = max(offer.max_resources(strategy, pool).get(name, 0) for pool in candidates)
+    if workload.device_count > maximum:
+        fact = f"a node of {names} offers {maximum} {name}"
+        raise InputError(f"{path}.count", fact, f"request {maximum} at most, or use more pods")
     # One such pool is enough: the pod may be scheduled to its nodes, and fails there.
-    fitting = [pool for pool in candidates if offer.most(strategy, pool).get(name, 0) >= workload.amount]
-    refusing = [pool for pool in fitting if offer.one_per_pod(pool, name)]
-    if workload.amount > 1 and refusing:
-        by_mps = all(isinstance(pool.sharing, Mps) for pool in refusing)
-        other = "give the pool fewer replicas" if by_mps else "set fail_requests_greater_than_one: false"
-        which = "pool " + " or ".join(pool.name for pool in refusing)
-        fact = f"{which} refuses pods that request more than one share (UnexpectedAdmissionError)"
-        raise InputError(f"{path}.count", fact, f"request 1, or {other}")
+    fitting_pools = [
+        pool
+        for pool in candidates
+        if offer.max_resources(strategy, pool).get(name, 0) >= workload.device_count
+    ]
+    refusing_pools = [pool for pool in fitting_pools if offer.one_per_pod(pool, name)]
+    if workload.device_count > 1 and refusing_pools:
+        by_mps = all(isinstance(pool.sharing, Mps) for pool in refusing_pools)
+        remedy = "give the pool fewer replicas" if by_mps else "set fail_requests_greater_than_one: false"
+        refusers = "pool " + " or ".join(pool.name for pool in refusing_pools)
+        fact = f"{refusers} refuses pods that request more than one share (UnexpectedAdmissionError)"
+        raise InputError(f"{path}.count", fact, f"request 1, or {remedy}")

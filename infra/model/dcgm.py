@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 MetricType = Literal["gauge", "counter", "label"]
@@ -23,22 +24,12 @@ class DcgmField:
     help: str
 
 
-def _of(kind: MetricType, found: Mapping[str, str]) -> dict[str, DcgmField]:
-    return {name: DcgmField(kind, text) for name, text in found.items()}
+def _fields(kind: MetricType, /, **help_texts: str) -> dict[str, DcgmField]:
+    return {name: DcgmField(kind, text) for name, text in help_texts.items()}
 
 
-def _gauges(**found: str) -> dict[str, DcgmField]:
-    return _of("gauge", found)
-
-
-def _counters(**found: str) -> dict[str, DcgmField]:
-    return _of("counter", found)
-
-
-def _labels(**found: str) -> dict[str, DcgmField]:
-    return _of("label", found)
-
-
+_gauges, _counters = partial(_fields, "gauge"), partial(_fields, "counter")
+_labels = partial(_fields, "label")
 CLOCKS = _gauges(
     DCGM_FI_DEV_SM_CLOCK="Clock of the streaming multiprocessors in MHz",
     DCGM_FI_DEV_MEM_CLOCK="Clock of the memory in MHz",

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from infra.model.amounts import numbers
+from infra.model.amounts import version_numbers
 from infra.model.errors import InputError
 from infra.model.gpu import Gpu, Modules
 
@@ -71,19 +71,19 @@ OPERATOR_FIXES: Mapping[str, str] = {
 
 def branch(version: str) -> int:
     """The branch of a driver: 580 for ``580.95.05``."""
-    return numbers(version)[0]
+    return version_numbers(version)[0]
 
 
-def modules(gpu: Gpu, version: str) -> Modules:
+def recommended_modules(gpu: Gpu, version: str) -> Modules:
     """The flavour of kernel modules that NVIDIA recommends for the GPU in this branch."""
-    if "open" in flavours(gpu, version) and (
+    if "open" in supported_modules(gpu, version) and (
         branch(version) >= FIRST_OPEN_BY_DEFAULT or gpu.driver.modules is not None
     ):
         return "open"
     return "proprietary"
 
 
-def flavours(gpu: Gpu, version: str) -> tuple[Modules, ...]:
+def supported_modules(gpu: Gpu, version: str) -> tuple[Modules, ...]:
     """The flavours of kernel modules that support the GPU in this branch."""
     if gpu.driver.modules is not None:
         return gpu.driver.modules
@@ -97,42 +97,24 @@ def needs_fabric_manager(gpu: Gpu, count: int) -> bool:
     return gpu.linked == "nvswitch" and count >= NVSWITCH_GPUS
 
 
-def first_cuda(gpu: Gpu) -> Version:
-    """The first CUDA toolkit that compiles for the GPU."""
-    return _first_cuda(gpu.compute)
+def first_cuda(capability: tuple[int, int]) -> Version:
+    """The first CUDA toolkit that compiles for GPUs of this compute capability."""
+    return next(cuda for compute, cuda in _FIRST_CUDA_OF_COMPUTE if capability >= compute)
 
 
 def first_branch(capability: tuple[int, int]) -> int:
     """The first driver branch that supports GPUs of this compute capability."""
-    return _BRANCH_OF_CUDA[_first_cuda(capability)]
+    return _BRANCH_OF_CUDA[first_cuda(capability)]
 
 
 def last_branch(capability: tuple[int, int]) -> int | None:
     """The last driver branch for GPUs of this compute capability; None if none is known."""
-    return next((last for before, last in _LAST_BRANCH.items() if capability < before), None)
+    return next((last for bound, last in _LAST_BRANCH.items() if capability < bound), None)
 
 
-def _first_cuda(capability: tuple[int, int]) -> Version:
-    return next(cuda for compute, cuda in _FIRST_CUDA_OF_COMPUTE if capability >= compute)
-
-
-def open_holes(toolkit: str) -> tuple[str, ...]:
-    """The vulnerabilities that a container toolkit of this version still has, oldest first."""
-    return _open(TOOLKIT_FIXES, toolkit)
-
-
-def operator_holes(chart: str) -> tuple[str, ...]:
-    """The vulnerabilities that an operator of this chart version (``v25.3.0``) still has, oldest first."""
-    return _open(OPERATOR_FIXES, chart.removeprefix("v"))
-
-
-def floor(fixes: Mapping[str, str]) -> str:
-    """The first version in which all of these are fixed."""
-    return max(fixes.values(), key=numbers)
-
-
-def _open(fixes: Mapping[str, str], version: str) -> tuple[str, ...]:
-    return tuple(cve for cve, fixed in fixes.items() if numbers(version) < numbers(fixed))
+def open_cves(fixes: Mapping[str, str], version: str) -> tuple[str, ...]:
+    """Those of ``fixes`` that this version (``1.17.3`` or ``v25.3.0``) still has, oldest first."""
+    return tuple(cve for cve, fixed in fixes.items() if version_numbers(version) < version_numbers(fixed))
 
 
 def last_branch_with_efa(gpu: Gpu, pool: Pool) -> int | None:
@@ -143,50 +125,46 @@ def last_branch_with_efa(gpu: Gpu, pool: Pool) -> int | None:
 
 def check(version: str, gpu: Gpu, pool: Pool, path: str) -> None:
     """Refuse a driver that is too new or too old for the GPU, or too old for its MIG layout."""
-    needs, last = gpu.driver, last_branch_with_efa(gpu, pool)
+    support, last = gpu.driver, last_branch_with_efa(gpu, pool)
     if last is not None and branch(version) > last:
-        what = gpu.name if last == gpu.driver.last else f"EFA with {gpu.name}"
-        fact = f"{version} does not support {what} (pool {pool.name}): its last branch is {last}"
+        subject = gpu.name if last == gpu.driver.last else f"EFA with {gpu.name}"
+        fact = f"{version} does not support {subject} (pool {pool.name}): its last branch is {last}"
         raise InputError(path, fact, f"use {last} or an older branch")
-    if numbers(version) < numbers(needs.first):
+    if version_numbers(version) < version_numbers(support.first):
         fact = f"{version} does not support {gpu.name} yet (pool {pool.name})"
-        raise InputError(path, fact, f"use {needs.first} or newer")
-    if pool.layout is not None and needs.mig and numbers(version) < numbers(needs.mig):
+        raise InputError(path, fact, f"use {support.first} or newer")
+    if pool.layout is not None and support.mig and version_numbers(version) < version_numbers(support.mig):
         fact = f"{version} does not support MIG on {gpu.name} yet (pool {pool.name})"
-        raise InputError(path, fact, f"use {needs.mig} or newer")
+        raise InputError(path, fact, f"use {support.mig} or newer")
 
 
 def check_modules(
-    modules: Modules | None, version: str, gpu: Gpu, pool: Pool, path: str, other: str = "leave it out"
+    modules: Modules | None, version: str, gpu: Gpu, pool: Pool, path: str, alternative: str = "leave it out"
 ) -> None:
     """Refuse kernel modules that do not support the GPU in this branch; None: as NVIDIA recommends."""
-    able = flavours(gpu, version)
-    if modules and modules not in able:
+    supported = supported_modules(gpu, version)
+    if modules and modules not in supported:
         fact = f"{modules} modules do not support {gpu.name} in branch {branch(version)}"
-        raise InputError(path, f"{fact} (pool {pool.name})", f"use {able[0]}, or {other}")
+        raise InputError(path, f"{fact} (pool {pool.name})", f"use {supported[0]}, or {alternative}")
 
 
-def check_named(
-    path: str,
-    version: str,
-    holes: Sequence[str],
-    fixes: Mapping[str, str],
-    owner: str,
-    acknowledged: Sequence[str],
-) -> None:
-    """Refuse a version below the floor unless all its open CVEs are acknowledged."""
-    missing = [cve for cve in holes if cve not in acknowledged]
-    if missing:
-        raise InputError(
-            path,
-            f"{version} allows container escapes to the host: {', '.join(missing)}",
-            f"use {floor(fixes)} or newer, or accept it by {owner}.acknowledge: [{', '.join(holes)}]",
-        )
+def check_cves(
+    path: str, version: str, fixes: Mapping[str, str], owner: str, acknowledged: Sequence[str]
+) -> tuple[str, ...]:
+    """The version's open CVEs; InputError if one of them is not acknowledged."""
+    cves = open_cves(fixes, version)
+    unacknowledged = [cve for cve in cves if cve not in acknowledged]
+    if unacknowledged:
+        fact = f"{version} allows container escapes to the host: {', '.join(unacknowledged)}"
+        fixed = max(fixes.values(), key=version_numbers)
+        remedy = f"use {fixed} or newer, or accept it by {owner}.acknowledge: [{', '.join(cves)}]"
+        raise InputError(path, fact, remedy)
+    return cves
 
 
-def check_acknowledged(owner: str, what: str, holes: Sequence[str], acknowledged: Sequence[str]) -> None:
-    """Refuse acknowledged CVEs that are not open in ``what``."""
+def check_acknowledged(owner: str, product: str, cves: Sequence[str], acknowledged: Sequence[str]) -> None:
+    """Refuse acknowledged CVEs that are not open in ``product``."""
     for index, cve in enumerate(acknowledged):
-        if cve not in holes:
-            fact = f"{cve} is fixed in {what}"
+        if cve not in cves:
+            fact = f"{cve} is fixed in {product}"
             raise InputError(f"{owner}.acknowledge[{index}]", fact, "leave it out")

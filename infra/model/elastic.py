@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from infra.model.base import Model, option, required
 from infra.model.errors import InputError
-from infra.model.values import MOST_NODES, Count, LabelKey
+from infra.model.values import MAX_NODES, Count, LabelKey
 
 Capacity = Literal["reserved", "on_demand", "spot"]
 PoolClass = Literal["training", "inference", "interactive", "batch"]
@@ -25,7 +25,7 @@ NODES = "nodes"
 class Elastic(Model):
     """Nodes are added when pods need them, and removed when no pod does."""
 
-    min: Annotated[int, Field(strict=True, ge=0, le=MOST_NODES)] | None = option(
+    min: Annotated[int, Field(strict=True, ge=0, le=MAX_NODES)] | None = option(
         "Fewest nodes (OpenStack); 1 if left out."
     )
     max: dict[LabelKey, Count] = required(
@@ -36,13 +36,13 @@ class Elastic(Model):
     )
 
     @model_validator(mode="after")
-    def _fits_a_cluster(self) -> Elastic:
-        if self.max.get(NODES, 0) > MOST_NODES:
-            raise InputError("max.nodes", f"{self.max[NODES]} is too large", f"use {MOST_NODES} or less")
+    def _check_max_nodes(self) -> Elastic:
+        if self.max.get(NODES, 0) > MAX_NODES:
+            raise InputError("max.nodes", f"{self.max[NODES]} is too large", f"use {MAX_NODES} or less")
         return self
 
     @property
-    def least(self) -> int:
+    def min_nodes(self) -> int:
         """Minimum number of nodes; Karpenter keeps none, whatever ``min`` says."""
         return 1 if self.min is None else self.min
 
@@ -56,6 +56,6 @@ def node_pool_name(pool: str, kinds: Sequence[Capacity], capacity: Capacity) -> 
     return pool if len(kinds) == 1 else f"{pool}-{CAPACITY_TYPES[capacity]}"
 
 
-def static_name(pool: str) -> str:
+def static_node_pool_name(pool: str) -> str:
     """Name of a static NodePool: its own, because Karpenter cannot turn a NodePool static or back."""
     return f"{pool}-static"

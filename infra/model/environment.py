@@ -13,11 +13,11 @@ from infra.model.base import Model, each_once, option, required
 from infra.model.clusters import Cluster, EmbeddedCluster, ExistingCluster
 from infra.model.health import Health
 from infra.model.hosts import NVIDIA_RUNTIME, HostsCluster
-from infra.model.machines import BUILT_IN, Catalogue, Machine, known_to
+from infra.model.machines import BUILT_IN, Catalogue, Machine, catalogue_of
 from infra.model.monitoring import Monitoring
 from infra.model.openstack import OpenstackCluster
 from infra.model.operator import GpuOperatorSpec, Ownership
-from infra.model.own import GpuKey, OwnGpu
+from infra.model.own_gpu import GpuKey, OwnGpu
 from infra.model.own_machines import MachineKey, OwnMachine
 from infra.model.pool import Pool
 from infra.model.prices import Cost
@@ -29,9 +29,9 @@ from infra.model.state import State
 from infra.model.values import Name
 from infra.model.workload import InferenceWorkload, Workload
 
-MOST_POOLS = 200
+MAX_POOLS = 200
 """Our choice, for a bounded time; EKS allows 30 managed node groups by default [EKS, service quotas]."""
-MOST_OBJECTS = 1000
+MAX_OBJECTS = 1000
 """Workloads, and namespaces: our choice, for a bounded time."""
 
 
@@ -47,7 +47,7 @@ class Environment(Model):
     )
     cluster: Cluster = required("Where the platform runs.")
     gpu_operator: GpuOperatorSpec = option("Settings of the operator.", GpuOperatorSpec)
-    pools: tuple[Pool, ...] = required("Pools of nodes of one kind.", min_length=1, max_length=MOST_POOLS)
+    pools: tuple[Pool, ...] = required("Pools of nodes of one kind.", min_length=1, max_length=MAX_POOLS)
     scheduling: Scheduling | None = option(
         "How pods with GPUs are placed; by the cluster's own scheduler if left out."
     )
@@ -57,10 +57,10 @@ class Environment(Model):
         dict,
     )
     namespaces: tuple[Namespace, ...] = option(
-        "Namespaces with a quota of GPUs; others are not limited.", (), max_length=MOST_OBJECTS
+        "Namespaces with a quota of GPUs; others are not limited.", (), max_length=MAX_OBJECTS
     )
     queues: Queues | None = option("Queues in which workloads wait for their team's quota; none if left out.")
-    workloads: tuple[Workload, ...] = option("What runs on the pools.", (), max_length=MOST_OBJECTS)
+    workloads: tuple[Workload, ...] = option("What runs on the pools.", (), max_length=MAX_OBJECTS)
     kserve: KServe | None = option("Settings of KServe, if a workload has a model.")
     monitoring: Monitoring | None = option("Metrics, retention and alerts; no monitoring if left out.")
     health: Health | None = option("Handling of nodes with a broken GPU; none if left out.")
@@ -78,22 +78,22 @@ class Environment(Model):
     )
     state: State | None = option("Where the engine keeps its state; next to the checkout if left out.")
 
-    _known: Catalogue = PrivateAttr(default_factory=lambda: BUILT_IN)
+    _catalogue: Catalogue = PrivateAttr(default_factory=lambda: BUILT_IN)
 
     @model_validator(mode="after")
-    def _holds_together(self, info: ValidationInfo) -> Environment:
-        self._known = known_to(info)
+    def _check_consistency(self, info: ValidationInfo) -> Environment:
+        self._catalogue = catalogue_of(info)
         environment_checks.check(self)
         return self
 
     @property
     def catalogue(self) -> Catalogue:
         """The GPUs and machines that it may name: the built-in ones and its own."""
-        return self._known
+        return self._catalogue
 
     def strategy(self, pool: Pool) -> offer.MigStrategy:
         """MIG strategy of the pool's nodes: the pool's own, or the operator's."""
-        return offer.own_strategy(self.gpu_operator.mig_strategy, pool)
+        return offer.pool_strategy(self.gpu_operator.mig_strategy, pool)
 
     @property
     def operator_strategy(self) -> offer.MigStrategy | None:
@@ -102,8 +102,8 @@ class Environment(Model):
         If they differ, the operator must not set one: NVIDIA's device plugin gets the operator's as an
         environment variable, which overrides the configuration per node.
         """
-        found = {self.strategy(pool) for pool in self.pools if pool.gpus}
-        return self.gpu_operator.mig_strategy if not found else found.pop() if len(found) == 1 else None
+        used = {self.strategy(pool) for pool in self.pools if pool.gpus}
+        return self.gpu_operator.mig_strategy if not used else used.pop() if len(used) == 1 else None
 
     @property
     def cdi(self) -> bool:
@@ -118,24 +118,24 @@ class Environment(Model):
         return self.gpu_operator.runtime_class
 
     @property
-    def packs(self) -> bool:
+    def uses_packer(self) -> bool:
         """Whether pods with GPUs are placed by the packing scheduler."""
         return self.scheduling is not None and self.scheduling.packer
 
     @property
-    def scaled(self) -> bool:
+    def has_scaling(self) -> bool:
         """Whether any workload is scaled by its requests."""
         return any(isinstance(work, InferenceWorkload) and work.scale for work in self.workloads)
 
     @property
-    def served(self) -> tuple[InferenceWorkload, ...]:
+    def served_workloads(self) -> tuple[InferenceWorkload, ...]:
         """Workloads with a model, which KServe serves."""
-        return tuple(one for one in self.workloads if isinstance(one, InferenceWorkload) and one.model)
+        return tuple(work for work in self.workloads if isinstance(work, InferenceWorkload) and work.model)
 
     @property
     def installs_cert_manager(self) -> bool:
         """Whether KServe's webhooks get their certificate from a cert-manager of this stack."""
-        return bool(self.served) and (self.kserve or KServe()).cert_manager == "install"
+        return bool(self.served_workloads) and (self.kserve or KServe()).cert_manager == "install"
 
     @property
     def context(self) -> str | None:
@@ -148,12 +148,12 @@ class Environment(Model):
         return self.cluster.kubeconfig if isinstance(self.cluster, ExistingCluster | HostsCluster) else None
 
     @property
-    def simulated(self) -> bool:
+    def is_simulated(self) -> bool:
         """Whether its own nodes are simulated: they pull no images, and nothing is paid for them."""
         return isinstance(self.cluster, EmbeddedCluster)
 
     @property
-    def by_ssh(self) -> bool:
+    def uses_ssh(self) -> bool:
         """Whether its nodes are prepared and checked over ssh."""
         return isinstance(self.cluster, HostsCluster)
 
@@ -207,9 +207,11 @@ class Environment(Model):
     def resolved(self) -> dict[str, Any]:
         """Equivalent input with every default, without fields that have no effect on this kind of cluster."""
         exclude: Any = {
-            "cluster": set(unused.of_cluster(self.cluster.kind, self.pools)),
-            "gpu_operator": set(unused.of_operator(self.cluster.kind, self.gpu_operator, self.ownership)),
-            "pools": {i: set(unused.of_pool(self.cluster.kind, pool)) for i, pool in enumerate(self.pools)},
+            "cluster": set(unused.cluster_fields(self.cluster.kind, self.pools)),
+            "gpu_operator": set(unused.operator_fields(self.cluster.kind, self.gpu_operator, self.ownership)),
+            "pools": {
+                i: set(unused.pool_fields(self.cluster.kind, pool)) for i, pool in enumerate(self.pools)
+            },
         }
         exclude |= {
             key: True
@@ -220,7 +222,7 @@ class Environment(Model):
 
     def image(self, name: str) -> str:
         """The name by which the cluster pulls an image: in its registry's mirror, if there is one."""
-        return registries.image(name, self.registries)
+        return registries.mirrored_image(name, self.registries)
 
     def ami(self, pool: Pool) -> str:
         """The pinned image of the pool's nodes, an AMI id or a dated alias; AWS only."""

@@ -14,13 +14,13 @@ from infra.model import (
     layouts,
     monitoring,
     node_keys,
-    node_room,
+    node_resources,
     openstack_checks,
     operator_checks,
     queue_checks,
+    quotas,
     registries,
     relayout,
-    room,
     scheduling,
     surge,
     unused,
@@ -30,7 +30,7 @@ from infra.model.aws import AwsCluster
 from infra.model.base import listing
 from infra.model.errors import InputError
 from infra.model.hosts import HostsCluster
-from infra.model.offer import MigStrategy, own_strategy
+from infra.model.offer import MigStrategy, pool_strategy
 from infra.model.openstack import Flavor, OpenstackCluster
 from infra.model.pool import Pool
 from infra.model.prices import Cost
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 def check(env: Environment) -> None:
     """Raise InputError for the first part that does not fit the others."""
-    _check_own(env)
+    _check_declared(env)
     check_state(env.cluster.kind, env.state)
     registries.check(env.registries)
     operator = env.gpu_operator
@@ -59,10 +59,10 @@ def check(env: Environment) -> None:
     scheduling.check_scheduling(env.cluster.kind, minor, env.scheduling)
     checks.check_workloads(operator.mig_strategy, env.pools, env.workloads)
     workload_kinds.check_notebooks(env)
-    node_room.check(env)
+    node_resources.check(env)
     scheduling.check_priorities(env.priorities, env.workloads)
-    room.check_spare(env)
-    room.check_namespaces(env)
+    quotas.check_spare(env)
+    quotas.check_namespaces(env)
     queue_checks.check(env)
     workload_kinds.check_inference(env)
     if env.monitoring:
@@ -77,12 +77,12 @@ def check(env: Environment) -> None:
         openstack_checks.check_taints(env.cluster, operator, env.pools)
         openstack_checks.check_workloads(env.pools, env.workloads)
     if isinstance(env.cluster, HostsCluster):
-        inside = {key: getattr(env, key) for key in host_checks.INSIDE}
-        host_checks.check(env.cluster, operator, env.pools, inside)
+        cluster_values = {key: getattr(env, key) for key in host_checks.CLUSTER_KEYS}
+        host_checks.check(env.cluster, operator, env.pools, cluster_values)
     surge.check(env)
 
 
-def _check_own(env: Environment) -> None:
+def _check_declared(env: Environment) -> None:
     """Refuse entries that no pool uses, and GPUs with the same labels or the same MIG device filter."""
     cluster, gpus, machines, pools = env.cluster, env.gpus, env.machines, env.pools
     flavors: Mapping[str, Flavor] = cluster.flavors if isinstance(cluster, OpenstackCluster) else {}
@@ -92,26 +92,28 @@ def _check_own(env: Environment) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9-]*\.[a-z0-9-]+", name):
             fact = f"{name!r} is not the name of an EC2 instance type"
             raise InputError(f"machines.{name}", fact, "write it as EC2 does, for example g6.xlarge")
-    taken = {one.name for pool in pools for one in (*pool.machines, pool.node_machine) if one}
-    for name in machines:
-        if name not in taken:
-            raise InputError(f"machines.{name}", "no pool uses it", "leave it out")
-    used = {gpu.name for pool in pools for gpu in pool.gpus}
-    used |= {one.gpu for one in machines.values() if one.gpu} | {
-        one.gpu for one in flavors.values() if one.gpu
+    used_names = {
+        machine.name for pool in pools for machine in (*pool.machines, pool.node_machine) if machine
     }
-    products: dict[str, str] = {}
-    devices: dict[str, str] = {}
+    for name in machines:
+        if name not in used_names:
+            raise InputError(f"machines.{name}", "no pool uses it", "leave it out")
+    used_gpus = {gpu.name for pool in pools for gpu in pool.gpus}
+    used_gpus |= {machine.gpu for machine in machines.values() if machine.gpu} | {
+        machine.gpu for machine in flavors.values() if machine.gpu
+    }
+    owner_of_product: dict[str, str] = {}
+    owner_of_device: dict[str, str] = {}
     for name, gpu in gpus.items():
-        if name not in used:
+        if name not in used_gpus:
             raise InputError(f"gpus.{name}", "no pool and no machine uses it", "leave it out")
-        other = products.setdefault(gpu.product, name)
-        if other != name:
-            fact = f"gpus.{other} has it too, and both would have the same node labels"
+        owner = owner_of_product.setdefault(gpu.product, name)
+        if owner != name:
+            fact = f"gpus.{owner} has it too, and both would have the same node labels"
             raise InputError(f"gpus.{name}.product", fact, "declare the model once")
-        other = devices.setdefault(gpu.pci, name) if gpu.mig else name
-        if other != name:
-            fact = f"gpus.{other} has it too, and mig-parted selects GPUs by this id"
+        owner = owner_of_device.setdefault(gpu.pci, name) if gpu.mig else name
+        if owner != name:
+            fact = f"gpus.{owner} has it too, and mig-parted selects GPUs by this id"
             raise InputError(f"gpus.{name}.pci", fact, "declare the model once")
 
 
@@ -130,20 +132,20 @@ def _check_cost(cost: Cost, system: Sequence[str], pools: Sequence[Pool]) -> Non
 
 def _check_pools(cluster: str, strategy: MigStrategy, pools: Sequence[Pool]) -> None:
     """Refuse duplicate pool names, and pools that lack what this kind of cluster needs."""
-    seen: dict[str, int] = {}
+    index_of: dict[str, int] = {}
     for index, pool in enumerate(pools):
         path = f"pools[{index}]"
-        if pool.name in seen:
-            fact = f"{pool.name!r} is also the name of pools[{seen[pool.name]}]"
+        if pool.name in index_of:
+            fact = f"{pool.name!r} is also the name of pools[{index_of[pool.name]}]"
             raise InputError(f"{path}.name", fact, "give each pool a name of its own")
-        seen[pool.name] = index
+        index_of[pool.name] = index
         unused.check_pool(cluster, pool, path)
-        _check_place(cluster, pool, path)
+        _check_nodes(cluster, pool, path)
         _check_slices(strategy, pool, path)
     total = sum(pool.nodes or len(pool.hosts or ()) for pool in pools)
-    if total > (most := node_limit(cluster)):
-        of = "EKS" if cluster == "aws" else "Kubernetes"
-        fact = f"they have {total} nodes, and a cluster of {of} has at most {most}"
+    if total > (limit := node_limit(cluster)):
+        platform = "EKS" if cluster == "aws" else "Kubernetes"
+        fact = f"they have {total} nodes, and a cluster of {platform} has at most {limit}"
         raise InputError("pools", fact, "declare fewer, or several clusters")
     layouts.check_names(pools)
 
@@ -153,21 +155,21 @@ def _check_slices(strategy: MigStrategy, pool: Pool, path: str) -> None:
     sharing = pool.sharing
     if not isinstance(sharing, Mig):
         return
-    own = own_strategy(strategy, pool)
-    where = "sharing.strategy" if sharing.strategy else "gpu_operator.mig_strategy"
+    pool_strategy_name = pool_strategy(strategy, pool)
+    setting = "sharing.strategy" if sharing.strategy else "gpu_operator.mig_strategy"
     mixed = "strategy: mixed" if sharing.strategy else "mig_strategy: mixed"
-    if own == "none":
-        fact = f"{where} none offers no slices"
+    if pool_strategy_name == "none":
+        fact = f"{setting} none offers no slices"
         raise InputError(f"{path}.sharing.kind", fact, "use mig_strategy: mixed or single")
-    if own == "single" and len(pool.layout or {}) > 1:
-        fact = f"{where} single takes one profile per node"
+    if pool_strategy_name == "single" and len(pool.layout or {}) > 1:
+        fact = f"{setting} single takes one profile per node"
         raise InputError(f"{path}.sharing.layout", fact, f"use {mixed}, or one profile")
-    if own == "single" and sharing.devices is not None:
-        fact = f"under {where} single all GPUs of a node must have the same MIG setting"
+    if pool_strategy_name == "single" and sharing.devices is not None:
+        fact = f"under {setting} single all GPUs of a node must have the same MIG setting"
         raise InputError(f"{path}.sharing.devices", fact, f"use {mixed}, or leave devices out")
 
 
-def _check_place(cluster: str, pool: Pool, path: str) -> None:
+def _check_nodes(cluster: str, pool: Pool, path: str) -> None:
     if cluster == "embedded":
         if pool.selector is not None:
             fact = "an embedded cluster creates the pool's nodes"
@@ -181,7 +183,7 @@ def _check_place(cluster: str, pool: Pool, path: str) -> None:
     if cluster == "hosts":
         return  # see host_checks
     if cluster in ("aws", "openstack"):
-        _check_made(pool, path)
+        _check_created_pool(pool, path)
         return
     if pool.nodes is not None:
         fact = "the nodes of an existing cluster already exist"
@@ -190,13 +192,13 @@ def _check_place(cluster: str, pool: Pool, path: str) -> None:
         raise InputError(f"{path}.selector", "missing", "give the labels by which the pool's nodes are found")
 
 
-def _check_made(pool: Pool, path: str) -> None:
+def _check_created_pool(pool: Pool, path: str) -> None:
     if pool.selector is not None:
         fact = "gpuform creates the pool's nodes"
         raise InputError(f"{path}.selector", fact, "give nodes: N or elastic, or use kind existing")
     if (pool.nodes is None) == (pool.elastic is None):
-        both = "both nodes and elastic are given" if pool.nodes else "neither nodes nor elastic is given"
-        raise InputError(f"{path}.nodes", both, "give one of the two")
+        fact = "both nodes and elastic are given" if pool.nodes else "neither nodes nor elastic is given"
+        raise InputError(f"{path}.nodes", fact, "give one of the two")
 
 
 def _system_machines(env: Environment) -> tuple[str, ...]:
@@ -210,27 +212,27 @@ def _system_machines(env: Environment) -> tuple[str, ...]:
 
 def _namespaces(env: Environment) -> dict[str, str]:
     """Every named namespace, with the path of the first field that names it."""
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for index, workload in enumerate(env.workloads):
-        found.setdefault(workload.namespace, f"workloads[{index}].namespace")
-    for index, space in enumerate(env.namespaces):
-        found.setdefault(space.name, f"namespaces[{index}].name")
+        paths.setdefault(workload.namespace, f"workloads[{index}].namespace")
+    for index, namespace in enumerate(env.namespaces):
+        paths.setdefault(namespace.name, f"namespaces[{index}].name")
     for index, team in enumerate(env.queues.teams if env.queues else ()):
-        for number, name in enumerate(team.namespaces):
-            found.setdefault(name, f"queues.teams[{index}].namespaces[{number}]")
-    return found
+        for name_index, name in enumerate(team.namespaces):
+            paths.setdefault(name, f"queues.teams[{index}].namespaces[{name_index}]")
+    return paths
 
 
 def warnings(env: Environment) -> tuple[str, ...]:
     """Accepted settings that are not advisable: path, fact and remedy of each."""
-    found = [*node_room.warnings(env), *queue_checks.warnings(env)]
-    found += room.warnings(env)
+    warnings = [*node_resources.warnings(env), *queue_checks.warnings(env)]
+    warnings += quotas.warnings(env)
     if env.has_cluster:  # else Ansible changes the layouts, host by host
-        found += relayout.warnings(env.cluster.kind, env.pools)
+        warnings += relayout.warnings(env.cluster.kind, env.pools)
     if isinstance(env.cluster, AwsCluster):
-        found += aws_checks.warnings(env.gpu_operator.mig_strategy, env.pools)
+        warnings += aws_checks.warnings(env.gpu_operator.mig_strategy, env.pools)
     if isinstance(env.cluster, OpenstackCluster):
-        found += openstack_checks.warnings(env.cluster, env.pools)
+        warnings += openstack_checks.warnings(env.cluster, env.pools)
     if isinstance(env.cluster, HostsCluster):
-        found += host_checks.warnings(env.cluster, env.pools)
-    return tuple(found)
+        warnings += host_checks.warnings(env.cluster, env.pools)
+    return tuple(warnings)

@@ -29,36 +29,34 @@ def _cut(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    return (
-        text if text.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
-    )
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-def hidden(error: InputError, given: object) -> InputError:
-    """The same error without the texts of ``given`` that may be secret.
+def without_secrets(error: InputError, data: object) -> InputError:
+    """The same error without the texts of ``data`` that may be secret.
 
     A message repeats a wrong value, since values are not secret as a rule. A text of several lines, a JSON
     object and a text longer than a name may be a pasted kubeconfig, key or token, and no message repeats it.
     """
     fact, remedy = error.fact, error.remedy
-    for text in sorted(set(_secret(given)), key=len, reverse=True):
-        for shown in (repr(text), text):
-            fact, remedy = fact.replace(shown, "the given text"), remedy.replace(shown, "the given text")
+    for text in sorted(set(_secret_texts(data)), key=len, reverse=True):
+        for quoted in (repr(text), text):
+            fact, remedy = fact.replace(quoted, "the given text"), remedy.replace(quoted, "the given text")
     return InputError(error.path, fact, remedy)
 
 
-def content(text: str) -> bool:
+def is_file_content(text: str) -> bool:
     """Whether a text is the content of a file rather than a name or a path."""
     return not text.isprintable() or text.lstrip().startswith("{")
 
 
-def _secret(given: object) -> Iterator[str]:
-    if isinstance(given, str):
-        if content(given) or len(given) > _LONGEST_NAME:
-            yield given
-    elif isinstance(given, Mapping):
-        for item in given.values():
-            yield from _secret(item)
-    elif isinstance(given, list | tuple):
-        for item in given:
-            yield from _secret(item)
+def _secret_texts(data: object) -> Iterator[str]:
+    if isinstance(data, str):
+        if is_file_content(data) or len(data) > _LONGEST_NAME:
+            yield data
+    elif isinstance(data, Mapping):
+        for item in data.values():
+            yield from _secret_texts(item)
+    elif isinstance(data, list | tuple):
+        for item in data:
+            yield from _secret_texts(item)

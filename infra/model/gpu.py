@@ -37,7 +37,7 @@ Linked = Literal["", "nvlink", "nvswitch"]
 
 
 @dataclass(frozen=True)
-class Support:
+class Drivers:
     """A GPU's driver requirements.
 
     ``first`` is the lowest version, ``mig`` the lowest with MIG, ``last`` the last branch; ``modules``: the
@@ -64,12 +64,12 @@ class Gpu:
     compute: tuple[int, int]
     family: str
     pci: str
-    driver: Support
+    driver: Drivers
     geometry: Geometry | None = None
     linked: Linked = ""
     ec2: tuple[str, int] | None = None
     bottlerocket: str | None = None
-    own: bool = False
+    is_declared: bool = False
     """Declared by the environment."""
 
     @property
@@ -103,14 +103,14 @@ class Gpu:
 
 
 _OPEN: tuple[Modules, ...] = ("open",)
-_VOLTA = Support("450", last=580)
-_A100 = Support("450", mig="450.80.02")
-_H100 = Support("525", mig="525.53")
-_B200 = Support("570.133.20", mig="570.133.20", modules=_OPEN)
-_B300 = Support("580", mig="580", modules=_OPEN)
-_GH200 = Support("535", mig="535", modules=_OPEN)
-_RTX = Support("575.51.03", mig="575.51.03", modules=_OPEN)
-_RTX_4500 = Support("595.58.03", mig="595.58.03", modules=_OPEN)
+_VOLTA = Drivers("450", last=580)
+_A100 = Drivers("450", mig="450.80.02")
+_H100 = Drivers("525", mig="525.53")
+_B200 = Drivers("570.133.20", mig="570.133.20", modules=_OPEN)
+_B300 = Drivers("580", mig="580", modules=_OPEN)
+_GH200 = Drivers("535", mig="535", modules=_OPEN)
+_RTX = Drivers("575.51.03", mig="575.51.03", modules=_OPEN)
+_RTX_4500 = Drivers("595.58.03", mig="595.58.03", modules=_OPEN)
 _RTX_NAME = "NVIDIA RTX PRO {} Blackwell Server Edition"
 
 # fmt: off
@@ -121,30 +121,30 @@ _ROWS = (
         ec2=("v100", 32768)),
     Gpu("V100-PCIE-16GB", "Tesla V100-PCIE-16GB", 16384, (7, 0), "volta", "10de:1db4", _VOLTA),
     Gpu("V100S-PCIE-32GB", "Tesla V100S-PCIE-32GB", 32768, (7, 0), "volta", "10de:1df6", _VOLTA),
-    Gpu("T4", "Tesla T4", 15360, (7, 5), "turing", "10de:1eb8", Support("450"), ec2=("t4", 16384)),
-    Gpu("T4G", "NVIDIA T4G", 15360, (7, 5), "turing", "10de:1eb4", Support("470"), ec2=("t4g", 16384)),
-    Gpu("A10", "NVIDIA A10", 23028, (8, 6), "ampere", "10de:2236", Support("460")),
-    Gpu("A10G", "NVIDIA A10G", 23028, (8, 6), "ampere", "10de:2237", Support("470"), ec2=("a10g", 22888)),
-    Gpu("A30", "NVIDIA A30", 24576, (8, 0), "ampere", "10de:20b7", Support("460", mig="460"), mig.A30),
-    Gpu("A40", "NVIDIA A40", 46068, (8, 6), "ampere", "10de:2235", Support("460")),
+    Gpu("T4", "Tesla T4", 15360, (7, 5), "turing", "10de:1eb8", Drivers("450"), ec2=("t4", 16384)),
+    Gpu("T4G", "NVIDIA T4G", 15360, (7, 5), "turing", "10de:1eb4", Drivers("470"), ec2=("t4g", 16384)),
+    Gpu("A10", "NVIDIA A10", 23028, (8, 6), "ampere", "10de:2236", Drivers("460")),
+    Gpu("A10G", "NVIDIA A10G", 23028, (8, 6), "ampere", "10de:2237", Drivers("470"), ec2=("a10g", 22888)),
+    Gpu("A30", "NVIDIA A30", 24576, (8, 0), "ampere", "10de:20b7", Drivers("460", mig="460"), mig.A30),
+    Gpu("A40", "NVIDIA A40", 46068, (8, 6), "ampere", "10de:2235", Drivers("460")),
     Gpu("A100-PCIE-40GB", "NVIDIA A100-PCIE-40GB", 40960, (8, 0), "ampere", "10de:20f1", _A100, mig.A100_40),
     Gpu("A100-SXM4-40GB", "NVIDIA A100-SXM4-40GB", 40960, (8, 0), "ampere", "10de:20b0", _A100, mig.A100_40,
         "nvswitch", ec2=("a100", 40960), bottlerocket="a100.40gb"),
     Gpu("A100-PCIE-80GB", "NVIDIA A100 80GB PCIe", 81920, (8, 0), "ampere", "10de:20b5",
-        Support("470", mig="470"), mig.A100_80),
+        Drivers("470", mig="470"), mig.A100_80),
     Gpu("A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB", 81920, (8, 0), "ampere", "10de:20b2", _A100, mig.A100_80,
         "nvswitch", ec2=("a100", 81920), bottlerocket="a100.80gb"),
-    Gpu("L4", "NVIDIA L4", 23034, (8, 9), "ada-lovelace", "10de:27b8", Support("525"), ec2=("l4", 22888)),
-    Gpu("L40", "NVIDIA L40", 46068, (8, 9), "ada-lovelace", "10de:26b5", Support("525")),
-    Gpu("L40S", "NVIDIA L40S", 46068, (8, 9), "ada-lovelace", "10de:26b9", Support("535"),
+    Gpu("L4", "NVIDIA L4", 23034, (8, 9), "ada-lovelace", "10de:27b8", Drivers("525"), ec2=("l4", 22888)),
+    Gpu("L40", "NVIDIA L40", 46068, (8, 9), "ada-lovelace", "10de:26b5", Drivers("525")),
+    Gpu("L40S", "NVIDIA L40S", 46068, (8, 9), "ada-lovelace", "10de:26b9", Drivers("535"),
         ec2=("l40s", 45776)),
     Gpu("H100-PCIe", "NVIDIA H100 PCIe", 81559, (9, 0), "hopper", "10de:2331", _H100, mig.H100_PCIE),
-    Gpu("H100-NVL", "NVIDIA H100 NVL", 95830, (9, 0), "hopper", "10de:2321", Support("535", mig="535"),
+    Gpu("H100-NVL", "NVIDIA H100 NVL", 95830, (9, 0), "hopper", "10de:2321", Drivers("535", mig="535"),
         mig.H100_NVL),
     Gpu("H100-SXM", "NVIDIA H100 80GB HBM3", 81559, (9, 0), "hopper", "10de:2330", _H100, mig.H100,
         "nvswitch", ec2=("h100", 81920), bottlerocket="h100.80gb"),
     Gpu("GH200", "NVIDIA GH200 480GB", 97871, (9, 0), "hopper", "10de:2342", _GH200, mig.GH200),
-    Gpu("H200", "NVIDIA H200", 143771, (9, 0), "hopper", "10de:2335", Support("550", mig="550"), mig.H200,
+    Gpu("H200", "NVIDIA H200", 143771, (9, 0), "hopper", "10de:2335", Drivers("550", mig="550"), mig.H200,
         "nvswitch", ec2=("h200", 144384), bottlerocket="h200.141gb"),
     Gpu("B200", "NVIDIA B200", 183359, (10, 0), "blackwell", "10de:2901", _B200, mig.B200, "nvswitch",
         ec2=("b200", 183359), bottlerocket="b200.180gb"),

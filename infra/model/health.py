@@ -62,11 +62,11 @@ class Health(Model):
     window: Window = option("Window in which actions are counted, for example 30m or 2h.", "1h")
 
     @property
-    def acts(self) -> bool:
+    def changes_nodes(self) -> bool:
         return self.mode != "observe"
 
     @property
-    def share(self) -> float:
+    def budget_ratio(self) -> float:
         """The budget as a fraction, 0 to 1."""
         return int(self.budget.removesuffix("%")) / 100
 
@@ -74,14 +74,14 @@ class Health(Model):
 def check(
     cluster: str,
     health: Health | None,
-    monitored: bool,
+    has_monitoring: bool,
     pools: Sequence[Pool],
     magnum: OpenstackCluster | None,
 ) -> None:
     """Refuse a loop that can see no fault, and a second controller for the same nodes."""
     if health is None:
         return
-    if not monitored:
+    if not has_monitoring:
         fact = "nothing is monitored, so no fault would be detected"
         raise InputError("health", fact, "add monitoring: {}, or leave health out")
     if not any(pool.gpus for pool in pools):
@@ -99,29 +99,29 @@ def _check_magnum(health: Health, magnum: OpenstackCluster | None) -> None:
     if magnum is not None and health.mode == "replace":
         fact = "Magnum has no call that replaces a node, and resizing a group twice can remove healthy ones"
         raise InputError("health.mode", fact, "use mode: ticket, and replace the node by hand")
-    if magnum is not None and health.acts and magnum.labels.get(AUTO_HEALING) == "true":
+    if magnum is not None and health.changes_nodes and magnum.labels.get(AUTO_HEALING) == "true":
         fact = f"Magnum's auto-healing and this loop (mode {health.mode}) would both act on the same nodes"
         raise InputError(f"cluster.labels.{AUTO_HEALING}", fact, "use false, or health.mode: observe")
 
 
 def _check_remediator(cluster: str, health: Health, pools: Sequence[Pool]) -> None:
-    path, own = "health.remediator", health.remediator
+    path, remediator = "health.remediator", health.remediator
     if cluster != "aws":
-        if own in ("karpenter", "eks"):
-            fact = f"this cluster has no {'Karpenter' if own == 'karpenter' else 'EKS'}"
+        if remediator in ("karpenter", "eks"):
+            fact = f"this cluster has no {'Karpenter' if remediator == 'karpenter' else 'EKS'}"
             raise InputError(path, fact, "leave it out, or use cluster kind aws")
         return
-    if own is None:
+    if remediator is None:
         fact = "missing, and on AWS EKS and Karpenter can also repair nodes"
         raise InputError(path, fact, "name the one that may act: gpuform, karpenter or eks")
-    if own == "gpuform":
+    if remediator == "gpuform":
         return
-    if health.acts:
-        fact = f"{own} and this loop (mode {health.mode}) would both act on the same nodes"
+    if health.changes_nodes:
+        fact = f"{remediator} and this loop (mode {health.mode}) would both act on the same nodes"
         raise InputError(path, fact, "use remediator: gpuform, or mode: observe")
     # Each of the two repairs only nodes that it made.
     for index, pool in enumerate(pools):
-        if pool.gpus and pool.by_karpenter != (own == "karpenter"):
+        if pool.gpus and pool.by_karpenter != (remediator == "karpenter"):
             kind = "Karpenter's" if pool.by_karpenter else "of a managed node group"
-            fact = f"{own} does not repair the nodes of pools[{index}] ({pool.name}), which are {kind}"
+            fact = f"{remediator} does not repair the nodes of pools[{index}] ({pool.name}), which are {kind}"
             raise InputError(path, fact, "use remediator: gpuform")

@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from infra.model import drivers
-from infra.model.amounts import numbers
+from infra.model.amounts import version_numbers
 from infra.model.errors import InputError
 from infra.model.gpu import ONLY_ARM64, Gpu, Modules
-from infra.model.hosts import CDI, MAJORS, Driver, Host, HostsCluster, spelled
+from infra.model.hostnames import normalize_host
+from infra.model.hosts import CDI, MAJORS, Driver, Host, HostsCluster, format_version
 from infra.model.operator import GpuOperatorSpec
-from infra.model.places import same_host
 from infra.model.pool import Pool
 from infra.model.sharing import Mps
 from infra.model.values import ALL_GROUPS, LOCALHOST
 
-INSIDE = (
+CLUSTER_KEYS = (
     *("scheduling", "priorities", "namespaces", "queues", "workloads", "health", "monitoring", "registries"),
 )
 """Keys of the environment that have no effect without a cluster."""
 
 
 def check(
-    cluster: HostsCluster, spec: GpuOperatorSpec, pools: Sequence[Pool], inside: Mapping[str, object]
+    cluster: HostsCluster, spec: GpuOperatorSpec, pools: Sequence[Pool], cluster_values: Mapping[str, object]
 ) -> None:
     """Refuse the first setting that the hosts, or the software on them, do not support.
 
-    ``inside``: the environment's values of the keys ``INSIDE``, which need a cluster.
+    ``cluster_values``: the environment's values of ``CLUSTER_KEYS``, which need a cluster.
     """
     _check_hosts(cluster, pools)
     for index, pool in enumerate(pools):
@@ -34,8 +34,8 @@ def check(
     _check_used(cluster, pools)
     _check_toolkit(cluster)
     _check_runtime(cluster, pools)
-    _check_joined(cluster, spec, inside)
-    _check_daemon(cluster, spec, pools)
+    _check_joined(cluster, spec, cluster_values)
+    _check_mps_daemon(cluster, spec, pools)
 
 
 def driver_of(cluster: HostsCluster, pool: Pool) -> Driver:
@@ -46,25 +46,25 @@ def driver_of(cluster: HostsCluster, pool: Pool) -> Driver:
 
 
 def _check_hosts(cluster: HostsCluster, pools: Sequence[Pool]) -> None:
-    names: dict[str, str] = {}
-    addresses: dict[tuple[str, int], str] = {}
+    place_of: dict[str, str] = {}
+    host_at: dict[tuple[str, int], str] = {}
     for path, place, host in _hosts(cluster, pools):
-        if host.name in names:
-            fact = f"host {host.name!r} is already in {names[host.name]}"
+        if host.name in place_of:
+            fact = f"host {host.name!r} is already in {place_of[host.name]}"
             raise InputError(path, fact, "name it in one place only")
-        names[host.name] = place
-        other = addresses.setdefault((same_host(host.reached_at), host.port), host.name)
-        if other != host.name:
-            fact = f"{host.reached_at} port {host.port} is the address of host {other!r}"
+        place_of[host.name] = place
+        owner = host_at.setdefault((normalize_host(host.ssh_address), host.port), host.name)
+        if owner != host.name:
+            fact = f"{host.ssh_address} port {host.port} is the address of host {owner!r}"
             raise InputError(path, fact, "give each host an address of its own")
 
 
 def _hosts(cluster: HostsCluster, pools: Sequence[Pool]) -> Iterator[tuple[str, str, Host]]:
     for index, host in enumerate(cluster.control_plane):
         yield f"cluster.control_plane[{index}]", "cluster.control_plane", host
-    for number, pool in enumerate(pools):
+    for pool_index, pool in enumerate(pools):
         for index, host in enumerate(pool.hosts or ()):
-            yield f"pools[{number}].hosts[{index}]", f"pool {pool.name}", host
+            yield f"pools[{pool_index}].hosts[{index}]", f"pool {pool.name}", host
 
 
 def _check_pool(cluster: HostsCluster, pool: Pool, path: str) -> None:
@@ -88,26 +88,26 @@ def _check_pool(cluster: HostsCluster, pool: Pool, path: str) -> None:
     if pool.driver is None and cluster.driver is None:
         remedy = "give cluster.driver, or the pool a driver: {source: nvidia, version: '580.95.05'}"
         raise InputError(f"{path}.driver", "missing, and the cluster has none", remedy)
-    where = f"{path}.driver" if pool.driver else "cluster.driver"
+    driver_path = f"{path}.driver" if pool.driver else "cluster.driver"
     driver, gpu = driver_of(cluster, pool), pool.gpus[0]
-    drivers.check(driver.version, gpu, pool, f"{where}.version")
-    drivers.check_modules(driver.modules, driver.version, gpu, pool, f"{where}.modules")
+    drivers.check(driver.version, gpu, pool, f"{driver_path}.version")
+    drivers.check_modules(driver.modules, driver.version, gpu, pool, f"{driver_path}.modules")
     if cluster.cuda:
         _check_cuda(cluster.cuda, driver_of(cluster, pool), pool)
 
 
 def _check_cuda(cuda: str, driver: Driver, pool: Pool) -> None:
     gpu = pool.gpus[0]
-    path, major = "cluster.cuda", numbers(cuda)[0]
-    least = drivers.FIRST_BRANCH_OF_CUDA[major]
-    if drivers.branch(driver.version) < least:
+    path, major = "cluster.cuda", version_numbers(cuda)[0]
+    min_branch = drivers.FIRST_BRANCH_OF_CUDA[major]
+    if drivers.branch(driver.version) < min_branch:
         fact = f"programs of CUDA {cuda} do not run with driver {driver.version} (pool {pool.name})"
-        raise InputError(path, fact, f"use a driver of branch {least} or newer, or an older CUDA")
-    first, last = drivers.first_cuda(gpu), drivers.LAST_CUDA_OF_FAMILY.get(gpu.family)
-    if numbers(cuda) < first:
-        spelled = ".".join(str(part) for part in first)
+        raise InputError(path, fact, f"use a driver of branch {min_branch} or newer, or an older CUDA")
+    first, last = drivers.first_cuda(gpu.compute), drivers.LAST_CUDA_OF_FAMILY.get(gpu.family)
+    if version_numbers(cuda) < first:
+        first_version = ".".join(str(part) for part in first)
         fact = f"CUDA {cuda} does not support {gpu.name} (pool {pool.name})"
-        raise InputError(path, fact, f"use {spelled} or newer")
+        raise InputError(path, fact, f"use {first_version} or newer")
     if last is not None and major > last:
         fact = f"CUDA {cuda} no longer supports {gpu.name} (pool {pool.name})"
         raise InputError(path, fact, f"use {last}.x or older")
@@ -124,47 +124,45 @@ def _check_used(cluster: HostsCluster, pools: Sequence[Pool]) -> None:
 
 def _check_toolkit(cluster: HostsCluster) -> None:
     """A version below the floor needs each open CVE acknowledged; others must not be acknowledged."""
-    version, holes = cluster.toolkit.version, drivers.open_holes(cluster.toolkit.version)
-    drivers.check_named(
-        "cluster.toolkit.version", version, holes, drivers.TOOLKIT_FIXES, "cluster", cluster.acknowledge
-    )
-    drivers.check_acknowledged("cluster", f"container toolkit {version}", holes, cluster.acknowledge)
+    version, path, accepted = cluster.toolkit.version, "cluster.toolkit.version", cluster.acknowledge
+    cves = drivers.check_cves(path, version, drivers.TOOLKIT_FIXES, "cluster", accepted)
+    drivers.check_acknowledged("cluster", f"container toolkit {version}", cves, accepted)
 
 
 def _check_runtime(cluster: HostsCluster, pools: Sequence[Pool]) -> None:
     """Refuse what the declared version of the container runtime cannot do."""
     if cluster.runtime_version is None:
         return
-    cdi, version = CDI[cluster.runtime], numbers(cluster.runtime_version)
+    cdi, version = CDI[cluster.runtime], version_numbers(cluster.runtime_version)
     if version[0] not in MAJORS[cluster.runtime]:
         fact = f"{cluster.runtime} has no version {cluster.runtime_version}"
         majors = " or ".join(f"{major}.x" for major in MAJORS[cluster.runtime])
         raise InputError("cluster.runtime_version", fact, f"use {majors}")
-    if cluster.runtime == "crio" and version < cdi.known:
+    if cluster.runtime == "crio" and version < cdi.first:
         fact = f"CRI-O {cluster.runtime_version} has no CDI, by which its containers get GPUs"
-        raise InputError("cluster.runtime_version", fact, f"use CRI-O {spelled(cdi.known)} or newer")
-    if cluster.mode == "cdi" and version < cdi.known:
-        fact = f"containerd {cluster.runtime_version} has no CDI, which came with {spelled(cdi.known)}"
+        raise InputError("cluster.runtime_version", fact, f"use CRI-O {format_version(cdi.first)} or newer")
+    if cluster.toolkit_mode == "cdi" and version < cdi.first:
+        fact = f"containerd {cluster.runtime_version} has no CDI, which came with {format_version(cdi.first)}"
         raise InputError("cluster.toolkit.mode", fact, "use runtime, or a newer containerd")
     for index, pool in enumerate(pools):
-        if pool.by_claim and not cluster.by_cdi and version < cdi.on:
+        if pool.by_claim and not cluster.by_cdi and version < cdi.first_enabled:
             fact = "claimed GPUs are CDI devices, which the hosts' containerd is not configured for"
-            fix = f"use cluster.toolkit.mode: cdi, with containerd {spelled(cdi.known)} or newer"
-            raise InputError(f"pools[{index}].sharing.kind", fact, fix)
+            remedy = f"use cluster.toolkit.mode: cdi, with containerd {format_version(cdi.first)} or newer"
+            raise InputError(f"pools[{index}].sharing.kind", fact, remedy)
 
 
 def warnings(cluster: HostsCluster, pools: Sequence[Pool]) -> Iterator[str]:
     """GPUs only for pods with a RuntimeClass, although nothing declares it."""
-    said = cluster.toolkit.mode or cluster.runtime_version or cluster.runtime == "crio"
-    if cluster.kubeconfig and not said and any(pool.gpus for pool in pools):
+    is_declared = cluster.toolkit.mode or cluster.runtime_version or cluster.runtime == "crio"
+    if cluster.kubeconfig and not is_declared and any(pool.gpus for pool in pools):
         fact = "missing, so only pods with runtimeClassName: nvidia get GPUs; declared pods have it"
         yield f"cluster.runtime_version: {fact}; give the hosts' oldest containerd, or toolkit.mode"
 
 
-def _check_daemon(cluster: HostsCluster, spec: GpuOperatorSpec, pools: Sequence[Pool]) -> None:
+def _check_mps_daemon(cluster: HostsCluster, spec: GpuOperatorSpec, pools: Sequence[Pool]) -> None:
     """The MPS daemon of the device plugin's chart gets the driver's programs only from NVIDIA's runtime."""
     for index, pool in enumerate(pools):
-        if isinstance(pool.sharing, Mps) and spec.mode == "device_plugin" and cluster.mode == "cdi":
+        if isinstance(pool.sharing, Mps) and spec.mode == "device_plugin" and cluster.toolkit_mode == "cdi":
             raise InputError(
                 f"pools[{index}].sharing.kind",
                 "without the operator MPS's daemon starts with NVIDIA's runtime, which the hosts do not have",
@@ -172,7 +170,7 @@ def _check_daemon(cluster: HostsCluster, spec: GpuOperatorSpec, pools: Sequence[
             )
 
 
-def _check_joined(cluster: HostsCluster, spec: GpuOperatorSpec, inside: Mapping[str, object]) -> None:
+def _check_joined(cluster: HostsCluster, spec: GpuOperatorSpec, cluster_values: Mapping[str, object]) -> None:
     if cluster.kubeconfig:
         return
     if cluster.context:
@@ -181,13 +179,13 @@ def _check_joined(cluster: HostsCluster, spec: GpuOperatorSpec, inside: Mapping[
         if getattr(spec, key):
             fact = "the hosts have joined no cluster that gets the operator"
             raise InputError(f"gpu_operator.{key}", fact, "give cluster.kubeconfig first")
-    for key, given in inside.items():
-        if given:
-            could = {"workloads": "run them", "registries": "pull images"}.get(key, "have any")
-            fact = f"the hosts have joined no cluster that could {could}"
+    for key, value in cluster_values.items():
+        if value:
+            use = {"workloads": "run them", "registries": "pull images"}.get(key, "have any")
+            fact = f"the hosts have joined no cluster that could {use}"
             raise InputError(key, fact, "give cluster.kubeconfig first")
 
 
-def nvidia_modules(driver: Driver, gpu: Gpu) -> Modules:
+def kernel_modules(driver: Driver, gpu: Gpu) -> Modules:
     """Kernel modules of a pool's hosts: the declared ones, or those that NVIDIA recommends."""
-    return driver.modules or drivers.modules(gpu, driver.version)
+    return driver.modules or drivers.recommended_modules(gpu, driver.version)

@@ -10,8 +10,8 @@ from pydantic import AfterValidator, Field
 from infra import versions
 from infra.model import drivers
 from infra.model.base import NUMBER, Strict, each_once, listing, matching, one_of, refusing
-from infra.model.errors import InputError, content
-from infra.model.places import INTERFACE, is_host, plain_address
+from infra.model.errors import InputError, is_file_content
+from infra.model.hostnames import INTERFACE, is_host, is_plain_url
 
 _OTHER_MACHINES = re.compile(r"aarch64|arm64|sbsa|ppc64le")
 
@@ -27,13 +27,13 @@ def _known_branch(value: str) -> str:
 def _known_cuda(value: str) -> str:
     major = value.partition(".")[0]
     if int(major) not in drivers.FIRST_BRANCH_OF_CUDA:
-        known = [str(one) for one in drivers.FIRST_BRANCH_OF_CUDA]
+        known = [str(major_version) for major_version in drivers.FIRST_BRANCH_OF_CUDA]
         raise InputError("", f"unknown CUDA {major}", listing(known, major))
     return value
 
 
 def _url(value: str) -> str:
-    if not plain_address(value, "http", "https"):
+    if not is_plain_url(value, "http", "https"):
         fact = "is not a plain http or https address"
         raise InputError("", fact, "write it as https://..., without a user in it")
     machine = _OTHER_MACHINES.search(value)
@@ -44,30 +44,30 @@ def _url(value: str) -> str:
 
 
 def _fingerprint(value: str) -> str:
-    plain = value.replace(" ", "").upper()
-    if not re.fullmatch(r"[0-9A-F]{40}", plain):
+    digits = value.replace(" ", "").upper()
+    if not re.fullmatch(r"[0-9A-F]{40}", digits):
         raise InputError("", "is not a key fingerprint", "give all 40 hexadecimal digits")
-    return plain
+    return digits
 
 
-def _file(value: str) -> str:
+def _file_path(value: str) -> str:
     """The value may be a pasted kubeconfig, so the message does not repeat it.
 
     A name has at most 255 bytes, a path less than 4096 (limits.h, NAME_MAX and PATH_MAX).
     """
     names = value.split("/")
-    long = len(value.encode()) >= 4096 or any(len(name.encode()) > 255 for name in names)
-    no_file = names[-1].strip() in ("", ".", "..") or "://" in value or value.startswith("/dev/")
+    is_too_long = len(value.encode()) >= 4096 or any(len(name.encode()) > 255 for name in names)
+    is_no_file = names[-1].strip() in ("", ".", "..") or "://" in value or value.startswith("/dev/")
     if re.match(r"\$\{?[A-Za-z_]", value):
         raise InputError("", f"{value!r}: variables are not expanded", "write it with ~/, or as it is")
-    if ":" in value and not content(value) and "://" not in value:
+    if ":" in value and not is_file_content(value) and "://" not in value:
         raise InputError("", f"{value!r} names several files", "name one")
-    if content(value) or long or no_file:
+    if is_file_content(value) or is_too_long or is_no_file:
         raise InputError("", "is not a path", "give the path of the file, not its content")
     return value
 
 
-def _own_path(value: str) -> str:
+def _local_path(value: str) -> str:
     if not value.startswith(("/", "~/")):
         raise InputError("", f"{value!r} is a relative path", "begin it with / or ~/")
     if any(letter.isspace() or letter in "\"'{}" for letter in value):
@@ -99,9 +99,9 @@ def _private_key(value: str) -> str:
 
 
 Url = Annotated[Strict, AfterValidator(_url)]
-FilePath = Annotated[Strict, AfterValidator(_file)]
-OwnPath = Annotated[Strict, AfterValidator(_file), AfterValidator(_own_path)]
-PrivateKey = Annotated[OwnPath, AfterValidator(_private_key)]
+FilePath = Annotated[Strict, AfterValidator(_file_path)]
+LocalPath = Annotated[Strict, AfterValidator(_file_path), AfterValidator(_local_path)]
+PrivateKey = Annotated[LocalPath, AfterValidator(_private_key)]
 Acknowledged = Annotated[
     Strict,
     Field(json_schema_extra={"enum": list(drivers.TOOLKIT_FIXES)}),

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 from pydantic import BeforeValidator, Field, model_validator
 
 from infra import versions
-from infra.model.amounts import numbers
+from infra.model.amounts import version_numbers
 from infra.model.base import ClusterModel, Model, Strict, matching, option, required
 from infra.model.errors import InputError
 from infra.model.gpu import Modules
@@ -20,7 +20,7 @@ from infra.model.host_values import (
     DriverVersion,
     FilePath,
     Fingerprint,
-    OwnPath,
+    LocalPath,
     PrivateKey,
     RuntimeVersion,
     Sha256,
@@ -29,7 +29,7 @@ from infra.model.host_values import (
     User,
     Vulnerabilities,
 )
-from infra.model.places import is_host
+from infra.model.hostnames import is_host
 from infra.model.serving import Port
 from infra.model.values import HostName
 
@@ -41,8 +41,8 @@ NVIDIA_RUNTIME = "nvidia"
 class Cdi(NamedTuple):
     """The first version with CDI, and the first that has it on by default."""
 
-    known: tuple[int, int]
-    on: tuple[int, int]
+    first: tuple[int, int]
+    first_enabled: tuple[int, int]
 
 
 CDI: Mapping[Runtime, Cdi] = {"containerd": Cdi((1, 7), (2, 0)), "crio": Cdi((1, 23), (1, 23))}
@@ -54,7 +54,7 @@ MAJORS: Mapping[Runtime, tuple[int, ...]] = {"containerd": (1, 2), "crio": (1,)}
 """Published major versions (their release pages, 2026-11)."""
 
 
-def spelled(version: tuple[int, int]) -> str:
+def format_version(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))
 
 
@@ -69,22 +69,22 @@ class Host(Model):
     port: Port = option("Port of ssh.", 22)
 
     @model_validator(mode="after")
-    def _can_be_reached(self) -> Host:
-        if not is_host(self.reached_at):
+    def _check_address(self) -> Host:
+        if not is_host(self.ssh_address):
             fact = f"{self.name!r} is also the address for ssh, and no host has it"
             raise InputError("name", fact, "correct it, or add address")
         return self
 
     @property
-    def reached_at(self) -> str:
+    def ssh_address(self) -> str:
         return self.address or self.name
 
 
-def _named(value: Any) -> Any:
+def _host_from_name(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
-AnyHost = Annotated[Host, BeforeValidator(_named, json_schema_input_type=str | Host)]
+AnyHost = Annotated[Host, BeforeValidator(_host_from_name, json_schema_input_type=str | Host)]
 
 
 class Repository(Model):
@@ -131,7 +131,7 @@ class Driver(Model):
     runfile: Runfile | None = Field(default=None)
 
     @model_validator(mode="after")
-    def _comes_from_one_place(self) -> Driver:
+    def _check_source(self) -> Driver:
         if self.repository and self.source != "nvidia":
             fact = f"a driver of source {self.source} does not come from NVIDIA's repository"
             raise InputError("repository", fact, "leave it out, or use source: nvidia")
@@ -143,9 +143,9 @@ class Driver(Model):
             raise InputError("runfile.url", fact, "name the file")
         if self.source == "runfile" and self.runfile is None:
             raise InputError("runfile", "missing", "give url and sha256 of the installer")
-        named = _RUNFILE.search(self.runfile.url) if self.runfile else None
-        if named and named.group(1) != self.version:
-            fact = f"the file has version {named.group(1)}, and version is {self.version}"
+        match = _RUNFILE.search(self.runfile.url) if self.runfile else None
+        if match and match.group(1) != self.version:
+            fact = f"the file has version {match.group(1)}, and version is {self.version}"
             raise InputError("runfile.url", fact, "set both to the same version")
         return self
 
@@ -170,7 +170,7 @@ class HostsCluster(ClusterModel):
     kind: Literal["hosts"]
     user: User = option("User for ssh; a user other than root needs sudo without a password.", "root")
     private_key: PrivateKey | None = option("Path of the private key for ssh; ssh's default if left out.")
-    known_hosts: OwnPath | None = option("Path of the known_hosts file; ssh's default if left out.")
+    known_hosts: LocalPath | None = option("Path of the known_hosts file; ssh's default if left out.")
     control_plane: tuple[AnyHost, ...] = option(
         "Hosts of the control plane that are in no pool: only prepared for Kubernetes.", ()
     )
@@ -181,21 +181,21 @@ class HostsCluster(ClusterModel):
     toolkit: Toolkit = Field(default_factory=Toolkit)
     driver: Driver | None = option("The driver on hosts with GPUs, unless their pool has its own.")
     cuda: CudaVersion | None = option("CUDA toolkit (nvcc) on hosts with GPUs; none if left out.")
-    kubeconfig: OwnPath | None = option("Path of the kubeconfig, once the hosts have joined a cluster.")
+    kubeconfig: LocalPath | None = option("Path of the kubeconfig, once the hosts have joined a cluster.")
     context: Context | None = option("Context in it; its current one if left out.")
     acknowledge: Vulnerabilities = option("Accepted vulnerabilities of an older container toolkit.", ())
 
     @model_validator(mode="after")
-    def _has_a_file_for_each(self) -> HostsCluster:
-        seen: dict[str, str] = {}
+    def _check_files(self) -> HostsCluster:
+        key_of_path: dict[str, str] = {}
         for key in ("private_key", "known_hosts", "kubeconfig"):
             path = getattr(self, key)
-            if path and (other := seen.setdefault(path, key)) != key:
-                raise InputError(key, f"{path} is also {other}", "name two files")
+            if path and (first_key := key_of_path.setdefault(path, key)) != key:
+                raise InputError(key, f"{path} is also {first_key}", "name two files")
         return self
 
     @property
-    def mode(self) -> Literal["cdi", "runtime"]:
+    def toolkit_mode(self) -> Literal["cdi", "runtime"]:
         """What the toolkit is configured for: as declared, or cdi if the runtime's version supports it.
 
         Without a version a second runtime, which every containerd supports.
@@ -203,10 +203,10 @@ class HostsCluster(ClusterModel):
         if self.toolkit.mode:
             return self.toolkit.mode
         version = self.runtime_version
-        supported = version is not None and numbers(version) >= CDI[self.runtime].known
+        supported = version is not None and version_numbers(version) >= CDI[self.runtime].first
         return "cdi" if supported and self.runtime == "containerd" else "runtime"
 
     @property
     def by_cdi(self) -> bool:
         """Whether pods get their GPUs as CDI devices; CRI-O supports them in both modes."""
-        return self.runtime == "crio" or self.mode == "cdi"
+        return self.runtime == "crio" or self.toolkit_mode == "cdi"

@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
-from infra.model.aws_values import EKS
+from infra.model.aws_values import EKS_VERSIONS
 from infra.model.base import NUMBER, Strict
 from infra.model.errors import InputError
 
@@ -51,10 +51,6 @@ class Image:
     ships_device_plugin: bool
     root_device: str
     data_device: str | None
-
-    @property
-    def gpu(self) -> bool:
-        return self.ships_driver
 
 
 def _image(key: ImageKey, family: Family, arch: Arch, ami_type: str, *, gpu: bool) -> Image:
@@ -92,10 +88,10 @@ IMAGES: Mapping[ImageKey, Image] = {image.key: image for image in _ROWS}
 
 def _pin(value: str) -> str:
     """The releases of AL2023 are dates (amazon-eks-ami, releases), of 2023 and later."""
-    found = _ALIAS["AL2023"].fullmatch(value)
-    if found:
+    match = _ALIAS["AL2023"].fullmatch(value)
+    if match:
         try:
-            released = datetime.strptime(found[1], "%Y%m%d").replace(tzinfo=UTC)
+            released = datetime.strptime(match[1], "%Y%m%d").replace(tzinfo=UTC)
         except ValueError:
             raise InputError("", f"{value} names no day", f"write it as {_EXAMPLE['AL2023']}") from None
         if released.year < 2023:
@@ -119,9 +115,10 @@ def check_pin(image: Image, pin: str) -> None:
 
 def check_date(kubernetes: str, pin: str) -> None:
     """Refuse a dated alias from before or after the time in which EKS publishes images of the version."""
-    found, support = _ALIAS["AL2023"].fullmatch(pin), EKS[kubernetes]
-    if found and not f"{support.began:%Y%m%d}" <= found[1] <= f"{support.extended:%Y%m%d}":
-        fact = f"EKS publishes images of Kubernetes {kubernetes} from {support.began} to {support.extended}"
+    match, support = _ALIAS["AL2023"].fullmatch(pin), EKS_VERSIONS[kubernetes]
+    if match and not f"{support.first_images:%Y%m%d}" <= match[1] <= f"{support.extended:%Y%m%d}":
+        period = f"from {support.first_images} to {support.extended}"
+        fact = f"EKS publishes images of Kubernetes {kubernetes} {period}"
         raise InputError("", fact, "write the date of a release in that time")
 
 
@@ -147,16 +144,16 @@ def newest_parameter(image: Image, kubernetes: str) -> str:
 
 def alias(image: Image, release: str) -> str | None:
     """The dated alias of a release (1.36.2-20260818, or 1.50.0-1a2b3c4d of Bottlerocket); None for others."""
-    first, _, last = release.partition("-")
-    found = f"bottlerocket@{first}" if image.family == "Bottlerocket" else f"al2023@v{last}"
-    return found if _ALIAS[image.family].fullmatch(found) else None
+    version, _, date = release.partition("-")
+    alias = f"bottlerocket@{version}" if image.family == "Bottlerocket" else f"al2023@v{date}"
+    return alias if _ALIAS[image.family].fullmatch(alias) else None
 
 
 def _ssm_folder(image: Image, kubernetes: str) -> str:
     """The folder of AWS's public parameters of an image, as EKS and Bottlerocket document it."""
     arch = {"amd64": "x86_64", "arm64": "arm64"}[image.arch]
     if image.family == "Bottlerocket":
-        variant = f"aws-k8s-{kubernetes}" + ("-nvidia" if image.gpu else "")
+        variant = f"aws-k8s-{kubernetes}" + ("-nvidia" if image.ships_driver else "")
         return f"/aws/service/bottlerocket/{variant}/{arch}"
-    variant = "nvidia" if image.gpu else "standard"
+    variant = "nvidia" if image.ships_driver else "standard"
     return f"/aws/service/eks/optimized-ami/{kubernetes}/amazon-linux-2023/{arch}/{variant}"

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from infra.model.base import listing
 from infra.model.errors import InputError
 from infra.model.gpu import Gpu
-from infra.model.mig import Layout, spell
+from infra.model.mig import Layout, format_layout
 from infra.model.sharing import Mig
-from infra.model.values import digest
+from infra.model.values import short_digest
 
 if TYPE_CHECKING:
     from infra.model.pool import Pool
@@ -28,7 +28,7 @@ def resolve(gpu: Gpu, layout: Any) -> Layout:
     if isinstance(layout, str):
         profile = layout.removeprefix("all-")
         assert gpu.geometry is not None
-        return {profile: gpu.geometry.most(profile)}
+        return {profile: gpu.geometry.max_slices(profile)}
     return dict(layout)
 
 
@@ -38,12 +38,13 @@ def check(gpus: Sequence[Gpu], layout: dict[str, int] | str) -> None:
     Error paths are relative to the pool.
     """
     for gpu in gpus:
-        _check(gpu, layout)
-    first = resolve(gpus[0], layout)
+        _check_layout(gpu, layout)
+    expected = resolve(gpus[0], layout)
     for gpu in gpus[1:]:
         other = resolve(gpu, layout)
-        if other != first:
-            fact = f"{layout} is {spell(first)} on {gpus[0].name} and {spell(other)} on {gpu.name}"
+        if other != expected:
+            texts = f"{format_layout(expected)} on {gpus[0].name}", f"{format_layout(other)} on {gpu.name}"
+            fact = f"{layout} is {' and '.join(texts)}"
             raise InputError("sharing.layout", fact, "give {profile: number}, or make a pool for each model")
 
 
@@ -65,7 +66,7 @@ def check_devices(devices: Sequence[int], counts: Sequence[int]) -> None:
         raise InputError("sharing.devices", "names every GPU of a node", "leave devices out")
 
 
-def _check(gpu: Gpu, layout: dict[str, int] | str) -> None:
+def _check_layout(gpu: Gpu, layout: dict[str, int] | str) -> None:
     geometry = gpu.geometry
     if geometry is None:
         remedy = "use time_slicing or mps, or a GPU with MIG, for example A100-40GB"
@@ -110,22 +111,22 @@ def config_name(pool: Pool) -> str | None:
         return DISABLED
     if isinstance(pool.sharing, Mig) and pool.sharing.name:
         return pool.sharing.name
-    name = _spelled(pool.gpus[0], layout)
-    devices = cut(pool)
+    name = _spelled_name(pool.gpus[0], layout)
+    devices = mig_devices(pool)
     if devices is not None:
         name += f"-on-{'-'.join(map(str, devices))}-of-{pool.gpu_count}"
     if len(name) <= _LONGEST:
         return name
-    return f"{name[:54].rstrip('-.')}-{digest(name)}"
+    return f"{name[:54].rstrip('-.')}-{short_digest(name)}"
 
 
-def cut(pool: Pool) -> tuple[int, ...] | None:
+def mig_devices(pool: Pool) -> tuple[int, ...] | None:
     """Numbers of a node's cut GPUs, ascending; None if all are cut."""
     devices = pool.sharing.devices if isinstance(pool.sharing, Mig) else None
     return None if devices is None else tuple(sorted(devices))
 
 
-def standard(gpu: Gpu, name: str) -> Layout | None:
+def standard_layout(gpu: Gpu, name: str) -> Layout | None:
     """The layout that NVIDIA's configuration of that name sets on the GPU; None if it sets no layout."""
     geometry = gpu.geometry
     if geometry is None:
@@ -133,33 +134,33 @@ def standard(gpu: Gpu, name: str) -> Layout | None:
     if name == "all-balanced":
         # Half a GPU in its smallest slices, and the other half in larger ones: as in NVIDIA's file.
         larger = [p for p in geometry.profiles if p.compute in (2, 3) and re.fullmatch(r"\dg\.\d+gb", p.name)]
-        found = {geometry.profiles[0].name: 2} | {profile.name: 1 for profile in larger}
-        return found if geometry.fits(found) else None
+        layout = {geometry.profiles[0].name: 2} | {profile.name: 1 for profile in larger}
+        return layout if geometry.fits(layout) else None
     for profile in geometry.profiles:
-        if name == _all(profile.name):
-            return {profile.name: geometry.most(profile.name)}
+        if name == _all_name(profile.name):
+            return {profile.name: geometry.max_slices(profile.name)}
     return None
 
 
 def check_names(pools: Sequence[Pool]) -> None:
     """Refuse a name that NVIDIA uses for another layout, or one name for two layouts on one GPU model."""
-    seen: dict[tuple[str, str], Pool] = {}
+    pool_of: dict[tuple[str, str], Pool] = {}
     for index, pool in enumerate(pools):
         name, layout = config_name(pool), pool.layout
         if name is None or layout is None:
             continue
         for gpu in pool.gpus:
-            if _named(pool):
+            if _has_chosen_name(pool):
                 _check_standard(pool, gpu, f"pools[{index}].sharing.name")
-            other = seen.setdefault((name, gpu.name), pool)
-            if _means(other, gpu) != _means(pool, gpu):
-                one, two = (pool, other) if _named(pool) else (other, pool)
-                fact = f"{name!r} is another layout in pool {two.name}, on the same GPU"
+            other = pool_of.setdefault((name, gpu.name), pool)
+            if _content(other, gpu) != _content(pool, gpu):
+                named, other_pool = (pool, other) if _has_chosen_name(pool) else (other, pool)
+                fact = f"{name!r} is another layout in pool {other_pool.name}, on the same GPU"
                 remedy = "use another name, or leave it out"
-                raise InputError(f"pools[{pools.index(one)}].sharing.name", fact, remedy)
+                raise InputError(f"pools[{pools.index(named)}].sharing.name", fact, remedy)
 
 
-def _named(pool: Pool) -> bool:
+def _has_chosen_name(pool: Pool) -> bool:
     return isinstance(pool.sharing, Mig) and pool.sharing.name is not None
 
 
@@ -167,31 +168,31 @@ def _check_standard(pool: Pool, gpu: Gpu, path: str) -> None:
     name = config_name(pool) or ""
     if not _STANDARD.fullmatch(name):
         return
-    theirs = standard(gpu, name)
-    if theirs == _means(pool, gpu)[0] and cut(pool) is None:
+    shipped = standard_layout(gpu, name)
+    if shipped == _content(pool, gpu)[0] and mig_devices(pool) is None:
         return
-    means = f"{spell(theirs)} on every {gpu.name}" if theirs else f"no layout on {gpu.name}"
-    fact = f"{name!r} is NVIDIA's own name, and means {means}"
+    meaning = f"{format_layout(shipped)} on every {gpu.name}" if shipped else f"no layout on {gpu.name}"
+    fact = f"{name!r} is NVIDIA's own name, and means {meaning}"
     raise InputError(path, fact, "use another name, or leave it out")
 
 
-def _means(pool: Pool, gpu: Gpu) -> tuple[Layout, tuple[int, ...] | None, int | None]:
+def _content(pool: Pool, gpu: Gpu) -> tuple[Layout, tuple[int, ...] | None, int | None]:
     """(layout, cut GPUs, GPUs per node) of such a GPU; the last two are None if all GPUs are cut."""
-    devices = cut(pool)
+    device_numbers = mig_devices(pool)
     layout = pool.sharing.layout if isinstance(pool.sharing, Mig) else pool.layout or {}
-    return resolve(gpu, layout), devices, pool.gpu_count if devices else None
+    return resolve(gpu, layout), device_numbers, pool.gpu_count if device_numbers else None
 
 
-def _spelled(gpu: Gpu, layout: Layout) -> str:
+def _spelled_name(gpu: Gpu, layout: Layout) -> str:
     geometry = gpu.geometry
     assert geometry is not None
     order = {profile.name: index for index, profile in enumerate(geometry.profiles)}
     parts = sorted(layout.items(), key=lambda item: -order[item[0]])
-    if len(parts) == 1 and parts[0][1] == geometry.most(parts[0][0]):
-        return _all(parts[0][0])
-    spelled = [(name.replace("+", "."), count) for name, count in parts]
-    return "-".join(part if count == 1 else f"{count}x{part}" for part, count in spelled)
+    if len(parts) == 1 and parts[0][1] == geometry.max_slices(parts[0][0]):
+        return _all_name(parts[0][0])
+    labels = [(name.replace("+", "."), count) for name, count in parts]
+    return "-".join(part if count == 1 else f"{count}x{part}" for part, count in labels)
 
 
-def _all(profile: str) -> str:
+def _all_name(profile: str) -> str:
     return f"all-{profile.replace('+', '.')}"

@@ -2,9 +2,9 @@
 
 Sources: flavors from CERN's talk of 2024 (its GB are taken as GiB, as OpenStack means them; the talk gives
 no memory size for its V100, taken as the 16 GB PCIe card, and calls its A100 the PCIe card); EC2 types from
-the project's table of 2026-07-20; the three types without a GPU from AWS's instance type pages. ``LEFT_OUT``
-lists the types that are not supported. The first network card of a p6-b300 supports no
-EFA [EC2 DescribeInstanceTypes, as moto has it; aws-parallelcluster, issue 7143].
+the project's table of 2026-07-20; the three types without a GPU from AWS's instance type pages. The first
+network card of a p6-b300 supports no EFA [EC2 DescribeInstanceTypes, as moto has it; aws-parallelcluster,
+issue 7143].
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ class Machine:
     efa_from: int = 0
     nvme: int = 0
     arch: Literal["amd64", "arm64"] = "amd64"
-    own_model: Gpu | None = None
+    declared_gpu: Gpu | None = None
     """Its GPU, if the environment declares that."""
     usd_per_hour: float | None = None
-    own: bool = False
+    is_declared: bool = False
     """Declared by the environment."""
     deprecated: bool = False
     """The seller still offers it, but advises against new use."""
 
     @property
     def model(self) -> Gpu | None:
-        return self.own_model or (GPUS[self.gpu] if self.gpu else None)
+        return self.declared_gpu or (GPUS[self.gpu] if self.gpu else None)
 
 
 _ROWS = (
@@ -131,7 +131,7 @@ MACHINES: Mapping[str, Machine] = {machine.name: machine for machine in _ROWS}
 
 _FRACTION = "a fraction of an L4: EC2 reports 0 GPUs, so Karpenter starts none for a pod with a GPU"
 
-LEFT_OUT: Mapping[str, str] = dict.fromkeys(
+UNSUPPORTED: Mapping[str, str] = dict.fromkeys(
     ("g6f.2xlarge", "g6f.4xlarge", "g6f.large", "g6f.xlarge", "gr6f.4xlarge"), _FRACTION
 )
 """EC2 types that are not supported, each with the reason [karpenter-provider-aws, issues 8324 and 8368]."""
@@ -139,25 +139,25 @@ LEFT_OUT: Mapping[str, str] = dict.fromkeys(
 
 def smallest(models: Iterable[str], count: int, machines: Iterable[Machine] = _ROWS) -> Machine | None:
     """The machine with the fewest vCPUs, then the least memory, with exactly ``count`` GPUs of one model."""
-    wanted = set(models)
-    fit = [machine for machine in machines if machine.gpu in wanted and machine.gpus == count]
-    return min(fit, key=lambda machine: (machine.vcpu, machine.memory, machine.name), default=None)
+    names = set(models)
+    candidates = [machine for machine in machines if machine.gpu in names and machine.gpus == count]
+    return min(candidates, key=lambda machine: (machine.vcpu, machine.memory, machine.name), default=None)
 
 
-def flavors(own: Mapping[str, Machine] | None = None) -> tuple[Machine, ...]:
+def flavors(declared: Mapping[str, Machine] | None = None) -> tuple[Machine, ...]:
     """OpenStack flavors: a cluster's own, then those of the catalogue that are not deprecated."""
     catalogue = (
-        m for m in _ROWS if m.seller == "openstack" and not m.deprecated and m.name not in (own or {})
+        m for m in _ROWS if m.seller == "openstack" and not m.deprecated and m.name not in (declared or {})
     )
-    return (*(own or {}).values(), *catalogue)
+    return (*(declared or {}).values(), *catalogue)
 
 
-def ec2(
+def ec2_types(
     models: Iterable[str], counts: Collection[int], machines: Iterable[Machine] = _ROWS
 ) -> tuple[Machine, ...]:
     """EC2 types with one of the models, in one of the ``counts`` per machine, in the table's order."""
-    wanted = set(models)
-    return tuple(m for m in machines if m.seller == "ec2" and m.gpu in wanted and m.gpus in counts)
+    names = set(models)
+    return tuple(m for m in machines if m.seller == "ec2" and m.gpu in names and m.gpus in counts)
 
 
 @dataclass(frozen=True)
@@ -181,10 +181,10 @@ class Catalogue:
         return (*self.gpus, *ALIASES)
 
     @property
-    def own_machines(self) -> dict[str, Machine]:
-        return {name: machine for name, machine in self.machines.items() if machine.own}
+    def declared_machines(self) -> dict[str, Machine]:
+        return {name: machine for name, machine in self.machines.items() if machine.is_declared}
 
-    def joined(self, gpus: Mapping[str, Gpu], machines: Mapping[str, Machine]) -> Catalogue:
+    def extended(self, gpus: Mapping[str, Gpu], machines: Mapping[str, Machine]) -> Catalogue:
         """This catalogue with more entries; entries with a built-in name are ignored."""
         return Catalogue({**self.gpus, **gpus, **self.gpus}, {**self.machines, **machines, **self.machines})
 
@@ -192,7 +192,7 @@ class Catalogue:
 BUILT_IN = Catalogue(GPUS, MACHINES)
 
 
-def known_to(info: ValidationInfo) -> Catalogue:
+def catalogue_of(info: ValidationInfo) -> Catalogue:
     """The catalogue of this validation; the built-in one without one in the context."""
     return (info.context or {}).get("catalogue") or BUILT_IN
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-How = Literal["in_place", "replace", "by_upgrade", "delete"]
+Mode = Literal["in_place", "replace", "by_upgrade", "delete"]
 
 _FORCE_NEW = "the provider's schema: ForceNew"
 _BOTH = "the provider's schema: ForceNew; Magnum patches only node_count (cluster_update_allowed_properties)"
@@ -39,15 +39,15 @@ class Change:
     ``delete``: no Magnum resource is left, so only the guard against losses remains.
     """
 
-    how: How
+    mode: Mode
     source: str
 
 
-def _each(how: How, source: str, fields: str) -> dict[str, Change]:
-    return dict.fromkeys(fields.split(), Change(how, source))
+def _changes(mode: Mode, source: str, fields: str) -> dict[str, Change]:
+    return dict.fromkeys(fields.split(), Change(mode, source))
 
 
-UPGRADING: tuple[str, ...] = ("capi",)
+UPGRADING_DRIVERS: tuple[str, ...] = ("capi",)
 """Drivers that can upgrade a cluster: magnum-capi-helm has ``upgrade_cluster``; for Heat see ``_UPGRADE``."""
 
 NAME = Change("replace", "the provider's schema: ForceNew; our resources carry the name as well")
@@ -68,17 +68,17 @@ CLUSTER: Mapping[str, Change] = {
     "driver": Change(
         "in_place", "not sent to Magnum; a label that follows from it counts as a change of labels"
     ),
-    **_each("by_upgrade", _UPGRADE, "template template.image template.labels"),
-    **_each(
+    **_changes("by_upgrade", _UPGRADE, "template template.image template.labels"),
+    **_changes(
         "replace", _MADE_WITH, "template.network_driver template.external_network template.dns_nameserver"
     ),
-    **_each("replace", _MADE_WITH, "template.volume_driver template.master_lb template.floating_ip"),
-    **_each("replace", _MADE_WITH, "template.docker_volume_gib template.server_type"),
+    **_changes("replace", _MADE_WITH, "template.volume_driver template.master_lb template.floating_ip"),
+    **_changes("replace", _MADE_WITH, "template.docker_volume_gib template.server_type"),
     "template.public": Change(
         "in_place", "Magnum publishes a template in use (_is_publishing_cluster_template)"
     ),
     "version": Change("in_place", "states the template's version; only another template changes it"),
-    **_each("replace", _BOTH, "keypair network.fixed_network network.fixed_subnet network.floating_ip"),
+    **_changes("replace", _BOTH, "keypair network.fixed_network network.fixed_subnet network.floating_ip"),
     "masters.nodes": Change("replace", _FORCE_NEW),
     "masters.flavor": Change("replace", _BOTH),
     "masters.lb": Change("replace", _BOTH),
@@ -99,7 +99,7 @@ POOL: Mapping[str, Change] = {
     "machine": Change("replace", _GROUP),
     "nodes": Change("in_place", _RESIZE),
     "elastic": Change("in_place", _PATCH),
-    **_each("replace", _GROUP, "openstack.role openstack.image openstack.labels"),
+    **_changes("replace", _GROUP, "openstack.role openstack.image openstack.labels"),
     "openstack.merge_labels": Change("replace", _FORCE_NEW),
     "openstack.docker_volume_gib": Change("replace", _GROUP),
     "openstack.allow_replace": Change("in_place", _OURS),

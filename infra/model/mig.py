@@ -44,7 +44,7 @@ class Geometry:
     def profile(self, name: str) -> Profile | None:
         return next((profile for profile in self.profiles if profile.name == name), None)
 
-    def most(self, name: str) -> int:
+    def max_slices(self, name: str) -> int:
         """How many slices of one profile an empty GPU holds; 0 for an unknown profile."""
         count = 0
         while self.refusal({name: count + 1}) is None:
@@ -66,15 +66,15 @@ class Geometry:
             return f"{media} slices request the media engines, and only one slice can have them"
         compute = sum(known[name].compute * count for name, count in layout.items())
         if compute > self.compute:
-            return f"{spell(layout)} takes {compute} compute slices of {self.compute}"
+            return f"{format_layout(layout)} takes {compute} compute slices of {self.compute}"
         memory = sum(known[name].memory * count for name, count in layout.items())
         if memory > self.memory:
             return (
-                f"{spell(layout)} takes {compute} of {self.compute} compute slices"
+                f"{format_layout(layout)} takes {compute} of {self.compute} compute slices"
                 f" but {memory} memory slices of {self.memory}"
             )
         if self.placements(layout) is None:
-            return f"{spell(layout)} fits in size, but its slices cannot be placed without overlap"
+            return f"{format_layout(layout)} fits in size, but its slices cannot be placed without overlap"
         return None
 
     def placements(self, layout: Layout, taken: tuple[Placement, ...] = ()) -> tuple[Placement, ...] | None:
@@ -84,61 +84,63 @@ class Geometry:
         """
         known = {profile.name: profile for profile in self.profiles}
         used = frozenset(cell for name, start in taken for cell in range(start, start + known[name].memory))
-        todo = [known[name] for name, count in layout.items() for _ in range(count)]
-        todo.sort(key=lambda profile: (-profile.memory, -profile.compute, profile.name))
-        both = [*todo, *(known[name] for name, _ in taken)]
-        compute, media = sum(one.compute for one in both), sum(one.media for one in both)
+        pending = [known[name] for name, count in layout.items() for _ in range(count)]
+        pending.sort(key=lambda profile: (-profile.memory, -profile.compute, profile.name))
+        all_slices = [*pending, *(known[name] for name, _ in taken)]
+        compute, media = sum(item.compute for item in all_slices), sum(item.media for item in all_slices)
         if compute > self.compute or media > 1:
             return None
-        return _place(tuple(todo), used, 0)
+        return _place(tuple(pending), used, 0)
 
 
-def _place(todo: tuple[Profile, ...], used: frozenset[int], at_least: int) -> tuple[Placement, ...] | None:
+def _place(
+    pending: tuple[Profile, ...], taken: frozenset[int], at_least: int
+) -> tuple[Placement, ...] | None:
     """Depth-first search; equal slices are placed in ascending order, so that no set is tried twice."""
-    if not todo:
+    if not pending:
         return ()
-    head, rest = todo[0], todo[1:]
-    for start in head.starts:
-        cells = frozenset(range(start, start + head.memory))
-        if start < at_least or cells & used:
+    profile, remaining = pending[0], pending[1:]
+    for start in profile.starts:
+        cells = frozenset(range(start, start + profile.memory))
+        if start < at_least or cells & taken:
             continue
-        after = start + 1 if rest and rest[0] == head else 0
-        tail = _place(rest, used | cells, after)
-        if tail is not None:
-            return ((head.name, start), *tail)
+        next_start = start + 1 if remaining and remaining[0] == profile else 0
+        placed = _place(remaining, taken | cells, next_start)
+        if placed is not None:
+            return ((profile.name, start), *placed)
     return None
 
 
-def spell(layout: Layout) -> str:
+def format_layout(layout: Layout) -> str:
     """A layout in words, as in ``2 x 3g.20gb + 1 x 1g.5gb``."""
     return " + ".join(f"{count} x {name}" for name, count in layout.items())
 
 
-def _seven(names: str, mib: Sequence[int] = (0, 0, 0, 0)) -> Geometry:
+def _seven_slices(names: str, mib: Sequence[int] = (0, 0, 0, 0)) -> Geometry:
     """The geometry of every GPU with 7 compute and 8 memory slices.
 
     ``names``: the profiles 1g, 1g with two memory slices, 2g, 3g, 4g and 7g; ``mib``: NVML's memory of one,
     two, four and eight memory slices.
     """
-    one, one_wide, two, three, four, seven = names.split()
-    single, double, half, whole = mib
+    g1, g1_wide, g2, g3, g4, g7 = names.split()
+    single, double, half, full = mib
     return Geometry(
         compute=7,
         memory=8,
         profiles=(
-            Profile(one, 1, 1, (0, 1, 2, 3, 4, 5, 6), memory_mib=single),
-            Profile(f"{one}+me", 1, 1, (0, 1, 2, 3, 4, 5, 6), media=True, memory_mib=single),
-            Profile(one_wide, 1, 2, (0, 2, 4, 6), memory_mib=double),
-            Profile(two, 2, 2, (0, 2, 4), memory_mib=double),
-            Profile(three, 3, 4, (0, 4), memory_mib=half),
-            Profile(four, 4, 4, (0,), memory_mib=half),
-            Profile(seven, 7, 8, (0,), memory_mib=whole),
+            Profile(g1, 1, 1, (0, 1, 2, 3, 4, 5, 6), memory_mib=single),
+            Profile(f"{g1}+me", 1, 1, (0, 1, 2, 3, 4, 5, 6), media=True, memory_mib=single),
+            Profile(g1_wide, 1, 2, (0, 2, 4, 6), memory_mib=double),
+            Profile(g2, 2, 2, (0, 2, 4), memory_mib=double),
+            Profile(g3, 3, 4, (0, 4), memory_mib=half),
+            Profile(g4, 4, 4, (0,), memory_mib=half),
+            Profile(g7, 7, 8, (0,), memory_mib=full),
         ),
     )
 
 
 # Memory: go-nvml's mock of a DGX A100; read by NVML from an H100 80GB HBM3 and an H200 (driver 580.159.04).
-_80 = "1g.10gb 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb"
+_PROFILES_80GB = "1g.10gb 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb"
 _ONE, _TWO, _FOUR = (0, 1, 2, 3), (0, 2), (0,)
 
 A30 = Geometry(
@@ -152,15 +154,15 @@ A30 = Geometry(
         Profile("4g.24gb", 4, 4, _FOUR),
     ),
 )
-A100_40 = _seven("1g.5gb 1g.10gb 2g.10gb 3g.20gb 4g.20gb 7g.40gb", (4864, 9856, 19968, 40192))
-A100_80 = H100_PCIE = _seven(_80)
-H100 = _seven(_80, (9984, 20096, 40448, 81152))
-H100_NVL = _seven("1g.12gb 1g.24gb 2g.24gb 3g.47gb 4g.47gb 7g.94gb")
-GH200 = _seven("1g.12gb 1g.24gb 2g.24gb 3g.48gb 4g.48gb 7g.96gb")
-H200 = _seven("1g.18gb 1g.35gb 2g.35gb 3g.71gb 4g.71gb 7g.141gb", (16384, 33280, 71424, 143360))
-B200 = _seven("1g.23gb 1g.45gb 2g.45gb 3g.90gb 4g.90gb 7g.180gb")
-GB200 = _seven("1g.23gb 1g.47gb 2g.47gb 3g.93gb 4g.93gb 7g.186gb")
-B300 = _seven("1g.34gb 1g.67gb 2g.67gb 3g.135gb 4g.135gb 7g.269gb")
+A100_40 = _seven_slices("1g.5gb 1g.10gb 2g.10gb 3g.20gb 4g.20gb 7g.40gb", (4864, 9856, 19968, 40192))
+A100_80 = H100_PCIE = _seven_slices(_PROFILES_80GB)
+H100 = _seven_slices(_PROFILES_80GB, (9984, 20096, 40448, 81152))
+H100_NVL = _seven_slices("1g.12gb 1g.24gb 2g.24gb 3g.47gb 4g.47gb 7g.94gb")
+GH200 = _seven_slices("1g.12gb 1g.24gb 2g.24gb 3g.48gb 4g.48gb 7g.96gb")
+H200 = _seven_slices("1g.18gb 1g.35gb 2g.35gb 3g.71gb 4g.71gb 7g.141gb", (16384, 33280, 71424, 143360))
+B200 = _seven_slices("1g.23gb 1g.45gb 2g.45gb 3g.90gb 4g.90gb 7g.180gb")
+GB200 = _seven_slices("1g.23gb 1g.47gb 2g.47gb 3g.93gb 4g.93gb 7g.186gb")
+B300 = _seven_slices("1g.34gb 1g.67gb 2g.67gb 3g.135gb 4g.135gb 7g.269gb")
 RTX_PRO_4500 = Geometry(
     compute=2, memory=2, profiles=(Profile("1g.16gb", 1, 1, (0, 1)), Profile("2g.32gb", 2, 2, (0,)))
 )

@@ -29,37 +29,37 @@ from infra.model.amounts import (
 from infra.model.base import Flag, Model, option, refusing, required
 from infra.model.dcgm import FIELDS, MetricType
 from infra.model.errors import InputError
-from infra.model.places import is_loopback
+from infra.model.hostnames import is_loopback
 from infra.model.registries import ChartRepository
 from infra.model.values import ObjectName
 
 NAMESPACE = "monitoring"
 RELEASE = "monitoring"
 """Name of the Helm release, and value of the label ``release`` by which Prometheus selects our objects."""
-ADDRESS = f"http://{RELEASE}-kube-prometheus-prometheus.{NAMESPACE}:9090"
+PROMETHEUS_URL = f"http://{RELEASE}-kube-prometheus-prometheus.{NAMESPACE}:9090"
 """Prometheus's Service, which the chart names after the release [kube-prometheus-stack, templates]."""
 
-WITHOUT_STORAGE = "1d"
+SHORT_RETENTION = "1d"
 """The longest retention in an emptyDir (our choice): it is lost with its pod, and pods move when nodes are
 replaced, in most pools within days. Rules, and a person on call, look back a day."""
-WITH_STORAGE = "15d"
+LONG_RETENTION = "15d"
 """Prometheus's own default."""
 VOLUME_SHARE = 85
 """Maximum percentage of the volume for measurements; the rest is for the write-ahead log
 [Prometheus, storage: 80 to 85 %]."""
 _GIB = 2**30
-_OF_THE_CHART = re.compile(
+_CHART_SECRETS = re.compile(
     rf"sh\.helm\.release\..*|(prometheus|alertmanager)-{RELEASE}-.*"
     rf"|{RELEASE}-(grafana|kube-prometheus|kube-state-metrics|prometheus-node-exporter|alertmanager).*"
 )
 """Secrets that Helm, the chart (templates/_helpers.tpl) and prometheus-operator create and overwrite."""
-_LEAST_VOLUME = 2 * _GIB
-_MOST_GP2 = 16 * 2**40
+_MIN_VOLUME = 2 * _GIB
+_MAX_GP2 = 16 * 2**40
 """EBS user guide, volume types."""
 
 
 _OVERWRITTEN = "{} is a Secret of the chart's, which overwrites what others write into it"
-OwnSecret = Annotated[ObjectName, refusing(_OF_THE_CHART.fullmatch, _OVERWRITTEN, "use another name")]
+UserSecret = Annotated[ObjectName, refusing(_CHART_SECRETS.fullmatch, _OVERWRITTEN, "use another name")]
 
 
 class Storage(Model):
@@ -80,7 +80,7 @@ class RemoteWrite(Model):
     }
 
     url: Address = required("Address of the remote-write endpoint.")
-    secret: OwnSecret | None = option(
+    secret: UserSecret | None = option(
         "Secret in namespace monitoring with the keys username and password, which you create."
     )
 
@@ -88,7 +88,7 @@ class RemoteWrite(Model):
 class Alertmanager(Model):
     """Where alerts are sent; without it, they are only shown."""
 
-    config_secret: OwnSecret = required(
+    config_secret: UserSecret = required(
         "Secret in namespace monitoring with the key alertmanager.yaml, which you create: routes and "
         "receivers, with addresses and tokens."
     )
@@ -120,7 +120,7 @@ class Monitoring(Model):
     }
 
     retention: Retention | None = option(
-        f"Retention time of measurements; {WITH_STORAGE} if left out, {WITHOUT_STORAGE} without "
+        f"Retention time of measurements; {LONG_RETENTION} if left out, {SHORT_RETENTION} without "
         "storage, which is then also the maximum."
     )
     retention_size: RetentionSize | None = option(
@@ -150,7 +150,7 @@ class Monitoring(Model):
     repository: ChartRepository | None = option("Helm repository with the chart; upstream's if left out.")
 
     @model_validator(mode="after")
-    def _holds_together(self) -> Monitoring:
+    def _check_consistency(self) -> Monitoring:
         self._check_counters()
         if self.runbooks and not self.alerts:
             fact = "no alert would link to it"
@@ -169,68 +169,68 @@ class Monitoring(Model):
         return self
 
     def _check_counters(self) -> None:
-        seen: dict[str, int] = {}
+        index_of: dict[str, int] = {}
         for index, counter in enumerate(self.counters):
             name = counter.field if isinstance(counter, Counter) else counter
-            if name in seen:
-                fact = f"{name} is also counters[{seen[name]}]"
+            if name in index_of:
+                fact = f"{name} is also counters[{index_of[name]}]"
                 raise InputError(f"counters[{index}]", fact, "name it once")
-            seen[name] = index
-            given = counter.type if isinstance(counter, Counter) else None
-            if given in ("gauge", "counter") and FIELDS[name].type == "label":
-                fact = f"the value of {name} is a text, which no {given} has"
+            index_of[name] = index
+            declared_type = counter.type if isinstance(counter, Counter) else None
+            if declared_type in ("gauge", "counter") and FIELDS[name].type == "label":
+                fact = f"the value of {name} is a text, which no {declared_type} has"
                 raise InputError(f"counters[{index}].type", fact, "use label, or leave it out")
 
     def _check_volume(self, size: str) -> None:
         volume = memory_bytes(size)
-        if volume < _LEAST_VOLUME:
+        if volume < _MIN_VOLUME:
             fact = f"{size} is too small for Prometheus's first hours"
-            raise InputError("storage.size", fact, f"use {_LEAST_VOLUME // _GIB}Gi or more")
-        most = volume * VOLUME_SHARE // 100
-        if self.retention_size and size_bytes(self.retention_size) > most:
+            raise InputError("storage.size", fact, f"use {_MIN_VOLUME // _GIB}Gi or more")
+        max_bytes = volume * VOLUME_SHARE // 100
+        if self.retention_size and size_bytes(self.retention_size) > max_bytes:
             fact = f"{self.retention_size} of a volume of {size} leaves no room for the write-ahead log"
-            remedy = f"use {most // 2**20}MB ({VOLUME_SHARE} %) or less, or leave it out"
+            remedy = f"use {max_bytes // 2**20}MB ({VOLUME_SHARE} %) or less, or leave it out"
             raise InputError("retention_size", fact, remedy)
 
 
-def check(cluster: str, given: Monitoring | None, namespaces: Mapping[str, str]) -> None:
+def check(cluster: str, spec: Monitoring | None, namespaces: Mapping[str, str]) -> None:
     """Refuse fields without effect on this kind of cluster, and a retention that needs storage.
 
     ``namespaces``: the environment's namespaces, each with the path of the first field that names it.
     """
-    if given is None:
+    if spec is None:
         return
     if NAMESPACE in namespaces:
         fact = f"{NAMESPACE} is the namespace of monitoring"
         raise InputError(namespaces[NAMESPACE], fact, "name another one")
     if cluster == "embedded":
-        for key, reason in OF_NO_USE.items():
-            if key in given.model_fields_set:
+        for key, reason in UNUSED_FIELDS.items():
+            if key in spec.model_fields_set:
                 raise InputError(f"monitoring.{key}", *reason)
         return
-    if cluster == "aws" and given.storage and given.storage.storage_class is None:
+    if cluster == "aws" and spec.storage and spec.storage.storage_class is None:
         fact = "missing, and EKS has no default class since 1.30: the volume would never be created"
         raise InputError("monitoring.storage.class", fact, "name one; EKS creates gp2")
-    gp2 = cluster == "aws" and given.storage and given.storage.storage_class == "gp2"
-    if gp2 and given.storage and memory_bytes(given.storage.size) > _MOST_GP2:
-        fact = f"EBS makes no volume of type gp2 with {given.storage.size}"
+    gp2 = cluster == "aws" and spec.storage and spec.storage.storage_class == "gp2"
+    if gp2 and spec.storage and memory_bytes(spec.storage.size) > _MAX_GP2:
+        fact = f"EBS makes no volume of type gp2 with {spec.storage.size}"
         raise InputError("monitoring.storage.size", fact, "use 16Ti or less")
-    if given.storage is None and given.retention and seconds(given.retention) > seconds(WITHOUT_STORAGE):
-        fact = f"{given.retention} without storage: measurements are lost with the pod"
-        remedy = f"give storage: {{size: 50Gi}}, or keep {WITHOUT_STORAGE} at most"
+    if spec.storage is None and spec.retention and seconds(spec.retention) > seconds(SHORT_RETENTION):
+        fact = f"{spec.retention} without storage: measurements are lost with the pod"
+        remedy = f"give storage: {{size: 50Gi}}, or keep {SHORT_RETENTION} at most"
         raise InputError("monitoring.retention", fact, remedy)
 
 
-_FOLDER = ("Prometheus of the embedded cluster writes into a folder of this machine", "leave it out")
-_OURS = ("the embedded cluster has our own chart", "leave it out")
-OF_NO_USE: Mapping[str, tuple[str, str]] = {
-    "storage": _FOLDER,
+_NO_VOLUME = ("Prometheus of the embedded cluster writes into a folder of this machine", "leave it out")
+_OWN_CHART = ("the embedded cluster has our own chart", "leave it out")
+UNUSED_FIELDS: Mapping[str, tuple[str, str]] = {
+    "storage": _NO_VOLUME,
     "remote_write": ("simulated metrics must not be mixed with measured ones", "leave it out"),
     "alertmanager": (
         "no Alertmanager runs on the embedded cluster, so no alert would be sent",
         "leave it out",
     ),
-    "version": _OURS,
-    "repository": _OURS,
+    "version": _OWN_CHART,
+    "repository": _OWN_CHART,
 }
 """Fields without effect on the embedded cluster."""

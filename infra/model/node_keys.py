@@ -56,42 +56,42 @@ _TAINTS: Mapping[str, str] = {
     ),
     "node.cilium.io/agent-not-ready": "Cilium",
 }
-_OURS = "gpuform.io/"
-_FOUND_BY_NOTHING = (labels.MIG_CONFIG, labels.DEVICE_PLUGIN_CONFIG, labels.DEPLOY_DEVICE_PLUGIN)
+_OWN_PREFIX = "gpuform.io/"
+_SET_LATER = (labels.MIG_CONFIG, labels.DEVICE_PLUGIN_CONFIG, labels.DEPLOY_DEVICE_PLUGIN)
 
 
 def owner(key: str) -> str | None:
     """Who sets keys of this domain (a label's, a taint's or a tag's); None if no program is known to."""
     domain = key.rpartition("/")[0]
-    return next((who for of, who in _DOMAINS.items() if f".{domain}".endswith(f".{of}")), None)
+    return next((name for suffix, name in _DOMAINS.items() if f".{domain}".endswith(f".{suffix}")), None)
 
 
-def _label(key: str, info: ValidationInfo) -> str:
-    free = key.startswith((ROLE, RESTRICTED)) and key not in _CONTROL_PLANE
+def _pool_label_key(key: str, info: ValidationInfo) -> str:
+    is_allowed = key.startswith((ROLE, RESTRICTED)) and key not in _CONTROL_PLANE
     if (info.context or {}).get("cluster") == "hosts":
-        free = free or key in _PLACES
-    who = owner(key)
-    if who and not free and key != _EXCLUDED:
-        raise InputError("", f"label {key!r} is set by {who}", "use a prefix of your own")
+        is_allowed = is_allowed or key in _PLACES
+    setter = owner(key)
+    if setter and not is_allowed and key != _EXCLUDED:
+        raise InputError("", f"label {key!r} is set by {setter}", "use a prefix of your own")
     return key
 
 
-def _taint(key: str) -> str:
+def _taint_key(key: str) -> str:
     """NVIDIA's taint is a convention that anybody may use, and so are roles and architectures."""
-    free = key.startswith((labels.NVIDIA_PREFIX, ROLE, RESTRICTED)) or key == labels.ARCH
-    who = _TAINTS.get(key) or (None if free else owner(key))
-    if who:
-        raise InputError("", f"taint {key!r} is set and removed by {who}", "use a key of your own")
+    is_allowed = key.startswith((labels.NVIDIA_PREFIX, ROLE, RESTRICTED)) or key == labels.ARCH
+    setter = _TAINTS.get(key) or (None if is_allowed else owner(key))
+    if setter:
+        raise InputError("", f"taint {key!r} is set and removed by {setter}", "use a key of your own")
     return key
 
 
-PoolLabelKey = Annotated[LabelKey, AfterValidator(_label)]
-TaintKey = Annotated[LabelKey, AfterValidator(_taint)]
+PoolLabelKey = Annotated[LabelKey, AfterValidator(_pool_label_key)]
+TaintKey = Annotated[LabelKey, AfterValidator(_taint_key)]
 SelectorKey = Annotated[
     LabelKey,
     # What the stack itself sets on the nodes is not there before they are found.
     refusing(
-        lambda key: key.startswith(_OURS) or key in _FOUND_BY_NOTHING,
+        lambda key: key.startswith(_OWN_PREFIX) or key in _SET_LATER,
         "gpuform sets {!r} on the nodes that the selector finds",
         "use another label",
     ),
@@ -103,8 +103,8 @@ def check(cluster: str, gpu_taint: str, pools: Sequence[Pool]) -> None:
     for index, pool in enumerate(pools):
         path = f"pools[{index}]"
         _check_taints(gpu_taint, pool, path)
-        _check_apart(pool, pools[:index], path)
-        _check_selected(pool, pool.selector or {}, f"{path}.selector")
+        _check_overlap(pool, pools[:index], path)
+        _check_selector(pool, pool.selector or {}, f"{path}.selector")
         if cluster == "aws":
             _check_labels(pool, path)
 
@@ -112,24 +112,24 @@ def check(cluster: str, gpu_taint: str, pools: Sequence[Pool]) -> None:
 def _check_taints(gpu_taint: str, pool: Pool, path: str) -> None:
     for index, taint in enumerate(pool.taints):
         if taint.key == gpu_taint:
-            every = "every pool with GPUs has it already" if pool.gpus else "only nodes with GPUs have it"
-            fact = f"{gpu_taint} is gpu_operator.gpu_taint, and {every}"
+            reason = "every pool with GPUs has it already" if pool.gpus else "only nodes with GPUs have it"
+            fact = f"{gpu_taint} is gpu_operator.gpu_taint, and {reason}"
             raise InputError(f"{path}.taints[{index}].key", fact, "leave it out, or use another key")
 
 
-def _check_apart(pool: Pool, others: Sequence[Pool], path: str) -> None:
+def _check_overlap(pool: Pool, others: Sequence[Pool], path: str) -> None:
     """Of selectors by different labels only the cluster can tell whether they find the same nodes."""
-    mine = (pool.selector or {}).items()
+    own_labels = (pool.selector or {}).items()
     for other in others:
-        theirs = (other.selector or {}).items()
-        if mine and theirs and (mine <= theirs or theirs <= mine):
+        other_labels = (other.selector or {}).items()
+        if own_labels and other_labels and (own_labels <= other_labels or other_labels <= own_labels):
             fact = f"pool {other.name} selects the same nodes, or some of them"
             raise InputError(f"{path}.selector", fact, "select by a label with another value")
 
 
-def _check_selected(pool: Pool, selector: Mapping[str, str], path: str) -> None:
+def _check_selector(pool: Pool, selector: Mapping[str, str], path: str) -> None:
     """Nodes of another GPU or processor; the operands run on Linux only."""
-    has = _labels(pool)
+    known_labels = _known_labels(pool)
     for key, value in selector.items():
         if key == labels.HOSTNAME and value != value.lower():
             raise InputError(f"{path}.{key}", f"{value!r} has capital letters", f"use {value.lower()}")
@@ -138,9 +138,9 @@ def _check_selected(pool: Pool, selector: Mapping[str, str], path: str) -> None:
             raise InputError(f"{path}.{key}", fact, "select by one of them")
         if key.startswith("nvidia.com/") and key.endswith(_NUMBERS) and not re.fullmatch("[0-9]+", value):
             raise InputError(f"{path}.{key}", f"{value!r} is not a number", "write what a node has")
-        known = has.get(key, (value,))
+        known = known_labels.get(key, (value,))
         # Discovery appends how the GPU is shared: -SHARED, -MIG-1g.5gb.
-        shared = key == labels.GPU_PRODUCT and value.startswith(tuple(f"{one}-" for one in known))
+        shared = key == labels.GPU_PRODUCT and value.startswith(tuple(f"{product}-" for product in known))
         if value not in known and not shared:
             remedy = f"use {' or '.join(known)}" if known else "leave it out"
             raise InputError(f"{path}.{key}", f"no node of the pool has {value!r}", remedy)
@@ -150,37 +150,37 @@ _NUMBERS = (".count", ".major", ".memory", ".minor", ".replicas", ".rev")
 """Ends of discovery's labels with numbers (k8s-device-plugin, internal/lm)."""
 
 
-def _labels(pool: Pool) -> Mapping[str, Sequence[str]]:
+def _known_labels(pool: Pool) -> Mapping[str, Sequence[str]]:
     """Values of labels by which nodes of the pool can be found: the kubelet's, and discovery's of GPUs.
 
     How GPUs are shared is set once the nodes are found (k8s-device-plugin, internal/lm/resource.go).
     """
     arch = ("arm64",) if {gpu.name for gpu in pool.gpus} & set(ONLY_ARM64) else ("amd64", "arm64")
     replicas = getattr(pool.sharing, "replicas", 1)
-    kind = {"time_slicing": "time-slicing", "mps": "mps"}.get(pool.sharing.kind, "none")
-    found: dict[str, Sequence[str]] = {
+    strategy = {"time_slicing": "time-slicing", "mps": "mps"}.get(pool.sharing.kind, "none")
+    values_by_key: dict[str, Sequence[str]] = {
         **dict.fromkeys((labels.OS, "beta.kubernetes.io/os"), ("linux",)),
         **dict.fromkeys((labels.ARCH, "beta.kubernetes.io/arch"), arch),
         labels.GPU_COUNT: [str(count) for count in pool.gpu_counts],
         labels.GPU_PRODUCT: [gpu.product for gpu in pool.gpus],
     }
-    has = ("true",) if pool.gpus else ("false",)
-    found |= dict.fromkeys((labels.GPU_PRESENT, labels.PCI_PRESENT), has)
+    has_gpus = ("true",) if pool.gpus else ("false",)
+    values_by_key |= dict.fromkeys((labels.GPU_PRESENT, labels.PCI_PRESENT), has_gpus)
     if pool.gpus:
         # Older discovery has no name for newer families.
         newer = [gpu.compute for gpu in pool.gpus if gpu.compute >= (8, 9)]
         older = ["ampere" if compute < (9, 0) else "undefined" for compute in newer]
-        found |= {
+        values_by_key |= {
             "nvidia.com/gpu.family": [*(gpu.family for gpu in pool.gpus), *older],
             "nvidia.com/gpu.compute.major": [str(gpu.compute[0]) for gpu in pool.gpus],
             "nvidia.com/gpu.compute.minor": [str(gpu.compute[1]) for gpu in pool.gpus],
             "nvidia.com/mig.strategy": ("none", "single", "mixed"),
             "nvidia.com/mig.capable": [str(gpu.mig_capable).lower() for gpu in pool.gpus],
-            "nvidia.com/gpu.sharing-strategy": (kind,),
+            "nvidia.com/gpu.sharing-strategy": (strategy,),
         }
         if not isinstance(pool.sharing, Mig):
-            found["nvidia.com/gpu.replicas"] = (str(replicas),)
-    return {key: tuple(dict.fromkeys(values)) for key, values in found.items()}
+            values_by_key["nvidia.com/gpu.replicas"] = (str(replicas),)
+    return {key: tuple(dict.fromkeys(values)) for key, values in values_by_key.items()}
 
 
 def _check_labels(pool: Pool, path: str) -> None:

@@ -18,7 +18,7 @@ from infra.model.sharing import Dra, Exclusive, Mig, Mps, SliceShare, TimeSlicin
 MigStrategy = Literal["none", "single", "mixed"]
 
 
-def own_strategy(strategy: MigStrategy, pool: Pool) -> MigStrategy:
+def pool_strategy(strategy: MigStrategy, pool: Pool) -> MigStrategy:
     """The MIG strategy of the pool's nodes; ``strategy`` is the operator's.
 
     A MIG pool may set its own. An MPS pool has ``none`` instead of ``mixed``, with which MPS does not start.
@@ -44,7 +44,7 @@ def quota_key(resource: str) -> str:
     return f"requests.{resource}"
 
 
-def offered(strategy: MigStrategy, pool: Pool, gpus: int | None = None) -> dict[str, int]:
+def resources(strategy: MigStrategy, pool: Pool, gpus: int | None = None) -> dict[str, int]:
     """Extended resources of a node with ``gpus`` GPUs, all above zero, sorted by name.
 
     ``gpus`` may be left out if all nodes of the pool have the same number (ValueError if they may differ). A
@@ -59,52 +59,52 @@ def offered(strategy: MigStrategy, pool: Pool, gpus: int | None = None) -> dict[
     if isinstance(sharing, Mps):
         return {labels.NVIDIA_GPU: gpus * sharing.replicas}
     if isinstance(sharing, Mig):
-        return _slices(own_strategy(strategy, pool), pool, sharing, gpus)
+        return _slices(pool_strategy(strategy, pool), pool, sharing, gpus)
     assert isinstance(sharing, Exclusive)
     return {labels.NVIDIA_GPU: gpus}
 
 
 def _slices(strategy: MigStrategy, pool: Pool, sharing: Mig, gpus: int) -> dict[str, int]:
     layout, share = pool.layout or {}, sharing.share
-    cut = gpus if sharing.devices is None else len(sharing.devices)
-    each = cut * (share.replicas if share else 1)
+    cut_gpus = gpus if sharing.devices is None else len(sharing.devices)
+    per_profile = cut_gpus * (share.replicas if share else 1)
     if strategy == "single":
-        return {shared_name(labels.NVIDIA_GPU, share): each * sum(layout.values())}
-    found = {shared_name(mig_resource(name), share): each * count for name, count in layout.items()}
-    if cut < gpus:
-        found[labels.NVIDIA_GPU] = gpus - cut
-    return dict(sorted(found.items()))
+        return {shared_name(labels.NVIDIA_GPU, share): per_profile * sum(layout.values())}
+    result = {shared_name(mig_resource(name), share): per_profile * count for name, count in layout.items()}
+    if cut_gpus < gpus:
+        result[labels.NVIDIA_GPU] = gpus - cut_gpus
+    return dict(sorted(result.items()))
 
 
 def gpu_resources(strategy: MigStrategy, pool: Pool) -> tuple[str, ...]:
     """GPU resources that the pool's nodes may offer, sorted; empty for GPUs allocated by claim."""
-    return tuple(most(strategy, pool))
+    return tuple(max_resources(strategy, pool))
 
 
-def most(strategy: MigStrategy, pool: Pool) -> dict[str, int]:
+def max_resources(strategy: MigStrategy, pool: Pool) -> dict[str, int]:
     """What the pool's largest node offers; other nodes offer the same resources, and less of each."""
-    return offered(strategy, pool, pool.gpu_counts[-1])
+    return resources(strategy, pool, pool.gpu_counts[-1])
 
 
-def limited(strategy: MigStrategy, pool: Pool, machine: Machine) -> dict[str, int]:
+def limit_amounts(strategy: MigStrategy, pool: Pool, machine: Machine) -> dict[str, int]:
     """What one node of that machine counts against an elastic pool's limits, by limit key."""
     size = {CPU: machine.vcpu, MEMORY_GIB: machine.memory, NODES: 1}
-    return size | offered(strategy, pool, machine.gpus)
+    return size | resources(strategy, pool, machine.gpus)
 
 
-def most_nodes(strategy: MigStrategy, pool: Pool, machine: Machine) -> int:
+def max_nodes(strategy: MigStrategy, pool: Pool, machine: Machine) -> int:
     """Most nodes of that machine in an elastic pool, within the limits of one capacity type."""
     assert pool.elastic is not None
-    each = limited(strategy, pool, machine)
-    return min((most // each[key] for key, most in pool.elastic.max.items() if key in each), default=0)
+    usage = limit_amounts(strategy, pool, machine)
+    return min((limit // usage[key] for key, limit in pool.elastic.max.items() if key in usage), default=0)
 
 
-def gpus_of(pool: Pool, node_labels: Mapping[str, str]) -> int | None:
+def node_gpus(pool: Pool, node_labels: Mapping[str, str]) -> int | None:
     """GPUs of a live node of the pool; None if nodes may differ in it and lack Karpenter's label."""
     if len(pool.gpu_counts) == 1:
         return pool.gpu_count
-    said = node_labels.get(labels.INSTANCE_GPU_COUNT, "")
-    return int(said) if said.isdecimal() else None
+    count = node_labels.get(labels.INSTANCE_GPU_COUNT, "")
+    return int(count) if count.isdecimal() else None
 
 
 def claimable(pool: Pool) -> dict[str, int]:
@@ -125,7 +125,7 @@ def products(strategy: MigStrategy, pool: Pool) -> tuple[str, ...]:
     if pool.by_claim:
         return ()
     sharing, suffix = pool.sharing, ""
-    if isinstance(sharing, Mig) and own_strategy(strategy, pool) == "single":
+    if isinstance(sharing, Mig) and pool_strategy(strategy, pool) == "single":
         suffix = "-MIG-" + next(iter(pool.layout or {})).replace("+", ".")
         suffix += "-SHARED" if sharing.share and not sharing.share.rename else ""
     elif isinstance(sharing, Mps) or (isinstance(sharing, TimeSlicing) and not sharing.rename):
@@ -133,7 +133,7 @@ def products(strategy: MigStrategy, pool: Pool) -> tuple[str, ...]:
     return tuple(gpu.product + suffix for gpu in pool.gpus)
 
 
-def shared(pool: Pool) -> bool:
+def is_shared(pool: Pool) -> bool:
     """Whether several pods may get the same GPU, or the same slice."""
     sharing = pool.sharing
     return isinstance(sharing, TimeSlicing | Mps) or (isinstance(sharing, Mig) and sharing.share is not None)
@@ -147,14 +147,14 @@ def one_per_pod(pool: Pool, resource: str) -> bool:
     """
     sharing = pool.sharing
     if isinstance(sharing, Mig):
-        whole = sharing.devices is not None and resource == labels.NVIDIA_GPU
-        return sharing.share is not None and sharing.share.fail_requests_greater_than_one and not whole
+        is_whole_gpu = sharing.devices is not None and resource == labels.NVIDIA_GPU
+        return sharing.share is not None and sharing.share.fail_requests_greater_than_one and not is_whole_gpu
     if isinstance(sharing, TimeSlicing):
         return sharing.fail_requests_greater_than_one
     return isinstance(sharing, Mps)
 
 
-def slices(pool: Pool) -> dict[str, float]:
+def slice_parts(pool: Pool) -> dict[str, float]:
     """Fraction of a GPU that one slice of each profile is, by compute slices; empty without a layout.
 
     The slices of a layout add up to 1: compute slices that it leaves unused are counted as theirs.
@@ -163,21 +163,23 @@ def slices(pool: Pool) -> dict[str, float]:
     if not layout or geometry is None:
         return {}
     compute = {name: profile.compute for name in layout if (profile := geometry.profile(name))}
-    whole = sum(compute[name] * count for name, count in layout.items())
-    return {name: compute[name] / whole for name in layout}
+    total = sum(compute[name] * count for name, count in layout.items())
+    return {name: compute[name] / total for name in layout}
 
 
-def parts(strategy: MigStrategy, pool: Pool) -> dict[str, float]:
+def unit_parts(strategy: MigStrategy, pool: Pool) -> dict[str, float]:
     """Fraction of a GPU (0 to 1) that one unit of each resource is, including slices and their shares."""
     sharing = pool.sharing
     if not pool.gpus:
         return {}
-    if not (isinstance(sharing, Mig) and own_strategy(strategy, pool) == "mixed"):
-        return {name: 1 / count for name, count in offered(strategy, pool, 1).items()}
+    if not (isinstance(sharing, Mig) and pool_strategy(strategy, pool) == "mixed"):
+        return {name: 1 / count for name, count in resources(strategy, pool, 1).items()}
     share = sharing.share
     shares = share.replicas if share else 1
-    found = {shared_name(mig_resource(name), share): part / shares for name, part in slices(pool).items()}
-    return found if sharing.devices is None else {**found, labels.NVIDIA_GPU: 1.0}
+    fractions = {
+        shared_name(mig_resource(name), share): part / shares for name, part in slice_parts(pool).items()
+    }
+    return fractions if sharing.devices is None else {**fractions, labels.NVIDIA_GPU: 1.0}
 
 
 def mps_memory_mib(pool: Pool) -> int | None:

@@ -11,10 +11,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Discriminator, Field, PrivateAttr, Tag, ValidationError, ValidationInfo, model_validator
 
 from infra.model.base import ClusterModel, Flag, Model, option, required
-from infra.model.choices import GpuName
 from infra.model.errors import InputError
 from infra.model.gpu import Gpu
-from infra.model.machines import MACHINES, Catalogue, Machine, check_gpus, known_to
+from infra.model.gpu_choice import GpuName
+from infra.model.machines import MACHINES, Catalogue, Machine, catalogue_of, check_gpus
 from infra.model.openstack_values import (
     ImageName,
     MagnumLabels,
@@ -29,9 +29,9 @@ GPU_LABEL = "nvidia_gpu_enabled"
 """Magnum's label for clusters with GPUs [CERN]; set if a pool has GPUs, unless it is declared."""
 AUTOSCALER_LABEL = "auto_scaling_enabled"
 """Magnum's label that runs cluster-autoscaler (its user guide, labels); set for elastic pools with a
-driver of `SCALING`, unless it is declared.
+driver of `SCALING_DRIVERS`, unless it is declared.
 """
-SCALING: tuple[str, ...] = ("capi",)
+SCALING_DRIVERS: tuple[str, ...] = ("capi",)
 """Drivers that, with that label, scale every node group that has bounds, as magnum-capi-helm does. The
 autoscaler of Magnum's Heat driver (enable-auto-scaling.sh, ``--nodes=MIN:MAX:default-worker``) scales the
 default workers and no pool.
@@ -51,8 +51,8 @@ class Flavor(Model):
     _model: Gpu | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
-    def _counts_something(self, info: ValidationInfo) -> Flavor:
-        self._model = known_to(info).gpu(self.gpu) if self.gpu else None
+    def _check_count(self, info: ValidationInfo) -> Flavor:
+        self._model = catalogue_of(info).gpu(self.gpu) if self.gpu else None
         if self.count is not None and self.gpu is None:
             fact = "no GPU is named, so there is nothing to count"
             raise InputError("count", fact, "add gpu, or leave it out")
@@ -61,7 +61,9 @@ class Flavor(Model):
 
     def machine(self, name: str) -> Machine:
         count = (self.count or 1) if self.gpu else 0
-        return Machine(name, "openstack", self.vcpu, self.memory_gib, self.gpu, count, own_model=self._model)
+        return Machine(
+            name, "openstack", self.vcpu, self.memory_gib, self.gpu, count, declared_gpu=self._model
+        )
 
 
 class TemplateSpec(Model):
@@ -121,7 +123,7 @@ class Masters(Model):
     )
 
     @model_validator(mode="after")
-    def _can_vote(self) -> Masters:
+    def _check_quorum(self) -> Masters:
         if self.nodes % 2 == 0:
             fact = f"{self.nodes} tolerate no more failures than {self.nodes - 1}: etcd needs a majority"
             raise InputError("nodes", fact, f"use {self.nodes - 1} or {self.nodes + 1}")
@@ -187,7 +189,7 @@ class OpenstackCluster(ClusterModel):
     )
 
     @property
-    def own_template(self) -> TemplateSpec | None:
+    def created_template(self) -> TemplateSpec | None:
         """The template that the stack makes; None if an existing one is named."""
         return self.template if isinstance(self.template, TemplateSpec) else None
 
@@ -195,23 +197,26 @@ class OpenstackCluster(ClusterModel):
         """The machine of a flavor, as declared or else from the catalogue; None if neither has it."""
         if flavor is None:
             return None
-        own = self.flavors.get(flavor)
-        known = MACHINES.get(flavor)
-        if own:
-            return own.machine(flavor)
-        return known if known and known.seller == "openstack" else None
+        declared = self.flavors.get(flavor)
+        built_in = MACHINES.get(flavor)
+        if declared:
+            return declared.machine(flavor)
+        return built_in if built_in and built_in.seller == "openstack" else None
 
 
-_COUNTED = ("the pool sets the number of its nodes", "give the pool nodes: N or elastic: {min, max: {nodes}}")
+_POOL_SETS_COUNT = (
+    "the pool sets the number of its nodes",
+    "give the pool nodes: N or elastic: {min, max: {nodes}}",
+)
 
 
 class OpenstackPool(Model):
     """Magnum's settings of a pool's node group, beside the pool's own fields."""
 
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "node_count": _COUNTED,
-        "min_node_count": _COUNTED,
-        "max_node_count": _COUNTED,
+        "node_count": _POOL_SETS_COUNT,
+        "min_node_count": _POOL_SETS_COUNT,
+        "max_node_count": _POOL_SETS_COUNT,
         "flavor": ("the pool's machine is its flavor", "write machine: NAME at the pool"),
         "node_labels": ("node labels are set on the pool", "write labels: {KEY: VALUE} at the pool"),
         "node_taints": ("node taints are set on the pool", "write taints: [{key, value}] at the pool"),
@@ -225,16 +230,16 @@ class OpenstackPool(Model):
     allow_replace: Flag = option("Whether all its nodes may be replaced if a change requires it.", False)
 
 
-def own_flavors(cluster: Any, known: Catalogue) -> dict[str, Machine]:
+def declared_flavors(cluster: Any, known: Catalogue) -> dict[str, Machine]:
     """The flavors that a cluster declares, read before its validation, for the pools that name them.
 
     Invalid flavors are skipped: the cluster's own validation reports them, with their path.
     """
-    given = cluster.get("flavors") if isinstance(cluster, Mapping) else None
-    found: dict[str, Machine] = {}
-    for name, body in given.items() if isinstance(given, Mapping) else ():
+    declared = cluster.get("flavors") if isinstance(cluster, Mapping) else None
+    machines: dict[str, Machine] = {}
+    for name, data in declared.items() if isinstance(declared, Mapping) else ():
         try:
-            found[str(name)] = Flavor.model_validate(body, context={"catalogue": known}).machine(str(name))
+            machines[str(name)] = Flavor.model_validate(data, context={"catalogue": known}).machine(str(name))
         except ValidationError:
             continue
-    return found
+    return machines

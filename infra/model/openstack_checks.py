@@ -10,7 +10,7 @@ from infra.model.elastic import NODES
 from infra.model.errors import InputError
 from infra.model.machines import MACHINES, flavors
 from infra.model.monitoring import Monitoring
-from infra.model.openstack import AUTOSCALER_LABEL, RESERVED_GROUPS, SCALING, OpenstackCluster
+from infra.model.openstack import AUTOSCALER_LABEL, RESERVED_GROUPS, SCALING_DRIVERS, OpenstackCluster
 from infra.model.operator import GpuOperatorSpec
 from infra.model.pool import Pool
 from infra.model.workload import Workload
@@ -39,32 +39,32 @@ def check(name: str, cluster: OpenstackCluster, pools: Sequence[Pool], monitorin
 
 def warnings(cluster: OpenstackCluster, pools: Sequence[Pool]) -> tuple[str, ...]:
     """Accepted settings that are not advisable or need more: path, fact and remedy of each."""
-    found = []
+    warnings = []
     for index, pool in enumerate(pools):
-        flavor, settings = pool.flavor, pool.on_openstack
+        flavor, settings = pool.flavor, pool.openstack_settings
         if flavor and flavor.deprecated:
-            others = " or ".join(one.name for one in flavors() if one.gpu == flavor.gpu)
+            alternatives = " or ".join(machine.name for machine in flavors() if machine.gpu == flavor.gpu)
             fact = f"{flavor.name} is deprecated, and may be unavailable when a node has to be replaced"
-            found.append(f"pools[{index}].machine: {fact}; use {others}")
-        if pool.elastic and cluster.driver not in SCALING:
+            warnings.append(f"pools[{index}].machine: {fact}; use {alternatives}")
+        if pool.elastic and cluster.driver not in SCALING_DRIVERS:
             role = f"--node-group-auto-discovery=magnum:role={settings.role or 'worker'}"
             fact = "Magnum's Heat driver scales no node group of a pool"
-            found.append(f"pools[{index}].elastic: {fact}; run a cluster-autoscaler with {role}")
-    return (*found, *(capi_checks.warnings(cluster) if cluster.driver == "capi" else ()))
+            warnings.append(f"pools[{index}].elastic: {fact}; run a cluster-autoscaler with {role}")
+    return (*warnings, *(capi_checks.warnings(cluster) if cluster.driver == "capi" else ()))
 
 
 def _check_labels(cluster: OpenstackCluster) -> None:
-    owners = [("cluster.labels", cluster.labels)]
-    if cluster.own_template:
-        owners.append(("cluster.template.labels", cluster.own_template.labels))
-    for path, given in owners:
+    label_sets = [("cluster.labels", cluster.labels)]
+    if cluster.created_template:
+        label_sets.append(("cluster.template.labels", cluster.created_template.labels))
+    for path, labels_of_path in label_sets:
         # The cluster's own labels may set it, so that the last elastic pool can be removed, or the first one
         # added later: the label itself cannot change.
-        if AUTOSCALER_LABEL in given and path != "cluster.labels":
+        if AUTOSCALER_LABEL in labels_of_path and path != "cluster.labels":
             fact = "cluster-autoscaler is for pools that are elastic"
             remedy = "leave it out, and give a pool elastic: {min, max: {nodes}}"
             raise InputError(f"{path}.{AUTOSCALER_LABEL}", fact, remedy)
-        tag = given.get("kube_tag")
+        tag = labels_of_path.get("kube_tag")
         if tag and not re.match(rf"v?{re.escape(cluster.version)}([.-]|$)", tag):
             fact = f"{tag} is not Kubernetes {cluster.version}, the declared version"
             raise InputError(f"{path}.kube_tag", fact, "give both the same minor version")
@@ -72,22 +72,22 @@ def _check_labels(cluster: OpenstackCluster) -> None:
 
 def _check_template(cluster: OpenstackCluster) -> None:
     """If both the cluster and a template of our own set a field, only the cluster's counts."""
-    own = cluster.own_template
-    if own is None:
+    template = cluster.created_template
+    if template is None:
         return
-    given = own.model_fields_set
-    for key, said, there in (
+    declared = template.model_fields_set
+    for key, value, cluster_path in (
         ("docker_volume_gib", cluster.docker_volume_gib, "cluster.docker_volume_gib"),
         ("floating_ip", cluster.network.floating_ip, "cluster.network.floating_ip"),
         ("master_lb", cluster.masters.lb, "cluster.masters.lb"),
     ):
-        if said is not None and key in given:
-            fact = f"{there} is also given, and takes precedence"
+        if value is not None and key in declared:
+            fact = f"{cluster_path} is also given, and takes precedence"
             raise InputError(f"cluster.template.{key}", fact, "leave one out")
-    if cluster.masters.nodes > 1 and not own.master_lb and cluster.masters.lb is None:
+    if cluster.masters.nodes > 1 and not template.master_lb and cluster.masters.lb is None:
         fact = f"Magnum makes {cluster.masters.nodes} masters only behind a load balancer"
         raise InputError("cluster.template.master_lb", fact, "use master_lb: true, or one master")
-    if own.network_driver == "cilium" and cluster.driver == "heat":
+    if template.network_driver == "cilium" and cluster.driver == "heat":
         fact = "Magnum's Heat driver does not have cilium"
         raise InputError("cluster.template.network_driver", fact, "use calico or flannel, or driver: capi")
 
@@ -131,15 +131,19 @@ def check_flavors(cluster: OpenstackCluster, pools: Sequence[Pool]) -> None:
 def _check_flavor(cluster: OpenstackCluster, pool: Pool, path: str) -> None:
     if pool.flavor and pool.flavor.seller == "openstack":
         return
-    known = flavors({name: one.machine(name) for name, one in cluster.flavors.items()})
-    wanted = {gpu.name for gpu in pool.gpus}
-    same = [one.name for one in known if (one.gpu in wanted if wanted else one.gpu is None)]
-    where = "one declared in cluster.flavors"
+    known = flavors({name: flavor.machine(name) for name, flavor in cluster.flavors.items()})
+    models = {gpu.name for gpu in pool.gpus}
+    names = [flavor.name for flavor in known if (flavor.gpu in models if models else flavor.gpu is None)]
+    own_flavor = "one declared in cluster.flavors"
     if pool.flavor is None:
         fact = "a node group has one flavor, and only the cloud knows which one has these GPUs"
-        remedy = f"name it: machine: {' or '.join(same)}, or {where}" if same else f"give machine: {where}"
+        remedy = (
+            f"name it: machine: {' or '.join(names)}, or {own_flavor}"
+            if names
+            else f"give machine: {own_flavor}"
+        )
         raise InputError(f"{path}.gpu", fact, remedy)
-    remedy = f"use {' or '.join(same)}, or {where}" if same else f"use {where}"
+    remedy = f"use {' or '.join(names)}, or {own_flavor}" if names else f"use {own_flavor}"
     raise InputError(f"{path}.machine", f"{pool.machine} is an EC2 instance type", remedy)
 
 
@@ -152,13 +156,13 @@ def _check_elastic(pool: Pool, path: str) -> None:
         if key != NODES:
             fact = "a node group of Magnum's is bounded by its number of nodes"
             raise InputError(f"{path}.max.{key}", fact, "use max: {nodes: N}")
-    if pool.least > pool.most:
-        fact = f"{pool.least} is more than max.nodes, {pool.most}"
-        raise InputError(f"{path}.min", fact, f"use {pool.most} or less, or raise max.nodes")
-    if pool.least == pool.most:
-        fact = f"min and max are both {pool.most}, so the pool never grows"
-        raise InputError(f"{path}.max.nodes", fact, f"raise it, or use nodes: {pool.most}")
-    if pool.least == 0 and pool.gpus:
+    if pool.min_nodes > pool.max_nodes:
+        fact = f"{pool.min_nodes} is more than max.nodes, {pool.max_nodes}"
+        raise InputError(f"{path}.min", fact, f"use {pool.max_nodes} or less, or raise max.nodes")
+    if pool.min_nodes == pool.max_nodes:
+        fact = f"min and max are both {pool.max_nodes}, so the pool never grows"
+        raise InputError(f"{path}.max.nodes", fact, f"raise it, or use nodes: {pool.max_nodes}")
+    if pool.min_nodes == 0 and pool.gpus:
         raise InputError(
             f"{path}.min",
             "cluster-autoscaler assumes no GPUs in an empty node group of Magnum's, so a pod that requests "
@@ -185,19 +189,19 @@ def check_workloads(pools: Sequence[Pool], workloads: Sequence[Workload]) -> Non
     Of an empty group cluster-autoscaler knows the flavor and Magnum's own labels (magnum_cloud_provider.go);
     the pool's label is set on nodes after they join.
     """
-    empty = unlabelled(pools)
+    empty = unlabelled_pools(pools)
     for index, work in enumerate(workloads):
         if work.pool in empty:
-            raise stays_empty(f"workloads[{index}].pool", work.pool)
+            raise empty_pool_error(f"workloads[{index}].pool", work.pool)
 
 
-def unlabelled(pools: Sequence[Pool]) -> frozenset[str]:
+def unlabelled_pools(pools: Sequence[Pool]) -> frozenset[str]:
     """Pools that may be empty, and that cluster-autoscaler then does not know by the pool's label."""
-    empty = (pool for pool in pools if pool.elastic and pool.least == 0)
-    return frozenset(pool.name for pool in empty if labels.POOL not in pool.on_openstack.labels)
+    empty = (pool for pool in pools if pool.elastic and pool.min_nodes == 0)
+    return frozenset(pool.name for pool in empty if labels.POOL not in pool.openstack_settings.labels)
 
 
-def stays_empty(path: str, pool: str) -> InputError:
+def empty_pool_error(path: str, pool: str) -> InputError:
     """The refusal of pods that select such a pool."""
     fact = f"cluster-autoscaler does not know the pool label of an empty group, so {pool} would stay empty"
     remedy = f"give the pool elastic.min: 1, or openstack: {{labels: {{{labels.POOL}: {pool}}}}}"
@@ -214,7 +218,7 @@ def _check_claims(cluster: OpenstackCluster, pool: Pool, path: str) -> None:
 
 
 def _check_settings(pool: Pool, path: str) -> None:
-    settings, path = pool.on_openstack, f"{path}.openstack"
+    settings, path = pool.openstack_settings, f"{path}.openstack"
     if AUTOSCALER_LABEL in settings.labels:
         fact = "cluster-autoscaler serves the whole cluster, and only elastic pools"
         raise InputError(f"{path}.labels.{AUTOSCALER_LABEL}", fact, "leave it out")

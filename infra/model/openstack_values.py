@@ -13,13 +13,13 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from infra.model.base import Strict, matching, refusing
 from infra.model.errors import InputError
-from infra.model.places import is_host
+from infra.model.hostnames import is_host
 from infra.model.values import Supported, Text
 
 MASTER_ROLE = "master"
 
 _LONGEST_LABEL = 255
-_ONE_OF = {
+_VALUES = {
     "auto_healing_controller": ("draino", "magnum-auto-healer"),
     "calico_ipv4pool_ipip": ("Always", "CrossSubnet", "Never", "Off"),
     "cgroup_driver": ("systemd", "cgroupfs"),
@@ -29,7 +29,7 @@ _ONE_OF = {
     "selinux_mode": ("enforcing", "permissive", "disabled"),
 }
 """Labels with a few values, or empty for the driver's own (Magnum's user guide, "Labels")."""
-_SWITCHES = ("0", "1", "f", "false", "n", "no", "off", "on", "t", "true", "y", "yes")
+_BOOLEANS = ("0", "1", "f", "false", "n", "no", "off", "on", "t", "true", "y", "yes")
 """Words for true and false (oslo.utils, ``bool_from_string``)."""
 
 
@@ -43,27 +43,29 @@ def _as_text(value: Any) -> Any:
 def _labels(values: dict[str, str]) -> dict[str, str]:
     """Refuse values of another type than the label's name says (Magnum's user guide, "Labels")."""
     for key, value in values.items():
-        if len(value) > _LONGEST_LABEL or _controls(value):
+        if len(value) > _LONGEST_LABEL or _has_control_characters(value):
             fact = "is too long, or has control characters"
             raise InputError(key, fact, f"use at most {_LONGEST_LABEL} characters on one line")
-        if key.endswith("_enabled") and value.strip().lower() not in _SWITCHES:
+        if key.endswith("_enabled") and value.strip().lower() not in _BOOLEANS:
             raise InputError(key, f"{value!r} is neither true nor false", "use true or false")
         if key.endswith(("_size", "_count")) and not re.fullmatch("[0-9]{1,9}", value):
             raise InputError(key, f"{value!r} is not a whole number", "write a number, of GiB for volumes")
-        if value and key in _ONE_OF and value not in _ONE_OF[key]:
-            raise InputError(key, f"{value!r} is not known", f"use {' or '.join(_ONE_OF[key])}")
+        if value and key in _VALUES and value not in _VALUES[key]:
+            raise InputError(key, f"{value!r} is not known", f"use {' or '.join(_VALUES[key])}")
         if key.endswith(("_prefix", "_provider", "_tag")) and re.search(r"\s", value):
             raise InputError(key, f"{value!r} has blanks", "write one word")
     _check_networks(values)
-    least, most = (int(values.get(f"{of}_node_count", at)) for of, at in (("min", 0), ("max", 10**9)))
-    if least > most:
-        raise InputError("max_node_count", f"{most} is less than min_node_count, {least}", "correct one")
+    lower, upper = (
+        int(values.get(f"{bound}_node_count", default)) for bound, default in (("min", 0), ("max", 10**9))
+    )
+    if lower > upper:
+        raise InputError("max_node_count", f"{upper} is less than min_node_count, {lower}", "correct one")
     return values
 
 
 def _check_networks(values: dict[str, str]) -> None:
     """Nodes, pods and Services each have a network of their own (kube-apiserver, kube-controller-manager)."""
-    seen: dict[str, Any] = {}
+    networks: dict[str, Any] = {}
     for key, value in values.items():
         if not key.endswith(("_cidr", "_ipv4pool", "_ip_range")):
             continue
@@ -71,34 +73,34 @@ def _check_networks(values: dict[str, str]) -> None:
             network = ipaddress.ip_network(value if "/" in value else "")
         except ValueError:
             raise InputError(key, f"{value!r} is not a network", "write it as 10.0.0.0/24") from None
-        for other, one in seen.items():
-            if network.overlaps(one):
+        for other, known in networks.items():
+            if network.overlaps(known):
                 raise InputError(key, f"{value} and {other} overlap", "use networks apart from each other")
-        seen[key] = network
+        networks[key] = network
 
 
 def _dns(value: str) -> str:
     """Magnum's API takes IPv4 addresses (ClusterTemplate.dns_nameserver), and newer ones several."""
-    for one in value.split(","):
+    for text in value.split(","):
         try:
-            address = ipaddress.IPv4Address(one)
+            address = ipaddress.IPv4Address(text)
         except ValueError:
-            raise InputError("", f"{one!r} is not an IPv4 address", "write it as 192.0.2.53") from None
+            raise InputError("", f"{text!r} is not an IPv4 address", "write it as 192.0.2.53") from None
         if not is_host(str(address)) or address.is_loopback:
-            raise InputError("", f"no DNS server has {one}", "write the server's own address")
+            raise InputError("", f"no DNS server has {text}", "write the server's own address")
     return value
 
 
-def _controls(value: str) -> bool:
-    return any(ord(one) < 32 or ord(one) == 127 for one in value)
+def _has_control_characters(value: str) -> bool:
+    return any(ord(char) < 32 or ord(char) == 127 for char in value)
 
 
-_named = refusing(
-    lambda value: not value.strip() or len(value) > 255 or _controls(value),
+_check_name = refusing(
+    lambda value: not value.strip() or len(value) > 255 or _has_control_characters(value),
     "{!r} is not a name in OpenStack",
     "give a name or an id, 255 characters at most",
 )
-OpenstackName = Annotated[Strict, Field(min_length=1), _named]
+OpenstackName = Annotated[Strict, Field(min_length=1), _check_name]
 """Name or id of an OpenStack object; preflight checks that it exists."""
 ImageName = Annotated[
     Strict,
@@ -108,7 +110,7 @@ ImageName = Annotated[
         "{!r} is a container image",
         "name an image of Glance, which the nodes boot from",
     ),
-    _named,
+    _check_name,
 ]
 _LabelKey = Annotated[
     Strict, matching("[A-Za-z0-9][-A-Za-z0-9_./]*", "a label of Magnum's", "write it as boot_volume_size")

@@ -58,7 +58,7 @@ class Upgrade(Model):
     drain: Drain | None = Field(default=None)
 
     @model_validator(mode="after")
-    def _says_nothing_in_vain(self) -> Upgrade:
+    def _check_unused(self) -> Upgrade:
         for key in ("max_parallel", "max_unavailable", "drain"):
             if not self.auto and getattr(self, key) != Upgrade.model_fields[key].default:
                 fact = "with auto: false the operator upgrades no node by itself"
@@ -126,7 +126,7 @@ class GpuOperatorSpec(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _nothing_is_cut_without_the_operator(cls, data: Any) -> Any:
+    def _set_default_mig_strategy(cls, data: Any) -> Any:
         if isinstance(data, dict) and data.get("mode") in ("device_plugin", "existing"):
             return {"mig_strategy": "none", **data}
         return data
@@ -194,20 +194,20 @@ def ownership_of(cluster: str, images: Collection[str], spec: GpuOperatorSpec) -
     Without an operator of ours nothing here installs driver and toolkit, or cuts GPUs: the nodes own what
     the operator would own, and with mode existing the cluster's operator owns the device plugin.
     """
-    alone = spec.mode != "operator"
-    row = OWNERS[_key(cluster, images, spec, alone)]
+    is_not_operator = spec.mode != "operator"
+    row = OWNERS[_row_key(cluster, images, spec, is_not_operator)]
     plugin: PluginOwner = "cluster" if spec.mode == "existing" else "chart"
-    return replace(row, device_plugin=plugin, mig="none") if alone else row
+    return replace(row, device_plugin=plugin, mig="none") if is_not_operator else row
 
 
-def _key(cluster: str, images: Collection[str], spec: GpuOperatorSpec, alone: bool) -> str:
+def _row_key(cluster: str, images: Collection[str], spec: GpuOperatorSpec, is_not_operator: bool) -> str:
     if cluster == "aws":
         bottlerocket = any(image.startswith("bottlerocket-nvidia") for image in images)
         return "bottlerocket-nvidia" if bottlerocket else "al2023-nvidia"
     if cluster == "hosts":
         return "ansible"
     if cluster == "openstack":
-        return "magnum-host" if alone else _MAGNUM[spec.driver, spec.toolkit]
-    if alone:
+        return "magnum-host" if is_not_operator else _MAGNUM[spec.driver, spec.toolkit]
+    if is_not_operator:
         return "host"
     return "embedded" if cluster == "embedded" else _EXISTING[spec.driver, spec.toolkit]

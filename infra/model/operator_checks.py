@@ -6,21 +6,21 @@ from collections.abc import Mapping, Sequence
 
 from infra import versions
 from infra.model import drivers, unused
-from infra.model.amounts import numbers
+from infra.model.amounts import version_numbers
 from infra.model.errors import InputError
 from infra.model.gpu import Gpu, Modules
 from infra.model.operator import GpuOperatorSpec, Mode, Ownership
 from infra.model.pool import Pool
 from infra.model.sharing import Dra, Mig
-from infra.model.toolkit_env import SINCE_DROP_INS, ToolkitEnv
+from infra.model.toolkit_env import DROP_IN_VARIABLES, ToolkitEnv
 
 PATH = "gpu_operator"
 _PINNED: Mapping[Mode, str] = {"operator": versions.GPU_OPERATOR, "device_plugin": versions.DEVICE_PLUGIN}
 
 
-def check(cluster: str, spec: GpuOperatorSpec, owns: Ownership, pools: Sequence[Pool]) -> None:
+def check(cluster: str, spec: GpuOperatorSpec, ownership: Ownership, pools: Sequence[Pool]) -> None:
     """Refuse the first setting that has no effect here, is not supported, or is known to be unsafe."""
-    unused.check_operator(cluster, spec, owns)
+    unused.check_operator(cluster, spec, ownership)
     _check_chart(spec)
     if cluster == "embedded":
         _check_embedded(spec)
@@ -28,10 +28,10 @@ def check(cluster: str, spec: GpuOperatorSpec, owns: Ownership, pools: Sequence[
         fact = "the stack makes this cluster, and nothing else brings an operator"
         raise InputError(f"{PATH}.mode", fact, "use mode: operator")
     if spec.mode != "operator":
-        _check_alone(spec, owns, pools)
-    if owns.driver == "operator":
+        _check_without_operator(spec, ownership, pools)
+    if ownership.driver == "operator":
         _check_driver(spec, pools)
-    _check_floors(spec)
+    _check_cves(spec)
     if spec.mode == "operator":
         _check_toolkit_env(spec)
 
@@ -46,8 +46,8 @@ def check_monitoring(spec: GpuOperatorSpec) -> None:
 def driver_version(spec: GpuOperatorSpec, pools: Sequence[Pool]) -> str:
     """One driver for all nodes: the declared one, the operator's default, or the last for all GPUs."""
     last = _last_branch(pools)
-    chosen = versions.GPU_DRIVER if last is None else versions.GPU_DRIVER_OF_BRANCH.get(last, str(last))
-    return spec.driver_version or chosen
+    default = versions.GPU_DRIVER if last is None else versions.GPU_DRIVER_OF_BRANCH.get(last, str(last))
+    return spec.driver_version or default
 
 
 def _last_branch(pools: Sequence[Pool]) -> int | None:
@@ -62,11 +62,11 @@ def chart_version(spec: GpuOperatorSpec) -> str:
     return spec.version or _PINNED[spec.mode]
 
 
-_FIRST: Mapping[Mode, tuple[int, int]] = {"operator": (22, 9), "device_plugin": (0, 14)}
+_OLDEST_CHARTS: Mapping[Mode, tuple[int, int]] = {"operator": (22, 9), "device_plugin": (0, 14)}
 """The oldest supported charts. gpu-operator 22.9 is the first release that supports Kubernetes 1.25 (its
 platform support page). The chart of k8s-device-plugin 0.14.0 is the first that installs GPU feature
 discovery."""
-_AHEAD = 2
+_MAX_AHEAD = 2
 """Ours: years by which the operator, or majors by which the plugin, may be newer than the tested one."""
 
 
@@ -74,10 +74,10 @@ def _check_chart(spec: GpuOperatorSpec) -> None:
     """The operator's versions are years and months."""
     if spec.version is None or spec.mode == "existing":
         return
-    version, tested = numbers(spec.version), _PINNED[spec.mode]
+    version, tested = version_numbers(spec.version), _PINNED[spec.mode]
     month = spec.mode == "device_plugin" or 1 <= version[1] <= 12
-    newest = numbers(tested)[0] + _AHEAD
-    if not month or version[:2] < _FIRST[spec.mode] or version[0] > newest:
+    newest = version_numbers(tested)[0] + _MAX_AHEAD
+    if not month or version[:2] < _OLDEST_CHARTS[spec.mode] or version[0] > newest:
         fact = f"no chart {spec.version} has the settings of {tested}, which this release is tested with"
         raise InputError(f"{PATH}.version", fact, "use a version that its releases list, or leave it out")
 
@@ -94,25 +94,25 @@ def _check_embedded(spec: GpuOperatorSpec) -> None:
             raise InputError(f"{PATH}.{key}", fact, "use operator, or cluster kind existing")
 
 
-def _check_alone(spec: GpuOperatorSpec, owns: Ownership, pools: Sequence[Pool]) -> None:
+def _check_without_operator(spec: GpuOperatorSpec, ownership: Ownership, pools: Sequence[Pool]) -> None:
     """MIG needs the operator's MIG manager, and DRA its label that keeps the device plugin off a node.
 
     The cluster's own operator is configured by its owner: by ConfigMaps that its ClusterPolicy names.
     """
-    theirs = spec.mode == "existing"
-    if owns.driver == "image" and any(pool.image.ships_device_plugin for pool in pools):
+    is_existing = spec.mode == "existing"
+    if ownership.driver == "image" and any(pool.image.ships_device_plugin for pool in pools):
         fact = "Bottlerocket includes its own device plugin"
         raise InputError(f"{PATH}.mode", fact, "use mode: operator, or AL2023")
     if spec.mig_strategy != "none":
         raise InputError(
             f"{PATH}.mig_strategy",
             "the cluster's own operator decides it"
-            if theirs
+            if is_existing
             else "the device plugin alone partitions no GPU",
             "leave it out, or use mode: operator",
         )
     for index, pool in enumerate(pools):
-        if theirs and pool.gpus and pool.sharing.kind != "exclusive":
+        if is_existing and pool.gpus and pool.sharing.kind != "exclusive":
             fact = "the configuration of the cluster's own operator decides how GPUs are shared"
             raise InputError(f"pools[{index}].sharing.kind", fact, "use exclusive, or mode: operator")
         if isinstance(pool.sharing, Mig | Dra):
@@ -132,47 +132,47 @@ def _check_alone(spec: GpuOperatorSpec, owns: Ownership, pools: Sequence[Pool]) 
 def _check_driver(spec: GpuOperatorSpec, pools: Sequence[Pool]) -> None:
     """The operator installs one driver on all nodes, so it must support every GPU."""
     version = driver_version(spec, pools)
-    every = [(gpu, pool) for pool in pools for gpu in pool.gpus]
+    pairs = [(gpu, pool) for pool in pools for gpu in pool.gpus]
     if spec.driver_version is None:
-        _check_one_fits(version, every)
+        _check_common_driver(version, pairs)
         last = _last_branch(pools)
         if last is not None and last not in versions.GPU_DRIVER_OF_BRANCH:
             fact = f"missing, and gpuform pins no driver of branch {last}, the last for all GPUs"
             raise InputError(f"{PATH}.driver_version", fact, f"give one of branch {last}")
     modules = None if spec.kernel_modules == "auto" else spec.kernel_modules
-    _check_one_kind(modules, version, every)
-    for gpu, pool in every:
+    _check_common_modules(modules, version, pairs)
+    for gpu, pool in pairs:
         drivers.check(version, gpu, pool, f"{PATH}.driver_version")
         drivers.check_modules(modules, version, gpu, pool, f"{PATH}.kernel_modules", "auto")
 
 
-def _check_one_fits(version: str, every: Sequence[tuple[Gpu, Pool]]) -> None:
-    ends = [
+def _check_common_driver(version: str, pairs: Sequence[tuple[Gpu, Pool]]) -> None:
+    last_branches = [
         (last, gpu, pool)
-        for gpu, pool in every
+        for gpu, pool in pairs
         if (last := drivers.last_branch_with_efa(gpu, pool)) is not None
     ]
-    for gpu, pool in every:
+    for gpu, pool in pairs:
         first = gpu.driver.first
-        if ends and numbers(version) < numbers(first):
-            last, oldest, where = min(ends, key=lambda one: one[0])
+        if last_branches and version_numbers(version) < version_numbers(first):
+            last, oldest, oldest_pool = min(last_branches, key=lambda entry: entry[0])
             raise InputError(
                 f"{PATH}.driver",
-                f"no driver supports both {oldest.name} (pool {where.name}, last branch {last}) and "
+                f"no driver supports both {oldest.name} (pool {oldest_pool.name}, last branch {last}) and "
                 f"{gpu.name} (pool {pool.name}, from {first} on)",
                 "put them into two environments, or use driver: host",
             )
 
 
-def _check_one_kind(modules: Modules | None, version: str, every: Sequence[tuple[Gpu, Pool]]) -> None:
-    able = [(drivers.flavours(gpu, version), gpu, pool) for gpu, pool in every]
-    only = {found[0]: (gpu, pool) for found, gpu, pool in reversed(able) if len(found) == 1}
-    if modules and len(only) > 1:
-        (one, at), (other, there) = only["open"], only["proprietary"]
+def _check_common_modules(modules: Modules | None, version: str, pairs: Sequence[tuple[Gpu, Pool]]) -> None:
+    supported = [(drivers.supported_modules(gpu, version), gpu, pool) for gpu, pool in pairs]
+    only_option = {kinds[0]: (gpu, pool) for kinds, gpu, pool in reversed(supported) if len(kinds) == 1}
+    if modules and len(only_option) > 1:
+        (open_gpu, open_pool), (closed_gpu, closed_pool) = only_option["open"], only_option["proprietary"]
         raise InputError(
             f"{PATH}.kernel_modules",
-            f"{one.name} (pool {at.name}) needs open modules, "
-            f"{other.name} (pool {there.name}) needs proprietary ones",
+            f"{open_gpu.name} (pool {open_pool.name}) needs open modules, "
+            f"{closed_gpu.name} (pool {closed_pool.name}) needs proprietary ones",
             "use auto, which selects them by the GPU of each node",
         )
 
@@ -180,26 +180,23 @@ def _check_one_kind(modules: Modules | None, version: str, every: Sequence[tuple
 def _check_toolkit_env(spec: GpuOperatorSpec) -> None:
     chart = chart_version(spec)
     toolkit, installer = spec.toolkit_version, f"operator {chart}"
-    old, first = numbers(chart) < (25, 10), "v25.10.1"
+    old, first = version_numbers(chart) < (25, 10), "v25.10.1"
     if toolkit:
-        old, first, installer = numbers(toolkit) < (1, 18), "1.18.1", f"container toolkit {toolkit}"
-    for name in SINCE_DROP_INS:
+        old, first, installer = version_numbers(toolkit) < (1, 18), "1.18.1", f"container toolkit {toolkit}"
+    for name in DROP_IN_VARIABLES:
         if old and getattr(spec.toolkit_env, name) != ToolkitEnv.model_fields[name].default:
-            fix = f"use {first} or newer, or leave it out"
-            raise InputError(f"{PATH}.toolkit_env.{name}", f"{installer} does not read it", fix)
+            remedy = f"use {first} or newer, or leave it out"
+            raise InputError(f"{PATH}.toolkit_env.{name}", f"{installer} does not read it", remedy)
 
 
-def _check_floors(spec: GpuOperatorSpec) -> None:
+def _check_cves(spec: GpuOperatorSpec) -> None:
     """A version below a floor needs each open CVE acknowledged; others must not be acknowledged."""
     if spec.mode != "operator":
         return
     chart, toolkit = chart_version(spec), spec.toolkit_version
-    by_chart = drivers.operator_holes(chart)
-    by_toolkit = drivers.open_holes(toolkit) if toolkit else ()
-    named = spec.acknowledge
-    drivers.check_named(f"{PATH}.version", chart, by_chart, drivers.OPERATOR_FIXES, PATH, named)
+    accepted, product = spec.acknowledge, f"operator {chart}"
+    cves = drivers.check_cves(f"{PATH}.version", chart, drivers.OPERATOR_FIXES, PATH, accepted)
     if toolkit:
-        where = f"{PATH}.toolkit_version"
-        drivers.check_named(where, toolkit, by_toolkit, drivers.TOOLKIT_FIXES, PATH, named)
-    what = f"operator {chart}" + (f" and container toolkit {toolkit}" if toolkit else "")
-    drivers.check_acknowledged(PATH, what, (*by_chart, *by_toolkit), named)
+        path, product = f"{PATH}.toolkit_version", f"{product} and container toolkit {toolkit}"
+        cves += drivers.check_cves(path, toolkit, drivers.TOOLKIT_FIXES, PATH, accepted)
+    drivers.check_acknowledged(PATH, product, cves, accepted)

@@ -10,8 +10,8 @@ from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, mod
 from infra.model.base import Model, Strict, listing, option, required
 from infra.model.errors import InputError
 from infra.model.gpu import Gpu
-from infra.model.machines import BUILT_IN, LEFT_OUT, MACHINES, Catalogue, Machine, check_gpus, known_to
-from infra.model.own import Name, OwnGpu
+from infra.model.machines import BUILT_IN, MACHINES, UNSUPPORTED, Catalogue, Machine, catalogue_of, check_gpus
+from infra.model.own_gpu import Name, OwnGpu
 from infra.model.prices import Usd
 from infra.model.values import Cores, Count, GpuCount, MemoryGib
 
@@ -19,8 +19,8 @@ _ONLY_AWS = ("pods", "efa", "nvme_gb")
 
 
 def _new_machine(name: str) -> str:
-    if name in LEFT_OUT:
-        raise InputError("", f"{name} has {LEFT_OUT[name]}", "use another machine")
+    if name in UNSUPPORTED:
+        raise InputError("", f"{name} has {UNSUPPORTED[name]}", "use another machine")
     if name in MACHINES:
         raise InputError("", f"the catalogue has a machine {name}", "use that, or another name")
     return name
@@ -50,26 +50,26 @@ class OwnMachine(Model):
     usd_per_hour: Usd | None = option("USD per hour of a node; cost.prices overrides it.")
 
     @model_validator(mode="after")
-    def _agrees(self, info: ValidationInfo) -> OwnMachine:
-        known = known_to(info)
-        if self.gpu is not None and known.gpu(self.gpu) is None:
-            raise InputError("gpu", f"unknown GPU {self.gpu!r}", listing(known.gpu_names, self.gpu))
+    def _check_consistency(self, info: ValidationInfo) -> OwnMachine:
+        catalogue = catalogue_of(info)
+        if self.gpu is not None and catalogue.gpu(self.gpu) is None:
+            raise InputError("gpu", f"unknown GPU {self.gpu!r}", listing(catalogue.gpu_names, self.gpu))
         if self.count is not None and self.gpu is None:
             fact = "no GPU is named, so there is nothing to count"
             raise InputError("count", fact, "add gpu, or leave it out")
         check_gpus(self.count, self.vcpu)
-        aws = (info.context or {}).get("cluster") == "aws"
-        for key in _ONLY_AWS if not aws else ():
+        is_aws = (info.context or {}).get("cluster") == "aws"
+        for key in _ONLY_AWS if not is_aws else ():
             if getattr(self, key) is not None:
                 raise InputError(key, "the cluster is not on AWS", "leave it out")
-        if aws and self.pods is None:
+        if is_aws and self.pods is None:
             fact = "missing, and on AWS a pod gets an address of the machine's network interfaces"
             raise InputError("pods", fact, "give the number in eni-max-pods.txt of awslabs/amazon-eks-ami")
         return self
 
-    def machine(self, name: str, kind: str | None, known: Catalogue) -> Machine:
+    def machine(self, name: str, kind: str | None, catalogue: Catalogue) -> Machine:
         """The entry of the catalogue, as an EC2 type on AWS."""
-        model = known.gpu(self.gpu) if self.gpu else None
+        model = catalogue.gpu(self.gpu) if self.gpu else None
         return Machine(
             name,
             "ec2" if kind == "aws" else "own",
@@ -81,9 +81,9 @@ class OwnMachine(Model):
             efa=self.efa or 0,
             nvme=self.nvme_gb or 0,
             arch=self.arch,
-            own_model=model,
+            declared_gpu=model,
             usd_per_hour=self.usd_per_hour,
-            own=True,
+            is_declared=True,
         )
 
 
@@ -92,18 +92,20 @@ def own_catalogue(gpus: Any, machines: Any, kind: str | None) -> Catalogue:
 
     Invalid entries are skipped: the environment's own validation reports them, with their path.
     """
-    found: dict[str, Gpu] = {}
-    for name, body in gpus.items() if isinstance(gpus, Mapping) else ():
+    own_gpus: dict[str, Gpu] = {}
+    for name, data in gpus.items() if isinstance(gpus, Mapping) else ():
         try:
-            found[str(name)] = OwnGpu.model_validate(body).gpu(str(name))
+            own_gpus[str(name)] = OwnGpu.model_validate(data).gpu(str(name))
         except ValidationError:
             continue
-    known = BUILT_IN.joined(found, {})
-    context = {"catalogue": known, "cluster": kind}
-    made: dict[str, Machine] = {}
-    for name, body in machines.items() if isinstance(machines, Mapping) else ():
+    catalogue = BUILT_IN.extended(own_gpus, {})
+    context = {"catalogue": catalogue, "cluster": kind}
+    declared: dict[str, Machine] = {}
+    for name, data in machines.items() if isinstance(machines, Mapping) else ():
         try:
-            made[str(name)] = OwnMachine.model_validate(body, context=context).machine(str(name), kind, known)
+            declared[str(name)] = OwnMachine.model_validate(data, context=context).machine(
+                str(name), kind, catalogue
+            )
         except ValidationError:
             continue
-    return known.joined({}, made)
+    return catalogue.extended({}, declared)

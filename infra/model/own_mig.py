@@ -13,9 +13,9 @@ from infra.model.mig import Geometry, Profile
 
 _PROFILE = re.compile(r"([1-9])g\.([1-9][0-9]*)gb(\+me|\+gfx|\+me\.all|-me)?")
 _Slices = Annotated[int, Field(strict=True, ge=1, le=16)]
-_ROUNDED = 0.05
+_MAX_ROUNDING = 0.05
 """How far a name may be from its share of the memory: an H200's 3g.71gb has 70.2 GiB."""
-_LEAST = 0.85
+_MIN_SHARE = 0.85
 """Least part of its share that NVML reports: 0.91 for an H200's 1g.18gb."""
 
 
@@ -33,11 +33,11 @@ class OwnProfile(Model):
     media: Flag = option("Has the media engines, which only one slice can have (+me).", False)
 
     @model_validator(mode="after")
-    def _ascends(self) -> OwnProfile:
-        wanted = tuple(sorted(set(self.starts)))
-        if self.starts != wanted:
+    def _check_order(self) -> OwnProfile:
+        ascending = tuple(sorted(set(self.starts)))
+        if self.starts != ascending:
             fact = f"{list(self.starts)} is not in ascending order, each number once"
-            raise InputError("starts", fact, f"write {list(wanted)}")
+            raise InputError("starts", fact, f"write {list(ascending)}")
         return self
 
 
@@ -54,10 +54,10 @@ class OwnMig(Model):
     def geometry(self) -> Geometry:
         """The table in the catalogue's form, the smallest profile first."""
         profiles = [
-            Profile(name, one.compute, one.memory, one.starts, one.media, one.memory_mib or 0)
-            for name, one in self.profiles.items()
+            Profile(name, item.compute, item.memory, item.starts, item.media, item.memory_mib or 0)
+            for name, item in self.profiles.items()
         ]
-        profiles.sort(key=lambda one: (one.compute, one.memory, one.media, one.name))
+        profiles.sort(key=lambda item: (item.compute, item.memory, item.media, item.name))
         return Geometry(self.compute, self.memory, tuple(profiles))
 
     def check(self, memory_mib: int) -> None:
@@ -67,7 +67,7 @@ class OwnMig(Model):
             self._check_slices(path, profile)
             share = memory_mib * profile.memory / self.memory
             self._check_name(path, name, profile, share)
-            if profile.memory_mib and not _LEAST * share <= profile.memory_mib <= share:
+            if profile.memory_mib and not _MIN_SHARE * share <= profile.memory_mib <= share:
                 fact = (
                     f"{profile.memory} of {self.memory} memory slices of the GPU's {memory_mib} MiB are "
                     f"{share:.0f} MiB, and NVML reports slightly less"
@@ -86,19 +86,19 @@ class OwnMig(Model):
             raise InputError(f"{path}.starts", fact, f"use {last} or less")
 
     def _check_name(self, path: str, name: str, profile: OwnProfile, share: float) -> None:
-        found = _PROFILE.fullmatch(name)
-        if not found:
+        match = _PROFILE.fullmatch(name)
+        if not match:
             raise InputError(path, f"{name!r} is not the name of a profile", "write it as 3g.20gb")
-        compute, gib = int(found[1]), int(found[2])
+        compute, gib = int(match[1]), int(match[2])
         if compute != profile.compute:
             fact = f"the name says {compute} compute slices, and compute {profile.compute}"
             raise InputError(f"{path}.compute", fact, "give both the same number")
-        if abs(gib - share / 1024) > max(1.0, _ROUNDED * share / 1024):
+        if abs(gib - share / 1024) > max(1.0, _MAX_ROUNDING * share / 1024):
             fact = (
                 f"the name says {gib} GiB, and {profile.memory} of {self.memory} memory slices are "
                 f"{share / 1024:.1f} GiB"
             )
             raise InputError(path, fact, "correct the name, memory or the GPU's memory_mib")
-        if profile.media != (found[3] in ("+me", "+me.all")):
+        if profile.media != (match[3] in ("+me", "+me.all")):
             fact = "exactly the profiles with +me or +me.all in their name have the media engines"
             raise InputError(f"{path}.media", fact, "correct it, or the name")

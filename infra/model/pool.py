@@ -9,21 +9,21 @@ from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 from infra.model import labels, layouts
 from infra.model.amounts import HugePages
 from infra.model.aws import AwsPool
-from infra.model.aws_values import EACH_ZONE
+from infra.model.aws_values import UNIQUE_ZONES
 from infra.model.base import Model, Strict, each_once, option, required
-from infra.model.choices import FlavorName, GpuChoice
-from infra.model.elastic import NODES, Capacity, Elastic, PoolClass, node_pool_name, static_name
+from infra.model.elastic import NODES, Capacity, Elastic, PoolClass, node_pool_name, static_node_pool_name
 from infra.model.errors import InputError
 from infra.model.gpu import Gpu
+from infra.model.gpu_choice import FlavorName, GpuChoice
 from infra.model.hosts import AnyHost, Driver
 from infra.model.images import IMAGES, Image
-from infra.model.machines import BUILT_IN, Catalogue, Machine, ec2, known_to, smallest
+from infra.model.machines import BUILT_IN, Catalogue, Machine, catalogue_of, ec2_types, smallest
 from infra.model.mig import Layout
 from infra.model.node_keys import PoolLabelKey, SelectorKey, TaintKey
 from infra.model.openstack import OpenstackPool
 from infra.model.relayout import Relayout, Reset
 from infra.model.sharing import Dra, Exclusive, Mig, Sharing, Trust, check_sharing
-from infra.model.values import MOST_NODES, LabelValue, NodeCount, PoolName
+from infra.model.values import MAX_NODES, LabelValue, NodeCount, PoolName
 
 
 class Taint(Model):
@@ -50,7 +50,7 @@ class Pool(Model):
         "Labels that the pool's nodes carry (existing cluster).", min_length=1
     )
     hosts: tuple[AnyHost, ...] | None = option(
-        "Hosts by name, or as {name, address, port} (own hosts).", min_length=1, max_length=MOST_NODES
+        "Hosts by name, or as {name, address, port} (own hosts).", min_length=1, max_length=MAX_NODES
     )
     driver: Driver | None = option("NVIDIA's driver on its hosts; the cluster's if left out (own hosts).")
     elastic: Elastic | None = option("Scaling with the pods (AWS, OpenStack); this or nodes.")
@@ -68,7 +68,7 @@ class Pool(Model):
         "inference",
         alias="class",
     )
-    zones: Annotated[tuple[Strict, ...], each_once(EACH_ZONE)] = option(
+    zones: Annotated[tuple[Strict, ...], each_once(UNIQUE_ZONES)] = option(
         "Zones of its nodes (AWS); all of the network's if left out.", ()
     )
     aws: AwsPool | None = Field(default=None)
@@ -95,24 +95,24 @@ class Pool(Model):
         "How its nodes change to another MIG layout; one by one, with eviction, if left out."
     )
 
-    _own_flavor: Machine | None = PrivateAttr(default=None)
+    _declared_flavor: Machine | None = PrivateAttr(default=None)
     """The cluster's declaration of the named flavor; None if the cluster declares no such flavor.
 
     Source: the validation context, ``{"flavors": {name: Machine}}``.
     """
 
-    _known: Catalogue = PrivateAttr(default_factory=lambda: BUILT_IN)
+    _catalogue: Catalogue = PrivateAttr(default_factory=lambda: BUILT_IN)
 
     @model_validator(mode="after")
-    def _runs_on_one_thing(self, info: ValidationInfo) -> Pool:
-        self._known = known_to(info)
-        self._own_flavor = ((info.context or {}).get("flavors") or {}).get(self.machine)
+    def _check_consistency(self, info: ValidationInfo) -> Pool:
+        self._catalogue = catalogue_of(info)
+        self._declared_flavor = ((info.context or {}).get("flavors") or {}).get(self.machine)
         if (self.machine is None) == (self.gpu is None) and not (self.hosts and self.machine is None):
-            both = "both machine and gpu are given" if self.gpu else "neither machine nor gpu is given"
-            raise InputError("machine", both, "give one of the two")
+            fact = "both machine and gpu are given" if self.gpu else "neither machine nor gpu is given"
+            raise InputError("machine", fact, "give one of the two")
         if not self.gpus and not isinstance(self.sharing, Exclusive):
-            what = f"machine {self.machine}" if self.machine else "the pool"
-            raise InputError("sharing", f"{what} has no GPU to share", "leave sharing out")
+            subject = f"machine {self.machine}" if self.machine else "the pool"
+            raise InputError("sharing", f"{subject} has no GPU to share", "leave sharing out")
         layout = getattr(self.sharing, "layout", None)
         if layout is not None:
             layouts.check(self.gpus, layout)
@@ -124,13 +124,13 @@ class Pool(Model):
 
     def _check_keys(self) -> None:
         """Taints are unique by key and effect (k8s.io/kubernetes, validateNodeTaints)."""
-        seen = set()
+        keys = set()
         for index, taint in enumerate(self.taints):
             path = f"taints[{index}]"
-            if (taint.key, taint.effect) in seen:
+            if (taint.key, taint.effect) in keys:
                 fact = f"{taint.key}:{taint.effect} is given twice, and a node has a key and effect once"
                 raise InputError(path, fact, "leave one out")
-            seen.add((taint.key, taint.effect))
+            keys.add((taint.key, taint.effect))
             if self.gpus and taint.key == labels.CRITICAL_ADDONS:
                 fact = (
                     "CoreDNS and the cluster's other own pods tolerate it, and would run on nodes with GPUs"
@@ -146,18 +146,18 @@ class Pool(Model):
         """The named machine, as declared by the cluster or else the catalogue; None without one."""
         if self.machine is None:
             return None
-        return self._own_flavor or self._known.machines[self.machine]
+        return self._declared_flavor or self._catalogue.machines[self.machine]
 
     @property
     def adapters(self) -> int:
         """Elastic Fabric Adapters that each node offers to pods."""
-        return min((machine.efa for machine in self.machines), default=0) if self.on_aws.efa else 0
+        return min((machine.efa for machine in self.machines), default=0) if self.aws_settings.efa else 0
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
         """GPU models that a node may have; one for a machine, empty for a machine without GPUs."""
         if self.gpu:
-            return tuple(self._known.gpus[name] for name in self.gpu.models)
+            return tuple(self._catalogue.gpus[name] for name in self.gpu.models)
         model = self.flavor.model if self.flavor else None
         return (model,) if model else ()
 
@@ -179,7 +179,7 @@ class Pool(Model):
         """The machine of a simulated node: the one named, or the smallest with these GPUs, if any."""
         if self.flavor or not self.gpu:
             return self.flavor
-        return smallest(self.gpu.models, self.gpu_counts[0], self._known.machines.values())
+        return smallest(self.gpu.models, self.gpu_counts[0], self._catalogue.machines.values())
 
     @property
     def by_claim(self) -> bool:
@@ -199,7 +199,7 @@ class Pool(Model):
         """Whether each GPU model that a node may have supports MIG."""
         return bool(self.gpus) and all(gpu.mig_capable for gpu in self.gpus)
 
-    def laid_out_live(self, cluster: str) -> bool:
+    def has_live_layout(self, cluster: str) -> bool:
         """Whether nodes get their MIG layout after they join; Karpenter's nodes start with it."""
         return self.mig_capable and not (cluster == "aws" and self.by_karpenter)
 
@@ -207,40 +207,40 @@ class Pool(Model):
     def node_pools(self) -> dict[str, Capacity]:
         """Karpenter NodePools by name: one per capacity type, in the declared order."""
         if self.by_claim:
-            return {static_name(self.name): self.capacity[0]}
-        kinds = self.capacity if self.elastic else ()
-        return {node_pool_name(self.name, kinds, kind): kind for kind in kinds}
+            return {static_node_pool_name(self.name): self.capacity[0]}
+        capacities = self.capacity if self.elastic else ()
+        return {node_pool_name(self.name, capacities, capacity): capacity for capacity in capacities}
 
     @property
     def machines(self) -> tuple[Machine, ...]:
         """EC2 types of its nodes: the named one, or every type with these GPUs; empty if no type fits."""
         if self.gpu:
-            return ec2(self.gpu.models, self.gpu_counts, self._known.machines.values())
+            return ec2_types(self.gpu.models, self.gpu_counts, self._catalogue.machines.values())
         machine = self.flavor  # None for own hosts without GPUs
         return (machine,) if machine and machine.seller == "ec2" else ()
 
     @property
-    def on_aws(self) -> AwsPool:
+    def aws_settings(self) -> AwsPool:
         return self.aws or AwsPool()
 
     @property
-    def on_openstack(self) -> OpenstackPool:
+    def openstack_settings(self) -> OpenstackPool:
         return self.openstack or OpenstackPool()
 
     @property
-    def least(self) -> int:
+    def min_nodes(self) -> int:
         """Minimum number of nodes of its node group; OpenStack only."""
-        return self.elastic.least if self.elastic else self.nodes or 0
+        return self.elastic.min_nodes if self.elastic else self.nodes or 0
 
     @property
-    def most(self) -> int:
+    def max_nodes(self) -> int:
         """Maximum number of nodes of its node group; OpenStack only."""
         return self.elastic.max[NODES] if self.elastic else self.nodes or 0
 
     @property
     def image(self) -> Image:
         """Its node image on AWS: the named one, or AL2023, with NVIDIA's driver if it has GPUs."""
-        return IMAGES[self.on_aws.image or ("al2023-nvidia" if self.gpus else "al2023")]
+        return IMAGES[self.aws_settings.image or ("al2023-nvidia" if self.gpus else "al2023")]
 
     @property
     def layout(self) -> Layout | None:

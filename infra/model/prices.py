@@ -16,9 +16,9 @@ from pydantic import Field
 
 from infra.model.base import Model, option
 
-DATE = "2026-07-20"
+PRICE_DATE = "2026-07-20"
 
-_LISTED = """
+_EC2_PRICES = """
     g4dn.12xlarge 3.912, g4dn.16xlarge 4.352, g4dn.2xlarge 0.752, g4dn.4xlarge 1.204, g4dn.8xlarge 2.176,
     g4dn.metal 7.824, g4dn.xlarge 0.526, g5.12xlarge 5.672, g5.16xlarge 4.096, g5.24xlarge 8.144,
     g5.2xlarge 1.212, g5.48xlarge 16.288, g5.4xlarge 1.624, g5.8xlarge 2.448, g5.xlarge 1.006,
@@ -34,7 +34,7 @@ _LISTED = """
     p5en.48xlarge 63.296, p6-b200.48xlarge 113.933, p6-b300.48xlarge 142.416
 """
 USD_PER_HOUR: Mapping[str, float] = {
-    name: float(usd) for name, usd in (one.split() for one in _LISTED.split(","))
+    name: float(usd) for name, usd in (line.split() for line in _EC2_PRICES.split(","))
 }
 
 HOURS_PER_MONTH = 730
@@ -42,7 +42,7 @@ HOURS_PER_MONTH = 730
 
 
 @dataclass(frozen=True)
-class Beside:
+class OtherPrices:
     """Costs beside machines in USD per hour; those of EBS in USD per month."""
 
     control_plane: float = 0.10  # EKS, every version
@@ -59,9 +59,9 @@ class PriceList:
     """Prices of one region on one day."""
 
     region: str = "us-east-1"
-    date: str = DATE
+    date: str = PRICE_DATE
     usd_per_hour: Mapping[str, float] = field(default_factory=lambda: USD_PER_HOUR)
-    beside: Beside = field(default_factory=Beside)
+    beside: OtherPrices = field(default_factory=OtherPrices)
 
 
 Usd = Annotated[float, Field(strict=True, ge=0, le=1e6, allow_inf_nan=False)]

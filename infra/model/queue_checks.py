@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from infra.model import checks, choice, openstack_checks, queue_limits, room, surge, workload_kinds
+from infra.model import checks, gpu_matching, openstack_checks, queue_limits, quotas, surge, workload_kinds
 from infra.model.base import listing
 from infra.model.errors import InputError
 from infra.model.pool import Pool
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 # Kueue 0.19.2: apis/kueue/v1beta2/clusterqueue_types.go and resourceflavor_types.go,
 # pkg/webhooks/clusterqueue_webhook.go. A ClusterQueue's status lists 64 flavors at most, so 64 pools in all.
-MOST_GROUPS = 16
-MOST_FLAVORS = 64
-MOST_RESOURCES = 64
-MOST_COMBINATIONS = 512
-MOST_TOLERATIONS = 8
+MAX_GROUPS = 16
+MAX_FLAVORS = 64
+MAX_RESOURCES = 64
+MAX_COMBINATIONS = 512
+MAX_TOLERATIONS = 8
 
 
 def check(env: Environment) -> None:
@@ -41,7 +41,7 @@ def check(env: Environment) -> None:
     for index, team in enumerate(queues.teams):
         try:
             _check_team(queues, team)
-            limits[team.name] = queue_limits.of(env.gpu_operator.mig_strategy, env.pools, team)
+            limits[team.name] = queue_limits.limits_of(env.gpu_operator.mig_strategy, env.pools, team)
             _check_pools(env, team)
             check_groups(limits[team.name])
         except InputError as error:
@@ -80,23 +80,25 @@ def _check_names(env: Environment, queues: Queues) -> None:
     A ResourceQuota refuses pods that Kueue has admitted, and counts what is borrowed; they would wait outside
     of the queue's order.
     """
-    teams, spaces = dict[str, int](), dict[str, str]()
+    index_of_team, team_of = dict[str, int](), dict[str, str]()
     for index, team in enumerate(queues.teams):
         path = f"queues.teams[{index}]"
-        if team.name in teams:
-            fact = f"{team.name!r} is also the name of queues.teams[{teams[team.name]}]"
+        if team.name in index_of_team:
+            fact = f"{team.name!r} is also the name of queues.teams[{index_of_team[team.name]}]"
             raise InputError(f"{path}.name", fact, "give each team a name of its own")
-        teams[team.name] = index
-        for number, space in enumerate(team.namespaces):
-            where = f"{path}.namespaces[{number}]"
-            checks.check_namespace(space, where)
-            if space in spaces:
-                fact = f"{space!r} is in team {spaces[space]}, too"
-                raise InputError(where, fact, "name it in one team only")
-            spaces[space] = team.name
+        index_of_team[team.name] = index
+        for name_index, namespace in enumerate(team.namespaces):
+            namespace_path = f"{path}.namespaces[{name_index}]"
+            checks.check_namespace(namespace, namespace_path)
+            if namespace in team_of:
+                fact = f"{namespace!r} is in team {team_of[namespace]}, too"
+                raise InputError(namespace_path, fact, "name it in one team only")
+            team_of[namespace] = team.name
     for index, quota in enumerate(env.namespaces):
-        if quota.name in spaces:
-            fact = f"{quota.name} is in team {spaces[quota.name]}, and two quotas would contradict each other"
+        if quota.name in team_of:
+            fact = (
+                f"{quota.name} is in team {team_of[quota.name]}, and two quotas would contradict each other"
+            )
             raise InputError(f"namespaces[{index}]", fact, "leave it out, or take it out of the team")
 
 
@@ -108,39 +110,39 @@ def _check_team(queues: Queues, team: Team) -> None:
         raise InputError("weight", "fair_sharing is off", "leave it out, or set queues.fair_sharing: true")
     if team.cohort:
         return
-    alone = "the team is in no cohort"
+    fact = "the team is in no cohort"
     for key in ("borrow", "lend", "weight"):
         if getattr(team, key):
-            raise InputError(key, alone, "leave it out, or give the team a cohort")
+            raise InputError(key, fact, "leave it out, or give the team a cohort")
     if team.preempt.reclaim != "never":
-        raise InputError("preempt.reclaim", alone, "leave it out, or give the team a cohort")
+        raise InputError("preempt.reclaim", fact, "leave it out, or give the team a cohort")
 
 
 def _check_pools(env: Environment, team: Team) -> None:
     """Refuse pools for which no flavor can be made: admitted pods select the pool by its label."""
-    empty = openstack_checks.unlabelled(env.pools) if env.cluster.kind == "openstack" else {}
+    empty = openstack_checks.unlabelled_pools(env.pools) if env.cluster.kind == "openstack" else {}
     for pool in env.pools:
         path, taints = f"quota.{pool.name}", len(pool.taints) + 1
-        if pool.name in team.quota and taints > MOST_TOLERATIONS:
-            fact = f"its nodes have {taints} taints, and a flavor of Kueue tolerates {MOST_TOLERATIONS}"
+        if pool.name in team.quota and taints > MAX_TOLERATIONS:
+            fact = f"its nodes have {taints} taints, and a flavor of Kueue tolerates {MAX_TOLERATIONS}"
             raise InputError(path, fact, "give the pool fewer taints")
         if pool.name in team.quota and pool.name in empty:
-            raise openstack_checks.stays_empty(path, pool.name)
+            raise openstack_checks.empty_pool_error(path, pool.name)
 
 
 def check_groups(limits: Limits) -> None:
     """Refuse more than a ClusterQueue of Kueue holds; the path is relative to the team."""
-    groups = queue_limits.groups(limits)
+    groups = queue_limits.resource_groups(limits)
     pairs = max(len(pools) * len(names) for pools, names in groups)
-    found = (
-        (len(limits), MOST_FLAVORS, "pools"),
-        (len(groups), MOST_GROUPS, "groups of pools with the same resources"),
-        (max(len(names) for _, names in groups), MOST_RESOURCES, "resources in a group of pools"),
-        (pairs, MOST_COMBINATIONS, "pairs of pool and resource in a group"),
+    counts = (
+        (len(limits), MAX_FLAVORS, "pools"),
+        (len(groups), MAX_GROUPS, "groups of pools with the same resources"),
+        (max(len(names) for _, names in groups), MAX_RESOURCES, "resources in a group of pools"),
+        (pairs, MAX_COMBINATIONS, "pairs of pool and resource in a group"),
     )
-    for number, most, what in found:
-        if number > most:
-            fact = f"names {number} {what}, and a queue of Kueue has {most} at most"
+    for number, limit, noun in counts:
+        if number > limit:
+            fact = f"names {number} {noun}, and a queue of Kueue has {limit} at most"
             raise InputError("quota", fact, "name fewer pools")
 
 
@@ -156,38 +158,40 @@ def _check_workload(
         remedy = f"use {' or '.join(team.namespaces)}, or add it to the team"
         raise InputError(path.removesuffix("queue") + "namespace", fact, remedy)
     strategy = env.gpu_operator.mig_strategy
-    asked = surge.asks(env, work)
-    if not asked:
+    requests = surge.requests_of(env, work)
+    if not requests:
         fact = "the workload requests no GPU, and queues count only GPUs"
         raise InputError(path, fact, "leave it out")
-    mine = choice.pools_of(strategy, env.pools, work)
-    names = [pool.name for pool in mine if pool.name in team.quota]
+    pools = gpu_matching.pools_of(strategy, env.pools, work)
+    names = [pool.name for pool in pools if pool.name in team.quota]
     if not names:
-        fact = f"the quota of {team.name} has none of {', '.join(pool.name for pool in mine)}"
+        fact = f"the quota of {team.name} has none of {', '.join(pool.name for pool in pools)}"
         raise InputError(path, fact, "add one to the quota, or use another pool")
-    for key, amount in asked.items():
-        what = room.resource(key)
-        can = [queue_limits.most(queues, limits, team.name, name, what) for name in names]
-        more = surge.pods(env, work)
-        _check_admitted(work, more, amount, what, can, path)
+    for key, amount in requests.items():
+        resource = quotas.counted_resource(key)
+        available = [queue_limits.max_amount(queues, limits, team.name, name, resource) for name in names]
+        extra = surge.extra_pods(env, work)
+        _check_admitted(work, extra, amount, resource, available, path)
     workload_kinds.check_gang(env, queues, work, names, path.removesuffix(".queue"))
 
 
-def _check_admitted(work: Workload, more: int, amount: int, what: str, can: Sequence[int], path: str) -> None:
+def _check_admitted(
+    work: Workload, extra: int, amount: int, resource: str, available: Sequence[int], path: str
+) -> None:
     """Kueue admits a Job as a whole, with all its pods in one pool, and other pods one by one.
 
-    ``more`` are an update's extra pods, ``can`` what the queue can have of ``what`` in each pool.
+    ``extra`` are an update's further pods, ``available`` what the queue can have of it in each pool.
     """
-    together = amount * work.pods if isinstance(work, JobWorkload) else amount
+    at_once = amount * work.pods if isinstance(work, JobWorkload) else amount
     remedy = "raise the quota or what the team may borrow, or request less"
-    if together > max(can):
-        pods = f" in {work.pods} pods at once" if together > amount else ""
-        fact = f"requests {together} {what}{pods}, and the queue can have {max(can)} at most"
+    if at_once > max(available):
+        pods = f" in {work.pods} pods at once" if at_once > amount else ""
+        fact = f"requests {at_once} {resource}{pods}, and the queue can have {max(available)} at most"
         raise InputError(path, fact, remedy)
-    held = sum(each // amount for each in can)
-    if not isinstance(work, JobWorkload) and work.pods + more > held:
-        pods = f"{work.pods} pods" + (f" and {more} more of an update" if more else "")
-        fact = f"{pods} request {amount} {what} each, and the queue can have {held} of them at most"
+    fitting = sum(share // amount for share in available)
+    if not isinstance(work, JobWorkload) and work.pods + extra > fitting:
+        pods = f"{work.pods} pods" + (f" and {extra} more of an update" if extra else "")
+        fact = f"{pods} request {amount} {resource} each, and the queue can have {fitting} of them at most"
         raise InputError(path, fact, remedy)
 
 
@@ -195,21 +199,24 @@ def warnings(env: Environment) -> Iterator[str]:
     """Quotas that add up to more than the pool can become, if its nodes are known."""
     if env.queues is None:
         return
-    strategy, seen = env.gpu_operator.mig_strategy, Counter[tuple[str, str]]()
+    strategy, totals = env.gpu_operator.mig_strategy, Counter[tuple[str, str]]()
     for index, team in enumerate(env.queues.teams):
-        for name, offered in queue_limits.of(strategy, env.pools, team).items():
-            most = _most(env, env.pool(name))
-            for what, limit in offered.items():
-                before, after = seen[name, what], seen[name, what] + limit.nominal
-                seen[name, what] = after
-                if most and before <= most[what] < after:
-                    fact = f"the teams' quotas add up to {after} {what} or more"
-                    fact += f", and the pool can have {most[what]}"
+        for name, limits in queue_limits.limits_of(strategy, env.pools, team).items():
+            max_of_pool = _max_resources(env, env.pool(name))
+            for resource, limit in limits.items():
+                before, after = totals[name, resource], totals[name, resource] + limit.nominal
+                totals[name, resource] = after
+                if max_of_pool and before <= max_of_pool[resource] < after:
+                    fact = f"the teams' quotas add up to {after} {resource} or more"
+                    fact += f", and the pool can have {max_of_pool[resource]}"
                     yield f"queues.teams[{index}].quota.{name}: {fact}; lower one, or allow more nodes"
 
 
-def _most(env: Environment, pool: Pool) -> dict[str, int]:
+def _max_resources(env: Environment, pool: Pool) -> dict[str, int]:
     """Most of each resource that the pool's nodes can offer together; empty if their number is unknown."""
-    nodes = list(surge.nodes(env.gpu_operator.mig_strategy, pool))
-    keys = room.keys(env.gpu_operator.mig_strategy, pool) if nodes else ()
-    return {room.resource(key): max(count * has.get(key, 0) for count, has in nodes) for key in keys}
+    nodes = list(surge.node_kinds(env.gpu_operator.mig_strategy, pool))
+    keys = quotas.quota_keys(env.gpu_operator.mig_strategy, pool) if nodes else ()
+    return {
+        quotas.counted_resource(key): max(count * offered.get(key, 0) for count, offered in nodes)
+        for key in keys
+    }

@@ -15,11 +15,11 @@ from infra.model.errors import InputError
 from infra.model.scheduling import Amounts
 from infra.model.values import Count, LabelKey, Name, PoolName
 
-_MOST_LEVELS = 15
+_MAX_LEVELS = 15
 """A Topology of Kueue has 16 levels; the last is the node."""
 
 
-def _above_nodes(levels: tuple[str, ...]) -> tuple[str, ...]:
+def _check_levels(levels: tuple[str, ...]) -> tuple[str, ...]:
     if labels.HOSTNAME in levels:
         fact = "the last level is always the node"
         raise InputError(f"[{levels.index(labels.HOSTNAME)}]", fact, "leave it out")
@@ -28,9 +28,9 @@ def _above_nodes(levels: tuple[str, ...]) -> tuple[str, ...]:
 
 Levels = Annotated[
     tuple[LabelKey, ...],
-    Field(max_length=_MOST_LEVELS),
+    Field(max_length=_MAX_LEVELS),
     each_once("name each label once"),
-    AfterValidator(_above_nodes),
+    AfterValidator(_check_levels),
 ]
 """Labels of a pool's nodes above the node itself, the widest first."""
 
@@ -46,7 +46,7 @@ class Placement(Model):
     )
 
     @model_validator(mode="after")
-    def _is_one_of_both(self) -> Placement:
+    def _check_one_given(self) -> Placement:
         if (self.required is None) == (self.preferred is None):
             fact = "neither required nor preferred is given" if self.required is None else "both are given"
             raise InputError("required", fact, "give one of the two")
@@ -59,9 +59,9 @@ class Placement(Model):
 
 KUEUE = "kueue-system"
 """Namespace of Kueue, as in its documentation."""
-MOST_TEAMS = 1000
+MAX_TEAMS = 1000
 """Our choice, for a bounded time."""
-_PART = "for a pool with several kinds of slice {profile: number}"
+_PER_PROFILE = "for a pool with several kinds of slice {profile: number}"
 
 
 class Cohort(Model):
@@ -91,16 +91,16 @@ class Team(Model):
     )
     cohort: Name | None = option("Teams of one cohort lend each other what they do not use.")
     quota: dict[PoolName, Amounts] = required(
-        f"GPUs, shares or slices of each pool that its admitted workloads may request; {_PART}. "
+        f"GPUs, shares or slices of each pool that its admitted workloads may request; {_PER_PROFILE}. "
         "None of what is not named; 0 of what it only borrows. Pools are tried in this order.",
         min_length=1,
     )
     borrow: dict[PoolName, Amounts] = option(
-        f"Most that it borrows of a pool; {_PART}. If left out, all that its cohort lends.",
+        f"Most that it borrows of a pool; {_PER_PROFILE}. If left out, all that its cohort lends.",
         dict,
     )
     lend: dict[PoolName, Amounts] = option(
-        f"Most that it lends of a pool; {_PART}. If left out, all that it does not use.",
+        f"Most that it lends of a pool; {_PER_PROFILE}. If left out, all that it does not use.",
         dict,
     )
     order: Literal["strict", "best_effort"] = option(
@@ -121,7 +121,7 @@ class Queues(Model):
     cohorts: tuple[Cohort, ...] = option(
         "A tree of cohorts. If left out, every name that a team gives is a cohort of its own.",
         (),
-        max_length=MOST_TEAMS,
+        max_length=MAX_TEAMS,
     )
     topology: dict[PoolName, Levels] = option(
         "Pools with gangs, each with labels of its nodes from the widest to the closest, as "
@@ -129,4 +129,4 @@ class Queues(Model):
         "that lacks one of them.",
         dict,
     )
-    teams: tuple[Team, ...] = Field(min_length=1, max_length=MOST_TEAMS)
+    teams: tuple[Team, ...] = Field(min_length=1, max_length=MAX_TEAMS)

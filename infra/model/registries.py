@@ -11,7 +11,7 @@ from pydantic import AfterValidator
 
 from infra.model.base import Strict, each_once, matching, refusing
 from infra.model.errors import InputError
-from infra.model.places import PORT, is_loopback, plain_address
+from infra.model.hostnames import PORT, is_loopback, is_plain_url
 
 # Grammar: github.com/distribution/reference, regexp.go.
 _PART = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
@@ -24,10 +24,10 @@ _TAG = r"\w[\w.-]{0,127}"
 _DIGEST = "(?:sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})"
 _REFERENCE = re.compile(rf"((?:{_HOST}/)?{_IMAGE})(?::({_TAG}))?(@{_DIGEST})?", re.ASCII)
 _LONGEST_NAME = 255
-_MOST_USER_DATA = 8192
+_MAX_USER_DATA = 8192
 _REPOSITORY = re.compile(rf"https://{_HOST}(?:/[\w.~-]+)*", re.ASCII)
 _HUB = "docker.io"
-_OF_THE_HUB = ("index.docker.io", "registry-1.docker.io", "registry.hub.docker.com", "hub.docker.com")
+_HUB_ALIASES = ("index.docker.io", "registry-1.docker.io", "registry.hub.docker.com", "hub.docker.com")
 """Other names of Docker Hub, which no image's name is completed with."""
 
 Mirrors = Mapping[str, str]
@@ -35,18 +35,18 @@ Mirrors = Mapping[str, str]
 
 
 def _pinned_image(value: str) -> str:
-    found = _REFERENCE.fullmatch(value)
-    if not found or len(found[1]) > _LONGEST_NAME:
+    match = _REFERENCE.fullmatch(value)
+    if not match or len(match[1]) > _LONGEST_NAME:
         fact = f"{value!r} is not the name of an image"
         raise InputError("", fact, "write it as registry.example.org/team/name:tag, or with @sha256:...")
-    tag = (found[2] or "").lower()
-    if not found[3] and (not tag or tag == "latest" or tag.startswith("latest-")):
+    tag = (match[2] or "").lower()
+    if not match[3] and (not tag or tag == "latest" or tag.startswith("latest-")):
         raise InputError("", f"image {value!r} is not pinned", "name a version tag or a digest")
     return value
 
 
 def _source(value: str) -> str:
-    if value in _OF_THE_HUB:
+    if value in _HUB_ALIASES:
         raise InputError("", f"images of Docker Hub have the registry {_HUB}", f"write {_HUB}")
     if not re.fullmatch(_HOST, value) and not _REPOSITORY.fullmatch(value):
         fact = f"{value!r} is neither the host of a registry nor the address of a chart repository"
@@ -59,22 +59,22 @@ def _chart_repository(value: str) -> str:
 
     On loopback nothing is on the way, as with a tunnel or a forwarded port.
     """
-    if plain_address(value, "http") and is_loopback(urlsplit(value).hostname or ""):
+    if is_plain_url(value, "http") and is_loopback(urlsplit(value).hostname or ""):
         return value
     if value.startswith("http://"):
         fact = "what http transfers can be changed on the way, and the chart gets every right in the cluster"
         raise InputError("", fact, "use https:// or oci://")
-    oci = re.fullmatch(rf"oci://[^/A-Z]+(?:/{_PART})*/?", value)
-    if not plain_address(value, "https") and not (oci and plain_address(value, "oci")):
-        fix = "write it as https://charts.example.org/nvidia, or oci://registry.example.org/charts"
-        raise InputError("", f"{value!r} is not the address of a chart repository", fix)
+    match = re.fullmatch(rf"oci://[^/A-Z]+(?:/{_PART})*/?", value)
+    if not is_plain_url(value, "https") and not (match and is_plain_url(value, "oci")):
+        remedy = "write it as https://charts.example.org/nvidia, or oci://registry.example.org/charts"
+        raise InputError("", f"{value!r} is not the address of a chart repository", remedy)
     return value
 
 
-def _in_user_data(images: tuple[str, ...]) -> tuple[str, ...]:
+def _check_user_data(images: tuple[str, ...]) -> tuple[str, ...]:
     """User data has at most 16 KiB (EC2 user guide, "Run commands at launch"); half of it is the node's."""
-    if (size := sum(len(image) + 1 for image in images)) > _MOST_USER_DATA:
-        fact = f"the names have {size} bytes, and a node's user data has room for {_MOST_USER_DATA}"
+    if (size := sum(len(image) + 1 for image in images)) > _MAX_USER_DATA:
+        fact = f"the names have {size} bytes, and a node's user data has room for {_MAX_USER_DATA}"
         raise InputError("", fact, "name fewer, those that every pod waits for")
     return images
 
@@ -93,8 +93,8 @@ Mirror = Annotated[
 PinnedImage = Annotated[Strict, AfterValidator(_pinned_image)]
 PinnedImages = Annotated[
     tuple[PinnedImage, ...],
-    each_once("name each image once", same=lambda name: full_name(name)),
-    AfterValidator(_in_user_data),
+    each_once("name each image once", key=lambda name: full_name(name)),
+    AfterValidator(_check_user_data),
 ]
 ChartRepository = Annotated[Strict, AfterValidator(_chart_repository)]
 Registry = Annotated[
@@ -134,25 +134,25 @@ def full_name(image: str) -> str:
     A first part without a dot or a port is not a host, so the image is Docker Hub's
     (github.com/distribution/reference, normalize.go).
     """
-    first, slash, rest = image.partition("/")
-    if slash and ("." in first or ":" in first or first == "localhost"):
-        if first not in (_HUB, _OF_THE_HUB[0]):
+    host, slash, path = image.partition("/")
+    if slash and ("." in host or ":" in host or host == "localhost"):
+        if host not in (_HUB, _HUB_ALIASES[0]):
             return image
-        image = rest
+        image = path
     return f"{_HUB}/{image}" if "/" in image else f"{_HUB}/library/{image}"
 
 
-def image(name: str, mirrors: Mirrors) -> str:
+def mirrored_image(name: str, mirrors: Mirrors) -> str:
     """The image's name in the mirror of its registry; unchanged if the registry has no mirror."""
     host, _, path = full_name(name).partition("/")
     return f"{mirrors[host]}/{path}" if host in mirrors else name
 
 
-def chart(name: str, repository: str | None, mirrors: Mirrors) -> tuple[str, str | None]:
+def mirrored_chart(name: str, repository: str | None, mirrors: Mirrors) -> tuple[str, str | None]:
     """The chart and its repository in the mirror; ``repository`` is None for a chart in a registry."""
     if repository is None:
-        return f"oci://{image(name.removeprefix('oci://'), mirrors)}", None
-    there = mirrors.get(repository.removesuffix("/"))
-    if there is None:
+        return f"oci://{mirrored_image(name.removeprefix('oci://'), mirrors)}", None
+    mirror = mirrors.get(repository.removesuffix("/"))
+    if mirror is None:
         return name, repository
-    return (f"{there}/{name}", None) if there.startswith("oci://") else (name, there)
+    return (f"{mirror}/{name}", None) if mirror.startswith("oci://") else (name, mirror)

@@ -18,7 +18,7 @@ PLACEHOLDER = "gpuform-placeholder"
 """Priority class and namespace of placeholder pods, which keep nodes free."""
 PLACEHOLDER_VALUE = -1000
 """Below every pod without a class (0); Karpenter starts nodes for any priority."""
-HIGHEST = 1_000_000_000
+MAX_PRIORITY = 1_000_000_000
 """Highest value for users; Kubernetes' own classes are above (PriorityClass, API reference)."""
 
 
@@ -57,7 +57,7 @@ def _priority(name: str) -> str:
 
 
 PriorityName = Annotated[Name, AfterValidator(_priority)]
-PriorityValue = Annotated[int, Field(strict=True, ge=PLACEHOLDER_VALUE + 1, le=HIGHEST)]
+PriorityValue = Annotated[int, Field(strict=True, ge=PLACEHOLDER_VALUE + 1, le=MAX_PRIORITY)]
 Amount = Annotated[int, Field(strict=True, ge=0, le=INT32)]
 Amounts = Annotated[
     # Tags appear in error paths; the brackets distinguish them from an environment's keys.
@@ -79,33 +79,33 @@ class Namespace(Model):
     )
 
 
-def check_scheduling(cluster: str, minor: str | None, given: Scheduling | None) -> None:
+def check_scheduling(cluster: str, minor: str | None, scheduling: Scheduling | None) -> None:
     """Refuse a version if the cluster's is known, and a missing version if it is not.
 
     ``minor``: the cluster's minor version, if declared; the whole version follows from it if one is pinned.
     """
-    if given is None:
+    if scheduling is None:
         return
-    if not given.packer:
-        if given.version is not None:
+    if not scheduling.packer:
+        if scheduling.version is not None:
             fact = "the cluster's own scheduler places all pods"
             raise InputError("scheduling.version", fact, "leave it out, or set packer: true")
         return
     if cluster in ("existing", "hosts"):
-        if given.version is None:
+        if scheduling.version is None:
             fact = "missing, and a scheduler fits only a cluster of its own minor version"
             remedy = "write it as `kubectl version` prints it, without the v"
             raise InputError("scheduling.version", fact, remedy)
         return
     if minor is not None and minor not in versions.KUBE_SCHEDULER:
-        _check_own(minor, given.version)
+        _check_own_version(minor, scheduling.version)
         return
-    if given.version is not None:
+    if scheduling.version is not None:
         fact = "cluster.version sets it" if minor else f"it is {versions.KUBERNETES} here"
         raise InputError("scheduling.version", fact, "leave it out")
 
 
-def _check_own(minor: str, version: str | None) -> None:
+def _check_own_version(minor: str, version: str | None) -> None:
     if version is None:
         fact = f"missing, and gpuform pins no scheduler of Kubernetes {minor}"
         raise InputError("scheduling.version", fact, "write it as `kubectl version` prints it, without the v")

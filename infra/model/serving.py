@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from infra.model.base import Model, Strict, matching, option, refusing, required
 from infra.model.errors import InputError
-from infra.model.values import MOST_PODS, Count, ObjectName, PodCount, Seconds, Text
+from infra.model.values import MAX_PODS, Count, ObjectName, PodCount, Seconds, Text
 
 Port = Annotated[int, Field(strict=True, ge=1, le=65535)]
 COLOURS = ("blue", "green")
@@ -111,7 +111,7 @@ class Scale(Model):
         for key in ("gpu", "gpu_utilization", "utilization")
     }
 
-    min: Annotated[int, Field(strict=True, ge=0, le=MOST_PODS)] = option(
+    min: Annotated[int, Field(strict=True, ge=0, le=MAX_PODS)] = option(
         "Fewest pods; 0 needs a query, because then no pod counts requests.", 1
     )
     max: PodCount = required("Most pods; the pools must have room for them.")
@@ -128,7 +128,7 @@ class Scale(Model):
     )
 
     @model_validator(mode="after")
-    def _has_bounds(self) -> Scale:
+    def _check_bounds(self) -> Scale:
         if self.min > self.max:
             raise InputError("min", f"{self.min} is more than max, {self.max}", f"use {self.max} or less")
         if self.min == 0 and self.query is None:
@@ -142,9 +142,9 @@ class Scale(Model):
 
 KSERVE, CERT_MANAGER = "gpuform-kserve", "gpuform-cert-manager"
 """Namespaces of KServe, and of cert-manager, which issues the certificate of KServe's webhooks."""
-MOUNT = "/mnt/models"
+MODEL_MOUNT = "/mnt/models"
 """Where KServe puts a model [pkg/constants, DefaultModelLocalMountPath]."""
-READY = "/v2/health/ready"
+READY_PATH = "/v2/health/ready"
 """Triton's path that answers 200 once its models are loaded [Triton, health extension]."""
 LONGEST_NAME = 48
 """With ``isvc.`` and ``-predictor`` it is a label's value, of 63 characters [GetRawServiceLabel]."""
@@ -197,12 +197,12 @@ def check_container(command: tuple[str, ...], env: Mapping[str, str]) -> None:
     for name in _OVERWRITTEN:
         if name in env:
             raise InputError(f"env.{name}", "KServe sets it", "leave it out")
-    words = [("command", word) for word in command] + [(f"env.{name}", value) for name, value in env.items()]
-    for path, word in words:
-        if "{{" in word:
+    texts = [("command", text) for text in command] + [(f"env.{name}", value) for name, value in env.items()]
+    for path, text in texts:
+        if "{{" in text:
             fact = "KServe takes {{ for the beginning of a template"
             raise InputError(path, fact, "put it into a file of the image")
     for folder in _REPOSITORY.findall(" ".join(command)):
-        if not f"{folder}/".startswith(f"{MOUNT}/"):
-            fact = f"serves {folder}, and KServe puts the model into {MOUNT}"
-            raise InputError("command", fact, f"use {MOUNT}, or leave command out")
+        if not f"{folder}/".startswith(f"{MODEL_MOUNT}/"):
+            fact = f"serves {folder}, and KServe puts the model into {MODEL_MOUNT}"
+            raise InputError("command", fact, f"use {MODEL_MOUNT}, or leave command out")

@@ -14,15 +14,15 @@ from infra.model.gpu import Gpu
 from infra.model.values import Count, LabelValue
 
 
-def _shares_something(value: Any, remedy: str = "use 2 or more, or kind: exclusive") -> Any:
+def _check_replicas(value: Any, remedy: str = "use 2 or more, or kind: exclusive") -> Any:
     if value == 1 and not isinstance(value, bool):
         raise InputError("", "1 shares nothing", remedy)
     return value
 
 
-_MOST_SHARES = 2048
+_MAX_SHARES = 2048
 """Ours: more than any machine runs pods (1514 of EC2's g7.24xlarge). The device plugin lists each share."""
-Replicas = Annotated[int, Field(strict=True, ge=2, le=_MOST_SHARES), BeforeValidator(_shares_something)]
+Replicas = Annotated[int, Field(strict=True, ge=2, le=_MAX_SHARES), BeforeValidator(_check_replicas)]
 
 
 class Exclusive(Model):
@@ -69,8 +69,8 @@ class SliceShare(Model):
 
     replicas: Annotated[
         int,
-        Field(strict=True, ge=2, le=_MOST_SHARES),
-        BeforeValidator(partial(_shares_something, remedy="use 2 or more, or leave share out")),
+        Field(strict=True, ge=2, le=_MAX_SHARES),
+        BeforeValidator(partial(_check_replicas, remedy="use 2 or more, or leave share out")),
     ] = required("Pods that share one slice, 2 or more.")
     rename: Flag = option(
         "Offer nvidia.com/mig-1g.5gb.shared, so that no pod gets a share by requesting a slice.", True
@@ -135,7 +135,7 @@ class Dra(Model):
     )
 
 
-def _no_vgpu(value: Any) -> Any:
+def _refuse_vgpu(value: Any) -> Any:
     if isinstance(value, Mapping) and value.get("kind") == "vgpu":
         fact = "the hypervisor creates a vGPU, its licence server enables it, and the guest sees one GPU"
         remedy = "use exclusive in such a guest, or time_slicing, mps or mig if you have the GPU itself"
@@ -145,7 +145,7 @@ def _no_vgpu(value: Any) -> Any:
 
 Sharing = Annotated[
     Annotated[Exclusive | TimeSlicing | Mps | Mig | Dra, Field(discriminator="kind")],
-    BeforeValidator(_no_vgpu),
+    BeforeValidator(_refuse_vgpu),
 ]
 
 

@@ -8,7 +8,7 @@ from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from pydantic import AfterValidator, model_validator
 
-from infra.model.aws_values import REGIONS, closest_region
+from infra.model.aws_values import REGIONS, region_remedy
 from infra.model.base import Model, Strict, listing, option, required
 from infra.model.errors import InputError
 
@@ -112,42 +112,42 @@ def _address(value: str, known: dict[str, str]) -> SplitResult:
     if parts.fragment or re.search(r"[\x00-\x20\x7f]", value) or ".." in parts.path.split("/"):
         fact = f"{value!r} is not a plain address"
         raise InputError("", fact, "write it without blanks, .. and #")
-    given = parse_qs(parts.query, keep_blank_values=True)
-    region = given.get("region", [])
-    if parts.scheme in ("s3", "awskms") and any(one not in REGIONS for one in region):
-        raise InputError("", f"unknown region {region[0]!r}", closest_region(region[0]))
-    for name, values in given.items():
+    query = parse_qs(parts.query, keep_blank_values=True)
+    region = query.get("region", [])
+    if parts.scheme in ("s3", "awskms") and any(name not in REGIONS for name in region):
+        raise InputError("", f"unknown region {region[0]!r}", region_remedy(region[0]))
+    for name, values in query.items():
         _check_parameter(parts.scheme, name, values)
     return parts
 
 
 def _check_parameter(scheme: str, name: str, values: list[str]) -> None:
     known = _QUERIES[scheme]
-    form = next((form for key, form in known.items() if re.fullmatch(key, name)), None)
-    if form is None:
+    pattern = next((pattern for key, pattern in known.items() if re.fullmatch(key, name)), None)
+    if pattern is None:
         raise InputError("", f"unknown parameter {name!r} of {scheme}", listing(known, name))
     if len(values) > 1:
         raise InputError("", f"{name} is given twice", "give it once")
-    if not re.fullmatch(form, values[0], re.ASCII):
+    if not re.fullmatch(pattern, values[0], re.ASCII):
         raise InputError("", f"{values[0]!r} is not a value of {name}", "correct it, or leave it out")
 
 
 def _backend(value: str) -> str:
     parts = _address(value, BACKENDS)
-    written = BACKENDS[parts.scheme]
+    example = BACKENDS[parts.scheme]
     if parts.scheme == "file":
         if parts.netloc not in ("", "~") or not parts.path.startswith("/"):
             fact = f"{value!r} is not an absolute folder"
-            raise InputError("", fact, f"write it as {written} or file://~/FOLDER")
+            raise InputError("", fact, f"write it as {example} or file://~/FOLDER")
         if not parts.path.strip("/"):
-            raise InputError("", f"{value!r} names no folder", f"write it as {written}")
+            raise InputError("", f"{value!r} names no folder", f"write it as {example}")
     elif not _BUCKETS[parts.scheme].fullmatch(parts.netloc):
         fact = (
             f"{value!r} names no bucket"
             if not parts.netloc
             else f"{parts.netloc!r} is not a name that {parts.scheme} has"
         )
-        raise InputError("", fact, f"write it as {written}")
+        raise InputError("", fact, f"write it as {example}")
     return value
 
 
@@ -181,7 +181,7 @@ class State(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _not_alone(cls, data: Any) -> Any:
+    def _check_backend_given(cls, data: Any) -> Any:
         if isinstance(data, dict) and "secrets_provider" in data and "backend" not in data:
             fact = "has no effect without a backend: the state is local"
             raise InputError("secrets_provider", fact, "add backend, or leave secrets_provider out")

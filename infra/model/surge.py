@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from infra.model import checks, choice, offer
+from infra.model import checks, gpu_matching, offer
 from infra.model.amounts import cpu_millis, memory_bytes
 from infra.model.elastic import CPU, MEMORY_GIB
 from infra.model.errors import InputError
@@ -18,30 +18,30 @@ from infra.model.workload import DeploymentWorkload, InferenceWorkload, JobWorkl
 if TYPE_CHECKING:
     from infra.model.environment import Environment
 
-CLAIMED = ".deviceclass.resource.k8s.io/devices"
+CLAIM_SUFFIX = ".deviceclass.resource.k8s.io/devices"
 """ResourceQuota key suffix for devices of a class (k8s.io/api, core/v1 ResourceClaimsPerClass)."""
 _UNKNOWN = 2**63
-_AWAY_AT_ONCE = 4
+_UNAVAILABLE_FROM = 4
 """From this many replicas on, Kubernetes' default update ends an old pod before a new one is ready."""
 
 
 def _pools(env: Environment, work: Workload) -> list[Pool]:
-    return choice.pools_of(env.gpu_operator.mig_strategy, env.pools, work)
+    return gpu_matching.pools_of(env.gpu_operator.mig_strategy, env.pools, work)
 
 
-def asks(env: Environment, work: Workload) -> dict[str, int]:
+def requests_of(env: Environment, work: Workload) -> dict[str, int]:
     """Requests of each pod of a workload, by quota key; empty if it requests no GPU."""
-    found = _pools(env, work)
-    if not found:
+    pools = _pools(env, work)
+    if not pools:
         return {}
-    claimed = [name for pool in found for name in offer.claimable(pool)]
+    claimed = [name for pool in pools for name in offer.claimable(pool)]
     if claimed:
-        return {claimed[0] + CLAIMED: work.amount}
-    resource = checks.request(env.gpu_operator.mig_strategy, found, work)
-    return {offer.quota_key(resource): work.amount} if resource else {}
+        return {claimed[0] + CLAIM_SUFFIX: work.device_count}
+    resource = checks.requested_resource(env.gpu_operator.mig_strategy, pools, work)
+    return {offer.quota_key(resource): work.device_count} if resource else {}
 
 
-def pods(env: Environment, work: Workload) -> int:
+def extra_pods(env: Environment, work: Workload) -> int:
     """Extra pods of an update.
 
     Kubernetes' default lets a quarter of the pods be unavailable, rounded down; if that is 0, a new pod
@@ -51,17 +51,17 @@ def pods(env: Environment, work: Workload) -> int:
         return 0
     if isinstance(work.update, Surge):
         return work.update.step
-    by_default = work.update is None and work.pods < _AWAY_AT_ONCE
-    return int(by_default and not scarce(env, work))
+    surges = work.update is None and work.pods < _UNAVAILABLE_FROM
+    return int(surges and not update_may_block(env, work))
 
 
-def scarce(env: Environment, work: DeploymentWorkload) -> bool:
+def update_may_block(env: Environment, work: DeploymentWorkload) -> bool:
     """Whether Kubernetes' default update might wait forever: for a GPU of a fixed number of nodes, for a
     node that the pool's limit does not allow, or in a queue for quota that the old pods have.
     """
     if work.queue or any(pool.gpus and not pool.elastic for pool in _pools(env, work)):
         return True
-    return work.pods < _AWAY_AT_ONCE and not _fit(env, work, 1)
+    return work.pods < _UNAVAILABLE_FROM and not _has_room(env, work, 1)
 
 
 def check(env: Environment) -> None:
@@ -72,119 +72,125 @@ def check(env: Environment) -> None:
     """
     for index, work in enumerate(env.workloads):
         update = work.update if isinstance(work, DeploymentWorkload) else None
-        if isinstance(update, Surge) and not _fit(env, work, update.step):
-            where = " or ".join(pool.name for pool in _pools(env, work))
+        if isinstance(update, Surge) and not _has_room(env, work, update.step):
+            names = " or ".join(pool.name for pool in _pools(env, work))
             fact = f"{work.pods} pods and {update.step} new ones beside them have no room within the nodes of"
             remedy = "use kind: rolling, or allow more nodes"
-            raise InputError(f"workloads[{index}].update", f"{fact} pool {where}", remedy)
+            raise InputError(f"workloads[{index}].update", f"{fact} pool {names}", remedy)
     for index, work in enumerate(env.workloads):
-        _check_held(env, index, work)
+        _check_fits(env, index, work)
 
 
-def _check_held(env: Environment, index: int, work: Workload) -> None:
+def _check_fits(env: Environment, index: int, work: Workload) -> None:
     """The last of the Deployments that run nowhere else is refused; those in a queue wait for their turn."""
-    mine = _pools(env, work)
-    if not work.pinned and env.cluster.kind == "embedded":  # other clusters have more nodes than the pools'
-        mine = [pool for pool in env.pools if not pool.gpus]
-    if not mine or any(pool.elastic for pool in mine):
+    pools = _pools(env, work)
+    if (
+        not work.selects_pools and env.cluster.kind == "embedded"
+    ):  # other clusters have more nodes than the pools'
+        pools = [pool for pool in env.pools if not pool.gpus]
+    if not pools or any(pool.elastic for pool in pools):
         return
-    found = _held(env, mine, _needs(env, work))
-    if found is None:
+    fitting = _fitting_pods(env, pools, _requests(env, work))
+    if fitting is None:
         return
-    where, path = " or ".join(pool.name for pool in mine), f"workloads[{index}].{_counted(work)}"
-    fewer = "use fewer or smaller pods, or more nodes"
-    if work.pods > max(1, found[0]):  # one that fits no node: see node_room
-        raise InputError(path, f"all nodes of pool {where} together hold {found[0]} such pods", fewer)
-    if not _stays(work):
+    names, path = " or ".join(pool.name for pool in pools), f"workloads[{index}].{_count_key(work)}"
+    remedy = "use fewer or smaller pods, or more nodes"
+    if work.pods > max(1, fitting[0]):  # one that fits no node: see node_resources
+        raise InputError(path, f"all nodes of pool {names} together hold {fitting[0]} such pods", remedy)
+    if not _runs_forever(work):
         return
-    asked = _asked(env, [one for one in env.workloads[: index + 1] if _stays(one)], mine)
-    for key, has in found[1].items():
-        if asked[key] > has:
-            what = {CPU: "cores", MEMORY_GIB: "memory"}.get(key, key.removeprefix("requests."))
-            fact = f"with the Deployments before it, it needs more {what} than all nodes of pool {where} have"
-            raise InputError(path, fact, fewer)
+    requested = _total_requests(
+        env, [item for item in env.workloads[: index + 1] if _runs_forever(item)], pools
+    )
+    for key, available in fitting[1].items():
+        if requested[key] > available:
+            noun = {CPU: "cores", MEMORY_GIB: "memory"}.get(key, key.removeprefix("requests."))
+            fact = f"with the Deployments before it, it needs more {noun} than all nodes of pool {names} have"
+            raise InputError(path, fact, remedy)
 
 
-def _stays(work: Workload) -> bool:
+def _runs_forever(work: Workload) -> bool:
     """Whether its pods never end, and wait in no queue."""
     return isinstance(work, DeploymentWorkload) and not work.queue
 
 
-def _asked(env: Environment, works: Sequence[Workload], mine: Sequence[Pool]) -> Counter[str]:
+def _total_requests(env: Environment, works: Sequence[Workload], pools: Sequence[Pool]) -> Counter[str]:
     """What those of the workloads request that can run nowhere else."""
-    found = Counter[str]()
-    for one in works:
-        where = _pools(env, one)
-        if where and all(pool in mine for pool in where):
-            found.update({key: amount * one.pods for key, amount in _needs(env, one).items()})
-    return found
+    totals = Counter[str]()
+    for work in works:
+        selected = _pools(env, work)
+        if selected and all(pool in pools for pool in selected):
+            totals.update({key: amount * work.pods for key, amount in _requests(env, work).items()})
+    return totals
 
 
-def held(env: Environment, pool: Pool, work: Workload) -> int | None:
+def fitting_pods(env: Environment, pool: Pool, work: Workload) -> int | None:
     """How many of the workload's pods the pool's nodes hold together; None if its nodes are unknown."""
-    found = _held(env, [pool], _needs(env, work))
-    return None if found is None else found[0]
+    fitting = _fitting_pods(env, [pool], _requests(env, work))
+    return None if fitting is None else fitting[0]
 
 
-def _counted(work: Workload) -> str:
+def _count_key(work: Workload) -> str:
     """Key of the number of its pods."""
     if isinstance(work, InferenceWorkload) and work.scale:
         return "scale.max"
     return "parallelism" if isinstance(work, JobWorkload) else "replicas"
 
 
-def _held(env: Environment, mine: Sequence[Pool], each: Mapping[str, int]) -> tuple[int, Counter[str]] | None:
+def _fitting_pods(
+    env: Environment, pools: Sequence[Pool], each: Mapping[str, int]
+) -> tuple[int, Counter[str]] | None:
     """How many such pods the pools' nodes hold, and the room of these nodes; None if nodes are unknown.
 
     Of different machines, the one that holds most counts: Karpenter buys what the limit still allows.
     """
-    slots, room = 0, Counter[str]()
-    for pool in mine:
-        may = list(nodes(env.gpu_operator.mig_strategy, pool))
-        if not may:
+    slots, available = 0, Counter[str]()
+    for pool in pools:
+        kinds = list(node_kinds(env.gpu_operator.mig_strategy, pool))
+        if not kinds:
             return None
-        able = [(count, has) for count, has in may if all(has.get(key, 0) >= each[key] for key in each)]
-        slots += max((count * min(has[key] // each[key] for key in each) for count, has in able), default=0)
-        room.update({key: max((count * has[key] for count, has in able), default=0) for key in each})
-    return slots, room
+        fits = [(count, has) for count, has in kinds if all(has.get(key, 0) >= each[key] for key in each)]
+        slots += max((count * min(has[key] // each[key] for key in each) for count, has in fits), default=0)
+        available.update({key: max((count * has[key] for count, has in fits), default=0) for key in each})
+    return slots, available
 
 
-def _fit(env: Environment, work: Workload, more: int) -> bool:
-    """Whether the pods and ``more`` have room beside those that can run nowhere else.
+def _has_room(env: Environment, work: Workload, extra: int) -> bool:
+    """Whether the pods and ``extra`` have room beside those that can run nowhere else.
 
     True if a pool's nodes are unknown, or the workload runs on any node.
     """
-    mine, each = _pools(env, work), _needs(env, work)
-    found = _held(env, mine, each)
-    if not mine or found is None:
+    pools, requests = _pools(env, work), _requests(env, work)
+    fitting = _fitting_pods(env, pools, requests)
+    if not pools or fitting is None:
         return True
-    rest = [one for one in env.workloads if (one.namespace, one.name) != (work.namespace, work.name)]
-    slots, room, asked = *found, _asked(env, (work, *rest), mine)
-    fits = all(asked[key] + more * each[key] <= room[key] for key in each)
-    return fits and work.pods + more <= slots
+    peers = [item for item in env.workloads if (item.namespace, item.name) != (work.namespace, work.name)]
+    slots, available, requested = *fitting, _total_requests(env, (work, *peers), pools)
+    fits = all(requested[key] + extra * requests[key] <= available[key] for key in requests)
+    return fits and work.pods + extra <= slots
 
 
-def _needs(env: Environment, work: Workload) -> dict[str, int]:
-    own = {CPU: cpu_millis(work.cpu), MEMORY_GIB: memory_bytes(work.memory)}
-    return {**own, **asks(env, work)}
+def _requests(env: Environment, work: Workload) -> dict[str, int]:
+    base = {CPU: cpu_millis(work.cpu), MEMORY_GIB: memory_bytes(work.memory)}
+    return {**base, **requests_of(env, work)}
 
 
-def nodes(strategy: MigStrategy, pool: Pool) -> Iterator[tuple[int, dict[str, int]]]:
+def node_kinds(strategy: MigStrategy, pool: Pool) -> Iterator[tuple[int, dict[str, int]]]:
     """For each machine of the pool: how many nodes of it the pool may have, and what one has for pods.
 
     Never all cores and all memory: the kubelet and DaemonSets have a part. Those of own hosts are unknown.
     """
     if pool.hosts:
-        has = dict.fromkeys((CPU, MEMORY_GIB), _UNKNOWN)
-        offered = offer.offered(strategy, pool, pool.gpu_count)
-        yield len(pool.hosts), has | {offer.quota_key(key): number for key, number in offered.items()}
+        size = dict.fromkeys((CPU, MEMORY_GIB), _UNKNOWN)
+        offered = offer.resources(strategy, pool, pool.gpu_count)
+        yield len(pool.hosts), size | {offer.quota_key(key): number for key, number in offered.items()}
         return
-    for machine in pool.machines or [one for one in (pool.node_machine,) if one]:
+    for machine in pool.machines or [item for item in (pool.node_machine,) if item]:
         count = pool.nodes
         if pool.elastic:  # each capacity type has the whole limit
-            count = offer.most_nodes(strategy, pool, machine) * len(pool.capacity)
+            count = offer.max_nodes(strategy, pool, machine) * len(pool.capacity)
         if count is not None:
-            has = {CPU: machine.vcpu * 1000 - 1, MEMORY_GIB: machine.memory * 2**30 - 1}
-            for key, number in offer.offered(strategy, pool, machine.gpus).items():
-                has[offer.quota_key(key)] = number
-            yield count, has | {key + CLAIMED: number for key, number in offer.claimable(pool).items()}
+            size = {CPU: machine.vcpu * 1000 - 1, MEMORY_GIB: machine.memory * 2**30 - 1}
+            for key, number in offer.resources(strategy, pool, machine.gpus).items():
+                size[offer.quota_key(key)] = number
+            yield count, size | {key + CLAIM_SUFFIX: number for key, number in offer.claimable(pool).items()}

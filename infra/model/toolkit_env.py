@@ -19,15 +19,15 @@ _PATH = r"(?:/(?!\.\.?(?:/|$))[\w.+-]+)+"
 _SOURCE = re.compile(rf"(?:command|file(?:={_PATH})?)", re.ASCII)
 _DERIVED = ("decides which containers get GPUs, and follows from gpu_operator.cdi", "leave it out")
 
-SINCE_DROP_INS = ("RUNTIME_CONFIG_SOURCE", "RUNTIME_DROP_IN_CONFIG")
+DROP_IN_VARIABLES = ("RUNTIME_CONFIG_SOURCE", "RUNTIME_DROP_IN_CONFIG")
 """Variables that a toolkit before 1.18, and an operator before 25.10, does not read [their tags]."""
 
 
 def _sources(value: str) -> str:
-    named = value.split(",")
-    if not all(_SOURCE.fullmatch(one) for one in named) or len(set(named)) < len(named):
-        fix = "write file, file=/PATH or command, or two of them separated by a comma"
-        raise InputError("", f"{value!r} names no sources", fix)
+    sources = value.split(",")
+    if not all(_SOURCE.fullmatch(source) for source in sources) or len(set(sources)) < len(sources):
+        remedy = "write file, file=/PATH or command, or two of them separated by a comma"
+        raise InputError("", f"{value!r} names no sources", remedy)
     return value
 
 
@@ -73,12 +73,12 @@ class ToolkitEnv(Model):
     )
 
     @model_validator(mode="after")
-    def _keeps_the_own_file(self) -> ToolkitEnv:
-        own = self.CONTAINERD_CONFIG or "/etc/containerd/config.toml"
+    def _check_files(self) -> ToolkitEnv:
+        config = self.CONTAINERD_CONFIG or "/etc/containerd/config.toml"
         socket = self.CONTAINERD_SOCKET or "/run/containerd/containerd.sock"
-        if socket in (own, self.RUNTIME_DROP_IN_CONFIG):
+        if socket in (config, self.RUNTIME_DROP_IN_CONFIG):
             raise InputError("CONTAINERD_SOCKET", f"{socket} is also a configuration", "name two files")
-        if own == self.RUNTIME_DROP_IN_CONFIG:
+        if config == self.RUNTIME_DROP_IN_CONFIG:
             fact = "is containerd's own file, which the drop-in would replace"
             raise InputError("RUNTIME_DROP_IN_CONFIG", fact, "name a file of its own")
         if self.RUNTIME_DROP_IN_CONFIG and not self.RUNTIME_DROP_IN_CONFIG.endswith(".toml"):

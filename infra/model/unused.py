@@ -15,18 +15,18 @@ Reason = tuple[str, str]
 
 _FIXED = ("an embedded cluster simulates a fixed number of nodes", "give nodes: N, or use cluster kind aws")
 _ELSE_AWS = "leave it out, or use cluster kind aws"
-_THERE = ("the nodes of an existing cluster already exist", _ELSE_AWS)
+_NODES_EXIST = ("the nodes of an existing cluster already exist", _ELSE_AWS)
 _CLASS = "the class decides when Karpenter may remove nodes, and this"
 _NO_CLASS = (f"{_CLASS} pool has a fixed number", "leave it out, or make the pool elastic")
-_EQUAL = "it may only differ in an elastic pool"
+_ONLY_ELASTIC = "it may only differ in an elastic pool"
 _FIXED_NUMBER = "the number of nodes is fixed: placeholders would occupy nodes and start none"
 _NOTHING_SPARE = (_FIXED_NUMBER, f"{_ELSE_AWS} and an elastic pool")
 _IMAGE_OWNS = ("on AWS the node image includes it", "leave it out")
-_NAMED = ("the hosts exist, and are named one by one", "leave it out, and name them in hosts")
+_HOSTS_NAMED = ("the hosts exist, and are named one by one", "leave it out, and name them in hosts")
 _NOT_HOSTS = ("the pool's nodes are not own hosts", "leave it out, or use cluster kind hosts")
 _NOT_OPENSTACK = ("the cluster is not on OpenStack", "leave it out, or use cluster kind openstack")
 
-_OTHERS: Mapping[str, Reason] = {
+_COMMON: Mapping[str, Reason] = {
     "spare": _NOTHING_SPARE,
     "workload_class": (f"{_CLASS} cluster has no Karpenter", _ELSE_AWS),
     **dict.fromkeys(("zones", "aws"), ("the cluster is not on AWS", _ELSE_AWS)),
@@ -38,20 +38,20 @@ _POOL: Mapping[str, Mapping[str, Reason]] = {
     "embedded": {
         "elastic": _FIXED,
         "capacity": ("simulated nodes have no capacity type", _ELSE_AWS),
-        **_OTHERS,
+        **_COMMON,
     },
-    "existing": {"elastic": _THERE, "capacity": _THERE, **_OTHERS},
+    "existing": {"elastic": _NODES_EXIST, "capacity": _NODES_EXIST, **_COMMON},
     "hosts": {
         "machine": ("own hosts have no flavor or instance type", "leave it out, and give their gpu"),
-        "nodes": _NAMED,
-        "selector": _NAMED,
+        "nodes": _HOSTS_NAMED,
+        "selector": _HOSTS_NAMED,
         "elastic": ("gpuform cannot create hosts", "leave it out"),
         "capacity": ("the hosts already exist", _ELSE_AWS),
-        **{key: reason for key, reason in _OTHERS.items() if reason != _NOT_HOSTS},
+        **{key: reason for key, reason in _COMMON.items() if reason != _NOT_HOSTS},
     },
     "openstack": {
         "capacity": ("Magnum's nodes have one capacity type", _ELSE_AWS),
-        **{key: reason for key, reason in _OTHERS.items() if reason != _NOT_OPENSTACK},
+        **{key: reason for key, reason in _COMMON.items() if reason != _NOT_OPENSTACK},
         "spare": (
             "cluster-autoscaler keeps no node free, only at least elastic.min nodes",
             "leave it out, or raise elastic.min",
@@ -59,7 +59,7 @@ _POOL: Mapping[str, Mapping[str, Reason]] = {
         "zones": ("Magnum places a whole node group by its label", _BY_LABEL),
     },
 }
-_OF_DRIVER = ("driver_version", "driver_repository", "driver_image", "kernel_modules", "upgrade")
+_DRIVER_FIELDS = ("driver_version", "driver_repository", "driver_image", "kernel_modules", "upgrade")
 _ELSE_OPERATOR = "leave it out, or use mode: operator"
 _ALONE = ("mode device_plugin installs none, the nodes include it", _ELSE_OPERATOR)
 _NO_CHOICE = ("the device plugin in the node image does not support it", "leave it out")
@@ -67,98 +67,100 @@ _TOOLKIT_MODE = "leave it out, and give cluster.toolkit.mode: cdi or runtime"
 _BY_MODE = ("on own hosts cluster.toolkit.mode decides it", _TOOLKIT_MODE)
 _ON_AWS = ("NVIDIA's runtime is the default of the node image", "leave it out, or give a workload its own")
 _NO_HOLES = ("mode device_plugin installs neither an operator nor a toolkit", _ELSE_OPERATOR)
-_THEIRS = ("the cluster's own operator decides it", _ELSE_OPERATOR)
+_CLUSTER_DECIDES = ("the cluster's own operator decides it", _ELSE_OPERATOR)
 _ONLY_OURS = ("no other node feature discovery is on this cluster", "leave it out")
 _WITH_GPUS = ("driver", "toolkit", "cuda", "acknowledge")
 
 
-def _ansible(what: str) -> Reason:
-    return (f"Ansible installs the {what} on own hosts", f"leave it out (cluster.{what} sets its version)")
+def _ansible_reason(part: str) -> Reason:
+    return (f"Ansible installs the {part} on own hosts", f"leave it out (cluster.{part} sets its version)")
 
 
-def _brings(what: str, owner: str, alone: bool) -> Reason:
+def _owner_reason(part: str, owner: str, is_plugin_only: bool) -> Reason:
     """Reason to refuse the operator's version of a part with another owner."""
     if owner == "host":
-        have = (f"the nodes include their {what}", f"leave it out, or use {what}: operator")
-        return _ALONE if alone else have
-    return _IMAGE_OWNS if owner == "image" else _ansible(what)
+        reason = (f"the nodes include their {part}", f"leave it out, or use {part}: operator")
+        return _ALONE if is_plugin_only else reason
+    return _IMAGE_OWNS if owner == "image" else _ansible_reason(part)
 
 
-def of_pool(cluster: str, pool: Pool) -> Mapping[str, Reason]:
+def pool_fields(cluster: str, pool: Pool) -> Mapping[str, Reason]:
     """Fields of the pool without effect on this kind of cluster, each with the reason."""
     if cluster == "aws":
         others = {"hosts": _NOT_HOSTS, "driver": _NOT_HOSTS, "openstack": _NOT_OPENSTACK}
-        found = others if pool.elastic else {"spare": _NOTHING_SPARE, **others}
-        return found if pool.by_karpenter else {"workload_class": _NO_CLASS, **found}
+        fields = others if pool.elastic else {"spare": _NOTHING_SPARE, **others}
+        return fields if pool.by_karpenter else {"workload_class": _NO_CLASS, **fields}
     return _POOL[cluster]
 
 
-def of_cluster(cluster: str, pools: Sequence[Pool]) -> tuple[str, ...]:
+def cluster_fields(cluster: str, pools: Sequence[Pool]) -> tuple[str, ...]:
     """Fields of the cluster without effect because no pool has GPUs."""
     return _WITH_GPUS if cluster == "hosts" and not any(pool.gpus for pool in pools) else ()
 
 
-def of_operator(cluster: str, spec: GpuOperatorSpec, owns: Ownership) -> Mapping[str, Reason]:
-    """Settings without effect here, each with the reason; ``owns`` is the environment's row."""
-    found: dict[str, Reason] = {}
-    alone = spec.mode == "device_plugin"
-    if owns.driver != "operator":
-        found |= dict.fromkeys(_OF_DRIVER, _brings("driver", owns.driver, alone))
-    if owns.toolkit != "operator":
-        found |= dict.fromkeys(("toolkit_version", "toolkit_env"), _brings("toolkit", owns.toolkit, alone))
-    if alone:
-        found |= {"driver": _ALONE, "toolkit": _ALONE, "acknowledge": _NO_HOLES}
+def operator_fields(cluster: str, spec: GpuOperatorSpec, ownership: Ownership) -> Mapping[str, Reason]:
+    """Settings without effect here, each with the reason; ``ownership`` is the environment's row."""
+    fields: dict[str, Reason] = {}
+    is_plugin_only = spec.mode == "device_plugin"
+    if ownership.driver != "operator":
+        fields |= dict.fromkeys(_DRIVER_FIELDS, _owner_reason("driver", ownership.driver, is_plugin_only))
+    if ownership.toolkit != "operator":
+        fields |= dict.fromkeys(
+            ("toolkit_version", "toolkit_env"), _owner_reason("toolkit", ownership.toolkit, is_plugin_only)
+        )
+    if is_plugin_only:
+        fields |= {"driver": _ALONE, "toolkit": _ALONE, "acknowledge": _NO_HOLES}
     if spec.mode == "existing":
-        kept = {"mode", "mig_strategy", "gpu_taint", "runtime_class"}
-        found |= {key: _THEIRS for key in GpuOperatorSpec.model_fields if key not in kept}
+        used = {"mode", "mig_strategy", "gpu_taint", "runtime_class"}
+        fields |= {key: _CLUSTER_DECIDES for key in GpuOperatorSpec.model_fields if key not in used}
     elif cluster in ("aws", "embedded"):
-        found["nfd"] = _ONLY_OURS
+        fields["nfd"] = _ONLY_OURS
     if cluster == "aws":
-        found |= {"driver": _IMAGE_OWNS, "toolkit": _IMAGE_OWNS, "runtime_class": _ON_AWS}
+        fields |= {"driver": _IMAGE_OWNS, "toolkit": _IMAGE_OWNS, "runtime_class": _ON_AWS}
     if cluster == "hosts":
-        found |= {what: _ansible(what) for what in ("driver", "toolkit")}
-        found |= dict.fromkeys(("cdi", "runtime_class"), _BY_MODE)
-    if owns.device_plugin == "image":
-        found["cdi"] = _NO_CHOICE
-    return found
+        fields |= {part: _ansible_reason(part) for part in ("driver", "toolkit")}
+        fields |= dict.fromkeys(("cdi", "runtime_class"), _BY_MODE)
+    if ownership.device_plugin == "image":
+        fields["cdi"] = _NO_CHOICE
+    return fields
 
 
 def check_pool(cluster: str, pool: Pool, path: str) -> None:
     """Refuse the first given field that has no effect."""
-    for name, reason in of_pool(cluster, pool).items():
+    for name, reason in pool_fields(cluster, pool).items():
         if name in pool.model_fields_set:
             raise InputError(f"{path}.{Pool.model_fields[name].alias or name}", *reason)
     if cluster in ("existing", "hosts") and pool.gpu and pool.gpu.by_attribute:
         fact = "the nodes exist, so their GPUs cannot be chosen"
         raise InputError(f"{path}.gpu", fact, "name the model: {models, count}")
-    most = pool.relayout.max_unavailable if pool.relayout else 1
-    has = pool.nodes or len(pool.hosts or ())
-    if isinstance(most, int) and has and most > has:
-        fact = f"the pool has {has} nodes"
-        raise InputError(f"{path}.relayout.max_unavailable", fact, f"use {has} or less, or 100%")
+    limit = pool.relayout.max_unavailable if pool.relayout else 1
+    nodes = pool.nodes or len(pool.hosts or ())
+    if isinstance(limit, int) and nodes and limit > nodes:
+        fact = f"the pool has {nodes} nodes"
+        raise InputError(f"{path}.relayout.max_unavailable", fact, f"use {nodes} or less, or 100%")
     for name in ("relayout", "reset"):
         if getattr(pool, name) is not None:
             _check_mig(cluster, pool, f"{path}.{name}")
     if len(pool.gpu_counts) > 1 and pool.elastic is None:
         if cluster == "aws":
-            raise InputError(f"{path}.gpu.count", _EQUAL, "give one number, or make the pool elastic")
-        fact = f"{_EQUAL}, and own, simulated and existing nodes are not elastic"
+            raise InputError(f"{path}.gpu.count", _ONLY_ELASTIC, "give one number, or make the pool elastic")
+        fact = f"{_ONLY_ELASTIC}, and own, simulated and existing nodes are not elastic"
         raise InputError(f"{path}.gpu.count", fact, "give one number, or use cluster kind aws")
 
 
 def _check_mig(cluster: str, pool: Pool, path: str) -> None:
-    leave = "leave it out"
+    remedy = "leave it out"
     if cluster == "aws" and pool.by_karpenter and path.endswith(".relayout"):
-        raise InputError(path, "Karpenter replaces nodes instead of changing existing ones", leave)
+        raise InputError(path, "Karpenter replaces nodes instead of changing existing ones", remedy)
     if not pool.mig_capable:
-        raise InputError(path, "no GPU of the pool supports MIG, so its layout never changes", leave)
+        raise InputError(path, "no GPU of the pool supports MIG, so its layout never changes", remedy)
     if cluster == "aws" and pool.image.ships_device_plugin:
         fact = f"{pool.image.family} partitions GPUs at boot, so a new layout needs new nodes"
-        raise InputError(path, fact, leave)
+        raise InputError(path, fact, remedy)
 
 
-def check_operator(cluster: str, spec: GpuOperatorSpec, owns: Ownership) -> None:
+def check_operator(cluster: str, spec: GpuOperatorSpec, ownership: Ownership) -> None:
     """Refuse the first given setting that has no effect."""
-    for name, reason in of_operator(cluster, spec, owns).items():
+    for name, reason in operator_fields(cluster, spec, ownership).items():
         if name in spec.model_fields_set:
             raise InputError(f"gpu_operator.{name}", *reason)

@@ -44,10 +44,10 @@ def _dns_1123(longest: int) -> AfterValidator:
 
 def _label_key(value: str) -> str:
     prefix, slash, name = value.rpartition("/")
-    fine = _LABEL_NAME.fullmatch(name) and len(name) <= 63
+    valid = _LABEL_NAME.fullmatch(name) and len(name) <= 63
     if slash:
-        fine = fine and re.fullmatch(_SUBDOMAIN, prefix) and len(prefix) <= 253
-    if not fine:
+        valid = valid and re.fullmatch(_SUBDOMAIN, prefix) and len(prefix) <= 253
+    if not valid:
         raise InputError("", f"{value!r} is not a label key", "write it as name or prefix.example/name")
     return value
 
@@ -112,40 +112,40 @@ HostName = Annotated[
 ]
 INT32 = 2**31 - 1
 """Replicas, parallelism, seconds are int32 in Kubernetes' API; as GiB in bytes it fits resource.Quantity."""
-MOST_NODES, MOST_PODS = 5000, 150_000
+MAX_NODES, MAX_PODS = 5000, 150_000
 """Nodes and pods of a cluster [Kubernetes, considerations for large clusters]."""
-MOST_EKS_NODES = 100_000
+MAX_EKS_NODES = 100_000
 """Nodes of an EKS cluster [AWS Containers blog, "Under the hood: Amazon EKS ultra scale clusters"]; more than
-``MOST_NODES`` need an agreement with AWS, and a tier of EKS's provisioned control plane."""
+``MAX_NODES`` need an agreement with AWS, and a tier of EKS's provisioned control plane."""
 Count = Annotated[int, Field(strict=True, ge=1, le=INT32)]
 
 
 def node_limit(cluster: str | None) -> int:
-    return MOST_EKS_NODES if cluster == "aws" else MOST_NODES
+    return MAX_EKS_NODES if cluster == "aws" else MAX_NODES
 
 
 def _nodes(value: int, info: ValidationInfo) -> int:
-    most = node_limit((info.context or {}).get("cluster"))
-    if value > most:
-        raise InputError("", f"{value} is too large", f"use {most} or less")
+    limit = node_limit((info.context or {}).get("cluster"))
+    if value > limit:
+        raise InputError("", f"{value} is too large", f"use {limit} or less")
     return value
 
 
 NodeCount = Annotated[
-    int, Field(strict=True, ge=1, json_schema_extra={"maximum": MOST_EKS_NODES}), AfterValidator(_nodes)
+    int, Field(strict=True, ge=1, json_schema_extra={"maximum": MAX_EKS_NODES}), AfterValidator(_nodes)
 ]
 """The kind of the cluster is in the validation context."""
-PodCount = Annotated[Count, Field(le=MOST_PODS)]
+PodCount = Annotated[Count, Field(le=MAX_PODS)]
 Minutes = Annotated[Count, Field(le=1440)]
 Seconds = Annotated[Count, Field(le=86400)]
 """Of a wait. The bound is ours: an update that waits for more than a day waits for nothing."""
 DrainSeconds = Annotated[Seconds, Field(ge=30)]
 """A pod may take 30 s to end [Kubernetes, terminationGracePeriodSeconds, its default]."""
-MOST_CORES, MOST_MEMORY_GIB = 8192, 65536
+MAX_CORES, MAX_MEMORY_GIB = 8192, 65536
 """Of a machine: NR_CPUS of Linux (arch/x86/Kconfig), and the 64 TiB of x86-64 with four-level page tables
 (Documentation/arch/x86/x86_64/5level-paging.rst)."""
-Cores = Annotated[Count, Field(le=MOST_CORES)]
-MemoryGib = Annotated[Count, Field(le=MOST_MEMORY_GIB)]
+Cores = Annotated[Count, Field(le=MAX_CORES)]
+MemoryGib = Annotated[Count, Field(le=MAX_MEMORY_GIB)]
 VolumeGib = Annotated[Count, Field(ge=3, le=65536)]
 """From Magnum's smallest (api/validation.py, for devicemapper) to EBS's largest (EBS user guide, volume
 types); Cinder's largest is the cloud's own."""
@@ -155,9 +155,11 @@ GpuCount = Annotated[Count, Field(le=32)]
 
 def _ascending(counts: tuple[int, ...]) -> tuple[int, ...]:
     """One order for each set of numbers, so that equal sets have equal bytes."""
-    wanted = sorted(set(counts))
-    if list(counts) != wanted:
-        raise InputError("", f"{list(counts)} is not in ascending order, each number once", f"write {wanted}")
+    ordered = sorted(set(counts))
+    if list(counts) != ordered:
+        raise InputError(
+            "", f"{list(counts)} is not in ascending order, each number once", f"write {ordered}"
+        )
     return counts
 
 
@@ -170,6 +172,6 @@ Counts = Annotated[
 """A number of GPUs, or a list of accepted numbers."""
 
 
-def digest(content: str) -> str:
+def short_digest(content: str) -> str:
     """The first eight hex digits of its SHA-256."""
     return hashlib.sha256(content.encode()).hexdigest()[:8]

@@ -17,19 +17,19 @@ from infra.model.values import Count, Minutes, PodCount, WorkloadName
 from infra.model.workload_base import BaseWorkload, Notebook
 
 _DNS_1035 = re.compile(r"[a-z].*")
-_LONGEST_OF_TWO = 46  # with -green it is as long as any workload's name may be
+_LONGEST_COLOURED = 46  # with -green it is as long as any workload's name may be
 RANKS = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE")
 """Environment variables of an indexed job's pods, with the names that torch.distributed reads."""
 _LONGEST_JOB = 7 * 1440
 """Minutes that an update waits for a job; the bound of a week is ours."""
 _INDEX = "JOB_COMPLETION_INDEX"
-_FULL_SPEED = 10_000
-_TRACKED = 100_000
+_MAX_PARALLEL = 10_000
+_MAX_INDEXED = 100_000
 """A Job's status has room for 10**5 indexes, or more of them with 10**4 pods at a time; of numbered pods no
 more than 10**5 run at a time (k8s.io/kubernetes, pkg/apis/batch, validation.go and types.go)."""
 
 
-class _Started(BaseWorkload):
+class _StartedWorkload(BaseWorkload):
     start_minutes: Minutes | None = option(
         "Minutes in which a new pod must be ready; a Deployment's progressDeadlineSeconds, and the time "
         "that an update waits for each step. If left out: 10 for the image, 15 more for a new node (elastic "
@@ -37,13 +37,13 @@ class _Started(BaseWorkload):
     )
 
 
-class PodWorkload(_Started):
+class PodWorkload(_StartedWorkload):
     """One bare Pod, which no controller recreates."""
 
     kind: Literal["pod"]
 
 
-class DeploymentWorkload(_Started):
+class DeploymentWorkload(_StartedWorkload):
     """Pods that are recreated wherever there is room."""
 
     kind: Literal["deployment"]
@@ -56,7 +56,7 @@ class DeploymentWorkload(_Started):
     )
 
     @model_validator(mode="after")
-    def _can_be_updated(self) -> DeploymentWorkload:
+    def _check_update(self) -> DeploymentWorkload:
         if self.service and not _DNS_1035.fullmatch(self.name):
             fact = f"{self.name!r} begins with a digit, and a Service's name may not"
             raise InputError("name", fact, "begin it with a letter, or leave service out")
@@ -81,9 +81,9 @@ class DeploymentWorkload(_Started):
         if update.switch_at and update.switch_at >= self.replicas:
             fact = f"with {update.switch_at} new pods of {self.replicas} no old one is left to serve"
             raise InputError("update.switch_at", fact, f"use {self.replicas - 1} or less")
-        if len(self.name) > _LONGEST_OF_TWO:
+        if len(self.name) > _LONGEST_COLOURED:
             fact = "two Deployments add their colours to it"
-            raise InputError("name", fact, f"use at most {_LONGEST_OF_TWO} characters")
+            raise InputError("name", fact, f"use at most {_LONGEST_COLOURED} characters")
 
     @property
     def switch_at(self) -> int:
@@ -120,7 +120,7 @@ class JobWorkload(BaseWorkload):
     )
 
     @model_validator(mode="after")
-    def _can_complete(self) -> JobWorkload:
+    def _check_completion(self) -> JobWorkload:
         if self.parallelism > self.total:
             fact = f"{self.parallelism} pods at a time for {self.total} completions"
             raise InputError("parallelism", fact, f"use {self.total} or less, or more completions")
@@ -130,13 +130,13 @@ class JobWorkload(BaseWorkload):
             raise InputError("topology", "the job is no gang", "leave it out, or set gang: true")
         if not self.indexed:
             return self
-        if self.meets and not _DNS_1035.fullmatch(self.name):
+        if self.has_rendezvous and not _DNS_1035.fullmatch(self.name):
             fact = f"{self.name!r} begins with a digit, and the name of its pods' Service may not"
             raise InputError("name", fact, "begin it with a letter, or leave indexed out")
-        most = _TRACKED if self.total <= _TRACKED else _FULL_SPEED
-        if self.parallelism > most:
+        limit = _MAX_INDEXED if self.total <= _MAX_INDEXED else _MAX_PARALLEL
+        if self.parallelism > limit:
             fact = f"Kubernetes cannot track {self.total} numbered pods, {self.parallelism} at a time"
-            raise InputError("parallelism", fact, f"use {most} or less")
+            raise InputError("parallelism", fact, f"use {limit} or less")
         for name in (*RANKS, _INDEX):
             if name in self.env:
                 raise InputError(f"env.{name}", "indexed sets it", "leave it out, or leave indexed out")
@@ -148,7 +148,7 @@ class JobWorkload(BaseWorkload):
         return self.completions or self.parallelism
 
     @property
-    def meets(self) -> bool:
+    def has_rendezvous(self) -> bool:
         """Whether its numbered pods all run at the same time, and so can find each other."""
         return self.indexed and self.parallelism == self.total
 
@@ -175,7 +175,7 @@ class InferenceWorkload(DeploymentWorkload):
     )
 
     @model_validator(mode="after")
-    def _can_be_scaled(self) -> Self:
+    def _check_scale(self) -> Self:
         if self.scale is None:
             return self
         if self.replicas != 1:
@@ -184,7 +184,7 @@ class InferenceWorkload(DeploymentWorkload):
         return self
 
     @model_validator(mode="after")
-    def _can_be_served(self) -> Self:
+    def _check_model(self) -> Self:
         if self.model is None:
             return self
         if self.service is None:
@@ -194,7 +194,7 @@ class InferenceWorkload(DeploymentWorkload):
             fact = "KServe puts isvc. before it and -predictor behind it, in a label"
             raise InputError("name", fact, f"use at most {serving.LONGEST_NAME} characters")
         serving.check_container(self.command, self.env)
-        if not self.command and self.measured and self.measured.port == self.service.container_port:
+        if not self.command and self.pod_metrics and self.pod_metrics.port == self.service.container_port:
             fact = "Triton has its metrics at a port of their own"
             raise InputError("metrics.port", fact, "use another port than the service's, such as 8002")
         return self
@@ -209,12 +209,12 @@ class InferenceWorkload(DeploymentWorkload):
         super()._check_colours(update)
 
     @property
-    def deployment(self) -> str:
+    def deployment_name(self) -> str:
         """Name of its Deployment, which KServe makes if there is a model [PredictorServiceName]."""
         return f"{self.name}-predictor" if self.model else self.name
 
     @property
-    def measured(self) -> Metrics | None:
+    def pod_metrics(self) -> Metrics | None:
         """Where its pods report metrics; None if they report none."""
         return self.metrics or (None if self.scale and self.scale.query else Metrics())
 

@@ -15,14 +15,14 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from infra import versions
 from infra.model.amounts import Cpu, HugePages, Memory, memory_bytes
 from infra.model.base import Model, Strict, matching, option, refusing, required
-from infra.model.choices import GpuNeed
 from infra.model.errors import InputError
+from infra.model.gpu_choice import GpuNeed
 from infra.model.registries import PinnedImage
 from infra.model.values import Count, LabelValue, Name, ObjectName, PoolName, Text, WorkloadName
 
 CULLER = "gpuform-notebooks"
 """Namespace of the program that stops idle notebooks."""
-LEAST_CPU, LEAST_MEMORY = "500m", "1Gi"
+MIN_CPU, MIN_MEMORY = "500m", "1Gi"
 """What Kubeflow's form of a new notebook requests (kubeflow, spawner_ui_config.yaml: 0.5 and 1.0Gi)."""
 _LONGEST_IDLE = 7 * 1440
 """Minutes; the bound of a week is ours."""
@@ -50,7 +50,7 @@ SETTINGS = "NOTEBOOK_ARGS"
 """Variable with further arguments of JupyterLab (docker-stacks, start-notebook.py)."""
 IDLE_SECONDS = "CODE_SERVER_IDLE_TIMEOUT_SECONDS"
 """Variable of code-server 4.106 and newer (its FAQ)."""
-OURS = (SETTINGS, IDLE_SECONDS, "HASHED_PASSWORD", *(one.password for one in EDITORS.values()))
+RESERVED_VARIABLES = (SETTINGS, IDLE_SECONDS, "HASHED_PASSWORD", *(one.password for one in EDITORS.values()))
 """Variables that decide on access and idle time."""
 
 
@@ -96,20 +96,20 @@ class Notebook(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _image_of_the_editor(cls, data: Any) -> Any:
+    def _set_default_image(cls, data: Any) -> Any:
         if isinstance(data, dict) and "image" not in data and data.get("editor") in EDITORS:
             return {**data, "image": EDITORS[data["editor"]].image}
         return data
 
     @model_validator(mode="after")
-    def _keeps_its_files(self) -> Notebook:
+    def _check_cull(self) -> Notebook:
         if self.cull and not self.home:
             fact = "given without home: a stopped notebook would lose its files"
             raise InputError("cull", fact, "add home: {size: 10Gi}, or leave cull out")
         return self
 
     @property
-    def facts(self) -> Editor:
+    def editor_facts(self) -> Editor:
         return EDITORS[self.editor]
 
 
@@ -117,10 +117,10 @@ def _number_as_text(value: Any) -> Any:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
-def _program(words: tuple[str, ...]) -> tuple[str, ...]:
-    if words and not words[0].strip():
+def _check_program(command: tuple[str, ...]) -> tuple[str, ...]:
+    if command and not command[0].strip():
         raise InputError("[0]", "names no program", "name one, or leave command out")
-    return words
+    return command
 
 
 Word = Annotated[Text, BeforeValidator(_number_as_text, json_schema_input_type=str | float)]
@@ -180,25 +180,25 @@ class BaseWorkload(Model):
         "blue_green or wait_minutes. A preempted pod of kind pod does not return.",
     )
     image: PinnedImage = Field(description="Image with tag or digest.")
-    command: Annotated[tuple[Word, ...], AfterValidator(_program)] = Field(
+    command: Annotated[tuple[Word, ...], AfterValidator(_check_program)] = Field(
         default=(), description="Command; the image's own if left out."
     )
     env: dict[Variable, Word] = Field(default_factory=dict, description="Environment variables, no secrets.")
 
     @model_validator(mode="after")
-    def _shm_is_memory(self) -> Self:
+    def _check_shm(self) -> Self:
         if self.shm and memory_bytes(self.shm) > memory_bytes(self.memory):
             fact = f"{self.shm} counts as memory of the pod, which has {self.memory}"
             raise InputError("shm", fact, f"use {self.memory} or less, or give the pod more memory")
         return self
 
     @property
-    def pinned(self) -> bool:
+    def selects_pools(self) -> bool:
         """Whether it selects pools or GPUs, and so requests a GPU if the selected pools have any."""
         return bool(self.pool or self.gpu_product or self.gpu)
 
     @property
-    def amount(self) -> int:
+    def device_count(self) -> int:
         """GPUs, shares or slices per pod, if the workload requests any."""
         return self.count or 1
 

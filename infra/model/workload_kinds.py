@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from infra.model.amounts import cpu_millis, memory_bytes
 from infra.model.openstack import OpenstackCluster
 from infra.model.workload import NotebookWorkload
-from infra.model.workload_base import LEAST_CPU, LEAST_MEMORY, OURS
+from infra.model.workload_base import MIN_CPU, MIN_MEMORY, RESERVED_VARIABLES
 
 if TYPE_CHECKING:
     from infra.model.environment import Environment
@@ -45,9 +45,11 @@ def check_inference(env: Environment) -> None:
         if work.scale and env.monitoring is None:
             fact = "nothing is monitored, so nothing counts requests"
             raise InputError(f"{path}.scale", fact, "add monitoring: {}, or give replicas instead")
-        others = [one.name for one in env.workloads if one.namespace == work.namespace and one is not work]
-        if work.deployment in others:
-            fact = f"KServe makes a Deployment {work.deployment!r}, and another workload has that name"
+        others = [
+            item.name for item in env.workloads if item.namespace == work.namespace and item is not work
+        ]
+        if work.deployment_name in others:
+            fact = f"KServe makes a Deployment {work.deployment_name!r}, and another workload has that name"
             raise InputError(f"{path}.name", fact, "give one of the two another name")
         if work.near and work.near not in others:
             fact = f"namespace {work.namespace} has no other workload {work.near!r}"
@@ -55,26 +57,26 @@ def check_inference(env: Environment) -> None:
             raise InputError(f"{path}.near", fact, remedy)
 
 
-def at_most(env: Environment) -> Environment:
+def with_max_pods(env: Environment) -> Environment:
     """With the most pods of each scaled workload instead of what scales them."""
-    return fixed(env, lambda work: work.pods)
+    return with_pods(env, lambda work: work.pods)
 
 
 def without_models(env: Environment) -> Environment:
     """With a Deployment of its own instead of KServe's for each workload with a model."""
     works = tuple(
-        one.model_copy(update={"model": None}) if isinstance(one, InferenceWorkload) else one
-        for one in env.workloads
+        work.model_copy(update={"model": None}) if isinstance(work, InferenceWorkload) else work
+        for work in env.workloads
     )
     return env.model_copy(update={"workloads": works})
 
 
-def fixed(env: Environment, pods: Callable[[InferenceWorkload], int]) -> Environment:
+def with_pods(env: Environment, pods: Callable[[InferenceWorkload], int]) -> Environment:
     """With a number of pods, which may be 0, of each inference workload instead of what scales them."""
-    return env.model_copy(update={"workloads": tuple(_fixed(one, pods) for one in env.workloads)})
+    return env.model_copy(update={"workloads": tuple(_with_pods(work, pods) for work in env.workloads)})
 
 
-def _fixed(work: Workload, pods: Callable[[InferenceWorkload], int]) -> Workload:
+def _with_pods(work: Workload, pods: Callable[[InferenceWorkload], int]) -> Workload:
     if not isinstance(work, InferenceWorkload):
         return work
     fields = {key: getattr(work, key) for key in DeploymentWorkload.model_fields}
@@ -84,46 +86,46 @@ def _fixed(work: Workload, pods: Callable[[InferenceWorkload], int]) -> Workload
 
 def check_notebooks(env: Environment) -> None:
     """Refuse notebooks that are too small or not their user's only one, and volumes never created."""
-    seen: dict[tuple[str, str], int] = {}
+    index_of: dict[tuple[str, str], int] = {}
     for index, work in enumerate(env.workloads):
         if not isinstance(work, NotebookWorkload):
             continue
         path, key = f"workloads[{index}]", (work.namespace, work.user)
-        if key in seen:
-            fact = f"{work.user} has a notebook in namespace {work.namespace}: workloads[{seen[key]}]"
+        if key in index_of:
+            fact = f"{work.user} has a notebook in namespace {work.namespace}: workloads[{index_of[key]}]"
             raise InputError(f"{path}.user", fact, "leave one of them out, or use another namespace")
-        seen[key] = index
+        index_of[key] = index
         _check_pod(work, path)
         if work.home:
-            _check_class(env, work.home.storage_class, f"{path}.home.storage_class")
+            _check_storage_class(env, work.home.storage_class, f"{path}.home.storage_class")
 
 
 def _check_pod(work: NotebookWorkload, path: str) -> None:
     if not re.match("[a-z]", work.name):
         fact = f"{work.name!r} begins with a digit, and the name of its Service may not"
         raise InputError(f"{path}.name", fact, "begin it with a letter")
-    if cpu_millis(work.cpu) < cpu_millis(LEAST_CPU):
+    if cpu_millis(work.cpu) < cpu_millis(MIN_CPU):
         fact = f"{work.cpu} is less than an editor needs"
-        raise InputError(f"{path}.cpu", fact, f"use {LEAST_CPU} or more")
-    if memory_bytes(work.memory) < memory_bytes(LEAST_MEMORY):
+        raise InputError(f"{path}.cpu", fact, f"use {MIN_CPU} or more")
+    if memory_bytes(work.memory) < memory_bytes(MIN_MEMORY):
         fact = f"{work.memory} is less than an editor needs"
-        raise InputError(f"{path}.memory", fact, f"use {LEAST_MEMORY} or more")
+        raise InputError(f"{path}.memory", fact, f"use {MIN_MEMORY} or more")
     if work.command:
         fact = "the editor is what runs"
         raise InputError(f"{path}.command", fact, "leave it out, or build an image on the editor's")
-    for name in OURS:
+    for name in RESERVED_VARIABLES:
         if name in work.env:
             raise InputError(f"{path}.env.{name}", "secret and cull set it", "leave it out, or use these")
 
 
-def _check_class(env: Environment, given: str | None, path: str) -> None:
+def _check_storage_class(env: Environment, name: str | None, path: str) -> None:
     """EKS has no default class since 1.30, and Magnum's Heat driver makes no class."""
-    if env.cluster.kind == "embedded" and given:
+    if env.cluster.kind == "embedded" and name:
         raise InputError(path, "the embedded cluster has one class", "leave it out")
-    heat = isinstance(env.cluster, OpenstackCluster) and env.cluster.driver == "heat"
-    if (env.cluster.kind == "aws" or heat) and given is None:
+    is_heat = isinstance(env.cluster, OpenstackCluster) and env.cluster.driver == "heat"
+    if (env.cluster.kind == "aws" or is_heat) and name is None:
         fact = "missing, and the cluster has no default class: the volume would never be created"
-        raise InputError(path, fact, "name one that it has" + (", as gp2" if not heat else ""))
+        raise InputError(path, fact, "name one that it has" + (", as gp2" if not is_heat else ""))
 
 
 def check_topology(env: Environment, queues: Queues) -> None:
@@ -151,14 +153,14 @@ def check_topology(env: Environment, queues: Queues) -> None:
 def check_gang(env: Environment, queues: Queues, work: Workload, names: Sequence[str], path: str) -> None:
     """``names`` are the pools in which the workload's queue may admit it."""
     placed = [name for name in names if name in queues.topology]
-    gang = isinstance(work, JobWorkload) and work.gang
-    if gang and not placed:
+    is_gang = isinstance(work, JobWorkload) and work.gang
+    if is_gang and not placed:
         which = " or ".join(names)
         fact = (
             f"queues.topology does not name pool {which}, so some of the pods could start without the others"
         )
         raise InputError(f"{path}.gang", fact, f"add it, as topology: {{{names[0]}: []}}")
-    if not gang and placed and len(placed) < len(names):
+    if not is_gang and placed and len(placed) < len(names):
         others = [name for name in names if name not in placed]
         fact = (
             f"pool {placed[0]} has a topology and pool {others[0]} has none, and Kueue looks at one kind only"
@@ -166,35 +168,33 @@ def check_gang(env: Environment, queues: Queues, work: Workload, names: Sequence
         raise InputError(f"{path}.queue", fact, "name the pool")
     if not isinstance(work, JobWorkload):
         return
-    if gang:
+    if is_gang:
         _check_gang(env, queues, work, placed, path)
-    _check_held(env, work, placed if gang else names, path)
+    _check_job_fits(env, work, placed if is_gang else names, path)
 
 
-def _check_gang(
-    env: Environment, queues: Queues, work: JobWorkload, placed: Sequence[str], path: str
-) -> None:
-    shared = [name for name in placed if offer.shared(env.pool(name))]
+def _check_gang(env: Environment, queues: Queues, job: JobWorkload, pools: Sequence[str], path: str) -> None:
+    shared = [name for name in pools if offer.is_shared(env.pool(name))]
     if shared:
         fact = f"pool {shared[0]} offers shares, and several of the pods could get the same GPU"
         raise InputError(f"{path}.gang", fact, "leave it out, or use a pool of whole GPUs or slices")
-    if work.topology is None:
+    if job.topology is None:
         return
-    known = dict.fromkeys(level for name in placed for level in (*queues.topology[name], labels.HOSTNAME))
-    if work.topology.level not in known:
-        key = "required" if work.topology.required else "preferred"
-        fact = f"no level {work.topology.level} in the topology of pool {' or '.join(placed)}"
-        raise InputError(f"{path}.topology.{key}", fact, listing(known, work.topology.level))
+    known = dict.fromkeys(level for name in pools for level in (*queues.topology[name], labels.HOSTNAME))
+    if job.topology.level not in known:
+        key = "required" if job.topology.required else "preferred"
+        fact = f"no level {job.topology.level} in the topology of pool {' or '.join(pools)}"
+        raise InputError(f"{path}.topology.{key}", fact, listing(known, job.topology.level))
 
 
-def _check_held(env: Environment, work: JobWorkload, names: Sequence[str], path: str) -> None:
+def _check_job_fits(env: Environment, job: JobWorkload, names: Sequence[str], path: str) -> None:
     """Kueue admits a job with all its pods in one pool; the limit of an elastic pool may still be raised."""
     pools = [env.pool(name) for name in names]
-    held = [surge.held(env, pool, work) for pool in pools]
-    known = [number for number in held if number is not None]
-    if len(known) < len(held) or any(pool.elastic for pool in pools):
+    fitting = [surge.fitting_pods(env, pool, job) for pool in pools]
+    known = [number for number in fitting if number is not None]
+    if len(known) < len(fitting) or any(pool.elastic for pool in pools):
         return
-    if work.pods > max(1, *known):  # one that fits no node: see node_room
-        where = " or ".join(names)
-        fact = f"all nodes of pool {where} hold {max(known)} such pods, and a job in a queue runs in one pool"
+    if job.pods > max(1, *known):  # one that fits no node: see node_resources
+        which = " or ".join(names)
+        fact = f"all nodes of pool {which} hold {max(known)} such pods, and a job in a queue runs in one pool"
         raise InputError(f"{path}.parallelism", fact, "use fewer or smaller pods, or more nodes")

@@ -22,7 +22,7 @@ Source = Literal["catalogue", "device plugin", "EKS agent"]
 CLASSES: tuple[Class, ...] = ("replace", "reset", "application", "informational")
 """Most severe first."""
 
-ASKS: Mapping[Class, str] = {
+ACTIONS: Mapping[Class, str] = {
     "application": "the pod's owner checks the program and restarts it; the GPU is healthy",
     "reset": "the GPU has to be reset, with nothing running on it",
     "replace": "the node has to be rebooted, and the card or the machine replaced if the fault recurs",
@@ -50,15 +50,15 @@ class Xid:
     """Action in NVIDIA's catalogue, if it differs from the class."""
 
     @property
-    def differs(self) -> str:
+    def disagreements(self) -> str:
         """The sources that disagree with the class, in words; empty if all agree."""
-        found = [f"the catalogue: {self.catalogue}"] if self.catalogue else []
-        mild = self.kind in ("application", "informational")
-        if mild and self.number in EKS_FATAL:
-            found.append("the EKS agent: fatal")
-        if mild and self.number not in DEVICE_PLUGIN_SKIPS:
-            found.append("the device plugin: out of allocatable")
-        return "; ".join(found)
+        sources = [f"the catalogue: {self.catalogue}"] if self.catalogue else []
+        is_mild = self.kind in ("application", "informational")
+        if is_mild and self.number in EKS_FATAL:
+            sources.append("the EKS agent: fatal")
+        if is_mild and self.number not in DEVICE_PLUGIN_SKIPS:
+            sources.append("the device plugin: out of allocatable")
+        return "; ".join(sources)
 
 
 def _rows(kind: Class, meanings: Mapping[int, str]) -> tuple[Xid, ...]:
@@ -161,7 +161,7 @@ def numbers(kind: Class) -> tuple[int, ...]:
     return tuple(number for number, row in XIDS.items() if row.kind == kind)
 
 
-def of(number: int) -> Class | None:
+def class_of(number: int) -> Class | None:
     """The class of an XID; None for one that the table does not know."""
     row = XIDS.get(number)
     return row.kind if row else None

@@ -17,9 +17,9 @@ class Line:
     ``units`` is USD per hour of one GPU and of one unit of each resource, on the cheapest machine.
     """
 
-    what: str
-    least: int
-    most: int
+    item: str
+    min_count: int
+    max_count: int
     low: float | None
     high: float | None
     units: Mapping[str, float] = field(default_factory=dict)
@@ -41,14 +41,14 @@ class Bill:
     @property
     def price_source(self) -> str:
         """Source of the prices, in words."""
-        if self.nothing_known and not self.listed:
+        if self.has_no_price and not self.listed:
             return "no price is known; set your prices in cost.prices"
         if not self.listed:
             return "prices: the environment's own (cost.prices)"
         return f"list prices of {self.prices.region}, {self.prices.date}"
 
     @property
-    def nothing_known(self) -> bool:
+    def has_no_price(self) -> bool:
         """Whether no line has a price, so that the sums mean nothing."""
         return all(line.high is None for line in self.lines)
 
@@ -69,7 +69,7 @@ class Bill:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        return tuple(line.what for line in self.lines if line.high is None)
+        return tuple(line.item for line in self.lines if line.high is None)
 
 
 def per_month(usd_per_hour: float) -> float:
@@ -77,7 +77,7 @@ def per_month(usd_per_hour: float) -> float:
     return usd_per_hour * HOURS_PER_MONTH
 
 
-def document(bill: Bill) -> dict[str, Any]:
+def to_document(bill: Bill) -> dict[str, Any]:
     """The bill as ``--json`` and ``gpuform render`` print it: USD, null if a price is unknown.
 
     ``prices`` is null if the price list covers nothing in the bill.
@@ -93,8 +93,8 @@ def document(bill: Bill) -> dict[str, Any]:
         "unknown": list(bill.unknown),
         "lines": [
             {
-                "what": line.what,
-                "count": {"least": line.least, "most": line.most},
+                "what": line.item,
+                "count": {"least": line.min_count, "most": line.max_count},
                 "per_hour": {"low": _cents(line.low), "high": _cents(line.high)},
                 "units": {name: _cents(usd) for name, usd in line.units.items()},
                 "notes": list(line.notes),

@@ -15,52 +15,52 @@ from infra.model import labels
 Manifest = dict[str, Any]
 
 
-def name(deployment: Mapping[str, Any], colour: str) -> str:
+def deployment_name(deployment: Mapping[str, Any], colour: str) -> str:
     """Name of the Deployment of one colour."""
     return f"{deployment['metadata']['name']}-{colour}"
 
 
-def digest(deployment: Mapping[str, Any]) -> str:
+def template_hash(deployment: Mapping[str, Any]) -> str:
     """Hash of the pod template: equal if the pods are the same, whatever the number of replicas."""
     text = json.dumps(deployment["spec"]["template"], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def coloured(deployment: Mapping[str, Any], colour: str, replicas: int) -> Manifest:
+def with_colour(deployment: Mapping[str, Any], colour: str, replicas: int) -> Manifest:
     """The Deployment of one colour with ``replicas`` replicas; ``deployment`` has no colour and all replicas.
 
     Recreate: the template changes only while it has no pods, and an extra pod must never start.
     """
     metadata, spec = deployment["metadata"], deployment["spec"]
     template = spec["template"]
-    own = {labels.COLOUR: colour}
-    notes = {labels.TEMPLATE: digest(deployment), labels.FULL: str(spec["replicas"])}
+    colour_label = {labels.COLOUR: colour}
+    annotations = {labels.TEMPLATE: template_hash(deployment), labels.FULL: str(spec["replicas"])}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {
             **metadata,
-            "name": name(deployment, colour),
-            "labels": {**metadata.get("labels", {}), **own},
-            "annotations": {**metadata.get("annotations", {}), **notes},
+            "name": deployment_name(deployment, colour),
+            "labels": {**metadata.get("labels", {}), **colour_label},
+            "annotations": {**metadata.get("annotations", {}), **annotations},
         },
         "spec": {
             **spec,
             "replicas": replicas,
             "strategy": {"type": "Recreate"},
-            "selector": {"matchLabels": {**spec["selector"]["matchLabels"], **own}},
+            "selector": {"matchLabels": {**spec["selector"]["matchLabels"], **colour_label}},
             "template": {
                 **template,
                 "metadata": {
                     **template["metadata"],
-                    "labels": {**template["metadata"].get("labels", {}), **own},
+                    "labels": {**template["metadata"].get("labels", {}), **colour_label},
                 },
             },
         },
     }
 
 
-def pointing(service: Mapping[str, Any], colour: str) -> Manifest:
+def select_colour(service: Mapping[str, Any], colour: str) -> Manifest:
     """The Service, selecting the pods of one colour."""
     spec = service["spec"]
     return {**service, "spec": {**spec, "selector": {**spec["selector"], labels.COLOUR: colour}}}

@@ -33,7 +33,7 @@ class ChartRelease:
     values: Values
 
     @property
-    def short(self) -> str:
+    def short_name(self) -> str:
         """The chart's name without its registry."""
         return self.chart.rpartition("/")[2]
 
@@ -48,44 +48,44 @@ class ChartImage:
     on, with its default; None if it is always on.
     """
 
-    at: Keys
+    path: Keys
     name: str
     tag: str | None
     form: Literal["parts", "host", "whole", "plain", "text"]
     switch: tuple[Keys, bool] | None = None
     digest: str | None = None
 
-    def started(self, values: Values) -> bool:
+    def is_started(self, values: Values) -> bool:
         """Whether the chart starts it with these values."""
-        return self.switch is None or bool(_at(values, self.switch[0], self.switch[1]))
+        return self.switch is None or bool(_value_at(values, self.switch[0], self.switch[1]))
 
-    def named(self, values: Values) -> str:
+    def name_with(self, values: Values) -> str:
         """The image's name with these values, without its tag."""
         host, _, path = self.name.partition("/")
         if self.form == "text":
-            return str(_at(values, self.at, f"{self.name}:")).rpartition(":")[0]
-        found: Values = _at(values, self.at, {})
+            return str(_value_at(values, self.path, f"{self.name}:")).rpartition(":")[0]
+        settings: Values = _value_at(values, self.path, {})
         if self.form == "parts":
-            folder, _, last = self.name.rpartition("/")
-            return f"{found.get('repository', folder)}/{found.get('image', last)}"
+            folder, _, name = self.name.rpartition("/")
+            return f"{settings.get('repository', folder)}/{settings.get('image', name)}"
         if self.form == "host":
-            return f"{found.get('registry', host)}/{found.get('repository', path)}"
-        return str(found.get("image" if self.form == "plain" else "repository", self.name))
+            return f"{settings.get('registry', host)}/{settings.get('repository', path)}"
+        return str(settings.get("image" if self.form == "plain" else "repository", self.name))
 
-    def tagged(self, values: Values) -> str | None:
+    def tag_with(self, values: Values) -> str | None:
         """The tag with these values: theirs, or the chart's own."""
         if self.form == "text":
-            return str(_at(values, self.at, "")).rpartition(":")[2] or self.tag
-        found: Values = _at(values, self.at, {})
-        return found.get("version" if self.form == "parts" else "tag", self.tag)
+            return str(_value_at(values, self.path, "")).rpartition(":")[2] or self.tag
+        settings: Values = _value_at(values, self.path, {})
+        return settings.get("version" if self.form == "parts" else "tag", self.tag)
 
-    def put(self, values: Values, name: str) -> None:
+    def set_name(self, values: Values, name: str) -> None:
         """Change the values so that the image has this name."""
-        text = self.form == "text"
-        for part in self.at[:-1] if text else self.at:
-            values = values.setdefault(part, {})
-        if text:
-            values[self.at[-1]] = f"{name}:{self.tag}"
+        is_text = self.form == "text"
+        for key in self.path[:-1] if is_text else self.path:
+            values = values.setdefault(key, {})
+        if is_text:
+            values[self.path[-1]] = f"{name}:{self.tag}"
         elif self.form == "host":
             values["registry"], _, values["repository"] = name.partition("/")
         elif self.form == "plain":
@@ -94,28 +94,28 @@ class ChartImage:
             values["repository"] = name.rpartition("/")[0] if self.form == "parts" else name
 
 
-def _at(values: Values, path: Keys, default: Any) -> Any:
-    found: Any = values
-    for part in path:
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return default if found is None else found
+def _value_at(values: Values, path: Keys, default: Any) -> Any:
+    value: Any = values
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return default if value is None else value
 
 
 def _pinned() -> Iterator[tuple[str, tuple[str, tuple[ChartImage, ...]]]]:
     file = templates.read(Path(__file__).with_name("charts.yaml"))
-    for name, chart in templates.complete(file, vars(versions)).items():
+    for name, chart in templates.fill(file, vars(versions)).items():
         images = chart.get("images", ())
-        yield name, (chart["version"], tuple(_image({"form": "whole", **chart, **one}) for one in images))
+        yield name, (chart["version"], tuple(_image({"form": "whole", **chart, **row}) for row in images))
 
 
 def _image(row: Values) -> ChartImage:
     switch = None
     if "if" in row or "unless" in row:  # the switch is off, or on, by default
-        switch = _path(row.get("if") or row["unless"]), "unless" in row
-    return ChartImage(_path(row["at"]), row["name"], row.get("tag"), row["form"], switch, row.get("digest"))
+        switch = _split(row.get("if") or row["unless"]), "unless" in row
+    return ChartImage(_split(row["at"]), row["name"], row.get("tag"), row["form"], switch, row.get("digest"))
 
 
-def _path(text: str) -> Keys:
+def _split(text: str) -> Keys:
     return tuple(text.split("."))
 
 
@@ -125,36 +125,36 @@ PINNED: Mapping[str, tuple[str, tuple[ChartImage, ...]]] = dict(_pinned())
 
 def images(release: ChartRelease) -> Iterator[tuple[ChartImage, str | None]]:
     """The images that a release starts, each with its tag; None if only the chart contains the tag."""
-    pinned, found = PINNED[release.short]
-    same = release.version is not None and release.version.removeprefix("v") == pinned.removeprefix("v")
-    for one in found:
-        if one.started(release.values):
-            own = one if same else replace(one, tag=None, digest=None)
-            yield one, own.tagged(release.values)
+    version, chart_images = PINNED[release.short_name]
+    is_pinned = release.version is not None and release.version.removeprefix("v") == version.removeprefix("v")
+    for image in chart_images:
+        if image.is_started(release.values):
+            known = image if is_pinned else replace(image, tag=None, digest=None)
+            yield image, known.tag_with(release.values)
 
 
-def planned(
+def plan_release(
     env: Environment,
     chart: str,
     repository: str | None,
     version: str,
-    place: tuple[str, str],
+    target: tuple[str, str],
     values: Values,
     simulated: str = "",
 ) -> ChartRelease:
-    """The release ``place`` (namespace, name), with chart and images from the mirrors.
+    """The release ``target`` (namespace, name), with chart and images from the mirrors.
 
     On the embedded cluster, that of our own chart ``simulated`` if it is given: stand-ins of its programs.
     """
     if simulated and isinstance(env.cluster, EmbeddedCluster):
-        return ChartRelease(f"charts/{simulated}", None, None, *place, values)
+        return ChartRelease(f"charts/{simulated}", None, None, *target, values)
     if not env.registries:
-        return ChartRelease(chart, repository, version, *place, values)
+        return ChartRelease(chart, repository, version, *target, values)
     values = copy.deepcopy(values)
-    for one in PINNED[chart.rpartition("/")[2]][1]:
-        name = one.named(values)
-        there = env.image(name)
-        if there != name and one.started(values):
-            one.put(values, there)
-    chart, repository = registries.chart(chart, repository, env.registries)
-    return ChartRelease(chart, repository, version, *place, values)
+    for image in PINNED[chart.rpartition("/")[2]][1]:
+        name = image.name_with(values)
+        mirrored = env.image(name)
+        if mirrored != name and image.is_started(values):
+            image.set_name(values, mirrored)
+    chart, repository = registries.mirrored_chart(chart, repository, env.registries)
+    return ChartRelease(chart, repository, version, *target, values)

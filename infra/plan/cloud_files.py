@@ -12,32 +12,32 @@ from infra.plan.charts import ChartRelease
 Documents = list[dict[str, Any]]
 
 
-def files(env: Environment) -> dict[str, Documents]:
+def cloud_documents(env: Environment) -> dict[str, Documents]:
     """Documents by file name, empty on other clusters; Karpenter and IAM only if a pool uses Karpenter."""
     if env.cluster.kind == "openstack":
-        own = magnum.template(env)
+        created = magnum.template(env)
         groups = [_magnum_group(env, pool) for pool in env.pools]
-        return {"magnum.yaml": [*([{"template": own}] if own else []), _magnum_cluster(env), *groups]}
+        return {"magnum.yaml": [*([{"template": created}] if created else []), _magnum_cluster(env), *groups]}
     if env.cluster.kind != "aws":
         return {}
     nodes = [node_groups.system_pool(env), *node_groups.managed_pools(env)]
     versions = {**eks.before_nodes(env), **eks.after_nodes(env)}
-    found = {
+    documents = {
         "add-ons.yaml": [{"versions": versions, "settings": eks.add_on_settings(env)}],
         "network.yaml": [_network(env)],
         "node-groups.yaml": [_node_group(env, pool) for pool in nodes],
     }
-    served = [pool for pool in env.pools if pool.by_karpenter]
-    if served:
+    karpenter_pools = [pool for pool in env.pools if pool.by_karpenter]
+    if karpenter_pools:
         releases = [eks.karpenter_crd_release(env), eks.karpenter_release(env)]
-        charts = [document(one) for one in releases]
+        charts = [release_document(release) for release in releases]
         objects: Documents = []
-        for pool in served:
+        for pool in karpenter_pools:
             objects.append(node_class.ec2_node_class(env, pool, node_class.node_role(env), env.name))
             objects += [*karpenter.node_overlays(env, pool), *karpenter.node_pools(env, pool)]
-        found["karpenter.yaml"] = [*charts, *objects]
-        found["iam.yaml"] = _access()
-    return found
+        documents["karpenter.yaml"] = [*charts, *objects]
+        documents["iam.yaml"] = _iam_policies()
+    return documents
 
 
 def _network(env: Environment) -> dict[str, Any]:
@@ -52,28 +52,28 @@ def _network(env: Environment) -> dict[str, Any]:
 
 
 def _node_group(env: Environment, pool: Pool) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "node group": pool.name,
         "nodes": pool.nodes,
         "machines": [machine.name for machine in pool.machines],
         "bought": node_groups.capacity_type(pool),
-        "reservations": list(pool.on_aws.reservations),
+        "reservations": list(pool.aws_settings.reservations),
         "zones": list(node_groups.zones(env, pool)),
         "image": {"type": pool.image.eks_ami_type, "pin": env.ami(pool)},
         "volumes": node_class.block_devices(pool),
-        "placement group": pool.on_aws.placement_group,
+        "placement group": pool.aws_settings.placement_group,
         "labels": sharing.pool_labels(env, pool),
         "taints": sharing.pool_taints(env, pool),
-        "user data": user_data.of(env, pool),
+        "user data": user_data.render(env, pool),
         # Only if it is not the default.
-        "repair": None if node_groups.repaired(env, pool) else "not by EKS",
+        "repair": None if node_groups.is_repaired(env, pool) else "not by EKS",
     }
-    if pool.on_aws.efa:
-        found["network interfaces"] = node_class.network_interfaces(pool)
-    return {key: value for key, value in found.items() if value}
+    if pool.aws_settings.efa:
+        fields["network interfaces"] = node_class.network_interfaces(pool)
+    return {key: value for key, value in fields.items() if value}
 
 
-def _access() -> Documents:
+def _iam_policies() -> Documents:
     policies = iam.controller_policies()
     return [
         *({"policy": name, "document": policy} for name, policy in sorted(policies.items())),
@@ -83,30 +83,30 @@ def _access() -> Documents:
 
 
 def _magnum_cluster(env: Environment) -> dict[str, Any]:
-    guarded = magnum_guards.of_cluster(env)
-    found: dict[str, Any] = {
+    guard = magnum_guards.cluster_guard(env)
+    fields: dict[str, Any] = {
         "cluster": magnum.cluster(env),
-        "replaced for": sorted({**guarded.fixed, **(guarded.template or {})}),
+        "replaced for": sorted({**guard.fixed, **(guard.template or {})}),
     }
     if magnum.template(env) is None:
-        found["template"] = magnum.cluster_of(env).template
-    return found
+        fields["template"] = magnum.cluster_of(env).template
+    return fields
 
 
 def _magnum_group(env: Environment, pool: Pool) -> dict[str, Any]:
     flavor = pool.flavor
     assert flavor is not None  # checked when the environment was parsed
-    each: dict[str, Any] = {"vcpu": flavor.vcpu, "memory_gib": flavor.memory}
+    per_node: dict[str, Any] = {"vcpu": flavor.vcpu, "memory_gib": flavor.memory}
     if flavor.gpu:
-        each |= {"gpu": flavor.gpu, "gpus": flavor.gpus}
+        per_node |= {"gpu": flavor.gpu, "gpus": flavor.gpus}
     return {
-        "each node": each,
+        "each node": per_node,
         "node group": magnum.node_group(env, pool),
         "nodes": magnum.selector(env, pool),
-        "replaced for": sorted(magnum_guards.of_pool(env, pool).fixed),
+        "replaced for": sorted(magnum_guards.pool_guard(env, pool).fixed),
     }
 
 
-def document(release: ChartRelease) -> dict[str, Any]:
+def release_document(release: ChartRelease) -> dict[str, Any]:
     """A chart's release, without what it leaves open."""
     return {key: value for key, value in vars(release).items() if value is not None}

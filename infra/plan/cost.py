@@ -17,27 +17,27 @@ from infra.model.environment import Environment
 from infra.model.machines import Machine
 from infra.model.openstack import OpenstackCluster
 from infra.model.pool import Pool
-from infra.model.prices import HOURS_PER_MONTH, Beside, PriceList
+from infra.model.prices import HOURS_PER_MONTH, OtherPrices, PriceList
 from infra.plan import eks, magnum, node_class, node_groups
 from infra.plan.bill import Bill, Line
 
 
 def bill(env: Environment, prices: PriceList) -> Bill:
     """The bill; a pool with an unknown number of nodes (on an existing cluster) has no line."""
-    lines = [line for pool in _pools(env) if (line := _pool(env, pool, prices))]
+    lines = [line for pool in _pools(env) if (line := _pool_line(env, pool, prices))]
     if isinstance(env.cluster, AwsCluster):
-        lines += _beside(env.cluster, prices.beside)
+        lines += _aws_lines(env.cluster, prices.beside)
     if isinstance(env.cluster, OpenstackCluster):
-        lines += _groups(env, env.cluster)
+        lines += _magnum_lines(env, env.cluster)
     region = env.cluster.region if isinstance(env.cluster, AwsCluster) else None
     budget = env.cost.budget_usd_per_month if env.cost else None
-    return Bill(tuple(lines), prices, region, budget, listed(env))
+    return Bill(tuple(lines), prices, region, budget, has_listed_prices(env))
 
 
-def listed(env: Environment) -> bool:
+def has_listed_prices(env: Environment) -> bool:
     """Whether a price list may cover the environment: on AWS, or with EC2 machines that are not own hosts."""
-    machines = (one for pool in _pools(env) if not pool.hosts for one in _machines(env, pool))
-    return isinstance(env.cluster, AwsCluster) or any(one.seller == "ec2" for one in machines)
+    machines = (machine for pool in _pools(env) if not pool.hosts for machine in _machines(env, pool))
+    return isinstance(env.cluster, AwsCluster) or any(machine.seller == "ec2" for machine in machines)
 
 
 def _pools(env: Environment) -> Iterator[Pool]:
@@ -59,44 +59,44 @@ def capacity_type(env: Environment, pool: Pool | None) -> str:
     return CAPACITY_TYPES[pool.capacity[0]] if pool and isinstance(env.cluster, AwsCluster) else ""
 
 
-def _pool(env: Environment, pool: Pool, prices: PriceList) -> Line | None:
+def _pool_line(env: Environment, pool: Pool, prices: PriceList) -> Line | None:
     if pool.hosts:
-        return _hosts(env, pool)
+        return _hosts_line(env, pool)
     machines = _machines(env, pool)
     if (pool.nodes is None and pool.elastic is None) or not machines:
         return None
-    hourly = {machine: _node(env, pool, machine, prices) for machine in machines}
+    hourly = {machine: _node_price(env, pool, machine, prices) for machine in machines}
     notes: list[str] = []
     if missing := [machine.name for machine, price in hourly.items() if price is None]:
         notes.append(f"no price of {', '.join(missing)}")
     known = {machine: price for machine, price in hourly.items() if price is not None}
     low = high = 0.0
-    always = pool.least if env.by_autoscaler(pool) else pool.nodes or 0
-    least, most = always or pool.spare or 0, pool.nodes or 0
-    spare: list[float] = []
+    fixed_count = pool.min_nodes if env.by_autoscaler(pool) else pool.nodes or 0
+    min_count, max_count = fixed_count or pool.spare or 0, pool.nodes or 0
+    spare_costs: list[float] = []
     for capacity in pool.capacity:
-        factor = _factor(env, capacity, notes)
+        factor = _price_factor(env, capacity, notes)
         strategy = env.strategy(pool)
-        counts = {one: pool.nodes or offer.most_nodes(strategy, pool, one) for one in machines}
+        counts = {machine: pool.nodes or offer.max_nodes(strategy, pool, machine) for machine in machines}
         if pool.elastic:
-            most += max(counts.values())
+            max_count += max(counts.values())
         costs = [price * factor * counts[machine] for machine, price in known.items()]
         high += max(costs, default=0.0)
-        low += min(known.values(), default=0.0) * factor * always
-        spare.append(min(known.values(), default=0.0) * factor * (pool.spare or 0))
-    low += min(spare, default=0.0)
-    whole = None if missing else high
+        low += min(known.values(), default=0.0) * factor * fixed_count
+        spare_costs.append(min(known.values(), default=0.0) * factor * (pool.spare or 0))
+    low += min(spare_costs, default=0.0)
+    highest = None if missing else high
     cheapest = min(known.items(), key=lambda item: item[1], default=None)
-    units = _units(env, pool, cheapest[0].gpus, cheapest[1]) if cheapest else {}
-    lowest = None if missing and always else low
-    return Line(f"pool {pool.name}", least, most, lowest, whole, units, tuple(notes))
+    units = _unit_prices(env, pool, cheapest[0].gpus, cheapest[1]) if cheapest else {}
+    lowest = None if missing and fixed_count else low
+    return Line(f"pool {pool.name}", min_count, max_count, lowest, highest, units, tuple(notes))
 
 
-def _hosts(env: Environment, pool: Pool) -> Line:
+def _hosts_line(env: Environment, pool: Pool) -> Line:
     count, price = len(pool.hosts or ()), (env.cost.prices if env.cost else {}).get(pool.name)
     if price is None:
         return Line(f"pool {pool.name}", count, count, None, None, notes=(f"no price of {pool.name}",))
-    units = _units(env, pool, pool.gpu_count, price)
+    units = _unit_prices(env, pool, pool.gpu_count, price)
     return Line(f"pool {pool.name}", count, count, count * price, count * price, units)
 
 
@@ -108,8 +108,8 @@ def _machines(env: Environment, pool: Pool) -> tuple[Machine, ...]:
 
 def machine_price(env: Environment, pool: Pool, machine: Machine, prices: PriceList) -> float | None:
     """USD per hour of one machine on demand, without volumes; None if unknown."""
-    own = env.cost.prices if env.cost else {}
-    price = own.get(pool.name, own.get(machine.name))
+    declared = env.cost.prices if env.cost else {}
+    price = declared.get(pool.name, declared.get(machine.name))
     if price is None:
         price = machine.usd_per_hour
     if price is None and machine.seller == "ec2" and not pool.hosts:
@@ -117,16 +117,16 @@ def machine_price(env: Environment, pool: Pool, machine: Machine, prices: PriceL
     return price
 
 
-def _node(env: Environment, pool: Pool, machine: Machine, prices: PriceList) -> float | None:
+def _node_price(env: Environment, pool: Pool, machine: Machine, prices: PriceList) -> float | None:
     """USD per hour of one node with its volumes; None if unknown."""
     price = machine_price(env, pool, machine, prices)
     if price is None or not isinstance(env.cluster, AwsCluster):
         return price
-    return price + _volumes(pool, prices.beside)
+    return price + _volume_price(pool, prices.beside)
 
 
-def _volumes(pool: Pool, beside: Beside) -> float:
-    disk = pool.on_aws.disk
+def _volume_price(pool: Pool, beside: OtherPrices) -> float:
+    disk = pool.aws_settings.disk
     gib = disk.size_gib + (node_class.BOTTLEROCKET_ROOT_GIB if pool.image.data_device else 0)
     month = gib * beside.gp3_gib_month
     month += max(0, disk.iops - 3000) * beside.gp3_iops_month
@@ -134,7 +134,7 @@ def _volumes(pool: Pool, beside: Beside) -> float:
     return month / HOURS_PER_MONTH
 
 
-def _factor(env: Environment, capacity: Capacity, notes: list[str]) -> float:
+def _price_factor(env: Environment, capacity: Capacity, notes: list[str]) -> float:
     if capacity == "reserved":
         notes.append("the reservation is paid for whether it is used or not")
     if capacity == "spot":
@@ -144,7 +144,7 @@ def _factor(env: Environment, capacity: Capacity, notes: list[str]) -> float:
     return 1.0
 
 
-def _units(env: Environment, pool: Pool, gpus: int, node: float) -> dict[str, float]:
+def _unit_prices(env: Environment, pool: Pool, gpus: int, node: float) -> dict[str, float]:
     """USD per hour of one GPU and of one unit of each resource; a slice costs its share of compute slices.
 
     ``node`` is the price of a node with ``gpus`` GPUs.
@@ -152,47 +152,47 @@ def _units(env: Environment, pool: Pool, gpus: int, node: float) -> dict[str, fl
     if not gpus:
         return {}
     gpu = node / gpus
-    found = {"GPU": gpu}
-    for resource, part in offer.parts(env.strategy(pool), pool).items():
+    prices = {"GPU": gpu}
+    for resource, part in offer.unit_parts(env.strategy(pool), pool).items():
         if resource != labels.NVIDIA_GPU or part != 1:
-            found[resource] = gpu * part
-    found |= {profile: gpu * part for profile, part in claims.parts(pool).items()}
-    return found
+            prices[resource] = gpu * part
+    prices |= {profile: gpu * part for profile, part in claims.claimed_parts(pool).items()}
+    return prices
 
 
-def _beside(cluster: AwsCluster, beside: Beside) -> Iterator[Line]:
+def _aws_lines(cluster: AwsCluster, beside: OtherPrices) -> Iterator[Line]:
     zones = len(cluster.network.zones)
     endpoints = len(eks.interface_endpoints(cluster)) * zones
-    yield _control_plane(cluster, beside)
+    yield _control_plane_line(cluster, beside)
     if isinstance(cluster.network, ExistingNetwork):
         return  # its owner pays for gateways and endpoints
     gateways = zones if cluster.network.nat == "per_zone" else 1
-    for what, count, each in (
+    for item, count, price in (
         ("NAT gateways", gateways, beside.nat_gateway),
         ("VPC endpoints", endpoints, beside.endpoint),
     ):
-        yield Line(what, count, count, count * each, count * each)
+        yield Line(item, count, count, count * price, count * price)
 
 
-def _control_plane(cluster: AwsCluster, beside: Beside) -> Line:
+def _control_plane_line(cluster: AwsCluster, beside: OtherPrices) -> Line:
     """The surcharge of extended support counts in full at most, and at least if it was due already.
 
     "Already" is the day on which the calendar was read, so that an environment has the same bill every day.
     """
-    each, ends = beside.control_plane, aws_values.EKS[cluster.version].standard
+    price, ends = beside.control_plane, aws_values.EKS_VERSIONS[cluster.version].standard
     if cluster.support == "standard":
-        return Line("control plane", 1, 1, each, each)
-    both = each + beside.extended_support
+        return Line("control plane", 1, 1, price, price)
+    total = price + beside.extended_support
     note = f"{beside.extended_support:.2f} of it for extended support, from {ends} on"
-    return Line("control plane", 1, 1, both if ends <= aws_values.READ else each, both, notes=(note,))
+    return Line("control plane", 1, 1, total if ends <= aws_values.READ_ON else price, total, notes=(note,))
 
 
-def _groups(env: Environment, cluster: OpenstackCluster) -> Iterator[Line]:
+def _magnum_lines(env: Environment, cluster: OpenstackCluster) -> Iterator[Line]:
     """Masters and default workers; a flavor that only the template names has no price."""
-    own = env.cost.prices if env.cost else {}
-    for what, group in (("masters", cluster.masters), ("default workers", cluster.workers)):
-        count, price = group.nodes, own.get(group.flavor or "")
+    declared = env.cost.prices if env.cost else {}
+    for item, group in (("masters", cluster.masters), ("default workers", cluster.workers)):
+        count, price = group.nodes, declared.get(group.flavor or "")
         if price is None:
-            yield Line(what, count, count, None, None, notes=(f"no price of {group.flavor or 'its flavor'}",))
+            yield Line(item, count, count, None, None, notes=(f"no price of {group.flavor or 'its flavor'}",))
         else:
-            yield Line(what, count, count, count * price, count * price)
+            yield Line(item, count, count, count * price, count * price)

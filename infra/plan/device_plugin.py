@@ -13,8 +13,8 @@ from infra.model.environment import Environment
 from infra.model.hosts import NVIDIA_RUNTIME, HostsCluster
 from infra.model.monitoring import Monitoring
 from infra.plan import gpu_operator, scraping, sharing, startup
-from infra.plan.charts import ChartRelease, Values, planned
-from infra.plan.manifest import Manifest, among, manifest, on_nodes, owned
+from infra.plan.charts import ChartRelease, Values, plan_release
+from infra.plan.manifest import Manifest, label_in, manifest, node_affinity, own_labels
 
 NAME = "nvidia-device-plugin"
 """Name of the release and the chart, and the label ``app`` of every pod of its DaemonSets."""
@@ -23,33 +23,33 @@ _PRIVILEGED = {"securityContext": {"privileged": True}}
 variable by which its pods see GPUs, NVIDIA_VISIBLE_DEVICES, counts only in privileged containers."""
 EXPORTER = "dcgm-exporter"
 """Chart of dcgm-exporter."""
-_FOLDER = "/etc/gpuform"
+_CONFIG_FOLDER = "/etc/gpuform"
 
 
 def release(env: Environment) -> ChartRelease:
     """The release on this cluster: NVIDIA's chart, or ours with stand-ins for simulated nodes."""
     repository = env.gpu_operator.repository or versions.DEVICE_PLUGIN_REPOSITORY
-    version, place = operator_checks.chart_version(env.gpu_operator), (sharing.NAMESPACE, NAME)
-    return planned(env, NAME, repository, version, place, values(env), simulated="device-plugin-sim")
+    version, target = operator_checks.chart_version(env.gpu_operator), (sharing.NAMESPACE, NAME)
+    return plan_release(env, NAME, repository, version, target, values(env), simulated="device-plugin-sim")
 
 
 def values(env: Environment) -> Values:
     """Chart values that differ from the chart's defaults, or are pinned."""
-    somewhere = {"tolerations": gpu_operator.somewhere_tolerations(env)}
-    found: Values = {
-        "affinity": on_nodes(
-            among(labels.PCI_PRESENT, ["true"]),
-            among(labels.CPU_VENDOR, ["NVIDIA"]),
-            among(labels.NVIDIA_GPU, ["true"]),
+    system = {"tolerations": gpu_operator.system_tolerations(env)}
+    chart_values: Values = {
+        "affinity": node_affinity(
+            label_in(labels.PCI_PRESENT, ["true"]),
+            label_in(labels.CPU_VENDOR, ["NVIDIA"]),
+            label_in(labels.NVIDIA_GPU, ["true"]),
         ),
         **_device_list(env),
         "gfd": {"enabled": True, **_PRIVILEGED},
         "migStrategy": env.gpu_operator.mig_strategy,
         "nfd": {
             **({} if env.gpu_operator.nfd else {"enabled": False}),
-            "gc": somewhere,
-            "master": somewhere,
-            "worker": {"tolerations": gpu_operator.everywhere_tolerations(env)},
+            "gc": system,
+            "master": system,
+            "worker": {"tolerations": gpu_operator.all_nodes_tolerations(env)},
         },
         "nodeSelector": {labels.NVIDIA_GPU: "true"},
         **_PRIVILEGED,
@@ -59,13 +59,13 @@ def values(env: Environment) -> Values:
     }
     config_map = sharing.device_plugin_config_map(env)
     if config_map is not None:
-        found["config"] = {"name": config_map["metadata"]["name"], "default": sharing.DEFAULT_KEY}
-    if class_name(env):
-        found["runtimeClassName"] = class_name(env)
-    return found
+        chart_values["config"] = {"name": config_map["metadata"]["name"], "default": sharing.DEFAULT_KEY}
+    if runtime_class_name(env):
+        chart_values["runtimeClassName"] = runtime_class_name(env)
+    return chart_values
 
 
-def class_name(env: Environment) -> str | None:
+def runtime_class_name(env: Environment) -> str | None:
     """RuntimeClass of pods that need the driver's libraries; None if the default runtime gives them."""
     return NVIDIA_RUNTIME if runtime_class(env) else env.runtime_class
 
@@ -76,9 +76,9 @@ def runtime_class(env: Environment) -> Manifest | None:
     Ansible adds NVIDIA's runtime to own hosts as a second one. Elsewhere the node image, or the nodes' owner,
     has made it the default, and the result is None.
     """
-    if not isinstance(env.cluster, HostsCluster) or env.cluster.mode != "runtime":
+    if not isinstance(env.cluster, HostsCluster) or env.cluster.toolkit_mode != "runtime":
         return None
-    metadata = {"name": NVIDIA_RUNTIME, "labels": owned(env)}
+    metadata = {"name": NVIDIA_RUNTIME, "labels": own_labels(env)}
     return manifest("RuntimeClass", metadata, "node.k8s.io/v1", handler=NVIDIA_RUNTIME)
 
 
@@ -96,9 +96,9 @@ def exporter_release(env: Environment) -> ChartRelease | None:
     if not any(pool.gpus for pool in env.pools):
         return None
     # The chart names every object after the release, also the Service and so the Prometheus job.
-    place, found = (sharing.NAMESPACE, scraping.JOB), exporter_values(env, env.monitoring)
+    target, values = (sharing.NAMESPACE, scraping.JOB), exporter_values(env, env.monitoring)
     repository, version = versions.DCGM_EXPORTER_REPOSITORY, versions.DCGM_EXPORTER_CHART
-    return planned(env, EXPORTER, repository, version, place, found, simulated=f"{EXPORTER}-sim")
+    return plan_release(env, EXPORTER, repository, version, target, values, simulated=f"{EXPORTER}-sim")
 
 
 def exporter_values(env: Environment, monitoring: Monitoring) -> Values:
@@ -109,19 +109,19 @@ def exporter_values(env: Environment, monitoring: Monitoring) -> Values:
     config_map = scraping.config_map(env)
     assert config_map is not None, "monitored, and without counters"
     volume = {"name": "metrics-config", "configMap": {"name": config_map["metadata"]["name"]}}
-    found: Values = {
-        "arguments": ["-f", f"{_FOLDER}/{scraping.KEY}"],
+    values: Values = {
+        "arguments": ["-f", f"{_CONFIG_FOLDER}/{scraping.KEY}"],
         "extraConfigMapVolumes": [volume],
-        "extraVolumeMounts": [{"name": volume["name"], "mountPath": _FOLDER}],
+        "extraVolumeMounts": [{"name": volume["name"], "mountPath": _CONFIG_FOLDER}],
         "extraEnv": scraping.exporter_interval(monitoring),
         "nodeSelector": {labels.NVIDIA_GPU: "true"},
         "podLabels": {"app": scraping.JOB},  # as on the operator's exporter; Prometheus selects by it
         "serviceMonitor": scraping.service_monitor(monitoring),
         "tolerations": gpu_operator.gpu_tolerations(env),
     }
-    if class_name(env):
-        found["runtimeClassName"] = class_name(env)
-    return found
+    if runtime_class_name(env):
+        values["runtimeClassName"] = runtime_class_name(env)
+    return values
 
 
 def efa_release(env: Environment) -> ChartRelease | None:
@@ -130,11 +130,11 @@ def efa_release(env: Environment) -> ChartRelease | None:
     By default the chart selects nodes by a list of instance types, also in pools without EFA: the pool label
     is exact.
     """
-    pools = [pool for pool in env.pools if pool.on_aws.efa]
-    found: Values = {
+    pools = [pool for pool in env.pools if pool.aws_settings.efa]
+    values: Values = {
         "supportedInstanceLabels": {"keys": [labels.POOL], "values": [pool.name for pool in pools]},
         "tolerations": [*sharing.tolerations(env, pools), *startup.tolerations(env, pools)],
     }
     name, repository = "aws-efa-k8s-device-plugin", versions.EKS_CHARTS_REPOSITORY
-    place = "kube-system", name
-    return planned(env, name, repository, versions.EFA_DEVICE_PLUGIN, place, found) if pools else None
+    target = "kube-system", name
+    return plan_release(env, name, repository, versions.EFA_DEVICE_PLUGIN, target, values) if pools else None

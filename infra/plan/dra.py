@@ -18,13 +18,13 @@ from collections.abc import Iterator, Sequence
 
 from infra import versions
 from infra.model import claims, labels
-from infra.model.choices import GpuNeed
 from infra.model.environment import Environment
+from infra.model.gpu_choice import GpuNeed
 from infra.model.pool import Pool
 from infra.model.workload import Workload
 from infra.plan import sharing, startup
-from infra.plan.charts import ChartRelease, Values, planned
-from infra.plan.manifest import Manifest, among, manifest, on_nodes
+from infra.plan.charts import ChartRelease, Values, plan_release
+from infra.plan.manifest import Manifest, label_in, manifest, node_affinity
 
 REQUEST = "gpu"
 """Name of the claim in a pod, and of the request in the claim."""
@@ -51,8 +51,8 @@ def release(env: Environment) -> ChartRelease | None:
         "nvidiaDriverRoot": _DRIVER_OF_OPERATOR if env.ownership.driver == "operator" else "/",
         "kubeletPlugin": _kubelet_plugin(env, pools),
     }
-    chart, place = f"{versions.DRA_DRIVER_REPOSITORY}/{NAME}", (sharing.NAMESPACE, NAME)
-    return planned(env, chart, None, versions.DRA_DRIVER, place, values, simulated="dra-driver-sim")
+    chart, target = f"{versions.DRA_DRIVER_REPOSITORY}/{NAME}", (sharing.NAMESPACE, NAME)
+    return plan_release(env, chart, None, versions.DRA_DRIVER, target, values, simulated="dra-driver-sim")
 
 
 def _kubelet_plugin(env: Environment, pools: Sequence[Pool]) -> Manifest:
@@ -61,17 +61,17 @@ def _kubelet_plugin(env: Environment, pools: Sequence[Pool]) -> Manifest:
     The driver lists GPUs and slices only when it starts. So where the MIG manager sets the layout, the pod
     requires its state "success": a change of layout removes the pod, which lists them anew when it is back.
     """
-    found: Manifest = {
+    plugin_values: Manifest = {
         "nodeSelector": {labels.DEPLOY_DEVICE_PLUGIN: "false"},
         "tolerations": [*sharing.tolerations(env, pools), *startup.tolerations(env, pools)],
     }
-    cut = [pool.name for pool in pools if sharing.mig_config_name(pool) is not None]
-    if cut and sharing.mig_parted_config_map(env) is not None:
-        terms = [among(labels.MIG_CONFIG_STATE, ["success"])]
-        if len(cut) < len(pools):
-            terms.append({"key": labels.POOL, "operator": "NotIn", "values": sorted(cut)})
-        found["affinity"] = on_nodes(*terms)
-    return found
+    mig_pools = [pool.name for pool in pools if sharing.mig_config_name(pool) is not None]
+    if mig_pools and sharing.mig_parted_config_map(env) is not None:
+        terms = [label_in(labels.MIG_CONFIG_STATE, ["success"])]
+        if len(mig_pools) < len(pools):
+            terms.append({"key": labels.POOL, "operator": "NotIn", "values": sorted(mig_pools)})
+        plugin_values["affinity"] = node_affinity(*terms)
+    return plugin_values
 
 
 def _selectors(profile: str | None, need: GpuNeed | None) -> Iterator[str]:
@@ -90,23 +90,23 @@ def _selectors(profile: str | None, need: GpuNeed | None) -> Iterator[str]:
 
 def template_name(pool: Pool, workload: Workload) -> str:
     """Name of the claim template; it depends on the claim, because a template is immutable."""
-    profile = claims.profile(pool, workload)
+    profile = claims.claimed_profile(pool, workload)
     kind = "gpu" if profile is None else profile.replace("+", ".")
     need = workload.gpu
     parts = [f"{need.memory_gib}gi" if need.memory_gib else "", need.compute, need.family] if need else []
-    return "-".join([workload.name, str(workload.amount), kind, *filter(None, parts)])
+    return "-".join([workload.name, str(workload.device_count), kind, *filter(None, parts)])
 
 
 def claim_template(pool: Pool, workload: Workload, metadata: Manifest) -> Manifest:
     """ResourceClaimTemplate of the workload's pods; ``metadata`` is the workload's own."""
-    profile = claims.profile(pool, workload)
-    asked: Manifest = {
+    profile = claims.claimed_profile(pool, workload)
+    request: Manifest = {
         "deviceClassName": labels.GPU_DEVICE_CLASS if profile is None else labels.MIG_DEVICE_CLASS
     }
-    chosen = list(_selectors(profile, workload.gpu))
-    if chosen:
-        asked["selectors"] = [{"cel": {"expression": expression}} for expression in chosen]
-    asked |= {"allocationMode": "ExactCount", "count": workload.amount}
-    spec = {"spec": {"devices": {"requests": [{"name": REQUEST, "exactly": asked}]}}}
-    named = {**metadata, "name": template_name(pool, workload)}
-    return manifest("ResourceClaimTemplate", named, "resource.k8s.io/v1", spec=spec)
+    selectors = list(_selectors(profile, workload.gpu))
+    if selectors:
+        request["selectors"] = [{"cel": {"expression": expression}} for expression in selectors]
+    request |= {"allocationMode": "ExactCount", "count": workload.device_count}
+    spec = {"spec": {"devices": {"requests": [{"name": REQUEST, "exactly": request}]}}}
+    template_metadata = {**metadata, "name": template_name(pool, workload)}
+    return manifest("ResourceClaimTemplate", template_metadata, "resource.k8s.io/v1", spec=spec)

@@ -12,7 +12,7 @@ from infra.model.aws import AwsCluster
 from infra.model.aws_network import ExistingNetwork
 from infra.model.environment import Environment
 from infra.plan import gpu_operator, karpenter, node_groups
-from infra.plan.charts import ChartRelease, Values, planned
+from infra.plan.charts import ChartRelease, Values, plan_release
 
 KARPENTER_NAMESPACE = "kube-system"
 """Where the source and upstream install Karpenter; API Priority and Fairness protects its requests there."""
@@ -43,8 +43,8 @@ POD_IDENTITY: Mapping[str, PodIdentity] = {
 def add_ons(env: Environment) -> dict[str, str]:
     """Version by add-on name: the declared one, or the one pinned for the cluster's Kubernetes version."""
     cluster = node_groups.cluster_of(env)
-    own = {str(name): version for name, version in cluster.add_ons.items()}
-    return dict(sorted({**versions.EKS_ADD_ONS[cluster.version], **own}.items()))
+    declared = {str(name): version for name, version in cluster.add_ons.items()}
+    return dict(sorted({**versions.EKS_ADD_ONS[cluster.version], **declared}.items()))
 
 
 def before_nodes(env: Environment) -> dict[str, str]:
@@ -63,14 +63,14 @@ def add_on_settings(env: Environment) -> dict[str, Mapping[str, Any]]:
     A pool may set more pods than its network interfaces have addresses for (the source sets 110 on a
     g4dn.xlarge, which has 29): the CNI then assigns prefixes of 16 addresses and keeps one prefix free.
     """
-    found: dict[str, Mapping[str, Any]] = {}
+    settings: dict[str, Mapping[str, Any]] = {}
     if env.prefix_delegation:
-        found[VPC_CNI] = {"env": {"ENABLE_PREFIX_DELEGATION": "true", "WARM_PREFIX_TARGET": "1"}}
+        settings[VPC_CNI] = {"env": {"ENABLE_PREFIX_DELEGATION": "true", "WARM_PREFIX_TARGET": "1"}}
     if env.health is not None and env.health.remediator in ("eks", "karpenter"):
         # The agent's DCGM does not tolerate taints of GPU nodes by default; without it GPU faults go unseen
         # [containers-roadmap issue 2567].
-        found[MONITORING_AGENT] = {"dcgmAgent": {"tolerations": gpu_operator.gpu_tolerations(env)}}
-    return found
+        settings[MONITORING_AGENT] = {"dcgmAgent": {"tolerations": gpu_operator.gpu_tolerations(env)}}
+    return settings
 
 
 def interface_endpoints(cluster: AwsCluster) -> tuple[str, ...]:
@@ -85,7 +85,7 @@ def interface_endpoints(cluster: AwsCluster) -> tuple[str, ...]:
     return _ALWAYS if cluster.endpoint.public_cidrs else EVERY_ENDPOINT
 
 
-def kubeconfig(region: str, joining: node_groups.Joining) -> str:
+def kubeconfig(region: str, joining: node_groups.JoinSettings) -> str:
     """A kubeconfig, as JSON, that gets a token from the AWS command line."""
     command = {
         "apiVersion": "client.authentication.k8s.io/v1",
@@ -122,8 +122,10 @@ def karpenter_release(env: Environment) -> ChartRelease:
 
 
 def _release(env: Environment, chart: str, values: Values) -> ChartRelease:
-    place = KARPENTER_NAMESPACE, chart
-    return planned(env, f"{versions.KARPENTER_REPOSITORY}/{chart}", None, versions.KARPENTER, place, values)
+    target = KARPENTER_NAMESPACE, chart
+    return plan_release(
+        env, f"{versions.KARPENTER_REPOSITORY}/{chart}", None, versions.KARPENTER, target, values
+    )
 
 
 def karpenter_values(env: Environment) -> Values:

@@ -14,18 +14,18 @@ from infra.model import labels
 from infra.model.amounts import seconds
 from infra.model.environment import Environment
 from infra.model.health import HEALTH
-from infra.model.monitoring import ADDRESS, RELEASE
+from infra.model.monitoring import PROMETHEUS_URL, RELEASE
 from infra.plan import startup
-from infra.plan.manifest import Manifest, manifest, rule
+from infra.plan.manifest import Manifest, manifest, rbac_rule
 from infra.plan.program import Program
 
 FILES = (
     "health.py",
-    "acting.py",
-    "cases.py",
+    "actions.py",
+    "model.py",
     "cluster.py",
-    "healing.py",
-    "judge.py",
+    "recovery.py",
+    "decisions.py",
     "proof.py",
     "reporting.py",
 )
@@ -42,19 +42,19 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
     if env.health is None:
         return ()
     loop = Program(env, HEALTH, HEALTH)
-    alive = {"httpGet": {"path": "/healthz", "port": PORT}, "initialDelaySeconds": 30, "periodSeconds": 30}
-    files, pod = loop.script(
+    liveness = {"httpGet": {"path": "/healthz", "port": PORT}, "initialDelaySeconds": 30, "periodSeconds": 30}
+    files, pod = loop.script_pod(
         FILES,
         ("settings.json", settings(env)),
         "/health",
         memory="256Mi",
-        livenessProbe=alive,
+        livenessProbe=liveness,
         ports=[{"name": "metrics", "containerPort": PORT}],
     )
     files["metadata"] = loop.metadata(files["metadata"]["name"], HEALTH)
     return (
         loop.account(),
-        *_access(env, loop),
+        *_roles(env, loop),
         files,
         # Two pods would each act on faults before the other has stored its state.
         loop.deployment(1, pod, strategy={"type": "Recreate"}),
@@ -67,12 +67,12 @@ def settings(env: Environment) -> dict[str, Any]:
     """The program's settings; durations in seconds, the budget as a ratio (0 to 1)."""
     assert env.health is not None
     return {
-        "budget": env.health.share,
+        "budget": env.health.budget_ratio,
         "listen": f":{PORT}",
         "max": env.health.max,
         "mode": env.health.mode,
         "pools": pools(env),
-        "prometheus": ADDRESS,
+        "prometheus": PROMETHEUS_URL,
         "settle_s": SETTLE_S,
         "window_s": seconds(env.health.window),
     }
@@ -81,31 +81,33 @@ def settings(env: Environment) -> dict[str, Any]:
 def pools(env: Environment) -> dict[str, Any]:
     """What a repaired node of each GPU pool must offer; empty for Karpenter's, which carry it themselves."""
     return {
-        pool.name: {} if env.by_karpenter(pool) else {"offers": startup.offers(env, pool)}
+        pool.name: {} if env.by_karpenter(pool) else {"offers": startup.expected_resources(env, pool)}
         for pool in env.pools
         if pool.gpus
     }
 
 
-def gives_back(env: Environment) -> bool:
+def deletes_node_claims(env: Environment) -> bool:
     """Whether the loop deletes NodeClaims."""
     replaces = env.health is not None and env.health.mode == "replace"
     return replaces and any(pool.gpus and env.by_karpenter(pool) for pool in env.pools)
 
 
-def _access(env: Environment, loop: Program) -> tuple[Manifest, ...]:
+def _roles(env: Environment, loop: Program) -> tuple[Manifest, ...]:
     """Nodes and NodeClaims are cluster-scoped; a rule cannot restrict ``create`` to a ConfigMap's name."""
     assert env.health is not None
-    rules = [rule("", "nodes", "list")]
-    if env.health.acts:
-        rules += [rule("", "nodes", "patch"), rule("", "nodes/status", "patch")]
-    if gives_back(env):
-        rules += [rule("karpenter.sh", "nodeclaims", "list", "delete")]
-    events = rule("", "events", "create")
+    rules = [rbac_rule("", "nodes", "list")]
+    if env.health.changes_nodes:
+        rules += [rbac_rule("", "nodes", "patch"), rbac_rule("", "nodes/status", "patch")]
+    if deletes_node_claims(env):
+        rules += [rbac_rule("karpenter.sh", "nodeclaims", "list", "delete")]
+    events = rbac_rule("", "events", "create")
     return (
-        *loop.granted(HEALTH, rules),
-        *loop.granted(HEALTH, [rule("", "configmaps", "create", "get", "update"), events], HEALTH),
-        *loop.granted(f"{HEALTH}-events", [events], EVENTS),
+        *loop.role_and_binding(HEALTH, rules),
+        *loop.role_and_binding(
+            HEALTH, [rbac_rule("", "configmaps", "create", "get", "update"), events], HEALTH
+        ),
+        *loop.role_and_binding(f"{HEALTH}-events", [events], EVENTS),
     )
 
 

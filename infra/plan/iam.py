@@ -72,9 +72,9 @@ QUEUE_RETENTION_S = 300
 
 
 def _policy(part: Mapping[str, Statement], scope: Scope) -> Policy:
-    statements = templates.complete(part, templates.named(_FILE["let"], vars(scope)))
-    each = [{"Sid": sid, "Effect": "Allow", **statement} for sid, statement in statements.items()]
-    return {"Version": VERSION, "Statement": each}
+    statements = templates.fill(part, templates.with_let(_FILE["let"], vars(scope)))
+    entries = [{"Sid": sid, "Effect": "Allow", **statement} for sid, statement in statements.items()]
+    return {"Version": VERSION, "Statement": entries}
 
 
 def trust_policy(service: str) -> dict[str, Any]:

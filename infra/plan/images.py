@@ -20,8 +20,8 @@ from infra.plan import (
     notebooks,
     pool_keeper,
     queues,
+    quotas,
     readiness_gate,
-    room,
     scaling,
     scheduler,
     workloads,
@@ -35,7 +35,7 @@ SYSTEM = "<system>"
 
 
 @dataclass(frozen=True)
-class Pulled:
+class Artifact:
     """One image, chart or EKS add-on.
 
     ``name`` is the publisher's, with tag or version if known; ``pulled_as`` is the name in the mirror, equal
@@ -51,34 +51,34 @@ class Pulled:
     @property
     def source(self) -> str:
         """The key of its mirror: the host of its registry, or the address of its chart repository."""
-        bare = self.name.removeprefix("oci://")
-        return bare.rpartition("/")[0] if bare.startswith("https://") else bare.partition("/")[0]
+        name = self.name.removeprefix("oci://")
+        return name.rpartition("/")[0] if name.startswith("https://") else name.partition("/")[0]
 
 
-def pulled(env: Environment) -> list[Pulled]:
+def list_artifacts(env: Environment) -> list[Artifact]:
     """Charts, add-ons and images, each once; simulated nodes pull none of the images."""
     if not env.has_cluster:
         return []
     published = env.model_copy(update={"registries": {}})
-    found: dict[tuple[str, str], Pulled] = {}
-    for one, here in zip(_all(published), _all(env), strict=True):
-        known = found.get((one.kind, one.name), one)
-        by = tuple(dict.fromkeys((*known.used_by, *one.used_by)))
-        found[one.kind, one.name] = replace(one, pulled_as=here.name, used_by=by)
+    artifacts: dict[tuple[str, str], Artifact] = {}
+    for item, mirrored in zip(_all_artifacts(published), _all_artifacts(env), strict=True):
+        merged = artifacts.get((item.kind, item.name), item)
+        users = tuple(dict.fromkeys((*merged.used_by, *item.used_by)))
+        artifacts[item.kind, item.name] = replace(item, pulled_as=mirrored.name, used_by=users)
     order = get_args(Kind)
-    return sorted(found.values(), key=lambda one: (order.index(one.kind), one.name))
+    return sorted(artifacts.values(), key=lambda item: (order.index(item.kind), item.name))
 
 
-def unused(env: Environment, found: Iterable[Pulled]) -> list[str]:
-    """Keys of ``registries`` that redirect nothing of ``found``, most likely misspelt."""
-    used = {one.source for one in found}
+def unused_registries(env: Environment, artifacts: Iterable[Artifact]) -> list[str]:
+    """Keys of ``registries`` that redirect nothing of ``artifacts``, most likely misspelt."""
+    used = {artifact.source for artifact in artifacts}
     return [source for source in env.registries if source not in used] if env.has_cluster else []
 
 
 def releases(env: Environment) -> list[ChartRelease]:
     """Every Helm release of the environment."""
     mode = env.gpu_operator.mode
-    found = [
+    planned = [
         gpu_operator.release(env) if mode == "operator" else None,
         device_plugin.release(env) if mode == "device_plugin" else None,
         dra.release(env),
@@ -90,63 +90,63 @@ def releases(env: Environment) -> list[ChartRelease]:
         *kserve.releases(env),
     ]
     if any(env.by_karpenter(pool) for pool in env.pools):
-        found += [eks.karpenter_crd_release(env), eks.karpenter_release(env)]
-    return [release for release in found if release is not None]
+        planned += [eks.karpenter_crd_release(env), eks.karpenter_release(env)]
+    return [release for release in planned if release is not None]
 
 
-def _all(env: Environment) -> Iterator[Pulled]:
+def _all_artifacts(env: Environment) -> Iterator[Artifact]:
     for release in releases(env):
         if release.version is not None:  # our own charts, for simulated nodes, are in the checkout
-            yield from _of(release)
+            yield from _release_artifacts(release)
     if env.cluster.kind == "aws":
         for name, version in eks.add_ons(env).items():
-            yield _one("add-on", f"{name} {version}", None, "EKS")
+            yield _artifact("add-on", f"{name} {version}", None, "EKS")
     for pool in env.pools:
-        for image in pool.on_aws.prepull:
+        for image in pool.aws_settings.prepull:
             yield _image(env.image(image), f"prepull of pool {pool.name}")
-    made = (
+    program_manifests = (
         pool_keeper.manifests(env),
         readiness_gate.manifests(env),
         health.manifests(env),
         scheduler.manifests(env),
-        room.manifests(env),
+        quotas.manifests(env),
         notebooks.manifests(env),
         workloads.manifests(env),
     )
-    for manifest in (one for manifests in made for one in manifests):
-        for image in _named(manifest):
+    for manifest in (manifest for manifests in program_manifests for manifest in manifests):
+        for image in _container_images(manifest):
             yield _image(image, f"{manifest['kind']} {manifest['metadata']['name']}")
 
 
-def _of(release: ChartRelease) -> Iterator[Pulled]:
+def _release_artifacts(release: ChartRelease) -> Iterator[Artifact]:
     version = f":{release.version}" if release.chart.startswith("oci://") else f" {release.version}"
     chart = f"{release.repository.removesuffix('/')}/{release.chart}" if release.repository else release.chart
-    yield _one("chart", f"{chart}{version}", None, f"release {release.name}")
-    for one, tag in charts.images(release):
-        name = one.named(release.values)
-        if tag is not None and one.at == ("driver",):
+    yield _artifact("chart", f"{chart}{version}", None, f"release {release.name}")
+    for image, tag in charts.images(release):
+        name = image.name_with(release.values)
+        if tag is not None and image.path == ("driver",):
             tag = f"{tag}-{SYSTEM}"
         name = name if tag is None else f"{name}:{tag}"
-        yield _one("image", name, one.digest, f"chart {release.short} {release.version}")
+        yield _artifact("image", name, image.digest, f"chart {release.short_name} {release.version}")
 
 
-def _one(kind: Kind, name: str, digest: str | None, by: str) -> Pulled:
-    return Pulled(kind, name, name, digest, (by,))
+def _artifact(kind: Kind, name: str, digest: str | None, by: str) -> Artifact:
+    return Artifact(kind, name, name, digest, (by,))
 
 
-def _image(name: str, by: str) -> Pulled:
-    bare, _, digest = full_name(name).partition("@")
-    return _one("image", bare, digest or None, by)
+def _image(name: str, by: str) -> Artifact:
+    name_and_tag, _, digest = full_name(name).partition("@")
+    return _artifact("image", name_and_tag, digest or None, by)
 
 
-def _named(manifest: Any) -> Iterator[str]:
+def _container_images(manifest: Any) -> Iterator[str]:
     """Images of containers at any depth of an object."""
     if isinstance(manifest, Mapping):
         for key, value in manifest.items():
             if key in ("containers", "initContainers") and isinstance(value, Iterable):
-                yield from (one["image"] for one in value)
+                yield from (item["image"] for item in value)
             else:
-                yield from _named(value)
+                yield from _container_images(value)
     elif isinstance(manifest, list | tuple):
-        for one in manifest:
-            yield from _named(one)
+        for item in manifest:
+            yield from _container_images(item)

@@ -29,11 +29,11 @@ def cluster_of(env: Environment) -> HostsCluster:
 def key_paths(env: Environment) -> Iterator[tuple[str, str]]:
     """(field of the environment, path) of each repository's key."""
     cluster = cluster_of(env)
-    found: list[tuple[str, Driver | None]] = [("cluster.driver", cluster.driver)]
-    found += [(f"pools[{index}].driver", pool.driver) for index, pool in enumerate(env.pools)]
+    drivers: list[tuple[str, Driver | None]] = [("cluster.driver", cluster.driver)]
+    drivers += [(f"pools[{index}].driver", pool.driver) for index, pool in enumerate(env.pools)]
     if cluster.toolkit.repository:
         yield "cluster.toolkit.repository.key", cluster.toolkit.repository.key
-    for path, driver in found:
+    for path, driver in drivers:
         if driver and driver.repository:
             yield f"{path}.repository.key", driver.repository.key
 
@@ -42,7 +42,8 @@ def inventory(env: Environment, keys: Keys) -> dict[str, Any]:
     """Groups and host variables; ``keys`` has the text of every repository's key by its path."""
     cluster = cluster_of(env)
     hosts: dict[str, Variables] = {
-        host.name: _reached(env, host) | _platform(env, None) for host in cluster.control_plane
+        host.name: _ssh_variables(env, host) | _platform_variables(env, None)
+        for host in cluster.control_plane
     }
     groups: dict[str, list[str]] = {
         CONTROL_PLANE: [host.name for host in cluster.control_plane],
@@ -50,13 +51,15 @@ def inventory(env: Environment, keys: Keys) -> dict[str, Any]:
         WITH_GPUS: [],
     }
     for pool in env.pools:
-        named = [host.name for host in pool.hosts or ()]
-        groups[NODES] += named
-        groups[group_of(pool)] = named
+        names = [host.name for host in pool.hosts or ()]
+        groups[NODES] += names
+        groups[group_of(pool)] = names
         if pool.gpus:
-            groups[WITH_GPUS] += named
+            groups[WITH_GPUS] += names
         for host in pool.hosts or ():
-            hosts[host.name] = _reached(env, host) | _platform(env, pool) | _gpus(env, pool, keys)
+            hosts[host.name] = (
+                _ssh_variables(env, host) | _platform_variables(env, pool) | _gpu_variables(env, pool, keys)
+            )
     return {
         "_meta": {"hostvars": {name: dict(sorted(hosts[name].items())) for name in sorted(hosts)}},
         "all": {"children": sorted([*groups, "ungrouped"])},
@@ -69,23 +72,23 @@ def group_of(pool: Pool) -> str:
     return f"pool_{pool.name.replace('-', '_')}"
 
 
-def _reached(env: Environment, host: Host) -> Variables:
+def _ssh_variables(env: Environment, host: Host) -> Variables:
     """SSH variables; the host key is always checked."""
     cluster = cluster_of(env)
-    known = f"-o UserKnownHostsFile={cluster.known_hosts} " if cluster.known_hosts else ""
-    found: Variables = {
-        "ansible_host": host.reached_at,
+    known_hosts = f"-o UserKnownHostsFile={cluster.known_hosts} " if cluster.known_hosts else ""
+    variables: Variables = {
+        "ansible_host": host.ssh_address,
         "ansible_port": host.port,
         "ansible_user": cluster.user,
         "ansible_become": cluster.user != "root",
-        "ansible_ssh_common_args": f"{known}-o StrictHostKeyChecking=yes",
+        "ansible_ssh_common_args": f"{known_hosts}-o StrictHostKeyChecking=yes",
     }
     if cluster.private_key:
-        found["ansible_ssh_private_key_file"] = cluster.private_key
-    return found
+        variables["ansible_ssh_private_key_file"] = cluster.private_key
+    return variables
 
 
-def _platform(env: Environment, pool: Pool | None) -> Variables:
+def _platform_variables(env: Environment, pool: Pool | None) -> Variables:
     cluster = cluster_of(env)
     return {
         "gpuform_environment": env.name,
@@ -100,31 +103,31 @@ def _platform(env: Environment, pool: Pool | None) -> Variables:
     }
 
 
-def _gpus(env: Environment, pool: Pool, keys: Keys) -> Variables:
+def _gpu_variables(env: Environment, pool: Pool, keys: Keys) -> Variables:
     if not pool.gpus:
         return {}
     cluster, gpu = cluster_of(env), pool.gpus[0]
     return {
         "validate_inventory_gpu": {"model": gpu.name, "product": gpu.device, "count": pool.gpu_count},
-        **_driver(cluster, pool, keys),
+        **_driver_variables(cluster, pool, keys),
         "nvidia_container_toolkit_version": cluster.toolkit.version,
         "nvidia_container_toolkit_acknowledge": list(cluster.acknowledge),
         "nvidia_container_toolkit_runtime": cluster.runtime,
-        "nvidia_container_toolkit_mode": cluster.mode,
+        "nvidia_container_toolkit_mode": cluster.toolkit_mode,
         "nvidia_container_toolkit_repository": _repository(cluster.toolkit.repository, keys),
-        **_mig(cluster, pool),
+        **_mig_variables(cluster, pool),
         "cuda_toolkit_version": cluster.cuda or "",
     }
 
 
-def _driver(cluster: HostsCluster, pool: Pool, keys: Keys) -> Variables:
+def _driver_variables(cluster: HostsCluster, pool: Pool, keys: Keys) -> Variables:
     driver, gpu = host_checks.driver_of(cluster, pool), pool.gpus[0]
     runfile = driver.runfile
     return {
         "nvidia_driver_source": driver.source,
         "nvidia_driver_version": driver.version,
         "nvidia_driver_branch": str(drivers.branch(driver.version)),
-        "nvidia_driver_modules": host_checks.nvidia_modules(driver, gpu),
+        "nvidia_driver_modules": host_checks.kernel_modules(driver, gpu),
         "nvidia_driver_fabricmanager": drivers.needs_fabric_manager(gpu, pool.gpu_count),
         "nvidia_driver_product": gpu.device,
         "nvidia_driver_count": pool.gpu_count,
@@ -146,14 +149,14 @@ def _repository(repository: Repository | None, keys: Keys) -> Variables:
     }
 
 
-def _mig(cluster: HostsCluster, pool: Pool) -> Variables:
+def _mig_variables(cluster: HostsCluster, pool: Pool) -> Variables:
     """The layout that the role applies; empty if the operator's MIG manager owns it, or without MIG."""
     layout = None if cluster.kubeconfig else sharing.mig_config_name(pool)
     config = sharing.mig_parted_config([pool]) if layout else None
-    found: Variables = {"nvidia_mig_layout": layout or "", "nvidia_mig_config": config or {}}
+    variables: Variables = {"nvidia_mig_layout": layout or "", "nvidia_mig_config": config or {}}
     if layout and pool.reset:  # else the role reboots a host whose mode waits for that
-        found["nvidia_mig_reboot"] = pool.reset == "reboot"
-    return found
+        variables["nvidia_mig_reboot"] = pool.reset == "reboot"
+    return variables
 
 
 def hosts_of(inventory: Mapping[str, Any], group: str = "all") -> Sequence[str]:

@@ -30,7 +30,7 @@ from infra.model.machines import MACHINES
 from infra.model.pool import Pool
 from infra.model.sharing import Exclusive
 from infra.plan import mig_parted, sharing, startup
-from infra.plan.manifest import Manifest, among, manifest, owned
+from infra.plan.manifest import Manifest, label_in, manifest, own_labels
 
 
 @dataclass(frozen=True)
@@ -88,26 +88,28 @@ def node_pools(env: Environment, pool: Pool) -> tuple[Manifest, ...]:
 def node_pool(env: Environment, pool: Pool, name: str, capacity: Capacity) -> Manifest:
     """The pool's NodePool for one capacity type."""
     disruption = DISRUPTION[pool.workload_class]
-    declared = {
+    optional = {
         "terminationGracePeriod": disruption.grace,
         "taints": sharing.pool_taints(env, pool),
         "startupTaints": startup.startup_taints(env, pool),
     }
-    nodes = {
+    node_spec = {
         "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": pool.name},
         "requirements": requirements(pool, capacity),
         "expireAfter": disruption.expire_after,
-        **{key: value for key, value in declared.items() if value},
+        **{key: value for key, value in optional.items() if value},
     }
     if pool.by_claim:
-        size = _fixed(pool, disruption)
+        fields = _static_size(pool, disruption)
     else:
-        size = {"weight": WEIGHTS[capacity], "limits": limits(pool), "disruption": disruption.block()}
-    spec = {**size, "template": {"metadata": node_metadata(env, pool), "spec": nodes}}
-    return manifest("NodePool", {"name": name, "labels": own_labels(env, pool)}, "karpenter.sh/v1", spec=spec)
+        fields = {"weight": WEIGHTS[capacity], "limits": limits(pool), "disruption": disruption.block()}
+    spec = {**fields, "template": {"metadata": node_metadata(env, pool), "spec": node_spec}}
+    return manifest(
+        "NodePool", {"name": name, "labels": object_labels(env, pool)}, "karpenter.sh/v1", spec=spec
+    )
 
 
-def _fixed(pool: Pool, disruption: Disruption) -> Manifest:
+def _static_size(pool: Pool, disruption: Disruption) -> Manifest:
     """A static NodePool: no weight, no limit but that of nodes, and no consolidation.
 
     Without room for one more node, Karpenter would keep a drifted node rather than remove it first.
@@ -120,9 +122,9 @@ def _fixed(pool: Pool, disruption: Disruption) -> Manifest:
     }
 
 
-def own_labels(env: Environment, pool: Pool) -> dict[str, str]:
+def object_labels(env: Environment, pool: Pool) -> dict[str, str]:
     """Labels of Karpenter's objects themselves, not of nodes."""
-    return owned(env, POOL=pool.name)
+    return own_labels(env, POOL=pool.name)
 
 
 def node_metadata(env: Environment, pool: Pool) -> Manifest:
@@ -131,11 +133,11 @@ def node_metadata(env: Environment, pool: Pool) -> Manifest:
     For a MIG layout with a chosen name, an annotation has a hash of its content: if the name gets another
     content, only the annotation tells Karpenter that its nodes have drifted.
     """
-    notes = startup.promise(env, pool)
+    annotations = startup.offer_annotations(env, pool)
     content = mig_parted.content(pool) if env.has_mig_manager else None
     if content is not None:
-        notes = {**notes, labels.MIG_LAYOUT: content}
-    return {"labels": node_labels(env, pool), **({"annotations": notes} if notes else {})}
+        annotations = {**annotations, labels.MIG_LAYOUT: content}
+    return {"labels": node_labels(env, pool), **({"annotations": annotations} if annotations else {})}
 
 
 def node_labels(env: Environment, pool: Pool) -> dict[str, str]:
@@ -145,32 +147,32 @@ def node_labels(env: Environment, pool: Pool) -> dict[str, str]:
     the image has its own device plugin, which applies MIG from user data, or without the operator: neither
     reads the label.
     """
-    found = sharing.pool_labels(env, pool)
-    mig = sharing.mig_config_name(pool)
-    if mig is not None and env.has_mig_manager:
-        found[labels.MIG_CONFIG] = mig
-    return dict(sorted(found.items()))
+    join_labels = sharing.pool_labels(env, pool)
+    config_name = sharing.mig_config_name(pool)
+    if config_name is not None and env.has_mig_manager:
+        join_labels[labels.MIG_CONFIG] = config_name
+    return dict(sorted(join_labels.items()))
 
 
 def limits(pool: Pool) -> dict[str, str]:
     """The NodePool's limits, by the resource names that its nodes offer once the operands have run."""
     assert pool.elastic is not None
-    found = {key: str(most) for key, most in pool.elastic.max.items() if key != elastic.MEMORY_GIB}
+    amounts = {key: str(limit) for key, limit in pool.elastic.max.items() if key != elastic.MEMORY_GIB}
     if elastic.MEMORY_GIB in pool.elastic.max:
-        found["memory"] = f"{pool.elastic.max[elastic.MEMORY_GIB]}Gi"
-    return dict(sorted(found.items()))
+        amounts["memory"] = f"{pool.elastic.max[elastic.MEMORY_GIB]}Gi"
+    return dict(sorted(amounts.items()))
 
 
 def requirements(pool: Pool, capacity: Capacity) -> list[Manifest]:
     """Requirements: architecture, OS, capacity type, zones, and the instance type or its GPUs."""
-    found = [
-        among(labels.ARCH, [pool.image.arch]),
-        among(labels.OS, ["linux"]),
-        among(labels.CAPACITY_TYPE, [elastic.CAPACITY_TYPES[capacity]]),
+    terms = [
+        label_in(labels.ARCH, [pool.image.arch]),
+        label_in(labels.OS, ["linux"]),
+        label_in(labels.CAPACITY_TYPE, [elastic.CAPACITY_TYPES[capacity]]),
     ]
     if pool.zones:
-        found.append(among(labels.ZONE, sorted(pool.zones)))
-    return [*found, *machine_requirements(pool)]
+        terms.append(label_in(labels.ZONE, sorted(pool.zones)))
+    return [*terms, *machine_requirements(pool)]
 
 
 def machine_requirements(pool: Pool) -> list[Manifest]:
@@ -180,26 +182,26 @@ def machine_requirements(pool: Pool) -> list[Manifest]:
     80GB): types of our table that were not meant are then excluded by name.
     """
     if pool.gpu is None:
-        return [among(labels.INSTANCE_TYPE, [pool.machine or ""])]
-    sold = [gpu.ec2 for gpu in pool.gpus if gpu.ec2]
-    if any(machine.own for machine in pool.machines):  # EC2's names of declared GPUs are not known
-        return [among(labels.INSTANCE_TYPE, sorted(machine.name for machine in pool.machines))]
-    names, sizes = {name for name, _ in sold}, {size for _, size in sold}
-    found = [
-        among(labels.INSTANCE_GPU_NAME, sorted(names)),
-        among(labels.INSTANCE_GPU_COUNT, [str(count) for count in pool.gpu_counts]),
-        among(labels.INSTANCE_GPU_MEMORY, [str(size) for size in sorted(sizes)]),
+        return [label_in(labels.INSTANCE_TYPE, [pool.machine or ""])]
+    ec2_names = [gpu.ec2 for gpu in pool.gpus if gpu.ec2]
+    if any(machine.is_declared for machine in pool.machines):  # EC2's names of declared GPUs are not known
+        return [label_in(labels.INSTANCE_TYPE, sorted(machine.name for machine in pool.machines))]
+    names, sizes = {name for name, _ in ec2_names}, {size for _, size in ec2_names}
+    terms = [
+        label_in(labels.INSTANCE_GPU_NAME, sorted(names)),
+        label_in(labels.INSTANCE_GPU_COUNT, [str(count) for count in pool.gpu_counts]),
+        label_in(labels.INSTANCE_GPU_MEMORY, [str(size) for size in sorted(sizes)]),
     ]
-    let_in = [gpu.name for gpu in GPUS.values() if gpu.ec2 and gpu.ec2[0] in names and gpu.ec2[1] in sizes]
-    stray = [
+    matched = [gpu.name for gpu in GPUS.values() if gpu.ec2 and gpu.ec2[0] in names and gpu.ec2[1] in sizes]
+    unwanted = [
         machine.name
         for machine in MACHINES.values()
         if machine.seller == "ec2" and machine.gpus in pool.gpu_counts
-        if machine.gpu in let_in and machine.gpu not in pool.gpu.models
+        if machine.gpu in matched and machine.gpu not in pool.gpu.models
     ]
-    if stray:
-        found.append({"key": labels.INSTANCE_TYPE, "operator": "NotIn", "values": sorted(stray)})
-    return found
+    if unwanted:
+        terms.append({"key": labels.INSTANCE_TYPE, "operator": "NotIn", "values": sorted(unwanted)})
+    return terms
 
 
 def node_overlays(env: Environment, pool: Pool) -> tuple[Manifest, ...]:
@@ -208,31 +210,31 @@ def node_overlays(env: Environment, pool: Pool) -> tuple[Manifest, ...]:
     """
     if pool.elastic is None:
         return ()
-    found = []
+    overlays = []
     if pool.gpus and not isinstance(pool.sharing, Exclusive):
         for count in sorted({machine.gpus for machine in pool.machines}):
-            only = among(labels.INSTANCE_GPU_COUNT, [str(count)])
-            found.append(_overlay(env, pool, f"{count}-gpu", capacity(env, pool, count), only))
+            term = label_in(labels.INSTANCE_GPU_COUNT, [str(count)])
+            overlays.append(_overlay(env, pool, f"{count}-gpu", overlay_capacity(env, pool, count), term))
     if pool.hugepages:
-        found.append(_overlay(env, pool, "hugepages", {labels.HUGE_PAGES: pool.hugepages}))
-    return tuple(found)
+        overlays.append(_overlay(env, pool, "hugepages", {labels.HUGE_PAGES: pool.hugepages}))
+    return tuple(overlays)
 
 
 def _overlay(
-    env: Environment, pool: Pool, ending: str, adds: dict[str, str], *only: dict[str, Any]
+    env: Environment, pool: Pool, suffix: str, resources: dict[str, str], *terms: dict[str, Any]
 ) -> Manifest:
-    own = among(labels.NODE_POOL, sorted(pool.node_pools))
-    metadata = {"name": f"{pool.name}-{ending}", "labels": own_labels(env, pool)}
-    spec = {"requirements": [own, *only], "capacity": adds}
+    of_pool = label_in(labels.NODE_POOL, sorted(pool.node_pools))
+    metadata = {"name": f"{pool.name}-{suffix}", "labels": object_labels(env, pool)}
+    spec = {"requirements": [of_pool, *terms], "capacity": resources}
     return manifest("NodeOverlay", metadata, "karpenter.sh/v1alpha1", spec=spec)
 
 
-def capacity(env: Environment, pool: Pool, count: int) -> dict[str, str]:
+def overlay_capacity(env: Environment, pool: Pool, count: int) -> dict[str, str]:
     """Extended resources of a node with ``count`` GPUs.
 
     If the whole GPU is not offered under its own name, it is set to 0: else Karpenter would buy such a node
     for a pod that requests a whole GPU, and the pod would stay pending.
     """
-    found = {name: str(amount) for name, amount in sharing.offered(env, pool, count).items()}
-    found.setdefault(labels.NVIDIA_GPU, "0")
-    return dict(sorted(found.items()))
+    resources = {name: str(amount) for name, amount in sharing.resources(env, pool, count).items()}
+    resources.setdefault(labels.NVIDIA_GPU, "0")
+    return dict(sorted(resources.items()))

@@ -11,10 +11,10 @@ from typing import Any
 from infra import versions
 from infra.model import labels
 from infra.model.environment import Environment
-from infra.model.serving import CERT_MANAGER, FORMATS, KSERVE, MOUNT, ServedModel
+from infra.model.serving import CERT_MANAGER, FORMATS, KSERVE, MODEL_MOUNT, ServedModel
 from infra.model.workload import InferenceWorkload
 from infra.plan import gpu_operator
-from infra.plan.charts import ChartRelease, planned
+from infra.plan.charts import ChartRelease, plan_release
 from infra.plan.manifest import Manifest, manifest
 
 API = "serving.kserve.io"
@@ -26,28 +26,30 @@ KEPT_KIND, KEPT_CRD = "ClusterStorageContainer", f"clusterstoragecontainers.{API
 
 def releases(env: Environment) -> tuple[ChartRelease, ...]:
     """In the order of installation: cert-manager, KServe's CRDs, its controller; none without a model."""
-    if not env.served:
+    if not env.served_workloads:
         return ()
     charts, version = versions.KSERVE_REPOSITORY, f"v{versions.KSERVE}"
-    where = gpu_operator.somewhere_tolerations(env)
-    found = [
-        planned(env, f"{charts}/kserve-crd", None, version, (KSERVE, CRDS), {}),
-        planned(env, f"{charts}/kserve-resources", None, version, (KSERVE, "kserve"), _values(where)),
+    tolerations = gpu_operator.system_tolerations(env)
+    planned = [
+        plan_release(env, f"{charts}/kserve-crd", None, version, (KSERVE, CRDS), {}),
+        plan_release(
+            env, f"{charts}/kserve-resources", None, version, (KSERVE, "kserve"), _values(tolerations)
+        ),
     ]
     if env.installs_cert_manager:
-        parts = ("webhook", "cainjector", "startupapicheck")
+        components = ("webhook", "cainjector", "startupapicheck")
         values = {
             "crds": {"enabled": True},  # kept when the release goes: others may use them
             "global": {"leaderElection": {"namespace": CERT_MANAGER}},  # instead of kube-system
-            "tolerations": where,
-            **{part: {"tolerations": where} for part in parts},
+            "tolerations": tolerations,
+            **{part: {"tolerations": tolerations} for part in components},
         }
         repository, place = versions.CERT_MANAGER_REPOSITORY, (CERT_MANAGER, "cert-manager")
-        found.insert(0, planned(env, place[1], repository, versions.CERT_MANAGER, place, values))
-    return tuple(found)
+        planned.insert(0, plan_release(env, place[1], repository, versions.CERT_MANAGER, place, values))
+    return tuple(planned)
 
 
-def _values(where: list[Any]) -> Manifest:
+def _values(tolerations: list[Any]) -> Manifest:
     """Standard mode without Knative and Ingress; addresses are those of the cluster's own DNS.
 
     With the chart's template for them, a name and its namespace would share the 63 characters of one label.
@@ -58,25 +60,25 @@ def _values(where: list[Any]) -> Manifest:
         "domain": "svc.cluster.local",
         "domainTemplate": "{{ .Name }}.{{ .Namespace }}.{{ .IngressDomain }}",
     }
-    none = {"cpu": "", "memory": ""}
+    no_resources = {"cpu": "", "memory": ""}
     return {
         "kserve": {
-            "controller": {"deploymentMode": "Standard", "gateway": gateway, "tolerations": where},
-            "inferenceservice": {"resources": {"limits": none, "requests": none}},
+            "controller": {"deploymentMode": "Standard", "gateway": gateway, "tolerations": tolerations},
+            "inferenceservice": {"resources": {"limits": no_resources, "requests": no_resources}},
         }
     }
 
 
 def runtime(env: Environment, work: InferenceWorkload, metadata: Manifest) -> Manifest:
     """A ServingRuntime for Triton; what its container needs besides is in the InferenceService."""
-    typed = {f"{API}/server-type": "tritonserver"}
+    annotations = {f"{API}/server-type": "tritonserver"}
     spec = {
         "containers": [{"name": "kserve-container", "image": env.image(work.image)}],
         "protocolVersions": ["v2", "grpc-v2"],
-        "supportedModelFormats": [{"name": one, "autoSelect": False} for one in FORMATS],
+        "supportedModelFormats": [{"name": name, "autoSelect": False} for name in FORMATS],
     }
-    named = {**metadata, "name": _runtime(work), "annotations": typed}
-    return manifest("ServingRuntime", named, f"{API}/v1alpha1", spec=spec)
+    runtime_metadata = {**metadata, "name": _runtime_name(work), "annotations": annotations}
+    return manifest("ServingRuntime", runtime_metadata, f"{API}/v1alpha1", spec=spec)
 
 
 def inference_service(work: InferenceWorkload, model: ServedModel, deployment: Manifest) -> Manifest:
@@ -86,18 +88,18 @@ def inference_service(work: InferenceWorkload, model: ServedModel, deployment: M
     too, or an update would wait for it in vain [inference_service_status.go, PropagateRawStatus].
     """
     metadata, spec = deployment["metadata"], deployment["spec"]
-    pods, pod = spec["template"]["metadata"], dict(spec["template"]["spec"])
+    pod_metadata, pod = spec["template"]["metadata"], dict(spec["template"]["spec"])
     (container,) = pod.pop("containers")
     if model.service_account:
         pod["serviceAccountName"] = model.service_account
     if "strategy" in spec:
         pod["deploymentStrategy"] = spec["strategy"]
-    number = spec.get("replicas")
-    if number is not None:
-        pod |= {"minReplicas": number, "maxReplicas": number}
+    replicas = spec.get("replicas")
+    if replicas is not None:
+        pod |= {"minReplicas": replicas, "maxReplicas": replicas}
     annotations = {
         # external: KServe leaves the number alone; none: it sets minReplicas, without an autoscaler.
-        f"{API}/autoscalerClass": "external" if number is None else "none",
+        f"{API}/autoscalerClass": "external" if replicas is None else "none",
         f"{API}/deploymentMode": "Standard",
         "modelFormat": model.format,  # as its webhook would add it
         labels.WAIT_FOR: "condition=Ready",
@@ -105,30 +107,30 @@ def inference_service(work: InferenceWorkload, model: ServedModel, deployment: M
     }
     predictor = {
         **pod,
-        "labels": pods["labels"],
-        "annotations": {**pods.get("annotations", {}), labels.MODEL_FORMAT: model.format},
+        "labels": pod_metadata["labels"],
+        "annotations": {**pod_metadata.get("annotations", {}), labels.MODEL_FORMAT: model.format},
         "model": {
-            **_triton(work),
+            **_triton_args(work),
             **{key: value for key, value in container.items() if key != "name"},
             "modelFormat": {"name": model.format},
             "protocolVersion": "v2",
-            "runtime": _runtime(work),
+            "runtime": _runtime_name(work),
             "storageUri": model.uri,
         },
     }
-    noted = {**metadata, "annotations": annotations}
-    return manifest("InferenceService", noted, f"{API}/v1beta1", spec={"predictor": predictor})
+    annotated = {**metadata, "annotations": annotations}
+    return manifest("InferenceService", annotated, f"{API}/v1beta1", spec={"predictor": predictor})
 
 
-def _triton(work: InferenceWorkload) -> Manifest:
+def _triton_args(work: InferenceWorkload) -> Manifest:
     """Triton's arguments, unless the workload has a command."""
     if work.command or work.service is None:
         return {}
-    metrics = f"--metrics-port={work.measured.port}" if work.measured else "--allow-metrics=false"
-    served = f"--http-port={work.service.container_port}", "--allow-grpc=false"
-    return {"args": ["tritonserver", f"--model-repository={MOUNT}", *served, metrics]}
+    metrics = f"--metrics-port={work.pod_metrics.port}" if work.pod_metrics else "--allow-metrics=false"
+    port_args = f"--http-port={work.service.container_port}", "--allow-grpc=false"
+    return {"args": ["tritonserver", f"--model-repository={MODEL_MOUNT}", *port_args, metrics]}
 
 
-def _runtime(work: InferenceWorkload) -> str:
+def _runtime_name(work: InferenceWorkload) -> str:
     """Not the workload's own name: KServe knows some names, and changes the images of those runtimes."""
     return f"{work.name}-triton"

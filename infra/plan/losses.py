@@ -8,7 +8,7 @@ from typing import Any
 from infra.model.aws_network import OwnNetwork
 from infra.model.environment import Environment
 from infra.model.pool import Pool
-from infra.plan import magnum_guards, node_groups, room
+from infra.plan import magnum_guards, node_groups, quotas
 
 Fixed = dict[str, Any]
 
@@ -20,20 +20,20 @@ def cluster(env: Environment) -> Fixed:
     reference: UpdateClusterConfig accepts only subnets of the cluster's own VPC. Those of a Magnum cluster
     have a guard of their own (`infra.plan.magnum_guards`).
     """
-    found: Fixed = {"cluster.kind": env.cluster.kind}
+    values: Fixed = {"cluster.kind": env.cluster.kind}
     if env.cluster.kind == "aws":
         network = env.cluster.network
-        found |= {"name": env.name, "cluster.region": env.cluster.region}
+        values |= {"name": env.name, "cluster.region": env.cluster.region}
         if isinstance(network, OwnNetwork):
-            return found | {"cluster.network.cidr": network.cidr}
-        return found | {"cluster.network.vpc": network.vpc}
-    return found
+            return values | {"cluster.network.cidr": network.cidr}
+        return values | {"cluster.network.vpc": network.vpc}
+    return values
 
 
 def contents(env: Environment) -> Fixed:
     """As `cluster`, and what replaces a Magnum cluster: then pools and namespaces go with it."""
-    found = cluster(env)
-    return found | magnum_guards.of_cluster(env).trigger if env.cluster.kind == "openstack" else found
+    values = cluster(env)
+    return values | magnum_guards.cluster_guard(env).trigger if env.cluster.kind == "openstack" else values
 
 
 def pools(env: Environment) -> dict[str, Fixed]:
@@ -44,7 +44,7 @@ def pools(env: Environment) -> dict[str, Fixed]:
     if env.cluster.kind == "aws":
         return {pool.name: _on_aws(env, pool) for pool in env.pools}
     if env.cluster.kind == "openstack":
-        return {pool.name: magnum_guards.of_pool(env, pool).trigger for pool in env.pools}
+        return {pool.name: magnum_guards.pool_guard(env, pool).trigger for pool in env.pools}
     return {}
 
 
@@ -53,23 +53,25 @@ def _on_aws(env: Environment, pool: Pool) -> Fixed:
     if env.by_karpenter(pool):
         return {"nodes": "of Karpenter"}
     network = node_groups.cluster_of(env).network
-    known: Mapping[str, str] = (
-        {zone.zone: zone.private for zone in env.subnets} if isinstance(network, OwnNetwork) else network.ids
+    subnet_of_zone: Mapping[str, str] = (
+        {zone.zone: zone.private for zone in env.subnets}
+        if isinstance(network, OwnNetwork)
+        else network.subnet_ids
     )
     return {
         "nodes": "of a node group",
         "machine": [machine.name for machine in pool.machines],
         "image": pool.image.eks_ami_type if node_groups.release_parameter(env, pool) else "CUSTOM",
         "capacity": node_groups.capacity_type(pool),
-        "subnets": {zone: known.get(zone, zone) for zone in node_groups.zones(env, pool)},
+        "subnets": {zone: subnet_of_zone.get(zone, zone) for zone in node_groups.zones(env, pool)},
     }
 
 
-def may_go(recorded: Mapping[str, Any], env: Environment) -> bool:
+def may_lose(recorded: Mapping[str, Any], env: Environment) -> bool:
     """Whether a pool, namespace or queue that the guards have recorded is no longer declared as it was."""
-    now = pools(env)
-    had: Mapping[str, Any] = recorded.get("pools") or {}
-    return any(now.get(name) != fixed for name, fixed in had.items()) or bool(
+    declared = pools(env)
+    recorded_pools: Mapping[str, Any] = recorded.get("pools") or {}
+    return any(declared.get(name) != fixed for name, fixed in recorded_pools.items()) or bool(
         set(recorded.get("namespaces") or ()) - set(namespaces(env))
         or set(recorded.get("queues") or ()) - set(queues(env))
     )
@@ -79,7 +81,7 @@ def namespaces(env: Environment) -> list[str]:
     """Namespaces that the stack creates."""
     if not env.has_cluster:
         return []
-    return [str(one["metadata"]["name"]) for one in room.namespaces(env)]
+    return [str(namespace["metadata"]["name"]) for namespace in quotas.namespaces(env)]
 
 
 def queues(env: Environment) -> list[str]:
@@ -87,9 +89,9 @@ def queues(env: Environment) -> list[str]:
     return sorted(team.name for team in env.queues.teams) if env.queues and env.has_cluster else []
 
 
-def lost(env: Environment) -> list[str]:
+def lost_with_cluster(env: Environment) -> list[str]:
     """What goes with the cluster, in words."""
     return [
         *(f"pool {pool.name}" for pool in env.pools),
-        *(f"{one.kind} {one.namespace}/{one.name}" for one in env.workloads),
+        *(f"{work.kind} {work.namespace}/{work.name}" for work in env.workloads),
     ]

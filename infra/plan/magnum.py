@@ -12,10 +12,10 @@ from typing import Any
 
 from infra.model import capi_checks
 from infra.model.environment import Environment
-from infra.model.magnum_changes import UPGRADING
-from infra.model.openstack import AUTOSCALER_LABEL, GPU_LABEL, SCALING, OpenstackCluster
+from infra.model.magnum_changes import UPGRADING_DRIVERS
+from infra.model.openstack import AUTOSCALER_LABEL, GPU_LABEL, SCALING_DRIVERS, OpenstackCluster
 from infra.model.pool import Pool
-from infra.model.values import digest
+from infra.model.values import short_digest
 
 Arguments = dict[str, Any]
 
@@ -43,7 +43,7 @@ def labels(env: Environment) -> dict[str, str]:
     derived: dict[str, str] = {}
     if any(pool.gpus for pool in env.pools):
         derived[GPU_LABEL] = ON
-    if cluster_of(env).driver in SCALING and any(pool.elastic for pool in env.pools):
+    if cluster_of(env).driver in SCALING_DRIVERS and any(pool.elastic for pool in env.pools):
         derived[AUTOSCALER_LABEL] = ON
     return dict(sorted({**derived, **cluster_of(env).labels}.items()))
 
@@ -51,7 +51,7 @@ def labels(env: Environment) -> dict[str, str]:
 def cluster(env: Environment) -> Arguments:
     """Arguments of the cluster, without its template's id."""
     declared = cluster_of(env)
-    return _given(
+    return _without_none(
         name=env.name,
         create_timeout=declared.timeout_minutes,
         docker_volume_size=declared.docker_volume_gib,
@@ -74,10 +74,10 @@ def template(env: Environment) -> Arguments | None:
     Magnum changes only name and visibility of a template in use, so the name ends in a hash of the content:
     other content makes a new template, to which the cluster then moves.
     """
-    declared = cluster_of(env).own_template
+    declared = cluster_of(env).created_template
     if declared is None:
         return None
-    content = _given(
+    content = _without_none(
         coe=_COE,
         dns_nameserver=declared.dns_nameserver,
         docker_volume_size=declared.docker_volume_gib,
@@ -91,7 +91,7 @@ def template(env: Environment) -> Arguments | None:
         tls_disabled=False,
         volume_driver=declared.volume_driver,
     )
-    name = f"{env.name}-{digest(json.dumps(content, sort_keys=True))}"
+    name = f"{env.name}-{short_digest(json.dumps(content, sort_keys=True))}"
     return {"name": name, "public": declared.public, **content}
 
 
@@ -102,17 +102,17 @@ def node_group(env: Environment, pool: Pool) -> Arguments:
     API driver with cluster-autoscaler needs the number as its minimum: it would scale the group from
     Magnum's default minimum, 0, which it refuses (magnum-capi-helm, ``_get_autoscale_values``).
     """
-    declared = pool.on_openstack
-    scaled = cluster_of(env).driver == "capi" and capi_checks.on(labels(env))
-    return _given(
+    declared = pool.openstack_settings
+    is_autoscaled = cluster_of(env).driver == "capi" and capi_checks.is_enabled(labels(env))
+    return _without_none(
         name=pool.name,
         docker_volume_size=declared.docker_volume_gib,
         flavor_id=pool.machine,
         image_id=declared.image,
-        max_node_count=pool.most if pool.elastic else None,
+        max_node_count=pool.max_nodes if pool.elastic else None,
         # Set even if 0: if omitted, the provider would keep the value from when the pool was elastic.
-        min_node_count=pool.least if pool.elastic or scaled else 0,
-        node_count=pool.least,
+        min_node_count=pool.min_nodes if pool.elastic or is_autoscaled else 0,
+        node_count=pool.min_nodes,
         role=declared.role,
         **_labels(dict(sorted(declared.labels.items())), declared.merge_labels),
     )
@@ -120,7 +120,7 @@ def node_group(env: Environment, pool: Pool) -> Arguments:
 
 def upgrades(env: Environment) -> bool:
     """Whether the cloud's Magnum driver can move the cluster to another template in place."""
-    return cluster_of(env).driver in UPGRADING
+    return cluster_of(env).driver in UPGRADING_DRIVERS
 
 
 def selector(env: Environment, pool: Pool) -> dict[str, str]:
@@ -133,9 +133,9 @@ def wait_minutes(env: Environment) -> int:
     return cluster_of(env).timeout_minutes + MARGIN_MINUTES
 
 
-def _labels(found: Mapping[str, str], merge: bool) -> Arguments:
-    return {"labels": dict(found), "merge_labels": merge or None} if found else {}
+def _labels(labels_set: Mapping[str, str], merge: bool) -> Arguments:
+    return {"labels": dict(labels_set), "merge_labels": merge or None} if labels_set else {}
 
 
-def _given(**arguments: Any) -> Arguments:
+def _without_none(**arguments: Any) -> Arguments:
     return {key: value for key, value in sorted(arguments.items()) if value is not None}

@@ -11,7 +11,7 @@ from typing import Any
 
 from infra.model import magnum_changes
 from infra.model.environment import Environment
-from infra.model.magnum_changes import Change, How
+from infra.model.magnum_changes import Change, Mode
 from infra.model.pool import Pool
 from infra.plan import magnum
 
@@ -20,7 +20,7 @@ _REGION = "cluster.region"
 
 
 @dataclass(frozen=True)
-class Guarded:
+class GuardInputs:
     """One guard's inputs.
 
     ``fixed`` has the values that only a replacement changes, by path below ``at``; ``template`` those that
@@ -30,8 +30,8 @@ class Guarded:
     """
 
     name: str
-    what: str
-    at: str
+    subject: str
+    prefix: str
     fixed: Fixed
     template: Fixed | None
     allow: str
@@ -48,23 +48,23 @@ class Guarded:
         return {path: value for path, value in self.fixed.items() if path != _REGION}
 
 
-def guards(env: Environment) -> tuple[Guarded, ...]:
+def guards(env: Environment) -> tuple[GuardInputs, ...]:
     """The cluster's guard, then one for each pool."""
-    return (of_cluster(env), *(of_pool(env, pool) for pool in env.pools))
+    return (cluster_guard(env), *(pool_guard(env, pool) for pool in env.pools))
 
 
-def of_cluster(env: Environment) -> Guarded:
+def cluster_guard(env: Environment) -> GuardInputs:
     """The guard of the cluster; not named after the environment, or a new name would be unguarded."""
     declared = magnum.cluster_of(env)
     body = _body(declared.model_dump(mode="json"), magnum.labels(env))
-    return Guarded(
+    return GuardInputs(
         name="cluster",
-        what="the cluster",
-        at="",
-        fixed={"name": env.name, **_fixed(magnum_changes.CLUSTER, "replace", body, "cluster.")},
+        subject="the cluster",
+        prefix="",
+        fixed={"name": env.name, **_fixed_values(magnum_changes.CLUSTER, "replace", body, "cluster.")},
         template=None
         if magnum.upgrades(env)
-        else _fixed(magnum_changes.CLUSTER, "by_upgrade", body, "cluster."),
+        else _fixed_values(magnum_changes.CLUSTER, "by_upgrade", body, "cluster."),
         allow="cluster.allow_replace",
         allowed=declared.allow_replace,
         lost=_lost_with_cluster(env),
@@ -72,18 +72,18 @@ def of_cluster(env: Environment) -> Guarded:
     )
 
 
-def of_pool(env: Environment, pool: Pool) -> Guarded:
+def pool_guard(env: Environment, pool: Pool) -> GuardInputs:
     """The guard of a pool's node group."""
-    settings = pool.on_openstack
+    settings = pool.openstack_settings
     body = {"machine": pool.machine, "openstack": _body(settings.model_dump(mode="json"), settings.labels)}
-    at = f"pools[{env.pools.index(pool)}]."
-    return Guarded(
+    prefix = f"pools[{env.pools.index(pool)}]."
+    return GuardInputs(
         name=f"pool-{pool.name}",  # a pool may be called cluster
-        what=f"node group {pool.name}",
-        at=at,
-        fixed=_fixed(magnum_changes.POOL, "replace", body),
+        subject=f"node group {pool.name}",
+        prefix=prefix,
+        fixed=_fixed_values(magnum_changes.POOL, "replace", body),
         template=None,
-        allow=f"{at}openstack.allow_replace",
+        allow=f"{prefix}openstack.allow_replace",
         allowed=settings.allow_replace,
         lost=(_nodes(pool), *_workloads(env, pool.name)),
     )
@@ -94,21 +94,21 @@ def _body(declared: dict[str, Any], labels: Mapping[str, str]) -> dict[str, Any]
     return {**declared, "labels": labels, "merge_labels": declared["merge_labels"] if labels else None}
 
 
-def _fixed(table: Mapping[str, Change], how: How, body: Mapping[str, Any], at: str = "") -> Fixed:
-    """Values of the rows with this ``how``, by path, each label on its own; unset ones are omitted."""
-    found: Fixed = {}
+def _fixed_values(table: Mapping[str, Change], mode: Mode, body: Mapping[str, Any], base: str = "") -> Fixed:
+    """Values of the rows with this ``mode``, by path, each label on its own; unset ones are omitted."""
+    values: Fixed = {}
     for path, change in table.items():
-        value = _value(body, path) if change.how == how else None
+        value = _value_at(body, path) if change.mode == mode else None
         if path.rpartition(".")[2] == "labels":
-            found |= {f"{at}{path}.{key}": one for key, one in (value or {}).items()}
+            values |= {f"{base}{path}.{key}": label_value for key, label_value in (value or {}).items()}
         elif value is not None and not isinstance(value, Mapping):  # our own template has rows of its own
-            found[f"{at}{path}"] = value
-    return dict(sorted(found.items()))
+            values[f"{base}{path}"] = value
+    return dict(sorted(values.items()))
 
 
-def _value(body: Any, path: str) -> Any:
-    for part in path.split("."):
-        body = body.get(part) if isinstance(body, Mapping) else None
+def _value_at(body: Any, path: str) -> Any:
+    for key in path.split("."):
+        body = body.get(key) if isinstance(body, Mapping) else None
     return body
 
 
@@ -117,15 +117,19 @@ def _lost_with_cluster(env: Environment) -> tuple[str, ...]:
     groups = [f"node group {pool.name} ({_nodes(pool)})" for pool in env.pools]
     return (
         "everything in its API server",
-        f"node group {magnum.DEFAULT_WORKERS} ({_count(workers, 'node')})",
+        f"node group {magnum.DEFAULT_WORKERS} ({_counted(workers, 'node')})",
         *groups,
         *_workloads(env),
     )
 
 
 def _nodes(pool: Pool) -> str:
-    much = _count(pool.least, "node") if pool.elastic is None else f"{pool.least} to {pool.most} nodes"
-    return f"{much} of {pool.machine}"
+    count = (
+        _counted(pool.min_nodes, "node")
+        if pool.elastic is None
+        else f"{pool.min_nodes} to {pool.max_nodes} nodes"
+    )
+    return f"{count} of {pool.machine}"
 
 
 def _workloads(env: Environment, pool: str | None = None) -> tuple[str, ...]:
@@ -137,5 +141,5 @@ def _workloads(env: Environment, pool: str | None = None) -> tuple[str, ...]:
     )
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

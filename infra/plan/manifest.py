@@ -22,43 +22,43 @@ def manifest(kind: str, metadata: Manifest, api: str = "v1", **content: Any) -> 
     return {"apiVersion": api, "kind": kind, "metadata": metadata, **content}
 
 
-def owned(env: Environment, **more: str) -> dict[str, str]:
-    """Labels of every object of the stack; ``more`` by the names of ``infra.model.labels``."""
-    own = {labels.ENVIRONMENT: env.name, labels.MANAGED_BY: "gpuform"}
-    return own | {getattr(labels, name): value for name, value in more.items()}
+def own_labels(env: Environment, **others: str) -> dict[str, str]:
+    """Labels of every object of the stack; ``others`` by the names of ``infra.model.labels``."""
+    base = {labels.ENVIRONMENT: env.name, labels.MANAGED_BY: "gpuform"}
+    return base | {getattr(labels, name): value for name, value in others.items()}
 
 
-def among(key: str, values: Iterable[str]) -> Manifest:
+def label_in(key: str, values: Iterable[str]) -> Manifest:
     """The term that a node's label has one of these values."""
     return {"key": key, "operator": "In", "values": list(values)}
 
 
-def on_nodes(*terms: Manifest | Sequence[Manifest]) -> Manifest:
+def node_affinity(*terms: Manifest | Sequence[Manifest]) -> Manifest:
     """Affinity to nodes that satisfy one of the terms; a sequence is a term of several expressions."""
-    each = [{"matchExpressions": [term] if isinstance(term, dict) else list(term)} for term in terms]
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": each}}}
+    specs = [{"matchExpressions": [term] if isinstance(term, dict) else list(term)} for term in terms]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": specs}}}
 
 
-def exists(key: str, effect: str = "NoSchedule") -> dict[str, str]:
+def tolerate(key: str, effect: str = "NoSchedule") -> dict[str, str]:
     """The toleration of a taint with any value."""
     return {"key": key, "operator": "Exists", "effect": effect}
 
 
-def tolerating(taints: Iterable[Mapping[str, str]]) -> list[dict[str, str]]:
+def tolerate_all(taints: Iterable[Mapping[str, str]]) -> list[dict[str, str]]:
     """Tolerations of these taints with their values, each once."""
-    each = ((taint["key"], taint["value"], taint["effect"]) for taint in taints)
-    return once(
-        {"key": key, "operator": "Equal", "value": value, "effect": effect} for key, value, effect in each
+    keys = ((taint["key"], taint["value"], taint["effect"]) for taint in taints)
+    return unique(
+        {"key": key, "operator": "Equal", "value": value, "effect": effect} for key, value, effect in keys
     )
 
 
-def once(entries: Iterable[dict[str, str]]) -> list[dict[str, str]]:
+def unique(entries: Iterable[dict[str, str]]) -> list[dict[str, str]]:
     """The entries without repetitions, in their order."""
-    found: list[dict[str, str]] = []
+    result: list[dict[str, str]] = []
     for entry in entries:
-        if entry not in found:
-            found.append(entry)
-    return found
+        if entry not in result:
+            result.append(entry)
+    return result
 
 
 def nonroot(user: int, **more: Any) -> Manifest:
@@ -66,7 +66,7 @@ def nonroot(user: int, **more: Any) -> Manifest:
     return {"runAsNonRoot": True, "runAsUser": user, **more, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
-def rule(group: str, resource: str, *verbs: str, **more: Any) -> Manifest:
+def rbac_rule(group: str, resource: str, *verbs: str, **more: Any) -> Manifest:
     """An RBAC rule."""
     return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs), **more}
 
@@ -84,5 +84,5 @@ def cluster_ip_service(
 
 def volume_claim(size: str, storage_class: str | None) -> Manifest:
     """Spec of a claim for a volume that one node mounts; without a class, of the cluster's default one."""
-    found = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
-    return {**found, "storageClassName": storage_class} if storage_class else found
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
+    return {**spec, "storageClassName": storage_class} if storage_class else spec

@@ -11,7 +11,7 @@ from infra.model.gpu import Gpu
 from infra.model.layouts import resolve
 from infra.model.pool import Pool
 from infra.model.sharing import Dra, Mig
-from infra.model.values import digest
+from infra.model.values import short_digest
 
 Manifest = dict[str, Any]
 Entries = list[Manifest]
@@ -36,19 +36,19 @@ def content(pool: Pool) -> str | None:
     """Hash (eight digits) of the content of a layout with a chosen name; else None."""
     if not (isinstance(pool.sharing, Mig) and pool.sharing.name):
         return None
-    return digest(json.dumps([[gpu.device_filter, _mig_entries(gpu, pool)] for gpu in pool.gpus]))
+    return short_digest(json.dumps([[gpu.device_filter, _mig_entries(gpu, pool)] for gpu in pool.gpus]))
 
 
 def _mig_entries(gpu: Gpu, pool: Pool) -> Entries:
-    devices = layouts.cut(pool)
+    devices = layouts.mig_devices(pool)
     layout = pool.sharing.layout if isinstance(pool.sharing, Mig | Dra) else None
     slices = dict(sorted(resolve(gpu, layout).items()))
     if devices is None:
         return [{"devices": "all", "mig-enabled": True, "mig-devices": slices}]
-    whole = [index for index in range(pool.gpu_count) if index not in devices]
+    uncut = [index for index in range(pool.gpu_count) if index not in devices]
     return [
         {"devices": list(devices), "mig-enabled": True, "mig-devices": slices},
-        {"devices": whole, "mig-enabled": False},
+        {"devices": uncut, "mig-enabled": False},
     ]
 
 

@@ -19,19 +19,19 @@ from infra.model.amounts import memory_bytes
 from infra.model.clusters import EmbeddedCluster
 from infra.model.environment import Environment
 from infra.model.monitoring import (
+    LONG_RETENTION,
     NAMESPACE,
     RELEASE,
+    SHORT_RETENTION,
     VOLUME_SHARE,
-    WITH_STORAGE,
-    WITHOUT_STORAGE,
     Monitoring,
     RemoteWrite,
 )
 from infra.model.queues import KUEUE
 from infra.plan import gpu_operator, scraping, sharing, templates
-from infra.plan.charts import ChartRelease, Values, planned
+from infra.plan.charts import ChartRelease, Values, plan_release
 from infra.plan.dashboards import dashboards
-from infra.plan.manifest import Manifest, manifest, owned, volume_claim
+from infra.plan.manifest import Manifest, manifest, own_labels, volume_claim
 from infra.plan.rules import groups
 
 CHART = "kube-prometheus-stack"
@@ -53,9 +53,9 @@ def release(env: Environment) -> ChartRelease | None:
     if monitoring is None:
         return None
     repository = monitoring.repository or versions.KUBE_PROMETHEUS_STACK_REPOSITORY
-    version, place = monitoring.version or versions.KUBE_PROMETHEUS_STACK, (NAMESPACE, RELEASE)
-    found = values(env, monitoring)
-    return planned(env, CHART, repository, version, place, found, simulated=f"{CHART}-sim")
+    version, target = monitoring.version or versions.KUBE_PROMETHEUS_STACK, (NAMESPACE, RELEASE)
+    data = values(env, monitoring)
+    return plan_release(env, CHART, repository, version, target, data, simulated=f"{CHART}-sim")
 
 
 def values(env: Environment, monitoring: Monitoring) -> Values:
@@ -64,14 +64,14 @@ def values(env: Environment, monitoring: Monitoring) -> Values:
     The chart generates Grafana's password at installation and keeps it in the Secret ``monitoring-grafana``.
     """
     pods = [f"pods=[{labels.QUEUE_MANAGED},{labels.QUEUE_ADMITTED}]"] if env.queues else []
-    somewhere = gpu_operator.somewhere_tolerations(env)
-    known = {
-        "alertmanager": _alertmanager(monitoring, somewhere),
+    system = gpu_operator.system_tolerations(env)
+    names = {
+        "alertmanager": _alertmanager(monitoring, system),
         "alerts": monitoring.alerts,
         "busybox": versions.BUSYBOX,
         "environment": env.name,
         "exported_labels": [f"nodes=[{','.join(NODE_LABELS)}]", *pods],
-        "grafana": _grafana(monitoring, somewhere),
+        "grafana": _grafana(monitoring, system),
         "interval": monitoring.interval,
         "karpenter": any(env.by_karpenter(pool) for pool in env.pools),
         "kueue": KUEUE,
@@ -80,10 +80,10 @@ def values(env: Environment, monitoring: Monitoring) -> Values:
         "queues": env.queues,
         "retention": retention(env, monitoring),
         "scrape_configs": scraping.scrape_configs(env),
-        "somewhere": somewhere,
+        "somewhere": system,
     }
-    found: Values = templates.complete(templates.read(Path(__file__).with_suffix(".yaml")), known)
-    spec, size = found["prometheus"]["prometheusSpec"], retention_size(monitoring)
+    chart_values: Values = templates.fill(templates.read(Path(__file__).with_suffix(".yaml")), names)
+    spec, size = chart_values["prometheus"]["prometheusSpec"], retention_size(monitoring)
     if size:
         spec["retentionSize"] = size
     if monitoring.remote_write:
@@ -91,13 +91,13 @@ def values(env: Environment, monitoring: Monitoring) -> Values:
     if storage := monitoring.storage:
         claim = volume_claim(storage.size, storage.storage_class)
         spec["storageSpec"] = {"volumeClaimTemplate": {"spec": claim}}
-    return found
+    return chart_values
 
 
 def retention(env: Environment, monitoring: Monitoring) -> str:
     """How long samples are kept: as declared, else a default that depends on the storage."""
-    lasts = monitoring.storage is not None or isinstance(env.cluster, EmbeddedCluster)
-    return monitoring.retention or (WITH_STORAGE if lasts else WITHOUT_STORAGE)
+    is_persistent = monitoring.storage is not None or isinstance(env.cluster, EmbeddedCluster)
+    return monitoring.retention or (LONG_RETENTION if is_persistent else SHORT_RETENTION)
 
 
 def retention_size(monitoring: Monitoring) -> str | None:
@@ -107,11 +107,11 @@ def retention_size(monitoring: Monitoring) -> str | None:
     return f"{memory_bytes(monitoring.storage.size) * VOLUME_SHARE // 100 // 2**20}MB"
 
 
-def _remote_write(given: RemoteWrite) -> Values:
-    found: Values = {"url": given.url}
-    if given.secret:
-        found["basicAuth"] = {key: {"name": given.secret, "key": key} for key in ("username", "password")}
-    return found
+def _remote_write(spec: RemoteWrite) -> Values:
+    settings: Values = {"url": spec.url}
+    if spec.secret:
+        settings["basicAuth"] = {key: {"name": spec.secret, "key": key} for key in ("username", "password")}
+    return settings
 
 
 def _alertmanager(monitoring: Monitoring, tolerations: list[dict[str, str]]) -> Values:
@@ -140,13 +140,13 @@ def _grafana(monitoring: Monitoring, tolerations: list[dict[str, str]]) -> Value
     }
 
 
-def before(env: Environment) -> tuple[Manifest, ...]:
+def objects_before(env: Environment) -> tuple[Manifest, ...]:
     """Objects that must exist before the exporter: its scraping."""
-    found = scraping.config_map(env)
-    return (found,) if found else ()
+    config_map = scraping.config_map(env)
+    return (config_map,) if config_map else ()
 
 
-def after(env: Environment) -> tuple[Manifest, ...]:
+def objects_after(env: Environment) -> tuple[Manifest, ...]:
     """Objects of kinds that the release installs, or for its Grafana: rules and dashboards."""
     return (*_rules(env), *_dashboards(env)) if env.monitoring else ()
 
@@ -154,12 +154,12 @@ def after(env: Environment) -> tuple[Manifest, ...]:
 def rule_groups(env: Environment) -> list[dict[str, Any]]:
     """Rule groups as installed: without alerts if the environment turns them off."""
     assert env.monitoring is not None
-    found = []
+    kept_groups = []
     for group in groups(env):
         rules = [rule for rule in group["rules"] if env.monitoring.alerts or "alert" not in rule]
         if rules:
-            found.append({**group, "rules": rules})
-    return found
+            kept_groups.append({**group, "rules": rules})
+    return kept_groups
 
 
 def _rules(env: Environment) -> Iterator[Manifest]:
@@ -179,9 +179,9 @@ def _dashboards(env: Environment) -> Iterator[Manifest]:
 
 
 def _metadata(env: Environment, name: str, **more: str) -> Manifest:
-    return {"name": _object_name(name), "namespace": NAMESPACE, "labels": owned(env, **more)}
+    return {"name": _object_name(name), "namespace": NAMESPACE, "labels": own_labels(env, **more)}
 
 
 def _object_name(name: str) -> str:
-    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    return plain if plain.startswith("gpuform") else f"gpuform-{plain}"
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    return slug if slug.startswith("gpuform") else f"gpuform-{slug}"

@@ -32,13 +32,13 @@ def ec2_node_class(
     profile for the role itself.
     """
     cluster = node_groups.cluster_of(env)
-    found_by = [{"tags": {labels.KARPENTER_DISCOVERY: discovery}}]
+    discovery_terms = [{"tags": {labels.KARPENTER_DISCOVERY: discovery}}]
     spec: Manifest = {
         "amiFamily": pool.image.family,
         "amiSelectorTerms": [_image(cluster, pool)],
         "role": role_name,
-        "subnetSelectorTerms": _subnets(cluster, subnets or {}) or found_by,
-        "securityGroupSelectorTerms": found_by,
+        "subnetSelectorTerms": _subnets(cluster, subnets or {}) or discovery_terms,
+        "securityGroupSelectorTerms": discovery_terms,
         "blockDeviceMappings": block_devices(pool),
         # A pod is one hop further from the metadata service than its node, so it cannot get its credentials.
         "metadataOptions": {
@@ -50,34 +50,34 @@ def ec2_node_class(
         "tags": node_groups.instance_tags(env, pool),
     }
     spec.update(_options(env, pool))
-    metadata = {"name": pool.name, "labels": karpenter.own_labels(env, pool)}
+    metadata = {"name": pool.name, "labels": karpenter.object_labels(env, pool)}
     return manifest("EC2NodeClass", metadata, "karpenter.k8s.aws/v1", spec=spec)
 
 
-def _subnets(cluster: AwsCluster, found: Mapping[str, Any]) -> list[Manifest]:
+def _subnets(cluster: AwsCluster, ids_by_zone: Mapping[str, Any]) -> list[Manifest]:
     """Terms for the subnets of an existing VPC, in braces if only AWS knows the id; empty for a new VPC."""
     network = cluster.network
     if isinstance(network, OwnNetwork):
         return []
-    ids = {**network.ids, **found}
+    ids = {**network.subnet_ids, **ids_by_zone}
     return [{"id": ids.get(zone, f"{{subnet of {zone}}}")} for zone in network.zones]
 
 
 def _options(env: Environment, pool: Pool) -> Manifest:
-    aws = pool.on_aws
-    found: Manifest = {}
+    aws = pool.aws_settings
+    options: Manifest = {}
     if aws.max_pods is not None:  # Karpenter's schema has no limit of processes, which is in the user data
-        found["kubelet"] = {"maxPods": aws.max_pods}
+        options["kubelet"] = {"maxPods": aws.max_pods}
     if "reserved" in pool.capacity:
-        found["capacityReservationSelectorTerms"] = [{"id": name} for name in sorted(aws.reservations)]
+        options["capacityReservationSelectorTerms"] = [{"id": name} for name in sorted(aws.reservations)]
     if aws.instance_store:
-        found["instanceStorePolicy"] = aws.instance_store.upper()
+        options["instanceStorePolicy"] = aws.instance_store.upper()
     if aws.efa:
-        found["networkInterfaces"] = network_interfaces(pool)
-    text = user_data.of(env, pool)
+        options["networkInterfaces"] = network_interfaces(pool)
+    text = user_data.render(env, pool)
     if text:
-        found["userData"] = text
-    return found
+        options["userData"] = text
+    return options
 
 
 def _image(cluster: AwsCluster, pool: Pool) -> dict[str, str]:
@@ -88,13 +88,13 @@ def _image(cluster: AwsCluster, pool: Pool) -> dict[str, str]:
 
 def block_devices(pool: Pool) -> list[Manifest]:
     """Encrypted gp3 volumes; the declared one holds the containers and their images."""
-    disk, image = pool.on_aws.disk, pool.image
-    usual = {"volumeType": "gp3", "encrypted": True, "deleteOnTermination": True}
+    disk, image = pool.aws_settings.disk, pool.image
+    common = {"volumeType": "gp3", "encrypted": True, "deleteOnTermination": True}
     size = f"{disk.size_gib}Gi"
-    declared = {**usual, "volumeSize": size, "iops": disk.iops, "throughput": disk.throughput}
+    declared = {**common, "volumeSize": size, "iops": disk.iops, "throughput": disk.throughput}
     if image.data_device is None:
         return [{"deviceName": image.root_device, "ebs": declared}]
-    system = {**usual, "volumeSize": f"{BOTTLEROCKET_ROOT_GIB}Gi"}
+    system = {**common, "volumeSize": f"{BOTTLEROCKET_ROOT_GIB}Gi"}
     return [
         {"deviceName": image.root_device, "ebs": system},
         {"deviceName": image.data_device, "ebs": declared},

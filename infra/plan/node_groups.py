@@ -38,7 +38,7 @@ _CAPACITY = {"on_demand": "ON_DEMAND", "spot": "SPOT", "reserved": "ON_DEMAND"}
 
 
 @dataclass(frozen=True)
-class Joining:
+class JoinSettings:
     """What a node must know of its cluster to join it."""
 
     name: str
@@ -76,7 +76,7 @@ def zones(env: Environment, pool: Pool) -> tuple[str, ...]:
 
 def capacity_type(pool: Pool) -> str:
     """EKS capacity type; a reservation is on-demand capacity that the launch template points to."""
-    return "CAPACITY_BLOCK" if pool.on_aws.capacity_block else _CAPACITY[pool.capacity[0]]
+    return "CAPACITY_BLOCK" if pool.aws_settings.capacity_block else _CAPACITY[pool.capacity[0]]
 
 
 def update_strategy(pool: Pool) -> str | None:
@@ -98,14 +98,14 @@ def taints(env: Environment, pool: Pool) -> list[dict[str, str]]:
     EKS sets a group's taints as its nodes join. If an update of the group sets them again, the readiness gate
     removes the startup taint again.
     """
-    return [{**taint, "effect": TAINT_EFFECTS[taint["effect"]]} for taint in _born_with(env, pool)]
+    return [{**taint, "effect": TAINT_EFFECTS[taint["effect"]]} for taint in _joining_taints(env, pool)]
 
 
-def _born_with(env: Environment, pool: Pool) -> list[dict[str, str]]:
+def _joining_taints(env: Environment, pool: Pool) -> list[dict[str, str]]:
     return [*sharing.pool_taints(env, pool), *startup.startup_taints(env, pool)]
 
 
-def repaired(env: Environment, pool: Pool) -> bool:
+def is_repaired(env: Environment, pool: Pool) -> bool:
     """Whether EKS may replace unhealthy nodes of the pool's group.
 
     Always without GPUs; with GPUs unless the environment has another remediator.
@@ -128,20 +128,20 @@ def release_parameter(env: Environment, pool: Pool) -> str | None:
     return images.ssm_parameter(pool.image, cluster.version, pin).replace("/image_id", f"/{name}")
 
 
-def boot(env: Environment, pool: Pool, joining: Joining | None = None) -> str | None:
+def encoded_user_data(env: Environment, pool: Pool, joining: JoinSettings | None = None) -> str | None:
     """User data in base64; None if empty.
 
     ``joining`` is for an image given by AMI id: EKS then adds nothing, not even labels and taints, so this
     user data has everything.
     """
-    text = user_data.of(env, pool)
+    text = user_data.render(env, pool)
     if joining is not None:
-        add = _al2023_joins if pool.image.family == "AL2023" else _bottlerocket_joins
-        text = add(env, pool, joining, text)
+        add_settings = _add_node_config if pool.image.family == "AL2023" else _add_bottlerocket_settings
+        text = add_settings(env, pool, joining, text)
     return base64.b64encode(text.encode()).decode() if text else None
 
 
-def _al2023_joins(env: Environment, pool: Pool, joining: Joining, text: str) -> str:
+def _add_node_config(env: Environment, pool: Pool, joining: JoinSettings, text: str) -> str:
     """Add a NodeConfig to the archive; nodeadm merges all of them."""
     cluster = {
         "name": joining.name,
@@ -149,36 +149,36 @@ def _al2023_joins(env: Environment, pool: Pool, joining: Joining, text: str) -> 
         "certificateAuthority": joining.certificate_authority,
         "cidr": joining.service_cidr,
     }
-    set_taints = [
-        f"{taint['key']}={taint.get('value', '')}:{taint['effect']}" for taint in _born_with(env, pool)
+    taint_flags = [
+        f"{taint['key']}={taint.get('value', '')}:{taint['effect']}" for taint in _joining_taints(env, pool)
     ]
     flags = [f"--node-labels={','.join(f'{k}={v}' for k, v in sharing.pool_labels(env, pool).items())}"]
-    if set_taints:
-        flags.append(f"--register-with-taints={','.join(set_taints)}")
+    if taint_flags:
+        flags.append(f"--register-with-taints={','.join(taint_flags)}")
     config = {
         "apiVersion": "node.eks.aws/v1alpha1",
         "kind": "NodeConfig",
         "spec": {"cluster": cluster, "kubelet": {"flags": flags}},
     }
-    return user_data.with_part(text, "application/node.eks.aws", sharing.to_yaml(config))
+    return user_data.add_part(text, "application/node.eks.aws", sharing.to_yaml(config))
 
 
-def _bottlerocket_joins(env: Environment, pool: Pool, joining: Joining, text: str) -> str:
+def _add_bottlerocket_settings(env: Environment, pool: Pool, joining: JoinSettings, text: str) -> str:
     """Add to ``settings.kubernetes``; TOML allows each table once, so an existing one is extended."""
-    facts = {
+    cluster_settings = {
         "api-server": joining.endpoint,
         "cluster-certificate": joining.certificate_authority,
         "cluster-name": joining.name,
     }
-    set_taints: dict[str, list[str]] = {}
-    for taint in _born_with(env, pool):
-        set_taints.setdefault(taint["key"], []).append(f"{taint.get('value', '')}:{taint['effect']}")
+    taint_settings: dict[str, list[str]] = {}
+    for taint in _joining_taints(env, pool):
+        taint_settings.setdefault(taint["key"], []).append(f"{taint.get('value', '')}:{taint['effect']}")
     head = "[settings.kubernetes]\n"
-    started = text if head in text else f"{head}\n{text}" if text else head
+    with_table = text if head in text else f"{head}\n{text}" if text else head
     tables = [
-        started.replace(head, head + _toml(facts), 1),
+        with_table.replace(head, head + _toml(cluster_settings), 1),
         "[settings.kubernetes.node-labels]\n" + _toml(sharing.pool_labels(env, pool)),
-        *(["[settings.kubernetes.node-taints]\n" + _toml(set_taints)] if set_taints else []),
+        *(["[settings.kubernetes.node-taints]\n" + _toml(taint_settings)] if taint_settings else []),
     ]
     return "\n".join(tables)
 
@@ -192,5 +192,5 @@ def instance_tags(env: Environment, pool: Pool) -> dict[str, str]:
 
     The provider's default tags apply to what Pulumi creates, not to what Karpenter or a node group launches.
     """
-    own = {"Name": f"{env.name}-{pool.name}", labels.ENVIRONMENT: env.name, labels.POOL: pool.name}
-    return {**cluster_of(env).tags, **own}
+    pool_tags = {"Name": f"{env.name}-{pool.name}", labels.ENVIRONMENT: env.name, labels.POOL: pool.name}
+    return {**cluster_of(env).tags, **pool_tags}

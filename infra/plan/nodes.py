@@ -11,7 +11,7 @@ from infra.model.clusters import EmbeddedCluster
 from infra.model.environment import Environment
 from infra.model.gpu import Gpu
 from infra.model.machines import Machine
-from infra.model.node_room import PODS_PER_NODE, Room, huge_pages
+from infra.model.node_resources import PODS_PER_NODE, NodeResources, huge_pages_mib
 from infra.model.pool import Pool
 from infra.plan import sharing
 
@@ -25,56 +25,59 @@ def simulated_nodes(env: Environment, pool: Pool) -> tuple[dict[str, Any], ...]:
         return ()
     machine = pool.node_machine
     assert machine is not None  # checked when the environment was parsed
-    own, taints = sharing.pool_labels(env, pool), sharing.pool_taints(env, pool)  # once: they take a while
+    pool_labels = sharing.pool_labels(env, pool)  # once, as the taints: they take a while
+    taints = sharing.pool_taints(env, pool)
     names = (f"{pool.name}-{index}" for index in range(pool.nodes or 0))
-    made = tuple(_joined(bare(env, pool, machine, name, own), taints) for name in names)
+    nodes = tuple(_with_taints(bare_node(env, pool, machine, name, pool_labels), taints) for name in names)
     if pool.gpus and env.ownership.driver != "operator":
         driver = operator_checks.driver_version(env.gpu_operator, [pool])
-        for one in made:
-            one["metadata"]["annotations"][labels.SIM_HOST_DRIVER] = driver
-    return made
+        for item in nodes:
+            item["metadata"]["annotations"][labels.SIM_HOST_DRIVER] = driver
+    return nodes
 
 
-def gpus(machine: Machine, resettable: bool = False) -> dict[str, str]:
+def gpu_annotations(machine: Machine, resettable: bool = False) -> dict[str, str]:
     """Annotations that tell the simulator a node's GPUs, and which container engine gives them to pods."""
     if machine.model is None:
         return {}
-    found = {
+    annotations = {
         labels.SIM_GPU: machine.model.pci,
         labels.SIM_GPU_COUNT: str(machine.gpus),
         labels.SIM_CONTAINER_RUNTIME: CONTAINER_RUNTIME,
     }
     if machine.model.mig_capable and not resettable:
-        found[labels.SIM_GPU_RESET] = "no"
-    return found | ({labels.SIM_GPU_MODEL: _described(machine.model)} if machine.model.own else {})
+        annotations[labels.SIM_GPU_RESET] = "no"
+    return annotations | (
+        {labels.SIM_GPU_MODEL: _describe_gpu(machine.model)} if machine.model.is_declared else {}
+    )
 
 
-def _described(gpu: Gpu) -> str:
+def _describe_gpu(gpu: Gpu) -> str:
     """A declared model in JSON for the simulator, whose own table lacks it."""
-    cut = gpu.geometry
+    mig = gpu.geometry
     profiles = {
-        one.name: {
-            "compute": one.compute,
-            "memory": one.memory,
-            "starts": one.starts,
-            "memory_mib": one.memory_mib,
-            "media": one.media,
+        profile.name: {
+            "compute": profile.compute,
+            "memory": profile.memory,
+            "starts": profile.starts,
+            "memory_mib": profile.memory_mib,
+            "media": profile.media,
         }
-        for one in (cut.profiles if cut else ())
+        for profile in (mig.profiles if mig else ())
     }
-    described = {
+    facts = {
         "product": gpu.device,
         "memory_mib": gpu.memory_mib,
         "compute": gpu.compute,
         "family": gpu.family,
         "last_branch": gpu.driver.last,
         "linked": gpu.nvlink,
-        "mig": {"compute": cut.compute, "memory": cut.memory, "profiles": profiles} if cut else None,
+        "mig": {"compute": mig.compute, "memory": mig.memory, "profiles": profiles} if mig else None,
     }
-    return json.dumps(described, sort_keys=True)
+    return json.dumps(facts, sort_keys=True)
 
 
-def sizes(room: Room) -> dict[str, str]:
+def size_annotations(room: NodeResources) -> dict[str, str]:
     """Annotations that tell the simulator what a node has for pods."""
     return {
         labels.SIM_CPU: f"{room.cpu}m",
@@ -83,28 +86,28 @@ def sizes(room: Room) -> dict[str, str]:
     }
 
 
-def fabric(huge_pages: int, adapters: int) -> dict[str, str]:
+def device_annotations(huge_pages: int, adapters: int) -> dict[str, str]:
     """Annotations that tell the simulator a node's huge pages, in MiB, and Elastic Fabric Adapters."""
-    found = {labels.SIM_HUGE_PAGES: f"{huge_pages}Mi"} if huge_pages else {}
-    return {**found, labels.SIM_EFA: str(adapters)} if adapters else found
+    annotations = {labels.SIM_HUGE_PAGES: f"{huge_pages}Mi"} if huge_pages else {}
+    return {**annotations, labels.SIM_EFA: str(adapters)} if adapters else annotations
 
 
-def bare(
-    env: Environment, pool: Pool | None, machine: Machine, name: str, own: Mapping[str, str]
+def bare_node(
+    env: Environment, pool: Pool | None, machine: Machine, name: str, creator_labels: Mapping[str, str]
 ) -> dict[str, Any]:
-    """A node of that machine type without the platform; ``own`` are the labels that its creator sets."""
-    aside = huge_pages(pool) if pool else 0
-    resettable = pool is not None and relayout.resettable(env.cluster.kind, pool)
+    """A node of that machine type without the platform; ``creator_labels``: those that its creator sets."""
+    huge_pages = huge_pages_mib(pool) if pool else 0
+    resettable = pool is not None and relayout.can_reset(env.cluster.kind, pool)
     annotations = {
         labels.KWOK_NODE: "fake",
         labels.SIM_CPU: str(machine.vcpu),
-        labels.SIM_MEMORY: f"{machine.memory * 1024 - aside}Mi" if aside else f"{machine.memory}Gi",
+        labels.SIM_MEMORY: f"{machine.memory * 1024 - huge_pages}Mi" if huge_pages else f"{machine.memory}Gi",
         labels.SIM_PODS: str(PODS_PER_NODE),
-        **fabric(aside, pool.adapters if pool else 0),
-        **gpus(machine, resettable),
+        **device_annotations(huge_pages, pool.adapters if pool else 0),
+        **gpu_annotations(machine, resettable),
     }
     node_labels = {
-        **own,
+        **creator_labels,
         labels.HOSTNAME: name,
         labels.OS: "linux",
         labels.ARCH: machine.arch,
@@ -121,11 +124,11 @@ def bare(
     }
 
 
-def node(env: Environment, pool: Pool, machine: Machine, name: str) -> dict[str, Any]:
+def pool_node(env: Environment, pool: Pool, machine: Machine, name: str) -> dict[str, Any]:
     """A node of the pool on that machine, as it joins the cluster."""
-    manifest = bare(env, pool, machine, name, sharing.pool_labels(env, pool))
-    return _joined(manifest, sharing.pool_taints(env, pool))
+    manifest = bare_node(env, pool, machine, name, sharing.pool_labels(env, pool))
+    return _with_taints(manifest, sharing.pool_taints(env, pool))
 
 
-def _joined(manifest: dict[str, Any], taints: list[dict[str, str]]) -> dict[str, Any]:
+def _with_taints(manifest: dict[str, Any], taints: list[dict[str, str]]) -> dict[str, Any]:
     return {**manifest, "spec": {"taints": taints}} if taints else manifest

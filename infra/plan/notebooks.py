@@ -20,7 +20,7 @@ from infra.model import labels
 from infra.model.environment import Environment
 from infra.model.workload import NotebookWorkload
 from infra.model.workload_base import CULLER, IDLE_SECONDS, SETTINGS
-from infra.plan.manifest import Manifest, cluster_ip_service, manifest, rule, volume_claim
+from infra.plan.manifest import Manifest, cluster_ip_service, manifest, rbac_rule, volume_claim
 from infra.plan.program import Program
 
 NAME = "notebook-culler"
@@ -39,7 +39,7 @@ def notebooks(env: Environment) -> list[NotebookWorkload]:
     return [work for work in env.workloads if isinstance(work, NotebookWorkload)]
 
 
-def culled(env: Environment) -> list[NotebookWorkload]:
+def culled_notebooks(env: Environment) -> list[NotebookWorkload]:
     """Notebooks that are stopped when idle."""
     return [work for work in notebooks(env) if work.cull]
 
@@ -52,34 +52,36 @@ def service(work: NotebookWorkload, metadata: Manifest) -> Manifest:
 
 def stateful_set(work: NotebookWorkload, metadata: Manifest, pod: Manifest) -> Manifest:
     """``pod`` is the spec of a workload's pod, which gets the editor's settings."""
-    own = {**metadata["labels"], labels.USER: work.user}
-    of_pod = {key: value for key, value in own.items() if key != labels.QUEUE}
+    set_labels = {**metadata["labels"], labels.USER: work.user}
+    pod_labels = {key: value for key, value in set_labels.items() if key != labels.QUEUE}
     spec: Manifest = {
         "serviceName": work.name,
         "selector": {"matchLabels": {labels.APP_NAME: work.name}},
-        "template": {"metadata": {"labels": of_pod}, "spec": _pod(work, pod)},
+        "template": {"metadata": {"labels": pod_labels}, "spec": _pod(work, pod)},
     }
     if work.home:
         spec["persistentVolumeClaimRetentionPolicy"] = {"whenDeleted": "Retain", "whenScaled": "Retain"}
         claim = volume_claim(work.home.size, work.home.storage_class)
         spec["volumeClaimTemplates"] = [
-            {"metadata": {"name": _volume(work), "labels": of_pod}, "spec": claim}
+            {"metadata": {"name": _volume(work), "labels": pod_labels}, "spec": claim}
         ]
-    waits = {labels.WAIT_FOR: "jsonpath={.metadata.uid}"}  # it may be stopped, or wait in a queue
-    return manifest("StatefulSet", {**metadata, "labels": own, "annotations": waits}, "apps/v1", spec=spec)
+    annotations = {labels.WAIT_FOR: "jsonpath={.metadata.uid}"}  # it may be stopped, or wait in a queue
+    return manifest(
+        "StatefulSet", {**metadata, "labels": set_labels, "annotations": annotations}, "apps/v1", spec=spec
+    )
 
 
 def _pod(work: NotebookWorkload, pod: Manifest) -> Manifest:
     (container,) = pod["containers"]
-    port = {"name": _PORT, "containerPort": work.facts.port, "protocol": "TCP"}
+    port = {"name": _PORT, "containerPort": work.editor_facts.port, "protocol": "TCP"}
     container = {**container, "ports": [port]}
     if work.editor in _COMMANDS:
         container["command"] = _COMMANDS[work.editor]
-    if found := [*container.get("env", ()), *_settings(work)]:
-        container["env"] = sorted(found, key=lambda one: str(one["name"]))
+    if variables := [*container.get("env", ()), *_settings(work)]:
+        container["env"] = sorted(variables, key=lambda variable: str(variable["name"]))
     if not work.home:
         return {**pod, "containers": [container]}
-    mount = {"name": _volume(work), "mountPath": work.facts.home}
+    mount = {"name": _volume(work), "mountPath": work.editor_facts.home}
     container["volumeMounts"] = [*container.get("volumeMounts", ()), mount]
     group = {"fsGroup": _GROUP, "fsGroupChangePolicy": "OnRootMismatch"}
     return {**pod, "containers": [container], "securityContext": {**pod["securityContext"], **group}}
@@ -93,7 +95,7 @@ def _volume(work: NotebookWorkload) -> str:
 def _settings(work: NotebookWorkload) -> Iterable[Manifest]:
     if work.secret:
         key = {"secretKeyRef": {"name": work.secret, "key": "password"}}
-        yield {"name": work.facts.password, "valueFrom": key}
+        yield {"name": work.editor_facts.password, "valueFrom": key}
     if not work.cull:
         return
     idle = work.cull.idle_minutes * 60
@@ -101,7 +103,7 @@ def _settings(work: NotebookWorkload) -> Iterable[Manifest]:
         yield {"name": IDLE_SECONDS, "value": str(idle)}
         return
     # A kernel keeps the server alive, so idle ones end, also if a hidden page of a browser is left open.
-    ends = {
+    idle_options = {
         "ServerApp.shutdown_no_activity_timeout": idle,
         "MappingKernelManager.cull_idle_timeout": idle,
         "MappingKernelManager.cull_interval": 60,
@@ -109,16 +111,16 @@ def _settings(work: NotebookWorkload) -> Iterable[Manifest]:
         "TerminalManager.cull_inactive_timeout": idle,
         "TerminalManager.cull_interval": 60,
     }
-    yield {"name": SETTINGS, "value": " ".join(f"--{key}={value}" for key, value in ends.items())}
+    yield {"name": SETTINGS, "value": " ".join(f"--{key}={value}" for key, value in idle_options.items())}
 
 
 def manifests(env: Environment) -> tuple[Manifest, ...]:
     """The storage class of the embedded cluster and the culler, if notebooks need them."""
-    classes = storage_classes(named_classes(env)) if env.cluster.kind == "embedded" else ()
+    classes = storage_classes(home_storage_classes(env)) if env.cluster.kind == "embedded" else ()
     return (*classes, *culler(env))
 
 
-def named_classes(env: Environment) -> set[str | None]:
+def home_storage_classes(env: Environment) -> set[str | None]:
     """Storage classes of the homes; None is the cluster's default."""
     return {work.home.storage_class for work in notebooks(env) if work.home}
 
@@ -140,18 +142,20 @@ def storage_classes(names: Iterable[str | None]) -> tuple[Manifest, ...]:
 
 def culler(env: Environment) -> tuple[Manifest, ...]:
     """The culler's objects, in creation order; empty if no notebook is culled."""
-    watched = culled(env)
-    if not watched:
+    culled = culled_notebooks(env)
+    if not culled:
         return ()
     program = Program(env, NAME, CULLER)
-    files, pod = program.script(FILES, (CULLED, [[work.namespace, work.name] for work in watched]), "/culler")
-    rights: list[Manifest] = []
-    for space in sorted({work.namespace for work in watched}):
-        names = sorted(work.name for work in watched if work.namespace == space)
+    files, pod = program.script_pod(
+        FILES, (CULLED, [[work.namespace, work.name] for work in culled]), "/culler"
+    )
+    roles: list[Manifest] = []
+    for space in sorted({work.namespace for work in culled}):
+        names = sorted(work.name for work in culled if work.namespace == space)
         rules = [
-            rule("", "pods", "get", resourceNames=[f"{name}-0" for name in names]),
-            rule("apps", "statefulsets/scale", "patch", resourceNames=names),
-            rule("", "events", "create"),
+            rbac_rule("", "pods", "get", resourceNames=[f"{name}-0" for name in names]),
+            rbac_rule("apps", "statefulsets/scale", "patch", resourceNames=names),
+            rbac_rule("", "events", "create"),
         ]
-        rights += program.granted(f"gpuform-{NAME}", rules, space)
-    return (program.account(), *rights, files, program.deployment(1, pod))
+        roles += program.role_and_binding(f"gpuform-{NAME}", rules, space)
+    return (program.account(), *roles, files, program.deployment(1, pod))

@@ -16,89 +16,92 @@ from typing import Any
 from infra.model import labels
 from infra.model.environment import Environment
 from infra.model.pool import Pool
-from infra.model.values import digest
+from infra.model.values import short_digest
 from infra.plan import magnum, mig_parted, sharing, startup
-from infra.plan.manifest import Manifest, rule
+from infra.plan.manifest import Manifest, rbac_rule
 from infra.plan.program import Program
 
 NAME = "pool-keeper"
 FILES = ("pool_keeper.py", "cluster.py")
 EVENTS = "default"
 """Namespace of events about nodes, which are not namespaced."""
-JOINED_WITHIN_S = 3600
+NEW_NODE_S = 3600
 """Age in seconds up to which a node of an existing cluster counts as new. An older one that gets the label of
 a pool's selector may run pods: `gpuform up` compares them with what the node will offer, and drains it."""
 
 
-def kept(env: Environment) -> tuple[Pool, ...]:
+def kept_pools(env: Environment) -> tuple[Pool, ...]:
     """Pools with nodes that may join at any time without something that `gpuform up` would set."""
     if env.cluster.kind in ("openstack", "existing"):
         return env.pools
     if env.cluster.kind == "aws" and env.has_mig_manager:
-        return tuple(pool for pool in env.pools if pool.layout is not None and pool.laid_out_live("aws"))
+        return tuple(pool for pool in env.pools if pool.layout is not None and pool.has_live_layout("aws"))
     return ()
 
 
-def manager(env: Environment, pool: Pool) -> str | None:
+def field_manager(env: Environment, pool: Pool) -> str | None:
     """Field manager of the labels that this program sets on the pool's nodes; None if it sets none.
 
     This program and `gpuform up` share it: what one has set, the other may change and remove.
     """
-    sets = env.cluster.kind in ("openstack", "existing")
-    return f"gpuform-pool-{digest(f'{env.name}/{pool.name}')}" if sets else None
+    sets_labels = env.cluster.kind in ("openstack", "existing")
+    return f"gpuform-pool-{short_digest(f'{env.name}/{pool.name}')}" if sets_labels else None
 
 
-def joining(env: Environment, pool: Pool) -> dict[str, Any] | None:
+def awaited_nodes(env: Environment, pool: Pool) -> dict[str, Any] | None:
     """Number of a Magnum pool's nodes that `gpuform up` waits for, and where to look if they do not join."""
     if env.cluster.kind != "openstack":
         return None
-    look = (
+    hint = (
         f"`openstack coe nodegroup show {env.name} {pool.name}`, its servers (`openstack server list`) and "
         "the console of one that has not joined (`openstack console log show SERVER`)"
     )
-    return {"nodes": pool.least, "look": look}
+    return {"nodes": pool.min_nodes, "look": hint}
 
 
 def manifests(env: Environment) -> tuple[Manifest, ...]:
     """The keeper's objects, in creation order; empty if no pool is kept."""
-    if not kept(env):
+    if not kept_pools(env):
         return ()
-    keeper = Program(env, NAME, sharing.namespace(env))
-    files, pod = keeper.script(FILES, ("pools.json", pools(env)), "/keeper")
+    program = Program(env, NAME, sharing.namespace(env))
+    files, pod = program.script_pod(FILES, ("pools.json", pools(env)), "/keeper")
     # The previous pod must have ended: it would set the old labels and taints.
-    deployment = keeper.deployment(1, pod, strategy={"type": "Recreate"})
+    deployment = program.deployment(1, pod, strategy={"type": "Recreate"})
     # Nodes are cluster-scoped, and events about them are in the namespace default.
-    on_nodes, on_events = rule("", "nodes", "list", "watch", "patch"), rule("", "events", "create")
+    on_nodes, on_events = rbac_rule("", "nodes", "list", "watch", "patch"), rbac_rule("", "events", "create")
     name = f"gpuform-{NAME}"
-    rights = (*keeper.granted(name, [on_nodes]), *keeper.granted(name, [on_events], EVENTS))
-    return (keeper.account(), *rights, files, deployment)
+    roles = (
+        *program.role_and_binding(name, [on_nodes]),
+        *program.role_and_binding(name, [on_events], EVENTS),
+    )
+    return (program.account(), *roles, files, deployment)
 
 
 def pools(env: Environment) -> dict[str, Any]:
     """What the program sets on the nodes of each kept pool, and how it finds them."""
-    return {pool.name: _pool(env, pool) for pool in kept(env)}
+    return {pool.name: _pool(env, pool) for pool in kept_pools(env)}
 
 
 def _pool(env: Environment, pool: Pool) -> dict[str, Any]:
-    found: dict[str, Any]
+    settings: dict[str, Any]
     if env.cluster.kind == "aws":  # the node group sets labels and taints, the startup taint included
         selector = {labels.POOL: pool.name, labels.ENVIRONMENT: env.name}
-        startup_of = {"taints": [], "proof": labels.GPU_READY}
-        found = {"selector": selector, "labels": {}, "taints": [], "startup": startup_of}
+        startup_settings = {"taints": [], "proof": labels.GPU_READY}
+        settings = {"selector": selector, "labels": {}, "taints": [], "startup": startup_settings}
     else:
-        magnums = env.cluster.kind == "openstack"
-        found = {
-            "selector": magnum.selector(env, pool) if magnums else dict(pool.selector or {}),
-            "manager": manager(env, pool),
+        is_magnum = env.cluster.kind == "openstack"
+        settings = {
+            "selector": magnum.selector(env, pool) if is_magnum else dict(pool.selector or {}),
+            "manager": field_manager(env, pool),
             "labels": sharing.pool_labels(env, pool),
             "taints": sharing.pool_taints(env, pool),
         }
-        if not magnums:
-            found["joined_within"] = JOINED_WITHIN_S
-        if waits := startup.until_proven(env, pool):
-            found["startup"] = {"taints": waits["taints"], "proof": waits["proof"]}
+        if not is_magnum:
+            settings["joined_within"] = NEW_NODE_S
+        if change := startup.startup_change(env, pool):
+            settings["startup"] = {"taints": change["taints"], "proof": change["proof"]}
     config = sharing.mig_config_name(pool)
-    if config and pool.laid_out_live(env.cluster.kind) and env.has_mig_manager:
+    if config and pool.has_live_layout(env.cluster.kind) and env.has_mig_manager:
         content = mig_parted.content(pool)
-        found["layout"] = {"config": config} | ({"content": content} if content else {})
-    return found
+        settings["layout"] = {"config": config} | ({"content": content} if content else {})
+    return settings

@@ -14,7 +14,7 @@ from infra import versions
 from infra.model import labels
 from infra.model.environment import Environment
 from infra.plan import gpu_operator, sharing
-from infra.plan.manifest import CONFINED, Manifest, manifest, nonroot, owned
+from infra.plan.manifest import CONFINED, Manifest, manifest, nonroot, own_labels
 
 NONROOT = 65532
 SOURCE = Path(__file__).resolve().parent.parent / "incluster"
@@ -32,9 +32,9 @@ class Program:
 
     def metadata(self, name: str = "", namespace: str | None = None) -> Manifest:
         """Of an object ``name``, cluster-wide without a namespace; by default of its Deployment."""
-        found = {"name": name or self.name, "labels": owned(self.env, APP_NAME=self.name)}
-        place = namespace if name else self.namespace
-        return {**found, "namespace": place} if place else found
+        fields = {"name": name or self.name, "labels": own_labels(self.env, APP_NAME=self.name)}
+        object_namespace = namespace if name else self.namespace
+        return {**fields, "namespace": object_namespace} if object_namespace else fields
 
     def account(self) -> Manifest:
         # The pod mounts its token instead.
@@ -51,7 +51,9 @@ class Program:
             subjects=[{"kind": "ServiceAccount", "name": self.name, "namespace": self.namespace}],
         )
 
-    def granted(self, name: str, rules: list[Manifest], namespace: str | None = None) -> tuple[Manifest, ...]:
+    def role_and_binding(
+        self, name: str, rules: list[Manifest], namespace: str | None = None
+    ) -> tuple[Manifest, ...]:
         """A role and its binding."""
         kind, metadata = "Role" if namespace else "ClusterRole", self.metadata(name, namespace)
         return manifest(kind, metadata, f"{_RBAC}/v1", rules=rules), self.binding(name, namespace)
@@ -71,7 +73,7 @@ class Program:
             "priorityClassName": "system-cluster-critical",
             "securityContext": nonroot(NONROOT, runAsGroup=NONROOT),
             "serviceAccountName": self.name,
-            "tolerations": gpu_operator.somewhere_tolerations(self.env),
+            "tolerations": gpu_operator.system_tolerations(self.env),
             **more,
             "volumes": list(volumes),
         }
@@ -80,22 +82,24 @@ class Program:
         """In the program's namespace; its name ends in a hash of its content."""
         return sharing.config_map(self.env, self.name, data, self.namespace)
 
-    def script(
-        self, files: tuple[str, ...], told: tuple[str, Any], folder: str, memory: str = "128Mi", **more: Any
+    def script_pod(
+        self, files: tuple[str, ...], config: tuple[str, Any], folder: str, memory: str = "128Mi", **more: Any
     ) -> tuple[Manifest, Manifest]:
         """ConfigMap and pod of a Python program: ``files`` of ``infra/incluster``, of which the first runs.
 
-        ``told`` is the name of its settings and their value, in JSON; both are mounted in ``folder``. The
+        ``config`` is the name of its settings and their value, in JSON; both are mounted in ``folder``. The
         ConfigMap is named by its content, so a change makes a new pod. ``memory`` is the limit, ``more`` are
         further fields of the container.
         """
         data = {name: (SOURCE / name).read_text(encoding="utf-8") for name in files}
-        config_map = self.config_map({**data, told[0]: json.dumps(told[1], indent=1, sort_keys=True) + "\n"})
+        config_map = self.config_map(
+            {**data, config[0]: json.dumps(config[1], indent=1, sort_keys=True) + "\n"}
+        )
         container = {
             "name": self.name,
             "image": self.env.image(versions.READINESS_GATE_IMAGE),
             # -I keeps the environment out of the interpreter, -B its bytecode off a read-only file system.
-            "command": ["python3", "-I", "-B", f"{folder}/{files[0]}", f"{folder}/{told[0]}"],
+            "command": ["python3", "-I", "-B", f"{folder}/{files[0]}", f"{folder}/{config[0]}"],
             **more,
             "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": memory}},
             "securityContext": CONFINED,

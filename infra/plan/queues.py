@@ -17,10 +17,10 @@ from infra.model.environment import Environment
 from infra.model.pool import Pool
 from infra.model.queue_limits import Limit, Limits
 from infra.model.queues import KUEUE, Queues, Team
-from infra.model.values import digest
+from infra.model.values import short_digest
 from infra.plan import gpu_operator, serving, sharing
-from infra.plan.charts import ChartRelease, Values, planned
-from infra.plan.manifest import Manifest, among, manifest, owned, tolerating
+from infra.plan.charts import ChartRelease, Values, plan_release
+from infra.plan.manifest import Manifest, label_in, manifest, own_labels, tolerate_all
 
 API = "kueue.x-k8s.io/v1beta2"
 QUEUES_API = f"/apis/{API}"
@@ -48,8 +48,8 @@ def release(env: Environment) -> ChartRelease | None:
     """
     if env.queues is None:
         return None
-    chart, found = f"{versions.KUEUE_REPOSITORY}/kueue", values(env, env.queues)
-    return planned(env, chart, None, versions.KUEUE, (KUEUE, RELEASE), found)
+    chart, chart_values = f"{versions.KUEUE_REPOSITORY}/kueue", values(env, env.queues)
+    return plan_release(env, chart, None, versions.KUEUE, (KUEUE, RELEASE), chart_values)
 
 
 def values(env: Environment, queues: Queues) -> Values:
@@ -62,7 +62,7 @@ def values(env: Environment, queues: Queues) -> Values:
             "replicas": replicas,
             "podDisruptionBudget": {"enabled": replicas > 1},
             "manager": {"image": image},
-            "tolerations": gpu_operator.somewhere_tolerations(env),
+            "tolerations": gpu_operator.system_tolerations(env),
         },
         "managerConfig": {"controllerManagerConfigYaml": sharing.to_yaml(configuration(env, queues))},
     }
@@ -74,25 +74,25 @@ def configuration(env: Environment, queues: Queues) -> Manifest:
     A pod in a team's namespace without a queue is left alone: with manageJobsWithoutQueueName, Kueue would
     stop jobs that ran before it was installed. The policy ``gpu-workload-queued`` finds those of the stack.
     """
-    spaces = sorted(space for team in queues.teams for space in team.namespaces)
+    namespaces = sorted(space for team in queues.teams for space in team.namespaces)
     resources: Manifest = {"excludeResourcePrefixes": list(NOT_COUNTED)}
-    mapped = sorted({name for pool in flavored(env) for name in offer.claimable(pool)})
-    if mapped:
-        resources["deviceClassMappings"] = [{"name": name, "deviceClassNames": [name]} for name in mapped]
-    found: Manifest = {
+    classes = sorted({name for pool in flavored_pools(env) for name in offer.claimable(pool)})
+    if classes:
+        resources["deviceClassMappings"] = [{"name": name, "deviceClassNames": [name]} for name in classes]
+    config: Manifest = {
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
         "kind": "Configuration",
         "metrics": {"enableClusterQueueResources": True},
         "controller": {"groupKindConcurrency": dict(CONCURRENCY)},
         "waitForPodsReady": {"timeout": f"{_start_minutes(env)}m"},
-        "managedJobsNamespaceSelector": _named(spaces),
+        "managedJobsNamespaceSelector": _namespace_selector(namespaces),
         "integrations": {"frameworks": list(FRAMEWORKS)},
         "resources": resources,
     }
     if queues.fair_sharing:
         strategies = ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]
-        found["fairSharing"] = {"preemptionStrategies": strategies}
-    return found
+        config["fairSharing"] = {"preemptionStrategies": strategies}
+    return config
 
 
 def _start_minutes(env: Environment) -> int:
@@ -101,17 +101,17 @@ def _start_minutes(env: Environment) -> int:
     Kueue stops what is not ready by then, and admits it again later; after 30 minutes by default
     (apis/config/v1beta2/defaults.go), when a node of an elastic pool may still be getting its driver.
     """
-    grows = any(pool.elastic for pool in flavored(env))
-    usual = serving.IMAGE_MINUTES + serving.OPERANDS_MINUTES + serving.MODEL_MINUTES
+    has_elastic = any(pool.elastic for pool in flavored_pools(env))
+    default = serving.IMAGE_MINUTES + serving.OPERANDS_MINUTES + serving.MODEL_MINUTES
     declared = [getattr(work, "start_minutes", None) or 0 for work in env.workloads if work.queue]
-    return max(usual + serving.NODE_MINUTES * grows, *declared, 0)
+    return max(default + serving.NODE_MINUTES * has_elastic, *declared, 0)
 
 
-def _named(spaces: list[str]) -> Manifest:
-    return {"matchExpressions": [among(labels.NAMESPACE_NAME, spaces)]}
+def _namespace_selector(namespaces: list[str]) -> Manifest:
+    return {"matchExpressions": [label_in(labels.NAMESPACE_NAME, namespaces)]}
 
 
-def flavored(env: Environment) -> list[Pool]:
+def flavored_pools(env: Environment) -> list[Pool]:
     """Pools that a team's quota names; each is a flavor."""
     teams = env.queues.teams if env.queues else ()
     return [pool for pool in env.pools if any(pool.name in team.quota for team in teams)]
@@ -123,23 +123,23 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
         return ()
     strategy, teams = env.gpu_operator.mig_strategy, env.queues.teams
     return (
-        *(_topology(env, pool) for pool in flavored(env) if _levels(env, pool)),
-        *(_flavor(env, pool) for pool in flavored(env)),
+        *(_topology(env, pool) for pool in flavored_pools(env) if _levels(env, pool)),
+        *(_flavor(env, pool) for pool in flavored_pools(env)),
         *(
-            _object(env, "Cohort", one.name, {"parentName": one.parent} if one.parent else {})
-            for one in env.queues.cohorts
+            _object(env, "Cohort", cohort.name, {"parentName": cohort.parent} if cohort.parent else {})
+            for cohort in env.queues.cohorts
         ),
         *(
             _object(env, "LocalQueue", team.name, {"clusterQueue": team.name}, namespace)
             for team in teams
             for namespace in team.namespaces
         ),
-        *(_queue(env, team, queue_limits.of(strategy, env.pools, team)) for team in teams),
+        *(_queue(env, team, queue_limits.limits_of(strategy, env.pools, team)) for team in teams),
     )
 
 
 def _object(env: Environment, kind: str, name: str, spec: Manifest, namespace: str | None = None) -> Manifest:
-    metadata = {"name": name, "labels": owned(env), **({"namespace": namespace} if namespace else {})}
+    metadata = {"name": name, "labels": own_labels(env), **({"namespace": namespace} if namespace else {})}
     return manifest(kind, metadata, API, spec=spec)
 
 
@@ -147,7 +147,7 @@ def _flavor(env: Environment, pool: Pool) -> Manifest:
     """Where admitted pods run: the pool's nodes, with tolerations of their taints."""
     spec: Manifest = {
         "nodeLabels": {labels.POOL: pool.name},
-        "tolerations": tolerating(sharing.pool_taints(env, pool)),
+        "tolerations": tolerate_all(sharing.pool_taints(env, pool)),
     }
     if _levels(env, pool):
         spec["topologyName"] = flavor_name(env, pool)
@@ -167,8 +167,8 @@ def flavor_name(env: Environment, pool: Pool) -> str:
     (CEL rules of their CRDs): another one is created, the queues are changed, and the old one is deleted.
     """
     levels = _levels(env, pool)
-    content = sharing.to_yaml([list(levels), tolerating(sharing.pool_taints(env, pool))])
-    return f"{pool.name}-{digest(content)}" if levels else pool.name
+    content = sharing.to_yaml([list(levels), tolerate_all(sharing.pool_taints(env, pool))])
+    return f"{pool.name}-{short_digest(content)}" if levels else pool.name
 
 
 def _topology(env: Environment, pool: Pool) -> Manifest:
@@ -179,7 +179,7 @@ def _topology(env: Environment, pool: Pool) -> Manifest:
 
 def _queue(env: Environment, team: Team, limits: Limits) -> Manifest:
     spec: Manifest = {
-        "namespaceSelector": _named(sorted(team.namespaces)),
+        "namespaceSelector": _namespace_selector(sorted(team.namespaces)),
         "queueingStrategy": IN_ORDER[team.order],
         "preemption": {
             "withinClusterQueue": PREEMPTS[team.preempt.within],
@@ -196,7 +196,7 @@ def _queue(env: Environment, team: Team, limits: Limits) -> Manifest:
                     for pool in pools
                 ],
             }
-            for pools, resources in queue_limits.groups(limits)
+            for pools, resources in queue_limits.resource_groups(limits)
         ],
     }
     if team.cohort:
@@ -208,9 +208,9 @@ def _queue(env: Environment, team: Team, limits: Limits) -> Manifest:
 
 def _quota(name: str, limit: Limit | None) -> Manifest:
     """The quota of one resource of a flavor; 0 if the pool does not offer it."""
-    found: Manifest = {"name": name, "nominalQuota": str(limit.nominal if limit else 0)}
+    quota: Manifest = {"name": name, "nominalQuota": str(limit.nominal if limit else 0)}
     if limit and limit.borrow is not None:
-        found["borrowingLimit"] = str(limit.borrow)
+        quota["borrowingLimit"] = str(limit.borrow)
     if limit and limit.lend is not None:
-        found["lendingLimit"] = str(limit.lend)
-    return found
+        quota["lendingLimit"] = str(limit.lend)
+    return quota

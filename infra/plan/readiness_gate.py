@@ -15,7 +15,7 @@ from infra.model import labels
 from infra.model.checks import TRIAL
 from infra.model.environment import Environment
 from infra.plan import device_plugin, gpu_operator, sharing, startup
-from infra.plan.manifest import Manifest, rule
+from infra.plan.manifest import Manifest, rbac_rule
 from infra.plan.program import Program
 
 NAME = "readiness-gate"
@@ -27,8 +27,8 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
     if not startup.any_gated(env):
         return ()
     gate = Program(env, NAME, sharing.NAMESPACE)
-    files, pod = gate.script(FILES, ("pools.json", pools(env)), "/gate")
-    return (gate.account(), *_access(env, gate), files, gate.deployment(1, pod))
+    files, pod = gate.script_pod(FILES, ("pools.json", pools(env)), "/gate")
+    return (gate.account(), *_roles(env, gate), files, gate.deployment(1, pod))
 
 
 def pools(env: Environment) -> dict[str, Any]:
@@ -36,22 +36,22 @@ def pools(env: Environment) -> dict[str, Any]:
 
     Karpenter's nodes carry what they must offer as an annotation, as the pool was when they were created.
     """
-    found: dict[str, Any] = {}
-    ready = operands(env)
+    needs: dict[str, Any] = {}
+    pool_operands = operands(env)
     for pool in env.pools:
-        if startup.gated(env, pool):
-            needed = [] if pool.by_claim else list(ready)
-            found[pool.name] = {"labels": [labels.DRIVER_VERSION], "operands": needed}
+        if startup.is_gated(env, pool):
+            needed = [] if pool.by_claim else list(pool_operands)
+            needs[pool.name] = {"labels": [labels.DRIVER_VERSION], "operands": needed}
             if not env.by_karpenter(pool):
-                found[pool.name]["offers"] = startup.offers(env, pool)
-            if startup.tried(env, pool):
-                own = {"runtime_class": env.runtime_class} if env.runtime_class else {}
-                found[pool.name]["trial"] = {
+                needs[pool.name]["offers"] = startup.expected_resources(env, pool)
+            if startup.has_trial(env, pool):
+                runtime_class = {"runtime_class": env.runtime_class} if env.runtime_class else {}
+                needs[pool.name]["trial"] = {
                     "image": env.image(versions.READINESS_GATE_IMAGE),
                     "namespace": TRIAL,
-                    **own,
+                    **runtime_class,
                 }
-    return found
+    return needs
 
 
 def operands(env: Environment) -> tuple[str, ...]:
@@ -63,23 +63,27 @@ def operands(env: Environment) -> tuple[str, ...]:
     if env.ownership.device_plugin == "chart":
         return (device_plugin.NAME,)
     values = gpu_operator.values(env)
-    found = {
+    is_enabled = {
         "nvidia-driver-daemonset": values["driver"]["enabled"],
         "nvidia-container-toolkit-daemonset": values["toolkit"]["enabled"],
         "nvidia-device-plugin-daemonset": values["devicePlugin"]["enabled"],
         "nvidia-operator-validator": True,
     }
-    return tuple(app for app, there in found.items() if there)
+    return tuple(app for app, enabled in is_enabled.items() if enabled)
 
 
-def _access(env: Environment, gate: Program) -> tuple[Manifest, ...]:
+def _roles(env: Environment, gate: Program) -> tuple[Manifest, ...]:
     """Nodes are cluster-scoped; the operands' pods are in the gate's namespace."""
-    on_nodes = [rule("", "nodes", "list", "patch")]
+    node_rules = [rbac_rule("", "nodes", "list", "patch")]
     if any(pool.by_claim for pool in env.pools):
-        on_nodes.append(rule("resource.k8s.io", "resourceslices", "list"))
-    tried = any(startup.tried(env, pool) for pool in env.pools)
+        node_rules.append(rbac_rule("resource.k8s.io", "resourceslices", "list"))
+    tried = any(startup.has_trial(env, pool) for pool in env.pools)
     return (
-        *gate.granted(f"gpuform-{NAME}", on_nodes),
-        *gate.granted(NAME, [rule("", "pods", "list")], gate.namespace),
-        *(gate.granted(NAME, [rule("", "pods", "create", "delete", "list")], TRIAL) if tried else ()),
+        *gate.role_and_binding(f"gpuform-{NAME}", node_rules),
+        *gate.role_and_binding(NAME, [rbac_rule("", "pods", "list")], gate.namespace),
+        *(
+            gate.role_and_binding(NAME, [rbac_rule("", "pods", "create", "delete", "list")], TRIAL)
+            if tried
+            else ()
+        ),
     )

@@ -26,14 +26,14 @@ from infra.plan import (
     notebooks,
     pool_keeper,
     queues,
+    quotas,
     readiness_gate,
-    room,
     scaling,
     scheduler,
     sharing,
     workloads,
 )
-from infra.plan.bill import document
+from infra.plan.bill import to_document
 from infra.strict_yaml import Dumper
 
 
@@ -47,12 +47,12 @@ def render(
     """
     files = {
         "environment.yaml": _documents([env.resolved()]),
-        "cost.yaml": _documents([document(cost.bill(env, prices or PriceList()))]),
+        "cost.yaml": _documents([to_document(cost.bill(env, prices or PriceList()))]),
         "pools.yaml": _documents([_pool(env, index) for index in range(len(env.pools))]),
     }
     if isinstance(env.cluster, HostsCluster):
-        found = inventory.inventory(env, keys or {})
-        files["inventory.json"] = json.dumps(found, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+        content = inventory.inventory(env, keys or {})
+        files["inventory.json"] = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     if env.has_cluster:
         files |= _platform(env)
     return dict(sorted(files.items()))
@@ -60,46 +60,48 @@ def render(
 
 def _platform(env: Environment) -> dict[str, str]:
     mode = env.gpu_operator.mode
-    alone = mode == "device_plugin"
-    claims = dra.release(env)
-    measured, exporter = monitoring.release(env), device_plugin.exporter_release(env)
-    queued, keda = queues.release(env), scaling.release(env)
-    files = {"namespaces.yaml": _documents(room.namespaces(env))}
+    is_plugin_only = mode == "device_plugin"
+    dra_release = dra.release(env)
+    monitoring_release, exporter_release = monitoring.release(env), device_plugin.exporter_release(env)
+    kueue, keda_release = queues.release(env), scaling.release(env)
+    files = {"namespaces.yaml": _documents(quotas.namespaces(env))}
     if mode != "existing":
-        release = device_plugin.release(env) if alone else gpu_operator.release(env)
-        files[f"{'device-plugin' if alone else 'gpu-operator'}.yaml"] = _documents(
-            [cloud_files.document(release)]
+        release = device_plugin.release(env) if is_plugin_only else gpu_operator.release(env)
+        files[f"{'device-plugin' if is_plugin_only else 'gpu-operator'}.yaml"] = _documents(
+            [cloud_files.release_document(release)]
         )
-    runtime = device_plugin.runtime_class(env) if alone else None
-    shown = monitoring.after(env)
-    maps = [sharing.device_plugin_config_map(env), sharing.mig_parted_config_map(env)]
-    found = {
-        "sharing.yaml": [manifest for manifest in maps if manifest],
+    runtime = device_plugin.runtime_class(env) if is_plugin_only else None
+    monitoring_objects = monitoring.objects_after(env)
+    config_maps = [sharing.device_plugin_config_map(env), sharing.mig_parted_config_map(env)]
+    documents = {
+        "sharing.yaml": [manifest for manifest in config_maps if manifest],
         "runtime-class.yaml": [runtime] if runtime else [],
-        "monitoring.yaml": [cloud_files.document(measured), *monitoring.before(env)] if measured else [],
-        "monitoring-rules.yaml": [one for one in shown if one["kind"] == "PrometheusRule"],
-        "dashboards.yaml": [one for one in shown if one["kind"] == "ConfigMap"],
-        "dcgm-exporter.yaml": [cloud_files.document(exporter)] if exporter else [],
-        "dra-driver.yaml": [cloud_files.document(claims)] if claims else [],
+        "monitoring.yaml": [cloud_files.release_document(monitoring_release), *monitoring.objects_before(env)]
+        if monitoring_release
+        else [],
+        "monitoring-rules.yaml": [item for item in monitoring_objects if item["kind"] == "PrometheusRule"],
+        "dashboards.yaml": [item for item in monitoring_objects if item["kind"] == "ConfigMap"],
+        "dcgm-exporter.yaml": [cloud_files.release_document(exporter_release)] if exporter_release else [],
+        "dra-driver.yaml": [cloud_files.release_document(dra_release)] if dra_release else [],
         "nodes.yaml": [node for pool in env.pools for node in nodes.simulated_nodes(env, pool)],
         "pool-keeper.yaml": list(pool_keeper.manifests(env)),
         "readiness-gate.yaml": list(readiness_gate.manifests(env)),
         "health.yaml": list(health.manifests(env)),
         "scheduler.yaml": list(scheduler.manifests(env)),
-        "queues.yaml": [cloud_files.document(queued), *queues.manifests(env)] if queued else [],
-        "scaling.yaml": [cloud_files.document(keda)] if keda else [],
-        "kserve.yaml": [cloud_files.document(one) for one in kserve.releases(env)],
-        "room.yaml": list(room.manifests(env)),
+        "queues.yaml": [cloud_files.release_document(kueue), *queues.manifests(env)] if kueue else [],
+        "scaling.yaml": [cloud_files.release_document(keda_release)] if keda_release else [],
+        "kserve.yaml": [cloud_files.release_document(item) for item in kserve.releases(env)],
+        "room.yaml": list(quotas.manifests(env)),
         "notebooks.yaml": list(notebooks.manifests(env)),
         "workloads.yaml": list(workloads.manifests(env)),
-        **cloud_files.files(env),
+        **cloud_files.cloud_documents(env),
     }
-    return files | {name: _documents(manifests) for name, manifests in found.items() if manifests}
+    return files | {name: _documents(manifests) for name, manifests in documents.items() if manifests}
 
 
 def _pool(env: Environment, index: int) -> dict[str, Any]:
     pool = env.pools[index]
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "pool": pool.name,
         "labels": sharing.pool_labels(env, pool),
         "taints": sharing.pool_taints(env, pool),
@@ -107,22 +109,22 @@ def _pool(env: Environment, index: int) -> dict[str, Any]:
     }
     claimable = offer.claimable(pool)
     if claimable:
-        found["claimable"] = claimable
+        fields["claimable"] = claimable
     if pool.selector is not None:
-        found["selector"] = dict(pool.selector)
+        fields["selector"] = dict(pool.selector)
     if pool.hosts:
-        found["hosts"] = [host.name for host in pool.hosts]
+        fields["hosts"] = [host.name for host in pool.hosts]
     if pool.gpus and env.operator_strategy is None:
-        found["mig_strategy"] = env.strategy(pool)
+        fields["mig_strategy"] = env.strategy(pool)
     memory = offer.mps_memory_mib(pool)
     if memory is not None:
-        found["mps"] = {"memory_mib_per_client": memory}
+        fields["mps"] = {"memory_mib_per_client": memory}
     mig = sharing.mig_config_name(pool)
     if mig is not None and env.ownership.mig != "none":
-        found["mig"] = mig
+        fields["mig"] = mig
     if pool.relayout is not None:
-        found["relayout"] = pool.relayout.model_dump()
-    return found
+        fields["relayout"] = pool.relayout.model_dump()
+    return fields
 
 
 class _Dumper(Dumper):

@@ -14,17 +14,17 @@ from infra import versions
 from infra.model import labels
 from infra.model.amounts import seconds
 from infra.model.environment import Environment
-from infra.model.monitoring import ADDRESS
+from infra.model.monitoring import PROMETHEUS_URL
 from infra.model.monitoring import RELEASE as MONITORED
 from infra.model.serving import KEDA, Scale
 from infra.model.workload import InferenceWorkload, Workload
 from infra.plan import gpu_operator
-from infra.plan.charts import ChartRelease, planned
+from infra.plan.charts import ChartRelease, plan_release
 from infra.plan.manifest import Manifest, manifest
 from infra.plan.serving import METRICS, PORT
 
 RELEASE = "keda"
-LEAST_WINDOW_S = 60
+MIN_WINDOW_S = 60
 """Of a rate: at least four scrapes, so that one that fails does not empty it."""
 
 
@@ -34,49 +34,49 @@ def release(env: Environment) -> ChartRelease | None:
     By the chart's defaults its pods meet the Pod Security level restricted, and its webhook fails open
     (failurePolicy Ignore) [kedacore/charts, keda/values.yaml].
     """
-    if not env.scaled:
+    if not env.has_scaling:
         return None
-    values = {"tolerations": gpu_operator.somewhere_tolerations(env)}
-    return planned(env, "keda", versions.KEDA_REPOSITORY, versions.KEDA, (KEDA, RELEASE), values)
+    values = {"tolerations": gpu_operator.system_tolerations(env)}
+    return plan_release(env, "keda", versions.KEDA_REPOSITORY, versions.KEDA, (KEDA, RELEASE), values)
 
 
 def objects(env: Environment, work: Workload, metadata: Manifest) -> tuple[Manifest, ...]:
     """What measures and scales the workload's Deployment; created after it and deleted before it."""
     if not isinstance(work, InferenceWorkload) or env.monitoring is None:
         return ()
-    found = []
-    if work.measured:
-        found.append(_pod_monitor(work, metadata))
+    manifests = []
+    if work.pod_metrics:
+        manifests.append(_pod_monitor(work, metadata))
     if work.scale:
-        found.append(_scaled_object(env, work, work.scale, metadata))
-    return tuple(found)
+        manifests.append(_scaled_object(env, work, work.scale, metadata))
+    return tuple(manifests)
 
 
 def _pod_monitor(work: InferenceWorkload, metadata: Manifest) -> Manifest:
-    assert work.measured is not None
-    same = work.service and work.service.container_port == work.measured.port
-    labelled = {**metadata, "labels": {**metadata["labels"], labels.RELEASE: MONITORED}}
+    assert work.pod_metrics is not None
+    is_same_port = work.service and work.service.container_port == work.pod_metrics.port
+    monitor_metadata = {**metadata, "labels": {**metadata["labels"], labels.RELEASE: MONITORED}}
     spec = {
         "selector": {"matchLabels": {labels.APP_NAME: work.name}},
-        "podMetricsEndpoints": [{"port": PORT if same else METRICS, "path": work.measured.path}],
+        "podMetricsEndpoints": [{"port": PORT if is_same_port else METRICS, "path": work.pod_metrics.path}],
     }
-    return manifest("PodMonitor", labelled, "monitoring.coreos.com/v1", spec=spec)
+    return manifest("PodMonitor", monitor_metadata, "monitoring.coreos.com/v1", spec=spec)
 
 
 def _scaled_object(env: Environment, work: InferenceWorkload, scale: Scale, metadata: Manifest) -> Manifest:
-    down = {"stabilizationWindowSeconds": scale.cooldown_seconds}
+    scale_down = {"stabilizationWindowSeconds": scale.cooldown_seconds}
     trigger = {
-        "serverAddress": ADDRESS,
+        "serverAddress": PROMETHEUS_URL,
         "query": query(env, work),
         "threshold": f"{scale.qps_per_replica:.10g}",
         "ignoreNullValues": "false",
     }
     spec = {
-        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": work.deployment},
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": work.deployment_name},
         "minReplicaCount": scale.min,
         "maxReplicaCount": scale.max,
         "cooldownPeriod": scale.cooldown_seconds,  # only of the last pod; the others follow the HPA
-        "advanced": {"horizontalPodAutoscalerConfig": {"behavior": {"scaleDown": down}}},
+        "advanced": {"horizontalPodAutoscalerConfig": {"behavior": {"scaleDown": scale_down}}},
         "triggers": [{"type": "prometheus", "metricType": "AverageValue", "metadata": trigger}],
     }
     return manifest("ScaledObject", metadata, "keda.sh/v1alpha1", spec=spec)
@@ -86,15 +86,15 @@ def query(env: Environment, work: InferenceWorkload) -> str:
     """Requests per second of all pods, as PromQL; empty if they are not known."""
     if work.scale and work.scale.query:
         return work.scale.query
-    return requests(env, work) if work.measured else ""
+    return request_rate(env, work) if work.pod_metrics else ""
 
 
-def requests(env: Environment, work: Workload) -> str:
+def request_rate(env: Environment, work: Workload) -> str:
     """Requests per second that Triton's pods of the workload have answered, as PromQL.
 
     A PodMonitor's job is its namespace and name [prometheus-operator, PodMonitorSpec.jobLabel].
     """
     assert env.monitoring is not None
-    window = max(LEAST_WINDOW_S, 4 * seconds(env.monitoring.interval))
+    window = max(MIN_WINDOW_S, 4 * seconds(env.monitoring.interval))
     job = f"{work.namespace}/{work.name}"
     return f'sum(rate(nv_inference_request_success{{job="{job}"}}[{window}s]))'

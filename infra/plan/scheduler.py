@@ -18,7 +18,7 @@ from infra.model.environment import Environment
 from infra.model.openstack import OpenstackCluster
 from infra.model.scheduling import SCHEDULER
 from infra.plan import sharing
-from infra.plan.manifest import CONFINED, Manifest, manifest, rule
+from infra.plan.manifest import CONFINED, Manifest, manifest, rbac_rule
 from infra.plan.program import Program
 
 CONFIG = "config.yaml"
@@ -75,16 +75,16 @@ def gpu_resources(env: Environment) -> tuple[str, ...]:
 
 def manifests(env: Environment) -> tuple[Manifest, ...]:
     """The scheduler's objects, in creation order; empty if the environment does not pack pods."""
-    if not env.packs:
+    if not env.uses_packer:
         return ()
-    packer = Program(env, SCHEDULER, SCHEDULER)
-    config = packer.config_map({CONFIG: sharing.to_yaml(configuration(env))})
+    program = Program(env, SCHEDULER, SCHEDULER)
+    config = program.config_map({CONFIG: sharing.to_yaml(configuration(env))})
     name = config["metadata"]["name"]
-    config["metadata"] = packer.metadata(name, SCHEDULER)
-    found = (packer.account(), *_access(packer), config)
+    config["metadata"] = program.metadata(name, SCHEDULER)
+    manifests = (program.account(), *_bindings(program), config)
     if isinstance(env.cluster, EmbeddedCluster):
-        return found
-    return (*found, packer.deployment(REPLICAS, _pod(packer, name)), _budget(packer))
+        return manifests
+    return (*manifests, program.deployment(REPLICAS, _pod(program, name)), _disruption_budget(program))
 
 
 def version(env: Environment) -> str:
@@ -95,37 +95,37 @@ def version(env: Environment) -> str:
     return env.scheduling.version or versions.KUBERNETES
 
 
-def _access(packer: Program) -> tuple[Manifest, ...]:
+def _bindings(program: Program) -> tuple[Manifest, ...]:
     """The rights of the cluster's own scheduler, DRA included if the cluster has it, and a lease of its own.
 
     That scheduler's role names only its own lease; the API server checks access to the metrics.
     """
-    lease = rule("coordination.k8s.io", "leases", "create", "get", "list", "patch", "update", "watch")
+    lease = rbac_rule("coordination.k8s.io", "leases", "create", "get", "list", "patch", "update", "watch")
     return (
-        packer.binding(f"{SCHEDULER}-scheduler", role="system:kube-scheduler"),
-        packer.binding(f"{SCHEDULER}-volumes", role="system:volume-scheduler"),
-        packer.binding(
+        program.binding(f"{SCHEDULER}-scheduler", role="system:kube-scheduler"),
+        program.binding(f"{SCHEDULER}-volumes", role="system:volume-scheduler"),
+        program.binding(
             f"{SCHEDULER}-authentication", "kube-system", role="extension-apiserver-authentication-reader"
         ),
-        *packer.granted(f"{SCHEDULER}-lease", [lease], SCHEDULER),
+        *program.role_and_binding(f"{SCHEDULER}-lease", [lease], SCHEDULER),
     )
 
 
-def _budget(packer: Program) -> Manifest:
+def _disruption_budget(program: Program) -> Manifest:
     spec = {"maxUnavailable": 1, "selector": {"matchLabels": {labels.APP_NAME: SCHEDULER}}}
-    return manifest("PodDisruptionBudget", packer.metadata(), "policy/v1", spec=spec)
+    return manifest("PodDisruptionBudget", program.metadata(), "policy/v1", spec=spec)
 
 
-def _pod(packer: Program, config_map: str) -> Manifest:
+def _pod(program: Program, config_map: str) -> Manifest:
     """Placed by the cluster's scheduler: it cannot place itself."""
-    apart = {
+    spread = {
         "labelSelector": {"matchLabels": {labels.APP_NAME: SCHEDULER}},
         "maxSkew": 1,
         "topologyKey": labels.HOSTNAME,
         "whenUnsatisfiable": "ScheduleAnyway",
     }
     volume = {"name": "config", "configMap": {"name": config_map}}
-    return packer.pod(_container(packer.env), volume, topologySpreadConstraints=[apart])
+    return program.pod(_container(program.env), volume, topologySpreadConstraints=[spread])
 
 
 def _container(env: Environment) -> Manifest:

@@ -31,13 +31,13 @@ KEY = "dcgm-metrics.csv"
 """The key that NVIDIA's operator mounts [its values, dcgmExporter.config]."""
 PORT = 9400
 _NODE = "__meta_kubernetes_pod_node_name"
-_TARGETS_OWN = "namespace|pod|container|service|endpoint"
+_TARGET_LABELS = "namespace|pod|container|service|endpoint"
 _TIMEOUT_S = 10
 
 Values = dict[str, Any]
 
 
-def timeout(monitoring: Monitoring) -> str:
+def scrape_timeout(monitoring: Monitoring) -> str:
     """Timeout of a scrape, which may not be longer than the interval."""
     return f"{min(_TIMEOUT_S, seconds(monitoring.interval))}s"
 
@@ -51,14 +51,16 @@ def service_monitor(monitoring: Monitoring) -> Values:
     """The block ``serviceMonitor`` of NVIDIA's charts; disabled if Prometheus uses scrape configurations."""
     if monitoring.scrape != "service_monitor":
         return {"enabled": False}
-    named = [{"action": "replace", "sourceLabels": [_NODE], "targetLabel": to} for to in ("node", "instance")]
+    rules = [
+        {"action": "replace", "sourceLabels": [_NODE], "targetLabel": label} for label in ("node", "instance")
+    ]
     return {
         "enabled": True,
         "interval": monitoring.interval,
-        "scrapeTimeout": timeout(monitoring),
+        "scrapeTimeout": scrape_timeout(monitoring),
         "honorLabels": True,
         "additionalLabels": {labels.RELEASE: RELEASE},
-        "relabelings": [*named, {"action": "labeldrop", "regex": _TARGETS_OWN}],
+        "relabelings": [*rules, {"action": "labeldrop", "regex": _TARGET_LABELS}],
     }
 
 
@@ -67,7 +69,7 @@ def scrape_configs(env: Environment) -> list[Values]:
     monitoring = env.monitoring
     if monitoring is None or monitoring.scrape != "scrape_configs":
         return []
-    found = {
+    discovery = {
         "role": "pod",
         "namespaces": {"names": [sharing.NAMESPACE]},
         "selectors": [{"role": "pod", "label": f"app={JOB}"}],
@@ -78,8 +80,8 @@ def scrape_configs(env: Environment) -> list[Values]:
             "job_name": JOB,
             "honor_labels": True,
             "scrape_interval": monitoring.interval,
-            "scrape_timeout": timeout(monitoring),
-            "kubernetes_sd_configs": [found],
+            "scrape_timeout": scrape_timeout(monitoring),
+            "kubernetes_sd_configs": [discovery],
             "relabel_configs": [
                 # The pod's init containers are targets as well, without a port.
                 {"action": "keep", "source_labels": [port], "regex": str(PORT)},
@@ -95,19 +97,19 @@ def fields(env: Environment) -> dict[str, DcgmField]:
 
     For a default field that the environment also names, the environment's type and help apply.
     """
-    found = dict(DEFAULT)
+    fields_by_name = dict(DEFAULT)
     for counter in env.monitoring.counters if env.monitoring else ():
-        asked = counter if isinstance(counter, Counter) else Counter(field=counter)
-        known = FIELDS[asked.field]
-        found[asked.field] = DcgmField(asked.type or known.type, asked.help or known.help)
-    return found
+        declared = counter if isinstance(counter, Counter) else Counter(field=counter)
+        base = FIELDS[declared.field]
+        fields_by_name[declared.field] = DcgmField(declared.type or base.type, declared.help or base.help)
+    return fields_by_name
 
 
-def csv(env: Environment) -> str:
+def fields_csv(env: Environment) -> str:
     """One line for each field: name, type, help."""
     return "".join(f"{name}, {field.type}, {field.help}\n" for name, field in fields(env).items())
 
 
 def config_map(env: Environment) -> Manifest | None:
     """The ConfigMap in the exporter's namespace; None without monitoring."""
-    return sharing.config_map(env, CONFIG_MAP, {KEY: csv(env)}) if env.monitoring else None
+    return sharing.config_map(env, CONFIG_MAP, {KEY: fields_csv(env)}) if env.monitoring else None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from infra.model.environment import Environment
 from infra.model.pool import Pool
-from infra.model.serving import READY, Recreate, Rolling, Surge
+from infra.model.serving import READY_PATH, Recreate, Rolling, Surge
 from infra.model.workload import DeploymentWorkload, InferenceWorkload, Workload
 from infra.plan.manifest import Manifest, cluster_ip_service
 
@@ -31,8 +31,8 @@ def service(workload: Workload, metadata: Manifest) -> Manifest | None:
     if not isinstance(workload, DeploymentWorkload) or workload.service is None:
         return None
     port = {"name": PORT, "port": workload.service.port, "targetPort": PORT}
-    empty = isinstance(workload, InferenceWorkload) and workload.scale and workload.scale.min == 0
-    return cluster_ip_service(metadata, workload.name, port, awaited=not (workload.queue or empty))
+    may_be_empty = isinstance(workload, InferenceWorkload) and workload.scale and workload.scale.min == 0
+    return cluster_ip_service(metadata, workload.name, port, awaited=not (workload.queue or may_be_empty))
 
 
 def strategy(workload: DeploymentWorkload, scarce: bool) -> Manifest:
@@ -54,53 +54,53 @@ def start_minutes(env: Environment, workload: Workload, pools: Sequence[Pool]) -
     """Minutes in which a pod of ``workload``, which runs on ``pools``, must be ready."""
     if declared := getattr(workload, "start_minutes", None):
         return int(declared)
-    grows = any(pool.elastic for pool in pools)
-    installs = env.ownership.driver == "operator" and env.cluster.kind != "embedded"
-    operands = any(pool.gpus for pool in pools) and (grows or installs)
-    model = isinstance(workload, DeploymentWorkload) and ready_path(workload)
-    parts = (NODE_MINUTES * grows, OPERANDS_MINUTES * operands, MODEL_MINUTES * bool(model))
+    has_elastic = any(pool.elastic for pool in pools)
+    installs_driver = env.ownership.driver == "operator" and env.cluster.kind != "embedded"
+    operands = any(pool.gpus for pool in pools) and (has_elastic or installs_driver)
+    loads = isinstance(workload, DeploymentWorkload) and ready_path(workload)
+    parts = (NODE_MINUTES * has_elastic, OPERANDS_MINUTES * operands, MODEL_MINUTES * bool(loads))
     return IMAGE_MINUTES + sum(parts)
 
 
-def steps(workload: DeploymentWorkload, spec: Manifest) -> int:
+def update_steps(workload: DeploymentWorkload, spec: Manifest) -> int:
     """Steps of an update by the Deployment's ``spec``; the pods of one step start together."""
     if spec.get("strategy", {}).get("type") == "Recreate":
         return 1
-    within = spec.get("strategy", {}).get("rollingUpdate")
+    rolling = spec.get("strategy", {}).get("rollingUpdate")
     # Kubernetes' default: a quarter of the pods may be added, rounded up, and a quarter away, rounded down.
-    most = sum(within.values()) if within else math.ceil(workload.pods / 4) + workload.pods // 4
-    return math.ceil(workload.pods / most)
+    pods_at_once = sum(rolling.values()) if rolling else math.ceil(workload.pods / 4) + workload.pods // 4
+    return math.ceil(workload.pods / pods_at_once)
 
 
 def _rolling(surge: int, unavailable: int) -> Manifest:
-    within = {"maxSurge": surge, "maxUnavailable": unavailable}
-    return {"strategy": {"type": "RollingUpdate", "rollingUpdate": within}}
+    limits = {"maxSurge": surge, "maxUnavailable": unavailable}
+    return {"strategy": {"type": "RollingUpdate", "rollingUpdate": limits}}
 
 
 def container(workload: Workload) -> Manifest:
     """Ports and readiness probe of the container; empty if it has no port."""
     if not isinstance(workload, DeploymentWorkload):
         return {}
-    found: Manifest = {}
-    listens = [(PORT, workload.service.container_port)] if workload.service else []
-    measured = workload.measured if isinstance(workload, InferenceWorkload) else None
-    if measured and measured.port not in (port for _, port in listens):
-        listens.append((METRICS, measured.port))
-    if listens:
-        ports = [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in listens]
-        found["ports"] = ports
+    fields: Manifest = {}
+    named_ports = [(PORT, workload.service.container_port)] if workload.service else []
+    metrics = workload.pod_metrics if isinstance(workload, InferenceWorkload) else None
+    if metrics and metrics.port not in (port for _, port in named_ports):
+        named_ports.append((METRICS, metrics.port))
+    if named_ports:
+        ports = [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in named_ports]
+        fields["ports"] = ports
     if path := ready_path(workload):
-        found["readinessProbe"] = {"httpGet": {"path": path, "port": PORT}}
-    return found
+        fields["readinessProbe"] = {"httpGet": {"path": path, "port": PORT}}
+    return fields
 
 
 def ready_path(workload: DeploymentWorkload) -> str | None:
     """HTTP path of its readiness; Triton's if KServe serves it with Triton's own arguments."""
-    triton = isinstance(workload, InferenceWorkload) and workload.model and not workload.command
-    return (workload.service and workload.service.ready_path) or (READY if triton else None)
+    is_triton = isinstance(workload, InferenceWorkload) and workload.model and not workload.command
+    return (workload.service and workload.service.ready_path) or (READY_PATH if is_triton else None)
 
 
 def replicas(workload: DeploymentWorkload) -> Manifest:
     """Number of pods in the Deployment's ``spec``; empty if requests set it."""
-    scaled = isinstance(workload, InferenceWorkload) and workload.scale
-    return {} if scaled else {"replicas": workload.replicas}
+    is_scaled = isinstance(workload, InferenceWorkload) and workload.scale
+    return {} if is_scaled else {"replicas": workload.replicas}

@@ -16,12 +16,12 @@ from infra.model import labels, layouts, offer
 from infra.model.environment import Environment
 from infra.model.pool import Pool
 from infra.model.sharing import Mig, Mps, SliceShare, TimeSlicing
-from infra.model.values import digest
+from infra.model.values import short_digest
 from infra.plan import magnum, mig_parted
-from infra.plan.manifest import Manifest, exists, manifest, once, owned
+from infra.plan.manifest import Manifest, manifest, own_labels, tolerate, unique
 
 NAMESPACE = "gpu-operator"
-BESIDE = "gpuform-platform"
+PLATFORM_NAMESPACE = "gpuform-platform"
 """Namespace of our programs if the cluster has an operator of its own, perhaps in ``NAMESPACE``."""
 DEVICE_PLUGIN_CONFIG = "nvidia-time-slicing-config"
 MIG_CONFIG = "nvidia-mig-config"
@@ -37,7 +37,7 @@ mig_parted_config = mig_parted.config
 
 def namespace(env: Environment) -> str:
     """Namespace of the operator or device plugin of the stack, and of the programs beside it."""
-    return BESIDE if env.ownership.device_plugin == "cluster" else NAMESPACE
+    return PLATFORM_NAMESPACE if env.ownership.device_plugin == "cluster" else NAMESPACE
 
 
 def to_yaml(value: object) -> str:
@@ -56,11 +56,11 @@ def config_key(env: Environment, pool: Pool) -> str:
         return DEFAULT_KEY
     if sharing.share is None:
         return DEFAULT_KEY if strategy == env.gpu_operator.mig_strategy else f"mig-{strategy}"
-    what: str = strategy
+    suffix: str = strategy
     if strategy == "mixed":
-        what = "_".join(sorted(profile.replace("+", ".") for profile in pool.layout or {}))
-    key = f"{_slicing_key(sharing.share)}-mig-{what}"
-    return key if len(key) <= _LONGEST_KEY else f"{key[:54].rstrip('-._')}-{digest(key)}"
+        suffix = "_".join(sorted(profile.replace("+", ".") for profile in pool.layout or {}))
+    key = f"{_slicing_key(sharing.share)}-mig-{suffix}"
+    return key if len(key) <= _LONGEST_KEY else f"{key[:54].rstrip('-._')}-{short_digest(key)}"
 
 
 def _slicing_key(share: TimeSlicing | SliceShare) -> str:
@@ -129,16 +129,16 @@ def pool_labels(env: Environment, pool: Pool) -> dict[str, str]:
 
     Without ``nvidia.com/mig.config``: it is set once the operands run, node by node.
     """
-    found = {**pool.labels, labels.POOL: pool.name, labels.ENVIRONMENT: env.name}
+    result = {**pool.labels, labels.POOL: pool.name, labels.ENVIRONMENT: env.name}
     if pool.trust == "multi":
-        found[labels.TRUST] = pool.trust
+        result[labels.TRUST] = pool.trust
     if pool.by_claim:
-        found |= {labels.DEPLOY_DEVICE_PLUGIN: "false", labels.PCI_PRESENT: "true"}
+        result |= {labels.DEPLOY_DEVICE_PLUGIN: "false", labels.PCI_PRESENT: "true"}
     elif pool.gpus and device_plugin_config_map(env) is not None:
-        found[labels.DEVICE_PLUGIN_CONFIG] = config_key(env, pool)
+        result[labels.DEVICE_PLUGIN_CONFIG] = config_key(env, pool)
     if pool.gpus and env.ownership.device_plugin == "chart":
-        found[labels.NVIDIA_GPU] = "true"  # the plugin's chart needs it; the operator finds GPU nodes itself
-    return dict(sorted(found.items()))
+        result[labels.NVIDIA_GPU] = "true"  # the plugin's chart needs it; the operator finds GPU nodes itself
+    return dict(sorted(result.items()))
 
 
 def device_plugin_change(env: Environment, pool: Pool) -> dict[str, Any] | None:
@@ -150,13 +150,13 @@ def device_plugin_change(env: Environment, pool: Pool) -> dict[str, Any] | None:
     """
     if not pool.gpus:
         return None
-    found: dict[str, Any] = {"label": labels.DEVICE_PLUGIN_CONFIG, "offers": offered(env, pool)}
+    change: dict[str, Any] = {"label": labels.DEVICE_PLUGIN_CONFIG, "offers": resources(env, pool)}
     if pool.layout is not None:
         content = mig_parted.content(pool)
-        found |= {"layout": mig_config_name(pool)} | ({"content": content} if content else {})
+        change |= {"layout": mig_config_name(pool)} | ({"content": content} if content else {})
     if pool.relayout is not None and pool.relayout.in_use == "refuse":
-        found["refuses"] = True
-    return found
+        change["refuses"] = True
+    return change
 
 
 def pool_taints(env: Environment, pool: Pool) -> list[dict[str, str]]:
@@ -169,7 +169,7 @@ def pool_taints(env: Environment, pool: Pool) -> list[dict[str, str]]:
 def tolerations(env: Environment, pools: Iterable[Pool]) -> list[dict[str, str]]:
     """Tolerations of these pools' taints with any value, each once: for a DaemonSet on their nodes."""
     taints = (taint for pool in pools for taint in pool_taints(env, pool))
-    return once(exists(taint["key"], taint["effect"]) for taint in taints)
+    return unique(tolerate(taint["key"], taint["effect"]) for taint in taints)
 
 
 def node_selector(env: Environment, pool: Pool) -> str | None:
@@ -179,26 +179,26 @@ def node_selector(env: Environment, pool: Pool) -> str | None:
     """
     if pool.hosts:
         return f"{labels.HOSTNAME} in ({','.join(sorted(host.name for host in pool.hosts))})"
-    found = magnum.selector(env, pool) if env.cluster.kind == "openstack" else pool.selector or {}
-    return ",".join(f"{key}={value}" for key, value in sorted(found.items())) or None
+    selector = magnum.selector(env, pool) if env.cluster.kind == "openstack" else pool.selector or {}
+    return ",".join(f"{key}={value}" for key, value in sorted(selector.items())) or None
 
 
-def offered(env: Environment, pool: Pool, gpus: int | None = None) -> dict[str, int]:
+def resources(env: Environment, pool: Pool, gpus: int | None = None) -> dict[str, int]:
     """Extended resources of a node with ``gpus`` GPUs once the operands have run; all others are 0.
 
     ``gpus`` may be omitted if all nodes of the pool have the same number (ValueError if they may differ).
     """
-    return offer.offered(env.strategy(pool), pool, gpus)
+    return offer.resources(env.strategy(pool), pool, gpus)
 
 
 def summary(env: Environment, pool: Pool) -> dict[str, Any]:
     """What each node offers; if nodes differ, by their number of GPUs: ``{"1": {...}, ...}``."""
     if len(pool.gpu_counts) == 1:
-        return dict(offered(env, pool))
-    return {str(gpus): offered(env, pool, gpus) for gpus in pool.gpu_counts}
+        return dict(resources(env, pool))
+    return {str(gpus): resources(env, pool, gpus) for gpus in pool.gpu_counts}
 
 
 def config_map(env: Environment, base: str, data: dict[str, str], namespace: str = NAMESPACE) -> Manifest:
     """A ConfigMap, by default in the operator's namespace; its name ends in a hash of its content."""
-    name = f"{base}-{digest(json.dumps(data, sort_keys=True))}"
-    return manifest("ConfigMap", {"name": name, "namespace": namespace, "labels": owned(env)}, data=data)
+    name = f"{base}-{short_digest(json.dumps(data, sort_keys=True))}"
+    return manifest("ConfigMap", {"name": name, "namespace": namespace, "labels": own_labels(env)}, data=data)

@@ -24,64 +24,64 @@ from infra.model.pool import Pool
 from infra.plan import sharing
 
 
-def gated(env: Environment, pool: Pool) -> bool:
+def is_gated(env: Environment, pool: Pool) -> bool:
     """Whether the pool's nodes wait for the gate: all with GPUs, except simulated ones.
 
     Nor where the cluster has its own operator, whose operands do not tolerate the startup taint.
     """
-    own = env.ownership.device_plugin == "cluster"
-    return bool(pool.gpus) and not isinstance(env.cluster, EmbeddedCluster) and not own
+    is_clusters_operator = env.ownership.device_plugin == "cluster"
+    return bool(pool.gpus) and not isinstance(env.cluster, EmbeddedCluster) and not is_clusters_operator
 
 
 def any_gated(env: Environment) -> bool:
     """Whether the nodes of any pool wait for the gate."""
-    return any(gated(env, pool) for pool in env.pools)
+    return any(is_gated(env, pool) for pool in env.pools)
 
 
-def tried(env: Environment, pool: Pool) -> bool:
+def has_trial(env: Environment, pool: Pool) -> bool:
     """Whether a pod must have opened a GPU of each node before the gate lets others in.
 
     Not where GPUs are claimed: a claim's devices are always CDI devices. Nor on Karpenter's nodes: Karpenter
     counts the pod's request, and buys another node for the pod that waits for this one
     (sigs.k8s.io/karpenter, state.StateNode.Available).
     """
-    return gated(env, pool) and not pool.by_claim and not env.by_karpenter(pool)
+    return is_gated(env, pool) and not pool.by_claim and not env.by_karpenter(pool)
 
 
 def startup_taints(env: Environment, pool: Pool) -> list[dict[str, str]]:
     """Taints that are removed once the node is proven; no workload tolerates them, every operand must."""
-    return [{"key": labels.GPU_NOT_READY, "effect": "NoSchedule"}] if gated(env, pool) else []
+    return [{"key": labels.GPU_NOT_READY, "effect": "NoSchedule"}] if is_gated(env, pool) else []
 
 
 def tolerations(env: Environment, pools: Iterable[Pool]) -> list[dict[str, str]]:
     """Tolerations of the startup taints of these pools, for the operands that make a node ready."""
-    if not any(gated(env, pool) for pool in pools):
+    if not any(is_gated(env, pool) for pool in pools):
         return []
     return [{"key": labels.GPU_NOT_READY, "operator": "Exists", "effect": "NoSchedule"}]
 
 
-def offers(env: Environment, pool: Pool, gpus: int | None = None) -> dict[str, int]:
+def expected_resources(env: Environment, pool: Pool, gpus: int | None = None) -> dict[str, int]:
     """What one node of the pool must show: its extended resources, and its devices by device class."""
-    return sharing.offered(env, pool, gpus) | offer.claimable(pool)
+    return sharing.resources(env, pool, gpus) | offer.claimable(pool)
 
 
-def promise(env: Environment, pool: Pool) -> dict[str, str]:
+def offer_annotations(env: Environment, pool: Pool) -> dict[str, str]:
     """Annotations of a new Karpenter node that waits for the gate: what one node of the pool offers.
 
     All nodes of a NodePool get the same ones. So if they differ in their number of GPUs, the amounts are per
     GPU, and the gate multiplies; another number of GPUs in the pool then changes no existing node.
     """
-    if not gated(env, pool) or not env.by_karpenter(pool):
+    if not is_gated(env, pool) or not env.by_karpenter(pool):
         return {}
-    several = len(pool.gpu_counts) > 1
-    key = labels.OFFERS_PER_GPU if several else labels.OFFERS
-    return {key: json.dumps(offers(env, pool, 1 if several else None), sort_keys=True)}
+    differs = len(pool.gpu_counts) > 1
+    key = labels.OFFERS_PER_GPU if differs else labels.OFFERS
+    return {key: json.dumps(expected_resources(env, pool, 1 if differs else None), sort_keys=True)}
 
 
-def until_proven(env: Environment, pool: Pool) -> dict[str, Any] | None:
+def startup_change(env: Environment, pool: Pool) -> dict[str, Any] | None:
     """Taints of nodes that others create, until the gate has recorded its proof; None if none are needed.
 
     ``proof`` is the annotation of a proven node, ``reason`` the one with what a node still waits for.
     """
-    found = startup_taints(env, pool)
-    return {"taints": found, "proof": labels.GPU_READY, "reason": labels.GPU_WAITS_FOR} if found else None
+    taints = startup_taints(env, pool)
+    return {"taints": taints, "proof": labels.GPU_READY, "reason": labels.GPU_WAITS_FOR} if taints else None

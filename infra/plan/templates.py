@@ -20,7 +20,7 @@ from infra.strict_yaml import Loader
 Values = Mapping[str, Any]
 
 
-class _Text(string.Template):
+class _Template(string.Template):
     delimiter = "@"
 
 
@@ -30,33 +30,35 @@ def read(path: Path) -> Any:
     return yaml.load(path.read_bytes(), Loader)  # noqa: S506  (a SafeLoader)
 
 
-def complete(given: Any, values: Values) -> Any:
+def fill(value: Any, values: Values) -> Any:
     """A copy without names. KeyError for an unknown one, ValueError for an ``@`` without a name.
 
     ValueError for a null too: in ``{a: b, c}`` it is half of a text that needs quotes.
     """
-    if given is None:
+    if value is None:
         raise ValueError("an entry has no value; quote a text with commas")
-    if isinstance(given, list):
-        return [complete(one, scope) for one in given for scope in _scopes(one, values)]
-    if isinstance(given, dict):
+    if isinstance(value, list):
+        return [fill(item, scope) for item in value for scope in _scopes(item, values)]
+    if isinstance(value, dict):
         return {
-            complete(key, scope): complete(one, scope)
-            for key, one in given.items()
+            fill(key, scope): fill(item, scope)
+            for key, item in value.items()
             if key not in ("when", "each")
-            for scope in _scopes(one, values)
+            for scope in _scopes(item, values)
         }
-    if not isinstance(given, str) or "@" not in given:
-        return given
-    return values[given[1:]] if given[1:] in values and given[0] == "@" else _Text(given).substitute(values)
+    if not isinstance(value, str) or "@" not in value:
+        return value
+    return (
+        values[value[1:]] if value[1:] in values and value[0] == "@" else _Template(value).substitute(values)
+    )
 
 
-def named(given: Mapping[str, Any], values: Values) -> Values:
-    """``values`` and those of ``given``, each completed with the ones before it."""
-    found = dict(values)
-    for name, value in given.items():
-        found[name] = complete(value, found)
-    return found
+def with_let(definitions: Mapping[str, Any], values: Values) -> Values:
+    """``values`` and those of ``definitions``, each completed with the ones before it."""
+    known = dict(values)
+    for name, value in definitions.items():
+        known[name] = fill(value, known)
+    return known
 
 
 def _scopes(entry: Any, values: Values) -> Iterator[Values]:
@@ -64,5 +66,5 @@ def _scopes(entry: Any, values: Values) -> Iterator[Values]:
     if not isinstance(entry, dict):
         yield values
     elif "when" not in entry or values[entry["when"]]:
-        items = complete(entry["each"], values) if "each" in entry else [{}]
+        items = fill(entry["each"], values) if "each" in entry else [{}]
         yield from ({**values, **item} for item in items)

@@ -27,18 +27,18 @@ RETRIES = 6
 
 def resources(work: Workload) -> dict[str, str]:
     """Requests beside CPU, memory and GPUs; the limits must be the same."""
-    found = {labels.EFA: str(work.efa)} if work.efa else {}
-    return {**found, labels.HUGE_PAGES: work.hugepages} if work.hugepages else found
+    requests = {labels.EFA: str(work.efa)} if work.efa else {}
+    return {**requests, labels.HUGE_PAGES: work.hugepages} if work.hugepages else requests
 
 
 def _volumes(work: Workload) -> dict[str, tuple[str, Manifest]]:
     """Mount path and emptyDir by name."""
-    found: dict[str, tuple[str, Manifest]] = {}
+    volumes: dict[str, tuple[str, Manifest]] = {}
     if work.shm:
-        found["shm"] = "/dev/shm", {"medium": "Memory", "sizeLimit": work.shm}  # noqa: S108  (in the pod)
+        volumes["shm"] = "/dev/shm", {"medium": "Memory", "sizeLimit": work.shm}  # noqa: S108  (in the pod)
     if work.hugepages:
-        found["hugepages"] = "/dev/hugepages", {"medium": "HugePages-2Mi"}
-    return found
+        volumes["hugepages"] = "/dev/hugepages", {"medium": "HugePages-2Mi"}
+    return volumes
 
 
 def container(work: Workload) -> Manifest:
@@ -50,45 +50,53 @@ def container(work: Workload) -> Manifest:
 def pod(work: Workload) -> Manifest:
     """Volumes of the pod, and its subdomain if the job's other pods find it by name."""
     volumes = [{"name": name, "emptyDir": volume} for name, (_, volume) in _volumes(work).items()]
-    found: Manifest = {"volumes": volumes} if volumes else {}
-    return {**found, "subdomain": work.name} if isinstance(work, JobWorkload) and work.meets else found
+    fields: Manifest = {"volumes": volumes} if volumes else {}
+    return (
+        {**fields, "subdomain": work.name}
+        if isinstance(work, JobWorkload) and work.has_rendezvous
+        else fields
+    )
 
 
-def environment(work: Workload) -> list[Manifest]:
+def rank_variables(work: Workload) -> list[Manifest]:
     """Variables of an indexed job's pod: its number, the number of pods, and where the first pod is."""
     if not isinstance(work, JobWorkload) or not work.indexed:
         return []
     index = f"metadata.annotations['{labels.COMPLETION_INDEX}']"
-    found: list[Manifest] = [
+    entries: list[Manifest] = [
         {"name": "RANK", "valueFrom": {"fieldRef": {"fieldPath": index}}},
         {"name": "WORLD_SIZE", "value": str(work.total)},
     ]
-    if work.meets:
-        first = f"{work.name}-0.{work.name}"  # hostname of the pod with index 0, and subdomain
-        found += [{"name": "MASTER_ADDR", "value": first}, {"name": "MASTER_PORT", "value": str(MASTER_PORT)}]
-    return found
+    if work.has_rendezvous:
+        master = f"{work.name}-0.{work.name}"  # hostname of the pod with index 0, and subdomain
+        entries += [
+            {"name": "MASTER_ADDR", "value": master},
+            {"name": "MASTER_PORT", "value": str(MASTER_PORT)},
+        ]
+    return entries
 
 
-def service(work: JobWorkload, metadata: Manifest) -> Manifest | None:
+def service(job: JobWorkload, metadata: Manifest) -> Manifest | None:
     """The headless Service that gives the pods their DNS names; None if they do not meet.
 
     A name exists before its pod is ready, because the pods need each other for that. The update does not
     wait for endpoints: they exist only once a node does.
     """
-    if not work.meets:
+    if not job.has_rendezvous:
         return None
     port = {"name": "rendezvous", "port": MASTER_PORT, "targetPort": MASTER_PORT}
-    named: Manifest = {"clusterIP": "None", "publishNotReadyAddresses": True}
-    return cluster_ip_service(metadata, work.name, port, awaited=False, **named)
+    spec: Manifest = {"clusterIP": "None", "publishNotReadyAddresses": True}
+    return cluster_ip_service(metadata, job.name, port, awaited=False, **spec)
 
 
-def job(work: JobWorkload) -> Manifest:
-    """The ``spec`` of the Job without its template."""
-    found: Manifest = {"parallelism": work.parallelism, "completions": work.total}
-    return {**found, "completionMode": "Indexed"} if work.indexed else found
+def job_fields(job: JobWorkload) -> Manifest:
+    """The ``spec`` of the Job without its template; one failure of a gang counts once for each pod."""
+    fields: Manifest = {"parallelism": job.parallelism, "completions": job.total}
+    fields |= {"completionMode": "Indexed"} if job.indexed else {}
+    return {**fields, "backoffLimit": RETRIES * job.parallelism} if job.gang else fields
 
 
-def unawaited() -> dict[str, str]:
+def unawaited_annotations() -> dict[str, str]:
     """Annotations of a Job for which an update does not wait.
 
     With skipAwait Pulumi's provider does not wait for the deletion either (pulumi-kubernetes, provider/pkg/
@@ -98,19 +106,19 @@ def unawaited() -> dict[str, str]:
     return {labels.SKIP_AWAIT: "true", labels.DELETION_PROPAGATION: "background"}
 
 
-def queued(metadata: Manifest, work: Workload) -> Manifest:
+def queue_metadata(metadata: Manifest, work: Workload) -> Manifest:
     """Metadata with the queue's label, and so that an update does not wait for the turn of its pods.
 
     Not by skipAwait: then the provider does not wait for the deletion either, and a new object of the same
     name could not be created.
     """
     assert work.queue is not None
-    found = {**metadata, "labels": {**metadata["labels"], labels.QUEUE: work.queue}}
-    waits = isinstance(work, JobWorkload) or (isinstance(work, DeploymentWorkload) and work.blue_green)
-    return found if waits else {**found, "annotations": {labels.WAIT_FOR: "jsonpath={.metadata.uid}"}}
+    queued = {**metadata, "labels": {**metadata["labels"], labels.QUEUE: work.queue}}
+    is_awaited = isinstance(work, JobWorkload) or (isinstance(work, DeploymentWorkload) and work.blue_green)
+    return queued if is_awaited else {**queued, "annotations": {labels.WAIT_FOR: "jsonpath={.metadata.uid}"}}
 
 
-def of_pods(env: Environment, work: Workload, pools: Sequence[Pool]) -> dict[str, str]:
+def topology_annotations(env: Environment, work: Workload, pools: Sequence[Pool]) -> dict[str, str]:
     """Annotations of the workload's pods in the pools that it selects; empty if these have no topology.
 
     In a queue of pools with and without topologies, Kueue admits only annotated pods to the former
@@ -125,8 +133,3 @@ def of_pods(env: Environment, work: Workload, pools: Sequence[Pool]) -> dict[str
     if topology is None:
         return {labels.TOPOLOGY_ANY: "true"}
     return {labels.TOPOLOGY_REQUIRED if topology.required else labels.TOPOLOGY_PREFERRED: topology.level}
-
-
-def gang(work: JobWorkload) -> dict[str, int]:
-    """Fields of the Job's ``spec``: one failure of the gang counts once for each pod."""
-    return {"backoffLimit": RETRIES * work.parallelism} if work.gang else {}

@@ -56,21 +56,21 @@ join, and EKS or Karpenter reports that. A mask in /run has no effect: the unit 
 """
 
 
-def of(env: Environment, pool: Pool) -> str:
+def render(env: Environment, pool: Pool) -> str:
     """User data of the pool's nodes in the format of their image; may be empty."""
     return al2023(env, pool) if pool.image.family == "AL2023" else bottlerocket(pool)
 
 
 def al2023(env: Environment, pool: Pool) -> str:
     """A MIME archive with a NodeConfig and shell scripts, each only if needed."""
-    aws = pool.on_aws
+    aws = pool.aws_settings
     config: dict[str, int] = {}
     if aws.max_pods is not None:
         config["maxPods"] = aws.max_pods
     if aws.pod_pids_limit is not None:
         config["podPidsLimit"] = aws.pod_pids_limit
     spec: dict[str, Any] = {"kubelet": {"config": config}} if config else {}
-    if _own_disks(pool):
+    if _sets_up_disks(pool):
         spec["instance"] = {"localStorage": {"strategy": "RAID0"}}
     parts = []
     if spec:
@@ -86,44 +86,44 @@ def al2023(env: Environment, pool: Pool) -> str:
     return _archive(parts)
 
 
-def _own_disks(pool: Pool) -> bool:
+def _sets_up_disks(pool: Pool) -> bool:
     """Whether user data sets up the node's NVMe disks; Karpenter's nodes get that from the EC2NodeClass."""
-    return pool.on_aws.instance_store == "raid0" and not pool.by_karpenter
+    return pool.aws_settings.instance_store == "raid0" and not pool.by_karpenter
 
 
-def huge_pages_script(wanted: str) -> str:
+def huge_pages_script(memory: str) -> str:
     """A shell script that reserves memory in huge pages of 2 MiB, now and at each boot.
 
     cloud-init runs it before nodeadm starts the kubelet, which counts huge pages only at its start. Sources:
     Kubernetes' page "Manage HugePages", AWS's "Configure hugepages in Amazon EKS clusters".
     """
-    setting = f"vm.nr_hugepages={memory_bytes(wanted) // HUGE_PAGE}"
+    setting = f"vm.nr_hugepages={memory_bytes(memory) // HUGE_PAGE}"
     return f"#!/bin/bash\nsysctl -w {setting}\necho {setting} > /etc/sysctl.d/90-gpuform-hugepages.conf\n"
 
 
-def prepull_script(wanted: tuple[str, ...]) -> str:
+def prepull_script(names: tuple[str, ...]) -> str:
     """A shell script that pulls images into containerd; public ones only, without a login.
 
     cloud-init runs it before nodeadm has started containerd, so it leaves the work to a systemd unit that
     waits for containerd. If the pre-pull fails, the node still joins.
     """
     pulls = "; ".join(  # containerd's own client does not complete names, unlike the kubelet
-        f"ctr --namespace k8s.io images pull {shlex.quote(full_name(image))}" for image in wanted
+        f"ctr --namespace k8s.io images pull {shlex.quote(full_name(image))}" for image in names
     )
-    work = f"until ctr version >/dev/null 2>&1; do sleep 2; done; {pulls}"
+    script = f"until ctr version >/dev/null 2>&1; do sleep 2; done; {pulls}"
     unit = "systemd-run --no-block --unit=gpuform-prepull --property=Type=oneshot"
     limit = f"--property=TimeoutStartSec={PREPULL_TIMEOUT_S}"
-    return f"#!/bin/bash\n{unit} {limit} /bin/bash -c {shlex.quote(work)} || true\n"
+    return f"#!/bin/bash\n{unit} {limit} /bin/bash -c {shlex.quote(script)} || true\n"
 
 
 def _archive(parts: list[tuple[str, str]]) -> str:
     archive = ""
     for content_type, text in parts:
-        archive = with_part(archive, content_type, text)
+        archive = add_part(archive, content_type, text)
     return archive
 
 
-def with_part(archive: str, content_type: str, text: str) -> str:
+def add_part(archive: str, content_type: str, text: str) -> str:
     """The MIME archive with one more part at its end; an empty ``archive`` has no parts."""
     end = f"--{BOUNDARY}--\n"
     head = f'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="{BOUNDARY}"\n\n'
@@ -135,7 +135,7 @@ def bottlerocket(pool: Pool) -> str:
 
     Bottlerocket has no shell, so there is no pre-pull; the model rejects what it does not support.
     """
-    aws = pool.on_aws
+    aws = pool.aws_settings
     kubernetes: dict[str, Any] = {}
     if aws.max_pods is not None:
         kubernetes["max-pods"] = aws.max_pods
@@ -145,7 +145,7 @@ def bottlerocket(pool: Pool) -> str:
     if pool.hugepages:  # values of settings.kernel.sysctl are strings
         pages = str(memory_bytes(pool.hugepages) // HUGE_PAGE)
         tables["settings.kernel.sysctl"] = {"vm.nr_hugepages": pages}
-    if _own_disks(pool):
+    if _sets_up_disks(pool):
         # `init` makes one array of the disks, on every boot: their content is lost with the machine.
         init = ["apiclient", "ephemeral-storage", "init"]
         bind = ["apiclient", "ephemeral-storage", "bind", "--dirs", *BOTTLEROCKET_DIRECTORIES]
@@ -155,19 +155,19 @@ def bottlerocket(pool: Pool) -> str:
 
 
 def _device_plugin(pool: Pool) -> dict[str, dict[str, Any]]:
-    base, shared = "settings.kubelet-device-plugins.nvidia", pool.sharing
-    if isinstance(shared, TimeSlicing):
+    table, sharing = "settings.kubelet-device-plugins.nvidia", pool.sharing
+    if isinstance(sharing, TimeSlicing):
         slicing = {
-            "replicas": shared.replicas,
-            "rename-by-default": shared.rename,
-            "fail-requests-greater-than-one": shared.fail_requests_greater_than_one,
+            "replicas": sharing.replicas,
+            "rename-by-default": sharing.rename,
+            "fail-requests-greater-than-one": sharing.fail_requests_greater_than_one,
         }
-        return {base: {"device-sharing-strategy": "time-slicing"}, f"{base}.time-slicing": slicing}
-    if isinstance(shared, Mps):
-        mps = {"replicas": shared.replicas, "rename-by-default": False}
-        return {base: {"device-sharing-strategy": "mps"}, f"{base}.mps": mps}
-    if isinstance(shared, Mig):
-        return {base: {"device-partitioning-strategy": "mig"}, f"{base}.mig.profile": _mig(pool)}
+        return {table: {"device-sharing-strategy": "time-slicing"}, f"{table}.time-slicing": slicing}
+    if isinstance(sharing, Mps):
+        mps = {"replicas": sharing.replicas, "rename-by-default": False}
+        return {table: {"device-sharing-strategy": "mps"}, f"{table}.mps": mps}
+    if isinstance(sharing, Mig):
+        return {table: {"device-partitioning-strategy": "mig"}, f"{table}.mig.profile": _mig(pool)}
     return {}
 
 

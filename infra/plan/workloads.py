@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from pydantic import ValidationError
 
-from infra.model import checks, choice, labels, surge
-from infra.model.choice import Unit
+from infra.model import checks, gpu_matching, labels, surge
 from infra.model.environment import Environment
 from infra.model.errors import InputError
+from infra.model.gpu_matching import Match
 from infra.model.pool import Pool
 from infra.model.scheduling import SCHEDULER
 from infra.model.serving import COLOURS
@@ -22,7 +22,7 @@ from infra.model.workload import (
     Workload,
 )
 from infra.plan import blue_green, dra, kserve, notebooks, scaling, serving, sharing, training
-from infra.plan.manifest import Manifest, among, manifest, nonroot, on_nodes, owned, tolerating
+from infra.plan.manifest import Manifest, label_in, manifest, node_affinity, nonroot, own_labels, tolerate_all
 
 _USER = 1000  # any user but root; images that bring their own root user run as this one
 
@@ -37,14 +37,14 @@ def objects(env: Environment, workload: Workload) -> tuple[Manifest, ...]:
 
     With two colours only the first is created; the other exists only after a change of the pods.
     """
-    needed = claim_template(env, workload), service(env, workload), runtime(env, workload)
-    found = [one for one in needed if one]
+    optional = claim_template(env, workload), service(env, workload), runtime(env, workload)
+    parts = [item for item in optional if item]
     main = controller(env, workload)
     if not (isinstance(workload, DeploymentWorkload) and workload.blue_green):
-        return (*found, main, *scaled(env, workload))
-    first = COLOURS[0]
-    found = [blue_green.pointing(one, first) if one["kind"] == "Service" else one for one in found]
-    return (*found, blue_green.coloured(main, first, workload.replicas), *scaled(env, workload))
+        return (*parts, main, *scaling_objects(env, workload))
+    colour = COLOURS[0]
+    parts = [blue_green.select_colour(item, colour) if item["kind"] == "Service" else item for item in parts]
+    return (*parts, blue_green.with_colour(main, colour, workload.replicas), *scaling_objects(env, workload))
 
 
 def check(env: Environment, workload: Workload) -> None:
@@ -66,7 +66,7 @@ def check(env: Environment, workload: Workload) -> None:
 
 def claim_template(env: Environment, workload: Workload) -> Manifest | None:
     """The template of its pods' claims; None if they use an extended resource."""
-    pool = _claimed(_pools(env, workload))
+    pool = _claimed_pool(_pools(env, workload))
     return dra.claim_template(pool, workload, _metadata(env, workload)) if pool else None
 
 
@@ -86,49 +86,49 @@ def runtime(env: Environment, workload: Workload) -> Manifest | None:
     return kserve.runtime(env, workload, _metadata(env, workload))
 
 
-def scaled(env: Environment, workload: Workload) -> tuple[Manifest, ...]:
+def scaling_objects(env: Environment, workload: Workload) -> tuple[Manifest, ...]:
     """What measures the workload's pods and sets their number, after what makes the pods."""
     return scaling.objects(env, workload, _metadata(env, workload))
 
 
 def _metadata(env: Environment, workload: Workload) -> Manifest:
-    own = owned(env, APP_NAME=workload.name)
-    return {"name": workload.name, "namespace": workload.namespace, "labels": own}
+    object_labels = own_labels(env, APP_NAME=workload.name)
+    return {"name": workload.name, "namespace": workload.namespace, "labels": object_labels}
 
 
-def _claimed(pools: Sequence[Pool]) -> Pool | None:
+def _claimed_pool(pools: Sequence[Pool]) -> Pool | None:
     """The pool with claimed GPUs; the workload names it, since no product selects such a pool."""
     return next((pool for pool in pools if pool.by_claim), None)
 
 
 def controller(env: Environment, workload: Workload) -> Manifest:
     """The object that makes its pods, or the Pod itself; a Deployment without a colour."""
-    made = _controller(env, workload)
+    manifest = _controller(env, workload)
     if isinstance(workload, InferenceWorkload) and workload.model:
-        return kserve.inference_service(workload, workload.model, made)
-    return made
+        return kserve.inference_service(workload, workload.model, manifest)
+    return manifest
 
 
 def _controller(env: Environment, workload: Workload) -> Manifest:
     metadata = _metadata(env, workload)
     template = {"metadata": {"labels": metadata["labels"]}}
     if workload.queue:
-        metadata = training.queued(metadata, workload)
+        metadata = training.queue_metadata(metadata, workload)
         if isinstance(workload, DeploymentWorkload):
             # As Kueue's webhook does; a Job's pods are admitted with the Job, and have no queue of their own.
             template = {"metadata": {"labels": metadata["labels"]}}
-    placed = training.of_pods(env, workload, _pools(env, workload))
-    if placed:
+    topology = training.topology_annotations(env, workload, _pools(env, workload))
+    if topology:
         pod = metadata if isinstance(workload, PodWorkload) else template["metadata"]
-        pod["annotations"] = {**pod.get("annotations", {}), **placed}
+        pod["annotations"] = {**pod.get("annotations", {}), **topology}
     if isinstance(workload, DeploymentWorkload):
         minutes = serving.start_minutes(env, workload, _pools(env, workload))
-        scarce = surge.scarce(env, workload)
+        may_block = surge.update_may_block(env, workload)
         spec = {
             **serving.replicas(workload),
             "selector": {"matchLabels": {labels.APP_NAME: workload.name}},
             "template": {**template, "spec": _pod_spec(env, workload, "Always")},
-            **serving.strategy(workload, scarce),
+            **serving.strategy(workload, may_block),
         }
         if isinstance(workload, InferenceWorkload) and not workload.scale and not workload.model:
             # The autoscaler of a former `scale` still owns the number of pods.
@@ -138,12 +138,11 @@ def _controller(env: Environment, workload: Workload) -> Manifest:
         return manifest("Deployment", metadata, "apps/v1", spec=spec)
     if isinstance(workload, JobWorkload):
         spec = {
-            **training.job(workload),
-            **training.gang(workload),
+            **training.job_fields(workload),
             "template": {**template, "spec": _pod_spec(env, workload, "Never")},
         }
         if workload.wait_minutes is None:
-            metadata["annotations"] = training.unawaited()
+            metadata["annotations"] = training.unawaited_annotations()
         return manifest("Job", metadata, "batch/v1", spec=spec)
     if isinstance(workload, NotebookWorkload):
         return notebooks.stateful_set(workload, metadata, _pod_spec(env, workload, "Always"))
@@ -152,10 +151,10 @@ def _controller(env: Environment, workload: Workload) -> Manifest:
 
 def wait_minutes(env: Environment, workload: Workload) -> tuple[int, int]:
     """Minutes after which a create and an update of the workload fail."""
-    first = serving.start_minutes(env, workload, _pools(env, workload))
+    start = serving.start_minutes(env, workload, _pools(env, workload))
     if not isinstance(workload, DeploymentWorkload):
-        return first, first
-    return first, first * serving.steps(workload, _controller(env, workload)["spec"])
+        return start, start
+    return start, start * serving.update_steps(workload, _controller(env, workload)["spec"])
 
 
 def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
@@ -164,24 +163,24 @@ def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
     limits = {"memory": workload.memory}
     for name, amount in training.resources(workload).items():
         requests[name] = limits[name] = amount
-    resource = checks.request(env.gpu_operator.mig_strategy, pools, workload)
+    resource = checks.requested_resource(env.gpu_operator.mig_strategy, pools, workload)
     if resource:
-        requests[resource] = limits[resource] = str(workload.amount)
+        requests[resource] = limits[resource] = str(workload.device_count)
     container: Manifest = {
         "name": workload.name,
         "image": env.image(workload.image),
         "resources": {"requests": requests, "limits": limits},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
-    claimed = _claimed(pools)
-    if claimed:
+    claimed_pool = _claimed_pool(pools)
+    if claimed_pool:
         container["resources"]["claims"] = [{"name": dra.REQUEST}]
     if workload.command:
         container["command"] = list(workload.command)
     variables = [{"name": key, "value": value} for key, value in workload.env.items()]
-    variables += training.environment(workload)
+    variables += training.rank_variables(workload)
     if variables:
-        container["env"] = sorted(variables, key=lambda one: str(one["name"]))
+        container["env"] = sorted(variables, key=lambda variable: str(variable["name"]))
     container |= {**serving.container(workload), **training.container(workload)}
     spec: Manifest = {
         "automountServiceAccountToken": False,
@@ -190,10 +189,10 @@ def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
         "securityContext": nonroot(_USER),
         **training.pod(workload),
     }
-    if claimed:
-        name = dra.template_name(claimed, workload)
+    if claimed_pool:
+        name = dra.template_name(claimed_pool, workload)
         spec["resourceClaims"] = [{"name": dra.REQUEST, "resourceClaimTemplateName": name}]
-    if env.packs and (resource or claimed):
+    if env.uses_packer and (resource or claimed_pool):
         spec["schedulerName"] = SCHEDULER
     runtime_class = workload.runtime_class or (env.runtime_class if resource else None)
     if runtime_class:
@@ -205,45 +204,47 @@ def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
     if workload.gpu_product:
         spec["nodeSelector"] = {labels.GPU_PRODUCT: workload.gpu_product}
         if workload.queue:  # Kueue chooses a pool by the labels of its flavor, which has no product
-            spec["affinity"] = on_nodes(among(labels.POOL, sorted(pool.name for pool in pools)))
-    if workload.gpu and not claimed:  # a claim says itself what its GPU must have
+            spec["affinity"] = node_affinity(label_in(labels.POOL, sorted(pool.name for pool in pools)))
+    if workload.gpu and not claimed_pool:  # a claim says itself what its GPU must have
         strategy = env.gpu_operator.mig_strategy
-        spec["affinity"] = _required(choice.units(strategy, env.pools, workload.gpu, workload.slice))
+        spec["affinity"] = _gpu_affinity(
+            gpu_matching.matches(strategy, env.pools, workload.gpu, workload.slice)
+        )
     if isinstance(workload, InferenceWorkload) and workload.near:
-        spec["affinity"] = {**spec.get("affinity", {}), "podAffinity": _near(workload.near)}
-    tolerations = tolerating(taint for pool in pools for taint in sharing.pool_taints(env, pool))
+        spec["affinity"] = {**spec.get("affinity", {}), "podAffinity": _near_affinity(workload.near)}
+    tolerations = tolerate_all(taint for pool in pools for taint in sharing.pool_taints(env, pool))
     if tolerations:
         spec["tolerations"] = tolerations
     return spec
 
 
-def _required(units: Sequence[Unit]) -> Manifest:
+def _gpu_affinity(matches: Sequence[Match]) -> Manifest:
     """All nodes of pools that satisfy the need as a whole; of other pools the nodes with a matching product.
 
     Not by ``nvidia.com/gpu.memory``: the product stands for the whole GPU model, NVLink included.
     """
-    whole = sorted({unit.pool.name for unit in units if unit.every_node})
-    terms = [[among(labels.POOL, whole)]] if whole else []
-    for unit in units:
-        if not unit.every_node:
-            product = among(labels.GPU_PRODUCT, sorted(unit.products))
-            terms.append([among(labels.POOL, [unit.pool.name]), product])
-    return on_nodes(*terms)
+    whole_pools = sorted({match.pool.name for match in matches if match.all_nodes})
+    terms = [[label_in(labels.POOL, whole_pools)]] if whole_pools else []
+    for match in matches:
+        if not match.all_nodes:
+            product = label_in(labels.GPU_PRODUCT, sorted(match.products))
+            terms.append([label_in(labels.POOL, [match.pool.name]), product])
+    return node_affinity(*terms)
 
 
-def _near(name: str) -> Manifest:
+def _near_affinity(name: str) -> Manifest:
     """Rather on a node with a pod of that workload than in its zone, rather there than elsewhere.
 
     Not required: the node of the data may have no GPU, or none that is free.
     """
-    selected = {"labelSelector": {"matchLabels": {labels.APP_NAME: name}}}
-    places = ((100, labels.HOSTNAME), (50, labels.ZONE))
+    selector = {"labelSelector": {"matchLabels": {labels.APP_NAME: name}}}
+    weights = ((100, labels.HOSTNAME), (50, labels.ZONE))
     return {
         "preferredDuringSchedulingIgnoredDuringExecution": [
-            {"weight": weight, "podAffinityTerm": {**selected, "topologyKey": key}} for weight, key in places
+            {"weight": weight, "podAffinityTerm": {**selector, "topologyKey": key}} for weight, key in weights
         ]
     }
 
 
 def _pools(env: Environment, workload: Workload) -> list[Pool]:
-    return choice.pools_of(env.gpu_operator.mig_strategy, env.pools, workload)
+    return gpu_matching.pools_of(env.gpu_operator.mig_strategy, env.pools, workload)

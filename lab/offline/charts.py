@@ -62,31 +62,31 @@ class Charts:
 
     def _files(self, name: str, version: str) -> Files:
         if name in _SIMULATED:
-            return _renamed(self._ours(f"charts/{_SIMULATED[name]}"), name, version)
+            return _with_metadata(self._checkout_folder(f"charts/{_SIMULATED[name]}"), name, version)
         if name == CRDS:
             from lab.offline import karpenter_crds  # imports the toolchain, which few charts need
 
-            pinned = self._ours(karpenter_crds.FOLDER)
-            return _renamed(karpenter_crds.chart(pinned, self.cache), name, version)
+            pinned = self._checkout_folder(karpenter_crds.FOLDER)
+            return _with_metadata(karpenter_crds.chart(pinned, self.cache), name, version)
         if name == "keda":
             from lab.offline import keda_chart
 
-            return keda_chart.files(self._ours("toolchain/keda"), self.cache, version)
+            return keda_chart.files(self._checkout_folder("toolchain/keda"), self.cache, version)
         if name in CHARTS:
             from lab.offline import controller_charts
 
-            pinned = self._ours(controller_charts.pinned(name))
-            return _renamed(controller_charts.chart(name, pinned, self.cache), name, version)
-        described = {"apiVersion": "v2", "name": name, "version": version}
-        return {"Chart.yaml": json.dumps(described).encode(), "templates/values.yaml": _VALUES}
+            pinned = self._checkout_folder(controller_charts.pin_folder(name))
+            return _with_metadata(controller_charts.chart(name, pinned, self.cache), name, version)
+        metadata = {"apiVersion": "v2", "name": name, "version": version}
+        return {"Chart.yaml": json.dumps(metadata).encode(), "templates/values.yaml": _VALUES}
 
-    def _ours(self, folder: str) -> Path:
+    def _checkout_folder(self, folder: str) -> Path:
         """The folder of the program's checkout, or of this one: an older commit may not have it."""
-        own = self.root / folder
-        return own if own.is_dir() else _HERE / folder
+        program_folder = self.root / folder
+        return program_folder if program_folder.is_dir() else _HERE / folder
 
 
-def _renamed(source: Path, name: str, version: str) -> Files:
+def _with_metadata(source: Path, name: str, version: str) -> Files:
     files = _read(source)
     text = files["Chart.yaml"].decode()
     # The source of cert-manager's chart has 0.0.0 for both versions, which a release fills in.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from lab.sidecars.controllers.rows import CHARTS
-from lab.toolchain.module_files import Source, cached
+from lab.toolchain.module_files import Source, cached_folder
 
 
-def pinned(name: str) -> str:
+def pin_folder(name: str) -> str:
     """Folder of the go.mod that requires the version, relative to the repository."""
     return f"toolchain/{CHARTS[name].name}"
 
@@ -20,4 +20,4 @@ def chart(name: str, pinned: Path, cache: Path) -> Path:
     """
     row = CHARTS[name]
     source = Source(f"chart-{name}", f"the chart {name}", row.module, Path(row.charts[name]), "Chart.yaml")
-    return cached(source, pinned, cache)
+    return cached_folder(source, pinned, cache)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab.toolchain.module_files import Source, cached
+from lab.toolchain.module_files import Source, cached_folder
 
 MODULE = "github.com/aws/karpenter-provider-aws"
 FOLDER = "toolchain/karpenter-crds"
@@ -17,4 +17,4 @@ def chart(pinned: Path, cache: Path) -> Path:
 
     Raises Failure if the module cannot be fetched, InputError if Go is missing.
     """
-    return cached(_CHART, pinned, cache)
+    return cached_folder(_CHART, pinned, cache)

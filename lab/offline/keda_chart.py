@@ -14,8 +14,9 @@ from typing import Any
 
 import yaml
 
+from infra.strict_yaml import Loader
 from lab.sidecars.controllers.rows import CONTROLLERS
-from lab.toolchain.module_files import Source, cached
+from lab.toolchain.module_files import Source, cached_folder
 
 NAME = "keda"
 SOURCE = Source(
@@ -38,11 +39,11 @@ Json = dict[str, Any]
 
 def files(pinned: Path, cache: Path, version: str) -> Mapping[str, bytes]:
     """The chart's files. Raises Failure if the module cannot be fetched, InputError if Go is missing."""
-    config = cached(SOURCE, pinned, cache)
-    texts = [_templated(one) for one in (*_crds(config), *_manifests(config))]
-    described = {"apiVersion": "v2", "name": NAME, "version": version}
+    config = cached_folder(SOURCE, pinned, cache)
+    texts = [_to_template(manifest) for manifest in (*_crds(config), *_manifests(config))]
+    metadata = {"apiVersion": "v2", "name": NAME, "version": version}
     return {
-        "Chart.yaml": json.dumps(described).encode(),
+        "Chart.yaml": json.dumps(metadata).encode(),
         "values.yaml": b"tolerations: []\n",
         "templates/all.yaml": "\n---\n".join(texts).encode(),
     }
@@ -51,45 +52,45 @@ def files(pinned: Path, cache: Path, version: str) -> Mapping[str, bytes]:
 def _crds(config: Path) -> Iterator[Json]:
     """With the module's patches, which kustomize would apply (RFC 6902, operations add and remove)."""
     for file in sorted((config / "crd" / "bases").glob("*.yaml")):
-        crd = yaml.safe_load(file.read_text())
+        crd = yaml.load(file.read_text(), Loader)  # noqa: S506  (a SafeLoader)
         patch = config / "crd" / "patches" / f"{crd['spec']['names']['singular']}_patch.yaml"
-        for one in yaml.safe_load(patch.read_text()) if patch.is_file() else ():
-            *parents, last = one["path"].strip("/").split("/")
-            here = crd
+        for operation in yaml.safe_load(patch.read_text()) if patch.is_file() else ():
+            *parents, last = operation["path"].strip("/").split("/")
+            target = crd
             for key in parents:
-                here = here[int(key)] if isinstance(here, list) else here[key]
-            if one["op"] == "remove":
-                del here[last]
+                target = target[int(key)] if isinstance(target, list) else target[key]
+            if operation["op"] == "remove":
+                del target[last]
             elif last == "-":
-                here.append(one["value"])
+                target.append(operation["value"])
             else:
-                here[last] = one["value"]
+                target[last] = operation["value"]
         yield crd
 
 
 def _manifests(config: Path) -> Iterator[Json]:
     for part in _PARTS:
         for file in sorted((config / part).glob("*.yaml")):
-            for one in yaml.safe_load_all(file.read_text()) if file.name != "kustomization.yaml" else ():
-                yield _labelled(one) if one["kind"] == "Deployment" else one
+            for manifest in yaml.safe_load_all(file.read_text()) if file.name != "kustomization.yaml" else ():
+                yield _with_labels(manifest) if manifest["kind"] == "Deployment" else manifest
 
 
-def _labelled(deployment: Json) -> Json:
+def _with_labels(deployment: Json) -> Json:
     """With the labels by which the keeper and kwok's stages know it, and the values' tolerations."""
     template = deployment["spec"]["template"]
-    own = _LABELS[template["metadata"]["labels"]["app"]]
+    own_labels = _LABELS[template["metadata"]["labels"]["app"]]
     for meta in (deployment["metadata"], template["metadata"]):
-        meta["labels"] = {**meta["labels"], **own}
+        meta["labels"] = {**meta["labels"], **own_labels}
     template["spec"]["tolerations"] = _TOLERATIONS
     return deployment
 
 
-def _templated(manifest: Json) -> str:
+def _to_template(manifest: Json) -> str:
     """The manifest as JSON, which is YAML, with what helm fills in."""
     text = json.dumps(manifest).replace("{{", '{{ "{{" }}')
-    for written, filled in (
+    for source, replacement in (
         (f'"namespace": "{_NAMESPACE}"', '"namespace": "{{ .Release.Namespace }}"'),
         (f'"{_TOLERATIONS}"', "{{ toJson .Values.tolerations }}"),
     ):
-        text = text.replace(written, filled)
+        text = text.replace(source, replacement)
     return text

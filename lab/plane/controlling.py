@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import yaml
 
-from gpuform.engine.places import Tools
+from gpuform.engine.files import Tools
 from infra.model.environment import Environment
 from lab.plane.layout import Layout
 from lab.sidecars.controllers.egress import socket_name
@@ -14,7 +14,7 @@ from lab.sidecars.controllers.rows import CONTROLLERS
 from lab.sidecars.shared.files import link, write_private
 
 
-def declared(env: Environment) -> tuple[str, ...]:
+def declared_controllers(env: Environment) -> tuple[str, ...]:
     return tuple(name for name, row in CONTROLLERS.items() if getattr(env, row.declared, None))
 
 

@@ -19,15 +19,15 @@ from gpuform.checkout.errors import Failure, InputError
 from lab.simulator import faults, keys
 from lab.simulator.api import Api
 from lab.simulator.faults import Fault
-from lab.simulator.world import model
+from lab.simulator.world import gpu_model
 
 Json = dict[str, Any]
 NODES = "/api/v1/nodes"
-KEPT, MOST = 3600.0, 200
+XID_RETENTION_S, MAX_XIDS = 3600.0, 200
 """Seconds after which the next fault drops an XID that took no GPU away; maximum number of XIDs kept."""
-SWITCHED = 8
+NVSWITCH_GPUS = 8
 """GPUs of a board with NVSwitches, from Ampere on."""
-SAID = {
+DESCRIPTIONS = {
     faults.EXPORTER_DOWN: "dcgm-exporter crash-loops",
     faults.FABRIC: "its fabric manager does not run: CUDA does not start, the validator crash-loops",
     faults.ECC: "its memory has double-bit errors, one a minute, each with XID 48",
@@ -40,7 +40,7 @@ SAID = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class FaultRequest:
     """The command line's request: exactly one of ``kinds``, ``xid``, ``clear``; ``gpu`` None: not given."""
 
     node: str
@@ -50,113 +50,123 @@ class Asked:
     clear: bool = False
 
 
-async def fault(kubeconfig: Path, asked: Asked, now: float | None = None) -> list[str]:
+async def change_fault(kubeconfig: Path, request: FaultRequest, now: float | None = None) -> list[str]:
     """Set a fault on a simulated node, or clear its faults; returns lines that say what was done.
 
     Clearing a fault that made the device plugin give up a GPU deletes the plugin's pod: both come back.
     Raises InputError before anything is changed, and Failure if the cluster does not answer.
     """
-    kind = _kind(asked)
-    async with answering(kubeconfig) as api:
-        notes = await annotations_of(api, asked.node, asked.gpu or 0)
-        there = faults.read(notes.get(keys.FAULTS, "[]"))
-        if asked.clear:
-            return await _clear(api, asked, there)
-        made = _made(asked, kind, notes, time.time() if now is None else now)
-        return await _add(api, asked.node, there, made)
+    kind = _requested_kind(request)
+    async with cluster_api(kubeconfig) as api:
+        annotations = await annotations_of(api, request.node, request.gpu or 0)
+        existing = faults.parse(annotations.get(keys.FAULTS, "[]"))
+        if request.clear:
+            return await _clear(api, request, existing)
+        new = _new_fault(request, kind, annotations, time.time() if now is None else now)
+        return await _add(api, request.node, existing, new)
 
 
-def _kind(asked: Asked) -> str:
+def _requested_kind(request: FaultRequest) -> str:
     """The requested kind, "" to clear. Raises InputError for no kind, for two, and for an unknown XID."""
     kinds = [
-        *asked.kinds,
-        *([faults.XID] if asked.xid is not None else []),
-        *(["clear"] if asked.clear else []),
+        *request.kinds,
+        *([faults.XID] if request.xid is not None else []),
+        *(["clear"] if request.clear else []),
     ]
     if len(kinds) != 1:
         path = " ".join(f"--{kind}" for kind in kinds) or "gpuform simulate fault"
         fact = "more than one at a time" if kinds else "no fault is given"
         choice = ", ".join(f"--{kind}" for kind in (f"{faults.XID} N", *faults.KINDS[1:], "clear"))
         raise InputError(path, fact, f"give one of {choice}")
-    if asked.xid is not None and asked.xid not in faults.XIDS:
+    if request.xid is not None and request.xid not in faults.XIDS:
         known = ", ".join(map(str, sorted(faults.XIDS)))
-        raise InputError("--xid", f"{asked.xid} is not an XID of a data-centre GPU", f"use one of {known}")
-    if kinds[0] in faults.OF_NODE and asked.gpu is not None:
+        raise InputError("--xid", f"{request.xid} is not an XID of a data-centre GPU", f"use one of {known}")
+    if kinds[0] in faults.NODE_KINDS and request.gpu is not None:
         raise InputError("--gpu", f"--{kinds[0]} breaks the node, not one of its GPUs", "leave --gpu out")
-    return "" if asked.clear else kinds[0]
+    return "" if request.clear else kinds[0]
 
 
-def _made(asked: Asked, kind: str, notes: dict[str, str], now: float) -> Fault:
+def _new_fault(request: FaultRequest, kind: str, annotations: dict[str, str], now: float) -> Fault:
     """Raises InputError if this GPU cannot have the fault."""
     if kind == faults.EXPORTER_DOWN:
         return Fault(kind, -1, now)
-    count = int(notes.get(keys.GPU_COUNT, "1"))
-    device = notes[keys.GPU_ID].lower().partition(":")[2]
-    gpu = model(notes)
+    count = int(annotations.get(keys.GPU_COUNT, "1"))
+    device = annotations[keys.GPU_ID].lower().partition(":")[2]
+    gpu = gpu_model(annotations)
     if gpu is None:
-        raise InputError("NODE", f"{asked.node} has an unknown GPU {device}", "name a node with a known one")
+        raise InputError(
+            "NODE", f"{request.node} has an unknown GPU {device}", "name a node with a known one"
+        )
     if kind == faults.NVLINK and not gpu.nvlink:
         raise InputError("--nvlink", f"{gpu.product} has no NVLink", "name a node with NVLink")
     if kind == faults.FABRIC:
-        if not gpu.nvlink or gpu.compute < (8, 0) or count < SWITCHED:
+        if not gpu.nvlink or gpu.compute < (8, 0) or count < NVSWITCH_GPUS:
             fact = f"{count} x {gpu.product} have no NVSwitch, and need no fabric manager"
-            raise InputError("--fabric-manager", fact, f"name a node with {SWITCHED} GPUs linked by switches")
+            raise InputError(
+                "--fabric-manager", fact, f"name a node with {NVSWITCH_GPUS} GPUs linked by switches"
+            )
         return Fault(kind, -1, now)
     if kind == faults.ROW_REMAP and gpu.compute < (8, 0):
         fact = f"{gpu.product} does not remap rows: only Ampere and later do"
         raise InputError("--row-remap", fact, "use --ecc, or name a node with a newer GPU")
-    return Fault(kind, asked.gpu or 0, now, asked.xid or 0)
+    return Fault(kind, request.gpu or 0, now, request.xid or 0)
 
 
-async def _add(api: Api, node: str, there: tuple[Fault, ...], made: Fault) -> list[str]:
-    which = node if made.gpu < 0 else f"{node}: GPU {made.gpu}"
-    if made.kind != faults.XID and any((f.kind, f.gpu) == (made.kind, made.gpu) for f in there):
-        return [f"{which}: already has this fault"]
-    others = [f for f in there if f.kind != faults.XID]
-    events = [f for f in there if f.kind == faults.XID and (f.sickening or f.since > made.since - KEPT)]
-    await _write(api, node, [*others, *events[-MOST:], made])
-    return [f"{which}: {_says(made)}"]
+async def _add(api: Api, node: str, existing: tuple[Fault, ...], new: Fault) -> list[str]:
+    subject = node if new.gpu < 0 else f"{node}: GPU {new.gpu}"
+    if new.kind != faults.XID and any((fault.kind, fault.gpu) == (new.kind, new.gpu) for fault in existing):
+        return [f"{subject}: already has this fault"]
+    others = [fault for fault in existing if fault.kind != faults.XID]
+    events = [
+        fault
+        for fault in existing
+        if fault.kind == faults.XID and (fault.is_unhealthy or fault.since > new.since - XID_RETENTION_S)
+    ]
+    await _write(api, node, [*others, *events[-MAX_XIDS:], new])
+    return [f"{subject}: {_describe(new)}"]
 
 
-def _says(made: Fault) -> str:
-    if made.kind != faults.XID:
-        return SAID[made.kind]
-    fate = (
+def _describe(new: Fault) -> str:
+    if new.kind != faults.XID:
+        return DESCRIPTIONS[new.kind]
+    consequence = (
         "the device plugin removes the GPU from allocatable"
-        if made.sickening
+        if new.is_unhealthy
         else "the device plugin ignores it"
     )
-    return f"XID {made.xid} ({faults.xid_name(made.xid)}): {fate}"
+    return f"XID {new.xid} ({faults.xid_name(new.xid)}): {consequence}"
 
 
-async def _clear(api: Api, asked: Asked, there: tuple[Fault, ...]) -> list[str]:
-    gone = [f for f in there if asked.gpu is None or f.gpu == asked.gpu]
-    which = asked.node if asked.gpu is None else f"{asked.node}: GPU {asked.gpu}"
-    if not gone:
-        return [f"{which}: has no fault"]
-    await _write(api, asked.node, [f for f in there if f not in gone])
-    said = [f"{which}: cleared {', '.join(sorted({f.kind for f in gone}))}"]
-    return said + (await restart_plugin(api, asked.node) if any(f.sickening for f in gone) else [])
+async def _clear(api: Api, request: FaultRequest, existing: tuple[Fault, ...]) -> list[str]:
+    cleared = [fault for fault in existing if request.gpu is None or fault.gpu == request.gpu]
+    subject = request.node if request.gpu is None else f"{request.node}: GPU {request.gpu}"
+    if not cleared:
+        return [f"{subject}: has no fault"]
+    await _write(api, request.node, [fault for fault in existing if fault not in cleared])
+    lines = [f"{subject}: cleared {', '.join(sorted({fault.kind for fault in cleared}))}"]
+    return lines + (
+        await restart_plugin(api, request.node) if any(fault.is_unhealthy for fault in cleared) else []
+    )
 
 
-async def _write(api: Api, node: str, all_of_it: list[Fault]) -> None:
-    value = faults.stored(all_of_it)
+async def _write(api: Api, node: str, all_faults: list[Fault]) -> None:
+    value = faults.render(all_faults)
     await api.patch(f"{NODES}/{node}", {"metadata": {"annotations": {keys.FAULTS: value}}})
 
 
-async def health(kubeconfig: Path, node: str, gpu: int, ok: bool) -> list[str]:
+async def set_health(kubeconfig: Path, node: str, gpu: int, ok: bool) -> list[str]:
     """Mark one GPU of a simulated node unhealthy, or healthy again; returns lines that say what was done.
 
     The device plugin never reports a device as healthy again while it runs, so for ``ok`` its pod is deleted,
     and comes back. Raises InputError for a node or GPU that does not exist or is not simulated, and Failure
     if the cluster does not answer.
     """
-    async with answering(kubeconfig) as api:
-        return await _health(api, node, gpu, ok)
+    async with cluster_api(kubeconfig) as api:
+        return await _set_health(api, node, gpu, ok)
 
 
 @asynccontextmanager
-async def answering(kubeconfig: Path) -> AsyncIterator[Api]:
+async def cluster_api(kubeconfig: Path) -> AsyncIterator[Api]:
     """Raises Failure if the cluster does not answer."""
     if not kubeconfig.is_file():
         raise Failure("the embedded control plane", "has never been started", "run `gpuform local start`")
@@ -170,13 +180,13 @@ async def answering(kubeconfig: Path) -> AsyncIterator[Api]:
         await api.close()
 
 
-async def _health(api: Api, name: str, gpu: int, ok: bool) -> list[str]:
+async def _set_health(api: Api, name: str, gpu: int, ok: bool) -> list[str]:
     annotations = await annotations_of(api, name, gpu)
-    sick = {word.strip() for word in annotations.get(keys.UNHEALTHY, "").split(",") if word.strip()}
-    wanted = sick - {str(gpu)} if ok else sick | {str(gpu)}
-    if wanted == sick:
+    unhealthy = {word.strip() for word in annotations.get(keys.UNHEALTHY, "").split(",") if word.strip()}
+    new = unhealthy - {str(gpu)} if ok else unhealthy | {str(gpu)}
+    if new == unhealthy:
         return [f"{name}: GPU {gpu} is already {'healthy' if ok else 'unhealthy'}"]
-    value = ",".join(sorted(wanted)) or None
+    value = ",".join(sorted(new)) or None
     await api.patch(f"{NODES}/{name}", {"metadata": {"annotations": {keys.UNHEALTHY: value}}})
     if not ok:
         return [f"{name}: GPU {gpu} is unhealthy: its devices stay in the capacity, and are not allocatable"]
@@ -185,18 +195,18 @@ async def _health(api: Api, name: str, gpu: int, ok: bool) -> list[str]:
 
 async def restart_plugin(api: Api, name: str) -> list[str]:
     """Delete a node's device plugin pod: the plugin never reports a device as healthy again by itself."""
-    said: list[str] = []
+    lines: list[str] = []
     plugins = {"fieldSelector": f"spec.nodeName={name}", "labelSelector": f"{keys.OPERAND}=device-plugin"}
     async for pods, _ in api.pages("/api/v1/pods", plugins):
         for pod in pods:
             meta = pod["metadata"]
             path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
             await api.delete(path, {"preconditions": {"uid": meta["uid"]}})
-            said.append(
+            lines.append(
                 f"{meta['namespace']}/{meta['name']}: is restarted, "
                 "since it never reports a GPU as healthy again"
             )
-    return said
+    return lines
 
 
 async def annotations_of(api: Api, name: str, gpu: int) -> dict[str, str]:

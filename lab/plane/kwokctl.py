@@ -17,7 +17,7 @@ from pathlib import Path
 import yaml
 
 from gpuform.checkout.errors import Failure
-from gpuform.engine.places import Tools
+from gpuform.engine.files import Tools
 from infra import versions
 from lab.plane.layout import CLUSTER, Layout
 
@@ -31,7 +31,7 @@ BINARIES = {
     "kwok": "KWOK_CONTROLLER_BINARY",
 }
 _Arguments = dict[str, dict[str, str]]
-_KEPT = ("HOME", "TMPDIR", "LANG", "TZ")
+_KEPT_VARIABLES = ("HOME", "TMPDIR", "LANG", "TZ")
 
 
 def configuration(layout: Layout, ports: Mapping[str, int]) -> str:
@@ -88,15 +88,15 @@ def _patches(layout: Layout, ports: Mapping[str, int]) -> list[dict[str, object]
         "kwok-controller": {"manage-nodes-with-annotation-selector": "kwok.x-k8s.io/node=fake"},
     }
     if layout.egress.is_file():
-        added["kube-apiserver"] |= _aggregating(layout)
+        added["kube-apiserver"] |= _aggregation_arguments(layout)
     overridden: _Arguments = {
         "etcd": {"data-dir": str(layout.etcd)},
         "kube-apiserver": {},
         "kwok-controller": {"manage-all-nodes": "false"},
     }
-    for here, secured in zip((added, overridden), _secured(layout, ports), strict=True):
+    for member_arguments, secured in zip((added, overridden), _etcd_tls(layout, ports), strict=True):
         for name, arguments in secured.items():
-            here[name] |= arguments
+            member_arguments[name] |= arguments
     return [
         {
             "name": name,
@@ -110,7 +110,7 @@ def _patches(layout: Layout, ports: Mapping[str, int]) -> list[dict[str, object]
     ]
 
 
-def _aggregating(layout: Layout) -> dict[str, str]:
+def _aggregation_arguments(layout: Layout) -> dict[str, str]:
     """Arguments by which the API server reaches webhooks and aggregated APIs, and names each request's user.
 
     The headers are those of kubernetes.io, "Configure the Aggregation Layer"; its certificate is kwokctl's.
@@ -124,7 +124,7 @@ def _aggregating(layout: Layout) -> dict[str, str]:
     }
 
 
-def _secured(layout: Layout, ports: Mapping[str, int]) -> tuple[_Arguments, _Arguments]:
+def _etcd_tls(layout: Layout, ports: Mapping[str, int]) -> tuple[_Arguments, _Arguments]:
     """Arguments, added and overridden, by which etcd answers only who has a certificate of the cluster.
 
     kwokctl starts it with plain HTTP on loopback, which every user of the machine reaches. Its certificate
@@ -140,7 +140,7 @@ def _secured(layout: Layout, ports: Mapping[str, int]) -> tuple[_Arguments, _Arg
     }
     client, peer = (f"https://127.0.0.1:{ports[name]}" for name in ("etcd", "etcd-peer"))
     added = {
-        "etcd": {f"{of}{name}": value for of in ("", "peer-") for name, value in files.items()},
+        "etcd": {f"{prefix}{name}": value for prefix in ("", "peer-") for name, value in files.items()},
         "kube-apiserver": {"etcd-cafile": authority, "etcd-certfile": certificate, "etcd-keyfile": key},
     }
     overridden = {
@@ -162,15 +162,15 @@ def digest(text: str) -> str:
     return hashlib.sha256((pins + text).encode()).hexdigest()
 
 
-def link(layout: Layout, binaries: Mapping[str, Path]) -> None:
+def link_binaries(layout: Layout, binaries: Mapping[str, Path]) -> None:
     """Link our binaries where kwokctl would, since kwokctl does not accept every path."""
     for name, binary in binaries.items():
-        place = _bin(layout.workdir, name)
+        place = _binary_link(layout.workdir, name)
         place.parent.mkdir(exist_ok=True)
         place.symlink_to(binary)
 
 
-def _bin(workdir: Path, name: str) -> Path:
+def _binary_link(workdir: Path, name: str) -> Path:
     return workdir / "bin" / ("kwok-controller" if name == "kwok" else name)
 
 
@@ -180,18 +180,11 @@ def run(layout: Layout, tools: Tools, *command: str) -> None:
     Raises :class:`Failure` with the last line of that log.
     """
     log = layout.paths.logs / "kwokctl.log"
-    argv = [
-        str(tools.path("kwokctl")),
-        *command,
-        "--name",
-        CLUSTER,
-        "--config",
-        str(layout.config),
-    ]
+    command_line = [str(tools.path("kwokctl")), *command, "--name", CLUSTER, "--config", str(layout.config)]
     with log.open("a") as out:
         try:
-            done = subprocess.run(
-                argv,
+            result = subprocess.run(
+                command_line,
                 env=_environment(layout),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -200,21 +193,21 @@ def run(layout: Layout, tools: Tools, *command: str) -> None:
             )
         except subprocess.TimeoutExpired:
             raise Failure("kwokctl", "did not end within 120 s", f"see {log}") from None
-    if done.returncode != 0:
+    if result.returncode != 0:
         raise Failure("kwokctl", last_line(log), f"see {log}")
 
 
 def _environment(layout: Layout) -> dict[str, str]:
-    """kwokctl's variables; of the caller's only those in ``_KEPT``: no proxy, no KWOK_ or Go setting.
+    """kwokctl's variables; of the caller's only ``_KEPT_VARIABLES``: no proxy, no KWOK_ or Go setting.
 
     kwokctl would poll the new server with kubectl processes, which take longer than the server's own start.
     :mod:`starting` asks the server itself, so kubectl is ``true`` here. PATH is empty, because kwokctl
     prefers a kubectl from PATH.
     """
-    own = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    binaries = {variable: str(_bin(layout.workdir, name)) for name, variable in BINARIES.items()}
+    kept_variables = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+    binaries = {variable: str(_binary_link(layout.workdir, name)) for name, variable in BINARIES.items()}
     return (
-        own
+        kept_variables
         | binaries
         | {
             "PATH": "",

@@ -15,7 +15,7 @@ from gpuform.checkout.paths import Paths
 from lab.sidecars.shared.files import write_private
 
 CLUSTER = "gpuform"  # kwokctl's name of the cluster; one per checkout, so it need not differ between them
-_PLAIN = "/._-+@"
+_ALLOWED = "/._-+@"
 PKI_FILES = ("ca.crt", "ca.key", "admin.crt", "admin.key")
 
 
@@ -87,7 +87,7 @@ class Layout:
 
     def require_plain(self) -> None:
         """Raise InputError for a path that kwokctl cuts at a blank, or splits at ``#``, ``%`` or a comma."""
-        if not all(letter.isalnum() or letter in _PLAIN for letter in str(self.home)):
+        if not all(letter.isalnum() or letter in _ALLOWED for letter in str(self.home)):
             raise InputError(
                 str(self.home),
                 "kwokctl accepts no path with blanks or special characters",
@@ -139,8 +139,7 @@ def complete_pki(folder: Path) -> bool:
     return all((folder / name).is_file() and (folder / name).stat().st_size > 0 for name in PKI_FILES)
 
 
-def rotate(log: Path) -> None:
-    """Rename the log to ``<name>.previous.log``."""
+def rotate_log(log: Path) -> None:
     if log.exists():
         log.replace(log.with_name(f"{log.stem}.previous.log"))
 
@@ -166,10 +165,7 @@ def kubeconfig(server: str, pki: Path) -> str:
         "users": [
             {
                 "name": name,
-                "user": {
-                    "client-certificate-data": data("admin.crt"),
-                    "client-key-data": data("admin.key"),
-                },
+                "user": {"client-certificate-data": data("admin.crt"), "client-key-data": data("admin.key")},
             }
         ],
         "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],

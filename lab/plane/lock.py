@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 @contextmanager
-def held(path: Path, busy: Callable[[], None]) -> Iterator[None]:
+def file_lock(path: Path, busy: Callable[[], None]) -> Iterator[None]:
     """Hold the lock at ``path``; calls ``busy`` once if another process holds it, then waits.
 
     The kernel gives the lock back when its holder dies, so a stale file never blocks. The file stays.

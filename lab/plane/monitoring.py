@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gpuform.checkout.errors import Failure, InputError
-from gpuform.engine.places import Tools
+from gpuform.engine.files import Tools
 from lab.plane import lock
 from lab.plane.layout import Layout, complete_pki
 from lab.plane.processes import PROMETHEUS, STATE_METRICS
 from lab.sidecars.shared.files import link
-from lab.sidecars.shared.server import METADATA, TROUBLE, Server
-from lab.toolchain.module_files import Source, cached
+from lab.sidecars.shared.server import METADATA, SERVER_ERRORS, Server
+from lab.toolchain.module_files import Source, cached_folder
 
 PROGRAMS = (PROMETHEUS, "promtool", STATE_METRICS)
 KINDS = ("prometheuses", "servicemonitors", "podmonitors", "prometheusrules")
@@ -22,7 +22,7 @@ KINDS = ("prometheuses", "servicemonitors", "podmonitors", "prometheusrules")
 _GROUP = "monitoring.coreos.com"
 _VERSION = "operator.prometheus.io/version"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_PATIENCE_S = 60
+_TIMEOUT_S = 60
 CRDS = "toolchain/prometheus-operator-crds"
 _CRDS = Source(
     "prometheus-operator-crds",
@@ -33,9 +33,9 @@ _CRDS = Source(
 )
 
 
-def define(layout: Layout, progress: Callable[[str], None]) -> None:
+def define_kinds(layout: Layout, progress: Callable[[str], None]) -> None:
     """Define prometheus-operator's kinds in the cluster, without the programs that implement them."""
-    with lock.held(layout.lock, lambda: progress("waiting for another start or stop to end")):
+    with lock.file_lock(layout.lock, lambda: progress("waiting for another start or stop to end")):
         _define(layout, progress)
 
 
@@ -47,7 +47,7 @@ def prepare(layout: Layout, tools: Tools, progress: Callable[[str], None]) -> No
         )
     tools.ensure(*PROGRAMS, progress=progress)
     folder = layout.monitor / "bin"
-    with lock.held(layout.lock, lambda: progress("waiting for another start or stop to end")):
+    with lock.file_lock(layout.lock, lambda: progress("waiting for another start or stop to end")):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in PROGRAMS:
             link(folder / name, tools.path(name))
@@ -57,29 +57,33 @@ def prepare(layout: Layout, tools: Tools, progress: Callable[[str], None]) -> No
 def _define(layout: Layout, progress: Callable[[str], None]) -> None:
     """Apply the CRDs that are missing or of another version, and wait until all are served."""
     paths = layout.paths
-    source = crds(paths.root / CRDS, paths.cache)
+    source = crd_folder(paths.root / CRDS, paths.cache)
     server = Server(paths.kubeconfig, layout.pki)
     try:
-        there = {one["metadata"]["name"]: one["metadata"] for one in server.items(_DEFINITIONS, METADATA)}
+        metadata = {
+            definition["metadata"]["name"]: definition["metadata"]
+            for definition in server.items(_DEFINITIONS, METADATA)
+        }
         texts = {kind: (source / f"{_GROUP}_{kind}.yaml").read_text(encoding="utf-8") for kind in KINDS}
-        lacking = {
+        outdated = {
             kind: text
             for kind, text in texts.items()
-            if (there.get(f"{kind}.{_GROUP}", {}).get("annotations") or {}).get(_VERSION) != _version(text)
+            if (metadata.get(f"{kind}.{_GROUP}", {}).get("annotations") or {}).get(_VERSION)
+            != _crd_version(text)
         }
-        if lacking:
+        if outdated:
             progress("installing prometheus-operator's CRDs")
-        for kind, text in lacking.items():
+        for kind, text in outdated.items():
             server.apply(f"{_DEFINITIONS}/{kind}.{_GROUP}", text)
-        _served(server)
-    except TROUBLE as error:
+        _wait_until_served(server)
+    except SERVER_ERRORS as error:
         fact = f"does not accept prometheus-operator's CRDs ({error or type(error).__name__})"
         raise Failure("embedded control plane", fact, "`gpuform local start`") from None
 
 
-def _served(server: Server) -> None:
+def _wait_until_served(server: Server) -> None:
     """Return once each kind can be listed; errors as ``Server.ask``."""
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _TIMEOUT_S
     for kind in KINDS:
         while True:
             try:
@@ -91,17 +95,17 @@ def _served(server: Server) -> None:
             time.sleep(0.1)
 
 
-def _version(definition: str) -> str:
+def _crd_version(definition: str) -> str:
     """The version annotation of a CRD; matched in the text, since it is long and PyYAML is slow."""
-    found = re.search(rf"{re.escape(_VERSION)}: (\S+)", definition)
-    return found[1].strip('"') if found else ""
+    match = re.search(rf"{re.escape(_VERSION)}: (\S+)", definition)
+    return match[1].strip('"') if match else ""
 
 
-def crds(pinned: Path, cache: Path) -> Path:
+def crd_folder(pinned: Path, cache: Path) -> Path:
     """Folder with ``monitoring.coreos.com_<plural>.yaml`` of each kind; fetched once, then cached.
 
     ``pinned`` is the folder of the go.mod that requires the version. One file contains a bare ``=`` as a
     value, which PyYAML's safe loader refuses. Raises Failure if the module cannot be fetched, InputError if
     Go is missing.
     """
-    return cached(_CRDS, pinned, cache)
+    return cached_folder(_CRDS, pinned, cache)

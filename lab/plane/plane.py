@@ -9,21 +9,21 @@ from pathlib import Path
 
 from gpuform.checkout import writable
 from gpuform.checkout.paths import Paths
-from gpuform.engine.places import Tools
+from gpuform.engine.files import Tools
 from infra.model.environment import Environment
 from lab.plane import controlling, lock, monitoring, sidecars, starting
 from lab.plane.layout import Layout, Record, complete_pki, kubeconfig
 from lab.plane.processes import (
-    CONTROLS,
-    KEEPER,
+    CONTROLLER_KEEPER,
     KWOKCTL,
     MEMBERS,
-    MONITOR,
-    PACKER,
+    MONITORING_KEEPER,
     PROMETHEUS,
+    SCHEDULER_KEEPER,
+    SECOND_SCHEDULER,
     SIMULATOR,
     STATE_METRICS,
-    end,
+    end_processes,
     scan,
 )
 from lab.sidecars.controllers.rows import CONTROLLERS
@@ -50,8 +50,8 @@ class Status:
     """Members in the order in which they depend on each other, and how to reach the API.
 
     ``kubernetes`` is the version that the server itself reports, such as ``v1.34.4``; None if it does not
-    answer within a second. ``ready`` is the server's own ``/readyz``. ``unmonitored`` lists what is not as
-    declared in monitoring.
+    answer within a second. ``ready`` is the server's own ``/readyz``. ``sidecar_messages`` lists what is
+    not as declared in monitoring.
     """
 
     members: tuple[Member, ...]
@@ -59,7 +59,7 @@ class Status:
     server: str | None
     ready: bool
     kubernetes: str | None
-    unmonitored: tuple[str, ...] = ()
+    sidecar_messages: tuple[str, ...] = ()
 
     @property
     def running(self) -> bool:
@@ -67,11 +67,11 @@ class Status:
         return all(member.running for member in self.members)
 
 
-_KEPT = (PACKER, PROMETHEUS, STATE_METRICS, CONTROLS, *CONTROLLERS)
+_SIDECAR_PROGRAMS = (SECOND_SCHEDULER, PROMETHEUS, STATE_METRICS, CONTROLLER_KEEPER, *CONTROLLERS)
 """Run only while a stack declares them; the keeper of controllers, from the first declaration on."""
 
 
-def _silent(line: str) -> None:
+def _no_progress(line: str) -> None:
     pass
 
 
@@ -91,10 +91,7 @@ class ControlPlane:
         self._tools = toolchain
 
     def start(
-        self,
-        port: int | None = None,
-        simulator: bool = True,
-        progress: Callable[[str], None] = _silent,
+        self, port: int | None = None, simulator: bool = True, progress: Callable[[str], None] = _no_progress
     ) -> None:
         """Start what does not run, and return once the API accepts pods.
 
@@ -109,7 +106,7 @@ class ControlPlane:
         for folder in (paths.state, self._layout.home, paths.logs):
             folder.mkdir(parents=True, exist_ok=True)
         self._layout.home.chmod(0o700)  # it holds the certificate authority's key
-        with lock.held(self._layout.lock, lambda: progress("waiting for another start or stop to end")):
+        with lock.file_lock(self._layout.lock, lambda: progress("waiting for another start or stop to end")):
             self._layout.home.mkdir(
                 mode=0o700, exist_ok=True
             )  # a stop --delete that we waited for removed it
@@ -119,7 +116,7 @@ class ControlPlane:
             if simulator:
                 sidecars.ensure(self._layout, self._tools, progress)
 
-    def monitored(self, progress: Callable[[str], None] = _silent) -> None:
+    def prepare_monitoring(self, progress: Callable[[str], None] = _no_progress) -> None:
         """Prepare a running control plane for a stack that declares monitoring.
 
         Defines prometheus-operator's kinds and gets the keeper's programs, unless they are there. Raises
@@ -127,7 +124,7 @@ class ControlPlane:
         """
         monitoring.prepare(self._layout, self._tools, progress)
 
-    def controlled(self, *names: str, progress: Callable[[str], None] = _silent) -> None:
+    def start_with_controllers(self, *names: str, progress: Callable[[str], None] = _no_progress) -> None:
         """Get these controllers, and start the control plane with a way to them.
 
         One that has run without controllers is restarted once; its data stays. Errors as ``start``, and those
@@ -136,18 +133,18 @@ class ControlPlane:
         controlling.prepare(self._layout, self._tools, names, progress)
         self.start(progress=progress)
 
-    def start_for(self, env: Environment, progress: Callable[[str], None] = _silent) -> None:
+    def start_for(self, env: Environment, progress: Callable[[str], None] = _no_progress) -> None:
         """Start the control plane and what the environment declares; errors as the functions above."""
-        if names := controlling.declared(env):
-            self.controlled(*names, progress=progress)
+        if names := controlling.declared_controllers(env):
+            self.start_with_controllers(*names, progress=progress)
         else:
             self.start(progress=progress)
         if env.monitoring:
-            self.monitored(progress=progress)
+            self.prepare_monitoring(progress=progress)
 
-    def knows_monitoring(self, progress: Callable[[str], None] = _silent) -> None:
+    def define_monitoring_kinds(self, progress: Callable[[str], None] = _no_progress) -> None:
         """Define prometheus-operator's kinds only, for a caller that plans with them and measures nothing."""
-        monitoring.define(self._layout, progress)
+        monitoring.define_kinds(self._layout, progress)
 
     def stop(self, delete: bool = False) -> None:
         """End every process of this checkout's control plane; its objects are kept for the next start.
@@ -158,12 +155,19 @@ class ControlPlane:
             self._end_all()
             return
         writable.require_state(self._layout.paths.state)
-        with lock.held(self._layout.lock, lambda: None):
+        with lock.file_lock(self._layout.lock, lambda: None):
             self._end_all()
             if delete:
                 shutil.rmtree(self._layout.home, ignore_errors=True)
                 self._layout.paths.kubeconfig.unlink(missing_ok=True)
-                for name in (*MEMBERS, SIMULATOR, KEEPER, MONITOR, *_KEPT, KWOKCTL):
+                for name in (
+                    *MEMBERS,
+                    SIMULATOR,
+                    SCHEDULER_KEEPER,
+                    MONITORING_KEEPER,
+                    *_SIDECAR_PROGRAMS,
+                    KWOKCTL,
+                ):
                     log = self._layout.log(name)
                     log.unlink(missing_ok=True)
                     log.with_name(f"{log.stem}.previous.log").unlink(missing_ok=True)
@@ -174,8 +178,8 @@ class ControlPlane:
         record = Record.load(layout)
         running = {process.name: process for process in scan(layout)}
         rows = []
-        kept = [name for name in _KEPT if name in running]
-        for name in (*MEMBERS, SIMULATOR, KEEPER, MONITOR, *kept):
+        sidecar_programs = [name for name in _SIDECAR_PROGRAMS if name in running]
+        for name in (*MEMBERS, SIMULATOR, SCHEDULER_KEEPER, MONITORING_KEEPER, *sidecar_programs):
             process = running.get(name)
             port = record.ports.get("simulator-metrics" if name == SIMULATOR else name)
             pid, rss = (process.pid, process.rss_bytes) if process else (None, 0)
@@ -187,12 +191,14 @@ class ControlPlane:
             version = probe.version()
             answers = version is not None and probe.ready()
         server = f"https://127.0.0.1:{port}" if port is not None else None
-        said = sidecars.said(layout)
-        return Status(tuple(rows), layout.paths.kubeconfig, server, answers, version, said)
+        messages = sidecars.sidecar_messages(layout)
+        return Status(tuple(rows), layout.paths.kubeconfig, server, answers, version, messages)
 
     def _end_all(self) -> None:
         """kwokctl first, or it would restart what is ended; then our own programs, the members, etcd last."""
-        end(self._layout, [process for process in scan(self._layout) if process.name == KWOKCTL], grace=0)
+        end_processes(
+            self._layout, [process for process in scan(self._layout) if process.name == KWOKCTL], grace=0
+        )
         sidecars.stop(self._layout)
         starting.end_members(self._layout)
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from gpuform.checkout.errors import InputError
 
-OF_MEMBERS = ("kube-apiserver", "etcd", "etcd-peer", "kube-controller-manager", "kube-scheduler", "kwok")
-BESIDE = ("simulator-metrics", "prometheus", "kube-state-metrics", "kube-state-metrics-telemetry")
+MEMBER_PORTS = ("kube-apiserver", "etcd", "etcd-peer", "kube-controller-manager", "kube-scheduler", "kwok")
+SIDECAR_PORTS = ("simulator-metrics", "prometheus", "kube-state-metrics", "kube-state-metrics-telemetry")
 """Ports of the programs beside the members; kwokctl does not get them."""
-NAMES = (*OF_MEMBERS, *BESIDE)
+NAMES = (*MEMBER_PORTS, *SIDECAR_PORTS)
 # Below the kernel's default range for outgoing connections (32768-60999) and Kubernetes' NodePorts
 # (30000-32767): a port from those may be in use just when a stopped cluster wants it back.
 FIRST, LAST, BLOCK = 20000, 29999, 10
@@ -52,20 +52,20 @@ def choose(state: Path, taken: Iterable[int] = ()) -> dict[str, int]:
     )
 
 
-def require(port: int, asked: bool) -> None:
+def require_free(port: int, by_option: bool) -> None:
     """Raise InputError for an apiserver port outside 1024-65535, or held by another process (named)."""
-    subject = f"--port {port}" if asked else f"embedded control plane, port {port} of its kubeconfig"
+    subject = f"--port {port}" if by_option else f"embedded control plane, port {port} of its kubeconfig"
     if not 1024 <= port <= 65535:
         raise InputError(subject, "not a port that a user may listen on", "use one of 1024-65535")
     if is_free(port):
         return
     remedy = "end that process, or use another port: gpuform local start --port N"
-    if not asked:
+    if not by_option:
         remedy += "; or start from scratch: gpuform local stop --delete"
-    raise InputError(subject, f"taken by {holder(port)}", remedy)
+    raise InputError(subject, f"taken by {port_holder(port)}", remedy)
 
 
-def holder(port: int) -> str:
+def port_holder(port: int) -> str:
     """The process that listens on a loopback port, if this user may see it: ``process 71 (python3)``."""
     inodes = _listeners(port)
     for entry in Path("/proc").glob("[0-9]*/fd/*"):
@@ -79,7 +79,7 @@ def holder(port: int) -> str:
 
 
 def _listeners(port: int) -> set[str]:
-    found = set()
+    sockets = set()
     for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
         try:
             rows = table.read_text().splitlines()[1:]
@@ -88,5 +88,5 @@ def _listeners(port: int) -> set[str]:
         for row in rows:
             columns = row.split()
             if columns[3] == _LISTEN and int(columns[1].rpartition(":")[2], 16) == port:
-                found.add(f"socket:[{columns[9]}]")
-    return found
+                sockets.add(f"socket:[{columns[9]}]")
+    return sockets

@@ -22,14 +22,14 @@ from lab.plane.layout import Layout
 PROC = Path("/proc")
 MEMBERS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 SIMULATOR = "simulator"
-KEEPER = "scheduler-keeper"
-MONITOR = "monitor-keeper"
-CONTROLS = "controller-keeper"
+SCHEDULER_KEEPER = "scheduler-keeper"
+MONITORING_KEEPER = "monitor-keeper"
+CONTROLLER_KEEPER = "controller-keeper"
 PROMETHEUS = "prometheus"
 STATE_METRICS = "kube-state-metrics"
-PACKER = "gpuform-packer"
+SECOND_SCHEDULER = "gpuform-packer"
 KWOKCTL = "kwokctl"
-EXEC_LOOKS = 100  # a millisecond apart; exec takes a few of them on a busy machine
+EXEC_RETRIES = 100  # a millisecond apart; exec takes a few of them on a busy machine
 KERNEL_THREAD = 0x00200000  # PF_KTHREAD among the flags, field 9 of proc_pid_stat(5)
 
 Naming = Callable[[Sequence[str]], str | None]
@@ -45,7 +45,7 @@ class Process:
     started: int
 
     @property
-    def born(self) -> float:
+    def start_time(self) -> float:
         """Start time in seconds since 1970, to the hundredth."""
         boot = next(line for line in (PROC / "stat").read_text().splitlines() if line.startswith("btime "))
         return int(boot.split()[1]) + self.started / os.sysconf("SC_CLK_TCK")
@@ -61,19 +61,15 @@ class Process:
 
 def scan(layout: Layout) -> list[Process]:
     """Every process of this checkout's control plane: members, our own programs, a running kwokctl."""
-    return scan_for(partial(_name, layout))
+    return scan_by(partial(_name, layout))
 
 
-def scan_for(naming: Naming) -> list[Process]:
+def scan_by(naming: Naming) -> list[Process]:
     pids = [int(entry.name) for entry in os.scandir(PROC) if entry.name.isdigit()]
-    return [process for pid in pids if (process := look_for(naming, pid))]
+    return [process for pid in pids if (process := find_process_by(naming, pid))]
 
 
-def look(layout: Layout, pid: int) -> Process | None:
-    return look_for(partial(_name, layout), pid)
-
-
-def look_for(naming: Naming, pid: int) -> Process | None:
+def find_process_by(naming: Naming, pid: int) -> Process | None:
     try:
         name = naming(_command_line(pid))
         return None if name is None else Process(name, pid, int(_stat(pid)[19]))
@@ -86,7 +82,7 @@ def _command_line(pid: int) -> list[str]:
 
     During exec a process has none for a moment, which is waited for.
     """
-    for _ in range(EXEC_LOOKS):
+    for _ in range(EXEC_RETRIES):
         raw = (PROC / str(pid) / "cmdline").read_bytes()
         state = _stat(pid)
         if raw or state[0] in "ZX" or int(state[6]) & KERNEL_THREAD:
@@ -100,11 +96,11 @@ def _stat(pid: int) -> list[str]:
     return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
 
 
-_OURS = {
+_OWN_MODULES = {
     "lab.simulator": SIMULATOR,
-    "lab.sidecars.second_scheduler": KEEPER,
-    "lab.sidecars.monitoring": MONITOR,
-    "lab.sidecars.controllers": CONTROLS,
+    "lab.sidecars.second_scheduler": SCHEDULER_KEEPER,
+    "lab.sidecars.monitoring": MONITORING_KEEPER,
+    "lab.sidecars.controllers": CONTROLLER_KEEPER,
 }
 """Process by the module that it runs."""
 
@@ -118,20 +114,22 @@ def _name(layout: Layout, argv: Sequence[str]) -> str | None:
         return name if name in MEMBERS else None
     if program.name == KWOKCTL and str(layout.config) in argv:
         return KWOKCTL
-    if str(layout.paths.kubeconfig) in argv and (ours := next(filter(None, map(_OURS.get, argv)), None)):
-        return ours
+    if str(layout.paths.kubeconfig) in argv and (
+        own_name := next(filter(None, map(_OWN_MODULES.get, argv)), None)
+    ):
+        return own_name
     if program.parent == layout.controllers / "bin":
         return program.name
     if program.parent == layout.monitor / "bin" and program.name in (PROMETHEUS, STATE_METRICS):
         return program.name
-    return PACKER if program == layout.packer else None
+    return SECOND_SCHEDULER if program == layout.packer else None
 
 
-def end(layout: Layout, processes: Iterable[Process], grace: float) -> None:
-    end_for(partial(_name, layout), processes, grace)
+def end_processes(layout: Layout, processes: Iterable[Process], grace: float) -> None:
+    end_processes_by(partial(_name, layout), processes, grace)
 
 
-def end_for(naming: Naming, processes: Iterable[Process], grace: float) -> None:
+def end_processes_by(naming: Naming, processes: Iterable[Process], grace: float) -> None:
     """SIGTERM, ``grace`` seconds of patience (0: none), then SIGKILL; returns once all are gone.
 
     A process id that belongs to another process by now is left alone.
@@ -142,7 +140,7 @@ def end_for(naming: Naming, processes: Iterable[Process], grace: float) -> None:
             handle = os.pidfd_open(process.pid)
         except ProcessLookupError:
             continue
-        if look_for(naming, process.pid) == process:
+        if find_process_by(naming, process.pid) == process:
             handles[process] = handle
         else:
             os.close(handle)
@@ -171,7 +169,7 @@ def _wait(handles: Iterable[int], seconds: float) -> None:
     for handle in waiting:
         poll.register(handle, select.POLLIN)
     deadline = time.monotonic() + seconds
-    while waiting and (left := deadline - time.monotonic()) > 0:
-        for handle, _ in poll.poll(left * 1000):
+    while waiting and (remaining := deadline - time.monotonic()) > 0:
+        for handle, _ in poll.poll(remaining * 1000):
             poll.unregister(handle)
             waiting.discard(handle)

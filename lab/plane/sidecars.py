@@ -15,30 +15,30 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gpuform.engine.places import Tools
-from infra.model.monitoring import ADDRESS
+from gpuform.engine.files import Tools
+from infra.model.monitoring import PROMETHEUS_URL
 from lab.plane import ports
-from lab.plane.layout import Layout, Record, rotate
+from lab.plane.layout import Layout, Record, rotate_log
 from lab.plane.processes import (
-    CONTROLS,
-    KEEPER,
-    MONITOR,
-    PACKER,
+    CONTROLLER_KEEPER,
+    MONITORING_KEEPER,
     PROMETHEUS,
+    SCHEDULER_KEEPER,
+    SECOND_SCHEDULER,
     SIMULATOR,
     STATE_METRICS,
     Process,
-    end,
+    end_processes,
     scan,
 )
 from lab.sidecars.controllers.rows import CONTROLLERS
-from lab.sidecars.shared.child import SAID
+from lab.sidecars.shared.child import MESSAGES_FILE
 from lab.sidecars.shared.files import link
 
 PACKAGE = Path(__file__).resolve().parent.parent
 _SHARED = "sidecars.shared"
 
-SERVES = {
+PORT_OWNERS = {
     "simulator-metrics": SIMULATOR,
     "prometheus": PROMETHEUS,
     "kube-state-metrics": STATE_METRICS,
@@ -47,18 +47,20 @@ SERVES = {
 """Port name -> process that serves it."""
 
 
-def served(layout: Layout) -> dict[str, int]:
-    """The ports in ``SERVES`` by name; a port that another program has taken meanwhile is replaced."""
+def sidecar_ports(layout: Layout) -> dict[str, int]:
+    """The ports in ``PORT_OWNERS`` by name; a port that another program has taken meanwhile is replaced."""
     record = Record.load(layout)
-    there = {process.name for process in scan(layout)}
+    running = {process.name for process in scan(layout)}
     lost = [
-        name for name, owner in SERVES.items() if owner not in there and not ports.is_free(record.ports[name])
+        name
+        for name, owner in PORT_OWNERS.items()
+        if owner not in running and not ports.is_free(record.ports[name])
     ]
     if lost:
         fresh = ports.choose(layout.paths.state, taken=record.ports.values())
         record = replace(record, ports=record.ports | {name: fresh[name] for name in lost})
         record.store(layout)
-    return {name: record.ports[name] for name in SERVES}
+    return {name: record.ports[name] for name in PORT_OWNERS}
 
 
 def newest_source(*modules: str) -> float:
@@ -76,21 +78,23 @@ class Sidecar:
     grace: float
     programs: tuple[str, ...] = ()
 
-    def ensure(self, layout: Layout, *arguments: str, first: Callable[[], None] = lambda: None) -> None:
+    def ensure(
+        self, layout: Layout, *arguments: str, before_start: Callable[[], None] = lambda: None
+    ) -> None:
         """Start it unless exactly one runs, from the current code and with these arguments.
 
         It gets the layout's kubeconfig, and a session of its own. Its log has its name; the previous log is
-        kept. ``first`` is called before a start.
+        kept. ``before_start`` is called before a start.
         """
-        asked = layout.home / f"{self.name}.arguments"
+        arguments_file = layout.home / f"{self.name}.arguments"
         running, newest = self._running(layout), newest_source(self.module, _SHARED)
-        same = asked.is_file() and asked.read_text() == json.dumps(arguments)
-        if same and len(running) == 1 and running[0].born > newest:
+        same = arguments_file.is_file() and arguments_file.read_text() == json.dumps(arguments)
+        if same and len(running) == 1 and running[0].start_time > newest:
             return
         self.stop(layout)
-        first()
+        before_start()
         for name in (*self.programs, self.name):
-            rotate(layout.log(name))
+            rotate_log(layout.log(name))
         command = [sys.executable, "-m", f"lab.{self.module}", "--kubeconfig", str(layout.paths.kubeconfig)]
         with layout.log(self.name).open("wb") as log:
             subprocess.Popen(
@@ -101,45 +105,47 @@ class Sidecar:
                 stderr=log,
                 start_new_session=True,
             )
-        asked.write_text(json.dumps(arguments))
+        arguments_file.write_text(json.dumps(arguments))
 
     def stop(self, layout: Layout) -> None:
-        end(layout, self._running(layout), self.grace)
-        end(layout, [process for process in scan(layout) if process.name in self.programs], grace=0)
+        end_processes(layout, self._running(layout), self.grace)
+        end_processes(layout, [process for process in scan(layout) if process.name in self.programs], grace=0)
 
     def _running(self, layout: Layout) -> list[Process]:
         return [process for process in scan(layout) if process.name == self.name]
 
 
 _SIMULATOR = Sidecar(SIMULATOR, "simulator", 2)
-_SCHEDULER = Sidecar(KEEPER, "sidecars.second_scheduler", 3, (PACKER,))
-_MONITORING = Sidecar(MONITOR, "sidecars.monitoring", 5, (PROMETHEUS, STATE_METRICS))  # flushes its data
-_CONTROLLERS = Sidecar(CONTROLS, "sidecars.controllers", 3, tuple(CONTROLLERS))
+_SCHEDULER = Sidecar(SCHEDULER_KEEPER, "sidecars.second_scheduler", 3, (SECOND_SCHEDULER,))
+_MONITORING = Sidecar(
+    MONITORING_KEEPER, "sidecars.monitoring", 5, (PROMETHEUS, STATE_METRICS)
+)  # flushes its data
+_CONTROLLERS = Sidecar(CONTROLLER_KEEPER, "sidecars.controllers", 3, tuple(CONTROLLERS))
 SIDECARS = (_SIMULATOR, _SCHEDULER, _MONITORING, _CONTROLLERS)
 
 
 def ensure(layout: Layout, tools: Tools, say: Callable[[str], None]) -> None:
-    at = served(layout)
+    port_by_name = sidecar_ports(layout)
     if importlib.util.find_spec("lab.simulator.__main__") is not None:
         tools.ensure("nvidia-config", progress=say)
         _SIMULATOR.ensure(
             layout,
             *("--nvidia-config", str(tools.path("nvidia-config"))),
-            *("--metrics-port", str(at["simulator-metrics"])),
-            first=lambda: say("starting the node simulator"),
+            *("--metrics-port", str(port_by_name["simulator-metrics"])),
+            before_start=lambda: say("starting the node simulator"),
         )
     ensure_scheduler(layout, tools)
     _MONITORING.ensure(
         layout,
-        *_folders(layout, layout.monitor),
-        *("--prometheus-port", str(at["prometheus"])),
-        *("--state-metrics-port", str(at["kube-state-metrics"])),
-        *("--telemetry-port", str(at["kube-state-metrics-telemetry"])),
-        *("--exporters-port", str(at["simulator-metrics"])),
+        *_folder_arguments(layout, layout.monitor),
+        *("--prometheus-port", str(port_by_name["prometheus"])),
+        *("--state-metrics-port", str(port_by_name["kube-state-metrics"])),
+        *("--telemetry-port", str(port_by_name["kube-state-metrics-telemetry"])),
+        *("--exporters-port", str(port_by_name["simulator-metrics"])),
     )
     if layout.egress.is_file():
-        named = f"{ADDRESS.removeprefix('http://')}={at['prometheus']}"
-        _CONTROLLERS.ensure(layout, *_folders(layout, layout.controllers), "--named", named)
+        service_port = f"{PROMETHEUS_URL.removeprefix('http://')}={port_by_name['prometheus']}"
+        _CONTROLLERS.ensure(layout, *_folder_arguments(layout, layout.controllers), "--named", service_port)
 
 
 def ensure_scheduler(layout: Layout, tools: Tools) -> None:
@@ -148,7 +154,7 @@ def ensure_scheduler(layout: Layout, tools: Tools) -> None:
         _SCHEDULER.stop(layout)
     place.parent.mkdir(mode=0o700, exist_ok=True)
     link(place, binary)
-    _SCHEDULER.ensure(layout, *_folders(layout, place.parent))
+    _SCHEDULER.ensure(layout, *_folder_arguments(layout, place.parent))
 
 
 def stop(layout: Layout) -> None:
@@ -156,17 +162,17 @@ def stop(layout: Layout) -> None:
         sidecar.stop(layout)
 
 
-def said(layout: Layout) -> tuple[str, ...]:
+def sidecar_messages(layout: Layout) -> tuple[str, ...]:
     """What is not as declared, as stored by the sidecars of monitoring and of the controllers."""
-    found: list[str] = []
+    messages: list[str] = []
     for folder in (layout.monitor, layout.controllers):
         try:
-            found += json.loads((folder / SAID).read_text())
+            messages += json.loads((folder / MESSAGES_FILE).read_text())
         except (OSError, ValueError):
             continue
-    return tuple(found)
+    return tuple(messages)
 
 
-def _folders(layout: Layout, home: Path) -> tuple[str, ...]:
+def _folder_arguments(layout: Layout, home: Path) -> tuple[str, ...]:
     home.mkdir(mode=0o700, exist_ok=True)
     return "--pki", str(layout.pki), "--home", str(home), "--logs", str(layout.paths.logs)

@@ -13,17 +13,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpuform.checkout.errors import Failure
-from gpuform.engine.places import Tools
+from gpuform.engine.files import Tools
 from lab.plane import kwokctl, ports
 from lab.plane.kwokctl import last_line
-from lab.plane.layout import Layout, Record, complete_pki, keep_pki, rotate
-from lab.plane.processes import KWOKCTL, MEMBERS, Process, end, scan
+from lab.plane.layout import Layout, Record, complete_pki, keep_pki, rotate_log
+from lab.plane.processes import KWOKCTL, MEMBERS, Process, end_processes, scan
 from lab.sidecars.shared.files import write_private
 
 Progress = Callable[[str], None]
 READY_SECONDS = 90.0  # a start takes 3 s on two idle cores; the rest is for a machine that is busy
-WEDGED_SECONDS = 10.0  # if all members run and do not answer for this long, they are restarted
-DEATHS = 4  # a member that dies so often while starting will not come up
+UNRESPONSIVE_SECONDS = 10.0  # if all members run and do not answer for this long, they are restarted
+MAX_DEATHS = 4  # a member that dies so often while starting will not come up
 APISERVER, KWOK = "kube-apiserver", "kwok"
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
@@ -34,13 +34,13 @@ def bring_up(layout: Layout, tools: Tools, port: int | None, progress: Progress)
     ``port`` asks for an apiserver port; None keeps the stored one, or takes a free one. Raises InputError
     for a port that cannot be used, before anything has changed, and Failure if a member does not come up.
     """
-    end(layout, [process for process in scan(layout) if process.name == KWOKCTL], grace=0)
+    end_processes(layout, [process for process in scan(layout) if process.name == KWOKCTL], grace=0)
     stored = Record.load(layout)
     if set(stored.ports) != set(ports.NAMES):
         stored = Record()
         end_members(layout)  # their state folder was deleted, so nothing can reach them any more
     running = members(scan(layout))
-    wanted = _ports(layout, stored, port, running)
+    wanted = _choose_ports(layout, stored, port, running)
     text = kwokctl.configuration(layout, wanted)
     target = Record(ports=wanted, digest=kwokctl.digest(text))
     if stored == target and complete_pki(layout.workdir / "pki") and set(running) == set(MEMBERS):
@@ -49,29 +49,31 @@ def bring_up(layout: Layout, tools: Tools, port: int | None, progress: Progress)
         progress("the control plane runs but does not answer; restarting it")
     tools.ensure(*kwokctl.BINARIES, KWOKCTL, progress=progress)
     progress(f"{'starting' if layout.etcd.exists() else 'creating'} the control plane")
-    _install(layout, tools, target, text)
+    _create(layout, tools, target, text)
     _supervise(layout, tools, wanted[APISERVER], progress)
     if Probe(wanted[APISERVER], layout.workdir / "pki").drop_leases():
-        end(layout, [process for process in scan(layout) if process.name == KWOK], grace=0)
+        end_processes(layout, [process for process in scan(layout) if process.name == KWOK], grace=0)
         _supervise(layout, tools, wanted[APISERVER], progress)
 
 
-def members(found: Sequence[Process]) -> dict[str, Process]:
+def members(processes: Sequence[Process]) -> dict[str, Process]:
     """The members that run exactly once, by name; a member that runs twice counts as not running."""
-    counts = Counter(process.name for process in found)
+    counts = Counter(process.name for process in processes)
     return {
-        process.name: process for process in found if process.name in MEMBERS and counts[process.name] == 1
+        process.name: process
+        for process in processes
+        if process.name in MEMBERS and counts[process.name] == 1
     }
 
 
 def end_members(layout: Layout) -> None:
     """End all members; etcd last and by SIGTERM, so that it closes its data; the others hold none."""
-    found = [process for process in scan(layout) if process.name in MEMBERS]
-    end(layout, [process for process in found if process.name != "etcd"], grace=0)
-    end(layout, [process for process in found if process.name == "etcd"], grace=5)
+    member_processes = [process for process in scan(layout) if process.name in MEMBERS]
+    end_processes(layout, [process for process in member_processes if process.name != "etcd"], grace=0)
+    end_processes(layout, [process for process in member_processes if process.name == "etcd"], grace=5)
 
 
-def _ports(
+def _choose_ports(
     layout: Layout, stored: Record, port: int | None, running: Mapping[str, Process]
 ) -> dict[str, int]:
     """The stored ports, or a first choice; ports that only members use are replaced if they are taken."""
@@ -80,8 +82,8 @@ def _ports(
     if port is not None:
         wanted[APISERVER] = port
     if moved or APISERVER not in running:
-        ports.require(wanted[APISERVER], asked=port is not None)
-    inner = {name: wanted[name] for name in ports.OF_MEMBERS if name != APISERVER}
+        ports.require_free(wanted[APISERVER], by_option=port is not None)
+    inner = {name: wanted[name] for name in ports.MEMBER_PORTS if name != APISERVER}
     lost = any(
         number == wanted[APISERVER]
         or (name.removesuffix("-peer") not in running and not ports.is_free(number))
@@ -93,7 +95,7 @@ def _ports(
     return wanted
 
 
-def _install(layout: Layout, tools: Tools, target: Record, text: str) -> None:
+def _create(layout: Layout, tools: Tools, target: Record, text: str) -> None:
     """Create the cluster with kwokctl; data and certificates of an earlier cluster are kept.
 
     It takes no longer than a start of an existing one, and repairs whatever a kill has left.
@@ -103,12 +105,12 @@ def _install(layout: Layout, tools: Tools, target: Record, text: str) -> None:
     shutil.rmtree(layout.kwok_home, ignore_errors=True)
     layout.workdir.mkdir(parents=True)
     (layout.workdir / "logs").symlink_to(layout.paths.logs, target_is_directory=True)
-    kwokctl.link(layout, {name: tools.path(name) for name in kwokctl.BINARIES})
+    kwokctl.link_binaries(layout, {name: tools.path(name) for name in kwokctl.BINARIES})
     if complete_pki(layout.pki):
         shutil.copytree(layout.pki, layout.workdir / "pki")
     write_private(layout.config, text)
     for name in MEMBERS:
-        rotate(layout.log(name))
+        rotate_log(layout.log(name))
     # An empty --kubeconfig keeps kwokctl away from the user's own.
     kwokctl.run(layout, tools, "create", "cluster", "--kubeconfig", "")
     keep_pki(layout)
@@ -117,8 +119,8 @@ def _install(layout: Layout, tools: Tools, target: Record, text: str) -> None:
 
 def _answers(layout: Layout, port: int) -> bool:
     probe = Probe(port, layout.workdir / "pki")
-    deadline = time.monotonic() + WEDGED_SECONDS
-    while not probe.usable():
+    deadline = time.monotonic() + UNRESPONSIVE_SECONDS
+    while not probe.is_usable():
         if time.monotonic() > deadline:
             return False
         time.sleep(0.1)
@@ -135,30 +137,30 @@ def _supervise(layout: Layout, tools: Tools, port: int, progress: Progress) -> N
     deaths: Counter[str] = Counter()
     while True:
         dead = [name for name in MEMBERS if name not in members(scan(layout))]
-        if not dead and probe.usable():
+        if not dead and probe.is_usable():
             return
         if dead:
             deaths.update(dead)
-            _give_up_on_the_dying(layout, deaths)
+            _check_deaths(layout, deaths)
             progress("restarting " + ", ".join(dead))
             for name in dead:  # kwokctl truncates its log, and takes a zombie for a running process
-                rotate(layout.log(name))
+                rotate_log(layout.log(name))
                 (layout.workdir / "pids" / f"{layout.log(name).stem}.pid").unlink(missing_ok=True)
             kwokctl.run(layout, tools, "start", "cluster")
         if time.monotonic() > deadline:
-            what = f"not ready after {READY_SECONDS:.0f} s: {last_line(layout.log(APISERVER))}"
-            raise Failure("embedded control plane", what, f"see {layout.paths.logs}")
+            fact = f"not ready after {READY_SECONDS:.0f} s: {last_line(layout.log(APISERVER))}"
+            raise Failure("embedded control plane", fact, f"see {layout.paths.logs}")
         time.sleep(0.05)
 
 
-def _give_up_on_the_dying(layout: Layout, deaths: Counter[str]) -> None:
+def _check_deaths(layout: Layout, deaths: Counter[str]) -> None:
     name, times = deaths.most_common(1)[0]
-    if times < DEATHS:
+    if times < MAX_DEATHS:
         return
-    said = last_line(layout.log(name))
+    last_message = last_line(layout.log(name))
     end_members(layout)
     remedy = f"see {layout.log(name)}; to start from scratch, without its data: gpuform local stop --delete"
-    raise Failure("embedded control plane", f"{name} exits as soon as it is started: {said}", remedy)
+    raise Failure("embedded control plane", f"{name} exits as soon as it is started: {last_message}", remedy)
 
 
 class Probe:
@@ -175,7 +177,7 @@ class Probe:
         """Whether ``/readyz`` succeeds; false too while no server listens."""
         return self._ask("GET", "/readyz") is not None
 
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         """Ready, and the default service account exists, without which the first pod would be refused.
 
         The controller manager creates it, but polls the server only once a second. So it is created here if
@@ -195,8 +197,8 @@ class Probe:
         Each kwok has an identity of its own, and leaves a node alone until the lease of the last one ends
         (kwok, controllers.Identity and tryAcquireOrRenew). Until then no pod starts there.
         """
-        held = json.loads(self._ask("GET", _LEASES) or "{}").get("items")
-        return bool(held) and self._ask("DELETE", _LEASES) is not None
+        leases = json.loads(self._ask("GET", _LEASES) or "{}").get("items")
+        return bool(leases) and self._ask("DELETE", _LEASES) is not None
 
     def version(self) -> str | None:
         """The server's own version, such as ``v1.34.4``; None when it does not answer."""

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from gpuform.usage import queues
 from gpuform.usage.node_prices import total
-from gpuform.usage.rehearsal import Ended, Gone, Shrink, Side
+from gpuform.usage.rehearsal import JobResult, RemovedNode, Shrink, Totals
 from infra.model.environment import Environment
 from infra.model.workload import JobWorkload
 from lab.rehearse import pods
@@ -19,15 +19,15 @@ from lab.rehearse.cluster import Cluster
 from lab.rehearse.cost_report import CostReport
 from lab.rehearse.node_source import NodeSource
 from lab.rehearse.reasons import Event
-from lab.rehearse.watch import Snapshot, Watch, held
+from lab.rehearse.watch import Snapshot, Watch, held_back
 
 JOBS = "/apis/batch/v1/jobs"
 _TIME = re.compile(r"[0-9.]+[smh]?")
-_PASSING = re.compile(r"nominated|isn't initialized|is being|already|marked for")
+_TRANSIENT = re.compile(r"nominated|isn't initialized|is being|already|marked for")
 """Messages about a node that hold only for a moment."""
-_TAKEN = "DisruptionTerminating"
+_TERMINATING = "DisruptionTerminating"
 """Karpenter's event reason for a node that it removes."""
-_WORDS = {
+_REASONS = {
     "Empty": "no pod was left on it",
     "Underutilized": "its pods fit on other nodes, or on a cheaper one",
     "Drifted": "it has drifted from its NodePool",
@@ -35,58 +35,61 @@ _WORDS = {
 }
 
 
-def ending(env: Environment) -> dict[tuple[str, str], JobWorkload]:
+def finite_jobs(env: Environment) -> dict[tuple[str, str], JobWorkload]:
     """The jobs that end, by namespace and name: all but those with a command such as ``sleep inf``."""
-    jobs = [one for one in env.workloads if isinstance(one, JobWorkload)]
+    jobs = [work for work in env.workloads if isinstance(work, JobWorkload)]
     return {
-        (one.namespace, one.name): one
-        for one in jobs
-        if len(one.command) < 2 or one.command[0] != "sleep" or _TIME.fullmatch(one.command[1])
+        (job.namespace, job.name): job
+        for job in jobs
+        if len(job.command) < 2 or job.command[0] != "sleep" or _TIME.fullmatch(job.command[1])
     }
 
 
-def end(
+def complete_jobs(
     env: Environment, cluster: Cluster, watch: Watch, quiet_s: float, timeout_s: float
-) -> tuple[Ended, ...]:
+) -> tuple[JobResult, ...]:
     """End the pods of these jobs, and those that follow them, until the jobs are complete.
 
     What waits in a queue may be admitted then. A job that still waits in the end is left out.
     """
-    jobs = ending(env)
-    told: set[str] = set()
+    jobs = finite_jobs(env)
+    shortened: set[str] = set()
 
-    def seen() -> tuple[Ended, ...]:
-        there = {(one["metadata"]["namespace"], one["metadata"]["name"]): one for one in cluster.items(JOBS)}
-        status = {key: there.get(key, {}).get("status", {}) for key in jobs}
-        return tuple(Ended(*key, status[key].get("succeeded", 0), one.total) for key, one in jobs.items())
+    def job_counts() -> tuple[JobResult, ...]:
+        objects = {
+            (item["metadata"]["namespace"], item["metadata"]["name"]): item for item in cluster.items(JOBS)
+        }
+        status = {key: objects.get(key, {}).get("status", {}) for key in jobs}
+        return tuple(JobResult(*key, status[key].get("succeeded", 0), job.total) for key, job in jobs.items())
 
     def done(now: Snapshot) -> bool:
         for pod in now.workloads:
             path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-            if (pod.namespace, pod.workload) in jobs and pod.phase == "Running" and path not in told:
-                told.add(path)
+            if (pod.namespace, pod.workload) in jobs and pod.phase == "Running" and path not in shortened:
+                shortened.add(path)
                 cluster.patch(path, {"metadata": {"annotations": {pods.DURATION: "1s"}}})
-        waits = any(queues.state(one) == "waits" for one in now.works)
+        waits = any(queues.workload_state(work) == "waits" for work in now.works)
         return (
-            not waits and all(one.placed or one.over for one in now.workloads) and not any(troubles(seen()))
+            not waits
+            and all(pod.is_placed or pod.has_ended for pod in now.workloads)
+            and not any(incomplete_jobs(job_counts()))
         )
 
-    watch.until(done, quiet_s, timeout_s)
-    waiting = held(watch.queued.values())
-    return tuple(one for one in seen() if (one.namespace, one.name) not in waiting)
+    watch.wait_until(done, quiet_s, timeout_s)
+    waiting = held_back(watch.queued.values())
+    return tuple(job for job in job_counts() if (job.namespace, job.name) not in waiting)
 
 
-def without(env: Environment, ended: tuple[Ended, ...]) -> Environment:
-    """The environment without these jobs."""
-    over = {(one.namespace, one.name) for one in ended}
-    left = tuple(one for one in env.workloads if (one.namespace, one.name) not in over)
-    return env.model_copy(update={"workloads": left})
+def without_jobs(env: Environment, ended: tuple[JobResult, ...]) -> Environment:
+    finished = {(job.namespace, job.name) for job in ended}
+    remaining = tuple(work for work in env.workloads if (work.namespace, work.name) not in finished)
+    return env.model_copy(update={"workloads": remaining})
 
 
-def troubles(ended: tuple[Ended, ...]) -> Iterator[str]:
-    for one in ended:
-        if one.succeeded < one.completions:
-            yield f"job {one.namespace}/{one.name}: {one.succeeded} of {one.completions} pods succeeded"
+def incomplete_jobs(ended: tuple[JobResult, ...]) -> Iterator[str]:
+    for job in ended:
+        if job.succeeded < job.completions:
+            yield f"job {job.namespace}/{job.name}: {job.succeeded} of {job.completions} pods succeeded"
 
 
 def shrink(
@@ -99,49 +102,59 @@ def shrink(
     timeout_s: float,
 ) -> Shrink:
     """Remove half of each workload's pods, and wait until no further change follows."""
-    before = watch.look()
+    before = watch.observe()
     began = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
     elastic = source.way != "none"
-    note = source.hurry(cluster)
+    note = source.hasten_removal(cluster)
     pods.halve(cluster, env, before.workloads)
-    least = pods.wanted(pods.halved(env))
+    least = pods.count_pods(pods.halved(env))
 
     def done(now: Snapshot) -> bool:
-        return not elastic and sum(not pod.over for pod in now.workloads) == least
+        return not elastic and sum(not pod.has_ended for pod in now.workloads) == least
 
-    watch.until(done, quiet_s, timeout_s)
-    after = watch.look()
-    said = pods.events(cluster)
+    watch.wait_until(done, quiet_s, timeout_s)
+    after = watch.observe()
+    events = pods.read_events(cluster)
     now_paid = CostReport(env, costs.prices, source.paid())
     left = {node.name for node in after.nodes}
-    gone = tuple(
-        Gone(node.name, node.pool, node.machine, now_paid.usd(node), *_why(node.name, said, source.gone))
+    removed = tuple(
+        RemovedNode(
+            node.name,
+            node.pool,
+            node.machine,
+            now_paid.usd_per_hour(node),
+            *_removal_reason(node.name, events, source.removal_reason),
+        )
         for node in before.nodes
         if node.name not in left
     )
-    stays = dict.fromkeys(_stays([one for one in said if one.when >= began], left))
-    return Shrink(_side(before, now_paid), _side(after, now_paid), gone, tuple(stays), note)
+    reasons = dict.fromkeys(_retention_reasons([event for event in events if event.when >= began], left))
+    return Shrink(_side(before, now_paid), _side(after, now_paid), removed, tuple(reasons), note)
 
 
-def _side(now: Snapshot, costs: CostReport) -> Side:
-    placed = sum(pod.placed and not pod.over for pod in now.workloads)
-    return Side(len(now.nodes), placed, total(costs.usd(node) for node in now.nodes))
+def _side(now: Snapshot, costs: CostReport) -> Totals:
+    placed = sum(pod.is_placed and not pod.has_ended for pod in now.workloads)
+    return Totals(len(now.nodes), placed, total(costs.usd_per_hour(node) for node in now.nodes))
 
 
-def _why(node: str, said: list[Event], unsaid: str) -> tuple[str, tuple[str, ...]]:
-    told = [one for one in said if one.kind == "Node" and one.name == node and one.reason == _TAKEN]
-    ended = [one.message for one in told]
-    text = ended[-1] if ended else ""
-    words = next((words for key, words in _WORDS.items() if f": {key}" in text), unsaid)
-    return words, tuple(ended)
+def _removal_reason(node: str, events: list[Event], default: str) -> tuple[str, tuple[str, ...]]:
+    removals = [
+        event
+        for event in events
+        if event.kind == "Node" and event.name == node and event.reason == _TERMINATING
+    ]
+    messages = [event.message for event in removals]
+    text = messages[-1] if messages else ""
+    words = next((words for key, words in _REASONS.items() if f": {key}" in text), default)
+    return words, tuple(messages)
 
 
-def _stays(said: list[Event], nodes: set[str]) -> Iterator[str]:
+def _retention_reasons(events: list[Event], nodes: set[str]) -> Iterator[str]:
     """Karpenter's messages about remaining nodes, and about budgets that block it."""
-    for one in said:
-        if one.reason not in ("Unconsolidatable", "DisruptionBlocked") or _PASSING.search(one.message):
+    for event in events:
+        if event.reason not in ("Unconsolidatable", "DisruptionBlocked") or _TRANSIENT.search(event.message):
             continue
-        if one.kind == "Node" and one.name in nodes:
-            yield f"{one.name}: {one.message}"
-        if one.kind == "NodePool":
-            yield f"NodePool {one.name}: {one.message}"
+        if event.kind == "Node" and event.name in nodes:
+            yield f"{event.name}: {event.message}"
+        if event.kind == "NodePool":
+            yield f"NodePool {event.name}: {event.message}"

@@ -29,7 +29,7 @@ class Cluster:
     """
 
     subject, remedy = "the rehearsal's control plane", "run the rehearsal again"
-    """Of its failures."""
+    """Subject and remedy of its failures."""
 
     def __init__(self, kubeconfig: Path, kubectl: Path | None = None) -> None:
         self._http = httpx.Client(**connection(kubeconfig), timeout=30, trust_env=False)
@@ -44,33 +44,33 @@ class Cluster:
         Raises Failure.
         """
         query = {"fieldSelector": f"metadata.name={name}"} if name else {}
-        response = self._ask("GET", path, params=query)
+        response = self._request("GET", path, params=query)
         if response.status_code == httpx.codes.NOT_FOUND:
             return []
-        found: list[Json] = self._checked(response, path)["items"]
-        return found
+        objects: list[Json] = self._checked(response, path)["items"]
+        return objects
 
     def serves(self, path: str) -> bool:
         """Whether the server knows the kind of a list. Raises Failure."""
-        return self._ask("GET", path, params={"limit": "1"}).status_code != httpx.codes.NOT_FOUND
+        return self._request("GET", path, params={"limit": "1"}).status_code != httpx.codes.NOT_FOUND
 
     def get(self, path: str) -> Json:
         """One object. Raises Failure."""
-        return self._checked(self._ask("GET", path), path)
+        return self._checked(self._request("GET", path), path)
 
     def patch(self, path: str, body: Mapping[str, Any]) -> None:
         """Merge ``body`` into an object. Raises Failure."""
         content = json.dumps(body)
         headers = {"Content-Type": "application/merge-patch+json"}
-        self._checked(self._ask("PATCH", path, content=content, headers=headers), path)
+        self._checked(self._request("PATCH", path, content=content, headers=headers), path)
 
     def create(self, path: str, body: Mapping[str, Any]) -> Json:
         """Create an object; returns it. Raises Failure."""
-        return self._checked(self._ask("POST", path, json=dict(body)), path)
+        return self._checked(self._request("POST", path, json=dict(body)), path)
 
     def delete(self, path: str) -> None:
         """Delete an object if it exists. Raises Failure."""
-        response = self._ask("DELETE", path)
+        response = self._request("DELETE", path)
         if response.status_code != httpx.codes.NOT_FOUND:
             self._checked(response, path)
 
@@ -88,17 +88,17 @@ class Cluster:
         if done.returncode:
             raise self._unusable(done.stderr.strip())
 
-    def _ask(self, method: str, path: str, **more: Any) -> httpx.Response:
+    def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
         try:
-            return self._http.request(method, path, **more)
+            return self._http.request(method, path, **options)
         except httpx.HTTPError as error:
             raise self._unusable(str(error) or type(error).__name__) from None
 
     def _checked(self, response: httpx.Response, path: str) -> Json:
         if response.is_error:
             raise self._unusable(f"{path}: {response.text.strip()[:300]}")
-        found: Json = response.json()
-        return found
+        body: Json = response.json()
+        return body
 
     def _unusable(self, reason: str) -> Failure:
         return Failure(self.subject, reason, self.remedy)

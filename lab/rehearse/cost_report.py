@@ -9,13 +9,13 @@ from itertools import groupby
 from gpuform.checkout.errors import InputError
 from gpuform.usage.node_prices import Amount, Machines, NodePrices, PoolOutcome, total, used_share
 from gpuform.usage.nodes import Device, Node, Pod
-from gpuform.usage.rehearsal import Cell, Line, NodeDrawn
+from gpuform.usage.rehearsal import Cell, NodePicture, NodeTimeline
 from infra.model import labels
 from infra.model.environment import Environment
 from infra.model.offer import claimable
 from infra.model.pool import Pool
 from infra.model.prices import PriceList
-from infra.plan.cost import listed, machine_price
+from infra.plan.cost import has_listed_prices, machine_price
 from lab.rehearse import nodes as assumed
 from lab.rehearse.watch import NodeLifetime, Snapshot
 
@@ -23,7 +23,7 @@ from lab.rehearse.watch import NodeLifetime, Snapshot
 class CostReport(NodePrices):
     """Pools, nodes and their timelines, with their cost."""
 
-    def pool(
+    def pool_outcome(
         self, pool: Pool, now: Snapshot, lives: Iterable[NodeLifetime], unjoined: tuple[str, ...] = ()
     ) -> PoolOutcome:
         """One pool at one moment, and every node that it has had until then.
@@ -33,13 +33,13 @@ class CostReport(NodePrices):
         nodes = [node for node in now.nodes if node.pool == pool.name]
         offers: Counter[str] = Counter()
         used: Counter[str] = Counter()
-        made_up = assumed.of(self.env).assumed(self.env, pool)
+        made_up = assumed.simulated_nodes(self.env).undeclared(self.env, pool)
         for node in nodes:
             offers.update({key: n for key, n in node.offers.items() if key not in made_up})
-            for pod in now.on(node.name):
-                used.update(pod.asks)
-        kinds = Counter((n.machine, self.capacity(n), n.zone, self.usd(n)) for n in nodes)
-        mine = [life for life in lives if life.node.pool == pool.name]
+            for pod in now.pods_on(node.name):
+                used.update(pod.requests)
+        kinds = Counter((n.machine, self.capacity(n), n.zone, self.usd_per_hour(n)) for n in nodes)
+        own_lives = [life for life in lives if life.node.pool == pool.name]
         return PoolOutcome(
             name=pool.name,
             fixed=pool.elastic is None,
@@ -47,59 +47,63 @@ class CostReport(NodePrices):
                 Machines(*key[:3], count, key[3]) for key, count in sorted(kinds.items(), key=str)
             ),
             resources={key: Amount(offers[key], used[key]) for key in sorted(offers)},
-            usd_per_hour=total(self.usd(node) for node in nodes),
-            idle_usd_per_hour=total(self._idle(pool, node, now.on(node.name)) for node in nodes),
-            launched=len(mine) + len(unjoined),
-            in_vain=(*(one.node.name for one in mine if self._bought(pool, one) and not one.used), *unjoined),
+            usd_per_hour=total(self.usd_per_hour(node) for node in nodes),
+            idle_usd_per_hour=total(self._idle_usd(pool, node, now.pods_on(node.name)) for node in nodes),
+            launched=len(own_lives) + len(unjoined),
+            in_vain=(
+                *(life.node.name for life in own_lives if self._is_bought(pool, life) and not life.used),
+                *unjoined,
+            ),
         )
 
-    def _bought(self, pool: Pool, life: NodeLifetime) -> bool:
+    def _is_bought(self, pool: Pool, life: NodeLifetime) -> bool:
         """Whether the node was added for pods; a Magnum node group always has its minimum."""
-        least = pool.least if self.env.by_autoscaler(pool) else 0
+        least = pool.min_nodes if self.env.by_autoscaler(pool) else 0
         always = {f"{pool.name}-{index}" for index in range(least)}
         return pool.elastic is not None and life.node.name not in always
 
-    def _idle(self, pool: Pool, node: Node, pods: Iterable[Pod]) -> float | None:
-        share, usd = used_share(self.env, pool, node, pods), self.usd(node)
+    def _idle_usd(self, pool: Pool, node: Node, pods: Iterable[Pod]) -> float | None:
+        share, usd = used_share(self.env, pool, node, pods), self.usd_per_hour(node)
         return None if share is None or usd is None else usd * (1 - share)
 
-    def held(self, queue: str, now: Snapshot) -> float | None:
+    def queue_usd(self, queue: str, now: Snapshot) -> float | None:
         """USD per hour of the part of GPU nodes that pods of this queue hold; None if a price is unknown."""
-        own = {(work.namespace, work.name) for work in self.env.workloads if work.queue == queue}
-        found = []
-        for pool in (one for one in self.pools if one.gpus):
-            for node in (one for one in now.nodes if one.pool == pool.name):
-                pods = [pod for pod in now.on(node.name) if (pod.namespace, pod.workload) in own]
-                idle, usd = self._idle(pool, node, pods), self.usd(node)
+        keys = {(work.namespace, work.name) for work in self.env.workloads if work.queue == queue}
+        amounts = []
+        for pool in (item for item in self.pools if item.gpus):
+            for node in (item for item in now.nodes if item.pool == pool.name):
+                pods = [pod for pod in now.pods_on(node.name) if (pod.namespace, pod.workload) in keys]
+                idle, usd = self._idle_usd(pool, node, pods), self.usd_per_hour(node)
                 if pods:
-                    found.append(None if idle is None or usd is None else usd - idle)
-        return total(found)
+                    amounts.append(None if idle is None or usd is None else usd - idle)
+        return total(amounts)
 
-    def lines(self, lives: Iterable[NodeLifetime]) -> Iterator[Line]:
-        """The timeline, in the order in which the nodes joined."""
+    def timeline(self, lives: Iterable[NodeLifetime]) -> Iterator[NodeTimeline]:
         env = self.env
-        bought = {one.name for one in self.pools if env.by_karpenter(one) or env.by_autoscaler(one)}
-        for life in sorted(lives, key=lambda one: (one.born, one.node.name)):
+        bought = {pool.name for pool in self.pools if env.by_karpenter(pool) or env.by_autoscaler(pool)}
+        for life in sorted(lives, key=lambda life: (life.joined, life.node.name)):
             node = life.node
-            times = life.born, life.ready, life.gone
-            yield Line(node.name, node.pool, node.machine, self.usd(node), *times, node.pool not in bought)
+            times = life.joined, life.ready, life.removed
+            yield NodeTimeline(
+                node.name, node.pool, node.machine, self.usd_per_hour(node), *times, node.pool not in bought
+            )
 
-    def drawn(self, now: Snapshot) -> Iterator[NodeDrawn]:
+    def draw_nodes(self, now: Snapshot) -> Iterator[NodePicture]:
         for pool in self.pools:
             for node in now.nodes:
                 if node.pool == pool.name:
-                    yield self._drawn(pool, node, now.on(node.name))
+                    yield self._draw_node(pool, node, now.pods_on(node.name))
 
-    def _drawn(self, pool: Pool, node: Node, pods: tuple[Pod, ...]) -> NodeDrawn:
-        told = claimable(pool).keys() & node.offers.keys()
-        return NodeDrawn(
+    def _draw_node(self, pool: Pool, node: Node, pods: tuple[Pod, ...]) -> NodePicture:
+        claimed = claimable(pool).keys() & node.offers.keys()
+        return NodePicture(
             name=node.name,
             pool=pool.name,
             machine=node.machine,
             capacity=self.capacity(node),
             zone=node.zone,
-            usd_per_hour=self.usd(node),
-            gpus=((Cell("by claim"),),) * node.gpus if pool.by_claim and not told else cells(node, pods),
+            usd_per_hour=self.usd_per_hour(node),
+            gpus=((Cell("by claim"),),) * node.gpus if pool.by_claim and not claimed else cells(node, pods),
             others=tuple(f"{pod.namespace}/{pod.name}" for pod in pods if pod.workload and not pod.devices),
         )
 
@@ -110,8 +114,8 @@ def cells(node: Node, pods: Iterable[Pod]) -> tuple[tuple[Cell, ...], ...]:
     The devices are those that the simulated device manager has allocated.
     """
     holders = {device: pod for pod in pods for device in pod.devices}
-    rows = groupby(node.devices, key=lambda one: one.gpu)
-    return tuple(tuple(cell for one in row for cell in _cells(node, one, holders)) for _, row in rows)
+    rows = groupby(node.devices, key=lambda device: device.gpu)
+    return tuple(tuple(cell for device in row for cell in _cells(node, device, holders)) for _, row in rows)
 
 
 def _cells(node: Node, device: Device, holders: Mapping[str, Pod]) -> Iterator[Cell]:
@@ -123,7 +127,7 @@ def _cells(node: Node, device: Device, holders: Mapping[str, Pod]) -> Iterator[C
     else:
         shared = labels.NVIDIA_GPU_SHARED in node.offers
         offered = node.offers.get(labels.NVIDIA_GPU_SHARED if shared else labels.NVIDIA_GPU, 0)
-        times = round(offered) // sum(not one.profile for one in node.devices)
+        times = round(offered) // sum(not device.profile for device in node.devices)
         name = "gpu.shared" if shared else "gpu"
         if not times and not shared and labels.GPU_DEVICE_CLASS not in node.offers:
             name = ""
@@ -144,10 +148,9 @@ def _shares(node: Node) -> tuple[int, str]:
 
 
 def price_source(env: Environment, prices: PriceList) -> str:
-    """The source of the outcome's prices, in words."""
-    if not listed(env):
-        own = env.cost is not None and bool(env.cost.prices)
-        if own:
+    if not has_listed_prices(env):
+        has_prices = env.cost is not None and bool(env.cost.prices)
+        if has_prices:
             return "the environment's own (cost.prices), without volumes: no price list has these machines"
         return "none: no price list has these machines; set cost.prices"
     text = f"list prices of {prices.region}, {prices.date}, without volumes"
@@ -166,9 +169,9 @@ def check_prices(env: Environment, prices: PriceList) -> None:
     for index, pool in enumerate(env.pools):
         if not env.by_karpenter(pool):
             continue
-        unknown = [one for one in pool.machines if machine_price(env, pool, one, prices) is None]
+        unknown = [machine for machine in pool.machines if machine_price(env, pool, machine, prices) is None]
         if unknown and len(unknown) == len(pool.machines):
-            names = ", ".join(one.name for one in unknown)
+            names = ", ".join(machine.name for machine in unknown)
             where = f"the price list of {prices.region} of {prices.date}"
             raise InputError(
                 f"pools[{index}].{'machine' if pool.machine else 'gpu'}",

@@ -62,16 +62,16 @@ def _plain(value: Any, name: str = "") -> Any:
                 "pod": value.pod or None,
             }
         case QueueOutcome():
-            own = _plain(value.status)
-            del own["admitted"], own["waiting"]
+            row = _plain(value.status)
+            del row["admitted"], row["waiting"]
             usd = _plain(value.usd_per_hour, "usd_per_hour")
-            return {**own, "usd_per_hour": usd, "workloads": _plain(value.workloads)}
+            return {**row, "usd_per_hour": usd, "workloads": _plain(value.workloads)}
         case float():
             return round(value, _DIGITS[name]) if name in _DIGITS else value
         case tuple():
-            return [_plain(one, name) for one in value]
+            return [_plain(item, name) for item in value]
         case Mapping():
-            return {key: _plain(one, name) for key, one in value.items()}
+            return {key: _plain(item, name) for key, item in value.items()}
     if is_dataclass(value):
-        return {one.name: _plain(getattr(value, one.name), one.name) for one in fields(value)}
+        return {item.name: _plain(getattr(value, item.name), item.name) for item in fields(value)}
     return value

@@ -32,7 +32,7 @@ class Series:
 
 
 @dataclass
-class Requests:
+class RequestCounters:
     """Counts ``qps`` requests per second for each workload; its ready pods answer equal parts.
 
     ``ready`` returns those pods, each with its workload.
@@ -42,13 +42,12 @@ class Requests:
     ready: Callable[[], Mapping[Key, Key]]
     clock: Callable[[], float] = time.time
     _qps: float = 0.0
-    _at: float = 0.0
+    _counted_at: float = 0.0
     _counts: defaultdict[Key, float] = field(default_factory=lambda: defaultdict(float))
     """By pod, and by workload for the gateway."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def play(self, qps: float) -> None:
-        """From now on."""
         with self._lock:
             self._count()
             self._qps = qps
@@ -58,34 +57,36 @@ class Requests:
         with self._lock:
             ready = self._count()
             if kind == "services" and key == GATEWAY:
-                there = (work for work, one in self.series.items() if not one.by_pods)
-                return "".join({self.series[work].line(self._counts[work], self._at) for work in there})
-            one = self.series.get(ready[key]) if kind == "pods" and key in ready else None
-            return one.line(self._counts[key], self._at) if one and one.by_pods else None
+                workloads = (work for work, series in self.series.items() if not series.by_pods)
+                return "".join(
+                    {self.series[work].line(self._counts[work], self._counted_at) for work in workloads}
+                )
+            series = self.series.get(ready[key]) if kind == "pods" and key in ready else None
+            return series.line(self._counts[key], self._counted_at) if series and series.by_pods else None
 
     def _count(self) -> Mapping[Key, Key]:
         ready, now = self.ready(), self.clock()
-        new = self._qps * (now - self._at)
-        self._at = now
-        for work, one in self.series.items():
-            takers = [pod for pod, of in ready.items() if of == work] if one.by_pods else [work]
+        new = self._qps * (now - self._counted_at)
+        self._counted_at = now
+        for work, series in self.series.items():
+            takers = [pod for pod, owner in ready.items() if owner == work] if series.by_pods else [work]
             for taker in takers:
                 self._counts[taker] += new / len(takers)
         return ready
 
 
 @contextmanager
-def serving(requests: Requests) -> Iterator[int]:
+def serve(requests: RequestCounters) -> Iterator[int]:
     """Serve /pods/NAMESPACE/NAME and /services/NAMESPACE/NAME; yields the port."""
 
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             kind, namespace, name = self.path.strip("/").split("/")
-            found = requests.answer(kind, (namespace, name))
-            self.send_response(503 if found is None else 200)
+            metrics = requests.answer(kind, (namespace, name))
+            self.send_response(503 if metrics is None else 200)
             self.send_header("Content-Type", "text/plain; version=0.0.4")
             self.end_headers()
-            self.wfile.write((found or "").encode())
+            self.wfile.write((metrics or "").encode())
 
         def log_message(self, *args: Any) -> None:
             """Nothing: Prometheus asks every few seconds."""

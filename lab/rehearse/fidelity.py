@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from infra.model.environment import Environment
-from infra.plan.pool_keeper import kept
+from infra.plan.pool_keeper import kept_pools
 from infra.plan.startup import any_gated
 from lab.plane import controlling
 
@@ -27,7 +27,7 @@ _MORE_SIMULATED: Mapping[Way, tuple[str, ...]] = {
     ),
     "counted": ("cluster-autoscaler: elastic groups have the nodes that the workloads need, by calculation",),
 }
-BLIND: Mapping[Way, tuple[str, ...]] = {
+NOT_SHOWN: Mapping[Way, tuple[str, ...]] = {
     "counted": (
         "when cluster-autoscaler adds or removes a node, how long Magnum takes for it, and quotas",
         "how many surplus nodes it adds: pending pods fit on no node that has joined but offers no GPU yet",
@@ -37,7 +37,7 @@ BLIND: Mapping[Way, tuple[str, ...]] = {
 """What a way of buying cannot show."""
 
 _BY_CLAIM = "NVIDIA's DRA driver: the simulator publishes each node's GPUs and slices for claims"
-THEIRS = "the cluster's own operator or node feature discovery: simulated by those of the stack"
+OPERATOR_REPLACED = "the cluster's own operator or node feature discovery: simulated by those of the stack"
 _REQUESTS = (
     "requests: counters that the real Prometheus scrapes; from a node's launch on, a cold start is shorter "
     "than a real one, because a machine boots, and loads images and models, in no time"
@@ -51,29 +51,33 @@ _CERTIFICATES = (
 )
 
 
-def real(way: Way, env: Environment) -> tuple[str, ...]:
-    """The real parts of a rehearsal of ``env``, with its workloads as declared."""
-    found = [
+def real_parts(way: Way, env: Environment) -> tuple[str, ...]:
+    parts = [
         _REAL,
-        *([_PACKER] if env.packs else []),
+        *([_PACKER] if env.uses_packer else []),
         *([_MONITORING] if env.monitoring else []),
         *(
             _CERTIFICATES if name.startswith("cert-manager") else _CONTROLLER.format(name)
-            for name in controlling.declared(env)
+            for name in controlling.declared_controllers(env)
         ),
         *_MORE_REAL.get(way, ()),
         *(["the readiness gate's program"] if any_gated(env) else []),
-        *(["the pool keeper's program"] if kept(env) else []),
+        *(["the pool keeper's program"] if kept_pools(env) else []),
     ]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(parts))
 
 
-def simulated(way: Way, env: Environment, assumed: tuple[str, ...], requests: bool) -> tuple[str, ...]:
+def simulated_parts(way: Way, env: Environment, assumed: tuple[str, ...], requests: bool) -> tuple[str, ...]:
     """The simulated parts; ``assumed``: what the nodes have although it is not declared.
 
     ``requests``: whether requests are played.
     """
-    theirs = env.gpu_operator.mode == "existing" or not env.gpu_operator.nfd
+    replaced = env.gpu_operator.mode == "existing" or not env.gpu_operator.nfd
     by_claim = any(pool.by_claim for pool in env.pools)
-    told = ((_BY_CLAIM, by_claim), (THEIRS, theirs), (_REQUESTS, requests))
-    return (_SIMULATED, *_MORE_SIMULATED.get(way, ()), *assumed, *(line for line, there in told if there))
+    optional = ((_BY_CLAIM, by_claim), (OPERATOR_REPLACED, replaced), (_REQUESTS, requests))
+    return (
+        _SIMULATED,
+        *_MORE_SIMULATED.get(way, ()),
+        *assumed,
+        *(line for line, applies in optional if applies),
+    )

@@ -18,7 +18,7 @@ from typing import Any
 
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
-from gpuform.engine.places import Tools
+from gpuform.engine.files import Tools
 from infra.model.amounts import cpu_millis, memory_bytes
 from lab.rehearse.cluster import NODE_POOLS, Cluster
 from lab.rehearse.supervisor import Children, Supervisor
@@ -48,7 +48,9 @@ class Release:
     values: str
 
 
-def karpenter(paths: Paths, tools: Tools, aws: Mapping[str, str], log: Path) -> Supervisor[Release]:
+def karpenter_supervisor(
+    paths: Paths, tools: Tools, aws: Mapping[str, str], log: Path
+) -> Supervisor[Release]:
     """Runs Karpenter while its release and its kinds are in the cluster; ``log`` has JSON lines.
 
     ``aws`` are the variables with AWS's endpoint and the credentials; nothing else of this process's
@@ -63,7 +65,7 @@ def karpenter(paths: Paths, tools: Tools, aws: Mapping[str, str], log: Path) -> 
         env = {**environment(release), **aws, "KUBECONFIG": str(paths.kubeconfig)}
         return children.start([str(program)], env, log)
 
-    return Supervisor(paths.kubeconfig, installed, start, children, log)
+    return Supervisor(paths.kubeconfig, find_release, start, children, log)
 
 
 def environment(release: Release) -> dict[str, str]:
@@ -81,18 +83,18 @@ def environment(release: Release) -> dict[str, str]:
             "is not supported in a rehearsal",
             "leave it out, or add it to lab/rehearse/karpenter.py",
         )
-    found = {
+    variables = {
         "_".join(_WORDS.findall(name)).upper(): _text(value)
         for name, value in settings.items()
         if value not in ("", None)
     }
     if gates:
         # The chart's names begin with a small letter, the controller's with a capital.
-        found["FEATURE_GATES"] = ",".join(
+        variables["FEATURE_GATES"] = ",".join(
             f"{name[0].upper()}{name[1:]}={_text(on)}" for name, on in sorted(gates.items())
         )
     return {
-        **found,
+        **variables,
         **_resources((values.get("controller") or {}).get("resources") or {}),
         "LOG_LEVEL": values.get("logLevel") or "info",
         "SYSTEM_NAMESPACE": release.namespace,
@@ -118,9 +120,9 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def installed(cluster: Cluster) -> Release | None:
+def find_release(cluster: Cluster) -> Release | None:
     """The release in the cluster; None until Karpenter's kinds are served."""
-    for one in cluster.items("/api/v1/configmaps", CONFIG_MAP):
+    for config_map in cluster.items("/api/v1/configmaps", CONFIG_MAP):
         if cluster.serves(NODE_POOLS) and cluster.serves(NODE_CLASSES):
-            return Release(one["metadata"]["namespace"], one["data"]["values"])
+            return Release(config_map["metadata"]["namespace"], config_map["data"]["values"])
     return None

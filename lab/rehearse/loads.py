@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 
 from gpuform.usage.node_prices import total
 from gpuform.usage.nodes import Pod
-from gpuform.usage.rehearsal import Load, Pending, Reached
+from gpuform.usage.rehearsal import Load, PendingPod, WorkloadAtLoad
 from infra.config import price_list
 from infra.model.environment import Environment
 from lab.rehearse import pods, scaled
 from lab.rehearse.cluster import NODE_CLAIMS, Cluster
 from lab.rehearse.cost_report import CostReport
-from lab.rehearse.exporter import Key, Requests, serving
+from lab.rehearse.exporter import Key, RequestCounters, serve
 from lab.rehearse.node_source import NodeSource
-from lab.rehearse.scaled import Manifest, Scaled
+from lab.rehearse.scaled import Manifest, ScaledWorkload
 from lab.rehearse.watch import Snapshot, Watch
 
 REACTION_S = 60.0
@@ -32,7 +32,7 @@ _DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments/{}"
 
 
 @dataclass
-class _First:
+class _FirstPod:
     """A workload's first additional pod, if possible one that a node was launched for.
 
     ``times`` has when each step was first seen, ``created`` when each new pod was.
@@ -48,12 +48,12 @@ class _First:
 
 
 @dataclass
-class Player:
+class LoadPlayer:
     """Plays loads on the running cluster; ``env`` has the workloads as declared."""
 
     env: Environment
-    scaled: tuple[Scaled, ...]
-    requests: Requests
+    scaled: tuple[ScaledWorkload, ...]
+    requests: RequestCounters
     cluster: Cluster
     watch: Watch
     source: NodeSource
@@ -63,130 +63,136 @@ class Player:
     _claims: dict[str, dict[str, float]] = field(default_factory=dict)
     """Karpenter's NodeClaims: when each was first seen, and when it was first seen launched."""
 
-    def begin(self) -> tuple[str, ...]:
+    def start_scaling(self) -> tuple[str, ...]:
         """Let KEDA scale the workloads; returns what is not as declared."""
-        note = self.source.hurry(self.cluster)
+        note = self.source.hasten_removal(self.cluster)
         self.cluster.apply(scaled.scaled_objects(self.env, self.scaled))
-        return (*scaled.shortened(self.env, self.scaled), note)
+        return (*scaled.deviations(self.env, self.scaled), note)
 
     def play(self, qps: float) -> Load:
         """Play one load until pods and nodes have followed it, or no further change is expected."""
-        before = self.watch.look()
+        before = self.watch.observe()
         firsts = {
-            one.key: _First(frozenset(pod.name for pod in _mine(before, one)), self._replicas(one))
-            for one in self.scaled
+            work.key: _FirstPod(frozenset(pod.name for pod in _pods_of(before, work)), self._replicas(work))
+            for work in self.scaled
         }
         self.requests.play(qps)
 
         def followed(now: Snapshot) -> bool:
-            self._note(now, firsts, before.at)
-            each = ((one.wanted(qps), _mine(now, one)) for one in self.scaled)
-            return all(len(mine) == wanted and all(pod.placed for pod in mine) for wanted, mine in each)
+            self._record_steps(now, firsts, before.at)
+            targets = ((work.replicas_for(qps), _pods_of(now, work)) for work in self.scaled)
+            return all(
+                len(own_pods) == wanted and all(pod.is_placed for pod in own_pods)
+                for wanted, own_pods in targets
+            )
 
-        quiet_s = REACTION_S + max(one.window_s for one in self.scaled)
-        self.watch.until(followed, quiet_s, self.timeout_s)
+        quiet_s = REACTION_S + max(work.window_s for work in self.scaled)
+        self.watch.wait_until(followed, quiet_s, self.timeout_s)
         if self.source.way != "none":
-            self.watch.until(lambda now: followed(now) and False, self.source.quiet_s, self.timeout_s)
-        now, lives = self.watch.look(), list(self.watch.lives.values())
-        waiting = pods.pending(
-            scaled.at(self.env, qps, self.scaled), now.workloads, pods.events(self.cluster)
+            self.watch.wait_until(lambda now: followed(now) and False, self.source.quiet_s, self.timeout_s)
+        now, lives = self.watch.observe(), list(self.watch.lives.values())
+        waiting = pods.pending_pods(
+            scaled.at_load(self.env, qps, self.scaled), now.workloads, pods.read_events(self.cluster)
         )
         costs = CostReport(self.env, price_list(self.env), self.source.paid())
         return Load(
             qps=qps,
             seconds=now.at - before.at,
             workloads=tuple(
-                reached(one, qps, _mine(now, one), waiting, firsts[one.key].since(before.at))
-                for one in self.scaled
+                workload_result(work, qps, _pods_of(now, work), waiting, firsts[work.key].since(before.at))
+                for work in self.scaled
             ),
             nodes=len(now.nodes),
-            bought=Counter(one.node.machine for one in lives if one.born > before.at),
+            bought=Counter(life.node.machine for life in lives if life.joined > before.at),
             removed=Counter(
-                one.node.machine for one in lives if one.gone is not None and one.gone > before.at
+                life.node.machine for life in lives if life.removed is not None and life.removed > before.at
             ),
-            usd_per_hour=total(costs.usd(node) for node in now.nodes),
+            usd_per_hour=total(costs.usd_per_hour(node) for node in now.nodes),
         )
 
-    def _note(self, now: Snapshot, firsts: Mapping[Key, _First], began: float) -> None:
+    def _record_steps(self, now: Snapshot, firsts: Mapping[Key, _FirstPod], began: float) -> None:
         for name, conditions in now.claims:
             times = self._claims.setdefault(name, {"node requested": now.at})
             if "Launched" in conditions.split():
                 times.setdefault("node launched", now.at)
-        for one in self.scaled:
-            first = firsts[one.key]
-            if "asked" not in first.times and self._replicas(one) > first.replicas:
+        for work in self.scaled:
+            first = firsts[work.key]
+            if "asked" not in first.times and self._replicas(work) > first.replicas:
                 first.times["asked"] = now.at
             if "asked" in first.times:
-                self._start(
-                    first, now, [pod for pod in _mine(now, one) if pod.name not in first.before], began
+                self._record_start(
+                    first, now, [pod for pod in _pods_of(now, work) if pod.name not in first.before], began
                 )
 
-    def _start(self, first: _First, now: Snapshot, new: Iterable[Pod], began: float) -> None:
+    def _record_start(self, first: _FirstPod, now: Snapshot, new: Iterable[Pod], began: float) -> None:
         for pod in new:
             created = first.created.setdefault(pod.name, now.at)
             first.times.setdefault("created", created)
-            if pod.placed and "node joined" not in first.times:
-                node = self._launched(pod.node, began)
+            if pod.is_placed and "node joined" not in first.times:
+                node = self._launch_steps(pod.node, began)
                 if node or "running" not in first.times:
-                    asked = first.times["asked"]
-                    first.times = {"asked": asked, "created": created, **node, "running": now.at}
+                    asked_at = first.times["asked"]
+                    first.times = {"asked": asked_at, "created": created, **node, "running": now.at}
 
-    def _launched(self, node: str, began: float) -> dict[str, float]:
+    def _launch_steps(self, node: str, began: float) -> dict[str, float]:
         """The steps of a node that was launched for this load; empty for another."""
         life = self.watch.lives.get(node)
-        if life is None or life.born <= began:
+        if life is None or life.joined <= began:
             return {}
-        there = self.cluster.items(NODE_CLAIMS)
-        claim = (one["metadata"]["name"] for one in there if one.get("status", {}).get("nodeName") == node)
-        steps = {**self._claims.get(next(claim, ""), {}), "node joined": life.born}
+        claims = self.cluster.items(NODE_CLAIMS)
+        names = (
+            item["metadata"]["name"] for item in claims if item.get("status", {}).get("nodeName") == node
+        )
+        steps = {**self._claims.get(next(names, ""), {}), "node joined": life.joined}
         return steps if life.ready is None else {**steps, "node ready": life.ready}
 
-    def _replicas(self, one: Scaled) -> int:
-        return int(self.cluster.get(_DEPLOYMENTS.format(*one.key))["spec"]["replicas"])
+    def _replicas(self, work: ScaledWorkload) -> int:
+        return int(self.cluster.get(_DEPLOYMENTS.format(*work.key))["spec"]["replicas"])
 
 
 @contextmanager
-def player(
+def load_player(
     env: Environment,
-    followers: tuple[Scaled, ...],
+    followers: tuple[ScaledWorkload, ...],
     cluster: Cluster,
     watch: Watch,
     source: NodeSource,
     timeout_s: float,
-) -> Iterator[Player]:
-    """A player, and its exporter while the context lasts."""
-    requests = Requests({one.key: one.series for one in followers}, lambda: ready(watch.now))
-    with serving(requests) as port:
-        made = scaled.manifests(env, followers, port)
-        yield Player(env, followers, requests, cluster, watch, source, timeout_s, made)
+) -> Iterator[LoadPlayer]:
+    requests = RequestCounters({work.key: work.series for work in followers}, lambda: ready_pods(watch.now))
+    with serve(requests) as port:
+        manifests = scaled.manifests(env, followers, port)
+        yield LoadPlayer(env, followers, requests, cluster, watch, source, timeout_s, manifests)
 
 
-def ready(now: Snapshot) -> Mapping[Key, Key]:
-    """Pods that answer requests, each with its workload."""
-    there = [one for one in now.workloads if one.placed and not one.over]
-    return {(one.namespace, one.name): (one.namespace, one.workload) for one in there}
+def ready_pods(now: Snapshot) -> Mapping[Key, Key]:
+    pods = [pod for pod in now.workloads if pod.is_placed and not pod.has_ended]
+    return {(pod.namespace, pod.name): (pod.namespace, pod.workload) for pod in pods}
 
 
-def reached(
-    one: Scaled, qps: float, mine: list[Pod], waiting: Iterable[Pending], cold: Mapping[str, float]
-) -> Reached:
+def workload_result(
+    work: ScaledWorkload,
+    qps: float,
+    own_pods: list[Pod],
+    waiting: Iterable[PendingPod],
+    cold_start: Mapping[str, float],
+) -> WorkloadAtLoad:
     """The workload with these pods; those that the autoscaler does not ask for are not waited for."""
-    there = sum(pod.placed for pod in mine)
-    near = there and abs(qps / (one.scale.qps_per_replica * there) - 1) <= TOLERANCE
-    within = bool(near) and there == len(mine)
-    why = () if within else tuple(pod for pod in waiting if (pod.namespace, pod.workload) == one.key)
-    return Reached(*one.key, one.wanted(qps), there, within, cold, why)
+    placed = sum(pod.is_placed for pod in own_pods)
+    close = placed and abs(qps / (work.scale.qps_per_replica * placed) - 1) <= TOLERANCE
+    within = bool(close) and placed == len(own_pods)
+    why = () if within else tuple(pod for pod in waiting if (pod.namespace, pod.workload) == work.key)
+    return WorkloadAtLoad(*work.key, work.replicas_for(qps), placed, within, cold_start, why)
 
 
 def unmet(loads: Iterable[Load]) -> Iterator[str]:
-    """Workloads that did not get the pods for a load."""
     for load in loads:
-        for one in load.workloads:
-            if one.pods != one.wanted and not one.within:
-                count = f"{one.namespace}/{one.name} has {one.pods} of {one.wanted} pods"
-                why = f": {one.waiting[0].why}" if one.waiting else ""
-                yield f"{load.qps:g} requests per second: {count}{why}"
+        for work in load.workloads:
+            if work.pods != work.wanted and not work.within:
+                count = f"{work.namespace}/{work.name} has {work.pods} of {work.wanted} pods"
+                reason = f": {work.waiting[0].why}" if work.waiting else ""
+                yield f"{load.qps:g} requests per second: {count}{reason}"
 
 
-def _mine(now: Snapshot, one: Scaled) -> list[Pod]:
-    return [pod for pod in now.workloads if (pod.namespace, pod.workload) == one.key and not pod.over]
+def _pods_of(now: Snapshot, work: ScaledWorkload) -> list[Pod]:
+    return [pod for pod in now.workloads if (pod.namespace, pod.workload) == work.key and not pod.has_ended]

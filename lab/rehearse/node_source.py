@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING
 
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
-from gpuform.engine.places import Tools
+from gpuform.engine.files import Tools
 from gpuform.usage.rehearsal import Refusal
 from infra.config import price_list
 from infra.model.environment import Environment
-from infra.plan import played
-from infra.plan.pool_keeper import kept
+from infra.plan import simulated_clouds
+from infra.plan.pool_keeper import kept_pools
 from infra.plan.startup import any_gated
 from lab.rehearse import pods
 from lab.rehearse.cluster import NODE_POOLS, NODES, PODS, Cluster
 from lab.rehearse.fidelity import Way
-from lab.rehearse.karpenter import Release, karpenter
+from lab.rehearse.karpenter import Release, karpenter_supervisor
 from lab.rehearse.options import Options
 from lab.rehearse.program import Gate, Keeper
 from lab.rehearse.supervisor import Supervisor
 from lab.rehearse.watch import Snapshot, Watch
 
 if TYPE_CHECKING:
-    from lab.rehearse.cloud.market import Bought
+    from lab.rehearse.cloud.market import LaunchedInstance
     from lab.rehearse.cloud.server import Cloud
 
 CONSOLIDATE_AFTER = "5s"
@@ -39,7 +39,7 @@ class NodeSource:
     way: Way = "none"
     quiet_s = 10.0
     """Seconds without a change after which no further change is expected."""
-    gone = "no event gives a reason"
+    removal_reason = "no event gives a reason"
     """The reason shown for a removed node without an event."""
 
     def paid(self) -> Mapping[str, float | None]:
@@ -57,7 +57,7 @@ class NodeSource:
         """Interrupt a spot node as AWS does; returns the result in words."""
         return "no spot node was launched, so none was interrupted"
 
-    def hurry(self, cluster: Cluster) -> str:
+    def hasten_removal(self, cluster: Cluster) -> str:
         """Have idle nodes removed sooner than declared; returns, in words, what is not as declared."""
         return "no nodes are removed: every pool has a fixed size"
 
@@ -69,40 +69,42 @@ class NodeSource:
         return ()
 
 
-class Counted(NodeSource):
+class CalculatedGroups(NodeSource):
     """Magnum's autoscaled groups; all nodes exist from the start. No cluster-autoscaler runs.
 
     A group has as many nodes as the workloads need, by what one of its nodes holds, within its bounds
-    (`infra.plan.played.group_size`).
+    (`infra.plan.simulated_clouds.group_size`).
     """
 
     way = "counted"
-    gone = "its group needs fewer nodes for the remaining pods (counted)"
+    removal_reason = "its group needs fewer nodes for the remaining pods (counted)"
 
     def __init__(self, env: Environment) -> None:
         self._env = env
 
-    def hurry(self, cluster: Cluster) -> str:
+    def hasten_removal(self, cluster: Cluster) -> str:
         """Delete the nodes that half of the pods do not need; a node with a bare pod stays."""
-        there, fewer = cluster.items(PODS), pods.halved(self._env)
-        bare = {pod["spec"].get("nodeName") for pod in there if not pod["metadata"].get("ownerReferences")}
-        going = set()
+        objects, half = cluster.items(PODS), pods.halved(self._env)
+        bare = {
+            item["spec"].get("nodeName") for item in objects if not item["metadata"].get("ownerReferences")
+        }
+        surplus_nodes = set()
         for pool in self._env.pools:
-            count = played.group_size(self._env, pool)
+            count = simulated_clouds.group_size(self._env, pool)
             names = [f"{pool.name}-{index}" for index in reversed(range(count))]
-            surplus = count - played.group_size(fewer, pool)
-            going |= set([name for name in names if name not in bare][:surplus])
-        for name in sorted(going):
+            surplus = count - simulated_clouds.group_size(half, pool)
+            surplus_nodes |= set([name for name in names if name not in bare][:surplus])
+        for name in sorted(surplus_nodes):
             cluster.delete(f"{NODES}/{name}")
-        for pod in there:  # the collector of orphaned pods would take a minute
-            if pod["spec"].get("nodeName") in going:
-                meta = pod["metadata"]
+        for item in objects:  # the collector of orphaned pods would take a minute
+            if item["spec"].get("nodeName") in surplus_nodes:
+                meta = item["metadata"]
                 path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
                 cluster.delete(f"{path}?gracePeriodSeconds=0")
         return "elastic groups are counted again at once; cluster-autoscaler would wait for ten minutes"
 
 
-class FromAws(NodeSource):
+class KarpenterOnAws(NodeSource):
     """The real Karpenter, which buys from a simulated AWS."""
 
     way = "aws"
@@ -113,10 +115,16 @@ class FromAws(NodeSource):
         self._cloud, self._market, self._karpenter = cloud, cloud.market, karpenter
 
     def paid(self) -> Mapping[str, float | None]:
-        return {one.node: one.usd_per_hour for one in self._market.bought() if one.node}
+        return {
+            instance.node: instance.usd_per_hour for instance in self._market.instances() if instance.node
+        }
 
     def unjoined(self, pool: str) -> tuple[str, ...]:
-        return tuple(one.id for one in self._market.bought() if one.pool == pool and not one.node)
+        return tuple(
+            instance.id
+            for instance in self._market.instances()
+            if instance.pool == pool and not instance.node
+        )
 
     def refusals(self) -> tuple[Refusal, ...]:
         return self._market.refusals()
@@ -124,33 +132,33 @@ class FromAws(NodeSource):
     def interrupt(self, watch: Watch, timeout_s: float) -> str:
         """Send a spot interruption warning through the queue, and wait until the pods run elsewhere."""
         before = watch.now
-        chosen = self._on_spot(before)
-        if chosen is None or chosen.node is None:
+        instance = self._busiest_spot_instance(before)
+        if instance is None or instance.node is None:
             return super().interrupt(watch, timeout_s)
-        node, placed = chosen.node, sum(pod.placed for pod in before.workloads)
+        node, placed = instance.node, sum(pod.is_placed for pod in before.workloads)
         pods = sum(pod.node == node for pod in before.workloads)
-        what = f"spot interruption of {node} ({chosen.machine}, {chosen.zone}) with {pods} pods"
+        event = f"spot interruption of {node} ({instance.machine}, {instance.zone}) with {pods} pods"
         began = time.monotonic()
-        self._cloud.interrupt(chosen.id)
+        self._cloud.interrupt(instance.id)
 
-        def over(now: Snapshot) -> bool:
-            gone = node not in {one.name for one in now.nodes}
-            return gone and sum(pod.placed for pod in now.workloads) >= placed
+        def is_replaced(now: Snapshot) -> bool:
+            is_removed = node not in {other.name for other in now.nodes}
+            return is_removed and sum(pod.is_placed for pod in now.workloads) >= placed
 
-        if watch.until(over, timeout_s, timeout_s):
-            return f"{what}: removed, and as many pods run as before, after {time.monotonic() - began:.0f} s"
-        return f"{what}: not finished after {timeout_s:.0f} s"
+        if watch.wait_until(is_replaced, timeout_s, timeout_s):
+            return f"{event}: removed, and as many pods run as before, after {time.monotonic() - began:.0f} s"
+        return f"{event}: not finished after {timeout_s:.0f} s"
 
-    def _on_spot(self, now: Snapshot) -> Bought | None:
-        count = {node.name: sum(pod.node == node.name for pod in now.workloads) for node in now.nodes}
-        there = [
-            one
-            for one in self._market.bought()
-            if one.capacity == "spot" and one.node in count and not one.ended
+    def _busiest_spot_instance(self, now: Snapshot) -> LaunchedInstance | None:
+        pods_by_node = {node.name: sum(pod.node == node.name for pod in now.workloads) for node in now.nodes}
+        candidates = [
+            instance
+            for instance in self._market.instances()
+            if instance.capacity == "spot" and instance.node in pods_by_node and not instance.ended
         ]
-        return max(there, key=lambda one: count[one.node or ""], default=None)
+        return max(candidates, key=lambda instance: pods_by_node[instance.node or ""], default=None)
 
-    def hurry(self, cluster: Cluster) -> str:
+    def hasten_removal(self, cluster: Cluster) -> str:
         """Shorten ``consolidateAfter`` of NodePools that scale; fixed ones never consolidate."""
         for pool in cluster.items(NODE_POOLS):
             if "replicas" not in pool["spec"]:
@@ -165,44 +173,50 @@ class FromAws(NodeSource):
         return {"karpenter": self._karpenter.rss_bytes}
 
     def troubles(self) -> tuple[str, ...]:
-        found = [f"the simulated AWS: {one}" for one in self._cloud.trouble]
+        troubles = [f"the simulated AWS: {trouble}" for trouble in self._cloud.trouble]
         if not self._karpenter.running:
-            found.append(f"Karpenter does not run: {self._karpenter.trouble or 'see its log'}")
-        return tuple(found)
+            troubles.append(f"Karpenter does not run: {self._karpenter.trouble or 'see its log'}")
+        return tuple(troubles)
 
 
 @contextmanager
 def node_source(
-    env: Environment, own: Paths, tools: Tools, options: Options, cluster: Cluster
+    env: Environment, run_paths: Paths, tools: Tools, options: Options, cluster: Cluster
 ) -> Iterator[NodeSource]:
     """The source of this environment's nodes, with its processes, while the context lasts."""
-    own.logs.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as held:
+    run_paths.logs.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as contexts:
         if any_gated(env) or env.ownership.device_plugin == "cluster":  # simulated by ours, with its gate
-            held.enter_context(Gate(own.kubeconfig, own.state / "controllers/gate").following())
-        if kept(env):
-            held.enter_context(Keeper(own.kubeconfig, own.state / "controllers/keeper").following())
+            contexts.enter_context(
+                Gate(run_paths.kubeconfig, run_paths.state / "controllers/gate").supervisor()
+            )
+        if kept_pools(env):
+            contexts.enter_context(
+                Keeper(run_paths.kubeconfig, run_paths.state / "controllers/keeper").supervisor()
+            )
         if any(env.by_autoscaler(pool) for pool in env.pools):
-            yield Counted(env)
+            yield CalculatedGroups(env)
         elif any(env.by_karpenter(pool) for pool in env.pools):
-            yield _from_aws(env, own, tools, options, cluster, held)
+            yield _karpenter_on_aws(env, run_paths, tools, options, cluster, contexts)
         else:
             yield NodeSource()
 
 
-def _from_aws(
-    env: Environment, own: Paths, tools: Tools, options: Options, cluster: Cluster, held: ExitStack
-) -> FromAws:
+def _karpenter_on_aws(
+    env: Environment, run_paths: Paths, tools: Tools, options: Options, cluster: Cluster, contexts: ExitStack
+) -> KarpenterOnAws:
     try:
         from lab.rehearse.cloud.server import Cloud
 
-        cloud = held.enter_context(Cloud(env, price_list(env), cluster))
+        cloud = contexts.enter_context(Cloud(env, price_list(env), cluster))
     except ImportError as error:
         raise Failure(
             "rehearsal of AWS", f"{error.name} is not installed", "pip install 'gpuform[rehearse]'"
         ) from None
-    cloud.market.set_short(*options.short)
-    for name, left in options.used_up:
-        cloud.market.use_up(name, left)
-    log = own.logs / "karpenter.log"
-    return FromAws(cloud, held.enter_context(karpenter(own, tools, cloud.variables, log)))
+    cloud.market.set_shortages(*options.shortages)
+    for name, left in options.reservations_left:
+        cloud.market.set_left(name, left)
+    log = run_paths.logs / "karpenter.log"
+    return KarpenterOnAws(
+        cloud, contexts.enter_context(karpenter_supervisor(run_paths, tools, cloud.variables, log))
+    )

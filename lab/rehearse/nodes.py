@@ -1,7 +1,7 @@
 """Simulated nodes of a stack, by its kind of cluster; on the embedded control plane they take pods.
 
-Offline runs have all nodes of a cloud's stack (`play`). A rehearsal begins with those that it does not buy:
-node groups, own hosts, nodes matched by a selector. Own hosts have their declared GPUs and driver. Their
+Offline runs have all nodes of a cloud's stack (`apply_nodes`). A rehearsal begins with those that it does not
+buy: node groups, own hosts, nodes matched by a selector. Own hosts have their declared GPUs and driver. Their
 cores and memory are not declared, so they are simulated large enough that only GPUs limit placement.
 """
 
@@ -14,18 +14,18 @@ from typing import Any
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
-from gpuform.engine.places import Tools
+from gpuform.engine.files import Tools
 from gpuform.usage.nodes import CPU, MEMORY_GIB
 from infra import versions
 from infra.model import labels
 from infra.model.environment import Environment
 from infra.model.host_checks import driver_of
-from infra.model.hosts import CDI, NVIDIA_RUNTIME, HostsCluster, spelled
+from infra.model.hosts import CDI, NVIDIA_RUNTIME, HostsCluster, format_version
 from infra.model.machines import Machine
 from infra.model.pool import Pool
-from infra.plan import magnum, played
-from infra.plan.nodes import bare
-from lab.rehearse.cloud.market import reserved
+from infra.plan import magnum, simulated_clouds
+from infra.plan.nodes import bare_node
+from lab.rehearse.cloud.market import reservations_of
 from lab.rehearse.cluster import NODES, Cluster
 from lab.rehearse.stack_file import SELECTED
 
@@ -34,109 +34,113 @@ OWN_HOST = "own host"
 OLDEST = "1.6"
 """containerd of Debian 12, the oldest system of the Ansible roles."""
 _STAND_IN = "{} resources: a stand-in checks every input and creates nothing"
-_CORES, _GIB = played.UNDECLARED
+_CORES, _GIB = simulated_clouds.UNDECLARED_SIZE
 _STRICT = (labels.SIM_CONTAINER_RUNTIME, labels.SIM_GPU_RESET)
 """Annotations that nodes of earlier versions did not have; without them nodes accept every setting."""
 
 
 @dataclass(frozen=True)
-class Played:
+class RehearsedNodes:
     """The manifests, and the assumptions in them, in words."""
 
     manifests: tuple[Manifest, ...]
-    made_up: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
 
 
-class Nodes:
+class SimulatedNodes:
     """The nodes of one kind of cluster; these are of the embedded one: its program creates them."""
 
     by_cloud = False
     """Whether a cloud creates them, so that an offline run needs simulated ones."""
 
-    def offline(self, env: Environment, waiting: bool) -> tuple[Manifest, ...]:
+    def offline_manifests(self, env: Environment, waiting: bool) -> tuple[Manifest, ...]:
         """All nodes; ``waiting`` ones have not passed the readiness gate yet."""
         fact = f"{env.cluster.kind} has no nodes to simulate"
-        kinds = " or ".join(kind for kind, one in _KINDS.items() if one.by_cloud)
+        kinds = " or ".join(kind for kind, node_kind in _KINDS.items() if node_kind.by_cloud)
         raise InputError("cluster.kind", fact, f"name a stack with cluster.kind: {kinds}")
 
     def labels(self, env: Environment) -> tuple[str, str]:
         """The selector of these nodes, and the label with the name of their pool or group."""
         return f"{labels.ENVIRONMENT}={env.name}", labels.POOL
 
-    def rehearsed(self, env: Environment) -> Played:
-        return Played(())
+    def rehearsed(self, env: Environment) -> RehearsedNodes:
+        return RehearsedNodes(())
 
-    def assumed(self, env: Environment, pool: Pool) -> tuple[str, ...]:
-        """Resources of the pool's nodes of which the amount is not declared."""
+    def undeclared(self, env: Environment, pool: Pool) -> tuple[str, ...]:
         return ()
 
 
-class _Eks(Nodes):
+class _Eks(SimulatedNodes):
     by_cloud = True
 
-    def offline(self, env: Environment, waiting: bool) -> tuple[Manifest, ...]:
-        return played.aws_nodes(env, waiting)
+    def offline_manifests(self, env: Environment, waiting: bool) -> tuple[Manifest, ...]:
+        return simulated_clouds.aws_nodes(env, waiting)
 
-    def rehearsed(self, env: Environment) -> Played:
+    def rehearsed(self, env: Environment) -> RehearsedNodes:
         """The nodes of node groups, and EKS's DaemonSets."""
-        made = [*played.aws_nodes(env, waiting=True, fixed_only=True), *played.daemon_sets(env)]
-        return Played(tuple(made), (_STAND_IN.format("AWS"), *_held(env)))
+        manifests = [
+            *simulated_clouds.aws_nodes(env, waiting=True, fixed_only=True),
+            *simulated_clouds.daemon_sets(env),
+        ]
+        return RehearsedNodes(tuple(manifests), (_STAND_IN.format("AWS"), *_reservation_note(env)))
 
 
-class _Magnum(Nodes):
+class _Magnum(SimulatedNodes):
     by_cloud = True
 
-    def offline(self, env: Environment, waiting: bool) -> tuple[Manifest, ...]:
-        return played.magnum_nodes(env, proven=not waiting)
+    def offline_manifests(self, env: Environment, waiting: bool) -> tuple[Manifest, ...]:
+        return simulated_clouds.magnum_nodes(env, proven=not waiting)
 
     def labels(self, env: Environment) -> tuple[str, str]:
         group = magnum.GROUP_LABELS[magnum.cluster_of(env).driver]
         return group, group
 
-    def rehearsed(self, env: Environment) -> Played:
-        unknown = played.unknown_workers(env)
+    def rehearsed(self, env: Environment) -> RehearsedNodes:
+        unknown = simulated_clouds.unknown_workers(env)
         sizes = (f"{unknown}; simulated: {_CORES} cores and {_GIB} GiB",) if unknown else ()
-        return Played(played.magnum_nodes(env), (_STAND_IN.format("Magnum"), *sizes))
+        return RehearsedNodes(simulated_clouds.magnum_nodes(env), (_STAND_IN.format("Magnum"), *sizes))
 
-    def assumed(self, env: Environment, pool: Pool) -> tuple[str, ...]:
+    def undeclared(self, env: Environment, pool: Pool) -> tuple[str, ...]:
         workers = pool.name == magnum.DEFAULT_WORKERS
-        return (CPU, MEMORY_GIB) if workers and played.unknown_workers(env) else ()
+        return (CPU, MEMORY_GIB) if workers and simulated_clouds.unknown_workers(env) else ()
 
 
-class _Hosts(Nodes):
-    def rehearsed(self, env: Environment) -> Played:
-        made = [one for pool in env.pools for one in _hosts(env, pool)]
+class _Hosts(SimulatedNodes):
+    def rehearsed(self, env: Environment) -> RehearsedNodes:
+        manifests = [manifest for pool in env.pools for manifest in _host_nodes(env, pool)]
         size = f"cores and memory of own hosts are not declared; simulated: {_CORES} cores, {_GIB} GiB each"
-        return Played(tuple(made), (size,))
+        return RehearsedNodes(tuple(manifests), (size,))
 
-    def assumed(self, env: Environment, pool: Pool) -> tuple[str, ...]:
+    def undeclared(self, env: Environment, pool: Pool) -> tuple[str, ...]:
         return CPU, MEMORY_GIB
 
 
-class _Existing(Nodes):
-    def rehearsed(self, env: Environment) -> Played:
+class _Existing(SimulatedNodes):
+    def rehearsed(self, env: Environment) -> RehearsedNodes:
         """InputError for a pool that no known machine matches."""
-        made = [_found(env, index, pool) for index, pool in enumerate(env.pools)]
+        manifests = [_existing_node(env, index, pool) for index, pool in enumerate(env.pools)]
         names = ", ".join(
             f"{pool.name} as {pool.node_machine.name}" for pool in env.pools if pool.node_machine
         )
-        return Played(tuple(made), (f"the number of nodes is not declared; simulated: one each, {names}",))
+        return RehearsedNodes(
+            tuple(manifests), (f"the number of nodes is not declared; simulated: one each, {names}",)
+        )
 
 
-_KINDS: Mapping[str, Nodes] = {
+_KINDS: Mapping[str, SimulatedNodes] = {
     "aws": _Eks(),
     "openstack": _Magnum(),
     "hosts": _Hosts(),
     "existing": _Existing(),
-    "embedded": Nodes(),
+    "embedded": SimulatedNodes(),
 }
 
 
-def of(env: Environment) -> Nodes:
+def simulated_nodes(env: Environment) -> SimulatedNodes:
     return _KINDS[env.cluster.kind]
 
 
-def play(
+def apply_nodes(
     env: Environment, paths: Paths, tools: Tools, waiting: bool = False, lenient: bool = False
 ) -> Mapping[str, int]:
     """Make the cluster's nodes match the environment; returns the number of nodes by pool.
@@ -146,30 +150,30 @@ def play(
     draining them. Raises InputError for a cluster of another kind, Failure if the control plane does not
     answer.
     """
-    nodes = of(env)
-    wanted, (mine, group) = nodes.offline(env, waiting), nodes.labels(env)
-    for one in wanted if lenient else ():
+    nodes = simulated_nodes(env)
+    manifests, (selector, group) = nodes.offline_manifests(env, waiting), nodes.labels(env)
+    for manifest in manifests if lenient else ():
         for annotation in _STRICT:
-            one["metadata"]["annotations"].pop(annotation, None)
-    names = {one["metadata"]["name"] for one in wanted}
+            manifest["metadata"]["annotations"].pop(annotation, None)
+    names = {manifest["metadata"]["name"] for manifest in manifests}
     if not paths.kubeconfig.is_file():
-        raise Failure(_Embedded.subject, "it was never started", _Embedded.remedy)
-    selected, _, value = mine.partition("=")
-    with closing(_Embedded(paths.kubeconfig, tools.path("kubectl"))) as cluster:
-        cluster.apply(wanted, server_side=False)
-        for one in cluster.items(NODES):
-            meta = one["metadata"]
-            label = meta.get("labels", {}).get(selected)
+        raise Failure(_EmbeddedCluster.subject, "it was never started", _EmbeddedCluster.remedy)
+    label_name, _, value = selector.partition("=")
+    with closing(_EmbeddedCluster(paths.kubeconfig, tools.path("kubectl"))) as cluster:
+        cluster.apply(manifests, server_side=False)
+        for item in cluster.items(NODES):
+            meta = item["metadata"]
+            label = meta.get("labels", {}).get(label_name)
             if label is not None and value in ("", label) and meta["name"] not in names:
                 cluster.delete(f"{NODES}/{meta['name']}")
-    found: dict[str, int] = {}
-    for one in wanted:
-        pool = one["metadata"]["labels"][group]
-        found[pool] = found.get(pool, 0) + 1
-    return found
+    counts: dict[str, int] = {}
+    for manifest in manifests:
+        pool = manifest["metadata"]["labels"][group]
+        counts[pool] = counts.get(pool, 0) + 1
+    return counts
 
 
-class _Embedded(Cluster):
+class _EmbeddedCluster(Cluster):
     subject, remedy = "embedded control plane", "start it with `gpuform local start`"
 
 
@@ -182,50 +186,53 @@ def runtime_classes(env: Environment) -> Iterator[Manifest]:
         yield {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": metadata, "handler": name}
 
 
-def _held(env: Environment) -> Iterator[str]:
-    found = [one for pool in env.pools for one in reserved(env, pool)]
-    if found:
-        each = ", ".join(f"{one.total} {one.machine} in {one.zone} in {one.id}" for one in found)
-        yield f"the size of a reservation is not declared; simulated: {each}"
+def _reservation_note(env: Environment) -> Iterator[str]:
+    reservations = [reservation for pool in env.pools for reservation in reservations_of(env, pool)]
+    if reservations:
+        details = ", ".join(
+            f"{reservation.total} {reservation.machine} in {reservation.zone} in {reservation.id}"
+            for reservation in reservations
+        )
+        yield f"the size of a reservation is not declared; simulated: {details}"
 
 
-def _hosts(env: Environment, pool: Pool) -> Iterator[Manifest]:
+def _host_nodes(env: Environment, pool: Pool) -> Iterator[Manifest]:
     assert isinstance(env.cluster, HostsCluster)
     gpu = pool.gpus[0].name if pool.gpus else None
     machine = Machine(OWN_HOST, "openstack", _CORES, _GIB, gpu, pool.gpu_count)
     for host in pool.hosts or ():
-        made = bare(env, pool, machine, host.name, {SELECTED: pool.name})
-        del made["metadata"]["labels"][labels.INSTANCE_TYPE]  # own hosts have none
+        manifest = bare_node(env, pool, machine, host.name, {SELECTED: pool.name})
+        del manifest["metadata"]["labels"][labels.INSTANCE_TYPE]  # own hosts have none
         if pool.gpus:
-            made["metadata"]["annotations"] |= {
+            manifest["metadata"]["annotations"] |= {
                 labels.SIM_HOST_DRIVER: driver_of(env.cluster, pool).version,
                 **_container_runtime(env.cluster),
             }
-        yield made
+        yield manifest
 
 
 def _container_runtime(cluster: HostsCluster) -> dict[str, str]:
     """As Ansible leaves it; if no version is declared, the oldest that the mode works with."""
     name = {"containerd": "containerd", "crio": "cri-o"}[cluster.runtime]
-    oldest = spelled(CDI[cluster.runtime].known) if cluster.by_cdi else OLDEST
-    found = {
+    oldest = format_version(CDI[cluster.runtime].first) if cluster.by_cdi else OLDEST
+    annotations = {
         labels.SIM_CONTAINER_RUNTIME: f"{name}://{cluster.runtime_version or oldest}",
         labels.SIM_DEFAULT_RUNTIME: "runc",
     }
-    return found | ({labels.SIM_CDI: "on"} if cluster.by_cdi else {})
+    return annotations | ({labels.SIM_CDI: "on"} if cluster.by_cdi else {})
 
 
-def _found(env: Environment, index: int, pool: Pool) -> Manifest:
+def _existing_node(env: Environment, index: int, pool: Pool) -> Manifest:
     machine = pool.node_machine
     if machine is None:
         choice = pool.gpu
-        what = f"{choice.count} of {' or '.join(choice.models)}" if choice else "no machine"
+        machine_text = f"{choice.count} of {' or '.join(choice.models)}" if choice else "no machine"
         raise InputError(
             f"pools[{index}].gpu",
-            f"no known machine has {what}, so its nodes cannot be simulated",
+            f"no known machine has {machine_text}, so its nodes cannot be simulated",
             "name a machine, or another count",
         )
-    made = bare(env, pool, machine, f"{pool.name}-0", dict(pool.selector or {}))
+    manifest = bare_node(env, pool, machine, f"{pool.name}-0", dict(pool.selector or {}))
     if machine.model and env.ownership.driver != "operator":
-        made["metadata"]["annotations"][labels.SIM_HOST_DRIVER] = versions.GPU_DRIVER
-    return made
+        manifest["metadata"]["annotations"][labels.SIM_HOST_DRIVER] = versions.GPU_DRIVER
+    return manifest

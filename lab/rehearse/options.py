@@ -16,59 +16,61 @@ CAPACITIES = ("on-demand", "spot", "reserved")
 
 @dataclass(frozen=True)
 class Options:
-    """``timeout_s`` bounds each wait; ``used_up`` is how many instances each reservation has left."""
+    """``timeout_s`` limits each wait; ``reservations_left``: how many instances each reservation has left."""
 
     workloads: Path | None = None
     timeout_s: float = 300.0
     shrink: bool = True
-    short: tuple[Shortage, ...] = ()
-    used_up: tuple[tuple[str, int], ...] = ()
+    shortages: tuple[Shortage, ...] = ()
+    reservations_left: tuple[tuple[str, int], ...] = ()
     interrupt_spot: bool = False
     qps: tuple[float, ...] = ()
     """Requests per second of each scaled workload, one after another."""
 
     def check(self, env: Environment) -> None:
         """Refuse an option that this environment cannot use. Raises InputError."""
-        asked = [
+        options = [
             name
-            for name, given in (
-                ("--short", self.short),
-                ("--reservation-used", self.used_up),
+            for name, value in (
+                ("--short", self.shortages),
+                ("--reservation-used", self.reservations_left),
                 ("--interrupt-spot", self.interrupt_spot),
             )
-            if given
+            if value
         ]
-        if asked and not any(env.by_karpenter(pool) for pool in env.pools):
-            raise InputError(asked[0], f"Karpenter launches no nodes for stack {env.name}", "leave it out")
-        _check_short(env, self.short)
-        _check_reservations(env, self.used_up)
+        if options and not any(env.by_karpenter(pool) for pool in env.pools):
+            raise InputError(options[0], f"Karpenter launches no nodes for stack {env.name}", "leave it out")
+        _check_short(env, self.shortages)
+        _check_reservations(env, self.reservations_left)
         if self.interrupt_spot and not any("spot" in pool.node_pools.values() for pool in env.pools):
             raise InputError("--interrupt-spot", "no pool uses spot capacity", "leave it out")
 
 
-def _check_short(env: Environment, short: tuple[Shortage, ...]) -> None:
+def _check_short(env: Environment, shortages: tuple[Shortage, ...]) -> None:
     pools = [pool for pool in env.pools if pool.by_karpenter]
     machines = sorted({machine.name for pool in pools for machine in pool.machines})
-    for one in short:
-        path = f"--short {one.machine}"
-        if one.machine not in ("*", *machines):
-            raise InputError(path, "no Karpenter pool uses this machine", listing(machines, one.machine))
+    for shortage in shortages:
+        path = f"--short {shortage.machine}"
+        if shortage.machine not in ("*", *machines):
+            raise InputError(path, "no Karpenter pool uses this machine", listing(machines, shortage.machine))
         zones = cluster_of(env).network.zones
-        if one.zone not in ("*", *zones):
-            raise InputError(f"{path}:{one.zone}", "is not a zone of the stack", listing(zones, one.zone))
+        if shortage.zone not in ("*", *zones):
+            raise InputError(
+                f"{path}:{shortage.zone}", "is not a zone of the stack", listing(zones, shortage.zone)
+            )
 
 
-def _check_reservations(env: Environment, used_up: tuple[tuple[str, int], ...]) -> None:
+def _check_reservations(env: Environment, reservations_left: tuple[tuple[str, int], ...]) -> None:
     pools = [pool for pool in env.pools if pool.by_karpenter]
-    known = sorted({one for pool in pools for one in pool.on_aws.reservations})
-    for name, _ in used_up:
+    known = sorted({id for pool in pools for id in pool.aws_settings.reservations})
+    for name, _ in reservations_left:
         if name not in known:
             remedy = listing(known, name) if known else "leave it out"
             fact = "is not a reservation of a Karpenter pool"
             raise InputError(f"--reservation-used {name}", fact, remedy)
 
 
-def short(text: str) -> Shortage:
+def parse_shortage(text: str) -> Shortage:
     """``MACHINE[:ZONE[:CAPACITY]]``. Raises InputError."""
     parts = text.split(":")
     if len(parts) > 3 or not all(parts):
@@ -82,7 +84,7 @@ def short(text: str) -> Shortage:
     return Shortage(*parts)
 
 
-def used(text: str) -> tuple[str, int]:
+def parse_reservation_left(text: str) -> tuple[str, int]:
     """``ID[=LEFT]``: a reservation and how many of its instances are left. Raises InputError."""
     name, _, left = text.partition("=")
     if not name or (left and not left.isdecimal()):

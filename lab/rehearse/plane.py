@@ -19,13 +19,13 @@ from types import FrameType
 from gpuform.checkout import writable
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
-from gpuform.checkout.scratch import keeping_logs
+from gpuform.checkout.scratch import preserve_logs
 from gpuform.engine import Engine
-from gpuform.engine.places import Tools
-from gpuform.stack.preview.run import Played, checkout
-from gpuform.stack.preview.world import World, declared, read
-from gpuform.usage.prometheus import NOT_STARTED, Prometheus, direct
-from gpuform.usage.rehearsal import Scraped
+from gpuform.engine.files import Tools
+from gpuform.stack.preview.run import SimulatedBase, checkout_base
+from gpuform.stack.preview.snapshot import Snapshot, declared_snapshot, read_snapshot
+from gpuform.usage.prometheus import LOCAL_REMEDY, Prometheus, local_client
+from gpuform.usage.rehearsal import ScrapeResult
 from infra.config import load
 from infra.model.environment import Environment
 from infra.plan.scraping import JOB
@@ -34,13 +34,13 @@ from lab.plane.processes import PROMETHEUS
 from lab.rehearse import nodes
 
 Say = Callable[[str], None]
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 """Until a node is scraped: discovery takes a few seconds, a scrape six at most."""
-_EVERY_S = 0.5
+_INTERVAL_S = 0.5
 _QUERY = f'up{{job="{JOB}"}} == 1'
 
 
-def apart(paths: Paths, stack: str, verb: str = "rehearse") -> Paths:
+def paths_of_run(paths: Paths, stack: str, verb: str = "rehearse") -> Paths:
     """The folders of a run: a state of its own below the checkout's, the cache shared."""
     return replace(paths, state=paths.state.resolve() / verb / stack)
 
@@ -56,29 +56,29 @@ def plane(
     not come up.
     """
     writable.require_state(paths.state)
-    own = apart(paths, stack, verb)
-    busy = own.state.with_name(f"{stack}.lock")
-    waits = f"waiting for another `gpuform {verb} {stack}` to end"
-    with lock.held(busy, lambda: say(waits)), _ended_in_order():
-        started = ControlPlane(own, tools)
-        _forget(started, own)  # of a run that was killed
+    run_paths = paths_of_run(paths, stack, verb)
+    lock_file = run_paths.state.with_name(f"{stack}.lock")
+    message = f"waiting for another `gpuform {verb} {stack}` to end"
+    with lock.file_lock(lock_file, lambda: say(message)), _signals_as_interrupt():
+        control_plane = ControlPlane(run_paths, tools)
+        _remove(control_plane, run_paths)  # of a run that was killed
         try:
-            with keeping_logs(own):
+            with preserve_logs(run_paths):
                 if controllers:
-                    started.controlled(*controllers, progress=say)
-                started.start(progress=lambda text: None)
-                yield own
+                    control_plane.start_with_controllers(*controllers, progress=say)
+                control_plane.start(progress=lambda text: None)
+                yield run_paths
         finally:
-            _forget(started, own)
+            _remove(control_plane, run_paths)
 
 
-def _forget(started: ControlPlane, own: Paths) -> None:
-    started.stop(delete=True)
-    shutil.rmtree(own.state, ignore_errors=True)
+def _remove(control_plane: ControlPlane, run_paths: Paths) -> None:
+    control_plane.stop(delete=True)
+    shutil.rmtree(run_paths.state, ignore_errors=True)
 
 
 @contextmanager
-def _ended_in_order() -> Iterator[None]:
+def _signals_as_interrupt() -> Iterator[None]:
     """Handle SIGTERM and SIGHUP as Ctrl-C unless ignored; only the main thread may set handlers."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -87,35 +87,37 @@ def _ended_in_order() -> Iterator[None]:
     def interrupted(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    heard = {number: was for number, was in before.items() if was != signal.SIG_IGN}
-    for number in heard:
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    handled = {number: handler for number, handler in handlers.items() if handler != signal.SIG_IGN}
+    for number in handled:
         signal.signal(number, interrupted)
     try:
         yield
     finally:
-        for number, was in heard.items():
-            signal.signal(number, was)
+        for number, handler in handled.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
-def played(paths: Paths, tools: Tools, stack: str, base: str | None, say: Say) -> Iterator[Played]:
+def preview_base(
+    paths: Paths, tools: Tools, stack: str, base: str | None, say: Say
+) -> Iterator[SimulatedBase]:
     """A temporary control plane and state on which the base's stack has been created."""
     say("starting a control plane for the preview")
-    with plane(paths, tools, stack, say, verb="preview") as own:
-        control_plane = ControlPlane(own, tools)
-        _teach(control_plane, paths.root / f"Pulumi.{stack}.yaml")
+    with plane(paths, tools, stack, say, verb="preview") as preview_paths:
+        control_plane = ControlPlane(preview_paths, tools)
+        _install_controllers(control_plane, paths.root / f"Pulumi.{stack}.yaml")
         if base is None:
-            yield Played(own, None, declared(None))
+            yield SimulatedBase(preview_paths, None, declared_snapshot(None))
             return
-        with checkout(paths.root, base) as folder:
+        with checkout_base(paths.root, base) as folder:
             say(f"simulating the base of {stack} ({base})")
-            _teach(control_plane, folder / f"Pulumi.{stack}.yaml")
-            before, world = _make(replace(own, root=folder), tools, stack, say)
-        yield Played(own, before, world)
+            _install_controllers(control_plane, folder / f"Pulumi.{stack}.yaml")
+            before, snapshot = _create_base(replace(preview_paths, root=folder), tools, stack, say)
+        yield SimulatedBase(preview_paths, before, snapshot)
 
 
-def _teach(started: ControlPlane, file: Path) -> None:
+def _install_controllers(control_plane: ControlPlane, file: Path) -> None:
     """Install the kinds of monitoring and run the controllers that the stack has.
 
     The stand-in for the chart of monitoring has no CRDs, and a controller's own chart needs its program.
@@ -124,44 +126,50 @@ def _teach(started: ControlPlane, file: Path) -> None:
         env = load(file)
     except InputError:
         return  # reported by the next reader of the file
-    if names := controlling.declared(env):
-        started.controlled(*names)
+    if names := controlling.declared_controllers(env):
+        control_plane.start_with_controllers(*names)
     if env.monitoring:
-        started.knows_monitoring()
+        control_plane.define_monitoring_kinds()
 
 
-def _make(paths: Paths, tools: Tools, stack: str, say: Say) -> tuple[Environment | None, World]:
+def _create_base(paths: Paths, tools: Tools, stack: str, say: Say) -> tuple[Environment | None, Snapshot]:
     file = paths.root / f"Pulumi.{stack}.yaml"
     if not file.exists():
-        return None, declared(None)
+        return None, declared_snapshot(None)
     before = load(file)
     if not before.cluster.created:
         say(f"the base of {stack} is not simulated: own hosts and existing clusters cannot be simulated here")
-        return before, declared(before)
-    if nodes.of(before).by_cloud:
-        nodes.play(before, paths, tools, lenient=True)
+        return before, declared_snapshot(before)
+    if nodes.simulated_nodes(before).by_cloud:
+        nodes.apply_nodes(before, paths, tools, lenient=True)
     Engine(paths, tools, say=say, offline=True).up(stack, on_event=lambda event: None)
-    return before, read(paths.kubeconfig)
+    return before, read_snapshot(paths.kubeconfig)
 
 
-def scraped(started: ControlPlane, names: Collection[str]) -> Scraped:
-    """Wait until every node was scraped, at most ``PATIENCE_S``."""
-    deadline = time.monotonic() + PATIENCE_S
+def wait_until_scraped(control_plane: ControlPlane, names: Collection[str]) -> ScrapeResult:
+    """Wait until every node was scraped, at most ``TIMEOUT_S``."""
+    deadline = time.monotonic() + TIMEOUT_S
     while True:
-        status = started.status()
-        port = next((one.port for one in status.members if one.name == PROMETHEUS), None)
-        there = _nodes(port) if port else None
-        missing = tuple(sorted(set(names) - (there or set())))
-        if (there is not None and not missing) or time.monotonic() > deadline:
-            trouble = status.unmonitored if there is not None else (*status.unmonitored, "it does not answer")
-            return Scraped(len(names), missing, "; ".join(trouble))
-        time.sleep(_EVERY_S)
+        status = control_plane.status()
+        port = next((member.port for member in status.members if member.name == PROMETHEUS), None)
+        nodes = _scraped_nodes(port) if port else None
+        missing = tuple(sorted(set(names) - (nodes or set())))
+        if (nodes is not None and not missing) or time.monotonic() > deadline:
+            trouble = (
+                status.sidecar_messages
+                if nodes is not None
+                else (*status.sidecar_messages, "it does not answer")
+            )
+            return ScrapeResult(len(names), missing, "; ".join(trouble))
+        time.sleep(_INTERVAL_S)
 
 
-def _nodes(port: int) -> set[str] | None:
+def _scraped_nodes(port: int) -> set[str] | None:
     """Nodes with a successful last scrape of their exporter; None if Prometheus does not answer."""
-    with direct(f"http://127.0.0.1:{port}") as transport:
+    with local_client(f"http://127.0.0.1:{port}") as transport:
         try:
-            return {one.labels.get("node", "") for one in Prometheus(transport, NOT_STARTED).query(_QUERY)}
+            return {
+                sample.labels.get("node", "") for sample in Prometheus(transport, LOCAL_REMEDY).query(_QUERY)
+            }
         except Failure:
             return None

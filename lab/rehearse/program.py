@@ -22,7 +22,7 @@ from gpuform.checkout.errors import Failure
 from infra.plan import pool_keeper, readiness_gate
 from infra.plan.sharing import NAMESPACE
 from lab.rehearse.cluster import Cluster
-from lab.rehearse.supervisor import Children, Supervisor, end
+from lab.rehearse.supervisor import Children, Supervisor, end_process
 
 TOKEN_S = 6 * 3600
 
@@ -30,7 +30,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Pod:
+class PodSpec:
     """What the Deployment's pod would get; ``files`` are names below ``mounted`` with their text."""
 
     command: tuple[str, ...]
@@ -43,10 +43,16 @@ class Program:
     """The program of one cluster; its output is in the file ``log`` of its folder."""
 
     def __init__(
-        self, name: str, words: str, kubeconfig: Path, folder: Path, every: float, namespace: str = NAMESPACE
+        self,
+        name: str,
+        title: str,
+        kubeconfig: Path,
+        folder: Path,
+        interval_s: float,
+        namespace: str = NAMESPACE,
     ) -> None:
         """Its Deployment, its name in messages, and its interval in seconds (``--every``)."""
-        self._name, self._words, self._kubeconfig, self._every = name, words, kubeconfig, every
+        self._name, self._title, self._kubeconfig, self._interval_s = name, title, kubeconfig, interval_s
         self._namespace, self._core = namespace, f"/api/v1/namespaces/{namespace}"
         self._children = Children(folder)
         self.log = self._children.folder / "log"
@@ -58,33 +64,35 @@ class Program:
         Raises Failure without a Deployment, and if it no longer runs at the end.
         """
         with closing(Cluster(self._kubeconfig)) as cluster:
-            pod = self._wanted(cluster)
+            pod = self._read_pod(cluster)
         if pod is None:
             raise Failure(f"deployment {self._name}", "is not in the cluster", "run `up` first")
         process = self._run(pod, server)
         try:
             yield process
             if process.poll() is not None:
-                raise Failure(self._words, f"has ended: {self.log.read_text()}", f"see {self.log}")
+                raise Failure(self._title, f"has ended: {self.log.read_text()}", f"see {self.log}")
         finally:
-            end(process)
+            end_process(process)
 
-    def following(self) -> Supervisor[Pod]:
+    def supervisor(self) -> Supervisor[PodSpec]:
         """Runs it while its Deployment exists, and restarts it when that has changed, as a kubelet would."""
-        return Supervisor(self._kubeconfig, self._wanted, self._run, self._children, self.log)
+        return Supervisor(self._kubeconfig, self._read_pod, self._run, self._children, self.log)
 
-    def _run(self, pod: Pod, server: str = "") -> subprocess.Popen[bytes]:
+    def _run(self, pod: PodSpec, server: str = "") -> subprocess.Popen[bytes]:
         folder = self._children.folder
         for name, text in pod.files:
             (folder / name).write_text(text, encoding="utf-8")
-        account, own = self._account(pod.account)
-        url = urlsplit(server or own)
+        account, own_server = self._account(pod.account)
+        url = urlsplit(server or own_server)
         env = {"KUBERNETES_SERVICE_HOST": url.hostname or "", "KUBERNETES_SERVICE_PORT": str(url.port)}
-        first, *words = (word.replace(f"{pod.mounted}/", f"{folder}/") for word in pod.command)
-        if first != "python3":
-            fact = f"runs {first}, not python3"
+        executable, *arguments = (
+            argument.replace(f"{pod.mounted}/", f"{folder}/") for argument in pod.command
+        )
+        if executable != "python3":
+            fact = f"runs {executable}, not python3"
             raise Failure(f"deployment {self._name}", fact, "see its plan in infra/plan")
-        command = [sys.executable, *words, "--every", str(self._every), "--account", str(account)]
+        command = [sys.executable, *arguments, "--every", str(self._interval_s), "--account", str(account)]
         return self._children.start(command, env, self.log)
 
     def _account(self, name: str) -> tuple[Path, str]:
@@ -107,10 +115,10 @@ class Program:
             "spec": {"expirationSeconds": TOKEN_S},
         }
         with closing(Cluster(self._kubeconfig)) as cluster:
-            made = cluster.create(f"{self._core}/serviceaccounts/{account}/token", request)
-        return str(made["status"]["token"])
+            token_request = cluster.create(f"{self._core}/serviceaccounts/{account}/token", request)
+        return str(token_request["status"]["token"])
 
-    def _wanted(self, cluster: Cluster) -> Pod | None:
+    def _read_pod(self, cluster: Cluster) -> PodSpec | None:
         path = f"/apis/apps/v1/namespaces/{self._namespace}/deployments"
         for deployment in cluster.items(path, self._name):
             spec = deployment["spec"]["template"]["spec"]
@@ -118,15 +126,15 @@ class Program:
             (volume,) = spec["volumes"]
             (mount,) = container["volumeMounts"]
             name = volume["configMap"]["name"]
-            found = cluster.items(f"{self._core}/configmaps", name)
-            if not found:
-                fact = f"is missing, but {self._words} mounts it"
+            config_maps = cluster.items(f"{self._core}/configmaps", name)
+            if not config_maps:
+                fact = f"is missing, but {self._title} mounts it"
                 raise Failure(f"configmap {name}", fact, "run `up` again")
-            return Pod(
+            return PodSpec(
                 command=tuple(container["command"]),
                 account=spec["serviceAccountName"],
                 mounted=mount["mountPath"],
-                files=tuple(sorted(found[0]["data"].items())),
+                files=tuple(sorted(config_maps[0]["data"].items())),
             )
         return None
 
@@ -135,11 +143,11 @@ class Gate(Program):
     """The readiness gate; it checks nodes every 0.2 s, in its pod every 5 s."""
 
     def __init__(self, kubeconfig: Path, folder: Path) -> None:
-        super().__init__(readiness_gate.NAME, "the readiness gate", kubeconfig, folder, every=0.2)
+        super().__init__(readiness_gate.NAME, "the readiness gate", kubeconfig, folder, interval_s=0.2)
 
 
 class Keeper(Program):
     """The pool keeper; it lists nodes every 2 s, in its pod every 30 s."""
 
     def __init__(self, kubeconfig: Path, folder: Path) -> None:
-        super().__init__(pool_keeper.NAME, "the pool keeper", kubeconfig, folder, every=2.0)
+        super().__init__(pool_keeper.NAME, "the pool keeper", kubeconfig, folder, interval_s=2.0)

@@ -15,7 +15,7 @@ from infra.model import labels
 
 SCHEDULER = "default-scheduler"
 KARPENTER = "karpenter"
-TOLD = "FailedScheduling"
+FAILED_SCHEDULING = "FailedScheduling"
 """Reason of the events that say why a pod is pending."""
 
 _HEAD = re.compile(r"0/(\d+) nodes are available: (.*)", re.DOTALL)
@@ -43,32 +43,32 @@ class Event:
     when: str = ""
 
 
-def event(raw: Json) -> Event:
+def parse_event(raw: Json) -> Event:
     """The record of an Event, written by either of the two event APIs."""
-    about = raw.get("involvedObject", {})
+    subject = raw.get("involvedObject", {})
     return Event(
-        kind=about.get("kind", ""),
-        namespace=about.get("namespace", ""),
-        name=about.get("name", ""),
+        kind=subject.get("kind", ""),
+        namespace=subject.get("namespace", ""),
+        name=subject.get("name", ""),
         source=raw.get("reportingComponent") or raw.get("source", {}).get("component", ""),
         reason=raw.get("reason", ""),
         message=raw.get("message", ""),
-        when=_when(raw),
+        when=_time_of(raw),
     )
 
 
-def latest(raw: Iterable[Json]) -> list[Event]:
+def latest_events(raw: Iterable[Json]) -> list[Event]:
     """The last event of each object, source and reason, oldest first."""
-    found: dict[tuple[str, ...], Event] = {}
-    for one in sorted(raw, key=_when):
-        seen = event(one)
-        key = (seen.kind, seen.namespace, seen.name, seen.source, seen.reason)
-        found.pop(key, None)
-        found[key] = seen
-    return list(found.values())
+    events: dict[tuple[str, ...], Event] = {}
+    for item in sorted(raw, key=_time_of):
+        parsed = parse_event(item)
+        key = (parsed.kind, parsed.namespace, parsed.name, parsed.source, parsed.reason)
+        events.pop(key, None)
+        events[key] = parsed
+    return list(events.values())
 
 
-def _when(raw: Json) -> str:
+def _time_of(raw: Json) -> str:
     times = (
         (raw.get("series") or {}).get("lastObservedTime"),
         raw.get("lastTimestamp"),
@@ -79,47 +79,55 @@ def _when(raw: Json) -> str:
     return str(next((time for time in times if time), ""))[:19]
 
 
-def words(events: Iterable[Event], empty: Iterable[str] = ()) -> str:
+def pending_reason(events: Iterable[Event], empty: Iterable[str] = ()) -> str:
     """The reason in one sentence; empty if no event gives one.
 
     ``empty`` are the NodePools of the pod's pool for which Karpenter has reported no available instance type;
     it then leaves them out of the pod's event.
     """
-    told = [one for one in events if one.reason == TOLD]
-    bought = [karpenter(one.message, empty) for one in told if one.source == KARPENTER]
-    placed = [scheduler(one.message) for one in told if one.source != KARPENTER]
-    return "; ".join([*placed[-1:], *bought[-1:]])
+    refusals = [event for event in events if event.reason == FAILED_SCHEDULING]
+    karpenter_reasons = [
+        karpenter_reason(event.message, empty) for event in refusals if event.source == KARPENTER
+    ]
+    scheduler_reasons = [scheduler_reason(event.message) for event in refusals if event.source != KARPENTER]
+    return "; ".join([*scheduler_reasons[-1:], *karpenter_reasons[-1:]])
 
 
-def scheduler(message: str) -> str:
+def scheduler_reason(message: str) -> str:
     """The scheduler's message in words: missing resources first, then nodes that are not allowed."""
     head = _HEAD.match(message)
     if not head:
         return f"scheduler: {message}" if message else ""
-    count, rest = int(head[1]), head[2]
+    count, details = int(head[1]), head[2]
     # What follows the first full stop is about preemption, and about claims that could be taken back.
-    reasons = rest.split(". ")[0].removesuffix(".")
-    parsed = [_COUNTED.fullmatch(part) for part in re.split(r", (?=\d+ )", reasons)]
-    if not all(parsed):
+    reasons = details.split(". ")[0].removesuffix(".")
+    matches = [_COUNTED.fullmatch(part) for part in re.split(r", (?=\d+ )", reasons)]
+    if not all(matches):
         return f"scheduler: {reasons}"
-    parts = sorted((_node(int(one[1]), one[2]) for one in parsed if one), key=lambda part: part[0])
+    parts = sorted(
+        (_node_reason(int(match[1]), match[2]) for match in matches if match), key=lambda part: part[0]
+    )
     return f"0 of {count} nodes fit: " + ", ".join(text for _, text in parts)
 
 
-def _node(count: int, text: str) -> tuple[int, str]:
+def _node_reason(count: int, text: str) -> tuple[int, str]:
     """A rank, lower if the pod nearly fits there, and the words."""
     if missing := _INSUFFICIENT.fullmatch(text):
-        return 0, f"{count} {_have(count)} insufficient {_short(missing[1])}"
+        return 0, f"{count} {_have(count)} insufficient {_short_name(missing[1])}"
     if taint := _TAINT.fullmatch(text):
         named = f" {taint[1]}" if taint[1] else ""
         return 2, f"{count} {_have(count)} a taint{named} that it does not tolerate"
-    known = _NODE_TEXTS.get(text)
-    if known is None:
+    text_for_many = _NODE_TEXTS.get(text)
+    if text_for_many is None:
         return 1, f"{count}: {text}"
-    one = known.replace("have their ", "has its ", 1) if known.startswith("have") else known
+    text_for_one = (
+        text_for_many.replace("have their ", "has its ", 1)
+        if text_for_many.startswith("have")
+        else text_for_many
+    )
     return (
-        1 if "pool" not in known else 3,
-        f"{count} {one.replace('are ', 'is ', 1) if count == 1 else known}",
+        1 if "pool" not in text_for_many else 3,
+        f"{count} {text_for_one.replace('are ', 'is ', 1) if count == 1 else text_for_many}",
     )
 
 
@@ -127,39 +135,39 @@ def _have(count: int) -> str:
     return "has" if count == 1 else "have"
 
 
-def _short(resource: str) -> str:
+def _short_name(resource: str) -> str:
     return resource.removeprefix(labels.NVIDIA_PREFIX)
 
 
-def karpenter(message: str, empty: Iterable[str] = ()) -> str:
+def karpenter_reason(message: str, empty: Iterable[str] = ()) -> str:
     """Karpenter's message in words: why each suitable NodePool launched no node for the pod."""
     text = message.removeprefix("Failed to schedule pod, ")
     # The errors of several NodePools, and the parts of one, have the same separator.
-    parts = list(dict.fromkeys(filter(None, (_bought(part.strip()) for part in text.split("; ")))))
+    parts = list(dict.fromkeys(filter(None, (_part_reason(part.strip()) for part in text.split("; ")))))
     if not parts:
         parts = [f"NodePool {name} has no available instance type" for name in empty]
     return "Karpenter launches no node: " + ("; ".join(parts) if parts else "no NodePool matches the pod")
 
 
-def _bought(part: str) -> str:
+def _part_reason(part: str) -> str:
     for pattern, text in _KARPENTER:
-        if found := re.search(pattern, part):
-            return text.format(*found.groups(), pool=_pool(part), asked=_resources(part))
+        if match := re.search(pattern, part):
+            return text.format(*match.groups(), pool=_pool_name(part), asked=_requested(part))
     return part
 
 
-def _pool(part: str) -> str:
+def _pool_name(part: str) -> str:
     """The NodePool of an error, if the error's requirements name it."""
-    found = re.search(rf"{re.escape(labels.NODE_POOL)} In \[([^\]]+)\]", part)
-    return f"NodePool {found[1]}" if found else "the pool"
+    match = re.search(rf"{re.escape(labels.NODE_POOL)} In \[([^\]]+)\]", part)
+    return f"NodePool {match[1]}" if match else "the pool"
 
 
-def _resources(part: str) -> str:
+def _requested(part: str) -> str:
     """The requested resources, DaemonSets included, without the number of pods."""
-    found = re.search(r"resources=(?:min=)?\{([^}]*)\}", part)
-    pairs = re.findall(r'"([^"]+)":"([^"]+)"', found[1]) if found else []
-    asked = ", ".join(f"{_short(key)} {value}" for key, value in pairs if key != "pods")
-    return f" for {asked}" if asked else ""
+    match = re.search(r"resources=(?:min=)?\{([^}]*)\}", part)
+    pairs = re.findall(r'"([^"]+)":"([^"]+)"', match[1]) if match else []
+    requests = ", ".join(f"{_short_name(key)} {value}" for key, value in pairs if key != "pods")
+    return f" for {requests}" if requests else ""
 
 
 _KARPENTER = (

@@ -10,29 +10,29 @@ from pathlib import Path
 
 from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine
-from gpuform.engine.places import Tools
+from gpuform.engine.files import Tools
 from gpuform.usage.queues import QueueOutcome, summarise
-from gpuform.usage.rehearsal import Ended, Load, Outcome, Pending, Scraped, Step
+from gpuform.usage.rehearsal import JobResult, Load, Outcome, PendingPod, ScrapeResult, Step
 from infra.config import price_list
 from infra.model.environment import Environment
 from infra.model.scheduling import PLACEHOLDER
-from infra.plan import room
+from infra.plan import quotas
 from lab.plane import ControlPlane, controlling
 from lab.rehearse import after_placement, fidelity, nodes, pods, stack_file, workloads
 from lab.rehearse.cluster import Cluster
 from lab.rehearse.cost_report import CostReport, check_prices, price_source
-from lab.rehearse.loads import Player, player, unmet
+from lab.rehearse.loads import LoadPlayer, load_player, unmet
 from lab.rehearse.node_source import NodeSource, node_source
 from lab.rehearse.options import Options
-from lab.rehearse.plane import plane, scraped
-from lab.rehearse.scaled import fewest, followers, install
-from lab.rehearse.watch import QUEUES, Snapshot, Watch, held, in_queue
+from lab.rehearse.plane import plane, wait_until_scraped
+from lab.rehearse.scaled import at_minimum, install_keda, scaled_workloads
+from lab.rehearse.watch import QUEUES, Snapshot, Watch, held_back, in_queue
 
 Say = Callable[[str], None]
 
 
 @dataclass
-class Clock:
+class StepClock:
     """The times of the steps so far."""
 
     say: Say
@@ -67,112 +67,123 @@ class Rehearsal:
         """
         declared = stack_file.read(self.paths.root, self.stack)
         qps, file = self.options.qps, f"Pulumi.{self.stack}.yaml"
-        whole = workloads.environment(declared, file, self.options.workloads, scaled=bool(qps))
-        scaled = followers(whole) if qps else ()
-        env = fewest(whole) if qps else whole
+        full_env = workloads.environment(declared, file, self.options.workloads, scaled=bool(qps))
+        scaled = scaled_workloads(full_env) if qps else ()
+        env = at_minimum(full_env) if qps else full_env
         self.options.check(env)
         for line in env.warnings:
             self.say(f"warning: {line}")
         check_prices(env, price_list(env))
-        made = nodes.of(env).rehearsed(env)
-        clock = Clock(self.say)
-        with ExitStack() as held:
+        plan = nodes.simulated_nodes(env).rehearsed(env)
+        clock = StepClock(self.say)
+        with ExitStack() as contexts:
             with clock.step("control plane"):
-                own = held.enter_context(
-                    plane(self.paths, self.tools, self.stack, self.say, controlling.declared(whole))
+                paths = contexts.enter_context(
+                    plane(
+                        self.paths,
+                        self.tools,
+                        self.stack,
+                        self.say,
+                        controlling.declared_controllers(full_env),
+                    )
                 )
             if env.monitoring:
                 with clock.step("monitoring programs and CRDs"):
-                    ControlPlane(own, self.tools).monitored()
-            cluster = held.enter_context(closing(Cluster(own.kubeconfig, self.tools.path("kubectl"))))
-            derived = stack_file.derived(declared, env, own.kubeconfig)
-            root = stack_file.write(self.paths.root, own.state / "checkout", self.stack, derived)
-            cluster.apply((*made.manifests, *nodes.runtime_classes(env)))
-            source = held.enter_context(node_source(env, own, self.tools, self.options, cluster))
+                    ControlPlane(paths, self.tools).prepare_monitoring()
+            cluster = contexts.enter_context(closing(Cluster(paths.kubeconfig, self.tools.path("kubectl"))))
+            derived = stack_file.derive(declared, env, paths.kubeconfig)
+            root = stack_file.write(self.paths.root, paths.state / "checkout", self.stack, derived)
+            cluster.apply((*plan.manifests, *nodes.runtime_classes(env)))
+            source = contexts.enter_context(node_source(env, paths, self.tools, self.options, cluster))
             watch = Watch(cluster, env.name, by_claim=any(pool.by_claim for pool in env.pools))
-            held.enter_context(watch.running())
+            contexts.enter_context(watch.running())
             with clock.step("platform (pulumi up)"):
-                self._up(own, root)
-            plays = None
+                self._deploy(paths, root)
+            player = None
             if scaled:
                 with clock.step("KEDA"):
-                    install(whole, own, self.paths, self.tools)
-                patience = self.options.timeout_s
-                plays = held.enter_context(player(whole, scaled, cluster, watch, source, patience))
-            return _Play(env, own, self, cluster, watch, source, clock, made.made_up, plays).played()
+                    install_keda(full_env, paths, self.paths, self.tools)
+                timeout_s = self.options.timeout_s
+                player = contexts.enter_context(
+                    load_player(full_env, scaled, cluster, watch, source, timeout_s)
+                )
+            return _Run(env, paths, self, cluster, watch, source, clock, plan.assumptions, player).outcome()
 
-    def _up(self, own: Paths, root: Path) -> None:
+    def _deploy(self, run_paths: Paths, root: Path) -> None:
         """Deploy the platform with the real engine and program; a stand-in replaces AWS."""
-        paths = Paths(root=root, state=own.state, cache=own.cache)
+        paths = Paths(root=root, state=run_paths.state, cache=run_paths.cache)
         Engine(paths, self.tools, say=self.say, offline=True).up(self.stack, on_event=lambda event: None)
 
 
 @dataclass(frozen=True)
-class _Play:
+class _Run:
     """The part of a rehearsal in which pods come and go."""
 
     env: Environment
-    own: Paths
-    asked: Rehearsal
+    paths: Paths
+    rehearsal: Rehearsal
     cluster: Cluster
     watch: Watch
     source: NodeSource
-    clock: Clock
-    made_up: tuple[str, ...]
-    plays: Player | None = None
+    clock: StepClock
+    assumptions: tuple[str, ...]
+    player: LoadPlayer | None = None
 
-    def played(self) -> Outcome:
-        options, env = self.asked.options, self.env
+    def outcome(self) -> Outcome:
+        options, env = self.rehearsal.options, self.env
         quiet = self.source.quiet_s
         with self.clock.step("pods placed"):
-            self.cluster.apply(self.plays.manifests if self.plays else pods.manifests(env))
-            self.watch.until(self._settled, quiet, options.timeout_s)
-        now = self.watch.look()
-        measured = self._measured(now)
-        waiting = self._pending(env, now)
+            self.cluster.apply(self.player.manifests if self.player else pods.manifests(env))
+            self.watch.wait_until(self._is_settled, quiet, options.timeout_s)
+        now = self.watch.observe()
+        measured = self._scraped(now)
+        pending = self._pending(env, now)
         costs = CostReport(env, price_list(env), self.source.paid())
         lives = list(self.watch.lives.values())
-        found = tuple(costs.pool(pool, now, lives, self.source.unjoined(pool.name)) for pool in costs.pools)
-        drawn = tuple(costs.drawn(now))
+        pool_outcomes = tuple(
+            costs.pool_outcome(pool, now, lives, self.source.unjoined(pool.name)) for pool in costs.pools
+        )
+        drawn = tuple(costs.draw_nodes(now))
         statuses = summarise(env, self.cluster.items(QUEUES), now.works)
-        ended = self._ended(now, waiting, quiet)
-        later = self.watch.look()
-        if ended and waiting:  # their queues may have admitted them since
-            waiting = self._pending(after_placement.without(env, ended), later)
+        ended = self._complete_jobs(now, pending, quiet)
+        later = self.watch.observe()
+        if ended and pending:  # their queues may have admitted them since
+            pending = self._pending(after_placement.without_jobs(env, ended), later)
         works = list(self.watch.queued.values())
         queues = tuple(
-            QueueOutcome(q, costs.held(q.name, now), in_queue(q.name, works), later.at) for q in statuses
+            QueueOutcome(queue, costs.queue_usd(queue.name, now), in_queue(queue.name, works), later.at)
+            for queue in statuses
         )
-        troubles = (*now.troubles(env), *self.source.troubles(), *after_placement.troubles(ended))
-        switched = [str(one) for one in options.short]
-        switched += [f"reservation {name}: {left} left" for name, left in options.used_up]
+        troubles = (*now.troubles(env), *self.source.troubles(), *after_placement.incomplete_jobs(ended))
+        switched = [str(shortage) for shortage in options.shortages]
+        switched += [f"reservation {name}: {left} left" for name, left in options.reservations_left]
         if options.interrupt_spot:
             with self.clock.step("spot interruption"):
                 switched.append(self.source.interrupt(self.watch, options.timeout_s))
-        shortened = self.plays.begin() if self.plays else ()
-        loads = tuple(self._loads())
+        shortened = self.player.start_scaling() if self.player else ()
+        loads = tuple(self._play_loads())
         shrunk = None
         if options.shrink and now.workloads and not loads:
             with self.clock.step("half of the pods removed"):
-                left = after_placement.without(env, ended)
+                left = after_placement.without_jobs(env, ended)
                 shrunk = after_placement.shrink(
                     left, self.cluster, self.watch, self.source, costs, quiet, options.timeout_s
                 )
         costs = CostReport(env, costs.prices, self.source.paid())
         return Outcome(
-            stack=self.asked.stack,
+            stack=self.rehearsal.stack,
             kind=env.cluster.kind,
             way=self.source.way,
             steps=tuple(self.clock.steps),
-            pools=found,
-            pods=pods.wanted(env),
-            placed=pods.placed(env, now.workloads, later.workloads),
-            pending=waiting,
+            pools=pool_outcomes,
+            pods=pods.count_pods(env),
+            placed=pods.count_placed(env, now.workloads, later.workloads),
+            pending=pending,
             nodes=drawn,
-            timeline=tuple(costs.lines(list(self.watch.lives.values()))),
-            simulated=fidelity.simulated(self.source.way, env, self.made_up, bool(loads)),
-            real=fidelity.real(self.source.way, self.plays.env if self.plays else env),
-            blind=fidelity.BLIND.get(self.source.way, ()),
+            timeline=tuple(costs.timeline(list(self.watch.lives.values()))),
+            simulated=fidelity.simulated_parts(self.source.way, env, self.assumptions, bool(loads)),
+            real=fidelity.real_parts(self.source.way, self.player.env if self.player else env),
+            blind=fidelity.NOT_SHOWN.get(self.source.way, ()),
             prices=price_source(env, costs.prices),
             seconds=self.watch.now.at,
             played=tuple(switched),
@@ -187,44 +198,51 @@ class _Play:
             shortened=shortened,
         )
 
-    def _loads(self) -> Iterator[Load]:
-        for qps in self.asked.options.qps:
+    def _play_loads(self) -> Iterator[Load]:
+        for qps in self.rehearsal.options.qps:
             with self.clock.step(f"{qps:g} requests per second"):
-                assert self.plays
-                yield self.plays.play(qps)
+                assert self.player
+                yield self.player.play(qps)
 
-    def _pending(self, env: Environment, now: Snapshot) -> tuple[Pending, ...]:
-        return pods.pending(env, now.workloads, pods.events(self.cluster), held(self.watch.queued.values()))
+    def _pending(self, env: Environment, now: Snapshot) -> tuple[PendingPod, ...]:
+        return pods.pending_pods(
+            env, now.workloads, pods.read_events(self.cluster), held_back(self.watch.queued.values())
+        )
 
-    def _ended(self, now: Snapshot, waiting: tuple[Pending, ...], quiet_s: float) -> tuple[Ended, ...]:
+    def _complete_jobs(
+        self, now: Snapshot, waiting: tuple[PendingPod, ...], quiet_s: float
+    ) -> tuple[JobResult, ...]:
         """Run jobs to their end if any has started, and only queues hold others back."""
         started = {(pod.namespace, pod.workload) for pod in now.workloads}
-        if not started & after_placement.ending(self.env).keys() or any(not one.queue for one in waiting):
+        finite = after_placement.finite_jobs(self.env).keys()
+        if not started & finite or any(not pod.queue for pod in waiting):
             return ()
         with self.clock.step("jobs complete"):
-            return after_placement.end(
-                self.env, self.cluster, self.watch, quiet_s, self.asked.options.timeout_s
+            return after_placement.complete_jobs(
+                self.env, self.cluster, self.watch, quiet_s, self.rehearsal.options.timeout_s
             )
 
-    def _measured(self, now: Snapshot) -> Scraped | None:
+    def _scraped(self, now: Snapshot) -> ScrapeResult | None:
         if not self.env.monitoring:
             return None
         with self.clock.step("GPU metrics scraped"):
-            found = [node.name for node in now.nodes if node.gpus]
-            return scraped(ControlPlane(self.own, self.asked.tools), found)
+            names = [node.name for node in now.nodes if node.gpus]
+            return wait_until_scraped(ControlPlane(self.paths, self.rehearsal.tools), names)
 
-    def _settled(self, now: Snapshot) -> bool:
+    def _is_settled(self, now: Snapshot) -> bool:
         """Whether pods and placeholders are placed, and every node is ready and offers what was planned."""
-        there = now.workloads
-        if len(there) < pods.wanted(self.env) or not all(pod.placed for pod in there):
+        workloads = now.workloads
+        if len(workloads) < pods.count_pods(self.env) or not all(pod.is_placed for pod in workloads):
             return False
-        free = [pod for pod in now.pods if pod.namespace == PLACEHOLDER]
-        if len(free) < room.pods(self.env) or not all(pod.placed for pod in free):
+        placeholders = [pod for pod in now.pods if pod.namespace == PLACEHOLDER]
+        if len(placeholders) < quotas.placeholder_pods(self.env) or not all(
+            pod.is_placed for pod in placeholders
+        ):
             return False
         if any("Initialized" not in state for _, state in now.claims):
             return False
         return not any(now.troubles(self.env))
 
     def _memory(self) -> dict[str, int]:
-        members = ControlPlane(self.own, self.asked.tools).status().members
-        return {**{one.name: one.rss_bytes for one in members if one.running}, **self.source.memory()}
+        members = ControlPlane(self.paths, self.rehearsal.tools).status().members
+        return {**{item.name: item.rss_bytes for item in members if item.running}, **self.source.memory()}

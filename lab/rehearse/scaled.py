@@ -1,4 +1,4 @@
-"""Scaled workloads in a rehearsal with ``--qps``: which counter is played, and what is created."""
+"""Scaled workloads in a rehearsal with ``--qps``: which counter is simulated, and what is created."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
-from gpuform.engine.places import Tools
+from gpuform.engine.files import Tools
 from infra.model import labels, workload_kinds
 from infra.model.environment import Environment
 from infra.model.monitoring import RELEASE
@@ -24,7 +24,7 @@ from lab.rehearse import pods
 from lab.rehearse.exporter import GATEWAY, Key, Series
 from lab.rehearse.stack_file import INTERVAL
 from lab.sidecars.monitoring.scraping import seconds
-from lab.sidecars.monitoring.targets import PLAYED
+from lab.sidecars.monitoring.targets import METRICS_PORT
 
 MOST_LOADS, MOST_QPS = 20, 1e6
 COOLDOWN_S = 10
@@ -39,22 +39,22 @@ _LABEL = re.compile(r'(\w+)\s*=\s*"([^"]*)"')
 Manifest = dict[str, Any]
 
 
-def parsed(text: str) -> tuple[float, ...]:
+def parse_qps(text: str) -> tuple[float, ...]:
     """``0,50,400``: requests per second, one after another. Raises InputError."""
     try:
-        found = tuple(float(part) for part in text.split(","))
+        rates = tuple(float(part) for part in text.split(","))
     except ValueError:
-        found = (math.nan,)
-    if not all(0 <= rate <= MOST_QPS for rate in found):
+        rates = (math.nan,)
+    if not all(0 <= rate <= MOST_QPS for rate in rates):
         remedy = f"as in 0,50,400, each from 0 to {MOST_QPS:.0f}"
         raise InputError(f"--qps {text}", "is not a list of requests per second", remedy)
-    if len(found) > MOST_LOADS:
-        raise InputError("--qps", f"has {len(found)} loads", f"give {MOST_LOADS} or fewer")
-    return found
+    if len(rates) > MOST_LOADS:
+        raise InputError("--qps", f"has {len(rates)} loads", f"give {MOST_LOADS} or fewer")
+    return rates
 
 
 @dataclass(frozen=True)
-class Scaled:
+class ScaledWorkload:
     """A scaled workload, and the counter that its query asks for; ``window_s`` is that of its rate."""
 
     work: InferenceWorkload
@@ -66,100 +66,110 @@ class Scaled:
     def key(self) -> Key:
         return self.work.namespace, self.work.name
 
-    def wanted(self, qps: float) -> int:
+    def replicas_for(self, qps: float) -> int:
         """Pods for this load, by the declaration alone."""
         needed = math.ceil(round(qps / self.scale.qps_per_replica, 9))
         return max(self.scale.min, min(self.scale.max, needed))
 
 
-def followers(env: Environment) -> tuple[Scaled, ...]:
+def scaled_workloads(env: Environment) -> tuple[ScaledWorkload, ...]:
     """The scaled workloads. Raises InputError if there is none, or one that no load can be played for."""
-    made = []
+    scaled_workloads = []
     for index, work in enumerate(env.workloads):
         if not isinstance(work, InferenceWorkload) or not work.scale:
             continue
-        match = _QUERY.fullmatch(work.scale.query or scaling.requests(env, work))
+        match = _QUERY.fullmatch(work.scale.query or scaling.request_rate(env, work))
         if not match:
             fact = 'is not sum(rate(NAME{label="value"}[1m])), and --qps plays such a counter'
             raise InputError(f"workloads[{index}].scale.query", fact, "leave --qps out, or write it so")
-        has = dict(_LABEL.findall(match[2] or ""))
-        by_pods = work.measured is not None and has.get("job") == f"{work.namespace}/{work.name}"
-        own = {key: value for key, value in has.items() if not (by_pods and key == "job")}
-        made.append(Scaled(work, work.scale, Series(match[1], own, by_pods), seconds(match[3])))
-    if not made:
+        labels_by_name = dict(_LABEL.findall(match[2] or ""))
+        by_pods = (
+            work.pod_metrics is not None and labels_by_name.get("job") == f"{work.namespace}/{work.name}"
+        )
+        own_labels = {key: value for key, value in labels_by_name.items() if not (by_pods and key == "job")}
+        scaled_workloads.append(
+            ScaledWorkload(work, work.scale, Series(match[1], own_labels, by_pods), seconds(match[3]))
+        )
+    if not scaled_workloads:
         fact = "no workload of the rehearsal has scale, so none follows requests"
         raise InputError("--qps", fact, "leave it out, or give an inference workload a scale")
     if any(env.by_autoscaler(pool) for pool in env.pools):
         fact = "cluster-autoscaler does not run in a rehearsal, so no node group follows requests"
         raise InputError("--qps", fact, "leave it out: then each scaled workload has its most pods")
-    return tuple(made)
+    return tuple(scaled_workloads)
 
 
-def shortened(env: Environment, scaled: tuple[Scaled, ...]) -> Iterator[str]:
+def deviations(env: Environment, scaled: tuple[ScaledWorkload, ...]) -> Iterator[str]:
     """What is not as declared, so that a rehearsal takes minutes."""
     assert env.monitoring is not None
-    for one in scaled:
-        if one.scale.cooldown_seconds > COOLDOWN_S:
-            yield f"{one.work.name}'s cooldown is {COOLDOWN_S} s instead of {one.scale.cooldown_seconds} s"
+    for item in scaled:
+        if item.scale.cooldown_seconds > COOLDOWN_S:
+            yield f"{item.work.name}'s cooldown is {COOLDOWN_S} s instead of {item.scale.cooldown_seconds} s"
     yield f"Prometheus scrapes every {INTERVAL} instead of {env.monitoring.interval}"
 
 
-def fewest(env: Environment) -> Environment:
+def at_minimum(env: Environment) -> Environment:
     """With the pods that each scaled workload has before anything scales it."""
-    return workload_kinds.fixed(env, lambda work: max(1, work.scale.min) if work.scale else work.pods)
+    return workload_kinds.with_pods(env, lambda work: max(1, work.scale.min) if work.scale else work.pods)
 
 
-def at(env: Environment, qps: float, scaled: tuple[Scaled, ...]) -> Environment:
+def at_load(env: Environment, qps: float, scaled: tuple[ScaledWorkload, ...]) -> Environment:
     """The scaled workloads alone, with the pods for this load."""
-    number = {one.key: one.wanted(qps) for one in scaled}
-    alone = env.model_copy(update={"workloads": tuple(one.work for one in scaled)})
-    return workload_kinds.fixed(alone, lambda work: number[work.namespace, work.name])
+    replicas = {item.key: item.replicas_for(qps) for item in scaled}
+    only_scaled = env.model_copy(update={"workloads": tuple(item.work for item in scaled)})
+    return workload_kinds.with_pods(only_scaled, lambda work: replicas[work.namespace, work.name])
 
 
-def manifests(env: Environment, scaled: tuple[Scaled, ...], port: int) -> tuple[Manifest, ...]:
+def manifests(env: Environment, scaled: tuple[ScaledWorkload, ...], port: int) -> tuple[Manifest, ...]:
     """All workloads' objects but ScaledObjects, with the exporter's port; and the gateway, if it counts."""
-    mine = {one.key: one for one in scaled}
-    made = [one for one in pods.manifests(env) if one["kind"] != "ScaledObject"]
-    for one in made:
-        its = mine.get((one["metadata"].get("namespace"), one["metadata"]["name"]))
-        if its and one["kind"] == "Deployment":
-            one["spec"]["replicas"] = max(1, its.scale.min)
-            one["spec"]["template"]["metadata"].setdefault("annotations", {})[PLAYED] = str(port)
-    return (*made, *(() if all(one.series.by_pods for one in scaled) else _gateway(port)))
+    by_key = {item.key: item for item in scaled}
+    manifests = [manifest for manifest in pods.manifests(env) if manifest["kind"] != "ScaledObject"]
+    for manifest in manifests:
+        item = by_key.get((manifest["metadata"].get("namespace"), manifest["metadata"]["name"]))
+        if item and manifest["kind"] == "Deployment":
+            manifest["spec"]["replicas"] = max(1, item.scale.min)
+            manifest["spec"]["template"]["metadata"].setdefault("annotations", {})[METRICS_PORT] = str(port)
+    return (*manifests, *(() if all(item.series.by_pods for item in scaled) else _gateway(port)))
 
 
 def _gateway(port: int) -> Iterator[Manifest]:
     """A Service of an address outside the cluster (RFC 5737), and what has Prometheus scrape it."""
-    space, name = GATEWAY
-    meta = {"name": name, "namespace": space, "labels": {labels.RELEASE: RELEASE, labels.APP_NAME: name}}
-    noted, ports = {**meta, "annotations": {PLAYED: str(port)}}, [{"name": "metrics", "port": 80}]
+    namespace, name = GATEWAY
+    meta = {"name": name, "namespace": namespace, "labels": {labels.RELEASE: RELEASE, labels.APP_NAME: name}}
+    annotated, ports = {**meta, "annotations": {METRICS_PORT: str(port)}}, [{"name": "metrics", "port": 80}]
     subsets = [{"addresses": [{"ip": "192.0.2.1"}], "ports": ports}]
     endpoint = {"port": "metrics", "honorLabels": True}
     spec = {"selector": {"matchLabels": {labels.APP_NAME: name}}, "endpoints": [endpoint]}
-    yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}}
-    yield {"apiVersion": "v1", "kind": "Service", "metadata": noted, "spec": {"ports": ports}}
+    yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    yield {"apiVersion": "v1", "kind": "Service", "metadata": annotated, "spec": {"ports": ports}}
     yield {"apiVersion": "v1", "kind": "Endpoints", "metadata": meta, "subsets": subsets}
     yield {"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": meta, "spec": spec}
 
 
-def scaled_objects(env: Environment, scaled: tuple[Scaled, ...]) -> Iterator[Manifest]:
+def scaled_objects(env: Environment, scaled: tuple[ScaledWorkload, ...]) -> Iterator[Manifest]:
     """What has KEDA scale the workloads, with at most ``COOLDOWN_S``."""
-    for one in scaled:
-        scale = one.scale.model_copy(update={"cooldown_seconds": min(one.scale.cooldown_seconds, COOLDOWN_S)})
-        made = workloads.objects(env, one.work.model_copy(update={"scale": scale}))
-        yield from (each for each in made if each["kind"] == "ScaledObject")
+    for item in scaled:
+        scale = item.scale.model_copy(
+            update={"cooldown_seconds": min(item.scale.cooldown_seconds, COOLDOWN_S)}
+        )
+        objects = workloads.objects(env, item.work.model_copy(update={"scale": scale}))
+        yield from (manifest for manifest in objects if manifest["kind"] == "ScaledObject")
 
 
-def install(env: Environment, own: Paths, root: Paths, tools: Tools) -> None:
+def install_keda(env: Environment, run_paths: Paths, checkout_paths: Paths, tools: Tools) -> None:
     """KEDA, with the stack's values: the engine gets no workloads, and so installs none. Raises Failure."""
     release = scaling.release(env)
     assert release is not None
-    chart = Charts(root.root, root.cache, own.state / "charts").folder(release.short, release.version or "")
-    command = [str(tools.path("helm")), "--kubeconfig", str(own.kubeconfig), "install", release.name]
-    command += [str(chart), "-n", release.namespace, "--create-namespace", "--wait", "-f", "-"]
-    alone = {"HOME": str(own.state)}  # without the user's HELM_ variables and proxies
-    done = subprocess.run(
-        command, input=json.dumps(release.values), capture_output=True, text=True, env=alone
+    chart = Charts(checkout_paths.root, checkout_paths.cache, run_paths.state / "charts").folder(
+        release.short_name, release.version or ""
     )
-    if done.returncode:
-        raise Failure("KEDA", f"cannot be installed: {done.stderr.strip()[-500:]}", "run the rehearsal again")
+    command = [str(tools.path("helm")), "--kubeconfig", str(run_paths.kubeconfig), "install", release.name]
+    command += [str(chart), "-n", release.namespace, "--create-namespace", "--wait", "-f", "-"]
+    variables = {"HOME": str(run_paths.state)}  # without the user's HELM_ variables and proxies
+    result = subprocess.run(
+        command, input=json.dumps(release.values), capture_output=True, text=True, env=variables
+    )
+    if result.returncode:
+        raise Failure(
+            "KEDA", f"cannot be installed: {result.stderr.strip()[-500:]}", "run the rehearsal again"
+        )

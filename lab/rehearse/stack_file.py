@@ -39,7 +39,9 @@ def read(root: Path, stack: str) -> Declared:
     """
     file = root / f"Pulumi.{stack}.yaml"
     if not file.is_file():
-        known = sorted(one.name.split(".", 1)[1].removesuffix(".yaml") for one in root.glob("Pulumi.*.yaml"))
+        known = sorted(
+            file.name.split(".", 1)[1].removesuffix(".yaml") for file in root.glob("Pulumi.*.yaml")
+        )
         raise InputError(f"stack {stack!r}", f"there is no Pulumi.{stack}.yaml", listing(known, stack))
     try:
         load(file)
@@ -50,37 +52,37 @@ def read(root: Path, stack: str) -> Declared:
     return environment
 
 
-def derived(declared: Mapping[str, Any], env: Environment, kubeconfig: Path) -> Declared:
+def derive(declared: Mapping[str, Any], env: Environment, kubeconfig: Path) -> Declared:
     """The environment for the rehearsal's engine; ``env`` is the declared one, parsed."""
-    found = deepcopy(dict(declared))
+    environment = deepcopy(dict(declared))
     for key in ("workloads", "state"):
-        found.pop(key, None)
+        environment.pop(key, None)
     if env.monitoring:
-        found["monitoring"] = {**(found.get("monitoring") or {}), "interval": INTERVAL}
-    own = {key: value for key, value in (found.get("gpu_operator") or {}).items() if key != "nfd"}
+        environment["monitoring"] = {**(environment.get("monitoring") or {}), "interval": INTERVAL}
+    operator = {key: value for key, value in (environment.get("gpu_operator") or {}).items() if key != "nfd"}
     if env.gpu_operator.mode == "existing":
-        own |= {"mode": "operator", "driver": "host", "toolkit": "host"}
-        own.pop("mig_strategy", None)
-    if own or "gpu_operator" in found:
-        found["gpu_operator"] = own
+        operator |= {"mode": "operator", "driver": "host", "toolkit": "host"}
+        operator.pop("mig_strategy", None)
+    if operator or "gpu_operator" in environment:
+        environment["gpu_operator"] = operator
     if env.cluster.created:
-        return found
-    found["cluster"] = {"kind": "existing", "kubeconfig": str(kubeconfig)}
+        return environment
+    environment["cluster"] = {"kind": "existing", "kubeconfig": str(kubeconfig)}
     if any(pool.hosts for pool in env.pools):
         # As on own hosts: Ansible has installed both, so the operator brings neither.
         if env.gpu_operator.mode == "operator":
-            own |= {"driver": "host", "toolkit": "host"}
-        own |= {"cdi": env.cdi} | ({"runtime_class": env.runtime_class} if env.runtime_class else {})
-        found["gpu_operator"] = own
-        found["pools"] = [_pool_of_hosts(pool) for pool in found["pools"]]
-    return found
+            operator |= {"driver": "host", "toolkit": "host"}
+        operator |= {"cdi": env.cdi} | ({"runtime_class": env.runtime_class} if env.runtime_class else {})
+        environment["gpu_operator"] = operator
+        environment["pools"] = [_pool_of_hosts(pool) for pool in environment["pools"]]
+    return environment
 
 
 def _pool_of_hosts(pool: Declared) -> Declared:
-    found = {key: value for key, value in pool.items() if key not in _OF_HOSTS}
-    if not found.get("gpu"):
-        found["machine"] = PLAIN
-    return {**found, "selector": {SELECTED: pool["name"]}}
+    values = {key: value for key, value in pool.items() if key not in _OF_HOSTS}
+    if not values.get("gpu"):
+        values["machine"] = PLAIN
+    return {**values, "selector": {SELECTED: pool["name"]}}
 
 
 def write(root: Path, folder: Path, stack: str, environment: Mapping[str, Any]) -> Path:

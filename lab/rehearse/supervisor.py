@@ -20,12 +20,12 @@ from typing import Generic, TypeVar
 import httpx
 
 from gpuform.checkout.errors import Failure
-from lab.plane.processes import Process, end_for, scan_for
+from lab.plane.processes import Process, end_processes_by, scan_by
 from lab.rehearse import no_open_ports
 from lab.rehearse.cluster import Cluster
 
 GRACE_S = 5.0  # for a process that is asked to end
-EVERY_S = 0.5  # between two looks
+INTERVAL_S = 0.5  # seconds between two reads of the cluster
 LONGEST_BACK_OFF_S = 10.0  # a kubelet goes up to five minutes, too long here
 
 Wanted = TypeVar("Wanted")
@@ -47,10 +47,10 @@ class Children:
         is appended. The process ends with the calling thread.
         """
         assert any(Path(word).parent == self.folder for word in command), command
-        mine = [sys.executable, "-I", "-S", str(Path(no_open_ports.__file__)), str(os.getpid())]
+        wrapper = [sys.executable, "-I", "-S", str(Path(no_open_ports.__file__)), str(os.getpid())]
         with log.open("ab") as out:
             return subprocess.Popen(
-                [*mine, *command],
+                [*wrapper, *command],
                 env=dict(env),
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
@@ -59,7 +59,7 @@ class Children:
                 start_new_session=True,  # Ctrl-C is ours to pass on
             )
 
-    def name_of(self, arguments: Sequence[str]) -> str | None:
+    def program_name(self, arguments: Sequence[str]) -> str | None:
         """The name of the folder's file that runs, by itself or as a script of Python; None if neither."""
         program = Path(arguments[0])
         if program.parent == self.folder:
@@ -70,13 +70,13 @@ class Children:
 
     def running(self) -> list[Process]:
         """The processes that run from the folder now, whichever process started them."""
-        return scan_for(self.name_of)
+        return scan_by(self.program_name)
 
     def end_left(self) -> None:
-        end_for(self.name_of, self.running(), GRACE_S)
+        end_processes_by(self.program_name, self.running(), GRACE_S)
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
+def end_process(process: subprocess.Popen[bytes]) -> None:
     """End it as a kubelet does: SIGTERM, then SIGKILL after ``GRACE_S``."""
     process.terminate()
     try:
@@ -89,7 +89,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 class Supervisor(Generic[Wanted]):
     """Reads the cluster from a thread of its own while the context lasts.
 
-    ``look`` returns what is wanted, None for nothing; ``start`` starts a process of ``children`` for it,
+    ``read_wanted`` returns what is wanted, None for nothing; ``start`` starts one of ``children`` for it,
     which is restarted when something else is wanted and, with a back-off, when it has exited. An error, such
     as a cluster that does not answer, is in ``trouble`` and in the log, and leaves things as they are.
     Processes left by an earlier rehearsal are ended first.
@@ -98,14 +98,14 @@ class Supervisor(Generic[Wanted]):
     def __init__(
         self,
         kubeconfig: Path,
-        look: Callable[[Cluster], Wanted | None],
+        read_wanted: Callable[[Cluster], Wanted | None],
         start: Callable[[Wanted], subprocess.Popen[bytes]],
         children: Children,
         log: Path,
     ) -> None:
-        self._kubeconfig, self._look, self._start, self.log = kubeconfig, look, start, log
+        self._kubeconfig, self._read_wanted, self._start, self.log = kubeconfig, read_wanted, start, log
         self.children = children
-        self._over = threading.Event()
+        self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self.process: subprocess.Popen[bytes] | None = None
         self.ended = 0
@@ -134,52 +134,52 @@ class Supervisor(Generic[Wanted]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Ends the process through its thread: the thread that started it has to outlive it."""
-        self._over.set()
+        self._stop.set()
         self._thread.join(timeout=60)
         self.children.end_left()
 
     def _follow(self) -> None:
-        has: Wanted | None = None
-        again_at = 0.0
+        current: Wanted | None = None
+        restart_at = 0.0
         try:
             with closing(Cluster(self._kubeconfig)) as cluster:
-                while not self._over.wait(EVERY_S):
+                while not self._stop.wait(INTERVAL_S):
                     try:
-                        has, again_at = self._step(self._look(cluster), has, again_at)
-                        self.trouble = "" if self.running or not has else self.trouble
+                        current, restart_at = self._step(self._read_wanted(cluster), current, restart_at)
+                        self.trouble = "" if self.running or not current else self.trouble
                     except TROUBLE as error:
-                        self._say(
+                        self._log_trouble(
                             str(error) if isinstance(error, Failure) else f"{type(error).__name__}: {error}"
                         )
         finally:
             self._end()
 
     def _step(
-        self, wanted: Wanted | None, has: Wanted | None, again_at: float
+        self, wanted: Wanted | None, current: Wanted | None, restart_at: float
     ) -> tuple[Wanted | None, float]:
         """Make the process match ``wanted``; returns what it runs, and when it may be started again."""
-        if wanted != has:
+        if wanted != current:
             self._end()
-            again_at = 0.0
+            restart_at = 0.0
             self.ended = 0
         elif wanted is None or self.running:
-            return has, again_at
+            return current, restart_at
         elif self.process is not None:
-            self._say(f"ended with {self.process.returncode}")
+            self._log_trouble(f"ended with {self.process.returncode}")
             self.process = None
             self.ended += 1
-            return has, time.monotonic() + min(2.0 ** (self.ended - 1), LONGEST_BACK_OFF_S)
-        if wanted is not None and time.monotonic() >= again_at:
+            return current, time.monotonic() + min(2.0 ** (self.ended - 1), LONGEST_BACK_OFF_S)
+        if wanted is not None and time.monotonic() >= restart_at:
             self.process = self._start(wanted)
-        return wanted, again_at
+        return wanted, restart_at
 
     def _end(self) -> None:
         if self.process is not None:
-            end(self.process)
+            end_process(self.process)
             self.process = None
 
-    def _say(self, text: str) -> None:
+    def _log_trouble(self, text: str) -> None:
         if text != self.trouble:
-            with self.log.open("a", encoding="utf-8") as log:
-                log.write(f"{text}\n")
+            with self.log.open("a", encoding="utf-8") as file:
+                file.write(f"{text}\n")
         self.trouble = text

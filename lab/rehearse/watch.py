@@ -13,18 +13,18 @@ from dataclasses import dataclass, field, replace
 from gpuform.checkout.errors import Failure
 from gpuform.kubernetes.pods import condition
 from gpuform.usage import queues
-from gpuform.usage.cluster_objects import CLAIMS_PATH, SLICES_PATH, Claims, gather
-from gpuform.usage.nodes import Node, Pod, node, pod
-from gpuform.usage.queues import Queued, Turn, What
+from gpuform.usage.cluster_objects import CLAIMS_PATH, SLICES_PATH, Claims, parse_claims
+from gpuform.usage.nodes import Node, Pod, parse_node, parse_pod
+from gpuform.usage.queues import Change, QueuedWorkload, Transition
 from infra.model import labels
 from infra.model.environment import Environment
 from infra.model.offer import claimable
 from infra.model.scheduling import PLACEHOLDER
 from infra.plan.queues import QUEUES_API
-from infra.plan.sharing import offered
+from infra.plan.sharing import resources
 from lab.rehearse.cluster import NODE_CLAIMS, NODES, PODS, Cluster
 
-EVERY_S = 0.5
+INTERVAL_S = 0.5
 QUEUES = f"{QUEUES_API}/clusterqueues"
 WORKLOADS = f"{QUEUES_API}/workloads"
 _PREEMPTOR = re.compile(r"a workload \(UID: (\S+), JobUID: \S+\)")
@@ -46,33 +46,36 @@ class Snapshot:
 
     @property
     def workloads(self) -> tuple[Pod, ...]:
-        return tuple(one for one in self.pods if one.workload)
+        return tuple(pod for pod in self.pods if pod.workload)
 
     @property
     def state(self) -> object:
         """Differs from the previous state if something has changed; why a workload waits is reworded."""
-        pods = tuple((one.namespace, one.name, one.node, one.phase) for one in self.pods)
-        nodes = tuple((n.name, n.ready, bool(n.waits_for), tuple(n.offers.items())) for n in self.nodes)
-        works = tuple((one["metadata"]["uid"], queues.state(one)) for one in self.works)
+        pods = tuple((pod.namespace, pod.name, pod.node, pod.phase) for pod in self.pods)
+        nodes = tuple(
+            (node.name, node.ready, bool(node.waits_for), tuple(node.offers.items())) for node in self.nodes
+        )
+        works = tuple((work["metadata"]["uid"], queues.workload_state(work)) for work in self.works)
         return pods, nodes, self.claims, works
 
-    def on(self, name: str) -> tuple[Pod, ...]:
+    def pods_on(self, name: str) -> tuple[Pod, ...]:
         """The pods that use the node's resources; placeholders, which only reserve room, are left out."""
-        mine = [one for one in self.pods if one.node == name and not one.over]
-        return tuple(one for one in mine if one.namespace != PLACEHOLDER)
+        own_pods = [pod for pod in self.pods if pod.node == name and not pod.has_ended]
+        return tuple(pod for pod in own_pods if pod.namespace != PLACEHOLDER)
 
     def troubles(self, env: Environment) -> Iterator[str]:
         """Nodes that are not ready, or do not offer what was planned."""
-        for pool, one in ((pool, one) for pool in env.pools for one in self.nodes if one.pool == pool.name):
-            gpus = {key: count for key, count in one.offers.items() if key.startswith(labels.NVIDIA_PREFIX)}
-            there = {name: one.offers[name] for name in _CLASSES if name in one.offers}
-            what = f"node {one.name} of pool {pool.name}"
-            if not env.by_karpenter(pool) and gpus != offered(env, pool):
-                yield f"{what} offers {_listed(gpus) or 'no GPU'}, not what was planned"
-            elif there != claimable(pool):
-                yield f"{what} publishes {_listed(there) or 'nothing'}, not what was planned"
-            elif not one.ready or one.waits_for:
-                yield f"{what} is not ready, or still has its startup taint"
+        pairs = ((pool, node) for pool in env.pools for node in self.nodes if node.pool == pool.name)
+        for pool, node in pairs:
+            gpus = {key: count for key, count in node.offers.items() if key.startswith(labels.NVIDIA_PREFIX)}
+            published = {name: node.offers[name] for name in _CLASSES if name in node.offers}
+            subject = f"node {node.name} of pool {pool.name}"
+            if not env.by_karpenter(pool) and gpus != resources(env, pool):
+                yield f"{subject} offers {_format_amounts(gpus) or 'no GPU'}, not what was planned"
+            elif published != claimable(pool):
+                yield f"{subject} publishes {_format_amounts(published) or 'nothing'}, not what was planned"
+            elif not node.ready or node.waits_for:
+                yield f"{subject} is not ready, or still has its startup taint"
 
 
 @dataclass
@@ -80,15 +83,15 @@ class NodeLifetime:
     """A node's lifetime in seconds after the start; ``used`` by a workload's pod, or kept free on purpose."""
 
     node: Node
-    born: float
+    joined: float
     ready: float | None = None
-    gone: float | None = None
+    removed: float | None = None
     used: bool = False
 
 
 @dataclass
 class Watch:
-    """What was observed so far; any thread may call ``look``, and one does so continuously."""
+    """What was observed so far; any thread may call ``observe``, and one does so continuously."""
 
     cluster: Cluster
     environment: str
@@ -99,29 +102,25 @@ class Watch:
     """Time (monotonic) of the last change of state."""
     by_claim: bool = False
     """Whether DRA devices and claims are read too."""
-    queued: dict[str, Queued] = field(default_factory=dict)
-    broken: Exception | None = None
+    queued: dict[str, QueuedWorkload] = field(default_factory=dict)
+    error: Exception | None = None
     """The error that ended the watching thread, if any."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def look(self) -> Snapshot:
+    def observe(self) -> Snapshot:
         """Read the cluster once. Raises Failure if the control plane does not answer."""
         with self.lock:
-            return self._look()
+            return self._observe()
 
-    def _look(self) -> Snapshot:
-        has = Claims()
+    def _observe(self) -> Snapshot:
+        claimed = Claims()
         if self.by_claim:
-            has = gather(*(self.cluster.items(path) for path in (SLICES_PATH, CLAIMS_PATH)))
-        found = [node(one, has) for one in self.cluster.items(NODES)]
-        nodes = tuple(sorted(found, key=lambda one: one.name))
-        pods = tuple(
-            sorted(
-                (pod(one, self.environment, has) for one in self.cluster.items(PODS)),
-                key=lambda one: (one.namespace, one.name),
-            )
-        )
-        claims = tuple(sorted(_claim(one) for one in self.cluster.items(NODE_CLAIMS)))
+            claimed = parse_claims(*(self.cluster.items(path) for path in (SLICES_PATH, CLAIMS_PATH)))
+        parsed = (parse_node(item, claimed) for item in self.cluster.items(NODES))
+        nodes = tuple(sorted(parsed, key=lambda node: node.name))
+        placed = (parse_pod(item, self.environment, claimed) for item in self.cluster.items(PODS))
+        pods = tuple(sorted(placed, key=lambda pod: (pod.namespace, pod.name)))
+        claims = tuple(sorted(_claim_conditions(claim) for claim in self.cluster.items(NODE_CLAIMS)))
         works = tuple(self.cluster.items(WORKLOADS))
         now = Snapshot(time.monotonic() - self.began, nodes, pods, claims, works)
         if now.state != self.now.state:
@@ -131,19 +130,19 @@ class Watch:
         return now
 
     def _note(self, now: Snapshot) -> None:
-        there = {one.name for one in now.nodes}
-        held = [one for one in now.pods if one.namespace == PLACEHOLDER]
-        users = {one.node for one in (*now.workloads, *held) if one.node}
-        for one in now.nodes:
-            life = self.lives.setdefault(one.name, NodeLifetime(one, now.at))
-            life.node = one
-            life.used = life.used or one.name in users
-            if one.ready and not one.waits_for and life.ready is None:
+        names = {node.name for node in now.nodes}
+        placeholders = [pod for pod in now.pods if pod.namespace == PLACEHOLDER]
+        users = {pod.node for pod in (*now.workloads, *placeholders) if pod.node}
+        for node in now.nodes:
+            life = self.lives.setdefault(node.name, NodeLifetime(node, now.at))
+            life.node = node
+            life.used = life.used or node.name in users
+            if node.ready and not node.waits_for and life.ready is None:
                 life.ready = now.at
         for name, life in self.lives.items():
-            if name not in there and life.gone is None:
-                life.gone = now.at
-        self.queued = noted(self.queued, now.works, now.at)
+            if name not in names and life.removed is None:
+                life.removed = now.at
+        self.queued = update_queued(self.queued, now.works, now.at)
 
     @property
     def quiet_s(self) -> float:
@@ -151,17 +150,17 @@ class Watch:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Call ``look`` every ``EVERY_S`` while the context lasts."""
-        over = threading.Event()
+        """Call ``observe`` every ``INTERVAL_S`` while the context lasts."""
+        stop = threading.Event()
 
         def follow() -> None:
-            while not over.wait(EVERY_S):
+            while not stop.wait(INTERVAL_S):
                 try:
-                    self.look()
+                    self.observe()
                 except Failure:
-                    continue  # the control plane is ending or busy; ``until`` has a timeout
-                except Exception as error:  # an object that cannot be read; ``until`` reports it
-                    self.broken = error
+                    continue  # the control plane is ending or busy; ``wait_until`` has a timeout
+                except Exception as error:  # an object that cannot be read; ``wait_until`` reports it
+                    self.error = error
                     return
 
         thread = threading.Thread(target=follow, daemon=True)
@@ -169,16 +168,16 @@ class Watch:
         try:
             yield
         finally:
-            over.set()
+            stop.set()
             thread.join(timeout=30)
 
-    def until(self, done: Callable[[Snapshot], bool], quiet_s: float, timeout_s: float) -> bool:
+    def wait_until(self, done: Callable[[Snapshot], bool], quiet_s: float, timeout_s: float) -> bool:
         """Wait until ``done``, ``quiet_s`` without a change, or ``timeout_s``; returns whether ``done``."""
         began = time.monotonic()
         self.changed = began
         while True:
-            if self.broken:
-                fact = f"{type(self.broken).__name__}: {self.broken}"
+            if self.error:
+                fact = f"{type(self.error).__name__}: {self.error}"
                 raise Failure(
                     "the rehearsal's cluster", f"cannot be read ({fact})", "run the rehearsal again"
                 )
@@ -186,59 +185,62 @@ class Watch:
                 return True
             if self.quiet_s > quiet_s or time.monotonic() - began > timeout_s:
                 return False
-            time.sleep(EVERY_S / 2)
+            time.sleep(INTERVAL_S / 2)
 
 
-def _claim(raw: dict[str, object]) -> tuple[str, str]:
+def _claim_conditions(raw: dict[str, object]) -> tuple[str, str]:
     meta, status = raw["metadata"], raw.get("status") or {}
     assert isinstance(meta, dict)
     assert isinstance(status, dict)
-    true = sorted(one["type"] for one in status.get("conditions", []) if one["status"] == "True")
+    true = sorted(item["type"] for item in status.get("conditions", []) if item["status"] == "True")
     return meta["name"], " ".join(["ending", *true] if "deletionTimestamp" in meta else true)
 
 
-def _listed(amounts: Mapping[str, float]) -> str:
+def _format_amounts(amounts: Mapping[str, float]) -> str:
     return ", ".join(f"{key} {count:g}" for key, count in amounts.items())
 
 
-def noted(before: Mapping[str, Queued], works: Iterable[queues.Json], at: float) -> dict[str, Queued]:
+def update_queued(
+    before: Mapping[str, QueuedWorkload], works: Iterable[queues.Json], at: float
+) -> dict[str, QueuedWorkload]:
     """What has happened until now, by the uid of Kueue's Workloads."""
-    found, there = dict(before), {str(one["metadata"]["uid"]): one for one in works}
-    for uid, one in there.items():
-        own = queues.waiting(one)
-        created = (Turn(at, "created"),)
-        new = Queued(one["spec"].get("queueName", ""), own.namespace, own.kind, own.name, created)
-        found.setdefault(uid, new)
-    for uid, one in there.items():
-        state, said, turns = queues.state(one), condition(one, "Evicted"), found[uid].turns
-        evicted = state == "waits" or (state == "finished" and said.get("status") == "True")
-        what: What = "evicted" if evicted else "admitted" if state == "admitted" else "finished"
-        if what != turns[-1].what and (not evicted or turns[-1].what == "admitted"):
-            turns += (Turn(at, what, _named(str(said.get("message", "")), found) if evicted else ""),)
-        waits = _named(queues.waiting(one).reason, found) if state == "waits" else ""
-        found[uid] = replace(found[uid], turns=turns, waits=waits)
-    for uid in found.keys() - there.keys():
-        over = found[uid].turns[-1].what in ("evicted", "finished", "removed")
-        turns = found[uid].turns + (() if over else (Turn(at, "removed"),))
-        found[uid] = replace(found[uid], turns=turns, waits="")
-    return found
+    queued, by_uid = dict(before), {str(work["metadata"]["uid"]): work for work in works}
+    for uid, work in by_uid.items():
+        item = queues.parse_waiting(work)
+        created = (Transition(at, "created"),)
+        new = QueuedWorkload(work["spec"].get("queueName", ""), item.namespace, item.kind, item.name, created)
+        queued.setdefault(uid, new)
+    for uid, work in by_uid.items():
+        state, eviction, turns = queues.workload_state(work), condition(work, "Evicted"), queued[uid].turns
+        evicted = state == "waits" or (state == "finished" and eviction.get("status") == "True")
+        change: Change = "evicted" if evicted else "admitted" if state == "admitted" else "finished"
+        if change != turns[-1].what and (not evicted or turns[-1].what == "admitted"):
+            reason = _with_names(str(eviction.get("message", "")), queued) if evicted else ""
+            turns += (Transition(at, change, reason),)
+        waits = _with_names(queues.parse_waiting(work).reason, queued) if state == "waits" else ""
+        queued[uid] = replace(queued[uid], turns=turns, waits=waits)
+    for uid in queued.keys() - by_uid.keys():
+        is_over = queued[uid].turns[-1].what in ("evicted", "finished", "removed")
+        turns = queued[uid].turns + (() if is_over else (Transition(at, "removed"),))
+        queued[uid] = replace(queued[uid], turns=turns, waits="")
+    return queued
 
 
-def _named(message: str, lives: Mapping[str, Queued]) -> str:
+def _with_names(message: str, lives: Mapping[str, QueuedWorkload]) -> str:
     """Kueue's message with the workload's name instead of its uid."""
-    return _PREEMPTOR.sub(lambda found: str(lives.get(found[1], found[0])), message)
+    return _PREEMPTOR.sub(lambda match: str(lives.get(match[1], match[0])), message)
 
 
-def held(lives: Iterable[Queued]) -> dict[tuple[str, str], Queued]:
+def held_back(lives: Iterable[QueuedWorkload]) -> dict[tuple[str, str], QueuedWorkload]:
     """Those that do not run because of their queue, by namespace and name of the queued object."""
-    newest = {(one.namespace, one.name): one for one in lives}
-    return {key: one for key, one in newest.items() if one.trouble}
+    newest = {(work.namespace, work.name): work for work in lives}
+    return {key: work for key, work in newest.items() if work.trouble}
 
 
-def in_queue(queue: str, lives: Iterable[Queued]) -> tuple[Queued, ...]:
+def in_queue(queue: str, lives: Iterable[QueuedWorkload]) -> tuple[QueuedWorkload, ...]:
     """A queue's own, in the order of admission."""
-    return tuple(sorted((one for one in lives if one.queue == queue), key=_admitted))
+    return tuple(sorted((work for work in lives if work.queue == queue), key=_admitted))
 
 
-def _admitted(work: Queued) -> float:
-    return next((one.at for one in work.turns if one.what == "admitted"), math.inf)
+def _admitted(work: QueuedWorkload) -> float:
+    return next((turn.at for turn in work.turns if turn.what == "admitted"), math.inf)

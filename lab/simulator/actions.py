@@ -18,7 +18,7 @@ class Action:
 class NodeMeta(Action):
     """Labels and annotations to set on the node; None removes a key."""
 
-    by: str
+    component: str
     labels: dict[str, str | None] = field(default_factory=dict)
     annotations: dict[str, str | None] = field(default_factory=dict)
 
@@ -37,7 +37,7 @@ class Annotate(Action):
 
     pod: Pod
     annotations: dict[str, str]
-    says: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +89,10 @@ class Create(Action):
 
 @dataclass(frozen=True, slots=True)
 class Publish(Action):
-    """Create the ResourceSlice of the manifest; update it if ``there`` says that it exists."""
+    """Create the ResourceSlice of the manifest; update it if ``exists`` says that it exists."""
 
     manifest: dict[str, Any]
-    there: bool
+    exists: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,13 +39,13 @@ class Api:
 
     async def pages(self, path: str, params: dict[str, str]) -> AsyncIterator[tuple[list[Json], str]]:
         """Pages of a list, each with the list's resource version."""
-        more: dict[str, str] = {}
+        continuation: dict[str, str] = {}
         while True:
-            body = await self._json("GET", path, params={**params, "limit": str(PAGE), **more})
+            body = await self._json("GET", path, params={**params, "limit": str(PAGE), **continuation})
             yield body["items"], body["metadata"]["resourceVersion"]
             if not body["metadata"].get("continue"):
                 return
-            more = {"continue": body["metadata"]["continue"]}
+            continuation = {"continue": body["metadata"]["continue"]}
 
     async def watch(self, path: str, params: dict[str, str], version: str) -> AsyncIterator[tuple[str, Json]]:
         """Events after ``version`` until the server ends the watch. Raises Gone, or httpx.HTTPError."""
@@ -74,8 +74,8 @@ class Api:
     async def _json(self, method: str, path: str, **kwargs: Any) -> Json:
         response = await self._http.request(method, path, **kwargs)
         response.raise_for_status()
-        found: Json = response.json()
-        return found
+        body: Json = response.json()
+        return body
 
 
 def connection(kubeconfig: Path) -> Json:

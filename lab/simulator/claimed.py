@@ -41,26 +41,26 @@ class Claim:
         return frozenset(int(device.split("-")[1]) for device in self.devices)
 
 
-def slice_of(raw: Json) -> Slice:
+def parse_slice(raw: Json) -> Slice:
     meta, spec = raw["metadata"], raw["spec"]
     digest = (meta.get("annotations") or {}).get(keys.PUBLISHED, "")
     generation = spec["pool"]["generation"]
     return Slice(meta["name"], spec.get("nodeName", ""), int(meta["resourceVersion"]), generation, digest)
 
 
-def claim_of(raw: Json) -> Claim | None:
+def parse_claim(raw: Json) -> Claim | None:
     """None if the claim has no device of NVIDIA's driver."""
     meta, status = raw["metadata"], raw.get("status") or {}
     results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
-    ours = [one for one in results if one["driver"] == keys.DRA_DRIVER]
-    if not ours:
+    results = [result for result in results if result["driver"] == keys.DRA_DRIVER]
+    if not results:
         return None
-    pods = tuple(f"{meta['namespace']}/{one['name']}" for one in status.get("reservedFor") or ())
-    devices = tuple(one["device"] for one in ours)
-    return Claim(meta["namespace"], meta["name"], ours[0]["pool"], devices, pods)
+    pods = tuple(f"{meta['namespace']}/{pod['name']}" for pod in status.get("reservedFor") or ())
+    devices = tuple(result["device"] for result in results)
+    return Claim(meta["namespace"], meta["name"], results[0]["pool"], devices, pods)
 
 
-class Claimed:
+class ClaimStore:
     """Slices by node and claims by node, kept up to date by the store's watches."""
 
     def __init__(self, changed: Callable[[Iterable[str]], None]) -> None:
@@ -69,33 +69,33 @@ class Claimed:
         self._claims: dict[tuple[str, str], Claim] = {}
         self._on_node: dict[str, dict[tuple[str, str], Claim]] = {}
 
-    def on(self, node: str) -> tuple[Claim, ...]:
+    def claims_on(self, node: str) -> tuple[Claim, ...]:
         return tuple(self._on_node.get(node, {}).values())
 
     def put_slice(self, raw: Json, listed: bool = False, gone: bool = False) -> None:
         """Ignore a slice older than the known one, unless it was ``listed``."""
         if gone:
-            nodes = [node for node, one in self.slices.items() if one.name == raw["metadata"]["name"]]
+            nodes = [node for node, item in self.slices.items() if item.name == raw["metadata"]["name"]]
             for node in nodes:
                 del self.slices[node]
             self._changed(nodes)  # its driver publishes the slice again
             return
-        found = slice_of(raw)
-        old = self.slices.get(found.node)
-        if listed or old is None or old.name != found.name or old.version < found.version:
-            self.slices[found.node] = found
-            self._changed((found.node,))
+        new = parse_slice(raw)
+        old = self.slices.get(new.node)
+        if listed or old is None or old.name != new.name or old.version < new.version:
+            self.slices[new.node] = new
+            self._changed((new.node,))
 
     def put_claim(self, raw: Json, _: bool = False, gone: bool = False) -> None:
         """A claim without devices of NVIDIA's driver counts as deleted."""
         key = (raw["metadata"]["namespace"], raw["metadata"]["name"])
-        found, old = None if gone else claim_of(raw), self._claims.pop(key, None)
-        if found:
-            self._claims[key] = found
-        if found == old:
+        new, old = None if gone else parse_claim(raw), self._claims.pop(key, None)
+        if new:
+            self._claims[key] = new
+        if new == old:
             return
         if old:
             self._on_node[old.node].pop(key, None)
-        if found:
-            self._on_node.setdefault(found.node, {})[key] = found
-        self._changed([claim.node for claim in (old, found) if claim])
+        if new:
+            self._on_node.setdefault(new.node, {})[key] = new
+        self._changed([claim.node for claim in (old, new) if claim])

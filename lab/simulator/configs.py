@@ -14,7 +14,7 @@ from lab.simulator import device_plugin, dra, keys
 from lab.simulator.dcgm import counters as dcgm
 from lab.simulator.objects import Node, Pod
 from lab.simulator.operands import CONFIGURED
-from lab.simulator.world import Broken, Config
+from lab.simulator.world import BrokenConfig, Config
 
 ConfigMaps = dict[tuple[str, str], dict[str, str]]
 EMPTY = "version: v1\n"
@@ -36,9 +36,9 @@ class NvidiaConfig:
         self._process: asyncio.subprocess.Process | None = None
         self._lock = asyncio.Lock()
         self._known: dict[tuple[str, str], dict[str, Any]] = {}
-        self._asked = 0
+        self._last_id = 0
 
-    async def read(self, kind: str, text: str, label: str) -> Config | Broken:
+    async def read(self, kind: str, text: str, label: str) -> Config | BrokenConfig:
         """Parse ``text`` with NVIDIA's types. Raises HelperError."""
         async with self._lock:
             if (kind, text) not in self._known:
@@ -47,7 +47,7 @@ class NvidiaConfig:
                 self._known[kind, text] = await self._ask(kind, text)
             answer = self._known[kind, text]
         if answer["error"] is not None:
-            return Broken(f"unable to load config: error parsing config file: {answer['error']}")
+            return BrokenConfig(f"unable to load config: error parsing config file: {answer['error']}")
         return Config(label, answer.get("strategy") or "none", answer["config"])
 
     async def _ask(self, kind: str, text: str) -> dict[str, Any]:
@@ -60,8 +60,8 @@ class NvidiaConfig:
             process = self._process
             assert process.stdin is not None
             assert process.stdout is not None
-            self._asked += 1
-            request = json.dumps({"id": self._asked, "kind": kind, "yaml": text})
+            self._last_id += 1
+            request = json.dumps({"id": self._last_id, "kind": kind, "yaml": text})
             process.stdin.write(request.encode() + b"\n")
             await process.stdin.drain()
             line = await asyncio.wait_for(process.stdout.readline(), timeout=30)
@@ -83,51 +83,55 @@ class NvidiaConfig:
 
 async def resolve(
     node: Node, pods: list[Pod], maps: ConfigMaps, helper: NvidiaConfig
-) -> dict[str, Config | Broken]:
+) -> dict[str, Config | BrokenConfig]:
     """Configurations by pod uid, for the pods that read one. Raises HelperError."""
-    found: dict[str, Config | Broken] = {}
+    configs: dict[str, Config | BrokenConfig] = {}
     for pod in pods:
         if pod.operand in CONFIGURED:
-            found[pod.uid] = await _plugin(node, pod, maps, helper)
+            configs[pod.uid] = await _plugin_config(node, pod, maps, helper)
         elif pod.operand == "mig-manager":
-            found[pod.uid] = await _mig(pod, maps, helper)
+            configs[pod.uid] = await _mig_config(pod, maps, helper)
         elif pod.operand == dra.OPERAND:
-            found[pod.uid] = dra.discovered(node, pod)
-        elif pod.operand == dcgm.OPERAND and (broken := dcgm.wrong(pod, maps)):
-            found[pod.uid] = broken
-    return found
+            configs[pod.uid] = dra.discovered_layout(node, pod)
+        elif pod.operand == dcgm.OPERAND and (broken := dcgm.config_error(pod, maps)):
+            configs[pod.uid] = broken
+    return configs
 
 
-async def _plugin(node: Node, pod: Pod, maps: ConfigMaps, helper: NvidiaConfig) -> Config | Broken:
+async def _plugin_config(
+    node: Node, pod: Pod, maps: ConfigMaps, helper: NvidiaConfig
+) -> Config | BrokenConfig:
     label = node.labels.get(keys.PLUGIN_CONFIG, "")
     mounted = (pod.namespace, pod.template.config_map) in maps
     if pod.loaded:
         # The pod reads again only when the label changes: an edited or deleted ConfigMap goes unnoticed.
-        kept = json.loads(pod.loaded)
-        if kept["label"] == label or not mounted:
-            return Config(kept["label"], kept["strategy"], kept["config"])
+        loaded = json.loads(pod.loaded)
+        if loaded["label"] == label or not mounted:
+            return Config(loaded["label"], loaded["strategy"], loaded["config"])
     if not pod.template.config_map:
         return await helper.read(DEVICE_PLUGIN, EMPTY, "")
     data = maps.get((pod.namespace, pod.template.config_map))
     if data is None:
-        return _unmounted(pod)
-    key = device_plugin.select(label, pod.template.value("DEFAULT_CONFIG"), sorted(data))
-    if isinstance(key, Broken):
+        return _missing_mount(pod)
+    key = device_plugin.select_config(label, pod.template.value("DEFAULT_CONFIG"), sorted(data))
+    if isinstance(key, BrokenConfig):
         return key
     return await helper.read(DEVICE_PLUGIN, data[key] if key else EMPTY, label)
 
 
-async def _mig(pod: Pod, maps: ConfigMaps, helper: NvidiaConfig) -> Config | Broken:
+async def _mig_config(pod: Pod, maps: ConfigMaps, helper: NvidiaConfig) -> Config | BrokenConfig:
     if not pod.template.config_map:
         return Config("")  # the MIG manager generates one from the hardware
     data = maps.get((pod.namespace, pod.template.config_map))
     if data is None:
-        return _unmounted(pod)
+        return _missing_mount(pod)
     if MIG_FILE not in data:
-        return Broken(f"open /mig-parted-config/{MIG_FILE}: no such file or directory")
+        return BrokenConfig(f"open /mig-parted-config/{MIG_FILE}: no such file or directory")
     return await helper.read(MIG_PARTED, data[MIG_FILE], "")
 
 
-def _unmounted(pod: Pod) -> Broken:
+def _missing_mount(pod: Pod) -> BrokenConfig:
     name = pod.template.config_map
-    return Broken(f'MountVolume.SetUp failed for volume "{name}" : configmap "{name}" not found', mount=True)
+    return BrokenConfig(
+        f'MountVolume.SetUp failed for volume "{name}" : configmap "{name}" not found', mount=True
+    )

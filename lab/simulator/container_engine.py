@@ -26,7 +26,7 @@ from lab.simulator.objects import Pod
 from lab.simulator.world import World
 
 TOOLKIT = "toolkit"
-FILE, NEWEST = "2", 4
+DEFAULT_VERSION, NEWEST_VERSION = "2", 4
 _SOURCES = ("RUNTIME_CONFIG_SOURCES", "RUNTIME_CONFIG_SOURCE")
 _FIRST_DROP_IN = (1, 18)
 _FIRST_STRICT, _FIRST_LENIENT = (2, 3), (2, 3, 5)
@@ -38,22 +38,28 @@ NO_DEVICE = "no device file of a GPU (/dev/nvidia*)"
 """Message of a CUDA program, and of the readiness gate's, without a GPU."""
 
 
-def down(world: World) -> bool:
+def is_down(world: World) -> bool:
     """Whether the engine has ended: nothing starts on the node until a person has mended it."""
     return keys.RUNTIME_DOWN in world.node.annotations
 
 
-def restart(world: World, pod: Pod) -> list[Action]:
+def restart_containerd(world: World, pod: Pod) -> list[Action]:
     """The toolkit's pod has written its drop-in, and restarts containerd."""
-    notes = world.node.annotations
-    if not (engine := notes.get(keys.CONTAINER_RUNTIME)):
+    annotations = world.node.annotations
+    if not (engine := annotations.get(keys.CONTAINER_RUNTIME)):
         return []
-    name, version = _parsed(engine)
-    own = int(notes.get(keys.CONTAINERD_CONFIG, FILE))
-    written = _written(pod, own)
-    if name != "containerd" or not _FIRST_STRICT <= version < _FIRST_LENIENT or written <= own:
+    name, version = _parse_engine(engine)
+    root_version = int(annotations.get(keys.CONTAINERD_CONFIG, DEFAULT_VERSION))
+    drop_in_version = _written_version(pod, root_version)
+    if (
+        name != "containerd"
+        or not _FIRST_STRICT <= version < _FIRST_LENIENT
+        or drop_in_version <= root_version
+    ):
         return []
-    refusal = f"containerd: drop-in config version {written} higher than root config version {own}"
+    refusal = (
+        f"containerd: drop-in config version {drop_in_version} higher than root config version {root_version}"
+    )
     return [NodeMeta("containerd", {}, {keys.RUNTIME_DOWN: refusal})]
 
 
@@ -65,39 +71,39 @@ def gives_gpus(world: World, pod: Pod) -> bool:
     if not (engine := world.node.annotations.get(keys.CONTAINER_RUNTIME)):
         return True
     if "cdi" in plugin.template.value("DEVICE_LIST_STRATEGY"):
-        name, version = _parsed(engine)
-        known, on = _CDI[name]
-        enabled = version >= on or by_cdi or world.node.annotations.get(keys.CDI) == "on"
-        return version >= known and enabled
+        name, version = _parse_engine(engine)
+        first, default_since = _CDI[name]
+        enabled = version >= default_since or by_cdi or world.node.annotations.get(keys.CDI) == "on"
+        return version >= first and enabled
     default = world.node.annotations.get(keys.DEFAULT_RUNTIME) or ("runc" if by_cdi else NVIDIA)
     return NVIDIA in (pod.runtime_class or default)
 
 
 def act(world: World) -> list[Action]:
     """Programs without a GPU end and are restarted, until they have one."""
-    found: list[Action] = []
+    actions: list[Action] = []
     for pod in world.consumers if world.running("device-plugin") else ():
         if not pod.devices or pod.phase != "Running" or pod.deleting or pod.trial:
             continue
-        given = gives_gpus(world, pod)
-        if given and pod.crash == NO_GPU:
-            found.append(Recover(pod))
-        elif not given and not pod.crash:
-            found.append(Crash(pod, pod.requests[0][0], NO_GPU))
-    return found
+        has_gpus = gives_gpus(world, pod)
+        if has_gpus and pod.crash == NO_GPU:
+            actions.append(Recover(pod))
+        elif not has_gpus and not pod.crash:
+            actions.append(Crash(pod, pod.requests[0][0], NO_GPU))
+    return actions
 
 
-def _parsed(engine: str) -> tuple[str, tuple[int, ...]]:
+def _parse_engine(engine: str) -> tuple[str, tuple[int, ...]]:
     name, _, version = engine.partition("://")
-    return name, _numbers(version)
+    return name, _parse_version(version)
 
 
-def _written(pod: Pod, own: int) -> int:
-    if _numbers(pod.template.containers[0][1].rpartition(":")[2].removeprefix("v")) < _FIRST_DROP_IN:
-        return own
+def _written_version(pod: Pod, root_version: int) -> int:
+    if _parse_version(pod.template.containers[0][1].rpartition(":")[2].removeprefix("v")) < _FIRST_DROP_IN:
+        return root_version
     sources = next(filter(None, map(pod.template.value, _SOURCES)), "command,file")
-    return NEWEST if sources.startswith("command") else own
+    return NEWEST_VERSION if sources.startswith("command") else root_version
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _parse_version(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.partition("-")[0].split("."))

@@ -23,13 +23,13 @@ from lab.simulator.actions import Action, Publish, Withdraw
 from lab.simulator.hardware import Gpu
 from lab.simulator.mig_geometry import Placed
 from lab.simulator.objects import Node, Pod
-from lab.simulator.world import Config, World, layout_of
+from lab.simulator.world import Config, World, parse_layout
 
 OPERAND = keys.DRA_OPERAND
 DRIVER = keys.DRA_DRIVER
-LOST = {"key": f"{DRIVER}/gpu-lost", "effect": "NoSchedule"}
+LOST_TAINT = {"key": f"{DRIVER}/gpu-lost", "effect": "NoSchedule"}
 """Taint of a lost device; used here for every unhealthy GPU, as no XID gives the cause."""
-WIPED_AFTER = 30.0
+SLICE_GRACE_S = 30.0
 """Seconds after which the kubelet deletes the slices of a driver that is gone (Kubernetes 1.34)."""
 
 _ARCHITECTURES = {"ada-lovelace": "Ada Lovelace"}
@@ -57,27 +57,27 @@ _SUFFIXED = {
 Json = dict[str, Any]
 
 
-def discovered(node: Node, pod: Pod) -> Config:
+def discovered_layout(node: Node, pod: Pod) -> Config:
     """MIG layout when the driver's pod started; the driver does not see later changes."""
     if pod.loaded:
-        kept = json.loads(pod.loaded)
-        return Config(kept["label"], kept["strategy"], kept["config"])
+        loaded = json.loads(pod.loaded)
+        return Config(loaded["label"], loaded["strategy"], loaded["config"])
     return Config("", data={"mig": node.annotations.get(keys.MIG_LAYOUT, "{}")})
 
 
 def act(world: World) -> list[Action]:
-    """Publish a changed slice; withdraw it ``WIPED_AFTER`` seconds after the driver has gone."""
+    """Publish a changed slice; withdraw it ``SLICE_GRACE_S`` seconds after the driver has gone."""
     config, version, old = world.config(OPERAND), driver.version(world), world.published
     if config is None or world.gpu is None or version is None:
         return [Withdraw(old.name)] if old and keys.DRA_DRIVER in world.expired else []
-    found = [_marked(world, one) for one in devices(world, world.gpu, config, version)]
-    digest = hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
+    tainted = [_with_taint(world, device) for device in devices(world, world.gpu, config, version)]
+    digest = hashlib.sha256(json.dumps(tainted, sort_keys=True).encode()).hexdigest()[:16]
     if old and old.digest == digest:
         return []
-    return [Publish(resource_slice(world.node, found, digest, old.generation + 1 if old else 1), bool(old))]
+    return [Publish(resource_slice(world.node, tainted, digest, old.generation + 1 if old else 1), bool(old))]
 
 
-def resource_slice(node: Node, found: list[Json], digest: str, generation: int) -> Json:
+def resource_slice(node: Node, tainted: list[Json], digest: str, generation: int) -> Json:
     """The node's slice, deleted with the node; ``digest`` is of what is sent, as a server may drop fields."""
     owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid, "controller": True}
     return {
@@ -92,14 +92,14 @@ def resource_slice(node: Node, found: list[Json], digest: str, generation: int) 
             "driver": DRIVER,
             "nodeName": node.name,
             "pool": {"name": node.name, "generation": generation, "resourceSliceCount": 1},
-            "devices": found,
+            "devices": tainted,
         },
     }
 
 
 def devices(world: World, gpu: Gpu, config: Config, version: str) -> Iterator[Json]:
     """The node's devices, in the order in which the scheduler takes them."""
-    layout = layout_of(config.data["mig"])
+    layout = parse_layout(config.data["mig"])
     for index in range(world.gpus):
         uuid = device_plugin.gpu_uuid(world, index)
         if index not in layout:
@@ -110,9 +110,9 @@ def devices(world: World, gpu: Gpu, config: Config, version: str) -> Iterator[Js
             yield _instance(world, gpu, version, index, placed)
 
 
-def _marked(world: World, device: Json) -> Json:
-    sick = device["attributes"]["uuid"]["string"] in device_plugin.tainted(world)
-    return {**device, "taints": [dict(LOST)]} if sick else device
+def _with_taint(world: World, device: Json) -> Json:
+    is_tainted = device["attributes"]["uuid"]["string"] in device_plugin.tainted_devices(world)
+    return {**device, "taints": [dict(LOST_TAINT)]} if is_tainted else device
 
 
 def _instance(world: World, gpu: Gpu, version: str, index: int, placed: Placed) -> Json:
@@ -152,7 +152,7 @@ def profile_id(gpu: Gpu, profile: str) -> int:
 
 def _attributes(gpu: Gpu, version: str, **texts: str) -> Json:
     major, minor = gpu.compute
-    found = {
+    attributes = {
         "architecture": _ARCHITECTURES.get(gpu.family, gpu.family.capitalize()),
         "brand": "Tesla" if gpu.product.startswith("Tesla") else "Nvidia",
         "productName": gpu.product,
@@ -160,15 +160,15 @@ def _attributes(gpu: Gpu, version: str, **texts: str) -> Json:
     }
     versions = {
         "cudaComputeCapability": f"{major}.{minor}.0",
-        "cudaDriverVersion": _semver(driver.cuda(version)),
-        "driverVersion": _semver(version),
+        "cudaDriverVersion": _to_semver(driver.cuda_version(version)),
+        "driverVersion": _to_semver(version),
     }
-    return {key: {"string": text} for key, text in found.items()} | {
+    return {key: {"string": text} for key, text in attributes.items()} | {
         key: {"version": text} for key, text in versions.items()
     }
 
 
-def _semver(text: str) -> str:
+def _to_semver(text: str) -> str:
     numbers = [str(int(part)) for part in text.split(".")]
     return ".".join([*numbers, "0", "0"][:3])
 

@@ -33,18 +33,18 @@ def version(world: World) -> str | None:
     """Version of the loaded driver: the driver pod's, else the host's; None without a driver."""
     pod = world.running("driver")
     if pod:
-        return tag(pod)
+        return driver_version(pod)
     return world.node.annotations.get(keys.HOST_DRIVER)
 
 
-def cuda(driver: str) -> str:
+def cuda_version(driver: str) -> str:
     """CUDA version of the driver's branch, for example ``12.4``."""
     branch = int(driver.split(".")[0])
     return next(name for lowest, name in CUDA if branch >= lowest)
 
 
-def problem(world: World, pod: Pod) -> str | None:
-    gpu, wanted = world.gpu, tag(pod)
+def exit_message(world: World, pod: Pod) -> str | None:
+    gpu, wanted = world.gpu, driver_version(pod)
     if gpu is None:
         return f"no GPU with PCI id {world.node.annotations.get(keys.GPU_ID)} is known to this driver"
     if gpu.last_branch is not None and int(wanted.split(".")[0]) > gpu.last_branch:
@@ -54,6 +54,6 @@ def problem(world: World, pod: Pod) -> str | None:
     return None
 
 
-def tag(pod: Pod) -> str:
+def driver_version(pod: Pod) -> str:
     """Version of the driver that this pod would load."""
     return pod.template.containers[0][1].rpartition(":")[2].partition("-")[0]

@@ -24,7 +24,7 @@ class Executor:
     def __init__(self, api: Api, store: Store) -> None:
         self._api = api
         self._store = store
-        self._said: dict[str, set[str]] = {}
+        self._recorded_events: dict[str, set[str]] = {}
 
     async def carry_out(self, node: Node, action: actions.Action) -> bool:
         """Carry out one action; an object deleted or changed meanwhile is left to the next reconciliation.
@@ -35,7 +35,7 @@ class Executor:
         if isinstance(action, actions.Later):
             return False
         try:
-            await self._do(node, action)
+            await self._execute(node, action)
         except httpx.HTTPStatusError as error:
             if error.response.status_code == 429:
                 log.info("%s: %s: not yet: %s", node.name, type(action).__name__, error.response.text[:500])
@@ -44,31 +44,31 @@ class Executor:
                 log.warning("%s: %s: %s", node.name, type(action).__name__, error.response.text[:500])
         return True
 
-    async def _do(self, node: Node, action: actions.Action) -> None:
+    async def _execute(self, node: Node, action: actions.Action) -> None:
         match action:
             case actions.NodeMeta():
                 await self._node_meta(node, action)
             case actions.NodeResources():
                 await self._node_resources(node, action)
-            case actions.Annotate(pod, annotations, says):
-                log.info("%s: %s/%s %s", node.name, pod.namespace, pod.name, says)
+            case actions.Annotate(pod, annotations, message):
+                log.info("%s: %s/%s %s", node.name, pod.namespace, pod.name, message)
                 body = {"metadata": {"uid": pod.uid, "annotations": annotations}}
                 self._store.put_pod(await self._api.patch(_path(pod), body))
             case actions.Crash(pod, container, message):
                 log.info("%s: %s/%s crash-loops: %s", node.name, pod.namespace, pod.name, message)
-                await self._status(pod, pod_status.crashing(pod, container, message))
+                await self._status(pod, pod_status.crash_loop_status(pod, container, message))
                 text = f"Back-off restarting failed container {container} in pod {pod.name}: {message}"
                 await self._event(node, actions.Event(pod, "BackOff", text, "kubelet"))
             case actions.Recover(pod):
                 log.info("%s: %s/%s runs again", node.name, pod.namespace, pod.name)
-                await self._status(pod, pod_status.recovered(pod))
+                await self._status(pod, pod_status.recovered_status(pod))
             case actions.Reject(pod, reason, message):
                 log.info("%s: %s/%s is rejected: %s", node.name, pod.namespace, pod.name, message)
                 await self._status(pod, {"phase": "Failed", "reason": reason, "message": message})
                 await self._event(node, actions.Event(pod, reason, message, "kubelet"))
             case actions.Fail(pod, message):
                 log.info("%s: %s/%s fails: %s", node.name, pod.namespace, pod.name, message)
-                await self._status(pod, pod_status.failed(pod, message))
+                await self._status(pod, pod_status.failed_status(pod, message))
             case actions.Delete(pod):
                 log.info("%s: %s/%s is deleted", node.name, pod.namespace, pod.name)
                 await self._api.delete(_path(pod), {"preconditions": {"uid": pod.uid}})
@@ -86,14 +86,14 @@ class Executor:
                 await self._event(node, action)
             case actions.Power(on):
                 log.info("%s: %s", node.name, "has booted" if on else "reboots")
-                for raw in await (power.on if on else power.off)(self._api, node):
+                for raw in await (power.power_on if on else power.power_off)(self._api, node):
                     self._store.put_pod(raw)
 
     async def _publish(self, node: Node, action: actions.Publish) -> None:
         spec, name = action.manifest["spec"], action.manifest["metadata"]["name"]
-        names = ", ".join(one["name"] for one in spec["devices"]) or "no device"
+        names = ", ".join(device["name"] for device in spec["devices"]) or "no device"
         log.info("%s: DRA driver publishes %s", node.name, names)
-        if action.there:
+        if action.exists:
             answer = await self._api.patch(f"{SLICES}/{name}", action.manifest)
         else:
             answer = await self._api.create(SLICES, action.manifest)
@@ -101,8 +101,8 @@ class Executor:
 
     async def _node_meta(self, node: Node, action: actions.NodeMeta) -> None:
         changed = {**action.labels, **action.annotations}
-        said = [f"{key}={'(off)' if value is None else value}" for key, value in changed.items()]
-        log.info("%s: %s sets %s", node.name, action.by, "; ".join(said[:4]))
+        changes = [f"{key}={'(off)' if value is None else value}" for key, value in changed.items()]
+        log.info("%s: %s sets %s", node.name, action.component, "; ".join(changes[:4]))
         parts = {"labels": action.labels, "annotations": action.annotations}
         meta = {"uid": node.uid} | {key: value for key, value in parts.items() if value}
         self._store.put_node(await self._api.patch(f"/api/v1/nodes/{node.name}", {"metadata": meta}))
@@ -125,11 +125,11 @@ class Executor:
         """Create an Event once per object, reason and message."""
         uid = event.pod.uid if event.pod else node.uid
         digest = hashlib.sha256(f"{uid}{event.reason}{event.message}".encode()).hexdigest()[:16]
-        if digest in self._said.setdefault(uid, set()):
+        if digest in self._recorded_events.setdefault(uid, set()):
             return
-        if len(self._said) > 4096:
-            self._said.clear()
-        self._said.setdefault(uid, set()).add(digest)
+        if len(self._recorded_events) > 4096:
+            self._recorded_events.clear()
+        self._recorded_events.setdefault(uid, set()).add(digest)
         namespace = event.pod.namespace if event.pod else "default"
         name = event.pod.name if event.pod else node.name
         kind = {"kind": "Pod", "namespace": namespace} if event.pod else {"kind": "Node"}
@@ -141,8 +141,8 @@ class Executor:
             "type": "Warning",
             "count": 1,
             "source": {"component": event.component, "host": node.name},
-            "firstTimestamp": pod_status.now(),
-            "lastTimestamp": pod_status.now(),
+            "firstTimestamp": pod_status.timestamp(),
+            "lastTimestamp": pod_status.timestamp(),
         }
         log.info("%s: event on %s: %s: %s", node.name, name, event.reason, event.message)
         await self._api.create(f"/api/v1/namespaces/{namespace}/events", body)

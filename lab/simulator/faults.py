@@ -25,12 +25,12 @@ from lab.simulator.objects import Node, Pod
 XID, ECC, GPU_LOST, THERMAL, POWER = "xid", "ecc", "gpu-lost", "thermal", "power"
 NVLINK, ROW_REMAP = "nvlink", "row-remap"
 FABRIC, EXPORTER_DOWN = "fabric-manager", "exporter-down"
-OF_NODE = frozenset({FABRIC, EXPORTER_DOWN})  # Faults of the node rather than of one GPU
+NODE_KINDS = frozenset({FABRIC, EXPORTER_DOWN})  # Faults of the node rather than of one GPU
 KINDS = (XID, ECC, GPU_LOST, THERMAL, POWER, NVLINK, ROW_REMAP, FABRIC, EXPORTER_DOWN)
-AGAIN_AFTER = 60.0
+DOUBLE_BIT_INTERVAL_S = 60.0
 """Seconds between two double-bit errors of a GPU with fault ``ecc``."""
 DOUBLE_BIT, FALLEN_OFF = 48, 79
-SKIPPED = frozenset({13, 31, 43, 45, 68, 109})
+APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})
 """Application errors: NVIDIA's device plugin 0.20 keeps the GPU healthy (internal/rm/health.go)."""
 XIDS: dict[int, str] = {
     **dict.fromkeys((66, 67), "Illegal access by driver"),
@@ -108,7 +108,7 @@ class Fault:
     since: float
     xid: int = 0
 
-    def stored(self) -> dict[str, Any]:
+    def as_entry(self) -> dict[str, Any]:
         since = datetime.fromtimestamp(self.since, UTC).isoformat(timespec="milliseconds")
         entry: dict[str, Any] = {"kind": self.kind, "since": since}
         if self.gpu >= 0:
@@ -116,58 +116,58 @@ class Fault:
         return entry | ({"xid": self.xid} if self.xid else {})
 
     @property
-    def sent(self) -> int:
+    def reported_xid(self) -> int:
         """XID that the driver reports when the fault begins; 0 for none."""
         return {XID: self.xid, ECC: DOUBLE_BIT, GPU_LOST: FALLEN_OFF}.get(self.kind, 0)
 
     @property
-    def sickening(self) -> bool:
+    def is_unhealthy(self) -> bool:
         """Whether the device plugin reports the GPU as unhealthy for this fault."""
-        return bool(self.sent) and self.sent not in SKIPPED
+        return bool(self.reported_xid) and self.reported_xid not in APPLICATION_XIDS
 
 
-def stored(faults: Iterable[Fault]) -> str | None:
+def render(faults: Iterable[Fault]) -> str | None:
     """Value of the annotation; None without faults."""
-    entries = [fault.stored() for fault in faults]
+    entries = [fault.as_entry() for fault in faults]
     return json.dumps(entries) if entries else None
 
 
-def of(node: Node) -> tuple[Fault, ...]:
+def faults_of(node: Node) -> tuple[Fault, ...]:
     text = node.annotations.get(keys.FAULTS)
-    return read(text) if text else ()
+    return parse(text) if text else ()
 
 
 @lru_cache(maxsize=1024)
-def read(text: str) -> tuple[Fault, ...]:
+def parse(text: str) -> tuple[Fault, ...]:
     """Faults in an annotation; () if it is malformed."""
     try:
-        return tuple(_one(entry) for entry in json.loads(text))
+        return tuple(_parse_entry(entry) for entry in json.loads(text))
     except (ValueError, TypeError, KeyError, AttributeError):
         return ()
 
 
-def _one(entry: dict[str, Any]) -> Fault:
+def _parse_entry(entry: dict[str, Any]) -> Fault:
     since = datetime.fromisoformat(entry["since"]).timestamp()
     fault = Fault(entry["kind"], int(entry.get("gpu", -1)), since, int(entry.get("xid", 0)))
-    if fault.kind not in KINDS or (fault.gpu < 0) != (fault.kind in OF_NODE):
+    if fault.kind not in KINDS or (fault.gpu < 0) != (fault.kind in NODE_KINDS):
         raise ValueError(entry)
     return fault
 
 
-def sick(node: Node, plugin: Pod | None) -> frozenset[int]:
+def unhealthy_gpus(node: Node, plugin: Pod | None) -> frozenset[int]:
     """Indexes of the GPUs that the device plugin reports as unhealthy now.
 
     A lost GPU is unhealthy for every plugin. An XID is an event: a plugin started after it has not seen it.
     """
-    found = [fault for fault in of(node) if fault.sickening]
-    if not found:
+    unhealthy = [fault for fault in faults_of(node) if fault.is_unhealthy]
+    if not unhealthy:
         return frozenset()
     began = datetime.fromisoformat(plugin.created).timestamp() if plugin else 0.0
-    return frozenset(fault.gpu for fault in found if fault.kind == GPU_LOST or fault.since >= began)
+    return frozenset(fault.gpu for fault in unhealthy if fault.kind == GPU_LOST or fault.since >= began)
 
 
-def breaks(node: Node, kind: str) -> bool:
-    return any(fault.kind == kind for fault in of(node))
+def has_fault(node: Node, kind: str) -> bool:
+    return any(fault.kind == kind for fault in faults_of(node))
 
 
 def xid_name(xid: int) -> str:

@@ -10,7 +10,7 @@ from datetime import datetime
 from lab.simulator import device_plugin, driver, keys
 from lab.simulator.actions import Action, NodeMeta
 from lab.simulator.hardware import Gpu, Profile
-from lab.simulator.mig_geometry import counted
+from lab.simulator.mig_geometry import count_profiles
 from lab.simulator.objects import Pod
 from lab.simulator.world import Config, World
 
@@ -35,18 +35,18 @@ def features(world: World) -> list[Action]:
         desired = {}
     elif not (world.cluster.nfd_running and world.running("nfd-worker")):
         return []
-    return difference("nfd", world, desired, {*OS_RELEASE, keys.PCI_PRESENT})
+    return label_changes("nfd", world, desired, {*OS_RELEASE, keys.PCI_PRESENT})
 
 
-def difference(by: str, world: World, desired: dict[str, str], owned: set[str]) -> list[Action]:
+def label_changes(component: str, world: World, desired: dict[str, str], owned: set[str]) -> list[Action]:
     """Changes from the node's labels to ``desired``; owned labels that are not desired are removed."""
     labels = world.node.labels
     changes: dict[str, str | None] = {k: v for k, v in desired.items() if labels.get(k) != v}
     changes.update(dict.fromkeys(sorted((owned & labels.keys()) - desired.keys())))
-    return [NodeMeta(by, changes)] if changes else []
+    return [NodeMeta(component, changes)] if changes else []
 
 
-def owned(labels: Mapping[str, str]) -> set[str]:
+def owned_labels(labels: Mapping[str, str]) -> set[str]:
     return {key for key in labels if _OWNED.match(key)}
 
 
@@ -57,7 +57,7 @@ def act(world: World) -> list[Action]:
     if not (pod and config and gpu and version and world.cluster.nfd_running):
         return []
     desired = labels(world, gpu, config, pod, version)
-    return difference("gfd", world, desired, owned(world.node.labels))
+    return label_changes("gfd", world, desired, owned_labels(world.node.labels))
 
 
 def labels(world: World, gpu: Gpu, config: Config, pod: Pod, version: str) -> dict[str, str]:
@@ -65,7 +65,7 @@ def labels(world: World, gpu: Gpu, config: Config, pod: Pod, version: str) -> di
     machine = world.node.annotations.get(keys.DMI_PRODUCT) or world.node.labels.get(
         keys.INSTANCE_TYPE, "unknown"
     )
-    found = _versions(version) | {
+    values = _versions(version) | {
         "gfd.timestamp": str(int(datetime.fromisoformat(pod.created).timestamp())),
         "gpu.machine": _sanitised(machine),
         "gpu.mode": "compute",
@@ -74,20 +74,20 @@ def labels(world: World, gpu: Gpu, config: Config, pod: Pod, version: str) -> di
         "vgpu.present": "false",
     }
     # With MIG on every GPU, the labels of whole GPUs show 0 replicas and no sharing.
-    full = _shared(config, keys.GPU) if len(world.layout) < world.gpus else (0, "none", False)
-    found |= _resource("gpu", (gpu.product,), world.gpus, full) | {
+    full = _sharing(config, keys.GPU) if len(world.layout) < world.gpus else (0, "none", False)
+    values |= _resource("gpu", (gpu.product,), world.gpus, full) | {
         "gpu.memory": str(gpu.memory_mib),
         "gpu.family": gpu.family,
         "gpu.compute.major": str(gpu.compute[0]),
         "gpu.compute.minor": str(gpu.compute[1]),
     }
     if mode != "none":
-        found["mig.strategy"] = mode
-        found |= _single(world, gpu, config) if mode == "single" else _mixed(world, gpu, config)
-    return {f"{keys.VENDOR}{key}": value for key, value in found.items()}
+        values["mig.strategy"] = mode
+        values |= _single(world, gpu, config) if mode == "single" else _mixed(world, gpu, config)
+    return {f"{keys.VENDOR}{key}": value for key, value in values.items()}
 
 
-def problem(world: World, pod: Pod, config: Config) -> str | None:
+def exit_message(world: World, pod: Pod, config: Config) -> str | None:
     """Why GFD exits; None when it runs. The labels that it has written stay."""
     if pod.start != "granted" and driver.version(world) is None:
         return device_plugin.NO_DRIVER
@@ -101,7 +101,7 @@ def problem(world: World, pod: Pod, config: Config) -> str | None:
 
 def _versions(version: str) -> dict[str, str]:
     major, minor, revision, *_ = [*version.split("."), "", ""]
-    runtime = driver.cuda(version)
+    runtime = driver.cuda_version(version)
     cuda_major, _, cuda_minor = runtime.partition(".")
     return {
         "cuda.driver.major": major,
@@ -119,9 +119,9 @@ def _versions(version: str) -> dict[str, str]:
     }
 
 
-def _shared(config: Config, resource: str) -> tuple[int, str, bool]:
+def _sharing(config: Config, resource: str) -> tuple[int, str, bool]:
     """Replicas, sharing strategy, and whether the product label ends with ``-SHARED``."""
-    for entry in device_plugin.shared(config):
+    for entry in device_plugin.shared_resources(config):
         if entry["name"] == resource:
             return entry["replicas"], config.strategy, not entry.get("rename")
     return 1, "none", False
@@ -140,12 +140,12 @@ def _resource(
 
 
 def _mixed(world: World, gpu: Gpu, config: Config) -> dict[str, str]:
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for profile, count in sorted(_instances(world).items()):
         # Neither a label's key nor a resource's name can hold "+".
         prefix = f"mig-{profile.replace('+', '.')}"
-        found |= _slice(prefix, gpu, profile, count, _shared(config, f"{keys.VENDOR}{prefix}"))
-    return found
+        values |= _slice(prefix, gpu, profile, count, _sharing(config, f"{keys.VENDOR}{prefix}"))
+    return values
 
 
 def _single(world: World, gpu: Gpu, config: Config) -> dict[str, str]:
@@ -156,24 +156,24 @@ def _single(world: World, gpu: Gpu, config: Config) -> dict[str, str]:
         invalid = _resource("gpu", (gpu.product, "MIG", "INVALID"), 0, (0, "", False))
         return invalid | {"gpu.memory": "0"}
     ((profile, count),) = counts.items()
-    return _slice("gpu", gpu, profile, count, _shared(config, keys.GPU))
+    return _slice("gpu", gpu, profile, count, _sharing(config, keys.GPU))
 
 
 def _instances(world: World) -> Counter[str]:
-    return sum(map(counted, world.layout.values()), Counter())
+    return sum(map(count_profiles, world.layout.values()), Counter())
 
 
 def _slice(prefix: str, gpu: Gpu, profile: str, count: int, share: tuple[int, str, bool]) -> dict[str, str]:
     assert gpu.mig is not None
     shape: Profile = gpu.mig.profiles[profile]
     # GFD writes the profile as in the resource name: "." for "+".
-    found = _resource(prefix, (gpu.product, "MIG", profile.replace("+", ".")), count, share)
-    found |= {f"{prefix}.slices.gi": str(shape.compute), f"{prefix}.slices.ci": str(shape.compute)}
+    values = _resource(prefix, (gpu.product, "MIG", profile.replace("+", ".")), count, share)
+    values |= {f"{prefix}.slices.gi": str(shape.compute), f"{prefix}.slices.ci": str(shape.compute)}
     if shape.multiprocessors:
-        found[f"{prefix}.multiprocessors"] = str(shape.multiprocessors)
+        values[f"{prefix}.multiprocessors"] = str(shape.multiprocessors)
     if shape.memory_mib:
-        found[f"{prefix}.memory"] = str(shape.memory_mib)
-    return found
+        values[f"{prefix}.memory"] = str(shape.memory_mib)
+    return values
 
 
 def _sanitised(text: str) -> str:

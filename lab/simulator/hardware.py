@@ -157,11 +157,11 @@ GPUS = dict(_parsed(row) for row in _TABLE.strip().splitlines())
 
 
 @cache
-def described(text: str) -> Gpu:
+def parse_model(text: str) -> Gpu:
     """A declared model, from the JSON in its node's annotation."""
-    said = json.loads(text)
-    major, minor = said["compute"]
-    cut, mig = said["mig"], None
+    declared = json.loads(text)
+    major, minor = declared["compute"]
+    cut, mig = declared["mig"], None
     if cut:
         profiles = {
             name: Profile(p["compute"], p["memory"], tuple(p["starts"]), p["memory_mib"], media=p["media"])
@@ -169,13 +169,13 @@ def described(text: str) -> Gpu:
         }
         mig = Mig(cut["memory"], cut["compute"], profiles)
     return Gpu(
-        said["product"],
-        said["memory_mib"],
+        declared["product"],
+        declared["memory_mib"],
         (major, minor),
-        said["family"],
+        declared["family"],
         mig,
-        said["last_branch"],
-        nvlink=600e9 if said["linked"] else 0.0,
+        declared["last_branch"],
+        nvlink=600e9 if declared["linked"] else 0.0,
     )
 
 

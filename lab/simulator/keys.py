@@ -10,7 +10,7 @@ REBOOT_SECONDS = "simulator.gpuform.io/reboot-seconds"  # Node: how long it is a
 DOWN_UNTIL = "simulator.gpuform.io/down-until"  # Node that reboots: when it is back, in seconds since 1970
 BOOTS = "simulator.gpuform.io/reboots"  # Node: number of its reboots
 MIG_PENDING = "simulator.gpuform.io/mig-mode-pending"
-"""Node: GPUs whose MIG mode changes at the next boot, by index, comma-separated."""
+"""Node: GPUs with a MIG mode that changes at the next boot, by index, comma-separated."""
 HOST_DRIVER = "simulator.gpuform.io/host-driver"
 """Node: version of a driver preinstalled on the host, for clusters without the operator's driver."""
 EFA_ATTACHED = "simulator.gpuform.io/efa"  # Node: number of Elastic Fabric Adapters that it was launched with
@@ -26,7 +26,7 @@ DEFAULT_RUNTIME = "simulator.gpuform.io/default-runtime"
 """Node: the runtime of pods without a RuntimeClass; if left out, as NVIDIA's toolkit sets it."""
 TRIAL = "gpuform-trial"  # Label ``app`` of the readiness gate's pod, which opens a GPU and ends
 RUNTIME_DOWN = "simulator.gpuform.io/container-runtime-down"
-"""Node whose container engine has ended: why; a person removes it once the configuration is mended."""
+"""Node with a container engine that has ended: why; a person removes it once the configuration is mended."""
 MIG_LAYOUT = "simulator.gpuform.io/mig"
 """Node: the GPUs' MIG state, written by the MIG manager; a GPU that is not listed has MIG switched off."""
 MIG_DONE = "simulator.gpuform.io/mig-config-done"

@@ -9,7 +9,7 @@ from collections import Counter
 
 from lab.simulator import container_engine, device_plugin, keys
 from lab.simulator.actions import Action, Annotate, Fail, NodeResources, Reject
-from lab.simulator.device_plugin import original
+from lab.simulator.device_plugin import original_id
 from lab.simulator.objects import Pod
 from lab.simulator.world import World
 
@@ -20,7 +20,7 @@ NONE_HEALTHY = (
 )
 
 
-class Refused(Exception):
+class AllocationError(Exception):
     """The pod is rejected; ``reason`` becomes the reason in the pod's status."""
 
     def __init__(self, reason: str, message: str) -> None:
@@ -28,18 +28,18 @@ class Refused(Exception):
         self.reason = reason
 
 
-def report(world: World) -> list[Action]:
+def report_resources(world: World) -> list[Action]:
     """Node status of GPUs and adapters: an unhealthy device counts in capacity, but not in allocatable.
 
     Without its plugin a resource has allocatable 0 at once, and capacity 0 five minutes later.
     """
-    offered = device_plugin.offered(world) | device_plugin.adapters(world)
-    found = {name: len(ids) for name, ids in offered.items()}
-    well = {name: len(ids) for name, ids in device_plugin.healthy(world, offered).items()}
+    offered = device_plugin.offered_devices(world) | device_plugin.efa_adapters(world)
+    counts = {name: len(ids) for name, ids in offered.items()}
+    healthy = {name: len(ids) for name, ids in device_plugin.healthy_devices(world, offered).items()}
     node = world.node
-    allocatable = dict.fromkeys({*node.capacity, *node.allocatable}, 0) | well
-    gone = {name: 0 for name in node.capacity if name in world.expired}
-    capacity = node.capacity | gone | found
+    allocatable = dict.fromkeys({*node.capacity, *node.allocatable}, 0) | healthy
+    expired = {name: 0 for name in node.capacity if name in world.expired}
+    capacity = node.capacity | expired | counts
     if capacity == node.capacity and allocatable == node.allocatable:
         return []
     changed = NodeResources(
@@ -50,71 +50,72 @@ def report(world: World) -> list[Action]:
 
 
 def act(world: World) -> list[Action]:
-    """Admit or reject the pods that wait for devices, oldest first."""
     waiting = [pod for pod in world.consumers if not pod.devices and not pod.deleting]
     if not waiting:
         return []
-    offered = device_plugin.offered(world)
+    offered = device_plugin.offered_devices(world)
     taken = {device for pod in world.consumers for device in pod.devices.split(",") if device}
-    found: list[Action] = []
-    for pod in sorted(waiting, key=lambda p: (p.created, p.namespace, p.name)):
+    actions: list[Action] = []
+    for pod in sorted(waiting, key=lambda pod: (pod.created, pod.namespace, pod.name)):
         try:
-            given = allocate(world, pod, offered, taken)
-        except Refused as refusal:
-            found.append(Reject(pod, refusal.reason, f"Pod was rejected: {refusal}"))
+            devices = allocate(world, pod, offered, taken)
+        except AllocationError as refusal:
+            actions.append(Reject(pod, refusal.reason, f"Pod was rejected: {refusal}"))
         else:
             if pod.trial and not container_engine.gives_gpus(world, pod):
-                found.append(Fail(pod, container_engine.NO_DEVICE))
+                actions.append(Fail(pod, container_engine.NO_DEVICE))
                 continue
-            taken |= set(given)
-            notes = {keys.DEVICES: ",".join(given)} | ({keys.RUN_ONCE: "true"} if pod.trial else {})
-            found.append(Annotate(pod, notes, f"gets {', '.join(given)}"))
-    return found
+            taken |= set(devices)
+            annotations = {keys.DEVICES: ",".join(devices)} | ({keys.RUN_ONCE: "true"} if pod.trial else {})
+            actions.append(Annotate(pod, annotations, f"gets {', '.join(devices)}"))
+    return actions
 
 
 def allocate(world: World, pod: Pod, offered: device_plugin.Devices, taken: set[str]) -> list[str]:
-    """Device ids to allocate to one pod. Raises Refused."""
+    """Device ids to allocate to one pod. Raises AllocationError."""
     needs: Counter[str] = Counter()
-    before: Counter[str] = Counter()
+    init_needs: Counter[str] = Counter()
     for _, init, wanted in pod.requests:
         for resource, count in wanted:
-            _check(world, resource, count, offered)
+            _check_request(world, resource, count, offered)
             # The containers that follow reuse an init container's devices.
             if init:
-                before[resource] = max(before[resource], count)
+                init_needs[resource] = max(init_needs[resource], count)
             else:
                 needs[resource] += count
-    given: list[str] = []
-    well = device_plugin.healthy(world, offered)
-    for resource, count in sorted((needs | before).items()):
-        free = [device for device in well[resource] if device not in taken]
+    devices: list[str] = []
+    healthy = device_plugin.healthy_devices(world, offered)
+    for resource, count in sorted((needs | init_needs).items()):
+        free = [device for device in healthy[resource] if device not in taken]
         if len(free) < count:
-            raise Refused(
+            raise AllocationError(
                 UNEXPECTED,
                 f"Allocate failed due to requested number of devices unavailable for {resource}. "
                 f"Requested: {count}, Available: {len(free)}, which is unexpected",
             )
-        given += _spread(free, offered[resource], count)
-    return given
+        devices += _pick_replicas(free, offered[resource], count)
+    return devices
 
 
-def _check(world: World, resource: str, count: int, offered: device_plugin.Devices) -> None:
+def _check_request(world: World, resource: str, count: int, offered: device_plugin.Devices) -> None:
     if resource not in offered:
         capacity = world.node.capacity.get(resource, 0)
         if not capacity:
-            raise Refused(
+            raise AllocationError(
                 f"OutOf{resource}",
                 f"Node didn't have enough resource: {resource}, requested: {count}, used: 0, capacity: 0",
             )
-        raise Refused(UNEXPECTED, NONE_HEALTHY.format(resource))
-    if not device_plugin.healthy(world, offered)[resource]:
-        raise Refused(UNEXPECTED, NONE_HEALTHY.format(resource))
+        raise AllocationError(UNEXPECTED, NONE_HEALTHY.format(resource))
+    if not device_plugin.healthy_devices(world, offered)[resource]:
+        raise AllocationError(UNEXPECTED, NONE_HEALTHY.format(resource))
     config = world.config("device-plugin")
     assert config is not None  # a plugin that offers devices has a configuration
-    replicated = any((e.get("rename") or e["name"]) == resource for e in device_plugin.shared(config))
-    strict = config.strategy == "mps" or device_plugin.block(config).get("failRequestsGreaterThanOne")
+    replicated = any(
+        (e.get("rename") or e["name"]) == resource for e in device_plugin.shared_resources(config)
+    )
+    strict = config.strategy == "mps" or device_plugin.sharing_block(config).get("failRequestsGreaterThanOne")
     if replicated and strict and count > 1:
-        raise Refused(
+        raise AllocationError(
             UNEXPECTED,
             "Allocate failed due to rpc error: code = Unknown desc = invalid allocation request for "
             f'"{resource}": invalid request: maximum request size for shared resources is 1; found {count}, '
@@ -122,14 +123,14 @@ def _check(world: World, resource: str, count: int, offered: device_plugin.Devic
         )
 
 
-def _spread(free: list[str], every: list[str], count: int) -> list[str]:
+def _pick_replicas(free: list[str], all_devices: list[str], count: int) -> list[str]:
     """Take replicas from the GPU with the fewest allocated, as NVIDIA's plugin does; others in order."""
-    used = Counter(original(device) for device in set(every) - set(free))
+    used = Counter(original_id(device) for device in set(all_devices) - set(free))
     chosen: list[str] = []
-    left = list(free)
+    remaining = list(free)
     for _ in range(count):
-        device = min(left, key=lambda d: used[original(d)])
-        used[original(device)] += 1
-        left.remove(device)
+        device = min(remaining, key=lambda device_id: used[original_id(device_id)])
+        used[original_id(device)] += 1
+        remaining.remove(device)
         chosen.append(device)
     return chosen

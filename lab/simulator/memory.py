@@ -23,14 +23,14 @@ from collections.abc import Mapping
 
 from lab.simulator import device_plugin, driver, keys
 from lab.simulator.actions import Action, Annotate, Crash, Recover
-from lab.simulator.device_plugin import original, parts
+from lab.simulator.device_plugin import original_id, partitions
 from lab.simulator.hardware import Gpu
 from lab.simulator.objects import Pod
 from lab.simulator.world import Config, World
 
 DAEMON = "mps-control-daemon"
 ALL = "all"
-OUT = "CUDA out of memory"
+OUT_OF_MEMORY = "CUDA out of memory"
 
 Pools = dict[str, int]
 """MiB by pool: a GPU, a MIG device, or under MPS a client's part."""
@@ -41,72 +41,74 @@ def act(world: World) -> list[Action]:
 
     Nothing changes while the plugin is down: its configuration gives the size of a client's part.
     """
-    processes = [pod for pod in world.consumers if pod.devices and pod.phase == "Running" and _asks(pod)]
+    processes = [
+        pod for pod in world.consumers if pod.devices and pod.phase == "Running" and _uses_memory(pod)
+    ]
     config = world.config("device-plugin")
     if not processes or config is None:
         return []
-    sizes = _sizes(world, config)
+    sizes = _pool_sizes(world, config)
     used = {pool: 0 for pool in sizes}
     for pod in processes:
-        for pool in _pools(pod, sizes):
-            used[pool] += _held(pod)
-    order = sorted(processes, key=lambda p: (not _held(p), p.created, p.namespace, p.name))
-    return [action for pod in order for action in _grow(pod, sizes, used)]
+        for pool in _pools_of(pod, sizes):
+            used[pool] += _held_mib(pod)
+    order = sorted(processes, key=lambda pod: (not _held_mib(pod), pod.created, pod.namespace, pod.name))
+    return [action for pod in order for action in _resize(pod, sizes, used)]
 
 
-def _grow(pod: Pod, sizes: Mapping[str, int], used: Pools) -> list[Action]:
+def _resize(pod: Pod, sizes: Mapping[str, int], used: Pools) -> list[Action]:
     """Grow or shrink one process; updates ``used``."""
-    pools, has = _pools(pod, sizes), _held(pod)
-    if not pools or pod.deleting or (pod.crash and not pod.crash.startswith(OUT)):
+    pools, held = _pools_of(pod, sizes), _held_mib(pod)
+    if not pools or pod.deleting or (pod.crash and not pod.crash.startswith(OUT_OF_MEMORY)):
         return []
     free = min(sizes[pool] - used[pool] for pool in pools)
-    wants = has + free if pod.memory == ALL else int(pod.memory)
-    fits = wants <= has + free and (wants > 0 or pod.memory != ALL)
-    gets = wants if fits else 0
+    wants = held + free if pod.memory == ALL else int(pod.memory)
+    fits = wants <= held + free and (wants > 0 or pod.memory != ALL)
+    granted = wants if fits else 0
     for pool in pools:
-        used[pool] += gets - has
+        used[pool] += granted - held
     if not fits:
         return _fail(pod, min(pools, key=lambda pool: sizes[pool] - used[pool]), sizes, used)
-    found: list[Action] = [Recover(pod)] if pod.crash else []
-    if gets != has:
-        note = {keys.MEMORY_HELD: str(gets)}
-        found.append(Annotate(pod, note, f"holds {gets} MiB of GPU memory (a model)"))
-    return found
+    actions: list[Action] = [Recover(pod)] if pod.crash else []
+    if granted != held:
+        annotations = {keys.MEMORY_HELD: str(granted)}
+        actions.append(Annotate(pod, annotations, f"holds {granted} MiB of GPU memory (a model)"))
+    return actions
 
 
 def _fail(pod: Pod, pool: str, sizes: Mapping[str, int], used: Mapping[str, int]) -> list[Action]:
     if pod.crash:
         return []  # already in back-off
-    asks = "memory" if pod.memory == ALL else f"{pod.memory} MiB"
+    request = "memory" if pod.memory == ALL else f"{pod.memory} MiB"
     message = (
-        f"{OUT}. Tried to allocate {asks}. {pool.partition('::')[0]} has a capacity of {sizes[pool]} MiB, "
-        f"of which {sizes[pool] - used[pool]} MiB are free (a model: {keys.MEMORY})"
+        f"{OUT_OF_MEMORY}. Tried to allocate {request}. {pool.partition('::')[0]} has a capacity of "
+        f"{sizes[pool]} MiB, of which {sizes[pool] - used[pool]} MiB are free (a model: {keys.MEMORY})"
     )
     container = pod.requests[0][0]
-    found: list[Action] = [Crash(pod, container, message)]
-    return [*found, Annotate(pod, {keys.MEMORY_HELD: ""}, "loses its GPU memory")] if pod.held else found
+    actions: list[Action] = [Crash(pod, container, message)]
+    return [*actions, Annotate(pod, {keys.MEMORY_HELD: ""}, "loses its GPU memory")] if pod.held else actions
 
 
-def _asks(pod: Pod) -> bool:
+def _uses_memory(pod: Pod) -> bool:
     return pod.memory == ALL or pod.memory.isdecimal()
 
 
-def _sizes(world: World, config: Config) -> Pools:
-    found = {device: part.memory_mib for device, part in parts(world).items()}
+def _pool_sizes(world: World, config: Config) -> Pools:
+    sizes = {device: part.memory_mib for device, part in partitions(world).items()}
     gpu, count = world.gpu, replicas(config)
     if gpu is not None and count > 1:
-        whole = [device for device in found if device.startswith("GPU-")]
-        found |= {f"{device}::{n}": part_mib(gpu, config) for device in whole for n in range(count)}
-    return found
+        gpus = [device for device in sizes if device.startswith("GPU-")]
+        sizes |= {f"{device}::{n}": part_mib(gpu, config) for device in gpus for n in range(count)}
+    return sizes
 
 
-def _pools(pod: Pod, sizes: Mapping[str, int]) -> list[str]:
+def _pools_of(pod: Pod, sizes: Mapping[str, int]) -> list[str]:
     """The pod's memory pools: a client's part, or the device behind its replicas."""
-    devices = (device if device in sizes else original(device) for device in pod.devices.split(","))
+    devices = (device if device in sizes else original_id(device) for device in pod.devices.split(","))
     return [pool for pool in dict.fromkeys(devices) if pool in sizes]
 
 
-def _held(pod: Pod) -> int:
+def _held_mib(pod: Pod) -> int:
     return int(pod.held) if pod.held and not pod.crash else 0
 
 
@@ -114,8 +116,10 @@ def replicas(config: Config) -> int:
     """MPS clients that share a GPU; 1 without MPS."""
     if config.strategy != "mps":
         return 1
-    found = (entry["replicas"] for entry in device_plugin.shared(config) if entry["name"] == keys.GPU)
-    return int(next(found, 1))
+    counts = (
+        entry["replicas"] for entry in device_plugin.shared_resources(config) if entry["name"] == keys.GPU
+    )
+    return int(next(counts, 1))
 
 
 def most_clients(gpu: Gpu) -> int:
@@ -127,7 +131,7 @@ def part_mib(gpu: Gpu, config: Config) -> int:
     return gpu.memory_mib // replicas(config)
 
 
-def problem(world: World, pod: Pod, config: Config) -> str | None:
+def exit_message(world: World, pod: Pod, config: Config) -> str | None:
     """Why the daemon exits; None when it runs. Without MPS in its configuration it runs and does nothing."""
     if pod.start != "granted" and driver.version(world) is None:
         return device_plugin.NO_DRIVER
@@ -140,8 +144,7 @@ def problem(world: World, pod: Pod, config: Config) -> str | None:
     )
 
 
-def limit(world: World) -> list[Action]:
-    """Write the daemon's limits to its pod."""
+def write_limits(world: World) -> list[Action]:
     pod, config, gpu = world.running(DAEMON), world.config(DAEMON), world.gpu
     if pod is None or config is None or gpu is None or replicas(config) == 1:
         return []
@@ -149,7 +152,5 @@ def limit(world: World) -> list[Action]:
         "default_device_pinned_mem_limit": f"{part_mib(gpu, config)}M",
         "default_active_thread_percentage": str(100 // replicas(config)),
     }
-    noted = json.dumps(share, sort_keys=True)
-    return (
-        [] if pod.limits == noted else [Annotate(pod, {keys.MPS_LIMITS: noted}, f"limits clients to {noted}")]
-    )
+    text = json.dumps(share, sort_keys=True)
+    return [] if pod.limits == text else [Annotate(pod, {keys.MPS_LIMITS: text}, f"limits clients to {text}")]

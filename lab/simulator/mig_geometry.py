@@ -29,37 +29,36 @@ def place(mig: Mig, layout: Mapping[str, int]) -> tuple[Placed, ...]:
         if name not in mig.profiles:
             raise DoesNotFit(f"this GPU has no profile {name}; it has {', '.join(mig.profiles)}")
     wanted = [name for name, count in layout.items() for _ in range(count)]
-    spelled = " + ".join(f"{count}x {name}" for name, count in sorted(layout.items()))
+    layout_text = " + ".join(f"{count}x {name}" for name, count in sorted(layout.items()))
     media = [name for name in wanted if mig.profiles[name].media]
     if len(media) > 1:
         raise DoesNotFit(f"at most one instance can have the media engines, {len(media)} request them")
     if sum(mig.profiles[name].compute for name in wanted) > mig.compute:
-        raise DoesNotFit(f"{spelled} needs more than {mig.compute} compute slices")
+        raise DoesNotFit(f"{layout_text} needs more than {mig.compute} compute slices")
     wanted.sort(key=lambda name: (-mig.profiles[name].memory_slices, len(mig.profiles[name].starts), name))
-    found = _search(mig, wanted, set())
-    if found is None:
-        raise DoesNotFit(f"{spelled} does not fit into the placements of {mig.slices} memory slices")
-    return tuple(sorted(found, key=lambda placed: placed[1]))
+    placements = _search(mig, wanted, set())
+    if placements is None:
+        raise DoesNotFit(f"{layout_text} does not fit into the placements of {mig.slices} memory slices")
+    return tuple(sorted(placements, key=lambda placed: placed[1]))
 
 
 def _search(mig: Mig, wanted: list[str], taken: set[int]) -> list[Placed] | None:
     if not wanted:
         return []
-    name, *others = wanted
+    name, *remaining = wanted
     for start in mig.profiles[name].starts:
         slices = set(range(start, start + mig.profiles[name].memory_slices))
-        if not slices & taken and (rest := _search(mig, others, taken | slices)) is not None:
-            return [(name, start), *rest]
+        if not slices & taken and (placements := _search(mig, remaining, taken | slices)) is not None:
+            return [(name, start), *placements]
     return None
 
 
-def most(mig: Mig, name: str) -> int:
-    """How many instances of one profile fit on an empty GPU."""
+def max_instances(mig: Mig, name: str) -> int:
     for count in range(len(mig.profiles[name].starts), 0, -1):
         with suppress(DoesNotFit):
             return len(place(mig, {name: count}))
     return 0
 
 
-def counted(placed: tuple[Placed, ...]) -> Counter[str]:
+def count_profiles(placed: tuple[Placed, ...]) -> Counter[str]:
     return Counter(name for name, _ in placed)

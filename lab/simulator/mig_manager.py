@@ -17,14 +17,14 @@ from typing import Any
 
 from lab.simulator import keys, power
 from lab.simulator.actions import Action, Delete, Event, NodeMeta
-from lab.simulator.device_plugin import original, parts
+from lab.simulator.device_plugin import original_id, partitions
 from lab.simulator.hardware import Mig, device_filter
-from lab.simulator.mig_geometry import DoesNotFit, counted, most, place
-from lab.simulator.world import Broken, Layout, World, stored_layout
+from lab.simulator.mig_geometry import DoesNotFit, count_profiles, max_instances, place
+from lab.simulator.world import BrokenConfig, Layout, World, render_layout
 
 PAUSED = "paused-for-mig-change"
 REBOOTING = "rebooting"
-NOT_TAKEN = "MIG mode change did not take effect after rebooting"
+MODE_UNCHANGED = "MIG mode change did not take effect after rebooting"
 _TRUE = ("1", "t", "T", "true", "TRUE", "True")
 """What Go's strconv.ParseBool, with which the MIG manager reads its environment, takes for true."""
 CLIENTS = ("device-plugin", "gpu-feature-discovery", "dcgm-exporter", "dcgm")
@@ -36,8 +36,8 @@ def act(world: World) -> list[Action]:
     pod = world.running("mig-manager")
     wanted = world.node.labels.get(keys.MIG_CONFIG, "")
     state = world.node.labels.get(keys.MIG_STATE)
-    done = world.node.annotations.get(keys.MIG_DONE)
-    if pod is None or not wanted or (wanted == done and state in ("success", "failed")):
+    processed = world.node.annotations.get(keys.MIG_DONE)
+    if pod is None or not wanted or (wanted == processed and state in ("success", "failed")):
         return []
     specs = world.configs.get(pod.uid)
     if specs is None:
@@ -46,82 +46,85 @@ def act(world: World) -> list[Action]:
         entries = _entries(world, wanted, specs)
     except DoesNotFit as error:
         return _finish(world, wanted, "failed", str(error))
-    if not _changing(world, entries):
+    if not _changing_gpus(world, entries):
         return _finish(world, wanted, "success")
-    switched = _switched(world, entries)
+    switched = _mode_changes(world, entries)
     if switched and state == REBOOTING:
-        return _finish(world, wanted, "failed", NOT_TAKEN)
-    if state != "pending" or world.relabelled(CLIENTS, "true", PAUSED):
+        return _finish(world, wanted, "failed", MODE_UNCHANGED)
+    if state != "pending" or world.relabel(CLIENTS, "true", PAUSED):
         return [
-            NodeMeta("mig-manager", {keys.MIG_STATE: "pending", **world.relabelled(CLIENTS, "true", PAUSED)})
+            NodeMeta("mig-manager", {keys.MIG_STATE: "pending", **world.relabel(CLIENTS, "true", PAUSED)})
         ]
-    if any(world.of(operand) for operand in CLIENT_OPERANDS):
+    if any(world.pods_of(operand) for operand in CLIENT_OPERANDS):
         return []  # their pods are still terminating
-    if any(pod.template.while_cut for pod in world.of(keys.DRA_OPERAND)):
+    if any(pod.template.needs_mig_state for pod in world.pods_of(keys.DRA_OPERAND)):
         return []  # the DaemonSet controller removes them on "pending", before MIG is reconfigured
     ampere = world.gpu is not None and world.gpu.compute < power.HOPPER
     stuck = switched if ampere and world.node.annotations.get(keys.GPU_RESET) == "no" else set()
     reboots = pod.template.value("WITH_REBOOT") in _TRUE
-    if reboots and (stuck or (switched and _holders(world, _changing(world, entries)))):
+    if reboots and (stuck or (switched and _holding_pods(world, _changing_gpus(world, entries)))):
         # The state is set before the node goes; with it, a second MIG manager does not reboot again. On
         # Ampere the mode is pending until the boot. A later GPU is in use, so it has not taken the mode.
         pending = ",".join(str(index) for index in sorted(switched) if ampere)
-        notes = {keys.MIG_PENDING: pending, keys.MIG_LAYOUT: stored_layout(_cleared(world, switched))}
-        return power.reboot(world, "mig-manager", {keys.MIG_STATE: REBOOTING}, dict(notes))
+        stored = render_layout(_without_instances(world, switched))
+        annotations = {keys.MIG_PENDING: pending, keys.MIG_LAYOUT: stored}
+        return power.reboot(world, "mig-manager", {keys.MIG_STATE: REBOOTING}, dict(annotations))
     if stuck:
-        said = f"Resetting GPU 00000000:00:{min(stuck) + 4:02X}.0 is not supported."
-        why = f"error setting MIG mode: error resetting all GPUs: {said}"
-        return _finish(world, wanted, "failed", why, _cleared(world, stuck))
+        reset_error = f"Resetting GPU 00000000:00:{min(stuck) + 4:02X}.0 is not supported."
+        message = f"error setting MIG mode: error resetting all GPUs: {reset_error}"
+        return _finish(world, wanted, "failed", message, _without_instances(world, stuck))
     try:
         layout = _apply(world, entries)
     except DoesNotFit as error:
         return _finish(world, wanted, "failed", str(error))
-    again: list[Action] = [Delete(p) for p in [*world.of("cuda-validator"), *world.of("validator")]]
-    return [*again, *_finish(world, wanted, "success", layout=layout)]
+    restarts: list[Action] = [
+        Delete(p) for p in [*world.pods_of("cuda-validator"), *world.pods_of("validator")]
+    ]
+    return [*restarts, *_finish(world, wanted, "success", layout=layout)]
 
 
-def _cleared(world: World, switched: set[int]) -> Layout:
+def _without_instances(world: World, switched: set[int]) -> Layout:
     """The MIG state without the instances of these GPUs, which are removed before their mode is set."""
     return {index: () if index in switched else placed for index, placed in world.layout.items()}
 
 
 def _entries(world: World, wanted: str, specs: object) -> list[Mapping[str, Any]]:
     """Entries of the named configuration that concern this node's GPUs. Raises DoesNotFit."""
-    if isinstance(specs, Broken):
+    if isinstance(specs, BrokenConfig):
         raise DoesNotFit(f"error parsing config file: {specs.message}")
-    configs = getattr(specs, "data", {}).get("mig-configs") or generated(world)
+    configs = getattr(specs, "data", {}).get("mig-configs") or generated_configs(world)
     if wanted not in configs:
         raise DoesNotFit(f"selected mig-config not present: {wanted}; present: {', '.join(sorted(configs))}")
-    ours = device_filter(world.device)
-    filters = [(entry, entry.get("device-filter") or ours) for entry in configs[wanted]]
-    return [entry for entry, named in filters if ours in ([named] if isinstance(named, str) else named)]
+    gpu = device_filter(world.device)
+    filters = [(entry, entry.get("device-filter") or gpu) for entry in configs[wanted]]
+    return [entry for entry, names in filters if gpu in ([names] if isinstance(names, str) else names)]
 
 
-def _targets(world: World, entry: Mapping[str, Any]) -> list[int]:
+def _target_gpus(world: World, entry: Mapping[str, Any]) -> list[int]:
     """Indexes of the entry's GPUs; one past the last is ignored: mig-parted walks the node's GPUs."""
     named = entry["devices"]
     return [index for index in range(world.gpus) if named == "all" or index in named]
 
 
-def _changing(world: World, entries: list[Mapping[str, Any]]) -> set[int]:
+def _changing_gpus(world: World, entries: list[Mapping[str, Any]]) -> set[int]:
     """Indexes of the GPUs that differ from an entry; if two entries name one GPU, both are compared."""
     layout = world.layout
     cut = {
         index
         for entry in entries
-        for index in _targets(world, entry)
-        if index in layout and counted(layout[index]) != _devices(entry)
+        for index in _target_gpus(world, entry)
+        if index in layout and count_profiles(layout[index]) != _wanted_profiles(entry)
     }
-    return cut | _switched(world, entries)
+    return cut | _mode_changes(world, entries)
 
 
-def _switched(world: World, entries: list[Mapping[str, Any]]) -> set[int]:
-    """Indexes of the GPUs whose MIG mode differs from an entry."""
-    every = ((index, entry["mig-enabled"]) for entry in entries for index in _targets(world, entry))
-    return {index for index, enabled in every if (index in world.layout) != enabled}
+def _mode_changes(world: World, entries: list[Mapping[str, Any]]) -> set[int]:
+    """Indexes of the GPUs with a MIG mode that differs from an entry."""
+    gpu_modes = ((index, entry["mig-enabled"]) for entry in entries for index in _target_gpus(world, entry))
+    return {index for index, enabled in gpu_modes if (index in world.layout) != enabled}
 
 
-def _devices(entry: Mapping[str, Any]) -> dict[str, int]:
+def _wanted_profiles(entry: Mapping[str, Any]) -> dict[str, int]:
     return {name: count for name, count in (entry.get("mig-devices") or {}).items() if count}
 
 
@@ -131,26 +134,26 @@ def _apply(world: World, entries: list[Mapping[str, Any]]) -> Layout:
     Raises DoesNotFit, also while a pod holds a GPU that has to change; a GPU that already matches is left
     alone, even in use.
     """
-    changing = _changing(world, entries)
-    if holders := _holders(world, changing):
+    changing = _changing_gpus(world, entries)
+    if holders := _holding_pods(world, changing):
         raise DoesNotFit(f"In use by another client: {', '.join(sorted(holders))}")
     layout = world.layout
     for entry in entries:
-        for index in changing.intersection(_targets(world, entry)):
+        for index in changing.intersection(_target_gpus(world, entry)):
             layout.pop(index, None)
             if entry["mig-enabled"]:
-                layout[index] = place(_geometry(world), _devices(entry))
+                layout[index] = place(_geometry(world), _wanted_profiles(entry))
     return layout
 
 
-def _holders(world: World, changing: set[int]) -> set[str]:
+def _holding_pods(world: World, changing: set[int]) -> set[str]:
     """Pods with a device of a GPU that has to change, or with one that no longer exists."""
-    found = parts(world)
+    known = partitions(world)
     holders = {
         f"{pod.namespace}/{pod.name}"
         for pod in world.consumers
         for device in pod.devices.split(",")
-        if device and (original(device) not in found or found[original(device)].gpu in changing)
+        if device and (original_id(device) not in known or known[original_id(device)].gpu in changing)
     }
     return holders | {pod for claim in world.claims if claim.gpus & changing for pod in claim.pods}
 
@@ -162,29 +165,29 @@ def _geometry(world: World) -> Mig:
 
 
 def _finish(
-    world: World, wanted: str, state: str, why: str = "", layout: Layout | None = None
+    world: World, wanted: str, state: str, message: str = "", layout: Layout | None = None
 ) -> list[Action]:
     annotations: dict[str, str | None] = {keys.MIG_DONE: wanted}
     if layout is not None:
-        annotations[keys.MIG_LAYOUT] = stored_layout(layout)
-    labels = world.relabelled(CLIENTS, PAUSED, "true")
+        annotations[keys.MIG_LAYOUT] = render_layout(layout)
+    labels = world.relabel(CLIENTS, PAUSED, "true")
     if world.node.labels.get(keys.MIG_STATE) != state:
         labels[keys.MIG_STATE] = state
-    found: list[Action] = [NodeMeta("mig-manager", labels, annotations)]
-    if why:
-        found.append(
-            Event(None, "MIGConfigFailed", f"{keys.MIG_CONFIG}={wanted}: {why}", "nvidia-mig-manager")
+    actions: list[Action] = [NodeMeta("mig-manager", labels, annotations)]
+    if message:
+        actions.append(
+            Event(None, "MIGConfigFailed", f"{keys.MIG_CONFIG}={wanted}: {message}", "nvidia-mig-manager")
         )
-    return found
+    return actions
 
 
-def generated(world: World) -> dict[str, list[dict[str, Any]]]:
+def generated_configs(world: World) -> dict[str, list[dict[str, Any]]]:
     """Configurations without a ConfigMap: MIG off, and for each profile as many instances as fit."""
     configs: dict[str, list[dict[str, Any]]] = {"all-disabled": [{"devices": "all", "mig-enabled": False}]}
     mig = world.gpu.mig if world.gpu else None
     for name in mig.profiles if mig else ():
         assert mig is not None
-        layout = {name: most(mig, name)}
+        layout = {name: max_instances(mig, name)}
         key = f"all-{name.replace('+', '.')}"
         configs[key] = [{"devices": "all", "mig-enabled": True, "mig-devices": layout}]
     return configs

@@ -26,7 +26,7 @@ class Template:
     config_map: str
     after: tuple[str, ...]
     tolerations: tuple[tuple[tuple[str, Any], ...], ...]
-    while_cut: bool = False
+    needs_mig_state: bool = False
     """Whether node affinity names the MIG state: in another state the pod is removed."""
 
     def value(self, name: str) -> str:
@@ -87,7 +87,7 @@ class Node:
 _templates: dict[Template, Template] = {}
 
 
-def node_of(raw: Json) -> Node:
+def parse_node(raw: Json) -> Node:
     meta, status = raw["metadata"], raw.get("status") or {}
     return Node(
         name=intern(meta["name"]),
@@ -99,12 +99,12 @@ def node_of(raw: Json) -> Node:
             for key, value in (meta.get("annotations") or {}).items()
             if key.startswith(keys.SIMULATOR)
         },
-        capacity=_extended(status.get("capacity")),
-        allocatable=_extended(status.get("allocatable")),
+        capacity=_extended_resources(status.get("capacity")),
+        allocatable=_extended_resources(status.get("allocatable")),
     )
 
 
-def pod_of(raw: Json) -> Pod | None:
+def parse_pod(raw: Json) -> Pod | None:
     """None if the pod is neither an operand nor requests GPUs."""
     meta, spec, status = raw["metadata"], raw["spec"], raw.get("status") or {}
     labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
@@ -112,7 +112,7 @@ def pod_of(raw: Json) -> Pod | None:
     requests = tuple(_requests(spec))
     if not operand and not requests:
         return None
-    owner: Json = next((o for o in meta.get("ownerReferences") or () if o.get("controller")), {})
+    owner: Json = next((ref for ref in meta.get("ownerReferences") or () if ref.get("controller")), {})
     return Pod(
         namespace=intern(meta["namespace"]),
         name=meta["name"],
@@ -125,7 +125,7 @@ def pod_of(raw: Json) -> Pod | None:
         requests=requests,
         created=meta["creationTimestamp"],
         phase=intern(status.get("phase", "Pending")),
-        ready=_ready(status),
+        ready=_is_ready(status),
         deleting="deletionTimestamp" in meta,
         crash=_crash(status),
         start=intern(annotations.get(keys.START, "")),
@@ -141,13 +141,17 @@ def pod_of(raw: Json) -> Pod | None:
     )
 
 
-def _ready(status: Json) -> bool:
+def _is_ready(status: Json) -> bool:
     return any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ())
 
 
-def _extended(quantities: Mapping[str, str] | None) -> dict[str, int]:
-    kept = (keys.VENDOR, keys.EFA)
-    return {intern(k): _count(v) for k, v in (quantities or {}).items() if k.startswith(kept)}
+def _extended_resources(quantities: Mapping[str, str] | None) -> dict[str, int]:
+    prefixes = (keys.VENDOR, keys.EFA)
+    return {
+        intern(name): _count(quantity)
+        for name, quantity in (quantities or {}).items()
+        if name.startswith(prefixes)
+    }
 
 
 def _count(quantity: str) -> int:
@@ -158,21 +162,25 @@ def _count(quantity: str) -> int:
 
 def _requests(spec: Json) -> Iterator[tuple[str, bool, tuple[tuple[str, int], ...]]]:
     for kind, init in (("containers", False), ("initContainers", True)):
-        for container in spec.get(kind) or ():
-            resources = container.get("resources") or {}
-            asked = _extended({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+        for c in spec.get(kind) or ():
+            resources = c.get("resources") or {}
+            amounts = _extended_resources(
+                {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+            )
             # The scheduler alone counts adapters; the simulated device manager allocates GPUs.
-            wanted = tuple((n, count) for n, count in sorted(asked.items()) if count and n != keys.EFA)
+            wanted = tuple(
+                (name, count) for name, count in sorted(amounts.items()) if count and name != keys.EFA
+            )
             if wanted:
-                yield intern(container["name"]), init, wanted
+                yield intern(c["name"]), init, wanted
 
 
 def _crash(status: Json) -> str:
     """Message of the first container that crash-loops, "" without one."""
     for kind in ("initContainerStatuses", "containerStatuses"):
-        for container in status.get(kind) or ():
-            if ((container.get("state") or {}).get("waiting") or {}).get("reason") == "CrashLoopBackOff":
-                last = (container.get("lastState") or {}).get("terminated") or {}
+        for c in status.get(kind) or ():
+            if ((c.get("state") or {}).get("waiting") or {}).get("reason") == "CrashLoopBackOff":
+                last = (c.get("lastState") or {}).get("terminated") or {}
                 return intern(last.get("message") or "unknown")
     return ""
 
@@ -184,17 +192,17 @@ def _template(spec: Json, annotations: Mapping[str, str], operand: bool) -> Temp
         return tuple((c["name"], c["image"]) for c in spec.get(field) or ())
 
     if not operand:
-        plain = Template(images("containers"), images("initContainers"), (), "", (), ())
-        return _templates.setdefault(plain, plain)
-    env = {e["name"]: e.get("value", "") for c in spec["containers"] for e in c.get("env") or ()}
-    volumes = [v["configMap"]["name"] for v in spec.get("volumes") or () if "configMap" in v]
-    found = Template(
+        template = Template(images("containers"), images("initContainers"), (), "", (), ())
+        return _templates.setdefault(template, template)
+    env = {item["name"]: item.get("value", "") for c in spec["containers"] for item in c.get("env") or ()}
+    volumes = [volume["configMap"]["name"] for volume in spec.get("volumes") or () if "configMap" in volume]
+    template = Template(
         containers=images("containers"),
         init=images("initContainers"),
         env=tuple(sorted(env.items())),
         config_map=volumes[0] if volumes else "",
         after=tuple(filter(None, annotations.get(keys.AFTER, "").split(","))),
         tolerations=tuple(tuple(sorted(t.items())) for t in spec.get("tolerations") or ()),
-        while_cut=keys.MIG_STATE in json.dumps((spec.get("affinity") or {}).get("nodeAffinity")),
+        needs_mig_state=keys.MIG_STATE in json.dumps((spec.get("affinity") or {}).get("nodeAffinity")),
     )
-    return _templates.setdefault(found, found)
+    return _templates.setdefault(template, template)

@@ -9,7 +9,7 @@ from lab.simulator import container_engine, device_plugin, driver, faults, gfd, 
 from lab.simulator.actions import Action, Annotate, Crash, Create, Delete, Event, Recover
 from lab.simulator.dcgm import counters as dcgm
 from lab.simulator.objects import Pod
-from lab.simulator.world import Broken, Config, World
+from lab.simulator.world import BrokenConfig, Config, World
 
 COMPONENTS = (
     "container-toolkit",
@@ -29,69 +29,71 @@ MIG_DEFAULT = "MIG_MANAGER_DEFAULT_CONFIG"
 VALIDATOR, CUDA = "validator", "cuda-validator"
 NOT_INITIALIZED = "CUDA error: system not yet initialized (802): the fabric manager does not run"
 PROBLEMS: dict[str, Callable[[World, Pod, Config], str | None]] = {
-    "device-plugin": device_plugin.problem,
-    "gfd": gfd.problem,
-    memory.DAEMON: memory.problem,
+    "device-plugin": device_plugin.exit_message,
+    "gfd": gfd.exit_message,
+    memory.DAEMON: memory.exit_message,
 }
 CONFIGURED = tuple(PROBLEMS)  # Operands that read the device plugin's ConfigMap
 
 
 def act(world: World) -> list[Action]:
     """Start operands that may start, crash those that cannot run, recover those that can run again."""
-    found: list[Action] = []
+    actions: list[Action] = []
     for pod in world.pods:
         if not pod.operand or pod.deleting or pod.finished or not pod.start:
             continue
-        found += _waiting(world, pod) if pod.start == "waits" else _started(world, pod)
-    return found
+        actions += _start_waiting(world, pod) if pod.start == "waits" else _update_started(world, pod)
+    return actions
 
 
-def _waiting(world: World, pod: Pod) -> list[Action]:
+def _start_waiting(world: World, pod: Pod) -> list[Action]:
     if not all(world.running(operand) for operand in pod.template.after):
         return []
-    if pod.operand == VALIDATOR and not any(job.phase == "Succeeded" for job in world.of(CUDA)):
+    if pod.operand == VALIDATOR and not any(job.phase == "Succeeded" for job in world.pods_of(CUDA)):
         return []
     config = world.configs.get(pod.uid)
-    if isinstance(config, Broken) and config.mount:
+    if isinstance(config, BrokenConfig) and config.mount:
         return [Event(pod, "FailedMount", config.message, "kubelet")]
-    if failure := problem(world, pod):
+    if failure := exit_reason(world, pod):
         return _crash(pod, *failure)
     annotations = {keys.START: "granted"}
     if isinstance(config, Config):
-        annotations[keys.LOADED] = config.stored()
-    last = container_engine.restart(world, pod) if pod.operand == container_engine.TOOLKIT else []
-    return [Annotate(pod, annotations, "starts"), *last]
+        annotations[keys.LOADED] = config.serialize()
+    restarts = (
+        container_engine.restart_containerd(world, pod) if pod.operand == container_engine.TOOLKIT else []
+    )
+    return [Annotate(pod, annotations, "starts"), *restarts]
 
 
-def _started(world: World, pod: Pod) -> list[Action]:
+def _update_started(world: World, pod: Pod) -> list[Action]:
     if pod.phase != "Running":
         return []
-    if failure := problem(world, pod):
+    if failure := exit_reason(world, pod):
         # The validator fails only at start: a node with a broken fabric counts as rebooted.
         return [Delete(pod)] if pod.operand == VALIDATOR else _crash(pod, *failure)
-    found: list[Action] = [Recover(pod)] if pod.crash else []
+    actions: list[Action] = [Recover(pod)] if pod.crash else []
     config = world.configs.get(pod.uid)
-    if isinstance(config, Config) and pod.loaded != config.stored():
+    if isinstance(config, Config) and pod.loaded != config.serialize():
         # The plugin restarts with the new configuration and forgets unhealthy devices.
-        annotations = {keys.LOADED: config.stored()} | ({keys.UNHEALTHY: ""} if pod.unhealthy else {})
-        found.append(Annotate(pod, annotations, f'reads configuration "{config.label}"'))
-    return found
+        annotations = {keys.LOADED: config.serialize()} | ({keys.UNHEALTHY: ""} if pod.unhealthy else {})
+        actions.append(Annotate(pod, annotations, f'reads configuration "{config.label}"'))
+    return actions
 
 
 def _crash(pod: Pod, container: str, message: str) -> list[Action]:
     return [] if pod.crash == message else [Crash(pod, container, message)]
 
 
-def problem(world: World, pod: Pod) -> tuple[str, str] | None:
+def exit_reason(world: World, pod: Pod) -> tuple[str, str] | None:
     """Failing container and message; None if the operand runs."""
     main, config, message = pod.template.containers[0][0], world.configs.get(pod.uid), None
     if pod.operand == "driver":
-        message = driver.problem(world, pod)
-    elif pod.operand == VALIDATOR and faults.breaks(world.node, faults.FABRIC):
+        message = driver.exit_message(world, pod)
+    elif pod.operand == VALIDATOR and faults.has_fault(world.node, faults.FABRIC):
         main, message = "cuda-validation", NOT_INITIALIZED
     elif pod.operand == dcgm.OPERAND:
-        message = dcgm.problem(world, pod)
-    elif pod.operand in CONFIGURED and isinstance(config, Broken):
+        message = dcgm.exit_message(world, pod)
+    elif pod.operand in CONFIGURED and isinstance(config, BrokenConfig):
         # A pod that has started keeps its mounted files; one that has not fails in its init container.
         manager = "config-manager-init" if pod.start == "waits" else "config-manager"
         main, message = manager if config.manager else main, config.message
@@ -100,10 +102,14 @@ def problem(world: World, pod: Pod) -> tuple[str, str] | None:
     return (main, message) if message else None
 
 
-def validate(world: World) -> list[Action]:
+def start_validation(world: World) -> list[Action]:
     """Run one CUDA job per node once the plugin runs; its success validates the node."""
-    pod = next((p for p in world.of(VALIDATOR) if p.start == "waits" and not p.deleting), None)
-    if pod is None or world.of(CUDA) or not all(world.running(operand) for operand in pod.template.after):
+    pod = next((pod for pod in world.pods_of(VALIDATOR) if pod.start == "waits" and not pod.deleting), None)
+    if (
+        pod is None
+        or world.pods_of(CUDA)
+        or not all(world.running(operand) for operand in pod.template.after)
+    ):
         return []
     return [Create(_job(pod))]
 
@@ -131,20 +137,22 @@ def _job(pod: Pod) -> dict[str, object]:
     }
 
 
-def label(world: World) -> list[Action]:
+def set_labels(world: World) -> list[Action]:
     """The operator's labels; values set by others (``paused-for-mig-change``, ``false``) are kept."""
     labels = world.node.labels
-    ours = {key for key in labels if key.startswith(keys.DEPLOY)} - {keys.DEPLOY_OPERANDS} | {keys.PRESENT}
+    own_labels = {key for key in labels if key.startswith(keys.DEPLOY)} - {keys.DEPLOY_OPERANDS} | {
+        keys.PRESENT
+    }
     if not world.cluster.operator_installed:
-        own = {key for key in ours if labels.get(key) != "false"}  # the operator never sets "false"
+        removed = {key for key in own_labels if labels.get(key) != "false"}  # the operator never sets "false"
         # Without an operator the device plugin's chart may install GFD, with the chart's name prefix.
-        alone = any(pod.owner[1].startswith(PLUGIN_CHART) for pod in world.of("gfd"))
-        found = set() if alone else gfd.owned(labels)
-        return gfd.difference("gpu-operator", world, {}, own | found | {keys.MIG_STATE})
+        alone = any(pod.owner[1].startswith(PLUGIN_CHART) for pod in world.pods_of("gfd"))
+        gfd_labels = set() if alone else gfd.owned_labels(labels)
+        return gfd.label_changes("gpu-operator", world, {}, removed | gfd_labels | {keys.MIG_STATE})
     if not world.cluster.operator_running:
         return []
     if labels.get(keys.PCI_PRESENT) != "true":
-        return gfd.difference("gpu-operator", world, {}, ours)
+        return gfd.label_changes("gpu-operator", world, {}, own_labels)
     desired = {keys.PRESENT: "true"}
     if labels.get(keys.DEPLOY_OPERANDS) != "false":
         wanted = {f"{keys.DEPLOY}{component}": "true" for component in COMPONENTS}
@@ -156,4 +164,4 @@ def label(world: World) -> list[Action]:
             if world.cluster.mig_default == DEFAULT_LAYOUT:
                 wanted[keys.MIG_CONFIG] = DEFAULT_LAYOUT
         desired |= {key: labels.get(key) or value for key, value in wanted.items()}
-    return gfd.difference("gpu-operator", world, desired, ours)
+    return gfd.label_changes("gpu-operator", world, desired, own_labels)

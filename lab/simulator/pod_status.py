@@ -12,63 +12,71 @@ Images = tuple[tuple[str, str], ...]
 """Name and image of each container."""
 
 
-def now() -> str:
+def timestamp() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def conditions(ready: bool, **reason: str) -> Json:
     kinds, state = ("Ready", "ContainersReady"), "True" if ready else "False"
     return {
-        "conditions": [{"type": t, "status": state, "lastTransitionTime": now(), **reason} for t in kinds]
+        "conditions": [
+            {"type": kind, "status": state, "lastTransitionTime": timestamp(), **reason} for kind in kinds
+        ]
     }
 
 
-def crashing(pod: Pod, container: str, message: str) -> Json:
+def crash_loop_status(pod: Pod, container: str, message: str) -> Json:
     """One container is in CrashLoopBackOff; if it is an init container, the others wait."""
     back_off = f"back-off 10s restarting failed container={container}"
     waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": back_off}}
-    broken = {**_container(waiting, restarts=1), "lastState": _terminated(message)}
+    crashed = {**_container_state(waiting, restarts=1), "lastState": _terminated_state(message)}
     started = pod.start == "granted" or not pod.operand
-    fine = _running()
+    other = _running_state()
     if not started and any(name == container for name, _ in pod.template.init):
-        fine = _container({"waiting": {"reason": "PodInitializing"}})
-    done = _container({"terminated": {"exitCode": 0, "reason": "Completed"}}, ready=True)
+        other = _container_state({"waiting": {"reason": "PodInitializing"}})
+    done = _container_state({"terminated": {"exitCode": 0, "reason": "Completed"}}, ready=True)
     return {
         "phase": "Running" if started else "Pending",
         **conditions(False, reason="ContainersNotReady"),
-        "containerStatuses": _each(pod.template.containers, fine, {container: broken}),
-        "initContainerStatuses": _each(pod.template.init, done, {container: broken}),
+        "containerStatuses": _container_statuses(pod.template.containers, other, {container: crashed}),
+        "initContainerStatuses": _container_statuses(pod.template.init, done, {container: crashed}),
     }
 
 
-def failed(pod: Pod, message: str) -> Json:
-    ended = _each(pod.template.containers, _container(_terminated(message)))
+def failed_status(pod: Pod, message: str) -> Json:
+    statuses = _container_statuses(pod.template.containers, _container_state(_terminated_state(message)))
     return {
         "phase": "Failed",
         **conditions(False, reason="ContainersNotReady"),
-        "containerStatuses": ended,
+        "containerStatuses": statuses,
     }
 
 
-def recovered(pod: Pod) -> Json:
-    fine = _each(pod.template.containers, _running(restarts=1))
-    return {"phase": "Running", **conditions(True), "containerStatuses": fine}
+def recovered_status(pod: Pod) -> Json:
+    statuses = _container_statuses(pod.template.containers, _running_state(restarts=1))
+    return {"phase": "Running", **conditions(True), "containerStatuses": statuses}
 
 
-def _each(images: Images, state: Json, broken: dict[str, Json] | None = None) -> list[Json]:
-    """Statuses of the containers; those in ``broken``, by name, have another."""
-    every = [(name, image, (broken or {}).get(name, state)) for name, image in images]
-    return [{"name": name, "image": image, "imageID": "", **one} for name, image, one in every]
+def _container_statuses(images: Images, state: Json, exceptions: dict[str, Json] | None = None) -> list[Json]:
+    """Statuses of the containers; those in ``exceptions``, by name, have another."""
+    states = [(name, image, (exceptions or {}).get(name, state)) for name, image in images]
+    return [{"name": name, "image": image, "imageID": "", **state} for name, image, state in states]
 
 
-def _container(state: Json, ready: bool = False, started: bool = False, restarts: int = 0) -> Json:
+def _container_state(state: Json, ready: bool = False, started: bool = False, restarts: int = 0) -> Json:
     return {"ready": ready, "restartCount": restarts, "started": started, "state": state}
 
 
-def _running(restarts: int = 0) -> Json:
-    return _container({"running": {"startedAt": now()}}, True, True, restarts)
+def _running_state(restarts: int = 0) -> Json:
+    return _container_state({"running": {"startedAt": timestamp()}}, True, True, restarts)
 
 
-def _terminated(message: str) -> Json:
-    ended = {"exitCode": 1, "reason": "Error", "message": message, "startedAt": now(), "finishedAt": now()}
-    return {"terminated": ended}
+def _terminated_state(message: str) -> Json:
+    state = {
+        "exitCode": 1,
+        "reason": "Error",
+        "message": message,
+        "startedAt": timestamp(),
+        "finishedAt": timestamp(),
+    }
+    return {"terminated": state}

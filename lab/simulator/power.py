@@ -24,7 +24,7 @@ from lab.simulator.actions import Action, Event, Later, NodeMeta, Power
 from lab.simulator.api import STRATEGIC, Api
 from lab.simulator.kubelet import NONE_HEALTHY, UNEXPECTED
 from lab.simulator.objects import Node
-from lab.simulator.world import Layout, World, stored_layout
+from lab.simulator.world import Layout, World, render_layout
 
 Json = dict[str, Any]
 _SILENT = {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
@@ -35,16 +35,16 @@ HOPPER = (9, 0)  # Compute capability from which MIG mode needs no reset, and is
 
 
 def reboot(
-    world: World, by: str, labels: dict[str, str | None], annotations: dict[str, str | None]
+    world: World, component: str, labels: dict[str, str | None], annotations: dict[str, str | None]
 ) -> list[Action]:
     """Set labels and annotations, and turn the node off."""
-    away = float(world.node.annotations.get(keys.REBOOT_SECONDS, SECONDS))
+    seconds = float(world.node.annotations.get(keys.REBOOT_SECONDS, SECONDS))
     boots = int(world.node.annotations.get(keys.BOOTS, "0")) + 1
-    down = {keys.DOWN_UNTIL: f"{time.time() + away:.3f}", keys.BOOTS: str(boots)}
-    return [NodeMeta(by, labels, {**annotations, **down}), Power(on=False)]
+    down = {keys.DOWN_UNTIL: f"{time.time() + seconds:.3f}", keys.BOOTS: str(boots)}
+    return [NodeMeta(component, labels, {**annotations, **down}), Power(on=False)]
 
 
-def down(world: World) -> bool:
+def is_down(world: World) -> bool:
     """Whether the node is away: nothing runs there."""
     return keys.DOWN_UNTIL in world.node.annotations
 
@@ -53,17 +53,19 @@ def act(world: World) -> list[Action]:
     """Turn a node on when its time is over."""
     if time.time() < float(world.node.annotations[keys.DOWN_UNTIL]):
         return [Later()]
-    said = f"Node {world.node.name} has been rebooted, boot id: {world.node.annotations.get(keys.BOOTS, '')}"
+    message = (
+        f"Node {world.node.name} has been rebooted, boot id: {world.node.annotations.get(keys.BOOTS, '')}"
+    )
     annotations: dict[str, str | None] = {
         keys.DOWN_UNTIL: None,
         keys.MIG_PENDING: None,
-        keys.MIG_LAYOUT: stored_layout(booted(world)),
+        keys.MIG_LAYOUT: render_layout(layout_after_boot(world)),
         keys.MIG_DONE: None,  # a MIG manager that starts reads the label again
     }
-    return [Power(on=True), NodeMeta("boot", {}, annotations), Event(None, "Rebooted", said, "kubelet")]
+    return [Power(on=True), NodeMeta("boot", {}, annotations), Event(None, "Rebooted", message, "kubelet")]
 
 
-def booted(world: World) -> Layout:
+def layout_after_boot(world: World) -> Layout:
     """The GPUs' MIG state after a boot: the mode that was on or pending, and no instance."""
     if world.gpu is None or world.gpu.compute >= HOPPER:
         return {}
@@ -71,29 +73,29 @@ def booted(world: World) -> Layout:
     return {index: () for index in set(world.layout) ^ {int(index) for index in pending if index}}
 
 
-async def off(api: Api, node: Node) -> list[Json]:
+async def power_off(api: Api, node: Node) -> list[Json]:
     """The node's Ready is unknown, and its pods are not ready; returns those."""
-    found = [await _patch(api, pod, pod_status.conditions(False), {}) async for pod in _pods(api, node)]
-    silent = {"type": "Ready", "status": "Unknown", "lastTransitionTime": pod_status.now(), **_SILENT}
+    pods = [await _patch(api, pod, pod_status.conditions(False), {}) async for pod in _pods(api, node)]
+    silent = {"type": "Ready", "status": "Unknown", "lastTransitionTime": pod_status.timestamp(), **_SILENT}
     await api.patch(f"/api/v1/nodes/{node.name}/status", {"status": {"conditions": [silent]}}, STRATEGIC)
-    return [pod for pod in found if pod]
+    return [pod for pod in pods if pod]
 
 
-async def on(api: Api, node: Node) -> list[Json]:
+async def power_on(api: Api, node: Node) -> list[Json]:
     """Start the node's pods again; returns the changed ones."""
-    found = [await _patch(api, pod, *_started(pod)) async for pod in _pods(api, node)]
-    return [pod for pod in found if pod]
+    pods = [await _patch(api, pod, *_status_after_boot(pod)) async for pod in _pods(api, node)]
+    return [pod for pod in pods if pod]
 
 
-def _started(pod: Json) -> tuple[Json, Json]:
+def _status_after_boot(pod: Json) -> tuple[Json, Json]:
     """Status and annotations: operands wait for their turn, pods that had devices fail, others run."""
-    notes = pod["metadata"].get("annotations") or {}
-    if keys.START in notes:
-        again = {keys.START: "waits", keys.LOADED: None, keys.UNHEALTHY: None}
-        return {**pod_status.conditions(False), **_UNSTARTED}, again
-    if held := notes.get(keys.DEVICES):
-        why = f"Pod was rejected: {NONE_HEALTHY.format(held)}"
-        return {"phase": "Failed", "reason": UNEXPECTED, "message": why}, {}
+    annotations = pod["metadata"].get("annotations") or {}
+    if keys.START in annotations:
+        reset = {keys.START: "waits", keys.LOADED: None, keys.UNHEALTHY: None}
+        return {**pod_status.conditions(False), **_UNSTARTED}, reset
+    if devices := annotations.get(keys.DEVICES):
+        message = f"Pod was rejected: {NONE_HEALTHY.format(devices)}"
+        return {"phase": "Failed", "reason": UNEXPECTED, "message": message}, {}
     return (pod_status.conditions(True) if pod["status"].get("podIP") else {}), {}
 
 
@@ -107,14 +109,14 @@ async def _pods(api: Api, node: Node) -> AsyncIterator[Json]:
 
 async def _patch(api: Api, pod: Json, status: Json, annotations: Json) -> Json | None:
     """Patch a pod; None if there was nothing to do, or if it was deleted or replaced meanwhile."""
-    meta, found = pod["metadata"], None
-    own, path = {"uid": meta["uid"]}, f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+    meta, patched = pod["metadata"], None
+    identity, path = {"uid": meta["uid"]}, f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
     try:
         if annotations:
-            await api.patch(path, {"metadata": {**own, "annotations": annotations}})
+            await api.patch(path, {"metadata": {**identity, "annotations": annotations}})
         if status:
-            found = await api.patch(f"{path}/status", {"metadata": own, "status": status}, STRATEGIC)
+            patched = await api.patch(f"{path}/status", {"metadata": identity, "status": status}, STRATEGIC)
     except httpx.HTTPStatusError as error:
         if error.response.status_code not in (404, 409):
             raise
-    return found
+    return patched

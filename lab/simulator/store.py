@@ -12,14 +12,14 @@ import httpx
 
 from lab.simulator import keys, operands
 from lab.simulator.api import Api, Gone
-from lab.simulator.claimed import CLAIMS, DRA_SLICES, SLICES, Claimed
-from lab.simulator.objects import Node, Pod, node_of, pod_of
+from lab.simulator.claimed import CLAIMS, DRA_SLICES, SLICES, ClaimStore
+from lab.simulator.objects import Node, Pod, parse_node, parse_pod
 from lab.simulator.volumes import VOLUME_CLAIMS, Volumes
 from lab.simulator.world import Cluster
 
 Json = dict[str, Any]
 log = logging.getLogger("simulator")
-OURS = f"{keys.PART_OF} in ({','.join(keys.CHARTS)})"
+OWN_CHARTS = f"{keys.PART_OF} in ({','.join(keys.CHARTS)})"
 Put = Callable[[Json, bool, bool], None]
 """Takes an object, whether it was listed rather than watched, and whether it is gone (then: its name)."""
 NODES, PODS, DEPLOYMENTS = "/api/v1/nodes", "/api/v1/pods", "/apis/apps/v1/deployments"
@@ -38,7 +38,7 @@ class Store:
         self.config_maps: dict[tuple[str, str], dict[str, str]] = {}
         self.deployments: dict[tuple[str, str], str] = {}
         self.cluster = Cluster()
-        self.claimed = Claimed(changed)
+        self.claimed = ClaimStore(changed)
         self._synced: set[str] = set()
         self._config_watches: dict[str, asyncio.Task[None]] = {}
 
@@ -46,16 +46,16 @@ class Store:
         watched: tuple[tuple[str, dict[str, str], Put], ...] = (
             (NODES, {}, self.put_node),
             (PODS, {"fieldSelector": "spec.nodeName!="}, self.put_pod),
-            (DEPLOYMENTS, {"labelSelector": OURS}, self._put_deployment),
+            (DEPLOYMENTS, {"labelSelector": OWN_CHARTS}, self._put_deployment),
             (SLICES, DRA_SLICES, self.claimed.put_slice),
             (CLAIMS, {}, self.claimed.put_claim),
             (VOLUME_CLAIMS, {}, Volumes(self._api).put),
         )
         async with asyncio.TaskGroup() as self._group:
-            for one in watched:
-                self._group.create_task(self._follow(*one))
+            for watch_args in watched:
+                self._group.create_task(self._follow(*watch_args))
 
-    def knows(self, pods: Sequence[Pod]) -> bool:
+    def has_listed(self, pods: Sequence[Pod]) -> bool:
         """Whether all that these pods' node depends on has been listed; the node is not reconciled before."""
         maps = {_config_maps(pod.namespace) for pod in pods if pod.template.config_map}
         claimed = {SLICES, CLAIMS} if any(pod.operand == keys.DRA_OPERAND for pod in pods) else set()
@@ -68,8 +68,8 @@ class Store:
         while True:
             try:
                 listed: set[tuple[str, str]] = set()
-                async for items, found in self._api.pages(path, params):
-                    version = found
+                async for items, list_version in self._api.pages(path, params):
+                    version = list_version
                     for item in items:
                         listed.add(_key(item))
                         put(item, True, False)
@@ -98,7 +98,7 @@ class Store:
         if gone:
             self.nodes.pop(raw["metadata"]["name"], None)
             return
-        node = node_of(raw)
+        node = parse_node(raw)
         old = self.nodes.get(node.name)
         if listed or old is None or old.uid != node.uid or old.version < node.version:
             self.nodes[node.name] = node
@@ -109,7 +109,7 @@ class Store:
         """Ignore a pod older than the known one, unless it was ``listed``."""
         key = _key(raw)
         old = self.pods.get(key)
-        pod = old if gone else pod_of(raw)
+        pod = old if gone else parse_pod(raw)
         if pod is None:
             return
         if gone:
@@ -149,15 +149,15 @@ class Store:
         apps = set(self.deployments.values())
         operators = [p for p in self.pods.values() if p.operand == "operator" and p.running]
         masters = [p for p in self.pods.values() if p.operand == "nfd-master" and p.running]
-        found = Cluster(
+        cluster = Cluster(
             operator_installed="gpu-operator" in apps,
             operator_running=bool(operators),
             nfd_installed="node-feature-discovery-master" in apps,
             nfd_running=bool(masters),
             mig_default=operators[0].template.value(operands.MIG_DEFAULT) if operators else "",
         )
-        if found != self.cluster:
-            self.cluster = found
+        if cluster != self.cluster:
+            self.cluster = cluster
             self._changed(list(self.nodes))
 
 

@@ -20,8 +20,8 @@ Json = Mapping[str, Any]
 VOLUME_CLAIMS = "/api/v1/persistentvolumeclaims"
 PROVISIONER = "simulator.gpuform.io/volumes"
 _VOLUMES = "/api/v1/persistentvolumes"
-_OF, _NODE = "volume.kubernetes.io/storage-provisioner", "volume.kubernetes.io/selected-node"
-_BY = "pv.kubernetes.io/provisioned-by"
+_PROVISIONER, _NODE = "volume.kubernetes.io/storage-provisioner", "volume.kubernetes.io/selected-node"
+_PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 _PAUSE_S = 1.0
 log = logging.getLogger("simulator")
 
@@ -31,20 +31,20 @@ class Volumes:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._made: dict[tuple[str, str], str] = {}
+        self._names: dict[tuple[str, str], str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def put(self, claim: Json, _: bool = False, gone: bool = False) -> None:
-        meta, noted = claim["metadata"], claim["metadata"].get("annotations") or {}
+        meta, annotations = claim["metadata"], claim["metadata"].get("annotations") or {}
         key = meta["namespace"], meta["name"]
         if gone:
-            if made := self._made.pop(key, None):
-                self._soon("DELETE", {"metadata": {"name": made}})
-        elif noted.get(_OF) == PROVISIONER and _NODE in noted and key not in self._made:
-            self._made[key] = f"pvc-{meta['uid']}"
-            self._soon("POST", volume(claim))
+            if name := self._names.pop(key, None):
+                self._schedule("DELETE", {"metadata": {"name": name}})
+        elif annotations.get(_PROVISIONER) == PROVISIONER and _NODE in annotations and key not in self._names:
+            self._names[key] = f"pvc-{meta['uid']}"
+            self._schedule("POST", volume_manifest(claim))
 
-    def _soon(self, method: str, body: Json) -> None:
+    def _schedule(self, method: str, body: Json) -> None:
         task = asyncio.ensure_future(self._send(method, body))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -68,14 +68,14 @@ class Volumes:
             await asyncio.sleep(_PAUSE_S)
 
 
-def volume(claim: Json) -> Json:
+def volume_manifest(claim: Json) -> Json:
     """The volume of a claim; a host path needs no attachment, and no kubelet mounts it."""
     meta, spec = claim["metadata"], claim["spec"]
     name = f"pvc-{meta['uid']}"
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
-        "metadata": {"name": name, "annotations": {_BY: PROVISIONER}},
+        "metadata": {"name": name, "annotations": {_PROVISIONED_BY: PROVISIONER}},
         "spec": {
             "capacity": dict(spec["resources"]["requests"]),
             "accessModes": spec["accessModes"],

@@ -9,7 +9,7 @@ from typing import Any
 
 from lab.simulator import keys
 from lab.simulator.claimed import Claim, Slice
-from lab.simulator.hardware import GPUS, Gpu, described
+from lab.simulator.hardware import GPUS, Gpu, parse_model
 from lab.simulator.mig_geometry import Placed
 from lab.simulator.objects import Node, Pod
 
@@ -36,7 +36,7 @@ class Config:
     strategy: str = "none"
     data: Mapping[str, Any] = field(default_factory=dict)
 
-    def stored(self) -> str:
+    def serialize(self) -> str:
         """The form kept in the operand pod's annotation."""
         return json.dumps(
             {"label": self.label, "strategy": self.strategy, "config": self.data}, sort_keys=True
@@ -44,7 +44,7 @@ class Config:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class BrokenConfig:
     """An unusable configuration; ``manager``: the config manager fails, ``mount``: the volume is missing."""
 
     message: str
@@ -59,7 +59,7 @@ class World:
     node: Node
     cluster: Cluster
     pods: list[Pod]
-    configs: dict[str, Config | Broken] = field(default_factory=dict)
+    configs: dict[str, Config | BrokenConfig] = field(default_factory=dict)
     """Per operand pod uid, for pods that read a configuration."""
     expired: frozenset[str] = frozenset()
     """Resources and DRA drivers that have been gone for longer than the kubelet's grace period."""
@@ -70,7 +70,7 @@ class World:
 
     @property
     def gpu(self) -> Gpu | None:
-        return model(self.node.annotations)
+        return gpu_model(self.node.annotations)
 
     @property
     def device(self) -> str:
@@ -84,25 +84,25 @@ class World:
 
     @property
     def layout(self) -> Layout:
-        return layout_of(self.node.annotations.get(keys.MIG_LAYOUT, "{}"))
+        return parse_layout(self.node.annotations.get(keys.MIG_LAYOUT, "{}"))
 
-    def of(self, operand: str) -> list[Pod]:
+    def pods_of(self, operand: str) -> list[Pod]:
         """The operand's pods on this node, including terminating ones."""
         return [pod for pod in self.pods if pod.operand == operand]
 
     def running(self, operand: str) -> Pod | None:
-        return next((pod for pod in self.of(operand) if pod.running), None)
+        return next((pod for pod in self.pods_of(operand) if pod.running), None)
 
     def config(self, operand: str) -> Config | None:
         """Configuration of the operand's running pod; None without a usable one."""
         pod = self.running(operand)
-        found = self.configs.get(pod.uid) if pod else None
-        return found if isinstance(found, Config) else None
+        config = self.configs.get(pod.uid) if pod else None
+        return config if isinstance(config, Config) else None
 
-    def relabelled(self, operands: Iterable[str], now: str, then: str) -> dict[str, str | None]:
-        """The operator's labels of these operands that have the value ``now``, with the value ``then``."""
+    def relabel(self, operands: Iterable[str], old_value: str, new_value: str) -> dict[str, str | None]:
+        """The operator's labels of these operands with ``old_value``, given ``new_value``."""
         names = (f"{keys.DEPLOY}{operand}" for operand in operands)
-        return {name: then for name in names if self.node.labels.get(name) == now}
+        return {name: new_value for name in names if self.node.labels.get(name) == old_value}
 
     @property
     def consumers(self) -> list[Pod]:
@@ -110,22 +110,22 @@ class World:
         return [pod for pod in self.pods if pod.requests and not pod.finished]
 
 
-def model(annotations: Mapping[str, str]) -> Gpu | None:
+def gpu_model(annotations: Mapping[str, str]) -> Gpu | None:
     """The GPU model of a node; None without a GPU, or if the table lacks the model."""
     if declared := annotations.get(keys.GPU_MODEL):
-        return described(declared)
+        return parse_model(declared)
     vendor, _, device = annotations.get(keys.GPU_ID, "").lower().partition(":")
     return GPUS.get(device) if vendor == "10de" else None
 
 
-def layout_of(stored: str) -> Layout:
+def parse_layout(stored: str) -> Layout:
     return {
         int(index): tuple((name, int(start)) for name, _, start in (s.partition("@") for s in placed))
         for index, placed in json.loads(stored).items()
     }
 
 
-def stored_layout(layout: Layout) -> str:
+def render_layout(layout: Layout) -> str:
     return json.dumps(
         {str(i): [f"{name}@{start}" for name, start in placed] for i, placed in sorted(layout.items())}
     )

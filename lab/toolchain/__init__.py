@@ -2,6 +2,6 @@
 
 from lab.toolchain.chain import Toolchain
 from lab.toolchain.progress import Progress, Reporter
-from lab.toolchain.tool import Found
+from lab.toolchain.tool import ToolLocation
 
-__all__ = ["Found", "Progress", "Reporter", "Toolchain"]
+__all__ = ["Progress", "Reporter", "ToolLocation", "Toolchain"]

@@ -19,7 +19,7 @@ from lab.toolchain.golang import plain_environment
 from lab.toolchain.progress import Reporter
 from lab.toolchain.tool import Module, Tool
 
-_TICK = 0.5  # seconds between two updates
+_UPDATE_S = 0.5  # seconds between two updates
 _LAST_LINES = 12
 _UNREACHABLE = (
     "dial tcp",
@@ -31,7 +31,7 @@ _UNREACHABLE = (
 )
 
 
-class _Output:
+class _OutputReader:
     """Reads what go prints: one line per package it compiles and one per module it downloads."""
 
     def __init__(self, stream: IO[str], log: Path) -> None:
@@ -63,11 +63,11 @@ class _Output:
         parts += [f"{self.packages} packages"] if self.packages else []
         return "".join(f", {part}" for part in parts)
 
-    def now(self) -> str:
+    def current_package(self) -> str:
         return f", at {self.last[-1]}" if self.last and " " not in self.last[-1] else ""
 
 
-def command(go: Path, module: Module, tools: Sequence[Tool], output: Path) -> list[str]:
+def build_command(go: Path, module: Module, tools: Sequence[Tool], output: Path) -> list[str]:
     """Arguments of the build, the same on every machine, so that the same sources give the same bytes."""
     flags = " ".join(("-s", "-w", *module.ldflags))
     return [
@@ -91,9 +91,9 @@ def build(
     work.mkdir()
     names = ", ".join(tool.name for tool in tools)
     started = time.monotonic()
-    report.line(f"{module.name} {module.says}: building {names}")
+    report.line(f"{module.name} {module.displayed_version}: building {names}")
     process = subprocess.Popen(
-        command(go, module, tools, output),
+        build_command(go, module, tools, output),
         cwd=folder,
         env=plain_environment() | _c_compiler(module) | {"GOTMPDIR": str(work)},
         stdin=subprocess.DEVNULL,
@@ -104,20 +104,22 @@ def build(
         preexec_fn=_end_with_parent(),
     )
     assert process.stdout is not None
-    printed = _Output(process.stdout, log)
+    reader = _OutputReader(process.stdout, log)
     try:
         while process.poll() is None:
-            report.update(f"{names} … {time.monotonic() - started:.0f} s{printed.summary()}{printed.now()}")
+            report.update(
+                f"{names} … {time.monotonic() - started:.0f} s{reader.summary()}{reader.current_package()}"
+            )
             try:
-                process.wait(timeout=_TICK)
+                process.wait(timeout=_UPDATE_S)
             except subprocess.TimeoutExpired:
                 continue
     finally:
-        _end(process)
-        printed.finish()
+        _interrupt(process)
+        reader.finish()
     if process.returncode:
-        raise _failure(names, printed.last, log, process.returncode)
-    report.line(f"{names}: built in {time.monotonic() - started:.0f} s{printed.summary()}")
+        raise _failure(names, reader.last, log, process.returncode)
+    report.line(f"{names}: built in {time.monotonic() - started:.0f} s{reader.summary()}")
     return output
 
 
@@ -130,12 +132,12 @@ def _c_compiler(module: Module) -> dict[str, str]:
             return {"CGO_ENABLED": "1", "CC": name}
     raise InputError(
         "toolchain",
-        f"{module.name} links {module.pins}, which needs a C compiler, and PATH has none",
+        f"{module.name} links {module.module_path}, which needs a C compiler, and PATH has none",
         "install gcc or clang, or set CC",
     )
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def _interrupt(process: subprocess.Popen[str]) -> None:
     """Send SIGINT, on which go removes its temporary files; kill it after 10 seconds."""
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
@@ -155,18 +157,18 @@ def _end_with_parent() -> Callable[[], None] | None:
 
 
 def _failure(names: str, last: Sequence[str], log: Path, code: int) -> Failure:
-    tail = "\n  ".join(last)
+    last_lines = "\n  ".join(last)
     if any(word in line for line in last for word in _UNREACHABLE):
         return Failure(
             names,
-            f"the Go module proxy did not provide what the build needs:\n  {tail}\n",
+            f"the Go module proxy did not provide what the build needs:\n  {last_lines}\n",
             f"check the network, GOPROXY and HTTPS_PROXY; the whole output is in {log}",
         )
     if any("no space left on device" in line for line in last):
-        return Failure(names, f"the disk is full:\n  {tail}\n", f"free space and run again; see {log}")
-    ended = f"by signal {-code}" if code < 0 else f"with {code}"
+        return Failure(names, f"the disk is full:\n  {last_lines}\n", f"free space and run again; see {log}")
+    how = f"by signal {-code}" if code < 0 else f"with {code}"
     return Failure(
         names,
-        f"go build ended {ended}:\n  {tail}\n",
+        f"go build ended {how}:\n  {last_lines}\n",
         f"the whole output is in {log}; compiled packages are kept",
     )

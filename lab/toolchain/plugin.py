@@ -16,7 +16,7 @@ from lab.toolchain.tool import Tool
 SERVER = "https://get.pulumi.com/releases/plugins"
 RELEASES = "https://api.github.com/repos/pulumi"
 PROBE_S = 3.0
-_ANSWER_S = 30.0
+_TIMEOUT_S = 30.0
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 
@@ -40,21 +40,23 @@ def sha256(repository: str, version: str, file: str, token: str = "") -> str:
     )
     try:
         answer = httpx.get(
-            f"{RELEASES}/{repository}/releases/tags/v{version}", headers=headers, timeout=_ANSWER_S
+            f"{RELEASES}/{repository}/releases/tags/v{version}", headers=headers, timeout=_TIMEOUT_S
         ).raise_for_status()
-        stated = {one["name"]: _DIGEST.fullmatch(one["digest"] or "") for one in answer.json()["assets"]}
+        digests = {
+            asset["name"]: _DIGEST.fullmatch(asset["digest"] or "") for asset in answer.json()["assets"]
+        }
     except httpx.HTTPStatusError as error:
         fact = f"HTTP {error.response.status_code} for the release {version} of {repository}"
         raise Failure("GitHub", fact, "try again later") from None
     except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
         fact = f"does not describe the release {version} of {repository} ({type(error).__name__})"
         raise Failure("GitHub", fact, "try again later") from None
-    if (found := stated.get(file)) is None:
+    if (digest := digests.get(file)) is None:
         raise Failure("GitHub", f"states no SHA-256 of {file}", "install it by hand")
-    return found[1]
+    return digest[1]
 
 
-def archive(name: str, version: str) -> tuple[str, str]:
+def archive_url(name: str, version: str) -> tuple[str, str]:
     """Address and file name of a plugin's official archive for this platform."""
     file = f"{name}-v{version}-{this_platform().replace('/', '-')}.tar.gz"
     return f"{SERVER}/{file}", file
@@ -62,7 +64,7 @@ def archive(name: str, version: str) -> tuple[str, str]:
 
 def plugin_sha256(name: str, version: str, token: str = "") -> str:
     """SHA-256 of a resource plugin's archive for this platform; Failure as `sha256`."""
-    _, file = archive(name, version)
+    _, file = archive_url(name, version)
     return sha256(name.replace("-resource-", "-"), version, file, token)
 
 
@@ -74,44 +76,44 @@ def download(tool: Tool, scratch: Path, report: Reporter) -> Path | None:
     """
     import httpx
 
-    address, file = archive(tool.name, tool.plugin)
+    address, file = archive_url(tool.name, tool.plugin)
     try:
         httpx.head(SERVER, timeout=PROBE_S, follow_redirects=True)
         report.update(f"{tool.name}: downloading {tool.plugin}")
-        stated = plugin_sha256(tool.name, tool.plugin)
-        _fetch(address, scratch / file, stated)
-        binary = _unpacked(scratch / file, tool.name)
+        digest = plugin_sha256(tool.name, tool.plugin)
+        _fetch(address, scratch / file, digest)
+        binary = _unpack(scratch / file, tool.name)
     except httpx.HTTPStatusError as error:
-        why = f"cannot be downloaded: HTTP {error.response.status_code} for {address}"
+        reason = f"cannot be downloaded: HTTP {error.response.status_code} for {address}"
     except httpx.HTTPError as error:
-        why = f"cannot be downloaded: {SERVER} cannot be reached ({error or type(error).__name__})"
+        reason = f"cannot be downloaded: {SERVER} cannot be reached ({error or type(error).__name__})"
     except Failure as failure:
-        why = f"cannot be verified: {failure.subject}: {failure.fact}"
+        reason = f"cannot be verified: {failure.subject}: {failure.fact}"
     else:
         report.line(f"{tool.name} {tool.plugin}: downloaded")
         return binary
-    report.line(f"{tool.name} {tool.plugin} {why}")
+    report.line(f"{tool.name} {tool.plugin} {reason}")
     return None
 
 
-def _fetch(address: str, file: Path, stated: str) -> None:
+def _fetch(address: str, file: Path, expected: str) -> None:
     import httpx
 
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with (
         file.open("wb") as out,
-        httpx.stream("GET", address, timeout=_ANSWER_S, follow_redirects=True) as answer,
+        httpx.stream("GET", address, timeout=_TIMEOUT_S, follow_redirects=True) as answer,
     ):
         for part in answer.raise_for_status().iter_bytes():
-            found.update(part)
+            digest.update(part)
             out.write(part)
-    if found.hexdigest() != stated:
+    if digest.hexdigest() != expected:
         raise Failure(
-            address, f"has SHA-256 {found.hexdigest()}, and its release {stated}", "try again later"
+            address, f"has SHA-256 {digest.hexdigest()}, and its release {expected}", "try again later"
         )
 
 
-def _unpacked(file: Path, name: str) -> Path:
+def _unpack(file: Path, name: str) -> Path:
     binary = file.with_name(name)
     with tarfile.open(file) as packed, binary.open("wb") as out:
         member = packed.extractfile(name)

@@ -26,13 +26,13 @@ class Reporter(Protocol):
 Progress = Callable[[str], None] | Reporter | None
 
 
-class Lines:
-    """Plain lines: every kept line, and an update at most every ``every`` seconds."""
+class PlainReporter:
+    """Plain lines: every kept line, and an update at most every ``interval_s`` seconds."""
 
-    def __init__(self, write: Callable[[str], None], every: float = 10.0) -> None:
+    def __init__(self, write: Callable[[str], None], interval_s: float = 10.0) -> None:
         """``write`` takes one line without its end."""
         self._write = write
-        self._every = every
+        self._every = interval_s
         self._last = time.monotonic()
 
     def update(self, text: str) -> None:
@@ -44,7 +44,7 @@ class Lines:
         self._write(text)
 
 
-class Live:
+class LiveReporter:
     """One line that changes in place, on a terminal."""
 
     def __init__(self, console: Console) -> None:
@@ -78,12 +78,12 @@ def reporting(progress: Progress) -> Iterator[Reporter]:
     if isinstance(progress, Reporter):
         yield progress
     elif progress is not None:
-        yield Lines(progress)
+        yield PlainReporter(progress)
     elif (console := Console(stderr=True)).is_terminal:
-        live = Live(console)
+        live = LiveReporter(console)
         try:
             yield live
         finally:
             live.close()
     else:
-        yield Lines(_to_stderr)
+        yield PlainReporter(_to_stderr)

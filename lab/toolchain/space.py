@@ -23,7 +23,7 @@ def go_caches() -> tuple[Path, Path]:
     )
 
 
-def require(tools: Path, *modules: Module) -> None:
+def require_space(tools: Path, *modules: Module) -> None:
     """Raise InputError unless ``tools`` can be written and Go's build cache has room to build the modules.
 
     A module that Go has downloaded already counts as compiled: a build after ``clean`` needs no more space.
@@ -57,5 +57,5 @@ def _existing(place: Path) -> Path:
 
 def _downloaded(cache: Path, module: Module) -> bool:
     """Whether Go's module cache has the module; a capital letter in its path is ``!`` and the small one."""
-    escaped = re.sub("[A-Z]", lambda letter: "!" + letter[0].lower(), module.pins)
+    escaped = re.sub("[A-Z]", lambda letter: "!" + letter[0].lower(), module.module_path)
     return (cache / f"{escaped}@v{module.version}").is_dir()

@@ -18,7 +18,7 @@ from pathlib import Path
 from gpuform.checkout.errors import Failure
 from lab.toolchain.progress import Reporter
 
-_POLL = 0.2  # seconds between two attempts at a lock that another run holds
+_POLL_S = 0.2  # seconds between two attempts at a lock that another run holds
 
 
 class Store:
@@ -50,7 +50,7 @@ class Store:
                 owner = handle.read().strip()
                 say(f"{name}: waits for process {owner}, which builds it; {time.monotonic() - started:.0f} s")
                 say = report.update
-                time.sleep(_POLL)
+                time.sleep(_POLL_S)
             handle.truncate(0)
             handle.write(str(os.getpid()))
             handle.flush()
@@ -82,12 +82,12 @@ class Store:
         """
         if not self.tools.exists():
             return 0
-        held = []
+        handles = []
         self._locks.mkdir(parents=True, exist_ok=True)
         try:
             for name in locks:
                 handle = (self._locks / f"{name}.lock").open("a+")
-                held.append(handle)
+                handles.append(handle)
                 if not _try_lock(handle.fileno()):
                     handle.seek(0)
                     raise Failure(
@@ -95,10 +95,14 @@ class Store:
                         f"process {handle.read().strip()} builds {name} into {self.tools}",
                         "wait until it has ended, then clean",
                     )
-            freed = sum(p.lstat().st_size for p in self.tools.rglob("*") if not p.is_dir() or p.is_symlink())
+            freed = sum(
+                path.lstat().st_size
+                for path in self.tools.rglob("*")
+                if not path.is_dir() or path.is_symlink()
+            )
             shutil.rmtree(self.tools)
         finally:
-            for handle in held:
+            for handle in handles:
                 handle.close()
         return freed
 

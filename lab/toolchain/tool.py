@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from infra.model.amounts import numbers
+from infra.model.amounts import version_numbers
 
 When = Literal["up", "gate", "nightly"]
 """First command that needs a tool: `make up`, `make test`, `make test-all`. Rehearsals get what they need."""
@@ -21,54 +21,59 @@ When = Literal["up", "gate", "nightly"]
 class Module:
     """One Go module: the folder ``toolchain/<name>`` with its own go.mod and go.sum.
 
-    ``pins`` is the module that its go.mod requires at ``version``. ``mb`` is the disk space of a first build
-    in MB of 10^6 bytes: Go's downloads, its build cache and the binaries, as measured on linux/amd64 and
-    rounded up; what two modules share is counted twice. ``cgo`` says that a C compiler is needed, ``tags``
-    are Go's build tags. ``called`` is the tools' own version, if it differs from the module's.
+    ``module_path`` is the module that its go.mod requires at ``version``. ``mb`` is the disk space of a first
+    build in MB of 10^6 bytes: Go's downloads, its build cache and the binaries, as measured on linux/amd64
+    and rounded up; what two modules share is counted twice. ``cgo`` says that a C compiler is needed,
+    ``tags`` are Go's build tags. ``tool_version`` is the tools' own version, if it differs from the module's.
     """
 
     name: str
-    pins: str
+    module_path: str
     version: str
     mb: int
     ldflags: tuple[str, ...] = ()
     cgo: bool = False
     tags: tuple[str, ...] = ()
-    called: str = ""
+    tool_version: str = ""
 
     @property
-    def says(self) -> str:
-        return self.called or self.version
+    def displayed_version(self) -> str:
+        return self.tool_version or self.version
 
 
 @dataclass(frozen=True)
 class Tool:
-    """One binary; ``place`` is its Go package, below the module's ``pins`` if empty or beginning with ``/``.
+    """One binary.
 
-    ``ask`` are the arguments that make it print its version; a tool without them, such as our own, is never
-    looked for on PATH. ``accepts`` is the range of versions accepted from PATH, from the first up to and
-    without the second; default: only the module's own. ``plugin`` is the version of an official
-    Pulumi plugin, downloaded where possible. ``when`` is the first command that builds it; a program that
-    needs a missing tool later builds it then.
+    ``package_path`` is its Go package, below the module's ``module_path`` if empty or beginning with ``/``.
+    ``version_arguments`` are the arguments that make it print its version; a tool without them, such as our
+    own, is never looked for on PATH. ``version_range`` is the range of versions accepted from PATH, from the
+    first up to and without the second; default: only the module's own. ``plugin`` is the version of an
+    official Pulumi plugin, downloaded where possible. ``needed_by`` is the first command that builds it; a
+    program that needs a missing tool later builds it then.
     """
 
     name: str
     module: Module
-    place: str
-    ask: tuple[str, ...] | None = None
-    accepts: tuple[str, str] | None = None
+    package_path: str
+    version_arguments: tuple[str, ...] | None = None
+    version_range: tuple[str, str] | None = None
     plugin: str = ""
-    when: When = "up"
+    needed_by: When = "up"
 
     @property
     def accepted(self) -> tuple[str, str]:
-        """``accepts``, or a range with only the module's own version."""
-        major, minor, patch = self.module.says.split(".")
-        return self.accepts or (self.module.says, f"{major}.{minor}.{int(patch) + 1}")
+        """``version_range``, or a range with only the module's own version."""
+        major, minor, patch = self.module.displayed_version.split(".")
+        return self.version_range or (self.module.displayed_version, f"{major}.{minor}.{int(patch) + 1}")
 
     @property
     def package(self) -> str:
-        return f"{self.module.pins}{self.place}" if self.place[:1] in ("", "/") else self.place
+        return (
+            f"{self.module.module_path}{self.package_path}"
+            if self.package_path[:1] in ("", "/")
+            else self.package_path
+        )
 
     @property
     def output(self) -> str:
@@ -81,7 +86,7 @@ Source = Literal["path", "plugin", "built", "missing"]
 
 
 @dataclass(frozen=True)
-class Found:
+class ToolLocation:
     """Where a tool comes from; ``path`` is None and ``version`` the wanted one when it is missing."""
 
     name: str
@@ -90,10 +95,12 @@ class Found:
     path: Path | None
 
 
-def fits(version: str, accepts: tuple[str, str]) -> bool:
+def in_range(version: str, accepts: tuple[str, str]) -> bool:
     """Whether a version lies in the range; a pre-release never does."""
     released = re.fullmatch(r"\d+\.\d+\.\d+", version)
-    return bool(released) and numbers(accepts[0]) <= numbers(version) < numbers(accepts[1])
+    return bool(released) and version_numbers(accepts[0]) <= version_numbers(version) < version_numbers(
+        accepts[1]
+    )
 
 
 def ask_version(binary: Path, ask: tuple[str, ...]) -> str | None:
@@ -110,16 +117,16 @@ def ask_version(binary: Path, ask: tuple[str, ...]) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r"\bv?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.]+)?)", answer.stdout)
-    return found[1] if found and answer.returncode == 0 else None
+    match = re.search(r"\bv?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.]+)?)", answer.stdout)
+    return match[1] if match and answer.returncode == 0 else None
 
 
-def on_path(tool: Tool) -> Found | None:
+def on_path(tool: Tool) -> ToolLocation | None:
     """The first binary on PATH with an accepted version; others of that name are skipped."""
-    for candidate in _candidates(tool.name) if tool.ask else ():
-        version = ask_version(candidate, tool.ask or ())
-        if version and fits(version, tool.accepted):
-            return Found(tool.name, version, "path", candidate)
+    for candidate in _candidates(tool.name) if tool.version_arguments else ():
+        version = ask_version(candidate, tool.version_arguments or ())
+        if version and in_range(version, tool.accepted):
+            return ToolLocation(tool.name, version, "path", candidate)
     return None
 
 

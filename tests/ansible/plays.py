@@ -29,7 +29,7 @@ class Role:
         (self._ansible / "playbooks/role.yml").write_text(json.dumps(plays))
 
     def play(self, *, check: bool = False, **more: Any) -> HostResult:
-        return only(run("role.yml", self.inventory(more), check=check, ansible=self._ansible).hosts)
+        return single_result(run("role.yml", self.inventory(more), check=check, ansible=self._ansible).hosts)
 
     def refused(self, cases: Mapping[str, tuple[Mapping[str, Any], str]]) -> None:
         """Play the role once with every case on the only host; assert that each is refused with its message.
@@ -37,12 +37,12 @@ class Role:
         A case has variables and a part of the message; its name is the host's name in the inventory.
         """
         inventory = self.inventory({})
-        (own,) = inventory["_meta"]["hostvars"].values()
-        hosts = {name: own | variables for name, (variables, _) in cases.items()}
+        (variables_of_host,) = inventory["_meta"]["hostvars"].values()
+        hosts = {name: variables_of_host | variables for name, (variables, _) in cases.items()}
         inventory |= {"_meta": {"hostvars": hosts}, "kube_node": {"hosts": list(hosts)}, "gpu": {"hosts": []}}
         results = run("role.yml", inventory, ansible=self._ansible).hosts
-        for name, (_, said) in cases.items():
-            assert said in results[name].message, f"{name}: {results[name].message}"
+        for name, (_, message) in cases.items():
+            assert message in results[name].message, f"{name}: {results[name].message}"
 
     def inventory(self, more: Mapping[str, Any]) -> dict[str, Any]:
         inventory = self.bed.inventory()
@@ -51,7 +51,7 @@ class Role:
         return inventory
 
 
-def only(results: Mapping[str, HostResult]) -> HostResult:
+def single_result(results: Mapping[str, HostResult]) -> HostResult:
     (result,) = results.values()
     return result
 
@@ -60,25 +60,25 @@ OLD, NEW = "580.82.07", "580.95.05"
 BOOT = "cut -d' ' -f22 /proc/1/stat"  # boot_id is the machine's around the bed, and never changes
 
 
-def declared(bed: Bed, version: str, names: Sequence[str] = (), **more: Any) -> dict[str, Any]:
+def driver_inventory(bed: Bed, version: str, names: Sequence[str] = (), **more: Any) -> dict[str, Any]:
     """The inventory of all or some of the bed's hosts, with one T4 each and driver ``version``."""
     hosts = list(names) or [host.name for host in bed.hosts]
     pools = [{"name": "t4", "hosts": hosts, "gpu": {"models": ["T4"], "count": 1}}]
     driver = {"source": "nvidia", "version": version, "repository": bed.repository.settings}
-    found = stack.listing(bed, pools, driver=driver)
-    for host in found["_meta"]["hostvars"].values():
+    inventory = stack.listing(bed, pools, driver=driver)
+    for host in inventory["_meta"]["hostvars"].values():
         host.update(nvidia_driver_boot_time_command=BOOT, **more)
-    return found
+    return inventory
 
 
-def upgrade(inventory: dict[str, Any], **options: Any) -> Any:
+def upgrade_driver(inventory: dict[str, Any], **options: Any) -> Any:
     return run("upgrade-driver.yml", inventory, **options)
 
 
-def boot(host: Host) -> str:
+def boot_time(host: Host) -> str:
     """A value that changes at every boot of the host."""
     return host.out(BOOT)
 
 
-def version(host: Host) -> str:
+def driver_version(host: Host) -> str:
     return host.out("nvidia-smi --query-gpu=driver_version --format=csv,noheader")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ansible.conftest import Beds
+from tests.ansible.conftest import BedFactory
 from tests.bed import Bed, cgroups, network, sweep
 from tests.bed.host import group, started
 from tests.waiting import until
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def two(bed: Beds):
+def two(bed: BedFactory):
     made = bed(2)
     yield made
     made.down()
@@ -73,7 +73,7 @@ time.sleep(600)
 
 
 @pytest.mark.parametrize("its_server_too", [False, True])
-def test_a_killed_run_is_cleaned_up_by_itself_or_by_the_next(bed: Beds, its_server_too: bool):
+def test_a_killed_run_is_cleaned_up_by_itself_or_by_the_next(bed: BedFactory, its_server_too: bool):
     """Its web server cleans up after a SIGKILL of the run; if it is killed too, the next run does."""
     name = f"killed-{os.getpid()}-{its_server_too}".lower()
     run = subprocess.Popen([sys.executable, "-c", _KILLED, name], stdout=subprocess.PIPE, text=True, cwd=ROOT)
@@ -91,7 +91,7 @@ def test_a_killed_run_is_cleaned_up_by_itself_or_by_the_next(bed: Beds, its_serv
     until(lambda: _left(made), NOTHING.__eq__, 0 if its_server_too else 40)
 
 
-def test_a_reused_process_id_is_not_the_owner(bed: Beds):
+def test_a_reused_process_id_is_not_the_owner(bed: BedFactory):
     made = bed(1)
     made.folder.joinpath("bed.json").write_text(json.dumps({**made.record, "owner": [os.getpid(), 1]}))
     assert started(os.getpid()) != 1

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from gpuform.checkout.paths import Paths
-from tests.ansible.conftest import Beds
+from tests.ansible.conftest import BedFactory
 from tests.bed import Bed
 from tests.journey.conftest import Checkout
 from tests.waiting import until
@@ -27,7 +27,7 @@ TASKS = [
 ]
 
 
-class Lab(Checkout):
+class LabCheckout(Checkout):
     """A checkout with the stack ``lab``, which declares the hosts of ``bed``."""
 
     bed: Bed
@@ -54,12 +54,12 @@ class Lab(Checkout):
 
 
 @pytest.fixture(scope="module")
-def booted(bed: Beds) -> Bed:
+def booted(bed: BedFactory) -> Bed:
     return bed(2)
 
 
 @pytest.fixture
-def checkout(booted: Bed, tmp_path: Path) -> Iterator[Lab]:
+def checkout(booted: Bed, tmp_path: Path) -> Iterator[LabCheckout]:
     (tmp_path / "Pulumi.yaml").write_text("name: gpuform\n")
     (tmp_path / "toolchain").symlink_to(ROOT / "toolchain")
     playbooks = tmp_path / "ansible" / "playbooks"
@@ -68,7 +68,7 @@ def checkout(booted: Bed, tmp_path: Path) -> Iterator[Lab]:
         (tmp_path / "ansible" / file).write_text((ROOT / "ansible" / file).read_text())
     play = [{"name": "Try", "hosts": "all", "gather_facts": False, "tasks": TASKS}]
     (playbooks / "site.yml").write_text(yaml.safe_dump(play, sort_keys=False))
-    made = Lab(Paths(root=tmp_path, state=tmp_path / ".gpuform", cache=Paths.here().cache))
+    made = LabCheckout(Paths(root=tmp_path, state=tmp_path / ".gpuform", cache=Paths.here().cache))
     made.bed = booted
     made.declare()
     yield made
@@ -76,7 +76,7 @@ def checkout(booted: Bed, tmp_path: Path) -> Iterator[Lab]:
         host.run("rm -f /srv/written")
 
 
-def test_apply_then_check_then_drift(checkout: Lab) -> None:
+def test_apply_then_check_then_drift(checkout: LabCheckout) -> None:
     assert "gpu-1: would change: Write" in checkout.hosts("check", "lab", code=3)
     assert "  gpu-2: changed: Write" in checkout.hosts("apply", "lab")
     checkout.hosts("check", "lab")
@@ -90,7 +90,7 @@ def test_apply_then_check_then_drift(checkout: Lab) -> None:
     assert checkout.left() == []
 
 
-def test_status_reads_the_hosts(checkout: Lab) -> None:
+def test_status_reads_the_hosts(checkout: LabCheckout) -> None:
     rows = json.loads(checkout.hosts("status", "lab", "--json"))["hosts"]
     assert [(row["host"], row["pool"], row["reached"]) for row in rows] == [
         ("gpu-1", "cpu", True),
@@ -103,7 +103,7 @@ def test_status_reads_the_hosts(checkout: Lab) -> None:
 
 @pytest.mark.cluster
 def test_apply_puts_labels_and_taints_on_the_nodes_that_have_joined(
-    checkout: Lab, control_plane: Any
+    checkout: LabCheckout, control_plane: Any
 ) -> None:
     checkout.declare(kubeconfig=str(control_plane.kubeconfig))
     assert "pool cpu: labels and taints on no node, because none has joined" in checkout.hosts("apply", "lab")
@@ -124,7 +124,9 @@ def test_apply_puts_labels_and_taints_on_the_nodes_that_have_joined(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_apply_leaves_nothing_and_goes_on(checkout: Lab, number: signal.Signals) -> None:
+def test_an_interrupted_apply_leaves_nothing_and_goes_on(
+    checkout: LabCheckout, number: signal.Signals
+) -> None:
     checkout.declare(name="slow")
     run = checkout.begin("hosts", "apply", "lab", stderr=subprocess.PIPE)
     try:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.ansible.conftest import Beds
-from tests.ansible.plays import NEW, OLD, boot, declared, upgrade, version
+from tests.ansible.conftest import BedFactory
+from tests.ansible.plays import NEW, OLD, boot_time, driver_inventory, driver_version, upgrade_driver
 from tests.bed import Bed, Host
 
 pytestmark = [pytest.mark.hosts, pytest.mark.nightly]
@@ -36,7 +36,7 @@ esac
 
 
 @pytest.fixture(scope="module")
-def hosts(bed: Beds) -> Iterator[Bed]:
+def hosts(bed: BedFactory) -> Iterator[Bed]:
     made = bed(2)
     made.furnish_repository(drivers=(OLD, NEW), toolkits=(), cuda=())
     yield made
@@ -56,17 +56,17 @@ def other(hosts: Bed) -> Host:
 
 def test_a_key_with_another_fingerprint_is_refused_before_it_is_installed(hosts: Bed, packaged: Host) -> None:
     wrong = {**hosts.repository.variables, "fingerprint": "0" * 40}
-    done = upgrade(declared(hosts, OLD, ["gpu-1"], nvidia_driver_repository=wrong))
+    done = upgrade_driver(driver_inventory(hosts, OLD, ["gpu-1"], nvidia_driver_repository=wrong))
     assert f"has the fingerprint {hosts.repository.fingerprint}" in done.hosts["gpu-1"].message
     assert packaged.out("find /etc/apt -name '*gpuform*'") == ""
 
 
 def test_the_driver_is_installed_pinned_held_and_runs_without_a_restart(hosts: Bed, packaged: Host) -> None:
-    before = boot(packaged)
-    done = upgrade(declared(hosts, OLD, ["gpu-1"]))
+    before = boot_time(packaged)
+    done = upgrade_driver(driver_inventory(hosts, OLD, ["gpu-1"]))
     assert done.ok, done.failures
-    assert version(packaged) == OLD
-    assert boot(packaged) == before  # no driver was loaded before, so no reboot was needed
+    assert driver_version(packaged) == OLD
+    assert boot_time(packaged) == before  # no driver was loaded before, so no reboot was needed
     held = packaged.out("apt-mark showhold").split()
     assert {"nvidia-driver-cuda", "nvidia-kernel-open-dkms", "nvidia-persistenced", "libnvidia-ml1"} <= set(
         held
@@ -85,10 +85,10 @@ def test_the_driver_is_installed_pinned_held_and_runs_without_a_restart(hosts: B
 def test_a_version_that_no_repository_has_leaves_the_old_one_running_and_held(
     hosts: Bed, packaged: Host
 ) -> None:
-    done = upgrade(declared(hosts, "580.105.08", ["gpu-1"]))
+    done = upgrade_driver(driver_inventory(hosts, "580.105.08", ["gpu-1"]))
     assert not done.ok
     assert "580.105.08" in done.hosts["gpu-1"].message
-    assert version(packaged) == OLD
+    assert driver_version(packaged) == OLD
     assert "nvidia-driver-cuda" in packaged.out("apt-mark showhold").split()
 
 
@@ -97,30 +97,30 @@ def test_a_module_whose_key_secure_boot_does_not_know_is_refused_with_the_remedy
 ) -> None:
     packaged.write("/usr/local/sbin/mokutil", MOKUTIL)
     packaged.run("chmod +x /usr/local/sbin/mokutil; mkdir -p /var/lib/dkms; touch /var/lib/dkms/mok.pub")
-    before = boot(packaged)
-    done = upgrade(declared(hosts, NEW, ["gpu-1"]))
+    before = boot_time(packaged)
+    done = upgrade_driver(driver_inventory(hosts, NEW, ["gpu-1"]))
     message = done.hosts["gpu-1"].message
     assert "Secure Boot is on and /var/lib/dkms/mok.pub is not enrolled" in message
     assert "run mokutil --import on it, restart, enroll it at the console" in message
-    assert version(packaged) == OLD
-    assert boot(packaged) == before
+    assert driver_version(packaged) == OLD
+    assert boot_time(packaged) == before
 
 
 def test_an_upgrade_restarts_once_and_an_enrolled_key_is_no_obstacle(hosts: Bed, packaged: Host) -> None:
     packaged.run("touch /etc/fake-enrolled")
-    before = boot(packaged)
-    done = upgrade(declared(hosts, NEW, ["gpu-1"]))
+    before = boot_time(packaged)
+    done = upgrade_driver(driver_inventory(hosts, NEW, ["gpu-1"]))
     packaged.run("rm /usr/local/sbin/mokutil")
     assert done.ok, done.failures
-    assert version(packaged) == NEW
-    assert boot(packaged) != before
+    assert driver_version(packaged) == NEW
+    assert boot_time(packaged) != before
     assert "nvidia-driver-cuda" in packaged.out("apt-mark showhold").split()
 
 
 def test_a_host_with_switches_gets_the_fabric_manager_of_the_drivers_version(
     hosts: Bed, packaged: Host
 ) -> None:
-    done = upgrade(declared(hosts, NEW, ["gpu-1"], nvidia_driver_fabricmanager=True))
+    done = upgrade_driver(driver_inventory(hosts, NEW, ["gpu-1"], nvidia_driver_fabricmanager=True))
     assert done.ok, done.failures
     assert packaged.out("nv-fabricmanager --version").endswith(NEW)
     assert packaged.out(
@@ -130,16 +130,16 @@ def test_a_host_with_switches_gets_the_fabric_manager_of_the_drivers_version(
 
 
 def test_the_other_modules_replace_the_first_ones(hosts: Bed, packaged: Host) -> None:
-    before = boot(packaged)
-    done = upgrade(declared(hosts, NEW, ["gpu-1"], nvidia_driver_modules="proprietary"))
+    before = boot_time(packaged)
+    done = upgrade_driver(driver_inventory(hosts, NEW, ["gpu-1"], nvidia_driver_modules="proprietary"))
     assert done.ok, done.failures
-    assert boot(packaged) != before  # the version is the same, but the old modules are in use
+    assert boot_time(packaged) != before  # the version is the same, but the old modules are in use
     assert packaged.out("modinfo -F license nvidia") == "NVIDIA"
 
 
 def test_a_runfile_with_another_sum_is_not_run(hosts: Bed, other: Host) -> None:
     (hosts.web / "driver.run").write_text(RUNFILE)
-    done = upgrade(_by_runfile(hosts, "0" * 64))
+    done = upgrade_driver(_by_runfile(hosts, "0" * 64))
     assert "checksum" in done.hosts["gpu-2"].message
     assert other.run("ls /var/lib/gpuform/called", check=False).returncode == 2
 
@@ -148,22 +148,25 @@ def test_the_runfile_of_the_source_is_installed_where_nouveau_was_and_the_host_r
     hosts: Bed, other: Host
 ) -> None:
     other.run("touch /etc/fake-nouveau; echo blacklist nouveau >/etc/modprobe.d/off.conf")
-    before = boot(other)
-    done = upgrade(_by_runfile(hosts, hashlib.sha256(RUNFILE.encode()).hexdigest()))
+    before = boot_time(other)
+    done = upgrade_driver(_by_runfile(hosts, hashlib.sha256(RUNFILE.encode()).hexdigest()))
     assert done.ok, done.failures
-    assert boot(other) != before
+    assert boot_time(other) != before
     assert other.out("nvidia-smi --query-gpu=driver_version --format=csv,noheader") == "525.60.11"
     assert other.out("cat /var/lib/gpuform/called") == (
         "--silent --dkms --no-x-check --no-nouveau-check --kernel-module-build-directory=kernel"
     )
     assert "nouveau" not in other.out("lsmod")
     assert (
-        upgrade(_by_runfile(hosts, hashlib.sha256(RUNFILE.encode()).hexdigest())).hosts["gpu-2"].changed == 0
+        upgrade_driver(_by_runfile(hosts, hashlib.sha256(RUNFILE.encode()).hexdigest()))
+        .hosts["gpu-2"]
+        .changed
+        == 0
     )
 
 
 def _by_runfile(hosts: Bed, digest: str) -> dict[str, object]:
-    return declared(
+    return driver_inventory(
         hosts,
         "525.60.11",
         ["gpu-2"],

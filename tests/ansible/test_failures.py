@@ -14,7 +14,7 @@ import yaml
 
 from gpuform.checkout.paths import Paths
 from gpuform.hosts import Event, Outcome, run
-from tests.ansible.conftest import Beds
+from tests.ansible.conftest import BedFactory
 from tests.bed import Bed
 
 pytestmark = [pytest.mark.hosts, pytest.mark.nightly]
@@ -39,7 +39,7 @@ DONE = {"ok": True, "failed": 0, "unreachable": False, "message": ""}
 
 
 @dataclass
-class Site:
+class Setup:
     """Three hosts, a playbook, and a known_hosts file that a test may change."""
 
     bed: Bed
@@ -49,8 +49,8 @@ class Site:
 
     @property
     def hostvars(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.inventory["_meta"]["hostvars"]
-        return found
+        variables: dict[str, Any] = self.inventory["_meta"]["hostvars"]
+        return variables
 
     @property
     def paths(self) -> Paths:
@@ -66,13 +66,13 @@ class Site:
             for line in self.bed.known_hosts.read_text().splitlines()
             if line.strip()
         )
-        kept = []
+        known_hosts = []
         for name in hosts:
-            other = (keys_of or {}).get(name, name)
+            key_host = (keys_of or {}).get(name, name)
             names, _, _ = lines[name].partition(" ")
-            kept.append(f"{names} {lines[other].partition(' ')[2]}")
+            known_hosts.append(f"{names} {lines[key_host].partition(' ')[2]}")
         file = self.folder / "known_hosts"
-        file.write_text("\n".join(kept) + "\n")
+        file.write_text("\n".join(known_hosts) + "\n")
         return f"-o UserKnownHostsFile={file} -o StrictHostKeyChecking=yes"
 
     def use(self, options: str) -> None:
@@ -81,12 +81,12 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def booted(bed: Beds) -> Bed:
+def booted(bed: BedFactory) -> Bed:
     return bed(3)
 
 
 @pytest.fixture
-def site(booted: Bed, tmp_path: Path) -> Iterator[Site]:
+def site(booted: Bed, tmp_path: Path) -> Iterator[Setup]:
     playbooks = tmp_path / "ansible" / "playbooks"
     playbooks.mkdir(parents=True)
     (playbooks.parent / "ansible.cfg").write_text(CONFIG.read_text())
@@ -95,18 +95,18 @@ def site(booted: Bed, tmp_path: Path) -> Iterator[Site]:
     inventory = copy.deepcopy(booted.inventory())
     for variables in inventory["_meta"]["hostvars"].values():
         variables["mirror_password"] = CANARY
-    yield Site(booted, tmp_path, inventory)
+    yield Setup(booted, tmp_path, inventory)
     for host in booted.hosts:
         host.run("rm -f /srv/kept /srv/written")
 
 
-def written(site: Site) -> list[str]:
+def hosts_with_file(site: Setup) -> list[str]:
     return [
         host.name for host in site.bed.hosts if host.run("test -e /srv/written", check=False).returncode == 0
     ]
 
 
-def test_a_host_that_is_off_and_one_with_another_key_are_named_and_the_third_is_done(site: Site) -> None:
+def test_a_host_that_is_off_and_one_with_another_key_are_named_and_the_third_is_done(site: Setup) -> None:
     site.use(site.known("gpu-1", "gpu-2", "gpu-3", keys_of={"gpu-3": "gpu-1"}))
     address = site.hostvars["gpu-2"]["ansible_host"]
     site.hostvars["gpu-2"]["ansible_host"] = address.rpartition(".")[0] + ".250"
@@ -119,26 +119,26 @@ def test_a_host_that_is_off_and_one_with_another_key_are_named_and_the_third_is_
     assert other.message.startswith("wrong host key: it shows SHA256:"), other.message
     assert "correct known_hosts" in other.message
     assert [line.partition(":")[0] for line in outcome.failures] == ["host gpu-2", "host gpu-3"]
-    assert written(site) == ["gpu-1"]
+    assert hosts_with_file(site) == ["gpu-1"]
     site.hostvars["gpu-2"]["ansible_host"] = address
     site.use(site.known("gpu-1", "gpu-2", "gpu-3"))
     again = site.run()
     assert again.ok, again.failures
     assert [result.changed for result in again.hosts.values()] == [0, 2, 2]
-    assert written(site) == ["gpu-1", "gpu-2", "gpu-3"]
+    assert hosts_with_file(site) == ["gpu-1", "gpu-2", "gpu-3"]
 
 
-def test_a_host_whose_key_nobody_knows_is_not_trusted(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_whose_key_nobody_knows_is_not_trusted(site: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither Ansible's switch in the user's environment nor options missing from the caller change this."""
     monkeypatch.setenv("ANSIBLE_HOST_KEY_CHECKING", "False")
     site.use(site.known("gpu-1", "gpu-3").replace("-o StrictHostKeyChecking=yes", ""))
     outcome = site.run()
     assert outcome.hosts["gpu-2"].message.startswith("unknown host key"), outcome.hosts["gpu-2"].message
-    assert written(site) == ["gpu-1", "gpu-3"]
+    assert hosts_with_file(site) == ["gpu-1", "gpu-3"]
     assert "gpu-2" not in (site.folder / "known_hosts").read_text()
 
 
-def test_the_secret_is_used_and_is_nowhere(site: Site) -> None:
+def test_the_secret_is_used_and_is_nowhere(site: Setup) -> None:
     site.hostvars["gpu-2"]["breaks"] = True
     tmp = Path("/tmp")
     before = {file: _age(file) for file in _files(tmp)}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.ansible.conftest import Beds
+from tests.ansible.conftest import BedFactory
 from tests.ansible.plays import Role
 from tests.bed.host import Host
 
@@ -25,7 +25,7 @@ UNIT = "nvidia-mig-manager.service"
 
 
 @pytest.fixture(scope="module")
-def mig(bed: Beds, tmp_path_factory: pytest.TempPathFactory) -> Role:
+def mig(bed: BedFactory, tmp_path_factory: pytest.TempPathFactory) -> Role:
     made = bed(1)
     host = made.hosts[0]
     repository = made.furnish_repository(toolkits=(), cuda=("12.2",))

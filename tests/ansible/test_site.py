@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from gpuform.hosts.runner import run
-from tests.ansible.conftest import Beds, Prepared
+from tests.ansible.conftest import BedFactory, PreparedHosts
 from tests.bed import Bed, Host, stack
 from tests.bed.packages import driver, toolkit
 
 pytestmark = [pytest.mark.hosts, pytest.mark.nightly]
 
 
-def test_check_mode_on_bare_hosts_says_what_it_would_do_and_does_nothing(bed: Beds):
+def test_check_mode_on_bare_hosts_says_what_it_would_do_and_does_nothing(bed: BedFactory):
     bare = bed(1)
     try:
         bare.furnish_repository()
@@ -40,7 +40,7 @@ _SNAPSHOT = (
 )
 
 
-def test_one_run_makes_bare_hosts_done(prepared: Prepared):
+def test_one_run_makes_bare_hosts_done(prepared: PreparedHosts):
     assert {name: result.message for name, result in prepared.first.hosts.items() if not result.ok} == {}
     assert prepared.first.hosts.keys() == {"gpu-1", "gpu-2"}
     gpu, cpu = prepared.bed.hosts
@@ -54,7 +54,7 @@ def test_one_run_makes_bare_hosts_done(prepared: Prepared):
     assert cpu.run("dpkg-query -W 'nvidia*'", check=False).stdout == ""
 
 
-def test_it_stays_so_after_a_reboot(prepared: Prepared):
+def test_it_stays_so_after_a_reboot(prepared: PreparedHosts):
     gpu = prepared.bed.hosts[0]
     gpu.reboot()
     assert gpu.out("nvidia-smi -L").startswith("GPU 0: Tesla T4 ")
@@ -73,7 +73,7 @@ OURS = "dpkg-query -W -f '${Package} ${Version}\\n' '*nvidia*' | grep -v ' $'"
 
 
 @pytest.fixture(scope="module")
-def offered(prepared: Prepared):
+def offered(prepared: PreparedHosts):
     """The prepared host, with newer packages in its repository; and its packages before."""
     repository, host = prepared.bed.repository, prepared.bed.hosts[0]
     before = host.out(OURS)
@@ -137,7 +137,7 @@ KUBE_PROXY = "table ip kube-proxy { chain services { type filter hook forward pr
 
 
 @pytest.fixture(scope="module")
-def hardened(bed: Beds) -> Iterator[Bed]:
+def hardened(bed: BedFactory) -> Iterator[Bed]:
     """One host with hardening that contradicts Kubernetes' requirements before our role runs."""
     made = bed(1)
     made.hosts[0].write("/etc/sysctl.d/99-sysctl.conf", "net.ipv4.ip_forward = 0\n")

@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from tests.ansible.conftest import Beds
+from tests.ansible.conftest import BedFactory
 from tests.ansible.plays import Role
 from tests.bed.host import Host
 
@@ -31,7 +31,7 @@ imports = [
 
 
 @pytest.fixture(scope="module")
-def toolkit(bed: Beds, tmp_path_factory: pytest.TempPathFactory) -> Role:
+def toolkit(bed: BedFactory, tmp_path_factory: pytest.TempPathFactory) -> Role:
     made = bed(1)
     repository = made.furnish_repository(drivers=(), toolkits=("1.17.8", "1.19.1"), cuda=())
     return Role(

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.ansible.conftest import Beds
-from tests.ansible.plays import NEW, OLD, boot, declared, upgrade, version
+from tests.ansible.conftest import BedFactory
+from tests.ansible.plays import NEW, OLD, boot_time, driver_inventory, driver_version, upgrade_driver
 from tests.bed import Bed
 from tests.conftest import Plane
 
@@ -27,7 +27,7 @@ REASON = "gpuform.io/driver-upgrade-reason"
 
 
 @pytest.fixture(scope="module")
-def joined(bed: Beds, control_plane: Plane) -> Iterator[Bed]:
+def joined(bed: BedFactory, control_plane: Plane) -> Iterator[Bed]:
     made = bed(3)
     made.furnish_repository(drivers=(OLD, NEW), toolkits=(), cuda=())
     packages = " ".join(f"{name}={OLD}-1" for name in DRIVER)
@@ -50,15 +50,15 @@ def test_a_budget_that_allows_no_eviction_stops_the_upgrade_before_anything_is_c
     joined: Bed, control_plane: Plane
 ) -> None:
     control_plane.kubectl("apply", "-f", "-", input=json.dumps(_budget("on-gpu-1")))
-    before = boot(joined.host("gpu-1"))
-    done = upgrade(_inventory(joined, control_plane, nvidia_driver_drain_timeout=15))
+    before = boot_time(joined.host("gpu-1"))
+    done = upgrade_driver(_inventory(joined, control_plane, nvidia_driver_drain_timeout=15))
     control_plane.kubectl("delete", "pdb", "on-gpu-1")
 
     assert not done.ok
     assert "Drain the node within its disruption budgets" in done.hosts["gpu-1"].message
     assert "disruption budget" in done.hosts["gpu-1"].message
-    assert [version(host) for host in joined.hosts] == [OLD] * 3
-    assert boot(joined.host("gpu-1")) == before
+    assert [driver_version(host) for host in joined.hosts] == [OLD] * 3
+    assert boot_time(joined.host("gpu-1")) == before
     assert _cordoned(control_plane) == ["gpu-1"]
     assert "Drain the node" in _notes(control_plane, "gpu-1")[REASON]
 
@@ -67,21 +67,21 @@ def test_a_bad_host_ends_the_upgrade_and_the_next_run_goes_on_from_there(
     joined: Bed, control_plane: Plane
 ) -> None:
     first, second, third = joined.hosts
-    boots = {host.name: boot(host) for host in joined.hosts}
+    boots = {host.name: boot_time(host) for host in joined.hosts}
     second.play("Tesla T4", 0)  # comes back without its GPU
     with _Watch(control_plane) as watch:
-        done = upgrade(_inventory(joined, control_plane))
+        done = upgrade_driver(_inventory(joined, control_plane))
 
     assert not done.ok
     assert done.hosts["gpu-1"].ok, done.hosts["gpu-1"].message
     assert "declared are driver 580.95.05, 1 x Tesla T4" in done.hosts["gpu-2"].message
     assert "its node stays cordoned, run this again" in done.hosts["gpu-2"].message
     assert not done.hosts["gpu-3"].ok
-    assert version(first) == NEW
-    assert version(third) == OLD
-    assert boot(first) != boots["gpu-1"]
-    assert boot(second) != boots["gpu-2"]
-    assert boot(third) == boots["gpu-3"]
+    assert driver_version(first) == NEW
+    assert driver_version(third) == OLD
+    assert boot_time(first) != boots["gpu-1"]
+    assert boot_time(second) != boots["gpu-2"]
+    assert boot_time(third) == boots["gpu-3"]
     assert watch.at_once == [{"gpu-1"}, {"gpu-2"}]
     assert watch.emptied == {"gpu-1", "gpu-2"}
     assert _cordoned(control_plane) == ["gpu-2"]
@@ -90,14 +90,14 @@ def test_a_bad_host_ends_the_upgrade_and_the_next_run_goes_on_from_there(
 
     second.play("Tesla T4", 1)
     control_plane.kubectl("cordon", "gpu-3")  # cordoned for another reason
-    boots = {host.name: boot(host) for host in joined.hosts}
-    done = upgrade(_inventory(joined, control_plane))
+    boots = {host.name: boot_time(host) for host in joined.hosts}
+    done = upgrade_driver(_inventory(joined, control_plane))
 
     assert done.ok, done.failures
     assert done.hosts["gpu-1"].changed == 0
-    assert [version(host) for host in joined.hosts] == [NEW] * 3
-    assert boot(first) == boots["gpu-1"]
-    assert boot(third) != boots["gpu-3"]
+    assert [driver_version(host) for host in joined.hosts] == [NEW] * 3
+    assert boot_time(first) == boots["gpu-1"]
+    assert boot_time(third) != boots["gpu-3"]
     assert _cordoned(control_plane) == ["gpu-3"]  # was cordoned before, stays so
     assert not [
         name for host in joined.hosts for name in _notes(control_plane, host.name) if "driver" in name
@@ -136,7 +136,7 @@ def _inventory(bed: Bed, plane: Plane, **more: Any) -> dict[str, Any]:
         "nvidia_driver_kubeconfig": str(plane.kubeconfig),
         "nvidia_driver_kubectl": str(plane.toolchain.path("kubectl")),
     }
-    return declared(bed, NEW, **cluster, **more)
+    return driver_inventory(bed, NEW, **cluster, **more)
 
 
 def _items(plane: Plane, kind: str) -> list[dict[str, Any]]:

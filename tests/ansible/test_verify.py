@@ -11,7 +11,7 @@ import pytest
 
 from gpuform.hosts import run
 from gpuform.hosts.verify import Report, verify
-from tests.ansible.conftest import Beds
+from tests.ansible.conftest import BedFactory
 from tests.ansible.sabotage import (
     BY_HAND,
     DRIVER,
@@ -57,7 +57,7 @@ CHECKS = (
 
 
 @dataclass(frozen=True)
-class Site:
+class VerifiedHost:
     host: Host
     inventory: dict[str, Any]
 
@@ -65,8 +65,8 @@ class Site:
         return verify(self.inventory, ROOT, stack="lab")
 
     def failed(self) -> dict[str, tuple[str, str]]:
-        wrong = [one for one in self.report().verdicts if one.verdict == "FAIL"]
-        return {one.check: (one.fact, one.remedy) for one in wrong}
+        failed = [verdict for verdict in self.report().verdicts if verdict.verdict == "FAIL"]
+        return {verdict.check: (verdict.fact, verdict.remedy) for verdict in failed}
 
     def apply(self) -> None:
         outcome = run("site.yml", self.inventory)
@@ -74,25 +74,25 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(bed: Beds) -> Iterator[Site]:
-    own = bed(hosts=1)
-    (host,) = own.hosts
+def site(bed: BedFactory) -> Iterator[VerifiedHost]:
+    new_bed = bed(hosts=1)
+    (host,) = new_bed.hosts
     host.play(PRODUCT, 8)
-    own.furnish_repository(drivers=(DRIVER, OTHER_DRIVER), toolkits=(TOOLKIT, OLD_TOOLKIT))
-    found = Site(host, stack.listing(own, [POOL], cuda="12.2"))
-    found.apply()
-    yield found
-    own.down()
+    new_bed.furnish_repository(drivers=(DRIVER, OTHER_DRIVER), toolkits=(TOOLKIT, OLD_TOOLKIT))
+    host_under_test = VerifiedHost(host, stack.listing(new_bed, [POOL], cuda="12.2"))
+    host_under_test.apply()
+    yield host_under_test
+    new_bed.down()
 
 
-def test_a_prepared_host_is_as_declared(site: Site) -> None:
+def test_a_prepared_host_is_as_declared(site: VerifiedHost) -> None:
     report = site.report()
     found = {one.check: one.fact or one.verdict for one in report.verdicts}
     assert {check: found[check] for check in CHECKS} == dict.fromkeys(CHECKS, "PASS")
     assert report.ok
 
 
-def test_a_second_run_changes_nothing(site: Site) -> None:
+def test_a_second_run_changes_nothing(site: VerifiedHost) -> None:
     outcome = run("site.yml", site.inventory)
     assert {name: (result.ok, result.changes) for name, result in outcome.hosts.items()} == {
         site.host.name: (True, ())
@@ -100,7 +100,7 @@ def test_a_second_run_changes_nothing(site: Site) -> None:
 
 
 @pytest.mark.nightly
-def test_nothing_is_written_by_looking(site: Site) -> None:
+def test_nothing_is_written_by_looking(site: VerifiedHost) -> None:
     site.host.run("touch /srv/before")
     site.report()
     apart = " ".join(f"-path {path} -prune -o" for path in ("/proc", "/sys", "/run", "/var/log", "/dev"))
@@ -108,7 +108,7 @@ def test_nothing_is_written_by_looking(site: Site) -> None:
 
 
 @pytest.mark.parametrize("sabotage", nightly_but("hold removed", {one.name: one for one in SABOTAGE}))
-def test_each_sabotage_is_found_and_named(site: Site, sabotage: Sabotage) -> None:
+def test_each_sabotage_is_found_and_named(site: VerifiedHost, sabotage: Sabotage) -> None:
     site.host.run(sabotage.command)
     try:
         assert site.failed() == sabotage.findings
@@ -117,7 +117,7 @@ def test_each_sabotage_is_found_and_named(site: Site, sabotage: Sabotage) -> Non
 
 
 @pytest.mark.nightly
-def test_the_other_driver_runs_after_a_reboot(site: Site) -> None:
+def test_the_other_driver_runs_after_a_reboot(site: VerifiedHost) -> None:
     site.host.run(BY_HAND.command)
     try:
         site.host.reboot()
@@ -133,7 +133,7 @@ def test_the_other_driver_runs_after_a_reboot(site: Site) -> None:
 
 
 @pytest.mark.nightly
-def test_the_remedy_that_is_named_helps(site: Site) -> None:
+def test_the_remedy_that_is_named_helps(site: VerifiedHost) -> None:
     """Everything at once, then the one command that most findings name."""
     chosen = [one for one in SABOTAGE if one.by_apply]
     assert len(chosen) > 5
@@ -145,7 +145,7 @@ def test_the_remedy_that_is_named_helps(site: Site) -> None:
 
 
 @pytest.mark.nightly
-def test_a_host_that_is_down_is_named_once(site: Site) -> None:
+def test_a_host_that_is_down_is_named_once(site: VerifiedHost) -> None:
     variables = site.inventory["_meta"]["hostvars"][site.host.name]
     down = {**variables, "ansible_host": site.host.address.rpartition(".")[0] + ".250"}
     report = verify({"_meta": {"hostvars": {"gpu-9": down, site.host.name: variables}}}, ROOT)
@@ -160,7 +160,7 @@ def test_a_host_that_is_down_is_named_once(site: Site) -> None:
     }
 
 
-def test_a_host_with_another_key_is_not_trusted(site: Site, tmp_path: Path) -> None:
+def test_a_host_with_another_key_is_not_trusted(site: VerifiedHost, tmp_path: Path) -> None:
     variables = dict(site.inventory["_meta"]["hostvars"][site.host.name])
     (tmp_path / "known").touch()
     variables["ansible_ssh_common_args"] = (

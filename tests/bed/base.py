@@ -48,7 +48,7 @@ def base(say: Callable[[], None] = lambda: None) -> Path:
     root = places.shared() / f"base-{key}"
     if (root / MADE).exists():
         return root / "root"
-    with lock.held(places.shared() / "base.lock", busy=lambda: None):
+    with lock.file_lock(places.shared() / "base.lock", busy=lambda: None):
         if not (root / MADE).exists():
             say()
             _make(root, main.url)
@@ -97,15 +97,15 @@ def sources(etc: Path = Path("/etc/apt")) -> list[Source]:
     given = os.environ.get("GPUFORM_DEBIAN_MIRROR")
     if given:
         return [Source(given.rstrip("/"), (SUITE,))]
-    found = [*_deb822(etc), *_lines(etc)]
-    ours = [source for source in found if any(suite.split("-")[0] == SUITE for suite in source.suites)]
+    result = [*_deb822(etc), *_lines(etc)]
+    ours = [source for source in result if any(suite.split("-")[0] == SUITE for suite in source.suites)]
     if not any(SUITE in source.suites for source in ours):
         raise Refused(f"apt here has no mirror of Debian {SUITE}; set GPUFORM_DEBIAN_MIRROR to one")
     return ours
 
 
 def _deb822(etc: Path) -> list[Source]:
-    found = []
+    result = []
     for file in sorted((etc / "sources.list.d").glob("*.sources")):
         for stanza in re.split(r"\n\s*\n", file.read_text()):
             fields = dict(
@@ -114,15 +114,15 @@ def _deb822(etc: Path) -> list[Source]:
             usable = "main" in fields.get("Components", "").split() and fields.get("Enabled") != "no"
             if "deb" in fields.get("Types", "").split() and usable:
                 url = fields["URIs"].split()[0].rstrip("/")
-                found.append(Source(url, tuple(fields["Suites"].split())))
-    return found
+                result.append(Source(url, tuple(fields["Suites"].split())))
+    return result
 
 
 def _lines(etc: Path) -> list[Source]:
-    found = []
+    result = []
     for file in [etc / "sources.list", *sorted((etc / "sources.list.d").glob("*.list"))]:
         for line in file.read_text().splitlines() if file.is_file() else []:
             match = re.match(r"deb\s+(?:\[[^]]*\]\s+)?(\S+)\s+(\S+)\s+(.*)", line)
             if match and "main" in match[3].split():
-                found.append(Source(match[1].rstrip("/"), (match[2],)))
-    return found
+                result.append(Source(match[1].rstrip("/"), (match[2],)))
+    return result

@@ -42,10 +42,10 @@ class Bed:
     def record(self) -> dict[str, Any]:
         """The record written when the bed was made; empty if there is none."""
         try:
-            found: dict[str, Any] = json.loads((self.folder / "bed.json").read_text())
+            result: dict[str, Any] = json.loads((self.folder / "bed.json").read_text())
         except (FileNotFoundError, json.JSONDecodeError):
             return {}
-        return found
+        return result
 
     @property
     def hosts(self) -> list[Host]:
@@ -110,7 +110,7 @@ class Bed:
         refusal.make_room()
         refusal.boot(base())
         lower = f"{layout.layer()}:{base()}"
-        with lock.held(self._lock, busy=lambda: None):
+        with lock.file_lock(self._lock, busy=lambda: None):
             record = self.record
             if "subnet" not in record:
                 record = self._begin(owner)
@@ -136,7 +136,7 @@ class Bed:
 
     def down(self, *, only_abandoned: bool = False) -> bool:
         """End everything of the bed and delete it; a missing bed is no error. Returns whether it was done."""
-        with lock.held(self._lock, busy=lambda: None):
+        with lock.file_lock(self._lock, busy=lambda: None):
             if only_abandoned and not self.abandoned:
                 return False
             self._end()

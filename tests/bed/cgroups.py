@@ -68,11 +68,11 @@ def entering(folders: list[Path]) -> list[str]:
 
 
 def members(group: str) -> set[int]:
-    found: set[int] = set()
+    result: set[int] = set()
     for folder in _folders(group):
         with suppress(OSError):  # removed meanwhile
-            found |= {int(pid) for pid in (folder / "cgroup.procs").read_text().split()}
-    return found - {os.getpid()}
+            result |= {int(pid) for pid in (folder / "cgroup.procs").read_text().split()}
+    return result - {os.getpid()}
 
 
 def end(group: str) -> None:

@@ -24,13 +24,13 @@ FAKES = Path("usr/local/lib/fake-gpu")
 def _files() -> dict[Path, Path]:
     """Place in a host -> file: the fakes, and beside them the modules that they import."""
     root = Path(__file__).parents[2]
-    found = {path.relative_to(IMAGE): path for path in IMAGE.rglob("*") if path.is_file()}
+    result = {path.relative_to(IMAGE): path for path in IMAGE.rglob("*") if path.is_file()}
     for name in ("__init__", "hardware", "mig_geometry"):
         module = Path("lab/simulator") / f"{name}.py"
-        found[FAKES / module] = root / module
+        result[FAKES / module] = root / module
     for path in Path(yaml.__file__).parent.glob("*.py"):
-        found[FAKES / "yaml" / path.name] = path
-    return {place: path for place, path in sorted(found.items()) if path.suffix != ".pyc"}
+        result[FAKES / "yaml" / path.name] = path
+    return {place: path for place, path in sorted(result.items()) if path.suffix != ".pyc"}
 
 
 def layer() -> Path:

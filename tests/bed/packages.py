@@ -165,6 +165,8 @@ def nvidia_ctk() -> Path:
 def cdi_units() -> dict[str, str]:
     """The toolkit's own CDI units, from the module that nvidia-ctk is built of."""
     names = ("nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path")
-    source = Source("cdi-units", "units for CDI", NVIDIA_CTK.pins, Path("deployments/systemd"), names[0])
+    source = Source(
+        "cdi-units", "units for CDI", NVIDIA_CTK.module_path, Path("deployments/systemd"), names[0]
+    )
     folder = module(source, NVIDIA_CTK.name)
     return {name: (folder / name).read_text() for name in names}

@@ -38,12 +38,12 @@ def environment(bed: Bed, pools: Sequence[Mapping[str, Any]] = (), **cluster: An
     return {"name": "bed", "cluster": {**settings, **cluster}, "pools": placed}
 
 
-def write(path: Path, found: Mapping[str, Any]) -> Path:
-    path.write_text(yaml.safe_dump({"config": {"gpuform:environment": dict(found)}}, sort_keys=False))
+def write(path: Path, result: Mapping[str, Any]) -> Path:
+    path.write_text(yaml.safe_dump({"config": {"gpuform:environment": dict(result)}}, sort_keys=False))
     return path
 
 
 def listing(bed: Bed, pools: Sequence[Mapping[str, Any]] = (), **cluster: Any) -> dict[str, Any]:
     file = write(bed.folder / "Pulumi.bed.yaml", environment(bed, pools, **cluster))
-    found: dict[str, Any] = json.loads(json.dumps(inventory(load(file))))
-    return found
+    result: dict[str, Any] = json.loads(json.dumps(inventory(load(file))))
+    return result

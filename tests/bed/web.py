@@ -100,7 +100,6 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         self.send_error(404)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Log every request, for the tests."""
         print(self.client_address[0], format % args, flush=True)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from infra.strict_yaml import load_all
 from lab.offline import karpenter_crds
 from lab.sidecars.controllers.rows import CHARTS
 from lab.toolchain import Toolchain
@@ -35,7 +36,7 @@ IN_MODULES: Mapping[str, tuple[Source, str]] = {
         ("karpenter", karpenter_crds.MODULE, "charts/karpenter", "karpenter-crds"),
         ("karpenter-crd", karpenter_crds.MODULE, "charts/karpenter-crd", "karpenter-crds"),
         *((name, row.module, row.charts[name], row.name) for name, row in CHARTS.items()),
-        ("nvidia-device-plugin", NVIDIA_CONFIG.pins, _DEVICE_PLUGIN, NVIDIA_CONFIG.name),
+        ("nvidia-device-plugin", NVIDIA_CONFIG.module_path, _DEVICE_PLUGIN, NVIDIA_CONFIG.name),
     )
 }
 AT_HAND = (*OURS, *IN_MODULES)
@@ -48,14 +49,16 @@ def folder(chart: str) -> Path | None:
     return ROOT / "charts" / chart if chart in OURS else None
 
 
-def of(chart: str) -> list[tuple[str, Any]]:
+def values_of(chart: str) -> list[tuple[str, Any]]:
     """Values that some environment gives the chart, with the environment's name.
 
     Values of our own chart count for NVIDIA's as well: they must be valid for both.
     """
-    everywhere = [(name, one) for name in everything.environments() for one in everything.charts(name)]
+    everywhere = [(name, item) for name in everything.environments() for item in everything.charts(name)]
     return [
-        (name, one["values"]) for name, one in everywhere if chart in (one["chart"], OURS.get(one["chart"]))
+        (name, entry["values"])
+        for name, entry in everywhere
+        if chart in (entry["chart"], OURS.get(entry["chart"]))
     ]
 
 
@@ -66,8 +69,8 @@ def rendered(toolchain: Toolchain, chart: str, values: Any, namespace: str = "ku
     text = yaml.safe_dump(values)
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    return [one for one in yaml.safe_load_all(done.stdout) if one]
+    return [item for item in load_all(done.stdout) if item]
 
 
 def crds_in(toolchain: Toolchain, chart: str = "kueue") -> list[Document]:
-    return [one for one in rendered(toolchain, chart, {}) if one["kind"] == "CustomResourceDefinition"]
+    return [item for item in rendered(toolchain, chart, {}) if item["kind"] == "CustomResourceDefinition"]

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from lab.toolchain import Toolchain
-from tests.checks.judges import Lines
+from tests.checks.judges import JsonLines
 
 
 @pytest.fixture(scope="module")
-def types(toolchain: Toolchain) -> Iterator[Lines]:
+def types(toolchain: Toolchain) -> Iterator[JsonLines]:
     """NVIDIA's parsers of the device plugin's and of mig-parted's configuration."""
-    with Lines(toolchain.path("nvidia-config")) as answers:
+    with JsonLines(toolchain.path("nvidia-config")) as answers:
         yield answers
 
 

@@ -23,14 +23,14 @@ _STRATEGIES = st.sampled_from(["none", "single", "mixed"])
 def machines(kind: str, mig: bool = False) -> list[Machine]:
     """Machines with GPUs for the kind of cluster; with ``mig`` only those that support MIG."""
     return [
-        one
-        for one in MACHINES.values()
-        if one.gpu
-        and one.arch == "amd64"
-        and (kind != "aws" or one.seller == "ec2")
-        and (one.gpu in GEOMETRIES or not mig)
+        item
+        for item in MACHINES.values()
+        if item.gpu
+        and item.arch == "amd64"
+        and (kind != "aws" or item.seller == "ec2")
+        and (item.gpu in GEOMETRIES or not mig)
         # No driver supports it beside Volta, and on AWS it needs a newer image.
-        and one.gpu != "RTX-PRO-4500"
+        and item.gpu != "RTX-PRO-4500"
     ]
 
 
@@ -65,8 +65,8 @@ def _openstack(pools: list[Mapping]) -> Mapping:
     named = {pool["machine"] for pool in pools if pool.get("machine", "").startswith(OWN)}
     machines = {name: MACHINES[name.removeprefix(OWN)] for name in sorted(named)}
     flavors = {
-        name: {"gpu": one.gpu, "count": one.gpus, "vcpu": one.vcpu, "memory_gib": one.memory}
-        for name, one in machines.items()
+        name: {"gpu": item.gpu, "count": item.gpus, "vcpu": item.vcpu, "memory_gib": item.memory}
+        for name, item in machines.items()
     }
     return {"kind": "openstack", "template": "t", "version": "1.34", "flavors": flavors}
 
@@ -86,8 +86,8 @@ def _pool(draw: st.DrawFn, index: int, kind: str, strategy: str) -> Mapping:
     else:
         pool["gpu"] = {"models": models, "count": machine.gpus}
     if kind == "aws" and how != "dra" and draw(st.booleans()):
-        same = [one for one in machines(kind) if one.gpu == machine.gpu]
-        pool["elastic"] = {"max": {"cpu": max(one.vcpu for one in same)}}
+        same = [item for item in machines(kind) if item.gpu == machine.gpu]
+        pool["elastic"] = {"max": {"cpu": max(entry.vcpu for entry in same)}}
         # So that a pod without a pool does not fit another pool as well.
         pool["taints"] = [{"key": f"team-{index}", "value": "a"}]
         if "gpu" in pool and draw(st.booleans()):
@@ -150,7 +150,7 @@ def _mig(draw: st.DrawFn, gpu: str, counts: list[int], operator: str, index: int
         numbers = st.lists(st.integers(0, counts[0] - 1), min_size=1, max_size=counts[0] - 1, unique=True)
         found["devices"] = draw(numbers)
     ((profile, count), *others) = layout.items()
-    whole = not others and count == geometry.most(profile)
+    whole = not others and count == geometry.max_slices(profile)
     found["layout"] = f"all-{profile}" if whole and draw(st.booleans()) else layout
     if draw(st.booleans()):
         found["share"] = draw(_share())

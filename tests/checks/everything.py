@@ -11,13 +11,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from infra.config import load, parse
 from infra.model.environment import Environment
 from infra.plan import device_plugin
 from infra.plan.render import render
+from infra.strict_yaml import load_all
 from tests.plan import aws_environments
+from tests.plan.environments import on
 
 ROOT = Path(__file__).parents[2]
 
@@ -91,19 +91,15 @@ STRATEGIES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def embedded(*pools: dict[str, Any], mig_strategy: str = "mixed", **beside: Any) -> Environment:
-    named = [{"name": f"p{index}", "nodes": 1, **pool} for index, pool in enumerate(pools)]
-    whole = {"gpu_operator": {"mig_strategy": mig_strategy}, **beside}
-    return parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": named, **whole})
+def embedded(*pools: dict[str, Any], mig_strategy: str = "mixed", **more: Any) -> Environment:
+    return on("embedded", *pools, **{"gpu_operator": {"mig_strategy": mig_strategy}, **more})
 
 
 def existing(
     *pools: dict[str, Any], monitoring: dict[str, Any] | None = None, **operator: Any
 ) -> Environment:
-    named = [{"name": f"p{i}", "selector": {"pool": f"p{i}"}, **pool} for i, pool in enumerate(pools)]
-    cluster = {"kind": "existing", "kubeconfig": "k"}
-    whole = {"name": "e", "cluster": cluster, "gpu_operator": operator, "pools": named}
-    return parse(whole | ({} if monitoring is None else {"monitoring": monitoring}))
+    more = {} if monitoring is None else {"monitoring": monitoring}
+    return on("existing", *pools, gpu_operator=operator, **more)
 
 
 def monitored_on_aws() -> Environment:
@@ -111,8 +107,8 @@ def monitored_on_aws() -> Environment:
     return parse({**room, "monitoring": {"storage": {"size": "50Gi", "class": "gp2"}}})
 
 
-def healthy(env: Environment, **said: Any) -> Environment:
-    return parse({**env.resolved(), "health": said})
+def healthy(env: Environment, **settings: Any) -> Environment:
+    return parse({**env.resolved(), "health": settings})
 
 
 def queued(kind: str, **queue: Any) -> dict[str, Any]:
@@ -255,7 +251,7 @@ def _documents(name: str) -> tuple[Document, ...]:
         document
         for file, text in texts.items()
         if file.endswith(".yaml")
-        for document in yaml.safe_load_all(text)
+        for document in load_all(text)
         if document
     )
 
@@ -269,21 +265,21 @@ def _any_key() -> Any:
 
 
 def objects(name: str) -> Iterator[Document]:
-    return (one for one in _documents(name) if "kind" in one and "apiVersion" in one)
+    return (document for document in _documents(name) if "kind" in document and "apiVersion" in document)
 
 
 def charts(name: str) -> Iterator[Document]:
     """Charts with their values, each under the last part of its address."""
     env = environments()[name]
-    found = [one for one in _documents(name) if "chart" in one and "values" in one]
+    found = [document for document in _documents(name) if "chart" in document and "values" in document]
     release = device_plugin.efa_release(env) if env.cluster.kind == "aws" else None
     if release:
         found.append(vars(release))
-    return ({**one, "chart": one["chart"].rpartition("/")[2]} for one in found)
+    return ({**item, "chart": item["chart"].rpartition("/")[2]} for item in found)
 
 
 def config_map(name: str, key: str) -> Iterator[tuple[str, str]]:
     """Entries, by key, of the environment's ConfigMaps with names that start with ``key``."""
-    for one in objects(name):
-        if one["kind"] == "ConfigMap" and one["metadata"]["name"].startswith(key):
-            yield from one["data"].items()
+    for item in objects(name):
+        if item["kind"] == "ConfigMap" and item["metadata"]["name"].startswith(key):
+            yield from item["data"].items()

@@ -10,7 +10,7 @@ from typing import Any, Self
 Answer = dict[str, Any]
 
 
-class Lines:
+class JsonLines:
     """A program that answers each line of JSON with another; one run for many questions."""
 
     def __init__(self, binary: Path) -> None:
@@ -34,12 +34,12 @@ class Lines:
 
 
 def ask_all(binary: Path, questions: Iterable[Answer]) -> list[Answer]:
-    text = "".join(json.dumps({"id": index, **one}) + "\n" for index, one in enumerate(questions))
+    text = "".join(json.dumps({"id": index, **item}) + "\n" for index, item in enumerate(questions))
     done = subprocess.run([str(binary)], input=text, capture_output=True, text=True, timeout=120, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def asserted(mig_parted: Path, text: str, name: str) -> subprocess.CompletedProcess[str]:
+def check_config(mig_parted: Path, text: str, name: str) -> subprocess.CompletedProcess[str]:
     """Check one named configuration by NVIDIA's MIG manager, without applying it."""
     command = [str(mig_parted), "assert", "--valid-config", "-f", "-", "-c", name]
     return subprocess.run(command, input=text, capture_output=True, text=True, timeout=30)

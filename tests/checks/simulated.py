@@ -14,9 +14,9 @@ from infra.model.pool import Pool
 from infra.plan import gpu_operator, nodes, sharing
 from lab.simulator import device_plugin, gfd, keys, kubelet, mig_manager, power
 from lab.simulator.actions import NodeMeta
-from lab.simulator.objects import Node, node_of
+from lab.simulator.objects import Node, parse_node
 from lab.simulator.world import Config, World
-from tests.checks.judges import Lines
+from tests.checks.judges import JsonLines
 from tests.lab.simulator.worlds import RUNNING, make_pod
 
 DRIVER = "595.91.07"
@@ -24,11 +24,11 @@ _STEPS = 9
 
 
 @dataclass
-class Site:
+class SimulatedOperator:
     """An environment's operator with its configurations, as parsed by NVIDIA's types."""
 
     env: Environment
-    types: Lines
+    types: JsonLines
 
     def __post_init__(self) -> None:
         self.values = gpu_operator.values(self.env)
@@ -37,9 +37,9 @@ class Site:
 
     def settled(self, pool: Pool, machine: Machine) -> World:
         """A node of the pool on that machine after every operand has acted; asserts that none is stuck."""
-        made = nodes.node(self.env, pool, machine, f"{pool.name}-0")
+        made = nodes.pool_node(self.env, pool, machine, f"{pool.name}-0")
         made["metadata"] |= {"uid": "uid-node-0", "resourceVersion": "1"}
-        node = node_of(made)
+        node = parse_node(made)
         if self.values["migManager"]["enabled"] and machine.model and machine.model.mig_capable:
             wanted = sharing.mig_config_name(pool) or self.values["migManager"]["config"]["default"]
             node.labels[keys.MIG_CONFIG] = wanted
@@ -73,10 +73,11 @@ class Site:
             )
         names += ["gfd"] if clients else []
         image = {"driver": f"x/driver:{DRIVER}"}
-        manager = {one["name"]: one["value"] for one in self.values["migManager"].get("env", ())}
+        manager = {item["name"]: item["value"] for item in self.values["migManager"].get("env", ())}
         own = {"mig-manager": {**env, **manager}}
         pods = [
-            make_pod(f"{one}-1", one, env=own.get(one, env), image=image.get(one, "x:1")) for one in names
+            make_pod(f"{name}-1", name, env=own.get(name, env), image=image.get(name, "x:1"))
+            for name in names
         ]
         configs: dict[str, Any] = {pod.uid: config for pod in pods if pod.operand != "mig-manager"}
         configs["uid-mig-manager-1"] = Config("", data=self._layouts())
@@ -87,34 +88,34 @@ class Site:
         default = self.values["devicePlugin"].get("config", {}).get("default", "")
         text = "version: v1\n"
         if self._plugin:
-            key = device_plugin.select(label, default, sorted(self._plugin))
+            key = device_plugin.select_config(label, default, sorted(self._plugin))
             assert isinstance(key, str), key
             text = self._plugin[key]
-        said = self.types.ask(kind="device-plugin", yaml=text)
-        assert (said["error"], said["lost"]) == (None, []), text
-        return Config(label, said.get("strategy") or "none", said["config"])
+        answer = self.types.ask(kind="device-plugin", yaml=text)
+        assert (answer["error"], answer["lost"]) == (None, []), text
+        return Config(label, answer.get("strategy") or "none", answer["config"])
 
     def _layouts(self) -> dict[str, Any]:
         if not self._mig:
             return {}
-        said = self.types.ask(kind="mig-parted", yaml=self._mig["config.yaml"])
-        assert (said["error"], said["lost"]) == (None, [])
-        found: dict[str, Any] = said["config"]
+        answer = self.types.ask(kind="mig-parted", yaml=self._mig["config.yaml"])
+        assert (answer["error"], answer["lost"]) == (None, [])
+        found: dict[str, Any] = answer["config"]
         return found
 
 
 def offers(world: World) -> dict[str, int]:
     pod, config = world.running("device-plugin"), world.config("device-plugin")
     if pod and config:
-        assert device_plugin.problem(world, pod, config) is None
-    return {name: len(ids) for name, ids in device_plugin.offered(world).items()}
+        assert device_plugin.exit_message(world, pod, config) is None
+    return {name: len(ids) for name, ids in device_plugin.offered_devices(world).items()}
 
 
 def refuses_two(world: World, resource: str) -> bool:
     """Whether the device plugin gives a pod only one device of the resource, as it does for shared ones."""
     try:
-        kubelet.allocate(world, make_pod(asks={resource: 2}), device_plugin.offered(world), set())
-    except kubelet.Refused as error:
+        kubelet.allocate(world, make_pod(asks={resource: 2}), device_plugin.offered_devices(world), set())
+    except kubelet.AllocationError as error:
         return "maximum request size for shared resources is 1" in str(error)
     return False
 

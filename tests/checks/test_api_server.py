@@ -19,11 +19,12 @@ import yaml
 from gpuform.checkout.paths import Paths
 from infra import versions
 from infra.model.serving import CERT_MANAGER
+from infra.strict_yaml import load_all
 from lab.offline.charts import Charts
 from lab.plane import monitoring
 from lab.toolchain import Toolchain
 from tests.checks import everything
-from tests.checks.charts import AT_HAND, OURS, crds_in, of, rendered
+from tests.checks.charts import AT_HAND, OURS, crds_in, rendered, values_of
 from tests.checks.everything import Document
 from tests.conftest import Kubectl, Plane
 
@@ -50,14 +51,14 @@ def moved(one: Document) -> Document:
 def every_object() -> tuple[Document, ...]:
     found: dict[str, Document] = {}
     for name in everything.environments():
-        for one in map(moved, everything.objects(name)):
-            found.setdefault(json.dumps(one, sort_keys=True), one)
+        for item in map(moved, everything.objects(name)):
+            found.setdefault(json.dumps(item, sort_keys=True), item)
     return tuple(found.values())
 
 
-def first(objects: Iterable[Document]) -> list[Document]:
+def needed_first(objects: Iterable[Document]) -> list[Document]:
     """One object per name: environments label the same namespace with their own names."""
-    found = {(one["kind"], one["metadata"]["name"]): one for one in objects if one["kind"] in FIRST}
+    found = {(item["kind"], item["metadata"]["name"]): item for item in objects if item["kind"] in FIRST}
     return list(found.values())
 
 
@@ -71,20 +72,20 @@ def crds_of(chart: str, version: str, plane: Plane) -> list[Document]:
     folder = Charts(here.root, here.cache, plane.paths.state / "charts").folder(chart, version)
     helm = [str(plane.toolchain.path("helm")), "template", str(folder)]
     text = subprocess.run(helm, check=True, capture_output=True, text=True).stdout
-    found = [one for one in yaml.safe_load_all(text) if one]
-    return [one for one in found if one["kind"] == "CustomResourceDefinition"]
+    found = [item for item in load_all(text) if item]
+    return [entry for entry in found if entry["kind"] == "CustomResourceDefinition"]
 
 
 @cache
 def prometheus_operators_crds() -> list[Document]:
     """From its Go module, as in the embedded control plane."""
     here = Paths.here()
-    folder = monitoring.crds(here.root / monitoring.CRDS, here.cache)
+    folder = monitoring.crd_folder(here.root / monitoring.CRDS, here.cache)
     texts = [file.read_text() for file in sorted(folder.glob("*.yaml"))]
     return [yaml.load(text, Loader=_PlainEquals) for text in texts]
 
 
-class _PlainEquals(yaml.SafeLoader):
+class _PlainEquals(yaml.CSafeLoader):
     """A value in one of the CRDs is a bare ``=``: a YAML 1.1 type that PyYAML cannot construct."""
 
 
@@ -112,7 +113,7 @@ def server(control_plane: Plane) -> Iterator[Submit]:
     ]
     kubectl("apply", "--server-side", "-f", "-", input=as_list(crds))
     kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", "-", input=as_list(crds))
-    needed = as_list(first(objects))
+    needed = as_list(needed_first(objects))
     kubectl("apply", "--server-side", "-f", "-", input=needed)
 
     def submit(*manifests: Document, ours: bool = True) -> str:
@@ -126,7 +127,7 @@ def server(control_plane: Plane) -> Iterator[Submit]:
 
 def test_it_takes_every_object_without_a_warning(server: Submit) -> None:
     objects = every_object()
-    kinds = {one["kind"] for one in objects}
+    kinds = {item["kind"] for item in objects}
     assert kinds >= {"ConfigMap", "Deployment", "EC2NodeClass", "Job", "Namespace", "Node", "NodeOverlay"}
     assert kinds >= {"ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "Topology"}  # Kueue's
     assert kinds >= {"InferenceService", "ServingRuntime"}  # KServe's
@@ -140,26 +141,25 @@ def test_it_takes_what_helm_makes_of_the_values(server: Submit, toolchain: Toolc
     namespace = of_its_own.get(chart, f"{PREFIX}gpu-operator")
     texts = {
         yaml.safe_dump(values).replace(override, override + PREFIX).replace(CERT_MANAGER, namespace)
-        for _, values in of(chart)
+        for _, values in values_of(chart)
     }
     made = [
-        one for text in sorted(texts) for one in rendered(toolchain, chart, yaml.safe_load(text), namespace)
+        item for text in sorted(texts) for item in rendered(toolchain, chart, yaml.safe_load(text), namespace)
     ]
-    objects = [one for one in made if not one["apiVersion"].startswith("cert-manager.io/")]
+    objects = [entry for entry in made if not entry["apiVersion"].startswith("cert-manager.io/")]
     assert len(server(*objects, ours=chart in OURS).split()) == len(objects) > 0
 
 
 def test_large_crds_are_applied_by_the_server(server: Submit, control_plane: Plane) -> None:
     """An object that the client applies carries itself as an annotation, of 256 KiB at most."""
-    large = max(prometheus_operators_crds(), key=lambda one: len(json.dumps(one)))
+    large = max(prometheus_operators_crds(), key=lambda item: len(json.dumps(item)))
     server(large, ours=False)
     with pytest.raises(AssertionError, match=r"metadata\.annotations: Too long"):
         control_plane.kubectl("apply", "--dry-run=server", "-f", "-", input=as_list([large]))
 
 
 CONTAINER = ("spec", "template", "spec", "containers", 0)
-# Kind, path, another value, and a part of the server's message; tests/plan/test_live.py has
-# Karpenter's kinds.
+# Kind, path, another value, and a part of the server's message.
 BAD: list[tuple[str, tuple[Any, ...], Any, str]] = [
     ("Namespace", ("date",), {}, 'unknown field "date"'),
     ("Node", ("spec", "taints", 0, "effect"), "NoScheduling", "Unsupported value"),
@@ -193,15 +193,23 @@ BAD: list[tuple[str, tuple[Any, ...], Any, str]] = [
         "same number of resources",
     ),
     ("ResourceFlavor", ("spec", "tolerations", 0, "effect"), "Never", "supported taint effect values"),
+    ("NodePool", ("spec", "replicas"), 2, "'weight' is not supported on static NodePools"),
+    ("NodePool", ("spec", "weight"), 101, "spec.weight"),
+    ("NodePool", ("spec", "template", "spec", "expireAfter"), "2 hours", "expireAfter"),
+    ("EC2NodeClass", ("spec", "amiFamily"), "Bottlerocket", "when using an AL2023 alias"),
+    ("EC2NodeClass", ("spec", "tags"), {"karpenter.sh/nodepool": "x"}, "restricted tag"),
+    ("EC2NodeClass", ("spec", "instanceProfile"), "x", "exactly one of ['role', 'instanceProfile']"),
+    ("NodeOverlay", ("spec", "capacity"), {"cpu": "4"}, "invalid resource restricted"),
+    ("NodeOverlay", ("spec", "price"), "cheap", "spec.price"),
 ]
 
 
-@pytest.mark.parametrize(("kind", "path", "value", "said"), BAD)
+@pytest.mark.parametrize(("kind", "path", "value", "expected"), BAD)
 def test_it_refuses_what_is_wrong(
-    server: Submit, kind: str, path: tuple[Any, ...], value: Any, said: str
+    server: Submit, kind: str, path: tuple[Any, ...], value: Any, expected: str
 ) -> None:
     good = next(
-        one for one in every_object() if one["kind"] == kind and ordinary(one) and has(one, path[:-1])
+        item for item in every_object() if item["kind"] == kind and ordinary(item) and has(item, path[:-1])
     )
     bad = copy.deepcopy(good)
     place: Any = bad
@@ -211,7 +219,27 @@ def test_it_refuses_what_is_wrong(
     server(good)
     with pytest.raises(AssertionError) as refused:
         server(bad)
-    assert said in str(refused.value)
+    assert expected in str(refused.value)
+
+
+def test_a_static_node_pool_stays_one(server: Submit, control_plane: Plane) -> None:
+    static = next(
+        item for item in every_object() if item["kind"] == "NodePool" and "replicas" in item["spec"]
+    )
+    for key, value, expected in (
+        ("weight", 10, "'weight' is not supported on static NodePools"),
+        ("limits", {"nodes": "3", "cpu": "8"}, "only 'limits.nodes' is supported on static NodePools"),
+        ("replicas", -1, "spec.replicas"),
+    ):
+        with pytest.raises(AssertionError) as refused:
+            server({**static, "spec": {**static["spec"], key: value}})
+        assert expected in str(refused.value)
+    control_plane.kubectl("apply", "--server-side", "-f", "-", input=json.dumps(static))
+    elastic = {**static, "spec": {key: value for key, value in static["spec"].items() if key != "replicas"}}
+    with pytest.raises(AssertionError) as kept:
+        server(elastic)
+    assert "Cannot transition NodePool between static" in str(kept.value)
+    control_plane.kubectl("delete", "nodepool", static["metadata"]["name"])
 
 
 def ordinary(document: Document) -> bool:

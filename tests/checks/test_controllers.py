@@ -21,7 +21,7 @@ from lab.toolchain import Toolchain
 from lab.toolchain.module_files import Source
 from tests import external
 from tests.checks import everything
-from tests.checks.charts import of, rendered
+from tests.checks.charts import rendered, values_of
 from tests.checks.everything import Document
 
 pytestmark = pytest.mark.tools
@@ -33,14 +33,14 @@ ITS_OWN = ("clusterqueue", "cohort", "resourceflavor", "workload")
 
 @pytest.fixture(scope="module", params=NAMED)
 def made(request: pytest.FixtureRequest, toolchain: Toolchain) -> tuple[str, list[Document]]:
-    (values,) = [values for name, values in of("kueue") if name == request.param]
+    (values,) = [values for name, values in values_of("kueue") if name == request.param]
     return request.param, rendered(toolchain, "kueue", values, "kueue-system")
 
 
 def webhooks(objects: list[Document]) -> Iterator[Document]:
-    for one in objects:
-        if one["kind"] in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
-            yield from one["webhooks"]
+    for item in objects:
+        if item["kind"] in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+            yield from item["webhooks"]
 
 
 def test_nothing_outside_of_teams_depends_on_kueue(made: tuple[str, list[Document]]) -> None:
@@ -49,18 +49,18 @@ def test_nothing_outside_of_teams_depends_on_kueue(made: tuple[str, list[Documen
     assert declared is not None
     spaces = sorted(space for team in declared.teams for space in team.namespaces)
     here = {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": spaces}]}
-    found = {one["name"]: one for one in webhooks(objects)}
+    found = {item["name"]: item for item in webhooks(objects)}
     assert {"mjob.kb.io", "mpod.kb.io", "mdeployment.kb.io", "vjob.kb.io", "vpod.kb.io"} <= set(found)
-    for webhook, one in found.items():
+    for webhook, entry in found.items():
         if webhook.split(".")[0][1:] not in ITS_OWN:
-            assert one["namespaceSelector"] == here, webhook
+            assert entry["namespaceSelector"] == here, webhook
 
 
 def test_the_chart_passes_the_configuration_on(made: tuple[str, list[Document]]) -> None:
     name, objects = made
     env = everything.environments()[name]
     assert env.queues is not None
-    (config,) = [one for one in objects if one["kind"] == "ConfigMap"]
+    (config,) = [item for item in objects if item["kind"] == "ConfigMap"]
     found = yaml.safe_load(config["data"]["controller_manager_config.yaml"])
     assert found.pop("internalCertManagement")["enable"] is True
     assert found == queues.configuration(env, env.queues)
@@ -68,8 +68,8 @@ def test_the_chart_passes_the_configuration_on(made: tuple[str, list[Document]])
 
 def test_the_image_is_the_published_one_and_the_only_one(made: tuple[str, list[Document]]) -> None:
     """The release of Kueue puts its registry and tag into the chart; the module has those of its builds."""
-    deployments = [one for one in made[1] if one["kind"] == "Deployment"]
-    (container,) = [one for each in deployments for one in each["spec"]["template"]["spec"]["containers"]]
+    deployments = [item for item in made[1] if item["kind"] == "Deployment"]
+    (container,) = [entry for each in deployments for entry in each["spec"]["template"]["spec"]["containers"]]
     assert container["image"] == "registry.k8s.io/kueue/kueue:v0.19.2"
     replicas = 1 if everything.environments()[made[0]].cluster.kind == "embedded" else 2
     assert [one["spec"]["replicas"] for one in deployments] == [replicas]
@@ -79,10 +79,14 @@ def test_the_image_is_the_published_one_and_the_only_one(made: tuple[str, list[D
 
 def test_prometheus_finds_the_metrics_of_kueue(made: tuple[str, list[Document]]) -> None:
     values = monitoring.values(everything.environments()[made[0]], Monitoring())
-    (monitor,) = [one for one in values["prometheus"]["additionalServiceMonitors"] if one["name"] == "kueue"]
+    (monitor,) = [
+        item for item in values["prometheus"]["additionalServiceMonitors"] if item["name"] == "kueue"
+    ]
     wanted = monitor["selector"]["matchLabels"].items()
     (service,) = [
-        one for one in made[1] if one["kind"] == "Service" and wanted <= one["metadata"]["labels"].items()
+        entry
+        for entry in made[1]
+        if entry["kind"] == "Service" and wanted <= entry["metadata"]["labels"].items()
     ]
     assert service["metadata"]["namespace"] == KUEUE
     assert [one["name"] for one in service["spec"]["ports"]] == [monitor["endpoints"][0]["port"]]
@@ -99,12 +103,12 @@ RUNTIMES = Source(
 
 @pytest.fixture(scope="module")
 def kserve(toolchain: Toolchain) -> list[Document]:
-    ((_, values),) = of("kserve-resources")
+    ((_, values),) = values_of("kserve-resources")
     return rendered(toolchain, "kserve-resources", values, KSERVE)
 
 
 def test_the_configuration_is_what_the_values_say(kserve: list[Document]) -> None:
-    (found,) = [one for one in kserve if one["metadata"]["name"] == "inferenceservice-config"]
+    (found,) = [item for item in kserve if item["metadata"]["name"] == "inferenceservice-config"]
     config: dict[str, Any] = {key: json.loads(text) for key, text in found["data"].items() if key[0] != "_"}
     assert config["deploy"] == {"defaultDeploymentMode": "Standard"}
     assert set(config["inferenceService"]["resource"].values()) == {""}, "no limits but those declared"
@@ -115,7 +119,7 @@ def test_the_configuration_is_what_the_values_say(kserve: list[Document]) -> Non
 
 def test_nothing_is_left_in_the_namespace_kserve(kserve: list[Document]) -> None:
     """The chart replaces its own namespace in files."""
-    spaces = {one["metadata"]["namespace"] for one in kserve if "namespace" in one["metadata"]}
+    spaces = {item["metadata"]["namespace"] for item in kserve if "namespace" in item["metadata"]}
     assert spaces == {KSERVE}
     text = yaml.safe_dump_all(kserve)
     assert "namespace: kserve\n" not in text
@@ -124,14 +128,14 @@ def test_nothing_is_left_in_the_namespace_kserve(kserve: list[Document]) -> None
 
 
 def test_images_are_those_of_the_table(kserve: list[Document]) -> None:
-    deployments = [one for one in kserve if one["kind"] == "Deployment"]
-    found = {c["image"] for one in deployments for c in one["spec"]["template"]["spec"]["containers"]}
+    deployments = [item for item in kserve if item["kind"] == "Deployment"]
+    found = {c["image"] for entry in deployments for c in entry["spec"]["template"]["spec"]["containers"]}
     found |= {one["spec"]["container"]["image"] for one in kserve if one["kind"] == "ClusterStorageContainer"}
     table = charts.PINNED["kserve-resources"][1]
     assert found == {f"{one.name.removeprefix('docker.io/')}:{one.tag}" for one in table}
 
 
 def test_formats_are_those_of_kserves_runtime_for_triton() -> None:
-    file = external.module(RUNTIMES, "kserve") / RUNTIMES.proof
+    file = external.module(RUNTIMES, "kserve") / RUNTIMES.required_file
     triton = yaml.safe_load(file.read_text())
-    assert {one["name"] for one in triton["spec"]["supportedModelFormats"]} == set(FORMATS)
+    assert {item["name"] for item in triton["spec"]["supportedModelFormats"]} == set(FORMATS)

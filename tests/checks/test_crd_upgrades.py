@@ -60,7 +60,7 @@ def packed(folder: Path, crd: Document, version: str) -> Path:
 def install(control_plane: Plane, tmp_path: Path) -> Iterator[Callable[[str], None]]:
     """Installs a version, "0.1.0" without the field or "0.2.0" with it."""
     pinned = crds_of("karpenter-crd", versions.KARPENTER, control_plane)
-    newer = next(renamed(one) for one in pinned if one["spec"]["names"]["kind"] == KIND)
+    newer = next(renamed(item) for item in pinned if item["spec"]["names"]["kind"] == KIND)
     by_version = {"0.1.0": earlier(newer), "0.2.0": newer}
     release = f"upgrade-{KIND.lower()}"
     helm = [str(control_plane.toolchain.path("helm")), "--kubeconfig", str(control_plane.kubeconfig)]

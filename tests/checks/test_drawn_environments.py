@@ -26,7 +26,7 @@ from infra.model.machines import Machine
 from infra.model.pool import Pool
 from infra.plan import karpenter, sharing
 from tests.checks import drawn, everything, simulated
-from tests.checks.judges import Lines, asserted
+from tests.checks.judges import JsonLines, check_config
 
 pytestmark = pytest.mark.tools
 
@@ -39,26 +39,28 @@ seldom = settings(often, max_examples=100)
 
 def nodes(env: Environment, pool: Pool) -> list[Machine]:
     if env.cluster.kind == "aws":
-        return list({one.gpus: one for one in pool.machines}.values())
+        return list({machine.gpus: machine for machine in pool.machines}.values())
     return [pool.node_machine] if pool.node_machine else []
 
 
 def overlay(env: Environment, pool: Pool, gpus: int) -> dict[str, str]:
     """The capacity that the NodeOverlay gives Karpenter for such a node; empty if none is needed."""
-    found = {one["metadata"]["name"]: one["spec"]["capacity"] for one in karpenter.node_overlays(env, pool)}
+    found = {
+        item["metadata"]["name"]: item["spec"]["capacity"] for item in karpenter.node_overlays(env, pool)
+    }
     return found.get(f"{pool.name}-{gpus}-gpu", {})
 
 
 @often
 @given(mapping=drawn.environments())
-def test_a_simulated_node_offers_what_was_planned(types: Lines, mapping: drawn.Mapping) -> None:
+def test_a_simulated_node_offers_what_was_planned(types: JsonLines, mapping: drawn.Mapping) -> None:
     env = parse(mapping)
-    site = simulated.Site(env, types)
+    site = simulated.SimulatedOperator(env, types)
     for pool in env.pools:
         event(pool.sharing.kind)
         for machine in nodes(env, pool):
             world = site.settled(pool, machine)
-            assert simulated.offers(world) == sharing.offered(env, pool, machine.gpus)
+            assert simulated.offers(world) == sharing.resources(env, pool, machine.gpus)
             promised = {name: int(n) for name, n in overlay(env, pool, machine.gpus).items() if n != "0"}
             assert promised in ({}, simulated.offers(world)), (
                 "what Karpenter is told before the node is there"
@@ -72,7 +74,7 @@ def test_a_simulated_node_offers_what_was_planned(types: Lines, mapping: drawn.M
                 assert simulated.discovered(world)["nvidia.com/gpu.product"] in products
 
 
-def test_a_promise_that_is_not_kept_is_seen(types: Lines) -> None:
+def test_a_promise_that_is_not_kept_is_seen(types: JsonLines) -> None:
     def shared(replicas: int) -> Environment:
         return everything.embedded(
             {**everything.T4, "sharing": {"kind": "time_slicing", "replicas": replicas}}
@@ -80,8 +82,8 @@ def test_a_promise_that_is_not_kept_is_seen(types: Lines) -> None:
 
     planned, other = shared(4), shared(5)
     (machine,) = nodes(planned, planned.pools[0])
-    found = simulated.offers(simulated.Site(planned, types).settled(planned.pools[0], machine))
-    assert found == sharing.offered(planned, planned.pools[0]) != sharing.offered(other, other.pools[0])
+    found = simulated.offers(simulated.SimulatedOperator(planned, types).settled(planned.pools[0], machine))
+    assert found == sharing.resources(planned, planned.pools[0]) != sharing.resources(other, other.pools[0])
 
 
 @seldom
@@ -92,7 +94,7 @@ def test_mig_parted_takes_every_layout(mig_parted: Path, mapping: drawn.Mapping)
         return
     text = config_map["data"]["config.yaml"]
     for name in yaml.safe_load(text)["mig-configs"]:
-        found = asserted(mig_parted, text, name)
+        found = check_config(mig_parted, text, name)
         assert found.returncode == 0, found.stderr
 
 
@@ -133,24 +135,24 @@ class Corruption:
         return f"pools[{self.path[1]}]" if self.path[0] == "pools" and len(self.path) > 1 else None
 
 
-def places(value: Any, path: Place = ()) -> Iterator[tuple[Place, Any]]:
+def fields_of(value: Any, path: Place = ()) -> Iterator[tuple[Place, Any]]:
     """Every field with its value, blocks before their fields."""
     if path:
         yield path, value
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in pairs:
-        yield from places(inner, (*path, key))
+        yield from fields_of(inner, (*path, key))
 
 
 @st.composite
 def corruptions(draw: st.DrawFn, mapping: dict[str, Any]) -> Corruption:
-    where = list(places(mapping))
+    where = list(fields_of(mapping))
     path, value = draw(
-        st.sampled_from([one for one in where if one[0][-1] != "value"])
+        st.sampled_from([item for item in where if item[0][-1] != "value"])
     )  # a taint's value may be ""
     what = draw(st.sampled_from(["another value", "an unknown key"]))
     if what == "an unknown key":
-        blocks = [one for one, inner in where if isinstance(inner, dict) and one[-1] not in _FREE]
+        blocks = [entry for entry, inner in where if isinstance(inner, dict) and entry[-1] not in _FREE]
         path = (*draw(st.sampled_from([(), *blocks])), "nonsense")
         return Corruption(changed(mapping, path, 1), path, what)
     other = draw(st.sampled_from(_OTHER_TYPES[type(value)]))
@@ -199,5 +201,5 @@ def test_everything_is_drawn() -> None:
     kinds = ("exclusive", "time_slicing", "mps", "mig", "dra")
     assert {f"{where} {kind}" for where in ("aws", "embedded", "openstack") for kind in kinds} <= set(seen)
     beside = {"devices", "share", "name", "strategy", "trust", "elastic", "several counts", "rename"}
-    assert not {one for one in beside if seen[one] < 10}
+    assert not {item for item in beside if seen[item] < 10}
     assert len(models) > len(GPUS) / 2

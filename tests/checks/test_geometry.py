@@ -59,7 +59,7 @@ def geometry(gpu: str) -> Geometry:
 def question(gpu: str, layout: Layout, live: Live = ()) -> Answer:
     """For a layout beside live slices, larger ones first as the MIG manager creates them."""
     create = [{"profile": name} for name, count in layout.items() for _ in range(count)]
-    create.sort(key=lambda one: -TABLES[gpu][one["profile"]][1])
+    create.sort(key=lambda item: -TABLES[gpu][item["profile"]][1])
     return {"gpu": gpu, "live": [{"profile": name, "start": start} for name, start in live], "create": create}
 
 
@@ -67,11 +67,14 @@ def question(gpu: str, layout: Layout, live: Live = ()) -> Answer:
 def test_ours_theirs_and_the_table_typed_here_are_one(mock: Path, gpu: str) -> None:
     (found,) = ask_all(mock, [{"gpu": gpu, "table": True}])
     theirs = {
-        one["name"]: (one["compute"], one["memory"], tuple(one["starts"]), one["most"])
-        for one in found["profiles"]
+        profile["name"]: (profile["compute"], profile["memory"], tuple(profile["starts"]), profile["most"])
+        for profile in found["profiles"]
     }
     cut = geometry(gpu)
-    ours = {one.name: (one.compute, one.memory, one.starts, cut.most(one.name)) for one in cut.profiles}
+    ours = {
+        item.name: (item.compute, item.memory, item.starts, cut.max_slices(item.name))
+        for item in cut.profiles
+    }
     assert theirs == TABLES[gpu] == ours
     assert (cut.compute, cut.memory) == SLICES[gpu]
 
@@ -87,7 +90,7 @@ def test_every_layout_fits_or_not_for_both(mock: Path, gpu: str) -> None:
         if 0 < sum(chosen) <= SLICES[gpu][0] + 1
     ]
     found = ask_all(mock, (question(gpu, layout) for layout in tried))
-    theirs = {tuple(sorted(one.items())) for one, said in zip(tried, found, strict=True) if said["ok"]}
+    theirs = {tuple(sorted(item.items())) for item, answer in zip(tried, found, strict=True) if answer["ok"]}
     assert theirs == set(layouts(geometry(gpu)))
     assert len(theirs) < len(tried) / 2
 
@@ -117,13 +120,13 @@ def test_beside_live_slices_there_is_room_or_not_for_both(mock: Path, gpu: str) 
     asked = [(live, {name: count}) for live in lives(gpu) for name in TABLES[gpu] for count in (1, 2)]
     found = ask_all(mock, (question(gpu, layout, live) for live, layout in asked))
     only_in_number = 0
-    for (live, layout), said in zip(asked, found, strict=True):
+    for (live, layout), answer in zip(asked, found, strict=True):
         placed = geometry(gpu).placements(layout, taken=live)
-        assert (placed is not None) is said["ok"], (live, layout, said, placed)
+        assert (placed is not None) is answer["ok"], (live, layout, answer, placed)
         together = {name: [n for n, _ in live].count(name) for name, _ in live}
         for name, count in layout.items():
             together[name] = together.get(name, 0) + count
-        only_in_number += not said["ok"] and geometry(gpu).fits(together)
+        only_in_number += not answer["ok"] and geometry(gpu).fits(together)
     assert only_in_number > 10, "placement bites"
 
 
@@ -144,8 +147,8 @@ BESIDE: list[tuple[str, Live, Layout, bool]] = [
 
 @pytest.mark.parametrize(("gpu", "live", "layout", "fits"), BESIDE)
 def test_a_case_where_the_place_decides(mock: Path, gpu: str, live: Live, layout: Layout, fits: bool) -> None:
-    (said,) = ask_all(mock, [question(gpu, layout, live)])
-    assert said["ok"] is fits
+    (answer,) = ask_all(mock, [question(gpu, layout, live)])
+    assert answer["ok"] is fits
     assert (geometry(gpu).placements(layout, taken=live) is not None) is fits
 
 
@@ -165,13 +168,13 @@ def test_the_order_of_creation_decides_where_no_place_is_chosen_for_what_comes(m
 def test_the_mock_alone_refuses_nothing(mock: Path) -> None:
     """Why the counting is ours: the mock itself creates nine slices, all in one place, where two fit."""
     asked = {"gpu": "a100-40gb", "blind": True, "create": [{"profile": "3g.20gb"}] * 9}
-    (said,) = ask_all(mock, [asked])
-    assert said["ok"]
-    assert [one["start"] for one in said["placed"]] == [0] * 9
+    (answer,) = ask_all(mock, [asked])
+    assert answer["ok"]
+    assert [item["start"] for item in answer["placed"]] == [0] * 9
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "expected"),
     [
         ({"gpu": "h100"}, 'unknown gpu "h100"; known: a100-40gb, a100-80gb, a30'),
         ({"gpu": "a30", "create": [{"profile": "1g.5gb"}]}, "1g.5gb: not a profile of this GPU"),
@@ -183,7 +186,7 @@ def test_the_mock_alone_refuses_nothing(mock: Path) -> None:
         ({"gpu": "a30", "create": [{"profile": "2g.12gb", "start": 1}]}, "2g.12gb: insufficient resources"),
     ],
 )
-def test_what_it_cannot_answer_it_says(mock: Path, asked: Answer, said: str) -> None:
+def test_what_it_cannot_answer_it_says(mock: Path, asked: Answer, expected: str) -> None:
     (found,) = ask_all(mock, [asked])
-    assert found["error"] == said
+    assert found["error"] == expected
     assert not found["ok"]

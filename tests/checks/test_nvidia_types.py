@@ -15,7 +15,7 @@ import yaml
 from infra.model.gpu import GPUS, Gpu
 from infra.plan.sharing import to_yaml
 from tests.checks import everything
-from tests.checks.judges import Lines, asserted
+from tests.checks.judges import JsonLines, check_config
 from tests.mig_layouts import layouts
 
 pytestmark = pytest.mark.tools
@@ -26,26 +26,26 @@ def rendered(config_map: str) -> set[str]:
     return {text for entries in found for _, text in entries}
 
 
-def test_no_key_of_the_device_plugin_is_lost(types: Lines) -> None:
+def test_no_key_of_the_device_plugin_is_lost(types: JsonLines) -> None:
     texts = rendered("nvidia-time-slicing-config")
     assert len(texts) >= 6
     strategies = set()
     for text in texts:
-        said = types.ask(kind="device-plugin", yaml=text)
-        assert (said["error"], said["lost"]) == (None, []), text
-        strategies.add(said["strategy"])
+        answer = types.ask(kind="device-plugin", yaml=text)
+        assert (answer["error"], answer["lost"]) == (None, []), text
+        strategies.add(answer["strategy"])
         flags = yaml.safe_load(text)["flags"]
-        assert said["config"]["flags"]["migStrategy"] == flags["migStrategy"]
+        assert answer["config"]["flags"]["migStrategy"] == flags["migStrategy"]
     assert strategies == {"none", "time-slicing", "mps"}
 
 
-def test_no_key_of_mig_parted_is_lost(types: Lines) -> None:
+def test_no_key_of_mig_parted_is_lost(types: JsonLines) -> None:
     texts = rendered("nvidia-mig-config")
     assert len(texts) >= 8
     for text in texts:
-        said = types.ask(kind="mig-parted", yaml=text)
-        assert (said["error"], said["lost"]) == (None, []), text
-        assert said["config"]["mig-configs"].keys() == yaml.safe_load(text)["mig-configs"].keys()
+        answer = types.ask(kind="mig-parted", yaml=text)
+        assert (answer["error"], answer["lost"]) == (None, []), text
+        assert answer["config"]["mig-configs"].keys() == yaml.safe_load(text)["mig-configs"].keys()
 
 
 SLICE = """\
@@ -59,7 +59,7 @@ sharing:
 
 
 @pytest.mark.parametrize(
-    ("good", "bad", "said", "lost"),
+    ("good", "bad", "expected", "lost"),
     [
         ("renameByDefault", "renameByDefualt", None, ["sharing.timeSlicing.renameByDefualt"]),
         ("migStrategy", "migStrategie", None, ["flags.migStrategie"]),
@@ -68,12 +68,12 @@ sharing:
     ],
 )
 def test_what_is_wrong_is_lost_or_refused(
-    types: Lines, good: str, bad: str, said: str | None, lost: list[str]
+    types: JsonLines, good: str, bad: str, expected: str | None, lost: list[str]
 ) -> None:
     assert types.ask(kind="device-plugin", yaml=SLICE)["lost"] == []
     found = types.ask(kind="device-plugin", yaml=SLICE.replace(good, bad))
     assert found["lost"] == lost
-    assert said is None if found["error"] is None else said in found["error"]
+    assert expected is None if found["error"] is None else expected in found["error"]
 
 
 GOOD = {"devices": "all", "mig-enabled": True, "mig-devices": {"3g.20gb": 1, "2g.10gb": 2}}
@@ -88,7 +88,7 @@ def test_every_configuration_of_every_environment_is_valid(mig_parted: Path) -> 
     assert len(texts) >= 8
     for text in texts:
         for name in yaml.safe_load(text)["mig-configs"]:
-            found = asserted(mig_parted, text, name)
+            found = check_config(mig_parted, text, name)
             assert (found.returncode, found.stdout) == (0, "Selected MIG configuration is valid\n"), found
     assert any("device-filter" in text for text in texts)
 
@@ -100,7 +100,7 @@ def test_it_knows_every_profile_of_the_catalogue(mig_parted: Path, gpu: Gpu) -> 
     entries = [{**GOOD, "mig-devices": dict(pairs)} for pairs in layouts(gpu.geometry)]
     configs = {f"layout-{index}": [entry] for index, entry in enumerate(entries)}
     text = to_yaml({"version": "v1", "mig-configs": configs})
-    found = asserted(mig_parted, text, "layout-0")
+    found = check_config(mig_parted, text, "layout-0")
     assert found.returncode == 0, found.stderr
     assert len(configs) >= (14 if gpu.geometry.compute > 2 else 3)
 
@@ -114,15 +114,15 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("text", "said"), REFUSED.values(), ids=REFUSED)
-def test_what_is_wrong_is_refused(mig_parted: Path, text: str, said: str) -> None:
-    found = asserted(mig_parted, text, "cut")
+@pytest.mark.parametrize(("text", "expected"), REFUSED.values(), ids=REFUSED)
+def test_what_is_wrong_is_refused(mig_parted: Path, text: str, expected: str) -> None:
+    found = check_config(mig_parted, text, "cut")
     assert found.returncode == 1
-    assert said in found.stderr
+    assert expected in found.stderr
 
 
 @pytest.mark.parametrize("layout", [{"3g.20gb": 9}, {"3g.20gb": 2, "1g.5gb": 1}, {"5g.20gb": 1}])
 def test_it_is_no_judge_of_geometry(mig_parted: Path, layout: dict[str, int]) -> None:
     """No A100 can have these; if this test fails, the other geometry checks are no longer needed."""
     text = spec(**{**GOOD, "mig-devices": layout})
-    assert asserted(mig_parted, text, "cut").returncode == 0
+    assert check_config(mig_parted, text, "cut").returncode == 0

@@ -13,7 +13,7 @@ import yaml
 
 from lab.toolchain import Toolchain
 from tests.checks import everything
-from tests.checks.charts import AT_HAND, IN_MODULES, folder, of, rendered
+from tests.checks.charts import AT_HAND, IN_MODULES, folder, rendered, values_of
 from tests.external import reference
 from tests.plan.test_operator import OF_THE_DEPENDENCY, unknown_keys
 
@@ -46,14 +46,14 @@ def known_values(chart: str) -> Any:
 
 
 def test_every_chart_is_looked_at() -> None:
-    found = {one["chart"] for name in everything.environments() for one in everything.charts(name)}
+    found = {chart["chart"] for name in everything.environments() for chart in everything.charts(name)}
     assert found == {*BESIDE, *AT_HAND} | UNSEEN
 
 
 @pytest.mark.parametrize("chart", [*BESIDE, *IN_MODULES])
 def test_the_chart_knows_every_key(chart: str) -> None:
     known = known_values(chart)
-    found = of(chart)
+    found = values_of(chart)
     assert found
     for name, values in found:
         assert unknown_keys(values, known) <= OF_A_DEPENDENCY.get(chart, set()), name
@@ -81,17 +81,17 @@ def test_a_key_that_no_chart_knows_is_found(chart: str, path: str) -> None:
 
 @pytest.mark.parametrize("chart", AT_HAND)
 def test_helm_renders_it_with_the_values_of_every_environment(toolchain: Toolchain, chart: str) -> None:
-    texts = {yaml.safe_dump(values) for _, values in of(chart)}
+    texts = {yaml.safe_dump(values) for _, values in values_of(chart)}
     for text in texts:
-        assert all(one["kind"] for one in rendered(toolchain, chart, yaml.safe_load(text)))
+        assert all(item["kind"] for item in rendered(toolchain, chart, yaml.safe_load(text)))
 
 
 def test_the_controller_gets_what_is_set(toolchain: Toolchain) -> None:
     """The values arrive where Karpenter reads them: a chart may accept a key without using it."""
-    values = next(values for name, values in of("karpenter") if name == "Pulumi.aws-prod")
+    values = next(values for name, values in values_of("karpenter") if name == "Pulumi.aws-prod")
     objects = rendered(toolchain, "karpenter", values)
-    pod = next(one for one in objects if one["kind"] == "Deployment")["spec"]["template"]["spec"]
-    env = {one["name"]: one.get("value") for one in pod["containers"][0]["env"]}
+    pod = next(item for item in objects if item["kind"] == "Deployment")["spec"]["template"]["spec"]
+    env = {variable["name"]: variable.get("value") for variable in pod["containers"][0]["env"]}
     settings = values["settings"]
     assert env["CLUSTER_NAME"] == settings["clusterName"]
     assert env["INTERRUPTION_QUEUE"] == settings["interruptionQueue"]

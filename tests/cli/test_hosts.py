@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from gpuform.cli.main import app
 from gpuform.hosts import Event, HostResult, Outcome
-from gpuform.hosts.progress import Board, lines, reporting
+from gpuform.hosts.progress import ProgressTable, print_lines, report_progress
 from gpuform.reports import hosts as tables
 
 pytestmark = pytest.mark.unit
@@ -62,22 +62,19 @@ def outcome(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("cluster", "words", "said"),
+    ("cluster", "words", "message"),
     [
-        (
-            {},
-            ["--limit", "gpu-9"],
-            "limit: gpu-9 is neither a host nor a group with hosts; the hosts are cpu-1,",
-        ),
+        ({}, ["--limit", "gpu-9"],
+         "limit: gpu-9 is neither a host nor a group with hosts; the hosts are cpu-1,"),
         ({}, ["--playbook", "nothing.yml"], "playbook: nothing.yml is not in "),
         ({"kubeconfig": "/nowhere"}, [], "cluster.kubeconfig: /nowhere does not exist; leave it out until "),
     ],
-)
-def test_bad_input(run: CliRunner, cluster: dict[str, str], words: list[str], said: str) -> None:
+)  # fmt: skip
+def test_bad_input(run: CliRunner, cluster: dict[str, str], words: list[str], message: str) -> None:
     declare(Path(), **cluster)
     result = run.invoke(app, ["hosts", "apply", "lab", *words])
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"error: {said}")
+    assert result.stderr.startswith(f"error: {message}")
 
 
 BOTH_BAD = "2 of 2 are not done (cpu-1, cpu-2); fix them and run the same command again"
@@ -87,50 +84,26 @@ UNREAD = Outcome({"cpu-1": HostResult(ok=False)}, 4, message="ERROR: no such mod
 @pytest.mark.parametrize(
     ("command", "found", "code", "shown", "error"),
     [
-        (
-            "apply lab",
-            Outcome({"cpu-1": DONE, "cpu-2": SAME}, 0),
-            0,
-            ["  cpu-1: changed: role : Write", "cpu-1 ok 2", "cpu-2 ok 0"],
-            "",
-        ),
-        (
-            "apply lab",
-            Outcome({"cpu-1": FAILED, "cpu-2": OFF}, 4),
-            1,
-            ["cpu-1: role : Break: why", "cpu-2: cannot be reached (No route to host)"],
-            f"failed: hosts: {BOTH_BAD}\n",
-        ),
-        (
-            "apply lab",
-            UNREAD,
-            1,
-            [],
-            "failed: hosts: ERROR: no such module; then run the same command again\n",
-        ),
-        (
-            "check lab --diff",
-            Outcome({"cpu-1": DONE, "cpu-2": SAME}, 0),
-            3,
-            ["cpu-1: would change: role : Load", "    +x"],
-            "",
-        ),
+        ("apply lab", Outcome({"cpu-1": DONE, "cpu-2": SAME}, 0), 0,
+         ["  cpu-1: changed: role : Write", "cpu-1 ok 2", "cpu-2 ok 0"], ""),
+        ("apply lab", Outcome({"cpu-1": FAILED, "cpu-2": OFF}, 4), 1,
+         ["cpu-1: role : Break: why", "cpu-2: cannot be reached (No route to host)"], f"{BOTH_BAD}\n"),
+        ("apply lab", UNREAD, 1, [], "ERROR: no such module; then run the same command again\n"),
+        ("check lab --diff", Outcome({"cpu-1": DONE, "cpu-2": SAME}, 0), 3,
+         ["cpu-1: would change: role : Load", "    +x"], ""),
         ("check lab", Outcome({"cpu-1": SAME, "cpu-2": SAME}, 0), 0, [], ""),
-        (
-            "check lab",
-            Outcome({"cpu-1": DONE, "cpu-2": OFF}, 4),
-            1,
-            [],
-            "failed: hosts: 1 of 2 are not done (cpu-2); fix them and run the same command again\n",
-        ),
+        ("check lab", Outcome({"cpu-1": DONE, "cpu-2": OFF}, 4), 1, [],
+         "1 of 2 are not done (cpu-2); fix them and run the same command again\n"),
     ],
-)
+)  # fmt: skip
 def test_exit_codes_and_texts(
     run: CliRunner, outcome: list[Any], command: str, found: Outcome, code: int, shown: list[str], error: str
 ) -> None:
     outcome.append(found)
     result = run.invoke(app, ["hosts", *command.split()])
-    assert (result.exit_code, result.stderr) == (code, error), result.output
+    assert (result.exit_code, result.stderr) == (code, f"failed: hosts: {error}" if error else ""), (
+        result.output
+    )
     assert outcome == [("site.yml", "check" in command, [])]
     lines = result.stdout.splitlines()
     assert {*shown} <= {*lines, *(" ".join(line.split()) for line in lines)}
@@ -158,14 +131,14 @@ def test_status_shows_what_is_there_beside_what_is_declared(run: CliRunner, outc
     assert (first["pool"], first["reached"], first["node"]) == ("cpu", True, "-")
     assert (second["reached"], second["message"]) == (False, "cannot be reached (No route to host)")
     other = {**first, "declared": {"driver": "580.82.07", "toolkit": "1.19.1"}}
-    text = printed(tables.states([other, second]))
+    text = printed(tables.states_table([other, second]))
     assert "580.95.05, declared 580.82.07" in text
     assert "1x Tesla T4" in text
 
 
 def test_on_a_terminal_a_table_shows_where_each_host_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
-    board = Board(["cpu-1", "cpu-2"])
+    board = ProgressTable(["cpu-1", "cpu-2"])
     for event in (
         Event("play", message="Prepare"),
         Event("started", host="cpu-1", task="Write"),
@@ -180,7 +153,7 @@ def test_on_a_terminal_a_table_shows_where_each_host_is(monkeypatch: pytest.Monk
     assert ["cpu-2", "unreachable", "0", "Write:", "why"] in rows
     output = io.StringIO()
     terminal = Console(file=output, force_terminal=True, width=100)
-    with reporting(terminal, ["cpu-1"], print) as on_event:
+    with report_progress(terminal, ["cpu-1"], print) as on_event:
         on_event(Event("failed", host="cpu-1", task="Write", message="why"))
     assert "\x1b[31mfailed" in output.getvalue()
 
@@ -188,14 +161,16 @@ def test_on_a_terminal_a_table_shows_where_each_host_is(monkeypatch: pytest.Monk
 def test_no_color_leaves_the_colours_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     output = io.StringIO()
-    Console(file=output, force_terminal=True, width=100).print(tables.results({"cpu-1": FAILED}, check=False))
+    Console(file=output, force_terminal=True, width=100).print(
+        tables.results_table({"cpu-1": FAILED}, check=False)
+    )
     assert "failed" in output.getvalue()
     assert "\x1b[31m" not in output.getvalue()
 
 
 def test_elsewhere_a_line_says_what_changed_and_what_failed() -> None:
-    said: list[str] = []
-    add = lines(said.append)
+    output: list[str] = []
+    add = print_lines(output.append)
     for event in (
         Event("play", message="Prepare"),
         Event("ok", host="cpu-1", task="Look"),
@@ -203,7 +178,7 @@ def test_elsewhere_a_line_says_what_changed_and_what_failed() -> None:
         Event("failed", host="cpu-2", task="Break", message="why", ignored=True),
     ):
         add(event)
-    assert said == ["Prepare", "  cpu-1: changed: Write", "  cpu-2: failed (ignored): Break: why"]
+    assert output == ["Prepare", "  cpu-1: changed: Write", "  cpu-2: failed (ignored): Break: why"]
 
 
 def printed(table: Any) -> str:

@@ -14,8 +14,8 @@ from gpuform.checkout.paths import Paths
 from gpuform.cli.main import app
 from gpuform.hosts import expectations, verify
 from gpuform.hosts.verify import Report, Verdict
-from gpuform.stack.cluster_access import cluster_of
-from gpuform.usage.status import summarise
+from gpuform.stack.cluster_access import declared_kubeconfig
+from gpuform.usage.status import summarise_status
 from infra.config import load, parse
 from infra.model.errors import InputError
 from infra.plan.render import render
@@ -107,7 +107,7 @@ def test_what_cannot_be_asked_is_bad_input(
 
 def test_a_joined_host_expects_the_slices_of_the_operator() -> None:
     joined = OWN | {"cluster": OWN["cluster"] | {"kubeconfig": "~/.kube/own"}}
-    host = expectations.of_hosts(parse(joined))["_meta"]["hostvars"]["gpu-2"]
+    host = expectations.hosts_inventory(parse(joined))["_meta"]["hostvars"]["gpu-2"]
     assert host["nvidia_mig_layout"] == ""
     assert host["gpuform_mig"] == {"3g.20gb": 2}
 
@@ -120,7 +120,7 @@ def test_nodes_expect_what_the_operator_installs() -> None:
         {"metadata": {"name": "n3", "labels": {"gpuform.io/pool": "of-another-stack"}}},
         {"metadata": {"name": "n4"}},
     ]
-    hosts = expectations.of_nodes(env, nodes, Path("/k"), None)["_meta"]["hostvars"]
+    hosts = expectations.nodes_inventory(env, nodes, Path("/k"), None)["_meta"]["hostvars"]
     assert list(hosts) == ["n1", "n2"]
     assert hosts["n1"]["gpuform_mig"] == {"2g.10gb": 2, "3g.20gb": 1}
     assert hosts["n1"]["nvidia_driver_version"] == "580.95.05"  # the stack has V100s
@@ -132,7 +132,9 @@ def test_nodes_that_differ_in_gpus_expect_their_own_number() -> None:
     has = {"gpuform.io/pool": "p0"}
     counted = "karpenter.k8s.aws/instance-gpu-count"
     nodes = [{"metadata": {"name": n, "labels": {**has, counted: n}}} for n in ("1", "4")]
-    hosts = expectations.of_nodes(TABLE["several counts"], nodes, Path("/k"), None)["_meta"]["hostvars"]
+    hosts = expectations.nodes_inventory(TABLE["several counts"], nodes, Path("/k"), None)["_meta"][
+        "hostvars"
+    ]
     assert {name: host["validate_inventory_gpu"]["count"] for name, host in hosts.items()} == {"1": 1, "4": 4}
 
 
@@ -155,17 +157,17 @@ def test_render_writes_the_inventory_beside_the_manifests(tmp_path: Path) -> Non
 
 
 def test_the_cluster_of_a_status_is_the_one_that_hosts_have_joined() -> None:
-    kubeconfig, context = cluster_of(parse(GOOD), Paths.here())
+    kubeconfig, context = declared_kubeconfig(parse(GOOD), Paths.here())
     assert (kubeconfig, context) == (Path("~/.kube/labs").expanduser(), "labs")
     with pytest.raises(InputError) as caught:
-        cluster_of(parse(alone()), Paths.here())
+        declared_kubeconfig(parse(alone()), Paths.here())
     assert str(caught.value) == (
         "cluster.kubeconfig: missing, so there is no cluster; see `gpuform hosts status`"
     )
 
 
 def test_a_pool_of_own_hosts_says_what_it_runs_on() -> None:
-    pools = {pool.name: pool.machine for pool in summarise(parse(GOOD), [], []).pools}
+    pools = {pool.name: pool.machine for pool in summarise_status(parse(GOOD), [], []).pools}
     assert pools == {
         "a100": "A100-PCIE-40GB",
         "v100": "V100-PCIE-16GB",

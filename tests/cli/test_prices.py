@@ -28,35 +28,35 @@ def product(usage: str, *usd: str, unit: str = "Hrs") -> str:
     return json.dumps({"product": {"attributes": {"usagetype": usage}}, "terms": terms})
 
 
-def asked(wanted: prices.Wanted) -> dict[str, Any]:
+def request_of(wanted: prices.Price) -> dict[str, Any]:
     fields = {"regionCode": "us-west-2", **wanted.attributes}
     filters = [{"Type": "TERM_MATCH", "Field": key, "Value": value} for key, value in fields.items()]
     return {"ServiceCode": wanted.service, "Filters": filters}
 
 
-def fetched(answers: dict[str, list[list[str]]]) -> tuple[dict[str, Any], list[str]]:
+def fetch(answers: dict[str, list[list[str]]]) -> tuple[dict[str, Any], list[str]]:
     """The result for these responses, page by page; every other query gets an empty one."""
     client = botocore.session.Session().create_client(
         "pricing", region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b"
     )
-    stub, said = Stubber(client), []
-    machines = [prices.Wanted(name, "AmazonEC2", {"instanceType": name, **prices._MACHINE}) for name in EC2]
-    for wanted in (*machines, *prices.BESIDE):
+    stub, message = Stubber(client), []
+    machines = [prices.Price(name, "AmazonEC2", {"instanceType": name, **prices._LINUX}) for name in EC2]
+    for wanted in (*machines, *prices.CLUSTER_PRICES):
         pages = answers.get(wanted.name, [[]])
         for number, page in enumerate(pages):
             answer: dict[str, Any] = {"FormatVersion": "aws_v1", "PriceList": page}
             more = {"NextToken": str(number)} if number else {}
             if number + 1 < len(pages):
                 answer["NextToken"] = str(number + 1)
-            stub.add_response("get_products", answer, asked(wanted) | more)
+            stub.add_response("get_products", answer, request_of(wanted) | more)
     with stub:
-        found = prices.fetch(client, "us-west-2", "2026-09-01", said.append)
+        found = prices.fetch_prices(client, "us-west-2", "2026-09-01", message.append)
         stub.assert_no_pending_responses()
-    return found, said
+    return found, message
 
 
 def test_one_price_is_taken_and_anything_else_is_left_out_and_said() -> None:
-    found, said = fetched(
+    found, message = fetch(
         {
             "g4dn.xlarge": [
                 [product("USW2-Reservation:g4dn.xlarge", "9.9")],
@@ -74,8 +74,8 @@ def test_one_price_is_taken_and_anything_else_is_left_out_and_said() -> None:
         "usd_per_hour": {"g4dn.xlarge": 0.6},
         "beside": {"control_plane": 0.11, "gp3_mibps_month": 0.04},
     }
-    assert "g5.xlarge: several prices in us-west-2; left out" in said
-    assert "p4d.24xlarge: no price in us-west-2; left out" in said
+    assert "g5.xlarge: several prices in us-west-2; left out" in message
+    assert "p4d.24xlarge: no price in us-west-2; left out" in message
 
 
 def test_the_list_of_a_region_is_used_there_and_nowhere_else(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_the_list_of_a_region_is_used_there_and_nowhere_else(tmp_path: Path) -> 
         "usd_per_hour": hourly,
         "beside": {"endpoint": 0.02},
     }
-    assert prices.save(tmp_path, listed).name == "us-west-2.json"
+    assert prices.save_prices(tmp_path, listed).name == "us-west-2.json"
     prod, dev = parse(stack("aws-prod")), parse(stack("aws-dev"))
     found = price_list(prod, tmp_path)
     assert (found.region, found.date, found.beside.endpoint) == ("us-west-2", "2026-09-01", 0.02)

@@ -22,15 +22,15 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
 from gpuform.cli import hosts
-from gpuform.cli.output import answering
-from gpuform.kubernetes.kubeconfigs import FOLDER
-from gpuform.stack.preview import world
-from gpuform.usage.cluster_objects import fetch
-from gpuform.usage.health import fetch as fetch_health
+from gpuform.cli.output import cluster_failures
+from gpuform.kubernetes.kubeconfig_errors import FOLDER
+from gpuform.stack.preview import snapshot
+from gpuform.usage.cluster_objects import fetch_objects
+from gpuform.usage.health import fetch_health as fetch_health
 from infra.config import parse
 from tests.components.openstack_stacks import small
-from tests.kubernetes.played import kubeconfig as played
-from tests.openstack.authority import lay
+from tests.kubernetes.fake_client import kubeconfig as played
+from tests.openstack.authority import write_certificates
 
 pytestmark = pytest.mark.unit
 
@@ -68,7 +68,7 @@ def authorities(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``served`` is the server's; ``rotated`` has the same name, ``other`` another one."""
     folder = tmp_path_factory.mktemp("authorities")
     for name in ("served", "rotated", "other"):
-        lay(folder / name, "other" if name == "other" else "research")
+        write_certificates(folder / name, "other" if name == "other" else "research")
     return folder
 
 
@@ -102,9 +102,9 @@ def kubeconfig(folder: Path, address: str, authority: Path, user: Path, certific
     return file
 
 
-def told(file: Path, stack: str = "research") -> tuple[str, str]:
-    with pytest.raises(Failure) as caught, answering(stack, file):
-        fetch(ENV, file)
+def refusal_of(file: Path, stack: str = "research") -> tuple[str, str]:
+    with pytest.raises(Failure) as caught, cluster_failures(stack, file):
+        fetch_objects(ENV, file)
     return caught.value.fact, caught.value.remedy
 
 
@@ -125,12 +125,12 @@ def test_a_cluster_that_refuses_is_told_from_one_that_is_away(
     tmp_path: Path, authorities: Path, server: str, trusted: str, user: str, fact: str
 ) -> None:
     file = kubeconfig(tmp_path, server, authorities / trusted, authorities / user)
-    said, remedy = told(file)
-    assert said.startswith(fact)
+    message, remedy = refusal_of(file)
+    assert message.startswith(fact)
     assert remedy == ANEW
     own = tmp_path / "kubeconfig"
     own.write_bytes(file.read_bytes())
-    assert told(own) == (said, f"get a new one from the cluster's administrator: {own}")
+    assert refusal_of(own) == (message, f"get a new one from the cluster's administrator: {own}")
 
 
 def test_every_reader_of_a_cluster_says_that_it_is_refused(
@@ -138,7 +138,7 @@ def test_every_reader_of_a_cluster_says_that_it_is_refused(
 ) -> None:
     """A preview continues with the declared state, but only for known errors."""
     file = kubeconfig(tmp_path, server, authorities / "served", authorities / "other")
-    for read in (world.read, fetch_health):
+    for read in (snapshot.read_snapshot, fetch_health):
         with pytest.raises(PermissionError, match="HTTP 401: Unauthorized"):
             read(file)
     env = parse({**EXISTING, "cluster": {"kind": "existing", "kubeconfig": str(file)}})
@@ -153,10 +153,10 @@ def test_a_handshake_that_the_other_side_ends_is_told_by_where_it_came_from(
     file = kubeconfig(tmp_path, AWAY, authorities / "served", authorities / "other")
     error = httpx.ReadError("")
     error.__cause__ = ssl.SSLError(1, "[SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert unknown ca (_ssl.c:2580)")
-    with pytest.raises(Failure) as caught, answering("research", file):
+    with pytest.raises(Failure) as caught, cluster_failures("research", file):
         raise error
     assert re.match(rf"{NO}its client certificate is refused \(.*alert unknown ca", caught.value.fact)
-    fact, remedy = told(file)
+    fact, remedy = refusal_of(file)
     assert (fact.partition("(")[0], remedy) == ("cannot be reached ", f"check {file}")
 
 
@@ -169,6 +169,8 @@ def test_a_certificate_of_the_past_is_told_with_its_day(
     made = x509.CertificateBuilder(subject_name=name, issuer_name=name, public_key=key.public_key())  # type: ignore[arg-type]
     made = made.serial_number(1).not_valid_before(ended - day).not_valid_after(ended)
     pem = made.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM).decode()  # type: ignore[arg-type]
-    fact, remedy = told(kubeconfig(tmp_path, server, authorities / "served", authorities / "other", pem))
+    fact, remedy = refusal_of(
+        kubeconfig(tmp_path, server, authorities / "served", authorities / "other", pem)
+    )
     assert fact.startswith(f"{NO}its client certificate expired {ended:%Y-%m-%d} (")
     assert remedy == ANEW

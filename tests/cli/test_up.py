@@ -16,7 +16,7 @@ from gpuform.engine import EngineFailure, Message
 from gpuform.engine import Result as Outcome
 from gpuform.stack import preflight
 from gpuform.stack.preflight.check import Finding
-from gpuform.usage.status import ClusterStatus, summarise
+from gpuform.usage.status import ClusterStatus, summarise_status
 from infra.config import load
 from infra.model.losses import GUARD
 from lab.plane import ControlPlane
@@ -40,7 +40,7 @@ BROKEN = Finding("quota of P", "FAIL", "too small", "aws service-quotas request"
 START_FOR = ControlPlane.start_for
 
 
-class Runs:
+class Engine:
     def __init__(self) -> None:
         self.made: list[dict[str, Any]] = []
         self.asked: list[str] = []
@@ -48,7 +48,7 @@ class Runs:
         self.broken: tuple[str, ...] = ()
         self.namespaces = ("gpu-operator",)
 
-    def __call__(self, paths: Any, toolchain: Any, say: Any, offline: bool) -> Runs:
+    def __call__(self, paths: Any, toolchain: Any, say: Any, offline: bool) -> Engine:
         self.offline = offline
         return self
 
@@ -75,13 +75,13 @@ class Runs:
 
 
 @pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Runs:
+def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Engine:
     monkeypatch.setenv("GPUFORM_STATE", str(tmp_path / "state"))
-    found = Runs()
+    found = Engine()
     monkeypatch.setattr("gpuform.cli.change.Engine", found)
     monkeypatch.setattr(preflight, "run_checks", found.run_checks)
     monkeypatch.setattr(ControlPlane, "start_for", lambda *_: None)
-    monkeypatch.setattr("lab.rehearse.nodes.play", lambda *_: None)
+    monkeypatch.setattr("lab.rehearse.nodes.apply_nodes", lambda *_: None)
     return found
 
 
@@ -89,7 +89,7 @@ def call(*words: str) -> Result:
     return CliRunner().invoke(app, list(words))
 
 
-def test_the_account_is_asked_and_then_the_engine_runs(runs: Runs) -> None:
+def test_the_account_is_asked_and_then_the_engine_runs(runs: Engine) -> None:
     runs.found = [FINE, OPEN]
     result = call("up", "aws-dev", "--policy-pack", "policies")
     assert result.exit_code == 0, result.output
@@ -102,7 +102,7 @@ def test_the_account_is_asked_and_then_the_engine_runs(runs: Runs) -> None:
 
 
 def test_losses_are_acknowledged_by_option_or_in_the_file(
-    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runs: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = Path(__file__).resolve().parents[2]
     stack = yaml.safe_load((root / "Pulumi.aws-dev.yaml").read_text())
@@ -116,7 +116,7 @@ def test_losses_are_acknowledged_by_option_or_in_the_file(
     assert runs.acknowledged == ("g4dn-shared", "lab", "web")
 
 
-def test_what_goes_from_the_cluster_is_judged_before_the_cluster_is_touched(runs: Runs) -> None:
+def test_what_goes_from_the_cluster_is_judged_before_the_cluster_is_touched(runs: Engine) -> None:
     """A new version of the control plane must not be installed when a namespace is then refused."""
     runs.namespaces = ("gpu-operator", "lab")
     refused = call("up", "aws-dev")
@@ -124,7 +124,7 @@ def test_what_goes_from_the_cluster_is_judged_before_the_cluster_is_touched(runs
     assert "namespace lab is deleted" in refused.stderr
 
 
-def test_a_failed_check_stops_before_anything_is_made(runs: Runs) -> None:
+def test_a_failed_check_stops_before_anything_is_made(runs: Engine) -> None:
     runs.found = [FINE, OPEN, BROKEN]
     result = call("up", "aws-dev")
     assert (result.exit_code, runs.made) == (1, [])
@@ -137,7 +137,7 @@ def test_a_failed_check_stops_before_anything_is_made(runs: Runs) -> None:
     )
 
 
-def test_every_error_of_the_engine_is_told(runs: Runs) -> None:
+def test_every_error_of_the_engine_is_told(runs: Engine) -> None:
     runs.broken = ("one", "two")
     result = call("up", "aws-dev")
     assert result.exit_code == 1
@@ -145,62 +145,68 @@ def test_every_error_of_the_engine_is_told(runs: Runs) -> None:
 
 
 @pytest.mark.parametrize(("word", "offline"), [("--offline", True), ("--skip-preflight", False)])
-def test_nobody_is_asked_offline_or_against_ones_will(runs: Runs, word: str, offline: bool) -> None:
+def test_nobody_is_asked_offline_or_against_ones_will(runs: Engine, word: str, offline: bool) -> None:
     runs.found = [BROKEN]
     assert call("up", "aws-dev", word).exit_code == 0
     assert runs.asked == []
     assert runs.made == [{"stack": "aws-dev", "offline": offline, "packs": []}]
 
 
-def test_a_stack_that_is_not_on_aws_has_no_account(runs: Runs) -> None:
+def test_a_stack_that_is_not_on_aws_has_no_account(runs: Engine) -> None:
     assert call("up", "onprem-dev").exit_code == 0
     assert (runs.asked, runs.made[0]["stack"]) == ([], "onprem-dev")
 
 
 @pytest.mark.parametrize("command", ["up", "doctor", "render"])
-def test_what_had_better_be_otherwise_is_said_once(runs: Runs, tmp_path: Path, command: str) -> None:
+def test_what_had_better_be_otherwise_is_said_once(runs: Engine, tmp_path: Path, command: str) -> None:
     result = call(command, "openstack-dev", *(["-o", str(tmp_path / "out")] if command == "render" else []))
     warned = [line for line in result.stderr.splitlines() if line.startswith("warning: ")]
     assert len(warned) == 1, result.stderr
     assert warned[0].startswith("warning: pools[3].elastic: Magnum's Heat driver scales no node group")
 
 
-class Enough(Exception):
+class Stopped(Exception):
     """Ends a run where the test has seen enough."""
 
 
-def enough(*_: Any, **__: Any) -> Any:
-    raise Enough
+def stop(*_: Any, **__: Any) -> Any:
+    raise Stopped
 
 
 @pytest.mark.parametrize(
     ("command", "next_step"),
-    [(("preview", "--offline"), "lab.rehearse.plane.played"), (("rehearse",), "lab.rehearse.run.nodes.of")],
+    [
+        (("preview", "--offline"), "lab.rehearse.plane.preview_base"),
+        (("rehearse",), "lab.rehearse.run.nodes.simulated_nodes"),
+    ],
 )
 def test_previews_and_rehearsals_say_it_before_they_begin(
-    runs: Runs, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], next_step: str
+    runs: Engine, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], next_step: str
 ) -> None:
-    monkeypatch.setattr(next_step, enough)
+    monkeypatch.setattr(next_step, stop)
     result = call(*command, "openstack-dev")
-    assert isinstance(result.exception, Enough)
+    assert isinstance(result.exception, Stopped)
     assert result.stderr.count("warning: pools[3].elastic: ") == 1
 
 
 @pytest.mark.parametrize(
     ("words", "first"),
-    [(("lab",), ["kueue", "monitored"]), (("aws-dev", "--offline"), ["start", "monitored", "nodes"])],
+    [
+        (("lab",), ["kueue", "prepare_monitoring"]),
+        (("aws-dev", "--offline"), ["start", "prepare_monitoring", "nodes"]),
+    ],
 )
 def test_what_runs_on_the_embedded_cluster_is_there_before_the_engine(
-    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: Any, first: list[str]
+    runs: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: Any, first: list[str]
 ) -> None:
     """Otherwise a release waits five minutes for pods of a program that does not run, or has no cluster."""
     done: list[str] = []
     monkeypatch.setattr(ControlPlane, "start_for", START_FOR)
-    for way in ("start", "controlled", "monitored"):
+    for way in ("start", "start_with_controllers", "prepare_monitoring"):
         does = lambda self, *names, progress, way=way: done.extend(names or [way])  # noqa: E731
         monkeypatch.setattr(ControlPlane, way, does)
-    monkeypatch.setattr("lab.rehearse.nodes.play", lambda *_: done.append("nodes"))
-    monkeypatch.setattr(runs, "export", lambda stack: done.append("engine") or Runs.export(runs, stack))
+    monkeypatch.setattr("lab.rehearse.nodes.apply_nodes", lambda *_: done.append("nodes"))
+    monkeypatch.setattr(runs, "export", lambda stack: done.append("engine") or Engine.export(runs, stack))
     root = Path(__file__).resolve().parents[2]
     for name in ("Pulumi.yaml", "Pulumi.aws-dev.yaml", "toolchain"):
         (tmp_path / name).symlink_to(root / name)
@@ -211,14 +217,14 @@ def test_what_runs_on_the_embedded_cluster_is_there_before_the_engine(
 
 
 def test_a_checkout_with_wrong_stack_files(
-    runs: Runs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    runs: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "Pulumi.yaml").write_text("name: gpuform\n")
     monkeypatch.chdir(tmp_path)
     assert call("up", "odd").stderr == "error: STACK: unknown stack 'odd'; create one: gpuform init STACK\n"
     (tmp_path / "Pulumi.a b.yaml").touch()
-    said = "error: STACK: unknown stack 'odd'; 'Pulumi.a b.yaml': not a valid stack name; rename the file"
-    assert call("up", "odd").stderr.startswith(said)
+    message = "error: STACK: unknown stack 'odd'; 'Pulumi.a b.yaml': not a valid stack name; rename the file"
+    assert call("up", "odd").stderr.startswith(message)
     (tmp_path / "Pulumi.odd.yaml").write_text("config: {'gpuform:environment': {name: odd}}\n")
     for command in ("up", "doctor"):
         result = call(command, "odd")
@@ -226,7 +232,7 @@ def test_a_checkout_with_wrong_stack_files(
         assert "error: cluster: missing" in result.stderr
 
 
-def test_doctor_of_a_stack_has_the_machine_and_the_account(runs: Runs) -> None:
+def test_doctor_of_a_stack_has_the_machine_and_the_account(runs: Engine) -> None:
     runs.found = [FINE, BROKEN]
     result = call("doctor", "aws-dev", "--json")
     assert result.exit_code == 1
@@ -248,7 +254,7 @@ def test_doctor_of_a_stack_has_the_machine_and_the_account(runs: Runs) -> None:
     )
 
 
-def test_doctor_without_a_stack_asks_no_account(runs: Runs) -> None:
+def test_doctor_without_a_stack_asks_no_account(runs: Engine) -> None:
     assert call("doctor", "--json").stdout.startswith("[\n")
     assert runs.asked == []
 
@@ -257,7 +263,7 @@ ENV = load(Path(__file__).parents[2] / "Pulumi.local.yaml")
 SICK = {"simulator.gpuform.io/unhealthy": "1"}
 
 
-def current(notes: dict[str, str]) -> ClusterStatus:
+def status_with(notes: dict[str, str]) -> ClusterStatus:
     """Everything as planned, except three GPUs of four on ``v100-0``, with these annotations."""
     offers: dict[str, list[dict[str, str]]] = {
         "t4-shared": [{"gpu.shared": "4"}] * 2,
@@ -275,10 +281,10 @@ def current(notes: dict[str, str]) -> ClusterStatus:
     ]
     for one in nodes:
         one["metadata"]["annotations"] = notes if one["metadata"]["name"] == "v100-0" else {}
-    return summarise(ENV, nodes, [])
+    return summarise_status(ENV, nodes, [])
 
 
-class Steps:
+class CountingEngine:
     ups = refreshed = 0
 
     def __init__(self, *args: Any) -> None:
@@ -294,36 +300,36 @@ class Steps:
 
 @pytest.fixture
 def up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """Runs the command on such a cluster, with all other parts stubbed."""
+    """Engine the command on such a cluster, with all other parts stubbed."""
     monkeypatch.setenv("GPUFORM_STATE", str(tmp_path / "state"))
     plane = type("Plane", (), {"start_for": lambda *a: None})
-    plane.status = lambda self: type("Status", (), {"members": (), "unmonitored": ()})  # type: ignore[attr-defined]
+    plane.status = lambda self: type("Status", (), {"members": (), "sidecar_messages": ()})  # type: ignore[attr-defined]
     monkeypatch.setattr(local, "_control_plane", plane)
-    monkeypatch.setattr(local, "_report", lambda *args: tmp_path / "index.html")
+    monkeypatch.setattr(local, "_write_report", lambda *args: tmp_path / "index.html")
     for name in ("SETTLE_S", "UNCHANGED_S"):
         monkeypatch.setattr(local, name, 0.0)
     monkeypatch.setattr("lab.toolchain.Toolchain.ensure", lambda *args: None)
-    monkeypatch.setattr("gpuform.cli.local.Engine", Steps)
+    monkeypatch.setattr("gpuform.cli.local.Engine", CountingEngine)
 
     def run(found: ClusterStatus) -> Result:
-        monkeypatch.setattr("gpuform.cli.local.read", lambda *args: found)
+        monkeypatch.setattr("gpuform.cli.local.read_status", lambda *args: found)
         return CliRunner().invoke(app, ["local", "up"])
 
     return run
 
 
 def test_a_gpu_that_was_broken_is_said_and_nobody_waits_for_it(up: Any) -> None:
-    result = up(current(SICK))
+    result = up(status_with(SICK))
     assert result.exit_code == 0, result.output
     assert result.stderr == (
         "node v100-0 does not offer what was planned, because a fault was injected: GPU 1 is unhealthy: "
         "`gpuform simulate health v100-0 --gpu 1 --ok` clears it\n"
     )
-    assert (Steps.ups, Steps.refreshed) == (1, 0)
+    assert (CountingEngine.ups, CountingEngine.refreshed) == (1, 0)
 
 
 def test_what_is_missing_without_a_reason_is_a_failure(up: Any) -> None:
-    result = up(current({}))
+    result = up(status_with({}))
     assert result.exit_code == 1
     assert result.stderr.startswith("failed: pools v100: do not offer what was planned after 0 s; ")
-    assert (Steps.ups, Steps.refreshed) == (2, 1)
+    assert (CountingEngine.ups, CountingEngine.refreshed) == (2, 1)

@@ -13,7 +13,7 @@ import yaml
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
 from gpuform.clouds import CLOUDS, cloud_of
-from gpuform.stack.cluster_access import access
+from gpuform.stack.cluster_access import read_only_kubeconfig
 from gpuform.stack.destroy import Teardown
 from gpuform.stack.drift import nodes
 from gpuform.stack.preflight import run_checks
@@ -62,7 +62,7 @@ def test_preflight(paths: Paths, monkeypatch: pytest.MonkeyPatch, kind: str) -> 
     def away(*asked: str) -> None:
         raise Failure("cluster", "no network", "look")
 
-    monkeypatch.setattr("gpuform.clouds.existing.preflight.cluster.listed", away)
+    monkeypatch.setattr("gpuform.clouds.existing.preflight.cluster.list_objects", away)
     env = declared(kind)
     stack = {"config": {"gpuform:environment": env.resolved()}}
     (paths.root / "Pulumi.s.yaml").write_text(yaml.safe_dump(stack))
@@ -87,7 +87,7 @@ def test_drift(kind: str) -> None:
         return
     rules.require_managed("s")
     counted = [pool.name for pool in env.pools if not env.by_karpenter(pool)]
-    missing = list(nodes.check(env, rules, []))
+    missing = list(nodes.check_nodes(env, rules, []))
     assert {one.how for one in missing} == {"missing"}
     named = {f"Node {name}-0" if kind == "embedded" else f"pool {name}" for name in counted}
     assert named & {one.resource for one in missing}
@@ -102,7 +102,7 @@ def test_access_before_a_stack_is_created(paths: Paths, kind: str) -> None:
         expected = (Path(env.kubeconfig).expanduser(), env.context)
     elsewhere = env.model_copy(update={"state": "s3"})
     for one in (env,) if rules.is_output else (env, elsewhere):
-        with access(one, rules, paths, "s", Toolchain(paths)) as found:
+        with read_only_kubeconfig(one, rules, paths, "s", Toolchain(paths)) as found:
             assert found == expected
 
 

@@ -1,4 +1,4 @@
-"""The two committed AWS stacks, and variants of them for single tests."""
+"""The committed stacks, and variants of the AWS ones for single tests."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def stack(name: str) -> dict[str, Any]:
 
 
 def changed(environment: dict[str, Any], **cluster: Any) -> dict[str, Any]:
-    other = copy.deepcopy(environment)
-    other["cluster"].update(cluster)
-    return other
+    result = copy.deepcopy(environment)
+    result["cluster"].update(cluster)
+    return result
 
 
 def small(*pools: dict[str, Any], **cluster: Any) -> dict[str, Any]:
@@ -42,12 +42,12 @@ def small(*pools: dict[str, Any], **cluster: Any) -> dict[str, Any]:
 
 def waits_for(recorder: Recorder, resource: Recorded) -> set[str]:
     """Every resource that must exist before this one, including indirect dependencies."""
-    by_key = {f"{one.type} {one.name}": one for one in recorder.resources}
-    found: set[str] = set()
-    todo = list(resource.after)
-    while todo:
-        key = todo.pop()
-        if key not in found:
-            found.add(key)
-            todo.extend(by_key[key].after if key in by_key else ())
-    return found
+    by_key = {f"{item.type} {item.name}": item for item in recorder.resources}
+    dependencies: set[str] = set()
+    pending = list(resource.after)
+    while pending:
+        key = pending.pop()
+        if key not in dependencies:
+            dependencies.add(key)
+            pending.extend(by_key[key].after if key in by_key else ())
+    return dependencies

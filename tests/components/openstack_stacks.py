@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 from typing import Any
 
-import yaml
-
-ROOT = Path(__file__).resolve().parents[2]
 T4: dict[str, Any] = {"name": "gpu-t4", "machine": "g2.5xlarge", "nodes": 1}
 BURST: dict[str, Any] = {"name": "burst", "machine": "g4.p1.40g", "elastic": {"min": 1, "max": {"nodes": 4}}}
 OWN_TEMPLATE: dict[str, Any] = {
@@ -16,12 +12,6 @@ OWN_TEMPLATE: dict[str, Any] = {
     "external_network": "ext",
     "labels": {"kube_tag": "v1.30.2"},
 }
-
-
-def stack() -> dict[str, Any]:
-    content = yaml.safe_load((ROOT / "Pulumi.openstack-dev.yaml").read_text())
-    environment: dict[str, Any] = content["config"]["gpuform:environment"]
-    return environment
 
 
 def small(*pools: dict[str, Any], **cluster: Any) -> dict[str, Any]:

@@ -79,8 +79,9 @@ class Recorder(Mocks):
         if args.token == "aws:ssm/getParameter:getParameter":
             return {**args.args, "insecureValue": f"release of {args.args['name']}", "value": "secret"}
         if args.token == "aws:ec2/getSubnets:getSubnets":
-            asked = [one["values"][0] for one in sorted(args.args["filters"], key=lambda one: one["name"])]
-            return {"id": "us-west-2", "ids": [f"subnet-of-{'-'.join(asked)}"]}
+            filters = sorted(args.args["filters"], key=lambda item: item["name"])
+            values = [item["values"][0] for item in filters]
+            return {"id": "us-west-2", "ids": [f"subnet-of-{'-'.join(values)}"]}
         if args.token == "openstack:containerinfra/getClusterTemplate:getClusterTemplate":
             return {"id": f"id of {args.args['name']}"}
         raise AssertionError(f"the program calls {args.token}")
@@ -93,8 +94,8 @@ class Recorder(Mocks):
         return sorted((r for r in self.resources if r.type == type_), key=lambda r: r.name)
 
     def one(self, type_: str) -> Recorded:
-        (found,) = self.of(type_)
-        return found
+        (resource_,) = self.of(type_)
+        return resource_
 
 
 class _Monitor(MockMonitor):
@@ -115,12 +116,12 @@ class _Monitor(MockMonitor):
 
     def after(self, resource: Recorded) -> frozenset[str]:
         """``<type> <name>`` of the resource's dependencies, its own or those of the components around it."""
-        at = self.urns[f"{resource.type} {resource.name}"]
-        found: set[str] = set()
-        while at in self.registered:
-            at, before = self.registered[at]
-            found |= before
-        return frozenset(_key(urn) for urn in found)
+        urn = self.urns[f"{resource.type} {resource.name}"]
+        dependencies: set[str] = set()
+        while urn in self.registered:
+            urn, direct = self.registered[urn]
+            dependencies |= direct
+        return frozenset(map(_key, dependencies))
 
 
 def _key(urn: str) -> str:
@@ -164,8 +165,8 @@ def run(program: Callable[[], object], preview: bool = False) -> Recorder:
     with _no_stack_traces():
         pulumi.runtime.test(program)()
     recorder.resources = [
-        replace(one, after=monitor.after(one), request=monitor.requests[f"{one.type} {one.name}"])
-        for one in recorder.resources
+        replace(item, after=monitor.after(item), request=monitor.requests[f"{item.type} {item.name}"])
+        for item in recorder.resources
     ]
     return recorder
 
@@ -175,16 +176,16 @@ def kubeconfig(environment: dict[str, Any]) -> tuple[bool, str]:
     from infra.__main__ import cluster
     from infra.config import parse
 
-    seen: list[Any] = []
+    results: list[Any] = []
 
-    async def secret(of: pulumi.Output[str]) -> bool:
-        return await of.is_secret()
+    async def secret(output: pulumi.Output[str]) -> bool:
+        return await output.is_secret()
 
     def program() -> pulumi.Output[None]:
-        on = cluster(parse(environment))
-        assert on is not None
-        flag = pulumi.Output.from_input(secret(on.kubeconfig))
-        return pulumi.Output.all(flag, pulumi.Output.unsecret(on.kubeconfig)).apply(seen.extend)
+        target = cluster(parse(environment))
+        assert target is not None
+        flag = pulumi.Output.from_input(secret(target.kubeconfig))
+        return pulumi.Output.all(flag, pulumi.Output.unsecret(target.kubeconfig)).apply(results.extend)
 
     run(program)
-    return seen[0], seen[1]
+    return results[0], results[1]

@@ -54,7 +54,7 @@ def test_subnets_lie_apart_in_the_vpc_and_are_found_by_their_tags(prod: Recorder
     assert len(subnets) == 6
     vpc = ipaddress.ip_network(prod.one("aws:ec2/vpc:Vpc").inputs["cidrBlock"])
     cidrs = [ipaddress.ip_network(inputs["cidrBlock"]) for inputs in subnets.values()]
-    assert all(one.subnet_of(vpc) for one in cidrs)  # type: ignore[arg-type]
+    assert all(cidr.subnet_of(vpc) for cidr in cidrs)  # type: ignore[arg-type]
     assert not [(a, b) for a in cidrs for b in cidrs if a is not b and a.overlaps(b)]
     for name, inputs in subnets.items():
         assert inputs["mapPublicIpOnLaunch"] is False
@@ -72,14 +72,14 @@ def test_endpoints_of_a_private_and_of_a_public_cluster() -> None:
     public = record(small(GPU, endpoint={"public_cidrs": ["192.0.2.0/24"]}))
     services = {r.inputs["serviceName"].removeprefix("com.amazonaws.us-west-2.") for r in public.of(ENDPOINT)}
     assert services == {"s3", "ec2", "ecr.api", "ecr.dkr", "sts"}
-    more = {r.inputs["serviceName"].removeprefix("com.amazonaws.us-west-2.") for r in private.of(ENDPOINT)}
-    assert more - services == {"eks", "eks-auth", "sqs", "ssm"}
+    names = {r.inputs["serviceName"].removeprefix("com.amazonaws.us-west-2.") for r in private.of(ENDPOINT)}
+    assert names - services == {"eks", "eks-auth", "sqs", "ssm"}
     gateway = next(r for r in private.of(ENDPOINT) if r.inputs["vpcEndpointType"] == "Gateway")
     assert len(gateway.inputs["routeTableIds"]) == 4
-    for one in private.of(ENDPOINT):
-        if one.inputs["vpcEndpointType"] == "Interface":
-            assert one.inputs["privateDnsEnabled"] is True
-            assert len(one.inputs["subnetIds"]) == 3
+    for endpoint in private.of(ENDPOINT):
+        if endpoint.inputs["vpcEndpointType"] == "Interface":
+            assert endpoint.inputs["privateDnsEnabled"] is True
+            assert len(endpoint.inputs["subnetIds"]) == 3
 
 
 @pytest.mark.parametrize("name", ["aws-dev", "aws-prod"])
@@ -150,16 +150,16 @@ def test_more_pods_than_addresses_need_prefix_delegation(max_pods: int, prefixes
 def test_interruptions_reach_karpenter() -> None:
     recorded = record(small(ELASTIC))
     queue = recorded.one("aws:sqs/queue:Queue").inputs
-    kept = (queue["name"], queue["sqsManagedSseEnabled"], queue["messageRetentionSeconds"])
-    assert kept == ("labs", True, 300)
+    settings = (queue["name"], queue["sqsManagedSseEnabled"], queue["messageRetentionSeconds"])
+    assert settings == ("labs", True, 300)
     rules = recorded.of("aws:cloudwatch/eventRule:EventRule")
     targets = recorded.of("aws:cloudwatch/eventTarget:EventTarget")
     assert len(rules) == 5
     assert {r.inputs["rule"] for r in targets} == {r.name for r in rules}
     assert {r.inputs["arn"].rpartition(":")[2] for r in targets} == {"karpenter-interruption"}
     policy = json.loads(recorded.one("aws:sqs/queuePolicy:QueuePolicy").inputs["policy"])
-    assert [one["Effect"] for one in policy["Statement"]] == ["Allow", "Deny"]
-    assert {one["Resource"] for one in policy["Statement"]} == {targets[0].inputs["arn"]}
+    assert [statement["Effect"] for statement in policy["Statement"]] == ["Allow", "Deny"]
+    assert {statement["Resource"] for statement in policy["Statement"]} == {targets[0].inputs["arn"]}
 
 
 def test_the_controllers_documents_have_no_place_left_open() -> None:
@@ -179,18 +179,18 @@ def test_the_controllers_documents_have_no_place_left_open() -> None:
 
 def _strings(value: Any) -> list[str]:
     if isinstance(value, dict):
-        return [*value, *(text for one in value.values() for text in _strings(one))]
+        return [*value, *(text for item in value.values() for text in _strings(item))]
     if isinstance(value, list):
-        return [text for one in value for text in _strings(one)]
+        return [text for item in value for text in _strings(item)]
     return [value] if isinstance(value, str) else []
 
 
 def test_karpenters_nodes_have_the_role_that_their_class_names(prod: Recorder) -> None:
     (role,) = [r for r in prod.of("aws:iam/role:Role") if r.name == "karpenter-node"]
     terms = [{"tags": {"karpenter.sh/discovery": "aws-prod"}}]
-    for one in prod.of("kubernetes:karpenter.k8s.aws/v1:EC2NodeClass"):
-        assert one.inputs["spec"]["role"] == role.inputs["name"]
-        assert one.inputs["spec"]["securityGroupSelectorTerms"] == terms
+    for r in prod.of("kubernetes:karpenter.k8s.aws/v1:EC2NodeClass"):
+        assert r.inputs["spec"]["role"] == role.inputs["name"]
+        assert r.inputs["spec"]["securityGroupSelectorTerms"] == terms
     tag = {"resourceId": "sg-cluster", "key": "karpenter.sh/discovery", "value": "aws-prod"}
     assert prod.one("aws:ec2/tag:Tag").inputs == tag
 

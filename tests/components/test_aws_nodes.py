@@ -22,13 +22,13 @@ pytestmark = pytest.mark.unit
 
 
 def group(recorded: Recorder, name: str = "mng-t4") -> dict[str, Any]:
-    (found,) = [r.inputs for r in recorded.of(NODE_GROUP) if r.name == name]
-    return found
+    (inputs,) = [r.inputs for r in recorded.of(NODE_GROUP) if r.name == name]
+    return inputs
 
 
 def template(recorded: Recorder, name: str = "mng-t4") -> dict[str, Any]:
-    (found,) = [r.inputs for r in recorded.of(TEMPLATE) if r.name == name]
-    return found
+    (inputs,) = [r.inputs for r in recorded.of(TEMPLATE) if r.name == name]
+    return inputs
 
 
 def user_data(recorded: Recorder) -> str:
@@ -39,16 +39,16 @@ def user_data(recorded: Recorder) -> str:
 def test_no_pod_reaches_a_nodes_credentials_and_every_volume_is_encrypted_and_tagged(name: str) -> None:
     recorded = record(stack(name))
     assert len(recorded.of(TEMPLATE)) == len(recorded.of(NODE_GROUP)) > 0
-    for one in recorded.of(TEMPLATE):
-        options = one.inputs["metadataOptions"]
+    for r in recorded.of(TEMPLATE):
+        options = r.inputs["metadataOptions"]
         assert (options["httpTokens"], options["httpPutResponseHopLimit"]) == ("required", 1)
-        for device in one.inputs["blockDeviceMappings"]:
+        for device in r.inputs["blockDeviceMappings"]:
             assert (device["ebs"]["encrypted"], device["ebs"]["volumeType"]) == ("true", "gp3")
-        tagged = {one["resourceType"]: one["tags"] for one in one.inputs["tagSpecifications"]}
+        tagged = {item["resourceType"]: item["tags"] for item in r.inputs["tagSpecifications"]}
         pays = {"gpuform.io/environment": name, **stack(name)["cluster"].get("tags", {})}
         assert all(pays.items() <= tagged[kind].items() for kind in ("instance", "volume"))
-    for one in recorded.of("kubernetes:karpenter.k8s.aws/v1:EC2NodeClass"):
-        options = one.inputs["spec"]["metadataOptions"]
+    for r in recorded.of("kubernetes:karpenter.k8s.aws/v1:EC2NodeClass"):
+        options = r.inputs["spec"]["metadataOptions"]
         assert (options["httpTokens"], options["httpPutResponseHopLimit"]) == ("required", 1)
 
 
@@ -57,13 +57,13 @@ def test_every_pool_has_its_label_and_its_taint_whoever_makes_its_nodes(name: st
     recorded, environment = record(stack(name)), stack(name)
     groups = {r.inputs["labels"]["gpuform.io/pool"]: r.inputs for r in recorded.of(NODE_GROUP)}
     elastic: dict[str, Any] = {}
-    for one in recorded.of("kubernetes:karpenter.sh/v1:NodePool"):
-        part = one.inputs["spec"]["template"]
+    for node_pool in recorded.of("kubernetes:karpenter.sh/v1:NodePool"):
+        part = node_pool.inputs["spec"]["template"]
         elastic.setdefault(part["metadata"]["labels"]["gpuform.io/pool"], part["spec"].get("taints", []))
     for pool in environment["pools"]:
         gpu = "gpu" in pool or not pool["machine"].startswith("m")
-        own = [taint["key"] for taint in pool.get("taints", [])]
-        expected = (["nvidia.com/gpu"] if gpu else []) + own
+        pool_taints = [taint["key"] for taint in pool.get("taints", [])]
+        expected = (["nvidia.com/gpu"] if gpu else []) + pool_taints
         if "nodes" in pool:
             waits = ["gpuform.io/gpu-not-ready"] if gpu else []
             assert [taint["key"] for taint in groups[pool["name"]].get("taints", [])] == expected + waits
@@ -89,25 +89,25 @@ ALIASES["bottlerocket-nvidia"] = "bottlerocket@1.50.0"
 )  # fmt: skip
 def test_an_alias_is_a_release_that_eks_knows(image: str, kind: str, parameter: str) -> None:
     images = {name: pin for name, pin in ALIASES.items() if name in ("al2023", image)}
-    found = record(small({**POOL, "aws": {"image": image}}, images=images))
-    assert group(found)["amiType"] == kind
-    assert group(found)["releaseVersion"].endswith(parameter)
-    assert "imageId" not in template(found)
+    recorded = record(small({**POOL, "aws": {"image": image}}, images=images))
+    assert group(recorded)["amiType"] == kind
+    assert group(recorded)["releaseVersion"].endswith(parameter)
+    assert "imageId" not in template(recorded)
     if image == "al2023-nvidia":
-        assert "NodeConfig" not in user_data(found)  # EKS configures the node
-        assert "userData" not in template(found, "system-system")
+        assert "NodeConfig" not in user_data(recorded)  # EKS configures the node
+        assert "userData" not in template(recorded, "system-system")
 
 
 def test_new_user_data_replaces_neither_template_nor_group() -> None:
     """The template gets a new version in place, to which EKS updates the group's nodes."""
-    found = record(small(POOL))
-    new = template(found)
-    assert "nvidia-ctk config" in user_data(found)
+    recorded = record(small(POOL))
+    new = template(recorded)
+    assert "nvidia-ctk config" in user_data(recorded)
     old = {key: value for key, value in new.items() if key != "userData"}
     changed = diff(TEMPLATE, old, new)
     assert (list(changed.changes), changed.replaces) == (["userData"], [])
-    versions = [{**group(found)["launchTemplate"], "version": version} for version in ("1", "2")]
-    before, after = ({**group(found), "launchTemplate": one} for one in versions)
+    versions = [{**group(recorded)["launchTemplate"], "version": version} for version in ("1", "2")]
+    before, after = ({**group(recorded), "launchTemplate": version_} for version_ in versions)
     changed = diff(NODE_GROUP, before, after)
     assert (list(changed.changes), changed.replaces) == (["launchTemplate.version"], [])
 
@@ -115,36 +115,36 @@ def test_new_user_data_replaces_neither_template_nor_group() -> None:
 def test_an_ami_id_is_launched_as_it_is_and_its_nodes_are_told_everything() -> None:
     images = {"al2023": "al2023@v20260801", "al2023-nvidia": AMI}
     pool = {**POOL, "sharing": {"kind": "time_slicing", "replicas": 4}, "aws": {"max_pods": 29}}
-    found = record(small(pool, images=images))
-    assert group(found)["amiType"] == "CUSTOM"
-    assert "releaseVersion" not in group(found)
-    assert template(found)["imageId"] == AMI
-    archive = message_from_string(user_data(found))
+    recorded = record(small(pool, images=images))
+    assert group(recorded)["amiType"] == "CUSTOM"
+    assert "releaseVersion" not in group(recorded)
+    assert template(recorded)["imageId"] == AMI
+    archive = message_from_string(user_data(recorded))
     texts = [str(part.get_payload()) for part in archive.walk() if not part.is_multipart()]
     assert texts.pop(1).startswith("#!/bin/bash\nnvidia-ctk config ")
     parts = [yaml.safe_load(text) for text in texts]
     assert [part["kind"] for part in parts] == ["NodeConfig", "NodeConfig"]
     assert parts[0]["spec"]["kubelet"]["config"] == {"maxPods": 29}
-    joins = parts[1]["spec"]
-    assert joins["cluster"] == {
+    spec = parts[1]["spec"]
+    assert spec["cluster"] == {
         "name": "labs",
         "apiServerEndpoint": "https://ABCDEF.gr7.us-west-2.eks.amazonaws.com",
         "certificateAuthority": "Q0E=",
         "cidr": "172.20.0.0/16",
     }
-    node_labels, taints = joins["kubelet"]["flags"]
+    node_labels, taints = spec["kubelet"]["flags"]
     assert "gpuform.io/pool=t4" in node_labels
     assert "nvidia.com/device-plugin.config=slice-4" in node_labels
-    born_with = "nvidia.com/gpu=true:NoSchedule,gpuform.io/gpu-not-ready=:NoSchedule"
-    assert taints == f"--register-with-taints={born_with}"
+    startup_taints = "nvidia.com/gpu=true:NoSchedule,gpuform.io/gpu-not-ready=:NoSchedule"
+    assert taints == f"--register-with-taints={startup_taints}"
 
 
 @pytest.mark.parametrize("aws", [{}, {"max_pods": 29, "pod_pids_limit": 4096}], ids=["bare", "with settings"])
 def test_a_bottlerocket_ami_id_gets_one_toml_table_of_each_name(aws: dict[str, Any]) -> None:
     images = {"al2023": "al2023@v20260801", "bottlerocket-nvidia": AMI}
     pool = {**POOL, "aws": {"image": "bottlerocket-nvidia", **aws}}
-    found = record(small(pool, images=images))
-    settings = tomllib.loads(user_data(found))["settings"]["kubernetes"]
+    recorded = record(small(pool, images=images))
+    settings = tomllib.loads(user_data(recorded))["settings"]["kubernetes"]
     assert settings["cluster-name"] == "labs"
     assert settings["api-server"].startswith("https://")
     assert settings["node-labels"]["gpuform.io/pool"] == "t4"
@@ -153,22 +153,23 @@ def test_a_bottlerocket_ami_id_gets_one_toml_table_of_each_name(aws: dict[str, A
         "gpuform.io/gpu-not-ready": [":NoSchedule"],
     }
     assert settings.get("max-pods") == aws.get("max_pods")
-    assert [one["deviceName"] for one in template(found)["blockDeviceMappings"]] == ["/dev/xvda", "/dev/xvdb"]
+    devices = template(recorded)["blockDeviceMappings"]
+    assert [device["deviceName"] for device in devices] == ["/dev/xvda", "/dev/xvdb"]
 
 
 def test_fabric_adapters_on_every_card_and_the_nodes_close_together() -> None:
     aws = {"efa": True, "placement_group": True}
     pool = {**POOL, "machine": "p5.48xlarge", "zones": ["us-west-2b"], "aws": aws}
-    found = record(small(pool))
-    interfaces = template(found)["networkInterfaces"]
-    adapters = [one for one in interfaces if one["interfaceType"] == "efa-only"]
-    indices = [(one["networkCardIndex"], one["deviceIndex"]) for one in adapters]
+    recorded = record(small(pool))
+    interfaces = template(recorded)["networkInterfaces"]
+    adapters = [interface for interface in interfaces if interface["interfaceType"] == "efa-only"]
+    indices = [(interface["networkCardIndex"], interface["deviceIndex"]) for interface in adapters]
     assert indices == [(0, 1), *((card, 0) for card in range(1, 32))]
-    assert {tuple(one["securityGroups"]) for one in interfaces} == {("sg-cluster",)}
-    assert found.one("aws:ec2/placementGroup:PlacementGroup").inputs["strategy"] == "cluster"
-    assert template(found)["placement"]["groupName"] == "mng-t4"
-    assert group(found)["subnetIds"] == ["network-private-us-west-2b-id"]
-    (plugin,) = [r.inputs for r in found.of("kubernetes:helm.sh/v3:Release") if r.name == "efa-release"]
+    assert {tuple(interface["securityGroups"]) for interface in interfaces} == {("sg-cluster",)}
+    assert recorded.one("aws:ec2/placementGroup:PlacementGroup").inputs["strategy"] == "cluster"
+    assert template(recorded)["placement"]["groupName"] == "mng-t4"
+    assert group(recorded)["subnetIds"] == ["network-private-us-west-2b-id"]
+    (plugin,) = [r.inputs for r in recorded.of("kubernetes:helm.sh/v3:Release") if r.name == "efa-release"]
     assert plugin["values"]["supportedInstanceLabels"] == {"keys": ["gpuform.io/pool"], "values": ["t4"]}
     assert plugin["values"]["tolerations"][0]["key"] == "nvidia.com/gpu"
 
@@ -183,15 +184,15 @@ def test_fabric_adapters_on_every_card_and_the_nodes_close_together() -> None:
     ],
 )
 def test_each_way_of_buying_nodes(capacity: list[str], aws: dict[str, Any], kind: str) -> None:
-    found = record(small({**POOL, "capacity": capacity, "aws": aws}))
-    assert group(found)["capacityType"] == kind
-    target = template(found).get("capacityReservationSpecification", {})
-    wanted = {"capacityReservationId": RESERVED["reservations"][0]} if aws else None
-    assert target.get("capacityReservationTarget") == wanted
+    recorded = record(small({**POOL, "capacity": capacity, "aws": aws}))
+    assert group(recorded)["capacityType"] == kind
+    target = template(recorded).get("capacityReservationSpecification", {})
+    expected = {"capacityReservationId": RESERVED["reservations"][0]} if aws else None
+    assert target.get("capacityReservationTarget") == expected
     block = kind == "CAPACITY_BLOCK"
-    assert ("instanceMarketOptions" in template(found)) is block
-    assert template(found).get("instanceType") == ("g4dn.xlarge" if block else None)
-    assert group(found).get("instanceTypes") == (None if block else ["g4dn.xlarge"])
+    assert ("instanceMarketOptions" in template(recorded)) is block
+    assert template(recorded).get("instanceType") == ("g4dn.xlarge" if block else None)
+    assert group(recorded).get("instanceTypes") == (None if block else ["g4dn.xlarge"])
 
 
 @pytest.mark.parametrize("block", [False, True])
@@ -200,8 +201,8 @@ def test_a_reserved_group_never_needs_a_place_beside_its_nodes(block: bool) -> N
     aws = {**RESERVED, "capacity_block": block}
     reserved = record(small({**POOL, "capacity": ["reserved"], "aws": aws}))
     assert group(reserved)["updateConfig"] == {"maxUnavailable": 1, "updateStrategy": "MINIMAL"}
-    (one,) = [r for r in reserved.of(NODE_GROUP) if r.name == "mng-t4"]
-    assert one.request.deleteBeforeReplace
+    (resource,) = [r for r in reserved.of(NODE_GROUP) if r.name == "mng-t4"]
+    assert resource.request.deleteBeforeReplace
     others = [r for r in record(small(POOL)).of(NODE_GROUP)]
     assert all(r.inputs["updateConfig"] == {"maxUnavailable": 1} for r in others)
     assert not any(r.request.deleteBeforeReplace for r in others)

@@ -53,11 +53,11 @@ GATEWAY = "aws:ec2/internetGateway:InternetGateway network-internet"
 ROUTE = "aws:ec2/route:Route network-private-us-west-2c-nat"
 CLUSTER = "aws:eks/cluster:Cluster aws-prod-cluster"
 LOGS = "aws:cloudwatch/logGroup:LogGroup aws-prod-logs"
-MAY_RUN = "aws:iam/rolePolicyAttachment:RolePolicyAttachment aws-prod-control-plane"
+CLUSTER_POLICY = "aws:iam/rolePolicyAttachment:RolePolicyAttachment aws-prod-control-plane"
 SYSTEM, SLICES = f"{NODE_GROUP} system-system", f"{NODE_GROUP} mng-a100-mig"
 CRDS, CONTROLLER = f"{RELEASE} karpenter-crd", f"{RELEASE} karpenter-controller"
 IDENTITY = "aws:eks/podIdentityAssociation:PodIdentityAssociation karpenter-controller"
-HEARS = "aws:sqs/queuePolicy:QueuePolicy karpenter-interruption"
+QUEUE_POLICY = "aws:sqs/queuePolicy:QueuePolicy karpenter-interruption"
 POOL = "kubernetes:karpenter.sh/v1:NodePool elastic-pool"
 CLASS = "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass elastic-class"
 OVERLAY = "kubernetes:karpenter.sh/v1alpha1:NodeOverlay elastic-overlay"
@@ -65,7 +65,7 @@ GATE, RBAC = "kubernetes:apps/v1:Deployment", "kubernetes:rbac.authorization.k8s
 ORDER = [
     (NAT, GATEWAY),
     (CLUSTER, LOGS),
-    (CLUSTER, MAY_RUN),
+    (CLUSTER, CLUSTER_POLICY),
     (SYSTEM, f"{ADD_ON} node-add-ons-vpc-cni"),
     (SYSTEM, f"{ADD_ON} node-add-ons-kube-proxy"),
     (SYSTEM, f"{ADD_ON} node-add-ons-eks-pod-identity-agent"),
@@ -77,7 +77,7 @@ ORDER = [
     (CRDS, f"{ADD_ON} add-ons-coredns"),
     (CONTROLLER, CRDS),
     (CONTROLLER, IDENTITY),
-    (CONTROLLER, HEARS),
+    (CONTROLLER, QUEUE_POLICY),
     ("kubernetes:core/v1:Namespace namespaces-gpu-operator", CONTROLLER),
     (f"{POOL}-cpu-spot", f"{RELEASE} gpu-operator-release"),
     (f"{GATE} readiness-gate-deployment", f"{RELEASE} gpu-operator-release"),
@@ -92,7 +92,7 @@ ORDER = [
 
 @pytest.mark.parametrize(("later", "earlier"), ORDER)
 def test_each_part_comes_after_those_it_needs(prod: Recorder, later: str, earlier: str) -> None:
-    (resource,) = [one for one in prod.resources if f"{one.type} {one.name}" == later]
+    (resource,) = [item for item in prod.resources if f"{item.type} {item.name}" == later]
     assert [key for key in waits_for(prod, resource) if key.startswith(earlier)]
 
 
@@ -101,26 +101,26 @@ def test_the_kubeconfig_holds_no_token_and_is_a_secret() -> None:
     assert secret
     content = json.loads(text)
     (user,) = content["users"]
-    asks = user["user"].pop("exec")
+    exec_ = user["user"].pop("exec")
     assert user["user"] == {}
-    assert " ".join([asks.pop("command"), *asks.pop("args")]) == (
+    assert " ".join([exec_.pop("command"), *exec_.pop("args")]) == (
         "aws eks get-token --region us-east-1 --cluster-name aws-dev --output json"
     )
-    assert asks == {"apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never"}
-    (there,) = content["clusters"]
-    assert there["cluster"]["server"].startswith("https://")
-    assert there["cluster"]["certificate-authority-data"]
+    assert exec_ == {"apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never"}
+    (cluster,) = content["clusters"]
+    assert cluster["cluster"]["server"].startswith("https://")
+    assert cluster["cluster"]["certificate-authority-data"]
 
 
 def test_only_fixed_pools_are_cut_by_a_workflow_and_only_elastic_ones_bring_karpenter() -> None:
-    cut = {"name": "a", "machine": "p4d.24xlarge", "sharing": {"kind": "mig", "layout": "all-1g.5gb"}}
-    fixed, elastic = {**cut, "nodes": 1}, {**cut, "elastic": {"max": {"cpu": 192}}}
-    one, other = record(small(fixed)), record(small(elastic))
-    assert [r.name for r in one.of("gpuform:nodes:MigLayout")] == ["mig-a"]
-    assert not other.of("gpuform:nodes:MigLayout")
-    assert not one.of("gpuform:aws:Karpenter")
-    assert not one.of("gpuform:aws:ElasticPools")
-    assert len(other.of("kubernetes:karpenter.sh/v1:NodePool")) == 1
+    pool = {"name": "a", "machine": "p4d.24xlarge", "sharing": {"kind": "mig", "layout": "all-1g.5gb"}}
+    fixed, elastic = {**pool, "nodes": 1}, {**pool, "elastic": {"max": {"cpu": 192}}}
+    with_fixed, with_elastic = record(small(fixed)), record(small(elastic))
+    assert [r.name for r in with_fixed.of("gpuform:nodes:MigLayout")] == ["mig-a"]
+    assert not with_elastic.of("gpuform:nodes:MigLayout")
+    assert not with_fixed.of("gpuform:aws:Karpenter")
+    assert not with_fixed.of("gpuform:aws:ElasticPools")
+    assert len(with_elastic.of("kubernetes:karpenter.sh/v1:NodePool")) == 1
 
 
 @pytest.mark.parametrize("nodes", [{"nodes": 1}, {"elastic": {"max": {"cpu": 16}}}], ids=["fixed", "comes"])
@@ -130,7 +130,7 @@ def test_only_gpus_bring_the_readiness_gate(nodes: dict[str, object]) -> None:
     assert not without.of("gpuform:platform:ReadinessGate")
     both = record(small(plain, {"name": "b", "machine": "g4dn.xlarge", **nodes}))
     assert both.one("gpuform:platform:ReadinessGate").name == "readiness-gate"
-    made = {one.name for one in both.resources} - {one.name for one in without.resources}
+    added = {resource.name for resource in both.resources} - {resource.name for resource in without.resources}
     roles = [
         "account",
         "cluster-role",
@@ -141,7 +141,7 @@ def test_only_gpus_bring_the_readiness_gate(nodes: dict[str, object]) -> None:
         "deployment",
     ]
     roles += ["trial-role", "trial-role-binding"] if "nodes" in nodes else []
-    assert {name for name in made if name.startswith("readiness")} == {
+    assert {name for name in added if name.startswith("readiness")} == {
         "readiness-gate",
         *(f"readiness-gate-{role}" for role in roles),
     }
@@ -149,9 +149,9 @@ def test_only_gpus_bring_the_readiness_gate(nodes: dict[str, object]) -> None:
 
 def test_a_new_version_reaches_control_plane_add_ons_and_images() -> None:
     before, after = (record(changed(stack("aws-dev"), version=version)) for version in ("1.34", "1.35"))
-    now = {(r.type, r.name): r.inputs for r in after.resources}
-    moved = {r.name for r in before.resources if now[r.type, r.name] != r.inputs}
-    assert moved == {"aws-dev-cluster", "add-ons-coredns", "node-add-ons-kube-proxy", "system-system"}
+    inputs = {(r.type, r.name): r.inputs for r in after.resources}
+    changed_names = {r.name for r in before.resources if inputs[r.type, r.name] != r.inputs}
+    assert changed_names == {"aws-dev-cluster", "add-ons-coredns", "node-add-ons-kube-proxy", "system-system"}
 
 
 @pytest.mark.parametrize(("health", "repaired"), [(None, True), ("gpuform", False), ("eks", True)])
@@ -159,6 +159,6 @@ def test_a_group_with_gpus_is_repaired_by_one(health: str | None, repaired: bool
     env = small({"name": "fixed", "machine": "g4dn.xlarge", "nodes": 1})
     if health:
         env |= {"monitoring": {}, "health": {"remediator": health}}
-    groups = {one.name: one.inputs for one in record(env).of(NODE_GROUP)}
+    groups = {group.name: group.inputs for group in record(env).of(NODE_GROUP)}
     enabled = {name: inputs["nodeRepairConfig"]["enabled"] for name, inputs in groups.items()}
     assert enabled == {"mng-fixed": repaired, "system-system": True}

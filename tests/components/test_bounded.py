@@ -27,17 +27,17 @@ EXPLICIT = {
 """What is waited for until it works: minutes, or as long as its nodes need."""
 BY_INPUT = {"kubernetes:helm.sh/v3:Release"}
 """``timeout``, in seconds."""
-OWN = {
+OWN_TYPES = {
     *("gpuform:nodes:MigLayout", "gpuform:nodes:PoolNodes", "gpuform:workloads:BlueGreen"),
     "gpuform:queues:KueueRemoval",
 }
 """Have a limit in their inputs, or a default one (``gpuform/provider``)."""
 BY_TASK = {"gpuform:hosts:HostConfiguration"}
 """Ansible: each task of each host."""
-UNAWAITED = ("pulumi:", "gpuform:", "kubernetes:")
+NOT_AWAITED = ("pulumi:", "gpuform:", "kubernetes:")
 """Components, and objects that are there with the API server's answer; a Service waits for ten minutes at
 most (pulumi-kubernetes, ``provider/pkg/await``)."""
-ANSWERED = {
+AWS_TYPES = {
     *("cloudwatch", "ec2/eip", "ec2/internetGateway", "ec2/launchTemplate", "ec2/natGateway"),
     *("ec2/placementGroup", "ec2/route", "ec2/securityGroup", "ec2/subnet", "ec2/tag", "ec2/vpc"),
     *("eks/access", "eks/podIdentityAssociation", "iam", "kms", "sqs", "vpc/securityGroupIngressRule"),
@@ -46,36 +46,36 @@ ANSWERED = {
 
 
 def declared(name: str) -> dict[str, Any]:
-    content = yaml.safe_load((ROOT / f"Pulumi.{name}.yaml").read_text())
-    environment: dict[str, Any] = content["config"]["gpuform:environment"]
+    environment = stack(name)
     if environment["cluster"]["kind"] == "hosts":
         environment["cluster"]["kubeconfig"] = "/nowhere"
     return environment
 
 
-def limits(one: Recorded) -> tuple[str, str, str]:
+def limits(resource: Recorded) -> tuple[str, str, str]:
     """Its own limits of a create, an update and a delete; empty where it has none."""
-    own = one.request.customTimeouts
-    return own.create, own.update, own.delete
+    timeouts = resource.request.customTimeouts
+    return timeouts.create, timeouts.update, timeouts.delete
 
 
-def answered(kind: str) -> bool:
-    return kind.startswith("aws:") and any(kind.startswith(f"aws:{known}") for known in ANSWERED)
+def has_provider_limit(kind: str) -> bool:
+    return kind.startswith("aws:") and any(kind.startswith(f"aws:{prefix}") for prefix in AWS_TYPES)
 
 
 @pytest.mark.parametrize("name", STACKS)
 def test_everything_that_is_waited_for_has_a_limit(name: str) -> None:
-    for one in record(declared(name)).resources:
-        if one.type in EXPLICIT:
-            create, update, delete = limits(one)
-            assert create, one
-            assert update, one
-            assert delete or not one.type.startswith(("aws:", "openstack:")), one
-        elif one.type in BY_INPUT:
-            assert one.inputs["timeout"] > 0, one
+    for resource in record(declared(name)).resources:
+        if resource.type in EXPLICIT:
+            create, update, delete = limits(resource)
+            assert create, resource
+            assert update, resource
+            assert delete or not resource.type.startswith(("aws:", "openstack:")), resource
+        elif resource.type in BY_INPUT:
+            assert resource.inputs["timeout"] > 0, resource
         else:
-            known = one.type in OWN | BY_TASK or one.type.startswith(UNAWAITED) or answered(one.type)
-            assert known, f"{one.type}: add it to one of the lists above"
+            kind = resource.type
+            known = kind in OWN_TYPES | BY_TASK or kind.startswith(NOT_AWAITED) or has_provider_limit(kind)
+            assert known, f"{kind}: add it to one of the lists above"
 
 
 def test_our_own_resources_have_a_limit_without_a_declaration() -> None:
@@ -99,11 +99,11 @@ def test_a_group_that_is_updated_node_by_node_has_time_for_each(nodes: int, upda
     """EKS evicts the pods of one node after another, each for up to 15 minutes; the provider's own limit is
     60 minutes for the whole group."""
     pool = {"name": "a100", "machine": "p4d.24xlarge", "nodes": nodes}
-    found = {one.name: limits(one) for one in record(small(pool)).of("aws:eks/nodeGroup:NodeGroup")}
-    assert found["mng-a100"] == ("60m", update, update)
+    groups = {group.name: limits(group) for group in record(small(pool)).of("aws:eks/nodeGroup:NodeGroup")}
+    assert groups["mng-a100"] == ("60m", update, update)
 
 
 def test_stacks_of_aws_have_all_three() -> None:
     recorded = record(stack("aws-prod"))
     assert limits(recorded.one("aws:eks/cluster:Cluster")) == ("45m", "120m", "45m")
-    assert {limits(one) for one in recorded.of("aws:eks/addon:Addon")} == {("20m", "20m", "40m")}
+    assert {limits(resource) for resource in recorded.of("aws:eks/addon:Addon")} == {("20m", "20m", "40m")}

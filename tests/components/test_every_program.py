@@ -41,43 +41,43 @@ def test_preview_and_up_register_the_same_resources(name: str) -> None:
 EMBEDDED = {**test_program.PLAIN, "cluster": {"kind": "embedded"}, "pools": [{**T4, "name": "t4"}]}
 
 
-def of_mode(mode: str, declared: dict[str, Any]) -> dict[str, Any]:
+def requests_in_mode(mode: str, declared: dict[str, Any]) -> dict[str, Any]:
     env = parse({**declared, "gpu_operator": {"mode": mode, "mig_strategy": "none"}})
 
     def program() -> None:
         provider = pulumi_kubernetes.Provider("k")
         platform(env, Target(provider=provider, kubeconfig=pulumi.Output.from_input("k")))
 
-    return {f"{one.type} {one.name}": one.request for one in run(program).resources}
+    return {f"{resource.type} {resource.name}": resource.request for resource in run(program).resources}
 
 
 @pytest.mark.parametrize(
-    ("mode", "own", "before"),
+    ("mode", "new", "old"),
     [
         ("operator", "GpuOperator gpu-operator", "DevicePlugin device-plugin"),
         ("device_plugin", "DevicePlugin device-plugin", "GpuOperator gpu-operator"),
     ],
 )
-def test_the_operator_goes_before_the_device_plugin_comes_and_back(mode: str, own: str, before: str) -> None:
+def test_the_operator_goes_before_the_device_plugin_comes_and_back(mode: str, new: str, old: str) -> None:
     """Both charts have DaemonSets of the same names, and would both offer the same GPUs."""
-    seen = of_mode(mode, EMBEDDED)
-    (alias,) = seen[f"gpuform:platform:{own}"].aliases
-    assert f"{alias.spec.type} {alias.spec.name}" == f"gpuform:platform:{before}"
-    (release,) = [request for key, request in seen.items() if key.startswith(test_program.RELEASE)]
-    assert release.name == f"{own.split()[1]}-release", "the engine makes the alias of a child from this"
+    requests = requests_in_mode(mode, EMBEDDED)
+    (alias,) = requests[f"gpuform:platform:{new}"].aliases
+    assert f"{alias.spec.type} {alias.spec.name}" == f"gpuform:platform:{old}"
+    (release,) = [request for key, request in requests.items() if key.startswith(test_program.RELEASE)]
+    assert release.name == f"{new.split()[1]}-release", "the engine makes the alias of a child from this"
     assert release.deleteBeforeReplace
 
 
 def test_beside_the_clusters_own_operator_nothing_of_ours_is_installed() -> None:
     """Nor is its namespace ours: a destroy would delete it."""
-    theirs, whole = (
-        {key for key in of_mode(mode, test_program.PLAIN) if "gpuform:" not in key}
+    existing, installed = (
+        {key for key in requests_in_mode(mode, test_program.PLAIN) if "gpuform:" not in key}
         for mode in ("existing", "operator")
     )
-    assert not [key for key in theirs if key.startswith(test_program.RELEASE)]
-    assert {key for key in theirs if "Namespace" in key} == {
+    assert not [key for key in existing if key.startswith(test_program.RELEASE)]
+    assert {key for key in existing if "Namespace" in key} == {
         "kubernetes:core/v1:Namespace namespaces-gpuform-platform"
     }
     for part in ("gpu-operator-release", "namespaces-gpu-operator", "readiness-gate"):
-        assert [key for key in whole if part in key]
-    assert not [key for key in theirs if "readiness-gate" in key], "its operands do not tolerate our taint"
+        assert [key for key in installed if part in key]
+    assert not [key for key in existing if "readiness-gate" in key], "its operands do not tolerate our taint"

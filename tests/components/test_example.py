@@ -31,8 +31,8 @@ GPU = {
 
 
 def node(name: str, labels: dict[str, str], annotations: dict[str, str]) -> dict[str, Any]:
-    own = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "kubernetes.io/hostname": name}
-    metadata = {"name": name, "labels": {**own, **labels}, "annotations": {**SIZE, **annotations}}
+    default = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "kubernetes.io/hostname": name}
+    metadata = {"name": name, "labels": {**default, **labels}, "annotations": {**SIZE, **annotations}}
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
 
 
@@ -43,30 +43,31 @@ def test_five_components_without_an_environment(simulated_plane: Plane, tmp_path
     project = yaml.safe_load((EXAMPLE / "Pulumi.yaml").read_text())
     (plugin,) = project["plugins"]["providers"]
     plugin["path"] = str(EXAMPLE / plugin["path"])
-    own = {**project, "main": str(EXAMPLE), "runtime": "python"}  # of this session, not a virtual environment
-    (tmp_path / "Pulumi.yaml").write_text(json.dumps(own))
+    # The interpreter of this session, not one of a virtual environment.
+    settings = {**project, "main": str(EXAMPLE), "runtime": "python"}
+    (tmp_path / "Pulumi.yaml").write_text(json.dumps(settings))
     config = {"config": {"gpu-components:kubeconfig": str(simulated_plane.kubeconfig)}}
     (tmp_path / "Pulumi.local.yaml").write_text(json.dumps(config))
     paths = Paths(tmp_path, tmp_path / ".gpuform", simulated_plane.paths.cache)
     engine = Engine(paths, simulated_plane.toolchain, say=lambda line: None)
     simulated_plane.kubectl("apply", "-f", "-", input="\n---\n".join(map(json.dumps, NODES)))
 
-    def live(*what: str) -> Any:
-        return json.loads(simulated_plane.kubectl("get", *what, "-o", "json"))
+    def get_live(*arguments: str) -> Any:
+        return json.loads(simulated_plane.kubectl("get", *arguments, "-o", "json"))
 
     try:
-        made = engine.up()
-        found = live("node", "example-t4")
-        assert found["metadata"]["labels"]["nvidia.com/device-plugin.config"] == "four"
-        assert {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"} in found["spec"][
+        result = engine.up()
+        node_ = get_live("node", "example-t4")
+        assert node_["metadata"]["labels"]["nvidia.com/device-plugin.config"] == "four"
+        assert {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"} in node_["spec"][
             "taints"
         ]
-        assert found["status"]["allocatable"]["nvidia.com/gpu.shared"] == "4"
-        pods = live("pods", "-n", "inference")["items"]
+        assert node_["status"]["allocatable"]["nvidia.com/gpu.shared"] == "4"
+        pods = get_live("pods", "-n", "inference")["items"]
         assert {pod["spec"]["nodeName"] for pod in pods} == {"example-t4"}
         assert [pod["status"]["phase"] for pod in pods] == ["Running"] * 4
         assert engine.outputs()["asks"] == {"nvidia.com/gpu.shared": "1"}
-        assert engine.up().changes == {"same": made.changes["create"]}
+        assert engine.up().changes == {"same": result.changes["create"]}
     finally:
         engine.destroy()
         simulated_plane.kubectl("delete", "node", "example-t4", "example-cpu")

@@ -32,20 +32,20 @@ NETWORK_TYPES = (
 def existing(request: pytest.FixtureRequest) -> tuple[Recorder, dict[str, str]]:
     """The program of aws-prod in an existing VPC, and the subnets that it must use."""
     recorded = record(changed(stack("aws-prod"), network=request.param))
-    found = IDS if request.param is BY_ID else {zone: f"subnet-of-{zone}-gpu-private-{VPC}" for zone in IDS}
-    return recorded, found
+    subnets = IDS if request.param is BY_ID else {zone: f"subnet-of-{zone}-gpu-private-{VPC}" for zone in IDS}
+    return recorded, subnets
 
 
 def test_nothing_in_the_vpc_is_created_or_tagged(existing: tuple[Recorder, dict[str, str]]) -> None:
     recorded, _ = existing
-    assert not [one for kind in NETWORK_TYPES for one in recorded.of(kind)]
+    assert not [resource for kind in NETWORK_TYPES for resource in recorded.of(kind)]
     assert recorded.one("aws:ec2/tag:Tag").inputs["resourceId"] == "sg-cluster"
 
 
 def test_everything_uses_its_subnets(existing: tuple[Recorder, dict[str, str]]) -> None:
     recorded, subnets = existing
     assert recorded.one("aws:eks/cluster:Cluster").inputs["vpcConfig"]["subnetIds"] == list(subnets.values())
-    groups = {one.name: one.inputs["subnetIds"] for one in recorded.of("aws:eks/nodeGroup:NodeGroup")}
+    groups = {group.name: group.inputs["subnetIds"] for group in recorded.of("aws:eks/nodeGroup:NodeGroup")}
     assert groups == {"system-system": list(subnets.values()), "mng-a100-mig": [subnets["us-west-2a"]]}
 
 
@@ -54,16 +54,16 @@ def test_karpenter_finds_them_by_id(existing: tuple[Recorder, dict[str, str]]) -
     recorded, subnets = existing
     classes = recorded.of("kubernetes:karpenter.k8s.aws/v1:EC2NodeClass")
     assert classes
-    for one in classes:
-        assert one.inputs["spec"]["subnetSelectorTerms"] == [{"id": id} for id in subnets.values()]
+    for node_class in classes:
+        assert node_class.inputs["spec"]["subnetSelectorTerms"] == [{"id": id} for id in subnets.values()]
 
 
 def test_tags_are_looked_up_in_the_vpc_and_zone_by_zone() -> None:
     recorded = record(small(GPU, network=BY_TAG))
-    asked = [call.args["filters"] for call in recorded.calls if call.token.endswith(":getSubnets")]
-    assert len(asked) == 3
-    for filters, zone in zip(sorted(asked, key=str), IDS, strict=True):
-        assert {one["name"]: one["values"] for one in filters} == {
+    lookups = [call.args["filters"] for call in recorded.calls if call.token.endswith(":getSubnets")]
+    assert len(lookups) == 3
+    for filters, zone in zip(sorted(lookups, key=str), IDS, strict=True):
+        assert {filter_["name"]: filter_["values"] for filter_ in filters} == {
             "vpc-id": [VPC],
             "availability-zone": [zone],
             "tag:team": ["gpu"],
@@ -72,15 +72,15 @@ def test_tags_are_looked_up_in_the_vpc_and_zone_by_zone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ids", "have"), [([], "no subnet has"), (["subnet-b", "subnet-a"], "subnet-a, subnet-b have")]
+    ("ids", "fact"), [([], "no subnet has"), (["subnet-b", "subnet-a"], "subnet-a, subnet-b have")]
 )
-def test_tags_of_no_subnet_or_of_several_are_refused(ids: list[str], have: str) -> None:
+def test_tags_of_no_subnet_or_of_several_are_refused(ids: list[str], fact: str) -> None:
     vpc = ExistingVpc.__new__(ExistingVpc)
     vpc._network = ExistingNetwork.model_validate(BY_TAG)
     with pytest.raises(pulumi.RunError) as caught:
-        vpc._only("us-west-2a", ids)
+        vpc._single_id("us-west-2a", ids)
     assert str(caught.value) == (
-        f"cluster.network.subnets.tags: in us-west-2a of {VPC} {have} these tags; "
+        f"cluster.network.subnets.tags: in us-west-2a of {VPC} {fact} these tags; "
         "name each zone's subnet by its id"
     )
 
@@ -90,15 +90,15 @@ def test_tags_of_no_subnet_or_of_several_are_refused(ids: list[str], have: str) 
 )
 def test_what_is_rendered(network: dict[str, Any], ids: list[str]) -> None:
     """Ids that only AWS knows are in braces."""
-    files = cloud_files.files(parse(changed(stack("aws-prod"), network=network)))
+    files = cloud_files.cloud_documents(parse(changed(stack("aws-prod"), network=network)))
     (declared,) = files["network.yaml"]
     assert declared["vpc"] == VPC
     assert declared["endpoints"] == []
     assert {"cidr", "nat"}.isdisjoint(declared)
     terms = [
-        one["spec"]["subnetSelectorTerms"]
-        for one in files["karpenter.yaml"]
-        if one.get("kind") == "EC2NodeClass"
+        document["spec"]["subnetSelectorTerms"]
+        for document in files["karpenter.yaml"]
+        if document.get("kind") == "EC2NodeClass"
     ]
     assert terms
     assert {str(term) for term in terms} == {str([{"id": id} for id in ids])}
@@ -106,6 +106,6 @@ def test_what_is_rendered(network: dict[str, Any], ids: list[str]) -> None:
 
 def test_its_gateways_and_endpoints_are_not_in_the_bill() -> None:
     env = parse(small(GPU, network=BY_ID))
-    lines = {line.what for line in cost.bill(env, price_list(env)).lines}
+    lines = {line.item for line in cost.bill(env, price_list(env)).lines}
     assert "control plane" in lines
     assert {"NAT gateways", "VPC endpoints"}.isdisjoint(lines)

@@ -2,45 +2,36 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from tests.components.aws_stacks import ROOT, stack
 from tests.components.recording import Recorder, record
 
 pytestmark = pytest.mark.unit
 
-ROOT = Path(__file__).resolve().parents[2]
 CONFIGURATION = "gpuform:hosts:HostConfiguration"
 GUARD = "gpuform:guards:LossGuard"
 POOL_NODES = "gpuform:nodes:PoolNodes"
 LAYOUT = "gpuform:nodes:MigLayout"
 
 
-def onprem() -> dict[str, Any]:
-    content = yaml.safe_load((ROOT / "Pulumi.onprem-dev.yaml").read_text())
-    environment: dict[str, Any] = content["config"]["gpuform:environment"]
-    return environment
-
-
 def alone() -> dict[str, Any]:
     """The same hosts before they have joined a cluster, when nothing can be measured or repaired yet."""
-    environment = copy.deepcopy(onprem())
+    environment = stack("onprem-dev")
     del environment["cluster"]["kubeconfig"], environment["monitoring"], environment["health"]
     return environment
 
 
 @pytest.fixture(scope="module")
 def recorded() -> Recorder:
-    return record(onprem())
+    return record(stack("onprem-dev"))
 
 
 def test_hosts_that_have_joined_nothing_are_prepared_and_that_is_all() -> None:
-    types = sorted(one.type for one in record(alone()).resources)
+    types = sorted(resource.type for resource in record(alone()).resources)
     assert types == [GUARD, GUARD, "gpuform:hosts:HostCluster", CONFIGURATION]
 
 
@@ -52,14 +43,14 @@ def test_one_run_prepares_every_host_with_the_inventory_of_the_stack(recorded: R
 
 
 def test_another_driver_is_another_content() -> None:
-    other = onprem()
-    other["cluster"]["driver"]["version"] = "570.133.20"
-    before, after = (record(env).one(CONFIGURATION).inputs["content"] for env in (onprem(), other))
-    assert before != after
+    changed = stack("onprem-dev")
+    changed["cluster"]["driver"]["version"] = "570.133.20"
+    content = record(changed).one(CONFIGURATION).inputs["content"]
+    assert content != record(stack("onprem-dev")).one(CONFIGURATION).inputs["content"]
 
 
 def test_the_platform_waits_for_the_hosts(recorded: Recorder) -> None:
-    releases = {one.inputs["name"]: one for one in recorded.of("kubernetes:helm.sh/v3:Release")}
+    releases = {r.inputs["name"]: r for r in recorded.of("kubernetes:helm.sh/v3:Release")}
     assert set(releases) == {"gpu-operator", "monitoring"}
     assert f"{CONFIGURATION} onprem-dev-configuration" in releases["monitoring"].after
     release = releases["gpu-operator"]
@@ -69,7 +60,7 @@ def test_the_platform_waits_for_the_hosts(recorded: Recorder) -> None:
 
 
 def test_nodes_are_found_by_the_names_of_the_hosts_and_may_join_later(recorded: Recorder) -> None:
-    pools = {one.name: one.inputs for one in recorded.of(POOL_NODES)}
+    pools = {resource.name: resource.inputs for resource in recorded.of(POOL_NODES)}
     assert set(pools) == {f"pools-{name}" for name in ("a100-mig", "a100-7", "t4-shared", "v100", "cpu")}
     mig = pools["pools-a100-mig"]
     assert mig["selector"] == "kubernetes.io/hostname in (gpu-1,gpu-2)"
@@ -79,16 +70,16 @@ def test_nodes_are_found_by_the_names_of_the_hosts_and_may_join_later(recorded: 
         "nvidia.com/gpu",
         "example.com/deprecated",
     ]
-    layouts = {one.name: one.inputs for one in recorded.of(LAYOUT)}
+    layouts = {resource.name: resource.inputs for resource in recorded.of(LAYOUT)}
     assert set(layouts) == {"mig-a100-mig", "mig-a100-7"}
     assert all(inputs["mayBeEmpty"] is True for inputs in layouts.values())
 
 
 def test_what_a_host_gets_and_its_node_carries_is_one_thing(recorded: Recorder) -> None:
     hosts = json.loads(recorded.one(CONFIGURATION).inputs["inventory"])["_meta"]["hostvars"]
-    for one in recorded.of(POOL_NODES):
-        for host in (each for each in hosts.values() if f"pools-{each['gpuform_pool']}" == one.name):
+    for pool in recorded.of(POOL_NODES):
+        for host in (host_ for host_ in hosts.values() if f"pools-{host_['gpuform_pool']}" == pool.name):
             assert (host["gpuform_labels"], host["gpuform_taints"]) == (
-                one.inputs["labels"],
-                one.inputs["taints"],
+                pool.inputs["labels"],
+                pool.inputs["taints"],
             )

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.unit, pytest.mark.tools]
 LOADED = """
 import sys
 import infra.__main__
-from tests.components import aws_stacks, openstack_stacks, test_hosts_program, test_program
+from tests.components import aws_stacks, openstack_stacks, test_program
 from tests.components.recording import record
 for environment in ({},):
     record(environment)
@@ -30,11 +30,11 @@ print(*sorted(found | {{name[1] for name in names if name[0] in sdks and len(nam
 @pytest.mark.parametrize(
     ("environments", "loaded"),
     [
-        ("test_program.local(), test_program.existing()", ""),
+        ("aws_stacks.stack('local'), test_program.existing()", ""),
         ("aws_stacks.stack('aws-prod')", "cloudwatch ec2 eks iam infra.aws kms sqs ssm vpc"),
         ("openstack_stacks.small()", "containerinfra infra.openstack"),
         # Ansible runs in the provider's process; the program only declares the run.
-        ("test_hosts_program.onprem()", "components.host_cluster infra.hosts"),
+        ("aws_stacks.stack('onprem-dev')", "components.host_cluster infra.hosts"),
     ],
 )
 def test_a_target_loads_the_modules_that_it_uses(environments: str, loaded: str) -> None:

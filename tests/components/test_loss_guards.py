@@ -12,13 +12,13 @@ from infra.plan import device_plugin, dra, gpu_operator, kserve, losses, monitor
 from tests.components import aws_stacks, openstack_stacks
 from tests.components.aws_stacks import waits_for
 from tests.components.recording import MAGNUM, Recorder, record
-from tests.components.test_hosts_program import alone, onprem
+from tests.components.test_hosts_program import alone
 from tests.config.tables import SERVED
 
 pytestmark = pytest.mark.unit
 
 EKS, KEY, VPC = "aws:eks/cluster:Cluster", "aws:kms/key:Key", "aws:ec2/vpc:Vpc"
-WHOLE, INSIDE = f"{GUARD} losses", f"{GUARD} losses-inside"
+CLUSTER_GUARD, CONTENTS_GUARD = f"{GUARD} losses", f"{GUARD} losses-inside"
 EXISTING: dict[str, Any] = {
     "name": "there",
     "cluster": {"kind": "existing", "kubeconfig": "/k", "context": "c"},
@@ -30,29 +30,30 @@ KINDS = {
     "aws": aws_stacks.stack("aws-dev"),
     "openstack": openstack_stacks.small(openstack_stacks.T4),
     "existing": EXISTING,
-    "hosts": onprem(),
+    "hosts": aws_stacks.stack("onprem-dev"),
 }
 
 
 def guard(recorder: Recorder, name: str) -> dict[str, Any]:
-    return next(one.inputs for one in recorder.of(GUARD) if one.name == name)
+    return next(resource.inputs for resource in recorder.of(GUARD) if resource.name == name)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_cluster_is_guarded_before_anything_of_it_changes(kind: str) -> None:
     recorder = record(KINDS[kind])
     env = parse(KINDS[kind])
-    assert [one.name for one in recorder.of(GUARD)] == ["losses", "losses-inside"]
+    assert [resource.name for resource in recorder.of(GUARD)] == ["losses", "losses-inside"]
     assert guard(recorder, "losses")["fixed"] == losses.cluster(env)
     inside = guard(recorder, "losses-inside")
     assert inside["namespaces"] == losses.namespaces(env)
     assert inside["kubeconfig"]
-    for one in recorder.resources:
-        cloud = one.type in ("pulumi:providers:aws", MAGNUM, "gpuform:hosts:HostConfiguration")
-        if cloud or (kind == "existing" and one.type == "pulumi:providers:kubernetes"):
-            assert WHOLE in waits_for(recorder, one), one.name
-        if one.type in ("kubernetes:core/v1:Namespace", "gpuform:nodes:PoolNodes") or "odeGroup" in one.type:
-            assert INSIDE in waits_for(recorder, one), one.name
+    for resource in recorder.resources:
+        cloud = resource.type in ("pulumi:providers:aws", MAGNUM, "gpuform:hosts:HostConfiguration")
+        if cloud or (kind == "existing" and resource.type == "pulumi:providers:kubernetes"):
+            assert CLUSTER_GUARD in waits_for(recorder, resource), resource.name
+        kinds = ("kubernetes:core/v1:Namespace", "gpuform:nodes:PoolNodes")
+        if resource.type in kinds or "odeGroup" in resource.type:
+            assert CONTENTS_GUARD in waits_for(recorder, resource), resource.name
 
 
 def test_the_embedded_cluster_is_disposable() -> None:
@@ -69,7 +70,7 @@ def test_hosts_that_leave_their_cluster_still_have_the_guard() -> None:
 
 
 def protected(recorder: Recorder) -> set[str]:
-    return {one.type for one in recorder.resources if one.request.protect}
+    return {resource.type for resource in recorder.resources if resource.request.protect}
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ def test_plain_pulumi_destroys_no_cluster_network_or_key(
 
 def test_a_renamed_environment_meets_the_guards_of_the_old_name() -> None:
     renamed = record({**KINDS["aws"], "name": "lab"})
-    assert [one.name for one in renamed.of(GUARD)] == ["losses", "losses-inside"]
+    assert [resource.name for resource in renamed.of(GUARD)] == ["losses", "losses-inside"]
     assert losses.cluster(parse(KINDS["aws"])) != guard(renamed, "losses")["fixed"]
 
 
@@ -109,20 +110,20 @@ def test_a_renamed_environment_meets_the_guards_of_the_old_name() -> None:
 def test_a_node_group_is_guarded_by_what_replaces_it(change: dict[str, Any], differs: bool) -> None:
     pool = {"name": "p", "machine": "g4dn.xlarge", "nodes": 2}
     before, after = (
-        losses.pools(parse({**KINDS["aws"], "pools": [one], "workloads": []}))
-        for one in (pool, pool | change)
+        losses.pools(parse({**KINDS["aws"], "pools": [pool_], "workloads": []}))
+        for pool_ in (pool, pool | change)
     )
     assert (before != after) is differs
     now = parse({**KINDS["aws"], "pools": [pool | change], "workloads": []})
-    assert losses.may_go({"pools": before}, now) is differs
+    assert losses.may_lose({"pools": before}, now) is differs
 
 
 def test_removed_queues_are_judged_before_anything_changes() -> None:
     team = {"name": "a", "namespaces": ["a"], "quota": {EXISTING["pools"][0]["name"]: 1}}
     queued = {**EXISTING, "queues": {"teams": [team]}}
     assert guard(record(queued), "losses-inside")["queues"] == ["a"]
-    assert losses.may_go({"queues": ["a"]}, parse(EXISTING))
-    assert not losses.may_go({"queues": ["a"]}, parse(queued))
+    assert losses.may_lose({"queues": ["a"]}, parse(EXISTING))
+    assert not losses.may_lose({"queues": ["a"]}, parse(queued))
 
 
 def test_releases_in_our_namespaces_are_known_as_ours() -> None:
@@ -132,9 +133,9 @@ def test_releases_in_our_namespaces_are_known_as_ours() -> None:
     )
     team = {"name": "a", "namespaces": ["a"], "quota": {EXISTING["pools"][0]["name"]: 1}}
     queued = parse({**EXISTING, "queues": {"teams": [team]}})
-    made = (
+    releases = (
         *(gpu_operator.release(alone), device_plugin.release(alone), device_plugin.exporter_release(alone)),
         *(monitoring.release(alone), dra.release(claimed), queues.release(queued)),
         *(scaling.release(parse(SERVED)), *kserve.releases(parse(SERVED))),
     )
-    assert {one and one.name for one in made} == set(RELEASES)
+    assert {release_ and release_.name for release_ in releases} == set(RELEASES)

@@ -14,12 +14,12 @@ from tests.components.recording import run
 
 pytestmark = pytest.mark.unit
 
-OWN = {"metadata": {"name": "one", "labels": {"app.kubernetes.io/managed-by": "gpuform"}}}
+METADATA = {"metadata": {"name": "one", "labels": {"app.kubernetes.io/managed-by": "gpuform"}}}
 """Metadata of every object, with a key that is not a Python identifier."""
 
 
 _ROLE = {"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "one"}}
-NEEDED: dict[str, dict[str, Any]] = {
+REQUIRED: dict[str, dict[str, Any]] = {
     "ClusterRoleBinding": _ROLE,
     "Deployment": {"spec": {"revisionHistoryLimit": 2}},
     "PriorityClass": {"value": 7},
@@ -48,20 +48,20 @@ def _by_the_sdk(name: str, manifest: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("version", "kind"), sorted(KINDS))
 def test_the_engine_is_told_the_same_as_by_the_sdk(version: str, kind: str) -> None:
-    manifest = {"apiVersion": version, "kind": kind, **OWN, **NEEDED.get(kind, {})}
+    manifest = {"apiVersion": version, "kind": kind, **METADATA, **REQUIRED.get(kind, {})}
 
     def program() -> None:
         _by_the_sdk("theirs", manifest)
         resource("ours", manifest, pulumi.ResourceOptions())
 
-    said = {one.name: one.request for one in run(program).resources}
-    theirs, ours = (
-        (one.type, MessageToDict(one.object), one.version, one.pluginDownloadURL)
-        for one in (said["theirs"], said["ours"])
+    requests = {request.name: request.request for request in run(program).resources}
+    sdk, own = (
+        (request.type, MessageToDict(request.object), request.version, request.pluginDownloadURL)
+        for request in (requests["theirs"], requests["ours"])
     )
-    assert ours == theirs
+    assert own == sdk
 
 
 def test_a_kind_that_is_not_declared_here_is_refused() -> None:
     with pytest.raises(KeyError, match="Secret"):
-        resource("one", {"apiVersion": "v1", "kind": "Secret", **OWN}, pulumi.ResourceOptions())
+        resource("one", {"apiVersion": "v1", "kind": "Secret", **METADATA}, pulumi.ResourceOptions())

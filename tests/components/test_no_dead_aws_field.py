@@ -22,13 +22,13 @@ def edited(path: str, value: Any) -> dict[str, Any]:
 @cache
 def program(text: str) -> frozenset[str]:
     return frozenset(
-        json.dumps([found.type, found.name, found.inputs], sort_keys=True, default=str)
-        for found in record(json.loads(text)).resources
+        json.dumps([resource.type, resource.name, resource.inputs], sort_keys=True, default=str)
+        for resource in record(json.loads(text)).resources
     )
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[".".join(row) for row in ROWS])
 def test_the_field_changes_the_program(row: tuple[str, str, str]) -> None:
     before, edit = ROWS[row]
-    start = changed(START, *(edited(*one) for one in before))
+    start = changed(START, *(edited(*edit_) for edit_ in before))
     assert program(json.dumps(start)) != program(json.dumps(changed(start, edited(*edit))))

@@ -39,7 +39,7 @@ def test_credentials_in_the_environment_never_reach_the_state(monkeypatch: pytes
     names = ("OS_PASSWORD", "OS_TOKEN", "OS_USERNAME", "OS_APPLICATION_CREDENTIAL_SECRET", "OS_AUTH_URL")
     for name in names:
         monkeypatch.setenv(name, "canary-4711")
-    assert all("canary-4711" not in str(one.inputs) for one in record(small()).resources)
+    assert all("canary-4711" not in str(resource.inputs) for resource in record(small()).resources)
 
 
 def test_a_template_is_looked_up_by_its_name_or_made(recorded: Recorder) -> None:
@@ -47,16 +47,16 @@ def test_a_template_is_looked_up_by_its_name_or_made(recorded: Recorder) -> None
     assert call.args["name"] == "kubernetes-1.30.2-2"
     assert not recorded.of(TEMPLATE)
     assert recorded.one(MAGNUM).inputs["clusterTemplateId"] == "id of kubernetes-1.30.2-2"
-    own = record(with_template(T4))
-    assert not own.calls
-    assert own.one(TEMPLATE).inputs["image"] == "fedora-coreos-40"
-    assert own.one(MAGNUM).inputs["clusterTemplateId"] == "research-template-id"
+    with_own = record(with_template(T4))
+    assert not with_own.calls
+    assert with_own.one(TEMPLATE).inputs["image"] == "fedora-coreos-40"
+    assert with_own.one(MAGNUM).inputs["clusterTemplateId"] == "research-template-id"
 
 
 def test_the_guard_knows_a_template_by_its_id_for_its_name_may_come_to_mean_another(
     recorded: Recorder,
 ) -> None:
-    cluster = next(one for one in recorded.of(GUARD) if one.name == "guard-cluster")
+    cluster = next(guard for guard in recorded.of(GUARD) if guard.name == "guard-cluster")
     assert cluster.inputs["template"] == {"cluster.template": "id of kubernetes-1.30.2-2"}
     heat = record(with_template(driver="heat")).of(GUARD)[0]
     assert heat.inputs["template"]["cluster.template.image"] == "fedora-coreos-40"
@@ -64,13 +64,13 @@ def test_the_guard_knows_a_template_by_its_id_for_its_name_may_come_to_mean_anot
 
 
 def test_nothing_of_openstack_is_touched_before_every_guard_has_agreed() -> None:
-    own = record(with_template(T4, BURST))
-    guards = {f"{GUARD} {one.name}" for one in own.of(GUARD)}
+    recorder = record(with_template(T4, BURST))
+    guards = {f"{GUARD} {resource.name}" for resource in recorder.of(GUARD)}
     assert guards == {f"{GUARD} guard-{name}" for name in ("cluster", "pool-gpu-t4", "pool-burst")}
-    made = [one for one in own.resources if one.type.startswith("openstack:")]
-    assert len(made) == 4
-    for one in made:
-        assert guards <= waits_for(own, one), one.name
+    resources = [resource for resource in recorder.resources if resource.type.startswith("openstack:")]
+    assert len(resources) == 4
+    for resource in resources:
+        assert guards <= waits_for(recorder, resource), resource.name
 
 
 def test_groups_come_after_the_cluster_and_the_platform_after_the_groups(recorded: Recorder) -> None:
@@ -83,10 +83,10 @@ def test_groups_come_after_the_cluster_and_the_platform_after_the_groups(recorde
 
 
 def test_objects_go_with_a_cluster_that_is_replaced(recorded: Recorder) -> None:
-    platform = [one for one in recorded.resources if one.type.startswith("gpuform:platform:")]
+    platform = [r for r in recorded.resources if r.type.startswith("gpuform:platform:")]
     assert len(platform) > 4
-    for one in platform:  # their children inherit it
-        assert one.request.deletedWith.endswith(f"{KUBERNETES}::research-kubernetes"), one.name
+    for component in platform:  # their children inherit it
+        assert component.request.deletedWith.endswith(f"{KUBERNETES}::research-kubernetes"), component.name
 
 
 def trigger(resource: Recorded) -> dict[str, Any]:
@@ -109,10 +109,10 @@ def test_a_region_is_compared_by_the_provider_for_it_may_be_the_one_that_was_imp
     assert trigger(before.one(MAGNUM)) == trigger(after.one(MAGNUM))
     assert "region" not in before.one(MAGNUM).inputs
     assert after.one(MAGNUM).inputs["region"] == "two"
-    guards = [next(one for one in run.of(GUARD) if one.name == "guard-cluster") for run in (before, after)]
-    assert [one.inputs["cloud"] for one in guards] == ["cern", "cern"]
-    assert [one.inputs["fixed"].get("cluster.region") for one in guards] == [None, "two"]
-    assert all("cloud" not in one.inputs for one in after.of(GUARD) if one.name != "guard-cluster")
+    guards = [next(r for r in run.of(GUARD) if r.name == "guard-cluster") for run in (before, after)]
+    assert [guard.inputs["cloud"] for guard in guards] == ["cern", "cern"]
+    assert [guard.inputs["fixed"].get("cluster.region") for guard in guards] == [None, "two"]
+    assert all("cloud" not in guard.inputs for guard in after.of(GUARD) if guard.name != "guard-cluster")
 
 
 @pytest.mark.parametrize(("driver", "replaced"), [("heat", ["clusterTemplateId"]), ("capi", [])])
@@ -139,15 +139,15 @@ def test_a_groups_nodes_are_counted_by_us_or_by_the_autoscaler(recorded: Recorde
 
 
 def test_another_name_of_the_environment_meets_the_same_guard() -> None:
-    one, other = record(small()), record({**small(), "name": "lab"})
-    assert [r.name for r in one.of(GUARD)] == [r.name for r in other.of(GUARD)]
-    before, after = (r.of(GUARD)[0].inputs["fixed"]["name"] for r in (one, other))
+    recorder, renamed = record(small()), record({**small(), "name": "lab"})
+    assert [r.name for r in recorder.of(GUARD)] == [r.name for r in renamed.of(GUARD)]
+    before, after = (r.of(GUARD)[0].inputs["fixed"]["name"] for r in (recorder, renamed))
     assert (before, after) == ("research", "lab")
 
 
 def test_a_pool_may_have_any_name_of_ours() -> None:
-    found = [one.name for one in record(small({**T4, "name": "cluster"})).of(GUARD)]
-    assert len(set(found)) == len(found) == 2
+    names = [guard.name for guard in record(small({**T4, "name": "cluster"})).of(GUARD)]
+    assert len(set(names)) == len(names) == 2
 
 
 def test_the_kubeconfig_is_a_secret_and_the_cluster_decides_what_is_in_it() -> None:

@@ -6,9 +6,8 @@ import functools
 from typing import Any
 
 import pytest
-import yaml
 
-from tests.components.aws_stacks import ROOT
+from tests.components.aws_stacks import stack
 from tests.components.openstack_stacks import BURST, T4, small
 from tests.components.recording import Recorded, record
 from tests.config.tables import GOOD, SERVED
@@ -48,12 +47,6 @@ QUEUED: dict[str, Any] = {
 }
 
 
-def local() -> dict[str, Any]:
-    content = yaml.safe_load((ROOT / "Pulumi.local.yaml").read_text())
-    environment: dict[str, Any] = content["config"]["gpuform:environment"]
-    return environment
-
-
 def existing() -> dict[str, Any]:
     shared, cut = {"kind": "time_slicing", "replicas": 4}, MIG["sharing"]
     t4 = {"name": "t4", "gpu": {"models": ["T4"], "count": 1}, "selector": {"gpu": "t4"}, "sharing": shared}
@@ -63,7 +56,7 @@ def existing() -> dict[str, Any]:
 
 
 PROGRAMS: dict[str, dict[str, Any]] = {
-    "local": local(),
+    "local": stack("local"),
     "existing": existing(),
     "plain": PLAIN,
     "health": {**PLAIN, **MEASURED, "health": {"mode": "replace"}},
@@ -83,12 +76,10 @@ PROGRAMS: dict[str, dict[str, Any]] = {
 recorded = functools.cache(lambda program: record(PROGRAMS[program]))
 
 
-def found(program: str, name: str) -> Recorded:
+def find_resource(program: str, name: str) -> Recorded:
     """By kind and name."""
-    (one,) = [
-        one for one in recorded(program).resources if f"{one.type.rpartition(':')[2]} {one.name}" == name
-    ]
-    return one
+    (resource,) = [r for r in recorded(program).resources if f"{r.type.rpartition(':')[2]} {r.name}" == name]
+    return resource
 
 
 ORDER: list[tuple[str, str, tuple[str, ...]]] = [
@@ -142,7 +133,7 @@ ORDER: list[tuple[str, str, tuple[str, ...]]] = [
 
 @pytest.mark.parametrize(("program", "later", "earlier"), ORDER)
 def test_each_part_comes_after_those_it_needs(program: str, later: str, earlier: tuple[str, ...]) -> None:
-    assert {*earlier} <= {key.rpartition(":")[2] for key in found(program, later).after}
+    assert {*earlier} <= {key.rpartition(":")[2] for key in find_resource(program, later).after}
 
 
 @pytest.mark.parametrize(
@@ -158,7 +149,7 @@ def test_each_part_comes_after_those_it_needs(program: str, later: str, earlier:
     ],
 )
 def test_what_is_removed_alone_has_the_dependency_itself(program: str, later: str, earlier: str) -> None:
-    dependencies = found(program, later).request.dependencies
+    dependencies = find_resource(program, later).request.dependencies
     assert [urn for urn in dependencies if urn.endswith(f"::{earlier}")]
 
 
@@ -170,7 +161,7 @@ def test_what_is_removed_alone_has_the_dependency_itself(program: str, later: st
     ],
 )
 def test_nothing_of_it_where_nothing_is_declared(program: str, names: tuple[str, ...]) -> None:
-    assert not [one.name for one in recorded(program).resources if one.name.startswith(names)]
+    assert not [resource.name for resource in recorded(program).resources if resource.name.startswith(names)]
 
 
 @pytest.mark.parametrize(
@@ -181,8 +172,8 @@ def test_nothing_of_it_where_nothing_is_declared(program: str, names: tuple[str,
     ],
 )
 def test_the_resource_name_stays_when_the_object_is_another(before: str, after: str, name: str) -> None:
-    one, other = (found(program, name).inputs["metadata"]["name"] for program in (before, after))
-    assert one != other
+    old, new = (find_resource(program, name).inputs["metadata"]["name"] for program in (before, after))
+    assert old != new
 
 
 def test_every_simulated_node_is_labelled_and_every_gpu_node_tainted() -> None:
@@ -197,17 +188,17 @@ def test_every_simulated_node_is_labelled_and_every_gpu_node_tainted() -> None:
 
 def test_the_operators_hook_may_upgrade_its_crds() -> None:
     """The chart's values require both together."""
-    inputs = found("local", "Release gpu-operator-release").inputs
+    inputs = find_resource("local", "Release gpu-operator-release").inputs
     assert inputs["disableOpenapiValidation"] is True
     assert inputs["values"]["operator"]["upgradeCRD"] is True
 
 
 def test_the_release_names_the_config_maps_that_are_made() -> None:
-    inputs = found("local", "Release gpu-operator-release").inputs
+    inputs = find_resource("local", "Release gpu-operator-release").inputs
     maps = [config_map.inputs["metadata"] for config_map in recorded("local").of(CONFIG_MAP)]
     values = inputs["values"]
-    told = {values[part]["config"]["name"] for part in ("devicePlugin", "migManager", "dcgmExporter")}
-    assert told == {one["name"] for one in maps if one["namespace"] == "gpu-operator"}
+    names = {values[part]["config"]["name"] for part in ("devicePlugin", "migManager", "dcgmExporter")}
+    assert names == {metadata["name"] for metadata in maps if metadata["namespace"] == "gpu-operator"}
     assert inputs["atomic"] is True
     assert inputs["chart"].endswith("charts/gpu-operator-sim")
 
@@ -232,24 +223,24 @@ def test_an_existing_cluster_gets_labels_and_taints_and_no_nodes() -> None:
 
 
 def test_the_schedulers_pods_and_rights() -> None:
-    template = found("packing", "Deployment workloads-team-w").inputs["spec"]["template"]
+    template = find_resource("packing", "Deployment workloads-team-w").inputs["spec"]["template"]
     assert template["spec"]["schedulerName"] == "gpuform-packer"
-    binding = found("packing", "RoleBinding packer-RoleBinding-gpuform-packer-authentication").inputs
+    binding = find_resource("packing", "RoleBinding packer-RoleBinding-gpuform-packer-authentication").inputs
     assert binding["roleRef"]["name"] == "extension-apiserver-authentication-reader"
     assert binding["metadata"]["namespace"] == "kube-system"
 
 
 def test_the_release_of_kueue_is_the_published_chart_and_a_failed_install_stays() -> None:
     """A rollback would leave the aggregated ClusterRoles behind, which Helm does not take over."""
-    inputs = found("queues", "Release queues-release").inputs
+    inputs = find_resource("queues", "Release queues-release").inputs
     assert (inputs["chart"], inputs["version"]) == ("oci://registry.k8s.io/kueue/charts/kueue", "0.19.2")
     assert (inputs["namespace"], inputs["atomic"]) == ("kueue-system", False)
 
 
 def test_a_queue_that_drains_holds_up_no_other_and_has_time() -> None:
-    for one in recorded("queues").of(f"{KUEUE}:ClusterQueue"):
-        assert not [key for key in one.after if "ClusterQueue" in key]
-        assert one.request.customTimeouts.delete == "60m"
+    for queue in recorded("queues").of(f"{KUEUE}:ClusterQueue"):
+        assert not [key for key in queue.after if "ClusterQueue" in key]
+        assert queue.request.customTimeouts.delete == "60m"
 
 
 def test_a_topology_is_deleted_after_its_flavor_and_with_another_content_is_another_object() -> None:
@@ -259,9 +250,9 @@ def test_a_topology_is_deleted_after_its_flavor_and_with_another_content_is_anot
         changed = record({**QUEUED, "queues": {**QUEUED["queues"], "topology": {"t4": list(levels)}}})
         topology = changed.one(f"{KUEUE}:Topology")
         (flavor,) = [
-            one
-            for one in changed.of(f"{KUEUE}:ResourceFlavor")
-            if one.inputs["metadata"]["name"] == topology.inputs["metadata"]["name"]
+            flavor_
+            for flavor_ in changed.of(f"{KUEUE}:ResourceFlavor")
+            if flavor_.inputs["metadata"]["name"] == topology.inputs["metadata"]["name"]
         ]
         assert f"{KUEUE}:Topology {topology.name}" in flavor.after
         return topology.name
@@ -275,29 +266,29 @@ def test_workloads_outside_of_queues_wait_for_none() -> None:
 
 
 def test_kueue_is_stopped_before_anything_of_it_is_deleted() -> None:
-    removal = found("queues", "KueueRemoval queues-removal")
+    removal = find_resource("queues", "KueueRemoval queues-removal")
     assert removal.inputs == {"kubeconfig": "/k"}
-    ours = [one for one in recorded("queues").resources if one.type == RELEASE or one.type.startswith(KUEUE)]
-    named = {f"{one.type} {one.name}" for one in ours if one.name.startswith("queues-")}
-    assert len(named) == 8
-    assert named <= removal.after
+    resources = [r for r in recorded("queues").resources if r.type == RELEASE or r.type.startswith(KUEUE)]
+    keys = {f"{r.type} {r.name}" for r in resources if r.name.startswith("queues-")}
+    assert len(keys) == 8
+    assert keys <= removal.after
 
 
 def test_what_kserve_needs_beside_the_order() -> None:
-    keda = found("scaling", "Release scaling-release").inputs
+    keda = find_resource("scaling", "Release scaling-release").inputs
     assert (keda["chart"], keda["atomic"]) == ("keda", True)
-    service = found("serving", "InferenceService workloads-default-triton")
+    service = find_resource("serving", "InferenceService workloads-default-triton")
     assert service.request.customTimeouts.create == "62m"
     assert list(service.request.ignoreChanges) == [], "KServe owns the number of pods"
-    kept = recorded("serving").one("kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinitionPatch")
-    assert kept.inputs["metadata"] == {
+    crd = recorded("serving").one("kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinitionPatch")
+    assert crd.inputs["metadata"] == {
         "name": "clusterstoragecontainers.serving.kserve.io",
         "annotations": {"helm.sh/resource-policy": "keep"},
     }, "an upgrade of the chart deletes it otherwise"
 
 
 def test_nodes_are_waited_for_and_their_labels_are_both_ones() -> None:
-    pools = {one.name: one.inputs for one in recorded("keeper").of(POOL_NODES)}
+    pools = {item.name: item.inputs for item in recorded("keeper").of(POOL_NODES)}
     assert {name: inputs["joining"]["nodes"] for name, inputs in pools.items()} == {
         "pools-gpu-t4": 1, "pools-burst": 1, "pools-a100": 1,
     }  # fmt: skip
@@ -305,10 +296,10 @@ def test_nodes_are_waited_for_and_their_labels_are_both_ones() -> None:
         f"magnum.openstack.org/nodegroup={pool['name']}" for pool in (T4, BURST, MIG)
     }
     assert len({inputs["manager"] for inputs in pools.values()}) == 3
-    layouts = {one.name: one.inputs["kept"] for one in recorded("keeper").of(LAYOUT)}
+    layouts = {item.name: item.inputs["kept"] for item in recorded("keeper").of(LAYOUT)}
     assert layouts == {"mig-burst": True, "mig-a100": True}
-    keeper = found("keeper", "Deployment pool-keeper-deployment")
-    assert not [one for one in keeper.after if one.startswith(RELEASE)], "nodes join meanwhile"
+    keeper = find_resource("keeper", "Deployment pool-keeper-deployment")
+    assert not [item for item in keeper.after if item.startswith(RELEASE)], "nodes join meanwhile"
 
 
 def test_a_layout_has_more_time_where_nodes_reboot() -> None:

@@ -27,7 +27,7 @@ ARNS = st.builds("arn:{}:iam::{}:{}".format, PARTITIONS, ACCOUNTS, PRINCIPALS)
 
 @given(st.lists(st.tuples(LABELS, LABELS), unique=True))
 def test_two_workloads_never_have_one_name(workloads: list[tuple[str, str]]) -> None:
-    assert len({workload_name("w", *one) for one in workloads}) == len(workloads)
+    assert len({workload_name("w", *workload) for workload in workloads}) == len(workloads)
 
 
 @given(st.lists(ARNS, unique=True))
@@ -39,9 +39,9 @@ def test_two_admins_never_have_one_name(arns: list[str]) -> None:
 def names(recorder: Recorder) -> Counter[tuple[str, ...]]:
     """Type, types of the parents, and name of each resource: what its URN has."""
     return Counter(
-        (str(one.request.parent).split("::")[2] if one.request.parent else "", one.type, one.name)
-        for one in recorder.resources
-        if one.request is not None
+        (str(r.request.parent).split("::")[2] if r.request.parent else "", r.type, r.name)
+        for r in recorder.resources
+        if r.request is not None
     )
 
 
@@ -63,10 +63,10 @@ def test_the_names_of_an_aws_program_are_unique() -> None:
         "workloads": pods(*product(NAMES, NAMES), kind="deployment", pool="a", service={"port": 80}),
         "namespaces": [{"name": name, "quota": dict.fromkeys(NAMES, 1)} for name in NAMES],
     }
-    found = names(record(environment))
-    assert [name for name, count in found.items() if count > 1] == []
-    assert len([name for name in found if name[1] == "aws:eks/accessEntry:AccessEntry"]) == len(arns) + 1
-    assert len([name for name in found if name[1] == "kubernetes:apps/v1:Deployment"]) >= len(NAMES) ** 2
+    counts = names(record(environment))
+    assert [name for name, count in counts.items() if count > 1] == []
+    assert len([name for name in counts if name[1] == "aws:eks/accessEntry:AccessEntry"]) == len(arns) + 1
+    assert len([name for name in counts if name[1] == "kubernetes:apps/v1:Deployment"]) >= len(NAMES) ** 2
 
 
 def test_what_a_state_has_keeps_its_resource() -> None:
@@ -77,12 +77,12 @@ def test_what_a_state_has_keeps_its_resource() -> None:
         **small({"name": "a", "machine": "g4dn.xlarge", "nodes": 1}, admins=[arn]),
         "workloads": pods(*pairs, kind="pod", pool="a"),
     }
-    found = {
-        one.name: sorted({alias.spec.name for alias in one.request.aliases} - {""})
-        for one in record(environment).resources
-        if one.type in ("gpuform:workloads:GpuPod", "aws:eks/accessEntry:AccessEntry") and one.request
+    aliases = {
+        r.name: sorted({alias.spec.name for alias in r.request.aliases} - {""})
+        for r in record(environment).resources
+        if r.type in ("gpuform:workloads:GpuPod", "aws:eks/accessEntry:AccessEntry") and r.request
     }
-    assert found == {
+    assert aliases == {
         "labs-admin-111122223333:role/a/b": ["labs-admin-role-a-b"],
         "workloads-x-y": [],
         "workloads-a--b-a": ["workloads-a-b-a"],

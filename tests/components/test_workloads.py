@@ -18,7 +18,7 @@ from components.workloads import (
     WorkloadsArgs,
 )
 from gpuform.provider.handler import Call, Engine
-from gpuform.provider.own.provider import Own
+from gpuform.provider.own.provider import GpuformProvider
 from gpuform.provider.properties import from_struct, to_struct
 from infra.config import parse
 from infra.model.environment import Environment
@@ -36,8 +36,8 @@ SERVED = {"kind": "deployment", "pool": "t4", "image": "a:1", "replicas": 4, "se
 
 def environment(*work: dict[str, Any]) -> dict[str, Any]:
     pool = {"name": "t4", "machine": "g2.5xlarge", "nodes": 10}
-    named = [{"name": f"w{index}", **one} for index, one in enumerate(work)]
-    return {"name": "e", "cluster": {"kind": "embedded"}, "pools": [pool], "workloads": named}
+    workloads = [{"name": f"w{index}", **workload} for index, workload in enumerate(work)]
+    return {"name": "e", "cluster": {"kind": "embedded"}, "pools": [pool], "workloads": workloads}
 
 
 WORK = (
@@ -62,7 +62,7 @@ def test_each_kind_of_workload_is_registered() -> None:
 def test_the_pods_of_an_indexed_job_find_each_other_before_the_job_starts() -> None:
     recorded = record(environment({**WORK[1], "indexed": True, "parallelism": 2}))
     job = recorded.one("kubernetes:batch/v1:Job")
-    assert [one for one in job.after if one.endswith("workloads-default-w0-service")]
+    assert [key for key in job.after if key.endswith("workloads-default-w0-service")]
 
 
 def test_an_update_waits_for_a_job_as_long_as_is_declared() -> None:
@@ -82,17 +82,15 @@ def test_an_update_waits_as_long_as_its_pods_may_take(work: dict[str, Any], upda
     """A Service waits for its endpoints, so for the same pods."""
     recorded = record(environment({**SERVED, "start_minutes": 40, **work}))
     for kind in (DEPLOYMENT, "kubernetes:core/v1:Service"):
-        times = [
-            one.request.customTimeouts for one in recorded.of(kind) if "workloads-default-w0" in one.name
-        ]
-        assert [(one.create, one.update) for one in times] == [("40m", update)]
+        timeouts = [r.request.customTimeouts for r in recorded.of(kind) if "workloads-default-w0" in r.name]
+        assert [(limits.create, limits.update) for limits in timeouts] == [("40m", update)]
     spec = recorded.one(DEPLOYMENT).inputs["spec"]
     assert spec["progressDeadlineSeconds"] == 2400
 
 
 def test_an_update_waits_for_a_pod_as_long_as_its_start_may_take() -> None:
     recorded = record(environment({**WORK[0], "start_minutes": 40}, WORK[0]))
-    pods = {one.name: one.request.customTimeouts.create for one in recorded.of("kubernetes:core/v1:Pod")}
+    pods = {pod.name: pod.request.customTimeouts.create for pod in recorded.of("kubernetes:core/v1:Pod")}
     assert pods == {"workloads-default-w0": "40m", "workloads-default-w1": "10m"}
 
 
@@ -100,25 +98,25 @@ def test_neither_a_service_nor_its_deployment_waits_for_the_other() -> None:
     """Each would wait for ever: the official provider's Service for its endpoints."""
     recorded = record(environment(SERVED))
     for kind in (DEPLOYMENT, "kubernetes:core/v1:Service"):
-        assert not [one for one in recorded.one(kind).after if "workloads-default-w0" in one]
+        assert not [key for key in recorded.one(kind).after if "workloads-default-w0" in key]
 
 
 def test_a_deployment_of_two_colours_has_no_object_but_the_providers() -> None:
     recorded = record(environment({**SERVED, "update": {"kind": "blue_green", "step": 3}}))
-    (one,) = recorded.of(BLUE_GREEN)
+    inputs = recorded.one(BLUE_GREEN).inputs
     assert recorded.of(DEPLOYMENT) == []
     assert recorded.of("kubernetes:core/v1:Service") == []
-    assert one.inputs["deployment"]["metadata"]["name"] == "w0"
-    assert one.inputs["service"]["metadata"]["name"] == "w0"
-    assert (one.inputs["step"], one.inputs["switchAt"], one.inputs["deadlineSeconds"]) == (3, 2, 600)
-    assert one.inputs["kubeconfig"]
+    assert inputs["deployment"]["metadata"]["name"] == "w0"
+    assert inputs["service"]["metadata"]["name"] == "w0"
+    assert (inputs["step"], inputs["switchAt"], inputs["deadlineSeconds"]) == (3, 2, 600)
+    assert inputs["kubeconfig"]
 
 
 def test_the_provider_takes_what_the_component_gives() -> None:
     inputs = record(environment({**SERVED, "update": {"kind": "blue_green"}})).one(BLUE_GREEN).inputs
     call = Call("urn", BLUE_GREEN, "n", Engine(), asyncio.Event())
     wired = from_struct(to_struct(inputs))  # as the engine passes them: whole numbers become ints again
-    answer = asyncio.run(Own(Engine()).handler(BLUE_GREEN).check(call, {}, wired))
+    answer = asyncio.run(GpuformProvider(Engine()).handler(BLUE_GREEN).check(call, {}, wired))
     assert answer.failures == []
 
 
@@ -138,8 +136,8 @@ def test_how_it_changes_colour_reaches_the_provider(
     replicas: int, update: dict[str, Any], expected: int
 ) -> None:
     start = {"start_minutes": update["start_minutes"]} if "start_minutes" in update else {}
-    kept = {key: value for key, value in update.items() if key not in start and value is not None}
-    work = {**SERVED, **start, "replicas": replicas, "update": {"kind": "blue_green", **kept}}
+    options = {key: value for key, value in update.items() if key not in start and value is not None}
+    work = {**SERVED, **start, "replicas": replicas, "update": {"kind": "blue_green", **options}}
     inputs = record(environment(work)).one(BLUE_GREEN).inputs
     assert expected == inputs["deadlineSeconds" if "deadline_seconds" in update else "switchAt"]
 
@@ -158,7 +156,7 @@ def test_an_object_that_was_the_stacks_own_child_is_not_made_anew() -> None:
 
 def test_a_program_of_ones_own_takes_them_one_by_one() -> None:
     env = parse({**environment(), "workloads": []})
-    said: dict[str, Any] = {}
+    results: list[Any] = []
 
     def program() -> None:
         pod = PodWorkload(kind="pod", name="one", pool="t4", image="a:1")
@@ -166,11 +164,11 @@ def test_a_program_of_ones_own_takes_them_one_by_one() -> None:
         job = JobWorkload(kind="job", name="two", pool="t4", image="a:1", parallelism=2, wait_minutes=90)
         GpuJob("job", arguments(env, job))
         served = DeploymentWorkload.model_validate({"name": "three", **SERVED})
-        made = GpuDeployment("served", arguments(env, served))
-        pulumi.Output.all(made.asks, made.address).apply(lambda found: said.update(found=found))
+        deployment = GpuDeployment("served", arguments(env, served))
+        pulumi.Output.all(deployment.asks, deployment.address).apply(results.extend)
 
     recorded = run(program)
-    assert said["found"] == [{"nvidia.com/gpu": "1"}, "three.default.svc:80"]
+    assert results == [{"nvidia.com/gpu": "1"}, "three.default.svc:80"]
     pod = recorded.one("kubernetes:core/v1:Pod").inputs["spec"]
     assert pod["nodeSelector"] == {"gpuform.io/pool": "t4"}
     assert pod["tolerations"][0]["key"] == "nvidia.com/gpu"
@@ -180,24 +178,24 @@ def test_a_program_of_ones_own_takes_them_one_by_one() -> None:
 
 @pytest.mark.parametrize("kind", ["Pod", "Deployment", "InferenceService"])
 def test_what_a_pod_asks_for_is_what_its_container_requests(kind: str) -> None:
-    asked = {"nvidia.com/gpu": "1", "vpc.amazonaws.com/efa": "32"}
-    container = {"name": "w", "resources": {"requests": {"cpu": "1", "hugepages-2Mi": "5Gi", **asked}}}
+    requests = {"nvidia.com/gpu": "1", "vpc.amazonaws.com/efa": "32"}
+    container = {"name": "w", "resources": {"requests": {"cpu": "1", "hugepages-2Mi": "5Gi", **requests}}}
     pod = {"containers": [container]}
     specs = {
         "Pod": pod,
         "Deployment": {"template": {"spec": pod}},
         "InferenceService": {"predictor": {"model": container}},
     }
-    found: list[Any] = []
+    results: list[Any] = []
 
     def program() -> None:
         group = {"Pod": "v1", "Deployment": "apps/v1"}.get(kind, "serving.kserve.io/v1beta1")
         metadata = {"name": "w", "namespace": "default"}
         manifest = {"apiVersion": group, "kind": kind, "metadata": metadata, "spec": specs[kind]}
-        COMPONENTS[kind]("w", WorkloadArgs(controller=manifest)).asks.apply(found.append)
+        COMPONENTS[kind]("w", WorkloadArgs(controller=manifest)).asks.apply(results.append)
 
     run(program)
-    assert found == [asked]
+    assert results == [requests]
 
 
 def _claimed() -> tuple[Environment, DeploymentWorkload]:

@@ -38,17 +38,17 @@ def place(path: str) -> Place:
     return tuple(int(index) if index else name for name, index in _STEP.findall(path))
 
 
-def followed(environment: Mapping[str, Any], said: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def followed(environment: Mapping[str, Any], expected: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Each alternative that the message names exactly: its words, and the environment after it.
 
     A key may be meant at the place of the refusal or further up, so there may be several environments.
     """
-    path, _, rest = said.partition(": ")
+    path, _, rest = expected.partition(": ")
     fact, _, remedy = rest.rpartition("; ") if "did you mean" not in rest else rest.partition("; ")
     for words in re.split(r",? or (?=leave|use|add|give|write)", remedy):
         for told, edits in _alternatives(place(path), fact, words.strip()):
             after = [copy.deepcopy(dict(environment)) for _ in edits]
-            done = [one for one, edit in zip(after, edits, strict=True) if edit(one)]
+            done = [item for item, edit in zip(after, edits, strict=True) if edit(item)]
             if done:
                 yield told, done
 
@@ -70,7 +70,7 @@ def _alternatives(at: Place, fact: str, words: str) -> Iterator[tuple[str, list[
             if pair:
                 key = pair[1]
                 places = [(*at[:up], *place(key)) for up in range(len(at) - 1, -1, -1)]
-                yield f"use {pair[0]}", [partial(_set, one, yaml.safe_load(pair[2])) for one in places]
+                yield f"use {pair[0]}", [partial(_set, item, yaml.safe_load(pair[2])) for item in places]
             elif (
                 _VALUE.fullmatch(value)
                 and value not in _PROSE

@@ -48,7 +48,7 @@ NEVER = "are never bought; use"
 
 
 @pytest.mark.parametrize(
-    ("pool", "said"),
+    ("pool", "wording"),
     [
         # karpenter-provider-aws#6328: a node and a half, of which the half is never bought
         ({"machine": "p5.48xlarge", "elastic": {"max": {"nvidia.com/gpu": 12}}},
@@ -70,11 +70,11 @@ NEVER = "are never bought; use"
          f"nvidia.com/gpu: 2 nodes have 8, and the other 2 {NEVER} 8 or 12"),
     ],
 )  # fmt: skip
-def test_a_limit_that_whole_nodes_do_not_fill_gets_a_warning(pool: dict[str, Any], said: str) -> None:
-    expected = (f"pools[0].elastic.max.{said}",) if said else ()
+def test_a_limit_that_whole_nodes_do_not_fill_gets_a_warning(pool: dict[str, Any], wording: str) -> None:
+    expected = (f"pools[0].elastic.max.{wording}",) if wording else ()
     assert aws(pool).warnings == expected
-    for amount in said.partition("use ")[2].split(" or ") if said else ():
-        key = said.partition(":")[0]
+    for amount in wording.partition("use ")[2].split(" or ") if wording else ():
+        key = wording.partition(":")[0]
         assert aws({**pool, "elastic": {"max": {key: int(amount)}}}).warnings == (), "the remedy holds"
 
 
@@ -96,12 +96,12 @@ def test_a_pool_in_one_zone_alone_gets_a_warning(pool: dict[str, Any], warned: b
     """karpenter-provider-aws#8885: without another zone, a pool waits as long as EC2 has no machine there."""
     size = {} if "elastic" in pool else {"nodes": 1}
     fact = "EC2 may have no p4d.24xlarge in us-west-2a, and its nodes may start nowhere else"
-    said = f"pools[0].zones: {fact}; leave it out, or name another zone of the network"
-    assert aws({"machine": "p4d.24xlarge", **size, **pool}).warnings == ((said,) if warned else ())
+    expected = f"pools[0].zones: {fact}; leave it out, or name another zone of the network"
+    assert aws({"machine": "p4d.24xlarge", **size, **pool}).warnings == ((expected,) if warned else ())
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "said"),
+    ("name", "given", "expected"),
     [
         (
             "x9.large",
@@ -115,12 +115,12 @@ def test_a_pool_in_one_zone_alone_gets_a_warning(pool: dict[str, Any], warned: b
     ],
 )
 def test_an_instance_type_of_one_s_own_has_room_and_a_name_of_ec2(
-    name: str, given: dict[str, Any], said: str
+    name: str, given: dict[str, Any], expected: str
 ) -> None:
     machine = {"vcpu": 8, "memory_gib": 32, "pods": 58, **given}
     pool = {"name": "cpu", "machine": name, "nodes": 1}
     edits = ({"at": "machines", "put": {name: machine}}, {"at": "pools/2", "put": pool})
-    assert message(changed(GOOD, *edits)).startswith(said)
+    assert message(changed(GOOD, *edits)).startswith(expected)
 
 
 def test_the_names_of_prepulled_images_fit_into_user_data() -> None:
@@ -131,7 +131,7 @@ def test_the_names_of_prepulled_images_fit_into_user_data() -> None:
     )
 
 
-def of_many(nodes: int, **more: Any) -> dict[str, Any]:
+def fleet_of(nodes: int, **more: Any) -> dict[str, Any]:
     subnets = {zone: f"subnet-0123456789abcdef{zone[-1]}" for zone in ("eu-west-1a", "eu-west-1b")}
     return changed(
         {**GOOD, "workloads": []},
@@ -144,15 +144,15 @@ def of_many(nodes: int, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("nodes", [5000, 5001, 100_000])
 def test_eks_has_as_many_nodes_as_its_ultra_scale_tier_in_bounded_time(nodes: int) -> None:
     began = time.process_time()
-    env = parse(of_many(nodes))
+    env = parse(fleet_of(nodes))
     render(env)
     assert time.process_time() - began < 2
-    said = f"pools: they may have {nodes} nodes, and EKS has more than 5000 in its ultra scale tier alone"
-    assert env.warnings == ((f"{said}; agree on it with AWS before",) if nodes > 5000 else ())
+    expected = f"pools: they may have {nodes} nodes, and EKS has more than 5000 in its ultra scale tier alone"
+    assert env.warnings == ((f"{expected}; agree on it with AWS before",) if nodes > 5000 else ())
 
 
 def test_pools_together_have_no_more_nodes_than_eks() -> None:
-    mapping = of_many(100_000)
+    mapping = fleet_of(100_000)
     mapping["pools"].append({"name": "one", "machine": "m6i.xlarge", "nodes": 1})
     assert message(mapping) == (
         "pools: they have 100001 nodes, and a cluster of EKS has at most 100000; "
@@ -162,7 +162,7 @@ def test_pools_together_have_no_more_nodes_than_eks() -> None:
 
 @pytest.mark.parametrize(("cores", "refused"), [(400_000, False), (400_004, True)])
 def test_a_limit_allows_no_more_nodes_than_eks(cores: int, refused: bool) -> None:
-    mapping = of_many(1)
+    mapping = fleet_of(1)
     mapping["pools"] = [{"name": "many", "machine": "m6i.xlarge", "elastic": {"max": {"cpu": cores}}}]
     if refused:
         assert message(mapping) == (

@@ -32,7 +32,7 @@ def test_an_older_toolkit_is_let_through_by_every_vulnerability_it_has(
 ) -> None:
     edits = [{"at": "cluster/toolkit/version", "put": version}]
     for cve in accepted:
-        others = [one for one in accepted if one != cve]
+        others = [item for item in accepted if item != cve]
         assert cve in message(change(*edits, {"at": "cluster/acknowledge", "put": others}))
     env = parse(change(*edits, {"at": "cluster/acknowledge", "put": accepted}))
     assert env.resolved()["cluster"]["toolkit"]["version"] == version
@@ -63,8 +63,8 @@ def test_a_fingerprint_may_have_its_spaces() -> None:
 
 def test_roles_install_nothing_on_arm64() -> None:
     pool = {"name": "p", "hosts": ["h"], "gpu": {"models": ["GH200"], "count": 1}}
-    said = message({"name": "e", "cluster": {"kind": "hosts"}, "pools": [pool]})
-    assert said == (
+    text = message({"name": "e", "cluster": {"kind": "hosts"}, "pools": [pool]})
+    assert text == (
         "pools[0].gpu: GH200 is in arm64 hosts, and the roles install packages for x86_64; "
         "use cluster kind existing"
     )

@@ -24,10 +24,10 @@ def change(path: str, value: Any) -> dict[str, Any]:
 
 def test_an_unknown_gpu_lists_the_known_ones() -> None:
     mapping = change("pools/0", {"name": "t4", "nodes": 1, "gpu": {"models": ["T4", "A100-40G"], "count": 1}})
-    said = message(mapping)
-    assert said.startswith("pools[0].gpu.models[1]: unknown GPU 'A100-40G'; did you mean A100-40GB? known: ")
-    assert "RTX PRO 6000" in said
-    assert "H200" in said
+    text = message(mapping)
+    assert text.startswith("pools[0].gpu.models[1]: unknown GPU 'A100-40G'; did you mean A100-40GB? known: ")
+    assert "RTX PRO 6000" in text
+    assert "H200" in text
 
 
 def test_two_workloads_with_one_name() -> None:
@@ -124,8 +124,8 @@ def test_a_day_is_kept_without_storage(retention: str) -> None:
 def test_a_cluster_without_a_default_class_needs_a_named_one(kind: str, more: str) -> None:
     work = {"name": "a", "kind": "notebook", "editor": "vscode", "user": "a", "home": {"size": "1Gi"}}
     fact = "missing, and the cluster has no default class: the volume would never be created"
-    said = f"workloads[0].home.storage_class: {fact}; name one that it has{more}"
-    assert message({**GOOD[kind], "workloads": [work]}) == said
+    expected = f"workloads[0].home.storage_class: {fact}; name one that it has{more}"
+    assert message({**GOOD[kind], "workloads": [work]}) == expected
     work["home"] = {"size": "1Gi", "storage_class": "gp2"}
     assert parse({**GOOD[kind], "workloads": [work]})
 

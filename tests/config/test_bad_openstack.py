@@ -23,7 +23,13 @@ def put(at: str, value: Any) -> dict[str, Any]:
 def test_the_good_one_is_good() -> None:
     env = parse(GOOD)
     assert [pool.name for pool in env.pools] == ["t4", "a100", "v100s", "l40s", "cpu"]
-    assert [(pool.least, pool.most) for pool in env.pools] == [(2, 2), (1, 1), (1, 4), (1, 1), (0, 2)]
+    assert [(pool.min_nodes, pool.max_nodes) for pool in env.pools] == [
+        (2, 2),
+        (1, 1),
+        (1, 4),
+        (1, 1),
+        (0, 2),
+    ]
 
 
 def test_a_flavor_that_the_cluster_declares_is_what_it_says() -> None:
@@ -51,10 +57,10 @@ def test_the_cluster_api_driver_takes_what_it_reads(label: Any) -> None:
 
 
 def test_a_label_that_the_cluster_api_driver_does_not_read_is_warned_of() -> None:
-    said = "cluster.labels.kube_tag: Magnum's Cluster API driver does not read this label; "
-    said += "leave it out, unless your cloud's own driver reads it"
+    expected = "cluster.labels.kube_tag: Magnum's Cluster API driver does not read this label; "
+    expected += "leave it out, unless your cloud's own driver reads it"
     labels = {"boot_volume_size": 20, "kube_tag": "v1.34.1", "nvidia_gpu_enabled": "false"}
-    assert parse(change(*CAPI, put("cluster/labels", labels))).warnings == (said,)
+    assert parse(change(*CAPI, put("cluster/labels", labels))).warnings == (expected,)
 
 
 def test_the_reported_environment_is_refused_though_it_follows_the_remedy_of_heat() -> None:
@@ -79,12 +85,12 @@ ALONE = (
 
 @pytest.mark.parametrize(("flavor", "instead"), [("g1.xlarge", "g1.4xlarge"), ("g2.xlarge", "g2.5xlarge")])
 def test_a_deprecated_flavor_is_warned_of(flavor: str, instead: str) -> None:
-    said = (
+    expected = (
         f"pools[0].machine: {flavor} is deprecated, and may be unavailable when a node has to be replaced; "
         f"use {instead}"
     )
     env = parse(change(put("pools/0/machine", flavor), *CAPI))
-    assert env.warnings == (said,)
+    assert env.warnings == (expected,)
     own = put(f"cluster/flavors/{flavor}", {"gpu": "T4", "vcpu": 4, "memory_gib": 16})
     mapping = change(put("pools/0/machine", flavor), *CAPI)
     mapping["cluster"]["flavors"][flavor] = own["put"]
@@ -145,6 +151,6 @@ def test_a_template_of_our_own_is_taken() -> None:
     }
     env = parse(change(put("cluster/template", own), put("cluster/masters/nodes", 3)))
     assert env.cluster.kind == "openstack"
-    assert env.cluster.own_template is not None
-    assert env.cluster.own_template.image == "fedora-coreos-40"
+    assert env.cluster.created_template is not None
+    assert env.cluster.created_template.image == "fedora-coreos-40"
     assert parse(env.resolved()) == env

@@ -45,7 +45,7 @@ def test_deployments_in_queues_may_ask_for_more_than_the_pool_has_as_they_wait()
         {"name": "b", "namespace": "arts", "queue": "arts", **each, "replicas": 5},
     ]
     assert parse(changed(GOOD, {"at": "workloads", "put": two}))
-    free = [{key: value for key, value in one.items() if key != "queue"} for one in two]
+    free = [{key: value for key, value in item.items() if key != "queue"} for item in two]
     assert "workloads[1].replicas" in message(changed(GOOD, {"at": "workloads", "put": free}))
 
 
@@ -69,7 +69,7 @@ def offering(*pools: int) -> Limits:
 
 
 @pytest.mark.parametrize(
-    ("limits", "said"),
+    ("limits", "expected"),
     [
         (offering(64), None),
         (offering(65), "65 resources in a group of pools"),
@@ -79,19 +79,21 @@ def offering(*pools: int) -> Limits:
         ({f"p{at}": {f"r{at}": Limit()} for at in range(17)}, "17 groups of pools with the same resources"),
     ],
 )
-def test_kueues_limits_of_groups(limits: Limits, said: str | None) -> None:
-    if said is None:
+def test_kueues_limits_of_groups(limits: Limits, expected: str | None) -> None:
+    if expected is None:
         queue_checks.check_groups(limits)
         return
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=expected):
         queue_checks.check_groups(limits)
 
 
-@pytest.mark.parametrize(("number", "said"), [(4, False), (5, True)])
-def test_a_quota_beyond_what_the_pool_can_become_is_a_warning(number: int, said: bool) -> None:
+@pytest.mark.parametrize(("number", "expected"), [(4, False), (5, True)])
+def test_a_quota_beyond_what_the_pool_can_become_is_a_warning(number: int, expected: bool) -> None:
     found = parse(changed(GOOD, {"at": "queues/teams/1/quota/t4", "put": number})).warnings
     fact = "the teams' quotas add up to 9 nvidia.com/gpu.shared or more, and the pool can have 8"
-    assert found == ((f"queues.teams[1].quota.t4: {fact}; lower one, or allow more nodes",) if said else ())
+    assert found == (
+        (f"queues.teams[1].quota.t4: {fact}; lower one, or allow more nodes",) if expected else ()
+    )
 
 
 def test_the_limit_of_an_elastic_pool_counts() -> None:
@@ -99,16 +101,16 @@ def test_the_limit_of_an_elastic_pool_counts() -> None:
     name = aws["pools"][0]["name"]
     aws["pools"][0] |= {"elastic": {"max": {"cpu": 16}}, "capacity": ["spot", "on_demand"]}
     team = {"name": "a", "namespaces": ["a"], "quota": {name: 1000}}
-    (said,) = [one for one in parse({**aws, "queues": {"teams": [team]}}).warnings if "queues" in one]
-    assert said.startswith(f"queues.teams[0].quota.{name}: the teams' quotas add up to 1000 ")
+    (text,) = [item for item in parse({**aws, "queues": {"teams": [team]}}).warnings if "queues" in item]
+    assert text.startswith(f"queues.teams[0].quota.{name}: the teams' quotas add up to 1000 ")
 
 
 def test_a_group_of_magnums_that_may_be_empty_needs_the_pools_label() -> None:
     magnum = changed(tables.GOOD["openstack"])
     elastic = {"elastic": {"min": 0, "max": {"nodes": 2}}}
-    pool = next(one for one in magnum["pools"] if "sharing" in one or "nodes" in one)
+    pool = next(item for item in magnum["pools"] if "sharing" in item or "nodes" in item)
     pool.pop("nodes", None)
     pool |= elastic
     team = {"name": "a", "namespaces": ["a"], "quota": {pool["name"]: 1}}
-    said = message({**magnum, "workloads": [], "queues": {"teams": [team]}})
-    assert said.startswith(f"queues.teams[0].quota.{pool['name']}: cluster-autoscaler does not know")
+    text = message({**magnum, "workloads": [], "queues": {"teams": [team]}})
+    assert text.startswith(f"queues.teams[0].quota.{pool['name']}: cluster-autoscaler does not know")

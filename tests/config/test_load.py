@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpuform.engine.backend import declared
+from gpuform.engine.backend import declared_state
 from infra.config import load, parse
 from infra.model.errors import InputError
 from infra.plan.render import render
@@ -27,7 +27,7 @@ config:
 """
 
 
-def said(path: Path, text: str) -> str:
+def error_of(path: Path, text: str) -> str:
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError) as caught:
         load(path)
@@ -59,7 +59,7 @@ YAML = "; correct the YAML there"
     ],
 )  # fmt: skip
 def test_bad_files(tmp_path: Path, old: str, new: str, message: str) -> None:
-    found = said(tmp_path / "Pulumi.test.yaml", GOOD.replace(old, new, 1))
+    found = error_of(tmp_path / "Pulumi.test.yaml", GOOD.replace(old, new, 1))
     assert found.startswith(message) if message.endswith("known: ") else found == message
 
 
@@ -72,13 +72,13 @@ def test_a_rendered_environment_is_declared_again_by_itself(stack: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "- a\n", "config: 3\n", "config:\n"])
 def test_files_without_an_environment(tmp_path: Path, text: str) -> None:
-    assert said(tmp_path / "Pulumi.x.yaml", text) == (
+    assert error_of(tmp_path / "Pulumi.x.yaml", text) == (
         "FILE: holds no gpuform:environment; declare it under config: gpuform:environment:"
     )
 
 
 def test_an_environment_left_empty_names_the_file(tmp_path: Path) -> None:
-    assert said(tmp_path / "Pulumi.x.yaml", "config:\n  gpuform:environment:\n") == (
+    assert error_of(tmp_path / "Pulumi.x.yaml", "config:\n  gpuform:environment:\n") == (
         "FILE: gpuform:environment holds nothing; it must hold keys: name, cluster, pools, ..."
     )
 
@@ -129,7 +129,7 @@ def test_yaml_that_cannot_be_constructed(tmp_path: Path, text: str | bytes, mess
     with path.open("ab") as file:
         file.write(b" # state")
     with pytest.raises(InputError):
-        declared(tmp_path, "test")
+        declared_state(tmp_path, "test")
 
 
 def test_a_byte_order_mark_is_no_error(tmp_path: Path) -> None:
@@ -139,7 +139,9 @@ def test_a_byte_order_mark_is_no_error(tmp_path: Path) -> None:
 
 
 def test_what_was_written_is_quoted_in_one_line_of_bearable_length(tmp_path: Path) -> None:
-    found = said(tmp_path / "Pulumi.test.yaml", GOOD.replace("name: test", f'? "{"x" * 9999}\\n"\n    : 1'))
+    found = error_of(
+        tmp_path / "Pulumi.test.yaml", GOOD.replace("name: test", f'? "{"x" * 9999}\\n"\n    : 1')
+    )
     assert len(found) < 2000
     assert "\n" not in found
 

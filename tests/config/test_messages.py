@@ -37,9 +37,9 @@ def test_the_tables_are_long_and_repeat_nothing() -> None:
     ],
 )
 def test_message(table: str, row: dict[str, Any]) -> None:
-    said = message(TABLES[table](row))
-    assert said == row.get("whole", said)
-    assert said.startswith(row.get("said", said))
+    text = message(TABLES[table](row))
+    assert text == row.get("whole", text)
+    assert text.startswith(row.get("said", text))
 
 
 Json = dict[str, Any]
@@ -57,16 +57,16 @@ def refused(environment: Json) -> str:
 def tried(table: str) -> Iterator[tuple[str, str, list[Json]]]:
     for row in ROWS[table]:
         made = TABLES[table](row)
-        said = refused(made)
-        yield from ((said, *one) for one in followed(made, said))
+        text = refused(made)
+        yield from ((text, *item) for item in followed(made, text))
 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_a_followed_remedy_does_not_end_in_the_same_refusal(table: str) -> None:
     again = [
-        f"{said}\n  followed: {words}"
-        for said, words, after in tried(table)
-        if {refused(one).partition("; ")[0] for one in after} == {said.partition("; ")[0]}
+        f"{expected}\n  followed: {words}"
+        for expected, words, after in tried(table)
+        if {refused(item).partition("; ")[0] for item in after} == {expected.partition("; ")[0]}
     ]
     assert not again, "\n".join(again)
 
@@ -74,7 +74,7 @@ def test_a_followed_remedy_does_not_end_in_the_same_refusal(table: str) -> None:
 def test_enough_remedies_can_be_followed() -> None:
     """Else the test above would prove nothing. The others need a decision or a name."""
     every = [row for rows in ROWS.values() for row in rows]
-    able = {said for table in TABLES for said, _, _ in tried(table)}
+    able = {expected for table in TABLES for expected, _, _ in tried(table)}
     assert len(able) > len(every) * 0.45
 
 
@@ -105,16 +105,16 @@ def test_charts_may_come_by_http_from_this_machine_alone(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("quota", "said"),
+    ("quota", "expected"),
     [
         ({"t4": 4}, ()),
         ({"t4": 5}, ("5 nvidia.com/gpu.shared, of which all nodes offer 4, limit nothing; use 4 or less",)),
         ({"mig": {"3g.20gb": 2}}, ("2 nvidia.com/mig-3g.20gb, of which all nodes offer 1",)),
     ],
 )
-def test_a_quota_that_limits_nothing_gets_a_warning(quota: dict[str, Any], said: tuple[str, ...]) -> None:
+def test_a_quota_that_limits_nothing_gets_a_warning(quota: dict[str, Any], expected: tuple[str, ...]) -> None:
     edit = {"at": "namespaces", "put": [{"name": "a", "quota": quota}]}
     found = parse(changed(GOOD["embedded"], edit)).warnings
-    assert len(found) == len(said)
-    for warning, fact in zip(found, said, strict=True):
+    assert len(found) == len(expected)
+    for warning, fact in zip(found, expected, strict=True):
         assert warning.startswith(f"namespaces[0].quota: {fact}")

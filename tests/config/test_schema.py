@@ -48,8 +48,8 @@ def test_an_editor_sees_what_is_wrong(old: str, new: str, message: str) -> None:
     assert old in text
     document = yaml.safe_load(text.replace(old, new))
     errors = list(jsonschema.Draft202012Validator(schema.stack_schema()).iter_errors(document))
-    said = json.dumps([leaf.message for error in errors for leaf in leaves(error)])
-    assert message in said
+    wording = json.dumps([leaf.message for error in errors for leaf in leaves(error)])
+    assert message in wording
 
 
 def leaves(error: jsonschema.ValidationError) -> list[jsonschema.ValidationError]:
@@ -83,7 +83,7 @@ def plain(of: Any, constrained: bool = False) -> bool:
         return not constrained
     inner = get_args(of) if get_origin(of) in (tuple, list, dict, Union, types.UnionType) else ()
     own = get_origin(of) in (Union, types.UnionType) and constrained  # a field's metadata is about each part
-    return any(plain(one, own) for one in inner if one is not ...)
+    return any(plain(item, own) for item in inner if item is not ...)
 
 
 def constrains(metadata: Any) -> bool:

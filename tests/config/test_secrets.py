@@ -68,8 +68,8 @@ def leaves(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str 
 @pytest.mark.parametrize("text", PASTED.values(), ids=PASTED)
 @pytest.mark.parametrize(("environment", "at"), PATHS, ids=[at for _, at in PATHS])
 def test_the_content_of_a_file_is_not_its_path(environment: dict[str, Any], at: str, text: str) -> None:
-    said = message(with_text(environment, tuple(at.split("/")), text))
-    assert said == f"{at.replace('/', '.')}: is not a path; give the path of the file, not its content"
+    wording = message(with_text(environment, tuple(at.split("/")), text))
+    assert wording == f"{at.replace('/', '.')}: is not a path; give the path of the file, not its content"
 
 
 @pytest.mark.parametrize("text", ["kubeconfig", "token"])
@@ -79,14 +79,14 @@ def test_no_message_repeats_what_may_be_a_secret(text: str) -> None:
         for environment in environments()
         for place in leaves(environment)
     }
-    said = []
+    expected = []
     for environment, place in fields.values():
         try:
             parse(with_text(environment, place, PASTED[text]))
         except InputError as error:
-            said.append(str(error))
-    assert len(said) > 150
-    assert [one for one in said if SECRET in one] == []
+            expected.append(str(error))
+    assert len(expected) > 150
+    assert [item for item in expected if SECRET in item] == []
 
 
 def test_a_text_of_one_line_is_repeated() -> None:
@@ -95,5 +95,5 @@ def test_a_text_of_one_line_is_repeated() -> None:
 
 @pytest.mark.parametrize("text", [PASTED["kubeconfig"], PASTED["private key"]])
 def test_a_context_is_one_line(text: str) -> None:
-    said = message(with_text(EXISTING, ("cluster", "context"), text))
-    assert said.startswith("cluster.context: the given text is not a context name; write it as `kubectl")
+    wording = message(with_text(EXISTING, ("cluster", "context"), text))
+    assert wording.startswith("cluster.context: the given text is not a context name; write it as `kubectl")

@@ -33,7 +33,7 @@ def test_every_page_that_code_names_exists() -> None:
 
 
 def test_every_test_that_a_page_names_exists() -> None:
-    named = {one for page in pages() for one in re.findall(r"`([\w/]+\.py)::(\w+)`", page.read_text())}
+    named = {item for page in pages() for item in re.findall(r"`([\w/]+\.py)::(\w+)`", page.read_text())}
     assert named
     for file, test in named:
         assert re.search(

@@ -10,7 +10,7 @@ import pytest
 
 from gpuform.checkout.paths import Paths
 from gpuform.engine import engine_env, export_lines, plugins
-from gpuform.engine.environment import _clouds
+from gpuform.engine.environment import _clouds_yaml
 from tests.engine.conftest import Project
 
 pytestmark = pytest.mark.engine
@@ -134,7 +134,7 @@ def test_the_openstack_provider_is_told_of_where_it_is_used(tmp_path: Path) -> N
     plugin = next(one for one in plugins() if one.name == "pulumi-resource-openstack")
     (tmp_path / "Pulumi.a.yaml").write_text("config: {gpuform:environment: {cluster: {kind: openstack}}}")
     (tmp_path / "Pulumi.b.yaml").write_text("config: {gpuform:environment: {cluster: {kind: embedded}}}")
-    told = [plugin.starts_for(tmp_path / f"Pulumi.{name}.yaml") for name in ("a", "b", "none")]
+    told = [plugin.is_needed_by(tmp_path / f"Pulumi.{name}.yaml") for name in ("a", "b", "none")]
     assert told == [True, False, False]
     assert "pulumi-resource-openstack" not in [one.name for one in plugins(offline=True)]
 
@@ -142,11 +142,11 @@ def test_the_openstack_provider_is_told_of_where_it_is_used(tmp_path: Path) -> N
 @pytest.mark.unit
 def test_plugins_find_the_clouds_yaml_of_the_checkout(tmp_path: Path) -> None:
     paths = Paths(tmp_path, tmp_path / "state", tmp_path / "cache")
-    assert _clouds(paths, {}) == {}
+    assert _clouds_yaml(paths, {}) == {}
     file = tmp_path / "clouds.yaml"
     file.write_text("clouds: {}")
-    assert _clouds(paths, {}) == {"OS_CLIENT_CONFIG_FILE": str(file)}
-    assert _clouds(paths, {"OS_CLIENT_CONFIG_FILE": "/elsewhere/clouds.yaml"}) == {}
+    assert _clouds_yaml(paths, {}) == {"OS_CLIENT_CONFIG_FILE": str(file)}
+    assert _clouds_yaml(paths, {"OS_CLIENT_CONFIG_FILE": "/elsewhere/clouds.yaml"}) == {}
 
 
 @pytest.mark.unit
@@ -155,7 +155,7 @@ def test_one_cloud_s_offline_runs_do_not_need_the_sdk_of_the_other() -> None:
         "import importlib.util as util; found = util.find_spec\n"
         "util.find_spec = lambda name, *a: None if name == 'pulumi_openstack' else found(name, *a)\n"
         "from gpuform.engine import standins\n"
-        "print([one.name for one in standins._wanted(offline=True)], standins.plugins()[-1].name)"
+        "print([plugin.name for plugin in standins._run_plugins(offline=True)], standins.plugins()[-1].name)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert "'aws']" in done.stdout

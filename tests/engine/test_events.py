@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuform.engine.events import Event, Message, Step, Summary, Violation, counted, line, parse
-from gpuform.engine.result import why_it_failed
+from gpuform.engine.events import Event, Message, Step, Summary, Violation, format_counts, format_event, parse
+from gpuform.engine.result import failure_reason
 
 pytestmark = pytest.mark.unit
 
@@ -17,7 +17,7 @@ def _step(key: str, op: str, planning: bool = False) -> str:
     return json.dumps({"sequence": 3, key: {"metadata": {"op": op, "urn": URN}, "planning": planning}})
 
 
-def _said(severity: str, text: str, **more: object) -> str:
+def _diagnostic(severity: str, text: str, **more: object) -> str:
     return json.dumps({"diagnosticEvent": {"severity": severity, "message": text, "color": "never", **more}})
 
 
@@ -40,8 +40,8 @@ SUMMARY = {"resourceChanges": {"same": 2}, "durationSeconds": 4, "isPreview": Fa
         (_step("resOutputsEvent", "same"), Step("same", URN, "done"), None),
         (_step("resOutputsEvent", "update", True), Step("update", URN, "planned"), f"would update {POD}"),
         (_step("resOpFailedEvent", "delete"), Step("delete", URN, "failed"), f"failed to delete {POD}"),
-        (_said("error", " wrong \n", urn=URN), Message("error", "wrong", URN), "error: wrong"),
-        (_said("info#err", "hello\n"), Message("info", "hello"), "hello"),
+        (_diagnostic("error", " wrong \n", urn=URN), Message("error", "wrong", URN), "error: wrong"),
+        (_diagnostic("info#err", "hello\n"), Message("info", "hello"), "hello"),
         (json.dumps({"errorEvent": {"error": "worse"}}), Message("error", "worse"), "error: worse"),
         (json.dumps({"policyEvent": BROKEN}), Violation("p/q", True, "no", URN), "error: policy p/q: no"),
         (json.dumps({"summaryEvent": SUMMARY}), Summary({"same": 2}, 4, False), None),
@@ -49,15 +49,15 @@ SUMMARY = {"resourceChanges": {"same": 2}, "durationSeconds": 4, "isPreview": Fa
 )
 def test_events(text: str, event: Event, shown: str | None) -> None:
     assert parse(text) == event
-    assert line(event) == shown
+    assert format_event(event) == shown
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        _said("debug", "registering"),
-        _said("info", "\n"),
-        _said("info", "waiting", ephemeral=True),
+        _diagnostic("debug", "registering"),
+        _diagnostic("info", "\n"),
+        _diagnostic("info", "waiting", ephemeral=True),
         json.dumps({"preludeEvent": {"config": {}}}),
         _step("resourcePreEvent", "create", planning=True),
     ],
@@ -72,8 +72,8 @@ def test_a_line_that_is_no_event_is_an_error() -> None:
 
 
 def test_counts_read_as_words() -> None:
-    assert counted({"same": 2, "create": 3, "delete": 0}) == "3 created, 2 unchanged"
-    assert counted({}) == "nothing to do"
+    assert format_counts({"same": 2, "create": 3, "delete": 0}) == "3 created, 2 unchanged"
+    assert format_counts({}) == "nothing to do"
 
 
 OLD, NEW = {"flavor": "a", "name": "x", "image": "i"}, {"flavor": "b", "name": "x"}
@@ -118,11 +118,11 @@ Traceback (most recent call last):
     ],
 )
 def test_the_line_that_says_what_is_wrong(errors: list[str], said: str) -> None:
-    assert why_it_failed(errors, 255, None) == said
+    assert failure_reason(errors, 255, None) == said
 
 
 def test_without_reported_errors_the_log_is_asked_and_a_signal_is_named(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("Updating\nerror: the stack is locked\nerror: again\n")
-    assert why_it_failed([], 255, log) == "failed: the stack is locked (and 1 more)"
-    assert why_it_failed([], -9, None) == "failed: the engine was killed by signal 9"
+    assert failure_reason([], 255, log) == "failed: the stack is locked (and 1 more)"
+    assert failure_reason([], -9, None) == "failed: the engine was killed by signal 9"

@@ -20,7 +20,7 @@ def test_a_plugin_ends_with_the_engine(tmp_path: Path, killed: str) -> None:
     plugin.write_text('#!/bin/sh\necho $$ > "$1.new"; mv "$1.new" "$1"; exec sleep 60\n')
     plugin.chmod(0o755)
     launcher = tmp_path / "launcher"
-    launcher.write_text(standins._following(plugin))
+    launcher.write_text(standins._follow_script(plugin))
     launcher.chmod(0o755)
     script = f'"{launcher}" "{noted}" & echo $! > "{tmp_path}/launched"; wait'
     engine = subprocess.Popen(["sh", "-c", script])

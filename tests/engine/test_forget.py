@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
 from gpuform.cli.main import app
-from gpuform.engine import forget
-from gpuform.engine.places import Places
+from gpuform.engine import forget_stacks
+from gpuform.engine.files import EngineFiles
 
 pytestmark = pytest.mark.unit
 
@@ -26,8 +26,8 @@ def kubernetes(kubeconfig: object) -> dict[str, Any]:
     return {"type": "pulumi:providers:kubernetes", "inputs": {"kubeconfig": kubeconfig}}
 
 
-def kept(paths: Paths, stack: str, *resources: dict[str, Any], offline: bool = False) -> Path:
-    file = Places(paths, offline).checkpoint("tried", stack)
+def write_state(paths: Paths, stack: str, *resources: dict[str, Any], offline: bool = False) -> Path:
+    file = EngineFiles(paths, offline).checkpoint("tried", stack)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps({"checkpoint": {"latest": {"resources": resources}}}))
     return file
@@ -44,10 +44,10 @@ def paths(tmp_path: Path) -> Paths:
     ids=["aws", "openstack", "existing", "kubeconfig of a cloud"],
 )
 def test_the_state_of_what_is_elsewhere_is_not_forgotten(paths: Paths, provider: dict[str, Any]) -> None:
-    file = kept(paths, "prod", OURS, provider, POD)
-    kept(paths, "local", kubernetes(str(paths.kubeconfig)), POD)
+    file = write_state(paths, "prod", OURS, provider, POD)
+    write_state(paths, "local", kubernetes(str(paths.kubeconfig)), POD)
     with pytest.raises(Failure) as caught:
-        forget(paths)
+        forget_stacks(paths)
     assert str(caught.value) == (
         "stack prod: has 3 resources outside the embedded cluster, recorded only in this state; "
         f"run 'gpuform destroy prod' first, or, if they are gone, remove {file}"
@@ -56,17 +56,17 @@ def test_the_state_of_what_is_elsewhere_is_not_forgotten(paths: Paths, provider:
 
 
 def test_what_lies_on_the_embedded_cluster_or_was_made_up_or_is_gone_is_forgotten(paths: Paths) -> None:
-    kept(paths, "local", OURS, kubernetes(str(paths.kubeconfig)), POD)
-    kept(paths, "destroyed")
-    kept(paths, "prod", AWS, offline=True)
-    forget(paths)
-    assert not Places(paths).folder.exists()
+    write_state(paths, "local", OURS, kubernetes(str(paths.kubeconfig)), POD)
+    write_state(paths, "destroyed")
+    write_state(paths, "prod", AWS, offline=True)
+    forget_stacks(paths)
+    assert not EngineFiles(paths).folder.exists()
 
 
 def test_nothing_is_ended_before_that_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUFORM_STATE", str(tmp_path / "state"))
     monkeypatch.setattr("gpuform.cli.local._control_plane", lambda: pytest.fail("ended"))
-    kept(Paths.here(), "prod", AWS)
+    write_state(Paths.here(), "prod", AWS)
     result = CliRunner().invoke(app, ["local", "stop", "--delete"])
     assert result.exit_code == 1, result.output
     assert "run 'gpuform destroy prod' first" in result.stderr

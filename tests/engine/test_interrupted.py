@@ -15,9 +15,9 @@ from gpuform.checkout import scratch
 from gpuform.checkout.errors import Failure
 from gpuform.engine import Event
 from gpuform.engine.checkpoint import repair
+from gpuform.engine.files import EngineFiles
 from gpuform.engine.locks import release_dead
 from gpuform.engine.pending import require_none
-from gpuform.engine.places import Places
 from gpuform.engine.stream import follow
 from gpuform.stack.recover import locks
 from tests.engine.conftest import TWO_COMPONENTS, Project, lock
@@ -40,13 +40,13 @@ def test_a_dead_owners_lock_is_removed_with_one_line(tmp_path: Path) -> None:
     for pid in (_dead(), os.getpid()):  # the second number was given to another program
         file = lock(tmp_path, pid, HERE)
         file.with_name(file.name + ".attrs").write_text("{}")
-        said = f"removed the lock on stack local of process {pid}, which is gone"
-        assert release_dead(tmp_path, "local") == [said]
+        message = f"removed the lock on stack local of process {pid}, which is gone"
+        assert release_dead(tmp_path, "local") == [message]
         assert list(tmp_path.iterdir()) == []
     file.write_text('{"pid": 12')
     os.utime(file, (time.time() - 60, time.time() - 60))
-    said = "removed the lock on stack local of a run that was killed while writing it"
-    assert release_dead(tmp_path, "local") == [said]
+    message = "removed the lock on stack local of a run that was killed while writing it"
+    assert release_dead(tmp_path, "local") == [message]
 
 
 @pytest.mark.unit
@@ -65,7 +65,7 @@ def test_a_dead_runs_folder_is_removed_by_the_next_and_a_living_ones_stays(tmp_p
 def test_a_lock_of_this_process_stays_and_another_gpuform_is_an_owner(tmp_path: Path) -> None:
     """`gpuform destroy` holds one while it works in the cluster."""
     folder = tmp_path / "locks"
-    with locks.holding("local", locks.Folder(folder)):
+    with locks.hold_lock("local", locks.FolderStore(folder)):
         assert release_dead(folder, "local") == []
         assert len(list(folder.glob("*.json"))) == 1
     script = tmp_path / "gpuform"
@@ -175,7 +175,7 @@ def test_a_state_that_was_cut_short_comes_back_from_the_backup(tmp_path: Path) -
 @pytest.mark.engine
 def test_a_run_goes_on_behind_a_note_that_another_was_killed_over(project: Project) -> None:
     project.engine.up()
-    file = Places(project.paths).checkpoint("tried", "local")
+    file = EngineFiles(project.paths).checkpoint("tried", "local")
     file.with_name(file.name + ".attrs").write_text("")
     assert project.engine.up().changes == {"same": 3}
 
@@ -190,13 +190,13 @@ def _start(project: Project) -> subprocess.Popen[bytes]:
     paths = project.paths
     folders = [str(paths.root), str(paths.state), str(paths.cache)]
     process = subprocess.Popen([sys.executable, "-c", code, *folders], stdout=subprocess.DEVNULL)
-    locks = Places(paths).locks("tried", "local")
+    locks = EngineFiles(paths).locks("tried", "local")
     until(lambda: list(locks.glob("*.json")) and len(_resources(project)) == 3, what="the run is not at work")
     return process
 
 
 def _resources(project: Project) -> list[object]:
-    file = Places(project.paths).checkpoint("tried", "local")
+    file = EngineFiles(project.paths).checkpoint("tried", "local")
     latest = json.loads(file.read_text())["checkpoint"].get("latest") if file.exists() else None
     return (latest or {}).get("resources") or []
 
@@ -211,7 +211,7 @@ def test_a_killed_run_leaves_nothing_running_and_does_not_block_the_next(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project.program(SLOW)
-    temporary, runs = tmp_path / "temporary", Places(project.paths).runs
+    temporary, runs = tmp_path / "temporary", EngineFiles(project.paths).runs
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     process = _start(project)
@@ -233,7 +233,7 @@ def test_a_run_that_is_asked_to_end_gives_its_lock_back(project: Project) -> Non
     process = _start(project)
     process.send_signal(signal.SIGTERM)
     assert process.wait(40 * PATIENCE) != 0
-    assert list(Places(project.paths).locks("tried", "local").glob("*.json")) == []
+    assert list(EngineFiles(project.paths).locks("tried", "local").glob("*.json")) == []
     said = (project.paths.logs / "pulumi-up-local.log").read_text()
     assert "Traceback" not in said
     assert "error: update canceled" in said

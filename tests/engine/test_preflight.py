@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gpuform.checkout.paths import Paths
-from gpuform.engine.environment import prepare
-from gpuform.engine.places import Places
+from gpuform.engine.environment import install_tools
+from gpuform.engine.files import EngineFiles
 from tests.components.aws_stacks import ROOT
 
 pytestmark = pytest.mark.tools
@@ -31,7 +31,7 @@ class Shell:
         self.pulumi.write_text('#!/bin/sh\necho "pulumi $*"\n')
         self.pulumi.chmod(self.pulumi.stat().st_mode | stat.S_IXUSR)
         self.paths = Paths(self.root, folder / "state", folder / "cache")
-        prepare(Places(self.paths), self, "local")
+        install_tools(EngineFiles(self.paths), self, "local")
 
     def path(self, name: str) -> Path:
         return self.pulumi

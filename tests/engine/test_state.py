@@ -14,9 +14,9 @@ import pytest
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.engine import Engine, engine_env, export_lines
-from gpuform.engine.backend import address
+from gpuform.engine.backend import engine_address
 from gpuform.engine.environment import PASSPHRASE
-from gpuform.engine.locks import held
+from gpuform.engine.locks import locked_failure
 from tests.engine.conftest import TWO_COMPONENTS, Project, lock
 
 STACK = "there"
@@ -184,7 +184,7 @@ def test_a_lock_is_never_taken_and_its_owner_is_named(project: Project, elsewher
     ],
 )
 def test_only_folders_are_told_to_keep_no_notes(url: str, told: str) -> None:
-    assert address(url) == told
+    assert engine_address(url) == told
 
 
 @pytest.mark.unit
@@ -196,10 +196,10 @@ def test_every_owner_is_named_and_another_answer_is_no_lock() -> None:
         f"  {folder}/1.json: created by ada@ci-7 (pid 12) at 2026-01-02T03:04:05Z\n"
         f"  {folder}/2.json: created by bob@ci-8 (pid 13) at 2026-01-02T04:04:05+01:00\n"
     )
-    found = held(said, "prod")
+    found = locked_failure(said, "prod")
     assert found is not None
     assert found.fact == (
         "is locked by process 12 of ada on host ci-7 since 2026-01-02 03:04:05 UTC, "
         "and by process 13 of bob on host ci-8 since 2026-01-02 03:04:05 UTC"
     )
-    assert held("error: no stack named 'prod' found", "prod") is None
+    assert locked_failure("error: no stack named 'prod' found", "prod") is None

@@ -18,8 +18,8 @@ import pytest
 
 from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine
-from gpuform.engine.locks import Owner, written
-from gpuform.engine.places import Places
+from gpuform.engine.files import EngineFiles
+from gpuform.engine.locks import Owner, parse_owner
 from lab.plane import ControlPlane
 from lab.toolchain import Toolchain
 from tests.engine.conftest import TWO_COMPONENTS, aws_checkout
@@ -40,7 +40,7 @@ PARTS = {UP: ["first", "second", "third"], PLAIN: ["first", "second", "third"], 
 
 
 @dataclass
-class Two:
+class TwoRuns:
     """A checkout with a stack of two components, of which its program has three meanwhile."""
 
     paths: Paths
@@ -50,8 +50,8 @@ class Two:
         return Engine(self.paths, Toolchain(self.paths), say=lambda text: None, offline=True)
 
     @property
-    def places(self) -> Places:
-        return Places(self.paths, offline=True)
+    def places(self) -> EngineFiles:
+        return EngineFiles(self.paths, offline=True)
 
     def start(self, name: str) -> subprocess.Popen[str]:
         env, program = dict(os.environ), [sys.executable, str(Path(sys.executable).with_name("gpuform"))]
@@ -87,7 +87,7 @@ class Two:
         while not found or found[0][1] is None:  # more often than `until` looks: locks may be brief
             assert time.monotonic() < by, "it has not locked the stack"
             time.sleep(0.01)
-            found = [(file, written(file.read_text())) for file in folder.glob("*.json")]
+            found = [(file, parse_owner(file.read_text())) for file in folder.glob("*.json")]
         ((file, owner),) = found
         assert owner is not None
         os.kill(owner.pid, signal.SIGSTOP)
@@ -99,10 +99,10 @@ class Two:
 
 
 @pytest.fixture
-def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toolchain: Toolchain) -> Iterator[Two]:
+def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toolchain: Toolchain) -> Iterator[TwoRuns]:
     root = aws_checkout(tmp_path / "checkout")
     monkeypatch.delenv("GPUFORM_STATE", raising=False)
-    made = Two(Paths(root, root / ".gpuform", Paths.here().cache))
+    made = TwoRuns(Paths(root, root / ".gpuform", Paths.here().cache))
     made.engine.up(STACK)
     (root / "infra" / "__main__.py").write_text(TWO_COMPONENTS + 'Part("third")\n')
     yield made
@@ -113,7 +113,7 @@ ORDERS = {f"{first} then {then}": (first, then) for first in WORDS for then in W
 
 
 @pytest.mark.parametrize(("first", "then"), nightly_but(f"{DESTROY} then {UP}", ORDERS))
-def test_the_second_is_refused_and_the_first_ends_as_if_alone(two: Two, first: str, then: str) -> None:
+def test_the_second_is_refused_and_the_first_ends_as_if_alone(two: TwoRuns, first: str, then: str) -> None:
     running = two.start(first)
     with two.halted() as owner:
         # `gpuform destroy` locks the stack itself; for `gpuform up` the engine does.

@@ -17,13 +17,13 @@ from difflib import unified_diff
 from pathlib import Path
 
 import pytest
-import yaml
 
 from infra.config import load
-from infra.inventory import keys
+from infra.inventory import read_keys
 from infra.plan.program import SOURCE
 from infra.plan.render import render
-from tests.plan.same_bytes import printed
+from infra.strict_yaml import load_all
+from tests.plan.same_bytes import outputs
 
 pytestmark = pytest.mark.unit
 
@@ -67,7 +67,7 @@ def test_the_stack_is_what_was_reviewed(in_full: dict[str, str], stack: str) -> 
 
 def rendered(stack: str) -> dict[str, str]:
     env = load(ROOT / f"Pulumi.{stack}.yaml")
-    files = render(env, keys(env))
+    files = render(env, read_keys(env))
     return {name: _PROGRAM.sub(_sum, text) for name, text in files.items() if name not in ELSEWHERE}
 
 
@@ -104,7 +104,7 @@ def _repetitions(text: str) -> list[str]:
     parts, found = [part.splitlines() for part in _DOCUMENT.split(text)], list[str]()
     for index, part in enumerate(parts):
         likes = [
-            [f"like document {number}:", *(one for one in _differences(before, part, 0) if one != "@@")]
+            [f"like document {number}:", *(item for item in _differences(before, part, 0) if item != "@@")]
             for number, before in enumerate(parts[:index])
         ]
         best = min(likes, key=len, default=part)
@@ -119,12 +119,12 @@ def _shorter(lines: Sequence[str], full: Sequence[str]) -> bool:
 def _rules(text: str) -> list[str]:
     """The document around the groups of rules, each group's head, and each rule, as one line of JSON."""
     found = []
-    for document in yaml.safe_load_all(text):
+    for document in load_all(text):
         groups = document["spec"].pop("groups")
         found.append(json.dumps(document))
         for group in groups:
             rules = group.pop("rules")
-            found += [json.dumps(one) for one in (group, *rules)]
+            found += [json.dumps(item) for item in (group, *rules)]
     return found
 
 
@@ -135,4 +135,4 @@ def test_the_bytes_do_not_depend_on_the_process() -> None:
         "files = render(load(pathlib.Path('Pulumi.aws-prod.yaml')));"
         "print(hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest())"
     )
-    assert len(printed(script)) == 1
+    assert len(outputs(script)) == 1

@@ -25,11 +25,11 @@ from typing import Any
 import pytest
 from testinfra.host import Host
 
+from tests.hosts import connections
 from tests.hosts import expected as declared
 from tests.hosts import packages as package_manager
-from tests.hosts import places
 from tests.hosts.expected import Expected
-from tests.hosts.findings import Wrong, first_line
+from tests.hosts.findings import CheckFailure, first_line
 
 _OUT_OF_REACH = "the host cannot be asked"
 _EXPECTED = pytest.StashKey[dict[str, Expected]]()
@@ -38,7 +38,7 @@ _EXPECTED = pytest.StashKey[dict[str, Expected]]()
 def pytest_configure(config: pytest.Config) -> None:
     path = os.environ.get(declared.INVENTORY)
     limit, stack = os.environ.get(declared.LIMIT, ""), os.environ.get(declared.STACK, "")
-    config.stash[_EXPECTED] = declared.read(Path(path), limit, stack) if path else {}
+    config.stash[_EXPECTED] = declared.read_inventory(Path(path), limit, stack) if path else {}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -47,14 +47,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     hosts = list(metafunc.config.stash[_EXPECTED].values())
     nothing = pytest.param(None, marks=pytest.mark.skip(reason=declared.NO_INVENTORY), id="no-inventory")
-    parameters = [pytest.param(one, id=one.host) for one in hosts] or [nothing]
+    parameters = [pytest.param(host, id=host.host) for host in hosts] or [nothing]
     metafunc.parametrize("expected", parameters, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
 def expected(request: pytest.FixtureRequest) -> Expected:
-    one: Expected = request.param
-    return one
+    expected_host: Expected = request.param
+    return expected_host
 
 
 @pytest.fixture(scope="session")
@@ -67,34 +67,34 @@ def sockets() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def place(expected: Expected, sockets: str) -> places.Place:
-    return places.place(expected, os.environ.get(declared.BACKEND, "ssh"), sockets)
+def place(expected: Expected, sockets: str) -> connections.Connection:
+    return connections.connect(expected, os.environ.get(declared.BACKEND, "ssh"), sockets)
 
 
 @pytest.fixture
-def machine(place: places.Place) -> Host:
+def machine(place: connections.Connection) -> Host:
     """The host itself; a pod sees neither its packages nor its services."""
     return _asked(place, place.machine, "seen on the host itself only, not from a pod")
 
 
 @pytest.fixture
-def driver(place: places.Place, expected: Expected) -> Host:
+def driver(place: connections.Connection, expected: Expected) -> Host:
     """Where the driver is: the host, or its driver pod."""
     if not expected.gpu_count:
         pytest.skip("the host has no GPUs")
-    return _asked(place, place.driver, f"no running pod of {places.DRIVER[0]}")
+    return _asked(place, place.driver, f"no running pod of {connections.DRIVER[0]}")
 
 
 @pytest.fixture
-def toolkit(place: places.Place, expected: Expected) -> Host:
+def toolkit(place: connections.Connection, expected: Expected) -> Host:
     """Where the container toolkit is: the host, or its toolkit pod."""
     if not expected.gpu_count:
         pytest.skip("the host has no GPUs")
-    return _asked(place, place.toolkit, f"no running pod of {places.TOOLKIT[0]}")
+    return _asked(place, place.toolkit, f"no running pod of {connections.TOOLKIT[0]}")
 
 
-def _asked(place: places.Place, host: Host | None, otherwise: str) -> Host:
-    if place.trouble:
+def _asked(place: connections.Connection, host: Host | None, otherwise: str) -> Host:
+    if place.problem:
         pytest.skip(_OUT_OF_REACH)
     if host is None:
         pytest.skip(otherwise)
@@ -103,7 +103,7 @@ def _asked(place: places.Place, host: Host | None, otherwise: str) -> Host:
 
 @pytest.fixture
 def packages(machine: Host) -> package_manager.Packages:
-    return package_manager.read(machine)
+    return package_manager.read_packages(machine)
 
 
 @pytest.fixture
@@ -111,12 +111,14 @@ def node(expected: Expected) -> dict[str, Any]:
     if not expected.kubeconfig:
         pytest.skip("no cluster is declared that it could have joined (cluster.kubeconfig)")
     try:
-        found = places.node(expected.kubeconfig, expected.context, expected.host)
+        node = connections.node(expected.kubeconfig, expected.context, expected.host)
     except LookupError as error:
-        raise Wrong(str(error), f"look at {expected.kubeconfig}: the cluster's API must answer") from None
-    if found is None:
+        raise CheckFailure(
+            str(error), f"look at {expected.kubeconfig}: the cluster's API must answer"
+        ) from None
+    if node is None:
         pytest.skip("has not joined the cluster")
-    return found
+    return node
 
 
 @pytest.hookimpl(wrapper=True)
@@ -126,7 +128,7 @@ def pytest_runtest_makereport(
     """Write a check's verdict; report a failed one by its fact and remedy, without a traceback."""
     report = yield
     error = call.excinfo.value if call.excinfo else None
-    if isinstance(error, Wrong):
+    if isinstance(error, CheckFailure):
         report.longrepr = str(error)
     callspec = getattr(item, "callspec", None)
     host = getattr(callspec, "params", {}).get("expected")
@@ -143,7 +145,7 @@ def _verdict(report: pytest.TestReport, error: BaseException | None) -> dict[str
         return {"verdict": "PASS", "fact": "", "remedy": ""}
     if report.skipped:
         return {"verdict": "SKIP", "fact": str(getattr(error, "msg", error)), "remedy": ""}
-    if isinstance(error, Wrong):
+    if isinstance(error, CheckFailure):
         return {"verdict": "FAIL", "fact": error.fact, "remedy": error.remedy}
     fact = f"the check itself failed: {type(error).__name__}: {first_line(str(error))}"
     return {

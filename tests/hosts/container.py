@@ -11,7 +11,7 @@ import json
 
 from testinfra.host import Host
 
-from tests.hosts.findings import Wrong, first_line
+from tests.hosts.findings import CheckFailure, first_line
 
 _SPEC = {
     "ociVersion": "1.0.2",
@@ -57,7 +57,7 @@ def devices(host: Host, runtime: str) -> frozenset[str]:
     result = host.run("sh -c %s probe %s %s", _SCRIPT, runtime, json.dumps(_SPEC))
     if result.rc or "null" not in result.stdout.split():
         said = [line for line in result.stderr.splitlines() if "warning" not in line]
-        raise Wrong(
+        raise CheckFailure(
             f"{runtime} starts no container: {first_line(chr(10).join(said))}",
             "see /etc/nvidia-container-runtime/config.toml for what it is told, and `runc --version`",
         )

@@ -63,19 +63,19 @@ class Expected:
         return dict(self.mig.get(str(index), self.mig.get("all", {})))
 
 
-def read(path: Path, limit: str = "", stack: str = "") -> dict[str, Expected]:
+def read_inventory(path: Path, limit: str = "", stack: str = "") -> dict[str, Expected]:
     """The hosts of that file by name; ``limit`` names some of them, comma separated."""
     # A text that Ansible must not template is an object with this key alone.
-    inventory = json.loads(path.read_text(), object_hook=lambda one: one.get("__ansible_unsafe", one))
+    inventory = json.loads(path.read_text(), object_hook=lambda item: item.get("__ansible_unsafe", item))
     hosts = {
-        name: expected(name, variables, stack)
+        name: parse_host(name, variables, stack)
         for name, variables in sorted(inventory["_meta"]["hostvars"].items())
     }
-    wanted = [name for name in limit.split(",") if name]
-    return {name: hosts[name] for name in wanted} if wanted else hosts
+    names = [name for name in limit.split(",") if name]
+    return {name: hosts[name] for name in names} if names else hosts
 
 
-def expected(name: str, variables: Mapping[str, Any], stack: str = "") -> Expected:
+def parse_host(name: str, variables: Mapping[str, Any], stack: str = "") -> Expected:
     gpu = variables.get("validate_inventory_gpu") or {}
     pool = str(variables.get("gpuform_pool") or "")
     path = str(variables.get("gpuform_kubeconfig") or "")

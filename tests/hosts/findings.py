@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Wrong(AssertionError):
+class CheckFailure(AssertionError):
     """A check that failed; ``fact`` is what the host answered, ``remedy`` what to do about it."""
 
     def __init__(self, fact: str, remedy: str) -> None:
@@ -14,7 +14,7 @@ class Wrong(AssertionError):
 
 def expect(condition: bool, fact: str, remedy: str) -> None:
     if not condition:
-        raise Wrong(fact, remedy)
+        raise CheckFailure(fact, remedy)
 
 
 def first_line(text: str) -> str:

@@ -16,7 +16,7 @@ _GPU = re.compile(r"^GPU (?P<index>\d+): (?P<name>.+) \(UUID: (?P<uuid>\S+)\)$")
 _MIG = re.compile(r"^MIG (?P<profile>\S+)\s+Device\s+(?P<index>\d+): \(UUID: (?P<uuid>\S+)\)$")
 
 
-class Unreadable(ValueError):
+class ParseError(ValueError):
     """Output in none of the formats; the message quotes the line."""
 
 
@@ -54,37 +54,37 @@ class QueriedGpu:
     mig_mode: bool | None
 
 
-def listed(text: str) -> tuple[ListedGpu, ...]:
+def parse_list(text: str) -> tuple[ListedGpu, ...]:
     """Read ``nvidia-smi -L``; empty without GPUs."""
     gpus: list[ListedGpu] = []
     for line in _lines(text):
-        if found := _GPU.match(line):
-            gpus.append(ListedGpu(int(found["index"]), found["name"], found["uuid"]))
-        elif (found := _MIG.match(line)) and gpus:
+        if match := _GPU.match(line):
+            gpus.append(ListedGpu(int(match["index"]), match["name"], match["uuid"]))
+        elif (match := _MIG.match(line)) and gpus:
             last = gpus.pop()
-            device = MigDevice(found["profile"], found["uuid"])
+            device = MigDevice(match["profile"], match["uuid"])
             gpus.append(ListedGpu(last.index, last.name, last.uuid, (*last.mig, device)))
         elif not line.startswith("No devices"):
-            raise Unreadable(f"`nvidia-smi -L` printed {line!r}")
+            raise ParseError(f"`nvidia-smi -L` printed {line!r}")
     return tuple(gpus)
 
 
-def queried(text: str) -> tuple[QueriedGpu, ...]:
+def parse_query(text: str) -> tuple[QueriedGpu, ...]:
     gpus = []
     for line in _lines(text):
         fields = [field.strip() for field in line.split(",")]
         if line.startswith("No devices"):
             continue
         if len(fields) != len(QUERY) or not fields[0].isdigit():
-            raise Unreadable(f"`{QUERY_COMMAND}` printed {line!r}")
+            raise ParseError(f"`{QUERY_COMMAND}` printed {line!r}")
         index, uuid, name, driver, persistence, mig = fields
         gpus.append(QueriedGpu(int(index), uuid, name, driver, _switch(persistence), _switch(mig)))
     return tuple(gpus)
 
 
-def same_product(one: str, other: str) -> bool:
+def same_product(name: str, other: str) -> bool:
     """Whether two names mean one product: branches before 470 omit the leading ``NVIDIA``."""
-    return one.removeprefix("NVIDIA ") == other.removeprefix("NVIDIA ")
+    return name.removeprefix("NVIDIA ") == other.removeprefix("NVIDIA ")
 
 
 def _lines(text: str) -> list[str]:

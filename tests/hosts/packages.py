@@ -18,22 +18,23 @@ class Packages:
     installed: Mapping[str, str]
     held: frozenset[str]
 
-    def like(self, carriers: re.Pattern[str], names: re.Pattern[str]) -> frozenset[str]:
+    def matching(self, carriers: re.Pattern[str], names: re.Pattern[str]) -> frozenset[str]:
         """Installed packages matching ``names`` that have the upstream version of a carrier."""
-        versions = {upstream(found) for name, found in self.installed.items() if carriers.fullmatch(name)}
+        carried = [version for name, version in self.installed.items() if carriers.fullmatch(name)]
+        versions = set(map(upstream_version, carried))
         return frozenset(
             name
-            for name, found in self.installed.items()
-            if names.fullmatch(name) and upstream(found) in versions
+            for name, version in self.installed.items()
+            if names.fullmatch(name) and upstream_version(version) in versions
         )
 
 
-def upstream(version: str) -> str:
+def upstream_version(version: str) -> str:
     """A package's version without epoch and revision: ``1:580.95.05-1~deb12`` is ``580.95.05``."""
     return re.sub(r"[-~+].*$", "", version.partition(":")[2] or version)
 
 
-def read(host: Host) -> Packages:
+def read_packages(host: Host) -> Packages:
     """Query dpkg, which works even if apt cannot read its sources, or rpm and dnf's versionlock."""
     if host.exists("dpkg-query"):
         form = r"${db:Status-Status} ${db:Status-Want} ${Package} ${Version}\n"
@@ -47,13 +48,14 @@ def read(host: Host) -> Packages:
     return Packages(installed, _locked(host.run("dnf -q versionlock list").stdout, installed))
 
 
-def expect_version(found: Mapping[str, str], version: str, what: str, apply: str) -> None:
-    """Expect installed packages, all of an upstream version; ``what`` names them in the finding."""
-    expect(bool(found), f"no package of the {what} is installed", f"run {apply}")
-    other = [f"{name} {full}" for name, full in sorted(found.items()) if upstream(full) != version]
+def expect_version(installed: Mapping[str, str], version: str, label: str, apply: str) -> None:
+    """Expect installed packages, all of an upstream version; ``label`` names them in the finding."""
+    expect(bool(installed), f"no package of the {label} is installed", f"run {apply}")
+    wrong = {name: full for name, full in installed.items() if upstream_version(full) != version}
+    others = [f"{name} {full}" for name, full in sorted(wrong.items())]
     expect(
-        not other,
-        f"{', '.join(other)} installed; {version} is pinned",
+        not others,
+        f"{', '.join(others)} installed; {version} is pinned",
         f"run {apply} to bring it back, or pin the one that is installed",
     )
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from testinfra.host import Host
 
-from tests.hosts.findings import Wrong, first_line
+from tests.hosts.findings import CheckFailure, first_line
 
 CRI_PLUGINS = {
     4: "io.containerd.cri.v1.runtime",
@@ -47,7 +47,7 @@ def read(host: Host, runtime: str, in_pod: bool, apply: str) -> RuntimeConfig:
     try:
         parts = [tomllib.loads(part) for part in text.split(_MARK)]
     except tomllib.TOMLDecodeError as error:
-        raise Wrong(
+        raise CheckFailure(
             f"{runtime}'s configuration is no TOML: {error}", f"mend or remove that file, or run {apply}"
         ) from None
     config = merged(parts)
@@ -62,7 +62,7 @@ def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     root = next((part for part in parts if "imports" in part), {}).get("version")
     highest = max((part.get("version", 0) for part in parts), default=0)
     if root is not None and highest > root:
-        raise Wrong(
+        raise CheckFailure(
             f"a drop-in has configuration version {highest}, and containerd's own file {root}: "
             "containerd 2.3 may not start with them",
             "let gpu_operator.toolkit_env.RUNTIME_CONFIG_SOURCE begin with file",
@@ -74,7 +74,7 @@ def containerd(config: Mapping[str, Any]) -> RuntimeConfig:
     plugins, version = config.get("plugins", {}), config.get("version", 0)
     cri = next((plugins[name] for name in CRI_PLUGINS.values() if name in plugins), {})
     if not cri and version > max(CRI_PLUGINS):
-        raise Wrong(
+        raise CheckFailure(
             f"containerd's configuration has version {version}, which is newer than those known here",
             "use a newer gpuform, or an older containerd",
         )
@@ -105,8 +105,8 @@ def _host_text(host: Host, runtime: str, apply: str) -> str:
     if result.rc == 0:
         return str(result.stdout)
     if result.rc == 127:
-        raise Wrong(f"{runtime} is not installed", f"run {apply}")
-    raise Wrong(
+        raise CheckFailure(f"{runtime} is not installed", f"run {apply}")
+    raise CheckFailure(
         f"`{command}` ends with {result.rc}: {first_line(result.stderr or result.stdout)}",
         f"mend or remove the file that it names before {runtime} is restarted, or run {apply}",
     )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.hosts import places
+from tests.hosts import connections
 from tests.hosts.expected import Expected
 from tests.hosts.findings import expect
 
 
-def test_reachable(place: places.Place, expected: Expected) -> None:
+def test_reachable(place: connections.Connection, expected: Expected) -> None:
     """The host answers; all other checks of an unreachable host are skipped."""
     way = expected.connection
     user = f"{way['ansible_user']}@" if way.get("ansible_user") else ""
@@ -18,4 +18,4 @@ def test_reachable(place: places.Place, expected: Expected) -> None:
         if place.by_ssh
         else "see `kubectl -n gpu-operator get pods -o wide`"
     )
-    expect(not place.trouble, place.trouble, remedy)
+    expect(not place.problem, place.problem, remedy)

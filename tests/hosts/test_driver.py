@@ -10,10 +10,10 @@ import pytest
 from testinfra.host import Host
 
 from tests.hosts import nvidia_smi
+from tests.hosts.connections import run_with_timeout
 from tests.hosts.expected import Expected
-from tests.hosts.findings import Wrong, expect, first_line
-from tests.hosts.packages import Packages, expect_version, upstream
-from tests.hosts.places import bounded
+from tests.hosts.findings import CheckFailure, expect, first_line
+from tests.hosts.packages import Packages, expect_version, upstream_version
 
 MODULES = ("nvidia", "nvidia_uvm")
 """Without nvidia_uvm no CUDA program starts; nvidia_modeset and nvidia_drm are for displays."""
@@ -38,28 +38,30 @@ _FAILURES = {
 
 def ask(host: Host, command: str, expected: Expected) -> str:
     """Run nvidia-smi; a failure becomes a finding with the remedy for its output."""
-    result = bounded(host, command)
+    result = run_with_timeout(host, command)
     text = f"{result.stdout}\n{result.stderr}".strip()
     if result.rc == 0:
         return str(result.stdout)
     if result.rc == 127:
-        raise Wrong("nvidia-smi is not installed", f"run {expected.apply}")
+        raise CheckFailure("nvidia-smi is not installed", f"run {expected.apply}")
     if result.rc == 124:
-        raise Wrong(
+        raise CheckFailure(
             "nvidia-smi does not return", "see `dmesg | grep -i xid`: a GPU has hung; reboot the host"
         )
     remedy = next((remedy for words, remedy in _FAILURES.items() if words in text), "see `dmesg`")
-    raise Wrong(f"nvidia-smi ends with {result.rc}: {first_line(text)}", f"{remedy}, or run {expected.apply}")
+    raise CheckFailure(
+        f"nvidia-smi ends with {result.rc}: {first_line(text)}", f"{remedy}, or run {expected.apply}"
+    )
 
 
 @pytest.fixture
 def gpus(driver: Host, expected: Expected) -> tuple[nvidia_smi.QueriedGpu, ...]:
-    return nvidia_smi.queried(ask(driver, nvidia_smi.QUERY_COMMAND, expected))
+    return nvidia_smi.parse_query(ask(driver, nvidia_smi.QUERY_COMMAND, expected))
 
 
 def test_gpus(driver: Host, expected: Expected) -> None:
     """nvidia-smi lists exactly the declared number of GPUs, all of the declared model."""
-    found = nvidia_smi.listed(ask(driver, "nvidia-smi -L", expected))
+    found = nvidia_smi.parse_list(ask(driver, "nvidia-smi -L", expected))
     listed = ", ".join(f"{n}x {name}" for name, n in sorted(Counter(gpu.name for gpu in found).items()))
     expect(
         len(found) == expected.gpu_count
@@ -91,7 +93,7 @@ def test_fabricmanager(machine: Host, packages: Packages, expected: Expected) ->
     if not expected.fabricmanager:
         pytest.skip("no NVSwitch is declared")
     named = re.compile("nvidia-fabric-?manager(-.*)?")
-    found = {n: upstream(v) for n, v in packages.installed.items() if named.fullmatch(n)}
+    found = {n: upstream_version(v) for n, v in packages.installed.items() if named.fullmatch(n)}
     versions = sorted(set(found.values())) or ["not installed"]
     expect(
         versions == [expected.driver_version],
@@ -110,9 +112,9 @@ def test_held(packages: Packages, expected: Expected) -> None:
     """Driver and toolkit keep their versions in any other upgrade."""
     if not expected.gpu_count:
         pytest.skip("the host has no GPUs")
-    kept = packages.like(TOOLKIT_CARRIERS, TOOLKIT_PACKAGES)
+    kept = packages.matching(TOOLKIT_CARRIERS, TOOLKIT_PACKAGES)
     if expected.driver_source != "runfile":
-        kept |= packages.like(DRIVER_CARRIERS, DRIVER_PACKAGES)
+        kept |= packages.matching(DRIVER_CARRIERS, DRIVER_PACKAGES)
     expect(bool(kept), "nothing is installed that could be held", f"run {expected.apply}")
     free = sorted(kept - packages.held)
     hold = "apt-mark hold" if "dpkg" in packages.installed else "dnf versionlock add"

@@ -19,7 +19,7 @@ def test_mig(driver: Host, expected: Expected) -> None:
     if expected.mig is None:
         pytest.skip("its slices are the operator's, and its plan is not in the inventory")
     planned = any(expected.mig.values())
-    listed = nvidia_smi.listed(ask(driver, "nvidia-smi -L", expected))
+    listed = nvidia_smi.parse_list(ask(driver, "nvidia-smi -L", expected))
     mend = (
         f"end what runs on the GPU, then run {expected.apply}: a GPU in use is not cut again"
         if planned
@@ -29,7 +29,7 @@ def test_mig(driver: Host, expected: Expected) -> None:
         has, wants = dict(gpu.slices), expected.slices(gpu.index) or {}
         expect(has == wants, f"GPU {gpu.index} has {_words(has)}; {_words(wants)} planned", mend)
     if not planned:
-        queried = nvidia_smi.queried(ask(driver, nvidia_smi.QUERY_COMMAND, expected))
+        queried = nvidia_smi.parse_query(ask(driver, nvidia_smi.QUERY_COMMAND, expected))
         on = ", ".join(str(gpu.index) for gpu in queried if gpu.mig_mode)
         expect(not on, f"MIG mode is on, without slices, on GPU {on}; no program can use it", mend)
 

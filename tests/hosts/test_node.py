@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.hosts import places
+from tests.hosts import connections
 from tests.hosts.expected import Expected
 from tests.hosts.findings import expect
 
@@ -12,7 +12,7 @@ KUBELETS = ("kubelet", "k3s-agent", "k3s", "rke2-agent", "rke2-server", "k0swork
 """kubeadm and kubespray, k3s, RKE2, k0s: the unit in which each runs the kubelet."""
 
 
-def test_kubelet(node: dict[str, Any], place: places.Place) -> None:
+def test_kubelet(node: dict[str, Any], place: connections.Connection) -> None:
     if place.machine:
         active = place.machine.run(f"systemctl is-active {' '.join(KUBELETS)}").stdout.split()
         expect(

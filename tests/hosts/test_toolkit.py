@@ -8,11 +8,11 @@ import tomllib
 import pytest
 from testinfra.host import Host
 
-from tests.hosts import container, nvidia_smi, places, runtime_config
+from tests.hosts import connections, container, nvidia_smi, runtime_config
 from tests.hosts import packages as package_manager
 from tests.hosts.expected import Expected
-from tests.hosts.findings import Wrong, expect, first_line
-from tests.hosts.packages import Packages, expect_version, upstream
+from tests.hosts.findings import CheckFailure, expect, first_line
+from tests.hosts.packages import Packages, expect_version, upstream_version
 from tests.hosts.runtime_config import RuntimeConfig
 from tests.hosts.test_driver import ask
 
@@ -31,18 +31,18 @@ GUARD = "accept-nvidia-visible-devices-envvar-when-unprivileged"
 
 
 @pytest.fixture
-def ctk(toolkit: Host, place: places.Place, expected: Expected) -> str:
+def ctk(toolkit: Host, place: connections.Connection, expected: Expected) -> str:
     path = "nvidia-ctk" if place.machine else f"{IN_POD}/nvidia-ctk"
     expect(toolkit.exists(path), f"{path} is not there", f"run {expected.apply}")
     return path
 
 
 @pytest.fixture
-def config(toolkit: Host, place: places.Place, expected: Expected) -> RuntimeConfig:
+def config(toolkit: Host, place: connections.Connection, expected: Expected) -> RuntimeConfig:
     return runtime_config.read(toolkit, expected.runtime, place.machine is None, expected.apply)
 
 
-def test_toolkit_version(toolkit: Host, ctk: str, place: places.Place, expected: Expected) -> None:
+def test_toolkit_version(toolkit: Host, ctk: str, place: connections.Connection, expected: Expected) -> None:
     """The toolkit has the pinned version, and none below the safe minimum unless an older one is pinned."""
     for found in sorted(_versions(toolkit, ctk, place), key=_numbers):
         if _numbers(expected.toolkit_version) >= _numbers(FLOOR):
@@ -69,7 +69,9 @@ def test_toolkit_packages(packages: Packages, expected: Expected) -> None:
     expect_version(found, expected.toolkit_version, "container toolkit", expected.apply)
 
 
-def test_runtime(toolkit: Host, config: RuntimeConfig, place: places.Place, expected: Expected) -> None:
+def test_runtime(
+    toolkit: Host, config: RuntimeConfig, place: connections.Connection, expected: Expected
+) -> None:
     """The container runtime gives containers their GPUs, by its second runtime or by CDI, and keeps runc."""
     runtime, mend = expected.runtime, f"run {expected.apply} to have the drop-in written again"
     expect(
@@ -122,7 +124,7 @@ def test_cdi(toolkit: Host, driver: Host, ctk: str, expected: Expected) -> None:
         mend,
     )
     missing = []
-    for gpu in nvidia_smi.listed(ask(driver, "nvidia-smi -L", expected)):
+    for gpu in nvidia_smi.parse_list(ask(driver, "nvidia-smi -L", expected)):
         wanted = [{slice_.uuid, f"{gpu.index}:{n}"} for n, slice_ in enumerate(gpu.mig)] or [
             {gpu.uuid, str(gpu.index)}
         ]
@@ -131,7 +133,7 @@ def test_cdi(toolkit: Host, driver: Host, ctk: str, expected: Expected) -> None:
 
 
 def test_no_gpu_without_request(
-    toolkit: Host, config: RuntimeConfig, place: places.Place, expected: Expected
+    toolkit: Host, config: RuntimeConfig, place: connections.Connection, expected: Expected
 ) -> None:
     """A container without a GPU request sees none, whatever NVIDIA_VISIBLE_DEVICES its image sets."""
     programs = {binary or "runc" for binary in config.binaries.values()}
@@ -156,18 +158,20 @@ def _accepts(toolkit: Host, expected: Expected) -> bool:
     try:
         return bool(tomllib.loads(text).get(GUARD, True))
     except tomllib.TOMLDecodeError as error:
-        raise Wrong(f"the toolkit's config.toml is no TOML: {error}", f"run {expected.apply}") from None
+        raise CheckFailure(
+            f"the toolkit's config.toml is no TOML: {error}", f"run {expected.apply}"
+        ) from None
 
 
-def _versions(host: Host, ctk: str, place: places.Place) -> set[str]:
+def _versions(host: Host, ctk: str, place: connections.Connection) -> set[str]:
     """Versions from the tool itself and from its package, which may differ."""
     said = re.search(r"version v?(\d+\.\d+\.\d+)", host.run(f"{ctk} --version").stdout)
     versions = {said[1]} if said else set()
     if place.machine:
-        installed = package_manager.read(host).installed.get("nvidia-container-toolkit-base")
-        versions |= {upstream(installed)} if installed else set()
+        installed = package_manager.read_packages(host).installed.get("nvidia-container-toolkit-base")
+        versions |= {upstream_version(installed)} if installed else set()
     if not versions:
-        raise Wrong(f"`{ctk} --version` names no version", "install the toolkit from its packages")
+        raise CheckFailure(f"`{ctk} --version` names no version", "install the toolkit from its packages")
     return versions
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from infra.incluster.cluster import Cluster
-from infra.incluster.culler import ended, look
+from infra.incluster.culler import has_ended, stop_ended
 
 pytestmark = pytest.mark.unit
 
@@ -22,51 +22,51 @@ def pod(name: str = "ada", meta: Json | None = None, **states: Json) -> Json:
     return {"metadata": meta or {}, "status": {"containerStatuses": [status]}}
 
 
-OWNED = {"ownerReferences": [{"kind": "StatefulSet", "name": "ada", "uid": "1"}]}
-OVER = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+OWNER = {"ownerReferences": [{"kind": "StatefulSet", "name": "ada", "uid": "1"}]}
+COMPLETED = {"terminated": {"exitCode": 0, "reason": "Completed"}}
 CRASHED = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("pod_", "expected"),
     [
         (pod(), False),
-        (pod(lastState=OVER), True),
-        (pod(state=OVER), True),
+        (pod(lastState=COMPLETED), True),
+        (pod(state=COMPLETED), True),
         (pod(lastState=CRASHED), False),
-        (pod(state={"waiting": {"reason": "CrashLoopBackOff"}}, lastState=OVER), True),
-        (pod("istio-proxy", lastState=OVER), False),
-        (pod(meta={"deletionTimestamp": "2026-11-27T00:00:00Z"}, lastState=OVER), False),
+        (pod(state={"waiting": {"reason": "CrashLoopBackOff"}}, lastState=COMPLETED), True),
+        (pod("istio-proxy", lastState=COMPLETED), False),
+        (pod(meta={"deletionTimestamp": "2026-11-27T00:00:00Z"}, lastState=COMPLETED), False),
         ({"metadata": {}, "status": {}}, False),
         ({"metadata": {}}, False),
     ],
 )
-def test_only_an_editor_that_has_ended_by_itself_counts(found: Json, expected: bool) -> None:
-    assert ended(found, "ada") is expected
+def test_only_an_editor_that_has_ended_by_itself_counts(pod_: Json, expected: bool) -> None:
+    assert has_ended(pod_, "ada") is expected
 
 
-class Played(Cluster):
+class FakeServer(Cluster):
     def __init__(self, pods: dict[str, Json | int]) -> None:
         self.pods, self.calls = pods, list[tuple[str, str]]()
 
-    def call(self, method: str, path: str, *more: Any) -> Json:
-        found = self.pods.get(path.rpartition("/")[2], 404) if method == "GET" else {}
-        if isinstance(found, int):
-            raise urllib.error.HTTPError(path, found, "", Message(), io.BytesIO())
+    def request(self, method: str, path: str, *arguments: Any) -> Json:
+        answer = self.pods.get(path.rpartition("/")[2], 404) if method == "GET" else {}
+        if isinstance(answer, int):
+            raise urllib.error.HTTPError(path, answer, "", Message(), io.BytesIO())
         if method != "GET":
-            self.calls.append((path, str(more[1].get("spec") or more[1]["involvedObject"]["name"])))
-        return found
+            self.calls.append((path, str(arguments[1].get("spec") or arguments[1]["involvedObject"]["name"])))
+        return answer
 
 
 def test_one_that_cannot_be_read_or_is_stopped_does_not_keep_the_others(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    server = Played({"bad-0": 403, "ada-0": pod(meta=OWNED, lastState=OVER), "bob-0": pod("bob")})
-    look(server, [["lab", name] for name in ("bad", "gone", "ada", "bob")])
+    server = FakeServer({"bad-0": 403, "ada-0": pod(meta=OWNER, lastState=COMPLETED), "bob-0": pod("bob")})
+    stop_ended(server, [["lab", name] for name in ("bad", "gone", "ada", "bob")])
     assert server.calls == [
         ("/apis/apps/v1/namespaces/lab/statefulsets/ada/scale", "{'replicas': 0}"),
         ("/api/v1/namespaces/lab/events", "ada"),
     ]
-    said = capsys.readouterr().out.splitlines()
-    assert said[0].startswith("lab/bad: HTTPError")
-    assert said[1:] == ["lab/ada: stopped"]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("lab/bad: HTTPError")
+    assert lines[1:] == ["lab/ada: stopped"]

@@ -9,12 +9,12 @@ import time
 
 import pytest
 
-from infra.incluster.proof import lifting
+from infra.incluster.proof import lift_patch
 from infra.model.checks import TRIAL
 from infra.plan import readiness_gate
 from infra.plan.sharing import NAMESPACE
 from lab.simulator import keys
-from tests.incluster.sites import BY_CLAIM, DRIVER, ENV, READY, TAINT, VALIDATOR, GateSite
+from tests.incluster.live_clusters import BY_CLAIM, DRIVER, ENV, READY, TAINT, VALIDATOR, GateCluster
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -32,27 +32,27 @@ DEVICES = {
 }
 
 
-def test_a_pod_waits_for_the_last_operand_on_two_nodes_at_once(site: GateSite) -> None:
+def test_a_pod_waits_for_the_last_operand_on_two_nodes_at_once(cluster: GateCluster) -> None:
     nodes = ("p0-a", "p0-b")
-    with site.gate.running():
+    with cluster.gate.running():
         for node in nodes:
-            site.elastic(node, labels={"nvidia.com/gpu.deploy.operator-validator": "false"})
-            site.pod(f"on-{node}", node)
+            cluster.add_elastic(node, labels={"nvidia.com/gpu.deploy.operator-validator": "false"})
+            cluster.pod(f"on-{node}", node)
         for node in nodes:
             offers = until(
-                lambda node=node: site.get("node", node).get("status", {}).get("allocatable", {}),
-                lambda there: there.get("nvidia.com/gpu.shared") == "3",
+                lambda node=node: cluster.get("node", node).get("status", {}).get("allocatable", {}),
+                lambda amounts: amounts.get("nvidia.com/gpu.shared") == "3",
             )
             assert offers
-            site.waits(node, f"on-{node}", f"{VALIDATOR} has no pod")
+            cluster.require_waiting(node, f"on-{node}", f"{VALIDATOR} has no pod")
         for node in nodes:
-            site.kubectl(
+            cluster.kubectl(
                 "label", "node", node, "--overwrite", "nvidia.com/gpu.deploy.operator-validator=true"
             )
         for node in nodes:
-            evidence = site.lets_in(node, f"on-{node}")
-            assert site.ready(VALIDATOR, node)
-            assert site.taints(node) == ["nvidia.com/gpu", "team"]
+            evidence = cluster.wait_until_admitted(node, f"on-{node}")
+            assert cluster.is_ready(VALIDATOR, node)
+            assert cluster.taints(node) == ["nvidia.com/gpu", "team"]
             assert evidence["driver"] == DRIVER
             assert evidence["offers"] == {"nvidia.com/gpu.shared": 3}
             assert evidence["operands"] == {
@@ -63,99 +63,99 @@ def test_a_pod_waits_for_the_last_operand_on_two_nodes_at_once(site: GateSite) -
 
 
 def test_a_node_of_a_managed_group_has_to_keep_its_pools_promise_and_to_give_a_pod_a_gpu(
-    site: GateSite,
+    cluster: GateCluster,
 ) -> None:
     """With containerd 1.6 all operands are ready, and pods get no GPU."""
-    with site.gate.running():
-        site.fixed("p1-a", "containerd://1.6.20")
-        noted = until(lambda: site.note("p1-a"), bool)
-        assert "it offers 0 of 1 nvidia.com/gpu" in noted
-        until(lambda: site.note("p1-a"), lambda text: "gets no GPU: no device file of a GPU" in text)
-        assert site.ready(VALIDATOR, "p1-a")
-        assert TAINT in site.taints("p1-a")
+    with cluster.gate.running():
+        cluster.add_fixed("p1-a", "containerd://1.6.20")
+        reason = until(lambda: cluster.annotation("p1-a"), bool)
+        assert "it offers 0 of 1 nvidia.com/gpu" in reason
+        until(lambda: cluster.annotation("p1-a"), lambda text: "gets no GPU: no device file of a GPU" in text)
+        assert cluster.is_ready(VALIDATOR, "p1-a")
+        assert TAINT in cluster.taints("p1-a")
         newer = f"{keys.CONTAINER_RUNTIME}=containerd://2.0.5"
-        site.kubectl("annotate", "node", "p1-a", newer, "--overwrite")
-        site.kubectl("delete", "pods", "-n", TRIAL, "--all")  # the gate itself replaces it after 30 s
-        evidence = json.loads(until(lambda: site.note("p1-a", READY), bool))
-        assert site.kubectl("get", "pods", "-n", TRIAL, "-o", "name").split() == []
+        cluster.kubectl("annotate", "node", "p1-a", newer, "--overwrite")
+        cluster.kubectl("delete", "pods", "-n", TRIAL, "--all")  # the gate itself replaces it after 30 s
+        evidence = json.loads(until(lambda: cluster.annotation("p1-a", READY), bool))
+        assert cluster.kubectl("get", "pods", "-n", TRIAL, "-o", "name").split() == []
         assert evidence["offers"] == {"nvidia.com/gpu": 1}
         assert evidence["cuda"].split(".")[0].isdigit()
-        assert site.taints("p1-a") == ["nvidia.com/gpu"]
-        assert not site.note("p1-a")
+        assert cluster.taints("p1-a") == ["nvidia.com/gpu"]
+        assert not cluster.annotation("p1-a")
 
 
 @pytest.mark.nightly
-def test_a_node_whose_gpus_are_claimed_is_let_in_once_its_devices_are_there(site: GateSite) -> None:
-    with site.gate.running():
-        site.elastic("p2-a", of=BY_CLAIM)
-        until(lambda: site.note("p2-a"), "it offers 0 of 1 gpu.nvidia.com".__eq__)
-        assert TAINT in site.taints("p2-a")
-        site.apply(DEVICES)
+def test_a_node_whose_gpus_are_claimed_is_let_in_once_its_devices_are_there(cluster: GateCluster) -> None:
+    with cluster.gate.running():
+        cluster.add_elastic("p2-a", pool=BY_CLAIM)
+        until(lambda: cluster.annotation("p2-a"), "it offers 0 of 1 gpu.nvidia.com".__eq__)
+        assert TAINT in cluster.taints("p2-a")
+        cluster.apply(DEVICES)
         try:
-            evidence = json.loads(until(lambda: site.note("p2-a", READY), bool))
+            evidence = json.loads(until(lambda: cluster.annotation("p2-a", READY), bool))
         finally:
-            site.kubectl("delete", "resourceslices", "--all")
+            cluster.kubectl("delete", "resourceslices", "--all")
         assert evidence["offers"] == {"gpu.nvidia.com": 1}
         assert evidence["operands"] == {}
-        assert TAINT not in site.taints("p2-a")
+        assert TAINT not in cluster.taints("p2-a")
 
 
 @pytest.mark.nightly
-def test_a_taint_that_comes_meanwhile_makes_the_server_refuse_the_patch(site: GateSite) -> None:
-    site.elastic("p0-a")
-    seen = site.get("node", "p0-a")
-    stale = json.dumps(lifting(seen, "{}"))
-    own = [taint for taint in seen["spec"]["taints"] if taint["key"] != "nvidia.com/gpu"]
-    patch = [{"op": "replace", "path": "/spec/taints", "value": own}]
-    site.kubectl("patch", "node", "p0-a", "--type=json", "-p", json.dumps(patch))
+def test_a_taint_that_comes_meanwhile_makes_the_server_refuse_the_patch(cluster: GateCluster) -> None:
+    cluster.add_elastic("p0-a")
+    node = cluster.get("node", "p0-a")
+    stale = json.dumps(lift_patch(node, "{}"))
+    taints = [taint for taint in node["spec"]["taints"] if taint["key"] != "nvidia.com/gpu"]
+    patch = [{"op": "replace", "path": "/spec/taints", "value": taints}]
+    cluster.kubectl("patch", "node", "p0-a", "--type=json", "-p", json.dumps(patch))
     with pytest.raises(AssertionError):
-        site.kubectl("patch", "node", "p0-a", "--type=json", "-p", stale)
-    assert site.taints("p0-a") == ["team", TAINT]
-    assert READY not in site.get("node", "p0-a")["metadata"]["annotations"]
-    with site.gate.running():
-        until(lambda: site.taints("p0-a"), ["team"].__eq__)
+        cluster.kubectl("patch", "node", "p0-a", "--type=json", "-p", stale)
+    assert cluster.taints("p0-a") == ["team", TAINT]
+    assert READY not in cluster.get("node", "p0-a")["metadata"]["annotations"]
+    with cluster.gate.running():
+        until(lambda: cluster.taints("p0-a"), ["team"].__eq__)
 
 
-class Broken(socketserver.BaseRequestHandler):
+class ClosingServer(socketserver.BaseRequestHandler):
     """A network that ends every connection at once, and counts them."""
 
-    seen = 0
+    connections = 0
 
     def handle(self) -> None:
-        type(self).seen += 1
+        type(self).connections += 1
 
 
 @pytest.mark.nightly
-def test_no_answer_and_a_refusal_end_nothing(site: GateSite) -> None:
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Broken) as server:
+def test_no_answer_and_a_refusal_end_nothing(cluster: GateCluster) -> None:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), ClosingServer) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        with site.gate.running(f"https://127.0.0.1:{server.server_address[1]}"):
-            until(lambda: Broken.seen, lambda seen: seen > 3)
+        with cluster.gate.running(f"https://127.0.0.1:{server.server_address[1]}"):
+            until(lambda: ClosingServer.connections, lambda count: count > 3)
         server.shutdown()
-    assert site.gate.log.read_text().count("the API server:") == 1  # logged once, not at every poll
-    bindings = [one for one in readiness_gate.manifests(ENV) if one["kind"] == "RoleBinding"]
-    site.kubectl("delete", "rolebinding", "readiness-gate", "-n", NAMESPACE)
-    with site.gate.running():
-        site.elastic("p0-a")
-        site.pod("on-a", "p0-a")
-        site.acted("p0-a")
-        site.waits("p0-a", "on-a", "p0-a waits: HTTPError: HTTP Error 403")
-        site.apply(*bindings)
-        site.lets_in("p0-a", "on-a")
+    assert cluster.gate.log.read_text().count("the API server:") == 1  # logged once, not at every poll
+    bindings = [item for item in readiness_gate.manifests(ENV) if item["kind"] == "RoleBinding"]
+    cluster.kubectl("delete", "rolebinding", "readiness-gate", "-n", NAMESPACE)
+    with cluster.gate.running():
+        cluster.add_elastic("p0-a")
+        cluster.pod("on-a", "p0-a")
+        cluster.wait_for_operands("p0-a")
+        cluster.require_waiting("p0-a", "on-a", "p0-a waits: HTTPError: HTTP Error 403")
+        cluster.apply(*bindings)
+        cluster.wait_until_admitted("p0-a", "on-a")
 
 
-def test_the_account_may_do_what_it_must_and_nothing_else(site: GateSite) -> None:
-    me = f"{NAMESPACE}:readiness-gate"
+def test_the_account_may_do_what_it_must_and_nothing_else(cluster: GateCluster) -> None:
+    account = f"{NAMESPACE}:readiness-gate"
     slices, nodes = "resourceslices.resource.k8s.io [] [] [list]", "nodes [] [] [list patch]"
-    assert site.rights(me, "default") == [nodes, slices]
-    assert site.rights(me, NAMESPACE) == [nodes, "pods [] [] [list]", slices]
-    assert site.rights(me, TRIAL) == [nodes, "pods [] [] [create delete list]", slices]
+    assert cluster.list_rights(account, "default") == [nodes, slices]
+    assert cluster.list_rights(account, NAMESPACE) == [nodes, "pods [] [] [list]", slices]
+    assert cluster.list_rights(account, TRIAL) == [nodes, "pods [] [] [create delete list]", slices]
 
 
 @pytest.mark.nightly
-def test_the_strictest_namespace_would_take_its_pod(site: GateSite) -> None:
-    (container,) = site.get("deployment", "readiness-gate", NAMESPACE)["spec"]["template"]["spec"][
+def test_the_strictest_namespace_would_take_its_pod(cluster: GateCluster) -> None:
+    (container,) = cluster.get("deployment", "readiness-gate", NAMESPACE)["spec"]["template"]["spec"][
         "containers"
     ]
     assert "@sha256:" in container["image"]
-    site.require_restricted("readiness-gate")
+    cluster.require_restricted("readiness-gate")

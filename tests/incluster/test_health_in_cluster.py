@@ -12,40 +12,40 @@ import pytest
 
 from gpuform.checkout.paths import Paths
 from infra import versions
-from infra.incluster import cases
+from infra.incluster import model
 from infra.model.health import HEALTH
 from lab.offline.charts import Charts
 from tests.conftest import Plane
-from tests.incluster.health_site import BURST, HealthSite, Loop, Stub, declared
+from tests.incluster.health_cluster import BURST, FakePrometheus, HealthCluster, LoopProcess, environment
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
 TWENTY = [f"fixed-{number:02}" for number in range(20)]
-ILL = TWENTY[:8]
+FAULTY = TWENTY[:8]
 
 
-def played(plane: Plane, folder: Path) -> Iterator[HealthSite]:
-    stub = Stub()
-    yield HealthSite(plane, folder, stub)
+def health_cluster(plane: Plane, folder: Path) -> Iterator[HealthCluster]:
+    stub = FakePrometheus()
+    yield HealthCluster(plane, folder, stub)
     stub.close()
     plane.kubectl("delete", "namespace", HEALTH, "--ignore-not-found", "--wait=true")
 
 
 @pytest.fixture(scope="module")
-def made(control_plane: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HealthSite]:
+def shared_cluster(control_plane: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HealthCluster]:
     """A plane without the simulator, so that nodes keep offering what a test sets."""
-    yield from played(control_plane, tmp_path_factory.mktemp("health"))
+    yield from health_cluster(control_plane, tmp_path_factory.mktemp("health"))
 
 
 @pytest.fixture
-def site(made: HealthSite) -> Iterator[HealthSite]:
-    yield made
-    made.forget()
+def cluster(shared_cluster: HealthCluster) -> Iterator[HealthCluster]:
+    yield shared_cluster
+    shared_cluster.reset()
 
 
 @pytest.fixture
-def with_karpenter(simulated_plane: Plane, tmp_path: Path) -> Iterator[HealthSite]:
+def with_karpenter(simulated_plane: Plane, tmp_path: Path) -> Iterator[HealthCluster]:
     here, plane = Paths.here(), simulated_plane
     charts = Charts(here.root, here.cache, plane.paths.state / "charts")
     chart = charts.folder("karpenter-crd", versions.KARPENTER)
@@ -53,180 +53,180 @@ def with_karpenter(simulated_plane: Plane, tmp_path: Path) -> Iterator[HealthSit
     crds = subprocess.run(helm, check=True, capture_output=True, text=True).stdout
     plane.kubectl("apply", "--server-side", "-f", "-", input=crds)
     plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", "-", input=crds)
-    for site in played(plane, tmp_path):
-        yield site
-        site.kubectl("delete", "nodeclaims", "--all")
-        site.forget()
+    for cluster in health_cluster(plane, tmp_path):
+        yield cluster
+        cluster.kubectl("delete", "nodeclaims", "--all")
+        cluster.reset()
     plane.kubectl("delete", "--wait=true", "-f", "-", input=crds)
 
 
-def calm(loop: Loop, looks: int = 3) -> None:
-    before = loop.done()
-    loop.looked(looks)
-    assert loop.done() == before
+def require_no_action(loop: LoopProcess, rounds: int = 3) -> None:
+    before = loop.actions()
+    loop.wait_for_rounds(rounds)
+    assert loop.actions() == before
 
 
-def test_eight_of_twenty_break_in_one_window_and_the_breaker_stops_at_four(site: HealthSite) -> None:
-    site.install(declared(mode="cordon"))
-    site.nodes(*TWENTY)
-    site.prometheus.ill(*ILL)
-    site.prometheus.ill("fixed-10", kind="application", xid="31")
-    with site.loop() as loop:
-        until(lambda: len(loop.done()), (8).__eq__)
-        calm(loop)
-        assert loop.done() == [
-            *(("cordon", name, "done") for name in ILL[:4]),
-            *(("withhold", name, "done") for name in ILL[4:]),
+def test_eight_of_twenty_break_in_one_window_and_the_breaker_stops_at_four(cluster: HealthCluster) -> None:
+    cluster.install(environment(mode="cordon"))
+    cluster.add_nodes(*TWENTY)
+    cluster.prometheus.add_faults(*FAULTY)
+    cluster.prometheus.add_faults("fixed-10", kind="application", xid="31")
+    with cluster.loop() as loop:
+        until(lambda: len(loop.actions()), (8).__eq__)
+        require_no_action(loop)
+        assert loop.actions() == [
+            *(("cordon", name, "done") for name in FAULTY[:4]),
+            *(("withhold", name, "done") for name in FAULTY[4:]),
         ]
-        assert site.taints() == dict.fromkeys(ILL[:4], "replace")
-        figures = loop.metrics()
-        assert figures["gpuform_health_breaker_open"] == 1
-        assert figures["gpuform_health_budget"] == 4
-        assert figures["gpuform_health_unhealthy_nodes"] == 4
-        counted = (
+        assert cluster.taints() == dict.fromkeys(FAULTY[:4], "replace")
+        metrics = loop.metrics()
+        assert metrics["gpuform_health_breaker_open"] == 1
+        assert metrics["gpuform_health_budget"] == 4
+        assert metrics["gpuform_health_unhealthy_nodes"] == 4
+        counter = (
             'gpuform_health_actions_total{node="fixed-00",class="replace",action="cordon",result="done"}'
         )
-        assert figures[counted] == 1
-    queries = [parse_qs(urlsplit(path).query)["query"] for path in site.prometheus.asked]
-    assert {urlsplit(path).path for path in site.prometheus.asked} == {"/api/v1/query"}
-    assert {query for (query,) in queries} == {cases.SERIES, cases.MEASURED}
-    said = site.condition("fixed-00")
-    assert (said["status"], said["reason"]) == ("True", "GpuNeedsReplacement")
-    assert said["message"] == "GPU 0 (GPU-fixed-00): XID 79, class replace"
-    assert site.events("fixed-00") == [("GpuNodeCordoned", said["message"])]
-    ((reason, message),) = site.events("fixed-07")
+        assert metrics[counter] == 1
+    queries = [parse_qs(urlsplit(path).query)["query"] for path in cluster.prometheus.requests]
+    assert {urlsplit(path).path for path in cluster.prometheus.requests} == {"/api/v1/query"}
+    assert {query for (query,) in queries} == {model.SERIES, model.MEASURED}
+    condition = cluster.condition("fixed-00")
+    assert (condition["status"], condition["reason"]) == ("True", "GpuNeedsReplacement")
+    assert condition["message"] == "GPU 0 (GPU-fixed-00): XID 79, class replace"
+    assert cluster.events("fixed-00") == [("GpuNodeCordoned", condition["message"])]
+    ((reason, message),) = cluster.events("fixed-07")
     assert (reason, "4 actions in 3600 s, and the budget is 4" in message) == ("GpuActionWithheld", True)
-    assert [reason for reason, _ in site.events("gpu-health-state", HEALTH)] == ["GpuHealthBreakerOpened"]
-    assert not site.condition("fixed-10")
+    assert [reason for reason, _ in cluster.events("gpu-health-state", HEALTH)] == ["GpuHealthBreakerOpened"]
+    assert not cluster.condition("fixed-10")
 
-    with site.loop() as loop:  # a restart repeats no action, and leaves the breaker as it is
-        loop.looked(3)
-        assert loop.done() == []
+    with cluster.loop() as loop:  # a restart repeats no action, and leaves the breaker as it is
+        loop.wait_for_rounds(3)
+        assert loop.actions() == []
         assert loop.metrics()["gpuform_health_breaker_open"] == 1
-        where = ("-n", HEALTH, "configmap", "gpu-health-state")
-        site.kubectl("annotate", *where, "gpuform.io/reset-breaker=looked at, a bad cable")
-        until(lambda: len(site.taints()), (8).__eq__)
-        calm(loop)
+        target = ("-n", HEALTH, "configmap", "gpu-health-state")
+        cluster.kubectl("annotate", *target, "gpuform.io/reset-breaker=looked at, a bad cable")
+        until(lambda: len(cluster.taints()), (8).__eq__)
+        require_no_action(loop)
         assert loop.metrics()["gpuform_health_breaker_open"] == 0
-    reasons = [reason for reason, _ in site.events("gpu-health-state", HEALTH)]
+    reasons = [reason for reason, _ in cluster.events("gpu-health-state", HEALTH)]
     assert sorted(reasons) == ["GpuHealthBreakerClosed", "GpuHealthBreakerOpened"]
 
 
 @pytest.mark.nightly
-def test_karpenters_node_is_given_back_and_another_gets_a_ticket(with_karpenter: HealthSite) -> None:
-    site = with_karpenter
-    site.install(declared(mode="replace", budget="100%"))
-    site.nodes("burst-a", "burst-b", pool=BURST)
-    site.nodes("fixed-a")
+def test_karpenters_node_is_given_back_and_another_gets_a_ticket(with_karpenter: HealthCluster) -> None:
+    cluster = with_karpenter
+    cluster.install(environment(mode="replace", budget="100%"))
+    cluster.add_nodes("burst-a", "burst-b", pool=BURST)
+    cluster.add_nodes("fixed-a")
     for name in ("burst-a", "burst-b"):
-        site.apply(node_claim(name))
+        cluster.apply(node_claim(name))
         status = json.dumps({"status": {"nodeName": name, "providerID": f"kwok://{name}"}})
-        site.kubectl("patch", "nodeclaim", name, "--subresource=status", "--type=merge", "-p", status)
-    site.prometheus.ill("burst-a", "fixed-a")
-    site.prometheus.ill("burst-b", kind="reset", xid="48")
-    with site.loop(settle_s=1) as loop:  # a node that is new to the loop is not removed
-        until(lambda: len(loop.done()), (4).__eq__)
-        calm(loop)
-    assert site.taints() == {"burst-a": "replace", "burst-b": "reset", "fixed-a": "replace"}
-    left = site.kubectl("get", "nodeclaims", "-o", "name").split()
-    assert left == ["nodeclaim.karpenter.sh/burst-b"]
-    (given_back,) = [one for one in loop.lines() if one.get("action") == "replace"]
-    assert given_back["why"].endswith("NodeClaim burst-a deleted")
-    assert [reason for reason, _ in site.events("burst-a")] == ["GpuNodeCordoned", "GpuNodeReplaced"]
-    assert site.ticket("burst-a") is None
-    ticket = site.ticket("fixed-a")
+        cluster.kubectl("patch", "nodeclaim", name, "--subresource=status", "--type=merge", "-p", status)
+    cluster.prometheus.add_faults("burst-a", "fixed-a")
+    cluster.prometheus.add_faults("burst-b", kind="reset", xid="48")
+    with cluster.loop(settle_s=1) as loop:  # a node that is new to the loop is not removed
+        until(lambda: len(loop.actions()), (4).__eq__)
+        require_no_action(loop)
+    assert cluster.taints() == {"burst-a": "replace", "burst-b": "reset", "fixed-a": "replace"}
+    claims = cluster.kubectl("get", "nodeclaims", "-o", "name").split()
+    assert claims == ["nodeclaim.karpenter.sh/burst-b"]
+    (line,) = [item for item in loop.lines() if item.get("action") == "replace"]
+    assert line["why"].endswith("NodeClaim burst-a deleted")
+    assert [reason for reason, _ in cluster.events("burst-a")] == ["GpuNodeCordoned", "GpuNodeReplaced"]
+    assert cluster.ticket("burst-a") is None
+    ticket = cluster.ticket("fixed-a")
     assert ticket
     assert ticket["metadata"]["labels"] == {"gpuform.io/ticket": "open"}
-    known = json.loads(ticket["data"]["ticket.json"])
-    assert (known["node"], known["pool"], known["class"]) == ("fixed-a", "fixed", "replace")
+    content = json.loads(ticket["data"]["ticket.json"])
+    assert (content["node"], content["pool"], content["class"]) == ("fixed-a", "fixed", "replace")
     assert "- GPU 0 (GPU-fixed-a): XID 79, class replace\n" in ticket["data"]["ticket.md"]
-    reset = site.ticket("burst-b")
+    reset = cluster.ticket("burst-b")
     assert reset
     assert "reboot the machine" in reset["data"]["ticket.md"]
 
 
 @pytest.mark.nightly
-def test_a_node_comes_back_once_it_is_repaired_and_shows_it(site: HealthSite) -> None:
-    site.install(declared(mode="replace", budget="100%"))
-    site.nodes("fixed-a", "fixed-b")
-    site.boots("fixed-b", "before")
-    site.prometheus.ill("fixed-a")
-    site.prometheus.ill("fixed-b", kind="reset", xid="48")
-    with site.loop(settle_s=2) as loop:
-        until(site.taints, {"fixed-a": "replace", "fixed-b": "reset"}.__eq__)
-        site.offers("fixed-a", "0")
-        site.prometheus.faults = []  # the GPU is lost, and so are its series
-        site.prometheus.measured.remove("fixed-a")
-        loop.looked(4)
-        assert site.taints() == {"fixed-a": "replace", "fixed-b": "reset"}
-        site.kubectl("annotate", "node", "fixed-a", "gpuform.io/gpu-repaired=seated anew")
-        site.boots("fixed-b", "after")
-        until(site.taints, {"fixed-a": "replace"}.__eq__)
-        until(lambda: ("wait", "fixed-a", "done") in loop.done(), bool)
-        loop.looked(8)  # longer than the settling time
-        told = [one.get("why") for one in loop.lines()]
-        assert "not all of its GPUs are measured, so a fault could be missed" in told
-        site.prometheus.measured.add("fixed-a")
+def test_a_node_comes_back_once_it_is_repaired_and_shows_it(cluster: HealthCluster) -> None:
+    cluster.install(environment(mode="replace", budget="100%"))
+    cluster.add_nodes("fixed-a", "fixed-b")
+    cluster.set_boot_id("fixed-b", "before")
+    cluster.prometheus.add_faults("fixed-a")
+    cluster.prometheus.add_faults("fixed-b", kind="reset", xid="48")
+    with cluster.loop(settle_s=2) as loop:
+        until(cluster.taints, {"fixed-a": "replace", "fixed-b": "reset"}.__eq__)
+        cluster.set_offers("fixed-a", "0")
+        cluster.prometheus.faults = []  # the GPU is lost, and so are its series
+        cluster.prometheus.measured.remove("fixed-a")
+        loop.wait_for_rounds(4)
+        assert cluster.taints() == {"fixed-a": "replace", "fixed-b": "reset"}
+        cluster.kubectl("annotate", "node", "fixed-a", "gpuform.io/gpu-repaired=seated anew")
+        cluster.set_boot_id("fixed-b", "after")
+        until(cluster.taints, {"fixed-a": "replace"}.__eq__)
+        until(lambda: ("wait", "fixed-a", "done") in loop.actions(), bool)
+        loop.wait_for_rounds(8)  # longer than the settling time
+        reasons = [line.get("why") for line in loop.lines()]
+        assert "not all of its GPUs are measured, so a fault could be missed" in reasons
+        cluster.prometheus.measured.add("fixed-a")
         short = "it offers 0 of 1 nvidia.com/gpu"
-        until(lambda: [one.get("why") for one in loop.lines()], lambda told: short in told)
-        site.offers("fixed-a", "1")
-        until(site.taints, {}.__eq__)
-    node = site.node("fixed-a")
+        until(lambda: [line.get("why") for line in loop.lines()], lambda reasons: short in reasons)
+        cluster.set_offers("fixed-a", "1")
+        until(cluster.taints, {}.__eq__)
+    node = cluster.node("fixed-a")
     assert [taint["key"] for taint in node["spec"]["taints"]] == ["nvidia.com/gpu"]
     assert not [key for key in node["metadata"]["annotations"] if key.startswith("gpuform.io/gpu-")]
-    assert site.condition("fixed-a")["status"] == "False"
-    ticket = site.ticket("fixed-a")
+    assert cluster.condition("fixed-a")["status"] == "False"
+    ticket = cluster.ticket("fixed-a")
     assert ticket
     assert ticket["metadata"]["labels"] == {"gpuform.io/ticket": "closed"}
     assert ticket["data"]["closed"].endswith("repaired: seated anew\n")
-    assert ("GpuNodeReturned", "the node was rebooted; ticket gpu-ticket-fixed-b closed") in site.events(
+    assert ("GpuNodeReturned", "the node was rebooted; ticket gpu-ticket-fixed-b closed") in cluster.events(
         "fixed-b"
     )
 
 
 @pytest.mark.nightly
-def test_who_only_observes_may_not_touch_a_node_and_says_what_it_would_do(site: HealthSite) -> None:
-    site.install(declared(mode="observe"))
-    site.nodes("fixed-a")
-    may = ("auth", "can-i", "--as", f"system:serviceaccount:{HEALTH}:{HEALTH}", "--quiet=false", "--list")
-    rights = site.kubectl(*may)
+def test_who_only_observes_may_not_touch_a_node_and_says_what_it_would_do(cluster: HealthCluster) -> None:
+    cluster.install(environment(mode="observe"))
+    cluster.add_nodes("fixed-a")
+    query = ("auth", "can-i", "--as", f"system:serviceaccount:{HEALTH}:{HEALTH}", "--quiet=false", "--list")
+    rights = cluster.kubectl(*query)
     nodes = [line for line in rights.splitlines() if line.startswith("nodes")]
     assert [line.split("[")[-1] for line in nodes] == ["list]"]
-    before = site.node("fixed-a")
-    site.prometheus.ill("fixed-a")
-    with site.loop() as loop:
-        until(loop.done, [("observe", "fixed-a", "done")].__eq__)
-        calm(loop)
-    after = site.node("fixed-a")
+    before = cluster.node("fixed-a")
+    cluster.prometheus.add_faults("fixed-a")
+    with cluster.loop() as loop:
+        until(loop.actions, [("observe", "fixed-a", "done")].__eq__)
+        require_no_action(loop)
+    after = cluster.node("fixed-a")
     assert after["spec"] == before["spec"]
     assert after["metadata"]["annotations"] == before["metadata"]["annotations"]
-    assert [reason for reason, _ in site.events("fixed-a")] == ["GpuFaultObserved"]
+    assert [reason for reason, _ in cluster.events("fixed-a")] == ["GpuFaultObserved"]
 
 
 @pytest.mark.nightly
-def test_without_an_answer_nothing_is_done_and_that_is_said_once(site: HealthSite) -> None:
-    site.install(declared(mode="cordon"))
-    site.nodes("fixed-a")
-    site.prometheus.ill("fixed-a")
-    site.prometheus.nonsense = "<html>a login page</html>"
-    with site.loop() as loop:
-        asked = len(site.prometheus.asked)
-        until(lambda: len(site.prometheus.asked), lambda now: now > asked + 5)
-        (said,) = loop.lines()
-        assert said["said"].startswith("no answer from Prometheus, nothing is done: ")
+def test_without_an_answer_nothing_is_done_and_that_is_said_once(cluster: HealthCluster) -> None:
+    cluster.install(environment(mode="cordon"))
+    cluster.add_nodes("fixed-a")
+    cluster.prometheus.add_faults("fixed-a")
+    cluster.prometheus.invalid_answer = "<html>a login page</html>"
+    with cluster.loop() as loop:
+        count = len(cluster.prometheus.requests)
+        until(lambda: len(cluster.prometheus.requests), lambda now: now > count + 5)
+        (line,) = loop.lines()
+        assert line["said"].startswith("no answer from Prometheus, nothing is done: ")
         assert loop.metrics()["gpuform_health_prometheus_up"] == 0
-        assert site.taints() == {}
-        site.prometheus.nonsense = ""
-        until(site.taints, {"fixed-a": "replace"}.__eq__)
+        assert cluster.taints() == {}
+        cluster.prometheus.invalid_answer = ""
+        until(cluster.taints, {"fixed-a": "replace"}.__eq__)
         assert loop.lines()[1]["said"] == "Prometheus answers"
 
 
 def node_claim(name: str) -> dict[str, object]:
     reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": BURST}
-    asked = [{"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}]
+    requirements = [{"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}]
     return {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodeClaim",
         "metadata": {"name": name},
-        "spec": {"nodeClassRef": reference, "requirements": asked},
+        "spec": {"nodeClassRef": reference, "requirements": requirements},
     }

@@ -13,62 +13,62 @@ from typing import Any
 
 import pytest
 
-from infra.incluster import acting, cases, judge, reporting
-from infra.incluster.acting import RECORD, REPAIRED, Hand
-from infra.incluster.cases import Step
-from tests.incluster.played_cluster import PlayedCluster
-from tests.incluster.played_days import Days
-from tests.incluster.played_judge import CORDON, NOW, Played, State, actions, fault, node, nodes
+from infra.incluster import decisions, model, reporting
+from infra.incluster.actions import RECORD, REPAIRED, NodeActions, read_node
+from infra.incluster.model import Step
+from tests.incluster.fake_cluster import FakeCluster
+from tests.incluster.fake_loop import CORDON, NOW, FakeLoop, State, fault, node, nodes, taken
+from tests.incluster.simulation import Simulation
 
 pytestmark = pytest.mark.unit
 
 
 @pytest.fixture
-def server() -> PlayedCluster:
-    found = PlayedCluster()
-    found.add("n", "uid-n", "burst", "aws:///1", karpenters=True)
-    return found
+def server() -> FakeCluster:
+    cluster = FakeCluster()
+    cluster.add("n", "uid-n", "burst", "aws:///1", karpenters=True)
+    return cluster
 
 
-def claim(server: PlayedCluster, machine: str, name: str = "claim") -> None:
+def add_claim(server: FakeCluster, provider_id: str, name: str = "claim") -> None:
     meta = {"name": name, "uid": name}
-    server.claims[name] = {"metadata": meta, "status": {"nodeName": "n", "providerID": machine}}
+    server.claims[name] = {"metadata": meta, "status": {"nodeName": "n", "providerID": provider_id}}
 
 
-def do(server: PlayedCluster, action: str) -> str:
+def execute(server: FakeCluster, action: str) -> str:
     step = Step(action, "n", "replace", (fault("n"),), "", NOW)
-    return Hand(server).do(step, server.nodes_by_name["n"], NOW)
+    return NodeActions(server).execute(step, server.nodes_by_name["n"], NOW)
 
 
-def test_a_removal_is_requested_once(server: PlayedCluster) -> None:
+def test_a_removal_is_requested_once(server: FakeCluster) -> None:
     removed: list[Any] = []
     server.on_delete = removed.append
-    claim(server, "aws:///1")
-    assert do(server, "replace") == "NodeClaim claim deleted"
-    assert do(server, "replace") == "NodeClaim claim is being deleted"
+    add_claim(server, "aws:///1")
+    assert execute(server, "replace") == "NodeClaim claim deleted"
+    assert execute(server, "replace") == "NodeClaim claim is being deleted"
     assert len(removed) == 1
     assert not server.maps
 
 
-def test_the_claim_of_another_machine_with_the_same_node_name_is_left_alone(server: PlayedCluster) -> None:
-    claim(server, "aws:///2")
-    assert do(server, "replace") == "ticket gpu-ticket-n"
+def test_the_claim_of_another_machine_with_the_same_node_name_is_left_alone(server: FakeCluster) -> None:
+    add_claim(server, "aws:///2")
+    assert execute(server, "replace") == "ticket gpu-ticket-n"
     assert "deletionTimestamp" not in server.claims["claim"]["metadata"]
 
 
-def test_a_second_try_leaves_what_was_noted_since_the_first(server: PlayedCluster) -> None:
-    do(server, "cordon")
+def test_a_second_try_leaves_what_was_noted_since_the_first(server: FakeCluster) -> None:
+    execute(server, "cordon")
     server.annotate("n", **{REPAIRED: "new GPU"})
     server.nodes_by_name["n"]["status"]["nodeInfo"]["bootID"] = "boot-1"
-    assert do(server, "ticket") == "ticket gpu-ticket-n"
-    notes = server.nodes_by_name["n"]["metadata"]["annotations"]
-    assert notes[REPAIRED] == "new GPU"
-    assert json.loads(notes[RECORD])["boot"] == "boot-0"
-    theirs = {"key": "team", "value": "a", "effect": "NoExecute"}
-    server.touch("n", taints=[theirs])
-    do(server, "ticket")
+    assert execute(server, "ticket") == "ticket gpu-ticket-n"
+    annotations = server.nodes_by_name["n"]["metadata"]["annotations"]
+    assert annotations[REPAIRED] == "new GPU"
+    assert json.loads(annotations[RECORD])["boot"] == "boot-0"
+    foreign = {"key": "team", "value": "a", "effect": "NoExecute"}
+    server.touch("n", taints=[foreign])
+    execute(server, "ticket")
     assert server.taint("n") == "replace"
-    assert theirs in server.nodes_by_name["n"]["spec"]["taints"]
+    assert foreign in server.nodes_by_name["n"]["spec"]["taints"]
 
 
 @pytest.mark.parametrize("host", ["", "[::1]", "127.0.0.1"])
@@ -90,57 +90,57 @@ GOOD = {
 }
 
 
-def answer(*found: Any, status: str = "success", kind: str = "vector") -> dict[str, Any]:
-    return {"status": status, "data": {"resultType": kind, "result": list(found)}}
+def response(*series: Any, status: str = "success", kind: str = "vector") -> dict[str, Any]:
+    return {"status": status, "data": {"resultType": kind, "result": list(series)}}
 
 
 def test_an_answer_is_read() -> None:
-    assert [tuple(vars(one).values()) for one in cases.read(answer(GOOD))] == [
+    assert [tuple(vars(fault_).values()) for fault_ in model.parse_faults(response(GOOD))] == [
         ("n", "3", "GPU-3", "48", "reset", "xid")
     ]
-    assert cases.read(answer()) == []
-    assert cases.read(answer({**GOOD, "value": [1, "0"]})) == []
+    assert model.parse_faults(response()) == []
+    assert model.parse_faults(response({**GOOD, "value": [1, "0"]})) == []
     nowhere = {**GOOD, "metric": {**GOOD["metric"], "node": ""}}
-    assert len(cases.read(answer(nowhere, GOOD))) == 1
+    assert len(model.parse_faults(response(nowhere, GOOD))) == 1
     lost = {"metric": {"node": "n", "class": "replace", "reason": "gpu_lost"}, "value": [1, "1"]}
-    (found,) = cases.read(answer(lost))
-    assert found.words == "GPU ?: gpu_lost, class replace"
+    (lost_fault,) = model.parse_faults(response(lost))
+    assert lost_fault.text == "GPU ?: gpu_lost, class replace"
 
 
 def test_the_nodes_in_an_answer_are_read() -> None:
-    found = [{"metric": {"node": name}, "value": [1, "8"]} for name in ("n", "m")]
-    assert cases.names(answer(*found)) == {"n", "m"}
-    assert cases.names(answer()) == frozenset()
-    for nonsense in (None, [], {"status": "error"}, answer(kind="matrix"), answer({"metric": {}})):
+    series = [{"metric": {"node": name}, "value": [1, "8"]} for name in ("n", "m")]
+    assert model.parse_nodes(response(*series)) == {"n", "m"}
+    assert model.parse_nodes(response()) == frozenset()
+    for invalid in (None, [], {"status": "error"}, response(kind="matrix"), response({"metric": {}})):
         with pytest.raises(ValueError, match=r"\w"):
-            cases.names(nonsense)
+            model.parse_nodes(invalid)
 
 
 @pytest.mark.parametrize(
-    "nonsense",
+    "invalid",
     [
         None,
         [],
         "x",
         {"status": "error", "error": "x"},
-        answer(status="error"),
-        answer(kind="matrix"),
+        response(status="error"),
+        response(kind="matrix"),
         {"status": "success", "data": None},
-        answer({**GOOD, "metric": {"node": "n"}}),
-        answer({**GOOD, "metric": {**GOOD["metric"], "class": "terrible"}}),
-        answer({**GOOD, "value": [1]}),
-        answer({**GOOD, "value": [1, "much"]}),
-        answer(GOOD, {"metric": {}, "value": [1, "1"]}),
+        response({**GOOD, "metric": {"node": "n"}}),
+        response({**GOOD, "metric": {**GOOD["metric"], "class": "terrible"}}),
+        response({**GOOD, "value": [1]}),
+        response({**GOOD, "value": [1, "much"]}),
+        response(GOOD, {"metric": {}, "value": [1, "1"]}),
     ],
 )
-def test_nonsense_is_no_answer(nonsense: Any) -> None:
+def test_nonsense_is_no_answer(invalid: Any) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        cases.read(nonsense)
+        model.parse_faults(invalid)
 
 
-def noted(record: str) -> dict[str, Any]:
+def node_with_record(record: str) -> dict[str, Any]:
     return {
-        "metadata": {"name": "n", "uid": "u", "annotations": {acting.RECORD: record}},
+        "metadata": {"name": "n", "uid": "u", "annotations": {RECORD: record}},
         "spec": {},
         "status": {},
     }
@@ -158,125 +158,124 @@ def noted(record: str) -> dict[str, Any]:
     ],
 )
 def test_a_record_that_nobody_can_read_is_none_and_the_loop_goes_on(record: str) -> None:
-    node = acting.read(noted(record), {}, NOW)
+    node = read_node(node_with_record(record), {}, NOW)
     assert node.record is None
-    steps, _ = judge.decide(CORDON, [node], [fault("n")], State(), {}, NOW)
+    steps, _ = decisions.decide(CORDON, [node], [fault("n")], State(), {}, NOW)
     assert [step.action for step in steps] == ["cordon"]
 
 
 def test_a_record_of_the_loops_own_is_read() -> None:
-    node = acting.read(
-        noted('{"class": "reset", "faults": ["n|GPU-n-0|79|reset|xid"], "boot": "b"}'), {}, NOW
+    node = read_node(
+        node_with_record('{"class": "reset", "faults": ["n|GPU-n-0|79|reset|xid"], "boot": "b"}'), {}, NOW
     )
     assert node.record is not None
     assert node.record["faults"] == ["n|GPU-n-0|79|reset|xid"]
 
 
-def quiet_after(played: Played, start: float, seconds: float) -> list[tuple[str, str]]:
+def quiet_after(loop: FakeLoop, start: float, seconds: float) -> list[tuple[str, str]]:
     """Actions during a time without faults, with polls every 15 s."""
-    looks = range(int(seconds / 15) + 1)
-    return [action for number in looks for action in actions(played.look([], start + 15 * number))]
+    rounds = range(int(seconds / 15) + 1)
+    return [action for number in rounds for action in taken(loop.run([], start + 15 * number))]
 
 
 def test_a_fault_that_is_no_longer_seen_is_not_repaired() -> None:
-    played = Played(nodes(5))
-    played.look([fault("n00", "reset", "48"), fault("n00")], NOW)
-    assert quiet_after(played, NOW + 15, 7200) == []
-    assert played.there["n00"].taint == "replace"
+    loop = FakeLoop(nodes(5))
+    loop.run([fault("n00", "reset", "48"), fault("n00")], NOW)
+    assert quiet_after(loop, NOW + 15, 7200) == []
+    assert loop.nodes["n00"].taint == "replace"
 
 
 def test_a_reboot_is_a_reset_and_no_other_gpu() -> None:
-    played = Played(nodes(20))
-    played.look([fault("n00", "reset", "48"), fault("n01")], NOW)
+    loop = FakeLoop(nodes(20))
+    loop.run([fault("n00", "reset", "48"), fault("n01")], NOW)
     for name in ("n00", "n01"):
-        played.change(name, boot="boot-2")
-    done = quiet_after(played, NOW + 15, 1200)
+        loop.change_node(name, boot_id="boot-2")
+    done = quiet_after(loop, NOW + 15, 1200)
     assert ("lift", "n00") in done
     assert ("lift", "n01") not in done
-    assert played.there["n00"].record is None
-    assert played.there["n01"].taint == "replace"
+    assert loop.nodes["n00"].record is None
+    assert loop.nodes["n01"].taint == "replace"
 
 
 def test_what_a_person_has_repaired_comes_back_once_it_has_been_well_for_long_enough() -> None:
-    played = Played(nodes(5))
-    played.look([fault("n00")], NOW)
-    played.change("n00", repaired="new GPU")
-    assert played.look([fault("n00")], NOW + 15)[0].why == f"fault still active: {fault('n00').words}"
+    loop = FakeLoop(nodes(5))
+    loop.run([fault("n00")], NOW)
+    loop.change_node("n00", repaired="new GPU")
+    assert loop.run([fault("n00")], NOW + 15)[0].reason == f"fault still active: {fault('n00').text}"
     # Silent since NOW + 15, so that it is over at NOW + 615; a lost GPU is silent, too.
-    assert {action for action, _ in quiet_after(played, NOW + 30, 570)} == {"wait"}
-    played.change("n00", missing="it offers 7 of 8 nvidia.com/gpu")
-    assert played.look([], NOW + 630)[0].why == "it offers 7 of 8 nvidia.com/gpu"
-    played.change("n00", missing="")
-    (lifted,) = played.look([], NOW + 645)
-    assert (lifted.action, lifted.why) == ("lift", "repaired: new GPU")
-    assert actions(played.look([fault("n00")], NOW + 660)) == [("withhold", "n00")]  # one in five, in an hour
+    assert {action for action, _ in quiet_after(loop, NOW + 30, 570)} == {"wait"}
+    loop.change_node("n00", missing="it offers 7 of 8 nvidia.com/gpu")
+    assert loop.run([], NOW + 630)[0].reason == "it offers 7 of 8 nvidia.com/gpu"
+    loop.change_node("n00", missing="")
+    (lifted,) = loop.run([], NOW + 645)
+    assert (lifted.action, lifted.reason) == ("lift", "repaired: new GPU")
+    assert taken(loop.run([fault("n00")], NOW + 660)) == [("withhold", "n00")]  # one in five, in an hour
 
 
 def test_what_nobody_measures_is_not_well() -> None:
-    played = Played(nodes(5))
-    played.look([fault("n00")], NOW)
-    played.change("n00", repaired="new GPU", measured=False)
-    assert quiet_after(played, NOW + 15, 7200) == [("wait", "n00")] * 481
-    assert (
-        played.look([], NOW + 7230)[0].why == "not all of its GPUs are measured, so a fault could be missed"
-    )
-    played.change("n00", measured=True)  # the quiet time starts here: before, nothing was measured
-    assert {action for action, _ in quiet_after(played, NOW + 7245, 570)} == {"wait"}
-    assert actions(played.look([], NOW + 7845)) == [("lift", "n00")]
+    loop = FakeLoop(nodes(5))
+    loop.run([fault("n00")], NOW)
+    loop.change_node("n00", repaired="new GPU", measured=False)
+    assert quiet_after(loop, NOW + 15, 7200) == [("wait", "n00")] * 481
+    reason = "not all of its GPUs are measured, so a fault could be missed"
+    assert loop.run([], NOW + 7230)[0].reason == reason
+    loop.change_node("n00", measured=True)  # the quiet time starts here: before, nothing was measured
+    assert {action for action, _ in quiet_after(loop, NOW + 7245, 570)} == {"wait"}
+    assert taken(loop.run([], NOW + 7845)) == [("lift", "n00")]
 
 
 def test_a_fault_that_hides_behind_a_silent_exporter_is_the_same_when_it_shows_again() -> None:
-    played = Played(nodes(20))
-    played.look([fault("n00")], NOW)
-    played.change("n00", measured=False)
-    assert quiet_after(played, NOW + 15, 1200) == []
-    played.change("n00", measured=True, record=None, taint=None)  # a person removed both
-    assert played.look([fault("n00")], NOW + 1230) == []
+    loop = FakeLoop(nodes(20))
+    loop.run([fault("n00")], NOW)
+    loop.change_node("n00", measured=False)
+    assert quiet_after(loop, NOW + 15, 1200) == []
+    loop.change_node("n00", measured=True, record=None, taint=None)  # a person removed both
+    assert loop.run([fault("n00")], NOW + 1230) == []
 
 
 def test_a_restart_counts_the_quiet_anew() -> None:
-    played = Played(nodes(5))
-    played.look([fault("n00")], NOW)
-    played.change("n00", repaired="yes")
-    assert {action for action, _ in quiet_after(played, NOW + 15, 500)} == {"wait"}
-    played.restart()
-    assert {action for action, _ in quiet_after(played, NOW + 530, 585)} == {"wait"}
-    assert actions(played.look([], NOW + 1130)) == [("lift", "n00")]
+    loop = FakeLoop(nodes(5))
+    loop.run([fault("n00")], NOW)
+    loop.change_node("n00", repaired="yes")
+    assert {action for action, _ in quiet_after(loop, NOW + 15, 500)} == {"wait"}
+    loop.restart()
+    assert {action for action, _ in quiet_after(loop, NOW + 530, 585)} == {"wait"}
+    assert taken(loop.run([], NOW + 1130)) == [("lift", "n00")]
 
 
 def test_a_taint_that_somebody_took_comes_back() -> None:
-    played = Played(nodes(5))
-    played.look([fault("n00")], NOW)
-    played.change("n00", taint=None)
-    assert actions(played.look([fault("n00")], NOW + 15)) == [("restore", "n00")]
+    loop = FakeLoop(nodes(5))
+    loop.run([fault("n00")], NOW)
+    loop.change_node("n00", taint=None)
+    assert taken(loop.run([fault("n00")], NOW + 15)) == [("restore", "n00")]
 
 
 def test_a_new_node_of_an_old_name_does_not_inherit_the_fault() -> None:
-    played = Played(nodes(20))
-    played.look([fault("n00")], NOW)
-    played.there["n00"] = dataclasses.replace(node("n00"), uid="other", since=NOW + 60)
-    assert played.look([fault("n00")], NOW + 75) == []
+    loop = FakeLoop(nodes(20))
+    loop.run([fault("n00")], NOW)
+    loop.nodes["n00"] = dataclasses.replace(node("n00"), uid="other", first_seen=NOW + 60)
+    assert loop.run([fault("n00")], NOW + 75) == []
     # But a fault that is still there after all old ones have faded counts.
-    assert actions(played.look([fault("n00")], NOW + 700)) == [("cordon", "n00")]
+    assert taken(loop.run([fault("n00")], NOW + 700)) == [("cordon", "n00")]
 
 
-def lived(mode: str, seed: int, days: float) -> Days:
-    found = Days(seed, mode)
-    found.run(days)
-    return found
+def simulate(mode: str, seed: int, days: float) -> Simulation:
+    simulation = Simulation(seed, mode)
+    simulation.run(days)
+    return simulation
 
 
 @pytest.mark.parametrize(("mode", "days"), [("replace", 12), ("ticket", 4), ("cordon", 2)])
 def test_no_healthy_node_is_removed_and_no_broken_one_forgotten(mode: str, days: float) -> None:
-    found = lived(mode, 1, days)
-    assert {"broke", "cordoned", "repaired", "returned", "request failed"} <= found.kinds.keys()
+    simulation = simulate(mode, 1, days)
+    assert {"broke", "cordoned", "repaired", "returned", "request failed"} <= simulation.event_counts.keys()
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(4))
 def test_no_healthy_node_is_removed_in_a_thousand_days(seed: int) -> None:
-    found = lived("replace", seed, 250)
-    assert found.kinds.keys() == {
+    simulation = simulate("replace", seed, 250)
+    assert simulation.event_counts.keys() == {
         "broke",
         "cordoned",
         "removed",

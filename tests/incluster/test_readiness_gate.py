@@ -11,11 +11,11 @@ from infra.incluster import proof
 
 pytestmark = pytest.mark.unit
 
-BORN, BEFORE = "2026-11-21T11:00:00Z", "2026-11-21T10:59:59Z"
+CREATED, BEFORE = "2026-11-21T11:00:00Z", "2026-11-21T10:59:59Z"
 OPERANDS = ["nvidia-device-plugin-daemonset", "nvidia-operator-validator"]
 DRIVER = "nvidia.com/cuda.driver-version.full"
 POOL = {"labels": [DRIVER], "operands": OPERANDS}
-OURS = {"key": "gpuform.io/gpu-not-ready", "effect": "NoSchedule"}
+STARTUP_TAINT = {"key": "gpuform.io/gpu-not-ready", "effect": "NoSchedule"}
 FOREIGN = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
 
 
@@ -23,34 +23,34 @@ def node(offers: object = '{"nvidia.com/gpu.shared": 4}', **allocatable: str) ->
     return {
         "metadata": {
             "name": "n",
-            "creationTimestamp": BORN,
+            "creationTimestamp": CREATED,
             "labels": {DRIVER: "595.91.07"},
             "annotations": {"gpuform.io/offers": offers},
         },
-        "spec": {"taints": [FOREIGN, OURS]},
+        "spec": {"taints": [FOREIGN, STARTUP_TAINT]},
         "status": {
             "allocatable": {
-                f"nvidia.com/{name.replace('_', '.')}": much for name, much in allocatable.items()
+                f"nvidia.com/{name.replace('_', '.')}": amount for name, amount in allocatable.items()
             },
             "nodeInfo": {"kubeletVersion": "v1.34.4"},
         },
     }
 
 
-def each(
+def per_gpu(
     count: str | None, offers: str = '{"nvidia.com/gpu.shared": 4}', **allocatable: str
 ) -> dict[str, Any]:
     """A node with a promise for each GPU, and Karpenter's label of the number of GPUs."""
-    made = node(**allocatable)
-    made["metadata"]["annotations"] = {"gpuform.io/offers-per-gpu": offers}
+    result = node(**allocatable)
+    result["metadata"]["annotations"] = {"gpuform.io/offers-per-gpu": offers}
     if count is not None:
-        made["metadata"]["labels"]["karpenter.k8s.aws/instance-gpu-count"] = count
-    return made
+        result["metadata"]["labels"]["karpenter.k8s.aws/instance-gpu-count"] = count
+    return result
 
 
 def pod(app: str, phase: str = "Running", ready: str = "True", **metadata: Any) -> dict[str, Any]:
     return {
-        "metadata": {"name": f"{app}-x", "labels": {"app": app}, "creationTimestamp": BORN, **metadata},
+        "metadata": {"name": f"{app}-x", "labels": {"app": app}, "creationTimestamp": CREATED, **metadata},
         "spec": {"containers": [{"image": f"nvcr.io/nvidia/{app}:v1"}]},
         "status": {"phase": phase, "conditions": [{"type": "Ready", "status": ready}]},
     }
@@ -58,7 +58,7 @@ def pod(app: str, phase: str = "Running", ready: str = "True", **metadata: Any) 
 
 GOOD = [pod(app) for app in OPERANDS]
 GONE = "2026-11-21T12:00:00Z"
-WAITS: list[tuple[dict[str, Any], list[dict[str, Any]], str]] = [
+WAITING: list[tuple[dict[str, Any], list[dict[str, Any]], str]] = [
     (node(), GOOD, "it offers 0 of 4 nvidia.com/gpu.shared"),
     (node(gpu_shared="3"), GOOD, "it offers 3 of 4 nvidia.com/gpu.shared"),
     (node(gpu="4"), GOOD, "it offers 0 of 4 nvidia.com/gpu.shared"),
@@ -73,72 +73,74 @@ WAITS: list[tuple[dict[str, Any], list[dict[str, Any]], str]] = [
     (node("{}", gpu_shared="4"), GOOD, "annotation gpuform.io/offers does not say"),
     (node('{"nvidia.com/gpu": 1e999}', gpu_shared="4"), GOOD, "annotation gpuform.io/offers does not say"),
     (node(None, gpu_shared="4"), GOOD, "annotation gpuform.io/offers does not say"),
-    (each("4", gpu_shared="3"), GOOD, "it offers 3 of 16 nvidia.com/gpu.shared"),
-    (each("4", gpu_shared="15"), GOOD, "it offers 15 of 16 nvidia.com/gpu.shared"),
-    (each("1", gpu_shared="3"), GOOD, "it offers 3 of 4 nvidia.com/gpu.shared"),
-    (each(None, gpu_shared="16"), GOOD, "offers-per-gpu with label karpenter.k8s.aws/instance-gpu-count"),
-    (each("", gpu_shared="16"), GOOD, "offers-per-gpu with label karpenter.k8s.aws/instance-gpu-count does"),
-    (each("four", gpu_shared="16"), GOOD, "offers-per-gpu with label"),
-    (each("0"), GOOD, "offers-per-gpu with label karpenter.k8s.aws/instance-gpu-count does"),
-    (each("-4"), GOOD, "offers-per-gpu with label karpenter.k8s.aws/instance-gpu-count does"),
-    (each("4", offers="{}", gpu_shared="16"), GOOD, "offers-per-gpu with label"),
-    (each("4", offers="four", gpu_shared="16"), GOOD, "offers-per-gpu with label"),
+    (per_gpu("4", gpu_shared="3"), GOOD, "it offers 3 of 16 nvidia.com/gpu.shared"),
+    (per_gpu("4", gpu_shared="15"), GOOD, "it offers 15 of 16 nvidia.com/gpu.shared"),
+    (per_gpu("1", gpu_shared="3"), GOOD, "it offers 3 of 4 nvidia.com/gpu.shared"),
+    (per_gpu(None, gpu_shared="16"), GOOD, "offers-per-gpu with label karpenter.k8s.aws/instance-gpu-count"),
+    (per_gpu("", gpu_shared="16"), GOOD, "offers-per-gpu with label karpenter.k8s.aws/instance-gpu-count"),
+    (per_gpu("four", gpu_shared="16"), GOOD, "offers-per-gpu with label"),
+    (per_gpu("0"), GOOD, "offers-per-gpu with label karpenter.k8s.aws/instance-gpu-count"),
+    (per_gpu("-4"), GOOD, "offers-per-gpu with label karpenter.k8s.aws/instance-gpu-count"),
+    (per_gpu("4", offers="{}", gpu_shared="16"), GOOD, "offers-per-gpu with label"),
+    (per_gpu("4", offers="four", gpu_shared="16"), GOOD, "offers-per-gpu with label"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("waiting", "pods", "said"), WAITS)
+@pytest.mark.parametrize(("waiting", "pods", "text"), WAITING)
 def test_a_node_waits_for_what_is_missing_and_says_it(
-    waiting: dict[str, Any], pods: list[dict[str, Any]], said: str
+    waiting: dict[str, Any], pods: list[dict[str, Any]], text: str
 ) -> None:
-    (reason,) = proof.missing(waiting, pods, POOL, {})
-    assert said in reason
+    (reason,) = proof.unmet_conditions(waiting, pods, POOL, {})
+    assert text in reason
 
 
-@pytest.mark.parametrize("much", ["4", "5", "1k"])
-def test_a_node_that_keeps_its_promise_waits_for_nothing(much: str) -> None:
-    assert proof.missing(node(gpu_shared=much), GOOD, POOL, {}) == []
+@pytest.mark.parametrize("amount", ["4", "5", "1k"])
+def test_a_node_that_keeps_its_promise_waits_for_nothing(amount: str) -> None:
+    assert proof.unmet_conditions(node(gpu_shared=amount), GOOD, POOL, {}) == []
     done = [GOOD[0], pod(OPERANDS[1], phase="Succeeded", ready="False")]
-    assert proof.missing(node(gpu_shared=much), done, POOL, {}) == []
+    assert proof.unmet_conditions(node(gpu_shared=amount), done, POOL, {}) == []
 
 
-@pytest.mark.parametrize(("count", "much"), [("1", "4"), ("4", "16"), ("4", "17"), ("8", "32")])
-def test_a_promise_for_each_gpu_is_kept_by_all_of_them(count: str, much: str) -> None:
-    kept = each(count, gpu_shared=much)
-    assert proof.missing(kept, GOOD, POOL, {}) == []
-    found = json.loads(proof.evidence(kept, GOOD, POOL, ""))
-    assert found["offers"] == {"nvidia.com/gpu.shared": 4 * int(count)}
+@pytest.mark.parametrize(("count", "amount"), [("1", "4"), ("4", "16"), ("4", "17"), ("8", "32")])
+def test_a_promise_for_each_gpu_is_kept_by_all_of_them(count: str, amount: str) -> None:
+    ready_node = per_gpu(count, gpu_shared=amount)
+    assert proof.unmet_conditions(ready_node, GOOD, POOL, {}) == []
+    evidence = json.loads(proof.evidence(ready_node, GOOD, POOL, ""))
+    assert evidence["offers"] == {"nvidia.com/gpu.shared": 4 * int(count)}
 
 
-def bare(**allocatable: str) -> dict[str, Any]:
+def node_without_promise(**allocatable: str) -> dict[str, Any]:
     """A node without a promise, as in a node group."""
-    made = node(**allocatable)
-    del made["metadata"]["annotations"]
-    return made
+    result = node(**allocatable)
+    del result["metadata"]["annotations"]
+    return result
 
 
 def test_a_node_without_annotations_promises_nothing_that_could_be_kept() -> None:
-    assert proof.missing(bare(gpu_shared="4"), GOOD, POOL, {})
+    assert proof.unmet_conditions(node_without_promise(gpu_shared="4"), GOOD, POOL, {})
 
 
 def test_a_node_that_was_born_without_a_promise_has_to_keep_its_pools() -> None:
     pool = {**POOL, "offers": {"nvidia.com/gpu": 8}}
-    assert proof.missing(bare(gpu="7"), GOOD, pool, {}) == ["it offers 7 of 8 nvidia.com/gpu"]
-    assert proof.missing(bare(gpu="8"), GOOD, pool, {}) == []
-    found = json.loads(proof.evidence(bare(gpu="8"), GOOD, pool, ""))
-    assert found["offers"] == {"nvidia.com/gpu": 8}
+    assert proof.unmet_conditions(node_without_promise(gpu="7"), GOOD, pool, {}) == [
+        "it offers 7 of 8 nvidia.com/gpu"
+    ]
+    assert proof.unmet_conditions(node_without_promise(gpu="8"), GOOD, pool, {}) == []
+    evidence = json.loads(proof.evidence(node_without_promise(gpu="8"), GOOD, pool, ""))
+    assert evidence["offers"] == {"nvidia.com/gpu": 8}
 
 
 def test_a_promise_of_its_own_comes_before_that_of_the_pool() -> None:
     """A Karpenter node keeps the promise of its pool at its creation."""
     pool = {**POOL, "offers": {"nvidia.com/gpu.shared": 8}}
-    assert proof.missing(node(gpu_shared="4"), GOOD, pool, {}) == []
+    assert proof.unmet_conditions(node(gpu_shared="4"), GOOD, pool, {}) == []
 
 
 def test_a_node_without_a_driver_stays_out() -> None:
     blind = node(gpu_shared="4")
     blind["metadata"]["labels"] = {"gpuform.io/pool": "p"}
-    assert proof.missing(blind, GOOD, POOL, {}) == [f"label {DRIVER} is missing"]
-    assert proof.missing(blind, GOOD, None, {}) == ["its pool p is not declared"]
+    assert proof.unmet_conditions(blind, GOOD, POOL, {}) == [f"label {DRIVER} is missing"]
+    assert proof.unmet_conditions(blind, GOOD, None, {}) == ["its pool p is not declared"]
 
 
 def slices(*generations: tuple[int, list[str]], driver: str = "gpu.nvidia.com") -> list[dict[str, Any]]:
@@ -156,7 +158,7 @@ def slices(*generations: tuple[int, list[str]], driver: str = "gpu.nvidia.com") 
 
 
 @pytest.mark.parametrize(
-    ("found", "devices"),
+    ("slices_", "devices"),
     [
         ([], {}),
         (slices((1, ["gpu", "gpu"])), {"gpu.nvidia.com": 2}),
@@ -170,59 +172,59 @@ def slices(*generations: tuple[int, list[str]], driver: str = "gpu.nvidia.com") 
     ],
 )
 def test_devices_are_counted_by_class_and_old_ones_do_not_count(
-    found: list[dict[str, Any]], devices: dict[str, int]
+    slices_: list[dict[str, Any]], devices: dict[str, int]
 ) -> None:
-    assert proof.devices(found) == devices
+    assert proof.count_devices(slices_) == devices
 
 
 def test_a_node_whose_gpus_are_claimed_is_proven_by_its_devices() -> None:
     claimed, pool = node('{"gpu.nvidia.com": 2}'), {"labels": [DRIVER], "operands": []}
-    assert proof.claimed(claimed, pool)
-    assert not proof.claimed(node(), POOL)
-    assert proof.missing(claimed, [], pool, {}) == ["it offers 0 of 2 gpu.nvidia.com"]
-    assert proof.missing(claimed, [], pool, {"gpu.nvidia.com": 2}) == []
+    assert proof.promises_claims(claimed, pool)
+    assert not proof.promises_claims(node(), POOL)
+    assert proof.unmet_conditions(claimed, [], pool, {}) == ["it offers 0 of 2 gpu.nvidia.com"]
+    assert proof.unmet_conditions(claimed, [], pool, {"gpu.nvidia.com": 2}) == []
 
 
 @pytest.mark.parametrize(
-    ("state", "said"), [(None, "not started"), ("pending", "pending"), ("failed", "failed")]
+    ("state", "text"), [(None, "not started"), ("pending", "pending"), ("failed", "failed")]
 )
-def test_slices_count_only_once_the_layout_is_in_place(state: str | None, said: str) -> None:
-    cut = node('{"nvidia.com/gpu": 1}', gpu="1")
-    cut["metadata"]["labels"]["nvidia.com/mig.config"] = "all-disabled"
+def test_slices_count_only_once_the_layout_is_in_place(state: str | None, text: str) -> None:
+    node_ = node('{"nvidia.com/gpu": 1}', gpu="1")
+    node_["metadata"]["labels"]["nvidia.com/mig.config"] = "all-disabled"
     if state:
-        cut["metadata"]["labels"]["nvidia.com/mig.config.state"] = state
-    assert proof.missing(cut, GOOD, POOL, {}) == [f"MIG layout all-disabled is {said}"]
-    cut["metadata"]["labels"]["nvidia.com/mig.config.state"] = "success"
-    assert proof.missing(cut, GOOD, POOL, {}) == []
+        node_["metadata"]["labels"]["nvidia.com/mig.config.state"] = state
+    assert proof.unmet_conditions(node_, GOOD, POOL, {}) == [f"MIG layout all-disabled is {text}"]
+    node_["metadata"]["labels"]["nvidia.com/mig.config.state"] = "success"
+    assert proof.unmet_conditions(node_, GOOD, POOL, {}) == []
 
 
 def test_only_our_taint_goes_and_only_from_where_it_was_seen() -> None:
-    twice = {**OURS, "value": "again"}
+    twice = {**STARTUP_TAINT, "value": "again"}
     waiting = node()
-    waiting["spec"]["taints"] = [OURS, FOREIGN, twice]
-    *operations, noted = proof.lifting(waiting, "found")
+    waiting["spec"]["taints"] = [STARTUP_TAINT, FOREIGN, twice]
+    *operations, evidence = proof.lift_patch(waiting, "found")
     assert operations == [
         {"op": "test", "path": "/spec/taints/2", "value": twice},
         {"op": "remove", "path": "/spec/taints/2"},
-        {"op": "test", "path": "/spec/taints/0", "value": OURS},
+        {"op": "test", "path": "/spec/taints/0", "value": STARTUP_TAINT},
         {"op": "remove", "path": "/spec/taints/0"},
     ]
-    assert noted == {"op": "add", "path": "/metadata/annotations/gpuform.io~1gpu-ready", "value": "found"}
+    assert evidence == {"op": "add", "path": "/metadata/annotations/gpuform.io~1gpu-ready", "value": "found"}
 
 
 def test_what_it_waited_for_goes_with_the_taint() -> None:
     waiting = node()
     waiting["metadata"]["annotations"]["gpuform.io/gpu-waits-for"] = "it offers"
-    *_, gone, noted = proof.lifting(waiting, "found")
-    assert gone == {"op": "remove", "path": "/metadata/annotations/gpuform.io~1gpu-waits-for"}
-    assert noted["op"] == "add"
+    *_, removal, evidence = proof.lift_patch(waiting, "found")
+    assert removal == {"op": "remove", "path": "/metadata/annotations/gpuform.io~1gpu-waits-for"}
+    assert evidence["op"] == "add"
 
 
 def test_a_node_without_annotations_gets_a_place_for_the_proof() -> None:
-    *_, empty, place, noted = proof.lifting(bare(), "found")
-    assert empty == {"op": "test", "path": "/metadata/annotations", "value": None}
-    assert place == {"op": "add", "path": "/metadata/annotations", "value": {}}
-    assert noted["path"] == "/metadata/annotations/gpuform.io~1gpu-ready"
+    *_, check, creation, evidence = proof.lift_patch(node_without_promise(), "found")
+    assert check == {"op": "test", "path": "/metadata/annotations", "value": None}
+    assert creation == {"op": "add", "path": "/metadata/annotations", "value": {}}
+    assert evidence["path"] == "/metadata/annotations/gpuform.io~1gpu-ready"
 
 
 def test_the_evidence_has_time_and_versions() -> None:

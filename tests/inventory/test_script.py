@@ -17,13 +17,13 @@ from gpuform.checkout.paths import Paths
 from gpuform.hosts import run
 from gpuform.provider.hosts.inputs import inventory_of
 from infra.config import KEY, load, parse
-from infra.inventory import content, inventory, keys, read, text, unsafe
+from infra.inventory import content_hash, from_json, inventory, mark_unsafe, read_keys, to_json
 from infra.model.errors import InputError
 from infra.plan.inventory import inventory as planned
 from infra.plan.inventory import key_paths
-from tests.hosts import places
-from tests.hosts.expected import expected
-from tests.hosts.expected import read as read_by_checks
+from tests.hosts import connections
+from tests.hosts.expected import parse_host
+from tests.hosts.expected import read_inventory as read_by_checks
 from tests.plan.fields import HOSTS
 
 pytestmark = pytest.mark.tools
@@ -59,8 +59,8 @@ def with_key(tmp_path: Path) -> Path:
 def test_the_list_is_the_default_stacks_from_any_folder(tmp_path: Path) -> None:
     done = script(tmp_path, "--list")
     assert done.returncode == 0, done.stderr
-    assert read(done.stdout) == inventory(load(ROOT / "Pulumi.onprem-dev.yaml"))
-    assert text(read(done.stdout)) == (ROOT / "tests/golden/onprem-dev/inventory.json").read_text()
+    assert from_json(done.stdout) == inventory(load(ROOT / "Pulumi.onprem-dev.yaml"))
+    assert to_json(from_json(done.stdout)) == (ROOT / "tests/golden/onprem-dev/inventory.json").read_text()
 
 
 def test_one_host_has_what_the_list_says_of_it(tmp_path: Path) -> None:
@@ -101,13 +101,13 @@ def test_ansible_itself_reads_it(tmp_path: Path) -> None:
         check=True,
     )
     assert "WARNING" not in done.stderr
-    theirs, ours = read(done.stdout), inventory(load(ROOT / "Pulumi.onprem-dev.yaml"))
+    theirs, ours = from_json(done.stdout), inventory(load(ROOT / "Pulumi.onprem-dev.yaml"))
     assert theirs["_meta"]["hostvars"] == ours["_meta"]["hostvars"]
     assert theirs["gpu"] == ours["gpu"]
 
 
 def test_keys_are_read_from_the_projects_folder(with_key: Path) -> None:
-    assert keys(parse(HOSTS), with_key) == {"mirror.asc": ARMOR}
+    assert read_keys(parse(HOSTS), with_key) == {"mirror.asc": ARMOR}
     found = inventory(parse(HOSTS), with_key)["_meta"]["hostvars"]["gpu-1"]
     assert found["nvidia_driver_repository"]["key"] == ARMOR
 
@@ -115,7 +115,7 @@ def test_keys_are_read_from_the_projects_folder(with_key: Path) -> None:
 def test_a_key_that_cannot_be_used_is_bad_input(tmp_path: Path) -> None:
     file = tmp_path / "mirror.asc"
     with pytest.raises(InputError) as caught:
-        keys(parse(HOSTS), tmp_path)
+        read_keys(parse(HOSTS), tmp_path)
     assert str(caught.value) == (
         f"cluster.toolkit.repository.key: {file}: No such file or directory; "
         "name the file with the repository's public key"
@@ -123,7 +123,7 @@ def test_a_key_that_cannot_be_used_is_bad_input(tmp_path: Path) -> None:
     for content_ in (b"\x99\x01\x0d", b"-----BEGIN PGP PRIVATE KEY BLOCK-----\n"):
         file.write_bytes(content_)
         with pytest.raises(InputError, match=r"is not an ASCII-armored .*; write it with `gpg --armor"):
-            keys(parse(HOSTS), tmp_path)
+            read_keys(parse(HOSTS), tmp_path)
 
 
 def test_the_hash_sees_every_role_and_the_inventory_and_nothing_that_tools_leave(tmp_path: Path) -> None:
@@ -131,18 +131,18 @@ def test_the_hash_sees_every_role_and_the_inventory_and_nothing_that_tools_leave
         (tmp_path / "ansible" / folder).mkdir(parents=True)
     task = tmp_path / "ansible/roles/driver/tasks/main.yml"
     task.write_text("- a\n")
-    first = content("{}", tmp_path)
-    assert first == content("{}", tmp_path)
-    assert first != content("{ }", tmp_path)
+    first = content_hash("{}", tmp_path)
+    assert first == content_hash("{}", tmp_path)
+    assert first != content_hash("{ }", tmp_path)
     (tmp_path / "ansible/roles/driver/__pycache__").mkdir()
     (tmp_path / "ansible/roles/driver/__pycache__/x.pyc").write_bytes(b"\0")
     (tmp_path / "ansible/roles/driver/tasks/.main.yml.swp").write_bytes(b"\0")
-    assert first == content("{}", tmp_path)
+    assert first == content_hash("{}", tmp_path)
     task.write_text("- b\n")
-    second = content("{}", tmp_path)
+    second = content_hash("{}", tmp_path)
     assert second != first
     shutil.move(task, task.with_name("other.yml"))
-    assert content("{}", tmp_path) not in (first, second)
+    assert content_hash("{}", tmp_path) not in (first, second)
 
 
 HERE = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "ansible_become": False}
@@ -237,7 +237,9 @@ def test_the_checks_of_hosts_give_no_text_to_a_shell(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.chdir(tmp_path)
     payload = "-oUserKnownHostsFile=/k;touch>ran" if key.endswith("args") else "a;touch>ran"
-    places.place(expected("gpu-1", {"ansible_user": "root", key: payload}), "ssh", str(tmp_path / "cp"))
+    connections.connect(
+        parse_host("gpu-1", {"ansible_user": "root", key: payload}), "ssh", str(tmp_path / "cp")
+    )
     assert payload in (tmp_path / "words").read_text()
     assert not (tmp_path / "ran").exists()
 
@@ -253,19 +255,19 @@ def test_a_context_that_a_shell_would_read_is_not_passed_on(
     kubectl.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     context = f"$(touch>{ran})"
-    given = expected("gpu-1", {"gpuform_context": context, "gpuform_kubeconfig": str(tmp_path / "k")})
-    place = places.place(given, "kubectl", "")
+    given = parse_host("gpu-1", {"gpuform_context": context, "gpuform_kubeconfig": str(tmp_path / "k")})
+    place = connections.connect(given, "kubectl", "")
     if place.driver:
         place.driver.run("true")
     assert not ran.exists()
-    assert place.trouble == f"context {context!r} has characters that testinfra's shell would read"
+    assert place.problem == f"context {context!r} has characters that testinfra's shell would read"
 
 
 def test_marks_are_no_part_of_a_text(tmp_path: Path) -> None:
     """``ansible-inventory --list`` prints them, and both the checks and the resource read that form."""
     env = parse(HOSTS)
     plain = planned(env, {path: "KEY" for _, path in key_paths(env)})
-    marked = {**plain, "_meta": {"hostvars": unsafe(plain["_meta"]["hostvars"])}}
+    marked = {**plain, "_meta": {"hostvars": mark_unsafe(plain["_meta"]["hostvars"])}}
     file = tmp_path / "inventory.json"
     file.write_text(json.dumps(plain))
     wanted = read_by_checks(file)

@@ -54,8 +54,8 @@ class World:
 
     def nodes(self) -> None:
         """Create the nodes that node groups and Karpenter would make for the current stack file."""
-        if nodes.of(self.environment).by_cloud:
-            nodes.play(self.environment, self.checkout.paths, self.tools, waiting=True)
+        if nodes.simulated_nodes(self.environment).by_cloud:
+            nodes.apply_nodes(self.environment, self.checkout.paths, self.tools, waiting=True)
 
     @contextmanager
     def changed(self, edit: Callable[[dict[str, Any]], Any]) -> Iterator[None]:
@@ -88,9 +88,9 @@ def world(folder: Path, stack: str, environment: dict[str, Any] | None = None) -
     try:
         plane.start()
         if made.environment.monitoring:
-            plane.knows_monitoring()
+            plane.define_monitoring_kinds()
         made.nodes()
-        with Gate(checkout.paths.kubeconfig, gate).following():
+        with Gate(checkout.paths.kubeconfig, gate).supervisor():
             yield made
     finally:
         plane.stop(delete=True)

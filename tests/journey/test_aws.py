@@ -254,8 +254,8 @@ def test_karpenter_keeps_its_number_and_the_device_plugin_is_off_its_nodes(claim
 
 @pytest.mark.nightly
 def test_status_says_what_is_had_by_claim(claims: World) -> None:
-    said = json.loads(claims.checkout.gpuform("status", "aws-dev", "--json").stdout)
-    pools = {pool["name"]: pool for pool in said["pools"]}
+    message = json.loads(claims.checkout.gpuform("status", "aws-dev", "--json").stdout)
+    pools = {pool["name"]: pool for pool in message["pools"]}
     assert pools["claimed"]["sharing"] == "dra"
     nodes = pools["claimed"]["nodes"]
     assert [node["allocatable"].get("gpu.nvidia.com") for node in nodes] == [4, 4]

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gpuform.usage.prometheus import Prometheus, reach
+from gpuform.usage.prometheus import Prometheus, connect
 from infra.config import load
 from infra.plan.dashboards import dashboards
 from infra.plan.rules import alerts
@@ -64,7 +64,7 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
 @pytest.fixture
 def prometheus(monitored: Checkout) -> Iterator[Prometheus]:
     env = load(monitored.paths.root / "Pulumi.local.yaml")
-    with reach(env, monitored.paths, monitored.paths.kubeconfig, None, prometheus_port) as found:
+    with connect(env, monitored.paths, monitored.paths.kubeconfig, None, prometheus_port) as found:
         yield found
 
 
@@ -133,7 +133,7 @@ def test_prometheus_evaluates_every_rule_and_no_alert_fires(
 
     found = until(rules, lambda found: all(rule["health"] != "unknown" for rule in found), 240)
     assert {rule["name"]: rule.get("lastError") for rule in found if rule["health"] != "ok"} == {}
-    every = alerts.every(load(monitored.paths.root / "Pulumi.local.yaml"))
+    every = alerts.all_alerts(load(monitored.paths.root / "Pulumi.local.yaml"))
     assert {one.name for one in every} <= {rule["name"] for rule in found}
     assert [alert for alert in prometheus.alerts() if alert.state == "firing"] == []
 

@@ -23,7 +23,7 @@ from gpuform.checkout.paths import Paths
 from gpuform.clouds import stack_teardown
 from gpuform.engine import Engine, EngineFailure
 from gpuform.stack.destroy import Destroy, Options
-from gpuform.usage.status import read
+from gpuform.usage.status import read_status
 from infra import versions
 from infra.config import load
 from lab.plane import ControlPlane
@@ -115,7 +115,7 @@ def quiet_engine(checkout: Checkout) -> Engine:
 @pytest.fixture
 def gate(theirs: Plane, tmp_path: Path) -> Iterator[None]:
     """The readiness gate's program, since its pod does not run it here."""
-    with Gate(theirs.kubeconfig, tmp_path / "gate").following():
+    with Gate(theirs.kubeconfig, tmp_path / "gate").supervisor():
         yield
 
 
@@ -138,7 +138,7 @@ def test_nodes_are_found_labelled_cut_and_given_back(fresh: Checkout, theirs: Pl
     assert proven(theirs, "theirs-gpu")["offers"] == {"nvidia.com/mig-1g.5gb": 7}
     taints = live(theirs, "theirs-gpu")["spec"]["taints"]
     assert taints == [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]
-    status = read(load(fresh.paths.root / "Pulumi.there.yaml"), theirs.kubeconfig)
+    status = read_status(load(fresh.paths.root / "Pulumi.there.yaml"), theirs.kubeconfig)
     assert [pool.settled for pool in status.pools] == [True]
     assert status.pools[0].planned == {"nvidia.com/mig-1g.5gb": 7}
     ours = {key for key in live(theirs, "theirs-cpu")["metadata"]["labels"] if key.startswith("gpuform.io/")}
@@ -180,7 +180,7 @@ def test_what_others_have_in_a_namespace_is_taken_by_no_update_and_no_destroy(
     env = load(fresh.paths.root / "Pulumi.there.yaml")
     site = stack_teardown(env, fresh.paths, engine, "there", Options(), say=lambda line: None)
     plan = site.plan()
-    assert plan.kept == ("shared (PersistentVolumeClaim data, ConfigMap notes)",)
+    assert plan.kept_namespaces == ("shared (PersistentVolumeClaim data, ConfigMap notes)",)
     Destroy(site, plan).run()
     assert shared() == ["configmap/notes", "persistentvolumeclaim/data"]
     until(

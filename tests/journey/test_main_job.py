@@ -177,9 +177,9 @@ def test_an_update_that_was_killed_is_finished_by_the_same_command(changed: Chec
 def test_both_ways_of_scraping_find_the_same_exporters(changed: Checkout) -> None:
     """Bumble's row 14; also, another counter list is another ConfigMap, and the exporters get it."""
 
-    said = re.search(r"http://127\.0\.0\.1:\d+", changed.gpuform("local", "status").stdout)
-    assert said
-    url = f"{said.group()}/api/v1/targets"
+    message = re.search(r"http://127\.0\.0\.1:\d+", changed.gpuform("local", "status").stdout)
+    assert message
+    url = f"{message.group()}/api/v1/targets"
 
     def targets(pool: str) -> dict[str, dict[str, str]]:
         found = [one for one in httpx.get(url).json()["data"]["activeTargets"] if one["scrapePool"] == pool]
@@ -219,7 +219,7 @@ def test_what_was_changed_by_hand_is_mended(changed: Checkout) -> None:
 def test_up_after_a_kill_goes_on_and_ends_as_if_nothing_had_happened(fresh: Checkout) -> None:
     first = fresh.begin("local", "up")
     assert first.stdout is not None
-    assert any("v3:Release" in said for said in first.stdout)
+    assert any("v3:Release" in message for message in first.stdout)
     os.killpg(first.pid, signal.SIGKILL)
     first.communicate()
     fresh.gpuform("local", "up")
@@ -236,8 +236,8 @@ def test_ctrl_c_ends_the_update_in_order_and_says_how_it_goes_on(fresh: Checkout
     while "gpu-operator" not in first.stdout.readline():
         assert first.poll() is None
     first.send_signal(signal.SIGINT)
-    _, said = first.communicate(timeout=60)
+    _, message = first.communicate(timeout=60)
     assert first.returncode == 130
-    assert said.splitlines()[-1] == "interrupted; run the same command again to continue"
+    assert message.splitlines()[-1] == "interrupted; run the same command again to continue"
     fresh.gpuform("local", "up")
     assert "61 unchanged" in fresh.gpuform("local", "up").stdout

@@ -58,7 +58,7 @@ def quiet(event: Any) -> None:
     pass
 
 
-def said(result: Result) -> str:
+def output_of(result: Result) -> str:
     return "\n".join(message.text for message in result.messages)
 
 
@@ -81,8 +81,8 @@ def test_from_bare_to_done_over_a_host_that_was_off_and_back_after_drift(lab: La
     gpu, cpu = lab.bed.hosts
     lab.declare(cpu_address=cpu.address.rpartition(".")[0] + ".250")
     preview = engine.preview("lab", on_event=quiet)
-    assert f"host {gpu.name} would change: " in said(preview)
-    assert f"host {cpu.name} was not checked: " in said(preview)
+    assert f"host {gpu.name} would change: " in output_of(preview)
+    assert f"host {cpu.name} was not checked: " in output_of(preview)
     assert gpu.run("command -v nvidia-smi", check=False).returncode, "a preview changes nothing"
 
     with pytest.raises(EngineFailure, match=f"host {cpu.name}: cannot be reached"):
@@ -113,6 +113,6 @@ def test_from_bare_to_done_over_a_host_that_was_off_and_back_after_drift(lab: La
 
     gone = engine.destroy("lab", on_event=quiet)
     stay = ", ".join(sorted((cpu.name, gpu.name)))
-    assert f"nothing is removed from the hosts: driver and toolkit stay on {stay}" in said(gone)
+    assert f"nothing is removed from the hosts: driver and toolkit stay on {stay}" in output_of(gone)
     assert gpu.out(VERSION) == stack.DRIVER
     assert list((lab.checkout.paths.state / "hosts").iterdir()) == []

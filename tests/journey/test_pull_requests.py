@@ -22,9 +22,9 @@ import pytest
 
 from gpuform.checkout.paths import Paths
 from gpuform.clouds import CLOUDS
-from gpuform.reports.pull_request import LIMIT, markdown
-from gpuform.stack.preview.run import Played, Preview
-from lab.rehearse.plane import played
+from gpuform.reports.pull_request import LIMIT, render_comment
+from gpuform.stack.preview.run import Preview, SimulatedBase
+from lab.rehearse.plane import preview_base
 from lab.toolchain import Toolchain
 from tests.journey.conftest import HERE, Checkout
 
@@ -140,24 +140,24 @@ def changed(root: Path, stack: str, change: Callable[[str], str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def bases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Played]]:
+def bases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], SimulatedBase]]:
     """The base of a stack's requests, with the nodes that its cloud would have made; made once per stack."""
     with ExitStack() as made:
 
         @cache
-        def base(stack: str) -> Played:
+        def base(stack: str) -> SimulatedBase:
             folder = tmp_path_factory.mktemp("base")
             root = copied(folder / "checkout", stack)
             paths = Paths(root, folder / "state", HERE.cache)
             return made.enter_context(
-                played(paths, Toolchain(paths), stack, str(root), say=lambda text: None)
+                preview_base(paths, Toolchain(paths), stack, str(root), say=lambda text: None)
             )
 
         yield base
 
 
 @pytest.fixture
-def base(bases: Callable[[str], Played], stack: str) -> Played:
+def base(bases: Callable[[str], SimulatedBase], stack: str) -> SimulatedBase:
     return bases(stack)
 
 
@@ -172,14 +172,14 @@ WORLDS: dict[str, tuple[dict[str, int], dict[str, set[str]]]] = {
 
 
 @pytest.mark.parametrize("stack", [pytest.param(name, id=name, marks=STACKS[name].marks) for name in WORLDS])
-def test_the_base_is_read_live(base: Played, stack: str) -> None:
+def test_the_base_is_read_live(base: SimulatedBase, stack: str) -> None:
     nodes, owners = WORLDS[stack]
-    assert base.world.live
-    assert {pool: len(names) for pool, names in base.world.nodes.items()} == nodes
+    assert base.snapshot.live
+    assert {pool: len(names) for pool, names in base.snapshot.nodes.items()} == nodes
     for pool, expected in owners.items():
-        pods = base.world.on(pool)
+        pods = base.snapshot.pods_on(pool)
         assert {f"{pod.namespace}/{pod.owner}" for pod in pods} == expected
-        assert {pod.node for pod in pods} == set(base.world.nodes[pool])
+        assert {pod.node for pod in pods} == set(base.snapshot.nodes[pool])
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_the_base_is_read_live(base: Played, stack: str) -> None:
     ],
 )
 def test_the_comment_is_what_was_reviewed(
-    base: Played, stack: str, request_: Request, tmp_path: Path
+    base: SimulatedBase, stack: str, request_: Request, tmp_path: Path
 ) -> None:
     root = copied(tmp_path / "head", stack)
     changed(root, stack, request_.change)
@@ -207,7 +207,7 @@ def test_the_comment_is_what_was_reviewed(
         simulate=lambda *asked: nullcontext(base),
     )
     outcome = preview.run()
-    golden, comment = STACKS[stack].golden / f"{request_.name}.md", markdown(outcome)
+    golden, comment = STACKS[stack].golden / f"{request_.name}.md", render_comment(outcome)
     if os.environ.get("GPUFORM_UPDATE_GOLDEN"):
         golden.write_text(comment)
     assert comment == golden.read_text()

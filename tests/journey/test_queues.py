@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from gpuform.kubernetes.client import Client
-from gpuform.kubernetes.foreign import queued as queued_by_others
+from gpuform.kubernetes.foreign import queued_workloads as queued_by_others
 from gpuform.kubernetes.kubeconfig import resolve
-from gpuform.usage.prometheus import reach
+from gpuform.usage.prometheus import connect
 from infra.config import load
+from lab.plane.layout import prometheus_port
 from tests.journey.conftest import Checkout
 from tests.waiting import until
 
@@ -97,7 +98,7 @@ def queues(checkout: Checkout) -> dict[str, Any]:
 def measured(checkout: Checkout, query: str) -> list[float]:
     """What the stack's own Prometheus answers."""
     env = load(checkout.paths.root / "Pulumi.local.yaml")
-    with reach(env, checkout.paths, checkout.paths.kubeconfig) as found:
+    with connect(env, checkout.paths, checkout.paths.kubeconfig, None, prometheus_port) as found:
         return [one.value for one in found.query(query)]
 
 
@@ -166,8 +167,8 @@ def test_queues_are_made_changed_removed_and_made_again(fresh: Checkout) -> None
     until(lambda: queues(fresh)["science"]["admitted"], lambda count: count >= 2)
     assert live(fresh)["runs"] == others["runs"]
 
-    said = fresh.gpuform("destroy", "local", "--yes").stdout
-    assert "but in its queues; without Kueue, what waits stays suspended:\n  science: Job science/" in said
+    message = fresh.gpuform("destroy", "local", "--yes").stdout
+    assert "but in its queues; without Kueue, what waits stays suspended:\n  science: Job science/" in message
     assert of_kueue(fresh) == []
 
 

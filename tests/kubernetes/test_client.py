@@ -20,12 +20,12 @@ from gpuform.kubernetes.kubeconfig import Access, resolve
 pytestmark = pytest.mark.unit
 
 
-def played(answers: Iterator[httpx.Response]) -> Client:
-    made = Client(Access(server="https://127.0.0.1:1"))
-    made._http = httpx.AsyncClient(
+def client_with(answers: Iterator[httpx.Response]) -> Client:
+    client = Client(Access(server="https://127.0.0.1:1"))
+    client._http = httpx.AsyncClient(
         base_url="https://127.0.0.1:1", transport=httpx.MockTransport(lambda _: next(answers))
     )
-    return made
+    return client
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_busy_server_is_asked_again_after_a_bounded_pause(
 
     monkeypatch.setattr(module.asyncio, "sleep", sleep)
     headers = {} if header is None else {"Retry-After": header}
-    client = played(iter([httpx.Response(429, headers=headers)] * 4))
+    client = client_with(iter([httpx.Response(429, headers=headers)] * 4))
     with pytest.raises(ApiError):
         asyncio.run(client.get("/api"))
     assert slept == pytest.approx(pauses)

@@ -18,8 +18,8 @@ from gpuform.checkout.errors import InputError
 from gpuform.kubernetes import session
 from gpuform.kubernetes.client import Client, Unreachable
 from gpuform.kubernetes.fields import FIELDS
-from gpuform.kubernetes.kubeconfig import resolve, usable
-from tests.kubernetes.played import kubeconfig
+from gpuform.kubernetes.kubeconfig import load_access, resolve
+from tests.kubernetes.fake_client import kubeconfig
 
 pytestmark = pytest.mark.unit
 
@@ -50,7 +50,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[httpx.Request]:
     return seen
 
 
-def ask(given: dict[str, Any]) -> None:
+def send_request(given: dict[str, Any]) -> None:
     async def once() -> None:
         client = Client(resolve({"kubeconfig": json.dumps(given)}, {}))
         try:
@@ -88,25 +88,40 @@ def test_a_request_has_the_identity_of_the_user(
     (tmp_path / "token").write_text("from-file\n")
     user = {key: str(tmp_path / "token") if value == "{file}" else value for key, value in user.items()}
     if through == "client":
-        ask(document(**user))
+        send_request(document(**user))
     else:
         file = tmp_path / "kubeconfig"
         file.write_text(yaml.safe_dump(document(**user)))
-        assert list(Node.list(api=session.api(file))) == []
+        assert list(Node.list(api=session.create_api(file))) == []
     assert sent
     for request in sent:
         assert {name: request.headers.get_list(name) for name in headers} == headers
 
 
 def test_without_impersonation_nobody_is_named(sent: list[httpx.Request]) -> None:
-    ask(document(token="abc"))
+    send_request(document(token="abc"))
     assert not [name for name in sent[0].headers if name.startswith("impersonate")]
 
 
 def test_the_fields_of_a_cluster_are_honoured(sent: list[httpx.Request]) -> None:
-    ask(document("cluster", **{"tls-server-name": "inside.example", "disable-compression": True}))
+    send_request(document("cluster", **{"tls-server-name": "inside.example", "disable-compression": True}))
     assert sent[0].extensions["sni_hostname"] == "inside.example"
     assert sent[0].headers["Accept-Encoding"] == "identity"
+
+
+@pytest.fixture
+def proxies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Addresses of the proxies that requests use."""
+    used: list[str] = []
+    create = httpx.AsyncHTTPTransport.__init__
+
+    def record(self: Any, *args: Any, **options: Any) -> None:
+        if proxy := options.get("proxy"):
+            used.append(str(proxy.url))
+        create(self, *args, **options)
+
+    monkeypatch.setattr(httpx.AsyncHTTPTransport, "__init__", record)
+    return used
 
 
 @pytest.mark.parametrize(
@@ -120,36 +135,19 @@ def test_the_fields_of_a_cluster_are_honoured(sent: list[httpx.Request]) -> None
     ],
 )
 def test_a_server_on_loopback_is_reached_without_the_proxy_of_the_environment(
-    server: str, through: bool, sent: list[httpx.Request], monkeypatch: pytest.MonkeyPatch
+    server: str, through: bool, sent: list[Any], proxies: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    used: list[bool] = []
-    usual = httpx.AsyncHTTPTransport.__init__
-
-    def made(self: Any, *args: Any, **given: Any) -> None:
-        used.append(given.get("proxy") is not None)
-        usual(self, *args, **given)
-
-    monkeypatch.setattr(httpx.AsyncHTTPTransport, "__init__", made)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
-    ask(document("cluster", server=server))
-    assert any(used) is through
+    send_request(document("cluster", server=server))
+    assert bool(proxies) is through
 
 
-def test_the_proxy_of_a_cluster_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    used: list[str] = []
-    create = httpx.AsyncHTTPTransport.__init__
-
-    def watched(self: Any, *args: Any, **given: Any) -> None:
-        if proxy := given.get("proxy"):
-            used.append(str(proxy.url))
-        create(self, *args, **given)
-
-    monkeypatch.setattr(httpx.AsyncHTTPTransport, "__init__", watched)
+def test_the_proxy_of_a_cluster_is_used(proxies: list[str]) -> None:
     with pytest.raises(Unreachable):
-        ask(document("cluster", **{"proxy-url": "http://127.0.0.1:9"}))
-    assert used == ["http://127.0.0.1:9"]
+        send_request(document("cluster", **{"proxy-url": "http://127.0.0.1:9"}))
+    assert proxies == ["http://127.0.0.1:9"]
 
 
 @pytest.fixture
@@ -180,7 +178,7 @@ def test_an_exec_plugin_is_found_beside_the_file_and_told_of_the_cluster(
     async def credentials() -> dict[str, str]:
         from gpuform.kubernetes.credentials import Tokens
 
-        return await Tokens(usable(file)).header()
+        return await Tokens(load_access(file)).header()
 
     assert asyncio.run(credentials()) == {"Authorization": "Bearer abc"}
     told = json.loads((tmp_path / "told").read_text())
@@ -195,7 +193,7 @@ def test_an_exec_plugin_is_found_beside_the_file_and_told_of_the_cluster(
 def test_a_plugin_that_is_not_installed_gives_its_hint(sent: list[httpx.Request]) -> None:
     login = {**LOGIN, "command": "no-such-login", "installHint": "brew install it"}
     with pytest.raises(Unreachable, match="no-such-login is not installed: brew install it"):
-        ask(document(exec=login))
+        send_request(document(exec=login))
     assert sent == []
 
 
@@ -249,11 +247,11 @@ def test_what_cannot_be_honoured_is_refused_before_any_request(
 ) -> None:
     section = where.partition("s[")[0]
     with pytest.raises(Unreachable, match=re.escape(text)):
-        ask(document(section, **given))
+        send_request(document(section, **given))
     file = tmp_path / "kubeconfig"
     file.write_text(yaml.safe_dump(document(section, **given)))
     with pytest.raises(InputError, match=re.escape(text)):
-        session.api(file)
+        session.create_api(file)
     assert sent == []
 
 

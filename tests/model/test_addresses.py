@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from infra.model import aws_values
-from infra.model.addresses import prefix_delegation, subnets, with_surge
+from infra.model.addresses import max_nodes, prefix_delegation, subnets
 from infra.model.aws_network import OwnNetwork
 from infra.model.environment import Environment
 from infra.model.errors import InputError
@@ -28,9 +28,9 @@ def test_no_two_subnets_overlap_and_all_lie_in_the_vpc(prefix: int, zones: int) 
     cut = subnets(network(f"10.0.0.0/{prefix}", zones))
     found = [ipaddress.ip_network(cidr) for zone in cut for cidr in (zone.public, zone.private)]
     assert len(found) == 2 * zones
-    assert all(one.subnet_of(ipaddress.ip_network(f"10.0.0.0/{prefix}")) for one in found)
+    assert all(item.subnet_of(ipaddress.ip_network(f"10.0.0.0/{prefix}")) for item in found)
     assert not [pair for pair in itertools.combinations(found, 2) if pair[0].overlaps(pair[1])]
-    assert all(one.prefixlen <= 28 for one in found)
+    assert all(entry.prefixlen <= 28 for entry in found)
 
 
 def test_a_third_zone_moves_no_subnet_of_the_first_two() -> None:
@@ -81,7 +81,7 @@ def test_the_first_limit_that_is_reached_ends_it(limits: dict[str, int], most: i
     shares = {"kind": "time_slicing", "replicas": 3}
     env = environment("10.0.0.0/16", elastic={"max": limits}, sharing=shares)
     (pool,) = env.pools
-    assert with_surge(env.strategy(pool), pool, pool.machines[0]) == most
+    assert max_nodes(env.strategy(pool), pool, pool.machines[0]) == most
 
 
 def test_the_larger_nodes_take_their_own_addresses_and_offer_more() -> None:

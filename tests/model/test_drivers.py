@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from infra.model import drivers, operator_checks, xid
-from infra.model.amounts import numbers
+from infra.model.amounts import version_numbers
 from infra.model.errors import InputError
 from infra.model.gpu import GPUS
 from infra.model.machines import BUILT_IN
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.unit
 def test_mig_is_said_exactly_of_the_gpus_that_have_it(name: str) -> None:
     gpu = GPUS[name]
     assert (gpu.driver.mig is not None) == gpu.mig_capable
-    assert gpu.driver.mig is None or numbers(gpu.driver.mig) >= numbers(gpu.driver.first)
+    assert gpu.driver.mig is None or version_numbers(gpu.driver.mig) >= version_numbers(gpu.driver.first)
 
 
 def test_the_operators_own_drivers_are_of_known_branches() -> None:
@@ -43,8 +43,8 @@ def test_the_operators_own_drivers_are_of_known_branches() -> None:
 def test_modules_follow_from_generation_and_branch(gpu: str, version: str, modules: str) -> None:
     found = BUILT_IN.gpu(gpu)
     assert found is not None
-    assert drivers.modules(found, version) == modules
-    assert modules in drivers.flavours(found, version)
+    assert drivers.recommended_modules(found, version) == modules
+    assert modules in drivers.supported_modules(found, version)
 
 
 def test_a_driver_that_breaks_efa_is_neither_chosen_nor_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,12 +83,12 @@ def test_the_fabric_manager_is_for_boards_with_nvswitch(gpu: str, count: int, ne
 
 
 def test_the_toolkits_default_has_no_hole() -> None:
-    assert drivers.open_holes(HOST_CONTAINER_TOOLKIT) == ()
+    assert drivers.open_cves(drivers.TOOLKIT_FIXES, HOST_CONTAINER_TOOLKIT) == ()
     assert HOST_CONTAINER_TOOLKIT != drivers.BAD_TOOLKIT
 
 
 def test_versions_are_compared_as_numbers() -> None:
-    assert numbers("570.9.1") < numbers("570.133.20") < numbers("580")
+    assert version_numbers("570.9.1") < version_numbers("570.133.20") < version_numbers("580")
 
 
 NOT_THE_APPLICATIONS = {48, 64, 74, 79, 95, 119, 120, 154}
@@ -97,22 +97,22 @@ DEVICE_PLUGIN_SKIPS = {13, 31, 43, 45, 68, 109}
 
 def test_what_the_device_plugin_skips_is_the_applications() -> None:
     assert set(xid.DEVICE_PLUGIN_SKIPS) == DEVICE_PLUGIN_SKIPS
-    assert {xid.of(number) for number in DEVICE_PLUGIN_SKIPS} == {"application"}
+    assert {xid.class_of(number) for number in DEVICE_PLUGIN_SKIPS} == {"application"}
 
 
 def test_faults_of_the_hardware_are_not_the_applications() -> None:
-    assert {xid.of(number) for number in NOT_THE_APPLICATIONS} <= {"reset", "replace"}
-    assert xid.of(79) == "replace"
+    assert {xid.class_of(number) for number in NOT_THE_APPLICATIONS} <= {"reset", "replace"}
+    assert xid.class_of(79) == "replace"
 
 
 def test_where_sources_differ_the_table_says_so() -> None:
     """63 and 94 are NVIDIA's word; the EKS agent calls 63 and 109 fatal, the catalogue resets after 109."""
-    assert (xid.of(63), xid.of(94)) == ("informational", "application")
-    assert "EKS agent: fatal" in xid.XIDS[63].differs
-    assert "EKS agent: fatal" in xid.XIDS[109].differs
-    assert "catalogue: reset" in xid.XIDS[109].differs
-    assert "out of allocatable" in xid.XIDS[94].differs
-    assert xid.XIDS[48].differs == xid.XIDS[13].differs == ""
+    assert (xid.class_of(63), xid.class_of(94)) == ("informational", "application")
+    assert "EKS agent: fatal" in xid.XIDS[63].disagreements
+    assert "EKS agent: fatal" in xid.XIDS[109].disagreements
+    assert "catalogue: reset" in xid.XIDS[109].disagreements
+    assert "out of allocatable" in xid.XIDS[94].disagreements
+    assert xid.XIDS[48].disagreements == xid.XIDS[13].disagreements == ""
 
 
 def test_all_that_eks_calls_fatal_is_known() -> None:
@@ -122,8 +122,8 @@ def test_all_that_eks_calls_fatal_is_known() -> None:
 def test_classes_divide_the_table() -> None:
     every = [number for kind in xid.CLASSES for number in xid.numbers(kind)]
     assert sorted(every) == sorted(xid.XIDS)
-    assert xid.of(999) is None
-    assert set(xid.ASKS) == set(xid.CLASSES)
+    assert xid.class_of(999) is None
+    assert set(xid.ACTIONS) == set(xid.CLASSES)
 
 
 def test_a_row_is_said_in_words_of_ours() -> None:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.model.gpu import GPUS
-from infra.model.layouts import config_name, standard
-from infra.model.mig import Geometry, Profile, spell
+from infra.model.layouts import config_name, standard_layout
+from infra.model.mig import Geometry, Profile
 from infra.plan import gpu_operator, sharing
 from tests.external import mig_layouts
 from tests.mig_layouts import GEOMETRIES, layouts
@@ -153,17 +153,16 @@ def test_two_live_slices_in_bad_places_keep_a_third_out() -> None:
     assert a100.placements({"3g.20gb": 1}, taken=(("1g.5gb", 1), ("1g.5gb", 5))) is None
 
 
-def test_seven_compute_slices_are_not_eight_memory_slices() -> None:
-    reason = GEOMETRIES["A100-PCIE-40GB"].refusal({"3g.20gb": 2, "1g.5gb": 1})
-    assert reason == "2 x 3g.20gb + 1 x 1g.5gb takes 7 of 7 compute slices but 9 memory slices of 8"
-
-
 @pytest.mark.parametrize(
     ("layout", "reason"),
     [
         ({"1g.5gb": 8}, "8 x 1g.5gb takes 8 compute slices of 7"),
         ({"1g.6gb": 1}, "1g.6gb is not a profile of this GPU"),
         ({"1g.5gb+me": 2}, "2 slices request the media engines, and only one slice can have them"),
+        (
+            {"3g.20gb": 2, "1g.5gb": 1},
+            "2 x 3g.20gb + 1 x 1g.5gb takes 7 of 7 compute slices but 9 memory slices of 8",
+        ),
     ],
 )
 def test_the_refusal_says_which_limit(layout: dict[str, int], reason: str) -> None:
@@ -175,10 +174,6 @@ def test_slices_within_the_totals_but_without_places_are_refused() -> None:
     assert narrow.refusal({"1g.1gb": 2}) == (
         "2 x 1g.1gb fits in size, but its slices cannot be placed without overlap"
     )
-
-
-def test_layouts_are_spelled_in_the_order_given() -> None:
-    assert spell({"3g.20gb": 2, "1g.5gb": 1}) == "2 x 3g.20gb + 1 x 1g.5gb"
 
 
 def test_the_largest_counts_are_those_that_nvidia_ships() -> None:
@@ -202,7 +197,7 @@ def test_the_largest_counts_are_those_that_nvidia_ships() -> None:
                 assert gpu.geometry.fits(devices), (gpu.name, devices)
                 if len(devices) == 1 and "+me.all" not in next(iter(devices)):
                     ((name, count),) = devices.items()
-                    assert gpu.geometry.most(name) == count, (gpu.name, name)
+                    assert gpu.geometry.max_slices(name) == count, (gpu.name, name)
     assert compared > 50
 
 
@@ -215,19 +210,21 @@ def test_standard_names_mean_what_nvidia_ships() -> None:
             for entry in entries:
                 filters = entry.get("device-filter", [])
                 # An entry without a filter is for the GPUs that have its profiles.
-                concerns = gpu.device_filter in filters if filters else standard(gpu, config) is not None
+                concerns = (
+                    gpu.device_filter in filters if filters else standard_layout(gpu, config) is not None
+                )
                 if concerns and entry["mig-enabled"] and entry["mig-devices"]:
-                    assert standard(gpu, config) == entry["mig-devices"], (name, config)
+                    assert standard_layout(gpu, config) == entry["mig-devices"], (name, config)
                     compared += 1
     assert compared > 60
 
 
 def test_a_name_of_another_gpu_means_nothing() -> None:
-    assert standard(GPUS["A30"], "all-1g.5gb") is None
-    assert standard(GPUS["A30"], "all-disabled") is None
-    assert standard(GPUS["T4"], "all-balanced") is None
-    assert standard(GPUS["RTX-PRO-4500"], "all-balanced") is None
-    assert standard(GPUS["A30"], "all-balanced") == {"1g.6gb": 2, "2g.12gb": 1}
+    assert standard_layout(GPUS["A30"], "all-1g.5gb") is None
+    assert standard_layout(GPUS["A30"], "all-disabled") is None
+    assert standard_layout(GPUS["T4"], "all-balanced") is None
+    assert standard_layout(GPUS["RTX-PRO-4500"], "all-balanced") is None
+    assert standard_layout(GPUS["A30"], "all-balanced") == {"1g.6gb": 2, "2g.12gb": 1}
 
 
 def test_no_layout_is_asked_of_nodes_that_may_have_no_mig() -> None:

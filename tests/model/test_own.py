@@ -14,7 +14,7 @@ from infra.model.errors import InputError
 from infra.model.gpu import GPUS
 from infra.model.prices import PriceList
 from infra.plan import cost, gpu_operator, karpenter, node_class, nodes, sharing
-from lab.simulator.hardware import described
+from lab.simulator.hardware import parse_model
 from tests.config.edits import changed, message
 from tests.config.tables import GOOD
 from tests.plan.aws_environments import aws as _aws
@@ -39,12 +39,12 @@ def test_a_declared_model_is_planned_like_a_built_in_one() -> None:
     env = parse(ENV)
     (pool,) = env.pools
     assert pool.gpus[0].product == "NVIDIA-A100-SXM-64GB"
-    assert sharing.offered(env, pool) == {"nvidia.com/mig-3g.32gb": 8}
+    assert sharing.resources(env, pool) == {"nvidia.com/mig-3g.32gb": 8}
     entries = sharing.mig_parted_config_map(env)
     assert entries is not None
     assert "3g.32gb" in str(entries["data"])
     assert gpu_operator.values(env)["migManager"]["enabled"]
-    assert drivers.modules(pool.gpus[0], "580.95.05") == "open"
+    assert drivers.recommended_modules(pool.gpus[0], "580.95.05") == "open"
     assert parse(env.resolved()) == env
     assert dict(GPUS) == before
 
@@ -52,7 +52,7 @@ def test_a_declared_model_is_planned_like_a_built_in_one() -> None:
 def test_the_simulator_reads_it_from_the_node() -> None:
     env = parse(ENV)
     node = nodes.simulated_nodes(env, env.pools[0])[0]
-    gpu = described(node["metadata"]["annotations"][labels.SIM_GPU_MODEL])
+    gpu = parse_model(node["metadata"]["annotations"][labels.SIM_GPU_MODEL])
     assert (gpu.product, gpu.memory_mib, gpu.compute, gpu.family, gpu.nvlink > 0) == (
         *("NVIDIA A100-SXM-64GB", 65536, (8, 0), "ampere", True),
     )

@@ -16,7 +16,7 @@ from infra.model.environment import Environment
 from tests.mutations.values import TEXTS, VALUES, WORDS
 
 _SCHEMA = Environment.model_json_schema()
-_KEYS = [set(one["properties"]) for one in (_SCHEMA, *_SCHEMA["$defs"].values()) if "properties" in one]
+_KEYS = [set(item["properties"]) for item in (_SCHEMA, *_SCHEMA["$defs"].values()) if "properties" in item]
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,13 @@ class Seed:
 
 
 def seeds(files: list[Path]) -> list[Seed]:
-    found = []
+    result = []
     for file in files:
         text = file.read_text(encoding="utf-8")
         root = yaml.compose(text, yaml.SafeLoader)
         spans = tuple((node.start_mark.index, node.end_mark.index) for node in _nodes(root))
-        found.append(Seed(file.stem, text, spans, yaml.safe_load(text)["config"][KEY]))
-    return found
+        result.append(Seed(file.stem, text, spans, yaml.safe_load(text)["config"][KEY]))
+    return result
 
 
 def _nodes(node: yaml.Node) -> Iterator[yaml.Node]:
@@ -52,7 +52,6 @@ def _nodes(node: yaml.Node) -> Iterator[yaml.Node]:
 
 
 def mutated(seed: Seed, rng: random.Random) -> bytes:
-    """A file with one to four random changes."""
     if rng.random() < 0.6:
         environment = copy.deepcopy(seed.environment)
         for _ in range(_times(rng)):
@@ -81,15 +80,15 @@ def _flow(value: Any) -> str:
 
 def _places(value: Any) -> list[tuple[Any, Any]]:
     """Every container of the environment with each of its keys or indices."""
-    found: list[tuple[Any, Any]] = []
+    result: list[tuple[Any, Any]] = []
     stack = [value]
     while stack:
         here = stack.pop()
         for key in here if isinstance(here, dict) else range(len(here)):
-            found.append((here, key))
+            result.append((here, key))
             if isinstance(here[key], dict | list):
                 stack.append(here[key])
-    return found
+    return result
 
 
 Change = Callable[[Any, random.Random], None]
@@ -117,8 +116,8 @@ def _rename(environment: Any, rng: random.Random) -> None:
 
 
 def _swap(environment: Any, rng: random.Random) -> None:
-    (here, key), (there, other) = _pick(environment, rng), _pick(environment, rng)
-    here[key], there[other] = copy.deepcopy(there[other]), copy.deepcopy(here[key])
+    (here, key), (objects, other) = _pick(environment, rng), _pick(environment, rng)
+    here[key], objects[other] = copy.deepcopy(objects[other]), copy.deepcopy(here[key])
 
 
 def _duplicate(environment: Any, rng: random.Random) -> None:
@@ -164,7 +163,7 @@ def _insert(environment: Any, rng: random.Random) -> None:
     here = rng.choice(mappings)
     here_keys = {str(key) for key in here}
     blocks = [
-        one for one in (_SCHEMA, *_SCHEMA["$defs"].values()) if here_keys <= set(one.get("properties", ()))
+        item for item in (_SCHEMA, *_SCHEMA["$defs"].values()) if here_keys <= set(item.get("properties", ()))
     ]
     if blocks:
         block = rng.choice(blocks)["properties"]
@@ -176,9 +175,9 @@ def _sample(schema: dict[str, Any], rng: random.Random, depth: int) -> Any:
     """A value that the schema allows, as far as types, ranges and references go."""
     if "$ref" in schema:
         return _sample(_SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]], rng, depth)
-    for one in ("anyOf", "oneOf"):
-        if one in schema:
-            return _sample(rng.choice(schema[one]), rng, depth)
+    for item in ("anyOf", "oneOf"):
+        if item in schema:
+            return _sample(rng.choice(schema[item]), rng, depth)
     for literal in ("const", "default"):
         if literal in schema and (literal == "const" or rng.random() < 0.3):
             return copy.deepcopy(schema[literal])

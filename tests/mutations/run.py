@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from infra.config import load, price_list
-from infra.inventory import keys
+from infra.inventory import read_keys
 from infra.model.errors import InputError
 from infra.plan.render import render
 from tests.mutations.change import mutated, seeds
@@ -42,9 +42,9 @@ class Report:
     @property
     def text(self) -> str:
         total = sum(self.outcomes.values())
-        found = ", ".join(f"{count} {name}" for name, count in sorted(self.outcomes.items()))
+        result = ", ".join(f"{count} {name}" for name, count in sorted(self.outcomes.items()))
         kinds = Counter(what for what, _ in self.wrong)
-        lines = [f"seed {self.seed}: {total} in {self.seconds:.0f} s: {found}; slowest {self.slowest:.2f} s"]
+        lines = [f"seed {self.seed}: {total} in {self.seconds:.0f} s: {result}; slowest {self.slowest:.2f} s"]
         return "\n".join([*lines, *(f"{count} x {what}" for what, count in kinds.most_common())])
 
 
@@ -84,13 +84,13 @@ def _outcome(path: Path, longest: float) -> tuple[str, str]:
     try:
         env = load(path)
         list(env.warnings)
-        for text in render(env, keys(env, ROOT), price_list(env)).values():
+        for text in render(env, read_keys(env, ROOT), price_list(env)).values():
             text.encode()
     except InputError as error:
         return ("refused", "") if _printable(error) else ("refused", f"no single line: {str(error)[:200]!r}")
     except (Exception, _TooLong) as error:
         last = traceback.extract_tb(error.__traceback__)
-        ours = next((one for one in reversed(last) if "/infra/" in one.filename), last[-1])
+        ours = next((item for item in reversed(last) if "/infra/" in item.filename), last[-1])
         place = f"{Path(ours.filename).name}:{ours.lineno}"
         return "failed", f"{type(error).__name__}: {str(error)[:100]!r} at {place}"
     finally:

@@ -18,25 +18,25 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 _NAMES = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost")
 
 
-def lay(folder: Path, name: str) -> None:
+def write_certificates(folder: Path, name: str) -> None:
     """Write ``ca`` and ``admin``, each .crt and .key, as kwokctl does, except for the authority's name."""
     folder.mkdir(parents=True, mode=0o700)
     authority = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    ours = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    signs = x509.KeyUsage(True, False, True, False, False, True, False, False, False)
+    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    key_usage = x509.KeyUsage(True, False, True, False, False, True, False, False, False)
     root = (
-        _certificate(ours, ours, authority.public_key())
+        _certificate(issuer, issuer, authority.public_key())
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(signs, critical=True)
+        .add_extension(key_usage, critical=True)
         .sign(authority, hashes.SHA256())
     )
     _write(folder / "ca", root, authority)
     admin = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    who = [(NameOID.COMMON_NAME, "kwok-admin"), (NameOID.ORGANIZATION_NAME, "system:masters")]
-    addresses = [x509.IPAddress(ipaddress.ip_address(one)) for one in ("127.0.0.1", "::1")]
+    subject = [(NameOID.COMMON_NAME, "kwok-admin"), (NameOID.ORGANIZATION_NAME, "system:masters")]
+    addresses = [x509.IPAddress(ipaddress.ip_address(entry)) for entry in ("127.0.0.1", "::1")]
     uses = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     leaf = (
-        _certificate(x509.Name([x509.NameAttribute(*one) for one in who]), ours, admin.public_key())
+        _certificate(x509.Name([x509.NameAttribute(*entry) for entry in subject]), issuer, admin.public_key())
         .add_extension(x509.SubjectAlternativeName([*map(x509.DNSName, _NAMES), *addresses]), critical=False)
         .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
         .sign(authority, hashes.SHA256())

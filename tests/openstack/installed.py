@@ -27,12 +27,12 @@ _NAME = "openstack-services"
 _LAYOUT = 1  # of the folder; another number makes it anew
 
 
-class NotToBeHad(Exception):
+class NotInstallable(Exception):
     """The services cannot be installed here: the message of pip."""
 
 
 @dataclass(frozen=True)
-class Installed:
+class ServicesEnvironment:
     """A complete environment, read-only from now on."""
 
     folder: Path
@@ -52,45 +52,45 @@ class Installed:
         return self.folder / "venv/etc/magnum/api-paste.ini"
 
 
-def installed(report: Reporter) -> Installed:
+def install_services(report: Reporter) -> ServicesEnvironment:
     """The environment, created if missing; raises NotToBeHad if a registry is unreachable."""
     store = Store(Paths.here().cache)
     tables = (HERE / "driver/tables.py").read_bytes()
-    what = repr((_LAYOUT, LOCK.read_bytes(), tables, settings.PASSWORD)).encode()
-    version = f"py{sys.version_info[0]}{sys.version_info[1]}-{hashlib.sha256(what).hexdigest()[:12]}"
-    found = store.tools / f"{_NAME}-{version}"
-    if found.is_dir():
-        return Installed(found)
+    content = repr((_LAYOUT, LOCK.read_bytes(), tables, settings.PASSWORD)).encode()
+    version = f"py{sys.version_info[0]}{sys.version_info[1]}-{hashlib.sha256(content).hexdigest()[:12]}"
+    folder = store.tools / f"{_NAME}-{version}"
+    if folder.is_dir():
+        return ServicesEnvironment(folder)
     with store.lock(_NAME, report):
-        if not found.is_dir():
+        if not folder.is_dir():
             with store.scratch(_NAME) as folder:
-                made = folder / "made"
-                made.mkdir()
-                _make(Installed(made), report)
-                store.publish(made, found.name)
-    return Installed(found)
+                temporary = folder / "made"
+                temporary.mkdir()
+                _make(ServicesEnvironment(temporary), report)
+                store.publish(temporary, folder.name)
+    return ServicesEnvironment(folder)
 
 
-def _make(made: Installed, report: Reporter) -> None:
+def _make(target: ServicesEnvironment, report: Reporter) -> None:
     report.line(f"installing keystone and Magnum from {LOCK.name}")
-    _run((sys.executable, "-m", "venv", str(made.folder / "venv")))
-    pip = (str(made.python), "-m", "pip", "--disable-pip-version-check", "install", "--no-deps")
+    _run((sys.executable, "-m", "venv", str(target.folder / "venv")))
+    pip = (str(target.python), "-m", "pip", "--disable-pip-version-check", "install", "--no-deps")
     _run((*pip, "--progress-bar", "off", "-r", str(LOCK)), report)
     report.line("making the databases of keystone and Magnum")
-    made.databases.mkdir()
-    keystone = made.databases / "keystone.conf"
-    keystone.write_text(settings.keystone(made.databases))
-    settings.keys(made.databases)
-    manage = program(made, "keystone.cmd.manage", "--config-file", str(keystone))
+    target.databases.mkdir()
+    keystone = target.databases / "keystone.conf"
+    keystone.write_text(settings.keystone(target.databases))
+    settings.keys(target.databases)
+    manage = program(target, "keystone.cmd.manage", "--config-file", str(keystone))
     _run((*manage, "db_sync"))
     account = ("--bootstrap-password", settings.PASSWORD, "--bootstrap-region-id", settings.REGION)
     _run((*manage, "bootstrap", *account))
-    magnum = made.databases / "magnum.conf"
-    magnum.write_text(settings.magnum(made.databases, settings.Ports(0, 0)))
-    _run(program(made, "tables", "--config-file", str(magnum)), path=HERE / "driver")
+    magnum = target.databases / "magnum.conf"
+    magnum.write_text(settings.magnum(target.databases, settings.Ports(0, 0)))
+    _run(program(target, "tables", "--config-file", str(magnum)), path=HERE / "driver")
 
 
-def program(made: Installed, module: str, *arguments: str) -> tuple[str, ...]:
+def program(made: ServicesEnvironment, module: str, *arguments: str) -> tuple[str, ...]:
     """Command of a program, by the module with its ``main``."""
     return (str(made.python), "-c", f"from {module} import main; main()", *arguments)
 
@@ -113,4 +113,4 @@ def _run(command: Sequence[str], report: Reporter | None = None, path: Path | No
             if report:
                 report.update(line.strip()[:100])
     if process.returncode:
-        raise NotToBeHad(f"{' '.join(command[1:4])} ...: {' / '.join(words)}")
+        raise NotInstallable(f"{' '.join(command[1:4])} ...: {' / '.join(words)}")

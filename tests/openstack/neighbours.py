@@ -52,11 +52,11 @@ class Neighbours:
     """The tables, shared by all projects."""
 
     url: str = ""
-    tables: dict[str, list[Row]] = field(default_factory=tables.all_of_them)
+    tables: dict[str, list[Row]] = field(default_factory=tables.initial_tables)
     unknown: list[str] = field(default_factory=list)
 
     def reset(self) -> None:
-        self.tables = tables.all_of_them()
+        self.tables = tables.initial_tables()
         self.unknown.clear()
 
     def add(self, table: str, name: str, **more: Any) -> Row:
@@ -73,43 +73,43 @@ class Neighbours:
         for pattern, reply in _QUOTAS:
             if method == "GET" and re.fullmatch(pattern, path):
                 return 200, reply
-        for pattern, (table, one, many) in _COLLECTIONS.items():
-            found = re.fullmatch(pattern.replace("*", "[^/]+") + "(?:/(.*))?", path)
-            if found:
-                return self._of_collection(method, table, (one, many), found[1] or "", query)
+        for pattern, (table, item_key, list_key) in _COLLECTIONS.items():
+            match = re.fullmatch(pattern.replace("*", "[^/]+") + "(?:/(.*))?", path)
+            if match:
+                return self._of_collection(method, table, (item_key, list_key), match[1] or "", query)
         self.unknown.append(f"{method} {target}")
         return 404, {"message": f"the stand-in answers no {method} {path}"}
 
     def _of_collection(
-        self, method: str, table: str, keys: tuple[str | None, str], rest: str, query: dict[str, str]
+        self, method: str, table: str, keys: tuple[str | None, str], tail: str, query: dict[str, str]
     ) -> Answer:
         rows = self.tables[table]
-        one, many = keys
-        wrap = (lambda row: {one: row}) if one else (lambda row: row)
-        if rest in ("", "detail"):
+        item_key, list_key = keys
+        wrap = (lambda row: {item_key: row}) if item_key else (lambda row: row)
+        if tail in ("", "detail"):
             filters = {k: v for k, v in query.items() if k not in _NOT_FILTERS}
-            found = [r for r in rows if all(_same(r.get(k), v) for k, v in filters.items() if k in r)]
-            page = [] if "marker" in query else found
-            return 200, {many: [{one: r} for r in page] if table == "keypairs" else page}
-        ident, _, below = rest.partition("/")
+            matches = [r for r in rows if all(_same(r.get(k), v) for k, v in filters.items() if k in r)]
+            page = [] if "marker" in query else matches
+            return 200, {list_key: [{item_key: r} for r in page] if table == "keypairs" else page}
+        ident, _, sub_path = tail.partition("/")
         row = next((r for r in rows if ident in (r["id"], r["name"])), None)
         if row is None:
             return 404, {"itemNotFound": {"code": 404, "message": f"{table} has no {ident}"}}
-        if below in ("", row["id"]) and method == "DELETE":
+        if sub_path in ("", row["id"]) and method == "DELETE":
             rows.remove(row)
             return 204, None
         if method != "GET":
-            self.unknown.append(f"{method} {table}/{rest}")
+            self.unknown.append(f"{method} {table}/{tail}")
             return 404, {"message": f"the stand-in answers no {method} of {table}"}
-        if below in ("", row["id"]):
+        if sub_path in ("", row["id"]):
             return 200, wrap(row)
         return 200, {
-            below.split("/")[-1].replace("os-", "").replace("-", "_"): row.get(below.split("/")[-1], {})
+            sub_path.split("/")[-1].replace("os-", "").replace("-", "_"): row.get(sub_path.split("/")[-1], {})
         }
 
 
-def _same(value: Any, asked: str) -> bool:
-    return str(value).lower() == asked.lower()
+def _same(value: Any, wanted: str) -> bool:
+    return str(value).lower() == wanted.lower()
 
 
 def _limits(service: str, **names: str) -> Row:
@@ -140,9 +140,9 @@ _QUOTAS: tuple[tuple[str, Row], ...] = (
 
 
 @contextmanager
-def serving() -> Iterator[Neighbours]:
+def serve() -> Iterator[Neighbours]:
     """The server on its own loopback port, in a thread of this process."""
-    world = Neighbours()
+    neighbours = Neighbours()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -151,7 +151,7 @@ def serving() -> Iterator[Neighbours]:
         def _reply(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
             token = self.headers.get("X-Auth-Token")
-            status, body = world.answer(self.command, self.path)
+            status, body = neighbours.answer(self.command, self.path)
             if token is None and self.path.rstrip("/") not in tables.VERSIONS:
                 status, body = 401, {"error": {"code": 401, "message": "no token"}}
             data = b"" if body is None else json.dumps(body).encode()
@@ -168,11 +168,11 @@ def serving() -> Iterator[Neighbours]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    world.url = f"http://127.0.0.1:{server.server_port}"
+    neighbours.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
-        yield world
+        yield neighbours
     finally:
         server.shutdown()
         server.server_close()

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.openstack import settings
-from tests.openstack.installed import HERE, Installed
+from tests.openstack.installed import HERE, ServicesEnvironment
 from tests.openstack.settings import Ports
 from tests.ports import free_port
 from tests.waiting import until
@@ -38,7 +38,7 @@ _METADATA = "Metadata-Version: 2.1\nName: gpuform-played-driver\nVersion: 1\n"
 class Services:
     """The services of one session; their files are in ``state``, their output in ``state/logs``."""
 
-    installed: Installed
+    installed: ServicesEnvironment
     state: Path
     ports: Ports
     _running: list[tuple[str, subprocess.Popen[bytes]]] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Services:
     def magnum_url(self) -> str:
         return f"http://127.0.0.1:{self.ports.magnum}/v1"
 
-    def lay(self) -> None:
+    def write_files(self) -> None:
         for folder in (
             "logs",
             "locks",
@@ -96,8 +96,8 @@ class Services:
         for name, port in (("keystone", self.ports.keystone), ("magnum", self.ports.magnum)):
             self._wait(name, port)
 
-    def _spawn(self, name: str, command: Sequence[str], more: Mapping[str, str], folder: str) -> None:
-        ours = {
+    def _spawn(self, name: str, command: Sequence[str], extra: Mapping[str, str], folder: str) -> None:
+        variables = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.state / folder),
             "XDG_CACHE_HOME": str(self.state / "cache"),
@@ -110,12 +110,12 @@ class Services:
             process = subprocess.Popen(
                 command,
                 cwd=self.state / folder,
-                env=ours | more,
+                env=variables | extra,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_dies_with_us,
+                preexec_fn=_die_with_parent,
             )
         self._running.append((name, process))
 
@@ -123,12 +123,12 @@ class Services:
         process = dict(self._running)[name]
 
         def answers() -> bool:
-            assert process.poll() is None, f"{name} has ended:\n{self.words(name)}"
+            assert process.poll() is None, f"{name} has ended:\n{self.log_tail(name)}"
             return _answers(port)
 
-        until(answers, seconds=_READY_S, what=lambda: f"{name} does not answer:\n{self.words(name)}")
+        until(answers, seconds=_READY_S, what=lambda: f"{name} does not answer:\n{self.log_tail(name)}")
 
-    def words(self, name: str, lines: int = 15) -> str:
+    def log_tail(self, name: str, lines: int = 15) -> str:
         return "\n".join((self.state / f"logs/{name}.log").read_text().splitlines()[-lines:])
 
     def end(self) -> None:
@@ -143,7 +143,7 @@ class Services:
         self._running.clear()
 
 
-def _dies_with_us() -> None:
+def _die_with_parent() -> None:
     _LIBC.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
 
 
@@ -160,10 +160,10 @@ def _answers(port: int) -> bool:
 
 
 @contextmanager
-def running(installed: Installed, state: Path) -> Iterator[Services]:
+def run_services(installed: ServicesEnvironment, state: Path) -> Iterator[Services]:
     """The services with fresh databases; ended afterwards."""
     services = Services(installed, state, Ports(free_port(), free_port()))
-    services.lay()
+    services.write_files()
     try:
         services.start()
         yield services

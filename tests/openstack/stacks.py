@@ -23,10 +23,10 @@ from gpuform.checkout.paths import Paths
 from gpuform.cli.change import run_up
 from gpuform.clouds import RECOVERIES
 from gpuform.engine import Engine, EngineFailure, Result
-from gpuform.stack.recover import Stack, run_to_the_end
+from gpuform.stack.recover import Stack, retry_after_cloud
 from lab.toolchain import Toolchain
 from tests.journey.conftest import make_checkout
-from tests.openstack.world import TEMPLATE, World
+from tests.openstack.tenant import TEMPLATE, Tenant
 from tests.waiting import until
 
 STACK = "research"
@@ -54,15 +54,15 @@ ENVIRONMENT: dict[str, Any] = {
 
 
 @dataclass
-class Half:
-    world: World
+class ClusterStack:
+    tenant: Tenant
     paths: Paths
-    said: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
 
     @property
     def engine(self) -> Engine:
         """With the toolchain's provider: the official one or the built one."""
-        return Engine(self.paths, Toolchain(self.paths), say=self.said.append)
+        return Engine(self.paths, Toolchain(self.paths), say=self.messages.append)
 
     @property
     def file(self) -> Path:
@@ -70,12 +70,12 @@ class Half:
 
     @property
     def environment(self) -> dict[str, Any]:
-        found: dict[str, Any] = yaml.safe_load(self.file.read_text())["config"]["gpuform:environment"]
-        return found
+        environment: dict[str, Any] = yaml.safe_load(self.file.read_text())["config"]["gpuform:environment"]
+        return environment
 
     def declare(self, environment: dict[str, Any]) -> None:
         declared = copy.deepcopy(environment)
-        declared["cluster"]["cloud"] = self.world.cloud
+        declared["cluster"]["cloud"] = self.tenant.cloud
         content = {"config": {"gpuform:environment": declared}}
         self.file.write_text(yaml.safe_dump(content, sort_keys=False))
 
@@ -87,7 +87,7 @@ class Half:
     def run(self, operation: str) -> Result:
         engine = self.engine
         if operation == "up":
-            return run_up(engine, STACK, self.paths, True, self.said.append)
+            return run_up(engine, STACK, self.paths, True, self.messages.append)
 
         def run() -> Result:
             result: Result = getattr(engine, operation)(STACK, on_event=lambda event: None)
@@ -96,21 +96,23 @@ class Half:
         try:
             return run()
         except EngineFailure as failure:
-            return run_to_the_end(
-                Stack(STACK, self.paths, engine, RECOVERIES), failure, run, self.said.append
+            return retry_after_cloud(
+                Stack(STACK, self.paths, engine, RECOVERIES), failure, run, self.messages.append
             )
 
 
-def half(world: World, folder: Path, environment: dict[str, Any] | None = None) -> Half:
+def make_cluster_stack(
+    tenant: Tenant, folder: Path, environment: dict[str, Any] | None = None
+) -> ClusterStack:
     """A checkout in ``folder`` that declares CERN's cluster or ``environment``; not yet run."""
     paths = make_checkout(folder).paths
     project = (paths.root / "Pulumi.yaml").read_text().replace("main: infra/", "main: half/")
     (paths.root / "Pulumi.yaml").write_text(project)
     (paths.root / "half").mkdir()
     (paths.root / "half/__main__.py").write_text(_PROGRAM)
-    made = Half(world, paths)
-    made.declare(environment or ENVIRONMENT)
-    return made
+    stack = ClusterStack(tenant, paths)
+    stack.declare(environment or ENVIRONMENT)
+    return stack
 
 
 _RUN = f"""
@@ -120,7 +122,7 @@ from gpuform.cli.change import run_up
 from gpuform.engine import Engine, EngineFailure
 from gpuform.checkout.paths import Paths
 from gpuform.clouds import RECOVERIES
-from gpuform.stack.recover import Stack, run_to_the_end
+from gpuform.stack.recover import Stack, retry_after_cloud
 from lab.toolchain import Toolchain
 
 operation, *folders = sys.argv[1:]
@@ -132,19 +134,19 @@ except EngineFailure as failure:
     if operation == "up":
         raise
     here = Stack(stack, paths, engine, RECOVERIES)
-    run_to_the_end(here, failure, lambda: engine.destroy(stack), print)
+    retry_after_cloud(here, failure, lambda: engine.destroy(stack), print)
 """
 
 
-def asked(world: World, path: str, method: str = "POST") -> int:
+def count_requests(tenant: Tenant, path: str, method: str = "POST") -> int:
     """Requests that Magnum accepted, by the end of their path."""
     return sum(
-        one.method == method and one.path.rstrip("/").endswith(path) and one.status < 300
-        for one in world.requests(changes=True)
+        request.method == method and request.path.rstrip("/").endswith(path) and request.status < 300
+        for request in tenant.requests(changes=True)
     )
 
 
-def killed(stack: Half, is_come: Callable[[], bool], operation: str = "up") -> bool:
+def kill_when(stack: ClusterStack, condition: Callable[[], bool], operation: str = "up") -> bool:
     """Run the operation and kill all of it at the given moment; return whether it was still running then."""
     paths = stack.paths
     command = [sys.executable, "-c", _RUN, operation, str(paths.root), str(paths.state), str(paths.cache)]
@@ -153,16 +155,16 @@ def killed(stack: Half, is_come: Callable[[], bool], operation: str = "up") -> b
             command, cwd=paths.root, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
         )
 
-    def said() -> str:
+    def log_tail() -> str:
         return (stack.paths.root / "killed.log").read_text()[-2000:]
 
-    def look() -> bool:
-        come = is_come()
-        assert come or process.poll() is None, said()
-        return come
+    def read() -> bool:
+        is_met = condition()
+        assert is_met or process.poll() is None, log_tail()
+        return is_met
 
     try:
-        until(look, seconds=60, what=said)
+        until(read, seconds=60, what=log_tail)
         return process.poll() is None
     finally:
         with suppress(ProcessLookupError):  # it has ended with all its children

@@ -48,7 +48,7 @@ def _flavor(number: int, name: str, vcpu: int, memory: int) -> Row:
     }
 
 
-def all_of_them() -> dict[str, list[Row]]:
+def initial_tables() -> dict[str, list[Row]]:
     """The tables by name, including empty ones."""
     network = {"status": "ACTIVE", "admin_state_up": True, "shared": False}
     inside, outside = "11111111-0000-4000-8000-000000000001", "11111111-0000-4000-8000-000000000002"

@@ -11,8 +11,8 @@ import yaml
 from gpuform.clouds import RECOVERIES
 from gpuform.engine import EngineFailure
 from gpuform.stack.recover import Stack, UserDecisions, carry_out, find
-from tests.openstack.stacks import ENVIRONMENT, STACK, T4, V100S, Half, half
-from tests.openstack.world import World
+from tests.openstack.stacks import ENVIRONMENT, STACK, T4, V100S, ClusterStack, make_cluster_stack
+from tests.openstack.tenant import Tenant
 
 pytestmark = [pytest.mark.engine, pytest.mark.nightly]
 
@@ -23,88 +23,88 @@ BURST: dict[str, Any] = {
 }
 
 
-def test_made_unchanged_resized_relabelled_regrouped_and_destroyed(world: World, tmp_path: Path) -> None:
-    world.template(labels={"kube_tag": "v1.30.2", "kube_dashboard_enabled": "false"})
-    stack = half(world, tmp_path, ENVIRONMENT | {"pools": [T4, BURST]})
+def test_made_unchanged_resized_relabelled_regrouped_and_destroyed(tenant: Tenant, tmp_path: Path) -> None:
+    tenant.template(labels={"kube_tag": "v1.30.2", "kube_dashboard_enabled": "false"})
+    stack = make_cluster_stack(tenant, tmp_path, ENVIRONMENT | {"pools": [T4, BURST]})
     assert stack.run("up").changed
-    cluster = world.clusters()[0]
+    cluster = tenant.clusters()[0]
 
     # The template's labels are beside ours, and Magnum has written its own values back.
-    world.forget()
+    tenant.forget_requests()
     assert not stack.run("up").changed
     assert not stack.run("refresh").changed
-    assert world.requests(changes=True) == []
+    assert tenant.requests(changes=True) == []
 
     stack.change(lambda env: env["pools"][0].update(nodes=3))
     stack.change(lambda env: env["cluster"]["workers"].update(nodes=2))
     assert _touched(stack.run("up")) == {("update", "research-cluster"), ("update", "groups-gpu-t4")}
     path = f"/v1/clusters/{cluster.uuid}"
-    asked = {one.path: one.body for one in world.requests(changes=True)}
+    asked = {one.path: one.body for one in tenant.requests(changes=True)}
     assert set(asked) == {path, f"{path}/actions/resize"}
     assert asked[path] == [{"op": "replace", "path": "/node_count", "value": 2}]
     assert asked[f"{path}/actions/resize"]["node_count"] == 3
-    assert _sizes(world) == {"default-master": 1, "default-worker": 2, "gpu-t4": 3, "gpu-a100": 1}
+    assert _sizes(tenant) == {"default-master": 1, "default-worker": 2, "gpu-t4": 3, "gpu-a100": 1}
 
-    _relabelled(world, stack)
-    _regrouped(world, stack)
-    _renewed(world, stack)
+    _relabelled(tenant, stack)
+    _regrouped(tenant, stack)
+    _renewed(tenant, stack)
 
     assert stack.run("destroy").changed
-    assert world.clusters() == []
-    assert world.neighbours.unknown == []
+    assert tenant.clusters() == []
+    assert tenant.neighbours.unknown == []
 
 
-def _relabelled(world: World, stack: Half) -> None:
+def _relabelled(tenant: Tenant, stack: ClusterStack) -> None:
     """A label that Magnum accepts only at creation: refused; once allowed, only the group is replaced."""
     stack.change(lambda env: env["pools"][0].update(openstack={"labels": {"boot_volume_size": "50"}}))
-    world.forget()
+    tenant.forget_requests()
     with pytest.raises(EngineFailure) as refused:
         stack.run("up")
     said = " ".join(refused.value.result.errors)
     assert "boot_volume_size" in said
     assert "3 nodes of g2.5xlarge" in said
     assert "allow_replace: true" in said
-    assert world.requests(changes=True) == []
+    assert tenant.requests(changes=True) == []
 
     stack.change(lambda env: env["pools"][0]["openstack"].update(allow_replace=True))
     assert ("replace", "groups-gpu-t4") in _touched(stack.run("up"))
     # The provider may time out waiting for the deletion: the next run sends it again.
-    assert list(dict.fromkeys(one.method for one in world.requests(changes=True))) == ["DELETE", "POST"]
-    magnum, [cluster] = world.magnum(), world.clusters()
+    assert list(dict.fromkeys(one.method for one in tenant.requests(changes=True))) == ["DELETE", "POST"]
+    magnum, [cluster] = tenant.magnum(), tenant.clusters()
     assert magnum.nodegroups.get(cluster.uuid, "gpu-t4").labels["boot_volume_size"] == "50"
 
 
-def _regrouped(world: World, stack: Half) -> None:
+def _regrouped(tenant: Tenant, stack: ClusterStack) -> None:
     """An autoscaler resizes an elastic group; then adding and removing a group does not undo it."""
-    [cluster] = world.clusters()
-    group = world.magnum().nodegroups.get(cluster.uuid, "gpu-a100")
+    [cluster] = tenant.clusters()
+    group = tenant.magnum().nodegroups.get(cluster.uuid, "gpu-a100")
     assert (group.node_count, group.min_node_count, group.max_node_count) == (1, 1, 4)
     # As cluster-autoscaler does it (cloudprovider/magnum/magnum_manager_impl.go: clusters.Resize).
-    world.magnum().clusters.resize(cluster.uuid, 3, nodegroup=group.uuid)
-    world.settled(cluster.uuid)
+    tenant.magnum().clusters.resize(cluster.uuid, 3, nodegroup=group.uuid)
+    tenant.wait_until_settled(cluster.uuid)
     # Without an API server nothing says what runs on the group that goes.
     stack.change(lambda env: env.update(pools=[BURST, V100S], acknowledge_loss=["gpu-t4"]))
     assert _touched(stack.run("up")) == {("create", "groups-gpu-v100s"), ("delete", "groups-gpu-t4")}
-    assert _sizes(world) == {"default-master": 1, "default-worker": 2, "gpu-a100": 3, "gpu-v100s": 2}
+    assert _sizes(tenant) == {"default-master": 1, "default-worker": 2, "gpu-a100": 3, "gpu-v100s": 2}
 
 
-def _renewed(world: World, stack: Half) -> None:
+def _renewed(tenant: Tenant, stack: ClusterStack) -> None:
     """`gpuform recover --renew-kubeconfig`: another certificate in the state, which the next `up` exports."""
     before, here = _kubeconfig(stack), Stack(STACK, stack.paths, stack.engine, RECOVERIES)
     assert not stack.run("up").changed
     assert _kubeconfig(stack) == before
-    world.forget()
-    carry_out(here, find(here, UserDecisions(renew_kubeconfig=True)), stack.said.append)
+    tenant.forget_requests()
+    carry_out(here, find(here, UserDecisions(renew_kubeconfig=True)), stack.messages.append)
     assert not _touched(stack.run("up"))
     after = _kubeconfig(stack)
     user, renewed = (one["users"][0]["user"] for one in (before, after))
     assert user.keys() == renewed.keys()
     assert user["client-certificate-data"] != renewed["client-certificate-data"]
     assert before["clusters"] == after["clusters"]
-    assert {one.path for one in world.requests(changes=True)} == {"/v1/certificates"}
+    assert {one.path for one in tenant.requests(changes=True)} == {"/v1/certificates"}
 
 
-def _kubeconfig(stack: Half) -> Any:
+def _kubeconfig(stack: ClusterStack) -> Any:
     return yaml.safe_load(stack.engine.outputs(STACK, show_secrets=True)["kubeconfig"])
 
 
@@ -112,31 +112,31 @@ def _touched(result: Any) -> set[tuple[str, str]]:
     return {(step.op, step.name) for step in result.steps if step.type.startswith("openstack:")}
 
 
-def _sizes(world: World) -> dict[str, int]:
-    [cluster] = world.clusters()
-    return {group.name: group.node_count for group in world.magnum().nodegroups.list(cluster.uuid)}
+def _sizes(tenant: Tenant) -> dict[str, int]:
+    [cluster] = tenant.clusters()
+    return {group.name: group.node_count for group in tenant.magnum().nodegroups.list(cluster.uuid)}
 
 
-def test_a_cluster_that_failed_says_why_and_is_made_anew(world: World, tmp_path: Path) -> None:
-    world.template()
-    stack = half(world, tmp_path)
-    world.tell(
+def test_a_cluster_that_failed_says_why_and_is_made_anew(tenant: Tenant, tmp_path: Path) -> None:
+    tenant.template()
+    stack = make_cluster_stack(tenant, tmp_path)
+    tenant.instruct(
         fail="Resource CREATE failed: OverLimit: resources.kube_masters: VolumeSizeExceedsAvailableQuota"
     )
     with pytest.raises(EngineFailure, match=r"CREATE_FAILED: .*VolumeSizeExceedsAvailableQuota"):
         stack.run("up")
-    [left] = world.clusters()
+    [left] = tenant.clusters()
     assert left.status == "CREATE_FAILED"
 
-    world.tell()
-    world.tell(on="create", of="gpu-t4", fail="No valid host was found")
+    tenant.instruct()
+    tenant.instruct(operation="create", group="gpu-t4", fail="No valid host was found")
     with pytest.raises(EngineFailure, match="No valid host was found"):
         stack.run("up")
-    [made] = world.clusters()
+    [made] = tenant.clusters()
     assert made.uuid != left.uuid
 
-    world.tell()
+    tenant.instruct()
     assert stack.run("up").changed
-    assert [(one.uuid, one.status) for one in world.clusters()] == [(made.uuid, "UPDATE_COMPLETE")]
-    assert _sizes(world) == {"default-master": 1, "default-worker": 1, "gpu-t4": 1}
+    assert [(one.uuid, one.status) for one in tenant.clusters()] == [(made.uuid, "UPDATE_COMPLETE")]
+    assert _sizes(tenant) == {"default-master": 1, "default-worker": 1, "gpu-t4": 1}
     assert not stack.run("up").changed

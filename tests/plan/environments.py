@@ -29,7 +29,7 @@ def declared(
     A workload is a pod ``w<index>`` unless it says something else.
     """
     named = [{"name": f"p{index}", **_place(kind, index, pool), **pool} for index, pool in enumerate(pools)]
-    work = [{"name": f"w{at}", "kind": "pod", "image": "a:1", **one} for at, one in enumerate(workloads)]
+    work = [{"name": f"w{at}", "kind": "pod", "image": "a:1", **item} for at, item in enumerate(workloads)]
     whole = {"kind": kind, **CLUSTERS[kind], **(cluster or {})}
     whole = {key: value for key, value in whole.items() if value is not None}
     return {"name": "e", "cluster": whole, "pools": named, "workloads": work, **more}

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def printed(script: str) -> set[bytes]:
+def outputs(script: str) -> set[bytes]:
     """Outputs of two processes with different string hashes: one element if deterministic."""
     return {
         subprocess.run(

@@ -67,7 +67,7 @@ def test_the_driver_is_one_pinned_release_that_tolerates_its_pools_alone() -> No
     assert release
     assert release.version == versions.DRA_DRIVER
     assert release.chart == DRIVER_CHART
-    tolerated = [one["key"] for one in release.values["kubeletPlugin"]["tolerations"]]
+    tolerated = [toleration["key"] for toleration in release.values["kubeletPlugin"]["tolerations"]]
     assert tolerated == ["nvidia.com/gpu", "a", "gpuform.io/gpu-not-ready"]
     assert release.namespace == "gpu-operator", "the only namespace that lets privileged pods in"
     assert dra.release(TABLE["sliced"]) is None
@@ -84,7 +84,7 @@ def test_compute_domains_alpha_gates_and_what_needs_a_certificate_are_off() -> N
 
 def test_a_claimed_node_offers_no_resource_and_says_so() -> None:
     pool = ENV.pools[0]
-    assert sharing.offered(ENV, pool) == {}
+    assert sharing.resources(ENV, pool) == {}
     assert offer.claimable(pool) == {"gpu.nvidia.com": 4}
     assert offer.claimable(ENV.pools[1]) == {}
     files = render.render(ENV)
@@ -92,13 +92,13 @@ def test_a_claimed_node_offers_no_resource_and_says_so() -> None:
     assert "dra-driver.yaml" not in render.render(TABLE["sliced"])
 
 
-def with_work(env: dict[str, Any] = CLAIMED, **work: Any) -> list[dict[str, Any]]:
+def manifests_with(env: dict[str, Any] = CLAIMED, **work: Any) -> list[dict[str, Any]]:
     return list(workloads.manifests(aws(env, workloads=[{**WORK, **work}])))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_workloads_pods_claim_what_they_would_have_asked_for(kind: str) -> None:
-    template, work = with_work(kind=kind, count=2, **KINDS[kind])
+    template, work = manifests_with(kind=kind, count=2, **KINDS[kind])
     assert (template["kind"], template["apiVersion"]) == ("ResourceClaimTemplate", "resource.k8s.io/v1")
     assert (template["metadata"]["name"], template["metadata"]["namespace"]) == ("train-2-gpu", "lab")
     (request,) = template["spec"]["spec"]["devices"]["requests"]
@@ -117,7 +117,7 @@ def test_a_workloads_pods_claim_what_they_would_have_asked_for(kind: str) -> Non
 
 
 def test_a_workload_on_other_pools_claims_nothing() -> None:
-    (work,) = with_work(SLICED, kind="pod")
+    (work,) = manifests_with(SLICED, kind="pod")
     assert "resourceClaims" not in work["spec"]
     assert "claims" not in work["spec"]["containers"][0]["resources"]
 
@@ -144,7 +144,7 @@ def test_slices_are_cut_as_for_kind_mig_and_counted_by_their_class() -> None:
     born = karpenter.node_labels(CUT, pool)
     assert born["nvidia.com/mig.config"] == "3g.20gb-2x2g.10gb"
     assert born["nvidia.com/gpu.deploy.device-plugin"] == "false"
-    assert (sharing.offered(CUT, pool), offer.claimable(pool)) == ({}, {"mig.nvidia.com": 24})
+    assert (sharing.resources(CUT, pool), offer.claimable(pool)) == ({}, {"mig.nvidia.com": 24})
     assert gpu_operator.values(CUT)["migManager"]["enabled"]
 
 
@@ -174,7 +174,7 @@ def test_a_claim_for_slices_names_their_profile(
     layout: str | None, asked: dict[str, Any], name: str, count: int, profile: str
 ) -> None:
     only = {"sharing": {"kind": "dra", "layout": layout}} if layout else {}
-    template, work = with_work({**CLAIMED_SLICES, **only}, kind="pod", **asked)
+    template, work = manifests_with({**CLAIMED_SLICES, **only}, kind="pod", **asked)
     assert template["metadata"]["name"] == name
     (request,) = template["spec"]["spec"]["devices"]["requests"]
     expression = f"device.attributes['gpu.nvidia.com'].profile == '{profile}'"
@@ -191,14 +191,14 @@ GPUS = {"gpu": {"models": ["A100-40GB"], "count": 2}}
 ELSEWHERE = {"embedded": {"machine": "g4.p2.40g"}, "existing": GPUS, "hosts": GPUS}
 
 
-def elsewhere(kind: str, **operator: Any) -> Environment:
+def on_other_cluster(kind: str, **operator: Any) -> Environment:
     layout = {"kind": "dra", "layout": "all-3g.20gb"}
     return on(kind, {**ELSEWHERE[kind], "sharing": layout}, gpu_operator=operator)
 
 
 @pytest.mark.parametrize("kind", ELSEWHERE)
 def test_claims_are_to_be_had_on_every_kind_of_cluster(kind: str) -> None:
-    env = elsewhere(kind)
+    env = on_other_cluster(kind)
     (pool,) = env.pools
     assert offer.claimable(pool) == {"mig.nvidia.com": 4}
     assert not env.by_karpenter(pool), "Karpenter runs on AWS alone"
@@ -223,17 +223,17 @@ def test_claims_are_to_be_had_on_every_kind_of_cluster(kind: str) -> None:
 def test_the_driver_is_looked_for_where_its_owner_puts_it(
     kind: str, operator: dict[str, Any], root: str
 ) -> None:
-    release = dra.release(elsewhere(kind, **operator))
+    release = dra.release(on_other_cluster(kind, **operator))
     assert release
     assert release.values["nvidiaDriverRoot"] == root
 
 
 def test_a_claim_chooses_its_gpu_by_what_the_driver_tells_of_it() -> None:
     need = {"memory_gib": 20, "compute": "8.9", "family": "ada-lovelace"}
-    template, work = with_work(kind="pod", gpu=need)
+    template, work = manifests_with(kind="pod", gpu=need)
     assert template["metadata"]["name"] == "train-1-gpu-20gi-8.9-ada-lovelace"
     (request,) = template["spec"]["spec"]["devices"]["requests"]
-    assert [one["cel"]["expression"] for one in request["exactly"]["selectors"]] == [
+    assert [selector["cel"]["expression"] for selector in request["exactly"]["selectors"]] == [
         "device.capacity['gpu.nvidia.com'].memory.compareTo(quantity('20Gi')) >= 0",
         "device.attributes['gpu.nvidia.com'].cudaComputeCapability.compareTo(semver('8.9.0')) >= 0",
         "device.attributes['gpu.nvidia.com'].architecture == 'Ada Lovelace'",
@@ -255,9 +255,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("said", REFUSED)
-def test_a_claim_that_no_device_meets_is_refused(said: str) -> None:
-    pool, asked = REFUSED[said]
+@pytest.mark.parametrize("expected", REFUSED)
+def test_a_claim_that_no_device_meets_is_refused(expected: str) -> None:
+    pool, asked = REFUSED[expected]
     with pytest.raises(InputError) as refused:
-        with_work(pool, kind="pod", **asked)
-    assert str(refused.value) == said
+        manifests_with(pool, kind="pod", **asked)
+    assert str(refused.value) == expected

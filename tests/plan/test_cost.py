@@ -9,7 +9,7 @@ import pytest
 from infra.config import parse
 from infra.model.environment import Environment
 from infra.model.prices import USD_PER_HOUR, PriceList
-from infra.plan.bill import Line, document, per_month
+from infra.plan.bill import Line, per_month, to_document
 from infra.plan.cost import bill
 from infra.plan.rules import facts
 from tests.components.aws_stacks import small, stack
@@ -26,7 +26,7 @@ def aws(*pools: dict[str, Any], **cost: Any) -> Environment:
 
 
 def line(env: Environment, what: str) -> Line:
-    (found,) = [line for line in bill(env, PriceList()).lines if line.what == what]
+    (found,) = [line for line in bill(env, PriceList()).lines if line.item == what]
     return found
 
 
@@ -57,7 +57,7 @@ def test_a_pool_costs_its_machines_and_volumes(
     pool: dict[str, Any], cost: dict[str, Any], nodes: tuple[int, int], high: float
 ) -> None:
     found = line(aws(pool, **cost), "pool t4")
-    assert ((found.least, found.most), found.high) == (nodes, pytest.approx(high))
+    assert ((found.min_count, found.max_count), found.high) == (nodes, pytest.approx(high))
     assert found.low == (found.high if nodes[0] else 0)
     unknown = "capacity" in pool and not cost
     assert found.notes == (("spot counted at the on-demand price (no cost.spot_factor)",) if unknown else ())
@@ -67,12 +67,12 @@ def test_of_nodes_with_one_and_with_four_gpus_each_is_counted_by_what_it_offers(
     shared = {"kind": "time_slicing", "replicas": 3}
     pool = {"name": "t4", "gpu": {"models": ["T4"], "count": [1, 4]}, "sharing": shared}
     found = line(aws({**pool, "elastic": {"max": {"nvidia.com/gpu.shared": 24}}}), "pool t4")
-    assert found.most == 8, "eight of one GPU, or two of four"
+    assert found.max_count == 8, "eight of one GPU, or two of four"
     assert found.high == pytest.approx(8 * (4.352 + DISK)), "g4dn.16xlarge has one GPU and costs most"
     dear = aws({**pool, "elastic": {"max": {"nvidia.com/gpu.shared": 24}}}, prices={"g4dn.12xlarge": 20})
     assert line(dear, "pool t4").high == pytest.approx(2 * (20 + DISK)), "and only two of four GPUs fit"
     by_cores = line(aws({**pool, "elastic": {"max": {"cpu": 64}}}), "pool t4")
-    assert (by_cores.most, by_cores.high) == (16, pytest.approx(16 * (0.526 + DISK)))
+    assert (by_cores.max_count, by_cores.high) == (16, pytest.approx(16 * (0.526 + DISK)))
     units = {"GPU": pytest.approx(0.526 + DISK), "nvidia.com/gpu.shared": pytest.approx((0.526 + DISK) / 3)}
     assert found.units == units, "on the cheapest machine, which has one GPU"
 
@@ -123,9 +123,9 @@ def test_own_hosts_cost_what_their_owner_says() -> None:
     assert bill(on("hosts", pool), PriceList()).unknown == ("pool t4",)
     own = bill(on("hosts", pool, cost={"prices": {"t4": 1.5}}), PriceList())
     assert own.price_source == "prices: the environment's own (cost.prices)"
-    assert document(own)["prices"] is None
+    assert to_document(own)["prices"] is None
     (found,) = own.lines
-    assert (found.least, found.low, found.high, found.units) == (2, 3.0, 3.0, {"GPU": 0.75})
+    assert (found.min_count, found.low, found.high, found.units) == (2, 3.0, 3.0, {"GPU": 0.75})
 
 
 OPENSTACK = declared(
@@ -144,11 +144,11 @@ def test_flavors_of_openstack_have_no_list_price() -> None:
     found = bill(parse(OPENSTACK), PriceList())
     assert found.unknown == ("pool t4", "pool l40s", "masters", "default workers")
     assert (found.low, found.high, found.region) == (0, 0, None)
-    assert (found.price_source, document(found)["prices"]) == (
+    assert (found.price_source, to_document(found)["prices"]) == (
         "no price is known; set your prices in cost.prices",
         None,
     )
-    assert [one.notes for one in found.lines] == [
+    assert [line.notes for line in found.lines] == [
         ("no price of g2.5xlarge",),
         ("no price of gpu.l40s",),
         ("no price of m2.medium",),
@@ -159,14 +159,14 @@ def test_flavors_of_openstack_have_no_list_price() -> None:
 def test_an_elastic_node_group_costs_its_least_and_at_most_its_most_nodes() -> None:
     prices = {"g2.5xlarge": 1.5, "gpu.l40s": 4.0, "m2.medium": 0.25}
     found = bill(parse({**OPENSTACK, "cost": {"prices": prices}}), PriceList())
-    assert {one.what: (one.least, one.most, one.low, one.high) for one in found.lines} == {
+    assert {line.item: (line.min_count, line.max_count, line.low, line.high) for line in found.lines} == {
         "pool t4": (2, 2, 3.0, 3.0),
         "pool l40s": (1, 4, 4.0, 16.0),
         "masters": (3, 3, 0.75, 0.75),
         "default workers": (2, 2, None, None),
     }
     assert found.unknown == ("default workers",)
-    assert next(one for one in found.lines if one.what == "pool l40s").units["GPU"] == 2.0
+    assert next(item for item in found.lines if item.item == "pool l40s").units["GPU"] == 2.0
 
 
 def test_nodes_without_gpus_that_come_and_go_are_counted_in_the_recorded_cost() -> None:
@@ -184,7 +184,7 @@ def test_what_a_cluster_has_beside_its_nodes() -> None:
     assert line(env, "VPC endpoints").high == pytest.approx(4 * 3 * 0.01)  # eight once it is private
     assert line(env, "pool system").high == pytest.approx(3 * (0.768 + DISK))
     single = parse(stack("aws-dev"))
-    assert line(single, "NAT gateways").most == 1
+    assert line(single, "NAT gateways").max_count == 1
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_extended_support_costs_its_surcharge_from_its_day_on(version: str, low:
 def test_the_document_adds_up_and_says_whose_prices_they_are() -> None:
     known = bill(parse(stack("aws-prod")), PriceList())
     assert known.price_source == "list prices of us-east-1, 2026-07-20"
-    found = document(known)
+    found = to_document(known)
     assert found["prices"] == {"region": "us-east-1", "date": "2026-07-20"}
     assert found["region"] == "us-west-2"
     assert found["per_hour"]["high"] == pytest.approx(

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from infra import versions
 from infra.config import parse
 from infra.model.environment import Environment
 from infra.plan import device_plugin, readiness_gate, sharing
 from infra.plan.render import render
+from infra.strict_yaml import load_all
 from lab.toolchain import Toolchain
 from tests.checks import charts
 from tests.components.recording import record
@@ -67,8 +67,8 @@ def rendered(toolchain: Toolchain, chart: Path, env: Environment) -> dict[tuple[
     text = json.dumps(release.values)
     done = subprocess.run([*command, "-f", "-"], input=text, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    objects = [one for one in yaml.safe_load_all(done.stdout) if one]
-    return {(one["kind"], one["metadata"]["name"]): one for one in objects}
+    objects = [item for item in load_all(done.stdout) if item]
+    return {(entry["kind"], entry["metadata"]["name"]): entry for entry in objects}
 
 
 @pytest.mark.parametrize("name", ["existing", "own hosts"])
@@ -97,7 +97,7 @@ def test_the_pods_are_told_the_config_map_and_the_driver_of_the_node(
     config_map = sharing.device_plugin_config_map(env)
     assert config_map
     pod = rendered(toolchain, chart, env)["DaemonSet", device_plugin.NAME]["spec"]["template"]["spec"]
-    volumes = {one["name"]: one for one in pod["volumes"]}
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
     assert volumes["available-configs"]["configMap"] == {"name": config_map["metadata"]["name"]}
     assert volumes["driver-root"]["hostPath"]["path"] == "/"
     env_of = {c["name"]: {e["name"]: e.get("value") for e in c["env"]} for c in pod["containers"]}
@@ -127,7 +127,7 @@ def test_the_plugins_own_pods_see_gpus_where_the_variable_counts_in_privileged_o
     objects = rendered(toolchain, chart, ENVIRONMENTS["karpenter"])
     for name in (device_plugin.NAME, f"{device_plugin.NAME}-gpu-feature-discovery"):
         pod = objects["DaemonSet", name]["spec"]["template"]["spec"]
-        (own,) = [one for one in pod["containers"] if one["name"].endswith("-ctr")]
+        (own,) = [container for container in pod["containers"] if container["name"].endswith("-ctr")]
         assert own["securityContext"] == {"privileged": True}
 
 
@@ -162,7 +162,7 @@ def test_nobody_is_asked_to_cut_a_gpu() -> None:
 def test_nodes_of_karpenters_are_born_for_the_plugin_and_let_in_by_the_gate() -> None:
     files = render(AWS)
     assert "gpu-operator.yaml" not in files
-    (pool,) = [one for one in yaml.safe_load_all(files["karpenter.yaml"]) if one.get("kind") == "NodePool"]
+    (pool,) = [item for item in load_all(files["karpenter.yaml"]) if item.get("kind") == "NodePool"]
     assert pool["spec"]["template"]["metadata"]["labels"]["nvidia.com/gpu"] == "true"
     assert readiness_gate.operands(AWS) == ("nvidia-device-plugin",)
     values = device_plugin.values(AWS)
@@ -176,7 +176,7 @@ def test_nodes_of_karpenters_are_born_for_the_plugin_and_let_in_by_the_gate() ->
 @pytest.mark.parametrize("name", ["embedded", "own hosts"])
 def test_the_program_registers_the_plugin_in_the_operators_place(name: str) -> None:
     recorded = record(ENVIRONMENTS[name].resolved())
-    types = [one.type for one in recorded.resources]
+    types = [resource.type for resource in recorded.resources]
     assert types.count("kubernetes:helm.sh/v3:Release") == 1
     assert "gpuform:platform:DevicePlugin" in types
     assert "gpuform:platform:GpuOperator" not in types

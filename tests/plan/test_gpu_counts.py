@@ -21,7 +21,7 @@ SHARED = "nvidia.com/gpu.shared"
 def amounts(env: Environment) -> dict[str, dict[str, str]]:
     found = {}
     for manifest in karpenter.node_overlays(env, env.pools[0]):
-        needs = {one["key"]: one["values"] for one in manifest["spec"]["requirements"]}
+        needs = {item["key"]: item["values"] for item in manifest["spec"]["requirements"]}
         assert needs["karpenter.sh/nodepool"] == sorted(env.pools[0].node_pools)
         (count,) = needs[GPU_COUNT]
         assert manifest["metadata"]["name"] == f"p0-{count}-gpu"
@@ -65,9 +65,9 @@ def test_types_that_were_not_meant_are_left_out_for_every_count() -> None:
     env = aws(pool)
     (manifest,) = karpenter.node_pools(env, env.pools[0])
     (left_out,) = [
-        one["values"]
-        for one in manifest["spec"]["template"]["spec"]["requirements"]
-        if one["operator"] == "NotIn"
+        item["values"]
+        for item in manifest["spec"]["template"]["spec"]["requirements"]
+        if item["operator"] == "NotIn"
     ]
     assert left_out == ["p4de.24xlarge"]
 
@@ -103,8 +103,8 @@ def test_a_workload_may_ask_for_what_the_largest_node_offers() -> None:
     work = {"name": "w", "kind": "pod", "pool": "p0", "image": "x:1"}
     kept = {**COUNTS, "sharing": {**COUNTS["sharing"], "fail_requests_greater_than_one": False}}
     env = aws(kept, workloads=[{**work, "count": 12}])
-    assert env.workloads[0].amount == 12, "thirteen are in the table of bad input"
-    assert offer.most("mixed", env.pools[0]) == {SHARED: 12}
+    assert env.workloads[0].device_count == 12, "thirteen are in the table of bad input"
+    assert offer.max_resources("mixed", env.pools[0]) == {SHARED: 12}
 
 
 def test_what_nodes_offer_is_said_by_their_number_of_gpus() -> None:
@@ -115,11 +115,11 @@ def test_what_nodes_offer_is_said_by_their_number_of_gpus() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "gpus"), [({GPU_COUNT: "4"}, 4), ({GPU_COUNT: "1"}, 1), ({}, None), ({GPU_COUNT: "x"}, None)]
+    ("expected", "gpus"), [({GPU_COUNT: "4"}, 4), ({GPU_COUNT: "1"}, 1), ({}, None), ({GPU_COUNT: "x"}, None)]
 )
 def test_a_live_node_says_how_many_it_has_where_the_pool_does_not(
-    said: dict[str, str], gpus: int | None
+    expected: dict[str, str], gpus: int | None
 ) -> None:
     several, one = TABLE["several counts"].pools[0], TABLE["sliced"].pools[0]
-    assert offer.gpus_of(several, said) == gpus
-    assert offer.gpus_of(one, said) == 1
+    assert offer.node_gpus(several, expected) == gpus
+    assert offer.node_gpus(one, expected) == 1

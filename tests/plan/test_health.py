@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from infra.config import parse
-from infra.incluster import acting, reporting
+from infra.incluster import actions, reporting
 from infra.incluster import health as program
 from infra.model import labels
 from infra.model.environment import Environment
-from infra.plan import eks, gpu_operator, health, node_groups, room
+from infra.plan import eks, gpu_operator, health, node_groups, quotas
 from tests.components.aws_stacks import small
 from tests.plan.environments import on
 
@@ -23,29 +23,31 @@ MANAGED = {"name": "fixed", "machine": "g4dn.xlarge", "nodes": 1}
 TOLERATION = {"key": "gpuform.io/gpu-unhealthy", "operator": "Exists", "effect": "NoSchedule"}
 
 
-def on_aws(*pools: dict[str, Any], **said: Any) -> Environment:
-    return parse({**small(*pools), "monitoring": {}, "health": {"remediator": "gpuform", **said}})
+def on_aws(*pools: dict[str, Any], **settings: Any) -> Environment:
+    return parse({**small(*pools), "monitoring": {}, "health": {"remediator": "gpuform", **settings}})
 
 
-def existing(**said: Any) -> Environment:
-    return on("existing", {"machine": "g2.5xlarge"}, monitoring={}, health=said)
+def existing(**settings: Any) -> Environment:
+    return on("existing", {"machine": "g2.5xlarge"}, monitoring={}, health=settings)
 
 
-def on_openstack(**said: Any) -> Environment:
+def on_openstack(**settings: Any) -> Environment:
     elastic = {"machine": "g2.5xlarge", "elastic": {"min": 1, "max": {"nodes": 3}}}
     healing = {"labels": {"auto_healing_enabled": "true"}}
-    return on("openstack", {"machine": "g2.5xlarge"}, elastic, cluster=healing, monitoring={}, health=said)
+    return on(
+        "openstack", {"machine": "g2.5xlarge"}, elastic, cluster=healing, monitoring={}, health=settings
+    )
 
 
-def of(env: Environment, kind: str) -> list[dict[str, Any]]:
-    return [one for one in health.manifests(env) if one["kind"] == kind]
+def manifests_of(env: Environment, kind: str) -> list[dict[str, Any]]:
+    return [manifest for manifest in health.manifests(env) if manifest["kind"] == kind]
 
 
-def rights(env: Environment) -> set[tuple[str, str, str]]:
+def permissions(env: Environment) -> set[tuple[str, str, str]]:
     return {
         (role["kind"], resource, verb)
         for kind in ("ClusterRole", "Role")
-        for role in of(env, kind)
+        for role in manifests_of(env, kind)
         for rule in role["rules"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
@@ -56,7 +58,7 @@ def test_without_it_nothing_is_there() -> None:
     plain = parse(small(ELASTIC, MANAGED))
     assert health.manifests(plain) == ()
     assert TOLERATION not in gpu_operator.gpu_tolerations(plain)
-    assert health.HEALTH not in [one["metadata"]["name"] for one in room.namespaces(plain)]
+    assert health.HEALTH not in [namespace["metadata"]["name"] for namespace in quotas.namespaces(plain)]
 
 
 def test_a_taint_that_a_loop_has_left_keeps_no_operand_away() -> None:
@@ -68,18 +70,18 @@ def test_a_taint_that_a_loop_has_left_keeps_no_operand_away() -> None:
 def test_who_observes_may_look_and_tell() -> None:
     inside = {("Role", "configmaps", verb) for verb in ("create", "get", "update")}
     observing = {("ClusterRole", "nodes", "list"), ("Role", "events", "create"), *inside}
-    assert rights(existing()) == observing
+    assert permissions(existing()) == observing
     acting_too = {("ClusterRole", "nodes", "patch"), ("ClusterRole", "nodes/status", "patch")}
-    assert rights(existing(mode="cordon")) == observing | acting_too
-    assert rights(existing(mode="replace")) == observing | acting_too
+    assert permissions(existing(mode="cordon")) == observing | acting_too
+    assert permissions(existing(mode="replace")) == observing | acting_too
 
 
 def test_node_claims_are_deleted_only_where_karpenter_makes_nodes_with_gpus() -> None:
     claims = {("ClusterRole", "nodeclaims", "list"), ("ClusterRole", "nodeclaims", "delete")}
-    assert claims <= rights(on_aws(ELASTIC, MANAGED, mode="replace"))
+    assert claims <= permissions(on_aws(ELASTIC, MANAGED, mode="replace"))
     cpu = {"name": "cpu", "machine": "m6i.xlarge", "elastic": {"max": {"cpu": 4}}}
     for env in (on_aws(ELASTIC, mode="cordon"), on_aws(MANAGED, cpu, mode="replace")):
-        assert not claims & rights(env)
+        assert not claims & permissions(env)
 
 
 def test_magnums_auto_healing_may_act_where_the_loop_observes() -> None:
@@ -87,7 +89,7 @@ def test_magnums_auto_healing_may_act_where_the_loop_observes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "pool", "by_eks", "by_karpenter", "agent"),
+    ("settings", "pool", "by_eks", "by_karpenter", "agent"),
     [
         ({"remediator": "gpuform", "mode": "replace"}, ELASTIC, False, False, False),
         ({"remediator": "gpuform"}, MANAGED, False, False, False),
@@ -97,28 +99,28 @@ def test_magnums_auto_healing_may_act_where_the_loop_observes() -> None:
     ],
 )
 def test_one_acts_on_nodes_with_gpus(
-    said: dict[str, Any], pool: dict[str, Any], by_eks: bool, by_karpenter: bool, agent: bool
+    settings: dict[str, Any], pool: dict[str, Any], by_eks: bool, by_karpenter: bool, agent: bool
 ) -> None:
-    env = on_aws(pool, **said)
+    env = on_aws(pool, **settings)
     gates = eks.karpenter_values(env)["settings"]["featureGates"]
     assert gates.get("nodeRepair", False) is by_karpenter
-    assert node_groups.repaired(env, env.pools[0]) is by_eks
-    assert node_groups.repaired(env, node_groups.system_pool(env))  # no GPUs: not asked
+    assert node_groups.is_repaired(env, env.pools[0]) is by_eks
+    assert node_groups.is_repaired(env, node_groups.system_pool(env))  # no GPUs: not asked
     told_to = eks.add_on_settings(env).get("eks-node-monitoring-agent", {})
     assert (TOLERATION in told_to.get("dcgmAgent", {}).get("tolerations", [])) is agent
 
 
 def test_without_health_eks_repairs_its_groups_as_ever() -> None:
     plain = parse(small(ELASTIC, MANAGED))
-    assert all(node_groups.repaired(plain, pool) for pool in plain.pools)
+    assert all(node_groups.is_repaired(plain, pool) for pool in plain.pools)
     assert "nodeRepair" not in eks.karpenter_values(plain)["settings"]["featureGates"]
 
 
 def test_the_keys_of_the_program_are_those_of_the_plan() -> None:
-    assert (acting.TAINT, acting.CONDITION) == (labels.GPU_UNHEALTHY, labels.GPU_UNHEALTHY_CONDITION)
-    assert (acting.RECORD, acting.REPAIRED) == (labels.GPU_HEALTH, labels.GPU_REPAIRED)
-    assert (acting.TICKET, program.RESET) == (labels.TICKET, labels.RESET_BREAKER)
-    assert acting.NODE_POOL == labels.NODE_POOL
+    assert (actions.TAINT, actions.CONDITION) == (labels.GPU_UNHEALTHY, labels.GPU_UNHEALTHY_CONDITION)
+    assert (actions.RECORD, actions.REPAIRED) == (labels.GPU_HEALTH, labels.GPU_REPAIRED)
+    assert (actions.TICKET, program.RESET) == (labels.TICKET, labels.RESET_BREAKER)
+    assert actions.NODE_POOL == labels.NODE_POOL
     assert reporting.NAME == health.HEALTH
     assert json.loads(reporting.ticket("n", "p", "reset", [], 0)["ticket.json"])["node"] == "n"
 

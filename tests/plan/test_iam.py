@@ -74,7 +74,7 @@ def compared(statement: Statement) -> Statement:
             found[key] = sorted(as_list(value))
         elif key == "Condition":
             found[key] = {
-                operator: {name: sorted(json.dumps(one).strip('"') for one in as_list(values))
+                operator: {name: sorted(json.dumps(item).strip('"') for item in as_list(values))
                            for name, values in block.items()}
                 for operator, block in value.items()
             }  # fmt: skip
@@ -120,7 +120,7 @@ def test_the_queue_is_upstreams(template: dict[str, Any]) -> None:
     document = template["KarpenterInterruptionQueuePolicy"]["Properties"]["PolicyDocument"]
     allow, deny = iam.queue_policy()["Statement"]
     assert allow.pop("Sid") == "AllowEvents"
-    assert [compared(allow), compared(deny)] == [compared(one) for one in document["Statement"]]
+    assert [compared(allow), compared(deny)] == [compared(item) for item in document["Statement"]]
     properties = template["KarpenterInterruptionQueue"]["Properties"]
     assert properties["MessageRetentionPeriod"] == iam.QUEUE_RETENTION_S
 

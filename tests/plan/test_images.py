@@ -15,6 +15,7 @@ from infra.model import registries
 from infra.model.environment import Environment
 from infra.plan import charts, images, user_data
 from infra.plan.render import render
+from infra.strict_yaml import load_all
 from tests.checks import everything
 from tests.external import reference
 from tests.plan import aws_environments
@@ -44,7 +45,7 @@ def stacks() -> dict[str, Environment]:
     return {name: env for name, env in everything.environments().items() if env.cluster.kind != "embedded"}
 
 
-def behind(env: Environment) -> Environment:
+def with_mirrors(env: Environment) -> Environment:
     """The same with a mirror of everything."""
     return parse({**env.resolved(), "registries": REGISTRIES})
 
@@ -63,21 +64,21 @@ def names(text: str) -> Iterator[str]:
             for inner in value:
                 yield from walk(inner)
 
-    for document in yaml.safe_load_all(text):
+    for document in load_all(text):
         yield from walk(document)
 
 
 @pytest.mark.parametrize("name", sorted(stacks()))
 def test_with_mirrors_of_all_nothing_is_pulled_from_anywhere_else(name: str) -> None:
     env = stacks()[name]
-    mirrored = behind(env)
-    for one in images.pulled(mirrored):
-        if one.kind != "add-on" and not one.name.startswith(MIRROR):
-            assert one.pulled_as != one.name
-            assert "example.org/" in one.pulled_as
+    mirrored = with_mirrors(env)
+    for item in images.list_artifacts(mirrored):
+        if item.kind != "add-on" and not item.name.startswith(MIRROR):
+            assert item.pulled_as != item.name
+            assert "example.org/" in item.pulled_as
     files = render(mirrored)
     for file in set(files) - {"environment.yaml"}:
-        found = [one for one in names(files[file]) if one.removeprefix("oci://").startswith(HOSTS)]
+        found = [entry for entry in names(files[file]) if entry.removeprefix("oci://").startswith(HOSTS)]
         assert not found, file
 
 
@@ -90,24 +91,24 @@ WITHOUT_VALUES = {"cert-manager", "karpenter-crd", "keda", "kserve-crd", "kserve
 def test_the_charts_values_name_what_the_table_has(chart: str) -> None:
     values = yaml.safe_load(reference(f"charts/{chart}/values.yaml").read_text())
     _, table = charts.PINNED[chart]
-    ours = {one.at for one in table}
-    for one in table:
+    ours = {item.path for item in table}
+    for entry in table:
         found: Any = values
-        for part in one.at:
+        for part in entry.path:
             found = (found or {}).get(part)
         if found is None or "repository" not in found:  # a sub-chart's: its values are not here
-            assert one.at[0] in OF_SUB_CHARTS, one.at
+            assert entry.path[0] in OF_SUB_CHARTS, entry.path
             continue
-        folder, _, last = one.name.rpartition("/")
-        host, _, path = one.name.partition("/")
+        folder, _, last = entry.name.rpartition("/")
+        host, _, path = entry.name.partition("/")
         assert {
             "parts": {"repository": folder, "image": last},
             "host": {"registry": host, "repository": path.removeprefix("library/")},
-            "whole": {"repository": one.name},
-        }[one.form].items() <= found.items(), one.at
+            "whole": {"repository": entry.name},
+        }[entry.form].items() <= found.items(), entry.path
         stated = str(found.get("version") or found.get("tag") or "")
-        assert not stated or stated in (one.tag, "latest"), one.at
-        assert one.digest == found.get("digest"), one.at
+        assert not stated or stated in (entry.tag, "latest"), entry.path
+        assert entry.digest == found.get("digest"), entry.path
     missing = {at for at in images_of(values) if at not in ours}
     assert missing == NEVER_STARTED.get(chart, set())
 
@@ -146,7 +147,7 @@ def images_of(values: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
 
 def test_the_operators_driver_has_the_system_of_its_nodes_in_its_tag() -> None:
     env = load(everything.ROOT / "Pulumi.openstack-dev.yaml")
-    (driver,) = [one.name for one in images.pulled(env) if "/driver:" in one.name]
+    (driver,) = [item.name for item in images.list_artifacts(env) if "/driver:" in item.name]
     assert driver.endswith("-<system>")
 
 
@@ -155,7 +156,7 @@ def test_another_version_of_a_chart_has_other_tags() -> None:
     older = parse(
         {**env.resolved(), "gpu_operator": {**env.resolved()["gpu_operator"], "version": "v26.3.0"}}
     )
-    found = {one.name for one in images.pulled(older)}
+    found = {item.name for item in images.list_artifacts(older)}
     assert "nvcr.io/nvidia/gpu-operator" in found
     assert not any(name.startswith("nvcr.io/nvidia/gpu-operator:") for name in found)
 
@@ -163,13 +164,15 @@ def test_another_version_of_a_chart_has_other_tags() -> None:
 def test_a_mirror_that_redirects_nothing_is_named() -> None:
     env = load(everything.ROOT / "Pulumi.onprem-dev.yaml")
     typo = parse({**env.resolved(), "registries": {**REGISTRIES, "docker.oi": f"{MIRROR}/hub"}})
-    unused = images.unused(typo, images.pulled(typo))
+    unused = images.unused_registries(typo, images.list_artifacts(typo))
     assert "docker.oi" in unused
     assert "docker.io" not in unused
 
 
 def test_images_are_listed_with_the_digest_that_pins_them() -> None:
-    found = {one.name: one for one in images.pulled(load(everything.ROOT / "Pulumi.onprem-dev.yaml"))}
+    found = {
+        item.name: item for item in images.list_artifacts(load(everything.ROOT / "Pulumi.onprem-dev.yaml"))
+    }
     name, _, digest = versions.READINESS_GATE_IMAGE.partition("@")
     assert found[name].digest == digest
     assert "Deployment readiness-gate" in found[name].used_by
@@ -178,17 +181,17 @@ def test_images_are_listed_with_the_digest_that_pins_them() -> None:
 
 def test_a_cluster_with_its_own_operator_pulls_none_of_ours() -> None:
     env = everything.existing({**everything.T4}, mode="existing")
-    assert not [one.name for one in images.pulled(env) if "nvidia" in one.name]
+    assert not [item.name for item in images.list_artifacts(env) if "nvidia" in item.name]
 
 
 def test_an_elastic_pool_pulls_its_images_ahead_of_pods_from_the_mirror() -> None:
-    env = behind(aws_environments.TABLE["at boot"])
-    script = user_data.of(env, env.pools[0])
-    wanted = [env.image(image) for image in env.pools[0].on_aws.prepull]
+    env = with_mirrors(aws_environments.TABLE["at boot"])
+    script = user_data.render(env, env.pools[0])
+    wanted = [env.image(image) for image in env.pools[0].aws_settings.prepull]
     assert wanted
     assert all(image.startswith(MIRROR) and f"pull {image}" in script for image in wanted)
 
 
 @pytest.mark.parametrize("name", ["a:1", "library/a:1", "docker.io/a:1", "index.docker.io/library/a:1"])
 def test_an_image_of_docker_hub_has_one_name_in_the_mirror(name: str) -> None:
-    assert registries.image(name, {"docker.io": "m.example/hub"}) == "m.example/hub/library/a:1"
+    assert registries.mirrored_image(name, {"docker.io": "m.example/hub"}) == "m.example/hub/library/a:1"

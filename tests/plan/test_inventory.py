@@ -29,18 +29,18 @@ def changed(**cluster: Any) -> dict[str, Any]:
     return mapping
 
 
-def found(mapping: dict[str, Any]) -> dict[str, Any]:
+def inventory_of(mapping: dict[str, Any]) -> dict[str, Any]:
     env = parse(mapping)
     return inventory(env, {path: f"KEY of {path}" for _, path in key_paths(env)})
 
 
-def of(mapping: dict[str, Any], host: str) -> dict[str, Any]:
-    variables: dict[str, Any] = found(mapping)["_meta"]["hostvars"][host]
+def variables_of(mapping: dict[str, Any], host: str) -> dict[str, Any]:
+    variables: dict[str, Any] = inventory_of(mapping)["_meta"]["hostvars"][host]
     return variables
 
 
 def test_groups_are_those_of_kubernetes_of_gpus_and_of_pools() -> None:
-    listed = found(GOOD)
+    listed = inventory_of(GOOD)
     assert {name: group["hosts"] for name, group in listed.items() if "hosts" in group} == {
         "kube_control_plane": ["cp-1"],
         "kube_node": ["cpu-1", "gpu-1", "gpu-2", "gpu-3", "gpu-4"],
@@ -59,41 +59,44 @@ def test_groups_are_those_of_kubernetes_of_gpus_and_of_pools() -> None:
 def test_a_pools_dashes_become_underscores() -> None:
     mapping = copy.deepcopy(HOSTS)
     mapping["pools"][2]["name"] = "cpu-of-two"
-    assert found(mapping)["pool_cpu_of_two"] == {"hosts": ["cpu-1"]}
+    assert inventory_of(mapping)["pool_cpu_of_two"] == {"hosts": ["cpu-1"]}
 
 
 def test_how_a_host_is_reached() -> None:
-    assert of(GOOD, "gpu-2")["ansible_port"] == 2222
-    assert of(GOOD, "gpu-1")["ansible_host"] == "gpu-1"
-    root = of(changed(user="root", private_key=None), "gpu-1")
+    assert variables_of(GOOD, "gpu-2")["ansible_port"] == 2222
+    assert variables_of(GOOD, "gpu-1")["ansible_host"] == "gpu-1"
+    root = variables_of(changed(user="root", private_key=None), "gpu-1")
     assert root["ansible_become"] is False
     assert "ansible_ssh_private_key_file" not in root
 
 
 def test_the_keys_of_hosts_are_always_checked() -> None:
     """tests/golden has them without a file of their own."""
-    said = of(GOOD, "gpu-1")["ansible_ssh_common_args"]
-    assert said == "-o UserKnownHostsFile=/etc/ssh/ssh_known_hosts -o StrictHostKeyChecking=yes"
+    text = variables_of(GOOD, "gpu-1")["ansible_ssh_common_args"]
+    assert text == "-o UserKnownHostsFile=/etc/ssh/ssh_known_hosts -o StrictHostKeyChecking=yes"
 
 
 def test_the_driver_is_the_pools_or_the_clusters() -> None:
-    first, fourth = of(GOOD, "gpu-1"), of(GOOD, "gpu-4")
+    first, fourth = variables_of(GOOD, "gpu-1"), variables_of(GOOD, "gpu-4")
     assert (first["nvidia_driver_version"], first["nvidia_driver_branch"]) == ("580.95.05", "580")
     assert (fourth["nvidia_driver_version"], fourth["nvidia_driver_branch"]) == ("570.133.20", "570")
     assert (first["nvidia_driver_product"], first["nvidia_driver_count"]) == ("NVIDIA A100-PCIE-40GB", 2)
-    assert [of(GOOD, host)["nvidia_driver_modules"] for host in ("gpu-1", "gpu-3", "gpu-4")] == [
+    assert [variables_of(GOOD, host)["nvidia_driver_modules"] for host in ("gpu-1", "gpu-3", "gpu-4")] == [
         "open",
         "proprietary",
         "open",
     ]
-    assert [of(GOOD, host)["nvidia_driver_fabricmanager"] for host in ("gpu-1", "gpu-4")] == [False, True]
+    assert [variables_of(GOOD, host)["nvidia_driver_fabricmanager"] for host in ("gpu-1", "gpu-4")] == [
+        False,
+        True,
+    ]
 
 
 def test_a_repository_comes_with_the_text_of_its_key() -> None:
-    first = of(HOSTS, "gpu-1")
+    first = variables_of(HOSTS, "gpu-1")
     assert first["nvidia_driver_repository"] == {**MIRROR, "key": "KEY of mirror.asc"}
     assert first["nvidia_container_toolkit_repository"] == {**MIRROR, "key": "KEY of mirror.asc"}
-    second = of(HOSTS, "gpu-2")
+    second = variables_of(HOSTS, "gpu-2")
     assert second["nvidia_driver_repository"] == {}
     assert second["nvidia_driver_runfile"] == {"url": "https://mirror.example/a.run", "sha256": "a" * 64}
     assert list(key_paths(parse(HOSTS))) == [
@@ -103,10 +106,10 @@ def test_a_repository_comes_with_the_text_of_its_key() -> None:
 
 
 def test_mig_is_the_operators_in_a_cluster_and_the_roles_outside() -> None:
-    joined = of(GOOD, "gpu-1")
+    joined = variables_of(GOOD, "gpu-1")
     assert (joined["nvidia_mig_layout"], joined["nvidia_mig_config"]) == ("", {})
     alone = changed(kubeconfig=None, context=None)
-    cut = of(alone, "gpu-1")
+    cut = variables_of(alone, "gpu-1")
     assert cut["nvidia_mig_layout"] == "all-1g.5gb"
     assert cut["nvidia_mig_config"] == {
         "version": "v1",
@@ -115,22 +118,22 @@ def test_mig_is_the_operators_in_a_cluster_and_the_roles_outside() -> None:
             "all-disabled": [{"devices": "all", "mig-enabled": False}],
         },
     }
-    assert of(alone, "gpu-4")["nvidia_mig_layout"] == "all-disabled", "it may have been cut before"
-    assert of(alone, "gpu-3")["nvidia_mig_layout"] == "", "Volta has no MIG"
+    assert variables_of(alone, "gpu-4")["nvidia_mig_layout"] == "all-disabled", "it may have been cut before"
+    assert variables_of(alone, "gpu-3")["nvidia_mig_layout"] == "", "Volta has no MIG"
 
 
 def test_the_order_of_hosts_and_pools_changes_no_byte() -> None:
     mapping = copy.deepcopy(GOOD)
     mapping["pools"].reverse()
     mapping["pools"][3]["hosts"].reverse()
-    assert found(mapping) == found(GOOD)
+    assert inventory_of(mapping) == inventory_of(GOOD)
 
 
 ROLES = Path(__file__).resolve().parents[2] / "ansible" / "roles"
 TYPES = {"str": str, "path": str, "int": int, "bool": bool, "dict": dict, "list": list}
 
 
-def alone() -> dict[str, Any]:
+def without_cluster() -> dict[str, Any]:
     mapping: dict[str, Any] = copy.deepcopy(HOSTS)
     del mapping["cluster"]["kubeconfig"]
     return mapping
@@ -143,7 +146,7 @@ def options(role: Path) -> dict[str, Any]:
 
 
 def variables() -> Iterator[tuple[str, str, Any]]:
-    for mapping in (HOSTS, alone()):
+    for mapping in (HOSTS, without_cluster()):
         env = parse(mapping)
         hosts = inventory(env, dict.fromkeys((path for _, path in key_paths(env)), "KEY"))["_meta"][
             "hostvars"
@@ -173,7 +176,7 @@ def test_every_role_variable_is_in_its_roles_specs_with_its_type() -> None:
             assert value in option["choices"], f"{host}: {name} is {value!r}"
         if option.get("options") and value:
             assert set(value) <= set(option["options"]), f"{host}: {name} has {sorted(value)}"
-            required = {key for key, one in option["options"].items() if one.get("required")}
+            required = {key for key, item in option["options"].items() if item.get("required")}
             assert required <= set(value), f"{host}: {name} has {sorted(value)}"
         seen.add(role.name)
     assert {
@@ -191,5 +194,5 @@ def test_what_a_role_must_have_the_inventory_gives() -> None:
     for role in sorted(ROLES.iterdir()):
         if role.name == "signed_repository":
             continue  # other roles set its options
-        required = {name for name, one in options(role).items() if one.get("required")}
+        required = {name for name, item in options(role).items() if item.get("required")}
         assert required <= given, f"{role.name} needs {sorted(required - given)}"

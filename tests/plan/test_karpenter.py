@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from infra import versions
-from infra.model.amounts import numbers
+from infra.model.amounts import version_numbers
 from infra.model.aws_pools import FIRST_KARPENTER_WITH_CLAIMS
-from infra.model.aws_values import EKS
+from infra.model.aws_values import EKS_VERSIONS
 from infra.model.environment import Environment
 from infra.model.machines import MACHINES
 from infra.plan import eks, karpenter, node_class, sharing
@@ -88,13 +88,13 @@ def test_gpus_by_model_let_in_the_types_with_them_and_no_other(models: tuple[str
         count: Any = counts if len(counts) > 1 else counts[0]
         pool = {"gpu": {"models": list(models), "count": count}, "elastic": {"max": {"cpu": 24 * counts[-1]}}}
         (spec,) = pools_of(aws(pool)).values()
-        assert {one["instance_type"] for one in types if allowed(spec, one)} == meant
+        assert {kind["instance_type"] for kind in types if allowed(spec, kind)} == meant
 
 
 @pytest.mark.parametrize("env", TABLE.values(), ids=TABLE)
 def test_no_limit_is_on_a_resource_that_no_node_offers(env: Environment) -> None:
     for index, pool in enumerate(env.pools):
-        offered = sharing.offered(env, pool, pool.gpu_counts[0])
+        offered = sharing.resources(env, pool, pool.gpu_counts[0])
         for spec in pools_of(env, index).values():
             assert spec["limits"]
             assert set(spec["limits"]) <= ({"nodes"} if pool.by_claim else {"cpu", "memory", *offered})
@@ -229,11 +229,11 @@ def test_no_replica_waits_for_a_node_that_is_not_there() -> None:
 
 def test_claims_are_refused_on_elastic_pools_only_below_the_version_that_allocates_them() -> None:
     """A pin from that version on must allow them: docs/adr/0006 says what 1.15.0 does to reservations."""
-    assert numbers(versions.KARPENTER) < numbers(FIRST_KARPENTER_WITH_CLAIMS)
+    assert version_numbers(versions.KARPENTER) < version_numbers(FIRST_KARPENTER_WITH_CLAIMS)
 
 
 def test_every_version_of_eks_has_every_add_on_pinned() -> None:
-    for version in EKS:
+    for version in EKS_VERSIONS:
         add_ons = eks.add_ons(aws(SLICED, version=version))
         assert list(add_ons) == [
             "aws-ebs-csi-driver",

@@ -1,27 +1,21 @@
-"""Claims, quotas, placeholders, the packing scheduler and Karpenter's CRDs on a real control plane.
+"""Claims, quotas, placeholders and the packing scheduler on a real control plane.
 
 tests/checks/test_api_server.py shows that the API server accepts every planned object.
 """
 
 from __future__ import annotations
 
-import copy
 import json
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from gpuform.checkout.paths import Paths
-from infra import versions
 from infra.config import parse
-from infra.model.environment import Environment
-from infra.plan import karpenter, node_class, room, scheduler, workloads
-from lab.offline.charts import Charts
+from infra.plan import quotas, scheduler, workloads
 from tests import packing
 from tests.conftest import Kubectl, Plane
-from tests.plan.aws_environments import CLAIMED, SLICED, TABLE, aws
+from tests.plan.aws_environments import CLAIMED, TABLE, aws
 
 pytestmark = pytest.mark.cluster
 
@@ -113,7 +107,9 @@ ELASTIC = {"machine": "g6.12xlarge", "spare": 2}
 
 
 def spaces(env: Any) -> list[Manifest]:
-    return [one for one in room.namespaces(env) if one["metadata"]["name"] != "gpu-operator"]
+    return [
+        namespace for namespace in quotas.namespaces(env) if namespace["metadata"]["name"] != "gpu-operator"
+    ]
 
 
 @pytest.fixture
@@ -121,29 +117,6 @@ def made(control_plane: Plane) -> Iterator[list[Manifest]]:
     found: list[Manifest] = []
     yield found
     packing.delete(control_plane, found)
-
-
-@pytest.mark.nightly
-def test_every_object_is_taken_by_the_api_server(control_plane: Plane, made: list[Manifest]) -> None:
-    env = parse(
-        {
-            **aws(CLAIMED, {**SLICED, "spare": 1}).resolved(),
-            "scheduling": {"packer": True},
-            "priorities": {"high": 100},
-            "namespaces": [{"name": "team", "quota": {"p0": 1, "p1": 2}}],
-        }
-    )
-    made += spaces(env)
-    packing.apply(control_plane, made)
-    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": [
-        *scheduler.manifests(env), *room.manifests(env)]})  # fmt: skip
-    said = control_plane.kubectl(
-        "apply", "--server-side", "--validate=strict", "--dry-run=server", "-f", "-", input=text
-    )
-    assert said.count("serverside-applied") == len(scheduler.manifests(env)) + len(room.manifests(env))
-    # The role that it is bound to is the cluster's own scheduler's, which may also read claims.
-    role = json.loads(control_plane.kubectl("get", "clusterrole", "system:kube-scheduler", "-o", "json"))
-    assert any("resourceclaims" in rule.get("resources", ()) for rule in role["rules"])
 
 
 def pod(name: str, resource: str, number: int) -> Manifest:
@@ -165,7 +138,7 @@ def test_a_quota_cannot_be_walked_around(control_plane: Plane, made: list[Manife
     ]  # fmt: skip
     given = [{"name": "team", "quota": {"t4": 2}}]
     env = parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": pools, "namespaces": given})
-    made += [*spaces(env), *room.manifests(env)]
+    made += [*spaces(env), *quotas.manifests(env)]
     packing.apply(control_plane, made)
     account = "--for=jsonpath={.metadata.name}=default"
     control_plane.kubectl("wait", "serviceaccount/default", "-n", "team", account, "--timeout=30s")
@@ -193,18 +166,18 @@ def test_placeholders_give_way_at_once(control_plane: Plane, made: list[Manifest
     env = parse({**declared, "scheduling": {"packer": packer}})
     with packing.nodes(control_plane, "p0", 2, {"nvidia.com/gpu": "4"}):
         try:
-            made += [*spaces(env), *scheduler.manifests(env), *room.manifests(env)]
+            made += [*spaces(env), *scheduler.manifests(env), *quotas.manifests(env)]
             # Two scheduler replicas would need their own nodes here; the keeper runs it.
             made[:] = [
-                one
-                for one in made
-                if (one["kind"], one["metadata"].get("namespace")) != ("Deployment", "gpuform-packer")
+                item
+                for item in made
+                if (item["kind"], item["metadata"].get("namespace")) != ("Deployment", "gpuform-packer")
             ]
             packing.apply(control_plane, made)
             assert set(packing.placed(control_plane, "gpuform-placeholder", 2).values()) == {1}
             packing.apply(control_plane, workloads.manifests(env))
             (node,) = packing.placed(control_plane, "work", 1)
-            held = [one["spec"].get("nodeName") for one in packing.pods(control_plane, "gpuform-placeholder")]
+            held = [pod["spec"].get("nodeName") for pod in packing.pods(control_plane, "gpuform-placeholder")]
             assert node not in held, "who held the node has gone"
             assert len(set(held) - {None}) == 1, "the other node is held still"
         finally:
@@ -221,7 +194,7 @@ def test_claims_are_allocated_with_the_packers_own_rights(control_plane: Plane, 
     with packing.nodes(control_plane, "p0", 2, {}):
         slices = [resource_slice(f"p0-{index}") for index in range(2)]
         made += [DEVICE_CLASS, *slices, *spaces(env)]
-        made += [one for one in scheduler.manifests(env) if one["kind"] != "Deployment"]
+        made += [manifest for manifest in scheduler.manifests(env) if manifest["kind"] != "Deployment"]
         made += workloads.manifests(env)
         packing.apply(control_plane, made)
         packing.placed(control_plane, "work", 1)
@@ -231,77 +204,3 @@ def test_claims_are_allocated_with_the_packers_own_rights(control_plane: Plane, 
         assert len(claim["status"]["allocation"]["devices"]["results"]) == 1
         packing.delete(control_plane, made)
         made.clear()
-
-
-@pytest.fixture(scope="module")
-def karpenter_crds(control_plane: Plane) -> Kubectl:
-    """kubectl on a control plane with Karpenter's CRDs; they stay, since other files need them."""
-    here = Paths.here()
-    charts = Charts(here.root, here.cache, control_plane.paths.state / "charts")
-    chart = charts.folder("karpenter-crd", versions.KARPENTER)
-    helm = [str(control_plane.toolchain.path("helm")), "template", str(chart)]
-    crds = subprocess.run(helm, check=True, capture_output=True, text=True).stdout
-    control_plane.kubectl("apply", "--server-side", "-f", "-", input=crds)
-    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", "-", input=crds)
-    return control_plane.kubectl
-
-
-def planned(env: Environment) -> list[Manifest]:
-    found: list[Manifest] = []
-    for pool in env.pools:
-        if pool.by_karpenter:
-            found.append(node_class.ec2_node_class(env, pool, node_class.node_role(env), env.name))
-        found += [*karpenter.node_pools(env, pool), *karpenter.node_overlays(env, pool)]
-    return found
-
-
-def submit(kubectl: Kubectl, *manifests: Manifest) -> str:
-    items = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
-    arguments = ("apply", "--server-side", "--dry-run=server", "--validate=strict", "-o", "name", "-f", "-")
-    return kubectl(*arguments, input=json.dumps(items))
-
-
-def test_a_static_pool_is_taken_and_stays_one(karpenter_crds: Kubectl) -> None:
-    (static,) = (one for one in planned(TABLE["claimed"]) if "replicas" in one["spec"])
-    for key, value, said in (
-        ("weight", 10, "'weight' is not supported on static NodePools"),
-        ("limits", {"nodes": "3", "cpu": "8"}, "only 'limits.nodes' is supported on static NodePools"),
-        ("replicas", -1, "spec.replicas"),
-    ):
-        with pytest.raises(AssertionError) as refused:
-            submit(karpenter_crds, {**static, "spec": {**static["spec"], key: value}})
-        assert said in str(refused.value)
-    karpenter_crds("apply", "--server-side", "-f", "-", input=json.dumps(static))
-    elastic = {**static, "spec": {key: value for key, value in static["spec"].items() if key != "replicas"}}
-    with pytest.raises(AssertionError) as kept:
-        submit(karpenter_crds, elastic)
-    assert "Cannot transition NodePool between static" in str(kept.value)
-    karpenter_crds("delete", "nodepool", static["metadata"]["name"])
-
-
-BAD: list[tuple[str, tuple[str, ...], Any, str]] = [
-    ("NodePool", ("spec", "replicas"), 2, "'weight' is not supported on static NodePools"),
-    ("NodePool", ("spec", "weight"), 101, "spec.weight"),
-    ("NodePool", ("spec", "template", "spec", "expireAfter"), "2 hours", "expireAfter"),
-    ("EC2NodeClass", ("spec", "amiFamily"), "Bottlerocket", "when using an AL2023 alias"),
-    ("EC2NodeClass", ("spec", "tags"), {"karpenter.sh/nodepool": "x"}, "restricted tag"),
-    ("EC2NodeClass", ("spec", "instanceProfile"), "x", "exactly one of ['role', 'instanceProfile']"),
-    ("NodeOverlay", ("spec", "capacity"), {"cpu": "4"}, "invalid resource restricted"),
-    ("NodeOverlay", ("spec", "price"), "cheap", "spec.price"),
-]
-
-
-@pytest.mark.parametrize(("kind", "path", "value", "said"), BAD)
-def test_the_server_refuses_what_is_wrong(
-    karpenter_crds: Kubectl, kind: str, path: tuple[str, ...], value: Any, said: str
-) -> None:
-    good = next(manifest for manifest in planned(TABLE["sliced"]) if manifest["kind"] == kind)
-    bad = copy.deepcopy(good)
-    place = bad
-    for key in path[:-1]:
-        place = place[key]
-    place[path[-1]] = value
-    submit(karpenter_crds, good)
-    with pytest.raises(AssertionError) as refused:
-        submit(karpenter_crds, bad)
-    assert said in str(refused.value)

@@ -12,8 +12,8 @@ import pytest
 from infra.model.dcgm import DEFAULT, FIELDS
 from infra.model.environment import Environment
 from infra.plan import device_plugin, gpu_operator, monitoring, scraping
+from infra.plan.quotas import namespaces
 from infra.plan.render import render
-from infra.plan.room import namespaces
 from tests.external import reference
 from tests.plan.environments import on
 
@@ -37,10 +37,10 @@ def values(monitored: dict[str, Any]) -> dict[str, Any]:
 def test_nothing_of_it_where_it_is_left_out() -> None:
     env = existing(None)
     assert monitoring.release(env) is device_plugin.exporter_release(env) is scraping.config_map(env) is None
-    assert monitoring.before(env) == monitoring.after(env) == ()
+    assert monitoring.objects_before(env) == monitoring.objects_after(env) == ()
     assert "dcgmExporter" not in gpu_operator.values(env)
     assert not [name for name in render(env) if "monitoring" in name or "dcgm" in name]
-    assert "monitoring" not in {one["metadata"]["name"] for one in namespaces(env)}
+    assert "monitoring" not in {namespace["metadata"]["name"] for namespace in namespaces(env)}
 
 
 @pytest.mark.parametrize(
@@ -85,15 +85,15 @@ def test_rules_and_dashboards_are_what_others_plan(monkeypatch: pytest.MonkeyPat
     groups = [{"name": "gpuform.nodes", "rules": [record, alert]}, {"name": "Faults", "rules": [alert]}]
     monkeypatch.setattr(monitoring, "groups", lambda env: groups)
     monkeypatch.setattr(monitoring, "dashboards", lambda env: {"fleet": {"title": "Ü"}})
-    found = {one["metadata"]["name"]: one for one in monitoring.after(existing({}))}
+    found = {item["metadata"]["name"]: item for item in monitoring.objects_after(existing({}))}
     assert sorted(found) == ["gpuform-dashboard-fleet", "gpuform-faults", "gpuform-nodes"]
     assert found["gpuform-nodes"]["metadata"]["labels"]["release"] == "monitoring"
     assert found["gpuform-nodes"]["spec"]["groups"] == [groups[0]]
     board = found["gpuform-dashboard-fleet"]
     assert board["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert json.loads(board["data"]["gpuform-fleet.json"]) == {"title": "Ü"}
-    quiet = monitoring.after(existing({"alerts": False, "dashboards": False}))
-    assert [one["spec"]["groups"][0]["rules"] for one in quiet] == [[record]]
+    quiet = monitoring.objects_after(existing({"alerts": False, "dashboards": False}))
+    assert [entry["spec"]["groups"][0]["rules"] for entry in quiet] == [[record]]
 
 
 def test_every_line_of_the_csv_is_read_as_the_exporter_reads_it() -> None:
@@ -124,7 +124,7 @@ def test_what_is_asked_for_is_added_or_stands_instead() -> None:
         {"field": "DCGM_FI_DEV_GPU_TEMP", "help": "How hot it is"},
         {"field": "DCGM_FI_DEV_PSTATE", "type": "counter"},
     ]
-    lines = scraping.csv(existing({"counters": own})).splitlines()
+    lines = scraping.fields_csv(existing({"counters": own})).splitlines()
     assert len(lines) == len(DEFAULT) + 2
     assert "DCGM_FI_DEV_FB_TOTAL, gauge, Memory of the card in MiB" in lines
     assert "DCGM_FI_DEV_GPU_TEMP, gauge, How hot it is" in lines
@@ -142,7 +142,7 @@ def test_bumble_row_14_additional_scrape_configs() -> None:
     assert discovery["namespaces"] == {"names": ["gpu-operator"]}
     assert config["job_name"] == scraping.JOB == "nvidia-dcgm-exporter"
     assert config["honor_labels"] is True
-    assert {one.get("target_label") for one in config["relabel_configs"]} == {None, "node", "instance"}
+    assert {item.get("target_label") for item in config["relabel_configs"]} == {None, "node", "instance"}
 
 
 @pytest.mark.parametrize(("interval", "asked", "limit"), [("5s", "5000", "5s"), ("1m", "60000", "10s")])

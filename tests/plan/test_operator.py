@@ -64,7 +64,7 @@ def test_parts_that_the_cluster_has_are_left_out() -> None:
 
 
 def toolkit_env(env: Environment) -> dict[str, str]:
-    return {one["name"]: one["value"] for one in gpu_operator.values(env)["toolkit"]["env"]}
+    return {variable["name"]: variable["value"] for variable in gpu_operator.values(env)["toolkit"]["env"]}
 
 
 def test_the_toolkit_is_told_where_another_containerd_is() -> None:
@@ -80,11 +80,17 @@ def test_the_toolkit_is_told_where_another_containerd_is() -> None:
 
 @pytest.mark.parametrize(
     ("pools", "branch"),
-    [(["g2.5xlarge"], "595"), (["g2.5xlarge", "g1.4xlarge"], "580"), (["g3.xlarge"], "580")],
+    [
+        (["g2.5xlarge"], "595"),
+        (["g2.5xlarge", "g1.4xlarge"], "580"),
+        (["g3.xlarge"], "580"),
+        (["g1.4xlarge", "p6-b200.48xlarge"], "580"),  # R580 supports B200; modules are each node's own
+    ],
 )
 def test_volta_keeps_the_driver_on_its_last_branch(pools: list[str], branch: str) -> None:
     env = existing(*({"machine": name} for name in pools))
-    assert gpu_operator.values(env)["driver"]["version"].split(".")[0] == branch
+    driver = gpu_operator.values(env)["driver"]
+    assert (driver["version"].split(".")[0], driver["kernelModuleType"]) == (branch, "auto")
 
 
 def test_every_operand_tolerates_every_taint_of_gpu_nodes() -> None:

@@ -154,13 +154,6 @@ def test_what_was_accepted_stands_at_the_operands() -> None:
     known(gpu_operator.values(env))
 
 
-def test_volta_and_blackwell_share_the_branch_that_drives_both() -> None:
-    """R580 is the last for Volta and supports B200; each node takes its own kind of modules."""
-    env = existing({"machine": "g1.4xlarge"}, {"machine": "p6-b200.48xlarge"})
-    driver = gpu_operator.values(env)["driver"]
-    assert (driver["version"].split(".")[0], driver["kernelModuleType"]) == ("580", "auto")
-
-
 def test_where_no_branch_drives_two_gpus_both_are_named() -> None:
     with pytest.raises(InputError) as refused:
         existing({"machine": "g1.4xlarge"}, {"machine": "g7.2xlarge"})

@@ -8,7 +8,7 @@ from infra.config import parse
 from infra.incluster import pool_keeper as program
 from infra.model import labels
 from infra.plan import magnum, pool_keeper, sharing, startup
-from tests.incluster.sites import RESEARCH as ENV
+from tests.incluster.live_clusters import RESEARCH as ENV
 from tests.plan.aws_environments import TABLE
 from tests.plan.environments import declared
 
@@ -23,12 +23,12 @@ THEIRS = declared("existing", {"machine": "g4dn.xlarge"}, gpu_operator={"mode": 
 def test_pools_with_nodes_that_join_without_something_are_kept() -> None:
     for env in TABLE.values():
         cut = [pool.name for pool in env.pools if pool.layout is not None and not pool.by_karpenter]
-        assert [pool.name for pool in pool_keeper.kept(env)] == (cut if env.has_mig_manager else [])
-        assert bool(pool_keeper.manifests(env)) == bool(pool_keeper.kept(env))
-        assert [pool_keeper.manager(env, pool) for pool in env.pools] == [None] * len(env.pools)
-        assert [pool_keeper.joining(env, pool) for pool in env.pools] == [None] * len(env.pools)
-    assert pool_keeper.kept(ENV) == ENV.pools
-    assert len({pool_keeper.manager(ENV, pool) for pool in ENV.pools}) == len(ENV.pools)
+        assert [pool.name for pool in pool_keeper.kept_pools(env)] == (cut if env.has_mig_manager else [])
+        assert bool(pool_keeper.manifests(env)) == bool(pool_keeper.kept_pools(env))
+        assert [pool_keeper.field_manager(env, pool) for pool in env.pools] == [None] * len(env.pools)
+        assert [pool_keeper.awaited_nodes(env, pool) for pool in env.pools] == [None] * len(env.pools)
+    assert pool_keeper.kept_pools(ENV) == ENV.pools
+    assert len({pool_keeper.field_manager(ENV, pool) for pool in ENV.pools}) == len(ENV.pools)
 
 
 def test_a_node_that_joins_an_existing_cluster_lacks_everything() -> None:
@@ -37,16 +37,16 @@ def test_a_node_that_joins_an_existing_cluster_lacks_everything() -> None:
     assert own["selector"] == {"pool": "p0"}
     assert own["labels"] == sharing.pool_labels(env, pool)
     assert own["taints"] == sharing.pool_taints(env, pool)
-    assert [one["key"] for one in own["startup"]["taints"]] == [labels.GPU_NOT_READY]
+    assert [taint["key"] for taint in own["startup"]["taints"]] == [labels.GPU_NOT_READY]
     assert own["layout"] == {"config": "all-1g.5gb"}
-    assert (own["joined_within"], own["manager"]) == (3600, pool_keeper.manager(env, pool))
-    assert pool_keeper.joining(env, pool) is None
+    assert (own["joined_within"], own["manager"]) == (3600, pool_keeper.field_manager(env, pool))
+    assert pool_keeper.awaited_nodes(env, pool) is None
 
 
 @pytest.mark.parametrize("declared", [EXISTING, THEIRS], ids=["ours", "the cluster's operator"])
 def test_its_pod_and_its_program_are_in_one_namespace(declared: dict[str, object]) -> None:
     found = pool_keeper.manifests(parse(declared))
-    spaces = {one["kind"]: one["metadata"].get("namespace") for one in found if one["kind"] != "Role"}
+    spaces = {item["kind"]: item["metadata"].get("namespace") for item in found if item["kind"] != "Role"}
     assert spaces["ConfigMap"] == spaces["Deployment"] == spaces["ServiceAccount"]
 
 
@@ -56,19 +56,19 @@ def test_it_gives_what_the_program_gives() -> None:
     for pool in ENV.pools:
         own = told[pool.name]
         assert own["labels"] == sharing.pool_labels(ENV, pool)
-        assert program.OURS in own["labels"]  # else a node would never be done
+        assert program.ENVIRONMENT in own["labels"]  # else a node would never be done
         assert own["taints"] == sharing.pool_taints(ENV, pool)
-        waits = startup.until_proven(ENV, pool)
+        waits = startup.startup_change(ENV, pool)
         assert waits
         assert own["startup"] == {key: waits[key] for key in ("taints", "proof")}
         assert own["selector"] == magnum.selector(ENV, pool)
-        assert own["manager"] == pool_keeper.manager(ENV, pool)
+        assert own["manager"] == pool_keeper.field_manager(ENV, pool)
     assert told["gpu-a100"]["layout"] == {"config": "3g.20gb-2x2g.10gb"}
     assert "layout" not in told["gpu-t4"]
 
 
 def test_as_many_nodes_are_waited_for_as_are_always_there() -> None:
-    elastic, fixed = (pool_keeper.joining(ENV, pool) for pool in ENV.pools)
+    elastic, fixed = (pool_keeper.awaited_nodes(ENV, pool) for pool in ENV.pools)
     assert elastic
     assert fixed
     assert (elastic["nodes"], fixed["nodes"]) == (1, 1)
@@ -83,7 +83,7 @@ def test_a_layout_is_not_given_where_nothing_cuts_gpus() -> None:
 
 
 def test_the_program_and_the_plan_mean_the_same_keys() -> None:
-    assert (program.OURS, program.POOL, program.LAYOUT, program.MIG_CONFIG, program.MIG_DEFAULT) == (
+    assert (program.ENVIRONMENT, program.POOL, program.LAYOUT, program.MIG_CONFIG, program.MIG_DEFAULT) == (
         labels.ENVIRONMENT,
         labels.POOL,
         labels.MIG_LAYOUT,

@@ -9,7 +9,7 @@ import yaml
 
 from infra.config import parse
 from infra.model.environment import Environment
-from infra.plan import images, queues, room, workloads
+from infra.plan import images, queues, quotas, workloads
 from tests.config.edits import changed
 from tests.config.tables import GOOD
 from tests.plan import aws_environments
@@ -54,12 +54,12 @@ def environment(*given: dict[str, Any], quota: dict[str, Any], **more: Any) -> E
 
 
 def of_kind(env: Environment, kind: str) -> dict[str, dict[str, Any]]:
-    return {one["metadata"]["name"]: one["spec"] for one in queues.manifests(env) if one["kind"] == kind}
+    return {item["metadata"]["name"]: item["spec"] for item in queues.manifests(env) if item["kind"] == kind}
 
 
-def quotas(spec: dict[str, Any]) -> dict[str, dict[str, str]]:
+def nominal_quotas(spec: dict[str, Any]) -> dict[str, dict[str, str]]:
     return {
-        flavor["name"]: {one["name"]: one["nominalQuota"] for one in flavor["resources"]}
+        flavor["name"]: {item["name"]: item["nominalQuota"] for item in flavor["resources"]}
         for group in spec["resourceGroups"]
         for flavor in group["flavors"]
     }
@@ -79,7 +79,7 @@ def test_every_kind_of_sharing_has_its_flavor(kind: str) -> None:
     if isinstance(quota, dict):
         work["slice"] = next(iter(quota))
     env = environment(pool, quota={"p0": quota}, workloads=[work])
-    assert quotas(of_kind(env, "ClusterQueue")["team"]) == {"p0": counted}
+    assert nominal_quotas(of_kind(env, "ClusterQueue")["team"]) == {"p0": counted}
     (flavor,) = of_kind(env, "ResourceFlavor").values()
     assert flavor["nodeLabels"] == {"gpuform.io/pool": "p0"}
     tolerated = {"key": "nvidia.com/gpu", "operator": "Equal", "value": "true", "effect": "NoSchedule"}
@@ -87,7 +87,7 @@ def test_every_kind_of_sharing_has_its_flavor(kind: str) -> None:
     job = workloads.objects(env, env.workloads[0])[-1]
     assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
     asked = job["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
-    classes = [one["name"] for one in configured(env)["resources"].get("deviceClassMappings", ())]
+    classes = [item["name"] for item in configured(env)["resources"].get("deviceClassMappings", ())]
     assert classes == [name for name in counted if not name.startswith("nvidia.com/")]
     assert set(asked) - {"memory"} <= set(counted), "a pod requests only what the queue counts"
 
@@ -99,17 +99,17 @@ def test_pools_with_a_common_resource_are_one_group_and_the_others_have_their_ow
     env = environment(FOUR, partly, shared, quota=quota)
     spec = of_kind(env, "ClusterQueue")["team"]
     groups = [
-        (one["coveredResources"], [flavor["name"] for flavor in one["flavors"]])
-        for one in spec["resourceGroups"]
+        (item["coveredResources"], [flavor["name"] for flavor in item["flavors"]])
+        for item in spec["resourceGroups"]
     ]
     assert groups == [
         (["nvidia.com/gpu.shared"], ["p2"]),
         (["nvidia.com/gpu", "nvidia.com/mig-1g.5gb"], ["p1", "p0"]),
     ], "in the order of the quota, which is the order in which Kueue tries them"
-    assert quotas(spec)["p0"] == {"nvidia.com/gpu": "4", "nvidia.com/mig-1g.5gb": "0"}
+    assert nominal_quotas(spec)["p0"] == {"nvidia.com/gpu": "4", "nvidia.com/mig-1g.5gb": "0"}
     for group in spec["resourceGroups"]:
         for flavor in group["flavors"]:
-            assert [one["name"] for one in flavor["resources"]] == group["coveredResources"]
+            assert [entry["name"] for entry in flavor["resources"]] == group["coveredResources"]
 
 
 def test_limits_order_preemption_and_weight_are_kueues() -> None:
@@ -129,9 +129,9 @@ def test_limits_order_preemption_and_weight_are_kueues() -> None:
     assert arts["queueingStrategy"] == "BestEffortFIFO"
     assert of_kind(env, "Cohort") == {"lab": {}, "physics": {"parentName": "lab"}}
     places = [
-        (one["metadata"]["namespace"], one["metadata"]["name"], one["spec"])
-        for one in queues.manifests(env)
-        if one["kind"] == "LocalQueue"
+        (item["metadata"]["namespace"], item["metadata"]["name"], item["spec"])
+        for item in queues.manifests(env)
+        if item["kind"] == "LocalQueue"
     ]
     assert places[:2] == [
         (space, "science", {"clusterQueue": "science"}) for space in ("science", "science-ci")
@@ -153,7 +153,7 @@ def test_kueue_acts_in_namespaces_of_teams_alone_and_counts_gpus_alone() -> None
     plain = parse(changed(GOOD["queues"], {"at": "queues/fair_sharing", "put": False},
                           {"at": "queues/teams/0/weight", "remove": True}))  # fmt: skip
     assert "fairSharing" not in configured(plain)
-    made = {one["metadata"]["name"]: one["metadata"]["labels"] for one in room.namespaces(env)}
+    made = {item["metadata"]["name"]: item["metadata"]["labels"] for item in quotas.namespaces(env)}
     for space in (*spaces, "kueue-system"):
         assert made[space]["pod-security.kubernetes.io/enforce"] == "restricted"
 
@@ -181,15 +181,15 @@ def test_kueue_runs_on_system_nodes_and_on_gpu_nodes_only_if_there_are_no_others
 def tolerated(env: Environment) -> list[str]:
     release = queues.release(env)
     assert release is not None
-    return [one["key"] for one in release.values["controllerManager"]["tolerations"]]
+    return [item["key"] for item in release.values["controllerManager"]["tolerations"]]
 
 
-def work(kind: str, **more: Any) -> dict[str, Any]:
+def workload(kind: str, **more: Any) -> dict[str, Any]:
     own = {"name": "w", "namespace": "arts", "kind": kind, "pool": "t4", "queue": "arts", "image": "a:1"}
     return {**own, **more}
 
 
-def made(one: dict[str, Any], **more: Any) -> dict[str, dict[str, Any]]:
+def objects_of(one: dict[str, Any], **more: Any) -> dict[str, dict[str, Any]]:
     env = parse({**changed(GOOD["queues"], {"at": "workloads/0", "put": one}), **more})
     return {found["kind"]: found for found in workloads.objects(env, env.workloads[0])}
 
@@ -200,30 +200,30 @@ CREATED = {"pulumi.com/waitFor": "jsonpath={.metadata.uid}"}
 
 
 def test_an_update_does_not_wait_for_the_turn_of_pods() -> None:
-    pod = made(work("pod"))["Pod"]["metadata"]
+    pod = objects_of(workload("pod"))["Pod"]["metadata"]
     assert pod["annotations"] == CREATED
     assert pod["labels"].items() >= QUEUED.items()
-    found = made(work("deployment", service={"port": 80}))
+    found = objects_of(workload("deployment", service={"port": 80}))
     assert found["Deployment"]["metadata"]["annotations"] == CREATED
     assert found["Service"]["metadata"]["annotations"] == {"pulumi.com/skipAwait": "true"}
-    job = made(work("job"))["Job"]
+    job = objects_of(workload("job"))["Job"]
     assert job["metadata"]["annotations"]["pulumi.com/skipAwait"] == "true"
-    assert "annotations" not in made(work("job", wait_minutes=60))["Job"]["metadata"]
-    alone = work("deployment", service={"port": 80})
+    assert "annotations" not in objects_of(workload("job", wait_minutes=60))["Job"]["metadata"]
+    alone = workload("deployment", service={"port": 80})
     del alone["queue"]
-    assert all("annotations" not in one["metadata"] for one in made(alone).values())
+    assert all("annotations" not in item["metadata"] for item in objects_of(alone).values())
 
 
 @pytest.mark.parametrize("more", [{}, COLOURS], ids=["one", "two colours"])
 def test_pods_of_a_deployment_have_the_queue_and_those_of_a_job_do_not(more: dict[str, Any]) -> None:
     """Kueue admits each pod of a Deployment, and a Job as a whole."""
-    deployment = made(work("deployment", **more))["Deployment"]
+    deployment = objects_of(workload("deployment", **more))["Deployment"]
     assert deployment["spec"]["template"]["metadata"]["labels"].items() >= QUEUED.items()
     assert not QUEUED.items() & deployment["spec"]["selector"]["matchLabels"].items()
     if more:
         assert deployment["metadata"]["labels"].items() >= QUEUED.items()
         assert "pulumi.com/waitFor" not in deployment["metadata"]["annotations"], "the provider waits for it"
-    job = made(work("job"))["Job"]
+    job = objects_of(workload("job"))["Job"]
     assert job["metadata"]["labels"].items() >= QUEUED.items()
     assert not QUEUED.items() & job["spec"]["template"]["metadata"]["labels"].items()
 
@@ -231,7 +231,7 @@ def test_pods_of_a_deployment_have_the_queue_and_those_of_a_job_do_not(more: dic
 def test_an_update_ends_old_pods_first_because_they_have_the_quota() -> None:
     env = aws_environments.aws(aws_environments.SLICED).resolved()
     team = {"name": "arts", "namespaces": ["arts"], "quota": {"p0": 4}}
-    one = {**work("deployment"), "pool": "p0"}
+    one = {**workload("deployment"), "pool": "p0"}
     queued = parse({**env, "queues": {"teams": [team]}, "workloads": [one]})
     free = parse({**env, "workloads": [{key: one[key] for key in one if key != "queue"}]})
     strategies = [
@@ -261,7 +261,7 @@ def test_a_product_in_two_pools_runs_where_the_queue_has_quota() -> None:
 
 def test_who_packs_and_which_priority_stay_as_without_a_queue() -> None:
     more = {"scheduling": {"packer": True}, "priorities": {"high": 100}}
-    spec = made(work("job", priority="high"), **more)["Job"]["spec"]["template"]["spec"]
+    spec = objects_of(workload("job", priority="high"), **more)["Job"]["spec"]["template"]["spec"]
     assert (spec["schedulerName"], spec["priorityClassName"]) == ("gpuform-packer", "high")
 
 
@@ -274,6 +274,6 @@ def test_chart_and_image_come_from_mirrors_and_are_listed() -> None:
     assert (
         release.values["controllerManager"]["manager"]["image"]["repository"] == "r.example/k8s/kueue/kueue"
     )
-    listed = {one.name: one.pulled_as for one in images.pulled(env)}
+    listed = {item.name: item.pulled_as for item in images.list_artifacts(env)}
     assert listed["registry.k8s.io/kueue/kueue:v0.19.2"] == "r.example/k8s/kueue/kueue:v0.19.2"
     assert "oci://registry.k8s.io/kueue/charts/kueue:0.19.2" in listed

@@ -17,8 +17,8 @@ from infra.plan import (
     gpu_operator,
     karpenter,
     node_groups,
+    quotas,
     readiness_gate,
-    room,
     sharing,
     startup,
     workloads,
@@ -55,7 +55,7 @@ def test_a_node_promises_what_the_workloads_are_counted_with(env: Environment) -
     for pool in env.pools:
         asked = readiness_gate.pools(env).get(pool.name, {})
         if pool.gpus and not pool.by_karpenter:
-            assert asked["offers"] == sharing.offered(env, pool)
+            assert asked["offers"] == sharing.resources(env, pool)
         for manifest in karpenter.node_pools(env, pool):
             annotations = manifest["spec"]["template"]["metadata"].get("annotations", {})
             each = json.loads(annotations.get("gpuform.io/offers-per-gpu", "{}"))
@@ -64,7 +64,7 @@ def test_a_node_promises_what_the_workloads_are_counted_with(env: Environment) -
             assert "offers" not in asked
             for gpus in pool.gpu_counts:
                 of_node = {name: count * gpus for name, count in each.items()} or promised
-                assert of_node == (sharing.offered(env, pool, gpus) or claimable(pool))
+                assert of_node == (sharing.resources(env, pool, gpus) or claimable(pool))
 
 
 def test_a_managed_groups_nodes_are_born_with_the_taint() -> None:
@@ -86,7 +86,9 @@ def test_a_managed_groups_nodes_are_born_with_the_taint() -> None:
 def test_a_node_of_an_image_by_its_id_is_told_the_taint_at_boot(image: str, written: str) -> None:
     pool = {"machine": "g4dn.xlarge", "nodes": 1, "zones": ["us-west-2a"], "aws": {"image": image}}
     env = aws(pool)
-    told = node_groups.boot(env, env.pools[0], node_groups.Joining("c", "https://e", "ca", "172.20.0.0/16"))
+    told = node_groups.encoded_user_data(
+        env, env.pools[0], node_groups.JoinSettings("c", "https://e", "ca", "172.20.0.0/16")
+    )
     assert told
     assert written in base64.b64decode(told).decode()
 
@@ -94,15 +96,15 @@ def test_a_node_of_an_image_by_its_id_is_told_the_taint_at_boot(image: str, writ
 def test_simulated_nodes_wait_for_nobody() -> None:
     env = on("embedded", T4)
     assert readiness_gate.manifests(env) == ()
-    assert startup.until_proven(env, env.pools[0]) is None
+    assert startup.startup_change(env, env.pools[0]) is None
     assert TOLERATION not in gpu_operator.gpu_tolerations(env)
 
 
 def test_nodes_that_others_make_carry_the_taint_until_they_are_proven() -> None:
     env = on("existing", T4, {"machine": "m6i.xlarge"})
     gpu, cpu = env.pools
-    assert startup.until_proven(env, cpu) is None
-    assert startup.until_proven(env, gpu) == {
+    assert startup.startup_change(env, cpu) is None
+    assert startup.startup_change(env, gpu) == {
         "taints": [{"key": TAINT, "effect": "NoSchedule"}],
         "proof": "gpuform.io/gpu-ready",
         "reason": "gpuform.io/gpu-waits-for",
@@ -127,7 +129,7 @@ def test_where_gpus_are_claimed_the_driver_for_them_gets_in_before_and_its_devic
     assert release
     assert TOLERATION in release.values["kubeletPlugin"]["tolerations"]
     assert readiness_gate.pools(env)["claimed"]["operands"] == []
-    roles = [one for one in readiness_gate.manifests(env) if one["kind"] == "ClusterRole"]
+    roles = [item for item in readiness_gate.manifests(env) if item["kind"] == "ClusterRole"]
     asked = [rule["resources"] for rule in roles[0]["rules"]]
     assert asked == [["nodes"], ["resourceslices"]]
 
@@ -183,9 +185,9 @@ def test_a_pod_tries_a_gpu_except_by_claim_and_on_karpenters_nodes(pool: dict[st
     env = aws(pool)
     (asked,) = readiness_gate.pools(env).values()
     assert ("trial" in asked) is tried
-    there = {one["metadata"]["name"]: one["metadata"]["labels"] for one in room.namespaces(env)}
+    there = {item["metadata"]["name"]: item["metadata"]["labels"] for item in quotas.namespaces(env)}
     assert ("gpuform-trial" in there) is tried
-    roles = [one for one in readiness_gate.manifests(env) if one["kind"] == "Role"]
+    roles = [entry for entry in readiness_gate.manifests(env) if entry["kind"] == "Role"]
     verbs = {one["metadata"]["namespace"]: one["rules"][0]["verbs"] for one in roles}
     own = {"gpuform-trial": ["create", "delete", "list"]} if tried else {}
     assert verbs == {"gpu-operator": ["list"], **own}

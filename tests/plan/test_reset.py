@@ -11,7 +11,7 @@ from infra.config import load
 from infra.model import labels, relayout
 from infra.model.environment import Environment
 from infra.plan import gpu_operator, inventory, nodes
-from lab.rehearse.nodes import of
+from lab.rehearse.nodes import simulated_nodes
 from tests.plan.aws_environments import aws
 from tests.plan.environments import on
 
@@ -30,7 +30,7 @@ def env(kind: str, *pools: dict[str, Any], **cluster: Any) -> Environment:
     return on(kind, *pools, cluster=cluster)
 
 
-def with_reboot(found: Environment) -> bool:
+def reboots(found: Environment) -> bool:
     given = gpu_operator.values(found)["migManager"].get("env")
     assert given in (None, [{"name": "WITH_REBOOT", "value": "true"}])
     return given is not None
@@ -51,7 +51,7 @@ BY_DEFAULT = [
 def test_the_default_is_a_reboot_on_machines_of_a_cloud(kind: str, pool: dict[str, Any], found: str) -> None:
     made = env(kind, pool)
     assert relayout.reset_of(kind, made.pools[0]) == found
-    assert with_reboot(made) == (found == "reboot")
+    assert reboots(made) == (found == "reboot")
 
 
 @pytest.mark.parametrize(("kind", "pool", "_"), BY_DEFAULT)
@@ -59,11 +59,11 @@ def test_the_default_is_a_reboot_on_machines_of_a_cloud(kind: str, pool: dict[st
 def test_a_declared_reset_overrides_the_default(
     kind: str, pool: dict[str, Any], _: str, declared: str
 ) -> None:
-    assert with_reboot(env(kind, {**pool, "reset": declared})) == (declared == "reboot")
+    assert reboots(env(kind, {**pool, "reset": declared})) == (declared == "reboot")
 
 
 def test_pools_without_a_layout() -> None:
-    assert with_reboot(env("aws", {"machine": "p4d.24xlarge"})), "MIG mode may have to be switched off"
+    assert reboots(env("aws", {"machine": "p4d.24xlarge"})), "MIG mode may have to be switched off"
     assert gpu_operator.values(env("aws", {"machine": "g4dn.xlarge"}))["migManager"] == {"enabled": False}
 
 
@@ -79,7 +79,7 @@ BESIDE = (
 
 def test_one_pool_decides_for_the_release_and_a_contradicting_one_gets_a_warning() -> None:
     both = env("existing", P4D, A100)
-    assert with_reboot(both)
+    assert reboots(both)
     assert both.warnings == ()
     assert env("existing", P4D, {**A100, "reset": "gpu"}).warnings == (BESIDE,)
 
@@ -101,14 +101,14 @@ def test_own_hosts_without_a_cluster_have_the_roles_variable() -> None:
 def test_simulated_nodes_can_be_reset_where_real_ones_can() -> None:
     def marks(made: Environment) -> list[Any]:
         found = [
-            *of(made).rehearsed(made).manifests,
-            *(one for p in made.pools for one in nodes.simulated_nodes(made, p)),
+            *simulated_nodes(made).rehearsed(made).manifests,
+            *(node for p in made.pools for node in nodes.simulated_nodes(made, p)),
         ]
-        notes = [one["metadata"].get("annotations", {}) for one in found if one["kind"] == "Node"]
-        return [one.get(labels.SIM_GPU_RESET) for one in notes if labels.SIM_GPU in one]
+        notes = [item["metadata"].get("annotations", {}) for item in found if item["kind"] == "Node"]
+        return [note.get(labels.SIM_GPU_RESET) for note in notes if labels.SIM_GPU in note]
 
     prod = load(Path(__file__).parents[2] / "Pulumi.aws-prod.yaml")
-    assert (with_reboot(prod), marks(prod)) == (True, ["no", "no"]), "its MIG nodes reboot in a rehearsal"
+    assert (reboots(prod), marks(prod)) == (True, ["no", "no"]), "its MIG nodes reboot in a rehearsal"
     on_aws = env("aws", {**P4D, "reset": "gpu"}, {"machine": "g4dn.xlarge"})
     assert marks(on_aws) == ["no", None], "a declaration does not make a virtual machine bare metal"
     for kind, pool, found in BY_DEFAULT:

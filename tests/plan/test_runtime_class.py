@@ -9,7 +9,7 @@ import pytest
 
 from infra.config import parse
 from infra.model.environment import Environment
-from infra.model.hosts import CDI, spelled
+from infra.model.hosts import CDI, format_version
 from infra.plan import device_plugin, gpu_operator, inventory, readiness_gate, workloads
 from lab.rehearse import nodes
 from tests.plan.environments import on, pod_spec
@@ -32,7 +32,7 @@ def hosts(gpu_operator: dict[str, Any] | None = None, **cluster: Any) -> Environ
 
 def classes(env: Environment) -> list[str | None]:
     """The RuntimeClass of each workload's pods."""
-    return [pod_spec(one).get("runtimeClassName") for one in workloads.manifests(env)]
+    return [pod_spec(manifest).get("runtimeClassName") for manifest in workloads.manifests(env)]
 
 
 BY_CLASS, BY_CDI = ["nvidia"] * 3 + [None], [None] * 4
@@ -107,7 +107,7 @@ def test_an_existing_cluster_may_name_its_class_and_a_workload_its_own() -> None
 
 def test_a_rehearsal_has_the_classes_that_the_operator_does_not_create() -> None:
     def made(env: Environment) -> list[str]:
-        return [one["metadata"]["name"] for one in nodes.runtime_classes(env)]
+        return [class_["metadata"]["name"] for class_ in nodes.runtime_classes(env)]
 
     assert made(hosts()) == []
     assert made(hosts({"mode": "device_plugin"})) == ["nvidia"]
@@ -116,4 +116,4 @@ def test_a_rehearsal_has_the_classes_that_the_operator_does_not_create() -> None
 
 def test_the_role_enables_cdi_from_the_same_version_on() -> None:
     tasks = (ROLE / "tasks/containerd.yml").read_text()
-    assert f"is version('{spelled(CDI['containerd'].known)}', '>=')" in tasks
+    assert f"is version('{format_version(CDI['containerd'].first)}', '>=')" in tasks

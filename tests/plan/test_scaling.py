@@ -10,7 +10,7 @@ import yaml
 from infra.config import parse
 from infra.model import workload_kinds
 from infra.model.serving import CERT_MANAGER, KSERVE
-from infra.plan import images, kserve, room, scaling, serving, workloads
+from infra.plan import images, kserve, quotas, scaling, serving, workloads
 from infra.plan.render import render
 from infra.plan.rules.alerts import pods
 from lab.rehearse import workloads as rehearsed
@@ -25,7 +25,7 @@ SCALE = "workloads/1/scale"
 def made(*edits: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The workload's objects by kind."""
     env = parse(changed(GOOD["scaling"], *edits))
-    return {one["kind"]: one for one in workloads.objects(env, env.workloads[1])}
+    return {item["kind"]: item for item in workloads.objects(env, env.workloads[1])}
 
 
 def trigger(*edits: dict[str, Any]) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def test_requests_are_those_that_the_workloads_own_pods_answered() -> None:
     found = made()
     monitor, container = found["PodMonitor"], found["Deployment"]["spec"]["template"]["spec"]["containers"][0]
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
-    port = {one["name"]: one["containerPort"] for one in container["ports"]}
+    port = {item["name"]: item["containerPort"] for item in container["ports"]}
     assert (port[endpoint["port"]], endpoint["path"]) == (8002, "/metrics")
     pods = found["Deployment"]["spec"]["template"]["metadata"]["labels"]
     assert monitor["spec"]["selector"]["matchLabels"].items() <= pods.items()
@@ -109,7 +109,7 @@ def test_pods_are_rather_near_the_data_than_pending() -> None:
     assert list(affinity) == ["podAffinity"]
     (rule,) = affinity["podAffinity"].items()
     assert rule[0] == "preferredDuringSchedulingIgnoredDuringExecution"
-    keys = [one["podAffinityTerm"]["topologyKey"] for one in rule[1]]
+    keys = [item["podAffinityTerm"]["topologyKey"] for item in rule[1]]
     assert keys == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
     pools = {"at": "workloads/1/gpu", "put": {"memory_gib": 8}}, {"at": "workloads/1/pool", "put": None}
     both = made(*pools)["Deployment"]["spec"]["template"]["spec"]["affinity"]
@@ -121,12 +121,12 @@ def test_checks_and_times_of_updates_count_the_most_pods() -> None:
     work = env.workloads[1]
     assert work.pods == 6
     first, update = workloads.wait_minutes(env, work)
-    assert update == first * serving.steps(work, workloads.controller(env, work)["spec"]) == first * 6  # type: ignore[arg-type]
+    assert update == first * serving.update_steps(work, workloads.controller(env, work)["spec"]) == first * 6  # type: ignore[arg-type]
 
 
 def test_a_rehearsal_places_the_most_pods() -> None:
-    env = workload_kinds.at_most(parse(GOOD["scaling"]))
-    kinds = [one["kind"] for one in workloads.manifests(env)]
+    env = workload_kinds.with_max_pods(parse(GOOD["scaling"]))
+    kinds = [item["kind"] for item in workloads.manifests(env)]
     assert kinds == ["Deployment", "Service", "Deployment"]
     assert workloads.manifests(env)[-1]["spec"]["replicas"] == 6
 
@@ -137,14 +137,18 @@ def test_keda_is_the_published_chart_and_its_images_have_mirrors() -> None:
     assert (chart["repository"], chart["chart"]) == ("https://kedacore.github.io/charts", "keda")
     assert set(chart["values"]) == {"tolerations"}
     (space,) = [
-        one
-        for one in yaml.safe_load_all(files["namespaces.yaml"])
-        if one["metadata"]["name"] == "gpuform-keda"
+        item
+        for item in yaml.safe_load_all(files["namespaces.yaml"])
+        if item["metadata"]["name"] == "gpuform-keda"
     ]
     assert space["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
     mirror = {"at": "registries", "put": {"ghcr.io": "mirror.example/ghcr"}}
     env = parse(changed(GOOD["scaling"], mirror))
-    pulled = [one.pulled_as for one in images.pulled(env) if "kedacore" in one.name and one.kind == "image"]
+    pulled = [
+        entry.pulled_as
+        for entry in images.list_artifacts(env)
+        if "kedacore" in entry.name and entry.kind == "image"
+    ]
     names = ("keda-admission-webhooks", "keda-metrics-apiserver", "keda")
     assert sorted(pulled) == [f"mirror.example/ghcr/kedacore/{name}:{chart['version']}" for name in names]
     release = scaling.release(env)
@@ -162,7 +166,7 @@ CLASS = "serving.kserve.io/autoscalerClass"
 def of_kserve(*edits: dict[str, Any], of: dict[str, Any] = SERVED) -> dict[str, dict[str, Any]]:
     """The workload's objects by kind."""
     env = parse(changed(of, *edits))
-    return {one["kind"]: one for one in workloads.objects(env, env.workloads[1])}
+    return {item["kind"]: item for item in workloads.objects(env, env.workloads[1])}
 
 
 def predictor(*edits: dict[str, Any]) -> dict[str, Any]:
@@ -196,7 +200,7 @@ def test_triton_reads_the_model_and_listens_where_the_service_and_prometheus_ask
 def test_the_runtime_is_a_triton_that_supports_the_format() -> None:
     model, found = predictor()["model"], of_kserve()["ServingRuntime"]
     assert model["runtime"] == found["metadata"]["name"] == "triton-triton"
-    assert model["modelFormat"]["name"] in [one["name"] for one in found["spec"]["supportedModelFormats"]]
+    assert model["modelFormat"]["name"] in [item["name"] for item in found["spec"]["supportedModelFormats"]]
     assert found["spec"]["containers"][0]["image"] == model["image"]
 
 
@@ -226,14 +230,14 @@ def test_an_update_waits_until_it_is_ready_but_not_for_its_turn_in_a_queue() -> 
 
 
 def test_releases_come_only_with_a_model_and_cert_manager_unless_there_is_one() -> None:
-    assert [one.name for one in kserve.releases(parse(SERVED))] == ["cert-manager", "kserve-crd", "kserve"]
+    assert [item.name for item in kserve.releases(parse(SERVED))] == ["cert-manager", "kserve-crd", "kserve"]
     theirs = parse(changed(SERVED, {"at": "kserve", "put": {"cert_manager": "existing"}}))
-    assert [one.name for one in kserve.releases(theirs)] == ["kserve-crd", "kserve"]
-    spaces = [one["metadata"]["name"] for one in room.namespaces(theirs)]
+    assert [entry.name for entry in kserve.releases(theirs)] == ["kserve-crd", "kserve"]
+    spaces = [one["metadata"]["name"] for one in quotas.namespaces(theirs)]
     assert [name for name in spaces if name in (KSERVE, CERT_MANAGER)] == [KSERVE]
     assert kserve.releases(parse(GOOD["scaling"])) == ()
-    at_most = workload_kinds.at_most(parse(SERVED))
-    assert not at_most.served, "a rehearsal has Deployments"
+    at_most = workload_kinds.with_max_pods(parse(SERVED))
+    assert not at_most.served_workloads, "a rehearsal has Deployments"
 
 
 def test_images_that_values_name_in_other_ways_have_mirrors_too() -> None:
@@ -256,4 +260,4 @@ def test_the_number_of_pods_is_forced_on_no_inference_service() -> None:
 def test_a_rehearsal_of_loads_needs_no_kserve() -> None:
     placed = changed(SERVED, {"at": "workloads/0/pool", "put": "t4"})
     env = rehearsed.environment(placed, "Pulumi.s.yaml", scaled=True)
-    assert (env.served, env.scaled) == ((), True)
+    assert (env.served_workloads, env.has_scaling) == ((), True)

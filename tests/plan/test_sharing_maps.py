@@ -141,7 +141,7 @@ def test_a_mig_gpu_that_is_not_cut_is_told_so() -> None:
 )
 def test_what_a_node_offers(pool: dict[str, Any], strategy: str, offered: dict[str, int]) -> None:
     found = env(pool, mig_strategy=strategy)
-    assert sharing.offered(found, found.pools[0]) == offered
+    assert sharing.resources(found, found.pools[0]) == offered
 
 
 def test_the_gpu_taint_comes_by_itself_and_its_key_by_choice() -> None:
@@ -156,5 +156,5 @@ def test_the_gpu_taint_comes_by_itself_and_its_key_by_choice() -> None:
 def test_nodes_that_serve_several_owners_say_so_and_others_do_not() -> None:
     """The policy that forbids sharing among tenants reads the label."""
     found = env({**mig("all-1g.5gb"), "trust": "multi"}, {**t4(), "trust": "multi"}, t4())
-    said = [sharing.pool_labels(found, pool).get("gpuform.io/trust") for pool in found.pools]
-    assert said == ["multi", "multi", None]
+    expected = [sharing.pool_labels(found, pool).get("gpuform.io/trust") for pool in found.pools]
+    assert expected == ["multi", "multi", None]

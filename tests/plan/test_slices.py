@@ -36,7 +36,7 @@ def test_the_other_gpus_of_a_node_are_told_to_stay_whole() -> None:
         {"devices": [0, 2], "mig-enabled": True, "mig-devices": {"2g.10gb": 2, "3g.20gb": 1}},
         {"devices": [1, 3], "mig-enabled": False},
     ]
-    assert sharing.offered(found, found.pools[0]) == {GPU: 2, SMALL: 4, BIG: 2}
+    assert sharing.resources(found, found.pools[0]) == {GPU: 2, SMALL: 4, BIG: 2}
 
 
 def test_one_name_on_two_models_names_the_devices_of_every_entry() -> None:
@@ -85,7 +85,7 @@ def test_shares_of_slices_have_one_entry_per_kind_of_slice() -> None:
     }
     shown = [sharing.pool_labels(found, pool)["nvidia.com/device-plugin.config"] for pool in found.pools]
     assert shown == [key, "default"]
-    assert sharing.offered(found, found.pools[0]) == {f"{SMALL}.shared": 4, f"{BIG}.shared": 2}
+    assert sharing.resources(found, found.pools[0]) == {f"{SMALL}.shared": 4, f"{BIG}.shared": 2}
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_under_single_a_slice_is_shared_as_a_gpu(
     (pool,) = found.pools
     resources = plugin(found)[key]["sharing"]["timeSlicing"]["resources"]
     assert resources == [{"name": GPU, "replicas": 2}]
-    assert sharing.offered(found, pool) == offered
+    assert sharing.resources(found, pool) == offered
     assert offer.products(found.strategy(pool), pool) == (f"NVIDIA-A100-PCIE-40GB{product}",)
 
 
@@ -166,7 +166,7 @@ def test_every_resource_has_its_key_in_a_quota() -> None:
 
 def test_parts_of_a_gpu_are_its_slices_and_their_shares() -> None:
     def parts(block: dict[str, Any], strategy: Any = "mixed") -> dict[str, float]:
-        return offer.parts(strategy, env((FOUR, block), strategy=strategy).pools[0])
+        return offer.unit_parts(strategy, env((FOUR, block), strategy=strategy).pools[0])
 
     assert parts(CERN) == {SMALL: pytest.approx(2 / 7), BIG: pytest.approx(3 / 7)}
     some = parts({**CERN, "devices": [0], "share": {"replicas": 2}})

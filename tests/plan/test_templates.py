@@ -11,7 +11,7 @@ import yaml
 
 from infra.plan import health, notebooks, pool_keeper, readiness_gate
 from infra.plan.program import SOURCE
-from infra.plan.templates import complete, named
+from infra.plan.templates import fill, with_let
 
 pytestmark = pytest.mark.unit
 
@@ -31,23 +31,23 @@ VALUES = {"pool": "a", "gpus": 2, "empty": [], "pools": [{"pool": "b"}, {"pool":
     ],
 )
 def test_names_conditions_and_repetitions(given: str, made: Any) -> None:
-    assert complete(yaml.safe_load(given), VALUES) == made
+    assert fill(yaml.safe_load(given), VALUES) == made
 
 
 @pytest.mark.parametrize("given", ["'@other'", "{when: other}", "a @ b", "{help: one, two}"])
 def test_what_is_wrong_is_found(given: str) -> None:
     with pytest.raises((KeyError, ValueError)):
-        complete([yaml.safe_load(given)], VALUES)
+        fill([yaml.safe_load(given)], VALUES)
 
 
 def test_a_name_may_use_those_before_it() -> None:
     let = yaml.safe_load("{x: '@pool/@gpus', y: '(@x)'}")
-    assert named(let, VALUES)["y"] == "(a/2)"
+    assert with_let(let, VALUES)["y"] == "(a/2)"
 
 
 @pytest.mark.parametrize(
     ("files", "file"),
-    [(one.FILES, file) for one in (health, notebooks, pool_keeper, readiness_gate) for file in one.FILES],
+    [(item.FILES, file) for item in (health, notebooks, pool_keeper, readiness_gate) for file in item.FILES],
 )
 def test_a_program_imports_the_standard_library_and_the_files_beside_it(
     files: tuple[str, ...], file: str
@@ -55,9 +55,9 @@ def test_a_program_imports_the_standard_library_and_the_files_beside_it(
     names = set()
     for statement in ast.walk(ast.parse((SOURCE / file).read_text(encoding="utf-8"))):
         if isinstance(statement, ast.Import):
-            names |= {one.name.partition(".")[0] for one in statement.names}
+            names |= {item.name.partition(".")[0] for item in statement.names}
         elif isinstance(statement, ast.ImportFrom) and statement.module == "infra.incluster":
-            names |= {one.name for one in statement.names}
+            names |= {entry.name for entry in statement.names}
         elif isinstance(statement, ast.ImportFrom):
             names.add((statement.module or "").removeprefix("infra.incluster.").partition(".")[0])
     assert names <= sys.stdlib_module_names | {name.removesuffix(".py") for name in files}

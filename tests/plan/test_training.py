@@ -9,7 +9,7 @@ import pytest
 from infra.config import parse
 from infra.model import labels
 from infra.model.environment import Environment
-from infra.plan import eks, karpenter, node_class, played, queues, user_data, workloads
+from infra.plan import eks, karpenter, node_class, queues, simulated_clouds, user_data, workloads
 from tests.config.edits import message
 from tests.plan import aws_environments
 from tests.plan.aws_environments import aws
@@ -74,7 +74,7 @@ def test_pods_that_run_together_have_a_number_and_find_the_first() -> None:
 def test_pods_that_do_not_run_together_have_a_number_and_no_first() -> None:
     (job,) = made(indexed=True, parallelism=2, completions=8)
     assert (job["spec"]["parallelism"], job["spec"]["completions"]) == (2, 8)
-    names = [one["name"] for one in pod_spec(job)["containers"][0]["env"]]
+    names = [variable["name"] for variable in pod_spec(job)["containers"][0]["env"]]
     assert names == ["RANK", "WORLD_SIZE"]
     assert "subdomain" not in pod_spec(job)
 
@@ -91,7 +91,7 @@ def test_the_efa_of_every_further_card_is_its_device_0() -> None:
     """As AWS's page "Maximize network bandwidth on ... instances with multiple network cards" has it."""
     cards = node_class.network_interfaces(environment().pools[0])
     assert len(cards) == 33
-    assert [(one["networkCardIndex"], one["deviceIndex"], one["interfaceType"]) for one in cards[:4]] == [
+    assert [(card["networkCardIndex"], card["deviceIndex"], card["interfaceType"]) for card in cards[:4]] == [
         (0, 0, "interface"),
         (0, 1, "efa-only"),
         (1, 0, "efa-only"),
@@ -105,8 +105,8 @@ def test_the_efa_of_every_further_card_is_its_device_0() -> None:
 def test_enough_nodes_are_simulated_for_its_adapters_and_huge_pages(
     needs: dict[str, Any], nodes: int
 ) -> None:
-    names = [one["metadata"] for one in played.aws_nodes(environment(parallelism=4, **needs))]
-    mine = [one for one in names if one["labels"][labels.POOL] == "p0"]
+    names = [node["metadata"] for node in simulated_clouds.aws_nodes(environment(parallelism=4, **needs))]
+    mine = [name for name in names if name["labels"][labels.POOL] == "p0"]
     assert len(mine) == nodes
     notes = mine[0]["annotations"]
     assert (notes[labels.SIM_EFA], notes[labels.SIM_HUGE_PAGES]) == ("32", "10240Mi")
@@ -115,7 +115,7 @@ def test_enough_nodes_are_simulated_for_its_adapters_and_huge_pages(
 def test_a_node_reserves_its_huge_pages_and_karpenter_knows() -> None:
     env = environment()
     (pool,) = env.pools
-    assert "sysctl -w vm.nr_hugepages=5120\n" in user_data.of(env, pool)
+    assert "sysctl -w vm.nr_hugepages=5120\n" in user_data.render(env, pool)
     (overlay,) = karpenter.node_overlays(env, pool)
     assert overlay["spec"] == {
         "capacity": {"hugepages-2Mi": "10Gi"},
@@ -128,7 +128,7 @@ def test_a_node_reserves_its_huge_pages_and_karpenter_knows() -> None:
 
 def test_bottlerocket_reserves_them_by_a_setting() -> None:
     env = environment({**H100, "aws": {"efa": True, "image": "bottlerocket-nvidia"}})
-    assert '[settings.kernel.sysctl]\n"vm.nr_hugepages" = "5120"\n' in user_data.of(env, env.pools[0])
+    assert '[settings.kernel.sysctl]\n"vm.nr_hugepages" = "5120"\n' in user_data.render(env, env.pools[0])
 
 
 ZONE, RACK, HOST = "topology.kubernetes.io/zone", "example.com/rack", "kubernetes.io/hostname"
@@ -145,11 +145,11 @@ def mapping(
     team = {"name": "a", "namespaces": ["a"], "quota": {"whole": 32, "other": 8, "shares": 4}}
     common = {"namespace": "a", "kind": "job", "queue": "a"}
     queues = {"teams": [team], "topology": topology}
-    return declared("embedded", *pools, queues=queues, workloads=[{**common, **one} for one in works])
+    return declared("embedded", *pools, queues=queues, workloads=[{**common, **work} for work in works])
 
 
 def of_kind(env: Environment, kind: str) -> list[dict[str, Any]]:
-    return [one for one in queues.manifests(env) if one["kind"] == kind]
+    return [manifest for manifest in queues.manifests(env) if manifest["kind"] == kind]
 
 
 def placed(env: Environment, at: int = 0) -> dict[str, str]:
@@ -169,7 +169,7 @@ def test_a_gang_is_an_indexed_job_that_kueue_places_as_a_whole() -> None:
     (topology,) = of_kind(env, "Topology")
     assert topology["spec"] == {"levels": [{"nodeLabel": ZONE}, {"nodeLabel": HOST}]}
     flavors = {
-        one["metadata"]["name"]: one["spec"].get("topologyName") for one in of_kind(env, "ResourceFlavor")
+        item["metadata"]["name"]: item["spec"].get("topologyName") for item in of_kind(env, "ResourceFlavor")
     }
     name = topology["metadata"]["name"]
     assert flavors == {name: name, "other": None, "shares": None}
@@ -192,7 +192,7 @@ def test_a_changed_topology_or_taint_has_another_flavor() -> None:
         env = parse(
             mapping(topology={"whole": list(levels)}, pools=({**WHOLE, "taints": taints}, OTHER, SHARES))
         )
-        (name,) = [one["metadata"]["name"] for one in of_kind(env, "Topology")]
+        (name,) = [item["metadata"]["name"] for item in of_kind(env, "Topology")]
         return str(name)
 
     assert len({flavor([]), flavor([], ZONE), flavor([], RACK, ZONE), flavor([{"key": "a"}])}) == 4
@@ -234,5 +234,5 @@ def test_an_elastic_pool_has_no_topology() -> None:
     env = aws_environments.aws(aws_environments.SLICED).resolved()
     team = {"name": "a", "namespaces": ["a"], "quota": {"p0": 3}}
     fact = "the pool is elastic, and Kueue places pods only on nodes that exist"
-    said = message({**env, "queues": {"teams": [team], "topology": {"p0": []}}})
-    assert said == f"queues.topology.p0: {fact}; leave it out, or give the pool nodes: N"
+    text = message({**env, "queues": {"teams": [team], "topology": {"p0": []}}})
+    assert text == f"queues.topology.p0: {fact}; leave it out, or give the pool nodes: N"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuform.stack.policy_check import resources
+from gpuform.stack.policy_check import rendered_resources
 from infra.model.environment import Environment
 from infra.plan import node_class, user_data
 from infra.plan.render import render
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.unit
 
 
 def text_of(env: Environment) -> str:
-    return user_data.of(env, env.pools[0])
+    return user_data.render(env, env.pools[0])
 
 
 def parts_of(text: str) -> dict[str, str]:
@@ -42,7 +42,7 @@ def nvidia_of(env: Environment) -> dict[str, Any]:
 
 
 def test_nothing_to_say_is_nothing() -> None:
-    assert user_data.of(TABLE["bottlerocket"], TABLE["bottlerocket"].pools[1]) == ""
+    assert user_data.render(TABLE["bottlerocket"], TABLE["bottlerocket"].pools[1]) == ""
 
 
 def test_al2023_closes_the_toolkit_before_it_pulls_images() -> None:
@@ -55,9 +55,9 @@ def test_al2023_closes_the_toolkit_before_it_pulls_images() -> None:
 def test_the_policy_finds_containers_that_see_gpus_without_a_request(name: str) -> None:
     """On every node with GPUs and a toolkit of its own, whoever creates the node."""
     env = TABLE[name]
-    judged = list(resources(render(env)))
+    judged = list(rendered_resources(render(env)))
     assert list(judge(guarded.RULES, judged)) == []
-    found = [one.resource.name for one in judge(guarded.RULES, [_open(one) for one in judged])]
+    found = [entry.resource.name for entry in judge(guarded.RULES, [_open(item) for item in judged])]
     assert found == [pool.name for pool in env.pools if pool.gpus and pool.image.family == "AL2023"]
 
 
@@ -111,13 +111,13 @@ def test_karpenter_is_told_to_use_the_nodes_disks(name: str, policy: str | None)
 def test_managed_nodes_are_told_to_use_their_disks_and_karpenters_by_their_class() -> None:
     env = TABLE["own disks"]
     elastic, managed = env.pools
-    assert "NodeConfig" not in user_data.of(env, elastic)
-    config = yaml.safe_load(parts_of(user_data.of(env, managed))["application/node.eks.aws"])
+    assert "NodeConfig" not in user_data.render(env, elastic)
+    config = yaml.safe_load(parts_of(user_data.render(env, managed))["application/node.eks.aws"])
     assert config["spec"] == {"instance": {"localStorage": {"strategy": "RAID0"}}}
     env = TABLE["bottlerocket, own disks"]
     elastic, managed = env.pools
-    assert "bootstrap-commands" not in tomllib.loads(user_data.of(env, elastic))["settings"]
-    steps = tomllib.loads(user_data.of(env, managed))["settings"]["bootstrap-commands"]["instance-store"]
+    assert "bootstrap-commands" not in tomllib.loads(user_data.render(env, elastic))["settings"]
+    steps = tomllib.loads(user_data.render(env, managed))["settings"]["bootstrap-commands"]["instance-store"]
     init, bind = steps.pop("commands")
     assert init == ["apiclient", "ephemeral-storage", "init"]
     assert bind[:4] == ["apiclient", "ephemeral-storage", "bind", "--dirs"]

@@ -11,7 +11,7 @@ from infra.config import load
 from infra.model import checks
 from infra.model.errors import InputError
 from infra.model.workload import PodWorkload
-from infra.plan import room, workloads
+from infra.plan import quotas, workloads
 from tests.plan.aws_environments import CLAIMED, aws
 from tests.plan.environments import gpus, on, pod_spec
 
@@ -78,7 +78,9 @@ def test_the_request_follows_from_the_pool(
     env = on("embedded", *pools, workloads=[workload])
     assert gpus(workloads.manifests(env)[0]) == request_
     chosen = [pool for pool in env.pools if pool.name == workload.get("pool")]
-    assert not chosen or checks.request("mixed", chosen, env.workloads[0]) == next(iter(request_), None)
+    assert not chosen or checks.requested_resource("mixed", chosen, env.workloads[0]) == next(
+        iter(request_), None
+    )
 
 
 def test_a_workload_tolerates_the_taints_of_its_own_pools_only() -> None:
@@ -174,7 +176,7 @@ def test_an_old_pod_ends_first_where_the_limit_has_no_room_for_a_new_one(
 ) -> None:
     work = {"name": "w", "kind": "deployment", "image": "a:1", "pool": "p0", **workload}
     kept = {key: value for key, value in work.items() if value is not None}
-    more = [{"name": f"o{index}", "image": "a:1", **one} for index, one in enumerate(others)]
+    more = [{"name": f"o{index}", "image": "a:1", **item} for index, item in enumerate(others)]
     env = aws(*pools, workloads=[kept, *more])
     assert workloads.controller(env, env.workloads[0])["spec"].get("strategy") == strategy
     alone = aws(*pools, workloads=more)  # as a program of one's own declares it, beside the stack
@@ -283,4 +285,4 @@ def test_a_workload_of_a_program_is_checked_as_one_of_the_stack() -> None:
 
 def test_the_default_namespace_is_not_made() -> None:
     env = on("embedded", T4, workloads=[{"pool": "p0"}])
-    assert [item["metadata"]["name"] for item in room.namespaces(env)] == ["gpu-operator"]
+    assert [item["metadata"]["name"] for item in quotas.namespaces(env)] == ["gpu-operator"]

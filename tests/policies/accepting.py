@@ -10,31 +10,31 @@ import sys
 from typing import Any
 
 from gpuform.provider.base import ResourceProvider, serve_provider
-from gpuform.provider.handler import Call, Checked, Diffed, Handler, Properties
+from gpuform.provider.handler import Call, CheckResult, DiffResult, Handler, Properties
 
 
-class Anything:
+class AcceptingHandler:
     """A resource type without rules."""
 
-    async def check(self, call: Call, olds: Properties, news: Properties) -> Checked:
-        return Checked(news)
+    async def check(self, call: Call, olds: Properties, news: Properties) -> CheckResult:
+        return CheckResult(news)
 
-    async def diff(self, call: Call, *_: Any) -> Diffed:
-        return Diffed(changes=False)
+    async def diff(self, call: Call, *_: Any) -> DiffResult:
+        return DiffResult(changes=False)
 
     async def create(self, call: Call, inputs: Properties) -> tuple[str, Properties]:
         return "" if call.preview else call.name, inputs
 
 
-class Accepting(ResourceProvider):
+class AcceptingProvider(ResourceProvider):
     name, version = sys.argv[1], "1.0.0"
 
     def handler(self, token: str) -> Handler:
-        return Anything()  # type: ignore[return-value]
+        return AcceptingHandler()  # type: ignore[return-value]
 
     def schema(self) -> dict[str, Any]:
         return {"name": self.name, "version": self.version}
 
 
 if __name__ == "__main__":
-    asyncio.run(serve_provider(Accepting, sys.argv[2:]))
+    asyncio.run(serve_provider(AcceptingProvider, sys.argv[2:]))

@@ -32,7 +32,7 @@ class Case:
 
 
 def cases(module: str = "*") -> list[Case]:
-    return [case for path in sorted(FOLDER.glob(f"{module}.yaml")) for case in _read(path)]
+    return [case for path in sorted(FOLDER.glob(f"{module}.yaml")) for case in _read_file(path)]
 
 
 _TYPES = """
@@ -56,7 +56,7 @@ TYPES = {one.rpartition(":")[2]: one for one in _TYPES.split()} | {
 
 
 @cache
-def _read(path: Path) -> tuple[Case, ...]:
+def _read_file(path: Path) -> tuple[Case, ...]:
     return tuple(_cases(path.read_text()))
 
 

@@ -26,32 +26,32 @@ _SWAPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """A module with one mutation; ``what`` says where and how."""
+    """A module with one mutation; ``description`` says where and how."""
 
-    what: str
+    description: str
     module: ModuleType
 
     def rule(self, name: str) -> Rule:
-        (found,) = [rule for rule in self.module.RULES if rule.id == name]
-        assert isinstance(found, Rule)
-        return found
+        (rule_,) = [rule for rule in self.module.RULES if rule.id == name]
+        assert isinstance(rule_, Rule)
+        return rule_
 
 
 def mutants(name: str) -> Iterator[Mutant]:
     source = importlib.import_module(f"policies.{name}")
     assert source.__file__
     tree = ast.parse(Path(source.__file__).read_text())
-    places = [(index, change) for index, node in enumerate(ast.walk(tree)) for change in _changes(node)]
-    for index, change in places:
-        broken = copy.deepcopy(tree)
-        node = list(ast.walk(broken))[index]
+    mutations = [(index, change) for index, node in enumerate(ast.walk(tree)) for change in _changes(node)]
+    for index, change in mutations:
+        mutated = copy.deepcopy(tree)
+        node = list(ast.walk(mutated))[index]
         before = ast.unparse(node)
         _break(node, change)
-        what = f"{name}.py:{getattr(node, 'lineno', 0)}: {before!r} -> {ast.unparse(node)!r}"
+        description = f"{name}.py:{getattr(node, 'lineno', 0)}: {before!r} -> {ast.unparse(node)!r}"
         module = ModuleType(f"policies.{name}")
-        code = compile(ast.fix_missing_locations(broken), source.__file__, "exec")
+        code = compile(ast.fix_missing_locations(mutated), source.__file__, "exec")
         exec(code, module.__dict__)
-        yield Mutant(what, module)
+        yield Mutant(description, module)
 
 
 def _changes(node: ast.AST) -> list[str]:

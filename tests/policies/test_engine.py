@@ -23,8 +23,8 @@ pytestmark = pytest.mark.engine
 
 ROOT = Path(__file__).parents[2]
 REMEDY = {rule.id: rule.remedy for rule in RULES}
-WHOLE = {rule.id for rule in RULES if rule.whole}
-OPERANDS = {
+WHOLE_STACK = {rule.id for rule in RULES if rule.whole_stack}
+RUN_AS = {
     "gpus-guarded": "driver-owner",
     "one-device-plugin": "driver-owner",
     "repair-sees-gpus": "one-remediator",
@@ -59,18 +59,20 @@ for type_, name, props, ignores, waits in json.loads(Path("cases.json").read_tex
 
 def batches() -> dict[str, list[Case]]:
     """Cases that do not interfere: each batch has one case of a whole-stack rule; the others run at once."""
-    of_rule: dict[str, list[Case]] = defaultdict(list)
+    by_rule: dict[str, list[Case]] = defaultdict(list)
     for case in cases():
-        of_rule[OPERANDS.get(case.rule, case.rule)].append(case)
-    whole = itertools.zip_longest(*(found for rule, found in of_rule.items() if rule in WHOLE))
-    single = [case for rule, found in of_rule.items() if rule not in WHOLE for case in found]
+        by_rule[RUN_AS.get(case.rule, case.rule)].append(case)
+    whole_stack = itertools.zip_longest(
+        *(of_rule for rule, of_rule in by_rule.items() if rule in WHOLE_STACK)
+    )
+    single = [case for rule, of_rule in by_rule.items() if rule not in WHOLE_STACK for case in of_rule]
     return {"rules of one resource": single} | {
         f"rules of the whole stack {number}": [case for case in batch if case]
-        for number, batch in enumerate(whole)
+        for number, batch in enumerate(whole_stack)
     }
 
 
-def named(case: Case, index: int) -> str:
+def resource_name(case: Case, index: int) -> str:
     name = case.resources[index].name
     return f"{case.id}-{name}" if name == f"r{index}" else name
 
@@ -100,27 +102,27 @@ def engine(tmp_path: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("batch", nightly_but("rules of one resource", batches()))
 def test_every_case_through_the_engine(engine: Engine, batch: list[Case], tmp_path: Path) -> None:
     violations = preview(engine, tmp_path, batch)
-    wrong = [case.id for case in batch if said_of(case, violations) != expected(case)]
-    assert wrong == [], [said_of(case, violations) for case in batch if case.id in wrong]
+    failed = [case.id for case in batch if reported_facts(case, violations) != expected(case)]
+    assert failed == [], [reported_facts(case, violations) for case in batch if case.id in failed]
 
 
 def test_what_is_made_on_a_cluster_that_is_not_there_yet_is_judged_as_well(
     engine: Engine, tmp_path: Path
 ) -> None:
-    wanted = ("mig-layout-known-bad-0", "spot-with-queue-good-0", "expiry-with-grace-bad-0")
-    batch = [case for case in cases() if case.id in wanted]
-    violations = preview(engine, tmp_path, batch, waits=True)
-    assert [said_of(case, violations) for case in batch] == [expected(case) for case in batch]
+    ids = ("mig-layout-known-bad-0", "spot-with-queue-good-0", "expiry-with-grace-bad-0")
+    batch = [case for case in cases() if case.id in ids]
+    violations = preview(engine, tmp_path, batch, on_absent=True)
+    assert [reported_facts(case, violations) for case in batch] == [expected(case) for case in batch]
 
 
-def preview(engine: Engine, root: Path, batch: list[Case], waits: bool = False) -> tuple[Violation, ...]:
+def preview(engine: Engine, root: Path, batch: list[Case], on_absent: bool = False) -> tuple[Violation, ...]:
     declared = [
         (
             resource.type,
-            named(case, index),
+            resource_name(case, index),
             resource.props,
             resource.ignores,
-            waits and resource.type.startswith("kubernetes:"),
+            on_absent and resource.type.startswith("kubernetes:"),
         )
         for case in batch
         for index, resource in enumerate(case.resources)
@@ -134,18 +136,28 @@ def preview(engine: Engine, root: Path, batch: list[Case], waits: bool = False) 
         return failure.result.violations
 
 
-def said_of(case: Case, violations: tuple[Violation, ...]) -> list[str]:
+def reported_facts(case: Case, violations: tuple[Violation, ...]) -> list[str]:
     """Violations of the case's rule on the case's resources, without its description.
 
     "Unknown" is reported for the stack if the rule reads all of it.
     """
-    names = {named(case, index) for index in range(len(case.resources))}
-    found = [one for one in violations if one.policy == f"gpuform/{case.rule}"]
+    names = {resource_name(case, index) for index in range(len(case.resources))}
+    violations_ = [violation for violation in violations if violation.policy == f"gpuform/{case.rule}"]
     if case.kind == "unknown":
-        whole = case.rule in WHOLE
-        found = [one for one in found if whole or one.urn.rsplit("::", 1)[-1] in names]
-        return [UNKNOWN for one in found if one.text.endswith("can't be known during preview")]
-    return [one.text.split("\n", 1)[-1].strip() for one in found if one.urn.rsplit("::", 1)[-1] in names]
+        whole_stack = case.rule in WHOLE_STACK
+        violations_ = [
+            violation
+            for violation in violations_
+            if whole_stack or violation.urn.rsplit("::", 1)[-1] in names
+        ]
+        return [
+            UNKNOWN for violation in violations_ if violation.text.endswith("can't be known during preview")
+        ]
+    return [
+        violation.text.split("\n", 1)[-1].strip()
+        for violation in violations_
+        if violation.urn.rsplit("::", 1)[-1] in names
+    ]
 
 
 def expected(case: Case) -> list[str]:

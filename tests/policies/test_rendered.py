@@ -25,77 +25,53 @@ STACKS = sorted(path.name.split(".")[1] for path in ROOT.glob("Pulumi.*.yaml"))
 @pytest.mark.unit
 @pytest.mark.parametrize("stack", STACKS)
 def test_every_example_holds(stack: str) -> None:
-    judged = list(judging.resources(render(load(ROOT / f"Pulumi.{stack}.yaml"))))
-    assert len(judged) > 3
-    assert list(judging.lines(judging.findings(judged))) == []
+    resources = list(judging.rendered_resources(render(load(ROOT / f"Pulumi.{stack}.yaml"))))
+    assert len(resources) > 3
+    assert list(judging.format_findings(judging.check_resources(resources))) == []
 
 
-def broken(file: str, change: Callable[[dict[str, Any]], Any], stack: str) -> list[str]:
-    files = render(load(ROOT / f"Pulumi.{stack}.yaml"))
-    documents = list(yaml.safe_load_all(files[file]))
-    for document in documents:
-        change(document)
-    files[file] = yaml.safe_dump_all(documents)
-    return sorted({one.rule.id for one in judging.findings(list(judging.resources(files)))})
-
-
-def untaint(document: dict[str, Any]) -> None:
-    if document.get("kind") == "NodePool":
-        document["spec"]["template"]["spec"].pop("taints", None)
-
-
-def allow_all(document: dict[str, Any]) -> None:
-    if "document" in document:
-        document["document"]["Statement"].append({"Effect": "Allow", "Action": "*", "Resource": "*"})
-
-
-def let_in_all(document: dict[str, Any]) -> None:
-    if document.get("policy") == "interruption queue":
-        document["document"]["Statement"][0]["Principal"] = "*"
-
-
-def administer(document: dict[str, Any]) -> None:
-    if "role" in document:
-        document["policies"].append("arn:aws:iam::aws:policy/AdministratorAccess")
-
-
-def grow(document: dict[str, Any]) -> None:
-    if "max_node_count" in document.get("node group", {}):
-        document["node group"]["node_count"] = 9
-
-
-def lose(document: dict[str, Any]) -> None:
-    if "nodes" in document:
-        document["nodes"] = {"a": "b"}
-
-
-def double(document: dict[str, Any]) -> None:
-    if "cluster" in document:
-        document["cluster"]["master_count"] = 2
+ALLOW_ALL = {"Effect": "Allow", "Action": "*", "Resource": "*"}
+ADMINISTRATOR = "arn:aws:iam::aws:policy/AdministratorAccess"
+CHANGES: list[tuple[str, str, Callable[[Any], Any], list[str]]] = [
+    ("karpenter.yaml", "NodePool", lambda doc: doc["spec"]["template"]["spec"].pop("taints", None),
+     ["gpu-pool-tainted"]),
+    ("karpenter.yaml", "version", lambda doc: doc.pop("version"), ["chart-pinned"]),
+    ("node-groups.yaml", "taints", lambda doc: doc.pop("taints"), ["gpu-pool-tainted"]),
+    ("namespaces.yaml", "metadata", lambda doc: doc["metadata"].pop("labels"), ["namespace-security"]),
+    ("gpu-operator.yaml", "version", lambda doc: doc.update(version="v25.3.0"), ["version-floors"]),
+    ("gpu-operator.yaml", "values", lambda doc: doc["values"].pop("driver"), ["driver-owner"]),
+    ("iam.yaml", "document", lambda doc: doc["document"]["Statement"].append(ALLOW_ALL), ["iam-scoped"]),
+    ("iam.yaml", "role", lambda doc: doc["policies"].append(ADMINISTRATOR), ["iam-scoped"]),
+    ("iam.yaml", "interruption queue", lambda doc: doc["document"]["Statement"][0].update(Principal="*"),
+     ["principals-named"]),
+    ("magnum.yaml", "cluster", lambda doc: None, []),
+    ("magnum.yaml", "node group", lambda doc: doc["node group"].update(node_count=9, max_node_count=8),
+     ["magnum-group-bounds"]),
+    ("magnum.yaml", "nodes", lambda doc: doc.update(nodes={"a": "b"}), ["magnum-nodes-labelled"]),
+    ("magnum.yaml", "cluster", lambda doc: doc["cluster"].update(master_count=2), ["magnum-masters"]),
+    ("workloads.yaml", "Job", lambda doc: None, []),
+    ("workloads.yaml", "Job", lambda doc: doc["metadata"]["labels"].pop("kueue.x-k8s.io/queue-name"),
+     ["gpu-workload-queued"]),
+]  # fmt: skip
+"""File; key, kind or policy of the changed documents; the change; the rules that it breaks."""
 
 
 @pytest.mark.unit
-@pytest.mark.parametrize(
-    ("file", "change", "rules"),
-    [
-        ("karpenter.yaml", untaint, ["gpu-pool-tainted"]),
-        ("karpenter.yaml", lambda one: one.pop("version", None), ["chart-pinned"]),
-        ("node-groups.yaml", lambda one: one.pop("taints", None), ["gpu-pool-tainted"]),
-        ("namespaces.yaml", lambda one: one["metadata"].pop("labels"), ["namespace-security"]),
-        ("gpu-operator.yaml", lambda one: one.update(version="v25.3.0"), ["version-floors"]),
-        ("gpu-operator.yaml", lambda one: one["values"].pop("driver"), ["driver-owner"]),
-        ("iam.yaml", allow_all, ["iam-scoped"]),
-        ("iam.yaml", administer, ["iam-scoped"]),
-        ("iam.yaml", let_in_all, ["principals-named"]),
-        ("magnum.yaml", lambda document: None, []),
-        ("magnum.yaml", grow, ["magnum-group-bounds"]),
-        ("magnum.yaml", lose, ["magnum-nodes-labelled"]),
-        ("magnum.yaml", double, ["magnum-masters"]),
-    ],
-)  # fmt: skip
-def test_a_broken_document_is_named(file: str, change: Callable[[Any], Any], rules: list[str]) -> None:
+@pytest.mark.parametrize(("file", "chosen", "change", "rules"), CHANGES)
+def test_a_broken_document_is_named(
+    file: str, chosen: str, change: Callable[[Any], Any], rules: list[str]
+) -> None:
     stack = "openstack-dev" if file == "magnum.yaml" else "aws-prod"
-    assert broken(file, change, stack) == rules
+    queued = file == "workloads.yaml"
+    files = render(everything.environments()["queues"] if queued else load(ROOT / f"Pulumi.{stack}.yaml"))
+    documents = list(yaml.safe_load_all(files[file]))
+    matching = [doc for doc in documents if chosen in doc or chosen in (doc.get("kind"), doc.get("policy"))]
+    assert matching
+    for document in matching:
+        change(document)
+    files[file] = yaml.safe_dump_all(documents)
+    findings = judging.check_resources(list(judging.rendered_resources(files)))
+    assert sorted({finding.rule.id for finding in findings}) == rules
 
 
 @pytest.mark.unit
@@ -103,27 +79,8 @@ def test_a_template_of_our_own_is_judged() -> None:
     files = {
         "magnum.yaml": yaml.safe_dump({"template": {"name": "a", "coe": "kubernetes", "tls_disabled": True}})
     }
-    (found,) = judging.findings(list(judging.resources(files)))
-    assert (found.rule.id, found.resource.name) == ("openstack-tls", "a")
-
-
-def without_queue(document: dict[str, Any]) -> None:
-    if document.get("kind") == "Job":
-        del document["metadata"]["labels"]["kueue.x-k8s.io/queue-name"]
-
-
-@pytest.mark.unit
-@pytest.mark.parametrize(
-    ("change", "rules"), [(lambda document: None, []), (without_queue, ["gpu-workload-queued"])]
-)
-def test_a_job_past_its_queue_is_named(change: Callable[[Any], Any], rules: list[str]) -> None:
-    files = render(everything.environments()["queues"])
-    documents = list(yaml.safe_load_all(files["workloads.yaml"]))
-    for document in documents:
-        change(document)
-    files["workloads.yaml"] = yaml.safe_dump_all(documents)
-    found = judging.findings(list(judging.resources(files)))
-    assert sorted({one.rule.id for one in found}) == rules
+    (finding,) = judging.check_resources(list(judging.rendered_resources(files)))
+    assert (finding.rule.id, finding.resource.name) == ("openstack-tls", "a")
 
 
 @pytest.mark.unit
@@ -142,18 +99,21 @@ def test_render_ends_with_1_where_a_rule_is_broken(
 @pytest.mark.engine
 def test_a_charts_objects_are_judged(toolchain: Toolchain) -> None:
     files = render(load(ROOT / "Pulumi.local.yaml"))
-    releases = list(judging.releases(files))
+    releases = list(judging.rendered_releases(files))
     assert {release["name"] for release in releases} == {"gpu-operator", "monitoring"}
     helm = toolchain.path("helm")
-    texts = [judging.templated(helm, ROOT, release) for release in releases]
-    objects = [one for text in texts for one in judging.objects(text)]
-    assert {one.type for one in objects} >= {"kubernetes:apps/v1:Deployment", "kubernetes:apps/v1:DaemonSet"}
-    assert judging.findings(objects) == ()
-    moved = [one for one in objects if one.type.endswith(":DaemonSet")]
-    for one in moved:
-        one.props["metadata"]["namespace"] = "tenants"  # type: ignore[index]
-        one.props["spec"]["template"]["spec"]["hostPID"] = True
-    assert {one.rule.id for one in judging.findings(moved)} == {"tenant-not-privileged"}
+    texts = [judging.template_chart(helm, ROOT, release) for release in releases]
+    objects = [item for text in texts for item in judging.parse_manifests(text)]
+    assert {item.type for item in objects} >= {
+        "kubernetes:apps/v1:Deployment",
+        "kubernetes:apps/v1:DaemonSet",
+    }
+    assert judging.check_resources(objects) == ()
+    daemon_sets = [item for item in objects if item.type.endswith(":DaemonSet")]
+    for item in daemon_sets:
+        item.props["metadata"]["namespace"] = "tenants"  # type: ignore[index]
+        item.props["spec"]["template"]["spec"]["hostPID"] = True
+    assert {item.rule.id for item in judging.check_resources(daemon_sets)} == {"tenant-not-privileged"}
 
 
 @pytest.mark.engine
@@ -166,4 +126,4 @@ def test_a_chart_that_cannot_be_had_is_an_error_to_say(toolchain: Toolchain) -> 
         "repository": "https://127.0.0.1:1/charts",
     }
     with pytest.raises(subprocess.CalledProcessError):
-        judging.templated(toolchain.path("helm"), ROOT, release)
+        judging.template_chart(toolchain.path("helm"), ROOT, release)

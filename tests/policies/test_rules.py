@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gpuform.cli.main import app
-from infra.model.aws_values import EKS
+from infra.model.aws_values import EKS_VERSIONS
 from policies import contract, eks
 from policies.clock import today
 from policies.pack import RULES
@@ -26,13 +26,13 @@ MODULES = (
     *("operator", "queues", "scaling", "sharing"),
 )
 BY_ID = {rule.id: rule for rule in RULES}
-KNOWN = [case for case in cases() if case.kind != "unknown"]
+KNOWN_CASES = [case for case in cases() if case.kind != "unknown"]
 
 
-@pytest.mark.parametrize("case", KNOWN, ids=lambda case: case.id)
+@pytest.mark.parametrize("case", KNOWN_CASES, ids=lambda case: case.id)
 def test_the_rule_says_what_the_case_expects(case: Case) -> None:
-    found = [finding.fact for finding in judge([BY_ID[case.rule]], case.resources)]
-    assert found == ([case.finds] if case.finds else [])
+    facts = [finding.fact for finding in judge([BY_ID[case.rule]], case.resources)]
+    assert facts == ([case.finds] if case.finds else [])
 
 
 def test_every_rule_has_cases_of_each_kind_and_every_case_a_rule() -> None:
@@ -50,28 +50,28 @@ def test_every_rule_says_what_to_do() -> None:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_every_broken_condition_is_caught(module: str) -> None:
-    survivors = [mutant.what for mutant in mutants(module) if _agrees(mutant, cases(module))]
+    survivors = [mutant.description for mutant in mutants(module) if _agrees(mutant, cases(module))]
     assert survivors == []
 
 
-def _agrees(mutant: Mutant, tried: list[Case]) -> bool:
+def _agrees(mutant: Mutant, cases_: list[Case]) -> bool:
     """Whether the mutant gives the rule's result for every known case."""
-    for case in tried:
+    for case in cases_:
         if case.kind == "unknown":
             continue
         try:
-            found = [finding.fact for finding in judge([mutant.rule(case.rule)], case.resources)]
+            facts = [finding.fact for finding in judge([mutant.rule(case.rule)], case.resources)]
         except Exception:
             return False  # it fails on a case that the rule can judge
-        if found != ([case.finds] if case.finds else []):
+        if facts != ([case.finds] if case.finds else []):
             return False
     return True
 
 
-def found(version: str, support: str, day: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def broken_rules(version: str, support: str, day: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setenv("GPUFORM_TODAY", day)
     props = {"version": version, "upgradePolicy": {"supportType": support}}
-    return [one.rule.id for one in judge(eks.RULES, [Resource(contract.CLUSTER, "eks", props)])]
+    return [finding.rule.id for finding in judge(eks.RULES, [Resource(contract.CLUSTER, "eks", props)])]
 
 
 @pytest.mark.parametrize(
@@ -89,17 +89,19 @@ def found(version: str, support: str, day: str, monkeypatch: pytest.MonkeyPatch)
 def test_a_version_is_warned_of_before_its_end_and_refused_after(
     support: str, day: str, rules: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert found("1.34", support, day, monkeypatch) == rules
+    assert broken_rules("1.34", support, day, monkeypatch) == rules
 
 
 def test_the_calendar_is_that_of_the_program() -> None:
-    ours = {version: (str(one.standard), str(one.extended)) for version, one in EKS.items()}
-    assert ours == contract.EKS_SUPPORT
+    days = {
+        version: (str(support.standard), str(support.extended)) for version, support in EKS_VERSIONS.items()
+    }
+    assert days == contract.EKS_SUPPORT
 
 
 def test_extended_support_is_a_year_more() -> None:
-    for one in EKS.values():
-        assert one.extended == one.standard.replace(year=one.standard.year + 1)
+    for support in EKS_VERSIONS.values():
+        assert support.extended == support.standard.replace(year=support.standard.year + 1)
 
 
 def test_without_a_day_given_it_is_today(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpuform.provider.handler import Call, Engine
-from gpuform.provider.own.provider import Own
+from gpuform.provider.own.provider import GpuformProvider
 from tests.waiting import PATIENCE
 
 
@@ -26,7 +26,7 @@ class Log(Engine):
 
 
 @dataclass
-class Driven:
+class ResourceDriver:
     """``name`` is that of its objects; ``inputs`` and ``outputs`` are those of the last run."""
 
     kubeconfig: str
@@ -35,13 +35,13 @@ class Driven:
     log: Log = field(default_factory=Log)
 
     def __post_init__(self) -> None:
-        self.provider = Own(self.log)
-        self.cluster = self.provider._shared().of({"kubeconfig": self.kubeconfig})
+        self.provider = GpuformProvider(self.log)
+        self.cluster = self.provider._shared().get({"kubeconfig": self.kubeconfig})
         self.client = self.cluster.client
         self.inputs: dict[str, Any] = {}
         self.outputs: dict[str, Any] = {}
 
-    def wanted(self, **inputs: Any) -> dict[str, Any]:
+    def declare(self, **inputs: Any) -> dict[str, Any]:
         """Inputs as a program passes them."""
         raise NotImplementedError
 
@@ -49,38 +49,38 @@ class Driven:
         urn = f"urn:pulumi:dev::t::{self.token}::{self.name}"
         return Call(urn, self.token, self.name, self.log, asyncio.Event(), **more)
 
-    async def ask(self, verb: str, *args: Any, **more: Any) -> Any:
+    async def invoke(self, verb: str, *args: Any, **more: Any) -> Any:
         return await getattr(self.provider.handler(self.token), verb)(self.call(**more), *args)
 
-    async def checked(self, **inputs: Any) -> dict[str, Any]:
-        answer = await self.ask("check", self.inputs, self.wanted(**inputs))
+    async def check(self, **inputs: Any) -> dict[str, Any]:
+        answer = await self.invoke("check", self.inputs, self.declare(**inputs))
         assert not answer.failures, answer.failures
-        found: dict[str, Any] = answer.inputs
-        return found
+        result: dict[str, Any] = answer.inputs
+        return result
 
     async def create(self, **inputs: Any) -> Any:
-        news = await self.checked(**inputs)
-        _, self.outputs = await self.ask("create", news)
+        news = await self.check(**inputs)
+        _, self.outputs = await self.invoke("create", news)
         self.inputs = news
         return self.outputs
 
     async def update(self, **inputs: Any) -> Any:
-        news = await self.checked(**inputs)
-        self.outputs = await self.ask("update", self.name, self.inputs, self.outputs, news)
+        news = await self.check(**inputs)
+        self.outputs = await self.invoke("update", self.name, self.inputs, self.outputs, news)
         self.inputs = news
         return self.outputs
 
     async def changes(self, **inputs: Any) -> set[str]:
-        answer = await self.ask("diff", self.name, self.inputs, self.outputs, await self.checked(**inputs))
+        answer = await self.invoke("diff", self.name, self.inputs, self.outputs, await self.check(**inputs))
         return set(answer.changes)
 
-    async def until(self, question: Callable[[], Any], seconds: float = 20) -> Any:
+    async def until(self, condition: Callable[[], Any], seconds: float = 20) -> Any:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds * PATIENCE
-        while not (answer := await question()) and loop.time() < deadline:
+        while not (result := await condition()) and loop.time() < deadline:
             await asyncio.sleep(0.05)
-        assert answer, "it did not come about"
-        return answer
+        assert result, "it did not come about"
+        return result
 
 
 @pytest.fixture

@@ -26,16 +26,16 @@ def start(module: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("module", PLUGINS)
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM], ids=["engine", "system"])
-def test_a_plugin_ends_when_it_is_told_to(module: str, ending: signal.Signals) -> None:
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM], ids=["engine", "system"])
+def test_a_plugin_ends_when_it_is_told_to(module: str, signum: signal.Signals) -> None:
     """The engine ends plugins by SIGINT and waits 5 s for each that does not exit."""
     plugin = start(module)
     try:
-        plugin.send_signal(ending)
-        _, said = plugin.communicate(timeout=30 * PATIENCE)
+        plugin.send_signal(signum)
+        _, stderr = plugin.communicate(timeout=30 * PATIENCE)
     finally:
         plugin.kill()
-    assert (plugin.returncode, said) == (0, "")
+    assert (plugin.returncode, stderr) == (0, "")
 
 
 @pytest.mark.parametrize("module", PLUGINS)
@@ -47,9 +47,9 @@ def test_a_plugin_that_is_ending_can_be_told_again(module: str) -> None:
         while plugin.poll() is None and time.monotonic() < deadline:
             plugin.send_signal(signal.SIGINT)
             time.sleep(0.001)
-        _, said = plugin.communicate(timeout=30 * PATIENCE)
+        _, stderr = plugin.communicate(timeout=30 * PATIENCE)
     finally:
         plugin.kill()
-    assert said == ""
+    assert stderr == ""
     # Python restores the default signal handler just before it exits.
     assert plugin.returncode in (0, -signal.SIGINT)

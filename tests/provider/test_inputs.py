@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gpuform.provider.handler import Call, Engine
-from gpuform.provider.own.provider import Own
+from gpuform.provider.own.provider import GpuformProvider
 from gpuform.provider.properties import UNKNOWN, Secret
-from tests.provider.workloads.conftest import TOKEN, Stage
+from tests.provider.workloads.conftest import TOKEN, WorkloadDriver
 
 pytestmark = pytest.mark.unit
 
@@ -26,7 +26,7 @@ GOOD: dict[str, dict[str, Any]] = {
         "offers": {"nvidia.com/mig-1g.5gb": 7},
     },
     HOSTS: {"inventory": '{"_meta": {"hostvars": {"a": {}}}}', "content": "1"},
-    TOKEN: Stage(PATH, "w", TOKEN).wanted(replicas=4),
+    TOKEN: WorkloadDriver(PATH, "w", TOKEN).declare(replicas=4),
 }
 NO_NUMBER = "has no number of nodes; it is {nodes, look}; look is a hint for the user"
 NO_COUNT = "is not a count of a resource nvidia.com/...; give a whole number"
@@ -39,7 +39,7 @@ NO_INPUT = "is not an input; the inputs are kubeconfig, context,"
 
 def check(token: str, news: dict[str, Any]) -> Any:
     call = Call("urn", token, "n", Engine(), asyncio.Event())
-    return asyncio.run(Own(Engine()).handler(token).check(call, {}, news))
+    return asyncio.run(GpuformProvider(Engine()).handler(token).check(call, {}, news))
 
 
 @pytest.mark.parametrize(
@@ -107,13 +107,13 @@ def test_what_is_unknown_is_not_judged(token: str, unknown: dict[str, Any]) -> N
 
 def test_a_kubeconfig_given_as_contents_becomes_a_secret() -> None:
     contents = "apiVersion: v1\nkind: Config\n"
-    found = check(POOL, {**GOOD[POOL], "kubeconfig": contents}).inputs
-    assert found["kubeconfig"] == Secret(contents)
+    inputs = check(POOL, {**GOOD[POOL], "kubeconfig": contents}).inputs
+    assert inputs["kubeconfig"] == Secret(contents)
     assert check(POOL, GOOD[POOL]).inputs["kubeconfig"] == PATH
 
 
 def test_what_is_not_given_has_a_default() -> None:
     assert check(MIG, GOOD[MIG]).inputs["timeoutSeconds"] == 600
-    given = {key: value for key, value in GOOD[TOKEN].items() if key != "deadlineSeconds"}
-    inputs = check(TOKEN, given).inputs
+    without_deadline = {key: value for key, value in GOOD[TOKEN].items() if key != "deadlineSeconds"}
+    inputs = check(TOKEN, without_deadline).inputs
     assert (inputs["step"], inputs["deadlineSeconds"]) == (1, 600)

@@ -45,12 +45,12 @@ def test_property_values_survive_the_wire() -> None:
         "secret": Secret({"p": [Secret("q")]}),
         "unknown": UNKNOWN,
     }
-    back = from_struct(to_struct(values))
-    assert back == values
-    assert isinstance(back["whole"], int)
-    assert has_unknown(back)
-    assert "q" not in repr(back["secret"])
-    assert reveal(back["secret"]) == {"p": ["q"]}
+    decoded = from_struct(to_struct(values))
+    assert decoded == values
+    assert isinstance(decoded["whole"], int)
+    assert has_unknown(decoded)
+    assert "q" not in repr(decoded["secret"])
+    assert reveal(decoded["secret"]) == {"p": ["q"]}
 
 
 def test_an_output_value_is_what_it_holds() -> None:

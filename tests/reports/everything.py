@@ -8,11 +8,11 @@ from collections.abc import Mapping
 import httpx
 import yaml
 
-from gpuform.usage.cluster_objects import Objects
+from gpuform.usage.cluster_objects import LiveObjects
 from gpuform.usage.prometheus import Prometheus
-from gpuform.usage.top.facts import Facts, gather
+from gpuform.usage.top.facts import Facts, gather_facts
 from infra.config import parse, price_list
-from tests.usage.top.played import Played, answer, device, node, pod, series, slice_of, whole
+from tests.usage.top.played import Played, gpu_series, gpu_uuid, mig_uuid, node, pod, response, series
 
 AT = 1_795_312_800.0  # 2026-11-22 02:00 UTC
 ODD = "train-<b>&\"quot'"
@@ -57,10 +57,10 @@ class Moving(Played):
             one["values"] = [
                 [at, str(float(value) * (0.6 + 0.4 * math.sin(at / 500)))] for at, value in one["values"]
             ]
-        return answer(data)
+        return response(data)
 
 
-def objects() -> Objects:
+def objects() -> LiveObjects:
     nodes = (
         node("t4-0", "t4-shared", gpus=1, machine="g4dn.xlarge"),
         node("t4-1", "t4-shared", gpus=1, machine="g4dn.xlarge"),
@@ -70,14 +70,14 @@ def objects() -> Objects:
         node("cpu-0", "cpu"),
     )
     pods = (
-        pod("science/one", "t4-0", (whole("t4-0", 0, 0),), gpu_shared=1),
-        pod(f"science/{ODD}", "t4-0", (whole("t4-0", 0, 1),), gpu_shared=1),
-        pod("mig/large", "mig-0", (slice_of("mig-0", 0, "3g.20gb", 0),), mig_3g_20gb=1),
-        pod("x/two-gpus", WHOLE, tuple(whole(WHOLE, n) for n in (1, 2)), gpu=2),
-        *(pod(f"mps/client-{n}", "mps-0", (whole("mps-0", 0, n),), gpu=1) for n in range(12)),
+        pod("science/one", "t4-0", (gpu_uuid("t4-0", 0, 0),), gpu_shared=1),
+        pod(f"science/{ODD}", "t4-0", (gpu_uuid("t4-0", 0, 1),), gpu_shared=1),
+        pod("mig/large", "mig-0", (mig_uuid("mig-0", 0, "3g.20gb", 0),), mig_3g_20gb=1),
+        pod("x/two-gpus", WHOLE, tuple(gpu_uuid(WHOLE, n) for n in (1, 2)), gpu=2),
+        *(pod(f"mps/client-{n}", "mps-0", (gpu_uuid("mps-0", 0, n),), gpu=1) for n in range(12)),
         pod("science/waits", None, phase="Pending", gpu_shared=1),
     )
-    return Objects(nodes, pods, node_pools=(NODE_POOL,))
+    return LiveObjects(nodes, pods, node_pools=(NODE_POOL,))
 
 
 NODE_POOL = {
@@ -89,13 +89,13 @@ NODE_POOL = {
 
 def played() -> Moving:
     found = Moving(alerts=ALERTS)
-    found.series += device("t4-0", 0, 0.8, 11, 15)
-    found.series += device("t4-1", 0, 0.0, 0.1, 15)
+    found.series += gpu_series("t4-0", 0, 0.8, 11, 15)
+    found.series += gpu_series("t4-1", 0, 0.0, 0.1, 15)
     for instance, profile, size in (("1", "3g.20gb", 20), ("5", "2g.10gb", 10)):
         tags = {"GPU_I_ID": instance, "GPU_I_PROFILE": profile}
-        found.series += device("mig-0", 0, 0.5, 4, size, **tags)
+        found.series += gpu_series("mig-0", 0, 0.5, 4, size, **tags)
     for index in range(3):  # the fourth has no measurements
-        found.series += device(WHOLE, index, 0.9, 30, 40)
+        found.series += gpu_series(WHOLE, index, 0.9, 30, 40)
     for name in ("t4-0", "mig-0"):
         found.series.append(series("gpuform:gpu:power_watts", 61.6, node=name, gpu="0"))
         found.series.append(series("gpuform:gpu:temperature_celsius", 58, node=name, gpu="0"))
@@ -109,4 +109,4 @@ def played() -> Moving:
 
 def facts(prometheus: Prometheus | None = None) -> Facts:
     asked = prometheus or Prometheus(played(), "start it")
-    return gather(ENV, "test", objects(), asked, price_list(ENV), AT)
+    return gather_facts(ENV, "test", objects(), asked, price_list(ENV), AT)

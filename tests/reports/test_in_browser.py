@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuform.reports.page import page, rehearsal_page
+from gpuform.reports.page import render_page, render_rehearsal
 from tests.lab.rehearse.outcomes import outcome
 from tests.reports.everything import facts
 from tests.reports.test_contrast import colours
@@ -41,7 +41,7 @@ def test_pages_fit_and_have_the_scheme_s_background(scheme: str, tmp_path: Path)
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if program is None:
         pytest.skip("no chromium on PATH: `apt-get install chromium` where it can be had")
-    pages = json.dumps([page(facts()), rehearsal_page(outcome(nodes=3)), WIDE]).replace("</", "<\\/")
+    pages = json.dumps([render_page(facts()), render_rehearsal(outcome(nodes=3)), WIDE]).replace("</", "<\\/")
     file = tmp_path / "measure.html"
     file.write_text(MEASURE.replace("PAGES", pages, 1).replace("WIDTHS", str(list(WIDTHS)), 1))
     settings = f"--blink-settings=preferredColorScheme={['dark', 'light'].index(scheme)}"

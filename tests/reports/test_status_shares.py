@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from gpuform.cli.local import monitored
+from gpuform.cli.local import monitoring_lines
 from gpuform.reports.tables import bill_total
-from gpuform.usage.broken import faulty, unsettled
-from gpuform.usage.cluster_objects import gather
-from gpuform.usage.status import ClusterStatus, summarise
+from gpuform.usage.cluster_objects import parse_claims
+from gpuform.usage.injected_faults import faulty_nodes, unsettled_pools
+from gpuform.usage.status import ClusterStatus, summarise_status
 from infra.config import parse
 from infra.model.prices import PriceList
 from infra.plan.cost import bill
 from lab.plane import Member, Status
 from lab.rehearse.cost_report import price_source
-from lab.simulator.faults import Fault, stored
+from lab.simulator.faults import Fault, render
 from tests.components.aws_stacks import small
 from tests.reports.live import ENV, node, pod
 
@@ -41,7 +41,7 @@ def test_how_a_pool_is_shared_is_said_in_a_few_words(
 ) -> None:
     pool = {"name": "p", "machine": machine, "nodes": 1, "sharing": sharing}
     env = parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": [pool]})
-    assert summarise(env, [], []).pools[0].detail == detail
+    assert summarise_status(env, [], []).pools[0].detail == detail
 
 
 def test_claimed_gpus_are_counted_as_devices_and_not_as_a_resource() -> None:
@@ -61,17 +61,19 @@ def test_claimed_gpus_are_counted_as_devices_and_not_as_a_resource() -> None:
         },
     ]
     asked = {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 3}}]}
-    claims = gather(
+    claims = parse_claims(
         slices, [{"metadata": {"namespace": "default", "name": "a-gpu-x"}, "spec": {"devices": asked}}]
     )
     running = {"phase": "Running", "resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "a-gpu-x"}]}
-    current = summarise(env, [node("l4-0", "l4")], [pod("a", "l4-0", running)], claims)
+    current = summarise_status(env, [node("l4-0", "l4")], [pod("a", "l4-0", running)], claims)
     (found,) = current.pools
     assert (found.planned, found.detail) == ({"gpu.nvidia.com": 4}, "whole GPUs by claim")
     assert (found.nodes[0].allocatable, found.nodes[0].used) == ({"gpu.nvidia.com": 4}, {"gpu.nvidia.com": 3})
     assert found.settled
-    assert current.pods[0].requests == {"gpu.nvidia.com": 3}
-    assert not summarise(env, [node("l4-0", "l4")], []).pools[0].settled, "no driver has published anything"
+    assert current.pods[0].gpu_requests == {"gpu.nvidia.com": 3}
+    assert not summarise_status(env, [node("l4-0", "l4")], []).pools[0].settled, (
+        "no driver has published anything"
+    )
 
 
 def test_slices_to_claim_are_counted_by_their_class() -> None:
@@ -80,8 +82,8 @@ def test_slices_to_claim_are_counted_by_their_class() -> None:
     env = parse({"name": "test", "cluster": {"kind": "embedded"}, "pools": [pool]})
     one = {"name": "gpu-0-mig-3g20gb-9-4", "attributes": {"type": {"string": "mig"}}}
     spec = {"driver": "gpu.nvidia.com", "nodeName": "a-0", "pool": {"name": "a-0", "generation": 1}}
-    (found,) = summarise(
-        env, [node("a-0", "a")], [], gather([{"spec": {**spec, "devices": [one] * 3}}], [])
+    (found,) = summarise_status(
+        env, [node("a-0", "a")], [], parse_claims([{"spec": {**spec, "devices": [one] * 3}}], [])
     ).pools
     assert found.planned == found.nodes[0].allocatable == {"mig.nvidia.com": 3}
     assert (found.detail, found.settled) == ("2x 2g.10gb, 1x 3g.20gb by claim", True)
@@ -98,7 +100,7 @@ FLAVORS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("own", "total", "said"),
+    ("own", "total", "message"),
     [
         ({}, "unknown", "none: no price list has these machines; set cost.prices"),
         (
@@ -109,11 +111,11 @@ FLAVORS: dict[str, Any] = {
     ],
 )
 def test_a_sum_of_nothing_but_unknown_prices_is_unknown_and_nobodys_prices(
-    own: dict[str, float], total: str, said: str
+    own: dict[str, float], total: str, message: str
 ) -> None:
     env = parse({**FLAVORS, "cost": {"prices": own}})
     assert bill_total(bill(env, PriceList())) == total
-    assert price_source(env, PriceList()) == said
+    assert price_source(env, PriceList()) == message
 
 
 PROMETHEUS = Member("prometheus", 7, True, 2**26, 29237)
@@ -123,16 +125,16 @@ AT = (
 
 
 @pytest.mark.parametrize(
-    ("members", "said", "lines"),
+    ("members", "message", "lines"),
     [
         ([Member("etcd", 1, True, 1, 2)], (), []),
         ([PROMETHEUS], (), [AT]),
         ([PROMETHEUS], ("rules a/b: no",), [AT, "monitoring: rules a/b: no"]),
     ],
 )
-def test_monitoring_lines(members: list[Member], said: tuple[str, ...], lines: list[str]) -> None:
-    status = Status(tuple(members), Path("kubeconfig"), None, True, "v1.34.4", said)
-    assert list(monitored(status)) == lines
+def test_monitoring_lines(members: list[Member], message: tuple[str, ...], lines: list[str]) -> None:
+    status = Status(tuple(members), Path("kubeconfig"), None, True, "v1.34.4", message)
+    assert list(monitoring_lines(status)) == lines
 
 
 SINCE = 1_800_000_000.0
@@ -140,64 +142,67 @@ FAULTS = "simulator.gpuform.io/faults"
 UNHEALTHY = "simulator.gpuform.io/unhealthy"
 
 
-def annotated(shares: str, notes: dict[str, str]) -> ClusterStatus:
+def status_with(shares: str, notes: dict[str, str]) -> ClusterStatus:
     one = node("t4-0", "t4", **{"gpu.shared": shares})
     one["metadata"]["annotations"] = notes
-    return summarise(ENV, [one, node("cpu-0", "cpu")], [])
+    return summarise_status(ENV, [one, node("cpu-0", "cpu")], [])
 
 
-def of(*faults: Fault) -> dict[str, str]:
-    return {FAULTS: stored(faults) or "[]"}
+def fault_note(*faults: Fault) -> dict[str, str]:
+    return {FAULTS: render(faults) or "[]"}
 
 
 CLEAR = "`gpuform simulate fault t4-0 --clear` clears it"
 
 
 @pytest.mark.parametrize(
-    ("notes", "said"),
+    ("notes", "message"),
     [
-        (of(Fault("xid", 0, SINCE, 79)), f"GPU 0 has XID 79: {CLEAR}"),
-        (of(Fault("gpu-lost", 0, SINCE)), f"GPU 0 has gpu-lost: {CLEAR}"),
-        (of(Fault("ecc", 0, SINCE), Fault("ecc", 1, SINCE)), f"GPU 0 has ecc, GPU 1 has ecc: {CLEAR}"),
-        (of(Fault("fabric-manager", -1, SINCE)), f"fabric-manager: {CLEAR}"),
+        (fault_note(Fault("xid", 0, SINCE, 79)), f"GPU 0 has XID 79: {CLEAR}"),
+        (fault_note(Fault("gpu-lost", 0, SINCE)), f"GPU 0 has gpu-lost: {CLEAR}"),
+        (
+            fault_note(Fault("ecc", 0, SINCE), Fault("ecc", 1, SINCE)),
+            f"GPU 0 has ecc, GPU 1 has ecc: {CLEAR}",
+        ),
+        (fault_note(Fault("fabric-manager", -1, SINCE)), f"fabric-manager: {CLEAR}"),
         ({UNHEALTHY: "0"}, "GPU 0 is unhealthy: `gpuform simulate health t4-0 --gpu 0 --ok` clears it"),
         ({UNHEALTHY: "MIG-1"}, f"MIG-1 is unhealthy: `kubectl annotate node t4-0 {UNHEALTHY}-` clears it"),
     ],
     ids=["xid", "lost", "two", "fabric manager", "sick", "sick slice"],
 )
-def test_what_was_broken_is_named_with_the_way_to_mend_it(notes: dict[str, str], said: str) -> None:
-    current = annotated("0", notes)
+def test_what_was_broken_is_named_with_the_way_to_mend_it(notes: dict[str, str], message: str) -> None:
+    current = status_with("0", notes)
     assert not current.pools[0].settled
-    assert faulty(current) == {"t4-0": said}
-    assert unsettled(current) == ()
+    assert faulty_nodes(current) == {"t4-0": message}
+    assert unsettled_pools(current) == ()
 
 
 @pytest.mark.parametrize(
     "notes",
     [
         {},
-        of(Fault("thermal", 0, SINCE)),
-        of(Fault("xid", 0, SINCE, 13)),
-        of(Fault("exporter-down", -1, SINCE)),
+        fault_note(Fault("thermal", 0, SINCE)),
+        fault_note(Fault("xid", 0, SINCE, 13)),
+        fault_note(Fault("exporter-down", -1, SINCE)),
     ],
     ids=["nothing", "heat", "an application's XID", "exporter"],
 )
 def test_what_takes_no_gpu_away_excuses_nothing(notes: dict[str, str]) -> None:
-    current = annotated("0", notes)
-    assert [pool.name for pool in unsettled(current)] == ["t4"]
-    assert faulty(current) == {}
+    current = status_with("0", notes)
+    assert [pool.name for pool in unsettled_pools(current)] == ["t4"]
+    assert faulty_nodes(current) == {}
 
 
 def test_a_broken_node_excuses_no_other_and_no_pool_without_nodes() -> None:
     broken, other = node("t4-0", "t4"), node("t4-1", "t4")
     broken["metadata"]["annotations"] = {UNHEALTHY: "0"}
-    current = summarise(ENV, [broken, other, node("cpu-0", "cpu")], [])
-    assert [pool.name for pool in unsettled(current)] == ["t4"]
-    assert list(faulty(current)) == ["t4-0"]
-    assert [pool.name for pool in unsettled(summarise(ENV, [], []))] == ["t4", "cpu"]
+    current = summarise_status(ENV, [broken, other, node("cpu-0", "cpu")], [])
+    assert [pool.name for pool in unsettled_pools(current)] == ["t4"]
+    assert list(faulty_nodes(current)) == ["t4-0"]
+    assert [pool.name for pool in unsettled_pools(summarise_status(ENV, [], []))] == ["t4", "cpu"]
 
 
 def test_a_fault_that_took_nothing_from_what_the_node_offers_is_no_news() -> None:
     """For example an XID from before the plugin started: the annotation stays, and the node is whole."""
-    current = annotated("4", of(Fault("xid", 0, SINCE, 79)))
-    assert (faulty(current), unsettled(current)) == ({}, ())
+    current = status_with("4", fault_note(Fault("xid", 0, SINCE, 79)))
+    assert (faulty_nodes(current), unsettled_pools(current)) == ({}, ())

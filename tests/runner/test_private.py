@@ -34,20 +34,20 @@ run("site.yml", json.loads((folder / "inventory.json").read_text()), paths=paths
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Files below a folder in use: files that vanish meanwhile are left out."""
-    found = {}
+    result = {}
     for path, _ in below(folder):
         with contextlib.suppress(OSError):
-            found[str(path)] = path.read_bytes()
-    return found
+            result[str(path)] = path.read_bytes()
+    return result
 
 
 def below(folder: Path) -> list[tuple[Path, int]]:
-    found = []
+    result = []
     for parent, folders, files in os.walk(folder):  # os.walk tolerates folders that vanish
         for path in (Path(parent, name) for name in (*folders, *files)):
             with contextlib.suppress(OSError):
-                found.append((path, path.lstat().st_mode))
-    return found
+                result.append((path, path.lstat().st_mode))
+    return result
 
 
 def test_no_secret_is_in_an_event_a_result_or_an_artifact(
@@ -154,12 +154,12 @@ def test_a_killed_caller_leaves_no_process_and_no_file(project: Project, number:
 
 
 def running(seconds: str) -> list[str]:
-    found = []
+    result = []
     for entry in Path("/proc").iterdir():
         try:
             words = (entry / "cmdline").read_bytes().split(b"\0")[:2] if entry.name.isdigit() else []
         except OSError:
             continue
         if words == [b"sleep", seconds.encode()]:
-            found.append(entry.name)
-    return found
+            result.append(entry.name)
+    return result

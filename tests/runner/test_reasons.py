@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpuform.hosts.reasons import failed, unreachable
-from gpuform.hosts.secrets import HIDDEN, Hiding, secrets_of, texts_of
+from gpuform.hosts.reasons import failure_reason, unreachable_reason
+from gpuform.hosts.secrets import HIDDEN, SecretFilter, secrets_of, texts_of
 
 pytestmark = pytest.mark.unit
 
@@ -20,7 +20,7 @@ Host key verification failed."""
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("message", "meant"),
     [
         (CHANGED, "wrong host key: it shows SHA256:0123abcd+/, not the one in known_hosts"),
         (
@@ -42,17 +42,17 @@ Host key verification failed."""
         ("Something else\nhappened", "Failed to connect to the host via ssh: Something else happened"),
     ],
 )
-def test_why_a_host_was_not_reached(said: str, meant: str) -> None:
-    assert unreachable({"unreachable": True, "msg": VIA + said}).startswith(meant)
+def test_why_a_host_was_not_reached(message: str, meant: str) -> None:
+    assert unreachable_reason({"unreachable": True, "msg": VIA + message}).startswith(meant)
 
 
 def test_a_hidden_reason_stays_hidden() -> None:
-    assert "log in by ssh to see it" in unreachable({"censored": "hidden"})
-    assert "check the host" in failed({"censored": "hidden"})
+    assert "log in by ssh to see it" in unreachable_reason({"censored": "hidden"})
+    assert "check the host" in failure_reason({"censored": "hidden"})
 
 
 @pytest.mark.parametrize(
-    ("result", "said"),
+    ("result", "message"),
     [
         ({"msg": "No package matching 'x' is available"}, "No package matching 'x' is available"),
         ({"msg": "non-zero return code", "stderr": "a\nb", "stdout": "c"}, "non-zero return code; a b"),
@@ -66,8 +66,8 @@ def test_a_hidden_reason_stays_hidden() -> None:
         ({"msg": "x" * 700}, "x" * 600 + "..."),
     ],
 )
-def test_why_a_task_failed(result: dict[str, Any], said: str) -> None:
-    assert failed(result) == said
+def test_why_a_task_failed(result: dict[str, Any], message: str) -> None:
+    assert failure_reason(result) == message
 
 
 def test_what_is_named_as_a_secret_is_hidden_everywhere() -> None:
@@ -75,7 +75,7 @@ def test_what_is_named_as_a_secret_is_hidden_everywhere() -> None:
         "a": {"ansible_become_password": "hunter22", "token": "abc", "url": "http://me:pa55word@host/x"},
         "b": [{"api_token": "t0ken-1"}],
     }
-    hide = Hiding(secrets_of(inventory))
+    hide = SecretFilter(secrets_of(inventory))
     assert hide("hunter22 pa55word t0ken-1 abc") == f"{HIDDEN} {HIDDEN} {HIDDEN} abc"
     assert hide({"k": ["http://x:other@y/"]}) == {"k": [f"http://x:{HIDDEN}@y/"]}
 

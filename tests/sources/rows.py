@@ -67,7 +67,7 @@ ROWS: dict[int, tuple[str, ...]] = {
         "lab/simulator/test_device_plugin.py::test_nvidia_zero_downtime_re_registration",
     ),
     23: (
-        "provider/workloads/test_turns.py::test_one_move",
+        "provider/workloads/test_rollout.py::test_one_move",
         "plan/test_workload_manifests.py::test_a_service_finds_the_port_of_the_container_by_its_name",
         "plan/test_queues.py::test_limits_order_preemption_and_weight_are_kueues",
         "plan/test_scaling.py::test_requests_are_those_that_the_workloads_own_pods_answered",

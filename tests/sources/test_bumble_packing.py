@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from infra.config import parse
-from infra.plan import room, scheduler, workloads
+from infra.plan import quotas, scheduler, workloads
 from tests import packing
 from tests.conftest import Plane
 
@@ -31,7 +31,7 @@ def objects(namespace: str, packer: bool, *work: dict[str, Any]) -> list[dict[st
             ],
         }
     )
-    spaces = [one for one in room.namespaces(env) if one["metadata"]["name"] != "gpu-operator"]
+    spaces = [one for one in quotas.namespaces(env) if one["metadata"]["name"] != "gpu-operator"]
     return [*spaces, *scheduler.manifests(env), *workloads.manifests(env)]
 
 

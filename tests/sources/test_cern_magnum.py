@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.openstack.stacks import ENVIRONMENT, half
-from tests.openstack.world import TEMPLATE, Request, World
+from tests.openstack.stacks import ENVIRONMENT, make_cluster_stack
+from tests.openstack.tenant import TEMPLATE, Request, Tenant
 
 pytestmark = [pytest.mark.engine, pytest.mark.nightly]
 
@@ -37,30 +37,30 @@ def _declared() -> dict[str, Any]:
     return ENVIRONMENT | {"name": "digaponc-gpu-004", "cluster": cluster}
 
 
-def _asked(world: World) -> tuple[Request, Request]:
+def _asked(tenant: Tenant) -> tuple[Request, Request]:
     """The two requests; asserts that the only other one is for the kubeconfig's certificate."""
-    cluster, *signed, group = sorted(world.requests(changes=True), key=lambda one: one.path.count("/"))
+    cluster, *signed, group = sorted(tenant.requests(changes=True), key=lambda one: one.path.count("/"))
     assert [(one.method, one.path.rstrip("/")) for one in signed] == [SIGNED]
     return cluster, group
 
 
-def test_cern_commands_and_ours_lead_to_the_same_requests(world: World, tmp_path: Path) -> None:
-    template = world.template()
-    world.forget()
-    world.openstack(*CLUSTER.split(), "--cluster-template", TEMPLATE)
-    world.settled("digaponc-gpu-004")
-    world.openstack(*GROUP.split())
-    typed = world.settled("digaponc-gpu-004")
-    world.openstack("coe", "cluster", "config", "digaponc-gpu-004", "--dir", str(tmp_path))
-    by_hand = _asked(world)
-    groups_by_hand = _stored_groups(world)
+def test_cern_commands_and_ours_lead_to_the_same_requests(tenant: Tenant, tmp_path: Path) -> None:
+    template = tenant.template()
+    tenant.forget_requests()
+    tenant.openstack(*CLUSTER.split(), "--cluster-template", TEMPLATE)
+    tenant.wait_until_settled("digaponc-gpu-004")
+    tenant.openstack(*GROUP.split())
+    typed = tenant.wait_until_settled("digaponc-gpu-004")
+    tenant.openstack("coe", "cluster", "config", "digaponc-gpu-004", "--dir", str(tmp_path))
+    by_hand = _asked(tenant)
+    groups_by_hand = _stored_groups(tenant)
     stored_by_hand = _stored(typed)
-    world.magnum().clusters.delete("digaponc-gpu-004")
-    world.gone("digaponc-gpu-004")
+    tenant.magnum().clusters.delete("digaponc-gpu-004")
+    tenant.wait_until_gone("digaponc-gpu-004")
 
-    world.forget()
-    half(world, tmp_path, _declared()).run("up")
-    ours = _asked(world)
+    tenant.forget_requests()
+    make_cluster_stack(tenant, tmp_path, _declared()).run("up")
+    ours = _asked(tenant)
 
     differ = set()
     for typed_request, our_request in zip(by_hand, ours, strict=True):
@@ -71,7 +71,7 @@ def test_cern_commands_and_ours_lead_to_the_same_requests(world: World, tmp_path
         }
     assert differ == DIFFER.keys()
     assert by_hand[0].path.rstrip("/") == ours[0].path.rstrip("/") == "/v1/clusters"
-    cluster = world.settled("digaponc-gpu-004")
+    cluster = tenant.wait_until_settled("digaponc-gpu-004")
     assert by_hand[1].path.rstrip("/") == f"/v1/clusters/{cluster.name}/nodegroups"
     assert ours[1].path.rstrip("/") == f"/v1/clusters/{cluster.uuid}/nodegroups"
     # Fields that differ mean the same: each side sends Magnum's default, or omits it.
@@ -82,7 +82,7 @@ def test_cern_commands_and_ours_lead_to_the_same_requests(world: World, tmp_path
         assert {request.body.get(field) for request in (*by_hand, *ours)} <= {default.get(field), None}
     # And Magnum stored the same for both.
     assert _stored(cluster) == stored_by_hand
-    assert _stored_groups(world) == groups_by_hand
+    assert _stored_groups(tenant) == groups_by_hand
 
 
 _OF_EACH = {"uuid", "stack_id", "created_at", "updated_at", "links", "cluster_id", "id"}
@@ -92,8 +92,8 @@ def _stored(cluster: Any) -> dict[str, Any]:
     return {key: value for key, value in cluster.to_dict().items() if key not in _OF_EACH}
 
 
-def _stored_groups(world: World) -> dict[str, dict[str, Any]]:
-    magnum = world.magnum()
+def _stored_groups(tenant: Tenant) -> dict[str, dict[str, Any]]:
+    magnum = tenant.magnum()
     found = [
         magnum.nodegroups.get("digaponc-gpu-004", g.uuid) for g in magnum.nodegroups.list("digaponc-gpu-004")
     ]

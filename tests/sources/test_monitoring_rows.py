@@ -55,4 +55,4 @@ def test_kubecon_row_25_its_list_of_counters() -> None:
     declared = Monitoring(counters=("DCGM_FI_DEV_FB_TOTAL",))
     env = environment("local").model_copy(update={"monitoring": declared})
     assert set(PIPES) <= set(DEFAULT)
-    assert {line.split(",")[0] for line in scraping.csv(env).splitlines()} >= KUBECON
+    assert {line.split(",")[0] for line in scraping.fields_csv(env).splitlines()} >= KUBECON

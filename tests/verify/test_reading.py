@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.hosts import expected, nvidia_smi, packages, runtime_config
-from tests.hosts.findings import Wrong
+from tests.hosts.findings import CheckFailure
 from tests.hosts.nvidia_smi import ListedGpu, MigDevice, QueriedGpu
 from tests.hosts.packages import Packages
 
@@ -31,13 +31,13 @@ def test_hosts_come_from_the_file_by_name(tmp_path: Path) -> None:
     file = tmp_path / "inventory.json"
     hosts = {"b": {"gpuform_pool": "t4"}, "a": {"gpuform_pool": "t4"}, "cp": {"gpuform_pool": ""}}
     file.write_text(json.dumps({"_meta": {"hostvars": hosts}}))
-    assert list(expected.read(file)) == ["a", "b", "cp"]
-    assert list(expected.read(file, limit="b")) == ["b"]
-    assert expected.read(file)["cp"].labels == {}
+    assert list(expected.read_inventory(file)) == ["a", "b", "cp"]
+    assert list(expected.read_inventory(file, limit="b")) == ["b"]
+    assert expected.read_inventory(file)["cp"].labels == {}
 
 
 def test_a_host_without_gpus_expects_none() -> None:
-    host = expected.expected("cpu-1", {"gpuform_pool": "cpu"})
+    host = expected.parse_host("cpu-1", {"gpuform_pool": "cpu"})
     assert (host.gpu_count, host.driver_version, host.toolkit_version) == (0, "", "")
 
 
@@ -58,14 +58,14 @@ def test_a_host_without_gpus_expects_none() -> None:
 def test_slices_are_planned_by_the_role_or_by_the_operator(
     variables: dict[str, object], slices: list[object]
 ) -> None:
-    host = expected.expected("gpu-1", {"gpuform_pool": "a100", **variables})
+    host = expected.parse_host("gpu-1", {"gpuform_pool": "a100", **variables})
     assert [host.slices(index) for index in range(3)] == slices
     assert host.cuts_at_boot is ("nvidia_mig_layout" in variables)
 
 
 def test_a_remedy_names_the_stack() -> None:
-    assert expected.expected("a", {}, "lab").apply == "`gpuform hosts apply lab`"
-    assert expected.expected("a", {}).apply == "`gpuform hosts apply`"
+    assert expected.parse_host("a", {}, "lab").apply == "`gpuform hosts apply lab`"
+    assert expected.parse_host("a", {}).apply == "`gpuform hosts apply`"
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
@@ -84,7 +84,9 @@ def test_each_version_of_containerds_configuration_names_the_plugin(version: int
 
 
 def test_a_version_that_is_not_known_is_said_so() -> None:
-    with pytest.raises(Wrong, match="configuration has version 5, which is newer than those known here"):
+    with pytest.raises(
+        CheckFailure, match="configuration has version 5, which is newer than those known here"
+    ):
         runtime_config.containerd({"version": 5, "plugins": {"io.containerd.cri.v2.runtime": {}}})
 
 
@@ -92,7 +94,9 @@ def test_a_drop_in_of_a_higher_version_than_containerds_file_is_found_before_a_r
     root = {"version": 2, "imports": ["/etc/containerd/conf.d/*.toml"]}
     assert runtime_config.merged([{"version": 2}, root, {"version": 2}])["version"] == 2
     assert runtime_config.merged([]) == {}
-    with pytest.raises(Wrong, match="a drop-in has configuration version 4, and containerd's own file 2"):
+    with pytest.raises(
+        CheckFailure, match="a drop-in has configuration version 4, and containerd's own file 2"
+    ):
         runtime_config.merged([{"version": 2}, root, {"version": 4}])
 
 
@@ -114,7 +118,7 @@ def test_crio_names_the_program_of_each_runtime() -> None:
     ],
 )
 def test_a_package_is_its_upstream_version(version: str, upstream: str) -> None:
-    assert packages.upstream(version) == upstream
+    assert packages.upstream_version(version) == upstream
 
 
 def test_what_belongs_together_has_the_version_of_its_carrier() -> None:
@@ -124,7 +128,7 @@ def test_what_belongs_together_has_the_version_of_its_carrier() -> None:
         "nvidia-container-toolkit": "1.19.1-1",
         "nvidia-modprobe": "535.54.03-1",
     }
-    found = Packages(installed, frozenset()).like(
+    found = Packages(installed, frozenset()).matching(
         re.compile("nvidia-driver-cuda"), re.compile("(lib)?nvidia.*")
     )
     assert found == {"nvidia-driver-cuda", "libnvidia-ml1"}
@@ -140,7 +144,7 @@ GPU 1: Tesla T4 (UUID: GPU-1d4c6a5e-5b8a-4e7d-9c11-3f6f0b1f9f00)
 
 
 def test_the_list_has_each_gpu_with_its_slices() -> None:
-    assert nvidia_smi.listed(LIST) == (
+    assert nvidia_smi.parse_list(LIST) == (
         ListedGpu(
             0,
             "NVIDIA A100-PCIE-40GB",
@@ -153,17 +157,17 @@ def test_the_list_has_each_gpu_with_its_slices() -> None:
         ),
         ListedGpu(1, "Tesla T4", "GPU-1d4c6a5e-5b8a-4e7d-9c11-3f6f0b1f9f00"),
     )
-    assert dict(nvidia_smi.listed(LIST)[0].slices) == {"3g.20gb": 1, "2g.10gb": 1, "1g.5gb+me": 1}
+    assert dict(nvidia_smi.parse_list(LIST)[0].slices) == {"3g.20gb": 1, "2g.10gb": 1, "1g.5gb+me": 1}
 
 
 @pytest.mark.parametrize("text", ["", "\n", "No devices found.\n"])
 def test_a_list_without_gpus_is_empty(text: str) -> None:
-    assert nvidia_smi.listed(text) == ()
+    assert nvidia_smi.parse_list(text) == ()
 
 
 def test_a_list_that_is_none_quotes_its_line() -> None:
-    with pytest.raises(nvidia_smi.Unreadable, match=r"`nvidia-smi -L` printed 'Segmentation fault'"):
-        nvidia_smi.listed("Segmentation fault\n")
+    with pytest.raises(nvidia_smi.ParseError, match=r"`nvidia-smi -L` printed 'Segmentation fault'"):
+        nvidia_smi.parse_list("Segmentation fault\n")
 
 
 def test_the_query_has_what_a_gpu_does_not_know_as_none() -> None:
@@ -171,15 +175,17 @@ def test_the_query_has_what_a_gpu_does_not_know_as_none() -> None:
         "0, GPU-5c89, NVIDIA A100-PCIE-40GB, 580.95.05, Enabled, Disabled\n"
         "1, GPU-1d4c, Tesla T4, 580.95.05, Disabled, [N/A]\n"
     )
-    assert nvidia_smi.queried(text) == (
+    assert nvidia_smi.parse_query(text) == (
         QueriedGpu(0, "GPU-5c89", "NVIDIA A100-PCIE-40GB", "580.95.05", True, False),
         QueriedGpu(1, "GPU-1d4c", "Tesla T4", "580.95.05", False, None),
     )
 
 
 def test_a_query_that_failed_quotes_its_line() -> None:
-    with pytest.raises(nvidia_smi.Unreadable, match="Unable to determine the device handle"):
-        nvidia_smi.queried("Unable to determine the device handle for GPU0: 0000:00:07.0: Unknown Error\n")
+    with pytest.raises(nvidia_smi.ParseError, match="Unable to determine the device handle"):
+        nvidia_smi.parse_query(
+            "Unable to determine the device handle for GPU0: 0000:00:07.0: Unknown Error\n"
+        )
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_what_is_wrong_is_said_with_its_remedy(programs: Path) -> None:
     }
     assert one["checks"]["modules"]["fact"] == "not loaded: nvidia, nvidia_uvm"
     assert one["checks"]["nouveau"]["fact"] == "nouveau is loaded"
-    lines = list(tables.failures(report))
+    lines = list(tables.failure_lines(report))
     assert (
         "one: nouveau: nouveau is loaded; "
         "run `gpuform hosts apply lab`, which blacklists it, and reboot the host" in lines
@@ -138,6 +138,6 @@ def test_an_installation_without_the_checks_says_so(tmp_path: Path) -> None:
 
 
 def test_the_table_has_a_line_per_check_and_a_column_per_host(programs: Path) -> None:
-    shown = list(tables.checks(run(*(f"h{number}" for number in range(8)))))
+    shown = list(tables.check_tables(run(*(f"h{number}" for number in range(8)))))
     assert [len(table.columns) for table in shown] == [7, 3]
     assert str(next(iter(shown[0].columns[0].cells))) == "reachable"

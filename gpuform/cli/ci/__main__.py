@@ -18,7 +18,7 @@ from gpuform.cli.main import Commands
 from gpuform.cli.output import Stack
 from gpuform.reports.pull_request import marker
 from infra.versions import PULUMI
-from lab.toolchain.plugin import archive, plugin_sha256, sha256, this_platform
+from lab.toolchain.plugin import archive_url, plugin_sha256, sha256, this_platform
 
 app = typer.Typer(
     cls=Commands,
@@ -47,7 +47,7 @@ def summary(
 @app.command()
 def acknowledged() -> None:
     """Print the acknowledged losses as options of `gpuform preview` and `up`, one word on each line."""
-    for name in github.acknowledged(github.read(os.environ)):
+    for name in github.acknowledged_losses(github.read_event(os.environ)):
         typer.echo(f"--acknowledge\n{' '.join(name.split())}")
 
 
@@ -58,9 +58,9 @@ def plugins() -> None:
     Name, version, address and SHA-256.
     """
     for name in ("aws", "kubernetes"):
-        plugin, wanted = f"pulumi-resource-{name}", version(f"pulumi-{name}")
-        checksum = plugin_sha256(plugin, wanted, github.require(os.environ, "GITHUB_TOKEN"))
-        typer.echo(f"{name} {wanted} {archive(plugin, wanted)[0]} {checksum}")
+        plugin, pinned = f"pulumi-resource-{name}", version(f"pulumi-{name}")
+        checksum = plugin_sha256(plugin, pinned, github.require(os.environ, "GITHUB_TOKEN"))
+        typer.echo(f"{name} {pinned} {archive_url(plugin, pinned)[0]} {checksum}")
 
 
 @app.command()
@@ -74,7 +74,7 @@ def engine() -> None:
 @app.command()
 def comment() -> None:
     """Comment the summaries of the preview workflow's run that triggered this run."""
-    for line in comments.comment(GitHub(os.environ), github.read(os.environ)):
+    for line in comments.comment_summaries(GitHub(os.environ), github.read_event(os.environ)):
         typer.echo(line)
 
 
@@ -89,7 +89,7 @@ def issue(
         text = (folder / "drift.txt").read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError):
         raise InputError(str(folder), "has no files code and drift.txt", "see the previous job") from None
-    typer.echo(issues.report(GitHub(os.environ), stack, code, text, github.run_url(os.environ)))
+    typer.echo(issues.update_drift_issue(GitHub(os.environ), stack, code, text, github.run_url(os.environ)))
 
 
 @app.command()
@@ -99,7 +99,7 @@ def nightly(
     """Open, update or close the issue about the nightly tests."""
     if result not in ("success", "failure", "cancelled"):
         raise InputError(repr(result), "is not a job result", "give success, failure or cancelled")
-    typer.echo(issues.nightly(GitHub(os.environ), result, github.run_url(os.environ)))
+    typer.echo(issues.update_nightly_issue(GitHub(os.environ), result, github.run_url(os.environ)))
 
 
 if __name__ == "__main__":

@@ -36,43 +36,43 @@ class Summary:
     refused: str = ""
 
 
-def summaries(github: GitHub, run: int, live: bool) -> list[Summary]:
+def list_summaries(github: GitHub, run: int, live: bool) -> list[Summary]:
     """The summary of each stack; the live preview's, if ``live`` allows it and it exists."""
     chosen: dict[str, dict[str, Any]] = {}
-    artifacts = _artifacts(github, run)
-    for how in ("offline", "live") if live else ("offline",):
+    artifacts = _list_artifacts(github, run)
+    for mode in ("offline", "live") if live else ("offline",):
         for artifact in artifacts:
             match = _NAME.fullmatch(str(artifact["name"]))
-            if match is not None and match["how"] == how:
+            if match is not None and match["how"] == mode:
                 chosen[match["stack"]] = artifact
     if len(chosen) > MOST_SUMMARIES:
         raise Failure("artifacts", f"{len(chosen)} summaries", f"a run may have at most {MOST_SUMMARIES}")
-    return [_summary(github, stack, artifact) for stack, artifact in sorted(chosen.items())]
+    return [_fetch_summary(github, stack, artifact) for stack, artifact in sorted(chosen.items())]
 
 
-def _artifacts(github: GitHub, run: int) -> list[dict[str, Any]]:
-    found = github.call("GET", f"actions/runs/{run}/artifacts?per_page=100")
-    return sorted(found["artifacts"], key=lambda one: int(one["id"]))  # of a repeated run, the last counts
+def _list_artifacts(github: GitHub, run: int) -> list[dict[str, Any]]:
+    answer = github.call("GET", f"actions/runs/{run}/artifacts?per_page=100")
+    return sorted(answer["artifacts"], key=lambda item: int(item["id"]))  # of a repeated run, the last counts
 
 
-def _summary(github: GitHub, stack: str, artifact: dict[str, Any]) -> Summary:
+def _fetch_summary(github: GitHub, stack: str, artifact: dict[str, Any]) -> Summary:
     if artifact.get("expired"):
         return Summary(stack, refused="has expired")
     if int(artifact["size_in_bytes"]) > MOST_BYTES:
         return Summary(stack, refused=f"has {artifact['size_in_bytes']} bytes; {MOST_BYTES} are allowed")
-    packed = _download(github.location(f"actions/artifacts/{int(artifact['id'])}/zip"))
+    packed = _download(github.download_url(f"actions/artifacts/{int(artifact['id'])}/zip"))
     if packed is None:
         return Summary(stack, refused=f"has more than {MOST_BYTES} bytes")
-    return _checked(stack, packed)
+    return _unpack(stack, packed)
 
 
 def _download(url: str) -> bytes | None:
     """Download without any token; None if it is too large."""
     content = b""
     try:
-        with httpx.stream("GET", url, timeout=30) as answer:
-            answer.raise_for_status()
-            for part in answer.iter_bytes():
+        with httpx.stream("GET", url, timeout=30) as response:
+            response.raise_for_status()
+            for part in response.iter_bytes():
                 content += part
                 if len(content) > MOST_BYTES:
                     return None
@@ -81,7 +81,7 @@ def _download(url: str) -> bytes | None:
     return content
 
 
-def _checked(stack: str, packed: bytes) -> Summary:
+def _unpack(stack: str, packed: bytes) -> Summary:
     try:
         with zipfile.ZipFile(io.BytesIO(packed)) as archive:
             if archive.namelist() != [FILE]:

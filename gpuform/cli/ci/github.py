@@ -17,7 +17,7 @@ import httpx
 
 from gpuform.checkout.errors import Failure, InputError
 
-OURS = "github-actions[bot]"
+BOT = "github-actions[bot]"
 """Author of what a workflow run's token writes. Comments and issues of any other author are left alone."""
 
 _PAGE = 100  # the most that a page may hold
@@ -54,33 +54,33 @@ class GitHub:
 
     def call(self, method: str, path: str, **content: Any) -> Any:
         """The parsed answer to one call; ``path`` is below the repository, ``content`` becomes JSON."""
-        return self._answer(method, path, json=content or None).json()
+        return self._request(method, path, json=content or None).json()
 
-    def each(self, path: str, **query: str | int) -> Iterator[dict[str, Any]]:
+    def list_all(self, path: str, **query: str | int) -> Iterator[dict[str, Any]]:
         for page in range(1, _PAGES + 1):
-            found = self._answer("GET", path, params={**query, "per_page": _PAGE, "page": page}).json()
-            yield from found
-            if len(found) < _PAGE:
+            items = self._request("GET", path, params={**query, "per_page": _PAGE, "page": page}).json()
+            yield from items
+            if len(items) < _PAGE:
                 return
 
-    def location(self, path: str) -> str:
+    def download_url(self, path: str) -> str:
         """The real address of a download; fetch it without the token."""
-        answer = self._answer("GET", path, redirect=True)
-        return safe_url("GitHub", answer.headers.get("location", ""))
+        response = self._request("GET", path, redirect=True)
+        return safe_url("GitHub", response.headers.get("location", ""))
 
-    def _answer(self, method: str, path: str, redirect: bool = False, **kwargs: Any) -> httpx.Response:
-        where = f"/repos/{self._repository}/{path}"
+    def _request(self, method: str, path: str, redirect: bool = False, **kwargs: Any) -> httpx.Response:
+        url_path = f"/repos/{self._repository}/{path}"
         try:
-            answer = self._client.request(method, where, **kwargs)
+            response = self._client.request(method, url_path, **kwargs)
         except httpx.HTTPError as error:
             raise Failure(
-                "GitHub", f"{method} {where}: {type(error).__name__}", "run the job again"
+                "GitHub", f"{method} {url_path}: {type(error).__name__}", "run the job again"
             ) from None
-        if answer.is_redirect == redirect and answer.status_code < 400:
-            return answer
+        if response.is_redirect == redirect and response.status_code < 400:
+            return response
         raise Failure(
             "GitHub",
-            f"{method} {where}: {answer.status_code} {_message(answer)}".rstrip(),
+            f"{method} {url_path}: {response.status_code} {_message(response)}".rstrip(),
             "check the permissions of the job, and run it again",
         )
 
@@ -94,9 +94,9 @@ def safe_url(subject: str, url: str) -> str:
     raise InputError(subject, fact, "see docs/howto/ci.md")
 
 
-def _message(answer: httpx.Response) -> str:
+def _message(response: httpx.Response) -> str:
     try:
-        content = answer.json()
+        content = response.json()
     except ValueError:
         return ""
     return str(content.get("message", ""))[:200] if isinstance(content, dict) else ""
@@ -115,7 +115,7 @@ def require(environ: Mapping[str, str], name: str) -> str:
     return value
 
 
-def read(environ: Mapping[str, str]) -> dict[str, Any]:
+def read_event(environ: Mapping[str, str]) -> dict[str, Any]:
     file = Path(require(environ, "GITHUB_EVENT_PATH"))
     content = json.loads(file.read_text(encoding="utf-8"))
     if not isinstance(content, dict):
@@ -123,13 +123,13 @@ def read(environ: Mapping[str, str]) -> dict[str, Any]:
     return content
 
 
-def acknowledged(event: Mapping[str, Any]) -> list[str]:
+def acknowledged_losses(event: Mapping[str, Any]) -> list[str]:
     """Names of acknowledged losses, set by people with write access.
 
     From a label ``acknowledge: NAME`` of the pull request, or from the input ``acknowledge`` (names,
     separated by spaces) of a run that was started by hand.
     """
-    labels = [str(one.get("name", "")) for one in (event.get("pull_request") or {}).get("labels", [])]
+    labels = [str(label.get("name", "")) for label in (event.get("pull_request") or {}).get("labels", [])]
     names = [text.removeprefix(_LABEL).strip() for text in labels if text.startswith(_LABEL)]
     names += str((event.get("inputs") or {}).get("acknowledge") or "").split()
     return [name for name in dict.fromkeys(names) if name]

@@ -6,20 +6,20 @@ One for each stack that has drifted, and one for the nightly tests.
 from __future__ import annotations
 
 from gpuform.checkout.errors import Failure
-from gpuform.cli.ci.github import OURS, GitHub, begins_with
-from gpuform.cli.ci.harmless import fenced
+from gpuform.cli.ci.github import BOT, GitHub, begins_with
+from gpuform.cli.ci.sanitize import code_block
 
 NONE, DRIFT = 0, 3  # exit codes of `gpuform drift`
 _MOST = 60_000  # GitHub's limit is 65,536
 _NIGHTLY = "<!-- gpuform nightly -->"
 
 
-def marker(stack: str) -> str:
+def drift_marker(stack: str) -> str:
     """The line that identifies the issue of a stack."""
     return f"<!-- gpuform drift {stack} -->"
 
 
-def report(github: GitHub, stack: str, code: int, text: str, url: str) -> str:
+def update_drift_issue(github: GitHub, stack: str, code: int, text: str, url: str) -> str:
     """Update the issues with ``gpuform drift``'s result; returns what was done.
 
     ``code`` is its exit code, ``text`` its output, ``url`` the run. Raises Failure, and leaves the issues
@@ -28,53 +28,59 @@ def report(github: GitHub, stack: str, code: int, text: str, url: str) -> str:
     if code not in (NONE, DRIFT):
         raise Failure(stack, f"`gpuform drift` ended with {code}", f"see the run: {url}")
     if code == NONE:
-        closed = _close(github, marker(stack), f"No drift any more, according to [this run]({url}).")
+        closed = _close_issues(
+            github, drift_marker(stack), f"No drift any more, according to [this run]({url})."
+        )
         return f"{stack}: no drift{closed}"
-    return f"{stack}: drift, " + _keep(github, marker(stack), f"Drift: {stack}", _body(stack, text, url))
+    return f"{stack}: drift, " + _open_or_update(
+        github, drift_marker(stack), f"Drift: {stack}", _body(stack, text, url)
+    )
 
 
-def nightly(github: GitHub, result: str, url: str) -> str:
+def update_nightly_issue(github: GitHub, result: str, url: str) -> str:
     """Update the issue of the nightly tests with their result; returns what was done.
 
     ``result`` is that of the workflow's jobs (``success``, ``failure`` or ``cancelled``), ``url`` the run.
     """
     if result == "success":
-        return "nightly tests: passed" + _close(github, _NIGHTLY, f"[This run]({url}) passed.")
-    said = f"The newest run of `make test-all`: [{result}]({url}). A run that passes closes this issue."
-    return f"nightly tests: {result}, " + _keep(
-        github, _NIGHTLY, "Nightly tests failed", f"{_NIGHTLY}\n{said}\n"
+        return "nightly tests: passed" + _close_issues(github, _NIGHTLY, f"[This run]({url}) passed.")
+    summary = f"The newest run of `make test-all`: [{result}]({url}). A run that passes closes this issue."
+    return f"nightly tests: {result}, " + _open_or_update(
+        github, _NIGHTLY, "Nightly tests failed", f"{_NIGHTLY}\n{summary}\n"
     )
 
 
-def _open(github: GitHub, first_line: str) -> list[int]:
+def _list_open(github: GitHub, first_line: str) -> list[int]:
     """Numbers of our open issues that begin with ``first_line``, oldest first."""
     return [
-        int(one["number"])
-        for one in github.each("issues", state="open", sort="created", direction="asc")
-        if "pull_request" not in one and one["user"]["login"] == OURS and begins_with(one["body"], first_line)
+        int(item["number"])
+        for item in github.list_all("issues", state="open", sort="created", direction="asc")
+        if "pull_request" not in item
+        and item["user"]["login"] == BOT
+        and begins_with(item["body"], first_line)
     ]
 
 
-def _close(github: GitHub, first_line: str, why: str) -> str:
-    there = _open(github, first_line)
-    for number in there:
+def _close_issues(github: GitHub, first_line: str, why: str) -> str:
+    numbers = _list_open(github, first_line)
+    for number in numbers:
         github.call("POST", f"issues/{number}/comments", body=why)
         github.call("PATCH", f"issues/{number}", state="closed", state_reason="completed")
-    return f", closed {_numbers(there)}" if there else ""
+    return f", closed {_numbers(numbers)}" if numbers else ""
 
 
-def _keep(github: GitHub, first_line: str, title: str, body: str) -> str:
-    if there := _open(github, first_line):
-        github.call("PATCH", f"issues/{there[0]}", body=body)
-        return f"updated {_numbers(there[:1])}"
+def _open_or_update(github: GitHub, first_line: str, title: str, body: str) -> str:
+    if numbers := _list_open(github, first_line):
+        github.call("PATCH", f"issues/{numbers[0]}", body=body)
+        return f"updated {_numbers(numbers[:1])}"
     opened = github.call("POST", "issues", title=title, body=body)
     return f"opened {_numbers([int(opened['number'])])}"
 
 
 def _body(stack: str, text: str, url: str) -> str:
-    said = f"The live resources differ from `Pulumi.{stack}.yaml`, according to [the last check]({url})."
-    then = "Merge the wanted change into the file, or run the workflow `up`. This issue closes automatically."
-    return f"{marker(stack)}\n{said}\n\n{fenced(text, _MOST)}\n\n{then}\n"
+    finding = f"The live resources differ from `Pulumi.{stack}.yaml`, according to [the last check]({url})."
+    fix = "Merge the wanted change into the file, or run the workflow `up`. This issue closes automatically."
+    return f"{drift_marker(stack)}\n{finding}\n\n{code_block(text, _MOST)}\n\n{fix}\n"
 
 
 def _numbers(numbers: list[int]) -> str:

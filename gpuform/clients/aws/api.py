@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gpuform.checkout.errors import Failure, InputError, Refusal
+from gpuform.checkout.errors import Failure, InputError, ServiceError
 
-DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation")
+DENIED_CODES = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation")
 """Error codes of AWS services for missing permissions (IAM and EC2 API references, errors)."""
 
 _RETRIES = {"total_max_attempts": 4, "mode": "standard"}
 _CONNECT_S, _READ_S = 10, 60
 
 
-class Refused(Refusal):
+class AwsError(ServiceError):
     """An error response of AWS; ``code`` is the error code of its API, such as ``UnauthorizedOperation``."""
 
     def __init__(self, call: str, code: str, message: str) -> None:
@@ -27,14 +27,14 @@ class Refused(Refusal):
 
     @property
     def denied(self) -> bool:
-        return self.code in DENIED
+        return self.code in DENIED_CODES
 
 
-def client(service: str, region: str) -> Any:
+def create_client(service: str, region: str) -> Any:
     """botocore's client of a service; creating it sends no request.
 
     Raises InputError if botocore is not installed, Failure for a missing profile. Use it within
-    :func:`answers`.
+    :func:`translate_errors`.
     """
     try:
         import botocore.config
@@ -44,7 +44,7 @@ def client(service: str, region: str) -> Any:
     config = botocore.config.Config(retries=_RETRIES, connect_timeout=_CONNECT_S, read_timeout=_READ_S)
     session = botocore.session.get_session()
     session.register_component("data_loader", _models())
-    with answers(f"AWS client for {service}"):
+    with translate_errors(f"AWS client for {service}"):
         return session.create_client(service, region_name=region, config=config)
 
 
@@ -57,7 +57,7 @@ def _models() -> Any:
 
 
 @contextmanager
-def answers(call: str) -> Iterator[None]:
+def translate_errors(call: str) -> Iterator[None]:
     """Turn botocore's errors into ours; ``call`` is the request, or the command to try by hand.
 
     Raises Refused if AWS responds with an error, Failure if it does not respond or no credentials are found.
@@ -68,8 +68,8 @@ def answers(call: str) -> Iterator[None]:
     try:
         yield
     except aws.ClientError as error:
-        said = error.response.get("Error", {})
-        raise Refused(call, said.get("Code", "Unknown"), said.get("Message", str(error))) from None
+        details = error.response.get("Error", {})
+        raise AwsError(call, details.get("Code", "Unknown"), details.get("Message", str(error))) from None
     except (aws.NoCredentialsError, aws.PartialCredentialsError) as error:
         remedy = "set AWS_PROFILE, or run `aws sso login` or `aws configure`"
         raise Failure("AWS credentials", str(error), remedy) from None

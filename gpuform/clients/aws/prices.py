@@ -7,7 +7,7 @@ several that differ, the price is left out and reported as unknown; nothing is g
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,12 @@ from typing import Any
 from infra.model.machines import MACHINES
 
 SOURCE = "AWS Price List API, on-demand"
-_MACHINE = {"operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "NA", "capacitystatus": "Used"}
+_LINUX = {"operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "NA", "capacitystatus": "Used"}
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """One price: service, filters, suffix of the usage type, and how many of our units one unit is."""
+class Price:
+    """One price: service, filters, suffix of the usage type, and how many of our units AWS's unit has."""
 
     name: str
     service: str
@@ -29,41 +29,41 @@ class Wanted:
     units: Mapping[str, float] | None = None
 
 
-BESIDE = (
-    Wanted("control_plane", "AmazonEKS", {"operation": "CreateOperation"}, "AmazonEKS-Hours:perCluster"),
-    Wanted(
+CLUSTER_PRICES = (
+    Price("control_plane", "AmazonEKS", {"operation": "CreateOperation"}, "AmazonEKS-Hours:perCluster"),
+    Price(
         "extended_support", "AmazonEKS", {"operation": "ExtendedSupport"}, "AmazonEKS-Hours:extendedSupport"
     ),
-    Wanted("nat_gateway", "AmazonEC2", {"productFamily": "NAT Gateway"}, "NatGateway-Hours"),
-    Wanted("endpoint", "AmazonVPC", {"endpointType": "PrivateLink"}, "VpcEndpoint-Hours"),
-    Wanted("gp3_gib_month", "AmazonEC2", {"productFamily": "Storage", "volumeApiName": "gp3"}),
-    Wanted("gp3_iops_month", "AmazonEC2", {"productFamily": "System Operation", "volumeApiName": "gp3"}),
-    Wanted(
+    Price("nat_gateway", "AmazonEC2", {"productFamily": "NAT Gateway"}, "NatGateway-Hours"),
+    Price("endpoint", "AmazonVPC", {"endpointType": "PrivateLink"}, "VpcEndpoint-Hours"),
+    Price("gp3_gib_month", "AmazonEC2", {"productFamily": "Storage", "volumeApiName": "gp3"}),
+    Price("gp3_iops_month", "AmazonEC2", {"productFamily": "System Operation", "volumeApiName": "gp3"}),
+    Price(
         "gp3_mibps_month",
         "AmazonEC2",
         {"productFamily": "Provisioned Throughput", "volumeApiName": "gp3"},
         units={"GiBps-mo": 1024.0},
     ),
 )
-"""What an EKS cluster costs besides its machines, by the fields of ``infra.model.prices.Beside``."""
+"""What an EKS cluster costs besides its machines, by the fields of ``infra.model.prices.OtherPrices``."""
 
 
-def fetch(client: Any, region: str, date: str, say: Callable[[str], None]) -> dict[str, Any]:
+def fetch_prices(client: Any, region: str, date: str, report: Callable[[str], None]) -> dict[str, Any]:
     """The price list of a region, in the form that ``infra.config.price_list`` reads.
 
     ``client`` is a botocore client for ``pricing``. Raises what botocore raises.
     """
     machines = [
-        Wanted(name, "AmazonEC2", {"instanceType": name, **_MACHINE}, f"BoxUsage:{name}")
+        Price(name, "AmazonEC2", {"instanceType": name, **_LINUX}, f"BoxUsage:{name}")
         for name, machine in MACHINES.items()
         if machine.seller == "ec2"
     ]
-    hourly = dict(_priced(client, region, machines, say))
-    beside = dict(_priced(client, region, BESIDE, say))
-    return {"region": region, "date": date, "source": SOURCE, "usd_per_hour": hourly, "beside": beside}
+    hourly = dict(_find_prices(client, region, machines, report))
+    other = dict(_find_prices(client, region, CLUSTER_PRICES, report))
+    return {"region": region, "date": date, "source": SOURCE, "usd_per_hour": hourly, "beside": other}
 
 
-def save(folder: Path, prices: Mapping[str, Any]) -> Path:
+def save_prices(folder: Path, prices: Mapping[str, Any]) -> Path:
     """Write a region's price list, sorted, so that a change of prices is a readable diff."""
     folder.mkdir(exist_ok=True)
     file = folder / f"{prices['region']}.json"
@@ -71,33 +71,33 @@ def save(folder: Path, prices: Mapping[str, Any]) -> Path:
     return file
 
 
-def _priced(
-    client: Any, region: str, wanted: tuple[Wanted, ...] | list[Wanted], say: Callable[[str], None]
+def _find_prices(
+    client: Any, region: str, prices: Sequence[Price], report: Callable[[str], None]
 ) -> Iterator[tuple[str, float]]:
-    for one in wanted:
-        found = _usd(client, region, one)
-        if len(found) == 1:
-            yield one.name, found.pop()
+    for price in prices:
+        amounts = _query_usd(client, region, price)
+        if len(amounts) == 1:
+            yield price.name, amounts.pop()
         else:
-            say(f"{one.name}: {'no price' if not found else 'several prices'} in {region}; left out")
+            report(f"{price.name}: {'no price' if not amounts else 'several prices'} in {region}; left out")
 
 
-def _usd(client: Any, region: str, wanted: Wanted) -> set[float]:
+def _query_usd(client: Any, region: str, price: Price) -> set[float]:
     filters = [
         {"Type": "TERM_MATCH", "Field": field, "Value": value}
-        for field, value in {"regionCode": region, **wanted.attributes}.items()
+        for field, value in {"regionCode": region, **price.attributes}.items()
     ]
-    found: set[float] = set()
+    prices: set[float] = set()
     token: dict[str, str] = {}
     while True:
-        answer = client.get_products(ServiceCode=wanted.service, Filters=filters, **token)
-        for text in answer["PriceList"]:
+        page = client.get_products(ServiceCode=price.service, Filters=filters, **token)
+        for text in page["PriceList"]:
             product = json.loads(text)
-            if product["product"]["attributes"].get("usagetype", "").endswith(wanted.usage):
-                found |= set(_dimensions(product, wanted.units or {}))
-        if not answer.get("NextToken"):
-            return found
-        token = {"NextToken": answer["NextToken"]}
+            if product["product"]["attributes"].get("usagetype", "").endswith(price.usage):
+                prices |= set(_dimensions(product, price.units or {}))
+        if not page.get("NextToken"):
+            return prices
+        token = {"NextToken": page["NextToken"]}
 
 
 def _dimensions(product: Mapping[str, Any], units: Mapping[str, float]) -> Iterator[float]:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from gpuform.clients.openstack.cloud import Refused, answers
+from gpuform.clients.openstack.cloud import OpenstackError, translate_errors
 
 Json = Mapping[str, Any]
 
@@ -22,13 +22,13 @@ SERVICES: Mapping[str, str] = {
 }
 """Services by their project names, with the attribute of openstacksdk's ``Connection`` for each."""
 
-_MISSING = 404
-_NODE_GROUPS = "1.9"
+_NOT_FOUND = 404
+_NODE_GROUPS_VERSION = "1.9"
 """The oldest API version of Magnum with node groups (magnum/api/rest_api_version_history.rst)."""
 
 
 class Api:
-    """A cloud's services within one project. Errors as `gpuform.clients.openstack.cloud.answers`."""
+    """A cloud's services within one project. Errors as `gpuform.clients.openstack.cloud.translate_errors`."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -39,70 +39,72 @@ class Api:
     def find(self, service: str, path: str) -> Json | None:
         try:
             return self.get(service, path)
-        except Refused as refused:
-            if refused.status == _MISSING:
+        except OpenstackError as error:
+            if error.status == _NOT_FOUND:
                 return None
             raise
 
-    def listed(self, service: str, path: str, key: str, **params: Any) -> list[Json]:
+    def list_all(self, service: str, path: str, key: str, **params: Any) -> list[Json]:
         """All items of a list, over all pages; ``key`` is the name of the list in the response."""
-        found: list[Json] = []
-        more: dict[str, Any] | None = params
-        while more is not None:
-            answer = self.get(service, path, **more)
-            found += answer.get(key) or []
-            more = next_page(answer, key, more)
-        return found
+        items: list[Json] = []
+        page_params: dict[str, Any] | None = params
+        while page_params is not None:
+            response = self.get(service, path, **page_params)
+            items += response.get(key) or []
+            page_params = next_page_params(response, key, page_params)
+        return items
 
     def delete(self, service: str, path: str, **params: Any) -> None:
         """Request a deletion; an object that is already gone is not an error."""
         try:
             self._ask("DELETE", service, path, params)
-        except Refused as refused:
-            if refused.status != _MISSING:
+        except OpenstackError as error:
+            if error.status != _NOT_FOUND:
                 raise
 
     def _ask(self, method: str, service: str, path: str, params: Mapping[str, Any]) -> Any:
         call = f"{method} {service}{path}"
         headers = {"Accept": "application/json"}
         if service == "magnum":  # openstacksdk would send another name
-            headers["OpenStack-API-Version"] = f"container-infra {_NODE_GROUPS}"
-        with answers(call):
+            headers["OpenStack-API-Version"] = f"container-infra {_NODE_GROUPS_VERSION}"
+        with translate_errors(call):
             client = getattr(self._connection, SERVICES[service])
-            answer = client.request(path, method, params=dict(params), headers=headers)
-            if answer.status_code >= 400:
-                raise Refused(call, answer.status_code, _said(answer))
-        return answer
+            response = client.request(path, method, params=dict(params), headers=headers)
+            if response.status_code >= 400:
+                raise OpenstackError(call, response.status_code, _error_message(response))
+        return response
 
 
-def next_page(answer: Json, key: str, asked: Mapping[str, Any]) -> dict[str, Any] | None:
+def next_page_params(response: Json, key: str, params: Mapping[str, Any]) -> dict[str, Any] | None:
     """The parameters of the next page; None after the last one.
 
     Services give it as a link. Only its query is used: its host may be reachable only within the cloud.
     """
-    links = answer.get(f"{key}_links") or ()
-    link = answer.get("next") or next((one["href"] for one in links if one.get("rel") == "next"), None)
+    links = response.get(f"{key}_links") or ()
+    link = response.get("next") or next(
+        (entry["href"] for entry in links if entry.get("rel") == "next"), None
+    )
     if not link:
         return None
-    wanted = {**asked, **dict(parse_qsl(urlsplit(str(link)).query))}
-    return wanted if wanted != asked else None
+    next_params = {**params, **dict(parse_qsl(urlsplit(str(link)).query))}
+    return next_params if next_params != params else None
 
 
-def moment(text: object) -> datetime | None:
+def parse_timestamp(text: object) -> datetime | None:
     """A service's timestamp, in UTC if it names no offset; None if the text is not a timestamp."""
     try:
-        found = datetime.fromisoformat(str(text))
+        timestamp = datetime.fromisoformat(str(text))
     except ValueError:
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
 
 
-def _said(answer: Any) -> str:
+def _error_message(response: Any) -> str:
     """The message of an error response, which every service formats differently."""
     from openstack import exceptions
 
     try:
-        exceptions.raise_from_response(answer)
+        exceptions.raise_from_response(response)
     except exceptions.HttpException as error:
-        return " ".join(str(error.details or answer.reason).split())
-    return str(answer.reason)
+        return " ".join(str(error.details or response.reason).split())
+    return str(response.reason)

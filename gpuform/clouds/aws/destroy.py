@@ -17,26 +17,26 @@ from gpuform.checkout.paths import Paths
 from gpuform.clouds.aws.leftovers import (
     Leftovers,
     Scope,
-    may_be_asked,
-    refuse_living,
+    may_query_aws,
     require_gone,
-    vpc_by_tag,
+    require_no_cluster,
+    vpc_id_by_tag,
 )
 from gpuform.clouds.aws.recover import AwsRecovery
-from gpuform.stack.destroy.cluster import NODE_CLASS, NODE_POOL, Cluster, Say, counted
-from gpuform.stack.destroy.finalizers import controller
-from gpuform.stack.destroy.state import Known
-from gpuform.stack.destroy.teardown import Made, Step, Teardown
+from gpuform.stack.destroy.cluster import NODE_CLASS, NODE_POOL, Cluster, Say, count_of
+from gpuform.stack.destroy.karpenter import read_controller
+from gpuform.stack.destroy.state import State
+from gpuform.stack.destroy.teardown import CreatedCluster, Step, Teardown
 from infra.model.aws import AwsCluster
 from infra.plan.eks import kubeconfig
-from infra.plan.node_groups import Joining
+from infra.plan.node_groups import JoinSettings
 
 _OFFLINE = (
     "offline: AWS is not queried for leftovers; point AWS_ENDPOINT_URL at a simulated AWS on this machine"
 )
-_REAL = "run without --offline, or point AWS_ENDPOINT_URL at a simulated AWS on this machine"
+_ONLINE = "run without --offline, or point AWS_ENDPOINT_URL at a simulated AWS on this machine"
 
-OF_EKS: tuple[Step, ...] = (
+EKS_STEPS: tuple[Step, ...] = (
     Step("workloads", "deletes the workloads that the stack declares", 300),
     Step("load balancers", "deletes Services of type LoadBalancer and Ingresses, of every namespace", 600),
     Step("volumes", "keeps volumes with data at AWS; with --purge, deletes claims and volumes", 600),
@@ -59,11 +59,11 @@ OF_EKS: tuple[Step, ...] = (
 class AwsTeardown(Teardown):
     """A stack that creates a cluster on AWS."""
 
-    steps: ClassVar[tuple[Step, ...]] = OF_EKS
-    where: ClassVar[str] = "AWS"
-    reach: ClassVar[str] = "credentials, VPC, public_cidrs"
+    steps: ClassVar[tuple[Step, ...]] = EKS_STEPS
+    cloud_name: ClassVar[str] = "AWS"
+    reach_hint: ClassVar[str] = "credentials, VPC, public_cidrs"
     prover: ClassVar[str] = "EKS"
-    refused: ClassVar[Mapping[str, str]] = {}
+    refused_options: ClassVar[Mapping[str, str]] = {}
 
     @property
     def region(self) -> str:
@@ -71,103 +71,106 @@ class AwsTeardown(Teardown):
         return self.env.cluster.region
 
     @property
-    def nothing(self) -> str:  # type: ignore[override]
-        return "no VPC" if may_be_asked(self.options.offline) else "AWS is not queried offline"
+    def nothing_found(self) -> str:  # type: ignore[override]
+        return "no VPC" if may_query_aws(self.options.offline) else "AWS is not queried offline"
 
     def refuse_options(self) -> None:
         """Every option applies, but an offline run gets no proof."""
-        if self.options.cluster_gone and not may_be_asked(self.options.offline):
-            raise InputError("--cluster-gone", "needs proof from EKS, which an offline run cannot get", _REAL)
+        if self.options.cluster_gone and not may_query_aws(self.options.offline):
+            raise InputError(
+                "--cluster-gone", "needs proof from EKS, which an offline run cannot get", _ONLINE
+            )
 
     def notes(self) -> tuple[str, ...]:
-        return () if may_be_asked(self.options.offline) else (_OFFLINE,)
+        return () if may_query_aws(self.options.offline) else (_OFFLINE,)
 
-    def require_place(self, known: Known, state: Mapping[str, Any]) -> None:
-        if (found := regions(known)) and self.region not in found:
+    def require_account(self, state: State, export: Mapping[str, Any]) -> None:
+        if (stack_regions := provider_regions(state)) and self.region not in stack_regions:
             raise InputError(
                 f"Pulumi.{self.stack}.yaml",
-                f"declares region {self.region}, but the stack is in {', '.join(sorted(found))}",
+                f"declares region {self.region}, but the stack is in {', '.join(sorted(stack_regions))}",
                 "set cluster.region back to the region of the stack",
             )
-        made = eks(known)
-        name = made.name if made else known.environment
+        cluster = eks_cluster(state)
+        name = cluster.name if cluster else state.environment
         if name and name != self.env.name:
             raise InputError(
                 f"Pulumi.{self.stack}.yaml",
                 f"declares the name {self.env.name}, but the stack's cluster is {name}",
                 f"set name back to {name}",
             )
-        if known.counts() and not self.options.offline:
-            AwsRecovery().require_place(self.stack, state)
+        if state.counts() and not self.options.offline:
+            AwsRecovery().require_account(self.stack, export)
 
-    def made(self, known: Known) -> Eks | None:
-        return eks(known)
+    def created_cluster(self, state: State) -> Eks | None:
+        return eks_cluster(state)
 
-    def access(self, known: Known, paths: Paths, shown: Callable[[], Mapping[str, Any]]) -> Path | str:
+    def access(self, state: State, paths: Paths, shown: Callable[[], Mapping[str, Any]]) -> Path | str:
         """From the state alone, for a failed update has no outputs; offline, the embedded cluster.
 
         Contains no secret: its user gets a token from AWS with their own credentials.
         """
-        made = eks(known)
-        assert made
+        cluster = eks_cluster(state)
+        assert cluster
         if self.options.offline:
             return paths.kubeconfig
-        return kubeconfig(self.region, Joining(made.name, made.endpoint, made.certificate_authority, ""))
+        joining = JoinSettings(cluster.name, cluster.endpoint, cluster.certificate_authority, "")
+        return kubeconfig(self.region, joining)
 
-    def require_gone(self, known: Known) -> str:
-        made = eks(known)
-        assert made
-        return require_gone(made.name, made.account, self.region)
+    def require_gone(self, state: State) -> str:
+        cluster = eks_cluster(state)
+        assert cluster
+        return require_gone(cluster.name, cluster.account, self.region)
 
-    def leftovers(self, known: Known) -> Leftovers | None:
+    def leftovers(self, state: State) -> Leftovers | None:
         """Leftovers in the cluster's VPC; None if it has no VPC, or AWS may not be queried."""
-        if not may_be_asked(self.options.offline):
+        if not may_query_aws(self.options.offline):
             return None
-        if shared := existing_vpc(known):
+        if shared := existing_vpc_id(state):
             return Leftovers(Scope(self.region, self.env.name, self.env.name, shared, shared=True))
-        if not (created := vpcs(known)):
+        if not (created := vpc_ids(state)):
             return None
-        vpc = vpc_by_tag(self.region, self.env.name) if self.options.offline else created[0]
+        vpc = vpc_id_by_tag(self.region, self.env.name) if self.options.offline else created[0]
         return Leftovers(Scope(self.region, self.env.name, self.env.name, vpc)) if vpc else None
 
-    def require_sweepable(self, known: Known) -> None:
-        if eks(known) is not None:
+    def require_sweepable(self, state: State) -> None:
+        if eks_cluster(state) is not None:
             raise Failure(f"stack {self.stack}", "still has its cluster", "run the same command again")
 
-    def refuse_living(self) -> None:
-        refuse_living(self.env.name, self.region)
+    def require_cluster_gone(self) -> None:
+        require_no_cluster(self.env.name, self.region)
 
-    def spared(self, known: Known) -> tuple[str, ...]:
+    def excluded_urns(self, state: State) -> tuple[str, ...]:
         """The network: leftovers would block its deletion."""
-        return network(known)
+        return network_urns(state)
 
     def refuse_force(self, cluster: Cluster) -> None:
         """While Karpenter runs and has something to delete."""
-        karpenter = controller(cluster)
-        if karpenter.alive and any(cluster.objects(kind) for kind in (NODE_POOL, NODE_CLASS)):
+        karpenter = read_controller(cluster)
+        if karpenter.alive and any(cluster.list_objects(kind) for kind in (NODE_POOL, NODE_CLASS)):
             raise InputError(
                 "--force",
-                f"Karpenter {karpenter.said}, and terminates its nodes itself",
+                f"Karpenter {karpenter.state}, and terminates its nodes itself",
                 "run without --force",
             )
 
-    def terminate_nodes(self, known: Known, say: Say) -> None:
+    def terminate_nodes(self, state: State, say: Say) -> None:
         """The instances that Karpenter launched."""
-        leftovers = self.leftovers(known)
+        leftovers = self.leftovers(state)
         if leftovers is None:
             say("--force: AWS is not queried, so no instance is terminated")
             return
-        for one in leftovers.instances(of_karpenter=True):
-            say(f"--force: terminates {one}")
-            leftovers.delete(one)
+        for instance in leftovers.instances(of_karpenter=True):
+            say(f"--force: terminates {instance}")
+            leftovers.delete(instance)
 
-    def require_network_unused(self, known: Known) -> None:
-        leftovers = self.leftovers(known)
+    def require_network_unused(self, state: State) -> None:
+        leftovers = self.leftovers(state)
         if foreign := leftovers.foreign() if leftovers else ():
             raise Failure(
                 f"VPC of {self.stack}",
-                f"the cluster is gone, but its VPC still has {counted(len(foreign), 'network interface')}"
-                f" not created by gpuform: {'; '.join(f'{one.id} ({one.why})' for one in foreign)}",
+                f"the cluster is gone, but its VPC still has {count_of(len(foreign), 'network interface')}"
+                f" not created by gpuform: {'; '.join(f'{item.id} ({item.why})' for item in foreign)}",
                 "delete them, or what uses them, and run the same command again",
             )
 
@@ -177,44 +180,45 @@ _NETWORK, _EXISTING = "gpuform:aws:Network", "gpuform:aws:ExistingVpc"
 
 
 @dataclass(frozen=True)
-class Eks(Made):
+class Eks(CreatedCluster):
     """The EKS cluster in the state; ``account`` is its AWS account."""
 
     certificate_authority: str
     account: str
 
 
-def eks(known: Known) -> Eks | None:
+def eks_cluster(state: State) -> Eks | None:
     """None if the state has no EKS cluster, or only one that was never created."""
-    for one in known.of_type(_CLUSTER):
-        if made := one.get("outputs"):
-            authority = (made.get("certificateAuthority") or {}).get("data", "")
-            account = str(made.get("arn", "")).split(":")[4:5]
-            return Eks(str(made["name"]), str(made.get("endpoint", "")), authority, "".join(account))
+    for resource in state.of_type(_CLUSTER):
+        if outputs := resource.get("outputs"):
+            authority = (outputs.get("certificateAuthority") or {}).get("data", "")
+            account = str(outputs.get("arn", "")).split(":")[4:5]
+            return Eks(str(outputs["name"]), str(outputs.get("endpoint", "")), authority, "".join(account))
     return None
 
 
-def vpcs(known: Known) -> tuple[str, ...]:
+def vpc_ids(state: State) -> tuple[str, ...]:
     """Ids of the VPCs; made up after an offline run."""
-    return tuple(str(one["id"]) for one in known.of_type(_VPC) if one.get("id"))
+    return tuple(str(resource["id"]) for resource in state.of_type(_VPC) if resource.get("id"))
 
 
-def existing_vpc(known: Known) -> str:
+def existing_vpc_id(state: State) -> str:
     """Id of a VPC that the stack uses but did not create; empty if there is none."""
-    found = (one.get("outputs") or {} for one in known.of_type(_EXISTING))
-    return next((str(one["vpc_id"]) for one in found if one.get("vpc_id")), "")
+    networks = (resource.get("outputs") or {} for resource in state.of_type(_EXISTING))
+    return next((str(outputs["vpc_id"]) for outputs in networks if outputs.get("vpc_id")), "")
 
 
-def regions(known: Known) -> frozenset[str]:
+def provider_regions(state: State) -> frozenset[str]:
     """Regions of the AWS providers in the state; empty if they are not in plain text."""
-    given = ((one.get("inputs") or {}).get("region") for one in known.of_type("pulumi:providers:aws"))
-    return frozenset(one for one in given if isinstance(one, str))
+    providers = state.of_type("pulumi:providers:aws")
+    names = ((provider.get("inputs") or {}).get("region") for provider in providers)
+    return frozenset(name for name in names if isinstance(name, str))
 
 
-def network(known: Known) -> tuple[str, ...]:
+def network_urns(state: State) -> tuple[str, ...]:
     """URNs of the network's components, and of all that they contain."""
-    found: dict[str, None] = {}
-    for one in known.resources:  # parents come first
-        if one["type"] in (_NETWORK, _EXISTING) or one.get("parent") in found:
-            found[str(one["urn"])] = None
-    return tuple(found)
+    urns: dict[str, None] = {}
+    for resource in state.resources:  # parents come first
+        if resource["type"] in (_NETWORK, _EXISTING) or resource.get("parent") in urns:
+            urns[str(resource["urn"])] = None
+    return tuple(urns)

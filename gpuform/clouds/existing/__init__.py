@@ -15,7 +15,7 @@ from gpuform.stack.preflight import Preflight
 class ExistingTeardown(Teardown):
     """The engine deletes the stack's objects; a namespace with objects of others stays."""
 
-    keeps: ClassVar[bool] = True
+    keeps_namespaces: ClassVar[bool] = True
 
 
 EXISTING = Cloud(preflight=Preflight(checks), teardown=ExistingTeardown)

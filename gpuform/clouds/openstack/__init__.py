@@ -4,7 +4,7 @@ from gpuform.clouds.cloud import Cloud
 from gpuform.clouds.openstack.changes import OpenstackDrift, OpenstackPreview
 from gpuform.clouds.openstack.destroy import MagnumTeardown
 from gpuform.clouds.openstack.preflight import checks
-from gpuform.clouds.openstack.preflight.project import in_state
+from gpuform.clouds.openstack.preflight.project import is_in_state
 from gpuform.clouds.openstack.recover import MagnumRecovery
 from gpuform.stack.cluster_access import ClusterAccess
 from gpuform.stack.preflight import Preflight
@@ -15,5 +15,5 @@ OPENSTACK = Cloud(
     recovery=MagnumRecovery(),
     preview=OpenstackPreview(),
     drift=OpenstackDrift(),
-    access=ClusterAccess(True, in_state),
+    access=ClusterAccess(True, is_in_state),
 )

@@ -19,18 +19,18 @@ from gpuform.engine import Step
 from gpuform.stack.drift.rules import DriftRules
 from gpuform.stack.preview.effect import (
     Effect,
-    Found,
+    Effects,
     PreviewRules,
     Rule,
     Weight,
     after,
     before,
-    changed,
-    fewer,
-    lost,
+    describe_shrink,
+    differs,
+    loss_effects,
     paths_of,
 )
-from gpuform.stack.preview.world import World
+from gpuform.stack.preview.snapshot import Snapshot
 from infra.model.environment import Environment
 from infra.model.pool import Pool
 from infra.plan import magnum
@@ -38,37 +38,41 @@ from infra.plan import magnum
 _BOUNDS = ("minNodeCount", "maxNodeCount")
 
 
-def _cluster(step: Step, world: World) -> Found:
+def _cluster(step: Step, snapshot: Snapshot) -> Effects:
     """A lost cluster; an updated one: fewer default workers, or another template."""
     if step.op != "update":
-        yield from lost(step, "cluster", before(step, "name") or step.name, world, _reason(step))
+        yield from loss_effects(step, "cluster", before(step, "name") or step.name, snapshot, _reason(step))
         return
-    if changed(step, "clusterTemplateId"):
-        how = "is upgraded to another template: Magnum replaces nodes, one after another"
-        yield Effect(Weight.EVICTION, f"cluster {step.name}", how, world.every, world.pods)
-    if how := fewer(step, "Magnum", "nodeCount"):
-        nodes = world.nodes.get(magnum.DEFAULT_WORKERS, ())
+    if differs(step, "clusterTemplateId"):
+        text = "is upgraded to another template: Magnum replaces nodes, one after another"
+        yield Effect(Weight.EVICTION, f"cluster {step.name}", text, snapshot.all_nodes, snapshot.pods)
+    if text := describe_shrink(step, "Magnum", "nodeCount"):
+        nodes = snapshot.nodes.get(magnum.DEFAULT_WORKERS, ())
         yield Effect(
-            Weight.EVICTION, f"group {magnum.DEFAULT_WORKERS}", how, nodes, world.on(magnum.DEFAULT_WORKERS)
+            Weight.EVICTION,
+            f"group {magnum.DEFAULT_WORKERS}",
+            text,
+            nodes,
+            snapshot.pods_on(magnum.DEFAULT_WORKERS),
         )
 
 
-def _node_group(step: Step, world: World) -> Found:
+def _node_group(step: Step, snapshot: Snapshot) -> Effects:
     """A node group: deleted, replaced, with fewer nodes, or with other bounds."""
     pool = str(before(step, "name") or step.name)
-    nodes, pods = world.nodes.get(pool, ()), world.on(pool)
+    nodes, pods = snapshot.nodes.get(pool, ()), snapshot.pods_on(pool)
     if step.op == "delete":
         yield Effect(Weight.EVICTION, f"pool {pool}", "is deleted with all its nodes", nodes, pods)
     elif step.op == "replace":
         if step.change and "clusterId" in (*step.change.replaces, *step.change.paths):
             return  # reported with its cluster
         order = "all its nodes are removed before new ones are created"
-        how = f"node group is replaced ({_reason(step)}): {order}"
-        yield Effect(Weight.EVICTION, f"pool {pool}", how, nodes, pods)
-    elif how := fewer(step, "Magnum", "nodeCount"):
-        yield Effect(Weight.EVICTION, f"pool {pool}", how, nodes, pods)
-    elif changed(step, *_BOUNDS):
-        yield from _bounds(step, pool, world)
+        text = f"node group is replaced ({_reason(step)}): {order}"
+        yield Effect(Weight.EVICTION, f"pool {pool}", text, nodes, pods)
+    elif text := describe_shrink(step, "Magnum", "nodeCount"):
+        yield Effect(Weight.EVICTION, f"pool {pool}", text, nodes, pods)
+    elif differs(step, *_BOUNDS):
+        yield from _bounds(step, pool, snapshot)
 
 
 def _reason(step: Step) -> str:
@@ -76,17 +80,17 @@ def _reason(step: Step) -> str:
     return paths_of(step) if step.change and step.change.paths else "labels"
 
 
-def _bounds(step: Step, pool: str, world: World) -> Found:
+def _bounds(step: Step, pool: str, snapshot: Snapshot) -> Effects:
     """Bounds of a group that cluster-autoscaler scales; a change removes no node at once."""
-    (least, most), (_, had) = ([side(step, key) for key in _BOUNDS] for side in (after, before))
-    if most is None:
+    (minimum, maximum), (_, old_maximum) = ([side(step, key) for key in _BOUNDS] for side in (after, before))
+    if maximum is None:
         yield Effect(Weight.NOTICE, f"pool {pool}", "is no longer elastic: its number of nodes is fixed")
         return
-    nodes = world.nodes.get(pool, ())
-    how = f"has {int(least or 0)} to {int(most)} nodes from now on"
-    if had is not None and len(nodes) > most:
-        how += f"; {len(nodes)} exist, and Magnum refuses a maximum below that"
-    yield Effect(Weight.NOTICE, f"pool {pool}", how, nodes)
+    nodes = snapshot.nodes.get(pool, ())
+    text = f"has {int(minimum or 0)} to {int(maximum)} nodes from now on"
+    if old_maximum is not None and len(nodes) > maximum:
+        text += f"; {len(nodes)} exist, and Magnum refuses a maximum below that"
+    yield Effect(Weight.NOTICE, f"pool {pool}", text, nodes)
 
 
 class OpenstackPreview(PreviewRules):
@@ -99,8 +103,8 @@ class OpenstackPreview(PreviewRules):
     }
 
 
-_WRITTEN_BACK = "labels"
-_COUNT = "nodeCount"
+_LABELS = "labels"
+_NODE_COUNT = "nodeCount"
 
 
 class OpenstackDrift(DriftRules):
@@ -109,11 +113,11 @@ class OpenstackDrift(DriftRules):
     def selector(self, env: Environment, pool: Pool) -> Mapping[str, str]:
         return magnum.selector(env, pool)
 
-    def expected(self, env: Environment, step: Step, path: str) -> bool:
+    def is_expected(self, env: Environment, step: Step, path: str) -> bool:
         if step.type not in (CLUSTER, NODE_GROUP):
             return False
-        if path.partition(".")[0].partition("[")[0] == _WRITTEN_BACK:
+        if path.partition(".")[0].partition("[")[0] == _LABELS:
             return True
         name = step.change.before.get("name") if step.change else None
-        growing = {pool.name for pool in env.pools if pool.elastic}
-        return step.type == NODE_GROUP and path == _COUNT and name in growing
+        elastic = {pool.name for pool in env.pools if pool.elastic}
+        return step.type == NODE_GROUP and path == _NODE_COUNT and name in elastic

@@ -11,19 +11,19 @@ from typing import Any, ClassVar
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
 from gpuform.clients.openstack.api import Api, Json
-from gpuform.clients.openstack.blockers import blockers, of_cluster
-from gpuform.clients.openstack.cloud import Refused, connect
+from gpuform.clients.openstack.blockers import list_blockers, load_balancers_of
+from gpuform.clients.openstack.cloud import OpenstackError, connect
 from gpuform.clouds.openstack.lookups import CLUSTER
 from gpuform.clouds.openstack.recover import require_credentials_of
-from gpuform.stack.destroy.state import Known
-from gpuform.stack.destroy.teardown import Leftover, Made, Step, Sweeper, Teardown
+from gpuform.stack.destroy.state import State
+from gpuform.stack.destroy.teardown import CreatedCluster, Leftover, Step, Sweeper, Teardown
 from gpuform.stack.recover import state as states
 from infra.model.openstack import OpenstackCluster
 
 _CONFLICT = 409
 _OFFLINE = "offline: OpenStack is not queried for leftovers"
 
-OF_MAGNUM: tuple[Step, ...] = (
+MAGNUM_STEPS: tuple[Step, ...] = (
     Step("workloads", "deletes the workloads that the stack declares", 300),
     Step("load balancers", "deletes Services of type LoadBalancer and Ingresses, of every namespace", 600),
     Step("volumes", "keeps volumes with data at OpenStack; with --purge, deletes claims and volumes", 600),
@@ -34,7 +34,7 @@ OF_MAGNUM: tuple[Step, ...] = (
 
 
 @dataclass(frozen=True)
-class Magnum(Made):
+class Magnum(CreatedCluster):
     """The Magnum cluster in the state; ``project`` is its OpenStack project."""
 
     project: str
@@ -42,15 +42,15 @@ class Magnum(Made):
     id: str
 
 
-def magnum(known: Known) -> Magnum | None:
+def magnum_cluster(state: State) -> Magnum | None:
     """None if the state has no Magnum cluster; a failed one counts."""
-    for one in known.of_type(CLUSTER):
-        if one.get("id"):
-            made = {**(one.get("inputs") or {}), **(one.get("outputs") or {})}
+    for resource in state.of_type(CLUSTER):
+        if resource.get("id"):
+            fields = {**(resource.get("inputs") or {}), **(resource.get("outputs") or {})}
             name, endpoint, project, region = (
-                str(made.get(key) or "") for key in ("name", "apiAddress", "projectId", "region")
+                str(fields.get(key) or "") for key in ("name", "apiAddress", "projectId", "region")
             )
-            return Magnum(name, endpoint, project, region, str(one["id"]))
+            return Magnum(name, endpoint, project, region, str(resource["id"]))
     return None
 
 
@@ -58,16 +58,16 @@ def magnum(known: Known) -> Magnum | None:
 class MagnumTeardown(Teardown):
     """A stack that creates a Magnum cluster."""
 
-    steps: ClassVar[tuple[Step, ...]] = OF_MAGNUM
-    where: ClassVar[str] = "OpenStack"
-    reach: ClassVar[str] = "network, floating IP, security groups"
+    steps: ClassVar[tuple[Step, ...]] = MAGNUM_STEPS
+    cloud_name: ClassVar[str] = "OpenStack"
+    reach_hint: ClassVar[str] = "network, floating IP, security groups"
     prover: ClassVar[str] = "Magnum"
-    refused: ClassVar[Mapping[str, str]] = {
+    refused_options: ClassVar[Mapping[str, str]] = {
         "--force": "is for a Karpenter that does not run; Magnum deletes the nodes of {stack} itself",
     }
 
     @property
-    def nothing(self) -> str:  # type: ignore[override]
+    def nothing_found(self) -> str:  # type: ignore[override]
         return "OpenStack is not queried offline" if self.options.offline else "no cluster"
 
     def refuse_options(self) -> None:
@@ -89,95 +89,98 @@ class MagnumTeardown(Teardown):
     def _api(self) -> Api:
         return Api(self._cloud.connection)
 
-    def require_place(self, known: Known, state: Mapping[str, Any]) -> None:
-        made = magnum(known)
-        if made is None or self.options.offline:
+    def require_account(self, state: State, export: Mapping[str, Any]) -> None:
+        cluster = magnum_cluster(state)
+        if cluster is None or self.options.offline:
             return
-        require_credentials_of(made.project, self.stack, self._cloud)
+        require_credentials_of(cluster.project, self.stack, self._cloud)
         region = self._cloud.region
-        if made.region and region and made.region != region:
+        if cluster.region and region and cluster.region != region:
             raise InputError(
                 f"Pulumi.{self.stack}.yaml",
-                f"declares region {region}, but the stack is in {made.region}",
+                f"declares region {region}, but the stack is in {cluster.region}",
                 "set cluster.region back to the region of the stack",
             )
 
-    def made(self, known: Known) -> Magnum | None:
-        return magnum(known)
+    def created_cluster(self, state: State) -> Magnum | None:
+        return magnum_cluster(state)
 
-    def access(self, known: Known, paths: Paths, shown: Callable[[], Mapping[str, Any]]) -> Path | str:
+    def access(self, state: State, paths: Paths, shown: Callable[[], Mapping[str, Any]]) -> Path | str:
         """The kubeconfig that the provider got from Magnum; empty for a cluster that was never completed."""
         if self.options.offline:
             return paths.kubeconfig
-        for one in states.resources(shown()):
-            if one["type"] == CLUSTER and one.get("id"):
-                found = states.plain(one.get("outputs") or {}).get("kubeconfig") or {}
-                return str(found.get("rawConfig") or found.get("raw_config") or "")
+        for resource in states.resources(shown()):
+            if resource["type"] == CLUSTER and resource.get("id"):
+                kubeconfig = states.reveal_secrets(resource.get("outputs") or {}).get("kubeconfig") or {}
+                return str(kubeconfig.get("rawConfig") or kubeconfig.get("raw_config") or "")
         return ""
 
-    def require_gone(self, known: Known) -> str:
-        """Magnum's answer, in the cluster's own project (`require_place`)."""
-        made = magnum(known)
-        assert made
-        found = self._api.find("magnum", f"/clusters/{made.id}")
-        if found is not None:
-            fact = f"Magnum still has cluster {made.id} ({found.get('status')})"
+    def require_gone(self, state: State) -> str:
+        """Magnum's answer, in the cluster's own project (`require_account`)."""
+        cluster = magnum_cluster(state)
+        assert cluster
+        answer = self._api.find("magnum", f"/clusters/{cluster.id}")
+        if answer is not None:
+            fact = f"Magnum still has cluster {cluster.id} ({answer.get('status')})"
             raise InputError(
                 "--cluster-gone", fact, "run without it; if the cluster does not answer, check its network"
             )
-        return f"Magnum has no cluster {made.id}"
+        return f"Magnum has no cluster {cluster.id}"
 
-    def leftovers(self, known: Known) -> OrphanedBalancers | None:
+    def leftovers(self, state: State) -> OrphanedBalancers | None:
         """Load balancers with the cluster's id; None if there is no cluster, or in an offline run."""
-        made = magnum(known)
-        if made is None or self.options.offline:
+        cluster = magnum_cluster(state)
+        if cluster is None or self.options.offline:
             return None
-        found = self._api.find("magnum", f"/clusters/{made.id}")
-        return OrphanedBalancers(self._api, found or {"uuid": made.id})
+        answer = self._api.find("magnum", f"/clusters/{cluster.id}")
+        return OrphanedBalancers(self._api, answer or {"uuid": cluster.id})
 
-    def blamed(self, known: Known, failure: Failure) -> Failure:
+    def explain_failure(self, state: State, failure: Failure) -> Failure:
         """Adds what blocks the cluster and the provider did not name: the official one names nothing."""
-        made = magnum(known)
-        if made is None or self.options.offline:
+        declared = magnum_cluster(state)
+        if declared is None or self.options.offline:
             return failure
         try:
-            cluster = self._api.find("magnum", f"/clusters/{made.id}")
-            held = blockers(self._api, cluster) if cluster else []
+            cluster = self._api.find("magnum", f"/clusters/{declared.id}")
+            lines = list_blockers(self._api, cluster) if cluster else []
         except Failure:
             return failure
         if cluster is None:
             return failure
         reason = cluster.get("status_reason") or "no reason given"
         status = f"Magnum reports {cluster.get('status')} ({reason})"
-        named = "; ".join(line for line in held if line not in failure.fact)
-        blocked = f"; possibly blocked by: {named}" if named else ""
+        unnamed = "; ".join(line for line in lines if line not in failure.fact)
+        blocked = f"; possibly blocked by: {unnamed}" if unnamed else ""
         return Failure(
-            f"cluster {made.name} of {self.stack}",
+            f"cluster {declared.name} of {self.stack}",
             f"is not deleted: {status}{blocked}; {failure.fact}",
             "delete what blocks it, and run the same command again to continue",
         )
 
 
 class OrphanedBalancers(Sweeper):
-    """Load balancers left by Services. Errors are those of `gpuform.clients.openstack.cloud.answers`.
+    """Load balancers left by Services; errors as of `gpuform.clients.openstack.cloud.translate_errors`.
 
-    None is ``foreign``: before a deletion is tried, foreign and own cannot be told apart (`Teardown.blamed`).
+    None is ``foreign``: before a deletion is tried, foreign and own cannot be told apart
+    (`Teardown.explain_failure`).
     """
 
     def __init__(self, api: Api, cluster: Json) -> None:
         self._api, self._cluster = api, cluster
 
     def find(self) -> tuple[Leftover, ...]:
-        there = self._api.listed("octavia", "/lbaas/loadbalancers", "loadbalancers")
-        mine = of_cluster(there, self._cluster)
-        return tuple(Leftover("load balancer", str(one["id"]), str(one["description"])) for one in mine)
+        balancers = self._api.list_all("octavia", "/lbaas/loadbalancers", "loadbalancers")
+        own = load_balancers_of(balancers, self._cluster)
+        return tuple(
+            Leftover("load balancer", str(balancer["id"]), str(balancer["description"])) for balancer in own
+        )
 
-    def delete(self, one: Leftover) -> str:
+    def delete(self, leftover: Leftover) -> str:
         """With all its parts (cascade)."""
         try:
-            self._api.delete("octavia", f"/lbaas/loadbalancers/{one.id}", cascade="true")
-        except Refused as refused:
-            if refused.status != _CONFLICT:
+            self._api.delete("octavia", f"/lbaas/loadbalancers/{leftover.id}", cascade="true")
+        except OpenstackError as error:
+            if error.status != _CONFLICT:
                 raise
             return "octavia is changing or deleting it"
-        return one.why
+        return leftover.why

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuform.checkout.errors import OperationError
-from gpuform.provider.handler import Call, Diffed, Properties, ReadResult
+from gpuform.provider.handler import Call, DiffResult, Properties, ReadResult
 from infra.model.losses import VARIABLE
 
 
@@ -24,8 +24,8 @@ class Guard:
 
     async def diff(
         self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
-    ) -> Diffed:
-        return Diffed()
+    ) -> DiffResult:
+        return DiffResult()
 
     async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
         return "" if call.preview else call.name, self.outputs(news)
@@ -44,6 +44,6 @@ class Guard:
         """Delete nothing."""
 
 
-def names(inputs: Mapping[str, Any]) -> frozenset[str]:
+def acknowledged_names(inputs: Mapping[str, Any]) -> frozenset[str]:
     """The guard's own input ``acknowledged``, and the names in the engine's environment."""
     return frozenset(inputs.get("acknowledged") or ()) | frozenset(os.environ.get(VARIABLE, "").split())

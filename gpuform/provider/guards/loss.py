@@ -7,26 +7,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuform.checkout.errors import OperationError
-from gpuform.checkout.listing import some
+from gpuform.checkout.listing import abbreviate
 from gpuform.kubernetes.client import Client
-from gpuform.kubernetes.foreign import foreign, queued, running
-from gpuform.provider.guards.guard import Guard, names
-from gpuform.provider.guards.replacement import changes, said
-from gpuform.provider.handler import Call, Checked, Properties
+from gpuform.kubernetes.foreign import foreign_objects, queued_workloads, running_pods
+from gpuform.provider.guards.guard import Guard, acknowledged_names
+from gpuform.provider.guards.replacement import changes, show
+from gpuform.provider.handler import Call, CheckResult, Properties
 from gpuform.provider.nodes.cluster import Cluster
-from gpuform.provider.nodes.inputs import checked
+from gpuform.provider.nodes.inputs import check_inputs
 from gpuform.provider.properties import UNKNOWN, reveal
 from infra.model.base import ClusterModel
 from infra.model.clusters import KINDS
 from infra.model.losses import RELEASES, REPORT, VERDICTS
 
-KNOWN = (
+INPUTS = (
     *("environment", "fixed", "lost", "acknowledged"),
     *("kubeconfig", "context", "pools", "namespaces", "queues"),
 )
 RECORD = "cluster"
 """The guard's own input in which its check records which cluster a kubeconfig led to."""
-_ANCHOR = "/api/v1/namespaces/kube-system"
+_KUBE_SYSTEM = "/api/v1/namespaces/kube-system"
 _DELETED = "is deleted"
 
 
@@ -36,10 +36,10 @@ class Loss:
 
     kind: str
     name: str
-    why: str
+    reason: str
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name} {self.why}"
+        return f"{self.kind} {self.name} {self.reason}"
 
 
 class LossGuard(Guard):
@@ -55,81 +55,85 @@ class LossGuard(Guard):
     def outputs(self, inputs: Properties) -> Properties:
         return {"what": "pools and namespaces" if "namespaces" in inputs else "the cluster"}
 
-    async def check(self, call: Call, olds: Properties, news: Properties) -> Checked:
+    async def check(self, call: Call, olds: Properties, news: Properties) -> CheckResult:
         """Refuse every loss that no name acknowledges; a new guard has nothing to compare."""
-        inputs = checked(news, KNOWN, iter(()))
+        inputs = check_inputs(news, INPUTS, iter(()))
         before, after = reveal(olds), reveal(inputs.inputs)
         if inputs.failures:
             return inputs
-        inside, gone, queues = "namespaces" in after, list[str](), list[str]()
-        if inside:
-            identity = await self._identity(before, news)
-            inputs = Checked({**inputs.inputs, **identity})
-            moved = bool(before.get(RECORD)) and before[RECORD] != identity.get(RECORD)
-            stay = () if moved else after["namespaces"]
-            gone = sorted(set(before.get("namespaces") or ()) - set(stay))
-            queues = sorted(set(before.get("queues") or ()) - set(() if moved else after.get("queues") or ()))
-        found = (
-            [one async for one in self._inside(olds, before, after, gone, queues)]
-            if inside
-            else [*_cluster(before, after)]
+        in_cluster, namespaces, queues = "namespaces" in after, list[str](), list[str]()
+        if in_cluster:
+            recorded = await self._cluster_uid(before, news)
+            inputs = CheckResult({**inputs.inputs, **recorded})
+            replaced = bool(before.get(RECORD)) and before[RECORD] != recorded.get(RECORD)
+            remaining = {} if replaced else after
+            namespaces = sorted({*(before.get("namespaces") or ())} - {*(remaining.get("namespaces") or ())})
+            queues = sorted({*(before.get("queues") or ())} - {*(remaining.get("queues") or ())})
+        losses = (
+            [loss async for loss in self._losses_in_cluster(olds, before, after, namespaces, queues)]
+            if in_cluster
+            else [*_cluster_losses(before, after)]
         )
-        accepted = names(after)
-        missing = [one for one in found if one.name not in accepted]
-        for one in found:
-            if one not in missing or REPORT in accepted:
-                await call.warn(f"{one}; {VERDICTS[one in missing]}")
-        if inside:
-            for name in sorted(set(after["acknowledged"]) - _at_risk(before, after, [*gone, *queues])):
+        acknowledged = acknowledged_names(after)
+        refused = [loss for loss in losses if loss.name not in acknowledged]
+        for loss in losses:
+            if loss not in refused or REPORT in acknowledged:
+                await call.warn(f"{loss}; {VERDICTS[loss in refused]}")
+        if in_cluster:
+            possible = _possible_names(before, after, [*namespaces, *queues])
+            for name in sorted(set(after["acknowledged"]) - possible):
                 await call.warn(f"acknowledge_loss: {name} acknowledges nothing (any more); remove it")
-        if not missing or REPORT in accepted:
+        if not refused or REPORT in acknowledged:
             return inputs
-        return Checked(inputs.inputs, [("", f"{'; '.join(map(str, missing))}; {_remedy(call, missing)}")])
+        return CheckResult(inputs.inputs, [("", f"{'; '.join(map(str, refused))}; {_remedy(call, refused)}")])
 
-    async def _inside(
+    async def _losses_in_cluster(
         self,
         olds: Properties,
         before: Mapping[str, Any],
         after: Mapping[str, Any],
-        spaces: Sequence[str],
+        namespaces: Sequence[str],
         queues: Sequence[str],
     ) -> AsyncIterator[Loss]:
         """Losses in the cluster; none if the cluster is lost itself, which its own guard judges."""
         if not before or changes(before, after):
             return
-        pools = _pools(before, after)
+        pools = _changed_pools(before, after)
         if _cluster_type(after).guards_groups:
-            pools = {name: why for name, why in pools.items() if why == _DELETED}
-        if not pools and not spaces and not queues:
+            pools = {name: reason for name, reason in pools.items() if reason == _DELETED}
+        if not pools and not namespaces and not queues:
             return
         try:
             client = self._client(olds)
-            pods = await running(client, pools) if pools else {}
-            there = {
-                name: await foreign(client, name, str(before["environment"]), RELEASES) for name in spaces
+            pods = await running_pods(client, pools) if pools else {}
+            objects = {
+                name: await foreign_objects(client, name, str(before["environment"]), RELEASES)
+                for name in namespaces
             }
-            works = await queued(client, str(before["environment"])) if queues else {}
-        except OperationError as problem:
-            unread = f"and what it holds is not known: the cluster cannot be read ({problem})"
-            for name, why in pools.items():
-                yield Loss("pool", name, f"{why}, {unread}")
-            for kind, names in (("namespace", spaces), ("queue", queues)):
+            workloads = await queued_workloads(client, str(before["environment"])) if queues else {}
+        except OperationError as error:
+            unreadable = f"and what it holds is not known: the cluster cannot be read ({error})"
+            for name, reason in pools.items():
+                yield Loss("pool", name, f"{reason}, {unreadable}")
+            for kind, names in (("namespace", namespaces), ("queue", queues)):
                 for name in names:
-                    yield Loss(kind, name, f"is deleted, {unread}")
+                    yield Loss(kind, name, f"is deleted, {unreadable}")
             return
-        for name, why in pools.items():
+        for name, reason in pools.items():
             if pods[name]:
-                yield Loss("pool", name, f"{why}, with running pods: {some(pods[name])}")
-        for name in spaces:
-            if there[name]:
-                what = some(there[name])
-                yield Loss("namespace", name, f"is deleted, with what the stack did not create: {what}")
+                yield Loss("pool", name, f"{reason}, with running pods: {abbreviate(pods[name])}")
+        for name in namespaces:
+            if objects[name]:
+                examples = abbreviate(objects[name])
+                yield Loss("namespace", name, f"is deleted, with what the stack did not create: {examples}")
         for name in queues:
-            if works.get(name):
-                what = some(works[name])
-                yield Loss("queue", name, f"is deleted, with workloads that the stack did not create: {what}")
+            if workloads.get(name):
+                reason = (
+                    f"is deleted, with workloads that the stack did not create: {abbreviate(workloads[name])}"
+                )
+                yield Loss("queue", name, reason)
 
-    async def _identity(self, before: Mapping[str, Any], news: Properties) -> dict[str, str]:
+    async def _cluster_uid(self, before: Mapping[str, Any], news: Properties) -> dict[str, str]:
         """The UID of the namespace kube-system, of a cluster that the stack did not create.
 
         A kubeconfig may lead to another cluster, and the engine then deletes what it has created in the old
@@ -137,11 +141,11 @@ class LossGuard(Guard):
         """
         if _cluster_type(reveal(news)).created:
             return {}
-        known = {RECORD: str(before[RECORD])} if before.get(RECORD) else {}
+        recorded = {RECORD: str(before[RECORD])} if before.get(RECORD) else {}
         try:
-            return {RECORD: str((await self._client(news).get(_ANCHOR))["metadata"]["uid"])}
+            return {RECORD: str((await self._client(news).get(_KUBE_SYSTEM))["metadata"]["uid"])}
         except OperationError:
-            return known
+            return recorded
 
     def _client(self, inputs: Properties) -> Client:
         if reveal(inputs.get("kubeconfig")) in (None, "", UNKNOWN):
@@ -153,42 +157,42 @@ def _cluster_type(inputs: Mapping[str, Any]) -> type[ClusterModel]:
     return KINDS[inputs["fixed"]["cluster.kind"]]
 
 
-def _cluster(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Loss]:
-    if found := changes(before, after):
+def _cluster_losses(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Loss]:
+    if changed := changes(before, after):
         facts = ", ".join(
-            f"{path}: {said(was)} cannot become {said(is_)}" for path, (was, is_) in found.items()
+            f"{path}: {show(old)} cannot become {show(new)}" for path, (old, new) in changed.items()
         )
-        goes = ", ".join(("everything in its API server", "its volumes", *map(str, before.get("lost") or ())))
-        yield Loss("cluster", str(before["environment"]), f"is replaced ({facts}), which loses: {goes}")
+        lost = ", ".join(("everything in its API server", "its volumes", *map(str, before.get("lost") or ())))
+        yield Loss("cluster", str(before["environment"]), f"is replaced ({facts}), which loses: {lost}")
 
 
-def _pools(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, str]:
+def _changed_pools(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, str]:
     """Pools with nodes that are deleted or replaced, and why."""
-    had: Mapping[str, Any] = before.get("pools") or {}
-    has: Mapping[str, Any] = after.get("pools") or {}
-    found = {}
-    for name in sorted(had):
-        differ = changes({"fixed": had[name]}, {"fixed": has.get(name)})
-        if name not in has:
-            found[name] = _DELETED
-        elif differ:
-            differ = {"nodes": differ["nodes"]} if "nodes" in differ else differ
-            facts = ", ".join(f"{key} {said(was)} to {said(is_)}" for key, (was, is_) in differ.items())
-            found[name] = f"gets other nodes ({facts})"
-    return found
+    old_pools: Mapping[str, Any] = before.get("pools") or {}
+    new_pools: Mapping[str, Any] = after.get("pools") or {}
+    reasons = {}
+    for name in sorted(old_pools):
+        differences = changes({"fixed": old_pools[name]}, {"fixed": new_pools.get(name)})
+        if name not in new_pools:
+            reasons[name] = _DELETED
+        elif differences:
+            differences = {"nodes": differences["nodes"]} if "nodes" in differences else differences
+            facts = ", ".join(f"{key} {show(old)} to {show(new)}" for key, (old, new) in differences.items())
+            reasons[name] = f"gets other nodes ({facts})"
+    return reasons
 
 
-def _at_risk(before: Mapping[str, Any], after: Mapping[str, Any], gone: Sequence[str]) -> set[str]:
+def _possible_names(before: Mapping[str, Any], after: Mapping[str, Any], removed: Sequence[str]) -> set[str]:
     """Names that acknowledge something in this change, whether or not it holds something now."""
-    whole = {str(before["environment"])} if changes(before, after) else set()
-    return {*whole, *_pools(before, after), *gone}
+    cluster = {str(before["environment"])} if changes(before, after) else set()
+    return {*cluster, *_changed_pools(before, after), *removed}
 
 
-def _remedy(call: Call, missing: Sequence[Loss]) -> str:
+def _remedy(call: Call, losses: Sequence[Loss]) -> str:
     stack = call.urn.split("::")[0].rpartition(":")[2]
-    words = list(dict.fromkeys(one.name for one in missing))
-    options = " ".join(f"--acknowledge {name}" for name in words)
+    names = list(dict.fromkeys(loss.name for loss in losses))
+    options = " ".join(f"--acknowledge {name}" for name in names)
     return (
         f"undo the change, or run 'gpuform up {stack} {options}', "
-        f"or write acknowledge_loss: [{', '.join(words)}] for this change"
+        f"or write acknowledge_loss: [{', '.join(names)}] for this change"
     )

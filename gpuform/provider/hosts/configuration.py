@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuform.checkout.errors import Failure, InputError, OperationError
-from gpuform.checkout.listing import some
+from gpuform.checkout.listing import abbreviate
 from gpuform.hosts import Event, HostResult, Outcome, run
 from gpuform.hosts.listing import hosts_of
-from gpuform.provider.handler import Call, Change, Checked, Diffed, InitFailed, Properties, ReadResult
-from gpuform.provider.hosts.inputs import KNOWN, checked, forks_of, inventory_of, secrets_in
+from gpuform.provider.handler import Call, Change, CheckResult, DiffResult, InitFailed, Properties, ReadResult
+from gpuform.provider.hosts.inputs import INPUTS, check_inputs, forks_of, inventory_of, secrets_in
 from gpuform.provider.properties import UNKNOWN, has_unknown, reveal
 
-_ANSWER_S = 5.0  # a host in the same network answers in milliseconds; a preview does not wait for the others
-_SHOWN = 6  # tasks of one host that a preview lists
+_CONNECT_TIMEOUT_S = 5.0  # a host in the same network answers in milliseconds
+_MAX_SHOWN = 6  # tasks of one host that a preview lists
 
 
 class HostConfiguration:
@@ -33,25 +33,25 @@ class HostConfiguration:
     def close(self) -> None:
         self._closed.set()
 
-    async def check(self, call: Call, olds: Properties, news: Properties) -> Checked:
-        return checked(news)
+    async def check(self, call: Call, olds: Properties, news: Properties) -> CheckResult:
+        return check_inputs(news)
 
     async def diff(
         self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
-    ) -> Diffed:
+    ) -> DiffResult:
         changes = {
             key: Change.UPDATE
-            for key in KNOWN
+            for key in INPUTS
             if has_unknown(news.get(key)) or reveal(old_inputs.get(key)) != reveal(news.get(key))
         }
         for name, result in (reveal(olds.get("hosts")) or {}).items():
             if not result.get("ok"):
                 changes[f'hosts["{name}"]'] = Change.UPDATE
-        return Diffed(changes=changes, diffs=sorted({path.partition("[")[0] for path in changes}))
+        return DiffResult(changes=changes, diffs=sorted({path.partition("[")[0] for path in changes}))
 
     async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
         if call.preview:
-            return "", await self._expected(call, news)
+            return "", await self._preview(call, news)
         return call.name, await self._apply(call, call.name, news)
 
     async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:
@@ -61,7 +61,7 @@ class HostConfiguration:
                 f"{id}: a HostConfiguration cannot be imported; declare it; the next refresh checks the hosts"
             )
         hosts = dict(reveal(olds.get("hosts")) or {})
-        outcome = await self._look(call, inputs)
+        outcome = await self._check_hosts(call, inputs)
         if outcome and outcome.message:
             raise OperationError(f"the hosts were not checked: {outcome.message}")
         for name, result in outcome.hosts.items() if outcome else ():
@@ -72,7 +72,7 @@ class HostConfiguration:
         self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
     ) -> Properties:
         if call.preview:
-            return await self._expected(call, news)
+            return await self._preview(call, news)
         return await self._apply(call, id, news)
 
     async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
@@ -87,10 +87,10 @@ class HostConfiguration:
         if not any(result.ok or result.changed for result in outcome.hosts.values()):
             raise OperationError("; ".join(outcome.failures))
         done = [name for name, result in outcome.hosts.items() if result.ok]
-        rest = f"{len(done)} of {len(outcome.hosts)} hosts are done; run the same command again to continue"
-        raise InitFailed(id, outputs, ["; ".join([*outcome.failures, rest])])  # one reason: all is shown
+        hint = f"{len(done)} of {len(outcome.hosts)} hosts are done; run the same command again to continue"
+        raise InitFailed(id, outputs, ["; ".join([*outcome.failures, hint])])  # one reason: all is shown
 
-    async def _expected(self, call: Call, news: Properties) -> Properties:
+    async def _preview(self, call: Call, news: Properties) -> Properties:
         outputs = {**news, "hosts": UNKNOWN}
         if has_unknown(news):
             await call.info("the hosts were not checked: the inventory is not known yet")
@@ -98,26 +98,26 @@ class HostConfiguration:
         if os.environ.get("GPUFORM_OFFLINE"):
             await call.info("offline: the hosts were not checked")
             return outputs
-        outcome = await self._look(call, news)
+        outcome = await self._check_hosts(call, news)
         if outcome and outcome.message:
             await call.warn(f"the hosts were not checked: {outcome.message}")
         for name, result in outcome.hosts.items() if outcome and not outcome.message else ():
             if not result.ok:
                 await call.warn(f"host {name}: the check ended early: {result.message}")
             elif result.changed:
-                await call.info(f"host {name} would change: {some(result.changes, _SHOWN)}")
+                await call.info(f"host {name} would change: {abbreviate(result.changes, _MAX_SHOWN)}")
             else:
                 await call.info(f"host {name}: nothing to do")
         return outputs
 
-    async def _look(self, call: Call, inputs: Properties) -> Outcome | None:
+    async def _check_hosts(self, call: Call, inputs: Properties) -> Outcome | None:
         """Check mode on the reachable hosts; None if all are unreachable."""
         inventory = inventory_of(inputs)
-        reasons = await reachable(inventory, hosts_of(inventory))
-        for name, why in reasons.items():
-            if why:
-                await call.warn(f"host {name} was not checked: {why}")
-        limit = [name for name, why in reasons.items() if not why]
+        reasons = await unreachable_reasons(inventory, hosts_of(inventory))
+        for name, reason in reasons.items():
+            if reason:
+                await call.warn(f"host {name} was not checked: {reason}")
+        limit = [name for name, reason in reasons.items() if not reason]
         return await self._run(call, inputs, check=True, limit=limit) if limit else None
 
     async def _run(
@@ -155,14 +155,14 @@ def _progress(event: Event) -> str:
 
 def _drift(result: HostResult) -> Mapping[str, Any]:
     """Result of a check; a host that a run would change is not ok."""
-    found = result.to_json()
+    drift = result.to_json()
     if result.ok and result.changed:
-        found |= {"ok": False, "message": f"differs: {some(result.changes, _SHOWN)}"}
-    return found
+        drift |= {"ok": False, "message": f"differs: {abbreviate(result.changes, _MAX_SHOWN)}"}
+    return drift
 
 
-async def reachable(
-    inventory: Mapping[str, Any], hosts: Sequence[str], seconds: float = _ANSWER_S
+async def unreachable_reasons(
+    inventory: Mapping[str, Any], hosts: Sequence[str], seconds: float = _CONNECT_TIMEOUT_S
 ) -> dict[str, str]:
     """Why a host's ssh port cannot be reached, for each of ``hosts``; empty if it can.
 
@@ -170,11 +170,11 @@ async def reachable(
     reachable.
     """
     hostvars = (inventory.get("_meta") or {}).get("hostvars") or {}
-    reasons = await asyncio.gather(*(_why_not(hostvars.get(name) or {}, name, seconds) for name in hosts))
+    reasons = await asyncio.gather(*(_reach_error(hostvars.get(name) or {}, name, seconds) for name in hosts))
     return dict(zip(hosts, reasons, strict=True))
 
 
-async def _why_not(variables: Mapping[str, Any], name: str, seconds: float) -> str:
+async def _reach_error(variables: Mapping[str, Any], name: str, seconds: float) -> str:
     options = str(variables.get("ansible_ssh_common_args") or "")
     if variables.get("ansible_connection", "ssh") != "ssh" or "Proxy" in options:
         return ""

@@ -17,7 +17,7 @@ HOSTNAME = "kubernetes.io/hostname"  # the kubelet sets it to the host's name
 _TYPE = "gpuform:nodes:PoolNodes"
 
 
-def put(
+def label_and_taint(
     stack: str, pools: Sequence[PoolHosts], kubeconfig: str, context: str | None = None
 ) -> dict[str, list[str]]:
     """Set labels and taints; returns the node names of each pool, empty for a pool without joined hosts.
@@ -25,21 +25,21 @@ def put(
     The field manager is derived from stack and pool, so a label that is no longer declared is removed; a
     taint is not. Raises `Failure` with the cluster's own reason.
     """
-    return asyncio.run(_put(stack, pools, {"kubeconfig": kubeconfig, "context": context or ""}))
+    return asyncio.run(_apply(stack, pools, {"kubeconfig": kubeconfig, "context": context or ""}))
 
 
-async def _put(stack: str, pools: Sequence[PoolHosts], cluster: Mapping[str, str]) -> dict[str, list[str]]:
+async def _apply(stack: str, pools: Sequence[PoolHosts], cluster: Mapping[str, str]) -> dict[str, list[str]]:
     clusters = Clusters()
-    found = {}
+    names = {}
     try:
         for pool in pools:
-            found[pool.pool] = await _pool(stack, pool, clusters, cluster)
+            names[pool.pool] = await _set_up(stack, pool, clusters, cluster)
     finally:
         await clusters.close()
-    return found
+    return names
 
 
-async def _pool(stack: str, pool: PoolHosts, clusters: Clusters, cluster: Mapping[str, str]) -> list[str]:
+async def _set_up(stack: str, pool: PoolHosts, clusters: Clusters, cluster: Mapping[str, str]) -> list[str]:
     urn = f"urn:pulumi:{stack}::gpuform::{_TYPE}::{pool.pool}"
     call = Call(urn, _TYPE, pool.pool, Engine(), asyncio.Event())
     inputs = {
@@ -51,18 +51,18 @@ async def _pool(stack: str, pool: PoolHosts, clusters: Clusters, cluster: Mappin
         "sharing": pool.sharing and dict(pool.sharing),
         "mayBeEmpty": True,
     }
-    handler = PoolNodes(clusters.of)
+    handler = PoolNodes(clusters.get)
     try:
         checked = await handler.check(call, {}, inputs)
         if checked.failures:
-            raise OperationError("; ".join(f"{name} {why}" for name, why in checked.failures))
+            raise OperationError("; ".join(f"{name} {reason}" for name, reason in checked.failures))
         _, outputs = await handler.create(call, checked.inputs)
     except OperationError as error:
         raise Failure(f"nodes of pool {pool.pool}", str(error), "then run the same command again") from error
     return list(outputs["nodes"])
 
 
-def ready(hosts: Sequence[str], kubeconfig: Path | None, context: str | None = None) -> dict[str, str]:
+def node_states(hosts: Sequence[str], kubeconfig: Path | None, context: str | None = None) -> dict[str, str]:
     """Whether each host's node is ``ready``, ``not ready`` or ``not joined``.
 
     ``-`` without a kubeconfig, ``unknown`` if the cluster does not answer.
@@ -73,16 +73,16 @@ def ready(hosts: Sequence[str], kubeconfig: Path | None, context: str | None = N
         nodes = asyncio.run(_nodes(hosts, {"kubeconfig": str(kubeconfig), "context": context or ""}))
     except OperationError:
         return dict.fromkeys(hosts, "unknown")
-    found = {str((node["metadata"].get("labels") or {}).get(HOSTNAME)): node for node in nodes}
-    states = {name: condition(node, "Ready").get("status") == "True" for name, node in found.items()}
-    words = {True: "ready", False: "not ready", None: "not joined"}
-    return {name: words[states.get(name)] for name in hosts}
+    by_host = {str((node["metadata"].get("labels") or {}).get(HOSTNAME)): node for node in nodes}
+    states = {name: condition(node, "Ready").get("status") == "True" for name, node in by_host.items()}
+    texts = {True: "ready", False: "not ready", None: "not joined"}
+    return {name: texts[states.get(name)] for name in hosts}
 
 
 async def _nodes(hosts: Sequence[str], cluster: Mapping[str, str]) -> list[Manifest]:
     clusters = Clusters()
     try:
-        return await clusters.of(dict(cluster)).nodes(selector_of(hosts))
+        return await clusters.get(dict(cluster)).nodes(selector_of(hosts))
     finally:
         await clusters.close()
 

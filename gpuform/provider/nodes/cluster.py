@@ -17,7 +17,7 @@ MERGE = "application/merge-patch+json"
 MANAGER = "gpuform-nodes"  # field manager of everything but a pool's labels
 
 
-class Refused(Exception):
+class EvictionRefused(Exception):
     """The eviction was refused for now; ``str()`` is the server's reason, with the budget's name."""
 
 
@@ -36,8 +36,8 @@ class Cluster:
             raise OperationError(
                 f"selector {selector!r}: {error.message}; write it as key=value,key2=value2"
             ) from error
-        found: list[Manifest] = answer["items"]
-        return sorted(found, key=lambda item: str(item["metadata"]["name"]))
+        nodes: list[Manifest] = answer["items"]
+        return sorted(nodes, key=lambda node: str(node["metadata"]["name"]))
 
     async def node(self, name: str) -> Manifest | None:
         return await self.client.find(f"/api/v1/nodes/{name}")
@@ -54,8 +54,8 @@ class Cluster:
         """The pods bound to a node that have not ended, sorted by namespace and name."""
         query = f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
         answer = await self.client.get("/api/v1/pods", {"fieldSelector": query})
-        found: list[Manifest] = answer["items"]
-        return sorted(found, key=pod_name)
+        pods: list[Manifest] = answer["items"]
+        return sorted(pods, key=pod_name)
 
     async def claim(self, namespace: str, name: str) -> Manifest | None:
         """One ResourceClaim; None if it, or the API, does not exist."""
@@ -64,7 +64,7 @@ class Cluster:
         )
 
     async def evict(self, pod: Manifest) -> None:
-        """Evict exactly this pod, if it still exists. Raises `Refused` if a disruption budget forbids it."""
+        """Evict exactly this pod, if it exists. Raises `EvictionRefused` for a disruption budget."""
         meta = pod["metadata"]
         body = {
             "apiVersion": "policy/v1",
@@ -75,11 +75,11 @@ class Cluster:
         path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/eviction"
         try:
             # Not repeated here: the caller lists the pods again before it retries a refused eviction.
-            await self.client.request("POST", path, body=body, repeat=False)
+            await self.client.request("POST", path, body=body, retry=False)
         except ApiError as error:
             if error.code == 429:
                 causes = "; ".join(str(item.get("message")) for item in error.causes if item.get("message"))
-                raise Refused(causes or error.message) from error
+                raise EvictionRefused(causes or error.message) from error
             if error.code not in (404, 409):  # gone, or replaced by a pod of the same name
                 raise
 
@@ -88,10 +88,10 @@ class Cluster:
         query = f"involvedObject.kind=Node,involvedObject.name={node},type=Warning"
         answer = await self.client.get("/api/v1/events", {"fieldSelector": query})
         events: Sequence[Manifest] = answer["items"]
-        newest = sorted(events, key=_when, reverse=True)
+        newest = sorted(events, key=_event_time, reverse=True)
         return [
-            f"{item.get('reason', 'Warning')}: {' '.join(str(item.get('message')).split())}"
-            for item in newest
+            f"{event.get('reason', 'Warning')}: {' '.join(str(event.get('message')).split())}"
+            for event in newest
         ]
 
 
@@ -101,11 +101,11 @@ def pod_name(pod: Manifest) -> str:
 
 
 def labels(node: Manifest) -> Mapping[str, str]:
-    found: Mapping[str, str] = node["metadata"].get("labels") or {}
-    return found
+    result: Mapping[str, str] = node["metadata"].get("labels") or {}
+    return result
 
 
-def _when(event: Manifest) -> str:
+def _event_time(event: Manifest) -> str:
     return str(
         event.get("eventTime") or event.get("lastTimestamp") or event["metadata"].get("creationTimestamp")
     )
@@ -117,7 +117,7 @@ class Clusters:
     def __init__(self) -> None:
         self._clients: dict[tuple[str, str], Client] = {}
 
-    def of(self, inputs: Properties) -> Cluster:
+    def get(self, inputs: Properties) -> Cluster:
         """The cluster of a resource's inputs; an unreachable cluster fails at the first request."""
         config = {key: str(reveal(inputs.get(key)) or "") for key in ("kubeconfig", "context")}
         key = (config["kubeconfig"], config["context"])
@@ -130,29 +130,29 @@ class Clusters:
             await client.close()
 
 
-def owned(node: Manifest, manager: str) -> dict[str, str]:
+def managed_labels(node: Manifest, manager: str) -> dict[str, str]:
     """The labels that ``manager`` has applied, with their present values."""
-    live, found = labels(node), dict[str, str]()
+    live, managed = labels(node), dict[str, str]()
     for entry in node["metadata"].get("managedFields") or ():
         if entry.get("manager") == manager and entry.get("operation") == "Apply":
             fields = ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:labels") or {}
             keys = (key.removeprefix("f:") for key in fields)
-            found |= {key: live[key] for key in keys if key in live}
-    return found
+            managed |= {key: live[key] for key in keys if key in live}
+    return managed
 
 
-async def hand_over(cluster: Cluster, node: Manifest, before: str, after: str) -> None:
-    """Hand the labels of ``before`` over to ``after``; nothing if they are the same, or there are none.
+async def hand_over_labels(cluster: Cluster, node: Manifest, old: str, new: str) -> None:
+    """Hand the labels of ``old`` over to ``new``; nothing if they are the same, or there are none.
 
     A pool's labels belong to a manager named by the resource's URN, unless a program in the cluster sets
     them, too. Server-side apply refuses to change a value of another manager, and removes what its last
     manager gives up. So the new manager applies the existing values first; then the old one applies nothing.
     """
-    given = owned(node, before)
-    if before == after or not given:
+    handed = managed_labels(node, old)
+    if old == new or not handed:
         return
     name, uid = node["metadata"]["name"], node["metadata"]["uid"]
-    for manager, kept in ((after, {**owned(node, after), **given}), (before, {})):
+    for manager, applied in ((new, {**managed_labels(node, new), **handed}), (old, {})):
         body: dict[str, Any] = {"apiVersion": "v1", "kind": "Node"}
-        body["metadata"] = {"name": name, "uid": uid, "labels": kept}
+        body["metadata"] = {"name": name, "uid": uid, "labels": applied}
         await cluster.client.apply(f"/api/v1/nodes/{name}", body, manager=manager)

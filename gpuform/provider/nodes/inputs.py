@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gpuform.provider.handler import Checked, Properties
+from gpuform.provider.handler import CheckResult, Properties, unknown_inputs
 from gpuform.provider.nodes import joining
 from gpuform.provider.properties import UNKNOWN, Secret, has_unknown, reveal
 
@@ -18,16 +18,13 @@ _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _Failures = Iterator[tuple[str, str]]
 
 
-def checked(news: Properties, known: tuple[str, ...], failures: _Failures) -> Checked:
+def check_inputs(news: Properties, names: tuple[str, ...], failures: _Failures) -> CheckResult:
     """The inputs without empty ones; a kubeconfig given as contents becomes a secret: it holds keys."""
     inputs = {key: value for key, value in news.items() if value is not None}
     kubeconfig = inputs.get("kubeconfig")
     if isinstance(kubeconfig, str) and ("\n" in kubeconfig.strip() or kubeconfig.lstrip().startswith("{")):
         inputs["kubeconfig"] = Secret(kubeconfig)
-    unknown = [
-        (key, f"is not an input; the inputs are {', '.join(known)}") for key in inputs if key not in known
-    ]
-    return Checked(inputs, [*unknown, *failures])
+    return CheckResult(inputs, [*unknown_inputs(inputs, names), *failures])
 
 
 def selector_failures(news: Properties) -> _Failures:
@@ -41,7 +38,7 @@ def selector_failures(news: Properties) -> _Failures:
 def pool_failures(news: Properties) -> _Failures:
     yield from selector_failures(news)
     plain = reveal(news)
-    yield from joining.failures(plain.get("joining"))
+    yield from joining.input_failures(plain.get("joining"))
     if has_unknown(plain.get("labels")) or has_unknown(plain.get("taints")):
         return
     for key, value in (plain.get("labels") or {}).items():
@@ -84,30 +81,30 @@ def layout_failures(news: Properties) -> _Failures:
         if not isinstance(offers, Mapping) or not offers:
             yield "offers", "is empty; say what each node offers with this layout"
         else:
-            yield from (_offer(key, value) for key, value in offers.items() if not _countable(key, value))
+            yield from (_bad_offer(key, value) for key, value in offers.items() if not _is_offer(key, value))
     yield from _rolling_failures(plain)
     timeout = plain.get("timeoutSeconds")
-    if timeout is not None and timeout is not UNKNOWN and not (_number(timeout) and timeout > 0):
+    if timeout is not None and timeout is not UNKNOWN and not (_is_number(timeout) and timeout > 0):
         yield "timeoutSeconds", f"{timeout!r} is not a timeout; give seconds above 0"
 
 
 def _rolling_failures(plain: Mapping[str, Any]) -> _Failures:
-    in_use, most = plain.get("inUse"), plain.get("maxUnavailable")
+    in_use, cap = plain.get("inUse"), plain.get("maxUnavailable")
     if in_use not in (None, UNKNOWN, *IN_USE):
         yield "inUse", f"{in_use!r} is not one of {', '.join(IN_USE)}"
-    if most is None or most is UNKNOWN:
+    if cap is None or cap is UNKNOWN:
         return
-    if not (_SHARE.fullmatch(most) if isinstance(most, str) else _number(most) and most >= 1):
-        yield "maxUnavailable", f"{most!r} is not a number of nodes; give 1 or more, or a share such as '25%'"
+    if not (_SHARE.fullmatch(cap) if isinstance(cap, str) else _is_number(cap) and cap >= 1):
+        yield "maxUnavailable", f"{cap!r} is not a number of nodes; give 1 or more, or a share such as '25%'"
 
 
-def _countable(key: str, value: Any) -> bool:
-    return key.startswith("nvidia.com/") and isinstance(value, int) and _number(value) and value >= 0
+def _is_offer(key: str, value: Any) -> bool:
+    return key.startswith("nvidia.com/") and isinstance(value, int) and _is_number(value) and value >= 0
 
 
-def _offer(key: str, value: Any) -> tuple[str, str]:
+def _bad_offer(key: str, value: Any) -> tuple[str, str]:
     return f'offers["{key}"]', f"{value!r} is not a count of a resource nvidia.com/...; give a whole number"
 
 
-def _number(value: Any) -> bool:
+def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)

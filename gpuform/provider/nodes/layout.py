@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from gpuform.provider.nodes.cluster import Manifest, labels
-from infra.model.amounts import whole
+from infra.model.amounts import whole_number
 from infra.model.labels import GPU_UNHEALTHY
 
 CONFIG = "nvidia.com/mig.config"
@@ -18,7 +18,7 @@ _SLICES = "nvidia.com/mig-"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Layout:
     """A layout: its name in the mig-parted configuration, and the resources that each node then offers.
 
     ``content`` says which layout a chosen name stands for; empty for a name that spells its layout.
@@ -45,84 +45,84 @@ class Note:
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
-    def on(cls, node: Manifest) -> Note | None:
+    def from_node(cls, node: Manifest) -> Note | None:
         """The note on ``node``; None if it is missing or cannot be read."""
         text = (node["metadata"].get("annotations") or {}).get(NOTE)
         try:
-            found = json.loads(text) if text else None
-            return cls(str(found["source"]), str(found["target"]), bool(found["cordoned"])) if found else None
+            note = json.loads(text) if text else None
+            return cls(str(note["source"]), str(note["target"]), bool(note["cordoned"])) if note else None
         except (ValueError, KeyError, TypeError):
             return None
 
 
-def label(node: Manifest) -> str:
+def mig_config(node: Manifest) -> str:
     """The layout that the node's label requests."""
     return labels(node).get(CONFIG, "")
 
 
-def state(node: Manifest) -> str:
+def mig_state(node: Manifest) -> str:
     """State that NVIDIA's MIG manager reports: pending, rebooting, success, failed, or empty."""
     return labels(node).get(STATE, "")
 
 
-def differences(node: Manifest, wanted: Wanted) -> list[str]:
+def differences(node: Manifest, layout: Layout) -> list[str]:
     """Differences between what the node offers and ``wanted``; empty if it offers just that.
 
     Every wanted resource must have its count (absent is 0); no other MIG slice may be offered.
     """
-    return _differences(node, "allocatable", wanted)
+    return _differences(node, "allocatable", layout)
 
 
-def told(node: Manifest, wanted: Wanted) -> bool:
+def is_requested(node: Manifest, layout: Layout) -> bool:
     """Whether the node's label requests this layout, and not another one of the same name.
 
     The MIG manager acts only on a change of the label. So an annotation records what a chosen name stood for
     when the label was set; without that annotation, the label alone counts.
     """
-    noted = (node["metadata"].get("annotations") or {}).get(LAYOUT)
-    return label(node) == wanted.config and (not wanted.content or noted in (None, wanted.content))
+    content = (node["metadata"].get("annotations") or {}).get(LAYOUT)
+    return mig_config(node) == layout.config and (not layout.content or content in (None, layout.content))
 
 
-def done(node: Manifest, wanted: Wanted) -> bool:
+def is_applied(node: Manifest, layout: Layout) -> bool:
     """Whether nothing is left to do: label, state and resources are right and no relayout is noted.
 
     An unhealthy GPU is not a difference of layout, and waiting for it would block every update: what the
     device plugin calls unhealthy stays in the capacity, and a node tainted as unhealthy is being handled
     already.
     """
-    settled = told(node, wanted) and state(node) == "success" and Note.on(node) is None
+    settled = is_requested(node, layout) and mig_state(node) == "success" and Note.from_node(node) is None
     taints = {taint["key"] for taint in (node.get("spec") or {}).get("taints") or ()}
     return settled and (
-        not differences(node, wanted) or not _differences(node, "capacity", wanted) or GPU_UNHEALTHY in taints
+        not differences(node, layout) or not _differences(node, "capacity", layout) or GPU_UNHEALTHY in taints
     )
 
 
-def _differences(node: Manifest, amounts: str, wanted: Wanted) -> list[str]:
+def _differences(node: Manifest, amounts: str, layout: Layout) -> list[str]:
     """``amounts`` is the list in ``status`` to compare: allocatable or capacity."""
-    there = (node.get("status") or {}).get(amounts) or {}
-    slices = {key: 0 for key in there if key.startswith(_SLICES)}
+    offered = (node.get("status") or {}).get(amounts) or {}
+    slices = {key: 0 for key in offered if key.startswith(_SLICES)}
     return [
-        f"{key} {there.get(key, 0)} instead of {count}"
-        for key, count in sorted({**slices, **wanted.offers}.items())
-        if whole(there.get(key, 0)) != count
+        f"{key} {offered.get(key, 0)} instead of {count}"
+        for key, count in sorted({**slices, **layout.offers}.items())
+        if whole_number(offered.get(key, 0)) != count
     ]
 
 
-def letting_go(node: Manifest, config: str = "") -> Manifest:
+def release_patch(node: Manifest, config: str = "") -> Manifest:
     """The patch that takes a layout off a node; empty if nothing is to be done.
 
     Removes the label if it is ``config`` or the target of a killed run; uncordons a node that such a run
     cordoned.
     """
-    note, metadata = Note.on(node), Manifest()
-    if label(node) and label(node) in (config, note and note.target):
+    note, metadata = Note.from_node(node), Manifest()
+    if mig_config(node) and mig_config(node) in (config, note and note.target):
         metadata = {"labels": {CONFIG: None}, "annotations": {LAYOUT: None}}
     if note:
         metadata["annotations"] = {**metadata.get("annotations", {}), NOTE: None}
-    opened = {"spec": {"unschedulable": None}} if note and note.cordoned else {}
-    return {"metadata": metadata, **opened} if metadata else {}
+    uncordon = {"spec": {"unschedulable": None}} if note and note.cordoned else {}
+    return {"metadata": metadata, **uncordon} if metadata else {}
 
 
-def under_way(node: Manifest, wanted: Wanted) -> bool:
+def is_under_way(node: Manifest, layout: Layout) -> bool:
     """Whether the label is set and has not failed, so that only waiting remains."""
-    return told(node, wanted) and state(node) != "failed" and Note.on(node) is None
+    return is_requested(node, layout) and mig_state(node) != "failed" and Note.from_node(node) is None

@@ -20,20 +20,20 @@ from gpuform.kubernetes.client import ApiError, Unreachable
 from gpuform.kubernetes.pods import condition
 from gpuform.provider.handler import Call, Cancelled
 from gpuform.provider.nodes.cluster import Cluster, Manifest
-from gpuform.provider.nodes.drain import drain, in_use, users
+from gpuform.provider.nodes.drain import drain, gpu_pods, in_use_refusal
 from gpuform.provider.nodes.layout import (
     CONFIG,
     LAYOUT,
     NOTE,
     STATE,
+    Layout,
     Note,
-    Wanted,
     differences,
-    done,
-    label,
-    state,
-    told,
-    under_way,
+    is_applied,
+    is_requested,
+    is_under_way,
+    mig_config,
+    mig_state,
 )
 
 _REVERT_S = 60.0
@@ -51,7 +51,7 @@ class Relayout:
     call: Call
     cluster: Cluster
     name: str
-    wanted: Wanted
+    layout: Layout
     timeout_s: float
     evicts: bool = True
 
@@ -61,36 +61,37 @@ class Relayout:
         Raises `OperationError` with the node's reason: then the node has its old label and is uncordoned;
         `Cancelled` before the label is set leaves the node unchanged, later it leaves the note.
         """
-        node = await self._node()
-        if done(node, self.wanted):
+        node = await self._get_node()
+        if is_applied(node, self.layout):
             return False
-        if under_way(node, self.wanted):
-            await self._settled(None)
+        if is_under_way(node, self.layout):
+            await self._wait_until_applied(None)
             return True
-        found = Note.on(node)
-        note = await self._begin(node, found)
+        previous = Note.from_node(node)
+        note = await self._begin(node, previous)
         try:
-            if not told(node, self.wanted) or (state(node) == "failed" and not _same_way(found, note)):
-                await self._free()
-                await self._tell(node)
+            failed = mig_state(node) == "failed" and not _has_same_target(previous, note)
+            if failed or not is_requested(node, self.layout):
+                await self._free_gpus()
+                await self._set_label(node)
         except (OperationError, Cancelled):
             with contextlib.suppress(OperationError):  # the error that led here is the one to show
-                await self._end(note)
+                await self._finish(note)
             raise
-        await self._settled(note)
-        await self._end(note)
+        await self._wait_until_applied(note)
+        await self._finish(note)
         return True
 
-    async def _begin(self, node: Manifest, found: Note | None) -> Note:
+    async def _begin(self, node: Manifest, previous: Note | None) -> Note:
         """Cordon the node and write the note, in one patch; an existing note is resumed."""
-        closed = bool((node.get("spec") or {}).get("unschedulable"))
+        cordoned = bool((node.get("spec") or {}).get("unschedulable"))
         note = Note(
-            source=found.source if found else label(node),
-            target=self.wanted.config,
-            cordoned=found.cordoned if found else not closed,
+            source=previous.source if previous else mig_config(node),
+            target=self.layout.config,
+            cordoned=previous.cordoned if previous else not cordoned,
         )
-        way = f"{note.source or 'no layout'} -> {note.target}"
-        await self.call.status(f"node {self.name}: {'resuming' if found else 'starting'} {way}")
+        change = f"{note.source or 'no layout'} -> {note.target}"
+        await self.call.status(f"node {self.name}: {'resuming' if previous else 'starting'} {change}")
         body: dict[str, Any] = {
             "metadata": {"annotations": {NOTE: note.text()}},
             "spec": {"unschedulable": True},
@@ -98,23 +99,23 @@ class Relayout:
         await self.cluster.patch(self.name, body)
         return note
 
-    async def _free(self) -> None:
+    async def _free_gpus(self) -> None:
         """Free the GPUs of pods; new ones cannot come, because the node is cordoned."""
         if self.evicts:
             await drain(self.call, self.cluster, self.name, self.timeout_s)
-        elif why := in_use(self.name, await users(self.cluster, self.name)):
-            raise OperationError(why)
+        elif reason := in_use_refusal(self.name, await gpu_pods(self.cluster, self.name)):
+            raise OperationError(reason)
 
-    async def _tell(self, node: Manifest) -> None:
+    async def _set_label(self, node: Manifest) -> None:
         """Set the label and remove the state, which is that of the previous layout."""
-        if label(node) == self.wanted.config:  # the MIG manager acts on a change of the label only
+        if mig_config(node) == self.layout.config:  # the MIG manager acts on a change of the label only
             await self.cluster.patch(self.name, {"metadata": {"labels": {CONFIG: None, STATE: None}}})
             await asyncio.sleep(1)  # not cancellable, because the label is gone
-        labels = {CONFIG: self.wanted.config, STATE: None}
-        content = {LAYOUT: self.wanted.content or None}
+        labels = {CONFIG: self.layout.config, STATE: None}
+        content = {LAYOUT: self.layout.content or None}
         await self.cluster.patch(self.name, {"metadata": {"labels": labels, "annotations": content}})
 
-    async def _settled(self, note: Note | None) -> None:
+    async def _wait_until_applied(self, note: Note | None) -> None:
         """Wait until the node offers the wanted resources; a failure reverts the change.
 
         A rebooting node is not Ready for a while, nor does an API server on it answer.
@@ -122,81 +123,81 @@ class Relayout:
         deadline, pause = time.monotonic() + self.timeout_s, 0.25
         while True:
             try:
-                node = await self._node()
+                node = await self._get_node()
             except (Unreachable, ApiError) as error:
-                if time.monotonic() > deadline or not _passing(error):
+                if time.monotonic() > deadline or not _is_transient(error):
                     raise
                 await self.call.status(f"node {self.name}: waiting for the cluster to answer: {error}")
                 await self.call.sleep(2.0)
                 continue
-            if state(node) == "failed":
-                await self._fail(node, note, f"layout {self.wanted.config} failed")
-            rest = differences(node, self.wanted)
-            if state(node) == "success" and label(node) == self.wanted.config and not rest:
+            if mig_state(node) == "failed":
+                await self._fail(node, note, f"layout {self.layout.config} failed")
+            missing = differences(node, self.layout)
+            if mig_state(node) == "success" and mig_config(node) == self.layout.config and not missing:
                 return
-            where = f"{CONFIG} is {label(node) or 'unset'}, its state {state(node) or 'unset'}"
-            where += f", it offers {', '.join(rest)}" if rest else ""
+            status = f"{CONFIG} is {mig_config(node) or 'unset'}, its state {mig_state(node) or 'unset'}"
+            status += f", it offers {', '.join(missing)}" if missing else ""
             if time.monotonic() > deadline:
                 await self._fail(
                     node,
                     note,
-                    f"layout {self.wanted.config} not applied after {self.timeout_s:.0f} s: {where}",
+                    f"layout {self.layout.config} not applied after {self.timeout_s:.0f} s: {status}",
                 )
-            await self.call.status(f"node {self.name}: waiting for layout {self.wanted.config}: {where}")
+            await self.call.status(f"node {self.name}: waiting for layout {self.layout.config}: {status}")
             await self.call.sleep(pause)
             pause = min(pause * 1.5, 2.0)
 
-    async def _fail(self, node: Manifest, note: Note | None, what: str) -> None:
+    async def _fail(self, node: Manifest, note: Note | None, fact: str) -> None:
         reasons = (await self.cluster.warnings(self.name))[:_EVENTS]
         if condition(node, "Ready").get("status") != "True":
             reasons.insert(0, "the node is not Ready")
-        text = f"node {self.name}: {what}" + (
+        text = f"node {self.name}: {fact}" + (
             f" (its latest warnings: {'; '.join(reasons)})" if reasons else ""
         )
         if note is None:
             raise OperationError(f"{text}; the label was set before this run and stays as it is")
         labels = {CONFIG: note.source or None, STATE: None}
         # If both layouts have the same name, the old one is lost: the next run must set the label again.
-        content = {LAYOUT: "failed" if self.wanted.content and note.source == self.wanted.config else None}
+        content = {LAYOUT: "failed" if self.layout.content and note.source == self.layout.config else None}
         await self.cluster.patch(self.name, {"metadata": {"labels": labels, "annotations": content}})
-        await self._reverted(note)
-        await self._end(note)
+        await self._wait_until_reverted(note)
+        await self._finish(note)
         raise OperationError(f"{text}; its label is {note.source or 'unset'} again, and it accepts pods")
 
-    async def _reverted(self, note: Note) -> None:
+    async def _wait_until_reverted(self, note: Note) -> None:
         """Keep the node cordoned until the MIG manager has restored the old layout; no wait without one."""
-        begun = time.monotonic()
-        while note.source and (waited := time.monotonic() - begun) < self.timeout_s:
-            current = state(await self._node())
+        start = time.monotonic()
+        while note.source and (waited := time.monotonic() - start) < self.timeout_s:
+            current = mig_state(await self._get_node())
             if current in ("success", "failed") or (not current and waited > _REVERT_S):
                 return
             await self.call.sleep(0.5)
 
-    async def _end(self, note: Note) -> None:
+    async def _finish(self, note: Note) -> None:
         body: dict[str, Any] = {"metadata": {"annotations": {NOTE: None}}}
         if note.cordoned:
             body["spec"] = {"unschedulable": None}
         await self.cluster.patch(self.name, body)
 
-    async def _node(self) -> Manifest:
+    async def _get_node(self) -> Manifest:
         node = await self.cluster.node(self.name)
         if node is None:
             raise OperationError(f"node {self.name}: it is gone; run again for the remaining nodes")
         return node
 
 
-def _same_way(found: Note | None, note: Note) -> bool:
-    """Whether the killed run that left ``found`` had this target, so that its failure counts for this run."""
-    return found is not None and found.target == note.target
+def _has_same_target(previous: Note | None, note: Note) -> bool:
+    """Whether the killed run that left ``previous`` had this target: then its failure counts for this run."""
+    return previous is not None and previous.target == note.target
 
 
-def _passing(error: OperationError) -> bool:
+def _is_transient(error: OperationError) -> bool:
     """Whether the error can come from an API server that is starting."""
     return isinstance(error, Unreachable) or (isinstance(error, ApiError) and error.code >= 500)
 
 
 @dataclass
-class Rolled:
+class Progress:
     """Progress: the nodes that are as wanted, whether any had to be changed, and the failures."""
 
     ready: list[str] = field(default_factory=list)
@@ -204,7 +205,7 @@ class Rolled:
     failures: list[str] = field(default_factory=list)
 
 
-def at_once(budget: int | str, nodes: int) -> int:
+def max_unavailable(budget: int | str, nodes: int) -> int:
     """Nodes that may be unavailable together: a number, or a share of all (``25%``), rounded down.
 
     At least one, or nothing would ever change.
@@ -214,35 +215,35 @@ def at_once(budget: int | str, nodes: int) -> int:
     return max(1, int(budget))
 
 
-async def roll(names: Sequence[str], width: int, one: Callable[[str], Awaitable[bool]]) -> Rolled:
-    """Call ``one`` for each node in order, ``width`` at a time; it returns whether it changed anything.
+async def roll(names: Sequence[str], width: int, change: Callable[[str], Awaitable[bool]]) -> Progress:
+    """Call ``change`` for each node in order, ``width`` at a time; it returns whether it changed anything.
 
     After the first `OperationError`, nodes in progress are finished and the rest is left as it is, which the
     last failure says. `Cancelled` is raised once all of them have stopped.
     """
-    rolled, left, cancelled = Rolled(), list(names), list[Cancelled]()
+    progress, waiting, cancelled = Progress(), list(names), list[Cancelled]()
 
-    async def lane() -> None:
-        while left and not rolled.failures and not cancelled:
-            name = left.pop(0)
+    async def work() -> None:
+        while waiting and not progress.failures and not cancelled:
+            name = waiting.pop(0)
             try:
-                changed = await one(name)
+                changed = await change(name)
             except OperationError as error:
-                rolled.failures.append(str(error))
-            except Cancelled as stop:  # raised later: the TaskGroup would cancel the other lanes
-                cancelled.append(stop)
+                progress.failures.append(str(error))
+            except Cancelled as error:  # raised later: the TaskGroup would cancel the other workers
+                cancelled.append(error)
             else:
-                rolled.changed |= changed
-                rolled.ready.append(name)
+                progress.changed |= changed
+                progress.ready.append(name)
 
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(width, len(left))):
-                group.create_task(lane())
-    except BaseExceptionGroup as several:
-        raise several.exceptions[0] from None
+            for _ in range(min(width, len(waiting))):
+                group.create_task(work())
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
     if cancelled:
         raise cancelled[0]
-    if rolled.failures and left:
-        rolled.failures.append(f"not started after that: {', '.join(left)}")
-    return rolled
+    if progress.failures and waiting:
+        progress.failures.append(f"not started after that: {', '.join(waiting)}")
+    return progress

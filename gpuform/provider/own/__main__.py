@@ -3,11 +3,11 @@
 import asyncio
 
 from gpuform.provider.base import serve_provider
-from gpuform.provider.own.provider import Own
+from gpuform.provider.own.provider import GpuformProvider
 
 
 def main() -> None:
-    asyncio.run(serve_provider(Own))
+    asyncio.run(serve_provider(GpuformProvider))
 
 
 if __name__ == "__main__":

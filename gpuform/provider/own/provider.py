@@ -26,7 +26,7 @@ _TYPES = {
 _WITHOUT_CLUSTER = ("hosts.configuration", "guards.replacement")
 
 
-class Own(ResourceProvider):
+class GpuformProvider(ResourceProvider):
     """Types for nodes, workloads, queues and hosts, and the guards against losses."""
 
     name, version = "gpuform", importlib.metadata.version("gpuform")
@@ -42,8 +42,8 @@ class Own(ResourceProvider):
             raise OperationError(f"{token}: the gpuform provider has {', '.join(sorted(_TYPES))}")
         if token not in self._handlers:
             module = _TYPES[token]
-            make = getattr(importlib.import_module(f"gpuform.provider.{module}"), token.rpartition(":")[2])
-            self._handlers[token] = make(*([] if module in _WITHOUT_CLUSTER else [self._shared().of]))
+            cls = getattr(importlib.import_module(f"gpuform.provider.{module}"), token.rpartition(":")[2])
+            self._handlers[token] = cls(*([] if module in _WITHOUT_CLUSTER else [self._shared().get]))
         handler: Handler = self._handlers[token]
         return handler
 

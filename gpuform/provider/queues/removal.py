@@ -9,9 +9,9 @@ from typing import Any
 from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.client import ApiError, Client
 from gpuform.provider.guards.guard import Guard
-from gpuform.provider.handler import Call, Checked, Properties
+from gpuform.provider.handler import Call, CheckResult, Properties
 from gpuform.provider.nodes.cluster import MERGE, Cluster
-from gpuform.provider.nodes.inputs import checked
+from gpuform.provider.nodes.inputs import check_inputs
 from infra.model.queues import KUEUE
 from infra.plan.queues import QUEUES_API, RELEASE
 
@@ -26,16 +26,16 @@ WEBHOOKS = (
 _CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 ROLES = (f"{_CLUSTER_ROLES}/{RELEASE}-batch-admin-role", f"{_CLUSTER_ROLES}/{RELEASE}-batch-user-role")
 """The chart's aggregated ClusterRoles; all names are those of Kueue's chart."""
-KNOWN = ("kubeconfig", "context")
-STOPS_S = 120
+INPUTS = ("kubeconfig", "context")
+STOP_TIMEOUT_S = 120
 """Longest wait for the controller's pods to end."""
 IN_USE = "kueue.x-k8s.io/resource-in-use"
 """Finalizer of Kueue's objects (apis/kueue/v1beta2/constants.go)."""
 MANAGED = "kueue.x-k8s.io/managed"
 """Label and finalizer of pods that were queued themselves (pkg/controller/jobs/pod/constants)."""
-HELD = ("workloads", "clusterqueues", "resourceflavors", "topologies", "admissionchecks")
+FINALIZED_KINDS = ("workloads", "clusterqueues", "resourceflavors", "topologies", "admissionchecks")
 """Kinds with the finalizer."""
-_EVERY_S = 0.5
+_POLL_S = 0.5
 
 
 class KueueRemoval(Guard):
@@ -54,42 +54,42 @@ class KueueRemoval(Guard):
     def outputs(self, inputs: Properties) -> Properties:
         return {"what": f"Kueue in {KUEUE}"}
 
-    async def check(self, call: Call, olds: Properties, news: Properties) -> Checked:
+    async def check(self, call: Call, olds: Properties, news: Properties) -> CheckResult:
         """Refuse to go on with a Kueue that an interrupted removal has stopped: Helm would see no change."""
-        inputs = checked(news, KNOWN, iter(()))
+        inputs = check_inputs(news, INPUTS, iter(()))
         try:
-            found = await self._clusters(news).client.find(_DEPLOYMENT)
+            deployment = await self._clusters(news).client.find(_DEPLOYMENT)
         except OperationError:  # a cluster that does not exist yet, or does not answer
             return inputs
-        if found is None or found["spec"].get("replicas", 1):
+        if deployment is None or deployment["spec"].get("replicas", 1):
             return inputs
         fact = f"queues: Deployment {KUEUE}/{MANAGER} has no replicas, as after an interrupted removal"
         remedy = "remove `queues:` in one update, and declare it again in the next"
-        return Checked(inputs.inputs, [("", f"{fact}; {remedy}")])
+        return CheckResult(inputs.inputs, [("", f"{fact}; {remedy}")])
 
     async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
         """Raises OperationError if the controller does not stop."""
         client = self._clusters(old_inputs).client
         await _change(client, "PATCH", _DEPLOYMENT, {"spec": {"replicas": 0}})
-        await self._stopped(call, client)
+        await self._wait_until_stopped(call, client)
         for path in WEBHOOKS:  # nothing answers them, and they would refuse the changes below
             await _change(client, "DELETE", path)
-        for plural in HELD:
-            await _free(client, QUEUES_API, plural, IN_USE)
-        await _free(client, "/api/v1", "pods", MANAGED, {"labelSelector": f"{MANAGED}=true"})
+        for plural in FINALIZED_KINDS:
+            await _remove_finalizer(client, QUEUES_API, plural, IN_USE)
+        await _remove_finalizer(client, "/api/v1", "pods", MANAGED, {"labelSelector": f"{MANAGED}=true"})
         for path in ROLES:
             await _change(client, "PATCH", path, {"aggregationRule": None})
 
-    async def _stopped(self, call: Call, client: Client) -> None:
-        late = time.monotonic() + (call.timeout or STOPS_S)
-        while await _listed(client, f"/api/v1/namespaces/{KUEUE}/pods", MANAGER_PODS):
-            if time.monotonic() > late:
+    async def _wait_until_stopped(self, call: Call, client: Client) -> None:
+        deadline = time.monotonic() + (call.timeout or STOP_TIMEOUT_S)
+        while await _list(client, f"/api/v1/namespaces/{KUEUE}/pods", MANAGER_PODS):
+            if time.monotonic() > deadline:
                 remedy = f"see `kubectl describe pods -n {KUEUE}`, and run the same command again"
                 raise OperationError(f"Deployment {KUEUE}/{MANAGER}: its pods do not end; {remedy}")
-            await call.sleep(_EVERY_S)
+            await call.sleep(_POLL_S)
 
 
-async def _listed(client: Client, path: str, params: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+async def _list(client: Client, path: str, params: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
     """Empty if the kind does not exist (any more)."""
     try:
         return list((await client.get(path, params)).get("items") or ())
@@ -99,22 +99,22 @@ async def _listed(client: Client, path: str, params: Mapping[str, str] | None = 
         return []
 
 
-async def _free(
+async def _remove_finalizer(
     client: Client, api: str, plural: str, finalizer: str, params: Mapping[str, str] | None = None
 ) -> None:
     """Take the finalizer off, and the label off pods that run: the next Kueue would delete these."""
-    for one in await _listed(client, f"{api}/{plural}", params):
-        metadata = one["metadata"]
-        has = metadata.get("finalizers") or ()
+    for item in await _list(client, f"{api}/{plural}", params):
+        metadata = item["metadata"]
+        finalizers = metadata.get("finalizers") or ()
         body: dict[str, Any] = {
-            "finalizers": [each for each in has if each != finalizer],
+            "finalizers": [name for name in finalizers if name != finalizer],
             "uid": metadata["uid"],
         }
-        if finalizer == MANAGED and not one["spec"].get("schedulingGates"):
+        if finalizer == MANAGED and not item["spec"].get("schedulingGates"):
             body["labels"] = {MANAGED: None}
-        if finalizer in has:
-            within = f"/namespaces/{metadata['namespace']}" if metadata.get("namespace") else ""
-            await _change(client, "PATCH", f"{api}{within}/{plural}/{metadata['name']}", {"metadata": body})
+        if finalizer in finalizers:
+            scope = f"/namespaces/{metadata['namespace']}" if metadata.get("namespace") else ""
+            await _change(client, "PATCH", f"{api}{scope}/{plural}/{metadata['name']}", {"metadata": body})
 
 
 async def _change(client: Client, method: str, path: str, body: Mapping[str, Any] | None = None) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.client import Unreachable
-from gpuform.provider.handler import Call, Change, Checked, Diffed, InitFailed, Properties, ReadResult
+from gpuform.provider.handler import Call, Change, CheckResult, DiffResult, InitFailed, Properties, ReadResult
 from gpuform.provider.nodes.cluster import Cluster
-from gpuform.provider.nodes.inputs import TIMEOUT_S, checked
+from gpuform.provider.nodes.inputs import TIMEOUT_S, check_inputs
 from gpuform.provider.properties import UNKNOWN, has_unknown, reveal
-from gpuform.provider.workloads.pair import Pair, Seen, other
-from gpuform.provider.workloads.turn import Turn
+from gpuform.provider.workloads.pair import Pair, PairState, opposite
+from gpuform.provider.workloads.rollout import Rollout
 from infra.model.serving import COLOURS
 
 _INPUTS = (
@@ -28,7 +28,7 @@ _PARTS = {
 
 
 class BlueGreen:
-    """The live cluster shows what is left to do (see `Turn`); ``colour`` is the live one.
+    """The live cluster shows what is left to do (see `Rollout`); ``colour`` is the live one.
 
     A create with pods that do not get ready is kept, and the next update resumes it. Deleting removes the
     Service and both Deployments and waits until their pods are gone.
@@ -37,100 +37,100 @@ class BlueGreen:
     def __init__(self, clusters: Callable[[Properties], Cluster]) -> None:
         self._clusters = clusters
 
-    async def check(self, call: Call, olds: Properties, news: Properties) -> Checked:
-        given = {"step": 1, "deadlineSeconds": TIMEOUT_S, **news}
-        return checked(given, _INPUTS, _failures(given))
+    async def check(self, call: Call, olds: Properties, news: Properties) -> CheckResult:
+        inputs = {"step": 1, "deadlineSeconds": TIMEOUT_S, **news}
+        return check_inputs(inputs, _INPUTS, _failures(inputs))
 
     async def diff(
         self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
-    ) -> Diffed:
+    ) -> DiffResult:
         """Changed manifests, and ``colour`` if the cluster differs from them; another name is a replacement.
 
         A change of ``step``, ``switchAt`` or ``deadlineSeconds`` alone is not a difference.
         """
         changes = {
-            path: Change.UPDATE for path, keys in _PARTS.items() if _at(old_inputs, keys) != _at(news, keys)
+            path: Change.UPDATE for path, keys in _PARTS.items() if _get(old_inputs, keys) != _get(news, keys)
         }
         if not has_unknown(news):
             if _name(old_inputs) != _name(news):
                 path = "deployment.metadata"
-                return Diffed(changes={path: Change.UPDATE}, replaces=[path], delete_before_replace=True)
+                return DiffResult(changes={path: Change.UPDATE}, replaces=[path], delete_before_replace=True)
             try:
-                if not _settled(await self._pair(news).see(), self._pair(news)):
+                if not _is_settled(await self._pair(news).read_state(), self._pair(news)):
                     changes["colour"] = Change.UPDATE
             except Unreachable as error:
                 await call.warn(f"{error}; the Deployments were not checked")
-        return Diffed(changes=changes)
+        return DiffResult(changes=changes)
 
     async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
         """Create the Service and the first colour; `InitFailed` if its pods do not get ready."""
         if call.preview:
             return "", {**news, "colour": UNKNOWN if has_unknown(news) else COLOURS[0]}
         try:
-            return _id(news), await self._turn(call, news)
+            return _id(news), await self._roll_out(call, news)
         except OperationError as error:
-            if isinstance(error, Unreachable) or not (await self._pair(news).see()).live:
+            if isinstance(error, Unreachable) or not (await self._pair(news).read_state()).live:
                 raise
             raise InitFailed(_id(news), {**news, "colour": COLOURS[0]}, [str(error)]) from error
 
     async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:
         if not inputs:
             raise OperationError(f"{id}: a BlueGreen cannot be imported; declare it under a new name")
-        seen = await self._pair(inputs).see()
-        return ReadResult(id, {**inputs, "colour": seen.live}, inputs) if seen.live else None
+        state = await self._pair(inputs).read_state()
+        return ReadResult(id, {**inputs, "colour": state.live}, inputs) if state.live else None
 
     async def update(
         self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
     ) -> Properties:
         if call.preview:
-            return await self._expected(call, news)
-        return await self._turn(call, news)
+            return await self._preview(call, news)
+        return await self._roll_out(call, news)
 
     async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
         """Delete Service and Deployments; pods that do not end in time are an error."""
         pair = self._pair(old_inputs)
-        await pair.remove()
+        await pair.delete()
         limit = float(call.timeout or reveal(old_inputs.get("deadlineSeconds")) or TIMEOUT_S)
         deadline = time.monotonic() + limit
-        while held := (await pair.see()).held:
+        while pods := (await pair.read_state()).gpu_pods:
             if time.monotonic() > deadline:
-                raise OperationError(f"{pair.title}: {held} pods have not ended after {limit:.0f} s")
-            await call.status(f"{pair.title}: waiting for {held} pods to end")
+                raise OperationError(f"{pair.title}: {pods} pods have not ended after {limit:.0f} s")
+            await call.status(f"{pair.title}: waiting for {pods} pods to end")
             await call.sleep(0.5)
 
-    async def _turn(self, call: Call, news: Properties) -> Properties:
+    async def _roll_out(self, call: Call, news: Properties) -> Properties:
         plain = reveal(news)
         deadline = float(call.timeout or plain["deadlineSeconds"])
-        turn = Turn(call, self._pair(news), int(plain["step"]), int(plain["switchAt"]), deadline)
-        return {**news, "colour": await turn.run()}
+        rollout = Rollout(call, self._pair(news), int(plain["step"]), int(plain["switchAt"]), deadline)
+        return {**news, "colour": await rollout.run()}
 
-    async def _expected(self, call: Call, news: Properties) -> Properties:
+    async def _preview(self, call: Call, news: Properties) -> Properties:
         if has_unknown(news):
             return {**news, "colour": UNKNOWN}
         pair = self._pair(news)
         try:
-            seen = await pair.see()
+            state = await pair.read_state()
         except Unreachable as error:
             await call.warn(f"{error}; the Deployments were not checked")
             return {**news, "colour": UNKNOWN}
-        live = seen.live or COLOURS[0]
-        if seen.sides[live].template in ("", pair.template):
+        live = state.live or COLOURS[0]
+        if state.colours[live].template in ("", pair.template):
             return {**news, "colour": live}
         step = reveal(news)["step"]
-        await call.info(f"{pair.title}: {live} -> {other(live)}, {step} of {pair.replicas} pods at a time")
-        return {**news, "colour": other(live)}
+        await call.info(f"{pair.title}: {live} -> {opposite(live)}, {step} of {pair.replicas} pods at a time")
+        return {**news, "colour": opposite(live)}
 
     def _pair(self, inputs: Properties) -> Pair:
         plain = reveal(inputs)
         return Pair(self._clusters(inputs).client, plain["deployment"], plain["service"])
 
 
-def _settled(seen: Seen, pair: Pair) -> bool:
+def _is_settled(state: PairState, pair: Pair) -> bool:
     """Whether one colour has everything, as wanted. Pods that are not ready for a while are not a change."""
-    if not seen.live or seen.source:
+    if not state.live or state.source:
         return False
-    side, rest = seen.sides[seen.live], seen.sides[other(seen.live)]
-    return side.template == pair.template and side.replicas == pair.replicas and not rest.replicas
+    live, other = state.colours[state.live], state.colours[opposite(state.live)]
+    return live.template == pair.template and live.replicas == pair.replicas and not other.replicas
 
 
 def _failures(news: Properties) -> Iterator[tuple[str, str]]:
@@ -146,22 +146,22 @@ def _failures(news: Properties) -> Iterator[tuple[str, str]]:
     if _name(news) != (plain["service"]["metadata"].get("namespace"), plain["service"]["metadata"]["name"]):
         yield "service.metadata", "must have the Deployment's name and namespace"
     replicas = int(plain["deployment"]["spec"].get("replicas") or 0)
-    for key, most in (("step", replicas), ("switchAt", replicas - 1), ("deadlineSeconds", None)):
+    for key, limit in (("step", replicas), ("switchAt", replicas - 1), ("deadlineSeconds", None)):
         value = plain.get(key)
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        if not whole or value < 1 or (most is not None and value > most):
-            yield key, f"{value!r} is not between 1 and {most}" if most else f"{value!r} is not 1 or more"
+        is_integer = isinstance(value, int) and not isinstance(value, bool)
+        if not is_integer or value < 1 or (limit is not None and value > limit):
+            yield key, f"{value!r} is not between 1 and {limit}" if limit else f"{value!r} is not 1 or more"
 
 
-def _at(inputs: Properties, keys: tuple[str, ...]) -> Any:
-    found: Any = reveal(inputs)
+def _get(inputs: Properties, keys: tuple[str, ...]) -> Any:
+    value: Any = reveal(inputs)
     for key in keys:
-        found = found.get(key) if isinstance(found, Mapping) else found
-    return found
+        value = value.get(key) if isinstance(value, Mapping) else value
+    return value
 
 
 def _name(inputs: Properties) -> tuple[Any, Any]:
-    metadata = _at(inputs, ("deployment", "metadata"))
+    metadata = _get(inputs, ("deployment", "metadata"))
     return metadata.get("namespace"), metadata.get("name")
 
 

@@ -4,58 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.client import ApiError, Client
-from gpuform.kubernetes.pods import condition, explained, missing
+from gpuform.kubernetes.pods import condition, format_reason, not_ready_reason
+from gpuform.provider.nodes.cluster import MERGE, Manifest
 from infra.model import labels
 from infra.model.serving import COLOURS
 from infra.plan import blue_green
 
-Manifest = dict[str, Any]
 MANAGER = "gpuform-blue-green"
 TURNING = "gpuform.io/turning-from"
 """Annotation of the Service while a change of colour is under way: the colour to go back to."""
-_MERGE = "application/merge-patch+json"
 _ENDED = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True)
-class Side:
+class ColourState:
     """One colour: its requested replicas, its pods, and how many of these are ready or terminating.
 
-    ``template`` is the digest of the pod template, ``full`` the replicas of the colour when it is live; both
-    are empty without a Deployment.
+    ``template`` is the digest of the pod template, ``live_replicas`` the replicas of the colour when it is
+    live; both are empty without a Deployment.
     """
 
     replicas: int = 0
     pods: int = 0
     ready: int = 0
-    ending: int = 0
+    terminating: int = 0
     template: str = ""
-    full: int = 0
+    live_replicas: int = 0
 
     @property
-    def held(self) -> int:
+    def gpu_pods(self) -> int:
         """Number of pods that have GPUs or may take them: a terminating pod gets a successor at once."""
-        return max(self.replicas, self.pods - self.ending) + self.ending
+        return max(self.replicas, self.pods - self.terminating) + self.terminating
 
 
 @dataclass(frozen=True)
-class Seen:
-    """Both colours, the one that the Service points to (empty without one), and the source of a turn."""
+class PairState:
+    """Both colours, the one that the Service points to (empty without one), and the source of a rollout."""
 
-    sides: Mapping[str, Side]
+    colours: Mapping[str, ColourState]
     live: str = ""
     source: str = ""
 
     @property
-    def held(self) -> int:
-        return sum(side.held for side in self.sides.values())
+    def gpu_pods(self) -> int:
+        return sum(state.gpu_pods for state in self.colours.values())
 
 
-def other(colour: str) -> str:
+def opposite(colour: str) -> str:
     return COLOURS[1 - COLOURS.index(colour)]
 
 
@@ -64,58 +62,58 @@ class Pair:
 
     def __init__(self, client: Client, deployment: Manifest, service: Manifest) -> None:
         self._client, self._deployment, self._service = client, deployment, service
-        self.template = blue_green.digest(deployment)
+        self.template = blue_green.template_hash(deployment)
         self.replicas = int(deployment["spec"]["replicas"])
 
     @property
     def title(self) -> str:
         return f"Deployment {self._namespace}/{self._deployment['metadata']['name']}"
 
-    async def see(self) -> Seen:
+    async def read_state(self) -> PairState:
         """The live state. Raises OperationError for an object of these names with another manager."""
-        service = await self._find(self._service_path)
-        sides = {colour: await self._side(colour) for colour in COLOURS}
+        service = await self._find_own(self._service_path)
+        colours = {colour: await self._colour_state(colour) for colour in COLOURS}
         if service is None:
-            return Seen(sides)
+            return PairState(colours)
         live = str((service["spec"].get("selector") or {}).get(labels.COLOUR, ""))
         live = live if live in COLOURS else ""
-        return Seen(sides, live, (service["metadata"].get("annotations") or {}).get(TURNING, ""))
+        return PairState(colours, live, (service["metadata"].get("annotations") or {}).get(TURNING, ""))
 
-    async def make(self, colour: str, replicas: int) -> None:
-        body = blue_green.coloured(self._deployment, colour, replicas)
+    async def apply_deployment(self, colour: str, replicas: int) -> None:
+        body = blue_green.with_colour(self._deployment, colour, replicas)
         await self._apply(self._path(colour), body)
 
     async def scale(self, colour: str, replicas: int) -> None:
         body = {"spec": {"replicas": replicas}}
         params = {"fieldManager": MANAGER}
         path = self._path(colour)
-        await self._client.request("PATCH", path, params=params, body=body, content_type=_MERGE)
+        await self._client.request("PATCH", path, params=params, body=body, content_type=MERGE)
 
-    async def serve(self, colour: str) -> None:
-        """Apply the Service, pointing to a colour, and end the turn."""
-        await self._apply(self._service_path, blue_green.pointing(self._service, colour))
-        await self.note(None)
+    async def apply_service(self, colour: str) -> None:
+        """Apply the Service, pointing to a colour, and end the rollout."""
+        await self._apply(self._service_path, blue_green.select_colour(self._service, colour))
+        await self.set_source(None)
 
-    async def point(self, colour: str) -> None:
+    async def switch_service(self, colour: str) -> None:
         """Change only the colour that the Service points to."""
         await self._patch_service({"spec": {"selector": {labels.COLOUR: colour}}})
 
-    async def note(self, source: str | None) -> None:
-        """Store the colour that a turn can go back to; None removes it."""
+    async def set_source(self, source: str | None) -> None:
+        """Store the colour that a rollout can go back to; None removes it."""
         await self._patch_service({"metadata": {"annotations": {TURNING: source}}})
 
-    async def waiting(self, colour: str) -> list[str]:
+    async def unready_reasons(self, colour: str) -> list[str]:
         """Why pods of a colour are not ready, one line each, and why some could not be created."""
-        found = [
-            f"pod {pod['metadata']['name']}: {why}"
+        reasons = [
+            f"pod {pod['metadata']['name']}: {reason}"
             for pod in await self._pods(colour)
-            if not pod["metadata"].get("deletionTimestamp") and (why := missing(pod))
+            if not pod["metadata"].get("deletionTimestamp") and (reason := not_ready_reason(pod))
         ]
         deployment = await self._client.find(self._path(colour))
         failure = condition(deployment or {}, "ReplicaFailure")
-        return [*found, *([explained(failure)] if failure.get("status") == "True" else [])]
+        return [*reasons, *([format_reason(failure)] if failure.get("status") == "True" else [])]
 
-    async def remove(self) -> None:
+    async def delete(self) -> None:
         """Delete Service and Deployments, if they exist. Their pods end later."""
         for path in (self._service_path, *(self._path(colour) for colour in COLOURS)):
             try:
@@ -124,37 +122,37 @@ class Pair:
                 if error.code != 404:
                     raise
 
-    async def _side(self, colour: str) -> Side:
+    async def _colour_state(self, colour: str) -> ColourState:
         # The Deployment first, then the pods: a pod created in between counts, one that ends may.
-        live = await self._find(self._path(colour))
+        live = await self._find_own(self._path(colour))
         pods = await self._pods(colour)
         ready = [pod for pod in pods if _ready(pod)]
-        notes = (live["metadata"].get("annotations") or {}) if live else {}
-        return Side(
+        annotations = (live["metadata"].get("annotations") or {}) if live else {}
+        return ColourState(
             replicas=int(live["spec"].get("replicas") or 0) if live else 0,
             pods=len(pods),
             ready=len(ready),
-            ending=sum(bool(pod["metadata"].get("deletionTimestamp")) for pod in pods),
-            template=str(notes.get(labels.TEMPLATE, "")),
-            full=int(notes.get(labels.FULL, 0)),
+            terminating=sum(bool(pod["metadata"].get("deletionTimestamp")) for pod in pods),
+            template=str(annotations.get(labels.TEMPLATE, "")),
+            live_replicas=int(annotations.get(labels.FULL, 0)),
         )
 
     async def _pods(self, colour: str) -> list[Manifest]:
         """Pods that have not ended, terminating ones included."""
-        wanted = self._deployment["spec"]["selector"]["matchLabels"] | {labels.COLOUR: colour}
-        query = {"labelSelector": ",".join(f"{key}={value}" for key, value in sorted(wanted.items()))}
+        selector = self._deployment["spec"]["selector"]["matchLabels"] | {labels.COLOUR: colour}
+        query = {"labelSelector": ",".join(f"{key}={value}" for key, value in sorted(selector.items()))}
         items = (await self._client.get(f"/api/v1/namespaces/{self._namespace}/pods", query))["items"]
         return [pod for pod in items if (pod.get("status") or {}).get("phase") not in _ENDED]
 
-    async def _find(self, path: str) -> Manifest | None:
+    async def _find_own(self, path: str) -> Manifest | None:
         live = await self._client.find(path)
         managers = {
             entry.get("manager") for entry in (live or {"metadata": {}})["metadata"].get("managedFields", ())
         }
         if live is not None and MANAGER not in managers:
-            what = f"{live['kind']} {self._namespace}/{live['metadata']['name']}"
+            name = f"{live['kind']} {self._namespace}/{live['metadata']['name']}"
             raise OperationError(
-                f"{what}: it exists already, and not from a blue-green update; delete it first, or give "
+                f"{name}: it exists already, and not from a blue-green update; delete it first, or give "
                 "the workload another name"
             )
         return live
@@ -163,12 +161,12 @@ class Pair:
         try:
             await self._client.apply(path, body, manager=MANAGER, force=True)
         except ApiError as error:
-            what = f"{body['kind']} {self._namespace}/{body['metadata']['name']}"
-            raise OperationError(f"{what}: {error}") from None
+            name = f"{body['kind']} {self._namespace}/{body['metadata']['name']}"
+            raise OperationError(f"{name}: {error}") from None
 
     async def _patch_service(self, body: Manifest) -> None:
         params = {"fieldManager": MANAGER}
-        await self._client.request("PATCH", self._service_path, params=params, body=body, content_type=_MERGE)
+        await self._client.request("PATCH", self._service_path, params=params, body=body, content_type=MERGE)
 
     @property
     def _namespace(self) -> str:
@@ -179,7 +177,7 @@ class Pair:
         return f"/api/v1/namespaces/{self._namespace}/services/{self._service['metadata']['name']}"
 
     def _path(self, colour: str) -> str:
-        name = blue_green.name(self._deployment, colour)
+        name = blue_green.deployment_name(self._deployment, colour)
         return f"/apis/apps/v1/namespaces/{self._namespace}/deployments/{name}"
 
 

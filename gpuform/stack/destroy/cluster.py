@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from gpuform.checkout.errors import Failure, OperationError
-from gpuform.checkout.listing import some
+from gpuform.checkout.listing import abbreviate
 from gpuform.kubernetes.client import ApiError, Client, Unreachable
-from gpuform.kubernetes.foreign import foreign, queued
+from gpuform.kubernetes.foreign import foreign_objects, queued_workloads
 from gpuform.kubernetes.kubeconfig import resolve
 from infra.model.losses import RELEASES
 
@@ -57,14 +57,14 @@ NODE_CLASS = Kind("EC2NodeClass", "/apis/karpenter.k8s.aws/v1", "ec2nodeclasses"
 WORKLOADS = {kind.name: kind for kind in (POD, DEPLOYMENT, STATEFUL_SET, JOB, INFERENCE, CLAIM_TEMPLATE)}
 
 
-def named(one: Mapping[str, Any]) -> str:
+def name_of(item: Mapping[str, Any]) -> str:
     """``namespace/name``, or the name alone."""
-    metadata = one["metadata"]
+    metadata = item["metadata"]
     return "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
 
 
-def is_going(one: Mapping[str, Any]) -> bool:
-    return bool(one["metadata"].get("deletionTimestamp"))
+def is_deleting(item: Mapping[str, Any]) -> bool:
+    return bool(item["metadata"].get("deletionTimestamp"))
 
 
 class Cluster:
@@ -88,80 +88,80 @@ class Cluster:
         self._runner.run(self._client.close())
         self._runner.close()
 
-    def reachable(self) -> str:
+    def unreachable_reason(self) -> str:
         """Empty if the cluster answers, else the reason why it does not."""
         try:
-            self._ask(lambda: self._client.get("/version"))
+            self._run(lambda: self._client.get("/version"))
         except OperationError as problem:  # a cluster that denies access counts as unreachable
             return str(problem)
         return ""
 
-    def objects(self, kind: Kind, namespace: str = "", **params: str) -> list[Json]:
+    def list_objects(self, kind: Kind, namespace: str = "", **params: str) -> list[Json]:
         """Every object of a kind, in all namespaces or one; ``params`` are the API's query parameters."""
         try:
-            answer = self._ask(lambda: self._client.get(kind.path(namespace), params))
+            answer = self._run(lambda: self._client.get(kind.path(namespace), params))
         except ApiError as error:
             if error.code == 404:
                 return []
-            raise _failure(kind, error) from None
-        found: list[Json] = answer.get("items") or []
-        return found
+            raise _api_failure(kind, error) from None
+        items: list[Json] = answer.get("items") or []
+        return items
 
     def find(self, kind: Kind, namespace: str, name: str) -> Json | None:
         try:
-            return self._ask(lambda: self._client.find(kind.path(namespace, name)))
+            return self._run(lambda: self._client.find(kind.path(namespace, name)))
         except ApiError as error:
-            raise _failure(kind, error) from None
+            raise _api_failure(kind, error) from None
 
-    def foreign(self, namespace: str, environment: str) -> list[str]:
+    def list_foreign(self, namespace: str, environment: str) -> list[str]:
         """What the environment did not create in a namespace, and volume claims."""
-        return self._ask(lambda: foreign(self._client, namespace, environment, RELEASES))
+        return self._run(lambda: foreign_objects(self._client, namespace, environment, RELEASES))
 
-    def queued(self, environment: str) -> dict[str, list[str]]:
+    def list_queued(self, environment: str) -> dict[str, list[str]]:
         """What the environment did not create and has not ended, by its ClusterQueue."""
-        return self._ask(lambda: queued(self._client, environment))
+        return self._run(lambda: queued_workloads(self._client, environment))
 
-    def delete(self, kind: Kind, one: Mapping[str, Any], with_owned: bool = False) -> None:
+    def delete(self, kind: Kind, item: Mapping[str, Any], with_owned: bool = False) -> None:
         """Delete an object that is not being deleted yet; a missing object is fine.
 
         ``with_owned``: foreground deletion, so the object stays until its dependents are gone.
         """
-        if is_going(one):
+        if is_deleting(item):
             return
-        metadata = one["metadata"]
+        metadata = item["metadata"]
         body = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "propagationPolicy": "Foreground" if with_owned else "Background",
             "preconditions": {"uid": metadata["uid"]},  # not a new object of the same name
         }
-        self._change("DELETE", kind, metadata, body, "application/json")
+        self._request("DELETE", kind, metadata, body, "application/json")
 
-    def patch(self, kind: Kind, one: Mapping[str, Any], body: Mapping[str, Any]) -> None:
+    def patch(self, kind: Kind, item: Mapping[str, Any], body: Mapping[str, Any]) -> None:
         """Merge ``body`` into an object; a missing object is fine."""
-        self._change("PATCH", kind, one["metadata"], body, _MERGE)
+        self._request("PATCH", kind, item["metadata"], body, _MERGE)
 
-    def release(self, kind: Kind, one: Mapping[str, Any], finalizers: tuple[str, ...]) -> None:
-        has = one["metadata"].get("finalizers") or []
-        left = [finalizer for finalizer in has if finalizer not in finalizers]
-        if left != has:
-            self.patch(kind, one, {"metadata": {"finalizers": left, "uid": one["metadata"]["uid"]}})
+    def remove_finalizers(self, kind: Kind, item: Mapping[str, Any], finalizers: tuple[str, ...]) -> None:
+        current = item["metadata"].get("finalizers") or []
+        kept = [finalizer for finalizer in current if finalizer not in finalizers]
+        if kept != current:
+            self.patch(kind, item, {"metadata": {"finalizers": kept, "uid": item["metadata"]["uid"]}})
 
-    def _change(
+    def _request(
         self, method: str, kind: Kind, metadata: Mapping[str, Any], body: Mapping[str, Any], content: str
     ) -> None:
         path = kind.path(metadata.get("namespace", ""), metadata["name"])
         try:
-            self._ask(lambda: self._client.request(method, path, body=body, content_type=content))
+            self._run(lambda: self._client.request(method, path, body=body, content_type=content))
         except ApiError as error:
             if error.code not in (404, 409):  # 409: a new object of this name, or changed meanwhile
-                raise _failure(kind, error) from None
+                raise _api_failure(kind, error) from None
 
-    def _ask(self, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    def _run(self, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         return self._runner.run(call())
 
 
-def _failure(kind: Kind, error: OperationError) -> Failure:
+def _api_failure(kind: Kind, error: OperationError) -> Failure:
     return Failure(f"{kind.name}s of the cluster", str(error), "check the permissions of your access entry")
 
 
@@ -173,7 +173,7 @@ _REPEATED_S = 30.0  # an unchanged line is repeated after this: a CI log shows t
 
 
 @dataclass(frozen=True)
-class Left:
+class Remaining:
     """Something that should be gone; ``why`` it is not, if known."""
 
     kind: str
@@ -184,67 +184,67 @@ class Left:
         return f"{self.name} ({self.why})" if self.why else self.name
 
 
-class StillThere(Exception):
-    """The time is up; ``left`` still exists."""
+class StillExists(Exception):
+    """The time is up; ``remaining`` still exists."""
 
-    def __init__(self, left: Sequence[Left], seconds: float) -> None:
-        self.left, self.seconds = tuple(left), seconds
-        super().__init__(f"{listed(left)} after {seconds:g} s")
-
-
-def of_object(kind: Kind, one: Mapping[str, Any]) -> Left:
-    finalizers = one["metadata"].get("finalizers") or ()
-    return Left(kind.name, named(one), f"finalizer {', '.join(finalizers)}" if finalizers else "")
+    def __init__(self, remaining: Sequence[Remaining], seconds: float) -> None:
+        self.remaining, self.seconds = tuple(remaining), seconds
+        super().__init__(f"{summarise(remaining)} after {seconds:g} s")
 
 
-def listed(left: Sequence[Left]) -> str:
+def remaining_object(kind: Kind, item: Mapping[str, Any]) -> Remaining:
+    finalizers = item["metadata"].get("finalizers") or ()
+    return Remaining(kind.name, name_of(item), f"finalizer {', '.join(finalizers)}" if finalizers else "")
+
+
+def summarise(remaining: Sequence[Remaining]) -> str:
     """As in ``2 NodeClaims left: a (finalizer x), b; 1 NodePool left: c``."""
-    kinds = list(dict.fromkeys(one.kind for one in left))
-    return "; ".join(_of_kind(kind, [one for one in left if one.kind == kind]) for kind in kinds)
+    kinds = list(dict.fromkeys(item.kind for item in remaining))
+    return "; ".join(_format_kind(kind, [item for item in remaining if item.kind == kind]) for kind in kinds)
 
 
-def _of_kind(kind: str, left: Sequence[Left]) -> str:
-    return f"{counted(len(left), kind)} left: {some([str(one) for one in left], _SHOWN)}"
+def _format_kind(kind: str, remaining: Sequence[Remaining]) -> str:
+    return f"{count_of(len(remaining), kind)} left: {abbreviate([str(item) for item in remaining], _SHOWN)}"
 
 
-def counted(number: int, noun: str) -> str:
+def count_of(number: int, noun: str) -> str:
     """As in ``1 NodeClaim``, ``2 NodeClaims``."""
     plural = "es" if noun.endswith("ss") else "s"
     return f"{number} {noun}{'' if number == 1 else plural}"
 
 
-def require_gone(
-    what: str, look: Callable[[], Iterable[Left]], seconds: float, say: Say, remedy: str
+def require_deleted(
+    subject: str, find_remaining: Callable[[], Iterable[Remaining]], seconds: float, say: Say, remedy: str
 ) -> None:
-    """As `until_gone`; Failure of ``what`` with ``remedy`` when the time is up."""
+    """As `wait_until_deleted`; Failure of ``subject`` with ``remedy`` when the time is up."""
     try:
-        until_gone(lambda: list(look()), seconds, say)
-    except StillThere as still:
-        raise Failure(f"destroy: {what}", str(still), remedy) from None
+        wait_until_deleted(lambda: list(find_remaining()), seconds, say)
+    except StillExists as timeout:
+        raise Failure(f"destroy: {subject}", str(timeout), remedy) from None
 
 
-def until_gone(look: Callable[[], Sequence[Left]], seconds: float, say: Say) -> None:
+def wait_until_deleted(find_remaining: Callable[[], Sequence[Remaining]], seconds: float, say: Say) -> None:
     """Return once ``look`` returns nothing; ``look`` may also request the deletions.
 
     ``say`` is called when what is left changes, and every half a minute. Raises StillThere when the time is
     up. A cluster that does not answer for a moment is queried again.
     """
-    begun, pause, said, said_at = time.monotonic(), _FIRST_S, "", 0.0
-    left: Sequence[Left] = ()
+    began, pause, printed, printed_at = time.monotonic(), _FIRST_S, "", 0.0
+    remaining: Sequence[Remaining] = ()
     while True:
         try:
-            left = look()
-            text = listed(left)
+            remaining = find_remaining()
+            text = summarise(remaining)
         except Unreachable as problem:
-            left = left or [Left("answer", "of the cluster")]
+            remaining = remaining or [Remaining("answer", "of the cluster")]
             text = str(problem)
-        if not left:
+        if not remaining:
             return
         now = time.monotonic()
-        if text != said or now - said_at > _REPEATED_S:
-            said, said_at = text, now
+        if text != printed or now - printed_at > _REPEATED_S:
+            printed, printed_at = text, now
             say(text)
-        if now - begun >= seconds:
-            raise StillThere(left, seconds)
-        time.sleep(min(pause, max(seconds - (now - begun), 0.01)))
+        if now - began >= seconds:
+            raise StillExists(remaining, seconds)
+        time.sleep(min(pause, max(seconds - (now - began), 0.01)))
         pause = min(pause * 1.5, _LONGEST_S)

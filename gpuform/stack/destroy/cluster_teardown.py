@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from gpuform.checkout.errors import Failure
-from gpuform.stack.destroy import finalizers
+from gpuform.stack.destroy import karpenter
 from gpuform.stack.destroy.cluster import (
     CLAIM,
     INGRESS,
@@ -24,18 +24,18 @@ from gpuform.stack.destroy.cluster import (
     Cluster,
     Json,
     Kind,
-    Left,
+    Remaining,
     Say,
-    StillThere,
-    named,
-    of_object,
-    require_gone,
-    until_gone,
+    StillExists,
+    name_of,
+    remaining_object,
+    require_deleted,
+    wait_until_deleted,
 )
-from gpuform.stack.destroy.state import Declared
+from gpuform.stack.destroy.state import DeclaredObject
 from infra.model import labels
 
-_KEEPING = 5
+_RETAIN_ATTEMPTS = 5
 """How often volumes are patched and read again: a concurrent change may overwrite the patch."""
 FINALIZERS = ("karpenter.sh/termination", "karpenter.k8s.aws/termination")
 """Karpenter's own; ``--force`` removes no other finalizers."""
@@ -45,44 +45,45 @@ CLASSES = (NODE_OVERLAY, NODE_CLASS)
 """NodeOverlays have no finalizer; Karpenter deletes the instance profiles of EC2NodeClasses."""
 
 
-def balancers(cluster: Cluster) -> list[tuple[Kind, Json]]:
+def list_balancers(cluster: Cluster) -> list[tuple[Kind, Json]]:
     """Services and Ingresses that the cloud has a load balancer for, which blocks the cluster's network."""
-    services = (one for one in cluster.objects(SERVICE) if one["spec"].get("type") == "LoadBalancer")
-    return [*((SERVICE, one) for one in services), *((INGRESS, one) for one in cluster.objects(INGRESS))]
+    services = (item for item in cluster.list_objects(SERVICE) if item["spec"].get("type") == "LoadBalancer")
+    ingresses = ((INGRESS, item) for item in cluster.list_objects(INGRESS))
+    return [*((SERVICE, item) for item in services), *ingresses]
 
 
-def delete_workloads(cluster: Cluster, seconds: float, say: Say, declared: Sequence[Declared]) -> None:
+def delete_workloads(cluster: Cluster, seconds: float, say: Say, declared: Sequence[DeclaredObject]) -> None:
     """Delete the stack's own workloads with their pods; other workloads end with their node."""
 
-    def look() -> Iterator[Left]:
+    def delete_and_list() -> Iterator[Remaining]:
         for ref in declared:
             kind = WORKLOADS[ref.kind]
-            one = cluster.find(kind, ref.namespace, ref.name)
-            if one is not None:
-                cluster.delete(kind, one, with_owned=True)
-                yield of_object(kind, one)
+            workload = cluster.find(kind, ref.namespace, ref.name)
+            if workload is not None:
+                cluster.delete(kind, workload, with_owned=True)
+                yield remaining_object(kind, workload)
 
-    require_gone("workloads", look, seconds, say, "see `kubectl describe` of them")
+    require_deleted("workloads", delete_and_list, seconds, say, "see `kubectl describe` of them")
 
 
 def delete_balancers(cluster: Cluster, seconds: float, say: Say) -> None:
     """Delete Services of type LoadBalancer and Ingresses; their controllers delete the load balancers."""
 
-    def look() -> Iterator[Left]:
-        for kind, one in balancers(cluster):
-            cluster.delete(kind, one)
-            yield of_object(kind, one)
+    def delete_and_list() -> Iterator[Remaining]:
+        for kind, balancer in list_balancers(cluster):
+            cluster.delete(kind, balancer)
+            yield remaining_object(kind, balancer)
 
     remedy = (
         "their controller removes the finalizer once the cloud has deleted the load balancer: see "
         "the events, or delete load balancer and finalizer by hand, and run the same command again"
     )
-    require_gone("load balancers", look, seconds, say, remedy)
+    require_deleted("load balancers", delete_and_list, seconds, say, remedy)
 
 
-def kept_volumes(cluster: Cluster) -> list[Json]:
+def list_kept_volumes(cluster: Cluster) -> list[Json]:
     """Volumes with data to keep: those bound to a claim."""
-    return [one for one in cluster.objects(VOLUME) if (one.get("spec") or {}).get("claimRef")]
+    return [volume for volume in cluster.list_objects(VOLUME) if (volume.get("spec") or {}).get("claimRef")]
 
 
 def keep_volumes(cluster: Cluster) -> None:
@@ -90,19 +91,19 @@ def keep_volumes(cluster: Cluster) -> None:
 
     Reads back until all have it. Raises Failure if one does not take it: its data would be lost.
     """
-    for _ in range(_KEEPING):
+    for _ in range(_RETAIN_ATTEMPTS):
         lost = [
-            one
-            for one in kept_volumes(cluster)
-            if one["spec"].get("persistentVolumeReclaimPolicy") != "Retain"
+            volume
+            for volume in list_kept_volumes(cluster)
+            if volume["spec"].get("persistentVolumeReclaimPolicy") != "Retain"
         ]
         if not lost:
             return
-        for one in lost:
-            cluster.patch(VOLUME, one, {"spec": {"persistentVolumeReclaimPolicy": "Retain"}})
+        for volume in lost:
+            cluster.patch(VOLUME, volume, {"spec": {"persistentVolumeReclaimPolicy": "Retain"}})
     raise Failure(
         "destroy: volumes to keep",
-        f"{', '.join(map(named, lost))} would be deleted with their claims: setting Retain has no effect",
+        f"{', '.join(map(name_of, lost))} would be deleted with their claims: setting Retain has no effect",
         "find out what resets the reclaim policy, and run the same command again",
     )
 
@@ -113,25 +114,26 @@ def delete_volumes(cluster: Cluster, seconds: float, say: Say) -> None:
     A volume of a storage class with Retain is kept, as declared.
     """
 
-    def look() -> Iterator[Left]:
-        claims = cluster.objects(CLAIM)
-        for one in claims:
-            cluster.delete(CLAIM, one)
-            yield of_object(CLAIM, one)
+    def delete_and_list() -> Iterator[Remaining]:
+        claims = cluster.list_objects(CLAIM)
+        for claim in claims:
+            cluster.delete(CLAIM, claim)
+            yield remaining_object(CLAIM, claim)
         if claims:  # a claim waits for its pods
-            wanted = {named(one) for one in claims}
-            for pod in cluster.objects(POD):
-                if wanted & set(_claims(pod)):
+            claim_names = {name_of(claim) for claim in claims}
+            for pod in cluster.list_objects(POD):
+                if claim_names & set(_claims_of(pod)):
                     cluster.delete(POD, pod)
-        for one in cluster.objects(VOLUME):
-            if one["spec"].get("persistentVolumeReclaimPolicy") == "Delete" and one["spec"].get("claimRef"):
-                yield of_object(VOLUME, one)
+        for volume in cluster.list_objects(VOLUME):
+            spec = volume["spec"]
+            if spec.get("persistentVolumeReclaimPolicy") == "Delete" and spec.get("claimRef"):
+                yield remaining_object(VOLUME, volume)
 
     remedy = "see the events of the claims, and the log of the storage driver (EBS CSI, Cinder CSI)"
-    require_gone("volumes", look, seconds, say, remedy)
+    require_deleted("volumes", delete_and_list, seconds, say, remedy)
 
 
-def _claims(pod: Json) -> Iterator[str]:
+def _claims_of(pod: Json) -> Iterator[str]:
     for volume in pod["spec"].get("volumes") or ():
         if "persistentVolumeClaim" in volume:
             yield f"{pod['metadata']['namespace']}/{volume['persistentVolumeClaim']['claimName']}"
@@ -150,37 +152,39 @@ def delete_karpenter_objects(
     Raises Failure that names what blocks them when the time is up.
     """
 
-    def ask() -> list[Left]:
-        left: list[Left] = []
+    def delete_all() -> list[Remaining]:
+        remaining: list[Remaining] = []
         for kind in kinds:
-            for one in cluster.objects(kind):
-                cluster.delete(kind, one)
-                left.append(of_object(kind, one))
-        return left
+            for item in cluster.list_objects(kind):
+                cluster.delete(kind, item)
+                remaining.append(remaining_object(kind, item))
+        return remaining
 
-    def look() -> list[Left]:
-        left = ask()
-        if left and force is not None:
-            _release(cluster, kinds)
-        return left
+    def delete_and_list() -> list[Remaining]:
+        remaining = delete_all()
+        if remaining and force is not None:
+            _remove_finalizers(cluster, kinds)
+        return remaining
 
-    if force is not None and ask():
+    if force is not None and delete_all():
         force()
     try:
-        until_gone(look, seconds, say)
-    except StillThere as still:
-        lives, said = finalizers.why(cluster, still.left)
-        raise Failure(f"destroy: {_names(kinds)}", f"{still}; {said}", _remedy(lives.alive)) from None
+        wait_until_deleted(delete_and_list, seconds, say)
+    except StillExists as timeout:
+        controller, reason = karpenter.explain(cluster, timeout.remaining)
+        raise Failure(
+            f"destroy: {_kind_names(kinds)}", f"{timeout}; {reason}", _remedy(controller.alive)
+        ) from None
 
 
-def _release(cluster: Cluster, kinds: tuple[Kind, ...]) -> None:
+def _remove_finalizers(cluster: Cluster, kinds: tuple[Kind, ...]) -> None:
     if NODE_CLAIM in kinds:
-        for node in cluster.objects(NODE, labelSelector=labels.NODE_POOL):
+        for node in cluster.list_objects(NODE, labelSelector=labels.NODE_POOL):
             cluster.delete(NODE, node)
-            cluster.release(NODE, node, FINALIZERS)
+            cluster.remove_finalizers(NODE, node, FINALIZERS)
     for kind in kinds:
-        for one in cluster.objects(kind):
-            cluster.release(kind, one, FINALIZERS)
+        for item in cluster.list_objects(kind):
+            cluster.remove_finalizers(kind, item, FINALIZERS)
 
 
 def _remedy(alive: bool) -> str:
@@ -195,5 +199,5 @@ def _remedy(alive: bool) -> str:
     )
 
 
-def _names(kinds: tuple[Kind, ...]) -> str:
+def _kind_names(kinds: tuple[Kind, ...]) -> str:
     return " and ".join(f"{kind.name}s" for kind in kinds)

@@ -9,19 +9,20 @@ it, by its hook. A ClusterPolicy has no finalizer: what it owns goes with it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import starmap
 from typing import Any
 
 from gpuform.checkout.errors import Failure
 from gpuform.stack.destroy.cluster import (
     Cluster,
     Kind,
-    Left,
+    Remaining,
     Say,
-    is_going,
-    listed,
-    named,
-    of_object,
-    require_gone,
+    is_deleting,
+    name_of,
+    remaining_object,
+    require_deleted,
+    summarise,
 )
 from infra.plan import sharing
 
@@ -40,30 +41,30 @@ def require_finished(cluster: Cluster, seconds: float, say: Say) -> None:
 
     Raises Failure, before anything is deleted, if one is not, or still exists when the time is up.
     """
-    kept = [(kind, one) for kind, one in _foreign(cluster) if not is_going(one)]
-    if kept:
-        names = " ".join(f"{kind.plural}.nvidia.com/{named(one)}" for kind, one in kept)
+    left = [(kind, item) for kind, item in _list_foreign(cluster) if not is_deleting(item)]
+    if left:
+        names = " ".join(f"{kind.plural}.nvidia.com/{name_of(item)}" for kind, item in left)
         raise Failure(
             "destroy: NVIDIA's operator",
-            f"{listed([of_object(*one) for one in kept])}; only the running operator can delete it",
+            f"{summarise(list(starmap(remaining_object, left)))}; only the running operator can delete it",
             f"delete the pods that use it, then `kubectl delete {names}`, and run the same command again",
         )
 
-    def look() -> list[Left]:
-        return [of_object(kind, one) for kind, one in _foreign(cluster)]
+    def list_remaining() -> list[Remaining]:
+        return [remaining_object(kind, item) for kind, item in _list_foreign(cluster)]
 
     remedy = (
         "the operator removes the finalizer once nothing uses the GPUs: see its log "
         f"(`kubectl -n {sharing.NAMESPACE} logs deployment/{RELEASE}`), and run the same command again"
     )
-    require_gone("NVIDIA's operator", look, seconds, say, remedy)
+    require_deleted("NVIDIA's operator", list_remaining, seconds, say, remedy)
 
 
-def _foreign(cluster: Cluster) -> list[tuple[Kind, Mapping[str, Any]]]:
+def _list_foreign(cluster: Cluster) -> list[tuple[Kind, Mapping[str, Any]]]:
     """Objects that do not belong to the stack's release."""
-    found = [(kind, one) for kind in KINDS for one in cluster.objects(kind)]
-    return [(kind, one) for kind, one in found if not _released(one)]
+    items = [(kind, item) for kind in KINDS for item in cluster.list_objects(kind)]
+    return [(kind, item) for kind, item in items if not _is_own(item)]
 
 
-def _released(one: Mapping[str, Any]) -> bool:
-    return _ANNOTATIONS.items() <= (one["metadata"].get("annotations") or {}).items()
+def _is_own(item: Mapping[str, Any]) -> bool:
+    return _ANNOTATIONS.items() <= (item["metadata"].get("annotations") or {}).items()

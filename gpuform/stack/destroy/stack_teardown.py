@@ -9,18 +9,18 @@ from functools import partial
 from typing import Any
 
 from gpuform.checkout.errors import Failure, InputError, OperationError
-from gpuform.checkout.listing import some
+from gpuform.checkout.listing import abbreviate
 from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine, EngineFailure, Event
-from gpuform.engine.backend import project
-from gpuform.stack.cluster_access import cluster_of
+from gpuform.engine.backend import project_name
+from gpuform.stack.cluster_access import declared_kubeconfig
 from gpuform.stack.destroy import operator
 from gpuform.stack.destroy.cluster import Cluster
 from gpuform.stack.destroy.plan import ClusterContents, Plan, list_queued, read_contents
-from gpuform.stack.destroy.state import Known, retaining, without_cluster
+from gpuform.stack.destroy.state import State, forget_cluster_contents, retain_on_delete
 from gpuform.stack.destroy.teardown import Options, Teardown
-from gpuform.stack.recover import Recovery, Stack, locks, run_to_the_end
-from gpuform.stack.recover.state import same
+from gpuform.stack.recover import Recovery, Stack, locks, retry_after_cloud
+from gpuform.stack.recover.state import is_same_state
 
 Say = Callable[[str], None]
 
@@ -34,7 +34,7 @@ class StackTeardown:
     engine: Engine
     recoveries: Sequence[Recovery]
     say: Say = print
-    _state: Mapping[str, Any] | None = field(default=None, repr=False)
+    _export: Mapping[str, Any] | None = field(default=None, repr=False)
 
     @property
     def stack(self) -> str:
@@ -44,21 +44,21 @@ class StackTeardown:
     def options(self) -> Options:
         return self.teardown.options
 
-    def known(self) -> Known:
+    def state(self) -> State:
         """The current state, cached; `require_unchanged` detects changes by other runs."""
-        if self._state is None:
-            self._state = self.engine.export(self.stack)
-        return Known.of(self._state)
+        if self._export is None:
+            self._export = self.engine.export(self.stack)
+        return State.from_state(self._export)
 
     @property
     def _environment(self) -> str:
-        return self.known().environment or self.teardown.env.name
+        return self.state().environment or self.teardown.env.name
 
     def require_unchanged(self) -> None:
         """Raise Failure if the state has changed since the plan, which the user has not approved then."""
-        planned, self._state = self._state, None
-        self.known()
-        if planned is not None and not same(planned, self._state or {}):
+        planned, self._export = self._export, None
+        self.state()
+        if planned is not None and not is_same_state(planned, self._export or {}):
             raise Failure(
                 f"stack {self.stack}", "its state has changed since the plan", "check the plan again"
             )
@@ -68,171 +68,175 @@ class StackTeardown:
 
         In backends that `recover` cannot read, only the engine checks.
         """
-        if (place := self._locks()) is None:
+        if (store := self._lock_store()) is None:
             return
-        for lock in locks.require_removable(self.stack, place.locks(), ()):
+        for lock in locks.require_removable(self.stack, store.list_locks(), ()):
             raise Failure(
-                f"stack {self.stack}", f"is locked by {lock.named}", f"run 'gpuform recover {self.stack}'"
+                f"stack {self.stack}",
+                f"is locked by {lock.owner_name}",
+                f"run 'gpuform recover {self.stack}'",
             )
 
-    def holding(self) -> AbstractContextManager[None]:
+    def hold_lock(self) -> AbstractContextManager[None]:
         """Hold the stack while a step runs that the engine does not do: no other run may begin."""
-        place = self._locks()
-        return nullcontext() if place is None else locks.holding(self.stack, place)
+        store = self._lock_store()
+        return nullcontext() if store is None else locks.hold_lock(self.stack, store)
 
-    def _locks(self) -> locks.Store | None:
+    def _lock_store(self) -> locks.Store | None:
         env, _ = self.engine.environment(self.stack)
         try:
-            return locks.store(env["PULUMI_BACKEND_URL"], project(self.paths.root), self.stack)
+            return locks.open_store(env["PULUMI_BACKEND_URL"], project_name(self.paths.root), self.stack)
         except InputError:
             return None
 
-    def engine_destroys(self, spared: Sequence[str], told: Callable[[Event], None]) -> str:
+    def run_engine_destroy(self, excluded: Sequence[str], on_event: Callable[[Event], None]) -> str:
         """The engine's destroy of all that is left except these URNs; returns its summary."""
-        if kept := self.kept():
-            urns = [self.known().namespaces[name] for name in kept]
-            self.engine.restore(self.stack, retaining(self.engine.export(self.stack), urns))
-        self._state = None
-        run = partial(self.engine.destroy, self.stack, told, spared)
+        if kept_namespaces := self.kept_namespaces():
+            urns = [self.state().namespaces[name] for name in kept_namespaces]
+            self.engine.restore(self.stack, retain_on_delete(self.engine.export(self.stack), urns))
+        self._export = None
+        run = partial(self.engine.destroy, self.stack, on_event, excluded)
         try:
             return run().summary
         except EngineFailure as failure:
             if self.options.offline:
                 raise
-            here = Stack(self.stack, self.paths, self.engine, self.recoveries)
-            return run_to_the_end(here, failure, run, self.say).summary
+            stack = Stack(self.stack, self.paths, self.engine, self.recoveries)
+            return retry_after_cloud(stack, failure, run, self.say).summary
 
     def plan(self) -> Plan:
         """Raises Failure if the cluster must be read and does not answer."""
         self.teardown.refuse_options()
-        known, target = self.known(), self.teardown
-        if target.has_cluster:
-            target.require_place(known, self._state or {})
-            if self.options.cluster_gone and target.made(known):
-                self.say(target.require_gone(known))
-        found = self._inside(known) if target.has_cluster else self._queued(known)
-        left = target.leftovers(known)
+        state, teardown = self.state(), self.teardown
+        if teardown.has_cluster:
+            teardown.require_account(state, self._export or {})
+            if self.options.cluster_gone and teardown.created_cluster(state):
+                self.say(teardown.require_gone(state))
+        contents = self._read_contents(state) if teardown.has_cluster else self._read_queued(state)
+        sweeper = teardown.leftovers(state)
         return Plan(
             self.stack,
-            target.env.cluster.kind,
-            target.steps,
-            known.counts(),
-            inside=found,
-            swept=left.find() if left else (),
-            left_alone=left.foreign(unused=True) if left else (),
-            kept=tuple(f"{name} ({some(what)})" for name, what in self.kept().items()),
+            teardown.env.cluster.kind,
+            teardown.steps,
+            state.counts(),
+            contents=contents,
+            leftovers=sweeper.find() if sweeper else (),
+            foreign_resources=sweeper.foreign(unused=True) if sweeper else (),
+            kept_namespaces=tuple(
+                f"{name} ({abbreviate(foreign)})" for name, foreign in self.kept_namespaces().items()
+            ),
             purge=self.options.purge,
-            notes=target.notes(),
-            unfinished=bool(known.resources),
-            where=target.where,
+            notes=teardown.notes(),
+            unfinished=bool(state.resources),
+            cloud=teardown.cloud_name,
         )
 
-    def kept(self) -> dict[str, list[str]]:
+    def kept_namespaces(self) -> dict[str, list[str]]:
         """Namespaces to keep on a cluster that others use, with what the stack did not create in them.
 
         Raises Failure if the cluster does not answer: it cannot be known then.
         """
-        known, found = self.known(), dict[str, list[str]]()
-        if not self.teardown.keeps or not known.namespaces:
-            return found
-        with self._others("namespaces") as cluster:
-            for name in known.namespaces:
-                if theirs := cluster.foreign(name, self._environment):
-                    found[name] = theirs
-        return found
+        state, namespaces = self.state(), dict[str, list[str]]()
+        if not self.teardown.keeps_namespaces or not state.namespaces:
+            return namespaces
+        with self._shared_cluster("namespaces") as cluster:
+            for name in state.namespaces:
+                if foreign := cluster.list_foreign(name, self._environment):
+                    namespaces[name] = foreign
+        return namespaces
 
-    def _queued(self, known: Known) -> ClusterContents:
-        """What others have in the stack's queues; errors as ``kept``."""
-        if not known.queues:
+    def _read_queued(self, state: State) -> ClusterContents:
+        """What others have in the stack's queues; errors as `kept_namespaces`."""
+        if not state.queues:
             return ClusterContents()
-        with self._others("queues") as cluster:
-            return ClusterContents(queued=list_queued(cluster, known.queues, self._environment))
+        with self._shared_cluster("queues") as cluster:
+            return ClusterContents(queued=list_queued(cluster, state.queues, self._environment))
 
     @contextmanager
-    def _others(self, what: str) -> Iterator[Cluster]:
-        """The cluster that the stack did not create, to see what others have in its ``what``."""
-        access = self.known().kubernetes
+    def _shared_cluster(self, subject: str) -> Iterator[Cluster]:
+        """The cluster that the stack did not create, to see what others have in its ``subject``."""
+        access = self.state().kubernetes
         with Cluster(str(access.get("kubeconfig") or ""), access.get("context")) as cluster:
             try:
                 yield cluster
             except OperationError as problem:
-                fact = f"cannot be read ({problem}), so what others have in its {what} is not known"
+                fact = f"cannot be read ({problem}), so what others have in its {subject} is not known"
                 raise Failure(f"cluster of {self.stack}", fact, "make it reachable") from None
 
-    def _inside(self, known: Known) -> ClusterContents:
-        workloads = tuple(f"{one.kind} {one.namespace}/{one.name}" for one in known.workloads())
-        with self.cluster() as cluster:
+    def _read_contents(self, state: State) -> ClusterContents:
+        workloads = tuple(f"{item.kind} {item.namespace}/{item.name}" for item in state.workloads())
+        with self.open_cluster() as cluster:
             if cluster is None:
                 return ClusterContents()
             try:
-                queued = list_queued(cluster, known.queues, self._environment)
-                found = read_contents(cluster, workloads, queued)
+                queued = list_queued(cluster, state.queues, self._environment)
+                contents = read_contents(cluster, workloads, queued)
                 if self.options.force:
                     self.teardown.refuse_force(cluster)
             except OperationError as problem:
                 remedy = "run the same command again"
                 raise Failure(f"cluster of {self.stack}", str(problem), remedy) from None
-        return found
+        return contents
 
     @contextmanager
-    def cluster(self) -> Iterator[Cluster | None]:
+    def open_cluster(self) -> Iterator[Cluster | None]:
         """The cluster that the stack created; None if it is gone, or never had anything in it.
 
         Raises Failure if it does not answer but has something that only it can delete.
         """
-        known, target = self.known(), self.teardown
-        made = target.made(known)
-        if not made or (self.options.cluster_gone and not known.inside):
+        state, teardown = self.state(), self.teardown
+        created = teardown.created_cluster(state)
+        if not created or (self.options.cluster_gone and not state.in_cluster):
             yield None
             return
-        access = target.access(known, self.paths, self._shown)
-        if not access and not known.inside:
+        access = teardown.access(state, self.paths, self._export_with_secrets)
+        if not access and not state.in_cluster:
             self.say("the state has no kubeconfig of the cluster, and no resources in it")
             yield None
             return
         with Cluster(access) as cluster:
-            problem = cluster.reachable()
-            if problem and not known.inside:
+            problem = cluster.unreachable_reason()
+            if problem and not state.in_cluster:
                 self.say(f"the cluster does not answer, but the stack has no resources in it: {problem}")
             elif self.options.cluster_gone and not problem:
-                fact = f"the cluster answers at {made.endpoint}, so it is not gone"
+                fact = f"the cluster answers at {created.endpoint}, so it is not gone"
                 raise InputError("--cluster-gone", fact, "run without it")
             elif problem and not self.options.cluster_gone:
                 raise Failure(
-                    f"cluster {made.name} of {self.stack}",
+                    f"cluster {created.name} of {self.stack}",
                     f"does not answer ({problem}), and its contents can only be deleted through it",
-                    f"reach it ({target.reach}); if it is gone, run with --cluster-gone, "
-                    f"which asks {target.prover} for proof first",
+                    f"reach it ({teardown.reach_hint}); if it is gone, run with --cluster-gone, "
+                    f"which asks {teardown.prover} for proof first",
                 )
             yield None if problem else cluster
 
     @contextmanager
-    def with_operator(self) -> Iterator[Cluster | None]:
+    def open_operator_cluster(self) -> Iterator[Cluster | None]:
         """The cluster from which the stack's NVIDIA operator is to be uninstalled; None without one.
 
         None, too, if it does not answer, which the engine reports.
         """
-        if not self.known().has_release(operator.RELEASE):
+        if not self.state().has_release(operator.RELEASE):
             yield None
             return
-        with Cluster(*cluster_of(self.teardown.env, self.paths)) as cluster:
-            yield None if cluster.reachable() else cluster
+        with Cluster(*declared_kubeconfig(self.teardown.env, self.paths)) as cluster:
+            yield None if cluster.unreachable_reason() else cluster
 
-    def _shown(self) -> Mapping[str, Any]:
+    def _export_with_secrets(self) -> Mapping[str, Any]:
         return self.engine.deployment(self.engine.environment(self.stack)[0], self.stack, show_secrets=True)
 
     def forget_cluster(self) -> None:
         """Remove everything that lay in a deleted cluster from the state, after proof only."""
-        known = self.known()
-        if self.teardown.made(known) is None or not known.inside:
+        state = self.state()
+        if self.teardown.created_cluster(state) is None or not state.in_cluster:
             return
-        self.say(self.teardown.require_gone(known))
-        self.engine.restore(self.stack, without_cluster(self.engine.export(self.stack)))
-        self._state = None
-        self.say(f"removed the {len(known.inside)} resources in it from the state, releases included")
+        self.say(self.teardown.require_gone(state))
+        self.engine.restore(self.stack, forget_cluster_contents(self.engine.export(self.stack)))
+        self._export = None
+        self.say(f"removed the {len(state.in_cluster)} resources in it from the state, releases included")
 
     def require_empty(self) -> None:
-        known = self.known()
-        if not known.empty:
-            left = ", ".join(known.counts()) or "components"
-            raise Failure(f"stack {self.stack}", f"still has {left}", "run the same command again")
+        state = self.state()
+        if not state.is_empty:
+            types = ", ".join(state.counts()) or "components"
+            raise Failure(f"stack {self.stack}", f"still has {types}", "run the same command again")

@@ -14,11 +14,11 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
-from gpuform.stack.destroy.cluster import Cluster, Left, Say, until_gone
-from gpuform.stack.destroy.state import Known
+from gpuform.stack.destroy.cluster import Cluster, Remaining, Say, wait_until_deleted
+from gpuform.stack.destroy.state import State
 from infra.model.environment import Environment
 
-Name = Literal[
+StepName = Literal[
     "workloads", "load balancers", "volumes", "pools", "classes", "cluster", "leftovers", "network", "stack"
 ]
 
@@ -27,17 +27,17 @@ Name = Literal[
 class Step:
     """What is done, and its time limit in seconds; None: the engine's own limits."""
 
-    name: Name
-    does: str
-    bound_s: float | None = None
+    name: StepName
+    description: str
+    timeout_s: float | None = None
 
 
-OF_OTHERS: tuple[Step, ...] = (Step("stack", "the engine deletes all that it created, in reverse order"),)
+ENGINE_ONLY: tuple[Step, ...] = (Step("stack", "the engine deletes all that it created, in reverse order"),)
 """Steps of every other stack: it consists of objects of a cluster, and the engine knows their order."""
-BY_ENGINE: tuple[Name, ...] = ("cluster", "network", "stack")
+ENGINE_STEPS: tuple[StepName, ...] = ("cluster", "network", "stack")
 """Steps that the engine does, which locks the stack itself."""
 
-_OF_A_CLOUD = "is for stacks that create a cluster at a cloud; {stack} does not"
+_CLOUD_ONLY = "is for stacks that create a cluster at a cloud; {stack} does not"
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Leftover:
 
 
 @dataclass(frozen=True)
-class Made:
+class CreatedCluster:
     """A cluster as the state has it: its name at the cloud, and the address of its API server."""
 
     name: str
@@ -77,7 +77,7 @@ class Sweeper(Protocol):
     def find(self) -> tuple[Leftover, ...]:
         """Resources with the cluster's mark, to be deleted."""
 
-    def delete(self, one: Leftover) -> str:
+    def delete(self, leftover: Leftover) -> str:
         """Request its deletion; returns what blocks it, if known."""
 
     def foreign(self, unused: bool = False) -> tuple[Leftover, ...]:
@@ -92,13 +92,13 @@ class Sweeper(Protocol):
         """Delete all of them and wait until they are gone; returns what was deleted. Raises StillThere."""
         deleted: dict[Leftover, None] = {}
 
-        def left() -> list[Left]:
-            found = self.find()
-            deleted.update(dict.fromkeys(found))
+        def delete_and_list() -> list[Remaining]:
+            leftovers = self.find()
+            deleted.update(dict.fromkeys(leftovers))
             self.prepare()
-            return [Left(one.kind, one.id, self.delete(one)) for one in found]
+            return [Remaining(leftover.kind, leftover.id, self.delete(leftover)) for leftover in leftovers]
 
-        until_gone(left, seconds, say)
+        wait_until_deleted(delete_and_list, seconds, say)
         return tuple(deleted)
 
 
@@ -110,73 +110,73 @@ class Teardown:
     stack: str
     options: Options
 
-    steps: ClassVar[tuple[Step, ...]] = OF_OTHERS
-    where: ClassVar[str] = "the cloud"
-    nothing: ClassVar[str] = "none"
-    reach: ClassVar[str] = "its network"
+    steps: ClassVar[tuple[Step, ...]] = ENGINE_ONLY
+    cloud_name: ClassVar[str] = "the cloud"
+    nothing_found: ClassVar[str] = "none"
+    reach_hint: ClassVar[str] = "its network"
     prover: ClassVar[str] = "the cloud"
-    refused: ClassVar[Mapping[str, str]] = {
+    refused_options: ClassVar[Mapping[str, str]] = {
         "--force": "is for clusters on AWS; {stack} has none",
-        "--cluster-gone": _OF_A_CLOUD,
-        "--purge": _OF_A_CLOUD,
+        "--cluster-gone": _CLOUD_ONLY,
+        "--purge": _CLOUD_ONLY,
     }
     """Options that do not apply here, and why."""
 
-    keeps: ClassVar[bool] = False
+    keeps_namespaces: ClassVar[bool] = False
     """Whether others use the cluster as well, so that a namespace with what they made stays."""
 
     @property
     def has_cluster(self) -> bool:
         """Whether the stack creates its cluster, so that the cluster's contents must be deleted first."""
-        return self.steps is not OF_OTHERS
+        return self.steps is not ENGINE_ONLY
 
     def refuse_options(self) -> None:
         """InputError for an option that does not apply here, or must not be used now."""
-        for option, why in self.refused.items():
+        for option, why in self.refused_options.items():
             if getattr(self.options, option.strip("-").replace("-", "_")):
                 raise InputError(option, why.format(stack=self.stack), "leave it out")
 
     def notes(self) -> tuple[str, ...]:
         return ()
 
-    def require_place(self, known: Known, state: Mapping[str, Any]) -> None:
+    def require_account(self, state: State, export: Mapping[str, Any]) -> None:
         """Refuse credentials or a region of another place: there, everything would seem to be gone."""
 
-    def made(self, known: Known) -> Made | None:
+    def created_cluster(self, state: State) -> CreatedCluster | None:
         """The cluster; None if the state has none, or only one that was never created."""
         return None
 
-    def access(self, known: Known, paths: Paths, shown: Callable[[], Mapping[str, Any]]) -> Path | str:
+    def access(self, state: State, paths: Paths, shown: Callable[[], Mapping[str, Any]]) -> Path | str:
         """A kubeconfig, as a file or its content; ``shown`` returns the state with its secrets."""
         raise NotImplementedError
 
-    def require_gone(self, known: Known) -> str:
+    def require_gone(self, state: State) -> str:
         """The cloud's confirmation that the cluster is gone, as a line. InputError if it exists."""
         raise NotImplementedError
 
-    def leftovers(self, known: Known) -> Sweeper | None:
+    def leftovers(self, state: State) -> Sweeper | None:
         """Sweeper of what the cluster left; None if there is nothing to look for."""
         return None
 
-    def require_sweepable(self, known: Known) -> None:
+    def require_sweepable(self, state: State) -> None:
         """Raise Failure if, by the state, resources with the cluster's mark must not be deleted yet."""
 
     def refuse_force(self, cluster: Cluster) -> None:
         """InputError for ``--force`` while a controller runs that would work on the same nodes."""
 
-    def terminate_nodes(self, known: Known, say: Say) -> None:
+    def terminate_nodes(self, state: State, say: Say) -> None:
         """For ``--force``: terminate the nodes that no controller terminates any more."""
 
-    def require_network_unused(self, known: Known) -> None:
+    def require_network_unused(self, state: State) -> None:
         """Raise Failure if foreign resources block the network, once the cluster is gone."""
 
-    def refuse_living(self) -> None:
+    def require_cluster_gone(self) -> None:
         """Raise Failure if the cloud still has the cluster, whatever the state says."""
 
-    def spared(self, known: Known) -> tuple[str, ...]:
+    def excluded_urns(self, state: State) -> tuple[str, ...]:
         """URNs that the engine does not delete in the step ``cluster``."""
         return ()
 
-    def blamed(self, known: Known, failure: Failure) -> Failure:
+    def explain_failure(self, state: State, failure: Failure) -> Failure:
         """Adds what blocks the cluster to the failure of the engine run that should have deleted it."""
         return failure

@@ -24,7 +24,7 @@ class DriftRules:
         """Labels of the pool's nodes; if possible not our own, which may have drifted."""
         return {labels.POOL: pool.name}
 
-    def expected(self, env: Environment, step: Step, path: str) -> bool:
+    def is_expected(self, env: Environment, step: Step, path: str) -> bool:
         """Whether the cloud itself sets the field at ``path``, so a difference is not drift."""
         return False
 
@@ -53,25 +53,27 @@ class Drift:
     findings: tuple[Finding, ...]
 
     @classmethod
-    def of(cls, stack: str, engine: Iterable[Finding], cluster: Iterable[Finding]) -> Drift:
+    def merge(cls, stack: str, engine: Iterable[Finding], cluster: Iterable[Finding]) -> Drift:
         """Merge both sources: a finding in both appears once, in the cluster's form, with its values."""
-        told = sorted(set(cluster))
-        seen = {(one.resource, one.path) for one in told}
-        whole = {resource for resource, path in seen if not path}
-        more = [
-            one for one in set(engine) if (one.resource, one.path) not in seen and one.resource not in whole
+        findings = sorted(set(cluster))
+        places = {(finding.resource, finding.path) for finding in findings}
+        missing_resources = {resource for resource, path in places if not path}
+        unknown = [
+            finding
+            for finding in set(engine)
+            if (finding.resource, finding.path) not in places and finding.resource not in missing_resources
         ]
-        return cls(stack, tuple(sorted([*told, *more])))
+        return cls(stack, tuple(sorted([*findings, *unknown])))
 
     def to_json(self) -> dict[str, Any]:
         """The documented form of ``gpuform drift --json``."""
         return {
             "stack": self.stack,
             "drift": bool(self.findings),
-            "findings": [asdict(one) for one in self.findings],
+            "findings": [asdict(finding) for finding in self.findings],
         }
 
 
-def at(path: str, key: str) -> str:
+def key_path(path: str, key: str) -> str:
     """The path of a key, in the engine's syntax."""
     return f'{path}["{key}"]' if set(key) & set('."[]') else f"{path}.{key}"

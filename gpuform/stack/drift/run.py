@@ -10,9 +10,9 @@ import httpx
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine, Step
-from gpuform.engine.places import Tools
-from gpuform.kubernetes.kubeconfigs import answered, unreachable
-from gpuform.stack.cluster_access import ClusterAccess, cluster
+from gpuform.engine.files import Tools
+from gpuform.kubernetes.kubeconfig_errors import translate_errors, unreachable_failure
+from gpuform.stack.cluster_access import ClusterAccess, stack_kubeconfig
 from gpuform.stack.drift import nodes
 from gpuform.stack.drift.rules import Drift, DriftRules, Finding
 from infra.model.environment import Environment
@@ -42,17 +42,18 @@ def find_drift(
         )
     say(f"refreshing the resources of {stack}")
     result = engine.drift(stack, on_event=lambda event: None)
-    found = [one for step in result.steps for one in of_step(step) if not rules.expected(env, step, one.path)]
+    pairs = ((step, finding) for step in result.steps for finding in step_findings(step))
+    findings = [finding for step, finding in pairs if not rules.is_expected(env, step, finding.path)]
     say(f"reading the cluster of {stack}")
-    with cluster(env, reach, paths, engine, stack) as (kubeconfig, context):
-        return Drift.of(stack, found, _live(env, rules, stack, kubeconfig, context))
+    with stack_kubeconfig(env, reach, paths, engine, stack) as (kubeconfig, context):
+        return Drift.merge(stack, findings, _cluster_findings(env, rules, stack, kubeconfig, context))
 
 
-def of_step(step: Step) -> Iterator[Finding]:
+def step_findings(step: Step) -> Iterator[Finding]:
     """Findings from the engine's refresh of one resource, path by path; never a value."""
     if step.type == "pulumi:pulumi:Stack" or step.phase not in ("planned", "done"):
         return
-    resource = named(step)
+    resource = resource_name(step)
     if step.op == "delete":
         yield Finding(resource, "", "missing", "engine")
         return
@@ -60,16 +61,16 @@ def of_step(step: Step) -> Iterator[Finding]:
         yield Finding(resource, path, "changed", "engine")
 
 
-def named(step: Step) -> str:
+def resource_name(step: Step) -> str:
     """``Node t4-shared-0`` or ``ConfigMap gpu-operator/a``; other resources by type and name."""
     metadata = (step.change.before.get("metadata") or {}) if step.change else {}
     if step.type.startswith("kubernetes:") and isinstance(metadata, dict) and metadata.get("name"):
-        space = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
-        return f"{step.type.rpartition(':')[2]} {space}{metadata['name']}"
+        prefix = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
+        return f"{step.type.rpartition(':')[2]} {prefix}{metadata['name']}"
     return f"{step.type} {step.name}"
 
 
-def _live(
+def _cluster_findings(
     env: Environment, rules: DriftRules, stack: str, kubeconfig: Path, context: str | None
 ) -> Iterator[Finding]:
     from kr8s.objects import ConfigMap, Node
@@ -77,12 +78,16 @@ def _live(
     from gpuform.kubernetes import session
 
     try:
-        with answered():
-            api = session.api(kubeconfig, context)
-            there = [dict(one.raw) for one in Node.list(api=api) if isinstance(one, Node)]
-            spaces = {one["metadata"]["namespace"] for one in nodes.planned(env)}
-            found = [one for space in sorted(spaces) for one in ConfigMap.list(api=api, namespace=space)]
+        with translate_errors():
+            api = session.create_api(kubeconfig, context)
+            live_nodes = [dict(node.raw) for node in Node.list(api=api) if isinstance(node, Node)]
+            namespaces = {item["metadata"]["namespace"] for item in nodes.planned_config_maps(env)}
+            config_maps = [
+                item
+                for namespace in sorted(namespaces)
+                for item in ConfigMap.list(api=api, namespace=namespace)
+            ]
     except (OSError, httpx.HTTPError, ValueError) as error:
-        raise unreachable(stack, kubeconfig, error) from None
-    yield from nodes.check(env, rules, there)
-    yield from nodes.check_maps(env, [dict(one.raw) for one in found if isinstance(one, ConfigMap)])
+        raise unreachable_failure(stack, kubeconfig, error) from None
+    yield from nodes.check_nodes(env, rules, live_nodes)
+    yield from nodes.check_maps(env, [dict(item.raw) for item in config_maps if isinstance(item, ConfigMap)])

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from gpuform.checkout.paths import Paths
 from gpuform.engine.pending import RELEASE
-from gpuform.stack.preflight.check import Finding, state_here
-from infra.model.amounts import numbers
+from gpuform.stack.preflight.check import Finding, local_state
+from infra.model.amounts import version_numbers
 from infra.model.environment import Environment
 from infra.plan.images import releases
 
@@ -44,28 +44,30 @@ def run_checks(preflight: Preflight, env: Environment, paths: Paths, stack: str)
     """The findings, one after another."""
     yield from preflight.checks(env, paths, stack)
     if preflight.before_update:
-        yield from chart_findings(env, paths, stack)
+        yield from check_charts(env, paths, stack)
 
 
-def chart_findings(env: Environment, paths: Paths, stack: str) -> Iterator[Finding]:
+def check_charts(env: Environment, paths: Paths, stack: str) -> Iterator[Finding]:
     """Charts with CRDs: none may be older than the one that the state beside the checkout has.
 
     An older chart applies older CRDs. The API server accepts one that lacks a field, and prunes the field
     from every object that is written (Kubernetes documentation, CustomResourceDefinition, pruning).
     """
-    planned = {one.short: one for one in releases(env) if one.version and one.short in WITH_CRDS}
+    planned = {
+        item.short_name: item for item in releases(env) if item.version and item.short_name in WITH_CRDS
+    }
     by_hand = "helm list --all-namespaces"
     if not planned:
         return
-    if (state := state_here(paths, stack)) is None:
+    if (state := local_state(paths, stack)) is None:
         yield Finding(SUBJECT, "SKIP", "not checked: the stack's state is elsewhere", check=by_hand)
         return
-    resources = [one for one in state["deployment"].get("resources") or () if one["type"] == RELEASE]
-    there = {chart: version for one in resources for chart, version in _installed(one)}
+    resources = [item for item in state["deployment"].get("resources") or () if item["type"] == RELEASE]
+    installed = {chart: version for resource in resources for chart, version in _installed_chart(resource)}
     older = [
-        f"{name} {one.version} is older than {there[name]}"
-        for name, one in planned.items()
-        if name in there and numbers(str(one.version)) < numbers(there[name])
+        f"{name} {release.version} is older than {installed[name]}"
+        for name, release in planned.items()
+        if name in installed and version_numbers(str(release.version)) < version_numbers(installed[name])
     ]
     if not older:
         yield Finding(SUBJECT, "PASS", "none is older than what is installed", check=by_hand)
@@ -75,7 +77,7 @@ def chart_findings(env: Environment, paths: Paths, stack: str) -> Iterator[Findi
     yield Finding(SUBJECT, "FAIL", fact, fix, by_hand)
 
 
-def _installed(resource: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _installed_chart(resource: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Chart and version of a release in the state."""
     inputs = resource.get("inputs") or {}
     if inputs.get("version"):

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Literal
 
-from gpuform.checkout.errors import Failure, Refusal
+from gpuform.checkout.errors import Failure, ServiceError
 from gpuform.checkout.paths import Paths
 from gpuform.engine import backend, checkpoint
-from gpuform.engine.places import Places
+from gpuform.engine.files import EngineFiles
 
 Verdict = Literal["PASS", "SKIP", "FAIL"]
 
@@ -31,7 +31,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Judged:
+class Result:
     """Result of a check; ``fix`` is a command, or text if no command fixes it."""
 
     verdict: Verdict
@@ -47,47 +47,47 @@ class Check:
     """
 
     subject: str
-    by_hand: str
-    judge: Callable[[Any], Judged]
+    command: str
+    judge: Callable[[Any], Result]
 
     def run(self, account: Any) -> Finding:
         """SKIP if the query failed; the finding then names the missing permission."""
         try:
-            found = self.judge(account)
-        except Refusal as refused:
-            if refused.denied:
-                found = Judged("SKIP", f"not checked: the caller has no permission for {refused.subject}")
+            result = self.judge(account)
+        except ServiceError as error:
+            if error.denied:
+                result = Result("SKIP", f"not checked: the caller has no permission for {error.subject}")
             else:
-                said = refused.fact.strip().splitlines()[0]  # a proxy may answer with a whole page
-                found = Judged("SKIP", f"not checked: {refused.subject}: {said}")
+                reason = error.fact.strip().splitlines()[0]  # a proxy may answer with a whole page
+                result = Result("SKIP", f"not checked: {error.subject}: {reason}")
         except Failure as failure:
-            found = Judged("SKIP", f"not checked: {failure.subject}: {failure.fact}", failure.remedy)
-        return Finding(self.subject, found.verdict, found.fact, found.fix, self.by_hand)
+            result = Result("SKIP", f"not checked: {failure.subject}: {failure.fact}", failure.remedy)
+        return Finding(self.subject, result.verdict, result.fact, result.fix, self.command)
 
-    def skipped(self, why: str) -> Finding:
-        return Finding(self.subject, "SKIP", f"not checked: {why}", check=self.by_hand)
+    def skip(self, reason: str) -> Finding:
+        return Finding(self.subject, "SKIP", f"not checked: {reason}", check=self.command)
 
 
 def run_in_order(
-    first: Iterable[Check], others: Iterable[Check], account: Any, stopped: str = ""
+    required: Iterable[Check], others: Iterable[Check], account: Any, stopped: str = ""
 ) -> Iterator[Finding]:
     """Run all; the others are SKIP if one of the first fails. ``stopped``: why nothing can be checked."""
-    for check in first:
-        found = check.skipped(stopped) if stopped else check.run(account)
-        if found.verdict == "FAIL":
+    for check in required:
+        finding = check.skip(stopped) if stopped else check.run(account)
+        if finding.verdict == "FAIL":
             stopped = f"see {check.subject}"
-        yield found
+        yield finding
     for check in others:
-        yield check.skipped(stopped) if stopped else check.run(account)
+        yield check.skip(stopped) if stopped else check.run(account)
 
 
-def state_here(paths: Paths, stack: str) -> Mapping[str, Any] | None:
+def local_state(paths: Paths, stack: str) -> Mapping[str, Any] | None:
     """The state beside the checkout, read without an engine; None if the stack's state is kept elsewhere."""
-    if backend.declared(paths.root, stack) is not None:
+    if backend.declared_state(paths.root, stack) is not None:
         return None
-    return checkpoint.deployment(Places(paths).checkpoint(backend.project(paths.root), stack))
+    return checkpoint.read_deployment(EngineFiles(paths).checkpoint(backend.project_name(paths.root), stack))
 
 
-def not_installed(module: str, package: str, extra: str) -> str:
+def missing_client(module: str, package: str, extra: str) -> str:
     """Why nothing can be checked; stacks are created without these clients, so this is no failure."""
     return "" if find_spec(module) else f"{package} is not installed: pip install 'gpuform[{extra}]'"

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
 from gpuform.engine import Step
-from gpuform.stack.preview.world import PodRef, World
+from gpuform.stack.preview.snapshot import PodRef, Snapshot
 
 
 class Weight(IntEnum):
@@ -35,8 +35,8 @@ class Effect:
 DRAINED = "each drained within the pods' disruption budgets"
 ONE_BY_ONE = f"one node after another, {DRAINED}"
 
-Found = Iterator[Effect]
-Rule = Callable[[Step, World], Found]
+Effects = Iterator[Effect]
+Rule = Callable[[Step, Snapshot], Effects]
 """The effects of an updated, replaced or deleted resource."""
 
 
@@ -48,7 +48,7 @@ class PreviewRules(Protocol):
     effects: ClassVar[Mapping[str, Rule]] = MappingProxyType({})
     """By type of resource."""
 
-    def combined(self, steps: Sequence[Step]) -> Found:
+    def combined(self, steps: Sequence[Step]) -> Effects:
         """Effects that follow only from several steps together."""
         return iter(())
 
@@ -57,33 +57,35 @@ class NoResources(PreviewRules):
     """Of a kind of cluster that creates no resources of its own."""
 
 
-def losing(kind: str, *name: str, holds_all: bool = False) -> Rule:
+def loss_rule(kind: str, *name: str, holds_all: bool = False) -> Rule:
     """Rule of a resource that is lost when it is deleted or replaced; ``name`` is the path of its name."""
-    return lambda step, world: lost(
-        step, kind, before(step, *name) or step.name, world if holds_all else None
+    return lambda step, snapshot: loss_effects(
+        step, kind, before(step, *name) or step.name, snapshot if holds_all else None
     )
 
 
-def lost(step: Step, kind: str, name: str, world: World | None = None, why: str = "") -> Found:
-    """The loss of a resource; with ``world`` of every node, and every pod on them."""
+def loss_effects(
+    step: Step, kind: str, name: str, snapshot: Snapshot | None = None, reason: str = ""
+) -> Effects:
+    """The loss of a resource; with ``snapshot`` of every node, and every pod on them."""
     if step.op in ("replace", "delete"):
-        nodes, pods = (world.every, world.pods) if world else ((), ())
-        how = f"{ended(step, why)}, with everything in it"
+        nodes, pods = (snapshot.all_nodes, snapshot.pods) if snapshot else ((), ())
+        how = f"{describe_end(step, reason)}, with everything in it"
         yield Effect(Weight.LOSS, f"{kind} {name}", how, nodes, pods)
 
 
-def ended(step: Step, why: str = "") -> str:
+def describe_end(step: Step, reason: str = "") -> str:
     """How a deleted or replaced resource ends."""
-    return "is deleted" if step.op == "delete" else f"is replaced ({why or paths_of(step)})"
+    return "is deleted" if step.op == "delete" else f"is replaced ({reason or paths_of(step)})"
 
 
-def fewer(step: Step, who: str, *path: str) -> str:
+def describe_shrink(step: Step, remover: str, *path: str) -> str:
     """How many nodes are removed, if the number at the path falls; else empty. ``who`` chooses them."""
-    had, has = (side(step, *path) for side in (before, after))
-    if not isinstance(had, int | float) or not isinstance(has, int | float) or has >= had:
+    old, new = (value_of(step, *path) for value_of in (before, after))
+    if not isinstance(old, int | float) or not isinstance(new, int | float) or new >= old:
         return ""
-    is_ = "is" if had - has == 1 else "are"
-    return f"{int(had - has)} of {int(had)} nodes {is_} removed; {who} chooses which"
+    verb = "is" if old - new == 1 else "are"
+    return f"{int(old - new)} of {int(old)} nodes {verb} removed; {remover} chooses which"
 
 
 def paths_of(step: Step) -> str:
@@ -92,21 +94,21 @@ def paths_of(step: Step) -> str:
     return ", ".join((change.replaces or change.paths) if change else ()) or "no reason given"
 
 
-def changed(step: Step, *prefixes: str) -> bool:
+def differs(step: Step, *prefixes: str) -> bool:
     return step.change is not None and any(path.startswith(prefixes) for path in step.change.paths)
 
 
 def before(step: Step, *path: str) -> Any:
     """The value at a path of the old inputs; None if missing."""
-    return _at(step.change.before if step.change else {}, path)
+    return _value_at(step.change.before if step.change else {}, path)
 
 
 def after(step: Step, *path: str) -> Any:
     """The value at a path of the new inputs; None if missing."""
-    return _at(step.change.after if step.change else {}, path)
+    return _value_at(step.change.after if step.change else {}, path)
 
 
-def _at(found: Any, path: Sequence[str]) -> Any:
+def _value_at(value: Any, path: Sequence[str]) -> Any:
     for key in path:
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return found
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value

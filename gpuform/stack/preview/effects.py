@@ -14,17 +14,17 @@ from gpuform.stack.preview.effect import (
     DRAINED,
     ONE_BY_ONE,
     Effect,
-    Found,
+    Effects,
     PreviewRules,
     Rule,
     Weight,
     after,
     before,
-    changed,
-    ended,
-    losing,
+    describe_end,
+    differs,
+    loss_rule,
 )
-from gpuform.stack.preview.world import World
+from gpuform.stack.preview.snapshot import Snapshot
 from infra.model import labels
 from infra.model.losses import GUARD, VERDICTS
 
@@ -33,26 +33,28 @@ _MIG_LAYOUT = "gpuform:nodes:MigLayout"
 _NO_OFFER = "a node offers no GPUs for a moment, running pods stay"
 
 
-def effects(steps: Iterable[Step], world: World, clouds: Sequence[PreviewRules] = ()) -> tuple[Effect, ...]:
+def find_effects(
+    steps: Iterable[Step], snapshot: Snapshot, clouds: Sequence[PreviewRules] = ()
+) -> tuple[Effect, ...]:
     """Every effect, the worst first; independent of the order of the steps.
 
     ``clouds`` know the effects of their own types of resources.
     """
-    listed = list(steps)
-    clusters = {one.cluster for one in clouds}
-    gone = any(one.type in clusters and one.op in ("replace", "delete") for one in listed)
-    rules = {**_RULES, **{type_: rule for one in clouds for type_, rule in one.effects.items()}}
-    found = [
+    all_steps = list(steps)
+    clusters = {cloud.cluster for cloud in clouds}
+    cluster_is_lost = any(step.type in clusters and step.op in ("replace", "delete") for step in all_steps)
+    rules = {**_RULES, **{type_: rule for cloud in clouds for type_, rule in cloud.effects.items()}}
+    effects = [
         effect
-        for step in listed
-        if _acts(step) and step.type in rules and not (gone and _in_another_cluster(step))
-        for effect in rules[step.type](step, world)
+        for step in all_steps
+        if _has_effect(step) and step.type in rules and not (cluster_is_lost and _in_another_cluster(step))
+        for effect in rules[step.type](step, snapshot)
     ]
-    found += [effect for one in clouds for effect in one.combined(listed)]
-    return tuple(sorted(dict.fromkeys(found), key=lambda one: (one.weight, one.what, one.how)))
+    effects += [effect for cloud in clouds for effect in cloud.combined(all_steps)]
+    return tuple(sorted(dict.fromkeys(effects), key=lambda effect: (effect.weight, effect.what, effect.how)))
 
 
-def _acts(step: Step) -> bool:
+def _has_effect(step: Step) -> bool:
     first_layout = step.op == "create" and step.type == _MIG_LAYOUT
     return first_layout or step.op not in ("create", "same", "create-replacement", "delete-replaced", "read")
 
@@ -63,69 +65,73 @@ def _in_another_cluster(step: Step) -> bool:
     return replaced and step.type.startswith("kubernetes:")
 
 
-def told(messages: Iterable[Message], found: Iterable[Effect]) -> tuple[tuple[Effect, ...], tuple[str, ...]]:
+def guard_notes(
+    messages: Iterable[Message], effects: Iterable[Effect]
+) -> tuple[tuple[Effect, ...], tuple[str, ...]]:
     """Losses that guards have reported and steps do not show, and the guards' other warnings."""
-    known = {one.what for one in found if one.weight is Weight.LOSS}
-    texts = [one.text for one in messages if one.severity == "warning" and f"::{GUARD}::" in one.urn]
+    known = {effect.what for effect in effects if effect.weight is Weight.LOSS}
+    texts = [item.text for item in messages if item.severity == "warning" and f"::{GUARD}::" in item.urn]
     losses, others = [], []
     for text in dict.fromkeys(texts):
         fact, _, verdict = text.rpartition("; ")
         if verdict not in VERDICTS:
             others.append(text)
-        elif (what := " ".join(fact.split(" ", 2)[:2])) not in known:
-            losses.append(Effect(Weight.LOSS, what, fact.removeprefix(f"{what} ")))
+        elif (subject := " ".join(fact.split(" ", 2)[:2])) not in known:
+            losses.append(Effect(Weight.LOSS, subject, fact.removeprefix(f"{subject} ")))
     return tuple(losses), tuple(others)
 
 
-def _node(step: Step, world: World) -> Found:
+def _node_effects(step: Step, snapshot: Snapshot) -> Effects:
     name = str(before(step, "metadata", "name"))
     pool = str(before(step, "metadata", "labels", labels.POOL) or "")
     if step.op in ("delete", "replace"):
-        gone = world.on(pool, nodes=[name])
-        yield Effect(Weight.EVICTION, f"node {name}", ended(step), (name,), gone)
-    elif changed(step, "metadata.labels", "spec.taints"):
+        evicted = snapshot.pods_on(pool, nodes=[name])
+        yield Effect(Weight.EVICTION, f"node {name}", describe_end(step), (name,), evicted)
+    elif differs(step, "metadata.labels", "spec.taints"):
         yield Effect(Weight.NOTICE, f"pool {pool}", "labels or taints change; running pods stay")
 
 
-def _pool_nodes(step: Step, world: World) -> Found:
+def _pool_nodes_effects(step: Step, snapshot: Snapshot) -> Effects:
     pool = str(before(step, "labels", labels.POOL) or step.name)
     if step.op == "delete":
         yield Effect(Weight.NOTICE, f"pool {pool}", "nodes lose its labels and taints; running pods stay")
-    elif changed(step, "labels", "taints", "selector"):
+    elif differs(step, "labels", "taints", "selector"):
         added = [taint["key"] for taint in after(step, "taints") or () if taint.get("effect") == "NoExecute"]
         old = [taint["key"] for taint in before(step, "taints") or () if taint.get("effect") == "NoExecute"]
         if new := [key for key in added if key not in old]:
             how = f"taint {', '.join(new)} evicts pods that do not tolerate it, on all nodes at once"
-            yield Effect(Weight.EVICTION, f"pool {pool}", how, world.nodes.get(pool, ()), world.on(pool))
+            yield Effect(
+                Weight.EVICTION, f"pool {pool}", how, snapshot.nodes.get(pool, ()), snapshot.pods_on(pool)
+            )
         else:
             yield Effect(Weight.NOTICE, f"pool {pool}", "labels or taints change; running pods stay")
     if step.op != "delete" and after(step, "startup") and not before(step, "startup"):
         how = "nodes that are not proven take no new pods until the readiness gate admits them"
-        yield Effect(Weight.NOTICE, f"pool {pool}", how, world.nodes.get(pool, ()))
+        yield Effect(Weight.NOTICE, f"pool {pool}", how, snapshot.nodes.get(pool, ()))
 
 
-def _mig(step: Step, world: World) -> Found:
-    wanted, had = after(step, "config"), before(step, "config")
-    stood_for = before(step, "layout")
-    renewed = wanted == had and stood_for and after(step, "layout") not in (None, stood_for)
-    if step.op == "delete" or (wanted == had and not renewed):
+def _mig_effects(step: Step, snapshot: Snapshot) -> Effects:
+    wanted, current = after(step, "config"), before(step, "config")
+    layout = before(step, "layout")
+    is_new_layout = wanted == current and layout and after(step, "layout") not in (None, layout)
+    if step.op == "delete" or (wanted == current and not is_new_layout):
         return
     pool = _pool_of(str(after(step, "selector") or ""))
-    users, nodes = world.on(pool, gpu_only=True), world.nodes.get(pool, ())
+    pods, nodes = snapshot.pods_on(pool, gpu_only=True), snapshot.nodes.get(pool, ())
     if step.op == "create" and not nodes:
         how = f"nodes get the MIG layout {wanted} as they join, before they take pods"
         yield Effect(Weight.NOTICE, f"pool {pool}", how)
         return
-    to = "another layout of that name" if renewed else wanted
-    what = f"the MIG layout changes from {had or 'whole GPUs'} to {to}"
+    target = "another layout of that name" if is_new_layout else wanted
+    change = f"the MIG layout changes from {current or 'whole GPUs'} to {target}"
     if after(step, "inUse") == "refuse":
-        held = f"refused, pods that use the GPUs: {len(users)}" if users else "no pod uses the GPUs"
-        yield Effect(Weight.NOTICE, f"pool {pool}", f"{what}: {held}", nodes)
+        consequence = f"refused, pods that use the GPUs: {len(pods)}" if pods else "no pod uses the GPUs"
+        yield Effect(Weight.NOTICE, f"pool {pool}", f"{change}: {consequence}", nodes)
         return
-    most = after(step, "maxUnavailable")
-    several = f"{most} of the nodes" if isinstance(most, str) else f"{int(most or 1)} nodes"
-    order = ONE_BY_ONE if most in (None, 1) else f"up to {several} at a time, {DRAINED}"
-    yield Effect(Weight.EVICTION, f"pool {pool}", f"{what}: {order}", nodes, users)
+    limit = after(step, "maxUnavailable")
+    share = f"{limit} of the nodes" if isinstance(limit, str) else f"{int(limit or 1)} nodes"
+    order = ONE_BY_ONE if limit in (None, 1) else f"up to {share} at a time, {DRAINED}"
+    yield Effect(Weight.EVICTION, f"pool {pool}", f"{change}: {order}", nodes, pods)
 
 
 def _pool_of(selector: str) -> str:
@@ -133,98 +139,98 @@ def _pool_of(selector: str) -> str:
     return wanted.get(labels.POOL, selector)
 
 
-def _release(step: Step, world: World) -> Found:
-    chart, other = (str(side(step, "chart") or "").rsplit("/", 1)[-1] for side in (before, after))
+def _release_effects(step: Step, snapshot: Snapshot) -> Effects:
+    chart, other = (str(value_of(step, "chart") or "").rsplit("/", 1)[-1] for value_of in (before, after))
     if chart and other and chart != other:
         how = f"is uninstalled before {other} is installed: {_NO_OFFER}"
         yield Effect(Weight.NOTICE, f"chart {chart}", how)
         return
-    if changed(step, "version"):
+    if differs(step, "version"):
         versions = f"{before(step, 'version')} to {after(step, 'version')}"
         yield Effect(
             Weight.NOTICE,
             f"chart {chart}",
             f"{versions}; Helm does not upgrade CRDs, the chart has its own way",
         )
-    if chart in _PLUGIN_ALONE and changed(step, "version", "values"):
+    if chart in _PLUGIN_ALONE and differs(step, "version", "values"):
         yield Effect(Weight.NOTICE, "device plugin", f"restarts: {_NO_OFFER}")
     if not chart.startswith("gpu-operator"):
         return
     if _replaces_driver(step):
-        yield from _driver(step, world)
-    elif changed(step, "values.devicePlugin", "values.daemonsets"):
-        what = "operands" if changed(step, "values.daemonsets") else "device plugin"
-        yield Effect(Weight.NOTICE, what, f"restart{'s' * (what != 'operands')}: {_NO_OFFER}")
+        yield from _driver_effects(step, snapshot)
+    elif differs(step, "values.devicePlugin", "values.daemonsets"):
+        component = "operands" if differs(step, "values.daemonsets") else "device plugin"
+        yield Effect(Weight.NOTICE, component, f"restart{'s' * (component != 'operands')}: {_NO_OFFER}")
 
 
 def _replaces_driver(step: Step) -> bool:
     """Its upgrade policy changes no driver; neither does naming the kernel modules that were the default."""
     driver = ("values", "driver", "kernelModuleType")
     modules = (before(step, *driver) or "auto") != (after(step, *driver) or "auto")
-    replaced = modules or changed(step, "version", "values.driver.version", "values.driver.enabled")
+    replaced = modules or differs(step, "version", "values.driver.version", "values.driver.enabled")
     return replaced and after(step, "values", "driver", "enabled") is not False
 
 
-def _driver(step: Step, world: World) -> Found:
+def _driver_effects(step: Step, snapshot: Snapshot) -> Effects:
     policy = after(step, "values", "driver", "upgradePolicy") or {}
     if policy.get("autoUpgrade") is False:
         how = "the new driver is loaded on a node once its driver pod is deleted"
         yield Effect(Weight.NOTICE, "driver", how)
         return
-    most = policy.get("maxParallelUpgrades", 1)
-    order = ONE_BY_ONE if most == 1 else f"up to {int(most)} nodes at a time, {DRAINED}"
-    for pool, nodes in sorted(world.nodes.items()):
-        if evicted := world.on(pool, gpu_only=True):
+    max_parallel = policy.get("maxParallelUpgrades", 1)
+    order = ONE_BY_ONE if max_parallel == 1 else f"up to {int(max_parallel)} nodes at a time, {DRAINED}"
+    for pool, nodes in sorted(snapshot.nodes.items()):
+        if evicted := snapshot.pods_on(pool, gpu_only=True):
             yield Effect(Weight.EVICTION, f"pool {pool}", f"the driver is replaced: {order}", nodes, evicted)
 
 
-_OF_PODS = ("spec.template", "spec.predictor")
-_BESIDE_PODS = tuple(f"spec.predictor.{key}" for key in ("deploymentStrategy", "maxReplicas", "minReplicas"))
+_POD_FIELDS = ("spec.template", "spec.predictor")
+_SCALING = tuple(f"spec.predictor.{key}" for key in ("deploymentStrategy", "maxReplicas", "minReplicas"))
 
 
-def _workload(step: Step, world: World) -> Found:
-    """The pods of an InferenceService are those of a Deployment, in the declared world of its own name."""
+def _workload_effects(step: Step, snapshot: Snapshot) -> Effects:
+    """The pods of an InferenceService are those of a Deployment, in the declared snapshot of its own name."""
     kind = step.type.rsplit(":", 1)[-1]
-    served = kind == "InferenceService"
-    owner, ends = ("Deployment", ("", "-predictor")) if served else (kind, ("",))
+    is_served = kind == "InferenceService"
+    owner, ends = ("Deployment", ("", "-predictor")) if is_served else (kind, ("",))
     paths = step.change.paths if step.change else ()
-    rolled = any(one.startswith(_OF_PODS) and not one.startswith(_BESIDE_PODS) for one in paths)
+    rolled = any(path.startswith(_POD_FIELDS) and not path.startswith(_SCALING) for path in paths)
     metadata, how = before(step, "metadata"), "is rolled out again" if rolled else ""
-    return _restart(step, world, kind, metadata, owner, ends, how)
+    return _restart_effects(step, snapshot, kind, metadata, owner, ends, how)
 
 
-def _blue_green(step: Step, world: World) -> Found:
-    """Both colours count as the Deployment's pods; the declared world has the name without a colour."""
+def _blue_green_effects(step: Step, snapshot: Snapshot) -> Effects:
+    """Both colours count as the Deployment's pods; the declared snapshot has the name without a colour."""
     how = "switches to its other colour a few pods at a time, and back if those do not become ready"
-    metadata, rolled = before(step, "deployment", "metadata"), changed(step, "deployment.spec.template")
+    metadata, rolled = before(step, "deployment", "metadata"), differs(step, "deployment.spec.template")
     ends = ("", "-blue", "-green")
-    return _restart(step, world, "Deployment", metadata, "Deployment", ends, how if rolled else "")
+    return _restart_effects(step, snapshot, "Deployment", metadata, "Deployment", ends, how if rolled else "")
 
 
-def _restart(
-    step: Step, world: World, kind: str, metadata: Any, owner: str, ends: tuple[str, ...], rolled: str
-) -> Found:
+def _restart_effects(
+    step: Step, snapshot: Snapshot, kind: str, metadata: Any, owner: str, ends: tuple[str, ...], rolled: str
+) -> Effects:
     """A workload that ends, or is ``rolled`` out, with the pods of owners of its name and these ends."""
     namespace, name = (metadata or {}).get("namespace", "default"), (metadata or {}).get("name", step.name)
     owners = {f"{owner}/{name}{end}" for end in ends}
-    pods = (pod for pod in world.pods if pod.namespace == namespace)
-    own = tuple(pod for pod in pods if (pod.owner or f"Pod/{pod.name}") in owners)
-    if how := ended(step) if step.op in ("delete", "replace") else rolled:
-        yield Effect(Weight.RESTART, f"{kind} {namespace}/{name}", how, evicts=own)
+    pods = (pod for pod in snapshot.pods if pod.namespace == namespace)
+    own_pods = tuple(pod for pod in pods if (pod.owner or f"Pod/{pod.name}") in owners)
+    if how := describe_end(step) if step.op in ("delete", "replace") else rolled:
+        yield Effect(Weight.RESTART, f"{kind} {namespace}/{name}", how, evicts=own_pods)
 
 
 _RULES: Mapping[str, Rule] = {
-    "kubernetes:core/v1:Namespace": losing("namespace", "metadata", "name"),
-    "kubernetes:core/v1:PersistentVolumeClaim": losing("volume claim", "metadata", "name"),
-    "kubernetes:core/v1:PersistentVolume": losing("volume", "metadata", "name"),
-    "kubernetes:core/v1:Node": _node,
-    "gpuform:nodes:PoolNodes": _pool_nodes,
-    _MIG_LAYOUT: _mig,
-    "kubernetes:helm.sh/v3:Release": _release,
-    "kubernetes:core/v1:Pod": _workload,
-    "kubernetes:apps/v1:Deployment": _workload,
-    "kubernetes:apps/v1:StatefulSet": _workload,
-    "kubernetes:batch/v1:Job": _workload,
-    "kubernetes:serving.kserve.io/v1beta1:InferenceService": _workload,
-    "gpuform:workloads:BlueGreen": _blue_green,
+    "kubernetes:core/v1:Namespace": loss_rule("namespace", "metadata", "name"),
+    "kubernetes:core/v1:PersistentVolumeClaim": loss_rule("volume claim", "metadata", "name"),
+    "kubernetes:core/v1:PersistentVolume": loss_rule("volume", "metadata", "name"),
+    "kubernetes:core/v1:Node": _node_effects,
+    "gpuform:nodes:PoolNodes": _pool_nodes_effects,
+    _MIG_LAYOUT: _mig_effects,
+    "kubernetes:helm.sh/v3:Release": _release_effects,
+    "kubernetes:core/v1:Pod": _workload_effects,
+    "kubernetes:apps/v1:Deployment": _workload_effects,
+    "kubernetes:apps/v1:StatefulSet": _workload_effects,
+    "kubernetes:batch/v1:Job": _workload_effects,
+    "kubernetes:serving.kserve.io/v1beta1:InferenceService": _workload_effects,
+    "gpuform:workloads:BlueGreen": _blue_green_effects,
 }

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from gpuform.engine import Step, Violation
-from gpuform.engine.events import counted
+from gpuform.engine.events import format_counts
 from gpuform.stack.preview.effect import Effect, Weight
-from infra.plan.bill import Bill, document, per_month
+from infra.plan.bill import Bill, per_month, to_document
 
 UNKNOWABLE = "can't be known during preview"
 
@@ -19,8 +19,8 @@ class Outcome:
     """One previewed change of one stack.
 
     ``error`` is why there is no preview; ``live`` is True if pods were read from a cluster, False if only the
-    declared ones are known; ``acknowledged`` are names of resources that may be lost; ``unplayed``: the base
-    could not be simulated, so there is nothing to compare with; ``warnings`` are those of the stack file.
+    declared ones are known; ``acknowledged`` are names of resources that may be lost; ``base_is_unknown``:
+    the base could not be simulated, so there is nothing to compare with; ``warnings`` are of the stack file.
     """
 
     stack: str
@@ -34,31 +34,31 @@ class Outcome:
     after: Bill | None = None
     acknowledged: tuple[str, ...] = ()
     error: str = ""
-    unplayed: bool = False
+    base_is_unknown: bool = False
     warnings: tuple[str, ...] = ()
 
     @property
     def losses(self) -> tuple[Effect, ...]:
         return tuple(
-            one
-            for one in self.effects
-            if one.weight is Weight.LOSS and one.what.rsplit(" ", 1)[-1] not in self.acknowledged
+            effect
+            for effect in self.effects
+            if effect.weight is Weight.LOSS and effect.what.rsplit(" ", 1)[-1] not in self.acknowledged
         )
 
     @property
     def broken(self) -> tuple[Violation, ...]:
-        return tuple(one for one in self.violations if one.mandatory)
+        return tuple(violation for violation in self.violations if violation.mandatory)
 
     @property
-    def said(self) -> tuple[Violation, ...]:
+    def known_violations(self) -> tuple[Violation, ...]:
         """Violations and warnings, mandatory policies first; without those that cannot be judged yet."""
-        known = [one for one in self.violations if not one.text.endswith(UNKNOWABLE)]
-        return tuple(sorted(known, key=lambda one: (not one.mandatory, one.policy, one.urn, one.text)))
+        known = [violation for violation in self.violations if not violation.text.endswith(UNKNOWABLE)]
+        return tuple(sorted(known, key=lambda item: (not item.mandatory, item.policy, item.urn, item.text)))
 
     @property
     def evicted(self) -> int:
         """Number of pods that end although their own definition does not change."""
-        pods = {pod for one in self.effects if one.weight <= Weight.EVICTION for pod in one.evicts}
+        pods = {pod for effect in self.effects if effect.weight <= Weight.EVICTION for pod in effect.evicts}
         return len(pods)
 
     @property
@@ -68,26 +68,28 @@ class Outcome:
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why the change must not be merged as it is; empty if it may."""
-        found = [f"cannot be previewed: {self.error}"] if self.error else []
-        found += [f"{one.what} {one.how}: not acknowledged" for one in self.losses]
+        texts = [f"cannot be previewed: {self.error}"] if self.error else []
+        texts += [f"{effect.what} {effect.how}: not acknowledged" for effect in self.losses]
         if self.broken:
-            found.append(f"{_number(len(self.broken), 'policy is', 'policies are')} broken")
+            texts.append(f"{_format_count(len(self.broken), 'policy is', 'policies are')} broken")
         if self.over_budget and self.after is not None:
-            most, budget = per_month(self.after.high), self.after.budget or 0.0
-            found.append(f"may cost {most:,.0f} USD a month, the budget is {budget:,.0f}")
-        return tuple(found)
+            cost, budget = per_month(self.after.high), self.after.budget or 0.0
+            texts.append(f"may cost {cost:,.0f} USD a month, the budget is {budget:,.0f}")
+        return tuple(texts)
 
     @property
     def verdict(self) -> str:
         """One line with the most important fact for a reviewer."""
         if self.reasons:
-            more = f" (and {len(self.reasons) - 1} more)" if len(self.reasons) > 1 else ""
-            return self.reasons[0] + more
+            others = f" (and {len(self.reasons) - 1} more)" if len(self.reasons) > 1 else ""
+            return self.reasons[0] + others
         if not any(count for op, count in self.changes.items() if op != "same"):
             return "no change"
-        counts = counted({op: count for op, count in self.changes.items() if op != "same"}, planned=True)
+        counts = format_counts(
+            {op: count for op, count in self.changes.items() if op != "same"}, planned=True
+        )
         if self.evicted:
-            return f"evicts {_number(self.evicted, 'pod', 'pods')}; {counts}"
+            return f"evicts {_format_count(self.evicted, 'pod', 'pods')}; {counts}"
         return f"evicts no pods; {counts}"
 
     def to_json(self) -> dict[str, Any]:
@@ -100,40 +102,40 @@ class Outcome:
             "offline": self.offline,
             "live": self.live,
             "changes": dict(sorted(self.changes.items())),
-            "effects": [{**asdict(one), "weight": one.weight.name.lower()} for one in self.effects],
+            "effects": [{**asdict(effect), "weight": effect.weight.name.lower()} for effect in self.effects],
             "policies": [
                 {
-                    "policy": one.policy,
-                    "mandatory": one.mandatory,
-                    "text": one.text,
-                    "resource": name(one.urn),
+                    "policy": violation.policy,
+                    "mandatory": violation.mandatory,
+                    "text": violation.text,
+                    "resource": resource_name(violation.urn),
                 }
-                for one in self.violations
+                for violation in self.violations
             ],
             "cost": {
-                "before": document(self.before) if self.before else None,
-                "after": document(self.after) if self.after else None,
+                "before": to_document(self.before) if self.before else None,
+                "after": to_document(self.after) if self.after else None,
             },
             "resources": [
-                {"op": one.op, "type": one.type, "name": one.name, "paths": list(paths(one))}
-                for one in self.steps
+                {"op": step.op, "type": step.type, "name": step.name, "paths": list(changed_paths(step))}
+                for step in self.steps
             ],
         }
 
 
-def paths(step: Step) -> tuple[str, ...]:
+def changed_paths(step: Step) -> tuple[str, ...]:
     """Paths that differ; never values, which might be secrets."""
     return step.change.paths if step.change else ()
 
 
-def name(urn: str) -> str:
+def resource_name(urn: str) -> str:
     return urn.rsplit("::", 1)[-1]
 
 
-def fact(text: str) -> str:
+def violation_text(text: str) -> str:
     """A violation without the policy's description, which is its first line."""
     return text.split("\n", 1)[-1].strip()
 
 
-def _number(count: int, one: str, many: str) -> str:
-    return f"{count} {one if count == 1 else many}"
+def _format_count(count: int, singular: str, plural: str) -> str:
+    return f"{count} {singular if count == 1 else plural}"

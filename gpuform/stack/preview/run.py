@@ -17,15 +17,15 @@ import httpx
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
-from gpuform.checkout.scratch import kept_logs
-from gpuform.checkout.stacks import file_of
+from gpuform.checkout.scratch import preserved_logs
+from gpuform.checkout.stacks import stack_file
 from gpuform.engine import Engine, EngineFailure
-from gpuform.engine.places import Tools
-from gpuform.stack.cluster_access import ClusterAccess, access
+from gpuform.engine.files import Tools
+from gpuform.stack.cluster_access import ClusterAccess, read_only_kubeconfig
 from gpuform.stack.preview.effect import PreviewRules
-from gpuform.stack.preview.effects import effects, told
+from gpuform.stack.preview.effects import find_effects, guard_notes
 from gpuform.stack.preview.outcome import Outcome
-from gpuform.stack.preview.world import World, declared, read
+from gpuform.stack.preview.snapshot import Snapshot, declared_snapshot, read_snapshot
 from infra.config import load, price_list
 from infra.model.environment import Environment
 from infra.model.losses import REPORT
@@ -33,12 +33,12 @@ from infra.plan.cost import bill
 from policies import clock
 
 Say = Callable[[str], None]
-_GUARDED = re.compile(r"^failed: gpuform:openstack:ReplacementGuard resource '[^']+' has a problem: ")
+_GUARD_PREFIX = re.compile(r"^failed: gpuform:openstack:ReplacementGuard resource '[^']+' has a problem: ")
 """The engine's prefix of a guard's refusal, which names its resource itself."""
 
 
 @dataclass(frozen=True)
-class Played:
+class SimulatedBase:
     """A control plane and a state with a base's resources; ``before`` None: the base has no such stack.
 
     Without resources if the stack does not create the cluster: such a base cannot be simulated.
@@ -46,10 +46,10 @@ class Played:
 
     paths: Paths
     before: Environment | None
-    world: World
+    snapshot: Snapshot
 
 
-Simulate = Callable[[Paths, Tools, str, str | None, Say], AbstractContextManager[Played]]
+Simulate = Callable[[Paths, Tools, str, str | None, Say], AbstractContextManager[SimulatedBase]]
 """Creates a stack's base without a cloud: checkout, tools, stack, base."""
 
 
@@ -83,102 +83,104 @@ class Preview:
             raise InputError(clock.VARIABLE, "is not a day", "write it as 2026-11-25") from None
         if self.base is not None and not self.offline:
             raise InputError("--base", "only an offline preview can start from a base", "add --offline")
-        env, blank = self._declared()
+        env, outcome = self._load_declared()
         if env is None:
-            return blank
+            return outcome
         if not self.offline:
-            return self._live(env, blank)
+            return self._preview_live(env, outcome)
         assert self.simulate is not None
         with self.simulate(self.paths, self.tools, self.stack, self.base, self.say) as base:
-            return self._against(base, blank)
+            return self._preview_offline(base, outcome)
 
-    def _declared(self) -> tuple[Environment | None, Outcome]:
+    def _load_declared(self) -> tuple[Environment | None, Outcome]:
         """The change's environment and the outcome so far; the environment is None if its file is invalid."""
-        blank = Outcome(self.stack, self.offline, False, {}, acknowledged=self.acknowledged)
-        file = file_of(self.stack, self.paths)
+        outcome = Outcome(self.stack, self.offline, False, {}, acknowledged=self.acknowledged)
+        file = stack_file(self.stack, self.paths)
         try:
             env = load(file)
         except InputError as error:
             # Its author reads the summary, not this machine's paths.
-            return None, replace(blank, error=str(error).replace(f"{self.paths.root}/", ""))
+            return None, replace(outcome, error=str(error).replace(f"{self.paths.root}/", ""))
         for line in env.warnings:
             self.say(f"warning: {line}")
         accepted = (*self.acknowledged, *env.acknowledge_loss)
         bills = bill(env, price_list(env))
-        return env, replace(blank, after=bills, warnings=env.warnings, acknowledged=accepted)
+        return env, replace(outcome, after=bills, warnings=env.warnings, acknowledged=accepted)
 
-    def _live(self, env: Environment, blank: Outcome) -> Outcome:
+    def _preview_live(self, env: Environment, outcome: Outcome) -> Outcome:
         assert self.reach is not None
         engine = Engine(self.paths, self.tools, say=self.say)
-        before = _deployed(engine, self.stack)
+        before = _deployed_environment(engine, self.stack)
         try:
-            with access(env, self.reach(env), self.paths, self.stack, self.tools) as found:
-                world = read(*found)
+            with read_only_kubeconfig(env, self.reach(env), self.paths, self.stack, self.tools) as kubeconfig:
+                snapshot = read_snapshot(*kubeconfig)
         except (Failure, InputError, OSError, httpx.HTTPError, ValueError):  # not created yet, or unreachable
-            world = declared(before)
-        blank = replace(blank, before=bill(before, price_list(before)) if before else None)
-        return self._previewed(engine, world, blank)
+            snapshot = declared_snapshot(before)
+        outcome = replace(outcome, before=bill(before, price_list(before)) if before else None)
+        return self._run_engine(engine, snapshot, outcome)
 
-    def _against(self, base: Played, blank: Outcome) -> Outcome:
+    def _preview_offline(self, base: SimulatedBase, outcome: Outcome) -> Outcome:
         before = bill(base.before, price_list(base.before)) if base.before else None
         paths = replace(base.paths, root=self.paths.root)
         engine = Engine(paths, self.tools, say=self.say, offline=True)
-        unplayed = base.before is not None and not base.before.cluster.created
-        blank = replace(blank, before=before, unplayed=unplayed)
-        return self._previewed(engine, base.world, blank, base.paths)
+        base_is_unknown = base.before is not None and not base.before.cluster.created
+        outcome = replace(outcome, before=before, base_is_unknown=base_is_unknown)
+        return self._run_engine(engine, base.snapshot, outcome, base.paths)
 
-    def _previewed(self, engine: Engine, world: World, blank: Outcome, own: Paths | None = None) -> Outcome:
-        """``own`` is the temporary state of the preview, which is removed at its end."""
+    def _run_engine(
+        self, engine: Engine, snapshot: Snapshot, outcome: Outcome, temporary: Paths | None = None
+    ) -> Outcome:
+        """``temporary`` holds the state of the preview, which is removed at its end."""
         packs: Sequence[Path] = (self.paths.root / "policies",)
         error = ""
         try:
-            accepted = (*blank.acknowledged, REPORT)
+            accepted = (*outcome.acknowledged, REPORT)
             result = engine.preview(self.stack, lambda event: None, packs, accepted)
         except EngineFailure as failure:
             result = failure.result
-            error = _error(failure)
-            if own is not None:
-                failure.rename(str(own.logs), str(kept_logs(own)))
+            error = _error_text(failure)
+            if temporary is not None:
+                failure.replace_path(str(temporary.logs), str(preserved_logs(temporary)))
             if error:
                 self.say(f"{failure.subject}: {failure.remedy}")
-        found = effects(result.steps, world, self.clouds)
-        losses, said = told(result.messages, found)
+        found_effects = find_effects(result.steps, snapshot, self.clouds)
+        losses, warnings = guard_notes(result.messages, found_effects)
         return replace(
-            blank,
-            live=world.live,
-            warnings=(*blank.warnings, *said),
+            outcome,
+            live=snapshot.live,
+            warnings=(*outcome.warnings, *warnings),
             changes=result.changes,
             steps=result.steps,
-            effects=(*losses, *found),
+            effects=(*losses, *found_effects),
             violations=result.violations,
             error=error,
         )
 
 
-def _error(failure: EngineFailure) -> str:
+def _error_text(failure: EngineFailure) -> str:
     """Why the engine failed; empty if a policy was the reason, since violations are shown separately."""
-    said = [message.text for message in failure.result.messages if message.severity == "error"]
-    if failure.result.violations and all(text == "preview failed" for text in said):
+    messages = [message.text for message in failure.result.messages if message.severity == "error"]
+    if failure.result.violations and all(text == "preview failed" for text in messages):
         return ""
-    return _GUARDED.sub("", failure.fact)
+    return _GUARD_PREFIX.sub("", failure.fact)
 
 
-def _deployed(engine: Engine, stack: str) -> Environment | None:
+def _deployed_environment(engine: Engine, stack: str) -> Environment | None:
     """The environment of the last `up`; None before the first, or if an older program wrote it."""
     from infra.config import parse
 
-    found = engine.outputs(stack).get("environment")
+    output = engine.outputs(stack).get("environment")
     try:
-        return parse(found) if isinstance(found, dict) else None
+        return parse(output) if isinstance(output, dict) else None
     except InputError:
         return None
 
 
-_NOT_OURS = shutil.ignore_patterns(".git", ".venv", ".gpuform", "node_modules", "__pycache__", ".*_cache")
+_IGNORED = shutil.ignore_patterns(".git", ".venv", ".gpuform", "node_modules", "__pycache__", ".*_cache")
 
 
 @contextmanager
-def checkout(root: Path, base: str) -> Iterator[Path]:
+def checkout_base(root: Path, base: str) -> Iterator[Path]:
     """A temporary copy of ``base``, with the packages that ``root`` has installed.
 
     Folder and repository are only read. InputError if ``base`` is neither a checkout nor a commit.
@@ -186,7 +188,7 @@ def checkout(root: Path, base: str) -> Iterator[Path]:
     with TemporaryDirectory(prefix="gpuform-base-") as temporary:
         folder = Path(temporary) / "base"
         if (Path(base) / "Pulumi.yaml").is_file():
-            shutil.copytree(base, folder, ignore=_NOT_OURS)
+            shutil.copytree(base, folder, ignore=_IGNORED)
         else:
             with tarfile.open(fileobj=io.BytesIO(_archive(root, base))) as files:
                 # Python 3.11.2, Debian 12's own, has neither the attribute nor extractall(filter=).

@@ -1,7 +1,7 @@
 """Finds, shows and resolves what an interrupted update leaves: locks, pending operations, releases."""
 
 from gpuform.stack.recover.apply import carry_out
-from gpuform.stack.recover.auto_recover import resume, run_to_the_end
+from gpuform.stack.recover.auto_recover import resume, retry_after_cloud
 from gpuform.stack.recover.find import Stack, UserDecisions, find
 from gpuform.stack.recover.plan import MANUAL, Lock, Plan, Recovery, Release, Step
 
@@ -17,5 +17,5 @@ __all__ = [
     "carry_out",
     "find",
     "resume",
-    "run_to_the_end",
+    "retry_after_cloud",
 ]

@@ -23,48 +23,51 @@ def carry_out(stack: Stack, plan: Plan, say: Say) -> None:
     Raises Failure if something has changed meanwhile, and if the cluster or the engine answer with an error;
     the same command continues from there.
     """
-    for line in locks.remove(stack.place(), plan.locks, stack.name):
+    for line in locks.remove_locks(stack.lock_store(), plan.locks, stack.name):
         say(line)
-    if any(one.does != MANUAL for one in plan.releases):
-        for line in asyncio.run(_releases(stack, plan)):
+    if any(release.does != MANUAL for release in plan.releases):
+        for line in asyncio.run(_resolve_releases(stack, plan)):
             say(line)
-    if plan.steps and plan.decided:
-        _state(stack, plan, say)
+    if plan.steps and plan.is_decided:
+        _resolve_state(stack, plan, say)
 
 
-async def _releases(stack: Stack, plan: Plan) -> list[str]:
+async def _resolve_releases(stack: Stack, plan: Plan) -> list[str]:
     state = stack.engine.deployment(stack.env, stack.name, show_secrets=True)
-    named = {one["urn"]: one for one in states.resources(state)}
-    named |= {
-        one["resource"]["urn"]: one["resource"] for one in state["deployment"].get("pending_operations") or ()
+    by_urn = {resource["urn"]: resource for resource in states.resources(state)}
+    by_urn |= {
+        operation["resource"]["urn"]: operation["resource"]
+        for operation in state["deployment"].get("pending_operations") or ()
     }
-    said = []
-    async with cluster.opened(state, stack.env) as clusters:
+    lines = []
+    async with cluster.open_clusters(state, stack.env) as clusters:
         for release in plan.releases:
             if release.does == MANUAL:
                 continue
-            resource = named[release.urn]
-            if others := stack.place().locks():
+            resource = by_urn[release.urn]
+            if others := stack.lock_store().list_locks():
                 raise Failure(
-                    f"stack {stack.name}", f"was locked meanwhile by {others[0].named}", "wait for it"
+                    f"stack {stack.name}", f"was locked meanwhile by {others[0].owner_name}", "wait for it"
                 )
             try:
-                helm, runs = stack.engine.tool("helm"), stack.paths.state / "helm"
-                said.append(await releases.settle(clusters.of(resource), release, helm, runs))
+                helm, folder = stack.engine.tool("helm"), stack.paths.state / "helm"
+                lines.append(
+                    await releases.resolve_release(clusters.client_for(resource), release, helm, folder)
+                )
             except OperationError as problem:
                 raise Failure(f"release {release.id}", str(problem), "run the same command again") from None
-    return said
+    return lines
 
 
-def _state(stack: Stack, plan: Plan, say: Say) -> None:
-    now = stack.engine.deployment(stack.env, stack.name)
-    states.require_planned(plan, now)
-    changed, again = states.edited(now, plan.steps)
-    if changed != now:
-        words = ("stack", "import", "--stack", stack.name)
-        stack.engine.ask(stack.env, *words, given=json.dumps(changed))
-    if again:
-        stack.engine.refresh(stack.name, on_event=lambda event: None, targets=again)
+def _resolve_state(stack: Stack, plan: Plan, say: Say) -> None:
+    state = stack.engine.deployment(stack.env, stack.name)
+    states.require_planned(plan, state)
+    new_state, to_refresh = states.apply_steps(state, plan.steps)
+    if new_state != state:
+        command = ("stack", "import", "--stack", stack.name)
+        stack.engine.run_pulumi(stack.env, *command, stdin=json.dumps(new_state))
+    if to_refresh:
+        stack.engine.refresh(stack.name, on_event=lambda event: None, targets=to_refresh)
     missing = _missing(stack, plan)
     for step in plan.steps:
         if step in missing:
@@ -81,7 +84,7 @@ def _state(stack: Stack, plan: Plan, say: Say) -> None:
     if missing:
         raise Failure(
             f"stack {stack.name}",
-            f"{', '.join(f'{one.name} ({one.type})' for one in missing)} was not found by its id"
+            f"{', '.join(f'{step.name} ({step.type})' for step in missing)} was not found by its id"
             " and is no longer in the state",
             "run 'pulumi import TYPE NAME ID' with the right one before the next up creates another",
         )
@@ -90,10 +93,12 @@ def _state(stack: Stack, plan: Plan, say: Say) -> None:
 def _missing(stack: Stack, plan: Plan) -> list[Step]:
     """Imported resources that are no longer in the state: a refresh removes those that it cannot read."""
     imported = [
-        one for one in plan.steps if one.does in ("import", "finish", "renew") or one.was == IMPORTING
+        step
+        for step in plan.steps
+        if step.does in ("import", "finish", "renew") or step.interrupted_while == IMPORTING
     ]
     if not imported:
         return []
-    now = states.resources(stack.engine.deployment(stack.env, stack.name))
-    have = {one["urn"] for one in now if not one.get("delete")}
-    return [one for one in imported if one.urn not in have]
+    resources = states.resources(stack.engine.deployment(stack.env, stack.name))
+    urns = {resource["urn"] for resource in resources if not resource.get("delete")}
+    return [step for step in imported if step.urn not in urns]

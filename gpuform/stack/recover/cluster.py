@@ -20,7 +20,7 @@ from infra.model import labels
 
 PREFIX = "kubernetes:"
 _MANAGER = "pulumi-kubernetes-"  # followed by a random suffix, which no pending operation has
-_OF_A_LOGIN = ("GPUFORM_OFFLINE", "GPUFORM_OFFLINE_KUBECONFIG", "GPUFORM_STATE", "KUBECONFIG")
+_LOGIN_VARIABLES = ("GPUFORM_OFFLINE", "GPUFORM_OFFLINE_KUBECONFIG", "GPUFORM_STATE", "KUBECONFIG")
 
 
 @dataclass
@@ -34,11 +34,11 @@ class Clusters:
     env: Mapping[str, str]
     _open: dict[str, Client] = field(default_factory=dict)
 
-    def of(self, resource: Mapping[str, Any]) -> Client:
+    def client_for(self, resource: Mapping[str, Any]) -> Client:
         key = str(resource.get("provider"))
         if key not in self._open:
-            config = states.provider(self.state, resource)
-            self._open[key] = Client(_with_logins(resolve(config, self.env), self.env))
+            config = states.provider_inputs(self.state, resource)
+            self._open[key] = Client(_with_login_command(resolve(config, self.env), self.env))
         return self._open[key]
 
     async def close(self) -> None:
@@ -47,7 +47,7 @@ class Clusters:
 
 
 @asynccontextmanager
-async def opened(state: Mapping[str, Any], env: Mapping[str, str]) -> AsyncIterator[Clusters]:
+async def open_clusters(state: Mapping[str, Any], env: Mapping[str, str]) -> AsyncIterator[Clusters]:
     """Clusters of a state that was exported with its secrets; closes the connections at the end."""
     clusters = Clusters(state, env)
     try:
@@ -56,99 +56,99 @@ async def opened(state: Mapping[str, Any], env: Mapping[str, str]) -> AsyncItera
         await clusters.close()
 
 
-def _with_logins(access: Access, env: Mapping[str, str]) -> Access:
-    login = access.user.get("exec")
-    if not login:
+def _with_login_command(access: Access, env: Mapping[str, str]) -> Access:
+    exec_config = access.user.get("exec")
+    if not exec_config:
         return access
-    command = shutil.which(login["command"], path=env["PATH"]) or login["command"]
-    more = [{"name": name, "value": env[name]} for name in _OF_A_LOGIN if name in env]
-    found = {**login, "command": command, "env": [*(login.get("env") or ()), *more]}
-    return replace(access, user={**access.user, "exec": found})
+    command = shutil.which(exec_config["command"], path=env["PATH"]) or exec_config["command"]
+    variables = [{"name": name, "value": env[name]} for name in _LOGIN_VARIABLES if name in env]
+    new_config = {**exec_config, "command": command, "env": [*(exec_config.get("env") or ()), *variables]}
+    return replace(access, user={**access.user, "exec": new_config})
 
 
 async def pending_releases(
     clusters: Clusters, making: Sequence[Operation], now: datetime, quiet_s: int
 ) -> tuple[Release, ...]:
     """Every release of the stack that Helm has left pending, including those that were being installed."""
-    known = [one for one in states.resources(clusters.state) if one["type"] == RELEASE]
-    new = [one.resource for one in making if one.type == RELEASE]
-    found = []
-    for resource in (*known, *new):
-        inputs = states.plain(resource.get("inputs") or {})
-        id = releases.id_of(resource, inputs)
+    installed = [resource for resource in states.resources(clusters.state) if resource["type"] == RELEASE]
+    created = [operation.resource for operation in making if operation.type == RELEASE]
+    pending = []
+    for resource in (*installed, *created):
+        inputs = states.reveal_secrets(resource.get("inputs") or {})
+        id = releases.release_id(resource, inputs)
         try:
-            seen = await releases.read(clusters.of(resource), id)
+            stored = await releases.read_release(clusters.client_for(resource), id)
         except OperationError as problem:
-            found.append(Release(resource["urn"], id, "unknown", MANUAL, str(problem)))
+            pending.append(Release(resource["urn"], id, "unknown", MANUAL, str(problem)))
             continue
-        ours = resource not in new or seen.made_by(inputs)
-        if one := releases.settled(resource["urn"], seen, ours, now, quiet_s):
-            found.append(one)
-    return tuple(found)
+        is_own = resource not in created or stored.is_made_by(inputs)
+        if release := releases.plan_release(resource["urn"], stored, is_own, now, quiet_s):
+            pending.append(release)
+    return tuple(pending)
 
 
-async def lookup(clusters: Clusters, operation: Operation, settled: Sequence[Release]) -> Step:
+async def resolve_object(clusters: Clusters, operation: Operation, settled: Sequence[Release]) -> Step:
     """How to resolve an interrupted create of an object, or a create or update of a release."""
     try:
         if operation.type == RELEASE:
-            return await _release(clusters, operation, settled)
+            return await _resolve_release(clusters, operation, settled)
         assert operation.kind == CREATING
-        return await _object(clusters, operation)
+        return await _resolve_object(clusters, operation)
     except OperationError as problem:
         return Step.of(operation, MANUAL, f"{problem}; run the same command again when the cluster answers")
 
 
-async def _release(clusters: Clusters, operation: Operation, settled: Sequence[Release]) -> Step:
-    mine = next((one for one in settled if one.urn == operation.urn), None)
-    inputs = states.plain(operation.resource.get("inputs") or {})
-    id = releases.id_of(operation.resource, inputs)
-    if mine and mine.does == MANUAL:
-        return Step.of(operation, MANUAL, mine.why)
-    found = await releases.read(clusters.of(operation.resource), id)
+async def _resolve_release(clusters: Clusters, operation: Operation, settled: Sequence[Release]) -> Step:
+    release = next((candidate for candidate in settled if candidate.urn == operation.urn), None)
+    inputs = states.reveal_secrets(operation.resource.get("inputs") or {})
+    id = releases.release_id(operation.resource, inputs)
+    if release and release.does == MANUAL:
+        return Step.of(operation, MANUAL, release.why)
+    stored = await releases.read_release(clusters.client_for(operation.resource), id)
     if operation.kind != CREATING:
-        if found.status in ("deployed", "") or mine:  # it is rolled back first
+        if stored.status in ("deployed", "") or release:  # it is rolled back first
             return Step.of(operation, "refresh", "the live resource is read again")
-        return Step.of(operation, "finish", f"revision {found.number} is {found.status}", id)
-    if not found.number:
+        return Step.of(operation, "finish", f"revision {stored.number} is {stored.status}", id)
+    if not stored.number:
         return Step.of(operation, "clear", "the cluster has no such release")
-    if not found.made_by(inputs):
+    if not stored.is_made_by(inputs):
         return Step.of(operation, MANUAL, f"release {id} exists, but was not created by this resource")
-    if found.status == "deployed":
+    if stored.status == "deployed":
         return Step.of(operation, "import", "it exists, with the same chart and values", id)
     return Step.of(operation, "finish", "its installation has begun, with the same chart and values", id)
 
 
-async def _object(clusters: Clusters, operation: Operation) -> Step:
-    inputs: dict[str, Any] = states.plain(operation.resource.get("inputs") or {})
+async def _resolve_object(clusters: Clusters, operation: Operation) -> Step:
+    inputs: dict[str, Any] = states.reveal_secrets(operation.resource.get("inputs") or {})
     metadata = inputs.get("metadata") or {}
     if operation.type.endswith("Patch"):
         return Step.of(operation, "clear", "a patch can safely be applied again")
     if not metadata.get("name"):
         return Step.of(operation, MANUAL, "the server generates its name, so it cannot be identified")
-    client = clusters.of(operation.resource)
-    live = await _find(client, inputs)
+    client = clusters.client_for(operation.resource)
+    live = await _find_live(client, inputs)
     if live is None:
         return Step.of(operation, "clear", "the cluster does not have it")
     id = "/".join(word for word in (live["metadata"].get("namespace"), metadata["name"]) if word)
-    declared, has = (
-        (one.get("labels") or {}).get(labels.ENVIRONMENT) for one in (metadata, live["metadata"])
+    wanted, actual = (
+        (metadata_.get("labels") or {}).get(labels.ENVIRONMENT) for metadata_ in (metadata, live["metadata"])
     )
-    if declared and declared == has:
-        why = f"it exists, with the label {labels.ENVIRONMENT}={has}"
-        managers = (one.get("manager", "") for one in live["metadata"].get("managedFields") or ())
+    if wanted and wanted == actual:
+        why = f"it exists, with the label {labels.ENVIRONMENT}={actual}"
+        managers = (entry.get("manager", "") for entry in live["metadata"].get("managedFields") or ())
         manager = next((name for name in managers if name.startswith(_MANAGER)), "")
         return Step.of(operation, "import", why, id, manager)
     return Step.of(operation, MANUAL, f"{id} exists, but was not created by this resource")
 
 
-async def _find(client: Client, manifest: Mapping[str, Any]) -> dict[str, Any] | None:
+async def _find_live(client: Client, manifest: Mapping[str, Any]) -> dict[str, Any] | None:
     """The live object of a manifest; None also if the cluster does not have its kind."""
     version, metadata = str(manifest["apiVersion"]), manifest["metadata"]
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
-    served = await client.find(root)
-    for kind in (served or {}).get("resources", ()):
+    api_resources = await client.find(root)
+    for kind in (api_resources or {}).get("resources", ()):
         if kind["kind"] == manifest["kind"] and "/" not in kind["name"]:
             namespace = metadata.get("namespace") or client.access.namespace
-            place = f"/namespaces/{namespace}" if kind["namespaced"] else ""
-            return await client.find(f"{root}{place}/{kind['name']}/{metadata['name']}")
+            scope = f"/namespaces/{namespace}" if kind["namespaced"] else ""
+            return await client.find(f"{root}{scope}/{kind['name']}/{metadata['name']}")
     return None

@@ -18,7 +18,7 @@ from gpuform.stack.recover import state as states
 from gpuform.stack.recover.plan import MANUAL, Plan, Recovery, Release, Step, recovery_of
 from gpuform.stack.recover.releases import QUIET_HERE_S, QUIET_S
 
-_HARMLESS = ("gpuform:", "pulumi:")
+_REPEATABLE = ("gpuform:", "pulumi:")
 """Safe to create again: our own provider's operations are idempotent, and a provider resource creates
 nothing."""
 
@@ -31,9 +31,9 @@ class UserDecisions:
     cloud issues a new kubeconfig for the cluster.
     """
 
-    gone: Sequence[str] = ()
-    made: Mapping[str, str] = field(default_factory=dict)
-    never_made: Sequence[str] = ()
+    ended_owners: Sequence[str] = ()
+    imports: Mapping[str, str] = field(default_factory=dict)
+    not_created: Sequence[str] = ()
     renew_kubeconfig: bool = False
 
 
@@ -56,8 +56,10 @@ class Stack:
         """Seconds after which a pending release may be changed."""
         return QUIET_S if self.at_cloud else QUIET_HERE_S
 
-    def place(self) -> locks.Store:
-        return locks.store(self.env["PULUMI_BACKEND_URL"], backend.project(self.paths.root), self.name)
+    def lock_store(self) -> locks.Store:
+        return locks.open_store(
+            self.env["PULUMI_BACKEND_URL"], backend.project_name(self.paths.root), self.name
+        )
 
 
 def find(stack: Stack, decisions: UserDecisions | None = None, now: datetime | None = None) -> Plan:
@@ -71,87 +73,89 @@ def find(stack: Stack, decisions: UserDecisions | None = None, now: datetime | N
     if decisions.renew_kubeconfig and not stack.at_cloud:
         fact = "needs Magnum, which an offline run does not query"
         raise InputError("--renew-kubeconfig", fact, "run without --offline")
-    found = locks.require_removable(stack.name, stack.place().locks(), decisions.gone)
+    removable = locks.require_removable(stack.name, stack.lock_store().list_locks(), decisions.ended_owners)
     state = stack.engine.deployment(stack.env, stack.name, show_secrets=True)
     _require_pending(operations(state), decisions)
     steps, releases = asyncio.run(_resolve(stack, state, decisions, now or datetime.now(UTC)))
-    return Plan(stack.name, stack.env["PULUMI_BACKEND_URL"], found, steps, releases, state)
+    return Plan(stack.name, stack.env["PULUMI_BACKEND_URL"], removable, steps, releases, state)
 
 
 async def _resolve(
     stack: Stack, state: Mapping[str, Any], decisions: UserDecisions, now: datetime
 ) -> tuple[tuple[Step, ...], tuple[Release, ...]]:
-    todo = operations(state)
-    making = [one for one in todo if one.kind == CREATING]
-    renewals = _renewals(stack, state) if decisions.renew_kubeconfig else []
-    types = [one.type for one in (*todo, *(one for _, one in renewals))]
+    pending = operations(state)
+    creating = [operation for operation in pending if operation.kind == CREATING]
+    renewals = _list_renewals(stack, state) if decisions.renew_kubeconfig else []
+    types = [operation.type for operation in (*pending, *(operation for _, operation in renewals))]
     for cloud in stack.recoveries if stack.at_cloud else ():
         if any(type.startswith(cloud.prefix) for type in types):
-            cloud.require_place(stack.name, state)
-    async with cluster.opened(state, stack.env) as clusters:
-        releases = await cluster.pending_releases(clusters, making, now, stack.quiet_s)
-        steps = [await _step(stack, one, state, decisions, clusters, releases) for one in todo]
-    renewed = (cloud.reread(one, state, "renew") for cloud, one in renewals)
+            cloud.require_account(stack.name, state)
+    async with cluster.open_clusters(state, stack.env) as clusters:
+        releases = await cluster.pending_releases(clusters, creating, now, stack.quiet_s)
+        steps = [await _resolve_step(stack, item, state, decisions, clusters, releases) for item in pending]
+    renewed = (cloud.reread(operation, state, "renew") for cloud, operation in renewals)
     return (*steps, *(step for step in renewed if step)), releases
 
 
-def _renewals(stack: Stack, state: Mapping[str, Any]) -> list[tuple[Recovery, Operation]]:
-    found = [(cloud, one) for cloud in stack.recoveries for one in cloud.renewable(state)]
-    if not found:
+def _list_renewals(stack: Stack, state: Mapping[str, Any]) -> list[tuple[Recovery, Operation]]:
+    renewals = [(cloud, operation) for cloud in stack.recoveries for operation in cloud.renewable(state)]
+    if not renewals:
         raise InputError("--renew-kubeconfig", "the stack has no Magnum cluster", "leave it out")
-    return found
+    return renewals
 
 
-async def _step(
+async def _resolve_step(
     stack: Stack,
-    one: Operation,
+    operation: Operation,
     state: Mapping[str, Any],
     decisions: UserDecisions,
     clusters: cluster.Clusters,
     releases: Sequence[Release],
 ) -> Step:
-    known = any(have["urn"] == one.urn for have in states.resources(state))
-    if one.type == RELEASE and one.kind == UPDATING and known:
-        return await cluster.lookup(clusters, one, releases)
-    cloud = recovery_of(stack.recoveries, one.type)
-    changing = one.kind == GIVEN_UP or (one.kind == UPDATING and known)
-    if cloud and stack.at_cloud and changing and (step := cloud.reread(one, state)):
+    known = any(resource["urn"] == operation.urn for resource in states.resources(state))
+    if operation.type == RELEASE and operation.kind == UPDATING and known:
+        return await cluster.resolve_object(clusters, operation, releases)
+    cloud = recovery_of(stack.recoveries, operation.type)
+    may_change = operation.kind == GIVEN_UP or (operation.kind == UPDATING and known)
+    if cloud and stack.at_cloud and may_change and (step := cloud.reread(operation, state)):
         return step
-    if one.kind != CREATING:
+    if operation.kind != CREATING:
         if known:
-            return Step.of(one, "refresh", "the live resource is read again")
-        return Step.of(one, "clear", "nothing was changed")
-    for name in (one.urn, one.name):
-        if name in decisions.made:
-            return Step.of(one, "import", "as given on the command line", decisions.made[name])
-        if name in decisions.never_made:
-            return Step.of(one, "clear", "as given on the command line")
-    if one.type.startswith(cluster.PREFIX):
-        return await cluster.lookup(clusters, one, releases)
+            return Step.of(operation, "refresh", "the live resource is read again")
+        return Step.of(operation, "clear", "nothing was changed")
+    for name in (operation.urn, operation.name):
+        if name in decisions.imports:
+            return Step.of(operation, "import", "as given on the command line", decisions.imports[name])
+        if name in decisions.not_created:
+            return Step.of(operation, "clear", "as given on the command line")
+    if operation.type.startswith(cluster.PREFIX):
+        return await cluster.resolve_object(clusters, operation, releases)
     if cloud and stack.at_cloud:
-        return cloud.lookup(one, state)
+        return cloud.lookup(operation, state)
     if cloud:
-        return Step.of(one, "clear", f"offline runs create nothing at {cloud.name}")
-    if one.type.startswith(_HARMLESS):
-        return Step.of(one, "clear", "it can safely be created again")
-    why = f"this type is not supported; look it up, then --import {one.urn}=ID or --clear {one.urn}"
-    return Step.of(one, MANUAL, why)
+        return Step.of(operation, "clear", f"offline runs create nothing at {cloud.name}")
+    if operation.type.startswith(_REPEATABLE):
+        return Step.of(operation, "clear", "it can safely be created again")
+    urn = operation.urn
+    why = f"this type is not supported; look it up, then --import {urn}=ID or --clear {urn}"
+    return Step.of(operation, MANUAL, why)
 
 
-def _require_pending(todo: Sequence[Operation], decisions: UserDecisions) -> None:
+def _require_pending(pending: Sequence[Operation], decisions: UserDecisions) -> None:
     """Raise InputError for a given name that is not pending, is ambiguous, or is given twice."""
-    making = [one for one in todo if one.kind == CREATING]
-    names = Counter(word for one in making for word in {one.urn, one.name})
-    for option, words in (("--import", decisions.made), ("--clear", decisions.never_made)):
-        for word in words:
-            if not names[word]:
-                there = ", ".join(sorted({one.name for one in making})) or "none"
-                raise InputError(option, f"{word} is not a pending create", f"pending creates: {there}")
-            if names[word] > 1:
-                urns = ", ".join(one.urn for one in making if one.name == word)
+    creating = [operation for operation in pending if operation.kind == CREATING]
+    names = Counter(name for operation in creating for name in {operation.urn, operation.name})
+    for option, given in (("--import", decisions.imports), ("--clear", decisions.not_created)):
+        for name in given:
+            if not names[name]:
+                creatable = ", ".join(sorted({operation.name for operation in creating})) or "none"
+                raise InputError(option, f"{name} is not a pending create", f"pending creates: {creatable}")
+            if names[name] > 1:
+                urns = ", ".join(operation.urn for operation in creating if operation.name == name)
                 raise InputError(
-                    option, f"{word} is the name of several pending creates", f"give one of {urns}"
+                    option, f"{name} is the name of several pending creates", f"give one of {urns}"
                 )
-    for one in making:
-        if sum(word in {one.urn, one.name} for word in (*decisions.made, *decisions.never_made)) > 1:
-            raise InputError("--import, --clear", f"{one.name} is given twice", "give it once")
+    for operation in creating:
+        given = (*decisions.imports, *decisions.not_created)
+        if sum(name in {operation.urn, operation.name} for name in given) > 1:
+            raise InputError("--import, --clear", f"{operation.name} is given twice", "give it once")

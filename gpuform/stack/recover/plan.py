@@ -13,7 +13,7 @@ from gpuform.checkout.errors import Failure
 from gpuform.engine.locks import Owner
 from gpuform.engine.pending import Operation
 
-Does = Literal[
+Action = Literal[
     "import", "finish", "recreate", "clear", "refresh", "renew", "roll back", "mark failed", "leave"
 ]
 
@@ -36,9 +36,9 @@ class Lock:
     confirmed: bool = False
 
     @property
-    def named(self) -> str:
+    def owner_name(self) -> str:
         if self.owner:
-            return self.owner.named
+            return self.owner.description
         return (
             "an unknown owner (unreadable lock)"
             if self.alive is None
@@ -64,19 +64,21 @@ class Step:
 
     urn: str
     type: str
-    was: str
-    does: Does
+    interrupted_while: str
+    does: Action
     why: str
     id: str | None = None
     manager: str = ""
     busy_s: float = 0.0
 
     @classmethod
-    def of(cls, operation: Operation, does: Does, why: str, id: str | None = None, manager: str = "") -> Self:
+    def of(
+        cls, operation: Operation, does: Action, why: str, id: str | None = None, manager: str = ""
+    ) -> Self:
         return cls(operation.urn, operation.type, operation.kind, does, why, id, manager)
 
     @classmethod
-    def left(cls, operation: Operation, why: str) -> Self:
+    def manual(cls, operation: Operation, why: str) -> Self:
         name = operation.name
         return cls.of(operation, MANUAL, f"{why}; look it up, then --import {name}=ID or --clear {name}")
 
@@ -104,7 +106,7 @@ class Release:
     urn: str
     id: str
     status: str
-    does: Does
+    does: Action
     why: str
     newest: int = 0
     revision: int | None = None
@@ -122,40 +124,40 @@ class Plan:
     state: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
-    def to_do(self) -> bool:
+    def has_work(self) -> bool:
         return bool(self.locks or self.steps or self.releases)
 
     @property
-    def left(self) -> tuple[Step | Release, ...]:
-        steps = tuple(one for one in self.steps if one.does == MANUAL)
-        return (*steps, *(one for one in self.releases if one.does == MANUAL))
+    def manual_items(self) -> tuple[Step | Release, ...]:
+        steps = tuple(step for step in self.steps if step.does == MANUAL)
+        return (*steps, *(release for release in self.releases if release.does == MANUAL))
 
     @property
-    def decided(self) -> bool:
-        return all(one.does != MANUAL for one in self.steps)
+    def is_decided(self) -> bool:
+        return all(step.does != MANUAL for step in self.steps)
 
     def to_json(self) -> dict[str, Any]:
         """The documented form; contains no secrets."""
         return {
             "stack": self.stack,
             "backend": self.backend,
-            "locks": [_lock(one) for one in self.locks],
+            "locks": [_lock_json(lock) for lock in self.locks],
             "operations": [
                 {
-                    "urn": one.urn,
-                    "type": one.type,
-                    "interrupted_while": one.was,
-                    "does": one.does,
-                    "id": one.id,
-                    "why": one.why,
+                    "urn": step.urn,
+                    "type": step.type,
+                    "interrupted_while": step.interrupted_while,
+                    "does": step.does,
+                    "id": step.id,
+                    "why": step.why,
                 }
-                for one in self.steps
+                for step in self.steps
             ],
-            "releases": [vars(one) for one in self.releases],
+            "releases": [vars(release) for release in self.releases],
         }
 
 
-def _lock(lock: Lock) -> dict[str, Any]:
+def _lock_json(lock: Lock) -> dict[str, Any]:
     owner = lock.owner
     return {
         "key": lock.key,
@@ -185,7 +187,7 @@ class Recovery(Protocol):
     wait_error: ClassVar[str] = ""
     """How an error of the provider begins that ended its wait too early; empty if there is none."""
 
-    def require_place(self, stack: str, state: State) -> None:
+    def require_account(self, stack: str, state: State) -> None:
         """Raise Failure if the credentials are of an account or project in which the stack has nothing.
 
         There, no resource would be found: each would be created a second time, or removed from the state.
@@ -194,7 +196,7 @@ class Recovery(Protocol):
     def lookup(self, operation: Operation, state: State) -> Step:
         """How to resolve one interrupted create. Raises Failure if two resources match."""
 
-    def reread(self, operation: Operation, state: State, does: Does = "refresh") -> Step | None:
+    def reread(self, operation: Operation, state: State, does: Action = "refresh") -> Step | None:
         """How to resolve a resource of the state that may still be changing; None: as any other."""
         return None
 
@@ -208,4 +210,4 @@ class Recovery(Protocol):
 
 
 def recovery_of(recoveries: Sequence[Recovery], type: str) -> Recovery | None:
-    return next((one for one in recoveries if type.startswith(one.prefix)), None)
+    return next((recovery for recovery in recoveries if type.startswith(recovery.prefix)), None)

@@ -18,44 +18,44 @@ _BEGUN = "an earlier run was interrupted before this was done"
 
 def resources(state: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The state's resources, in the engine's order."""
-    found: list[dict[str, Any]] = (state.get("deployment") or {}).get("resources") or []
-    return found
+    listed: list[dict[str, Any]] = (state.get("deployment") or {}).get("resources") or []
+    return listed
 
 
-def plain(value: Any) -> Any:
+def reveal_secrets(value: Any) -> Any:
     """A value of an export with ``--show-secrets``, with its secrets in plain text: never for display."""
     if isinstance(value, Mapping):
         if _SIGNATURE in value:
             text = value.get("plaintext")
-            return plain(json.loads(text)) if isinstance(text, str) else None
-        return {key: plain(item) for key, item in value.items()}
-    return [plain(item) for item in value] if isinstance(value, list) else value
+            return reveal_secrets(json.loads(text)) if isinstance(text, str) else None
+        return {key: reveal_secrets(item) for key, item in value.items()}
+    return [reveal_secrets(item) for item in value] if isinstance(value, list) else value
 
 
-def ids(state: Mapping[str, Any], type: str) -> set[str]:
+def ids_of_type(state: Mapping[str, Any], type: str) -> set[str]:
     """Ids that the state has for a type: these resources are not the missing one.
 
     Without one that was deleted and awaits its replacement (``pendingReplacement``): its replacement may have
     its name.
     """
     return {
-        str(one.get("id"))
-        for one in resources(state)
-        if one["type"] == type and not one.get("pendingReplacement")
+        str(resource.get("id"))
+        for resource in resources(state)
+        if resource["type"] == type and not resource.get("pendingReplacement")
     }
 
 
-def provider(state: Mapping[str, Any], resource: Mapping[str, Any]) -> dict[str, Any]:
+def provider_inputs(state: Mapping[str, Any], resource: Mapping[str, Any]) -> dict[str, Any]:
     """Inputs of a resource's provider; empty if the state does not have it."""
     urn, _, id = str(resource.get("provider") or "").rpartition("::")
-    for one in resources(state):
-        if one["urn"] == urn and one.get("id") == id:
-            found: dict[str, Any] = plain(one.get("inputs") or {})
-            return found
+    for resource in resources(state):
+        if resource["urn"] == urn and resource.get("id") == id:
+            inputs: dict[str, Any] = reveal_secrets(resource.get("inputs") or {})
+            return inputs
     return {}
 
 
-def edited(state: Mapping[str, Any], steps: Sequence[Step]) -> tuple[dict[str, Any], list[str]]:
+def apply_steps(state: Mapping[str, Any], steps: Sequence[Step]) -> tuple[dict[str, Any], list[str]]:
     """The state after the plan, and the URNs that must then be read again.
 
     The engine's own `refresh --import-pending-creates` (3.256) marks an operation as an import and then
@@ -72,32 +72,32 @@ def edited(state: Mapping[str, Any], steps: Sequence[Step]) -> tuple[dict[str, A
     """
     changed = copy.deepcopy(dict(state))
     deployment = changed["deployment"]
-    have = deployment.setdefault("resources", [])
-    made = {step.urn: step for step in steps if step.does == "import"}
-    begun = {step.urn: step.id for step in steps if step.does == "finish"}
-    bare = {step.urn for step in steps if step.does == "renew"}
+    existing = deployment.setdefault("resources", [])
+    imported = {step.urn: step for step in steps if step.does == "import"}
+    unfinished = {step.urn: step.id for step in steps if step.does == "finish"}
+    renewed = {step.urn for step in steps if step.does == "renew"}
     failed = {step.urn: step.id for step in steps if step.does == "recreate"}
     for operation in deployment.pop("pending_operations", None) or ():
         resource = operation["resource"]
-        if resource["urn"] in made:
-            step = made.pop(resource["urn"])
+        if resource["urn"] in imported:
+            step = imported.pop(resource["urn"])
             outputs = {FIELD_MANAGER: step.manager} if step.manager else {}
-            put = {**resource, "id": step.id, "outputs": outputs}
-            _put(have, _to_be_read(put) if resource["type"].startswith(MAGNUM) else put)
-        elif resource["urn"] in begun | failed and operation["type"] == CREATING:
-            id = (begun | failed)[resource["urn"]]
-            _put(have, {**resource, "id": id, "outputs": resource.get("inputs") or {}})
-    for resource in have:
+            added = {**resource, "id": step.id, "outputs": outputs}
+            _add_resource(existing, _marked_unread(added) if resource["type"].startswith(MAGNUM) else added)
+        elif resource["urn"] in unfinished | failed and operation["type"] == CREATING:
+            id = (unfinished | failed)[resource["urn"]]
+            _add_resource(existing, {**resource, "id": id, "outputs": resource.get("inputs") or {}})
+    for resource in existing:
         if resource["urn"] in failed and not resource.get("delete"):
             resource |= {"taint": True, "protect": False}  # the engine replaces no protected resource
-        if resource["urn"] in bare and not resource.get("delete"):
-            resource.update(_to_be_read(resource))
-        if resource["urn"] in begun and not resource.get("delete"):
+        if resource["urn"] in renewed and not resource.get("delete"):
+            resource.update(_marked_unread(resource))
+        if resource["urn"] in unfinished and not resource.get("delete"):
             resource["initErrors"] = [_BEGUN]
     return changed, [step.urn for step in steps if step.does in ("import", "refresh", "renew")]
 
 
-def _to_be_read(resource: Mapping[str, Any]) -> dict[str, Any]:
+def _marked_unread(resource: Mapping[str, Any]) -> dict[str, Any]:
     """A Magnum resource with its inputs as outputs and an initialisation error, so that it is read again.
 
     The provider does not read ``mergeLabels``, and would replace a cluster that has none.
@@ -105,23 +105,23 @@ def _to_be_read(resource: Mapping[str, Any]) -> dict[str, Any]:
     return {**resource, "outputs": resource.get("inputs") or {}, "initErrors": [_BEGUN]}
 
 
-def _put(have: list[dict[str, Any]], made: dict[str, Any]) -> None:
+def _add_resource(existing: list[dict[str, Any]], added: dict[str, Any]) -> None:
     """Add a created resource: in the place of one that was deleted for it, else at the end."""
-    place = None
-    for index, replaced in enumerate(have):
-        if replaced["urn"] == made["urn"] and replaced.get("pendingReplacement"):
-            place = index
-        elif replaced["urn"] == made["urn"]:
+    position = None
+    for index, replaced in enumerate(existing):
+        if replaced["urn"] == added["urn"] and replaced.get("pendingReplacement"):
+            position = index
+        elif replaced["urn"] == added["urn"]:
             replaced["delete"] = True
-    if place is None:
-        have.append(made)
+    if position is None:
+        existing.append(added)
     else:
-        have[place] = made
+        existing[position] = added
 
 
-def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def is_same_state(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
     """Whether two exports are of the same state, ignoring secrets: one may show them, one may not."""
-    return bool(_shape(one) == _shape(other))
+    return bool(_shape(first) == _shape(second))
 
 
 def _shape(state: Mapping[str, Any]) -> Any:
@@ -137,5 +137,5 @@ def _without_secrets(value: Any) -> Any:
 
 
 def require_planned(plan: Plan, now: Mapping[str, Any]) -> None:
-    if not same(plan.state, now):
+    if not is_same_state(plan.state, now):
         raise Failure(f"stack {plan.stack}", "its state has changed meanwhile", "run the same command again")

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuform.checkout.errors import Failure
-from gpuform.usage import nodes as seen
-from gpuform.usage.cluster_objects import Json, Objects
+from gpuform.usage import nodes as cluster
+from gpuform.usage.cluster_objects import Json, LiveObjects
 from gpuform.usage.node_prices import NodePrices, total, used_share
 from gpuform.usage.prometheus import Alert, Prometheus
-from gpuform.usage.status import ClusterStatus, PoolStatus, summarise
+from gpuform.usage.status import ClusterStatus, PoolStatus, summarise_status
 from gpuform.usage.top.measured import History, last_hour
-from gpuform.usage.top.read import measure, view
+from gpuform.usage.top.read import build_view, read_metrics
 from gpuform.usage.top.view import Node, View
 from infra.model.amounts import quantity
 from infra.model.environment import Environment
@@ -25,7 +25,7 @@ _SEVERITIES = ("critical", "warning", "info")
 
 
 @dataclass(frozen=True)
-class Money:
+class HourlyCost:
     """USD per hour; None if not known.
 
     ``idle`` is the cost of what is not requested, ``unused`` of what is requested and not used, by
@@ -43,7 +43,7 @@ class PoolFacts:
 
     status: PoolStatus
     nodes: tuple[Node, ...]
-    money: Money
+    money: HourlyCost
 
     @property
     def gpus(self) -> int:
@@ -66,8 +66,8 @@ class Limit:
 
     node_pool: str
     resource: str
-    has: float
-    most: float
+    bought: float
+    maximum: float
 
 
 @dataclass(frozen=True)
@@ -88,84 +88,86 @@ class Facts:
     """USD per hour of each node, by name."""
 
 
-def gather(
-    env: Environment, stack: str, objects: Objects, prometheus: Prometheus, prices: PriceList, at: float
+def gather_facts(
+    env: Environment, stack: str, objects: LiveObjects, prometheus: Prometheus, prices: PriceList, at: float
 ) -> Facts:
     """Combine all sources. Without Prometheus its data is missing, and the view says why."""
-    measured, why = measure(prometheus)
-    status = summarise(env, objects.nodes, objects.pods, objects.claims, objects.queues)
-    looked = view(env, status, measured, why)
-    firing, pending = _alerts(prometheus) if looked.measured else ((), 0)
-    past = last_hour(prometheus, looked, at) if looked.measured else History()
-    priced = NodePrices(env, prices)
+    metrics, why = read_metrics(prometheus)
+    status = summarise_status(env, objects.nodes, objects.pods, objects.claims, objects.queues)
+    gpu_view = build_view(env, status, metrics, why)
+    firing, pending = _read_alerts(prometheus) if gpu_view.measured else ((), 0)
+    past = last_hour(prometheus, gpu_view, at) if gpu_view.measured else History()
+    node_prices = NodePrices(env, prices)
     return Facts(
         stack=stack,
         at=at,
         status=status,
-        view=looked,
-        pools=tuple(_pools(env, status, looked, priced)),
+        view=gpu_view,
+        pools=tuple(_pool_facts(env, status, gpu_view, node_prices)),
         bill=bill(env, prices),
         alerts=firing,
         pending=pending,
         history=past,
-        limits=tuple(_limits(objects.node_pools)),
-        prices_of={node.name: priced.usd(node) for node in status.nodes},
+        limits=tuple(_parse_limits(objects.node_pools)),
+        prices_of={node.name: node_prices.usd_per_hour(node) for node in status.nodes},
     )
 
 
-def _pools(env: Environment, status: ClusterStatus, looked: View, priced: NodePrices) -> Iterator[PoolFacts]:
-    placed: dict[str, list[seen.Pod]] = {}
-    for pod in status.pods:
-        if pod.node and not pod.over:
+def _pool_facts(
+    env: Environment, current: ClusterStatus, view: View, prices: NodePrices
+) -> Iterator[PoolFacts]:
+    placed: dict[str, list[cluster.Pod]] = {}
+    for pod in current.pods:
+        if pod.node and not pod.has_ended:
             placed.setdefault(pod.node, []).append(pod)
-    for pool, found in zip(env.pools, status.pools, strict=True):
-        mine = tuple(node for node in looked.nodes if node.pool == pool.name)
-        yield PoolFacts(found, mine, _money(env, pool, priced, found.nodes, placed, mine))
+    for pool, status in zip(env.pools, current.pools, strict=True):
+        nodes = tuple(node for node in view.nodes if node.pool == pool.name)
+        yield PoolFacts(status, nodes, _hourly_cost(env, pool, prices, status.nodes, placed, nodes))
 
 
-def _money(
+def _hourly_cost(
     env: Environment,
     pool: Pool,
-    priced: NodePrices,
-    nodes: Iterable[seen.Node],
-    placed: Mapping[str, Sequence[seen.Pod]],
-    drawn: Iterable[Node],
-) -> Money:
-    by_name = {node.name: node for node in drawn}
+    prices: NodePrices,
+    nodes: Iterable[cluster.Node],
+    placed: Mapping[str, Sequence[cluster.Pod]],
+    gpu_nodes: Iterable[Node],
+) -> HourlyCost:
+    by_name = {node.name: node for node in gpu_nodes}
     paid: list[float | None] = []
     idle: list[float | None] = []
     unused: list[float | None] = []
     for node in nodes:
-        usd, share = priced.usd(node), used_share(env, pool, node, placed.get(node.name, ()))
+        usd, share = prices.usd_per_hour(node), used_share(env, pool, node, placed.get(node.name, ()))
         paid.append(usd)
         idle.append(None if usd is None or share is None else usd * (1 - share))
-        if (live := by_name.get(node.name)) is not None:
-            unused.append(_unused(usd, live))
-    return Money(total(paid), total(idle), total(unused) if unused else None)
+        if (gpu_node := by_name.get(node.name)) is not None:
+            unused.append(_unused_usd(usd, gpu_node))
+    return HourlyCost(total(paid), total(idle), total(unused) if unused else None)
 
 
-def _unused(usd: float | None, node: Node) -> float | None:
+def _unused_usd(usd: float | None, node: Node) -> float | None:
     if usd is None or node.busy is None or not node.gpus:
         return None
     return usd * max(0.0, node.requested - node.busy) / len(node.gpus)
 
 
-def _alerts(prometheus: Prometheus) -> tuple[tuple[Alert, ...], int]:
+def _read_alerts(prometheus: Prometheus) -> tuple[tuple[Alert, ...], int]:
     """Firing alerts, the most severe first, and the number of pending ones; only those with a severity."""
     try:
-        found = prometheus.alerts()
+        alerts = prometheus.alerts()
     except Failure:
         return (), 0
-    told = [alert for alert in found if alert.labels.get("severity") in _SEVERITIES]
-    firing = [alert for alert in told if alert.state == "firing"]
+    rated = [alert for alert in alerts if alert.labels.get("severity") in _SEVERITIES]
+    firing = [alert for alert in rated if alert.state == "firing"]
     firing.sort(key=lambda alert: _SEVERITIES.index(alert.labels["severity"]))
-    return tuple(firing), sum(alert.state == "pending" for alert in told)
+    return tuple(firing), sum(alert.state == "pending" for alert in rated)
 
 
-def _limits(node_pools: Iterable[Json]) -> Iterator[Limit]:
+def _parse_limits(node_pools: Iterable[Json]) -> Iterator[Limit]:
     """Limits of the NodePools that have any; 0 for a resource that is not bought yet."""
-    for raw in sorted(node_pools, key=lambda raw: str(raw["metadata"]["name"])):
-        has = (raw.get("status") or {}).get("resources") or {}
-        for resource, most in sorted((raw["spec"].get("limits") or {}).items()):
+    for node_pool in sorted(node_pools, key=lambda node_pool: str(node_pool["metadata"]["name"])):
+        has = (node_pool.get("status") or {}).get("resources") or {}
+        for resource, maximum in sorted((node_pool["spec"].get("limits") or {}).items()):
             bought = quantity(has.get(resource, "0"))
-            yield Limit(raw["metadata"]["name"], resource, bought, quantity(most))
+            yield Limit(node_pool["metadata"]["name"], resource, bought, quantity(maximum))

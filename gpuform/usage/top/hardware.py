@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gpuform.usage.nodes import Node, gpu_id
-from gpuform.usage.top.measured import Key, Measured
+from gpuform.usage.top.measured import Key, Metrics
 from infra.model import labels, offer
 from infra.model.environment import Environment
 from infra.model.gpu import GPUS, Gpu
@@ -23,8 +23,8 @@ from infra.model.sharing import Mig, Mps, TimeSlicing
 class Device:
     """A GPU, or a slice of one.
 
-    ``size`` is its part of a GPU, by compute slices; ``of`` are the compute and memory slices of the whole
-    GPU, 0 without MIG. ``ident`` is the id under which a simulated device manager allocates it, empty
+    ``size`` is its part of a GPU, by compute slices; ``gpu_slices`` are the compute and memory slices of the
+    whole GPU, 0 without MIG. ``ident`` is the id under which a simulated device manager allocates it, empty
     elsewhere. ``key`` locates its measurements, None without any.
     """
 
@@ -38,47 +38,56 @@ class Device:
     start: int | None = None
     compute: int = 0
     memory: int = 0
-    of: tuple[int, int] = (0, 0)
+    gpu_slices: tuple[int, int] = (0, 0)
     ident: str = ""
     key: Key | None = None
 
 
-def devices(env: Environment, pool: Pool, node: Node, measured: Measured) -> tuple[Device, ...]:
+def list_devices(env: Environment, pool: Pool, node: Node, metrics: Metrics) -> tuple[Device, ...]:
     """Every device of a node, ordered by GPU."""
-    naming = Naming(env, pool, _model(pool, node.tags))
+    naming = DeviceFactory(env, pool, _gpu_model(pool, node.labels))
     if node.gpus:
-        return tuple(_simulated(naming, node))
-    if measured.on(node.name):
-        return tuple(_seen(naming, node, measured))
-    return tuple(_declared(naming, pool, node.tags))
+        return tuple(_simulated_devices(naming, node))
+    if metrics.keys_on(node.name):
+        return tuple(_measured_devices(naming, node, metrics))
+    return tuple(_declared_devices(naming, pool, node.labels))
 
 
 @dataclass(frozen=True)
-class Naming:
+class DeviceFactory:
     """Names of a pool's devices, and the number of pods that can share each."""
 
     env: Environment
     pool: Pool
     model: Gpu | None
 
-    def called(self, measured: str = "") -> str:
+    def model_name(self, measured: str = "") -> str:
         """The model as in the node's label; as measured if it is not in our table."""
         return self.model.product if self.model else measured or "GPU"
 
     @property
-    def of(self) -> tuple[int, int]:
+    def gpu_slices(self) -> tuple[int, int]:
         geometry = self.model.geometry if self.model else None
         return (geometry.compute, geometry.memory) if geometry else (0, 0)
 
-    def whole(self, index: int, uuid: str = "", model: str = "", key: Key | None = None) -> Device:
+    def whole_gpu(self, index: int, uuid: str = "", model: str = "", key: Key | None = None) -> Device:
         sharing = self.pool.sharing
         shares = sharing.replicas if isinstance(sharing, TimeSlicing | Mps) else 1
         resource = offer.shared_name(labels.NVIDIA_GPU, sharing if isinstance(sharing, TimeSlicing) else None)
         if self.pool.by_claim:
             resource = labels.GPU_DEVICE_CLASS
-        return Device(index, uuid, self.called(model), resource, shares, of=self.of, ident=uuid, key=key)
+        return Device(
+            index,
+            uuid,
+            self.model_name(model),
+            resource,
+            shares,
+            gpu_slices=self.gpu_slices,
+            ident=uuid,
+            key=key,
+        )
 
-    def part(self, index: int, uuid: str, profile: str, size: float) -> Device:
+    def mig_instance(self, index: int, uuid: str, profile: str, size: float) -> Device:
         """A MIG instance; ``size`` is used if neither the pool nor the catalogue has the profile."""
         geometry = self.model.geometry if self.model else None
         shape = geometry.profile(profile) if geometry else None
@@ -87,14 +96,15 @@ class Naming:
         return Device(
             gpu=index,
             uuid=uuid,
-            model=self.called(),
+            model=self.model_name(),
             resource=self._resource(profile),
             shares=share.replicas if share else 1,
-            size=offer.slices(self.pool).get(profile) or (compute / self.of[0] if compute else size),
+            size=offer.slice_parts(self.pool).get(profile)
+            or (compute / self.gpu_slices[0] if compute else size),
             profile=profile,
             compute=compute,
             memory=memory,
-            of=self.of,
+            gpu_slices=self.gpu_slices,
         )
 
     def _resource(self, profile: str) -> str:
@@ -102,51 +112,51 @@ class Naming:
         if self.pool.by_claim:
             return labels.MIG_DEVICE_CLASS
         share = sharing.share if isinstance(sharing, Mig) else None
-        mixed = offer.own_strategy(self.env.strategy(self.pool), self.pool) == "mixed"
+        mixed = offer.pool_strategy(self.env.strategy(self.pool), self.pool) == "mixed"
         return offer.shared_name(offer.mig_resource(profile) if mixed else labels.NVIDIA_GPU, share)
 
 
-def _simulated(naming: Naming, node: Node) -> Iterator[Device]:
-    for one in sorted(node.devices, key=lambda one: (one.gpu, one.start)):
-        if not one.profile:
-            yield naming.whole(one.gpu, one.ident)
+def _simulated_devices(naming: DeviceFactory, node: Node) -> Iterator[Device]:
+    for device in sorted(node.devices, key=lambda device: (device.gpu, device.start)):
+        if not device.profile:
+            yield naming.whole_gpu(device.gpu, device.ident)
             continue
-        equal = 1 / len(node.layout[str(one.gpu)])
-        found = naming.part(one.gpu, gpu_id(node.uid, one.gpu), one.profile, equal)
-        yield replace(found, start=one.start, ident=one.ident)
+        equal = 1 / len(node.layout[str(device.gpu)])
+        instance = naming.mig_instance(device.gpu, gpu_id(node.uid, device.gpu), device.profile, equal)
+        yield replace(instance, start=device.start, ident=device.ident)
 
 
-def _seen(naming: Naming, node: Node, measured: Measured) -> Iterator[Device]:
-    keys = measured.on(node.name)
+def _measured_devices(naming: DeviceFactory, node: Node, metrics: Metrics) -> Iterator[Device]:
+    keys = metrics.keys_on(node.name)
     for key in keys:
-        known, beside = measured.devices[key], sum(one[1] == key[1] for one in keys)
-        if not known.profile:
-            yield naming.whole(key[1], known.uuid, known.model, key)
+        identity, instances = metrics.devices[key], sum(sibling[1] == key[1] for sibling in keys)
+        if not identity.profile:
+            yield naming.whole_gpu(key[1], identity.uuid, identity.model, key)
         else:
-            found = naming.part(key[1], known.uuid, known.profile, 1 / beside)
-            yield replace(found, model=naming.called(known.model), key=key)
+            instance = naming.mig_instance(key[1], identity.uuid, identity.profile, 1 / instances)
+            yield replace(instance, model=naming.model_name(identity.model), key=key)
 
 
-def _declared(naming: Naming, pool: Pool, tags: Mapping[str, str]) -> Iterator[Device]:
-    said = tags.get(labels.GPU_COUNT, "")
-    count = int(said) if said.isdecimal() else offer.gpus_of(pool, tags) or pool.gpu_counts[-1]
+def _declared_devices(naming: DeviceFactory, pool: Pool, tags: Mapping[str, str]) -> Iterator[Device]:
+    label = tags.get(labels.GPU_COUNT, "")
+    count = int(label) if label.isdecimal() else offer.node_gpus(pool, tags) or pool.gpu_counts[-1]
     only = pool.sharing.devices if isinstance(pool.sharing, Mig) else None
     geometry = naming.model.geometry if naming.model else None
     layout = pool.layout or {}
     placed = (geometry.placements(layout) if geometry else None) or ()
     for index in range(count):
         if not placed or (only is not None and index not in only):
-            yield naming.whole(index)
+            yield naming.whole_gpu(index)
             continue
         for profile, start in placed:
-            yield replace(naming.part(index, "", profile, 1 / len(placed)), start=start)
+            yield replace(naming.mig_instance(index, "", profile, 1 / len(placed)), start=start)
 
 
-def _model(pool: Pool, tags: Mapping[str, str]) -> Gpu | None:
+def _gpu_model(pool: Pool, tags: Mapping[str, str]) -> Gpu | None:
     """The model in the discovery label, with or without a sharing suffix; else the pool's first."""
     product = tags.get(labels.GPU_PRODUCT, "")
     known = (*pool.gpus, *GPUS.values())
-    named = [gpu for gpu in known if product == gpu.product or product.startswith(f"{gpu.product}-")]
-    if named:
-        return max(named, key=lambda gpu: len(gpu.product))
+    matching = [gpu for gpu in known if product == gpu.product or product.startswith(f"{gpu.product}-")]
+    if matching:
+        return max(matching, key=lambda gpu: len(gpu.product))
     return pool.gpus[0] if pool.gpus else None

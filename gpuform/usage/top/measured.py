@@ -36,7 +36,7 @@ PodName = tuple[str, str]
 
 HOUR_S = 3600.0
 STEPS = 60
-_FEW = 12
+_FEW_POINTS = 12
 """With fewer points, Prometheus is young, and its short history is queried again at a finer step."""
 MOST_NODES = 60
 """Nodes of a pool with GPU history: as many as the report draws."""
@@ -47,7 +47,7 @@ Points = tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True)
-class Known:
+class DeviceIdentity:
     """A device's identity from the labels of its series."""
 
     uuid: str
@@ -56,10 +56,10 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Measured:
+class Metrics:
     """All measurements, by device and by pod; empty if nothing is scraped yet."""
 
-    devices: Mapping[Key, Known] = field(default_factory=dict)
+    devices: Mapping[Key, DeviceIdentity] = field(default_factory=dict)
     values: Mapping[tuple[str, Key], float] = field(default_factory=dict)
     """By series name and device."""
     used: Mapping[PodName, float] = field(default_factory=dict)
@@ -68,19 +68,19 @@ class Measured:
     faults: Mapping[tuple[str, int], tuple[Fault, ...]] = field(default_factory=dict)
     """By node and GPU index."""
 
-    def on(self, node: str) -> list[Key]:
+    def keys_on(self, node: str) -> list[Key]:
         """The devices of a node, in the order of the GPUs and of their instances."""
         return self._by_node.get(node, [])
 
     @cached_property
     def _by_node(self) -> dict[str, list[Key]]:
-        found: dict[str, list[Key]] = {}
-        for key in sorted(self.devices, key=_in_order):
-            found.setdefault(key[0], []).append(key)
-        return found
+        keys: dict[str, list[Key]] = {}
+        for key in sorted(self.devices, key=_sort_key):
+            keys.setdefault(key[0], []).append(key)
+        return keys
 
     def use(self, key: Key) -> Use:
-        """Measurements of a device; power and temperature only for a whole GPU."""
+        """Metrics of a device; power and temperature only for a whole GPU."""
         node, gpu, _ = key
         return Use(
             util=self.values.get((UTILISATION, key)),
@@ -91,23 +91,23 @@ class Measured:
         )
 
 
-def _in_order(key: Key) -> tuple[str, int, int, str]:
+def _sort_key(key: Key) -> tuple[str, int, int, str]:
     return key[0], key[1], int(key[2]) if key[2].isdecimal() else -1, key[2]
 
 
-def ask(prometheus: Prometheus) -> Measured:
+def query_measurements(prometheus: Prometheus) -> Metrics:
     """Run both queries. Raises Failure if Prometheus does not answer."""
-    recorded = prometheus.query(f'{{__name__=~"{"|".join(SERIES)}"}}')
-    return gather(recorded, prometheus.query(HOLDERS))
+    samples = prometheus.query(f'{{__name__=~"{"|".join(SERIES)}"}}')
+    return group_samples(samples, prometheus.query(HOLDERS))
 
 
-def gather(recorded: Iterable[Sample], seen: Iterable[Sample]) -> Measured:
+def group_samples(recorded: Iterable[Sample], pod_samples: Iterable[Sample]) -> Metrics:
     """Group samples by kind; leaves out samples without a node or with an invalid GPU index."""
-    devices: dict[Key, Known] = {}
+    devices: dict[Key, DeviceIdentity] = {}
     values: dict[tuple[str, Key], float] = {}
     used: dict[PodName, float] = {}
     faults: dict[tuple[str, int], list[Fault]] = {}
-    gone: dict[Key, Known] = {}
+    faulty: dict[Key, DeviceIdentity] = {}
     for sample in recorded:
         if sample.name == POD_USED:
             name = (sample.labels.get("namespace", ""), sample.labels.get("pod", ""))
@@ -116,28 +116,28 @@ def gather(recorded: Iterable[Sample], seen: Iterable[Sample]) -> Measured:
         for key in _key(sample):
             if sample.name == ACTIVE:
                 faults.setdefault(key[:2], []).append(_fault(sample))
-                gone[key] = Known(sample.labels.get("UUID", ""), "", "")
+                faulty[key] = DeviceIdentity(sample.labels.get("UUID", ""), "", "")
                 continue
             values[sample.name, key] = sample.value
             if sample.name in (UTILISATION, MEMORY_USED, MEMORY_TOTAL):
-                devices[key] = Known(
+                devices[key] = DeviceIdentity(
                     sample.labels.get("UUID", ""),
                     sample.labels.get("modelName", ""),
                     sample.labels.get("GPU_I_PROFILE", ""),
                 )
     # A lost GPU has only its fault's series; it still belongs to the node.
-    there = {key[:2] for key in devices}
-    devices |= {key: known for key, known in gone.items() if key[:2] not in there}
+    present = {key[:2] for key in devices}
+    devices |= {key: known for key, known in faulty.items() if key[:2] not in present}
     holders: dict[Key, set[PodName]] = {}
-    for sample in seen:
+    for sample in pod_samples:
         for key in _key(sample):
             holders.setdefault(key, set()).add((sample.labels.get("namespace", ""), sample.labels["pod"]))
-    return Measured(
+    return Metrics(
         devices,
         values,
         used,
-        holders={key: tuple(sorted(found)) for key, found in holders.items()},
-        faults={key: tuple(sorted(set(found), key=str)) for key, found in faults.items()},
+        holders={key: tuple(sorted(pods)) for key, pods in holders.items()},
+        faults={key: tuple(sorted(set(of_gpu), key=str)) for key, of_gpu in faults.items()},
     )
 
 
@@ -168,70 +168,74 @@ def last_hour(prometheus: Prometheus, view: View, at: float) -> History:
     """Query the hour before ``at``; empty if Prometheus does not answer."""
     start, step = at - HOUR_S, HOUR_S / STEPS
     try:
-        used = prometheus.query_range(_pools(POOL_USED, step), start, at, step)
-        if 0 < _longest(used) < _FEW:
+        used = prometheus.query_range(_pools_query(POOL_USED, step), start, at, step)
+        if 0 < _most_points(used) < _FEW_POINTS:
             start = min(series.points[0][0] for series in used if series.points) - step
             step = max(1.0, (at - start) / STEPS)
-            used = prometheus.query_range(_pools(POOL_USED, step), start, at, step)
-        asked = prometheus.query_range(_pools(POOL_REQUESTED, step), start, at, step)
+            used = prometheus.query_range(_pools_query(POOL_USED, step), start, at, step)
+        requested = prometheus.query_range(_pools_query(POOL_REQUESTED, step), start, at, step)
         gpus = [
-            one
-            for nodes in drawn(view)
-            for one in prometheus.query_range(_gpus(nodes, step), start, at, step)
+            series
+            for nodes in nodes_to_draw(view)
+            for series in prometheus.query_range(_gpus_query(nodes, step), start, at, step)
         ]
     except Failure:
         return History()
-    times = [series.points[0][0] for series in (*used, *asked, *gpus) if series.points]
-    pools = ((name, one) for name, found in ((POOL_USED, used), (POOL_REQUESTED, asked)) for one in found)
+    times = [series.points[0][0] for series in (*used, *requested, *gpus) if series.points]
+    pools = (
+        (name, series)
+        for name, history in ((POOL_USED, used), (POOL_REQUESTED, requested))
+        for series in history
+    )
     return History(
         since=min(times, default=at),
         until=at,
-        pools={(one.labels.get("pool", ""), name): one.points for name, one in pools},
-        gpus=_whole(gpus, view),
+        pools={(series.labels.get("pool", ""), name): series.points for name, series in pools},
+        gpus=_gpu_history(gpus, view),
     )
 
 
-def _whole(found: Iterable[Series], view: View) -> dict[tuple[str, int], Points]:
+def _gpu_history(history: Iterable[Series], view: View) -> dict[tuple[str, int], Points]:
     """History per GPU; for one with MIG, the sum of its slices by their current size."""
     sizes = {
-        (node.name, gpu.index, one.instance): one.size
+        (node.name, gpu.index, mig.instance): mig.size
         for node in view.nodes
         for gpu in node.gpus
-        for one in gpu.slices
+        for mig in gpu.slices
     }
-    together: dict[tuple[str, int], dict[float, float]] = {}
-    for series in found:
+    values_by_gpu: dict[tuple[str, int], dict[float, float]] = {}
+    for series in history:
         node, index = series.labels.get("node", ""), series.labels.get("gpu", "")
         if node and index.isdecimal():
             size = sizes.get((node, int(index), series.labels.get("GPU_I_ID", "")), 1.0)
-            values = together.setdefault((node, int(index)), {})
+            values = values_by_gpu.setdefault((node, int(index)), {})
             for at, value in series.points:
                 values[at] = values.get(at, 0.0) + value * size
-    return {key: tuple(sorted(values.items())) for key, values in together.items()}
+    return {key: tuple(sorted(values.items())) for key, values in values_by_gpu.items()}
 
 
-def drawn(view: View) -> list[Sequence[Node]]:
+def nodes_to_draw(view: View) -> list[Sequence[Node]]:
     """The nodes of each pool to draw: those that take no pods first, then by name."""
-    found: list[Sequence[Node]] = []
+    groups: list[Sequence[Node]] = []
     for _, group in groupby(view.nodes, key=lambda node: node.pool):
         nodes = sorted(group, key=lambda node: (node.ready and not node.closed, node.name))
-        found.append(nodes[:MOST_NODES])
-    return found
+        groups.append(nodes[:MOST_NODES])
+    return groups
 
 
-def _longest(found: Iterable[Series]) -> int:
-    return max((len(series.points) for series in found), default=0)
+def _most_points(history: Iterable[Series]) -> int:
+    return max((len(series.points) for series in history), default=0)
 
 
-def _pools(series: str, step: float) -> str:
-    return f"sum by (pool) ({_mean(series, step)})"
+def _pools_query(series: str, step: float) -> str:
+    return f"sum by (pool) ({_mean_over_step(series, step)})"
 
 
-def _gpus(nodes: Iterable[Node], step: float) -> str:
+def _gpus_query(nodes: Iterable[Node], step: float) -> str:
     """Node names are DNS names, so the dot is the only special character of a pattern in them."""
     names = "|".join(node.name.replace(".", "[.]") for node in nodes)
-    return _mean(f'{UTILISATION}{{node=~"{names}"}}', step)
+    return _mean_over_step(f'{UTILISATION}{{node=~"{names}"}}', step)
 
 
-def _mean(series: str, step: float) -> str:
+def _mean_over_step(series: str, step: float) -> str:
     return f"avg_over_time({series}[{max(step, LEAST_S):.0f}s])"

@@ -11,7 +11,7 @@ from gpuform.usage.status import PoolStatus
 
 @dataclass(frozen=True)
 class Use:
-    """Measurements of a GPU or a slice; None if not measured.
+    """Metrics of a GPU or a slice; None if not measured.
 
     ``util`` is the part of the time or of the engines that was busy, 0 to 1; memory in bytes. Power and
     temperature exist only for a whole GPU.
@@ -60,8 +60,8 @@ class Fault:
     xid: str = ""
 
     def __str__(self) -> str:
-        what = f"XID {self.xid}" if self.xid else self.reason.replace("_", " ")
-        return f"{what} ({self.kind})" if self.kind else what
+        name = f"XID {self.xid}" if self.xid else self.reason.replace("_", " ")
+        return f"{name} ({self.kind})" if self.kind else name
 
 
 @dataclass(frozen=True)
@@ -102,25 +102,24 @@ class Gpu:
     faults: tuple[Fault, ...] = ()
 
     @property
-    def vacant(self) -> str:
+    def free_word(self) -> str:
         """Word for unallocated parts: "unhealthy" if the GPU needs a reset or a replacement."""
-        return "unhealthy" if any(one.kind in ("reset", "replace") for one in self.faults) else "free"
+        return "unhealthy" if any(fault.kind in ("reset", "replace") for fault in self.faults) else "free"
 
     @property
-    def everyone(self) -> Iterator[PodUse]:
+    def all_pods(self) -> Iterator[PodUse]:
         yield from self.pods
-        for one in self.slices:
-            yield from one.pods
+        yield from (pod for mig in self.slices for pod in mig.pods)
 
     @property
     def requested(self) -> float:
         """Requested part, 0 to 1 unless overallocated."""
-        return sum(pod.requested for pod in self.everyone)
+        return sum(pod.requested for pod in self.all_pods)
 
 
 @dataclass(frozen=True)
 class Node:
-    """A node with GPUs; ``loose`` are pods that have one of its GPUs, but it is not known which.
+    """A node with GPUs; ``unassigned`` pods have one of its GPUs, but it is not known which.
 
     ``closed`` says why no new pod is scheduled although GPUs are free; empty if pods can be scheduled.
     """
@@ -130,25 +129,25 @@ class Node:
     machine: str
     ready: bool
     gpus: tuple[Gpu, ...]
-    loose: tuple[PodUse, ...] = ()
+    unassigned: tuple[PodUse, ...] = ()
     closed: str = ""
 
     @property
-    def everyone(self) -> Iterator[PodUse]:
+    def all_pods(self) -> Iterator[PodUse]:
         """Every pod with a GPU of this node, once for each of its devices."""
         for gpu in self.gpus:
-            yield from gpu.everyone
-        yield from self.loose
+            yield from gpu.all_pods
+        yield from self.unassigned
 
     @property
     def requested(self) -> float:
-        return sum(pod.requested for pod in self.everyone)
+        return sum(pod.requested for pod in self.all_pods)
 
     @property
     def busy(self) -> float | None:
         """Number of GPUs in use: the sum of their utilisation; None without measurements."""
-        found = [gpu.use.util for gpu in self.gpus if gpu.use.util is not None]
-        return sum(found) if found else None
+        utilisations = [gpu.use.util for gpu in self.gpus if gpu.use.util is not None]
+        return sum(utilisations) if utilisations else None
 
 
 @dataclass(frozen=True)
@@ -167,68 +166,69 @@ class View:
     def measured(self) -> bool:
         return not self.why
 
-    def only(self, namespace: str | None, pool: str | None, node: str | None) -> View:
+    def filtered(self, namespace: str | None, pool: str | None, node: str | None) -> View:
         """The part for one namespace, pool or node; leaves out GPUs without a pod of the namespace."""
-        found = [one for one in self.nodes if pool in (None, one.pool) and node in (None, one.name)]
+        nodes = [item for item in self.nodes if pool in (None, item.pool) and node in (None, item.name)]
         if namespace is not None:
-            found = [kept for one in found if (kept := _of_namespace(one, namespace)) is not None]
-        growing = tuple(one for one in self.growing if pool in (None, one.name))
-        return replace(self, nodes=tuple(found), growing=growing)
+            nodes = [filtered for item in nodes if (filtered := _filter_pods(item, namespace)) is not None]
+        growing = tuple(status for status in self.growing if pool in (None, status.name))
+        return replace(self, nodes=tuple(nodes), growing=growing)
 
     def to_json(self) -> dict[str, Any]:
         """The documented form of ``gpuform top --json``."""
+        growing = [{"pool": pool.name, "nodes": len(pool.nodes), **pool.min_max} for pool in self.growing]
         return {
             "simulated": self.simulated,
             "prometheus": {"answers": self.measured, "why": self.why},
-            "growing": [{"pool": one.name, "nodes": len(one.nodes), **one.between} for one in self.growing],
-            "nodes": [_node(node) for node in self.nodes],
+            "growing": growing,
+            "nodes": [_node_json(node) for node in self.nodes],
         }
 
 
-def _of_namespace(node: Node, namespace: str) -> Node | None:
-    def mine(pods: Iterable[PodUse]) -> tuple[PodUse, ...]:
+def _filter_pods(node: Node, namespace: str) -> Node | None:
+    def chosen(pods: Iterable[PodUse]) -> tuple[PodUse, ...]:
         return tuple(pod for pod in pods if pod.namespace == namespace)
 
     gpus = []
     for gpu in node.gpus:
-        slices = tuple(replace(one, pods=mine(one.pods)) for one in gpu.slices if mine(one.pods))
-        if slices or mine(gpu.pods):
-            gpus.append(replace(gpu, slices=slices, pods=mine(gpu.pods)))
-    kept = replace(node, gpus=tuple(gpus), loose=mine(node.loose))
-    return kept if kept.gpus or kept.loose else None
+        slices = tuple(replace(mig, pods=chosen(mig.pods)) for mig in gpu.slices if chosen(mig.pods))
+        if slices or chosen(gpu.pods):
+            gpus.append(replace(gpu, slices=slices, pods=chosen(gpu.pods)))
+    filtered = replace(node, gpus=tuple(gpus), unassigned=chosen(node.unassigned))
+    return filtered if filtered.gpus or filtered.unassigned else None
 
 
-def _node(node: Node) -> dict[str, Any]:
+def _node_json(node: Node) -> dict[str, Any]:
     return {
-        **_of(node, "name", "pool", "machine", "ready", "closed"),
+        **_rounded_fields(node, "name", "pool", "machine", "ready", "closed"),
         "requested_gpus": _round(node.requested),
         "busy_gpus": _round(node.busy),
-        "gpus": [_gpu(gpu) for gpu in node.gpus],
-        "pods": [_pod(pod) for pod in node.loose],
+        "gpus": [_gpu_json(gpu) for gpu in node.gpus],
+        "pods": [_pod_json(pod) for pod in node.unassigned],
     }
 
 
-def _gpu(gpu: Gpu) -> dict[str, Any]:
+def _gpu_json(gpu: Gpu) -> dict[str, Any]:
     return {
-        **_of(gpu, "index", "uuid", "model", "shares"),
+        **_rounded_fields(gpu, "index", "uuid", "model", "shares"),
         "requested_gpus": _round(gpu.requested),
-        **_use(gpu.use),
+        **_use_json(gpu.use),
         "power_watts": _round(gpu.use.power_watts),
         "temperature_celsius": _round(gpu.use.celsius),
-        "faults": [{"reason": one.reason, "class": one.kind, "xid": one.xid} for one in gpu.faults],
+        "faults": [{"reason": fault.reason, "class": fault.kind, "xid": fault.xid} for fault in gpu.faults],
         "slices": [
             {
-                **_of(one, "profile", "instance", "start", "size", "shares"),
-                **_use(one.use),
-                "pods": [_pod(pod) for pod in one.pods],
+                **_rounded_fields(mig, "profile", "instance", "start", "size", "shares"),
+                **_use_json(mig.use),
+                "pods": [_pod_json(pod) for pod in mig.pods],
             }
-            for one in gpu.slices
+            for mig in gpu.slices
         ],
-        "pods": [_pod(pod) for pod in gpu.pods],
+        "pods": [_pod_json(pod) for pod in gpu.pods],
     }
 
 
-def _use(use: Use) -> dict[str, Any]:
+def _use_json(use: Use) -> dict[str, Any]:
     return {
         "util": _round(use.util),
         "memory_used_bytes": _round(use.memory_used),
@@ -236,14 +236,14 @@ def _use(use: Use) -> dict[str, Any]:
     }
 
 
-def _of(one: Node | Gpu | Slice, *names: str) -> dict[str, Any]:
-    found = {name: getattr(one, name) for name in names}
-    return {name: _round(value) if isinstance(value, float) else value for name, value in found.items()}
+def _rounded_fields(item: Node | Gpu | Slice, *names: str) -> dict[str, Any]:
+    values = {name: getattr(item, name) for name in names}
+    return {name: _round(value) if isinstance(value, float) else value for name, value in values.items()}
 
 
-def _pod(pod: PodUse) -> dict[str, Any]:
-    found = {key: value for key, value in asdict(pod).items() if key not in ("workload", "requested", "used")}
-    return {**found, "requested_gpus": _round(pod.requested), "used_gpus": _round(pod.used)}
+def _pod_json(pod: PodUse) -> dict[str, Any]:
+    known = {key: value for key, value in asdict(pod).items() if key not in ("workload", "requested", "used")}
+    return {**known, "requested_gpus": _round(pod.requested), "used_gpus": _round(pod.used)}
 
 
 def _round(value: float | None) -> float | None:

@@ -21,7 +21,7 @@ from infra.model.labels import GPU_UNHEALTHY
 from infra.model.prices import HOURS_PER_MONTH, PriceList
 from infra.model.workload import InferenceWorkload
 from infra.plan import cost, scaling, templates
-from infra.plan.rules.alerts import RUNBOOKS, pages, pods
+from infra.plan.rules.alerts import RUNBOOKS, pods, runbook_prefix
 from infra.plan.scraping import JOB
 
 NAMES = ("fleet", "capacity", "devices", "pipes", "sharing", "cost", "health")
@@ -57,20 +57,20 @@ def dashboards(env: Environment) -> dict[str, dict[str, Any]]:
     """
     from infra.plan.dashboards import grafana
 
-    known, note = _values(env), _NOTE if env.cluster.kind == "embedded" else {}
-    found = {}
+    values, first_row = _values(env), _NOTE if env.cluster.kind == "embedded" else {}
+    models = {}
     for name in NAMES:
         board = templates.read(Path(__file__).with_name(f"{name}.yaml"))
-        rows = templates.complete(board["rows"], templates.named(board.get("let", {}), known))
-        found[name] = grafana.model({**board, "name": name, "rows": {**note, **rows}})
-    return found
+        rows = templates.fill(board["rows"], templates.with_let(board.get("let", {}), values))
+        models[name] = grafana.model({**board, "name": name, "rows": {**first_row, **rows}})
+    return models
 
 
 def _values(env: Environment) -> dict[str, Any]:
     """What the files are completed with; ``when`` of a panel names a fact, ``each`` a list."""
-    priced = _priced(env)
+    priced = _priced_pools(env)
     unpriced = [f"`{pool.name}`" for pool in env.pools if pool.gpus and pool.name not in priced]
-    works = [work for work in env.workloads if isinstance(work, InferenceWorkload)]
+    inference = [work for work in env.workloads if isinstance(work, InferenceWorkload)]
     budget = env.cost.budget_usd_per_month if env.cost else None
     return {
         **_COMMON,
@@ -80,22 +80,22 @@ def _values(env: Environment) -> dict[str, Any]:
         "layouts": env.has_mig_manager and any(pool.layout for pool in env.pools),
         "nvlink": any(gpu.nvlink for pool in env.pools for gpu in pool.gpus),
         "queues": env.queues,
-        "scaled": [_served(env, work) for work in works if work.scale],
-        "measured": [_served(env, work) for work in works if scaling.query(env, work)],
+        "scaled": [_workload_values(env, work) for work in inference if work.scale],
+        "measured": [_workload_values(env, work) for work in inference if scaling.query(env, work)],
         "priced": priced,
         "unpriced": ", ".join(unpriced),
         "budget": {} if budget is None else {budget: "red"},
         "of_budget": "" if budget is None else f"; red from the budget of {budget:,.0f} USD on",
-        "runbooks": pages(env),
-        "runbook": f"{pages(env)}{RUNBOOKS}/$1.md",
+        "runbooks": runbook_prefix(env),
+        "runbook": f"{runbook_prefix(env)}{RUNBOOKS}/$1.md",
     }
 
 
-def _priced(env: Environment) -> frozenset[str]:
+def _priced_pools(env: Environment) -> frozenset[str]:
     """Pools with a known price of one of their GPUs; the bill must count their nodes."""
-    lines = {line.what for line in cost.bill(env, PriceList()).lines if line.units}
+    lines = {line.item for line in cost.bill(env, PriceList()).lines if line.units}
     return frozenset(pool.name for pool in env.pools if pool.gpus and f"pool {pool.name}" in lines)
 
 
-def _served(env: Environment, work: InferenceWorkload) -> dict[str, str]:
+def _workload_values(env: Environment, work: InferenceWorkload) -> dict[str, str]:
     return {"work": f"{work.namespace}/{work.name}", "pods": pods(work), "query": scaling.query(env, work)}

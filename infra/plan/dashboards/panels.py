@@ -24,14 +24,14 @@ _NEUTRAL = "blue"
 _BAR = {"type": "gauge", "mode": "basic", "valueDisplayMode": "text"}
 
 
-def builder(panel: Panel) -> Any:
+def panel_builder(panel: Panel) -> Any:
     """Builder of a panel, without id and position; KeyError for an unknown kind of panel."""
     kind = _kind(panel)
-    found = _KINDS[kind][0](panel).title(panel[kind]).description(panel.get("help", ""))
-    return found if kind in ("text", "alerts") else found.datasource(SOURCE)
+    view = _KINDS[kind][0](panel).title(panel[kind]).description(panel.get("help", ""))
+    return view if kind in ("text", "alerts") else view.datasource(SOURCE)
 
 
-def size(panel: Panel) -> tuple[int, int]:
+def panel_size(panel: Panel) -> tuple[int, int]:
     """Width and height."""
     _, width, height = _KINDS[_kind(panel)]
     return panel.get("width", width), panel.get("height", height)
@@ -66,7 +66,7 @@ def _series(panel: Panel) -> timeseries.Panel:
     )
     tooltip = common.VizTooltipOptions().mode(looks.TooltipDisplayMode.MULTI)
     stacked = panel.get("stacked", False)
-    found = (
+    view = (
         timeseries.Panel()
         .targets([query.range() for query in _queries(panel)])
         .unit(panel.get("unit", "short"))
@@ -77,13 +77,13 @@ def _series(panel: Panel) -> timeseries.Panel:
         .fill_opacity(40 if stacked else 8)
     )
     if stacked:
-        found = found.stacking(common.StackingConfig().mode(looks.StackingMode.NORMAL).group("A"))
+        view = view.stacking(common.StackingConfig().mode(looks.StackingMode.NORMAL).group("A"))
     if "most" in panel:
-        found = found.max(panel["most"])
+        view = view.max(panel["most"])
     if "steps" in panel:
         style = common.GraphThresholdsStyleConfig().mode(looks.GraphThresholdsStyleMode.DASHED)
-        found = found.thresholds(_thresholds(panel["steps"])).thresholds_style(style)
-    return found
+        view = view.thresholds(_thresholds(panel["steps"])).thresholds_style(style)
+    return view
 
 
 def _bars(panel: Panel) -> bargauge.Panel:
@@ -114,7 +114,7 @@ def _table(panel: Panel) -> table.Panel:
     renamed = {"Value": next(iter(columns))} if len(columns) == 1 else names
     order = {name: index for index, name in enumerate([*keys, *renamed])}
     organize = {"excludeByName": {"Time": True}, "indexByName": order, "renameByName": {**keys, **renamed}}
-    found = (
+    view = (
         table.Panel()
         .targets(
             [
@@ -130,23 +130,23 @@ def _table(panel: Panel) -> table.Panel:
         .sort_by([common.TableSortByFieldState().display_name(panel["sort"]).desc(True)])
     )
     for header, column in columns.items():
-        found = found.override_by_name(header, _cells({} if isinstance(column, str) else column))
+        view = view.override_by_name(header, _cells({} if isinstance(column, str) else column))
     for label, link in panel.get("links", {}).items():
-        found = found.override_by_name(keys[label], [_value("links", [_link(label, link)])])
-    return found
+        view = view.override_by_name(keys[label], [_property("links", [_link(label, link)])])
+    return view
 
 
 def _cells(column: Panel) -> list[models.DynamicConfigValue]:
     """The look of a column; ``bar`` draws a ratio from 0 to 1 as a bar in the cell."""
     steps, bar = column.get("steps", {}), "bar" in column
-    found = [_value("unit", column.get("unit", "short"))]
+    properties = [_property("unit", column.get("unit", "short"))]
     if steps or bar:
-        found.append(_value("thresholds", _thresholds(steps).build()))
+        properties.append(_property("thresholds", _thresholds(steps).build()))
     if bar:
-        found += [_value("min", 0), _value("max", 1), _value("custom.cellOptions", _BAR)]
+        properties += [_property("min", 0), _property("max", 1), _property("custom.cellOptions", _BAR)]
     elif steps:
-        found.append(_value("custom.cellOptions", {"type": "color-text"}))
-    return found
+        properties.append(_property("custom.cellOptions", {"type": "color-text"}))
+    return properties
 
 
 def _link(label: str, link: Any) -> dict[str, str]:
@@ -204,8 +204,8 @@ def _query(index: int, expr: str) -> prometheus.Dataquery:
 
 def _expr(query: Any) -> str:
     """``expr: X`` may be written as X."""
-    found: str = query if isinstance(query, str) else query["expr"]
-    return found
+    expression: str = query if isinstance(query, str) else query["expr"]
+    return expression
 
 
 def _ref(index: int) -> str:
@@ -213,10 +213,10 @@ def _ref(index: int) -> str:
 
 
 def _thresholds(steps: Steps) -> builders.ThresholdsConfig:
-    found = [models.Threshold(value=None, color="green" if steps else _NEUTRAL)]
-    found += [models.Threshold(value=value, color=color) for value, color in steps.items()]
-    return builders.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(found)
+    thresholds = [models.Threshold(value=None, color="green" if steps else _NEUTRAL)]
+    thresholds += [models.Threshold(value=value, color=color) for value, color in steps.items()]
+    return builders.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(thresholds)
 
 
-def _value(what: str, value: object) -> models.DynamicConfigValue:
-    return models.DynamicConfigValue(id_val=what, value=value)
+def _property(name: str, value: object) -> models.DynamicConfigValue:
+    return models.DynamicConfigValue(id_val=name, value=value)

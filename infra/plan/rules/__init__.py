@@ -19,7 +19,7 @@ from infra.model.environment import Environment
 from infra.model.labels import POOL, QUEUE_ADMITTED, QUEUE_MANAGED
 from infra.plan import templates
 from infra.plan.rules import alerts, facts, gke
-from infra.plan.rules.promql import COMMON, Rule, label, one_of, record
+from infra.plan.rules.promql import COMMON, Rule, any_of, label, record
 
 Group = dict[str, Any]
 
@@ -28,37 +28,40 @@ def groups(env: Environment) -> list[Group]:
     """Every rule group of the environment; empty without GPUs."""
     if not any(pool.gpus for pool in env.pools):
         return []
-    known = list(facts.rules(env))
+    fact_rules = list(facts.rules(env))
     file = templates.read(Path(__file__).with_name("recorded.yaml"))
-    values = templates.named(file["let"], _values(env, {rule["record"] for rule in known}))
+    values = templates.with_let(file["let"], _values(env, {rule["record"] for rule in fact_rules}))
 
     def recorded(part: str) -> list[Rule]:
-        return list(_rules(templates.complete(file[part], values)))
+        return list(_rules(templates.fill(file[part], values)))
 
     return [
-        {"name": "gpuform.recorded", "rules": [*recorded("node"), *known, *recorded("recorded")]},
+        {"name": "gpuform.recorded", "rules": [*recorded("node"), *fact_rules, *recorded("recorded")]},
         {"name": "gpuform.faults", "rules": recorded("faults")},
         {"name": "gpuform.hours", "interval": "1m", "rules": recorded("hours")},
-        {"name": "gpuform.alerts", "rules": [one.rule(alerts.pages(env)) for one in alerts.every(env)]},
+        {
+            "name": "gpuform.alerts",
+            "rules": [alert.rule(alerts.runbook_prefix(env)) for alert in alerts.all_alerts(env)],
+        },
     ]
 
 
 def _rules(part: Mapping[str, Any]) -> Iterator[Rule]:
     """A series is recorded by one expression, or by those of a list, each with its labels."""
-    for name, given in part.items():
-        for one in [{"expr": given}] if isinstance(given, str) else given:
-            yield record(name, one["expr"], {"reason": one["reason"]} if "reason" in one else None)
+    for name, expressions in part.items():
+        for item in [{"expr": expressions}] if isinstance(expressions, str) else expressions:
+            yield record(name, item["expr"], {"reason": item["reason"]} if "reason" in item else None)
 
 
-def _values(env: Environment, known: set[str]) -> dict[str, Any]:
-    """``known``: series of facts. A pool is limited by Karpenter, or by its number of nodes (Magnum)."""
+def _values(env: Environment, fact_series: set[str]) -> dict[str, Any]:
+    """A pool is limited by Karpenter, or by its number of nodes (Magnum)."""
     on_gke = isinstance(env.cluster, ExistingCluster)
     accelerators = gke.expressions()
-    elastic, counted = facts.NODE_SIZE in known, facts.NODE_MOST in known
+    elastic, counted = facts.NODE_SIZE in fact_series, facts.MAX_NODES in fact_series
     return {
         **COMMON,
         **accelerators,
-        **{kind: one_of(map(str, xid.numbers(kind))) for kind in xid.CLASSES},
+        **{kind: any_of(map(str, xid.numbers(kind))) for kind in xid.CLASSES},
         "label": f"label_{label(POOL)}",
         "managed": label(QUEUE_MANAGED),
         "admitted": label(QUEUE_ADMITTED),

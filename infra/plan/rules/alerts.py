@@ -17,8 +17,8 @@ from infra.model.environment import Environment
 from infra.model.pool import Pool
 from infra.model.sharing import Mig, TimeSlicing
 from infra.model.workload import InferenceWorkload
-from infra.plan import room, serving, templates, workloads
-from infra.plan.rules.promql import COMMON, one_of, text
+from infra.plan import quotas, serving, templates, workloads
+from infra.plan.rules.promql import COMMON, any_of, one_line
 from infra.plan.sharing import NAMESPACE
 
 Severity = Literal["critical", "warning", "info"]
@@ -34,7 +34,7 @@ _COMMON = {
     "gpu": "GPU {{ $labels.gpu }} ({{ $labels.UUID }}) of node {{ $labels.node }}",
     "pool": "Pool: {{ $labels.pool }}.",
     "operator": NAMESPACE,
-    **{f"asks_{kind}": asks for kind, asks in xid.ASKS.items()},
+    **{f"asks_{kind}": asks for kind, asks in xid.ACTIONS.items()},
 }
 
 
@@ -69,29 +69,25 @@ class Alert:
         }
 
 
-def pages(env: Environment) -> str:
+def runbook_prefix(env: Environment) -> str:
     """Prefix of the runbooks' paths: the environment's address with a slash, or empty."""
-    given = env.monitoring.runbooks if env.monitoring else None
-    return f"{given.rstrip('/')}/" if given else ""
+    address = env.monitoring.runbooks if env.monitoring else None
+    return f"{address.rstrip('/')}/" if address else ""
 
 
-def every(env: Environment) -> tuple[Alert, ...]:
+def all_alerts(env: Environment) -> Iterator[Alert]:
     """All alerts. Those about something that the environment does not have are included but never fire."""
-    return tuple(_every(env))
-
-
-def _every(env: Environment) -> Iterator[Alert]:
-    known = _values(env)
+    values = _values(env)
     for subject in _FILES:
         file = templates.read(Path(__file__).with_name(f"alerts_{subject}.yaml"))
-        for row in templates.complete(file["alerts"], templates.named(file.get("let", {}), known)):
+        for row in templates.fill(file["alerts"], templates.with_let(file.get("let", {}), values)):
             parts = [row["expr"]] if isinstance(row["expr"], str) else row["expr"]
             joined = " or ".join(part if isinstance(part, str) else part["expr"] for part in parts)
             yield Alert(
                 name=row["alert"],
                 severity=row["severity"],
                 wait=row.get("for"),
-                expr=text(joined or _NOTHING),
+                expr=one_line(joined or _NOTHING),
                 means=row["means"],
                 summary=row["summary"],
                 description=row["description"],
@@ -103,12 +99,12 @@ def _values(env: Environment) -> dict[str, Any]:
     minutes = [workloads.wait_minutes(env, work)[0] for work in scaled]
     return {
         **_COMMON,
-        "switched": one_of(pool.name for pool in env.pools if has_nvswitch(pool)),
-        "turns": one_of(pool.name for pool in env.pools if _takes_turns(pool)),
+        "switched": any_of(pool.name for pool in env.pools if has_nvswitch(pool)),
+        "turns": any_of(pool.name for pool in env.pools if _is_time_sliced(pool)),
         "spare": list(_spare(env)),
-        "queues": one_of(team.name for team in env.queues.teams) if env.queues else "",
-        "scaled": [_scaled(work) for work in scaled],
-        "growing": [_scaled(work) for work in scaled if work.scale and work.scale.min < work.scale.max],
+        "queues": any_of(team.name for team in env.queues.teams) if env.queues else "",
+        "scaled": [_matchers(work) for work in scaled],
+        "growing": [_matchers(work) for work in scaled if work.scale and work.scale.min < work.scale.max],
         "start": f"{max(minutes, default=serving.IMAGE_MINUTES)}m",
         "health": env.health,
         "no_health": env.health is None,
@@ -120,7 +116,7 @@ def has_nvswitch(pool: Pool) -> bool:
     return bool(pool.gpus) and all(needs_fabric_manager(gpu, pool.gpu_counts[-1]) for gpu in pool.gpus)
 
 
-def _takes_turns(pool: Pool) -> bool:
+def _is_time_sliced(pool: Pool) -> bool:
     """Whether several pods share one memory without limits."""
     sharing = pool.sharing
     return isinstance(sharing, TimeSlicing) or (isinstance(sharing, Mig) and sharing.share is not None)
@@ -128,18 +124,18 @@ def _takes_turns(pool: Pool) -> bool:
 
 def _spare(env: Environment) -> Iterator[dict[str, Any]]:
     """Deployments that keep nodes free."""
-    for one in room.placeholders(env):
-        pool = one["spec"]["template"]["spec"]["nodeSelector"]
-        replicas = one["spec"]["replicas"]
-        yield {"name": one["metadata"]["name"], "of": next(iter(pool.values())), "replicas": replicas}
+    for deployment in quotas.placeholders(env):
+        pool = deployment["spec"]["template"]["spec"]["nodeSelector"]
+        replicas = deployment["spec"]["replicas"]
+        yield {"name": deployment["metadata"]["name"], "of": next(iter(pool.values())), "replicas": replicas}
 
 
-def _scaled(work: InferenceWorkload) -> dict[str, str]:
+def _matchers(work: InferenceWorkload) -> dict[str, str]:
     """Matchers of the autoscaler that KEDA makes, and of the pods."""
-    name = f'namespace="{work.namespace}",horizontalpodautoscaler="keda-hpa-{work.name}"'
-    return {"autoscaler": name, "pods": pods(work)}
+    autoscaler = f'namespace="{work.namespace}",horizontalpodautoscaler="keda-hpa-{work.name}"'
+    return {"autoscaler": autoscaler, "pods": pods(work)}
 
 
 def pods(work: InferenceWorkload) -> str:
     """Matchers of the pods of the workload's Deployment."""
-    return f'namespace="{work.namespace}",pod=~"{work.deployment}-[a-z0-9]+-[a-z0-9]{{5}}"'
+    return f'namespace="{work.namespace}",pod=~"{work.deployment_name}-[a-z0-9]+-[a-z0-9]{{5}}"'

@@ -1,8 +1,8 @@
 """Facts of the environment's pools, as series: the other rules are then the same on every stack.
 
-``offer.parts`` says how much of a GPU a unit is: a slice counts by its compute slices, and a GPU is the sum
-of its slices. Claimed GPUs are not a resource, so their requests are unknown; their use is known. Prices are
-those of ``gpuform preview``; a pool without a price has no cost here either.
+``offer.unit_parts`` says how much of a GPU a unit is: a slice counts by its compute slices, and a GPU is the
+sum of its slices. Claimed GPUs are not a resource, so their requests are unknown; their use is known.
+Prices are those of ``gpuform preview``; a pool without a price has no cost here either.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ PER_NODE = "gpuform:unit:per_node"
 NODE_GPUS = "gpuform:node:gpus"
 NODE_DECLARED = "gpuform:resource:declared"
 NODE_SIZE = "gpuform:nodepool:node_size"
-NODE_MOST = "gpuform:nodepool:nodes_most"
+MAX_NODES = "gpuform:nodepool:nodes_most"
 DECLARED = "gpuform:pool:gpus_declared"
 COST = "gpuform:pool:cost_per_hour"
-CLAIMED = "claim"
+CLAIM = "claim"
 """Stands for the resource of claimed GPUs."""
 _GIB = 1024**3
-_NOBODY = "0 * max(kube_node_info)"
+_NO_NODES = "0 * max(kube_node_info)"
 """Zero (a pool without nodes) while the cluster's state is known, else no series."""
 
 
@@ -49,53 +49,53 @@ def rules(env: Environment) -> Iterator[Rule]:
     yield from _costs(env)
 
 
-def _names(pool: Pool) -> dict[str, str]:
+def _labels(pool: Pool) -> dict[str, str]:
     return {"pool": pool.name, "sharing": pool.sharing.kind}
 
 
 def _units(env: Environment, pool: Pool) -> Iterator[Rule]:
     """GPUs in one unit of each resource and one device of each profile, and units on the largest node."""
     strategy = env.strategy(pool)
-    for resource, part in offer.parts(strategy, pool).items():
-        yield constant(UNIT, part, {**_names(pool), "resource": label(resource)})
+    for resource, part in offer.unit_parts(strategy, pool).items():
+        yield constant(UNIT, part, {**_labels(pool), "resource": label(resource)})
     for profile, (resource, part) in _devices(env, pool).items():
         instance = {"GPU_I_PROFILE": profile} if profile else {}
-        yield constant(DEVICE_PART, part, {**_names(pool), "resource": resource, **instance})
-    for resource, count in offer.most(strategy, pool).items():
+        yield constant(DEVICE_PART, part, {**_labels(pool), "resource": resource, **instance})
+    for resource, count in offer.max_resources(strategy, pool).items():
         yield constant(PER_NODE, count, {"pool": pool.name, "resource": label(resource)})
 
 
 def _devices(env: Environment, pool: Pool) -> dict[str, tuple[str, float]]:
     """Resource and part of a GPU by MIG profile; the profile of a whole GPU is empty."""
     sharing, strategy = pool.sharing, env.strategy(pool)
-    parts = offer.parts(strategy, pool)
+    parts = offer.unit_parts(strategy, pool)
     if not pool.layout:
-        resource = CLAIMED if pool.by_claim else label(next(iter(parts)))
+        resource = CLAIM if pool.by_claim else label(next(iter(parts)))
         return {"": (resource, 1.0)}
-    found = {name: (_resource(strategy, pool, name), part) for name, part in offer.slices(pool).items()}
+    result = {name: (_resource(strategy, pool, name), part) for name, part in offer.slice_parts(pool).items()}
     if isinstance(sharing, Mig) and sharing.devices is not None and NVIDIA_GPU in parts:
-        found[""] = (label(NVIDIA_GPU), 1.0)
-    return found
+        result[""] = (label(NVIDIA_GPU), 1.0)
+    return result
 
 
 def _resource(strategy: offer.MigStrategy, pool: Pool, profile: str) -> str:
     if not isinstance(pool.sharing, Mig):
-        return CLAIMED
+        return CLAIM
     base = offer.mig_resource(profile) if strategy == "mixed" else NVIDIA_GPU
     return label(offer.shared_name(base, pool.sharing.share))
 
 
 def _nodes(env: Environment, pool: Pool) -> Iterator[Rule]:
     """GPUs and resources that each node should have; by Karpenter's label if nodes differ."""
-    offered = {gpus: offer.offered(env.strategy(pool), pool, gpus) for gpus in pool.gpu_counts}
-    own = {"pool": pool.name}
-    yield record(NODE_GPUS, _each(pool, {gpus: gpus for gpus in offered}), own)
-    for resource in offered[pool.gpu_counts[-1]]:
-        amounts = {gpus: names[resource] for gpus, names in offered.items()}
-        yield record(NODE_DECLARED, _each(pool, amounts), {**own, "resource": label(resource)})
+    resources_by_gpus = {gpus: offer.resources(env.strategy(pool), pool, gpus) for gpus in pool.gpu_counts}
+    pool_label = {"pool": pool.name}
+    yield record(NODE_GPUS, _per_node(pool, {gpus: gpus for gpus in resources_by_gpus}), pool_label)
+    for resource in resources_by_gpus[pool.gpu_counts[-1]]:
+        amounts = {gpus: names[resource] for gpus, names in resources_by_gpus.items()}
+        yield record(NODE_DECLARED, _per_node(pool, amounts), {**pool_label, "resource": label(resource)})
 
 
-def _each(pool: Pool, amounts: dict[int, int]) -> str:
+def _per_node(pool: Pool, amounts: dict[int, int]) -> str:
     nodes = f'{NODE_INFO}{{pool="{pool.name}"}}'
     if len(amounts) == 1:
         return f"{next(iter(amounts.values()))} * {nodes}"
@@ -111,8 +111,8 @@ def _declared(pool: Pool) -> Rule:
     """GPUs of the pool: declared, or those of its current nodes if their number is not declared."""
     nodes = pool.nodes or len(pool.hosts or ())
     if nodes:
-        return constant(DECLARED, nodes * pool.gpu_count, _names(pool))
-    return record(DECLARED, f'sum({NODE_GPUS}{{pool="{pool.name}"}}) or {_NOBODY}', _names(pool))
+        return constant(DECLARED, nodes * pool.gpu_count, _labels(pool))
+    return record(DECLARED, f'sum({NODE_GPUS}{{pool="{pool.name}"}}) or {_NO_NODES}', _labels(pool))
 
 
 def _node_sizes(env: Environment, pool: Pool) -> Iterator[Rule]:
@@ -123,13 +123,13 @@ def _node_sizes(env: Environment, pool: Pool) -> Iterator[Rule]:
     if pool.elastic is not None and isinstance(env.cluster, OpenstackCluster):
         labels = {"nodepool": pool.name, "pool": pool.name, "resource_type": NODES}
         yield constant(NODE_SIZE, 1, labels)
-        yield constant(NODE_MOST, pool.most, labels)
+        yield constant(MAX_NODES, pool.max_nodes, labels)
     if pool.elastic is None or not isinstance(env.cluster, AwsCluster) or not pool.machines:
         return
-    each = [offer.limited(env.strategy(pool), pool, machine) for machine in pool.machines]
+    amounts = [offer.limit_amounts(env.strategy(pool), pool, machine) for machine in pool.machines]
     for name in pool.node_pools:
         for key in pool.elastic.max:
-            size = min(one.get(key, 0) for one in each)
+            size = min(amount.get(key, 0) for amount in amounts)
             kind = "memory" if key == MEMORY_GIB else key.lower().replace("-", "_")
             labels = {"nodepool": name, "pool": pool.name, "resource_type": kind}
             if size:
@@ -137,23 +137,23 @@ def _node_sizes(env: Environment, pool: Pool) -> Iterator[Rule]:
 
 
 def _costs(env: Environment) -> Iterator[Rule]:
-    lines = {line.what: line for line in cost.bill(env, PriceList()).lines}
+    lines = {line.item: line for line in cost.bill(env, PriceList()).lines}
     for pool in env.pools:
         line = lines.get(f"pool {pool.name}")
         if line is None:
             continue
         if pool.elastic is None:
             if line.low is not None:
-                yield constant(COST, line.low, _names(pool))
+                yield constant(COST, line.low, _labels(pool))
         elif pool.gpus and "GPU" in line.units:
             gpu = line.units["GPU"] * _factor(env, pool)
-            yield record(COST, f'{number(gpu)} * sum({DECLARED}{{pool="{pool.name}"}})', _names(pool))
-        elif line.high and line.most and (pool.flavor or len(pool.machines) == 1):
-            nodes = f'count({NODE_INFO}{{pool="{pool.name}"}}) or {_NOBODY}'
-            yield record(COST, f"{number(line.high / line.most)} * ({nodes})", _names(pool))
+            yield record(COST, f'{number(gpu)} * sum({DECLARED}{{pool="{pool.name}"}})', _labels(pool))
+        elif line.high and line.max_count and (pool.flavor or len(pool.machines) == 1):
+            nodes = f'count({NODE_INFO}{{pool="{pool.name}"}}) or {_NO_NODES}'
+            yield record(COST, f"{number(line.high / line.max_count)} * ({nodes})", _labels(pool))
 
 
 def _factor(env: Environment, pool: Pool) -> float:
     """Spot factor of a pool bought only as spot, if declared; else 1, the on-demand price."""
-    known = env.cost.spot_factor if env.cost else None
-    return known if known is not None and pool.capacity == ("spot",) else 1.0
+    factor = env.cost.spot_factor if env.cost else None
+    return factor if factor is not None and pool.capacity == ("spot",) else 1.0

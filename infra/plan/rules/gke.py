@@ -23,22 +23,22 @@ _TENSORCORE = (*_CLOUD_LABELS, f"{_CLOUD}tensorcore_utilization")
 
 def expressions() -> dict[str, str]:
     """PromQL of the part of time in which each device was busy, and of its memory in bytes."""
-    busy = [_named(node, gpu, duty) for node, gpu, duty, _, _ in _FORMS] + [_named(*_TENSORCORE)]
+    busy = [_relabel(node, gpu, duty) for node, gpu, duty, _, _ in _FORMS] + [_relabel(*_TENSORCORE)]
     return {
-        "gke_util": _first([f"({one}) / 100" for one in busy]),
-        "gke_used": _first([_named(node, gpu, used) for node, gpu, _, used, _ in _FORMS]),
-        "gke_total": _first([_named(node, gpu, total) for node, gpu, _, _, total in _FORMS]),
+        "gke_util": _join_forms([f"({metric}) / 100" for metric in busy]),
+        "gke_used": _join_forms([_relabel(node, gpu, used) for node, gpu, _, used, _ in _FORMS]),
+        "gke_total": _join_forms([_relabel(node, gpu, total) for node, gpu, _, _, total in _FORMS]),
     }
 
 
-def _first(expressions: list[str]) -> str:
-    return " or on (node,gpu) ".join(f"({one})" for one in expressions)
+def _join_forms(expressions: list[str]) -> str:
+    return " or on (node,gpu) ".join(f"({expression})" for expression in expressions)
 
 
-def _named(node: str, gpu: str, metric: str) -> str:
+def _relabel(node: str, gpu: str, metric: str) -> str:
     """The metric with DCGM's labels; GKE has no UUID, so its device id is used instead."""
-    found = f'{metric}{{{node}!="",{gpu}!=""}}'
-    for to, source in (("node", node), ("gpu", gpu), ("UUID", gpu), ("modelName", "model")):
-        if to != source:
-            found = f'label_replace({found},"{to}","$1","{source}","(.+)")'
-    return f"max by (node,gpu,UUID,modelName) ({found})"
+    expression = f'{metric}{{{node}!="",{gpu}!=""}}'
+    for target, source in (("node", node), ("gpu", gpu), ("UUID", gpu), ("modelName", "model")):
+        if target != source:
+            expression = f'label_replace({expression},"{target}","$1","{source}","(.+)")'
+    return f"max by (node,gpu,UUID,modelName) ({expression})"

@@ -44,14 +44,14 @@ COMMON = {
 """What every file of rules is completed with."""
 
 
-def text(expression: str) -> str:
+def one_line(expression: str) -> str:
     """An expression on one line."""
     return " ".join(expression.split())
 
 
 def record(name: str, expression: str, labels: Mapping[str, str] | None = None) -> Rule:
     """A recording rule."""
-    rule: Rule = {"record": name, "expr": text(expression)}
+    rule: Rule = {"record": name, "expr": one_line(expression)}
     return {**rule, "labels": dict(labels)} if labels else rule
 
 
@@ -70,6 +70,6 @@ def label(name: str) -> str:
     return "".join(char if char.isascii() and char.isalnum() else "_" for char in name)
 
 
-def one_of(values: Iterable[str]) -> str:
+def any_of(values: Iterable[str]) -> str:
     """A regular expression that matches each of the values and no other."""
     return "|".join(values)

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from lab.offline.aws.cluster import VARIABLE, handed_over
+from lab.offline.aws.cluster import VARIABLE, eks_stand_in
 
 _VERSION = "client.authentication.k8s.io/v1"
 
@@ -21,17 +21,14 @@ def answer(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) ->
         raise ValueError(
             f"aws {' '.join(arguments[:2])}: offline runs answer `aws eks get-token --cluster-name NAME` only"
         )
-    cluster = handed_over(environ)
+    cluster = eks_stand_in(environ)
     if cluster is None:
         raise ValueError(
             f"there is no cluster in this offline run; start one (gpuform local start) or set {VARIABLE}"
         )
-    asked = json.loads(environ.get("KUBERNETES_EXEC_INFO") or "{}").get("apiVersion", _VERSION)
-    status = {
-        "clientCertificateData": cluster.client_certificate,
-        "clientKeyData": cluster.client_key,
-    }
-    return json.dumps({"apiVersion": asked, "kind": "ExecCredential", "status": status})
+    api_version = json.loads(environ.get("KUBERNETES_EXEC_INFO") or "{}").get("apiVersion", _VERSION)
+    status = {"clientCertificateData": cluster.client_certificate, "clientKeyData": cluster.client_key}
+    return json.dumps({"apiVersion": api_version, "kind": "ExecCredential", "status": status})
 
 
 def main() -> None:

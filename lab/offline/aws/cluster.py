@@ -19,7 +19,7 @@ VARIABLE = "GPUFORM_OFFLINE_KUBECONFIG"
 
 
 @dataclass(frozen=True)
-class HandedOver:
+class EksStandIn:
     """Address, certificate authority (base64) and the client's certificate and key (PEM)."""
 
     endpoint: str
@@ -28,7 +28,7 @@ class HandedOver:
     client_key: str
 
 
-def handed_over(environ: Mapping[str, str] = os.environ) -> HandedOver | None:
+def eks_stand_in(environ: Mapping[str, str] = os.environ) -> EksStandIn | None:
     """The cluster of this run, or None. Raises ValueError for the kubeconfig of another kind of cluster."""
     file = Path(environ.get(VARIABLE) or "")
     if not environ.get(VARIABLE) or not file.is_file():
@@ -37,7 +37,7 @@ def handed_over(environ: Mapping[str, str] = os.environ) -> HandedOver | None:
         document = yaml.safe_load(file.read_text(encoding="utf-8"))
         cluster: dict[str, Any] = document["clusters"][0]["cluster"]
         user: dict[str, Any] = document["users"][0]["user"]
-        return HandedOver(
+        return EksStandIn(
             endpoint=cluster["server"],
             certificate=cluster["certificate-authority-data"],
             client_certificate=base64.b64decode(user["client-certificate-data"]).decode(),

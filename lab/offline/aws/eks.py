@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lab.offline.aws.row import Row, arn, words
+from lab.offline.aws.row import ResourceRow, arn_template, split_words
 
 _MOMENT = "2026-01-01T00:00:00Z"  # made up, and constant so that outputs do not change
 
-ROWS: Mapping[str, Row] = {
-    "aws:eks/cluster:Cluster": Row(
+ROWS: Mapping[str, ResourceRow] = {
+    "aws:eks/cluster:Cluster": ResourceRow(
         "eks.CreateCluster",
         id="{name}",
-        replaces=words(
+        replaces=split_words(
             "accessConfig.bootstrapClusterCreatorAdminPermissions bootstrapSelfManagedAddons "
             "encryptionConfig- kubernetesNetworkConfig.ipFamily kubernetesNetworkConfig.serviceIpv4Cidr name "
             "outpostConfig roleArn"
         ),
         outputs={
-            "arn": arn("eks", "cluster/{name}"),
+            "arn": arn_template("eks", "cluster/{name}"),
             "clusterId": "",
             "createdAt": _MOMENT,
             "status": "ACTIVE",
@@ -31,76 +31,76 @@ ROWS: Mapping[str, Row] = {
             "kubernetesNetworkConfig": {"serviceIpv4Cidr": "172.20.0.0/16", "ipFamily": "ipv4"},
             "accessConfig": {"authenticationMode": "CONFIG_MAP"},
         },
-        places={
+        parameters={
             "enabledClusterLogTypes": "logging.clusterLogging[0].types",
             "vpcConfig": "resourcesVpcConfig",
         },
         defaults={"bootstrapSelfManagedAddons": True},
-        named="name",
-        renewed={"platformVersion": ("version",)},
-        guard="deletionProtection",
+        name_input="name",
+        renewed_outputs={"platformVersion": ("version",)},
+        deletion_guard="deletionProtection",
     ),
-    "aws:eks/nodeGroup:NodeGroup": Row(
+    "aws:eks/nodeGroup:NodeGroup": ResourceRow(
         "eks.CreateNodegroup",
         id="{inputs[clusterName]}:{name}",
-        replaces=words(
+        replaces=split_words(
             "amiType capacityType clusterName diskSize instanceTypes launchTemplate.id launchTemplate.name "
             "nodeGroupName nodeGroupNamePrefix nodeRoleArn remoteAccess subnetIds"
         ),
         outputs={
-            "arn": arn("eks", "nodegroup/{inputs[clusterName]}/{name}/{hex}"),
+            "arn": arn_template("eks", "nodegroup/{inputs[clusterName]}/{name}/{hex}"),
             "status": "ACTIVE",
             "resources": [{"autoscalingGroups": [{"name": "eks-{name}-{hex}"}]}],
             "version": "1.34",
             "releaseVersion": "{hex}",
             "capacityType": "ON_DEMAND",
         },
-        places={"nodeRoleArn": "nodeRole", "subnetIds": "subnets"},
-        named="nodeGroupName",
-        renewed={"releaseVersion": ("version", "launchTemplate")},
+        parameters={"nodeRoleArn": "nodeRole", "subnetIds": "subnets"},
+        name_input="nodeGroupName",
+        renewed_outputs={"releaseVersion": ("version", "launchTemplate")},
     ),
-    "aws:eks/addon:Addon": Row(
+    "aws:eks/addon:Addon": ResourceRow(
         "eks.CreateAddon",
         id="{inputs[clusterName]}:{inputs[addonName]}",
-        replaces=words("addonName clusterName namespaceConfig"),
+        replaces=split_words("addonName clusterName namespaceConfig"),
         outputs={
-            "arn": arn("eks", "addon/{inputs[clusterName]}/{inputs[addonName]}/{hex}"),
+            "arn": arn_template("eks", "addon/{inputs[clusterName]}/{inputs[addonName]}/{hex}"),
             "createdAt": _MOMENT,
             "modifiedAt": _MOMENT,
             "addonVersion": "v1.0.0-eksbuild.1",
         },
-        places={
+        parameters={
             "resolveConflictsOnCreate": "resolveConflicts",
             "resolveConflictsOnUpdate": "UpdateAddon:resolveConflicts",
         },
         documents=("configurationValues",),
-        renewed={"modifiedAt": ("addonVersion", "configurationValues", "podIdentityAssociations")},
+        renewed_outputs={"modifiedAt": ("addonVersion", "configurationValues", "podIdentityAssociations")},
     ),
-    "aws:eks/accessEntry:AccessEntry": Row(
+    "aws:eks/accessEntry:AccessEntry": ResourceRow(
         "eks.CreateAccessEntry",
         id="{inputs[clusterName]}:{inputs[principalArn]}",
-        replaces=words("clusterName principalArn type"),
+        replaces=split_words("clusterName principalArn type"),
         outputs={
-            "accessEntryArn": arn("eks", "access-entry/{inputs[clusterName]}/{hex}"),
+            "accessEntryArn": arn_template("eks", "access-entry/{inputs[clusterName]}/{hex}"),
             "createdAt": _MOMENT,
             "modifiedAt": _MOMENT,
             "userName": "{inputs[principalArn]}",
         },
         defaults={"type": "STANDARD"},
     ),
-    "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": Row(
+    "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": ResourceRow(
         "eks.AssociateAccessPolicy",
         id="{inputs[clusterName]}#{inputs[principalArn]}#{inputs[policyArn]}",
-        replaces=words("accessScope clusterName policyArn principalArn"),
+        replaces=split_words("accessScope clusterName policyArn principalArn"),
         outputs={"associatedAt": _MOMENT, "modifiedAt": _MOMENT},
         tagged=False,
     ),
-    "aws:eks/podIdentityAssociation:PodIdentityAssociation": Row(
+    "aws:eks/podIdentityAssociation:PodIdentityAssociation": ResourceRow(
         "eks.CreatePodIdentityAssociation",
         id="a-{hex}",
-        replaces=words("clusterName namespace serviceAccount"),
+        replaces=split_words("clusterName namespace serviceAccount"),
         outputs={
-            "associationArn": arn("eks", "podidentityassociation/{inputs[clusterName]}/{id}"),
+            "associationArn": arn_template("eks", "podidentityassociation/{inputs[clusterName]}/{id}"),
             "associationId": "{id}",
         },
         documents=("policy",),

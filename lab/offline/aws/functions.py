@@ -89,10 +89,10 @@ def assumed_subnet(vpc: str, zone: str, tags: Mapping[str, str]) -> str:
 
 def _subnets(args: Properties, region: str) -> Properties:
     """Which subnets exist is unknown offline: one for each question, as an update requires."""
-    asked = {str(one["name"]): str(one["values"][0]) for one in args.get("filters") or ()}
-    tags = {key.removeprefix("tag:"): value for key, value in asked.items() if key.startswith("tag:")}
-    found = assumed_subnet(asked.get("vpc-id", ""), asked.get("availability-zone", ""), tags)
-    return {"id": region, "region": region, "filters": args.get("filters"), "ids": [found]}
+    filters = {str(item["name"]): str(item["values"][0]) for item in args.get("filters") or ()}
+    tags = {key.removeprefix("tag:"): value for key, value in filters.items() if key.startswith("tag:")}
+    subnet = assumed_subnet(filters.get("vpc-id", ""), filters.get("availability-zone", ""), tags)
+    return {"id": region, "region": region, "filters": args.get("filters"), "ids": [subnet]}
 
 
 _FUNCTIONS: Mapping[str, Callable[[Properties, str], dict[str, Any]]] = {

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lab.offline.aws.row import TAG_SPECIFICATIONS, Row, arn, words
+from lab.offline.aws.row import TAG_SPECIFICATIONS, ResourceRow, arn_template, split_words
 
-_DESTINATION = words("destinationCidrBlock destinationIpv6CidrBlock destinationPrefixListId")
+_DESTINATION = split_words("destinationCidrBlock destinationIpv6CidrBlock destinationPrefixListId")
 
 
-ROWS: Mapping[str, Row] = {
-    "aws:ec2/vpc:Vpc": Row(
+ROWS: Mapping[str, ResourceRow] = {
+    "aws:ec2/vpc:Vpc": ResourceRow(
         "ec2.CreateVpc",
         id="vpc-{hex}",
-        replaces=words("cidrBlock instanceTenancy ipv4IpamPoolId ipv4NetmaskLength"),
+        replaces=split_words("cidrBlock instanceTenancy ipv4IpamPoolId ipv4NetmaskLength"),
         outputs={
-            "arn": arn("ec2", "vpc/{id}"),
+            "arn": arn_template("ec2", "vpc/{id}"),
             "ownerId": "{account}",
             "defaultNetworkAclId": "acl-{hex}",
             "defaultRouteTableId": "rtb-{hex}",
@@ -25,104 +25,103 @@ ROWS: Mapping[str, Row] = {
             "enableDnsHostnames": False,
             "enableNetworkAddressUsageMetrics": False,
         },
-        places={
+        parameters={
             "tags": TAG_SPECIFICATIONS,
             "enableDnsHostnames": "ModifyVpcAttribute:EnableDnsHostnames.Value",
             "enableDnsSupport": "ModifyVpcAttribute:EnableDnsSupport.Value",
         },
         defaults={"enableDnsSupport": True, "instanceTenancy": "default"},
     ),
-    "aws:ec2/subnet:Subnet": Row(
+    "aws:ec2/subnet:Subnet": ResourceRow(
         "ec2.CreateSubnet",
         id="subnet-{hex}",
-        replaces=words(
+        replaces=split_words(
             "availabilityZone availabilityZoneId cidrBlock ipv4IpamPoolId ipv4NetmaskLength ipv6IpamPoolId "
             "ipv6Native ipv6NetmaskLength outpostArn vpcId"
         ),
         outputs={
-            "arn": arn("ec2", "subnet/{id}"),
+            "arn": arn_template("ec2", "subnet/{id}"),
             "ownerId": "{account}",
             "availabilityZone": "{region}a",
             "privateDnsHostnameTypeOnLaunch": "ip-name",
         },
-        places={
+        parameters={
             "tags": TAG_SPECIFICATIONS,
             "mapPublicIpOnLaunch": "ModifySubnetAttribute:MapPublicIpOnLaunch.Value",
         },
         defaults={"mapPublicIpOnLaunch": False},
     ),
-    "aws:ec2/internetGateway:InternetGateway": Row(
+    "aws:ec2/internetGateway:InternetGateway": ResourceRow(
         "ec2.CreateInternetGateway",
         id="igw-{hex}",
-        outputs={"arn": arn("ec2", "internet-gateway/{id}"), "ownerId": "{account}"},
-        places={"tags": TAG_SPECIFICATIONS, "vpcId": "AttachInternetGateway:VpcId"},
+        outputs={"arn": arn_template("ec2", "internet-gateway/{id}"), "ownerId": "{account}"},
+        parameters={"tags": TAG_SPECIFICATIONS, "vpcId": "AttachInternetGateway:VpcId"},
     ),
-    "aws:ec2/eip:Eip": Row(
+    "aws:ec2/eip:Eip": ResourceRow(
         "ec2.AllocateAddress",
         id="eipalloc-{hex}",
-        replaces=words("address customerOwnedIpv4Pool domain ipamPoolId networkBorderGroup publicIpv4Pool"),
+        replaces=split_words(
+            "address customerOwnedIpv4Pool domain ipamPoolId networkBorderGroup publicIpv4Pool"
+        ),
         outputs={
             "allocationId": "{id}",
-            "arn": arn("ec2", "elastic-ip/{id}"),
+            "arn": arn_template("ec2", "elastic-ip/{id}"),
             "domain": "vpc",
             "publicIp": "{ip}",
             "publicDns": "ec2-{id}.{region}.compute.amazonaws.com",
             "networkBorderGroup": "{region}",
             "publicIpv4Pool": "amazon",
         },
-        places={"tags": TAG_SPECIFICATIONS, "instance": "AssociateAddress:InstanceId"},
+        parameters={"tags": TAG_SPECIFICATIONS, "instance": "AssociateAddress:InstanceId"},
     ),
-    "aws:ec2/natGateway:NatGateway": Row(
+    "aws:ec2/natGateway:NatGateway": ResourceRow(
         "ec2.CreateNatGateway",
         id="nat-{hex}",
-        replaces=words("allocationId availabilityMode connectivityType privateIp subnetId vpcId"),
+        replaces=split_words("allocationId availabilityMode connectivityType privateIp subnetId vpcId"),
         outputs={"publicIp": "{ip}", "privateIp": "{ip}", "networkInterfaceId": "eni-{hex}"},
-        places={"tags": TAG_SPECIFICATIONS},
+        parameters={"tags": TAG_SPECIFICATIONS},
         defaults={"connectivityType": "public"},
     ),
-    "aws:ec2/routeTable:RouteTable": Row(
+    "aws:ec2/routeTable:RouteTable": ResourceRow(
         "ec2.CreateRouteTable",
         id="rtb-{hex}",
         replaces=("vpcId",),
-        outputs={"arn": arn("ec2", "route-table/{id}"), "ownerId": "{account}"},
-        places={"tags": TAG_SPECIFICATIONS, "routes": None},
+        outputs={"arn": arn_template("ec2", "route-table/{id}"), "ownerId": "{account}"},
+        parameters={"tags": TAG_SPECIFICATIONS, "routes": None},
     ),
-    "aws:ec2/route:Route": Row(
+    "aws:ec2/route:Route": ResourceRow(
         "ec2.CreateRoute",
         id="r-{inputs[routeTableId]}{digits}",
         replaces=("routeTableId", *_DESTINATION),
         outputs={"origin": "CreateRoute", "state": "active"},
         tagged=False,
     ),
-    "aws:ec2/routeTableAssociation:RouteTableAssociation": Row(
-        "ec2.AssociateRouteTable",
-        id="rtbassoc-{hex}",
-        replaces=("gatewayId", "subnetId"),
-        tagged=False,
+    "aws:ec2/routeTableAssociation:RouteTableAssociation": ResourceRow(
+        "ec2.AssociateRouteTable", id="rtbassoc-{hex}", replaces=("gatewayId", "subnetId"), tagged=False
     ),
-    "aws:ec2/vpcEndpoint:VpcEndpoint": Row(
+    "aws:ec2/vpcEndpoint:VpcEndpoint": ResourceRow(
         "ec2.CreateVpcEndpoint",
         id="vpce-{hex}",
-        replaces=words(
+        replaces=split_words(
             "resourceConfigurationArn serviceName serviceNetworkArn serviceRegion vpcEndpointType vpcId"
         ),
         outputs={
-            "arn": arn("ec2", "vpc-endpoint/{id}"),
+            "arn": arn_template("ec2", "vpc-endpoint/{id}"),
             "ownerId": "{account}",
             "state": "available",
             "requesterManaged": False,
             "prefixListId": "pl-{hex}",
         },
-        places={"tags": TAG_SPECIFICATIONS, "policy": "PolicyDocument"},
+        parameters={"tags": TAG_SPECIFICATIONS, "policy": "PolicyDocument"},
         defaults={"vpcEndpointType": "Gateway"},
         documents=("policy",),
     ),
-    "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": Row(
+    "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": ResourceRow(
         "ec2.AuthorizeSecurityGroupIngress",
         id="sgr-{hex}",
         replaces=("securityGroupId",),
-        outputs={"arn": arn("ec2", "security-group-rule/{id}"), "securityGroupRuleId": "{id}"},
-        places={
+        outputs={"arn": arn_template("ec2", "security-group-rule/{id}"), "securityGroupRuleId": "{id}"},
+        parameters={
             "tags": TAG_SPECIFICATIONS,
             "securityGroupId": "GroupId",
             "cidrIpv4": "IpPermissions[0].IpRanges[0].CidrIp",

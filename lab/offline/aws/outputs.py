@@ -13,8 +13,8 @@ from typing import Any
 from botocore.loaders import Loader
 
 from gpuform.provider.properties import UNKNOWN, reveal
-from lab.offline.aws.cluster import handed_over
-from lab.offline.aws.row import ACCOUNT, Row
+from lab.offline.aws.cluster import eks_stand_in
+from lab.offline.aws.row import ACCOUNT, ResourceRow
 
 _HEX = 17  # digits of an EC2 id after its prefix
 
@@ -34,9 +34,9 @@ def partitions() -> dict[str, dict[str, Any]]:
     return {region: entry["outputs"] for entry in data["partitions"] for region in entry["regions"]}
 
 
-def made_up_name(row: Row, urn: str, name: str, inputs: Mapping[str, Any]) -> str:
+def generated_name(row: ResourceRow, urn: str, name: str, inputs: Mapping[str, Any]) -> str:
     """The name that the provider generates if the program sets none: the resource's, and seven digits."""
-    prefix = inputs.get("namePrefix") or inputs.get(f"{row.named}Prefix") or f"{name}-"
+    prefix = inputs.get("namePrefix") or inputs.get(f"{row.name_input}Prefix") or f"{name}-"
     if row.call == "kms.CreateAlias":
         prefix = f"alias/{prefix}"
     return f"{prefix}{_digest(row, urn, inputs)[:7]}"
@@ -44,52 +44,54 @@ def made_up_name(row: Row, urn: str, name: str, inputs: Mapping[str, Any]) -> st
 
 def all_tags(settings: Settings, inputs: Mapping[str, Any]) -> Any:
     """The provider's default tags, overridden by the resource's; unknown if the resource's are as a whole."""
-    own = reveal(inputs.get("tags")) or {}
-    return own if own is UNKNOWN else {**(settings.default_tags or {}), **own}
+    own_tags = reveal(inputs.get("tags")) or {}
+    return own_tags if own_tags is UNKNOWN else {**(settings.default_tags or {}), **own_tags}
 
 
-def computed(
-    row: Row, settings: Settings, urn: str, inputs: Mapping[str, Any], found: str = ""
+def computed_outputs(
+    row: ResourceRow, settings: Settings, urn: str, inputs: Mapping[str, Any], existing_id: str = ""
 ) -> tuple[str, dict[str, Any]]:
     """Id and every output of a resource; its inputs must be known.
 
-    ``found`` is the id of an existing resource; it is kept if AWS chooses the ids of this type.
+    ``existing_id`` is the id of an existing resource; it is kept if AWS chooses the ids of this type.
     """
     plain = reveal(inputs)
-    facts = _facts(row, settings, urn, plain)
+    facts = _template_values(row, settings, urn, plain)
     prefix = row.id.partition("{")[0]
-    chosen = found.startswith(prefix) if prefix.endswith("-") else row.id == "{uuid}"
-    id = found if found and chosen else str(row.id).format_map(facts)
+    is_chosen_by_aws = existing_id.startswith(prefix) if prefix.endswith("-") else row.id == "{uuid}"
+    id = existing_id if existing_id and is_chosen_by_aws else str(row.id).format_map(facts)
     facts["id"] = id
-    outputs = _merged(_filled(row.outputs, facts), inputs)
-    return id, {**outputs, **_always(row, settings, inputs)}
+    outputs = _merge(_fill(row.outputs, facts), inputs)
+    return id, {**outputs, **_common_outputs(row, settings, inputs)}
 
 
-def planned(row: Row, settings: Settings, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def planned_outputs(row: ResourceRow, settings: Settings, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Outputs in a preview: values that AWS decides are unknown."""
-    outputs = _merged(_unknown(row.outputs, inputs), inputs)
-    return {**outputs, **_always(row, settings, inputs)}
+    outputs = _merge(_unknown_outputs(row.outputs, inputs), inputs)
+    return {**outputs, **_common_outputs(row, settings, inputs)}
 
 
-def _always(row: Row, settings: Settings, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    always: dict[str, Any] = {}
+def _common_outputs(row: ResourceRow, settings: Settings, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    outputs: dict[str, Any] = {}
     if row.tagged:
-        always["tagsAll"] = all_tags(settings, inputs)
+        outputs["tagsAll"] = all_tags(settings, inputs)
     if row.regional:
-        always["region"] = inputs.get("region") or settings.region
-    return always
+        outputs["region"] = inputs.get("region") or settings.region
+    return outputs
 
 
-def _facts(row: Row, settings: Settings, urn: str, inputs: dict[str, Any]) -> dict[str, Any]:
+def _template_values(
+    row: ResourceRow, settings: Settings, urn: str, inputs: dict[str, Any]
+) -> dict[str, Any]:
     digest = _digest(row, urn, inputs)
     region = inputs.get("region") or settings.region
     partition = partitions()[region]
     number = int(digest, 16)
-    cluster = handed_over() if row.call == "eks.CreateCluster" else None
+    cluster = eks_stand_in() if row.call == "eks.CreateCluster" else None
     authority = base64.b64encode(f"no certificate: offline {digest[:7]}".encode()).decode()
     return {
         "inputs": inputs,
-        "name": inputs.get(row.named) or "",
+        "name": inputs.get(row.name_input) or "",
         "path": inputs.get("path") or "/",
         "account": ACCOUNT,
         "region": region,
@@ -107,38 +109,38 @@ def _facts(row: Row, settings: Settings, urn: str, inputs: dict[str, Any]) -> di
     }
 
 
-def _digest(row: Row, urn: str, inputs: Mapping[str, Any]) -> str:
+def _digest(row: ResourceRow, urn: str, inputs: Mapping[str, Any]) -> str:
     """Contains the inputs that force a replacement, so that the replacement gets another digest."""
-    forcing = {entry.removesuffix("-").split(".")[0] for entry in row.replaces} - {row.named}
-    decisive = {key: repr(reveal(value)) for key, value in inputs.items() if key in forcing}
-    return hashlib.sha256(f"{urn} {json.dumps(decisive, sort_keys=True)}".encode()).hexdigest()
+    forcing = {entry.removesuffix("-").split(".")[0] for entry in row.replaces} - {row.name_input}
+    forcing_inputs = {key: repr(reveal(value)) for key, value in inputs.items() if key in forcing}
+    return hashlib.sha256(f"{urn} {json.dumps(forcing_inputs, sort_keys=True)}".encode()).hexdigest()
 
 
-def _unknown(template: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
+def _unknown_outputs(template: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Unknown for each output that the program does not set; blocks member by member."""
     return {
-        key: _unknown(item, inputs[key])
+        key: _unknown_outputs(item, inputs[key])
         if isinstance(item, Mapping) and isinstance(inputs.get(key), Mapping)
         else UNKNOWN
         for key, item in template.items()
     }
 
 
-def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """``above`` over ``below``, blocks member by member."""
-    result = dict(below)
-    for key, value in above.items():
-        under = below.get(key)
-        mixed = isinstance(value, Mapping) and isinstance(under, Mapping)
-        result[key] = _merged(under, value) if mixed else value  # type: ignore[arg-type]
+def _merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
+    """``override`` over ``base``, blocks member by member."""
+    result = dict(base)
+    for key, value in override.items():
+        old = base.get(key)
+        are_mappings = isinstance(value, Mapping) and isinstance(old, Mapping)
+        result[key] = _merge(old, value) if are_mappings else value  # type: ignore[arg-type]
     return {key: value for key, value in result.items() if value is not None}
 
 
-def _filled(template: Any, facts: Mapping[str, Any]) -> Any:
+def _fill(template: Any, facts: Mapping[str, Any]) -> Any:
     if isinstance(template, Mapping):
-        return {key: _filled(item, facts) for key, item in template.items()}
+        return {key: _fill(item, facts) for key, item in template.items()}
     if isinstance(template, list):
-        return [_filled(item, facts) for item in template]
+        return [_fill(item, facts) for item in template]
     return template.format_map(facts) if isinstance(template, str) else template
 
 

@@ -18,10 +18,10 @@ from botocore.validate import ParamValidator
 
 from gpuform.provider.properties import UNKNOWN
 from lab.offline.aws import scalars
-from lab.offline.aws.row import Row
+from lab.offline.aws.row import ResourceRow
 
 _PARTS = re.compile(r"([A-Za-z0-9]+)(\[0\])?")
-_SAID = re.compile(
+_REPORT_LINE = re.compile(
     r'(?P<text>.*?) (?:in (?P<inside>\S+): "(?P<missing>\w+)"|for parameter (?P<path>[^\s,]+), )'
 )
 _WELL_KNOWN = ({"Key", "Value"}, {"TagKey", "TagValue"})
@@ -34,110 +34,118 @@ def service(name: str) -> Service:
     return Service(Loader().load_service_model(name, "service-2"), name)
 
 
-def failures(row: Row, inputs: Mapping[str, Any]) -> Failures:
+def find_failures(row: ResourceRow, inputs: Mapping[str, Any]) -> Failures:
     """Errors in ``inputs`` (plain values), as pairs of the input's path and the reason."""
     requests = Requests(row)
     for name, value in inputs.items():
         if value is not None:
-            requests.take(name, value)
-    return requests.finish()
+            requests.add_input(name, value)
+    return requests.validate()
 
 
 class Requests:
     """The API calls of one resource, filled input by input."""
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row: ResourceRow) -> None:
         self.row = row
         self.calls: dict[str, dict[str, Any]] = {row.operation: {}}
-        self.wrong: Failures = []
+        self.failures: Failures = []
         self._origin: dict[str, str] = {}  # API path -> input's path
 
-    def take(self, name: str, value: Any) -> None:
-        if not self.row.sent(name):
+    def add_input(self, name: str, value: Any) -> None:
+        if not self.row.is_sent(name):
             return
-        if (place := self.place(name)) is None:
+        if (parameter := self.find_parameter(name)) is None:
             fact = f"has no place in the table of offline runs, and {self.row.call} no parameter of this name"
-            self.wrong.append((name, fact))
+            self.failures.append((name, fact))
             return
-        operation, path = place
+        operation, path = parameter
         shape = self._shape(operation, path)
         converted = self._convert(value, shape, name, path)
-        _put(self.calls.setdefault(operation, {}), path, converted)
+        _set_value(self.calls.setdefault(operation, {}), path, converted)
 
-    def place(self, name: str) -> tuple[str, str] | None:
+    def find_parameter(self, name: str) -> tuple[str, str] | None:
         """Operation and API path of an input; None if neither the table nor the call has a place for it."""
-        operation, path = self.row.operation, self.row.places.get(name)
+        operation, path = self.row.operation, self.row.parameters.get(name)
         if path is None:
-            shape: Any = self._shape(operation, self.row.under)
+            shape: Any = self._shape(operation, self.row.parent)
             member = _member(shape, name)
-            return (operation, f"{self.row.under}.{member}".lstrip(".")) if member else None
+            return (operation, f"{self.row.parent}.{member}".lstrip(".")) if member else None
         if ":" in path:
             operation, path = path.split(":")
         return operation, path
 
-    def finish(self) -> Failures:
+    def validate(self) -> Failures:
         for operation, parameters in self.calls.items():
             shape = self._input(operation)
             if operation != self.row.operation:  # such as the id, which the create returns
                 for member in shape.required_members:
-                    parameters.setdefault(member, scalars.stand_in(shape.members[member]))
+                    parameters.setdefault(member, scalars.placeholder(shape.members[member]))
             report = ParamValidator().validate(parameters, shape).generate_report()
-            self.wrong += [self._translated(operation, line) for line in report.splitlines()]
-        return self.wrong
+            self.failures += [self._translate(operation, line) for line in report.splitlines()]
+        return self.failures
 
-    def _convert(self, value: Any, shape: Shape, here: str, there: str) -> Any:
+    def _convert(self, value: Any, shape: Shape, input_path: str, api_path: str) -> Any:
         """Convert a value for the API; what the model forbids is recorded under the input's path."""
-        self._origin[there] = here
+        self._origin[api_path] = input_path
         if value is UNKNOWN:
-            return scalars.stand_in(shape)
+            return scalars.placeholder(shape)
         if isinstance(shape, StructureShape):
-            return self._structure(value, shape, here, there) if isinstance(value, Mapping) else value
+            return (
+                self._structure(value, shape, input_path, api_path) if isinstance(value, Mapping) else value
+            )
         if isinstance(shape, ListShape):
-            return self._list(value, shape, here, there)
+            return self._list(value, shape, input_path, api_path)
         if isinstance(shape, MapShape):
             if not isinstance(value, Mapping):
                 return value
             return {
-                key: self._convert(item, shape.value, f"{here}.{key}", f"{there}.{key}")
+                key: self._convert(item, shape.value, f"{input_path}.{key}", f"{api_path}.{key}")
                 for key, item in value.items()
                 if item is not None
             }
-        if there.startswith("Attributes.") and isinstance(value, bool | int):
+        if api_path.startswith("Attributes.") and isinstance(value, bool | int):
             value = str(value).lower()  # the API takes all attributes of a queue as text
-        if here in self.row.documents:
-            value, reason = scalars.document(value)
+        if input_path in self.row.documents:
+            value, reason = scalars.check_document(value)
         else:
-            value, reason = scalars.checked(value, shape, here)
+            value, reason = scalars.check_scalar(value, shape, input_path)
         if reason:
-            self.wrong.append((here, reason))
+            self.failures.append((input_path, reason))
         return value
 
-    def _structure(self, value: Mapping[str, Any], shape: StructureShape, here: str, there: str) -> Any:
+    def _structure(
+        self, value: Mapping[str, Any], shape: StructureShape, input_path: str, api_path: str
+    ) -> Any:
         result: dict[str, Any] = {}
         for key, item in value.items():
-            rename = self.row.places.get(re.sub(r"\[\d+\]", "", f"{here}.{key}"), key)
+            rename = self.row.parameters.get(re.sub(r"\[\d+\]", "", f"{input_path}.{key}"), key)
             if item is None or rename is None:
                 continue
             member = _member(shape, rename)
             if member is None:
                 known = ", ".join(shape.members)
-                self.wrong.append((f"{here}.{key}", f"{self.row.operation} has no such parameter ({known})"))
+                self.failures.append(
+                    (f"{input_path}.{key}", f"{self.row.operation} has no such parameter ({known})")
+                )
                 continue
-            result[member] = self._convert(item, shape.members[member], f"{here}.{key}", f"{there}.{member}")
+            result[member] = self._convert(
+                item, shape.members[member], f"{input_path}.{key}", f"{api_path}.{member}"
+            )
         return result
 
-    def _list(self, value: Any, shape: ListShape, here: str, there: str) -> Any:
+    def _list(self, value: Any, shape: ListShape, input_path: str, api_path: str) -> Any:
         if isinstance(value, Mapping):
             members = set(shape.member.members) if isinstance(shape.member, StructureShape) else set()
             if members in _WELL_KNOWN:
                 key, text = sorted(members)
                 value = [{key: name, text: item} for name, item in value.items()]
             else:  # the SDK has a single block where the API takes a list
-                return [self._convert(value, shape.member, here, f"{there}[0]")]
+                return [self._convert(value, shape.member, input_path, f"{api_path}[0]")]
         if not isinstance(value, list):
             return value
         return [
-            self._convert(item, shape.member, f"{here}[{index}]", f"{there}[{index}]")
+            self._convert(item, shape.member, f"{input_path}[{index}]", f"{api_path}[{index}]")
             for index, item in enumerate(value)
         ]
 
@@ -149,42 +157,46 @@ class Requests:
         for name, index in _PARTS.findall(path):
             shape = shape.value if isinstance(shape, MapShape) else shape.members[name]
             shape = shape.member if index else shape
-        found: Shape = shape
-        return found
+        result: Shape = shape
+        return result
 
-    def _translated(self, operation: str, line: str) -> tuple[str, str]:
+    def _translate(self, operation: str, line: str) -> tuple[str, str]:
         """A line of botocore's report with the input's path in place of the API path."""
-        match = _SAID.match(line)
+        match = _REPORT_LINE.match(line)
         if match is None:
             return "", line
         if match["path"]:
-            rest = line[match.end() :]
-            return self._named(match["path"]), f"{match['text']} for {self.row.service}:{operation}: {rest}"
-        inside = "" if match["inside"] == "input" else match["inside"]
-        missing = f"{inside}.{match['missing']}".lstrip(".")
-        return self._named(missing), f"missing; {self.row.service}:{operation} requires {missing}"
+            reason = f"{match['text']} for {self.row.service}:{operation}: {line[match.end() :]}"
+            return self._input_path(match["path"]), reason
+        parent = "" if match["inside"] == "input" else match["inside"]
+        missing = f"{parent}.{match['missing']}".lstrip(".")
+        return self._input_path(missing), f"missing; {self.row.service}:{operation} requires {missing}"
 
-    def _named(self, path: str) -> str:
+    def _input_path(self, path: str) -> str:
         """Path of the input that has, or would have, this API path; else that of its parent."""
         if path in self._origin:
             return self._origin[path]
-        for name, place in self.row.places.items():
-            if place is not None and "." not in name and place.split(":")[-1].removesuffix("[0]") == path:
+        for name, parameter in self.row.parameters.items():
+            if (
+                parameter is not None
+                and "." not in name
+                and parameter.split(":")[-1].removesuffix("[0]") == path
+            ):
                 return name
         parent, _, last = path.rpartition(".")
-        if not parent or parent.removesuffix("[0]") == self.row.under.removesuffix("[0]"):
+        if not parent or parent.removesuffix("[0]") == self.row.parent.removesuffix("[0]"):
             return f"{last[0].lower()}{last[1:]}"
-        around = self._named(parent.removesuffix("[0]") if parent not in self._origin else parent)
-        return f"{around}.{last[0].lower()}{last[1:]}"
+        parent_input = self._input_path(parent.removesuffix("[0]") if parent not in self._origin else parent)
+        return f"{parent_input}.{last[0].lower()}{last[1:]}"
 
 
 def _member(shape: Any, name: str) -> str | None:
     return next((member for member in shape.members if member.lower() == name.lower()), None)
 
 
-def _put(call: dict[str, Any], path: str, value: Any) -> None:
-    here: Any = call
+def _set_value(call: dict[str, Any], path: str, value: Any) -> None:
+    target: Any = call
     *parents, (last, last_index) = _PARTS.findall(path)
     for name, index in parents:
-        here = here.setdefault(name, [{}])[0] if index else here.setdefault(name, {})
-    here[last] = [value] if last_index else value
+        target = target.setdefault(name, [{}])[0] if index else target.setdefault(name, {})
+    target[last] = [value] if last_index else value

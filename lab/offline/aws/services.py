@@ -4,56 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lab.offline.aws.row import Row, arn, words
+from lab.offline.aws.row import ResourceRow, arn_template, split_words
 
 _GLOBAL = "arn:{partition}:iam::{account}:"
 _MOMENT = "2026-01-01T00:00:00Z"
 
-IAM: Mapping[str, Row] = {
-    "aws:iam/role:Role": Row(
+IAM: Mapping[str, ResourceRow] = {
+    "aws:iam/role:Role": ResourceRow(
         "iam.CreateRole",
         id="{name}",
-        replaces=words("name namePrefix path"),
-        outputs={
-            "arn": _GLOBAL + "role{path}{name}",
-            "createDate": _MOMENT,
-            "uniqueId": "AROA{HEX}",
-        },
-        places={
+        replaces=split_words("name namePrefix path"),
+        outputs={"arn": _GLOBAL + "role{path}{name}", "createDate": _MOMENT, "uniqueId": "AROA{HEX}"},
+        parameters={
             "name": "RoleName",
             "assumeRolePolicy": "AssumeRolePolicyDocument",
             "forceDetachPolicies": None,
         },
         defaults={"path": "/", "maxSessionDuration": 3600, "forceDetachPolicies": False},
-        named="name",
+        name_input="name",
         documents=("assumeRolePolicy",),
     ),
-    "aws:iam/rolePolicyAttachment:RolePolicyAttachment": Row(
+    "aws:iam/rolePolicyAttachment:RolePolicyAttachment": ResourceRow(
         "iam.AttachRolePolicy",
         id="{inputs[role]}/{inputs[policyArn]}",
         replaces=("policyArn", "role"),
-        places={"role": "RoleName"},
+        parameters={"role": "RoleName"},
         tagged=False,
     ),
-    "aws:iam/policy:Policy": Row(
+    "aws:iam/policy:Policy": ResourceRow(
         "iam.CreatePolicy",
         id=_GLOBAL + "policy{path}{name}",
-        replaces=words("description name namePrefix path"),
+        replaces=split_words("description name namePrefix path"),
         outputs={"arn": "{id}", "policyId": "ANPA{HEX}", "attachmentCount": 0},
-        places={"name": "PolicyName", "policy": "PolicyDocument"},
+        parameters={"name": "PolicyName", "policy": "PolicyDocument"},
         defaults={"path": "/"},
-        named="name",
+        name_input="name",
         documents=("policy",),
     ),
 }
 
-OTHERS: Mapping[str, Row] = {
-    "aws:kms/key:Key": Row(
+OTHERS: Mapping[str, ResourceRow] = {
+    "aws:kms/key:Key": ResourceRow(
         "kms.CreateKey",
         id="{uuid}",
-        replaces=words("customKeyStoreId customerMasterKeySpec keyUsage multiRegion xksKeyId"),
-        outputs={"arn": arn("kms", "key/{id}"), "keyId": "{id}", "multiRegion": False, "description": ""},
-        places={
+        replaces=split_words("customKeyStoreId customerMasterKeySpec keyUsage multiRegion xksKeyId"),
+        outputs={
+            "arn": arn_template("kms", "key/{id}"),
+            "keyId": "{id}",
+            "multiRegion": False,
+            "description": "",
+        },
+        parameters={
             "deletionWindowInDays": "ScheduleKeyDeletion:PendingWindowInDays",
             "enableKeyRotation": None,
             "isEnabled": None,
@@ -66,64 +67,64 @@ OTHERS: Mapping[str, Row] = {
         },
         documents=("policy",),
     ),
-    "aws:kms/alias:Alias": Row(
+    "aws:kms/alias:Alias": ResourceRow(
         "kms.CreateAlias",
         id="{name}",
         replaces=("name", "namePrefix"),
         outputs={
-            "arn": arn("kms", "{name}"),
-            "targetKeyArn": arn("kms", "key/{inputs[targetKeyId]}"),
+            "arn": arn_template("kms", "{name}"),
+            "targetKeyArn": arn_template("kms", "key/{inputs[targetKeyId]}"),
         },
-        places={"name": "AliasName"},
-        named="name",
-        renewed={"targetKeyArn": ("targetKeyId",)},
+        parameters={"name": "AliasName"},
+        name_input="name",
+        renewed_outputs={"targetKeyArn": ("targetKeyId",)},
         tagged=False,
     ),
-    "aws:cloudwatch/logGroup:LogGroup": Row(
+    "aws:cloudwatch/logGroup:LogGroup": ResourceRow(
         "logs.CreateLogGroup",
         id="{name}",
-        replaces=words("logGroupClass name namePrefix"),
-        outputs={"arn": arn("logs", "log-group:{name}"), "logGroupClass": "STANDARD"},
-        places={
+        replaces=split_words("logGroupClass name namePrefix"),
+        outputs={"arn": arn_template("logs", "log-group:{name}"), "logGroupClass": "STANDARD"},
+        parameters={
             "name": "logGroupName",
             "retentionInDays": "PutRetentionPolicy:retentionInDays",
             "skipDestroy": None,
         },
         defaults={"skipDestroy": False},
-        named="name",
-        guard="deletionProtectionEnabled",
+        name_input="name",
+        deletion_guard="deletionProtectionEnabled",
     ),
-    "aws:cloudwatch/eventRule:EventRule": Row(
+    "aws:cloudwatch/eventRule:EventRule": ResourceRow(
         "events.PutRule",
         id="{name}",
-        replaces=words("eventBusName name namePrefix"),
-        outputs={"arn": arn("events", "rule/{name}")},
-        places={"forceDestroy": None},
+        replaces=split_words("eventBusName name namePrefix"),
+        outputs={"arn": arn_template("events", "rule/{name}")},
+        parameters={"forceDestroy": None},
         defaults={"eventBusName": "default", "forceDestroy": False},
-        named="name",
+        name_input="name",
         documents=("eventPattern",),
     ),
-    "aws:cloudwatch/eventTarget:EventTarget": Row(
+    "aws:cloudwatch/eventTarget:EventTarget": ResourceRow(
         "events.PutTargets",
         id="{inputs[rule]}-{name}",
-        replaces=words("eventBusName rule targetId"),
-        places={
+        replaces=split_words("eventBusName rule targetId"),
+        parameters={
             "rule": "Rule",
             "eventBusName": "EventBusName",
             "forceDestroy": None,
             "targetId": "Targets[0].Id",
         },
-        under="Targets[0]",
+        parent="Targets[0]",
         defaults={"eventBusName": "default", "forceDestroy": False},
-        named="targetId",
+        name_input="targetId",
         tagged=False,
     ),
-    "aws:sqs/queue:Queue": Row(
+    "aws:sqs/queue:Queue": ResourceRow(
         "sqs.CreateQueue",
         id="https://sqs.{region}.{suffix}/{account}/{name}",
-        replaces=words("fifoQueue name namePrefix"),
-        outputs={"arn": arn("sqs", "{name}"), "url": "{id}"},
-        places={
+        replaces=split_words("fifoQueue name namePrefix"),
+        outputs={"arn": arn_template("sqs", "{name}"), "url": "{id}"},
+        parameters={
             "name": "QueueName",
             "delaySeconds": "Attributes.DelaySeconds",
             "messageRetentionSeconds": "Attributes.MessageRetentionPeriod",
@@ -132,14 +133,14 @@ OTHERS: Mapping[str, Row] = {
             "visibilityTimeoutSeconds": "Attributes.VisibilityTimeout",
         },
         defaults={"delaySeconds": 0, "messageRetentionSeconds": 345600, "visibilityTimeoutSeconds": 30},
-        named="name",
+        name_input="name",
         documents=("policy",),
     ),
-    "aws:sqs/queuePolicy:QueuePolicy": Row(
+    "aws:sqs/queuePolicy:QueuePolicy": ResourceRow(
         "sqs.SetQueueAttributes",
         id="{inputs[queueUrl]}",
         replaces=("queueUrl",),
-        places={"policy": "Attributes.Policy"},
+        parameters={"policy": "Attributes.Policy"},
         documents=("policy",),
         tagged=False,
     ),

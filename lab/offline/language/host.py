@@ -23,7 +23,7 @@ from .interpreter import Interpreter, InterpreterError, resolve
 from .process import Children, Output
 
 _RUNNER = str(Path(__file__).with_name("runner.py"))
-SHOWN = 32  # runner.py's exit code for a failure that the user has seen
+EXIT_SHOWN = 32  # runner.py's exit code for a failure that the user has seen
 
 
 class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
@@ -66,7 +66,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
             env=interpreter.process_environment(os.environ),
             request=json.dumps(self._program_request(request)).encode(),
         )
-        if code == SHOWN or self._ending is not None:
+        if code == EXIT_SHOWN or self._ending is not None:
             return language_pb2.RunResponse(bail=True)
         if code != 0:
             return language_pb2.RunResponse(

@@ -44,9 +44,11 @@ def resolve(root: Path, options: Mapping[str, object]) -> Interpreter:
 
     Raises InterpreterError for a ``virtualenv`` that does not exist, and for a toolchain other than pip.
     """
-    named, toolchain = options.get("virtualenv"), options.get("toolchain") or "pip"
-    if isinstance(named, str) and named:
-        return _environment((root / named).absolute(), f"the 'virtualenv' option in Pulumi.yaml ({named})")
+    virtualenv, toolchain = options.get("virtualenv"), options.get("toolchain") or "pip"
+    if isinstance(virtualenv, str) and virtualenv:
+        return _environment(
+            (root / virtualenv).absolute(), f"the 'virtualenv' option in Pulumi.yaml ({virtualenv})"
+        )
     if toolchain != "pip":
         raise InterpreterError(
             f"toolchain {toolchain!r} in Pulumi.yaml needs Pulumi's own language host; install that, or name "
@@ -55,12 +57,12 @@ def resolve(root: Path, options: Mapping[str, object]) -> Interpreter:
     return Interpreter(Path(sys.executable), None)
 
 
-def _environment(path: Path, asked_by: str) -> Interpreter:
+def _environment(path: Path, option: str) -> Interpreter:
     executable = path / "bin" / "python"
     if not executable.exists():
         state = "is not a virtual environment" if path.is_dir() else "does not exist"
         raise InterpreterError(
-            f"{path}, named by {asked_by}, {state}; create it with 'python3 -m venv {path}' "
+            f"{path}, named by {option}, {state}; create it with 'python3 -m venv {path}' "
             "and install the project into it"
         )
     return Interpreter(executable, path)

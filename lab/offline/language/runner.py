@@ -26,7 +26,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-SHOWN = 32  # the official host's code for "already told the user"
+EXIT_SHOWN = 32  # the official host's code for "already told the user"
 THREADS_MAX = 256  # the engine asks for 2^31-1 when parallelism is unbounded
 
 
@@ -48,7 +48,7 @@ def main() -> int:
             "into that interpreter",
             file=sys.stderr,
         )
-        return SHOWN
+        return EXIT_SHOWN
     pulumi.runtime.set_all_config(request["config"], request["secret_keys"])
     pulumi.runtime.configure(pulumi.runtime.Settings(**request["settings"]))
     os.chdir(request["pwd"])
@@ -84,13 +84,13 @@ def _run(program: str, parallel: int, pulumi: Any) -> int:
     try:
         loop.run_until_complete(pulumi.runtime.run_in_stack(lambda: _start(program)))
     except pulumi.RunError as error:
-        if not _is_echo(error):
+        if not _is_engine_shutdown(error):
             pulumi.log.error(str(error))
-        return SHOWN
+        return EXIT_SHOWN
     except Exception as error:
-        if not _is_echo(error):
+        if not _is_engine_shutdown(error):
             pulumi.log.error("Program failed with an unhandled exception:\n" + _trace(error))
-        return SHOWN
+        return EXIT_SHOWN
     finally:
         executor.shutdown(wait=True)
         loop.close()
@@ -107,11 +107,11 @@ def _start(program: str) -> None:
 
         raise pulumi.RunError(f"no program to run: {main_file} does not exist")
     if finder := os.environ.get("GPUFORM_CHARTS"):
-        find_charts_here(finder)
+        use_local_charts(finder)
     runpy.run_path(program, run_name="__main__")
 
 
-def find_charts_here(finder: str) -> None:
+def use_local_charts(finder: str) -> None:
     """Replace the published chart of each Helm release of the program by a local stand-in.
 
     ``finder NAME VERSION`` prints the folder of the chart. Releases of a local chart stay as they are.
@@ -127,16 +127,16 @@ def find_charts_here(finder: str) -> None:
             return None
         name = chart.rsplit("/", 1)[-1].split("@")[0].split(":")[0]
         command = [finder, name, args.props.get("version") or ""]
-        found = subprocess.run(command, capture_output=True, text=True, check=False)
-        if found.returncode:
-            raise pulumi.RunError(f"chart {chart}: no stand-in for it: {found.stderr.strip()}")
-        here = {"chart": found.stdout.strip(), "repository_opts": None}
-        return pulumi.ResourceTransformationResult({**args.props, **here}, args.opts)
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode:
+            raise pulumi.RunError(f"chart {chart}: no stand-in for it: {result.stderr.strip()}")
+        local_chart = {"chart": result.stdout.strip(), "repository_opts": None}
+        return pulumi.ResourceTransformationResult({**args.props, **local_chart}, args.opts)
 
     pulumi.runtime.register_stack_transformation(transform)
 
 
-def _is_echo(error: Exception) -> bool:
+def _is_engine_shutdown(error: Exception) -> bool:
     """Whether the error only follows from the engine's end of the run, for which it has given the reason."""
     return str(error).startswith(("Resource monitor has terminated", "resource monitor shut down"))
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gpuform.clients.aws.api import answers, client
+from gpuform.clients.aws.api import create_client, translate_errors
 from infra.model import addresses, labels
 from infra.model.aws import AwsCluster
 from infra.model.aws_network import ExistingNetwork, OwnNetwork
@@ -25,18 +25,18 @@ _EXISTING = "10.0.0.0/16"
 _TRUST = json.dumps({"Version": "2012-10-17", "Statement": []})
 
 
-def furnish(env: Environment) -> None:
+def create_account(env: Environment) -> None:
     """Create them; the AWS variables of this process must point to the simulated AWS."""
     cluster = node_groups.cluster_of(env)
-    with answers("the simulated AWS"):
-        _network(client("ec2", cluster.region), env, cluster)
-        iam = client("iam", cluster.region)
+    with translate_errors("the simulated AWS"):
+        _network(create_client("ec2", cluster.region), env, cluster)
+        iam = create_client("iam", cluster.region)
         iam.create_role(RoleName=node_class.node_role(env), AssumeRolePolicyDocument=_TRUST)
         arn = iam.create_role(RoleName=env.name, AssumeRolePolicyDocument=_TRUST)["Role"]["Arn"]
-        client("eks", cluster.region).create_cluster(
+        create_client("eks", cluster.region).create_cluster(
             name=env.name, version=cluster.version, roleArn=arn, resourcesVpcConfig={}
         )
-        client("sqs", cluster.region).create_queue(QueueName=eks.interruption_queue(env))
+        create_client("sqs", cluster.region).create_queue(QueueName=eks.interruption_queue(env))
 
 
 def _network(ec2: Any, env: Environment, cluster: AwsCluster) -> None:
@@ -46,23 +46,31 @@ def _network(ec2: Any, env: Environment, cluster: AwsCluster) -> None:
     """
     network = cluster.network
     existing = network if isinstance(network, ExistingNetwork) else None
-    own = network if isinstance(network, OwnNetwork) else OwnNetwork(cidr=_EXISTING, zones=network.zones)
+    cidr_network = (
+        network if isinstance(network, OwnNetwork) else OwnNetwork(cidr=_EXISTING, zones=network.zones)
+    )
     ec2.describe_vpcs()  # with its first request, moto creates a default VPC, which has ids of its own
     with _with_id("vpc", existing.vpc if existing else ""):
-        vpc = ec2.create_vpc(CidrBlock=own.cidr)["Vpc"]["VpcId"]
-    for one in addresses.subnets(own):
-        place: dict[str, Any] = {"VpcId": vpc, "CidrBlock": one.private, "AvailabilityZone": one.zone}
+        vpc = ec2.create_vpc(CidrBlock=cidr_network.cidr)["Vpc"]["VpcId"]
+    for subnet in addresses.subnets(cidr_network):
+        arguments: dict[str, Any] = {
+            "VpcId": vpc,
+            "CidrBlock": subnet.private,
+            "AvailabilityZone": subnet.zone,
+        }
         if existing is None:
-            ec2.create_subnet(**place, TagSpecifications=_found(env, "subnet"))
+            ec2.create_subnet(**arguments, TagSpecifications=_discovery_tags(env, "subnet"))
             continue
-        id = existing.ids.get(one.zone) or assumed_subnet(existing.vpc, one.zone, existing.tags)
+        id = existing.subnet_ids.get(subnet.zone) or assumed_subnet(
+            existing.vpc, subnet.zone, existing.subnet_tags
+        )
         with _with_id("subnet", id):
-            ec2.create_subnet(**place)
+            ec2.create_subnet(**arguments)
     ec2.create_security_group(
         GroupName=f"{env.name}-nodes",
         Description="nodes",
         VpcId=vpc,
-        TagSpecifications=_found(env, "security-group"),
+        TagSpecifications=_discovery_tags(env, "security-group"),
     )
 
 
@@ -80,5 +88,5 @@ def _with_id(kind: str, id: str) -> Iterator[None]:
         setattr(models, name, before)
 
 
-def _found(env: Environment, kind: str) -> list[dict[str, Any]]:
+def _discovery_tags(env: Environment, kind: str) -> list[dict[str, Any]]:
     return [{"ResourceType": kind, "Tags": [{"Key": labels.KARPENTER_DISCOVERY, "Value": env.name}]}]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from gpuform.clients.aws.api import client
+from gpuform.clients.aws.api import create_client
 from infra.model.machines import Machine
 from lab.rehearse.cloud.market import Market
 
@@ -33,32 +33,32 @@ class Answers:
     market: Market
     machines: Sequence[str]
     images: dict[str, str] = field(default_factory=dict)
-    _asked: threading.Lock = field(default_factory=threading.Lock)
+    _image_lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
-    def of_ec2(self) -> Mapping[str, Answer]:
+    def ec2_actions(self) -> Mapping[str, Answer]:
         """By moto's name of the action."""
         return {
             "describe_spot_price_history": lambda _: {"SpotPriceHistory": list(self._spot_prices())},
             "describe_capacity_reservations": self._reservations,
             # Placement groups belong to node groups, which Karpenter does not manage.
             "describe_placement_groups": lambda _: {"PlacementGroups": []},
-            "describe_instance_types": self._types,
-            "describe_instance_type_offerings": self._offerings,
+            "describe_instance_types": self._limit_types,
+            "describe_instance_type_offerings": self._limit_offerings,
         }
 
     def get_products(self) -> Json:
         """On-demand prices, in the part of the price list's format that Karpenter reads."""
         rows = []
-        for name, usd in sorted(self.market.listed.items()):
+        for name, usd in sorted(self.market.on_demand_prices.items()):
             terms = {"OnDemand": {"1": {"priceDimensions": {"1": {"pricePerUnit": {"USD": str(usd)}}}}}}
             rows.append(json.dumps({"product": {"attributes": {"instanceType": name}}, "terms": terms}))
         return {"FormatVersion": "aws_v1", "PriceList": rows}
 
-    def get_parameter(self, asked: Json) -> Json:
+    def get_parameter(self, params: Json) -> Json:
         """The image behind an alias; it is registered at the first request."""
-        name = str(asked["Name"])
-        with self._asked:  # several threads ask; two images of one alias would be drift
+        name = str(params["Name"])
+        with self._image_lock:  # several threads ask; two images of one alias would be drift
             if name not in self.images:
                 self.images[name] = self._image(name, "arm64" if "/arm64/" in name else "x86_64")
         return {"Parameter": {"Name": name, "Type": "String", "Value": self.images[name], "Version": 1}}
@@ -67,10 +67,12 @@ class Answers:
         from moto.ec2.models import ec2_backends
 
         short = name.strip("/").replace("/", "-")[-120:]
-        made = client("ec2", self.region).register_image(Name=short, Architecture=architecture)
-        found: str = made["ImageId"]
-        ec2_backends[ACCOUNT][self.region].amis[found].architecture = architecture  # register_image drops it
-        return found
+        image = create_client("ec2", self.region).register_image(Name=short, Architecture=architecture)
+        image_id: str = image["ImageId"]
+        ec2_backends[ACCOUNT][self.region].amis[
+            image_id
+        ].architecture = architecture  # register_image drops it
+        return image_id
 
     def _spot_prices(self) -> Iterable[Json]:
         for name in self.machines:
@@ -79,62 +81,66 @@ class Answers:
             for zone in self.zones if usd is not None else ():
                 yield {**row, "Timestamp": datetime.now(UTC), "AvailabilityZone": zone}
 
-    def _reservations(self, asked: Json) -> Json:
+    def _reservations(self, params: Json) -> Json:
         """The environment's reservations, filtered by id if ids are given."""
-        wanted = asked.get("CapacityReservationIds")
+        wanted = params.get("CapacityReservationIds")
         rows = [
             {
-                "CapacityReservationId": one.id,
+                "CapacityReservationId": reservation.id,
                 "OwnerId": ACCOUNT,
-                "InstanceType": one.machine,
+                "InstanceType": reservation.machine,
                 "InstancePlatform": "Linux/UNIX",
-                "AvailabilityZone": one.zone,
+                "AvailabilityZone": reservation.zone,
                 "Tenancy": "default",
-                "TotalInstanceCount": one.total,
-                "AvailableInstanceCount": one.left,
+                "TotalInstanceCount": reservation.total,
+                "AvailableInstanceCount": reservation.left,
                 "State": "active",
                 "EndDateType": "unlimited",
                 "InstanceMatchCriteria": "targeted",
                 "ReservationType": "default",
             }
-            for one in self.market.reservations
-            if not wanted or one.id in wanted
+            for reservation in self.market.reservations
+            if not wanted or reservation.id in wanted
         ]
         return {"CapacityReservations": rows}
 
-    def _types(self, asked: Json) -> None:
+    def _limit_types(self, params: Json) -> None:
         """Limit moto's answer, AWS's own data, to the catalogue's machines: all types are six megabytes."""
-        if not asked.get("DryRun") and not asked.get("InstanceTypes"):
-            asked.clear()
-            asked["InstanceTypes"] = list(self.machines)
+        if not params.get("DryRun") and not params.get("InstanceTypes"):
+            params.clear()
+            params["InstanceTypes"] = list(self.machines)
 
-    def _offerings(self, asked: Json) -> None:
+    def _limit_offerings(self, params: Json) -> None:
         """Limit moto's answer to the same machines; that a zone does not offer a type is not simulated."""
-        asked.pop("MaxResults", None)
-        asked["Filters"] = [{"Name": "instance-type", "Values": list(self.machines)}]
+        params.pop("MaxResults", None)
+        params["Filters"] = [{"Name": "instance-type", "Values": list(self.machines)}]
 
 
-def priced(market: Market) -> tuple[str, ...]:
+def priced_machines(market: Market) -> tuple[str, ...]:
     """EC2 machines with a price, sorted by name."""
     return tuple(
-        sorted(name for name, one in market.machines.items() if one.seller == "ec2" and name in market.listed)
+        sorted(
+            name
+            for name, machine in market.machines.items()
+            if machine.seller == "ec2" and name in market.on_demand_prices
+        )
     )
 
 
-def declare(machines: Iterable[Machine], region: str, zones: Sequence[str]) -> None:
+def add_machine_types(machines: Iterable[Machine], region: str, zones: Sequence[str]) -> None:
     """Add the types that moto lacks, offered in every zone; where AWS has data of a type, that counts."""
     from moto.ec2.models import instance_types as moto
 
-    sold = moto.INSTANCE_TYPE_OFFERINGS["availability-zone"].setdefault(region, [])
+    offerings = moto.INSTANCE_TYPE_OFFERINGS["availability-zone"].setdefault(region, [])
     for machine in machines:
         if machine.name not in moto.INSTANCE_TYPES:
-            moto.INSTANCE_TYPES[machine.name] = description(machine)
+            moto.INSTANCE_TYPES[machine.name] = describe_machine(machine)
             moto.InstanceTypeBackend.instance_types.append(moto.InstanceType(machine.name))
             place = {"InstanceType": machine.name, "LocationType": "availability-zone"}
-            sold += [{**place, "Location": zone} for zone in zones]
+            offerings += [{**place, "Location": zone} for zone in zones]
 
 
-def description(machine: Machine) -> Json:
+def describe_machine(machine: Machine) -> Json:
     """The fields of DescribeInstanceTypes that Karpenter reads.
 
     Karpenter derives the number of pods from network interfaces: interfaces * (addresses - 1) + 2.
@@ -148,7 +154,7 @@ def description(machine: Machine) -> Json:
         }
         for card in range(machine.efa or 1)
     ]
-    found: Json = {
+    answer: Json = {
         "InstanceType": machine.name,
         "BareMetal": False,
         "CurrentGeneration": True,
@@ -173,10 +179,10 @@ def description(machine: Machine) -> Json:
     if machine.nvme:
         disks = [{"Count": 1, "SizeInGB": machine.nvme, "Type": "ssd"}]
         storage = {"Disks": disks, "NvmeSupport": "required", "TotalSizeInGB": machine.nvme}
-        found["InstanceStorageInfo"] = storage
+        answer["InstanceStorageInfo"] = storage
     if machine.model:
-        each = machine.model.memory_mib
+        mib = machine.model.memory_mib
         gpus = {"Name": machine.model.name, "Manufacturer": "NVIDIA", "Count": machine.gpus}
-        gpus["MemoryInfo"] = {"SizeInMiB": each}
-        found["GpuInfo"] = {"Gpus": [gpus], "TotalGpuMemoryInMiB": machine.gpus * each}
-    return found
+        gpus["MemoryInfo"] = {"SizeInMiB": mib}
+        answer["GpuInfo"] = {"Gpus": [gpus], "TotalGpuMemoryInMiB": machine.gpus * mib}
+    return answer

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping
 from operator import itemgetter
 from typing import Any
 
-from gpuform.clients.aws.api import client
+from gpuform.clients.aws.api import create_client
 from infra.model import labels
 from lab.rehearse.cloud.answers import ACCOUNT, Json
-from lab.rehearse.cloud.market import Bought, CapacityType, Market
+from lab.rehearse.cloud.market import CapacityType, LaunchedInstance, Market
 
 _SHORT = "InsufficientInstanceCapacity"
 _OVERRIDES = ("InstanceType", "SubnetId", "AvailabilityZone", "ImageId")
@@ -34,61 +34,68 @@ class Fleets:
         self.user_data: dict[str, str] = {}  # by instance, in base64
         self.adapters: dict[str, int] = {}  # Elastic Fabric Adapters by instance
 
-    def create(self, asked: Json) -> Json | None:
+    def create(self, params: Json) -> Json | None:
         """Fulfil a request; None for a dry run, which moto answers."""
-        if asked.get("DryRun"):
+        if params.get("DryRun"):
             return None
         with self._lock:
-            return self._create(asked)
+            return self._create(params)
 
-    def _create(self, asked: Json) -> Json:
-        target = asked["TargetCapacitySpecification"]
+    def _create(self, params: Json) -> Json:
+        target = params["TargetCapacitySpecification"]
         left, spot = int(target["TotalTargetCapacity"]), target.get("DefaultTargetCapacityType") == "spot"
-        kinds = [one["Tags"] for one in asked["TagSpecifications"] if one["ResourceType"] == "instance"]
-        tags = {tag["Key"]: tag.get("Value", "") for one in kinds for tag in one}
+        tag_sets = [
+            item["Tags"] for item in params["TagSpecifications"] if item["ResourceType"] == "instance"
+        ]
+        tags = {tag["Key"]: tag.get("Value", "") for tag_set in tag_sets for tag in tag_set}
         instances, errors = [], []
-        for _, what, reservation in sorted(self._options(asked), key=itemgetter(0)):
-            option = what["Overrides"]
+        for _, template, reservation in sorted(self._options(params), key=itemgetter(0)):
+            option = template["Overrides"]
             machine, zone = option["InstanceType"], option["AvailabilityZone"]
             capacity: CapacityType = "spot" if spot else "reserved" if reservation else "on-demand"
-            room = self._market.capacity_for(machine, zone, capacity, reservation)
-            answer = {"LaunchTemplateAndOverrides": what, "Lifecycle": "spot" if spot else "on-demand"}
-            if count := min(room, left):
-                ids = self._launch(what, count, tags, capacity, reservation)
-                instances.append({**answer, "InstanceIds": ids, "InstanceType": machine})
+            free = self._market.capacity_for(machine, zone, capacity, reservation)
+            result = {"LaunchTemplateAndOverrides": template, "Lifecycle": "spot" if spot else "on-demand"}
+            if count := min(free, left):
+                ids = self._launch(template, count, tags, capacity, reservation)
+                instances.append({**result, "InstanceIds": ids, "InstanceType": machine})
                 left -= count
-            elif not room:
+            elif not free:
                 code = "ReservationCapacityExceeded" if reservation else _SHORT
                 text = f"simulated: no capacity for {machine} in {zone}"
-                errors.append({**answer, "ErrorCode": code, "ErrorMessage": text})
-                self._market.refuse(machine, zone, capacity)
+                errors.append({**result, "ErrorCode": code, "ErrorMessage": text})
+                self._market.record_refusal(machine, zone, capacity)
             if not left:
                 break
         return {"FleetId": f"fleet-{uuid.uuid4()}", "Errors": errors, "Instances": instances}
 
-    def _options(self, asked: Json) -> Iterator[tuple[float, Json, str | None]]:
+    def _options(self, params: Json) -> Iterator[tuple[float, Json, str | None]]:
         """Each launch template with one of its overrides: its price, itself, and its reservation."""
-        for config in asked["LaunchTemplateConfigs"]:
+        for config in params["LaunchTemplateConfigs"]:
             spec = config["LaunchTemplateSpecification"]
             name = spec["LaunchTemplateName"]
             template = {"LaunchTemplateName": name, "Version": spec.get("Version", "$Latest")}
-            for one in config["Overrides"]:
-                usd = self._market.price(one["InstanceType"], "on-demand")
-                what = {key: one.get(key, "") for key in _OVERRIDES}
+            for override in config["Overrides"]:
+                usd = self._market.price(override["InstanceType"], "on-demand")
+                option = {key: override.get(key, "") for key in _OVERRIDES}
                 yield (
-                    float(one.get("Priority", usd if usd is not None else "inf")),
-                    {"LaunchTemplateSpecification": template, "Overrides": what},
+                    float(override.get("Priority", usd if usd is not None else "inf")),
+                    {"LaunchTemplateSpecification": template, "Overrides": option},
                     _reservation(self._template(name)),
                 )
 
     def _launch(
-        self, what: Json, count: int, tags: dict[str, str], capacity: CapacityType, reservation: str | None
+        self,
+        template: Json,
+        count: int,
+        tags: dict[str, str],
+        capacity: CapacityType,
+        reservation: str | None,
     ) -> list[str]:
-        option = what["Overrides"]
-        data = self._template(what["LaunchTemplateSpecification"]["LaunchTemplateName"])
+        option = template["Overrides"]
+        data = self._template(template["LaunchTemplateSpecification"]["LaunchTemplateName"])
         machine, interfaces = option["InstanceType"], data.get("NetworkInterfaces") or []
         first = interfaces[0] if interfaces else {}
-        answer = client("ec2", self._region).run_instances(
+        answer = create_client("ec2", self._region).run_instances(
             ImageId=option["ImageId"],
             InstanceType=machine,
             MinCount=count,
@@ -99,14 +106,14 @@ class Fleets:
                 {"ResourceType": "instance", "Tags": [{"Key": k, "Value": v} for k, v in tags.items()]}
             ],
         )
-        ids = [one["InstanceId"] for one in answer["Instances"]]
+        ids = [instance["InstanceId"] for instance in answer["Instances"]]
         self._note(ids, capacity, reservation)
-        fabric = [one for one in interfaces if one.get("InterfaceType") in ("efa", "efa-only")]
+        fabric = [item for item in interfaces if item.get("InterfaceType") in ("efa", "efa-only")]
         self.adapters |= dict.fromkeys(ids, len(fabric))
         self.user_data |= dict.fromkeys(ids, str(data.get("UserData", "")))
         pool = tags.get(labels.POOL, "")
-        self._market.sold(
-            Bought(
+        self._market.record_launches(
+            LaunchedInstance(
                 id=id,
                 machine=machine,
                 pool=pool,
@@ -122,13 +129,14 @@ class Fleets:
 
     def _note(self, ids: list[str], capacity: CapacityType, reservation: str | None) -> None:
         """moto answers with the fields of its record that have the names of the API's, in snake case."""
-        for one in map(self._backend.get_instance, ids):
+        for instance in map(self._backend.get_instance, ids):
             if capacity == "spot":
-                one.instance_lifecycle, one.spot_instance_request_id = "spot", f"sir-{one.id[2:10]}"
+                instance.instance_lifecycle = "spot"
+                instance.spot_instance_request_id = f"sir-{instance.id[2:10]}"
             if capacity == "reserved":
-                one.capacity_reservation_id = reservation
+                instance.capacity_reservation_id = reservation
                 only = {"CapacityReservationPreference": "capacity-reservations-only"}
-                one.capacity_reservation_specification = only
+                instance.capacity_reservation_specification = only
 
     @property
     def _backend(self) -> Any:

@@ -20,19 +20,19 @@ from typing import Any
 import yaml
 
 from gpuform.checkout.errors import Failure
-from gpuform.clients.aws.api import answers, client
+from gpuform.clients.aws.api import create_client, translate_errors
 from infra import versions
 from infra.model import labels
 from infra.model.machines import Machine
-from infra.model.node_room import allocatable
-from infra.plan.nodes import fabric, gpus, sizes
+from infra.model.node_resources import allocatable
+from infra.plan.nodes import device_annotations, gpu_annotations, size_annotations
 from lab.rehearse.cloud.answers import ACCOUNT
 from lab.rehearse.cloud.fleet import Fleets
-from lab.rehearse.cloud.market import Bought, Market
+from lab.rehearse.cloud.market import LaunchedInstance, Market
 from lab.rehearse.cluster import NODES, Cluster
 
-_LOOK_S = 0.25
-_LOST_S = 2.0  # until the cloud controller deletes the node of an ended instance; minutes in reality
+_INTERVAL_S = 0.25
+_REMOVAL_S = 2.0  # until the cloud controller deletes the node of an ended instance; minutes in reality
 _NODE_CONFIG = "application/node.eks.aws"
 _HUGE_PAGES = re.compile(r"^sysctl -w vm\.nr_hugepages=(\d+)$", re.MULTILINE)
 
@@ -49,8 +49,8 @@ class Instances:
         self._region, self._market, self._fleets = region, market, fleets
         self._cluster, self._join_s = cluster, join_s
         self._reclaims: dict[str, float] = {}
-        self._lost: dict[str, float] = {}  # node -> when its instance ended
-        self._over = threading.Event()
+        self._ended_at: dict[str, float] = {}  # node -> when its instance ended
+        self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self.trouble: tuple[str, ...] = ()
 
@@ -58,7 +58,7 @@ class Instances:
         self._thread.start()
 
     def stop(self) -> None:
-        self._over.set()
+        self._stop.set()
         self._thread.join(timeout=60)
 
     def reclaim(self, id: str, after_s: float) -> None:
@@ -66,59 +66,63 @@ class Instances:
         self._reclaims[id] = time.monotonic() + after_s
 
     def _watch(self) -> None:
-        while not self._over.wait(_LOOK_S):
+        while not self._stop.wait(_INTERVAL_S):
             try:
-                self._look()
+                self._step()
                 self.trouble = ()
             except Failure as error:
                 self.trouble = (str(error),)
             except Exception as error:  # if this thread ended, no instance would join, without a message
                 self.trouble = (f"{type(error).__name__}: {error}",)
 
-    def _look(self) -> None:
-        book = self._market.bought()  # read before ``running``: an instance sold in between has not ended
+    def _step(self) -> None:
+        # Read before ``running``: an instance launched in between has not ended.
+        launched = self._market.instances()
         running = self._running()
         due = [id for id, at in list(self._reclaims.items()) if at <= time.monotonic() and id in running]
         if due:
-            with answers("the simulated AWS"):
-                client("ec2", self._region).terminate_instances(InstanceIds=due)
+            with translate_errors("the simulated AWS"):
+                create_client("ec2", self._region).terminate_instances(InstanceIds=due)
             running = {id: address for id, address in running.items() if id not in due}
-        for one in book:
-            if one.ended is None and one.id not in running:
-                self._market.ended([one.id])
-                if one.node:
-                    self._lost[one.node] = time.monotonic()
-        self._let_join(running)
-        self._take_away()
+        for instance in launched:
+            if instance.ended is None and instance.id not in running:
+                self._market.record_ends([instance.id])
+                if instance.node:
+                    self._ended_at[instance.node] = time.monotonic()
+        self._join_nodes(running)
+        self._delete_nodes()
 
-    def _let_join(self, running: Mapping[str, str]) -> None:
-        since = time.time() - self._join_s
-        waiting = [one for one in self._market.bought() if one.node is None and one.id in running]
-        nodes = {one.id: self._node(one, running[one.id]) for one in waiting if one.launched <= since}
+    def _join_nodes(self, running: Mapping[str, str]) -> None:
+        latest = time.time() - self._join_s
+        waiting = [item for item in self._market.instances() if item.node is None and item.id in running]
+        nodes = {item.id: self._node(item, running[item.id]) for item in waiting if item.launched <= latest}
         self._cluster.apply(nodes.values())
-        for id, made in nodes.items():
-            self._market.joined(id, made["metadata"]["name"])
+        for id, manifest in nodes.items():
+            self._market.record_join(id, manifest["metadata"]["name"])
 
-    def _take_away(self) -> None:
-        """Delete nodes ``_LOST_S`` after their instance ended."""
-        gone = [name for name, since in self._lost.items() if since < time.monotonic() - _LOST_S]
+    def _delete_nodes(self) -> None:
+        """Delete nodes ``_REMOVAL_S`` after their instance ended."""
+        gone = [name for name, since in self._ended_at.items() if since < time.monotonic() - _REMOVAL_S]
         for name in gone:
             self._cluster.delete(f"{NODES}/{name}")
-            del self._lost[name]
+            del self._ended_at[name]
 
-    def _node(self, one: Bought, address: str) -> Manifest:
+    def _node(self, instance: LaunchedInstance, address: str) -> Manifest:
         name = f"ip-{address.replace('.', '-')}.{self._region}.compute.internal"
-        told, adapters = kubelet(self._fleets.user_data[one.id]), self._fleets.adapters[one.id]
-        return node(self._market.machines[one.machine], name, one.id, one.zone, self._region, told, adapters)
+        kubelet, adapters = (
+            read_user_data(self._fleets.user_data[instance.id]),
+            self._fleets.adapters[instance.id],
+        )
+        machine = self._market.machines[instance.machine]
+        return node_manifest(machine, name, instance.id, instance.zone, self._region, kubelet, adapters)
 
     def _running(self) -> dict[str, str]:
         from moto.ec2.models import ec2_backends
 
         backend = ec2_backends[ACCOUNT][self._region]
-        all_of_them = [
-            one for reservation in list(backend.reservations.values()) for one in reservation.instances
-        ]
-        return {one.id: str(one.private_ip) for one in all_of_them if one.state == "running"}
+        reservations = list(backend.reservations.values())
+        instances = [item for reservation in reservations for item in reservation.instances]
+        return {item.id: str(item.private_ip) for item in instances if item.state == "running"}
 
 
 @dataclass
@@ -134,61 +138,61 @@ class Kubelet:
     """Pods that count for the reserved memory; AL2023's nodeadm counts those of the network interfaces."""
 
 
-def kubelet(user_data: str) -> Kubelet:
+def read_user_data(user_data: str) -> Kubelet:
     """Read user data, base64 of MIME parts or of TOML; later parts override earlier ones."""
     text = base64.b64decode(user_data).decode("utf-8", "replace")
-    found = Kubelet()
+    kubelet = Kubelet()
     if text.lstrip().startswith("["):
-        _bottlerocket(tomllib.loads(text), found)
-        return found
+        _bottlerocket(tomllib.loads(text), kubelet)
+        return kubelet
     for part in email.message_from_string(text).walk():
         if pages := _HUGE_PAGES.search(str(part.get_payload())):
-            found.huge_pages = int(pages[1])
+            kubelet.huge_pages = int(pages[1])
         if part.get_content_type() == _NODE_CONFIG:
             config = yaml.safe_load(str(part.get_payload())) or {}
-            _node_config((config.get("spec") or {}).get("kubelet") or {}, found)
-    return found
+            _node_config((config.get("spec") or {}).get("kubelet") or {}, kubelet)
+    return kubelet
 
 
-def _node_config(given: Mapping[str, Any], found: Kubelet) -> None:
-    config = given.get("config") or {}
-    found.max_pods = config.get("maxPods", found.max_pods)
-    found.taints += config.get("registerWithTaints") or []
-    for flag in given.get("flags") or ():
+def _node_config(kubelet_config: Mapping[str, Any], kubelet: Kubelet) -> None:
+    config = kubelet_config.get("config") or {}
+    kubelet.max_pods = config.get("maxPods", kubelet.max_pods)
+    kubelet.taints += config.get("registerWithTaints") or []
+    for flag in kubelet_config.get("flags") or ():
         name, _, value = str(flag).partition("=")
         if name == "--node-labels":
-            found.labels |= dict(pair.split("=", 1) for pair in value.strip('"').split(",") if pair)
+            kubelet.labels |= dict(pair.split("=", 1) for pair in value.strip('"').split(",") if pair)
 
 
-def _bottlerocket(settings: Mapping[str, Any], found: Kubelet) -> None:
+def _bottlerocket(settings: Mapping[str, Any], kubelet: Kubelet) -> None:
     sysctl = settings.get("settings", {}).get("kernel", {}).get("sysctl", {})
-    found.huge_pages = int(sysctl.get("vm.nr_hugepages", found.huge_pages))
-    given = settings.get("settings", {}).get("kubernetes", {})
-    found.labels |= given.get("node-labels", {})
-    found.max_pods = found.reserves_for = given.get("max-pods", found.max_pods)
-    for key, values in given.get("node-taints", {}).items():
-        for one in values if isinstance(values, list) else [values]:
-            value, _, effect = str(one).rpartition(":")
+    kubelet.huge_pages = int(sysctl.get("vm.nr_hugepages", kubelet.huge_pages))
+    kubernetes = settings.get("settings", {}).get("kubernetes", {})
+    kubelet.labels |= kubernetes.get("node-labels", {})
+    kubelet.max_pods = kubelet.reserves_for = kubernetes.get("max-pods", kubelet.max_pods)
+    for key, values in kubernetes.get("node-taints", {}).items():
+        for text in values if isinstance(values, list) else [values]:
+            value, _, effect = str(text).rpartition(":")
             taint = {"key": key, "effect": effect}
-            found.taints.append({**taint, "value": value} if value else taint)
+            kubelet.taints.append({**taint, "value": value} if value else taint)
 
 
-def node(
-    machine: Machine, name: str, id: str, zone: str, region: str, told: Kubelet, adapters: int = 0
+def node_manifest(
+    machine: Machine, name: str, id: str, zone: str, region: str, kubelet: Kubelet, adapters: int = 0
 ) -> Manifest:
     """The Node as its kubelet registers it, with the hardware for the simulator in annotations.
 
     ``adapters``: Elastic Fabric Adapters that the instance was launched with.
     """
-    room = allocatable(machine, told.max_pods or machine.pods, told.reserves_for or machine.pods)
-    aside = told.huge_pages * 2
+    free = allocatable(machine, kubelet.max_pods or machine.pods, kubelet.reserves_for or machine.pods)
+    huge = kubelet.huge_pages * 2
     annotations = {
         labels.KWOK_NODE: "fake",
-        **sizes(replace(room, memory=room.memory - aside)),
-        **fabric(aside, adapters),
-        **hardware(machine),
+        **size_annotations(replace(free, memory=free.memory - huge)),
+        **device_annotations(huge, adapters),
+        **driver_annotations(machine),
     }
-    own = {
+    node_labels = {
         labels.HOSTNAME: name,
         labels.OS: "linux",
         labels.ARCH: machine.arch,
@@ -199,11 +203,11 @@ def node(
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": {**told.labels, **own}, "annotations": annotations},
-        "spec": {"providerID": f"aws:///{zone}/{id}", "taints": told.taints},
+        "metadata": {"name": name, "labels": {**kubelet.labels, **node_labels}, "annotations": annotations},
+        "spec": {"providerID": f"aws:///{zone}/{id}", "taints": kubelet.taints},
     }
 
 
-def hardware(machine: Machine) -> dict[str, str]:
+def driver_annotations(machine: Machine) -> dict[str, str]:
     """Annotations that tell the simulator which GPUs are in a node, and that its image has a driver."""
-    return {**gpus(machine), labels.SIM_HOST_DRIVER: versions.GPU_DRIVER} if machine.model else {}
+    return {**gpu_annotations(machine), labels.SIM_HOST_DRIVER: versions.GPU_DRIVER} if machine.model else {}

@@ -12,12 +12,12 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any
 
-from gpuform.clients.aws.api import answers, client
+from gpuform.clients.aws.api import create_client, translate_errors
 from infra.model.environment import Environment
 from infra.model.prices import PriceList
 from infra.plan import eks, node_groups
 from lab.rehearse.cloud import account
-from lab.rehearse.cloud.answers import ACCOUNT, Answer, Answers, declare, priced
+from lab.rehearse.cloud.answers import ACCOUNT, Answer, Answers, add_machine_types, priced_machines
 from lab.rehearse.cloud.fleet import Fleets
 from lab.rehearse.cloud.instances import Instances
 from lab.rehearse.cloud.market import Market
@@ -41,8 +41,8 @@ class Cloud:
         self.market = Market(env, prices)
         self._fleets = Fleets(self._region, self.market)
         zones = cluster.network.zones
-        declare(env.catalogue.own_machines.values(), self._region, zones)
-        self._answers = Answers(self._region, zones, self.market, priced(self.market))
+        add_machine_types(env.catalogue.declared_machines.values(), self._region, zones)
+        self._answers = Answers(self._region, zones, self.market, priced_machines(self.market))
         self._instances = Instances(self._region, self.market, self._fleets, plane, join_s)
         self.url = ""
 
@@ -79,24 +79,24 @@ class Cloud:
                 """No line per request."""
 
         self._moto = DomainDispatcherApplication(self._app)
-        with ExitStack() as held:  # what fails half-way leaves nothing behind
+        with ExitStack() as contexts:  # what fails half-way leaves nothing behind
             server = make_server(_HERE, 0, self._serve, threaded=True, request_handler=Quiet)
-            held.callback(server.server_close)
+            contexts.callback(server.server_close)
             self.url = f"http://{_HERE}:{server.server_port}"
             threading.Thread(target=server.serve_forever, daemon=True).start()
-            held.callback(server.shutdown)
-            held.enter_context(pointed(self.variables))
+            contexts.callback(server.shutdown)
+            contexts.enter_context(aws_environment(self.variables))
             self._reset()
-            account.furnish(self._env)
+            account.create_account(self._env)
             self._instances.start()
-            held.callback(self._instances.stop)
-            self._held = held.pop_all()
+            contexts.callback(self._instances.stop)
+            self._contexts = contexts.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._held.close()
+        self._contexts.close()
 
     def _reset(self) -> None:
         import httpx
@@ -120,20 +120,22 @@ class Cloud:
         from moto.moto_server.werkzeug_app import create_backend_app
         from moto.ssm.responses import SimpleSystemManagerResponse
 
-        own: Mapping[str, tuple[Any, Mapping[str, Answer]]] = {
-            "ec2": (EC2Response, {**self._answers.of_ec2, "create_fleet": self._fleets.create}),
+        replacements: Mapping[str, tuple[Any, Mapping[str, Answer]]] = {
+            "ec2": (EC2Response, {**self._answers.ec2_actions, "create_fleet": self._fleets.create}),
             "ssm": (SimpleSystemManagerResponse, {"get_parameter": self._answers.get_parameter}),
         }
         app = create_backend_app(service)
-        if service in own:
-            moto, table = own[service]
+        if service in replacements:
+            moto, table = replacements[service]
             methods = {name: _method(answer, getattr(moto, name, None)) for name, answer in table.items()}
-            ours: Any = type(moto.__name__, (moto,), methods)
-            app.view_functions = dict.fromkeys(app.view_functions, convert_to_flask_response(ours.dispatch))
+            subclass: Any = type(moto.__name__, (moto,), methods)
+            app.view_functions = dict.fromkeys(
+                app.view_functions, convert_to_flask_response(subclass.dispatch)
+            )
         return app
 
     def _warn(self, kind: str, detail: Mapping[str, Any]) -> None:
-        sqs = client("sqs", self._region)
+        sqs = create_client("sqs", self._region)
         event = {
             "version": "0",
             "id": str(uuid.uuid4()),
@@ -145,13 +147,13 @@ class Cloud:
             "resources": [f"arn:aws:ec2:{self._region}:{ACCOUNT}:instance/{detail['instance-id']}"],
             "detail": detail,
         }
-        with answers("the simulated AWS"):
+        with translate_errors("the simulated AWS"):
             url = sqs.get_queue_url(QueueName=eks.interruption_queue(self._env))["QueueUrl"]
             sqs.send_message(QueueUrl=url, MessageBody=json.dumps(event))
 
 
 @contextmanager
-def pointed(own: Mapping[str, str]) -> Iterator[None]:
+def aws_environment(variables: Mapping[str, str]) -> Iterator[None]:
     """Set these AWS variables and no others in this process's environment; afterwards it is as it was.
 
     A profile, a session token or the endpoint of one service would take precedence over ``AWS_ENDPOINT_URL``,
@@ -163,7 +165,7 @@ def pointed(own: Mapping[str, str]) -> Iterator[None]:
     try:
         for name in [name for name in os.environ if name.startswith("AWS_")]:
             del os.environ[name]
-        os.environ.update({**own, **direct})
+        os.environ.update({**variables, **direct})
         yield
     finally:
         os.environ.clear()
@@ -175,10 +177,10 @@ def _method(answer: Answer, moto: Callable[[Any], Any] | None) -> Callable[[Any]
     from moto.core.responses import ActionResult
 
     def method(request: Any) -> Any:
-        asked = request.params if request.automated_parameter_parsing else json.loads(request.body)
-        found = answer(asked)
-        if found is None and moto:
+        params = request.params if request.automated_parameter_parsing else json.loads(request.body)
+        result = answer(params)
+        if result is None and moto:
             return moto(request)
-        return ActionResult(found)
+        return ActionResult(result)
 
     return method

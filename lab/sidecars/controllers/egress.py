@@ -1,4 +1,4 @@
-"""kube-proxy of the played cluster: the API server's connections to Services end at programs on loopback.
+"""kube-proxy of the simulated cluster: the API server's connections to Services end at programs on loopback.
 
 The API server calls webhooks and aggregated APIs at the Service's cluster address, to which nothing on this
 machine routes. Its egress selector sends the connections into the cluster, and no others, as HTTP CONNECT to
@@ -27,12 +27,12 @@ def socket_name(home: Path) -> str:
 
 
 @dataclass(frozen=True)
-class Way:
+class ProxyTarget:
     """A program's loopback port, and what the client and the program get first."""
 
     port: int
-    told: bytes = b""
-    sent: bytes = b""
+    client_prefix: bytes = b""
+    program_prefix: bytes = b""
 
 
 class Egress:
@@ -44,59 +44,59 @@ class Egress:
 
         Others are refused: the cluster has no other program, and outside another server may have the address.
         """
-        self._named: Mapping[str, int] = {}
+        self._service_ports: Mapping[str, int] = {}
         self._address = "\0" + name.removeprefix("@")
         self._loop = asyncio.new_event_loop()
 
-    def start(self, named: Mapping[str, int] | None = None) -> int:
+    def start(self, service_ports: Mapping[str, int] | None = None) -> int:
         """Listen. Raises OSError if another process has the socket.
 
-        Returns the loopback port of an HTTP proxy for the controllers, which ask ``named`` Services by name.
+        Returns the loopback port of an HTTP proxy; controllers reach ``service_ports`` by name through it.
         """
-        self._named = dict(named or {})
-        server = self._loop.run_until_complete(asyncio.start_unix_server(self._answer, self._address))
+        self._service_ports = dict(service_ports or {})
+        server = self._loop.run_until_complete(asyncio.start_unix_server(self._handle_connect, self._address))
         assert server.is_serving()
         proxy = self._loop.run_until_complete(asyncio.start_server(self._forward, "127.0.0.1", 0))
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         return int(proxy.sockets[0].getsockname()[1])
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _handle_connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """CONNECT to a Service."""
-        await _joined(reader, writer, self._to_address)
+        await _proxy(reader, writer, self._to_address)
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One request with an absolute address (RFC 9112, 3.2.2), and its answer."""
-        await _joined(reader, writer, self._to_name)
+        await _proxy(reader, writer, self._to_name)
 
-    def _to_address(self, head: bytes) -> Way:
+    def _to_address(self, head: bytes) -> ProxyTarget:
         method, target, _ = head.split(b"\r\n", 1)[0].decode().split(" ", 2)
         if method != "CONNECT":
             raise ValueError(method)
-        return Way(self.routes[target], told=b"HTTP/1.1 200 Connection established\r\n\r\n")
+        return ProxyTarget(self.routes[target], client_prefix=b"HTTP/1.1 200 Connection established\r\n\r\n")
 
-    def _to_name(self, head: bytes) -> Way:
-        method, target, rest = head.split(b" ", 2)
+    def _to_name(self, head: bytes) -> ProxyTarget:
+        method, target, remainder = head.split(b" ", 2)
         url = urlsplit(target.decode())
         path = url._replace(scheme="", netloc="").geturl() or "/"
-        line, fields = rest.split(b"\r\n", 1)
-        sent = b"%s %s %s\r\nConnection: close\r\n%s" % (method, path.encode(), line, fields)
-        return Way(self._named[url.netloc], sent=sent)
+        line, fields = remainder.split(b"\r\n", 1)
+        request = b"%s %s %s\r\nConnection: close\r\n%s" % (method, path.encode(), line, fields)
+        return ProxyTarget(self._service_ports[url.netloc], program_prefix=request)
 
 
-async def _joined(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: Callable[[bytes], Way]
+async def _proxy(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, find_target: Callable[[bytes], ProxyTarget]
 ) -> None:
-    """Copy in both directions; ``way`` reads the request's head, and raises LookupError or ValueError."""
+    """Copy in both directions; ``find_target`` reads the head; it raises LookupError or ValueError."""
     try:
-        found = way(await reader.readuntil(b"\r\n\r\n"))
-        there, to = await asyncio.open_connection("127.0.0.1", found.port)
+        target = find_target(await reader.readuntil(b"\r\n\r\n"))
+        program_reader, program_writer = await asyncio.open_connection("127.0.0.1", target.port)
     except (OSError, LookupError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
         writer.write(_FAILED)
-        await _closed(writer)
+        await _close(writer)
         return
-    writer.write(found.told)
-    to.write(found.sent)
-    await asyncio.gather(_copy(reader, to), _copy(there, writer))
+    writer.write(target.client_prefix)
+    program_writer.write(target.program_prefix)
+    await asyncio.gather(_copy(reader, program_writer), _copy(program_reader, writer))
 
 
 async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
@@ -106,10 +106,10 @@ async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> N
             await target.drain()
     except OSError:
         pass  # the other side has gone; what it was sent is lost in a real network, too
-    await _closed(target)
+    await _close(target)
 
 
-async def _closed(writer: asyncio.StreamWriter) -> None:
+async def _close(writer: asyncio.StreamWriter) -> None:
     try:
         writer.close()
         await writer.wait_closed()

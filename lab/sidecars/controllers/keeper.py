@@ -16,12 +16,12 @@ import yaml
 
 from lab.sidecars.controllers.egress import Egress
 from lab.sidecars.controllers.release import Cluster, Release
-from lab.sidecars.controllers.rows import CONTROLLERS, Controller, Place
-from lab.sidecars.shared.child import Child, Folders, Messages, follow, free_port
+from lab.sidecars.controllers.rows import CONTROLLERS, Controller, ProgramContext
+from lab.sidecars.shared.child import Child, Folders, Messages, free_port, run_until_stopped
 from lab.sidecars.shared.files import write_private
-from lab.sidecars.shared.server import TROUBLE
+from lab.sidecars.shared.server import SERVER_ERRORS
 
-EVERY_S = 0.5  # between two looks
+INTERVAL_S = 0.5  # seconds between two reads of the cluster
 _PROBE_S = 1.0
 
 
@@ -36,12 +36,12 @@ class Settings(Folders):
     proxy: str = ""
 
 
-class Played:
+class ControllerProcess:
     """One version of one controller: a process with its root folder, ports, account and probe."""
 
     def __init__(self, controller: Controller, release: Release, settings: Settings, say: Messages) -> None:
-        self.key = hashlib.sha256(release.program.encode()).hexdigest()[:12]
-        self._controller, self._release, self._set = controller, release, settings
+        self.key = hashlib.sha256(release.version_text.encode()).hexdigest()[:12]
+        self._controller, self._release, self._settings = controller, release, settings
         self._program = settings.program(controller.name)
         self._root = settings.home / f"{controller.name}-{self.key}"
         self._ports: dict[int, int] = {}
@@ -52,7 +52,7 @@ class Played:
         """Mount the Secrets; start the program if it does not run, or if it has another binary."""
         self._root.mkdir(mode=0o700, exist_ok=True)
         for path, content in secret.items():
-            _mount(self._root, path, content)
+            _write_file(self._root, path, content)
         self.child.keep(self._program.readlink(), lambda: self._command(cluster))
 
     def end(self) -> None:
@@ -92,113 +92,119 @@ class Played:
         for volume in release.container.get("volumeMounts", []):
             if not volume.get("subPath"):
                 (self._root / volume["mountPath"].lstrip("/")).mkdir(mode=0o700, parents=True, exist_ok=True)
-        settings, row = self._set, self._controller
-        shared = partial(_free, settings.shared)
-        place = Place(release.namespace, str(self._root), partial(_free, self._ports), shared, settings.proxy)
+        settings, row = self._settings, self._controller
+        shared = partial(_assign_port, settings.shared)
+        context = ProgramContext(
+            release.namespace, str(self._root), partial(_assign_port, self._ports), shared, settings.proxy
+        )
         for path, text in release.mounted.items():
             if Path(path).name == self._controller.config:
                 config = yaml.safe_load(text) or {}
-                self._controller.adapt(config, place)
+                self._controller.adapt(config, context)
                 text = yaml.safe_dump(config)
-            _mount(self._root, path, text.encode())
+            _write_file(self._root, path, text.encode())
         kubeconfig = self._root / "kubeconfig"
         write_private(kubeconfig, cluster.server.kubeconfig(release.namespace, release.account))
-        words = [str(word) for word in release.container.get("args", [])]
+        arguments = [str(word) for word in release.container.get("args", [])]
         for path in release.mounted:
-            words = [word.replace(path, f"{self._root}{path}") for word in words]
-        self.child.environment = row.variables(place)
+            arguments = [argument.replace(path, f"{self._root}{path}") for argument in arguments]
+        self.child.environment = row.variables(context)
         for name, value in self.child.environment.items():  # as a kubelet, which expands them
-            words = [word.replace(f"$({name})", value) for word in words]
-        return [str(self._program), *words, f"--kubeconfig={kubeconfig}", *row.arguments(place)]
+            arguments = [argument.replace(f"$({name})", value) for argument in arguments]
+        return [str(self._program), *arguments, f"--kubeconfig={kubeconfig}", *row.arguments(context)]
 
 
-class Kept:
+class ControllerSupervisor:
     """One controller. A changed release starts a new process, which takes over once it serves."""
 
     def __init__(self, controller: Controller, cluster: Cluster, settings: Settings, say: Messages) -> None:
-        self._controller, self._cluster, self._set, self._say = controller, cluster, settings, say
-        self._played: list[Played] = []
-        self._routed: Played | None = None
+        self._controller, self._cluster, self._settings, self._say = controller, cluster, settings, say
+        self._played: list[ControllerProcess] = []
+        self._routed: ControllerProcess | None = None
         """What the Services lead to since the last step; others may end."""
 
     @property
     def trouble(self) -> str:
-        return next((one.child.trouble for one in self._played if one.child.trouble), "")
+        return next((process.child.trouble for process in self._played if process.child.trouble), "")
 
     def step(self) -> dict[str, int]:
-        """Make the processes match the release; returns the routes. Raises ``server.TROUBLE``."""
+        """Make the processes match the release; returns the routes. Raises ``server.SERVER_ERRORS``."""
         release = self._cluster.release(self._controller)
         if release is None:
             self.end()
             return {}
         self._start(release)
-        for one in self._played:
-            one.keep(self._cluster, release.secret)
-        serving = next((one for one in reversed(self._played) if one.serves()), None)
+        for process in self._played:
+            process.keep(self._cluster, release.secret)
+        serving = next((process for process in reversed(self._played) if process.serves()), None)
         if serving is self._played[-1] and serving is self._routed:
             for old in self._played[:-1]:
                 old.end()
             self._played = [serving]
         self._routed = serving
         ready = serving is not None and (
-            not self._controller.trusted or self._cluster.trusts(self._controller)
+            not self._controller.trusted or self._cluster.has_ca_bundle(self._controller)
         )
         for pod in release.pods:
-            self._cluster.show(pod, ready, serving.metrics if serving else 0)
+            self._cluster.set_ready(pod, ready, serving.metrics if serving else 0)
         return serving.routes(release) if serving and release.ready else {}
 
     def end(self) -> None:
-        for one in self._played:
-            one.end()
+        for process in self._played:
+            process.end()
         self._played = []
 
     def _start(self, release: Release) -> None:
-        made = Played(self._controller, release, self._set, self._say)
-        keys = [one.key for one in self._played]
-        if made.key in keys:  # the newest already, or a rollback to one that still runs
-            self._played.append(self._played.pop(keys.index(made.key)))
+        process = ControllerProcess(self._controller, release, self._settings, self._say)
+        keys = [process.key for process in self._played]
+        if process.key in keys:  # the newest already, or a rollback to one that still runs
+            self._played.append(self._played.pop(keys.index(process.key)))
         else:
-            self._played.append(made)
+            self._played.append(process)
 
 
-class Keeper:
+class ControllersKeeper:
     """All linked controllers and the API server's way to them; they do not outlive this process."""
 
     def __init__(self, cluster: Cluster, settings: Settings, egress: Egress) -> None:
-        self._set, self._egress, self._say = settings, egress, Messages(settings.home)
-        self._kept = {name: Kept(row, cluster, settings, self._say) for name, row in CONTROLLERS.items()}
+        self._settings, self._egress, self._say = settings, egress, Messages(settings.home)
+        self._supervisors = {
+            name: ControllerSupervisor(row, cluster, settings, self._say) for name, row in CONTROLLERS.items()
+        }
 
-    def run(self, over: threading.Event) -> None:
-        follow(over, EVERY_S, self.step, self._say, *(kept.end for kept in self._kept.values()))
+    def run(self, stop: threading.Event) -> None:
+        run_until_stopped(
+            stop, INTERVAL_S, self.step, self._say, *(item.end for item in self._supervisors.values())
+        )
 
     def step(self) -> None:
         """Read the cluster once; a controller that cannot be read or started leaves the others alone."""
         routes: dict[str, int] = {}
-        said = []
-        for name, kept in self._kept.items():
-            if not self._set.program(name).is_file():
+        messages = []
+        for name, controller in self._supervisors.items():
+            if not self._settings.program(name).is_file():
                 continue  # no stack has declared it
             try:
-                routes |= kept.step()
-                said += [kept.trouble] if kept.trouble else []
-            except (*TROUBLE, yaml.YAMLError, StopIteration) as error:
+                routes |= controller.step()
+                messages += [controller.trouble] if controller.trouble else []
+            except (*SERVER_ERRORS, yaml.YAMLError, StopIteration) as error:
                 # The server is unreachable or refuses, or the release is incomplete: what runs goes on.
                 routes |= {
                     target: port for target, port in self._egress.routes.items() if target not in routes
                 }
-                said.append(f"{name}: {error or type(error).__name__}")
+                messages.append(f"{name}: {error or type(error).__name__}")
         self._egress.routes = routes
-        self._say.note(said)
+        self._say.store(messages)
 
 
-def _free(ports: dict[int, int], wanted: int) -> int:
+def _assign_port(ports: dict[int, int], port: int) -> int:
     """A free loopback port instead of the container's; the same one when it is asked for again."""
-    if wanted not in ports:
-        ports[wanted] = free_port()
-    return ports[wanted]
+    if port not in ports:
+        ports[port] = free_port()
+    return ports[port]
 
 
-def _mount(root: Path, path: str, content: bytes) -> None:
+def _write_file(root: Path, path: str, content: bytes) -> None:
     """Write a file of the container, unless it has this content; a reader sees the old content or the new."""
     file = root / path.lstrip("/")
     if not file.is_file() or file.read_bytes() != content:

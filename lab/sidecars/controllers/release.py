@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from lab.sidecars.controllers.rows import Controller
-from lab.sidecars.shared.server import STRATEGIC, Missing, Server
+from lab.sidecars.shared.server import STRATEGIC, NotFound, Server
 
 Json = dict[str, Any]
 START, GRANTED = "simulator.gpuform.io/start", "granted"
@@ -33,29 +33,28 @@ class Release:
 
     @property
     def container(self) -> Json:
-        found: Json = self.template["spec"]["containers"][0]
-        return found
+        container: Json = self.template["spec"]["containers"][0]
+        return container
 
     @property
     def account(self) -> str:
         return str(self.template["spec"].get("serviceAccountName", "default"))
 
     @property
-    def program(self) -> str:
+    def version_text(self) -> str:
         """Text that differs if the program must be started anew; a changed Secret is only mounted anew."""
         return json.dumps([self.namespace, self.template, dict(self.mounted)], sort_keys=True)
 
     @property
     def ready(self) -> bool:
-        """Whether a Service sends to any of its pods."""
         return any(is_ready(pod) for pod in self.pods)
 
-    def port(self, named: int | str) -> int:
+    def port(self, port: int | str) -> int:
         """The container's port, given by number or by name; 0 for the name of another container's."""
-        if isinstance(named, int):
-            return named
+        if isinstance(port, int):
+            return port
         ports = self.container.get("ports", [])
-        return next((int(one["containerPort"]) for one in ports if one.get("name") == named), 0)
+        return next((int(item["containerPort"]) for item in ports if item.get("name") == port), 0)
 
     def served(self) -> Iterator[tuple[str, int]]:
         """Cluster address and port of its Services, with the container's port."""
@@ -65,9 +64,9 @@ class Release:
             address = spec.get("clusterIP") or "None"
             if address == "None" or not (spec.get("selector") or {}).items() <= labels.items():
                 continue
-            for one in spec["ports"]:
+            for port in spec["ports"]:
                 host = f"[{address}]" if ":" in address else address
-                yield f"{host}:{one['port']}", self.port(one.get("targetPort", one["port"]))
+                yield f"{host}:{port['port']}", self.port(port.get("targetPort", port["port"]))
 
 
 class Cluster:
@@ -77,18 +76,20 @@ class Cluster:
         self.server = server
 
     def release(self, controller: Controller) -> Release | None:
-        """What is installed now, None if nothing or no replica is. Raises ``server.TROUBLE``."""
-        found = self.server.items(f"/apis/apps/v1/deployments?labelSelector={quote(controller.selector)}")
-        wanted = [one for one in found if one["spec"].get("replicas", 1) and not _leaving(one)]
-        if not wanted:
+        """What is installed now, None if nothing or no replica is. Raises ``server.SERVER_ERRORS``."""
+        deployments = self.server.items(
+            f"/apis/apps/v1/deployments?labelSelector={quote(controller.selector)}"
+        )
+        active = [item for item in deployments if item["spec"].get("replicas", 1) and not _is_deleted(item)]
+        if not active:
             return None
-        first = min(wanted, key=lambda one: str(one["metadata"]["creationTimestamp"]))
+        first = min(active, key=lambda deployment: str(deployment["metadata"]["creationTimestamp"]))
         namespace = str(first["metadata"]["namespace"])
         core, template = f"/api/v1/namespaces/{namespace}", first["spec"]["template"]
         selector = ",".join(
             f"{key}={value}" for key, value in first["spec"]["selector"]["matchLabels"].items()
         )
-        mounted, secret = self._mounted(core, template["spec"])
+        mounted, secret = self._read_volumes(core, template["spec"])
         return Release(
             namespace,
             template,
@@ -98,69 +99,70 @@ class Cluster:
             tuple(self.server.items(f"{core}/services")),
         )
 
-    def trusts(self, controller: Controller) -> bool:
-        """Whether the controller's validating webhooks have a CA bundle."""
+    def has_ca_bundle(self, controller: Controller) -> bool:
         kind = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-        found = self.server.items(f"{kind}?labelSelector={quote(controller.selector)}")
-        return all("caBundle" in hook["clientConfig"] for one in found for hook in one["webhooks"])
+        configurations = self.server.items(f"{kind}?labelSelector={quote(controller.selector)}")
+        return all("caBundle" in hook["clientConfig"] for item in configurations for hook in item["webhooks"])
 
-    def show(self, pod: Json, ready: bool, metrics: int = 0) -> None:
+    def set_ready(self, pod: Json, ready: bool, metrics: int = 0) -> None:
         """Let kwok start the pod, or make it ready or not ready; nothing if it is so already.
 
         ``metrics`` is the loopback port that Prometheus reads instead of the pod's.
         """
         meta, status = pod["metadata"], pod.get("status") or {}
-        has = meta.get("annotations") or {}
+        annotations = meta.get("annotations") or {}
         path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
-        if _leaving(pod) or not pod["spec"].get("nodeName"):
+        if _is_deleted(pod) or not pod["spec"].get("nodeName"):
             return
-        shown = {METRICS: str(metrics)} if metrics else {}
-        if has.get(START) != GRANTED or not shown.items() <= has.items():
+        metrics_note = {METRICS: str(metrics)} if metrics else {}
+        if annotations.get(START) != GRANTED or not metrics_note.items() <= annotations.items():
             if ready:
-                annotations = {START: GRANTED, **shown}
+                annotations = {START: GRANTED, **metrics_note}
                 self.server.patch(path, {"metadata": {"uid": meta["uid"], "annotations": annotations}})
         elif status.get("phase") == "Running" and is_ready(pod) != ready:
-            kinds, word = ("Ready", "ContainersReady"), str(ready)
-            conditions = [{"type": kind, "status": word} for kind in kinds]
-            containers = [{**one, "ready": ready} for one in status.get("containerStatuses", [])]
-            changed = {"conditions": conditions, "containerStatuses": containers}
-            body = {"metadata": {"uid": meta["uid"]}, "status": changed}
+            kinds, value = ("Ready", "ContainersReady"), str(ready)
+            conditions = [{"type": kind, "status": value} for kind in kinds]
+            containers = [{**container, "ready": ready} for container in status.get("containerStatuses", [])]
+            new_status = {"conditions": conditions, "containerStatuses": containers}
+            body = {"metadata": {"uid": meta["uid"]}, "status": new_status}
             self.server.patch(f"{path}/status", body, STRATEGIC)
 
-    def _mounted(self, core: str, spec: Json) -> tuple[dict[str, str], dict[str, bytes]]:
+    def _read_volumes(self, core: str, spec: Json) -> tuple[dict[str, str], dict[str, bytes]]:
         """Files of the first container's volumes. Raises Missing without one, for which a kubelet waits."""
-        plain: dict[str, str] = {}
-        secret: dict[str, bytes] = {}
-        volumes = {one["name"]: one for one in spec.get("volumes", [])}
+        files: dict[str, str] = {}
+        secret_files: dict[str, bytes] = {}
+        volumes = {volume["name"]: volume for volume in spec.get("volumes", [])}
         for mount in spec["containers"][0].get("volumeMounts", []):
             volume = volumes[mount["name"]]
-            if chosen := volume.get("configMap"):
-                data = self.server.ask(f"{core}/configmaps/{chosen['name']}").get("data") or {}
-                plain |= dict(_files(mount, data))
-            elif chosen := volume.get("secret"):
+            if source := volume.get("configMap"):
+                data = self.server.ask(f"{core}/configmaps/{source['name']}").get("data") or {}
+                files |= dict(_files(mount, data))
+            elif source := volume.get("secret"):
                 try:
-                    data = self.server.ask(f"{core}/secrets/{chosen['secretName']}").get("data") or {}
-                except Missing:
-                    if not chosen.get("optional"):
+                    data = self.server.ask(f"{core}/secrets/{source['secretName']}").get("data") or {}
+                except NotFound:
+                    if not source.get("optional"):
                         raise
                     data = {}
-                secret |= {path: base64.b64decode(text) for path, text in _files(mount, data)}
-        return plain, secret
+                secret_files |= {path: base64.b64decode(text) for path, text in _files(mount, data)}
+        return files, secret_files
 
 
 def is_ready(pod: Json) -> bool:
     conditions = (pod.get("status") or {}).get("conditions") or []
-    return not _leaving(pod) and any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return not _is_deleted(pod) and any(
+        item["type"] == "Ready" and item["status"] == "True" for item in conditions
+    )
 
 
-def _leaving(one: Json) -> bool:
-    return "deletionTimestamp" in one["metadata"]
+def _is_deleted(manifest: Json) -> bool:
+    return "deletionTimestamp" in manifest["metadata"]
 
 
 def _files(mount: Json, data: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    path, only = str(mount["mountPath"]), mount.get("subPath")
+    path, sub_path = str(mount["mountPath"]), mount.get("subPath")
     for name, text in data.items():
-        if not only:
+        if not sub_path:
             yield f"{path}/{name}", text
-        elif name == only:
+        elif name == sub_path:
             yield path, text

@@ -12,7 +12,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Place:
+class ProgramContext:
     """Where the program runs: ``root`` is a folder instead of the container's root folder.
 
     ``port`` gives the loopback port for one of the container's, which another cluster may use here;
@@ -26,9 +26,9 @@ class Place:
     shared: Callable[[int], int] = int
     proxy: str = ""
 
-    def address(self, written: str) -> str:
+    def address(self, address: str) -> str:
         """``:8081`` as an address on loopback."""
-        return f"127.0.0.1:{self.port(int(written.rpartition(':')[2]))}"
+        return f"127.0.0.1:{self.port(int(address.rpartition(':')[2]))}"
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ class Controller:
     config: str = ""
     metrics: int = 0
     """The container's port with metrics, if Prometheus reads them."""
-    adapt: Callable[[Json, Place], None] = lambda config, place: None
-    arguments: Callable[[Place], Sequence[str]] = lambda place: ()
-    variables: Callable[[Place], Mapping[str, str]] = lambda place: {}
+    adapt: Callable[[Json, ProgramContext], None] = lambda config, context: None
+    arguments: Callable[[ProgramContext], Sequence[str]] = lambda context: ()
+    variables: Callable[[ProgramContext], Mapping[str, str]] = lambda context: {}
     trusted: bool = False
 
     @property
@@ -66,103 +66,99 @@ _NAME, _PART = "app.kubernetes.io/name", "app.kubernetes.io/component"
 _CERTIFICATES = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 - where the chart mounts the Secret
 
 
-def _kueue(config: Json, place: Place) -> None:
+def _kueue(config: Json, context: ProgramContext) -> None:
     """Kueue's ports and paths; defaults: apis/config/v1beta2/defaults.go."""
-    config["namespace"] = place.namespace
+    config["namespace"] = context.namespace
     health, metrics = config.setdefault("health", {}), config.setdefault("metrics", {})
-    health["healthProbeBindAddress"] = place.address(health.get("healthProbeBindAddress") or ":8081")
-    metrics["bindAddress"] = place.address(metrics.get("bindAddress") or ":8443")
+    health["healthProbeBindAddress"] = context.address(health.get("healthProbeBindAddress") or ":8081")
+    metrics["bindAddress"] = context.address(metrics.get("bindAddress") or ":8443")
     webhook = config.setdefault("webhook", {})
     certificates = webhook.get("certDir") or _CERTIFICATES
     webhook.update(
-        host="127.0.0.1", port=place.port(webhook.get("port") or 9443), certDir=place.root + certificates
+        host="127.0.0.1", port=context.port(webhook.get("port") or 9443), certDir=context.root + certificates
     )
     visibility = config.setdefault("visibilityServer", {})
-    visibility.update(bindAddress="127.0.0.1", bindPort=place.port(visibility.get("bindPort") or 8082))
-    config.setdefault("leaderElection", {})["resourceNamespace"] = place.namespace
+    visibility.update(bindAddress="127.0.0.1", bindPort=context.port(visibility.get("bindPort") or 8082))
+    config.setdefault("leaderElection", {})["resourceNamespace"] = context.namespace
 
 
 _GRPC = 9666  # of KEDA's operator, which its metrics server asks: cmd/operator/main.go
 
 
-def _keda(place: Place) -> list[str]:
+def _keda(context: ProgramContext) -> list[str]:
     """Arguments of KEDA's operator: ports, and the folder of the certificates that it makes itself."""
     return [
-        f"--metrics-bind-address={place.address(':8080')}",
-        f"--health-probe-bind-address={place.address(':8081')}",
-        f"--metrics-service-bind-address=127.0.0.1:{place.shared(_GRPC)}",
-        f"--cert-dir={place.root}/certs",
+        f"--metrics-bind-address={context.address(':8080')}",
+        f"--health-probe-bind-address={context.address(':8081')}",
+        f"--metrics-service-bind-address=127.0.0.1:{context.shared(_GRPC)}",
+        f"--cert-dir={context.root}/certs",
         "--enable-webhook-patching=false",  # its webhooks are a third program, which only validates
     ]
 
 
-def _keda_adapter(place: Place) -> list[str]:
+def _keda_adapter(context: ProgramContext) -> list[str]:
     """Arguments of KEDA's metrics server, an aggregated API; defaults: cmd/adapter/main.go."""
-    certificates, kubeconfig = f"{place.root}/certs", f"{place.root}/kubeconfig"
-    ways = ("authentication", "authorization", "lister")
+    certificates, kubeconfig = f"{context.root}/certs", f"{context.root}/kubeconfig"
+    kinds = ("authentication", "authorization", "lister")
     return [
         "--bind-address=127.0.0.1",
-        f"--secure-port={place.port(6443)}",
-        f"--port={place.port(8080)}",
-        f"--metrics-service-address=127.0.0.1:{place.shared(_GRPC)}",
-        f"--metrics-service-grpc-authority=keda-operator.{place.namespace}.svc.cluster.local",
+        f"--secure-port={context.port(6443)}",
+        f"--port={context.port(8080)}",
+        f"--metrics-service-address=127.0.0.1:{context.shared(_GRPC)}",
+        f"--metrics-service-grpc-authority=keda-operator.{context.namespace}.svc.cluster.local",
         f"--client-ca-file={certificates}/ca.crt",
         f"--tls-cert-file={certificates}/tls.crt",
         f"--tls-private-key-file={certificates}/tls.key",
         f"--cert-dir={certificates}",
-        *(f"--{way}-kubeconfig={kubeconfig}" for way in ways),
+        *(f"--{kind}-kubeconfig={kubeconfig}" for kind in kinds),
     ]
 
 
-def _of_keda(place: Place) -> dict[str, str]:
+def _keda_variables(context: ProgramContext) -> dict[str, str]:
     """What KEDA reads of its pod; its operator asks Prometheus by the name of a Service."""
     names = ("POD_NAMESPACE", "KEDA_CLUSTER_OBJECT_NAMESPACE")
-    return {**dict.fromkeys(names, place.namespace), "WATCH_NAMESPACE": "", "HTTP_PROXY": place.proxy}
+    return {**dict.fromkeys(names, context.namespace), "WATCH_NAMESPACE": "", "HTTP_PROXY": context.proxy}
 
 
-def _kserve(place: Place) -> list[str]:
+def _kserve(context: ProgramContext) -> list[str]:
     """Arguments of KServe's manager, which binds its webhooks' port on all addresses: cmd/manager/main.go."""
     return [
-        f"--metrics-addr={place.address(':8080')}",
-        f"--health-probe-addr={place.address(':8081')}",
-        f"--webhook-port={place.port(9443)}",
+        f"--metrics-addr={context.address(':8080')}",
+        f"--health-probe-addr={context.address(':8081')}",
+        f"--webhook-port={context.port(9443)}",
         "--leader-elect=false",  # it takes the lock's namespace from a file that only pods have
     ]
 
 
-def _of_kserve(place: Place) -> dict[str, str]:
+def _kserve_variables(context: ProgramContext) -> dict[str, str]:
     """Its folder of certificates is below the one for temporary files: controller-runtime, pkg/webhook."""
     temporary = str(PurePath(_CERTIFICATES).parents[1])
-    return {"POD_NAMESPACE": place.namespace, "TMPDIR": place.root + temporary}
+    return {"POD_NAMESPACE": context.namespace, "TMPDIR": context.root + temporary}
 
 
-def _cert_manager_webhook(place: Place) -> list[str]:
+def _cert_manager_webhook(context: ProgramContext) -> list[str]:
     """Arguments of cert-manager's webhook server, which binds two of its ports on all addresses."""
     return [
-        f"--secure-port={place.port(10250)}",
-        f"--healthz-port={place.port(6080)}",
-        f"--metrics-listen-address={place.address(':9402')}",
+        f"--secure-port={context.port(10250)}",
+        f"--healthz-port={context.port(6080)}",
+        f"--metrics-listen-address={context.address(':9402')}",
     ]
 
 
-def _of_cert_manager(place: Place) -> dict[str, str]:
-    return {"POD_NAMESPACE": place.namespace, "KUBECONFIG": f"{place.root}/kubeconfig"}
+def _cert_manager_variables(context: ProgramContext) -> dict[str, str]:
+    return {"POD_NAMESPACE": context.namespace, "KUBECONFIG": f"{context.root}/kubeconfig"}
 
 
 _CERT_MANAGER: Json = {
     "declared": "served",
     "module": "github.com/cert-manager/cert-manager",
-    "variables": _of_cert_manager,
+    "variables": _cert_manager_variables,
 }
-_KEDA: Json = {
-    "declared": "scaled",
-    "module": "github.com/kedacore/keda/v2",
-    "variables": _of_keda,
-}
+_KEDA: Json = {"declared": "scaled", "module": "github.com/kedacore/keda/v2", "variables": _keda_variables}
 CONTROLLERS: Mapping[str, Controller] = MappingProxyType(
     {
-        one.name: one
-        for one in (
+        controller.name: controller
+        for controller in (
             Controller(
                 name="kueue",
                 declared="queues",
@@ -181,10 +177,7 @@ CONTROLLERS: Mapping[str, Controller] = MappingProxyType(
             ),
             Controller(
                 name="keda-adapter",
-                labels={
-                    _NAME: "keda-operator-metrics-apiserver",
-                    "control-plane": "controller-manager",
-                },
+                labels={_NAME: "keda-operator-metrics-apiserver", "control-plane": "controller-manager"},
                 arguments=_keda_adapter,
                 **_KEDA,
             ),
@@ -195,7 +188,7 @@ CONTROLLERS: Mapping[str, Controller] = MappingProxyType(
                 charts={name: f"charts/{name}" for name in ("kserve-crd", "kserve-resources")},
                 labels=dict.fromkeys((_NAME, "control-plane"), "kserve-controller-manager"),
                 arguments=_kserve,
-                variables=_of_kserve,
+                variables=_kserve_variables,
             ),
             Controller(
                 name="cert-manager",

@@ -5,19 +5,19 @@ from __future__ import annotations
 import sys
 
 from lab.sidecars.monitoring.cluster import Cluster
-from lab.sidecars.monitoring.keeper import Keeper, Settings
+from lab.sidecars.monitoring.keeper import MonitoringKeeper, Settings
 from lab.sidecars.monitoring.targets import Ports
-from lab.sidecars.shared.child import arguments, stop_event
+from lab.sidecars.shared.child import argument_parser, stop_event
 
 
 def main() -> int:
-    parser = arguments("lab.sidecars.monitoring", __doc__)
+    parser = argument_parser("lab.sidecars.monitoring", __doc__)
     for name in ("prometheus", "state-metrics", "telemetry", "exporters"):
         parser.add_argument(f"--{name}-port", type=int, required=True, help="on 127.0.0.1")
     args = parser.parse_args()
     ports = Ports(args.prometheus_port, args.state_metrics_port, args.telemetry_port, args.exporters_port)
     settings = Settings(args.home, args.logs, ports)
-    Keeper(Cluster(args.kubeconfig, args.pki), settings).run(stop_event())
+    MonitoringKeeper(Cluster(args.kubeconfig, args.pki), settings).run(stop_event())
     return 0
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from lab.sidecars.monitoring.config import RULES, Wanted
+from lab.sidecars.monitoring.config import RULES, PrometheusFiles
 from lab.sidecars.shared.files import write_private
 
 CONFIG = "prometheus.yml"
@@ -33,18 +33,20 @@ class Files:
         """Files that are refused now, each with the reason."""
 
     @property
-    def usable(self) -> bool:
+    def has_config(self) -> bool:
         return bool(self._config)
 
-    def bring(self, wanted: Wanted) -> bool:
+    def update(self, wanted: PrometheusFiles) -> bool:
         """Write the changed files that promtool accepts; returns whether any file changed. Raises OSError."""
         changed, troubles = False, []
         for name, text in wanted.rules.items():
             if text == self._rules.get(name):
                 continue
-            if reason := self._wrong(f"{RULES}/{name}", text, "rules"):
-                stays = "the old ones stay" if name in self._rules else "no rules are loaded"
-                troubles.append(f"rules {name.removesuffix('.yaml').replace('_', '/')}: {reason}; {stays}")
+            if reason := self._refusal(f"{RULES}/{name}", text, "rules"):
+                consequence = "the old ones stay" if name in self._rules else "no rules are loaded"
+                troubles.append(
+                    f"rules {name.removesuffix('.yaml').replace('_', '/')}: {reason}; {consequence}"
+                )
                 continue
             write_private(self._home / RULES / name, text)
             self._rules[name], changed = text, True
@@ -53,7 +55,7 @@ class Files:
             del self._rules[name]
             changed = True
         if wanted.config != self._config:
-            if reason := self._wrong(CONFIG, wanted.config, "config"):
+            if reason := self._refusal(CONFIG, wanted.config, "config"):
                 troubles.append(f"configuration: {reason}; the old one stays")
             else:
                 write_private(self._home / CONFIG, wanted.config)
@@ -61,17 +63,17 @@ class Files:
         self.troubles = tuple(troubles)
         current = {(f"{RULES}/{name}", text) for name, text in wanted.rules.items()}
         current.add((CONFIG, wanted.config))
-        self._refused = {key: why for key, why in self._refused.items() if key in current}
+        self._refused = {key: reason for key, reason in self._refused.items() if key in current}
         return changed
 
-    def _wrong(self, name: str, text: str, kind: str) -> str:
+    def _refusal(self, name: str, text: str, kind: str) -> str:
         """Why promtool refuses ``text``, empty if it accepts; a refusal is remembered per text."""
         if (name, text) in self._refused:
             return self._refused[name, text]
         draft = self._home / _DRAFT / name
         write_private(draft, text)
         try:
-            done = subprocess.run(
+            result = subprocess.run(
                 # Files that the configuration names are beside the accepted one, not beside the draft.
                 [str(self._promtool), "check", kind, draft.name, *_SYNTAX.get(kind, ())],
                 cwd=draft.parent,
@@ -81,14 +83,14 @@ class Files:
             )
         finally:
             draft.unlink()
-        if done.returncode == 0:
+        if result.returncode == 0:
             return ""
         self._refused[name, text] = (
-            _reason(done.stdout + done.stderr) or f"promtool ends with {done.returncode}"
+            _reason(result.stdout + result.stderr) or f"promtool ends with {result.returncode}"
         )
         return self._refused[name, text]
 
 
-def _reason(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+def _reason(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     return "; ".join(line for line in lines if not line.startswith(("Checking", "SUCCESS", "FAILED")))[:500]

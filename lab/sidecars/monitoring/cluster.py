@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.sidecars.shared.server import METADATA, Missing, Server
+from lab.sidecars.shared.server import METADATA, NotFound, Server
 
 Json = dict[str, Any]
 APP = "kube-state-metrics"
@@ -19,7 +19,7 @@ _OF_HEALTH = f"/apis/apps/v1/namespaces/{HEALTH}/deployments"
 
 
 @dataclass(frozen=True)
-class World:
+class MonitoringObjects:
     """One ``Prometheus`` and the objects it may select; ``also`` names further ones, which are not run."""
 
     prometheus: Json
@@ -42,8 +42,8 @@ class World:
 
     @property
     def spec(self) -> Json:
-        found: Json = self.prometheus["spec"]
-        return found
+        spec: Json = self.prometheus["spec"]
+        return spec
 
 
 class Cluster:
@@ -53,73 +53,79 @@ class Cluster:
         self._server = Server(kubeconfig, pki)
         self._seen: dict[str, tuple[object, tuple[Json, ...]]] = {}
 
-    def look(self) -> World | None:
-        """The objects now, None if no ``Prometheus`` is declared. Raises ``server.TROUBLE``."""
+    def read(self) -> MonitoringObjects | None:
+        """The objects now, None if no ``Prometheus`` is declared. Raises ``server.SERVER_ERRORS``."""
         try:
-            found = self.items(f"{_KINDS}/prometheuses")
-        except Missing:  # not even the kind is defined
+            resources = self.items(f"{_KINDS}/prometheuses")
+        except NotFound:  # not even the kind is defined
             return None
-        wanted = [one for one in found if one["spec"].get("replicas", 1) != 0]
-        if not wanted:
+        active = [resource for resource in resources if resource["spec"].get("replicas", 1) != 0]
+        if not active:
             return None
-        first, *others = sorted(wanted, key=lambda one: (one["metadata"]["namespace"], _name(one)))
+        first, *others = sorted(
+            active, key=lambda resource: (resource["metadata"]["namespace"], _name(resource))
+        )
         namespace = first["metadata"]["namespace"]
         deployments = self.items(f"/apis/apps/v1/namespaces/{namespace}/deployments")
-        return World(
+        return MonitoringObjects(
             prometheus=first,
             monitors=self.items(f"{_KINDS}/servicemonitors"),
             rules=self.items(f"{_KINDS}/prometheusrules"),
             namespaces={
-                _name(one): one["metadata"].get("labels") or {} for one in self.items("/api/v1/namespaces")
+                _name(item): item["metadata"].get("labels") or {} for item in self.items("/api/v1/namespaces")
             },
             by_hand=self._secret(namespace, first["spec"].get("additionalScrapeConfigs")),
-            state_metrics=next((one for one in deployments if _is_state_metrics(one)), None),
-            health=next((one for one in self.items(_OF_HEALTH) if _name(one) == HEALTH), None),
-            also=tuple(f"{one['metadata']['namespace']}/{_name(one)}" for one in others),
+            state_metrics=next(
+                (deployment for deployment in deployments if _is_state_metrics(deployment)), None
+            ),
+            health=next(
+                (deployment for deployment in self.items(_OF_HEALTH) if _name(deployment) == HEALTH), None
+            ),
+            also=tuple(f"{resource['metadata']['namespace']}/{_name(resource)}" for resource in others),
             pod_monitors=self.items(f"{_KINDS}/podmonitors"),
         )
 
     def kubeconfig(self, namespace: str, account: str) -> str:
-        """A kubeconfig of that account. Raises ``server.TROUBLE``."""
+        """A kubeconfig of that account. Raises ``server.SERVER_ERRORS``."""
         return self._server.kubeconfig(namespace, account)
 
     def config_map(self, namespace: str, name: str) -> dict[str, str]:
-        """The ConfigMap's data. Raises ``server.TROUBLE``."""
-        found: dict[str, str] = self._server.ask(f"/api/v1/namespaces/{namespace}/configmaps/{name}")["data"]
-        return found
+        """The ConfigMap's data. Raises ``server.SERVER_ERRORS``."""
+        data: dict[str, str] = self._server.ask(f"/api/v1/namespaces/{namespace}/configmaps/{name}")["data"]
+        return data
 
     def items(self, path: str) -> tuple[Json, ...]:
         """The objects of a list; fetched in full only if a uid or resourceVersion has changed."""
         versions = frozenset(
-            (one["metadata"]["uid"], one["metadata"]["resourceVersion"])
-            for one in self._server.items(path, METADATA)
+            (item["metadata"]["uid"], item["metadata"]["resourceVersion"])
+            for item in self._server.items(path, METADATA)
         )
         if path not in self._seen or self._seen[path][0] != versions:
-            # A change between the two requests is read again at the next look.
+            # A change between the two requests is read again at the next call.
             self._seen[path] = versions, tuple(self._server.items(path))
         return self._seen[path][1]
 
-    def _secret(self, namespace: str, chosen: Mapping[str, Any] | None) -> str:
+    def _secret(self, namespace: str, selector: Mapping[str, Any] | None) -> str:
         """The value of a Secret key selector; empty if the Secret or the key does not exist yet."""
-        if not chosen:
+        if not selector:
             return ""
         try:
-            secret = self._server.ask(f"/api/v1/namespaces/{namespace}/secrets/{chosen['name']}")
-        except Missing:
+            secret = self._server.ask(f"/api/v1/namespaces/{namespace}/secrets/{selector['name']}")
+        except NotFound:
             return ""
-        return base64.b64decode((secret.get("data") or {}).get(chosen["key"], "")).decode()
+        return base64.b64decode((secret.get("data") or {}).get(selector["key"], "")).decode()
 
 
-def _name(one: Json) -> str:
-    return str(one["metadata"]["name"])
+def _name(manifest: Json) -> str:
+    return str(manifest["metadata"]["name"])
 
 
-def _is_state_metrics(one: Json) -> bool:
-    labels = one["metadata"].get("labels") or {}
-    return bool(labels.get("app.kubernetes.io/name") == APP and one["spec"].get("replicas", 1) != 0)
+def _is_state_metrics(manifest: Json) -> bool:
+    labels = manifest["metadata"].get("labels") or {}
+    return bool(labels.get("app.kubernetes.io/name") == APP and manifest["spec"].get("replicas", 1) != 0)
 
 
-def chosen(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
+def matches(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
     """Whether a label selector matches, as prometheus-operator reads it; raises ValueError if it cannot.
 
     None matches nothing, an empty selector everything.
@@ -128,12 +134,12 @@ def chosen(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> boo
         return False
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         return False
-    return all(_holds(one, labels) for one in selector.get("matchExpressions") or ())
+    return all(_matches(expression, labels) for expression in selector.get("matchExpressions") or ())
 
 
-def _holds(one: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    key, values = one["key"], one.get("values") or ()
-    match one["operator"]:
+def _matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    key, values = expression["key"], expression.get("values") or ()
+    match expression["operator"]:
         case "In":
             return labels.get(key) in values
         case "NotIn":
@@ -142,4 +148,4 @@ def _holds(one: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
             return key in labels
         case "DoesNotExist":
             return key not in labels
-    raise ValueError(f"selector: unknown operator {one['operator']!r}")
+    raise ValueError(f"selector: unknown operator {expression['operator']!r}")

@@ -32,7 +32,7 @@ class HealthLoop:
         """Port of its metrics; 0 while it does not run."""
 
     def keep(self, deployment: Json | None, prometheus: int) -> None:
-        """Make the process match the Deployment; ``prometheus`` is a port. Raises ``server.TROUBLE``."""
+        """Make the process match the Deployment; ``prometheus``: a port. Raises ``server.SERVER_ERRORS``."""
         if deployment is None:
             self.end()
             return
@@ -43,18 +43,20 @@ class HealthLoop:
 
         def command() -> list[str]:
             server = self._prepare(files, account)
-            inside, here = f"{mount['mountPath']}/", f"{self._folder}/"
-            first, *words = (word.replace(inside, here, 1) for word in container["command"])
-            if first != "python3":
-                raise ValueError(f"Deployment {HEALTH} runs {first}, not python3")
+            mount_path, folder = f"{mount['mountPath']}/", f"{self._folder}/"
+            executable, *arguments = (
+                argument.replace(mount_path, folder, 1) for argument in container["command"]
+            )
+            if executable != "python3":
+                raise ValueError(f"Deployment {HEALTH} runs {executable}, not python3")
             self.port = free_port()
-            own = {
+            options = {
                 "--account": self._folder / "account",
                 "--listen": f"127.0.0.1:{self.port}",
                 "--prometheus": f"http://127.0.0.1:{prometheus}",
                 "--server": server,
             }
-            return [sys.executable, *words, *(str(part) for pair in own.items() for part in pair)]
+            return [sys.executable, *arguments, *(str(text) for pair in options.items() for text in pair)]
 
         self._child.keep((files, account, tuple(container["command"]), prometheus), command)
 

@@ -16,18 +16,18 @@ from pathlib import Path
 
 import yaml
 
-from lab.sidecars.shared.child import Child, Messages, arguments, follow, stop_event
+from lab.sidecars.shared.child import Child, Messages, argument_parser, run_until_stopped, stop_event
 from lab.sidecars.shared.files import write_private
 from lab.sidecars.shared.server import Server
 
-EVERY_S = 0.5  # between two looks
+INTERVAL_S = 0.5  # seconds between two reads of the cluster
 NAME = "gpuform-packer"
 """Namespace, account and label of the scheduler; infra.model.scheduling has the same name for the plan."""
 CONFIG = "config.yaml"
 _MAPS = f"/api/v1/namespaces/{NAME}/configmaps?labelSelector=app.kubernetes.io%2Fname%3D{NAME}"
 
 
-class Keeper:
+class SchedulerKeeper:
     """One scheduler, which does not outlive this process."""
 
     def __init__(self, server: Server, home: Path, logs: Path) -> None:
@@ -36,8 +36,8 @@ class Keeper:
         self._say = Messages(home)
         self._child = Child(NAME, logs / f"{NAME}.log", self._say)
 
-    def run(self, over: threading.Event) -> None:
-        follow(over, EVERY_S, self._step, self._say, self._child.end)
+    def run(self, stop: threading.Event) -> None:
+        run_until_stopped(stop, INTERVAL_S, self._step, self._say, self._child.end)
 
     def _step(self) -> None:
         wanted = self._configuration()
@@ -46,7 +46,9 @@ class Keeper:
     def _configuration(self) -> str | None:
         """The newest configuration or None; an update creates the new one before it deletes the old one."""
         maps = self._server.items(_MAPS)
-        newest = max(maps, key=lambda one: int(one["metadata"]["resourceVersion"]), default=None)
+        newest = max(
+            maps, key=lambda config_map: int(config_map["metadata"]["resourceVersion"]), default=None
+        )
         return str(newest["data"][CONFIG]) if newest else None
 
     def _command(self, text: str) -> list[str]:
@@ -60,8 +62,8 @@ class Keeper:
 
 
 def main() -> int:
-    args = arguments("lab.sidecars.second_scheduler", __doc__).parse_args()
-    Keeper(Server(args.kubeconfig, args.pki), args.home, args.logs).run(stop_event())
+    args = argument_parser("lab.sidecars.second_scheduler", __doc__).parse_args()
+    SchedulerKeeper(Server(args.kubeconfig, args.pki), args.home, args.logs).run(stop_event())
     return 0
 
 

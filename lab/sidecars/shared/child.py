@@ -20,9 +20,9 @@ from types import FrameType
 import yaml
 
 from lab.sidecars.shared.files import write_private
-from lab.sidecars.shared.server import TROUBLE
+from lab.sidecars.shared.server import SERVER_ERRORS
 
-SAID = "said.json"
+MESSAGES_FILE = "said.json"
 """File in a keeper's folder: what is not as declared, for `gpuform local status`."""
 LONGEST_BACK_OFF_S = 10.0
 _GRACE_S = 2.0
@@ -46,14 +46,14 @@ class Messages:
 
     def __init__(self, home: Path) -> None:
         """``home`` is the keeper's folder."""
-        self._file, self._last = home / SAID, ""
+        self._file, self._last = home / MESSAGES_FILE, ""
 
     def __call__(self, text: str) -> None:
         if text != self._last:
             print(text, file=sys.stderr, flush=True)
         self._last = text
 
-    def note(self, lines: Sequence[str]) -> None:
+    def store(self, lines: Sequence[str]) -> None:
         """Store what is not as declared, for `gpuform local status`; each change is a message as well."""
         text = json.dumps(list(lines))
         if not self._file.is_file() or self._file.read_text() != text:
@@ -71,9 +71,9 @@ class Child:
         self.environment: Mapping[str, str] = {}
         """Variables of the next start, in addition to those of this process."""
         self._log, self._say, self._folder = log, say, folder
-        self._has: object = None
+        self._wanted: object = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._again_at, self._ended = 0.0, 0
+        self._restart_at, self._ended = 0.0, 0
 
     @property
     def running(self) -> bool:
@@ -89,15 +89,15 @@ class Child:
 
     def keep(self, wanted: object, command: Callable[[], Sequence[str]]) -> None:
         """Run it while ``wanted`` is not None; restart it if that changes. Each start calls ``command``."""
-        if wanted != self._has:
+        if wanted != self._wanted:
             self.end()
-            self._has, self._again_at, self._ended = wanted, 0.0, 0
+            self._wanted, self._restart_at, self._ended = wanted, 0.0, 0
         elif self._process is not None and (code := self._process.poll()) is not None:
             self._process = None
-            self._again_at = time.monotonic() + min(2.0**self._ended, LONGEST_BACK_OFF_S)
+            self._restart_at = time.monotonic() + min(2.0**self._ended, LONGEST_BACK_OFF_S)
             self._ended += 1
             self._say(f"{self.name} has ended with {code}; see {self._log}")
-        if self._has is not None and self._process is None and time.monotonic() >= self._again_at:
+        if self._wanted is not None and self._process is None and time.monotonic() >= self._restart_at:
             self._process = self._start(command())
             self._say(f"{self.name} runs")
 
@@ -130,23 +130,27 @@ def _end_with_parent() -> None:
     _LIBC.prctl(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
 
 
-def follow(
-    over: threading.Event, every: float, step: Callable[[], None], say: Messages, *ends: Callable[[], None]
+def run_until_stopped(
+    stop: threading.Event,
+    interval_s: float,
+    step: Callable[[], None],
+    say: Messages,
+    *end_functions: Callable[[], None],
 ) -> None:
-    """Call ``step`` every so many seconds until ``over``, then ``ends``.
+    """Call ``step`` every so many seconds until ``stop``, then ``end_functions``.
 
     While the server is unreachable or refuses, what runs goes on.
     """
     try:
-        while not over.is_set():
+        while not stop.is_set():
             try:
                 step()
-            except (*TROUBLE, yaml.YAMLError, subprocess.SubprocessError) as error:
+            except (*SERVER_ERRORS, yaml.YAMLError, subprocess.SubprocessError) as error:
                 say(f"{type(error).__name__}: {error}")
-            over.wait(every)
+            stop.wait(interval_s)
     finally:
-        for end in ends:
-            end()
+        for end_function in end_functions:
+            end_function()
 
 
 def free_port() -> int:
@@ -156,26 +160,26 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def arguments(module: str, said: str | None) -> argparse.ArgumentParser:
+def argument_parser(module: str, description: str | None) -> argparse.ArgumentParser:
     """A parser with what every keeper of programs needs; ``said`` is the description."""
-    parser = argparse.ArgumentParser(prog=module, description=said)
-    for name, what in (
+    parser = argparse.ArgumentParser(prog=module, description=description)
+    for name, help_text in (
         ("--kubeconfig", "kubeconfig of the cluster; the programs use the same server"),
         ("--pki", "folder with ca.crt, admin.crt and admin.key"),
         ("--home", "folder for all files; its folder bin has links to the programs"),
         ("--logs", "folder for the programs' logs"),
     ):
-        parser.add_argument(name, type=Path, required=True, help=what)
+        parser.add_argument(name, type=Path, required=True, help=help_text)
     return parser
 
 
 def stop_event() -> threading.Event:
     """An event that SIGTERM or SIGINT sets; call it from the main thread."""
-    over = threading.Event()
+    stop = threading.Event()
 
-    def told(number: int, frame: FrameType | None) -> None:
-        over.set()
+    def set_stop(number: int, frame: FrameType | None) -> None:
+        stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, told)
-    return over
+        signal.signal(number, set_stop)
+    return stop

@@ -17,13 +17,13 @@ STRATEGIC = "application/strategic-merge-patch+json"
 METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 """Media type of a list of names, versions and labels without the full objects."""
 YEAR_S = 365 * 24 * 3600
-TROUBLE = (OSError, http.client.HTTPException, ValueError, KeyError)
+SERVER_ERRORS = (OSError, http.client.HTTPException, ValueError, KeyError)
 """Exceptions raised here if the server does not answer, or answers with an error."""
 
 Json = dict[str, Any]
 
 
-class Missing(ValueError):
+class NotFound(ValueError):
     """The server does not know that object, or that kind."""
 
 
@@ -43,21 +43,21 @@ class Server:
         self._connection = http.client.HTTPSConnection(url.hostname or "", url.port, timeout=10, context=tls)
 
     def ask(self, path: str, body: Mapping[str, Any] | None = None, accept: str = JSON) -> Json:
-        """The answer to a GET, or to a POST if ``body`` is given. Raises ``TROUBLE``."""
+        """The answer to a GET, or to a POST if ``body`` is given. Raises ``SERVER_ERRORS``."""
         if body is None:
-            return self._answer("GET", path, None, {"Accept": accept})
-        return self._answer("POST", path, json.dumps(body), {"Content-Type": JSON})
+            return self._request("GET", path, None, {"Accept": accept})
+        return self._request("POST", path, json.dumps(body), {"Content-Type": JSON})
 
     def apply(self, path: str, manifest: str) -> None:
         """Server-side apply of a YAML manifest, which takes over conflicting fields; errors as ``ask``."""
-        where = f"{path}?fieldManager=gpuform&force=true"
-        self._answer("PATCH", where, manifest, {"Content-Type": "application/apply-patch+yaml"})
+        url = f"{path}?fieldManager=gpuform&force=true"
+        self._request("PATCH", url, manifest, {"Content-Type": "application/apply-patch+yaml"})
 
     def patch(self, path: str, body: Mapping[str, Any], kind: str = "application/merge-patch+json") -> None:
         """Merge ``body`` into an object; errors as ``ask``."""
-        self._answer("PATCH", path, json.dumps(body), {"Content-Type": kind})
+        self._request("PATCH", path, json.dumps(body), {"Content-Type": kind})
 
-    def _answer(self, method: str, path: str, body: str | None, headers: Mapping[str, str]) -> Json:
+    def _request(self, method: str, path: str, body: str | None, headers: Mapping[str, str]) -> Json:
         try:
             self._connection.request(method, path, body and body.encode(), dict(headers))
             answer = self._connection.getresponse()
@@ -66,15 +66,15 @@ class Server:
             self._connection.close()
             raise
         if answer.status >= http.client.BAD_REQUEST:
-            kind = Missing if answer.status == http.client.NOT_FOUND else ValueError
+            kind = NotFound if answer.status == http.client.NOT_FOUND else ValueError
             raise kind(f"{method} {path}: {answer.status} {_message(content)}")
-        found: Json = json.loads(content)
-        return found
+        document: Json = json.loads(content)
+        return document
 
     def items(self, path: str, accept: str = JSON) -> list[Json]:
         """The objects of a list; errors as ``ask``."""
-        found: list[Json] = self.ask(path, accept=accept)["items"] or []  # an empty list may be null
-        return found
+        items: list[Json] = self.ask(path, accept=accept)["items"] or []  # an empty list may be null
+        return items
 
     def kubeconfig(self, namespace: str, account: str) -> str:
         """A kubeconfig with the account's own token, valid for a year.

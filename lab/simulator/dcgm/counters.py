@@ -1,6 +1,6 @@
 """dcgm-exporter as an operand: the counters that its pod asks for, and why it crash-loops.
 
-A counters' csv may name the fields of dcgm-exporter's own counter files, and those in ``NOT_PLAYED``: DCGM
+A counters' csv may name the fields of dcgm-exporter's own counter files, and those in ``NOT_SIMULATED``: DCGM
 knows them, but the files do not name them, so they are accepted and have no series here. Any other field
 makes the simulated exporter crash, although the real one might accept it. The csv is read as dcgm-exporter
 does it: three columns, ``#`` comments, all else ends the exporter. A field that DCGM refuses only at run time
@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from lab.simulator import driver, faults
 from lab.simulator.objects import Pod
-from lab.simulator.world import Broken, World
+from lab.simulator.world import BrokenConfig, World
 
 OPERAND = "dcgm-exporter"
 NO_DRIVER = "Failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND: no driver on this node"
@@ -87,7 +87,7 @@ DCGM_FI_PROF_SM_ACTIVE DCGM_FI_PROF_SM_OCCUPANCY DCGM_FI_PROF_PIPE_FP64_ACTIVE
 DCGM_FI_PROF_PIPE_FP32_ACTIVE DCGM_FI_PROF_PIPE_FP16_ACTIVE
 """
 
-_NOT_PLAYED = """
+_NOT_SIMULATED = """
 DCGM_FI_PROF_NVLINK_TX_BYTES DCGM_FI_PROF_NVLINK_RX_BYTES DCGM_FI_DEV_FB_TOTAL DCGM_FI_DEV_FB_USED_PERCENT
 DCGM_FI_DEV_BAR1_FREE DCGM_FI_DEV_BAR1_TOTAL DCGM_FI_DEV_BAR1_USED DCGM_FI_DEV_VIDEO_CLOCK
 DCGM_FI_DEV_CLOCK_THROTTLE_REASONS DCGM_FI_DEV_PSTATE DCGM_FI_DEV_FAN_SPEED DCGM_FI_DEV_SLOWDOWN_TEMP
@@ -105,7 +105,7 @@ DCGM_FI_DEV_TOTAL_BASE_CLOCKS_VIOLATION DCGM_FI_CUDA_DRIVER_VERSION
 DEFAULT: tuple[Counter, ...] = tuple(Counter(*line.split(" ", 2)) for line in _DEFAULT.strip().splitlines())
 """Counters of an exporter pod without a mounted csv."""
 KNOWN = frozenset({*(counter.name for counter in DEFAULT), *_ON_REQUEST.split(), *EXPORTER})
-NOT_PLAYED = frozenset(_NOT_PLAYED.split())
+NOT_SIMULATED = frozenset(_NOT_SIMULATED.split())
 
 
 class CountersError(ValueError):
@@ -116,7 +116,7 @@ class CountersError(ValueError):
 def read(text: str) -> tuple[Counter, ...]:
     """The counters that a csv asks for, in its order; raises CountersError in the exporter's own words."""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    found: dict[str, Counter] = {}
+    counters: dict[str, Counter] = {}
     for number, record in enumerate(csv.reader(lines, skipinitialspace=True)):
         fields = [field.strip(" ") for field in record]
         if len(fields) != 3:
@@ -124,21 +124,21 @@ def read(text: str) -> tuple[Counter, ...]:
                 f"malformed CSV record; err: failed to parse line {number} (`[{' '.join(fields)}]`), "
                 "expected 3 fields"
             )
-        found.setdefault(fields[0], _counter(*fields))
-    if not found:
+        counters.setdefault(fields[0], _counter(*fields))
+    if not counters:
         raise CountersError("malformed configmap contents; err: no metrics found")
-    return tuple(counter for name, counter in found.items() if name not in NOT_PLAYED)
+    return tuple(counter for name, counter in counters.items() if name not in NOT_SIMULATED)
 
 
 def _counter(name: str, kind: str, text: str) -> Counter:
-    if name not in KNOWN | NOT_PLAYED:
+    if name not in KNOWN | NOT_SIMULATED:
         raise CountersError(f"could not find DCGM field; err: unknown ExporterCounter field '{name}'")
     if name not in EXPORTER and kind not in TYPES:
         raise CountersError(f"could not find Prometheus metric type '{kind}'")
     return Counter(name, kind, text)
 
 
-def asked(pod: Pod, maps: ConfigMaps) -> tuple[Counter, ...]:
+def requested_counters(pod: Pod, maps: ConfigMaps) -> tuple[Counter, ...]:
     """Counters that an exporter's pod serves; raises CountersError if the exporter would exit.
 
     An edited ConfigMap takes effect at once; on a real node it takes a minute and a reload of the exporter.
@@ -154,22 +154,22 @@ def asked(pod: Pod, maps: ConfigMaps) -> tuple[Counter, ...]:
     return read(data[key])
 
 
-def wrong(pod: Pod, maps: ConfigMaps) -> Broken | None:
+def config_error(pod: Pod, maps: ConfigMaps) -> BrokenConfig | None:
     """Error in the pod's counters, or None. Mounted files stay when their ConfigMap is deleted."""
-    there = not pod.template.config_map or (pod.namespace, pod.template.config_map) in maps
-    if not there and pod.start == "granted":
+    is_mounted = not pod.template.config_map or (pod.namespace, pod.template.config_map) in maps
+    if not is_mounted and pod.start == "granted":
         return None
     try:
-        asked(pod, maps)
+        requested_counters(pod, maps)
     except CountersError as error:
-        return Broken(str(error), mount=not there)
+        return BrokenConfig(str(error), mount=not is_mounted)
     return None
 
 
-def problem(world: World, pod: Pod) -> str | None:
+def exit_message(world: World, pod: Pod) -> str | None:
     config = world.configs.get(pod.uid)
-    if isinstance(config, Broken):
+    if isinstance(config, BrokenConfig):
         return config.message
     if pod.start != "granted" and driver.version(world) is None:
         return NO_DRIVER
-    return DOWN if faults.breaks(world.node, faults.EXPORTER_DOWN) else None
+    return DOWN if faults.has_fault(world.node, faults.EXPORTER_DOWN) else None

@@ -44,7 +44,7 @@ PROFILING = {
 }
 """Shares of the load, as a training run in half precision might have them."""
 
-Broken = dict[str, Fault]
+FaultsByKind = dict[str, Fault]
 """Faults of one GPU: the first of each kind."""
 
 
@@ -69,31 +69,41 @@ class State:
     events: set[tuple[float, int]] = field(default_factory=set)
     last: tuple[float, int] = (0.0, 0)
 
-    def again(self, now: float) -> State:
+    def after_restart(self, now: float) -> State:
         """State after a restart of the driver: keeps only what the GPU itself stores."""
-        kept = self.double_bit_before + self.double_bit
-        return State(now, now, 0.0, self.celsius, double_bit_before=kept, events=self.events, last=self.last)
+        double_bits_before = self.double_bit_before + self.double_bit
+        return State(
+            now,
+            now,
+            0.0,
+            self.celsius,
+            double_bit_before=double_bits_before,
+            events=self.events,
+            last=self.last,
+        )
 
 
-def advance(state: State, gpu: Gpu, busy: float, link: float, broken: Broken, moment: float) -> None:
+def advance(state: State, gpu: Gpu, busy: float, link: float, by_kind: FaultsByKind, moment: float) -> None:
     """Advance ``state`` to ``moment``, never back; ``link`` is the used share of the NVLinks."""
     now, first = max(moment, state.at), state.watts == 0.0
     idle = gpu.limit_w * IDLE_SHARE
     watts = idle + (gpu.limit_w - idle) * busy
-    if faults.POWER in broken:
+    if faults.POWER in by_kind:
         watts = min(watts, gpu.limit_w / 2)
-    target = THROTTLED if faults.THERMAL in broken else COOL + (HOT - COOL) * watts / gpu.limit_w
+    target = THROTTLED if faults.THERMAL in by_kind else COOL + (HOT - COOL) * watts / gpu.limit_w
     seconds = 0.0 if first or state.at == NEVER else now - state.at
     state.millijoules += seconds * 500.0 * (state.watts + watts)
     state.link_bytes += seconds * link * gpu.nvlink
     state.celsius = target + (state.celsius - target) * math.exp(-seconds / LAG)
     if first and not state.celsius:
         state.celsius = target
-    since = {kind: max(0.0, now - max(state.at, state.began, one.since)) for kind, one in broken.items()}
-    state.thermal_ns += 1e9 * since.get(faults.THERMAL, 0.0)
-    state.power_ns += 1e9 * since.get(faults.POWER, 0.0)
-    state.link_errors += LINK_ERRORS * since.get(faults.NVLINK, 0.0)
-    if fault := broken.get(faults.ECC):
+    active_s = {
+        kind: max(0.0, now - max(state.at, state.began, fault.since)) for kind, fault in by_kind.items()
+    }
+    state.thermal_ns += 1e9 * active_s.get(faults.THERMAL, 0.0)
+    state.power_ns += 1e9 * active_s.get(faults.POWER, 0.0)
+    state.link_errors += LINK_ERRORS * active_s.get(faults.NVLINK, 0.0)
+    if fault := by_kind.get(faults.ECC):
         state.double_bit = max(state.double_bit, len(double_bits(max(fault.since, state.began), now)))
     else:
         state.double_bit_before, state.double_bit = state.double_bit_before + state.double_bit, 0
@@ -102,14 +112,14 @@ def advance(state: State, gpu: Gpu, busy: float, link: float, broken: Broken, mo
 
 def double_bits(since: float, now: float) -> range:
     """The double-bit errors until now: their seconds after ``since``."""
-    return range(0, int(now - since) + 1, int(faults.AGAIN_AFTER)) if now >= since else range(0)
+    return range(0, int(now - since) + 1, int(faults.DOUBLE_BIT_INTERVAL_S)) if now >= since else range(0)
 
 
-def whole(state: State, gpu: Gpu, busy: float, broken: Broken) -> dict[str, float]:
+def gpu_values(state: State, gpu: Gpu, busy: float, by_kind: FaultsByKind) -> dict[str, float]:
     """Values of the GPU as a whole by field, without ``DCGM_FI_DEV_``; each MIG instance repeats them."""
     ever, errors = state.double_bit + state.double_bit_before, int(state.link_errors)
-    slow = 0.5 if faults.THERMAL in broken else 0.7 if faults.POWER in broken else 1.0
-    found: dict[str, float] = {
+    slow = 0.5 if faults.THERMAL in by_kind else 0.7 if faults.POWER in by_kind else 1.0
+    values: dict[str, float] = {
         "SM_CLOCK": IDLE_MHZ if busy < 0.01 else round(gpu.sm_mhz * slow),
         "MEM_CLOCK": gpu.memory_mhz,
         "GPU_TEMP": round(state.celsius),
@@ -124,38 +134,38 @@ def whole(state: State, gpu: Gpu, busy: float, broken: Broken) -> dict[str, floa
         "ECC_SBE_AGG_TOTAL": 0,
         "ECC_DBE_AGG_TOTAL": ever,
     }
-    found |= {f"{word}_VIOLATION": 0 for word in ("SYNC_BOOST", "BOARD_LIMIT", "LOW_UTIL", "RELIABILITY")}
+    values |= {f"{word}_VIOLATION": 0 for word in ("SYNC_BOOST", "BOARD_LIMIT", "LOW_UTIL", "RELIABILITY")}
     if gpu.hbm:
-        found["MEMORY_TEMP"] = round(state.celsius) + 5
+        values["MEMORY_TEMP"] = round(state.celsius) + 5
     if gpu.nvlink:
         kinds = ("CRC_FLIT", "CRC_DATA", "REPLAY", "RECOVERY")
-        found |= {f"NVLINK_{kind}_ERROR_COUNT_TOTAL": errors for kind in kinds}
-        found["NVLINK_BANDWIDTH_L0"] = int(state.link_bytes) // 12
-        found["NVLINK_BANDWIDTH_TOTAL"] = int(state.link_bytes)
+        values |= {f"NVLINK_{kind}_ERROR_COUNT_TOTAL": errors for kind in kinds}
+        values["NVLINK_BANDWIDTH_L0"] = int(state.link_bytes) // 12
+        values["NVLINK_BANDWIDTH_TOTAL"] = int(state.link_bytes)
     if gpu.compute >= (8, 0):
-        found |= {"UNCORRECTABLE_REMAPPED_ROWS": ever, "CORRECTABLE_REMAPPED_ROWS": 0}
-        found["ROW_REMAP_FAILURE"] = int(faults.ROW_REMAP in broken)
+        values |= {"UNCORRECTABLE_REMAPPED_ROWS": ever, "CORRECTABLE_REMAPPED_ROWS": 0}
+        values["ROW_REMAP_FAILURE"] = int(faults.ROW_REMAP in by_kind)
     else:
-        found |= {"RETIRED_SBE": 0, "RETIRED_DBE": ever, "RETIRED_PENDING": int(state.double_bit > 0)}
-    return {f"DCGM_FI_DEV_{name}": number for name, number in found.items()}
+        values |= {"RETIRED_SBE": 0, "RETIRED_DBE": ever, "RETIRED_PENDING": int(state.double_bit > 0)}
+    return {f"DCGM_FI_DEV_{name}": number for name, number in values.items()}
 
 
-def own(busy: float, total_mib: int, held: int, instance: bool) -> dict[str, float]:
+def device_values(busy: float, total_mib: int, held_mib: int, instance: bool) -> dict[str, float]:
     """Values of a GPU or of a MIG instance by its load and memory (MiB); an instance has no ``_UTIL``.
 
     Used, free and reserved memory add up to the total.
     """
-    used = min(held, total_mib)
-    kept = min(round(total_mib * RESERVED_SHARE), total_mib - used)
-    found: dict[str, float] = {f"DCGM_FI_PROF_{name}": busy * share for name, share in PROFILING.items()}
-    found |= {
+    used = min(held_mib, total_mib)
+    reserved = min(round(total_mib * RESERVED_SHARE), total_mib - used)
+    values: dict[str, float] = {f"DCGM_FI_PROF_{name}": busy * share for name, share in PROFILING.items()}
+    values |= {
         "DCGM_FI_DEV_FB_USED": used,
-        "DCGM_FI_DEV_FB_RESERVED": kept,
-        "DCGM_FI_DEV_FB_FREE": total_mib - used - kept,
+        "DCGM_FI_DEV_FB_RESERVED": reserved,
+        "DCGM_FI_DEV_FB_FREE": total_mib - used - reserved,
     }
     if instance:
-        return found
-    return found | {
+        return values
+    return values | {
         "DCGM_FI_DEV_GPU_UTIL": round(100 * busy),
         "DCGM_FI_DEV_MEM_COPY_UTIL": round(60 * busy),
         "DCGM_FI_DEV_ENC_UTIL": 0,

@@ -25,10 +25,7 @@ Scrape = Callable[[str], tuple[int, str]]
 SAMPLE = 30.0
 """Seconds between two samples of the exporter's fields (``DCGM_EXPORTER_INTERVAL``)."""
 _FLOATS = ("DCGM_FI_PROF_", "DCGM_FI_DEV_POWER_USAGE")
-_CLOCKS = {
-    faults.THERMAL: ("hw_slowdown", "hw_thermal"),
-    faults.POWER: ("hw_slowdown", "hw_power_brake"),
-}
+_CLOCKS = {faults.THERMAL: ("hw_slowdown", "hw_thermal"), faults.POWER: ("hw_slowdown", "hw_power_brake")}
 _WATCHES = ["PCIE", "NVLINK", "PMU", "MCU", "MEM", "SM", "INFOROM", "THERMAL", "POWER", "DRIVER", "ALL"]
 _INCIDENTS = {
     faults.ECC: ("MEM", 20, "DCGM_FR_VOLATILE_DBE_DETECTED"),
@@ -56,52 +53,56 @@ class Exporters:
             self._watched.pop(name, None)
             return 404, f"there is no node {name}\n"
         pods = list(self._store.on_node.get(name, {}).values())
-        world = World(node, self._store.cluster, pods, claims=self._store.claimed.on(name))
+        world = World(node, self._store.cluster, pods, claims=self._store.claimed.claims_on(name))
         if name not in self._watched and len(self._watched) > len(self._store.nodes):
             self._watched = {n: watch for n, watch in self._watched.items() if n in self._store.nodes}
         watch, pod = self._watched.setdefault(name, NodeWatch()), world.running(counters.OPERAND)
         why, wanted = "no dcgm-exporter runs on this node", None
         try:
-            wanted = counters.asked(pod, self._store.config_maps) if pod else None
+            wanted = counters.requested_counters(pod, self._store.config_maps) if pod else None
         except counters.CountersError as error:
             why = str(error)
-        if pod is None or wanted is None or faults.breaks(node, faults.EXPORTER_DOWN):
+        if pod is None or wanted is None or faults.has_fault(node, faults.EXPORTER_DOWN):
             watch.stopped = moment
             return 503, f"{name}: {why}\n"
         watch.begin(world, pod, moment)
-        return 200, _text(world, wanted, list(rows(world, watch, moment)), moment)
+        return 200, _render(world, wanted, list(rows(world, watch, moment)), moment)
 
 
-def _text(world: World, fields: Sequence[counters.Counter], found: Sequence[Row], moment: float) -> str:
+def _render(world: World, fields: Sequence[counters.Counter], rows: Sequence[Row], moment: float) -> str:
     """The whole answer; a counter without a value in any row is left out.
 
     Of the csv's ``label`` fields, those that NVML alone knows are left out rather than made up.
     """
-    known = {"DCGM_FI_DEV_BRAND": "Nvidia", "DCGM_FI_DRIVER_VERSION": driver.version(world) or ""}
-    asked_for = {counter.name for counter in fields if counter.kind == "label"}
-    labels = {name: text for name, text in known.items() if name in asked_for and text}
-    heads = [_written(row.labels | labels | row.pod) for row in found]
+    label_values = {"DCGM_FI_DEV_BRAND": "Nvidia", "DCGM_FI_DRIVER_VERSION": driver.version(world) or ""}
+    requested = {counter.name for counter in fields if counter.kind == "label"}
+    labels = {name: text for name, text in label_values.items() if name in requested and text}
+    label_texts = [_render_labels(row.labels | labels | row.pod) for row in rows]
     lines: list[str] = []
-    for one in fields:
-        samples = [] if one.kind == "label" else list(_samples(one.name, found, heads, moment))
+    for counter in fields:
+        samples = [] if counter.kind == "label" else list(_samples(counter.name, rows, label_texts, moment))
         if samples:
-            lines += [f"# HELP {one.name} {one.text}", f"# TYPE {one.name} {one.kind}", *samples]
+            lines += [
+                f"# HELP {counter.name} {counter.text}",
+                f"# TYPE {counter.name} {counter.kind}",
+                *samples,
+            ]
     return "\n".join([*lines, ""]) if lines else ""
 
 
-def _samples(name: str, found: Sequence[Row], heads: Sequence[str], moment: float) -> Iterator[str]:
+def _samples(name: str, rows: Sequence[Row], label_texts: Sequence[str], moment: float) -> Iterator[str]:
     decimals = name.startswith(_FLOATS) and not name.endswith("_BYTES")
-    for row, head in zip(found, heads, strict=True):
+    for row, head in zip(rows, label_texts, strict=True):
         if name in counters.EXPORTER:
-            for more, count in _counted(name, row, moment):
-                yield f"{name}{{{head},{_written(dict(sorted(more.items())))}}} {count}"
+            for extra, count in _computed_counts(name, row, moment):
+                yield f"{name}{{{head},{_render_labels(dict(sorted(extra.items())))}}} {count}"
         elif name == counters.XID:
             yield f'{name}{{{head},err_code="{row.xid}",err_msg="{faults.xid_name(row.xid)}"}} {row.xid}'
         elif (number := row.values.get(name)) is not None:
             yield f"{name}{{{head}}} {number:.6f}" if decimals else f"{name}{{{head}}} {int(number)}"
 
 
-def _counted(name: str, row: Row, moment: float) -> Iterator[tuple[dict[str, str], int]]:
+def _computed_counts(name: str, row: Row, moment: float) -> Iterator[tuple[dict[str, str], int]]:
     window = {"window_size_in_ms": str(WINDOW_MS)}
     if name in (counters.XID_COUNT, counters.CLOCK_EVENTS):
         label = "xid" if name == counters.XID_COUNT else "clock_event"
@@ -111,9 +112,11 @@ def _counted(name: str, row: Row, moment: float) -> Iterator[tuple[dict[str, str
         if not counts:
             yield window, 0
     elif name == counters.HEALTH and not row.instance:
-        wrong = {incident[0]: incident for kind, incident in _INCIDENTS.items() if kind in row.broken}
+        incidents = {
+            incident[0]: incident for kind, incident in _INCIDENTS.items() if kind in row.faults_by_kind
+        }
         for watch in _WATCHES:
-            _, result, error = wrong.get(watch, (watch, 0, "DCGM_FR_OK"))
+            _, result, error = incidents.get(watch, (watch, 0, "DCGM_FR_OK"))
             yield {"health_watch": watch, "health_error_code": error}, result
 
 
@@ -123,12 +126,12 @@ def _clock_events(row: Row, moment: float) -> Iterator[tuple[str, int]]:
     if row.idle:
         yield "gpu_idle", most
     for kind, events in _CLOCKS.items():
-        if fault := row.broken.get(kind):
-            seen = math.ceil((moment - fault.since) / SAMPLE)
-            yield from ((event, min(most, max(1, seen))) for event in events)
+        if fault := row.faults_by_kind.get(kind):
+            samples = math.ceil((moment - fault.since) / SAMPLE)
+            yield from ((event, min(most, max(1, samples))) for event in events)
 
 
-def _written(labels: dict[str, str]) -> str:
+def _render_labels(labels: dict[str, str]) -> str:
     return ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
 
 

@@ -20,14 +20,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lab.simulator.device_plugin import gpu_uuid, mig_uuid, original
+from lab.simulator.device_plugin import gpu_uuid, mig_uuid, original_id
 from lab.simulator.objects import Pod
 from lab.simulator.world import World
 
 PERIOD = 600.0
 """Seconds from peak to peak of ``sine``."""
 BY_OWNER = {"Job": "0.9", "ReplicaSet": "sine", "StatefulSet": "0.05"}
-OTHERWISE = 0.5
+DEFAULT_LOAD = 0.5
 
 
 @dataclass(slots=True)
@@ -44,35 +44,35 @@ class Use:
     peers: int = 1
 
 
-def uses(world: World, moment: float) -> defaultdict[str, Use]:
+def usage_by_device(world: World, moment: float) -> defaultdict[str, Use]:
     """Use at ``moment`` by device id; a pod that is down or not admitted uses none."""
-    found: defaultdict[str, Use] = defaultdict(Use)
+    usage: defaultdict[str, Use] = defaultdict(Use)
     for pod in world.consumers:
         if not pod.devices or pod.phase != "Running" or pod.crash:
             continue
-        busy, held, devices = of_pod(pod, moment), pod.held, pod.devices.split(",")
+        busy, held_mib, devices = load_of(pod, moment), pod.held, pod.devices.split(",")
         for device in devices:
-            use = found[original(device)]
+            use = usage[original_id(device)]
             use.busy = min(1.0, use.busy + busy)
-            use.held += int(held) if held.isdecimal() else 0
+            use.held += int(held_mib) if held_mib.isdecimal() else 0
             if "::" not in device:
                 use.pod, use.peers = (pod.namespace, pod.name, _container(pod)), len(devices)
-    for device in _claimed(world):
-        found[device].busy = min(1.0, found[device].busy + OTHERWISE)
-    return found
+    for device in _claimed_devices(world):
+        usage[device].busy = min(1.0, usage[device].busy + DEFAULT_LOAD)
+    return usage
 
 
-def of_pod(pod: Pod, moment: float) -> float:
-    words = (pod.load, BY_OWNER.get(pod.owner[0], ""))
-    return next((n for word in words if (n := _number(word, pod.uid, moment)) is not None), OTHERWISE)
+def load_of(pod: Pod, moment: float) -> float:
+    texts = (pod.load, BY_OWNER.get(pod.owner[0], ""))
+    return next((n for text in texts if (n := _parse_load(text, pod.uid, moment)) is not None), DEFAULT_LOAD)
 
 
-def _number(word: str, uid: str, moment: float) -> float | None:
-    if word == "sine":
+def _parse_load(text: str, uid: str, moment: float) -> float | None:
+    if text == "sine":
         phase = zlib.crc32(uid.encode()) / 2**32
         return 0.5 + 0.4 * math.sin(2 * math.pi * (moment / PERIOD + phase))
     try:
-        value = 0.0 if word == "idle" else float(word)
+        value = 0.0 if text == "idle" else float(text)
     except ValueError:
         return None
     return value if 0 <= value <= 1 else None
@@ -82,7 +82,7 @@ def _container(pod: Pod) -> str:
     return next((name for name, init, _ in pod.requests if not init), pod.requests[0][0])
 
 
-def _claimed(world: World) -> Iterator[str]:
+def _claimed_devices(world: World) -> Iterator[str]:
     """Ids of the devices of claims in use; the driver's name for an instance ends with its start."""
     for claim in world.claims:
         for name in claim.devices if claim.pods else ():

@@ -17,16 +17,16 @@ from datetime import datetime
 
 from lab.simulator import driver, faults
 from lab.simulator.dcgm import device
-from lab.simulator.dcgm.device import Broken, State
-from lab.simulator.dcgm.load import Use, uses
-from lab.simulator.device_plugin import gpu_uuid, mig_uuid, parts
+from lab.simulator.dcgm.device import FaultsByKind, State
+from lab.simulator.dcgm.load import Use, usage_by_device
+from lab.simulator.device_plugin import gpu_uuid, mig_uuid, partitions
 from lab.simulator.faults import Fault
 from lab.simulator.hardware import Mig
 from lab.simulator.objects import Pod
 from lab.simulator.world import World
 
 WINDOW_MS = 300_000
-MOST = 64  # XIDs kept per GPU
+MAX_XIDS = 64  # XIDs kept per GPU
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class NodeWatch:
         loader = world.running("driver")
         loaded = loader.uid if loader else driver.version(world) or ""
         if self.driver and loaded != self.driver:
-            self.gpus = [state.again(now) for state in self.gpus]
+            self.gpus = [state.after_restart(now) for state in self.gpus]
         self.driver = loaded
         since = max(datetime.fromisoformat(pod.created).timestamp(), self.stopped)
         if (self.exporter, self.since) != (pod.uid, since):
@@ -66,7 +66,7 @@ class Row:
     values: Mapping[str, float]
     xid: int
     xids: Counter[int]
-    broken: Broken
+    faults_by_kind: FaultsByKind
     idle: bool
     instance: bool
 
@@ -76,26 +76,30 @@ def rows(world: World, watch: NodeWatch, moment: float) -> Iterator[Row]:
     gpu, layout = world.gpu, world.layout
     if gpu is None:
         return
-    used, found, every = uses(world, moment), parts(world), faults.of(world.node)
+    usage, partitions_by_id, all_faults = (
+        usage_by_device(world, moment),
+        partitions(world),
+        faults.faults_of(world.node),
+    )
     for index, state in enumerate(watch.gpus[: world.gpus]):
-        ours = [fault for fault in every if fault.gpu == index]
-        kinds = {fault.kind: fault for fault in reversed(ours)}
+        own_faults = [fault for fault in all_faults if fault.gpu == index]
+        kinds = {fault.kind: fault for fault in reversed(own_faults)}
         placed = layout.get(index, ())
-        ids = [mig_uuid(world, index, *one) for one in placed] or [gpu_uuid(world, index)]
-        busy = link = used[ids[0]].busy
+        ids = [mig_uuid(world, index, *instance) for instance in placed] or [gpu_uuid(world, index)]
+        busy = link = usage[ids[0]].busy
         if placed:
             assert gpu.mig is not None
             shapes = [gpu.mig.profiles[name] for name, _ in placed]
-            total = sum(used[id_].busy * shape.compute for id_, shape in zip(ids, shapes, strict=True))
+            total = sum(usage[id_].busy * shape.compute for id_, shape in zip(ids, shapes, strict=True))
             busy = min(1.0, total / gpu.mig.compute)
         # A pod with several whole GPUs uses a quarter of its load on the NVLinks.
-        share = 0.25 * link if not placed and used[ids[0]].peers > 1 else 0.0
+        share = 0.25 * link if not placed and usage[ids[0]].peers > 1 else 0.0
         device.advance(state, gpu, busy, share, kinds, moment)
-        xids = _hear(state, ours, watch.since, moment)
+        xids = _record_xids(state, own_faults, watch.since, moment)
         lost = kinds.get(faults.GPU_LOST)
         if lost and lost.since < watch.since:
             continue
-        common = device.whole(state, gpu, busy, kinds)
+        common = device.gpu_values(state, gpu, busy, kinds)
         labels = {
             "gpu": str(index),
             "UUID": gpu_uuid(world, index),
@@ -105,26 +109,28 @@ def rows(world: World, watch: NodeWatch, moment: float) -> Iterator[Row]:
             "Hostname": world.node.name,
         }
         for id_, instance in zip(ids, placed or [None], strict=True):
-            use, mine = used[id_], labels
+            use, row_labels = usage[id_], labels
             if instance:
                 assert gpu.mig is not None
                 number = str(instance_id(gpu.mig, *instance))
-                mine = labels | {"GPU_I_PROFILE": instance[0], "GPU_I_ID": number}
-            own = device.own(use.busy, found[id_].memory_mib, use.held, bool(instance))
-            values = {} if lost else common | own
-            yield Row(mine, _pod(use), values, state.last[1], xids, kinds, busy < 0.01, bool(instance))
+                row_labels = labels | {"GPU_I_PROFILE": instance[0], "GPU_I_ID": number}
+            own_values = device.device_values(
+                use.busy, partitions_by_id[id_].memory_mib, use.held, bool(instance)
+            )
+            values = {} if lost else common | own_values
+            yield Row(row_labels, _pod(use), values, state.last[1], xids, kinds, busy < 0.01, bool(instance))
 
 
-def _hear(state: State, found: list[Fault], since: float, moment: float) -> Counter[int]:
+def _record_xids(state: State, own_faults: list[Fault], since: float, moment: float) -> Counter[int]:
     """Number of each XID in the window; XIDs from before ``since``, the exporter's start, do not count."""
-    for fault in found:
-        again = device.double_bits(fault.since, moment)[-10:] if fault.kind == faults.ECC else [0]
-        times = (fault.since + seconds for seconds in again)
-        if fault.sent:
-            state.events.update((at, fault.sent) for at in times if since <= at <= moment)
+    for fault in own_faults:
+        offsets = device.double_bits(fault.since, moment)[-10:] if fault.kind == faults.ECC else [0]
+        times = (fault.since + seconds for seconds in offsets)
+        if fault.reported_xid:
+            state.events.update((at, fault.reported_xid) for at in times if since <= at <= moment)
     state.last = max([state.last, *state.events])
     begin = moment - WINDOW_MS / 1000
-    state.events = set(sorted(event for event in state.events if event[0] > begin)[-MOST:])
+    state.events = set(sorted(event for event in state.events if event[0] > begin)[-MAX_XIDS:])
     return Counter(xid for _, xid in state.events)
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from gpuform.cli.ci.__main__ import app
 from gpuform.cli.ci.artifacts import MOST_BYTES, MOST_CHARACTERS
-from gpuform.cli.ci.harmless import harmless
+from gpuform.cli.ci.sanitize import sanitize
 from gpuform.reports.pull_request import marker
 from tests.cli.ci.conftest import TOKEN, Fake, packed
 
@@ -20,16 +20,16 @@ SHA = "0123456789abcdef0123456789abcdef01234567"
 REQUESTS = Path(__file__).parents[2] / "journey"
 
 
-def text(stack: str, said: str = "no change") -> bytes:
-    return f"{marker(stack)}\n### `{stack}`: {said}\n".encode()
+def summary(stack: str, message: str = "no change") -> bytes:
+    return f"{marker(stack)}\n### `{stack}`: {message}\n".encode()
 
 
-def pull(fake: Fake, number: int = 7, sha: str = SHA, repository: int = 2) -> None:
+def add_pull(fake: Fake, number: int = 7, sha: str = SHA, repository: int = 2) -> None:
     head = {"sha": sha, "label": "contributor:fix", "repo": {"id": repository}}
     fake.pulls.append({"number": number, "head": head})
 
 
-def follow(fake: Fake, tmp_path: Path, **changes: Any) -> Result:
+def run_comment(fake: Fake, tmp_path: Path, **changes: Any) -> Result:
     run = {
         "id": 55,
         "head_sha": SHA,
@@ -49,109 +49,109 @@ def follow(fake: Fake, tmp_path: Path, **changes: Any) -> Result:
 
 
 def test_a_comment_for_each_stack_is_created_then_kept(fake: Fake, tmp_path: Path) -> None:
-    pull(fake)
-    fake.artifact("summary-offline-local", packed(text("local")))
-    fake.artifact("summary-offline-aws-dev", packed(text("aws-dev")))
+    add_pull(fake)
+    fake.artifact("summary-offline-local", packed(summary("local")))
+    fake.artifact("summary-offline-aws-dev", packed(summary("aws-dev")))
     fake.artifact("coverage", packed(b"of something else"))
-    result = follow(fake, tmp_path)
+    result = run_comment(fake, tmp_path)
     assert result.exit_code == 0, result.output
     assert result.stdout == "aws-dev: commented\nlocal: commented\n"
     assert fake.comments[1]["body"] == (
         "<!-- gpuform preview local -->\n### `local`: no change\n\n<sub>of commit 0123456789, by "
         "[this run](https://github.test/acme/gpus/actions/runs/55)</sub>\n"
     )
-    assert "comment is up to date" in follow(fake, tmp_path).stdout
-    fake.artifact("summary-offline-local", packed(text("local", "evicts @3 pods")))  # the next attempt's
-    assert "local: comment updated" in follow(fake, tmp_path).stdout
+    assert "comment is up to date" in run_comment(fake, tmp_path).stdout
+    fake.artifact("summary-offline-local", packed(summary("local", "evicts @3 pods")))  # the next attempt's
+    assert "local: comment updated" in run_comment(fake, tmp_path).stdout
     assert len(fake.comments) == 2
     assert "evicts @\u200b3 pods" in fake.comments[1]["body"]
 
 
 def test_a_comment_far_back_is_found(fake: Fake, tmp_path: Path) -> None:
-    pull(fake)
+    add_pull(fake)
     for _ in range(150):
         fake.comment("a long discussion", "contributor")
     fake.comment(marker("local").replace("local", "local-2") + "\nanother stack")
     fake.comment(marker("local") + "\r\nold")
-    fake.artifact("summary-offline-local", packed(text("local")))
-    assert follow(fake, tmp_path).exit_code == 0
+    fake.artifact("summary-offline-local", packed(summary("local")))
+    assert run_comment(fake, tmp_path).exit_code == 0
     assert len(fake.comments) == 152
     assert "no change" in fake.comments[151]["body"]
 
 
 @pytest.mark.parametrize("login", ["contributor", "github-actions", "other[bot]"])
 def test_what_others_wrote_is_left_alone(fake: Fake, tmp_path: Path, login: str) -> None:
-    pull(fake)
+    add_pull(fake)
     fake.comment(marker("local") + "\nmine", login)
     fake.comment("quoted:\n" + marker("local"))
-    fake.artifact("summary-offline-local", packed(text("local")))
-    assert follow(fake, tmp_path).exit_code == 0
+    fake.artifact("summary-offline-local", packed(summary("local")))
+    assert run_comment(fake, tmp_path).exit_code == 0
     assert [one["body"].splitlines()[-1] for one in fake.comments[:2]] == ["mine", marker("local")]
     assert len(fake.comments) == 3
 
 
 def test_nothing_is_written_once_the_request_has_moved_on(fake: Fake, tmp_path: Path) -> None:
-    pull(fake, sha="f" * 40)
-    pull(fake, repository=3)  # a branch of the same name in another fork
-    fake.artifact("summary-offline-local", packed(text("local")))
-    assert follow(fake, tmp_path).stdout.startswith("0 open pull requests")
-    assert follow(fake, tmp_path, head_repository=None).stdout.startswith("0 open pull requests")
+    add_pull(fake, sha="f" * 40)
+    add_pull(fake, repository=3)  # a branch of the same name in another fork
+    fake.artifact("summary-offline-local", packed(summary("local")))
+    assert run_comment(fake, tmp_path).stdout.startswith("0 open pull requests")
+    assert run_comment(fake, tmp_path, head_repository=None).stdout.startswith("0 open pull requests")
     assert fake.writes == []
 
 
 def test_nothing_is_written_where_two_requests_could_be_meant(fake: Fake, tmp_path: Path) -> None:
-    pull(fake)
-    pull(fake, number=8)
-    fake.artifact("summary-offline-local", packed(text("local")))
-    assert follow(fake, tmp_path).stdout.startswith("2 open pull requests")
+    add_pull(fake)
+    add_pull(fake, number=8)
+    fake.artifact("summary-offline-local", packed(summary("local")))
+    assert run_comment(fake, tmp_path).stdout.startswith("2 open pull requests")
     assert fake.writes == []
 
 
 def test_the_live_summary_wins_but_only_from_this_repository(fake: Fake, tmp_path: Path) -> None:
-    pull(fake)
-    fake.artifact("summary-live-local", packed(text("local", "live")))
-    fake.artifact("summary-offline-local", packed(text("local", "offline")))
-    follow(fake, tmp_path)
+    add_pull(fake)
+    fake.artifact("summary-live-local", packed(summary("local", "live")))
+    fake.artifact("summary-offline-local", packed(summary("local", "offline")))
+    run_comment(fake, tmp_path)
     assert "offline" in fake.comments[0]["body"]
-    follow(fake, tmp_path, repository={"id": 2})
+    run_comment(fake, tmp_path, repository={"id": 2})
     assert "live" in fake.comments[0]["body"]
     assert len(fake.comments) == 1
 
 
 BAD = {
-    "large on the way": (packed(text("local")), MOST_BYTES + 1, f"bytes; {MOST_BYTES} are allowed"),
+    "large on the way": (packed(summary("local")), MOST_BYTES + 1, f"bytes; {MOST_BYTES} are allowed"),
     "larger than it says": (bytes(MOST_BYTES + 1), 10, f"has more than {MOST_BYTES} bytes"),
     "large unpacked": (
-        packed(text("local") + b"x" * 50 * MOST_BYTES),
+        packed(summary("local") + b"x" * 50 * MOST_BYTES),
         None,
         "is longer than 64000 characters",
     ),
-    "too long": (packed(text("local") + b"x" * MOST_CHARACTERS), None, "is longer than 64000 characters"),
-    "another stack's": (packed(text("aws-prod")), None, "does not begin with its marker"),
+    "too long": (packed(summary("local") + b"x" * MOST_CHARACTERS), None, "is longer than 64000 characters"),
+    "another stack's": (packed(summary("aws-prod")), None, "does not begin with its marker"),
     "no marker": (packed(b"hello"), None, "does not begin with its marker"),
     "no archive": (b"hello", None, "cannot be read"),
     "no text": (packed(b"\xff\xfe"), None, "cannot be read"),
-    "another file": (packed(text("local"), "../summary.md"), None, "does not contain summary.md alone"),
+    "another file": (packed(summary("local"), "../summary.md"), None, "does not contain summary.md alone"),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
 def test_a_bad_summary_is_refused_and_the_others_are_written(fake: Fake, tmp_path: Path, case: str) -> None:
-    content, size, said = BAD[case]
-    pull(fake)
+    content, size, message = BAD[case]
+    add_pull(fake)
     fake.artifact("summary-offline-local", content, size)
-    fake.artifact("summary-offline-aws-dev", packed(text("aws-dev")))
-    result = follow(fake, tmp_path)
+    fake.artifact("summary-offline-aws-dev", packed(summary("aws-dev")))
+    result = run_comment(fake, tmp_path)
     assert result.exit_code == 1
-    assert said in result.stderr
+    assert message in result.stderr
     assert [one["body"].splitlines()[0] for one in fake.comments] == [marker("aws-dev")]
 
 
 def test_a_flood_of_summaries_is_refused(fake: Fake, tmp_path: Path) -> None:
-    pull(fake)
+    add_pull(fake)
     for number in range(41):
-        fake.artifact(f"summary-offline-s{number}", packed(text(f"s{number}")))
-    result = follow(fake, tmp_path)
+        fake.artifact(f"summary-offline-s{number}", packed(summary(f"s{number}")))
+    result = run_comment(fake, tmp_path)
     assert result.exit_code == 1
     assert "41 summaries" in result.stderr
     assert fake.writes == []
@@ -159,7 +159,7 @@ def test_a_flood_of_summaries_is_refused(fake: Fake, tmp_path: Path) -> None:
 
 def test_a_refusal_says_what_github_said(fake: Fake, tmp_path: Path) -> None:
     fake.forbidden = True
-    result = follow(fake, tmp_path)
+    result = run_comment(fake, tmp_path)
     assert result.exit_code == 1
     assert "GET /repos/acme/gpus/pulls: 403 Resource not accessible by integration" in result.stderr
 
@@ -186,8 +186,8 @@ def test_a_refusal_says_what_github_said(fake: Fake, tmp_path: Path) -> None:
     ],
 )
 def test_foreign_text_mentions_nobody_and_links_nowhere(text: str, shown: str) -> None:
-    assert harmless(text) == shown
-    assert harmless(shown) == shown
+    assert sanitize(text) == shown
+    assert sanitize(shown) == shown
 
 
 def test_a_summary_of_ours_stays_as_it_is() -> None:
@@ -195,4 +195,4 @@ def test_a_summary_of_ours_stays_as_it_is() -> None:
     assert len(files) >= 7
     for file in files:
         rest = file.read_text().partition("\n")[2]
-        assert harmless(rest).replace("\u200b", "") == rest.replace("\u200b", ""), file.name
+        assert sanitize(rest).replace("\u200b", "") == rest.replace("\u200b", ""), file.name

@@ -8,13 +8,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from gpuform.cli.ci.__main__ import app
-from gpuform.cli.ci.issue import marker
+from gpuform.cli.ci.issue import drift_marker
 from tests.cli.ci.conftest import TOKEN, Fake
 
 pytestmark = pytest.mark.unit
 
 
-def look(fake: Fake, folder: Path, code: int | str, text: str = "", stack: str = "aws-dev") -> Result:
+def run_issue(fake: Fake, folder: Path, code: int | str, text: str = "", stack: str = "aws-dev") -> Result:
     (folder / "code").write_text(f"{code}\n")
     (folder / "drift.txt").write_text(text)
     result = CliRunner().invoke(app, ["issue", stack, str(folder)], env=fake.environ)
@@ -23,29 +23,29 @@ def look(fake: Fake, folder: Path, code: int | str, text: str = "", stack: str =
 
 
 def test_one_issue_is_opened_updated_and_closed(fake: Fake, tmp_path: Path) -> None:
-    assert look(fake, tmp_path, 3, "node a: label gone").stdout == "aws-dev: drift, opened #1\n"
+    assert run_issue(fake, tmp_path, 3, "node a: label gone").stdout == "aws-dev: drift, opened #1\n"
     assert fake.issues[0]["title"] == "Drift: aws-dev"
     assert fake.issues[0]["body"].startswith("<!-- gpuform drift aws-dev -->\n")
     assert "\n```text\nnode a: label gone\n```\n" in fake.issues[0]["body"]
     assert "(https://github.test/acme/gpus/actions/runs/77)" in fake.issues[0]["body"]
-    assert look(fake, tmp_path, 3, "node b: too").stdout == "aws-dev: drift, updated #1\n"
+    assert run_issue(fake, tmp_path, 3, "node b: too").stdout == "aws-dev: drift, updated #1\n"
     assert "node b: too" in fake.issues[0]["body"]
-    assert look(fake, tmp_path, 3, "else", "aws-prod").stdout == "aws-prod: drift, opened #2\n"
-    assert look(fake, tmp_path, 0).stdout == "aws-dev: no drift, closed #1\n"
+    assert run_issue(fake, tmp_path, 3, "else", "aws-prod").stdout == "aws-prod: drift, opened #2\n"
+    assert run_issue(fake, tmp_path, 0).stdout == "aws-dev: no drift, closed #1\n"
     assert [one["state"] for one in fake.issues] == ["closed", "open"]
     assert "No drift any more" in fake.issues[0]["notes"][0]
-    assert look(fake, tmp_path, 0).stdout == "aws-dev: no drift\n"
-    assert look(fake, tmp_path, 3, "again").stdout == "aws-dev: drift, opened #3\n"
+    assert run_issue(fake, tmp_path, 0).stdout == "aws-dev: no drift\n"
+    assert run_issue(fake, tmp_path, 3, "again").stdout == "aws-dev: drift, opened #3\n"
 
 
 def test_others_issues_and_pull_requests_are_left_alone(fake: Fake, tmp_path: Path) -> None:
-    body = marker("aws-dev") + "\nmine"
+    body = drift_marker("aws-dev") + "\nmine"
     fake.issue(body, "contributor")
     fake.issue(body, pull_request={})
     fake.issue("see\n" + body)
-    assert look(fake, tmp_path, 0).stdout == "aws-dev: no drift\n"
+    assert run_issue(fake, tmp_path, 0).stdout == "aws-dev: no drift\n"
     assert fake.writes == []
-    assert look(fake, tmp_path, 3, "gone").stdout == "aws-dev: drift, opened #4\n"
+    assert run_issue(fake, tmp_path, 3, "gone").stdout == "aws-dev: drift, opened #4\n"
 
 
 def test_the_nightly_tests_have_one_issue(fake: Fake) -> None:
@@ -61,22 +61,19 @@ def test_the_nightly_tests_have_one_issue(fake: Fake) -> None:
     assert ended("skipped").exit_code == 2
 
 
-@pytest.mark.parametrize("code", [1, 2, 137])
-def test_a_look_that_failed_changes_no_issue(fake: Fake, tmp_path: Path, code: int) -> None:
-    fake.issue(marker("aws-dev"))
-    result = look(fake, tmp_path, code)
-    assert result.exit_code == 1
-    assert f"aws-dev: `gpuform drift` ended with {code}" in result.stderr
-    assert fake.calls == []
-
-
-def test_a_look_that_left_nothing_is_bad_input(fake: Fake, tmp_path: Path) -> None:
-    assert look(fake, tmp_path, "").exit_code == 2
+@pytest.mark.parametrize("code", [1, 2, 137, ""])
+def test_a_look_that_failed_or_left_nothing_changes_no_issue(
+    fake: Fake, tmp_path: Path, code: int | str
+) -> None:
+    fake.issue(drift_marker("aws-dev"))
+    result = run_issue(fake, tmp_path, code)
+    assert result.exit_code == (1 if code else 2)
+    assert f"aws-dev: `gpuform drift` ended with {code}" in result.stderr or not code
     assert fake.calls == []
 
 
 def test_long_text_is_cut_and_cannot_end_its_block(fake: Fake, tmp_path: Path) -> None:
-    look(fake, tmp_path, 3, "```\n@team\n" + "x" * 100_000)
+    run_issue(fake, tmp_path, 3, "```\n@team\n" + "x" * 100_000)
     body = fake.issues[0]["body"]
     assert len(body) < 65_536
     assert body.count("```") == 2
@@ -84,7 +81,7 @@ def test_long_text_is_cut_and_cannot_end_its_block(fake: Fake, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "message"),
     [
         ("GITHUB_TOKEN", f"{TOKEN}\nX: y", "GITHUB_TOKEN: is not a token"),
         ("GITHUB_TOKEN", "", "GITHUB_TOKEN: is not set"),
@@ -93,18 +90,18 @@ def test_long_text_is_cut_and_cannot_end_its_block(fake: Fake, tmp_path: Path) -
     ],
 )
 def test_a_wrong_variable_is_bad_input(
-    fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
+    fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str
 ) -> None:
     monkeypatch.setattr(Fake, "environ", {**fake.environ, name: value})
-    result = look(fake, tmp_path, 3, "drift")
+    result = run_issue(fake, tmp_path, 3, "drift")
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr
 
 
 def test_an_unreachable_github_is_a_failure_without_the_token(
     fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Fake, "environ", {**fake.environ, "GITHUB_API_URL": "http://127.0.0.1:9"})
-    result = look(fake, tmp_path, 3, "drift")
+    result = run_issue(fake, tmp_path, 3, "drift")
     assert result.exit_code == 1
     assert "GitHub: GET /repos/acme/gpus/issues: ConnectError" in result.stderr

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuform.checkout.stack_names import find
+from gpuform.checkout.stack_names import list_stack_names
 from tests.cli.ci.workflows import JOBS, ROOT, load, steps
 
 pytestmark = pytest.mark.tools
@@ -76,7 +76,7 @@ def test_stacks_become_a_matrix(checkout: Path) -> None:
     (checkout / "Pulumi.yaml").touch()
     (checkout / "Pulumi.one.yaml").touch()
     assert play(text, checkout)[0] == 0
-    assert (checkout / "output").read_text() == f"stacks={json.dumps(find(checkout))}\n"
+    assert (checkout / "output").read_text() == f"stacks={json.dumps(list_stack_names(checkout))}\n"
     (checkout / "Pulumi.a b.yaml").touch()
     assert play(text, checkout)[0] == 1
 
@@ -123,8 +123,8 @@ def test_only_downloads_with_the_stated_checksum_are_used(checkout: Path, forged
             packed.add(checkout / ".venv" / "bin" / "pulumi", "pulumi/pulumi")
         checksum = hashlib.sha256(b"another" if name == forged else archive.read_bytes()).hexdigest()
         stated[name] = f"file://{archive} {checksum}"
-    said = f"aws 1.2.3 {stated['aws']}\\nkubernetes 4.5.6 {stated['kubernetes']}"
-    python = f'#!/bin/sh\n[ "$3" = engine ] && echo "{stated["engine"]}" || printf \'{said}\\n\'\n'
+    message = f"aws 1.2.3 {stated['aws']}\\nkubernetes 4.5.6 {stated['kubernetes']}"
+    python = f'#!/bin/sh\n[ "$3" = engine ] && echo "{stated["engine"]}" || printf \'{message}\\n\'\n'
     (checkout / ".venv" / "bin" / "python").write_text(python)
     (action,) = load(ROOT / ".github" / "actions" / "engine" / "action.yml")["runs"]["steps"]
     ended, noted = play(f"set -o pipefail\n{action['run']}", checkout)  # as GitHub does for ``shell: bash``

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from gpuform.checkout.paths import Paths
-from gpuform.checkout.stack_names import find
+from gpuform.checkout.stack_names import list_stack_names
 from gpuform.cli.ci.__main__ import app
 from gpuform.reports.pull_request import marker
 from infra import versions
@@ -38,8 +38,8 @@ def test_stacks_are_those_that_have_a_file_and_need_no_package() -> None:
         text=True,
         check=True,
     )
-    assert json.loads(done.stdout) == find(ROOT)
-    assert {"local", "aws-dev", "aws-prod"} <= set(find(ROOT))
+    assert json.loads(done.stdout) == list_stack_names(ROOT)
+    assert {"local", "aws-dev", "aws-prod"} <= set(list_stack_names(ROOT))
 
 
 @pytest.mark.parametrize("name", ["$(id)", "a b", "-x", "a" * 101])
@@ -47,7 +47,7 @@ def test_a_name_that_is_no_stacks_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "Pulumi.yaml").touch()
     (tmp_path / f"Pulumi.{name}.yaml").touch()
     with pytest.raises(ValueError, match="not a valid stack name; rename the file"):
-        find(tmp_path)
+        list_stack_names(tmp_path)
 
 
 def labels(*names: str) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def labels(*names: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("event", "said"),
+    ("event", "message"),
     [
         (labels("bug", "acknowledge: prod-eks", "acknowledge:db", "acknowledge:"), ["prod-eks", "db"]),
         ({"inputs": {"acknowledge": " prod-eks  db prod-eks"}}, ["prod-eks", "db"]),
@@ -64,13 +64,13 @@ def labels(*names: str) -> dict[str, Any]:
     ],
 )
 def test_people_acknowledge_by_label_or_by_hand(
-    tmp_path: Path, event: dict[str, Any], said: list[str]
+    tmp_path: Path, event: dict[str, Any], message: list[str]
 ) -> None:
     file = tmp_path / "event.json"
     file.write_text(json.dumps(event))
     result = step("acknowledged", GITHUB_EVENT_PATH=str(file))
     assert result.exit_code == 0, result.output
-    assert result.stdout.splitlines() == [word for name in said for word in ("--acknowledge", name)]
+    assert result.stdout.splitlines() == [word for name in message for word in ("--acknowledge", name)]
 
 
 def test_a_summary_is_added_to_the_jobs(tmp_path: Path) -> None:

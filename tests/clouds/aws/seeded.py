@@ -29,12 +29,12 @@ def pairs(tags: Tags, key: str = "Key", value: str = "Value") -> list[Tags]:
     return [{key: name, value: text} for name, text in tags.items()]
 
 
-def spec(kind: str, tags: Tags) -> list[dict[str, Any]]:
+def tag_specification(kind: str, tags: Tags) -> list[dict[str, Any]]:
     return [{"ResourceType": kind, "Tags": pairs(tags)}] if tags else []
 
 
-def aws(service: str) -> Any:
-    return api.client(service, REGION)
+def aws_client(service: str) -> Any:
+    return api.create_client(service, REGION)
 
 
 def seed(operation: str, kind: str, id: str, ask: Callable[[], dict[str, str]] = dict, **inputs: str) -> Seed:
@@ -47,9 +47,11 @@ def seed(operation: str, kind: str, id: str, ask: Callable[[], dict[str, str]] =
     """
 
     def make(tags: Tags) -> Seeded:
-        asked = ask()
-        made = getattr(aws("ec2"), operation)(TagSpecifications=spec(kind, tags), **asked)
-        return {name: asked[key] for name, key in inputs.items()}, str(jmespath.search(id, made))
+        request = ask()
+        answer = getattr(aws_client("ec2"), operation)(
+            TagSpecifications=tag_specification(kind, tags), **request
+        )
+        return {name: request[key] for name, key in inputs.items()}, str(jmespath.search(id, answer))
 
     return make
 
@@ -57,7 +59,7 @@ def seed(operation: str, kind: str, id: str, ask: Callable[[], dict[str, str]] =
 vpc = seed("create_vpc", "vpc", "Vpc.VpcId", lambda: {"CidrBlock": "10.20.0.0/16"}, cidrBlock="CidrBlock")
 
 
-def inside(**more: str) -> dict[str, str]:
+def in_new_vpc(**more: str) -> dict[str, str]:
     """A request for something in a VPC of its own."""
     return {"VpcId": vpc({})[1], **more}
 
@@ -68,7 +70,7 @@ def rule_of_group() -> dict[str, Any]:
 
 
 subnet = seed(
-    "create_subnet", "subnet", "Subnet.SubnetId", lambda: inside(CidrBlock="10.20.1.0/24"), vpcId="VpcId"
+    "create_subnet", "subnet", "Subnet.SubnetId", lambda: in_new_vpc(CidrBlock="10.20.1.0/24"), vpcId="VpcId"
 )
 internet_gateway = seed("create_internet_gateway", "internet-gateway", "InternetGateway.InternetGatewayId")
 eip = seed("allocate_address", "elastic-ip", "AllocationId", lambda: {"Domain": "vpc"}, domain="Domain")
@@ -76,14 +78,14 @@ nat_gateway = seed(
     "create_nat_gateway", "natgateway", "NatGateway.NatGatewayId",
     lambda: {"SubnetId": subnet({})[1], "AllocationId": eip({})[1]},
 )  # fmt: skip
-route_table = seed("create_route_table", "route-table", "RouteTable.RouteTableId", inside, vpcId="VpcId")
+route_table = seed("create_route_table", "route-table", "RouteTable.RouteTableId", in_new_vpc, vpcId="VpcId")
 endpoint = seed(
     "create_vpc_endpoint", "vpc-endpoint", "VpcEndpoint.VpcEndpointId",
-    lambda: inside(ServiceName=f"com.amazonaws.{REGION}.s3"), vpcId="VpcId", serviceName="ServiceName",
+    lambda: in_new_vpc(ServiceName=f"com.amazonaws.{REGION}.s3"), vpcId="VpcId", serviceName="ServiceName",
 )  # fmt: skip
 security_group = seed(
     "create_security_group", "security-group", "GroupId",
-    lambda: inside(GroupName="e-1234567", Description="d"), vpcId="VpcId", name="GroupName",
+    lambda: in_new_vpc(GroupName="e-1234567", Description="d"), vpcId="VpcId", name="GroupName",
 )  # fmt: skip
 rule = seed(
     "authorize_security_group_ingress", "security-group-rule", "SecurityGroupRules[0].SecurityGroupRuleId",
@@ -99,87 +101,89 @@ launch_template = seed(
 def route(tags: Tags) -> Seeded:
     inputs, table = route_table({})
     gateway = internet_gateway({})[1]
-    aws("ec2").attach_internet_gateway(InternetGatewayId=gateway, VpcId=inputs["vpcId"])
-    aws("ec2").create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway)
+    aws_client("ec2").attach_internet_gateway(InternetGatewayId=gateway, VpcId=inputs["vpcId"])
+    aws_client("ec2").create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway)
     return {"routeTableId": table, "destinationCidrBlock": "0.0.0.0/0"}, f"{table}_0.0.0.0/0"
 
 
 def association(tags: Tags) -> Seeded:
     inputs, inside = subnet({})
-    table = aws("ec2").create_route_table(VpcId=inputs["vpcId"])["RouteTable"]["RouteTableId"]
-    aws("ec2").associate_route_table(RouteTableId=table, SubnetId=inside)
+    table = aws_client("ec2").create_route_table(VpcId=inputs["vpcId"])["RouteTable"]["RouteTableId"]
+    aws_client("ec2").associate_route_table(RouteTableId=table, SubnetId=inside)
     return {"routeTableId": table, "subnetId": inside}, f"{inside}/{table}"
 
 
 def tag(tags: Tags) -> Seeded:
     group = security_group({})[1]
-    aws("ec2").create_tags(Resources=[group], Tags=pairs({"karpenter.sh/discovery": "labs"}))
+    aws_client("ec2").create_tags(Resources=[group], Tags=pairs({"karpenter.sh/discovery": "labs"}))
     inputs = {"resourceId": group, "key": "karpenter.sh/discovery", "value": "labs"}
     return inputs, f"{group},karpenter.sh/discovery"
 
 
 def role(tags: Tags) -> Seeded:
-    aws("iam").create_role(RoleName="node-1234567", AssumeRolePolicyDocument=TRUST, Tags=pairs(tags))
+    aws_client("iam").create_role(RoleName="node-1234567", AssumeRolePolicyDocument=TRUST, Tags=pairs(tags))
     return {"name": "node-1234567"}, "node-1234567"
 
 
 def policy(tags: Tags) -> Seeded:
-    made = aws("iam").create_policy(PolicyName="p-1234567", PolicyDocument=ALLOW, Tags=pairs(tags))
+    made = aws_client("iam").create_policy(PolicyName="p-1234567", PolicyDocument=ALLOW, Tags=pairs(tags))
     return {"name": "p-1234567"}, made["Policy"]["Arn"]
 
 
 def attachment(tags: Tags) -> Seeded:
     name, arn = role({})[1], policy({})[1]
-    aws("iam").attach_role_policy(RoleName=name, PolicyArn=arn)
+    aws_client("iam").attach_role_policy(RoleName=name, PolicyArn=arn)
     return {"role": name, "policyArn": arn}, f"{name}/{arn}"
 
 
 def key(tags: Tags) -> Seeded:
-    return {}, aws("kms").create_key(Tags=pairs(tags, "TagKey", "TagValue"))["KeyMetadata"]["KeyId"]
+    return {}, aws_client("kms").create_key(Tags=pairs(tags, "TagKey", "TagValue"))["KeyMetadata"]["KeyId"]
 
 
 def alias(tags: Tags) -> Seeded:
     target = key({})[1]
-    aws("kms").create_alias(AliasName="alias/eks/labs", TargetKeyId=target)
+    aws_client("kms").create_alias(AliasName="alias/eks/labs", TargetKeyId=target)
     return {"name": "alias/eks/labs", "targetKeyId": target}, "alias/eks/labs"
 
 
 def log_group(tags: Tags) -> Seeded:
-    aws("logs").create_log_group(logGroupName="/aws/eks/labs/cluster", tags=tags)
+    aws_client("logs").create_log_group(logGroupName="/aws/eks/labs/cluster", tags=tags)
     return {"name": "/aws/eks/labs/cluster"}, "/aws/eks/labs/cluster"
 
 
 def event_rule(tags: Tags) -> Seeded:
-    aws("events").put_rule(Name="k-rebalance-1", EventPattern='{"source": ["aws.ec2"]}', Tags=pairs(tags))
+    aws_client("events").put_rule(
+        Name="k-rebalance-1", EventPattern='{"source": ["aws.ec2"]}', Tags=pairs(tags)
+    )
     return {"name": "k-rebalance-1"}, "k-rebalance-1"
 
 
 def event_target(tags: Tags) -> Seeded:
     name, arn = event_rule({})[1], f"arn:aws:sqs:{REGION}:123456789012:labs"
-    aws("events").put_targets(Rule=name, Targets=[{"Id": "target-1", "Arn": arn}])
+    aws_client("events").put_targets(Rule=name, Targets=[{"Id": "target-1", "Arn": arn}])
     return {"rule": name, "arn": arn}, "k-rebalance-1/target-1"
 
 
 def queue(tags: Tags) -> Seeded:
-    return {"name": "labs"}, aws("sqs").create_queue(QueueName="labs", tags=tags)["QueueUrl"]
+    return {"name": "labs"}, aws_client("sqs").create_queue(QueueName="labs", tags=tags)["QueueUrl"]
 
 
 def queue_policy(tags: Tags) -> Seeded:
     url = queue({})[1]
-    aws("sqs").set_queue_attributes(QueueUrl=url, Attributes={"Policy": ALLOW})
+    aws_client("sqs").set_queue_attributes(QueueUrl=url, Attributes={"Policy": ALLOW})
     return {"queueUrl": url}, url
 
 
 def cluster(tags: Tags) -> Seeded:
     vpc_config = {"subnetIds": [subnet({})[1]]}
-    aws("eks").create_cluster(name="labs", roleArn=ARN, resourcesVpcConfig=vpc_config, tags=tags)
+    aws_client("eks").create_cluster(name="labs", roleArn=ARN, resourcesVpcConfig=vpc_config, tags=tags)
     return {"name": "labs"}, "labs"
 
 
 def node_group(tags: Tags) -> Seeded:
     cluster({})
-    asked = {"nodegroupName": "system-1", "subnets": [subnet({})[1]], "nodeRole": ARN}
-    aws("eks").create_nodegroup(clusterName="labs", tags=tags, **asked)
+    request = {"nodegroupName": "system-1", "subnets": [subnet({})[1]], "nodeRole": ARN}
+    aws_client("eks").create_nodegroup(clusterName="labs", tags=tags, **request)
     return {"clusterName": "labs", "nodeGroupName": "system-1"}, "labs:system-1"
 
 

@@ -11,14 +11,14 @@ from botocore.stub import Stubber
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.clients.aws import api
 from gpuform.clouds.aws import leftovers as proof
-from gpuform.clouds.aws.destroy import OF_EKS, Eks, existing_vpc, network, vpcs
-from gpuform.clouds.aws.destroy import eks as cluster_of
-from gpuform.clouds.aws.leftovers import Leftovers, Scope, may_be_asked
+from gpuform.clouds.aws.destroy import EKS_STEPS, Eks, existing_vpc_id, network_urns, vpc_ids
+from gpuform.clouds.aws.destroy import eks_cluster as cluster_of
+from gpuform.clouds.aws.leftovers import Leftovers, Scope, may_query_aws
 from gpuform.stack.destroy import Destroy, Plan
-from gpuform.stack.destroy.state import Known
+from gpuform.stack.destroy.state import State
 from infra.model.losses import GUARD
-from tests.stack.destroy import told_state as told
-from tests.stack.destroy.told_state import REGION, _credentials, aws_state, eks, teardown_of
+from tests.stack.destroy import engine_state as states
+from tests.stack.destroy.engine_state import REGION, _credentials, aws_state, eks, teardown_of
 
 pytestmark = pytest.mark.unit
 __all__ = ["_credentials"]
@@ -34,12 +34,12 @@ def test_a_file_that_names_another_region_is_refused() -> None:
 
 
 def stack_of(name: str) -> dict[str, Any]:
-    return {"urn": told.STACK, "type": "pulumi:pulumi:Stack", "outputs": {"environment": {"name": name}}}
+    return {"urn": states.STACK, "type": "pulumi:pulumi:Stack", "outputs": {"environment": {"name": name}}}
 
 
 def guard_of(name: str) -> dict[str, Any]:
     return {
-        "urn": f"{told.BASE}{GUARD}::losses",
+        "urn": f"{states.BASE}{GUARD}::losses",
         "type": GUARD,
         "custom": True,
         "inputs": {"environment": name},
@@ -59,8 +59,8 @@ def test_a_file_that_names_another_cluster_is_refused(known: dict[str, Any]) -> 
 def test_credentials_of_another_account_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """That account has none of the resources, and the engine would consider all of them deleted."""
     target = teardown_of("aws-dev", aws_state(REGION, eks()))
-    sts = api.client("sts", REGION)
-    monkeypatch.setattr(api, "client", lambda service, region: sts)
+    sts = api.create_client("sts", REGION)
+    monkeypatch.setattr(api, "create_client", lambda service, region: sts)
     with Stubber(sts) as stubbed:
         stubbed.add_response("get_caller_identity", {"Account": "123456789012"})
         with pytest.raises(
@@ -69,9 +69,13 @@ def test_credentials_of_another_account_end_it(monkeypatch: pytest.MonkeyPatch) 
             target.plan()
 
 
-def living(monkeypatch: pytest.MonkeyPatch, status: str, code: str = "ResourceNotFoundException") -> None:
-    client, real = api.client("eks", REGION), proof.client
-    monkeypatch.setattr(proof, "client", lambda name, region: client if name == "eks" else real(name, region))
+def stub_cluster_status(
+    monkeypatch: pytest.MonkeyPatch, status: str, code: str = "ResourceNotFoundException"
+) -> None:
+    client, real = api.create_client("eks", REGION), proof.create_client
+    monkeypatch.setattr(
+        proof, "create_client", lambda name, region: client if name == "eks" else real(name, region)
+    )
     stubbed = Stubber(client)
     if status:
         stubbed.add_response("describe_cluster", {"cluster": {"name": "aws-dev", "status": status}})
@@ -85,19 +89,19 @@ def test_nothing_is_swept_while_eks_has_the_cluster(
     status: str, swept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A state may lack an existing cluster: after `pulumi state delete`, or a killed run."""
-    took: list[float] = []
-    sweeper = SimpleNamespace(sweep=lambda seconds, say: took.append(seconds) or ())
+    swept_for: list[float] = []
+    sweeper = SimpleNamespace(sweep=lambda seconds, say: swept_for.append(seconds) or ())
     target = teardown_of("aws-dev", aws_state(), offline=True)
     monkeypatch.setattr(target.teardown, "leftovers", lambda known: sweeper)
-    living(monkeypatch, status)
-    step = next(one for one in OF_EKS if one.name == "leftovers")
-    destroy = Destroy(target, Plan("aws-dev", "aws", OF_EKS, {}))
+    stub_cluster_status(monkeypatch, status)
+    step = next(step for step in EKS_STEPS if step.name == "leftovers")
+    destroy = Destroy(target, Plan("aws-dev", "aws", EKS_STEPS, {}))
     if swept:
         assert destroy._leftovers(step) == "none"
     else:
         with pytest.raises(Failure, match=f"EKS still has cluster aws-dev \\({status}\\)"):
             destroy._leftovers(step)
-    assert bool(took) is swept
+    assert bool(swept_for) is swept
 
 
 def test_a_group_that_went_meanwhile_is_gone() -> None:
@@ -131,9 +135,9 @@ def test_a_group_that_went_meanwhile_is_gone() -> None:
 )
 def test_an_offline_run_asks_a_stand_in_alone(here: bool, more: dict[str, str]) -> None:
     given = {"AWS_ENDPOINT_URL": "http://127.0.0.1:5000", **more}
-    assert may_be_asked(True, given) is here
-    assert may_be_asked(False, given)
-    assert not may_be_asked(True, {})
+    assert may_query_aws(True, given) is here
+    assert may_query_aws(False, given)
+    assert not may_query_aws(True, {})
 
 
 def test_an_offline_run_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,25 +153,25 @@ def test_only_the_cluster_s_own_account_proves_that_it_is_gone(moto: str) -> Non
 
 
 def test_a_refusal_is_no_proof(moto: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    living(monkeypatch, "", code="AccessDeniedException")
+    stub_cluster_status(monkeypatch, "", code="AccessDeniedException")
     with pytest.raises(Failure, match=r"AccessDeniedException: .*; this does not prove"):
         proof.require_gone("s", "123456789012", REGION)
 
 
 def test_an_existing_vpc_is_known_and_its_component_stays_until_the_end() -> None:
     """Nothing else in the state names the VPC, in which the cluster's leftovers are then deleted."""
-    urn = told.NETWORK.replace("gpuform:aws:Network", "gpuform:aws:ExistingVpc")
-    vpc = told.resource(urn, parent=told.STACK, outputs={"vpc_id": "vpc-7"})
-    known = Known.of(
+    urn = states.NETWORK.replace("gpuform:aws:Network", "gpuform:aws:ExistingVpc")
+    vpc = states.resource(urn, parent=states.STACK, outputs={"vpc_id": "vpc-7"})
+    known = State.from_state(
         {
             "deployment": {
-                "resources": [told.resource(told.STACK), vpc, told.resource(told.QUEUE, provider="")]
+                "resources": [states.resource(states.STACK), vpc, states.resource(states.QUEUE, provider="")]
             }
         }
     )
-    assert (existing_vpc(known), vpcs(known)) == ("vpc-7", ())
-    assert network(known) == (urn,)
-    assert existing_vpc(Known.of(told.STATE)) == ""
-    known = Known.of(told.STATE)
+    assert (existing_vpc_id(known), vpc_ids(known)) == ("vpc-7", ())
+    assert network_urns(known) == (urn,)
+    assert existing_vpc_id(State.from_state(states.STATE)) == ""
+    known = State.from_state(states.STATE)
     assert cluster_of(known) == Eks("s", "https://e", "Y2E=", "42")
-    assert (vpcs(known), network(known)) == (("vpc-1",), (told.NETWORK, told.VPC))
+    assert (vpc_ids(known), network_urns(known)) == (("vpc-1",), (states.NETWORK, states.VPC))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from botocore.exceptions import ClientError
 
-from gpuform.clouds.aws.leftovers import Leftovers, Scope, vpc_by_tag
-from gpuform.stack.destroy.cluster import StillThere
-from tests.clouds.aws.account import REGION, Account
+from gpuform.clouds.aws.leftovers import Leftovers, Scope, vpc_id_by_tag
+from gpuform.stack.destroy.cluster import StillExists
+from tests.clouds.aws.moto_account import REGION, Account
 
 pytestmark = pytest.mark.tools
 
@@ -25,21 +25,21 @@ def leftovers(account: Account) -> Leftovers:
 
 def test_leaked_things_go_and_foreign_ones_stay(account: Account) -> None:
     ours = {
-        account.of_the_cni(),
+        account.cni_interface(),
         account.interface({}, f"Amazon EKS {NAME}"),
         account.interface({"gpuform.io/environment": NAME}),
     }
     foreign = {
-        account.of_the_cni(cluster=f"{NAME}-2"),
+        account.cni_interface(cluster=f"{NAME}-2"),
         account.interface({}, "another's"),
         account.interface({}, f"Amazon EKS {NAME}-2"),
-        account.of_the_cni(subnet=account.other_subnet),  # our name, another VPC
+        account.cni_interface(subnet=account.other_subnet),  # our name, another VPC
     }
-    instance = account.instance({**account.karpenters, "karpenter.sh/nodepool": "t4"})
+    instance = account.instance({**account.karpenter_tags, "karpenter.sh/nodepool": "t4"})
     others = {
         account.instance({"eks:eks-cluster-name": f"{NAME}-2"}),
         account.instance({f"kubernetes.io/cluster/{NAME}": "shared"}),
-        account.instance(account.karpenters, account.other_subnet),
+        account.instance(account.karpenter_tags, account.other_subnet),
     }
     said: list[str] = []
     taken = {one.id for one in leftovers(account).sweep(20, said.append)}
@@ -57,8 +57,8 @@ def test_groups_that_name_each_other_go(account: Account) -> None:
         account.group("k8s-elb-1", tag),
         account.group("eks-cluster-sg", {"aws:eks:cluster-name": NAME}),
     )
-    account.let_in(one, two)
-    account.let_in(two, one)
+    account.allow_ingress(one, two)
+    account.allow_ingress(two, one)
     kept = {
         account.group("endpoints", {"gpuform.io/environment": NAME}),  # the engine's own
         account.group("theirs", {"aws:eks:cluster-name": "other"}),
@@ -72,7 +72,7 @@ def test_groups_that_name_each_other_go(account: Account) -> None:
 
 def test_an_interface_in_use_is_no_leftover_and_is_named(account: Account) -> None:
     instance = account.instance({"Name": "bastion"})
-    used = account.of_the_cni()
+    used = account.cni_interface()
     account.ec2.attach_network_interface(NetworkInterfaceId=used, InstanceId=instance, DeviceIndex=1)
     unknown = account.interface({"team": "search"}, "a bastion's")
     found = leftovers(account)
@@ -92,19 +92,21 @@ def test_what_does_not_go_is_named_with_its_reason(account: Account, monkeypatch
         raise ClientError(said, "DeleteSecurityGroup")
 
     monkeypatch.setattr(found._ec2, "delete_security_group", held)
-    with pytest.raises(StillThere, match=rf"1 security group left: {group} \(DependencyViolation: ") as still:
+    with pytest.raises(
+        StillExists, match=rf"1 security group left: {group} \(DependencyViolation: "
+    ) as still:
         found.sweep(0.5, lambda line: None)
     assert still.value.seconds == 0.5
 
 
 def test_the_vpc_of_an_environment_is_found_by_our_tag(account: Account) -> None:
-    assert vpc_by_tag(REGION, NAME) == account.vpc
-    assert vpc_by_tag(REGION, "missing") == ""
+    assert vpc_id_by_tag(REGION, NAME) == account.vpc
+    assert vpc_id_by_tag(REGION, "missing") == ""
 
 
 def test_a_shared_vpc_loses_only_the_clusters_own(account: Account) -> None:
     """The VPC and its subnets stay, so a foreign interface blocks nothing, and stays, too."""
-    ours, foreign = account.of_the_cni(), account.interface({}, "foreign")
+    ours, foreign = account.cni_interface(), account.interface({}, "foreign")
     shared = Leftovers(Scope(REGION, NAME, NAME, account.vpc, shared=True))
     assert {one.id for one in leftovers(account).foreign()} == {foreign}
     assert shared.foreign() == shared.foreign(unused=True) == ()

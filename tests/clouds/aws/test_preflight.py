@@ -7,6 +7,7 @@ import re
 import shlex
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import botocore.session
 import pytest
@@ -16,11 +17,11 @@ from rich.console import Console
 
 from gpuform.checkout.paths import Paths
 from gpuform.clouds.aws.preflight import checks
-from gpuform.clouds.aws.preflight.account_api import Aws, home
+from gpuform.clouds.aws.preflight.account_api import Aws, home_region
 from gpuform.reports import tables
 from infra.config import parse
 from infra.model.environment import Environment
-from tests.clouds.aws.made_up import ACCOUNT, VPC, Account, real, reservation, subnet, table
+from tests.clouds.aws.fake_account import ACCOUNT, VPC, Account, real_client, reservation, route_table, subnet
 from tests.components.aws_stacks import ROOT, changed, small, stack
 
 pytestmark = pytest.mark.unit
@@ -36,7 +37,7 @@ def prod() -> Environment:
 @pytest.mark.parametrize("name", ["aws-dev", "aws-prod"])
 def test_an_account_that_has_everything_passes(name: str) -> None:
     env = parse(stack(name))
-    found = Account(env).checked()
+    found = Account(env).findings()
     assert {finding.verdict for finding in found.values()} == {"PASS"}, found
     assert {"credentials", f"region {env.cluster.region}", "zones", "access to the cluster"} < set(found)  # type: ignore[union-attr]
 
@@ -53,21 +54,21 @@ def test_what_people_read_of_an_account_with_troubles(prod: Environment) -> None
         denied={"DescribeClusterVersions"},
     )
     console = Console(width=400, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
-    shown = list(account.checked().values())
-    console.print(tables.findings(shown))
+    shown = list(account.findings().values())
+    console.print(tables.findings_table(shown))
     text = "\n".join(line.rstrip() for line in console.export_text().splitlines()) + "\n"
-    text += "\n".join(tables.by_hand(shown)) + "\n"
+    text += "\n".join(tables.manual_checks(shown)) + "\n"
     assert text == GOLDEN.read_text()
 
 
 def test_without_credentials_one_fails_and_nothing_else_is_asked(prod: Environment) -> None:
     account = Account(prod, failing={"GetCallerIdentity": "ExpiredToken"})
-    found = account.checked()
+    found = account.findings()
     assert Counter(finding.verdict for finding in found.values()) == {"FAIL": 1, "SKIP": len(found) - 1}
     assert found["credentials"].fact.startswith("ExpiredToken: ")
     assert "aws sso login" in found["credentials"].fix
     assert found["zones"].fact == "not checked: see credentials"
-    assert account.asked == ["sts:GetCallerIdentity"]
+    assert account.actions == ["sts:GetCallerIdentity"]
 
 
 @pytest.mark.parametrize(
@@ -81,51 +82,46 @@ def test_without_the_region_the_rest_is_not_asked(
     prod: Environment, status: str | None, fact: str, fix: str
 ) -> None:
     account = Account(prod, region=status)
-    found = account.checked()
+    found = account.findings()
     verdicts = Counter(finding.verdict for finding in found.values())
     assert verdicts == {"PASS": 1, "FAIL": 1, "SKIP": len(found) - 2}
     assert (found["region us-west-2"].fact, found["region us-west-2"].verdict) == (fact, "FAIL")
     assert fix in found["region us-west-2"].fix
     assert found["zones"].fact == "not checked: see region us-west-2"
-    assert account.asked == ["sts:GetCallerIdentity", "ec2:DescribeRegions"]
+    assert account.actions == ["sts:GetCallerIdentity", "ec2:DescribeRegions"]
 
 
 @pytest.mark.parametrize(
-    ("zones", "fact"),
+    ("has", "fact"),
     [
-        ({"us-west-2a": "available", "us-west-2b": "available"}, "the account has no us-west-2c"),
-        ({"us-west-2a": "available", "us-west-2b": "impaired", "us-west-2c": "available"},
+        ({"zones": {"us-west-2a": "available", "us-west-2b": "available"}}, "the account has no us-west-2c"),
+        ({"zones": {"us-west-2a": "available", "us-west-2b": "impaired", "us-west-2c": "available"}},
          "us-west-2b is impaired"),
+        ({"zone_ids": {"us-west-2b": "usw1-az2"}},  # its letter differs between accounts
+         "us-west-2b is usw1-az2 in this account, where EKS creates no control plane"),
     ],
 )  # fmt: skip
-def test_zones(prod: Environment, zones: dict[str, str], fact: str) -> None:
-    found = Account(prod, zones=zones).checked()["zones"]
+def test_zones(prod: Environment, has: dict[str, Any], fact: str) -> None:
+    found = Account(prod, **has).findings()["zones"]
     assert (found.verdict, found.fact) == ("FAIL", fact)
-
-
-def test_a_zone_in_which_eks_creates_no_control_plane(prod: Environment) -> None:
-    """Its letter differs between accounts, so no stack file can exclude it."""
-    found = Account(prod, zone_ids={"us-west-2b": "usw1-az2"}).checked()["zones"]
-    assert found.verdict == "FAIL"
-    assert found.fact == "us-west-2b is usw1-az2 in this account, where EKS creates no control plane"
 
 
 PLAIN = {"name": "a", "machine": "m6i.xlarge", "nodes": 1}
 OLD = {"InstanceType": "p3.2xlarge"}
 
 
-def asked_by(prod: Environment) -> dict[str, str]:
+def actions_of(prod: Environment) -> dict[str, str]:
     """Every API action of the preflight, by operation: from a good account and from worse ones."""
     with_ami = parse(changed(small(PLAIN), images={"al2023": "ami-01234567"}))
     found = {}
     for account in (
-        Account(parse(IN_A_VPC), tables=[table()]),
+        Account(parse(IN_A_VPC), tables=[route_table()]),
         Account(prod, quota=None, entries=[ROLE_ENTRY], instances=[OLD]),
         Account(prod, instances=[OLD]),
         Account(with_ami),
     ):
-        account.checked()
-        found |= {action.partition(":")[2]: action for action in account.asked}
+        account.findings()
+        found |= {action.partition(":")[2]: action for action in account.actions}
     return found
 
 
@@ -140,7 +136,7 @@ ROLE_ENTRY = f"arn:aws:iam::{ACCOUNT}:role/ci/maker"
 
 
 def test_a_missing_permission_is_named_and_is_neither_failed_nor_passed(prod: Environment) -> None:
-    actions = asked_by(prod)
+    actions = actions_of(prod)
     assert len(actions) == 21
     for operation, action in actions.items():
         if operation in ("GetCallerIdentity", "DescribeImages", "GetAWSDefaultServiceQuota"):
@@ -148,8 +144,8 @@ def test_a_missing_permission_is_named_and_is_neither_failed_nor_passed(prod: En
         env = parse(IN_A_VPC) if operation in OF_A_VPC else prod
         account = Account(env, denied={operation}, entries=[ROLE_ENTRY])
         if operation == "DescribeVpcEndpoints":
-            account.tables = [table()]
-        found = list(account.checked().values())
+            account.tables = [route_table()]
+        found = list(account.findings().values())
         iam = action.replace("service-quotas", "servicequotas")
         told = [one for one in found if one.fact == f"not checked: the caller has no permission for {iam}"]
         assert told, operation
@@ -159,7 +155,7 @@ def test_a_missing_permission_is_named_and_is_neither_failed_nor_passed(prod: En
 
 def test_an_error_that_says_nothing_of_the_account_is_no_failure(prod: Environment) -> None:
     account = Account(prod, failing={"DescribeAddonVersions": "ThrottlingException"})
-    found = account.checked()["add-on coredns"]
+    found = account.findings()["add-on coredns"]
     assert found.verdict == "SKIP"
     assert found.fact.startswith("not checked: eks:DescribeAddonVersions: ThrottlingException")
 
@@ -168,7 +164,7 @@ def test_the_policy_in_the_docs_is_what_is_asked(prod: Environment) -> None:
     text = (ROOT / "docs/howto/preflight.md").read_text()
     policy = json.loads(re.search(r"```json\n(.*?)```", text, re.DOTALL)[1])  # type: ignore[index]
     allowed = sorted(action for one in policy["Statement"] for action in one["Action"])
-    asked = {action.replace("service-quotas", "servicequotas") for action in asked_by(prod).values()}
+    asked = {action.replace("service-quotas", "servicequotas") for action in actions_of(prod).values()}
     assert allowed == sorted(asked - {"sts:GetCallerIdentity"})  # this call cannot be denied
     assert {one["Effect"] for one in policy["Statement"]} == {"Allow"}
 
@@ -180,7 +176,7 @@ def commands(prod: Environment) -> list[str]:
         Account(prod, quota=0, roles=()),
         Account(parse(small(p6))),
     )
-    found = [one for account in accounts for one in account.checked().values()]
+    found = [one for account in accounts for one in account.findings().values()]
     return [text for one in found for text in (one.check, one.fix) if text.startswith("aws ")]
 
 
@@ -204,30 +200,26 @@ def test_every_command_is_one_of_aws_with_its_region(prod: Environment) -> None:
     assert len(seen) >= 14
 
 
-def test_every_check_names_a_command(prod: Environment) -> None:
-    assert all(one.check.startswith("aws ") for one in Account(prod).checked().values())
-
-
 @pytest.mark.parametrize(
     ("region", "asked"),
     [("us-west-2", "us-east-1"), ("cn-northwest-1", "cn-north-1"), ("us-gov-east-1", "us-gov-west-1")],
 )
 def test_regions_are_asked_about_in_one_that_everybody_has(region: str, asked: str) -> None:
-    assert home(region) == asked
+    assert home_region(region) == asked
 
 
 def test_all_pages_are_read_and_no_question_is_asked_twice() -> None:
-    client = real("ec2", "us-west-2")
+    client = real_client("ec2", "us-west-2")
     with Stubber(client) as stub:
         for number, token in ((1, {"NextToken": "x"}), (2, {})):
             instances = [{"InstanceType": "p5.48xlarge"}] * number
             stub.add_response("describe_instances", {"Reservations": [{"Instances": instances}], **token})
         aws = Aws("us-west-2", lambda service, region: client)
         for _ in range(2):
-            found = aws.ask("ec2", "describe_instances")["Reservations"]
+            found = aws.query("ec2", "describe_instances")["Reservations"]
             assert [len(batch["Instances"]) for batch in found] == [1, 2]
         stub.assert_no_pending_responses()
-    assert aws.asked == {"ec2:DescribeInstances"}
+    assert aws.actions == {"ec2:DescribeInstances"}
 
 
 def test_without_botocore_nothing_is_asked_and_nothing_fails(

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from gpuform.clouds.aws.preflight.reach import SUBJECT, Answer
+from gpuform.clouds.aws.preflight.endpoint import SUBJECT, ConnectionResult
 from gpuform.stack.preflight.check import Finding
 from infra.config import parse
 from infra.plan.eks import EVERY_ENDPOINT as EVERY
-from tests.clouds.aws.made_up import VPC, Account, Machine, subnet, table
+from tests.clouds.aws.fake_account import VPC, Account, FakeMachine, route_table, subnet
 from tests.components.aws_stacks import small, stack
 
 pytestmark = pytest.mark.unit
@@ -30,21 +30,21 @@ IMAGES = {"al2023": "al2023@v20260801"}
 PRIVATE = [{"Key": "tier", "Value": "private"}]
 
 
-def look(*pools: dict[str, Any], network: dict[str, Any] = BY_ID, **has: Any) -> dict[str, Finding]:
-    return Account(parse(small(*(pools or (FIXED,)), network=network, images=IMAGES)), **has).checked()
+def findings(*pools: dict[str, Any], network: dict[str, Any] = BY_ID, **has: Any) -> dict[str, Finding]:
+    return Account(parse(small(*(pools or (FIXED,)), network=network, images=IMAGES)), **has).findings()
 
 
 @pytest.mark.parametrize("network", [BY_ID, BY_TAG], ids=["by id", "by tag"])
 def test_a_good_vpc_passes(network: dict[str, Any]) -> None:
     tags = subnet("a")["Tags"] + PRIVATE
-    found = look(ELASTIC, network=network, subnets=[subnet(letter, Tags=tags) for letter in "abc"])
+    found = findings(ELASTIC, network=network, subnets=[subnet(letter, Tags=tags) for letter in "abc"])
     assert {found[subject].verdict for subject in SUBJECTS} == {"PASS"}
     assert found[ACCESS].fact == "us-west-2a: nat-1, us-west-2b: nat-1, us-west-2c: nat-1"
     assert found["subnets"].fact == ", ".join(f"{id} in {zone}" for zone, id in IDS.items())
 
 
 def test_a_vpc_that_the_stack_creates_is_not_checked() -> None:
-    assert not {*SUBJECTS} & {*look(network={"cidr": "10.0.0.0/16", "zones": [*IDS]})}
+    assert not {*SUBJECTS} & {*findings(network={"cidr": "10.0.0.0/16", "zones": [*IDS]})}
 
 
 MODIFY = f"aws ec2 modify-vpc-attribute --vpc-id {VPC} --enable-dns"
@@ -53,7 +53,7 @@ MODIFY = f"aws ec2 modify-vpc-attribute --vpc-id {VPC} --enable-dns"
 @pytest.mark.parametrize(
     ("has", "fact", "fix"),
     [
-        ({"vpcs": []}, "the account has no such VPC in us-west-2",
+        ({"vpc_ids": []}, "the account has no such VPC in us-west-2",
          "write another one as cluster.network.vpc"),
         ({"dns": {"enableDnsSupport": False}}, "enableDnsSupport is off, but nodes find the endpoint by name",
          f"{MODIFY}-support --region us-west-2"),
@@ -63,7 +63,7 @@ MODIFY = f"aws ec2 modify-vpc-attribute --vpc-id {VPC} --enable-dns"
     ],
 )  # fmt: skip
 def test_no_vpc_or_one_without_names(has: dict[str, Any], fact: str, fix: str) -> None:
-    found = look(**has)[f"VPC {VPC}"]
+    found = findings(**has)[f"VPC {VPC}"]
     assert (found.verdict, found.fact, found.fix) == ("FAIL", fact, fix)
 
 
@@ -80,7 +80,7 @@ B = IDS["us-west-2b"]
     ],
 )
 def test_a_subnet_that_is_another(wrong: dict[str, Any], fact: str) -> None:
-    found = look(subnets=[subnet("a"), subnet("b", **wrong), subnet("c")])["subnets"]
+    found = findings(subnets=[subnet("a"), subnet("b", **wrong), subnet("c")])["subnets"]
     assert (found.verdict, found.fact) == ("FAIL", fact)
     assert found.fix == "declare one subnet of the VPC for each zone as cluster.network.subnets"
 
@@ -88,7 +88,7 @@ def test_a_subnet_that_is_another(wrong: dict[str, Any], fact: str) -> None:
 def test_tags_of_several_subnets_or_of_none() -> None:
     """A node group in other subnets is replaced: a new tag must not do that."""
     tagged = [subnet("a", Tags=PRIVATE), subnet("a", SubnetId="subnet-00000000", Tags=PRIVATE)]
-    found = look(network=BY_TAG, subnets=[*tagged, subnet("b", Tags=PRIVATE), subnet("c")])["subnets"]
+    found = findings(network=BY_TAG, subnets=[*tagged, subnet("b", Tags=PRIVATE), subnet("c")])["subnets"]
     assert found.verdict == "FAIL"
     assert found.fact == (
         f"us-west-2a: subnet with these tags: subnet-00000000, {IDS['us-west-2a']}; "
@@ -108,7 +108,7 @@ def test_tags_of_several_subnets_or_of_none() -> None:
 )  # fmt: skip
 def test_too_few_addresses(free: int, has: dict[str, Any], verdict: str, fact: str) -> None:
     subnets = [subnet(letter, AvailableIpAddressCount=free) for letter in "abc"]
-    found = look(ELASTIC, subnets=subnets, **has)["addresses of the subnets"]
+    found = findings(ELASTIC, subnets=subnets, **has)["addresses of the subnets"]
     assert found.verdict == verdict
     assert found.fact.startswith(fact)
 
@@ -123,7 +123,7 @@ def test_too_few_addresses(free: int, has: dict[str, Any], verdict: str, fact: s
     ],
 )
 def test_default_routes(way: dict[str, str]) -> None:
-    found = look(tables=[table(**way)])[ACCESS]
+    found = findings(tables=[route_table(**way)])[ACCESS]
     assert found.verdict == "PASS"
     assert next(iter(way.values())) in found.fact
 
@@ -135,9 +135,9 @@ def endpoints(*names: str, **other: Any) -> list[dict[str, Any]]:
     return [*listed, {"ServiceName": "com.amazonaws.us-west-2.s3", **s3}]
 
 
-NAT, NONE = table(NatGatewayId="nat-1"), table()
+NAT, NONE = route_table(NatGatewayId="nat-1"), route_table()
 DELETED = {**NAT, "Routes": [NAT["Routes"][0], {**NAT["Routes"][1], "State": "blackhole"}]}
-PUBLIC = table(B, id="rtb-2", GatewayId="igw-1")
+PUBLIC = route_table(B, id="rtb-2", GatewayId="igw-1")
 NO_ROUTE = "no default route in us-west-2a, us-west-2b, us-west-2c"
 LACKS = f"{NO_ROUTE}, and no VPC endpoint for"
 
@@ -165,14 +165,14 @@ LACKS = f"{NO_ROUTE}, and no VPC endpoint for"
 def test_without_a_default_route(
     pool: dict[str, Any], tables: list[Any], there: list[Any], verdict: str, fact: str
 ) -> None:
-    found = look(pool, tables=tables, endpoints=there)[ACCESS]
+    found = findings(pool, tables=tables, endpoints=there)[ACCESS]
     assert found.verdict == verdict
     assert found.fact.startswith(fact.removesuffix("..."))
     assert fact.endswith("...") or found.fact == fact
 
 
 def test_load_balancers_need_a_tag_and_karpenter_does_not() -> None:
-    found = look(subnets=[subnet(letter, Tags=[]) for letter in "abc"])["load balancer subnets"]
+    found = findings(subnets=[subnet(letter, Tags=[]) for letter in "abc"])["load balancer subnets"]
     assert found.verdict == "SKIP"
     assert "an internal Service of type LoadBalancer would find no subnet" in found.fact
     assert found.fix == (
@@ -185,20 +185,20 @@ ENDPOINT = "https://ABC.gr7.us-west-2.eks.amazonaws.com"
 OPEN = ["203.0.113.0/24"]
 INSIDE_VPC: dict[str, Any] = {"network": BY_ID}
 CONNECTED: dict[str, Any] = {**INSIDE_VPC, "endpoint": {"reached_by": "network"}}
-PUBLIC: dict[str, Any] = {"endpoint": {"public_cidrs": OPEN}}
+PUBLIC_ENDPOINT: dict[str, Any] = {"endpoint": {"public_cidrs": OPEN}}
 LATER = "endpoint.public_cidrs: [{}/32], which a later update removes"
 INSIDE = "run it in the VPC, or connected to it (VPN, peering, a proxy in HTTPS_PROXY)"
 
 
-def reached(has: dict[str, Any] | None = None, **cluster: Any) -> Finding:
+def endpoint_finding(has: dict[str, Any] | None = None, **cluster: Any) -> Finding:
     env = parse(small(FIXED, images=IMAGES, **cluster))
-    return Account(env, **(has or {})).checked()[SUBJECT]
+    return Account(env, **(has or {})).findings()[SUBJECT]
 
 
 @pytest.mark.parametrize("endpoint", [{}, {"reached_by": "network"}])
 def test_a_private_cluster_in_a_new_vpc_is_refused(endpoint: dict[str, str]) -> None:
     """Before the first `up` there is no VPC that a machine could be in; `reached_by` changes nothing."""
-    found = reached(endpoint=endpoint)
+    found = endpoint_finding(endpoint=endpoint)
     assert found.verdict == "FAIL"
     assert found.fact == (
         "private, and the stack creates the VPC, to which no machine is connected yet: "
@@ -211,25 +211,25 @@ UNKNOWN = "private, and this machine is not known to be in the VPC or connected"
 
 
 @pytest.mark.parametrize(
-    ("here", "cluster", "verdict", "fact", "fix"),
+    ("machine", "cluster", "verdict", "fact", "fix"),
     [
-        (Machine(), INSIDE_VPC, "FAIL", UNKNOWN,
+        (FakeMachine(), INSIDE_VPC, "FAIL", UNKNOWN,
          f"{INSIDE}, with endpoint.reached_by: network; or {LATER.format('203.0.113.7')}"),
-        (Machine(inside=("vpc-00000000",)), INSIDE_VPC, "FAIL", UNKNOWN, ""),
-        (Machine(inside=("vpc-00000000", VPC)), INSIDE_VPC, "PASS", f"this machine is in {VPC}", ""),
-        (Machine(), CONNECTED, "PASS",
+        (FakeMachine(inside=("vpc-00000000",)), INSIDE_VPC, "FAIL", UNKNOWN, ""),
+        (FakeMachine(inside=("vpc-00000000", VPC)), INSIDE_VPC, "PASS", f"this machine is in {VPC}", ""),
+        (FakeMachine(), CONNECTED, "PASS",
          f"declared: this machine is connected to {VPC}; tried once the cluster exists", ""),
-        (Machine("203.0.113.7"), PUBLIC, "PASS", "open to 203.0.113.0/24; ", ""),
-        (Machine("198.51.100.7"), PUBLIC, "FAIL",
+        (FakeMachine("203.0.113.7"), PUBLIC_ENDPOINT, "PASS", "open to 203.0.113.0/24; ", ""),
+        (FakeMachine("198.51.100.7"), PUBLIC_ENDPOINT, "FAIL",
          "open to 203.0.113.0/24; the public address of this machine is 198.51.100.7",
          LATER.format("198.51.100.7")),
-        (Machine(""), PUBLIC, "SKIP", "open to 203.0.113.0/24; ", ""),
+        (FakeMachine(""), PUBLIC_ENDPOINT, "SKIP", "open to 203.0.113.0/24; ", ""),
     ],
 )  # fmt: skip
 def test_before_the_cluster_exists(
-    here: Machine, cluster: dict[str, Any], verdict: str, fact: str, fix: str
+    machine: FakeMachine, cluster: dict[str, Any], verdict: str, fact: str, fix: str
 ) -> None:
-    found = reached({"here": here}, **cluster)
+    found = endpoint_finding({"machine": machine}, **cluster)
     assert found.verdict == verdict
     assert found.fact.startswith(fact)
     assert fix in found.fix
@@ -237,44 +237,44 @@ def test_before_the_cluster_exists(
 
 def test_aws_prod_is_created_from_where_its_comment_says() -> None:
     """It cannot be created from a hosted runner: the file does not list the address."""
-    for here, verdict in ((Machine(), "PASS"), (Machine("198.51.100.7"), "FAIL")):
-        account = Account(parse(stack("aws-prod")), here=here)
-        assert account.checked()[SUBJECT].verdict == verdict
+    for machine, verdict in ((FakeMachine(), "PASS"), (FakeMachine("198.51.100.7"), "FAIL")):
+        account = Account(parse(stack("aws-prod")), machine=machine)
+        assert account.findings()[SUBJECT].verdict == verdict
 
 
 CLOSES = (
     "this machine reaches it by its public address, which this update closes: change nothing else "
     "with it, and run later updates inside the VPC"
 )
-SILENT = Answer("timed out")
+SILENT = ConnectionResult("timed out")
 
 
 @pytest.mark.parametrize(
     ("public", "answer", "cluster", "verdict", "fact"),
     [
         ([], SILENT, CONNECTED, "FAIL", f"{ENDPOINT} does not answer this machine: timed out"),
-        ([], Answer(), INSIDE_VPC, "PASS", f"{ENDPOINT} answers"),
-        (OPEN, Answer(), {}, "PASS", CLOSES),
-        (OPEN, Answer(private=True), {}, "PASS", f"{ENDPOINT} answers"),
-        ([], SILENT, PUBLIC, "PASS", "open to "),  # the update opens it before it uses it
-        (OPEN, SILENT, PUBLIC, "FAIL", f"{ENDPOINT} does not answer"),
+        ([], ConnectionResult(), INSIDE_VPC, "PASS", f"{ENDPOINT} answers"),
+        (OPEN, ConnectionResult(), {}, "PASS", CLOSES),
+        (OPEN, ConnectionResult(is_private=True), {}, "PASS", f"{ENDPOINT} answers"),
+        ([], SILENT, PUBLIC_ENDPOINT, "PASS", "open to "),  # the update opens it before it uses it
+        (OPEN, SILENT, PUBLIC_ENDPOINT, "FAIL", f"{ENDPOINT} does not answer"),
     ],
 )
 def test_an_existing_endpoint_is_tried(
-    public: list[str], answer: Answer, cluster: dict[str, Any], verdict: str, fact: str
+    public: list[str], answer: ConnectionResult, cluster: dict[str, Any], verdict: str, fact: str
 ) -> None:
     """The declaration does not count any more, unless this update opens the endpoint."""
-    here = Machine(answer=answer)
+    machine = FakeMachine(answer=answer)
     access = {"endpointPublicAccess": bool(public), "publicAccessCidrs": public}
     authority = {"data": base64.b64encode(b"PEM").decode()}
     made = {"endpoint": ENDPOINT, "certificateAuthority": authority, "resourcesVpcConfig": access}
-    found = reached({"entries": [], "cluster": made, "here": here}, **cluster)
+    found = endpoint_finding({"entries": [], "cluster": made, "machine": machine}, **cluster)
     assert found.verdict == verdict
     assert found.fact.startswith(fact)
-    assert here.tried == [(ENDPOINT, "PEM")]
+    assert machine.tried == [(ENDPOINT, "PEM")]
 
 
 def test_an_authority_that_is_not_base64_matches_no_endpoint() -> None:
-    here, made = Machine(), {"endpoint": ENDPOINT, "certificateAuthority": {"data": "?"}}
-    reached({"entries": [], "cluster": made, "here": here}, network=BY_ID)
-    assert here.tried == [(ENDPOINT, "")]
+    machine, made = FakeMachine(), {"endpoint": ENDPOINT, "certificateAuthority": {"data": "?"}}
+    endpoint_finding({"entries": [], "cluster": made, "machine": machine}, network=BY_ID)
+    assert machine.tried == [(ENDPOINT, "")]

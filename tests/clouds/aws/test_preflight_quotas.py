@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from gpuform.clouds.aws.preflight.quota_table import QUOTAS, UNKNOWN, Market, quota_of
+from gpuform.clouds.aws.preflight.quota_table import QUOTAS, UNKNOWN_FAMILIES, Market, quota_of
 from gpuform.clouds.aws.preflight.quotas import purchases
 from infra.config import parse
-from infra.model.machines import LEFT_OUT, MACHINES
-from infra.model.offer import limited
-from tests.clouds.aws.made_up import RESERVATION, Account, instance, reservation
+from infra.model.machines import MACHINES, UNSUPPORTED
+from infra.model.offer import limit_amounts
+from tests.clouds.aws.fake_account import RESERVATION, Account, instance, reservation
 from tests.components.aws_stacks import changed, small, stack
 
 pytestmark = pytest.mark.unit
@@ -24,7 +24,7 @@ P, P_SPOT, P5_SPOT = "quota of P, on-demand", "quota of P4, P3 and P2, spot", "q
 @pytest.mark.parametrize("market", ["on-demand", "spot"])
 def test_each_machine_has_a_quota_or_a_reason_why_none_is_known(market: Market) -> None:
     without = {name.partition(".")[0] for name in EC2 if quota_of(market, name) is None}
-    assert without == {family for where, family in UNKNOWN if where == market}
+    assert without == {family for where, family in UNKNOWN_FAMILIES if where == market}
 
 
 @pytest.mark.parametrize(
@@ -52,31 +52,31 @@ def test_a_machine_counts_against_the_quota_of_its_family(
 
 def test_no_machine_counts_twice() -> None:
     assert len({quota.code for quota in QUOTAS}) == len(QUOTAS) == 7
-    for kind in (*EC2, *LEFT_OUT):
+    for kind in (*EC2, *UNSUPPORTED):
         for market in ("on-demand", "spot"):
             assert sum(quota.market == market and quota.counts(kind) for quota in QUOTAS) <= 1
 
 
 def test_the_command_for_a_family_without_a_quota_lists_those_of_both_markets() -> None:
     pool = {"name": "odd", "machine": "gr6.4xlarge", "elastic": {"max": {"cpu": 160}}}
-    wanted = Account(parse(small(pool)), reservations=[]).checked()["quota of gr6, on-demand"]
+    wanted = Account(parse(small(pool)), reservations=[]).findings()["quota of gr6, on-demand"]
     word = wanted.check.partition("QuotaName, `")[2].partition("`")[0]
     names = [quota.name for quota in QUOTAS]
     assert word
     assert [name for name in names if word in name] == names
 
 
-def prod(**other: Any) -> Account:
+def prod_account(**other: Any) -> Account:
     return Account(parse(stack("aws-prod")), **other)
 
 
-def dedicated(**pool: Any) -> Account:
+def dedicated_account(**pool: Any) -> Account:
     one = {"name": "a100", "machine": "p4d.24xlarge", "elastic": {"max": {"cpu": 192}}, **pool}
     return Account(parse(small(one)), reservations=[])
 
 
 def test_a_quota_that_just_suffices_passes_and_one_vcpu_less_fails() -> None:
-    found = prod(quotas={"L-DB2E81BA": 640, "L-3819A6DF": 639}).checked()
+    found = prod_account(quotas={"L-DB2E81BA": 640, "L-3819A6DF": 639}).findings()
     assert found["quota of G and VT, on-demand"].verdict == "PASS"
     spot = found["quota of G and VT, spot"]
     assert spot.verdict == "FAIL"
@@ -88,24 +88,24 @@ def test_a_quota_that_just_suffices_passes_and_one_vcpu_less_fails() -> None:
 
 
 def test_pools_of_one_quota_are_added_and_reserved_ones_need_none() -> None:
-    found = prod().checked()
+    found = prod_account().findings()
     assert found["quota of Standard, on-demand"].fact.startswith("208 vCPUs at most (system 48, cpu 160)")
     assert found[P].fact.startswith("192 vCPUs at most (a100-mig 192) of ")  # without h100-training's
     assert P5_SPOT not in found
 
 
 def test_fixed_nodes_that_do_not_fit_are_told_from_a_limit_that_does_not() -> None:
-    elastic = dedicated()
+    elastic = dedicated_account()
     elastic.quotas = {"L-417A185B": 96}
-    assert elastic.checked()[P].fact.endswith("of 96; 0 taken by others and by reservations")
-    fixed = dedicated(nodes=2, elastic=None)
+    assert elastic.findings()[P].fact.endswith("of 96; 0 taken by others and by reservations")
+    fixed = dedicated_account(nodes=2, elastic=None)
     fixed.quotas = {"L-417A185B": 96}
-    assert fixed.checked()[P].fact.endswith("; the nodes that always run need 192")
+    assert fixed.findings()[P].fact.endswith("; the nodes that always run need 192")
 
 
 def test_the_system_nodes_count_like_any_others() -> None:
     account = Account(parse(stack("aws-dev")), quotas={"L-1216C47A": 7})
-    found = account.checked()["quota of Standard, on-demand"]
+    found = account.findings()["quota of Standard, on-demand"]
     assert (found.verdict, found.fact[:34]) == ("FAIL", "8 vCPUs at most (system 8) of 7; 0")
 
 
@@ -124,23 +124,23 @@ def test_the_system_nodes_count_like_any_others() -> None:
     ],
 )
 def test_what_others_run_is_taken(there: list[dict[str, Any]], taken: int) -> None:
-    account = dedicated()
+    account = dedicated_account()
     account.instances = there
-    assert account.checked()[P].fact.endswith(f"; {taken} taken by others and by reservations")
+    assert account.findings()[P].fact.endswith(f"; {taken} taken by others and by reservations")
 
 
 def test_nodes_in_a_reservation_of_the_stack_are_not_in_what_it_may_buy() -> None:
-    account = dedicated(capacity=["reserved", "on_demand"], aws={"reservations": [RESERVATION]})
+    account = dedicated_account(capacity=["reserved", "on_demand"], aws={"reservations": [RESERVATION]})
     account.reservations = [reservation(InstanceType="p4d.24xlarge", AvailableInstanceCount=1)]
     account.instances = [instance("p4d.24xlarge", "labs", CapacityReservationId=RESERVATION)] * 3
     account.instances.append(instance("p4d.24xlarge", "labs"))
-    assert account.checked()[P].fact.startswith("192 vCPUs at most (a100 192) of 10000; 384 taken")
+    assert account.findings()[P].fact.startswith("192 vCPUs at most (a100 192) of 10000; 384 taken")
 
 
 def test_spot_is_counted_apart() -> None:
-    account = dedicated(capacity=["on_demand", "spot"])
+    account = dedicated_account(capacity=["on_demand", "spot"])
     account.instances = [instance("p4d.24xlarge", InstanceLifecycle="spot"), instance("p5.48xlarge")]
-    found = account.checked()
+    found = account.findings()
     assert "; 192 taken" in found[P].fact
     assert "; 96 taken" in found[P_SPOT].fact
 
@@ -162,24 +162,24 @@ def test_spot_is_counted_apart() -> None:
     ],
 )
 def test_an_unused_reservation_is_taken(kept: dict[str, Any], taken: int) -> None:
-    account = dedicated()
+    account = dedicated_account()
     account.reservations = [reservation(**kept)]
-    assert account.checked()[P].fact.endswith(f"; {taken} taken by others and by reservations")
+    assert account.findings()[P].fact.endswith(f"; {taken} taken by others and by reservations")
 
 
 def test_the_default_counts_where_the_account_has_no_value_of_its_own() -> None:
-    account = dedicated()
+    account = dedicated_account()
     account.quota, account.default_quota = None, 8
-    assert account.checked()[P].fact.startswith("192 vCPUs at most (a100 192) of 8; ")
+    assert account.findings()[P].fact.startswith("192 vCPUs at most (a100 192) of 8; ")
     account.default_quota = None
-    found = account.checked()[P]
+    found = account.findings()[P]
     fact = "not checked: Service Quotas has no L-417A185B in us-west-2"
     assert (found.verdict, found.fact) == ("SKIP", fact)
 
 
 def test_a_family_without_a_known_quota_is_said_and_not_guessed() -> None:
-    account = dedicated(machine="p5en.48xlarge", capacity=["on_demand", "spot"])
-    found = account.checked()
+    account = dedicated_account(machine="p5en.48xlarge", capacity=["on_demand", "spot"])
+    found = account.findings()
     assert found[P].verdict == "PASS"
     unknown = found["quota of p5en, spot"]
     assert unknown.verdict == "SKIP"
@@ -198,7 +198,7 @@ def test_no_mix_of_machines_within_the_limits_has_more_vcpus(limits: dict[str, i
     env = parse(small(pool))
     (bought,) = [one for one in purchases(env) if one.pool.name == "l4"]
     sizes = [
-        (machine.vcpu, limited(env.strategy(bought.pool), bought.pool, machine))
+        (machine.vcpu, limit_amounts(env.strategy(bought.pool), bought.pool, machine))
         for machine in bought.machines
     ]
     ranges = [range(min(limits[key] // each[key] for key in limits) + 1) for _, each in sizes]

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gpuform.clouds.aws.preflight.account import same
+from gpuform.clouds.aws.preflight.account import is_same_principal
 from gpuform.stack.preflight.check import Finding
 from infra.config import parse
-from tests.clouds.aws.made_up import ACCOUNT, RESERVATION, Account, instance, reservation
+from tests.clouds.aws.fake_account import ACCOUNT, RESERVATION, Account, instance, reservation
 from tests.components.aws_stacks import changed, small, stack
 
 pytestmark = pytest.mark.unit
@@ -36,12 +36,12 @@ LACKING = {("m6i.4xlarge", "us-west-2b"), ("g6e.xlarge", "us-west-2a")}
 OTHER_ADD_ON, NO_ADD_ON = {"coredns": "v9.9.9-eksbuild.1"}, {"coredns": ""}
 
 
-def look(pool: dict[str, Any], **other: Any) -> dict[str, Finding]:
-    return Account(parse(small(pool)), **other).checked()
+def findings(pool: dict[str, Any], **other: Any) -> dict[str, Finding]:
+    return Account(parse(small(pool)), **other).findings()
 
 
-def prod(**other: Any) -> dict[str, Finding]:
-    return Account(parse(stack("aws-prod")), **other).checked()
+def findings_of_prod(**other: Any) -> dict[str, Finding]:
+    return Account(parse(stack("aws-prod")), **other).findings()
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def prod(**other: Any) -> dict[str, Finding]:
 def test_what_an_account_lacks_for_aws_prod(
     has: dict[str, Any], subject: str, verdict: str, fact: str, fix: str
 ) -> None:
-    found = prod(**has)[subject]
+    found = findings_of_prod(**has)[subject]
     assert found.verdict == verdict
     assert found.fact.startswith(fact)
     assert fix in found.fix
@@ -90,18 +90,18 @@ def test_what_an_account_lacks_for_aws_prod(
     ],
 )  # fmt: skip
 def test_an_add_on_that_is_not_to_be_had(add_ons: dict[str, str], fact: str, fix: str) -> None:
-    found = prod(add_ons=add_ons)["add-on coredns"]
+    found = findings_of_prod(add_ons=add_ons)["add-on coredns"]
     assert (found.verdict, found.fact, found.fix) == ("FAIL", fact, fix)
 
 
 def test_a_zone_that_lacks_some_machines_names_them() -> None:
-    found = prod(not_offered=LACKING)["machines of pool l40s-inference"]
+    found = findings_of_prod(not_offered=LACKING)["machines of pool l40s-inference"]
     assert found.fact.endswith("; us-west-2a lacks g6e.xlarge")
 
 
 def test_a_version_in_extended_support_is_enough_where_that_is_declared() -> None:
     declared = changed(stack("aws-prod"), support="extended")
-    found = Account(parse(declared), support="EXTENDED_SUPPORT").checked()["Kubernetes 1.36"]
+    found = Account(parse(declared), support="EXTENDED_SUPPORT").findings()["Kubernetes 1.36"]
     assert (found.verdict, found.fact) == ("PASS", "in extended support")
 
 
@@ -110,7 +110,7 @@ def test_a_version_in_extended_support_is_enough_where_that_is_declared() -> Non
     [("1.36.2-20260818", "al2023@v20260818, the newest"), ("", "another date"), ("odd", "another date")],
 )
 def test_images_that_are_gone(newest: str, fix: str) -> None:
-    found = prod(no_image=True, newest=newest)
+    found = findings_of_prod(no_image=True, newest=newest)
     images = [one for name, one in found.items() if "image" in name]
     assert [one.verdict for one in images] == ["FAIL"] * 4
     assert {one.fact for one in images} == {"AWS has no such image in this region"}
@@ -128,7 +128,7 @@ def test_images_that_are_gone(newest: str, fix: str) -> None:
 def test_an_image_by_its_id(images: list[dict[str, Any]], verdict: str, fact: str) -> None:
     pool = {"name": "a", "machine": "m6i.xlarge", "nodes": 1}
     account = Account(parse(changed(small(pool), images={"al2023": "ami-01234567"})), images=images)
-    found = account.checked()["image ami-01234567"]
+    found = account.findings()["image ami-01234567"]
     assert (found.verdict, found.fact) == (verdict, fact)
 
 
@@ -140,14 +140,14 @@ def test_an_image_by_its_id(images: list[dict[str, Any]], verdict: str, fact: st
 def test_the_role_of_spot_must_be_there_where_nobody_makes_it(
     pool: dict[str, Any], verdict: str | None
 ) -> None:
-    found = look(pool, roles=()).get("role AWSServiceRoleForEC2Spot")
+    found = findings(pool, roles=()).get("role AWSServiceRoleForEC2Spot")
     assert (found.verdict if found else None) == verdict
     command = "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
     assert found is None or found.fix == command
 
 
 def test_roles_that_aws_makes_by_itself_are_no_failure() -> None:
-    found = look(SPOT, roles=("AWSServiceRoleForEC2Spot",))
+    found = findings(SPOT, roles=("AWSServiceRoleForEC2Spot",))
     roles = {name: one.verdict for name, one in found.items() if name.startswith("role ")}
     assert sorted(roles.values()) == ["PASS", "SKIP", "SKIP", "SKIP"]
     fixes = {one.fix.rpartition(" ")[2] for one in found.values() if "create-service-linked-role" in one.fix}
@@ -165,7 +165,7 @@ def test_roles_that_aws_makes_by_itself_are_no_failure() -> None:
     ],
 )  # fmt: skip
 def test_a_way_of_buying_that_there_is_not(pool: dict[str, Any], classes: list[str], fact: str) -> None:
-    found = look(pool, usage_classes={pool["machine"]: classes})[f"capacity of pool {pool['name']}"]
+    found = findings(pool, usage_classes={pool["machine"]: classes})[f"capacity of pool {pool['name']}"]
     assert (found.verdict, found.fact) == ("FAIL", fact)
 
 
@@ -180,7 +180,7 @@ def test_a_way_of_buying_that_there_is_not(pool: dict[str, Any], classes: list[s
     ],
 )
 def test_a_session_is_its_role(caller: str, principal: str, alike: bool) -> None:
-    assert same(caller, principal) is alike
+    assert is_same_principal(caller, principal) is alike
 
 
 @pytest.mark.parametrize("pool", [ELASTIC, RESERVED], ids=["elastic", "fixed"])
@@ -202,7 +202,7 @@ def test_a_session_is_its_role(caller: str, principal: str, alike: bool) -> None
     ],
 )  # fmt: skip
 def test_a_reservation_that_does_not_fit(pool: dict[str, Any], kept: dict[str, Any], fact: str) -> None:
-    found = look(pool, reservations=[reservation(**kept)])["reservations of pool h100"]
+    found = findings(pool, reservations=[reservation(**kept)])["reservations of pool h100"]
     assert (found.verdict, found.fact) == ("FAIL", fact)
     assert f"--capacity-reservation-ids {RESERVATION} --region us-west-2" in found.check
 
@@ -229,7 +229,7 @@ OTHERS = instance("p5.48xlarge", CapacityReservationId=RESERVATION)
 def test_the_room_of_a_reservation(
     pool: dict[str, Any], kept: dict[str, Any], running: list[dict[str, Any]], verdict: str, fact: str
 ) -> None:
-    found = look(pool, reservations=[reservation(**kept)], instances=running)["reservations of pool h100"]
+    found = findings(pool, reservations=[reservation(**kept)], instances=running)["reservations of pool h100"]
     assert found.verdict == verdict
     assert fact in found.fact
     assert ("aws.reservations of pool h100" in found.fix) == ("NotFound" in fact)

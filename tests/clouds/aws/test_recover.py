@@ -9,7 +9,7 @@ from botocore.stub import Stubber
 
 from gpuform.checkout.errors import Failure
 from gpuform.clients.aws import api
-from gpuform.clouds.aws.lookups import LOOKS
+from gpuform.clouds.aws.lookups import LOOKUPS
 from gpuform.clouds.aws.recover import AwsRecovery
 from gpuform.engine.pending import Operation
 from tests.clouds.aws import seeded
@@ -115,15 +115,15 @@ def test_what_moto_does_not_know(type: str, case: Any, monkeypatch: pytest.Monke
     inputs, answers, id = case
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    client = api.client(LOOKS[type].call.name.split(".")[0], REGION)
-    monkeypatch.setattr(api, "client", lambda service, region: client)
+    client = api.create_client(LOOKUPS[type].call.name.split(".")[0], REGION)
+    monkeypatch.setattr(api, "create_client", lambda service, region: client)
     with Stubber(client) as stubbed:
         for call, answer, asked in answers:
             stubbed.add_response(call, answer, asked or inputs)
         step = RECOVERY.lookup(operation(type, inputs), STATE)
         stubbed.assert_no_pending_responses()
         assert (step.does, step.id) == ("import", id)
-        for code in LOOKS[type].none:
+        for code in LOOKUPS[type].missing:
             stubbed.add_client_error(answers[0][0], code)
             assert RECOVERY.lookup(operation(type, inputs), STATE).does == "clear"
 
@@ -145,7 +145,7 @@ def test_what_the_state_has_is_not_what_is_missing(moto: str) -> None:
 
 def test_a_key_that_is_going_is_none(moto: str) -> None:
     going = seeded.key(TAGS)[1]
-    api.client("kms", REGION).schedule_key_deletion(KeyId=going)
+    api.create_client("kms", REGION).schedule_key_deletion(KeyId=going)
     assert RECOVERY.lookup(operation("aws:kms/key:Key", {}), STATE).does == "clear"
 
 
@@ -168,8 +168,8 @@ def test_credentials_of_another_account_end_it(moto: str) -> None:
     arn = "arn:aws:sqs:us-west-2:210987654321:labs"
     queue = {"urn": "u", "type": "aws:sqs/queue:Queue", "outputs": {"arn": arn}}
     with pytest.raises(Failure, match="is in account 210987654321, but the credentials are for account 1234"):
-        RECOVERY.require_place("labs", {"deployment": {"resources": [queue]}})
-    RECOVERY.require_place("labs", STATE)
+        RECOVERY.require_account("labs", {"deployment": {"resources": [queue]}})
+    RECOVERY.require_account("labs", STATE)
 
 
 def test_every_type_that_the_program_makes_has_a_row() -> None:
@@ -187,4 +187,4 @@ def test_every_type_that_the_program_makes_has_a_row() -> None:
                 if not name.endswith("Args"):
                     made.add(getattr(sdk, name).pulumi_type)
     assert len(made) > 25
-    assert made == set(LOOKS)
+    assert made == set(LOOKUPS)

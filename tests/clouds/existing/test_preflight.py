@@ -12,9 +12,9 @@ from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
 from gpuform.clouds.existing.preflight import checks
 from gpuform.clouds.existing.preflight import cluster as existing
-from gpuform.clouds.existing.preflight.cluster import DAEMON_SETS, POLICIES, Parts
+from gpuform.clouds.existing.preflight.cluster import DAEMON_SETS, POLICIES, LiveCluster
+from gpuform.engine.files import EngineFiles
 from gpuform.engine.pending import RELEASE
-from gpuform.engine.places import Places
 from infra.config import parse
 from infra.model.environment import Environment
 
@@ -54,36 +54,40 @@ def daemons(image: str, release: tuple[str, str] | None, *tolerations: Json, own
     return {"metadata": about, "spec": {"template": {"spec": pod}}}
 
 
-def judged(found: Environment, made: bool | None, check: Any, *objects: Json) -> Any:
-    there: dict[str, list[Json]] = {POLICIES: [], DAEMON_SETS: []}
-    for one in objects:
-        there[DAEMON_SETS if "spec" in one else POLICIES].append(one)
-    return check(Parts(found, made, there.__getitem__))
+def judge(env: Environment, has_release: bool | None, check: Any, *objects: Json) -> Any:
+    live: dict[str, list[Json]] = {POLICIES: [], DAEMON_SETS: []}
+    for item in objects:
+        live[DAEMON_SETS if "spec" in item else POLICIES].append(item)
+    return check(LiveCluster(env, has_release, live.__getitem__))
 
 
 @pytest.mark.parametrize(
-    ("there", "made", "verdict", "fact"),
+    ("mode", "policies", "has_release", "verdict", "fact"),
     [
-        ([], False, "PASS", "none is there"),
-        ([policy(OWN)], True, "PASS", "the stack's own"),
-        ([policy(OWN)], None, "SKIP", "the stack's state is elsewhere"),
-        ([policy(OWN)], False, "FAIL", "of Helm release gpu-operator/gpu-operator: Helm refuses a second"),
-        ([policy(CAPI)], True, "FAIL", "of Helm release gpu-operator/nvidia-gpu-operator"),
-        ([policy(None)], None, "FAIL", "cluster-policy is there, not by Helm"),
-        ([policy(OWN), policy(CAPI)], True, "FAIL", "nvidia-gpu-operator"),
+        ("operator", [], False, "PASS", "none is there"),
+        ("operator", [OWN], True, "PASS", "the stack's own"),
+        ("operator", [OWN], None, "SKIP", "the stack's state is elsewhere"),
+        (
+            "operator",
+            [OWN],
+            False,
+            "FAIL",
+            "of Helm release gpu-operator/gpu-operator: Helm refuses a second",
+        ),
+        ("operator", [CAPI], True, "FAIL", "of Helm release gpu-operator/nvidia-gpu-operator"),
+        ("operator", [None], None, "FAIL", "cluster-policy is there, not by Helm"),
+        ("operator", [OWN, CAPI], True, "FAIL", "nvidia-gpu-operator"),
+        ("device_plugin", [CAPI], False, "FAIL", "two device plugins would offer the same GPUs; "),
+        ("existing", [OWN], True, "FAIL", "; use gpu_operator.mode: operator, or install one first"),
     ],
 )
-def test_an_operator_that_is_there(there: list[Json], made: bool | None, verdict: str, fact: str) -> None:
-    found = judged(env(), made, existing.operator, *there)
+def test_an_operator_that_is_there(
+    mode: str, policies: list[Any], has_release: bool | None, verdict: str, fact: str
+) -> None:
+    found = judge(env(mode=mode), has_release, existing.judge_operator, *map(policy, policies))
     assert found.verdict == verdict
-    assert fact in found.fact
+    assert fact in f"{found.fact}; {found.fix}"
     assert bool(found.fix) == (verdict != "PASS")
-
-
-def test_the_device_plugin_alone_meets_an_operator_too() -> None:
-    found = judged(env(mode="device_plugin"), False, existing.operator, policy(CAPI))
-    assert found.verdict == "FAIL"
-    assert found.fact.endswith("two device plugins would offer the same GPUs")
 
 
 TAINTED = {"pool": {"taints": [{"key": "team", "value": "a", "effect": "NoExecute"}]}}
@@ -106,23 +110,18 @@ def test_the_clusters_own_operator_must_reach_the_nodes(
 ) -> None:
     own = env(mode="existing", **{**declared})
     plugin = daemons(PLUGIN_IMAGE, None, *tolerations, owned=True)
-    found = judged(own, None, existing.operator, policy(CAPI), plugin)
+    found = judge(own, None, existing.judge_operator, policy(CAPI), plugin)
     assert found.verdict == verdict
     assert fact in found.fact
 
 
-def test_an_operator_that_is_declared_and_not_there() -> None:
-    found = judged(env(mode="existing"), True, existing.operator, policy(OWN))
-    assert (found.verdict, found.fix) == ("FAIL", "use gpu_operator.mode: operator, or install one first")
-
-
 def test_another_device_plugin_is_found_by_its_image() -> None:
     gke = daemons("gke.gcr.io/nvidia-gpu-device-plugin@sha256:0a", None)
-    found = judged(env(), True, existing.plugin, daemons(PLUGIN_IMAGE, OWN), gke)
+    found = judge(env(), True, existing.judge_device_plugin, daemons(PLUGIN_IMAGE, OWN), gke)
     assert found.verdict == "FAIL"
     assert found.fact == "there/daemons is there, not by Helm: two would offer the same GPUs"
     operators = daemons(PLUGIN_IMAGE, None, owned=True)
-    assert judged(env(), False, existing.plugin, operators).verdict == "PASS", "the other check is for it"
+    assert judge(env(), False, existing.judge_device_plugin, operators).verdict == "PASS"
 
 
 @pytest.mark.parametrize(
@@ -140,7 +139,7 @@ def test_another_device_plugin_is_found_by_its_image() -> None:
     ],
 )
 def test_node_feature_discovery_that_is_there(nfd: bool, there: list[Json], verdict: str, fact: str) -> None:
-    found = judged(env(nfd=nfd), True, existing.discovery, *there)
+    found = judge(env(nfd=nfd), True, existing.judge_feature_discovery, *there)
     assert found.verdict == verdict
     assert fact in found.fact
     assert ("gpu_operator.nfd: false" in found.fix) == (nfd and verdict == "FAIL")
@@ -150,7 +149,7 @@ def test_a_cluster_that_is_away_is_not_checked(monkeypatch: pytest.MonkeyPatch) 
     def away(*asked: Any) -> Any:
         raise Failure("cluster", "connection refused", "look")
 
-    monkeypatch.setattr(existing, "listed", away)
+    monkeypatch.setattr(existing, "list_objects", away)
     found, *others = checks(env(), Paths.here(), "e")
     assert [one.subject for one in (found, *others)] == [
         *("GPU operator", "device plugin", "node feature discovery"),
@@ -184,10 +183,10 @@ def test_whether_the_state_has_a_release(tmp_path: Path, deployment: Json | None
     (tmp_path / "Pulumi.e.yaml").write_text(json.dumps(stack))
     paths = Paths(root=tmp_path, state=tmp_path / ".gpuform", cache=tmp_path / "cache")
     if deployment is not None:
-        file = Places(paths).checkpoint("gpuform", "e")
+        file = EngineFiles(paths).checkpoint("gpuform", "e")
         file.parent.mkdir(parents=True)
         file.write_text(json.dumps({"version": 3, "checkpoint": {"latest": deployment}}))
-    assert existing.installed(paths, "e") is made
+    assert existing.has_release(paths, "e") is made
     declared["state"] = {"backend": "s3://bucket/state", "secrets_provider": "awskms://alias/key"}  # type: ignore[assignment]
     (tmp_path / "Pulumi.e.yaml").write_text(json.dumps(stack))
-    assert existing.installed(paths, "e") is None
+    assert existing.has_release(paths, "e") is None

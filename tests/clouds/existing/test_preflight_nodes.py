@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gpuform.clouds.existing.preflight import nodes as existing_nodes
-from gpuform.clouds.existing.preflight.cluster import DAEMON_SETS, POLICIES, Parts
+from gpuform.clouds.existing.preflight.cluster import DAEMON_SETS, POLICIES, LiveCluster
 from gpuform.clouds.existing.preflight.nodes import DEPLOYMENTS
-from gpuform.stack.preflight.check import Judged
+from gpuform.stack.preflight.check import Result
 from infra.model.environment import Environment
 from tests.clouds.existing.test_preflight import daemons, env
 
@@ -32,11 +32,12 @@ def policy(**toolkit: Any) -> Json:
     return {"metadata": {"name": "cluster-policy"}, "spec": {"toolkit": toolkit}}
 
 
-def judged(
-    found: Environment, nodes: list[Json] | None = None, *policies: Json, sets: Sequence[Json] = ()
-) -> dict[str, Judged]:
-    parts = Parts(found, None, {"nodes": nodes or [], POLICIES: policies, DAEMON_SETS: sets}.__getitem__)
-    return {check.subject: check.judge(parts) for check in existing_nodes.checks(found, "kubectl")}
+def judge(
+    env: Environment, nodes: list[Json] | None = None, *policies: Json, sets: Sequence[Json] = ()
+) -> dict[str, Result]:
+    objects = {"nodes": nodes or [], POLICIES: policies, DAEMON_SETS: sets}
+    cluster = LiveCluster(env, None, objects.__getitem__)
+    return {check.subject: check.judge(cluster) for check in existing_nodes.checks(env, "kubectl")}
 
 
 @pytest.mark.parametrize(
@@ -53,13 +54,13 @@ def judged(
     ],
 )  # fmt: skip
 def test_runtimes_without_cdi(nodes: list[Json], operator: Json, verdict: str, fact: str) -> None:
-    found = judged(env(**operator), nodes)[CDI]
+    found = judge(env(**operator), nodes)[CDI]
     assert found.verdict == verdict
     assert fact in found.fact
     assert bool(found.fix) == (verdict != "PASS")
 
 
-def pre_installed(name: str) -> Json:
+def node_with_driver(name: str) -> Json:
     about = node("containerd://2.1.0", name)
     about["metadata"]["labels"]["nvidia.com/gpu.deploy.driver"] = "pre-installed"
     return about
@@ -81,9 +82,9 @@ DRIVER_HOST: Json = {"driver": "host"}
     [
         ({}, [], [], "PASS", "nothing contradicts driver: operator, toolkit: operator"),
         ({}, [FREE], [DRIVER, TOOLKIT], "PASS", "nothing contradicts"),
-        ({}, [pre_installed("a")], [], "FAIL", "operator, but it installs none on nodes that have one: a"),
-        ({}, [pre_installed("a"), FREE], [], "SKIP", "it installs none on nodes that have one: a"),
-        (DRIVER_HOST, [pre_installed("a")], [TOOLKIT], "PASS", "nothing contradicts driver: host"),
+        ({}, [node_with_driver("a")], [], "FAIL", "operator, but it installs none on nodes that have one: a"),
+        ({}, [node_with_driver("a"), FREE], [], "SKIP", "it installs none on nodes that have one: a"),
+        (DRIVER_HOST, [node_with_driver("a")], [TOOLKIT], "PASS", "nothing contradicts driver: host"),
         (DRIVER_HOST, [FREE], [operand("driver:595.91.07", 0)], "PASS", "nothing contradicts driver: host"),
         (DRIVER_HOST, [FREE], [DRIVER], "FAIL",
          "driver is host, but the operator's there/daemons installs it, and would be removed"),
@@ -94,20 +95,25 @@ DRIVER_HOST: Json = {"driver": "host"}
 def test_who_owns_the_driver_by_the_file_and_by_the_nodes(
     operator: Json, nodes: list[Json], sets: list[Json], verdict: str, fact: str
 ) -> None:
-    found = judged(env(**operator), nodes, sets=sets)[existing_nodes.OWNERS]
+    found = judge(env(**operator), nodes, sets=sets)[existing_nodes.OWNERSHIP]
     assert found.verdict == verdict
     assert fact in found.fact
     assert bool(found.fix) == (verdict != "PASS")
 
 
-@pytest.mark.parametrize("mode", ["existing", "device_plugin"])
-def test_without_an_operator_of_ours_its_owners_are_not_compared(mode: str) -> None:
-    assert existing_nodes.OWNERS not in judged(env(mode=mode), [pre_installed("a")])
-
-
-@pytest.mark.parametrize("operator", [{"cdi": False}, {"mode": "existing"}])
-def test_without_our_cdi_every_runtime_will_do(operator: Json) -> None:
-    assert CDI not in judged(env(**operator), [node("containerd://1.6.20")])
+@pytest.mark.parametrize(
+    ("operator", "subject"),
+    [
+        ({"mode": "existing"}, existing_nodes.OWNERSHIP),
+        ({"mode": "device_plugin"}, existing_nodes.OWNERSHIP),
+        ({"mode": "existing"}, CDI),
+        ({"cdi": False}, CDI),
+        ({}, REQUEST),
+    ],
+)
+def test_what_does_not_concern_the_stack_is_not_checked(operator: Json, subject: str) -> None:
+    assert subject not in judge(env(**operator), [node("containerd://1.6.20"), node_with_driver("a")])
+    assert judge(env(pool={"machine": "m6i.xlarge"})) == {}
 
 
 @pytest.mark.parametrize(
@@ -129,15 +135,10 @@ def test_without_our_cdi_every_runtime_will_do(operator: Json) -> None:
 def test_whether_a_container_without_a_request_sees_gpus(
     operator: Json, policies: list[Json], verdict: str, fact: str, fix: str
 ) -> None:
-    found = judged(env(**operator), [], *policies)[REQUEST]
+    found = judge(env(**operator), [], *policies)[REQUEST]
     assert found.verdict == verdict
     assert fact in found.fact
     assert fix in found.fix
-
-
-def test_a_toolkit_of_ours_and_nodes_without_gpus_are_not_checked() -> None:
-    assert REQUEST not in judged(env())
-    assert judged(env(pool={"machine": "m6i.xlarge"})) == {}
 
 
 SENTINEL = "ghcr.io/nvidia/nvsentinel/"
@@ -146,7 +147,7 @@ REPORTER = "registry.k8s.io/node-problem-detector/node-problem-detector:v0.8.20"
 KARPENTER = "public.ecr.aws/karpenter/controller:1.14.1@sha256:0a"
 
 
-def running(image: str, name: str = "one", gates: str = "") -> Json:
+def workload(image: str, name: str = "one", gates: str = "") -> Json:
     container: Json = {"name": "c", "image": image}
     if gates:
         container["env"] = [{"name": "FEATURE_GATES", "value": gates}]
@@ -154,27 +155,27 @@ def running(image: str, name: str = "one", gates: str = "") -> Json:
     return {"metadata": {"namespace": "there", "name": name}, "spec": {"template": pod}}
 
 
-def acting(mode: str | None, *deployments: Json, sets: tuple[Json, ...] = ()) -> Judged:
+def judge_controllers(mode: str | None, *deployments: Json, sets: tuple[Json, ...] = ()) -> Result:
     own: Json = {"monitoring": {}, "health": {"mode": mode}} if mode else {}
     declared = env(own=own)
-    parts = Parts(declared, None, {DEPLOYMENTS: deployments, DAEMON_SETS: sets}.__getitem__)
+    parts = LiveCluster(declared, None, {DEPLOYMENTS: deployments, DAEMON_SETS: sets}.__getitem__)
     (check,) = existing_nodes.controllers(declared, "kubectl")
-    found: Judged = check.judge(parts)
+    found: Result = check.judge(parts)
     return found
 
 
 ACTING = {
-    "NVSentinel": running(f"{SENTINEL}fault-quarantine:v1.3.0"),
-    "draino": running("planetlabs/draino:e0d5277"),
-    "NodeHealthCheck": running("quay.io/medik8s/node-healthcheck-operator:v0.9.0"),
-    "Karpenter's node repair": running(KARPENTER, gates="ReservedCapacity=true,NodeRepair=true"),
+    "NVSentinel": workload(f"{SENTINEL}fault-quarantine:v1.3.0"),
+    "draino": workload("planetlabs/draino:e0d5277"),
+    "NodeHealthCheck": workload("quay.io/medik8s/node-healthcheck-operator:v0.9.0"),
+    "Karpenter's node repair": workload(KARPENTER, gates="ReservedCapacity=true,NodeRepair=true"),
 }
 
 
 @pytest.mark.parametrize("mode", ["cordon", "ticket", "replace"])
 @pytest.mark.parametrize("other", ACTING)
 def test_a_second_remediator_is_refused(mode: str, other: str) -> None:
-    found = acting(mode, ACTING[other])
+    found = judge_controllers(mode, ACTING[other])
     assert found.verdict == "FAIL"
     assert found.fact == f"{other} (there/one) and the health loop (mode {mode}) would act on the same nodes"
     assert found.fix == "use health.mode: observe, or uninstall the other one first"
@@ -183,35 +184,37 @@ def test_a_second_remediator_is_refused(mode: str, other: str) -> None:
 @pytest.mark.parametrize("mode", ["observe", None])
 @pytest.mark.parametrize("other", ACTING)
 def test_one_that_is_alone_is_named(mode: str | None, other: str) -> None:
-    assert acting(mode, ACTING[other]) == Judged("PASS", f"only {other} (there/one) acts on nodes")
-
-
-@pytest.mark.parametrize("module", ["fault-remediation", "node-drainer", "node-drainer-module"])
-def test_every_acting_part_of_nvsentinel_is_known(module: str) -> None:
-    assert acting("cordon", running(f"{SENTINEL}{module}:v1.3.0")).verdict == "FAIL"
+    assert judge_controllers(mode, ACTING[other]) == Result("PASS", f"only {other} (there/one) acts on nodes")
 
 
 def test_two_of_others_are_named() -> None:
-    found = acting(None, ACTING["draino"], ACTING["NVSentinel"])
+    found = judge_controllers(None, ACTING["draino"], ACTING["NVSentinel"])
     assert found.verdict == "SKIP"
     assert found.fact == "draino (there/one) and NVSentinel (there/one) act on the same nodes"
 
 
 @pytest.mark.parametrize(
-    "image", [REPORTER, f"{SENTINEL}syslog-health-monitor:v1.3.0", f"{SENTINEL}labeler:v1"]
+    ("verdict", "image"),
+    [
+        *(("FAIL", f"{SENTINEL}{name}:v1.3.0") for name in ("fault-remediation", "node-drainer")),
+        ("FAIL", f"{SENTINEL}node-drainer-module:v1.3.0"),
+        *(("PASS", f"{SENTINEL}{name}:v1.3.0") for name in ("syslog-health-monitor", "labeler")),
+        ("PASS", REPORTER),
+        ("PASS", KARPENTER),
+    ],
 )
-def test_what_only_reports_may_run_beside_the_loop(image: str) -> None:
-    assert acting("cordon", sets=(running(image),)).verdict == "PASS"
-
-
-def test_karpenter_without_the_gate_repairs_nothing() -> None:
-    found = acting("cordon", running(KARPENTER, gates="ReservedCapacity=true,NodeRepair=false"))
-    assert found.verdict == "PASS"
+def test_only_what_acts_is_refused_beside_the_loop(verdict: str, image: str) -> None:
+    item = workload(image, gates="ReservedCapacity=true,NodeRepair=false")
+    assert (
+        judge_controllers("cordon", item).verdict
+        == judge_controllers("cordon", sets=(item,)).verdict
+        == verdict
+    )
 
 
 def test_whether_eks_acts_by_its_agent_is_not_visible() -> None:
-    found = acting("cordon", sets=(running(AGENT, "agent"),))
+    found = judge_controllers("cordon", sets=(workload(AGENT, "agent"),))
     assert found.verdict == "SKIP"
     assert "acts on what there/agent reports" in found.fact
     assert "nodeRepairConfig" in found.fix
-    assert acting("observe", sets=(running(AGENT),)).verdict == "PASS"
+    assert judge_controllers("observe", sets=(workload(AGENT),)).verdict == "PASS"

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.clouds.openstack.made_up_cloud import MadeUp, served
+from tests.clouds.openstack.fake_cloud import FakeCloud, serve
 
 
 @pytest.fixture
-def cloud() -> Iterator[MadeUp]:
-    with served(MadeUp()) as found:
+def cloud() -> Iterator[FakeCloud]:
+    with serve(FakeCloud()) as found:
         yield found
 
 

@@ -39,32 +39,32 @@ def node(name: str, group: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def said(*there: dict[str, Any]) -> list[tuple[str, str, str, str, str]]:
+def drift_rows(*nodes_found: dict[str, Any]) -> list[tuple[str, str, str, str, str]]:
     return [
-        (one.resource, one.path, one.how, one.expected, one.found)
-        for one in nodes.check(ENV, OpenstackDrift(), list(there))
+        (row.resource, row.path, row.how, row.expected, row.found)
+        for row in nodes.check_nodes(ENV, OpenstackDrift(), list(nodes_found))
     ]
 
 
 def test_all_is_well_within_the_bounds() -> None:
     fixed = node("w", "whole")
-    assert said(fixed, node("a", "ci")) == said(fixed, node("a", "ci"), node("b", "ci")) == []
+    assert drift_rows(fixed, node("a", "ci")) == drift_rows(fixed, node("a", "ci"), node("b", "ci")) == []
 
 
 def test_a_node_that_lost_its_label_is_still_its_groups() -> None:
     lost = node("w", "whole", labels={"gpuform.io/pool": ""})
-    assert said(lost, node("a", "ci")) == [
+    assert drift_rows(lost, node("a", "ci")) == [
         ("Node w", 'metadata.labels["gpuform.io/pool"]', "missing", "whole", "none")
     ]
     bare = node("w", "whole", taints=[])
     path = "spec.taints[nvidia.com/gpu:NoSchedule]"
-    assert said(bare, node("a", "ci")) == [("Node w", path, "missing", "true", "none")]
+    assert drift_rows(bare, node("a", "ci")) == [("Node w", path, "missing", "true", "none")]
 
 
 def test_numbers_outside_of_the_bounds() -> None:
     three = [node(name, "ci") for name in "abc"]
-    assert said(node("w", "whole"), *three) == [("pool ci", "nodes", "added", "1 to 2", "3")]
-    assert said() == [
+    assert drift_rows(node("w", "whole"), *three) == [("pool ci", "nodes", "added", "1 to 2", "3")]
+    assert drift_rows() == [
         ("pool whole", "nodes", "missing", "1", "0"),
         ("pool ci", "nodes", "missing", "1 to 2", "0"),
     ]
@@ -85,4 +85,4 @@ def test_numbers_outside_of_the_bounds() -> None:
 def test_fields_that_magnum_or_the_autoscaler_sets(type_: str, name: str, path: str, expected: bool) -> None:
     change = Change({"name": name}, {}, (path,), ())
     step = Step("update", f"urn:pulumi:s::gpuform::{type_}::x", "planned", change)
-    assert OpenstackDrift().expected(ENV, step, path) is expected
+    assert OpenstackDrift().is_expected(ENV, step, path) is expected

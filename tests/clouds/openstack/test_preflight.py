@@ -14,40 +14,40 @@ import pytest
 from gpuform.checkout.paths import Paths
 from gpuform.clients.openstack.cloud import connect
 from gpuform.clouds.openstack.preflight import checks_of, project
-from gpuform.clouds.openstack.preflight.project import Place, Project, StateClusters, clusters_in_state
-from gpuform.engine.places import Places
-from tests.clouds.openstack.looking import IMAGE, declared, look
-from tests.clouds.openstack.made_up_cloud import PROJECT, MadeUp, flavor, limits, template
+from gpuform.clouds.openstack.preflight.project import ClusterPlace, Project, StateClusters, clusters_in_state
+from gpuform.engine.files import EngineFiles
+from tests.clouds.openstack.environments import CLUSTER, IMAGE, environment, findings
+from tests.clouds.openstack.fake_cloud import PROJECT, FakeCloud, flavor, limits, template
 
 pytestmark = pytest.mark.tools
 
 
-def test_a_project_that_has_everything_passes_and_no_question_is_asked_twice(cloud: MadeUp) -> None:
+def test_a_project_that_has_everything_passes_and_no_question_is_asked_twice(cloud: FakeCloud) -> None:
     cloud.images = [IMAGE]
-    found = look(cloud, declared(labels={"nvidia_gpu_enabled": False}, operator={"driver": "host"}))
+    found = findings(cloud, environment(labels={"nvidia_gpu_enabled": False}, operator={"driver": "host"}))
     assert {one.subject for one in found.values() if one.verdict != "PASS"} == {"quota of GPUs"}
     assert "gpu-t4, gpu-a100" in found["quota of GPUs"].fact
     assert found["credentials"].fact == "project gpus as someone"
     assert found["Magnum's API"].fact == "1.11; 1.10 is needed"
     assert found["template kubernetes-1.30.2-2"].fact == "Kubernetes v1.30.2, image fedora-coreos-40"
-    assert not {one for one in cloud.asked if not one.startswith(("GET ", "POST keystone"))}
-    assert max(Counter(cloud.asked).values()) == 1
+    assert not {one for one in cloud.requests if not one.startswith(("GET ", "POST keystone"))}
+    assert max(Counter(cloud.requests).values()) == 1
 
 
-def test_what_is_needed_is_counted_by_group_and_what_is_there_is_not_needed_again(cloud: MadeUp) -> None:
-    new = look(cloud, declared())
+def test_what_is_needed_is_counted_by_group_and_what_is_there_is_not_needed_again(cloud: FakeCloud) -> None:
+    new = findings(cloud, environment())
     every = "default-master 1, default-worker 1, gpu-t4 2, gpu-a100 4"
     assert new["quota of instances"].fact == f"8 more at most ({every}); 3 of 100 taken"
     assert new["quota of vCPUs"].fact.startswith("124 more at most (default-master 2, ")
     assert new["quota of memory (MiB)"].fact.endswith("; the project has no limit, 4096 taken")
     assert new["quota of Magnum's clusters"].fact == "1 more at most (the cluster 1); 0 of 20 taken"
-    cloud.clusters = [{"uuid": "c-1", "name": "research", "status": "CREATE_COMPLETE"}]
+    cloud.clusters = [CLUSTER]
     cloud.node_groups = [
         {"name": "default-master", "flavor_id": "m2.medium", "node_count": 1},
         {"name": "default-worker", "flavor_id": "m2.medium", "node_count": 3},
         {"name": "gpu-t4", "flavor_id": "id-g2.5xlarge", "node_count": 1},
     ]
-    there = look(cloud, declared(), StateClusters(frozenset({"c-1"}), creating=False))
+    there = findings(cloud, environment(), StateClusters(frozenset({"c-1"}), creating=False))
     assert there["cluster research"].fact == "CREATE_COMPLETE, 3 node groups"
     assert there["quota of instances"].fact == "5 more at most (gpu-t4 1, gpu-a100 4); 3 of 100 taken"
     assert there["quota of vCPUs"].fact == "92 more at most (gpu-t4 28, gpu-a100 64); 12 of 1000 taken"
@@ -84,33 +84,33 @@ def test_what_is_needed_is_counted_by_group_and_what_is_there_is_not_needed_agai
     ],
 )  # fmt: skip
 def test_one_thing_that_is_wrong_fails_and_says_what_mends_it(
-    cloud: MadeUp, has: dict[str, Any], subject: str, fact: str, fix: str
+    cloud: FakeCloud, has: dict[str, Any], subject: str, fact: str, fix: str
 ) -> None:
     for name, value in has.items():
         setattr(cloud, name, value)
-    found = look(cloud, declared())
+    found = findings(cloud, environment())
     assert found[subject].verdict == "FAIL"
     assert fact in found[subject].fact
     assert fix in found[subject].fix
 
 
-def test_where_nothing_can_be_asked_the_rest_is_not(cloud: MadeUp) -> None:
+def test_where_nothing_can_be_asked_the_rest_is_not(cloud: FakeCloud) -> None:
     cloud.newest = "1.7"
-    found = look(cloud, declared())
+    found = findings(cloud, environment())
     rest = list(found.values())[4:]
     assert {(one.verdict, one.fact) for one in rest} == {("SKIP", "not checked: see Magnum's API")}
-    assert not [one for one in cloud.asked if "clusters" in one or "nova" in one]
+    assert not [one for one in cloud.requests if "clusters" in one or "nova" in one]
 
 
 @pytest.mark.parametrize("answer", [{"quota": {}}, None])
 def test_a_service_that_does_not_say_its_quotas_is_no_failure(
-    cloud: MadeUp, monkeypatch: pytest.MonkeyPatch, answer: Any
+    cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch, answer: Any
 ) -> None:
     before = cloud._neutron
     monkeypatch.setattr(
         cloud, "_neutron", lambda path, method: answer if "quotas" in path else before(path, method)
     )
-    found = look(cloud, declared())["quota of ports"]
+    found = findings(cloud, environment())["quota of ports"]
     assert found.verdict == "SKIP"
     assert found.fact.startswith("not known: the service's answer has no ")
 
@@ -122,7 +122,7 @@ def test_missing_credentials_name_clouds_yaml_and_the_variables(
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    found = list(checks_of(declared(), "research", Project(connect, "research")))
+    found = list(checks_of(environment(), "research", Project(connect, "research")))
     assert Counter(one.verdict for one in found) == {"FAIL": 1, "SKIP": len(found) - 1}
     assert found[0].subject == "credentials"
     for named in (
@@ -135,40 +135,39 @@ def test_missing_credentials_name_clouds_yaml_and_the_variables(
         assert named in found[0].fix
 
 
-def test_what_is_declared_of_regions_and_flavors_is_compared_with_the_cloud(cloud: MadeUp) -> None:
-    region = look(cloud, declared(), region="elsewhere")["region cern"]
+def test_what_is_declared_of_regions_and_flavors_is_compared_with_the_cloud(cloud: FakeCloud) -> None:
+    region = findings(cloud, environment(), region="elsewhere")["region cern"]
     assert (region.verdict, region.fact) == ("FAIL", "the catalogue has no elsewhere")
     assert region.fix.endswith("cern")
-    old = look(cloud, declared({"name": "old", "machine": "g2.xlarge", "nodes": 1}))["flavor g2.xlarge"]
+    old = findings(cloud, environment({"name": "old", "machine": "g2.xlarge", "nodes": 1}))[
+        "flavor g2.xlarge"
+    ]
     assert (old.verdict, old.fact) == ("SKIP", "4 vCPUs, 16 GiB; deprecated by its cloud")
     own = {"gpu.l40s": {"gpu": "L40S", "count": 2, "vcpu": 32, "memory_gib": 128}}
-    env = declared({"name": "big", "machine": "gpu.l40s", "nodes": 1}, flavors=own)
-    assert look(cloud, env)["flavor gpu.l40s"].verdict == "FAIL"
+    env = environment({"name": "big", "machine": "gpu.l40s", "nodes": 1}, flavors=own)
+    assert findings(cloud, env)["flavor gpu.l40s"].verdict == "FAIL"
     cloud.flavors.append(flavor("gpu.l40s", 32, 128))
-    assert look(cloud, env)["flavor gpu.l40s"].fact == "32 vCPUs, 128 GiB, for big"
-
-
-THERE = {"uuid": "c-1", "name": "research", "status": "CREATE_COMPLETE"}
+    assert findings(cloud, env)["flavor gpu.l40s"].fact == "32 vCPUs, 128 GiB, for big"
 
 
 @pytest.mark.parametrize(
     ("cluster", "state", "verdict", "fact"),
     [
-        (THERE, None, "PASS", "CREATE_COMPLETE, 0 node groups"),
-        (THERE, StateClusters(frozenset({"c-1"}), False), "PASS", "CREATE_COMPLETE, 0 node groups"),
-        (THERE, StateClusters(frozenset(), False), "FAIL",
+        (CLUSTER, None, "PASS", "CREATE_COMPLETE, 0 node groups"),
+        (CLUSTER, StateClusters(frozenset({"c-1"}), False), "PASS", "CREATE_COMPLETE, 0 node groups"),
+        (CLUSTER, StateClusters(frozenset(), False), "FAIL",
          "c-1 already has this name, .*: it belongs to another stack or user"),
-        (THERE, StateClusters(frozenset(), True), "SKIP", "an interrupted `up` was creating one"),
-        (THERE | {"status": "DELETE_IN_PROGRESS"}, None, "FAIL", "is being deleted"),
-        (THERE | {"status": "CREATE_FAILED", "status_reason": "No valid host was found"}, None, "SKIP",
+        (CLUSTER, StateClusters(frozenset(), True), "SKIP", "an interrupted `up` was creating one"),
+        (CLUSTER | {"status": "DELETE_IN_PROGRESS"}, None, "FAIL", "is being deleted"),
+        (CLUSTER | {"status": "CREATE_FAILED", "status_reason": "No valid host was found"}, None, "SKIP",
          "CREATE_FAILED: No valid host was found"),
     ],
 )  # fmt: skip
 def test_the_owner_of_a_cluster_of_the_same_name(
-    cloud: MadeUp, cluster: dict[str, Any], state: StateClusters | None, verdict: str, fact: str
+    cloud: FakeCloud, cluster: dict[str, Any], state: StateClusters | None, verdict: str, fact: str
 ) -> None:
     cloud.clusters = [cluster]
-    found = look(cloud, declared(), state)["cluster research"]
+    found = findings(cloud, environment(), state)["cluster research"]
     assert found.verdict == verdict
     assert re.search(fact, found.fact)
 
@@ -179,34 +178,36 @@ LED = "restore cluster.cloud, cluster.region or the OS_ variables, which selecte
 @pytest.mark.parametrize(
     ("place", "what", "led"),
     [
-        (Place("q" * 32, "cern"), f"project {'q' * 32}", f"project {PROJECT}"),
-        (Place(PROJECT, "other"), "region other", "region cern"),
+        (ClusterPlace("q" * 32, "cern"), f"project {'q' * 32}", f"project {PROJECT}"),
+        (ClusterPlace(PROJECT, "other"), "region other", "region cern"),
     ],
 )
-@pytest.mark.parametrize("others", [[], [{**THERE, "uuid": "c-2"}]], ids=["alone", "beside one of that name"])
+@pytest.mark.parametrize(
+    "others", [[], [{**CLUSTER, "uuid": "c-2"}]], ids=["alone", "beside one of that name"]
+)
 def test_a_cluster_of_another_project_or_region_is_not_taken_for_none_yet(
-    cloud: MadeUp, place: Place, what: str, led: str, others: list[dict[str, Any]]
+    cloud: FakeCloud, place: ClusterPlace, what: str, led: str, others: list[dict[str, Any]]
 ) -> None:
     cloud.clusters = others
     state = StateClusters(frozenset({"c-1"}), False, {"c-1": place})
-    found = look(cloud, declared(), state)["cluster research"]
+    found = findings(cloud, environment(), state)["cluster research"]
     fact = f"the stack's state has c-1 in {what}, but the credentials are for {led}"
     assert (found.verdict, found.fact, found.fix) == ("FAIL", fact, f"{LED} {what.split()[1]}")
 
 
-def test_a_cluster_that_somebody_deleted_is_gone_and_its_name_may_be_taken(cloud: MadeUp) -> None:
-    gone = StateClusters(frozenset({"c-1"}), False, {"c-1": Place(PROJECT, "cern")})
-    found = look(cloud, declared(), gone)["cluster research"]
+def test_a_cluster_that_somebody_deleted_is_gone_and_its_name_may_be_taken(cloud: FakeCloud) -> None:
+    gone = StateClusters(frozenset({"c-1"}), False, {"c-1": ClusterPlace(PROJECT, "cern")})
+    found = findings(cloud, environment(), gone)["cluster research"]
     fact = "the stack's state has c-1, but Magnum no longer has this cluster"
     assert (found.verdict, found.fact) == ("SKIP", fact)
-    cloud.clusters = [{**THERE, "uuid": "c-2"}]
-    assert look(cloud, declared(), gone)["cluster research"].verdict == "FAIL"
+    cloud.clusters = [{**CLUSTER, "uuid": "c-2"}]
+    assert findings(cloud, environment(), gone)["cluster research"].verdict == "FAIL"
 
 
 def test_the_state_says_where_its_clusters_are(tmp_path: Path) -> None:
     (tmp_path / "Pulumi.yaml").write_text("name: tried\nruntime: python\n")
     paths = Paths(tmp_path, tmp_path / ".gpuform", tmp_path / "cache")
-    file = Places(paths).checkpoint("tried", "research")
+    file = EngineFiles(paths).checkpoint("tried", "research")
     file.parent.mkdir(parents=True)
     urn = "urn:pulumi:research::tried::openstack:containerinfra/cluster:Cluster::research-cluster"
     resource = {
@@ -218,8 +219,8 @@ def test_the_state_says_where_its_clusters_are(tmp_path: Path) -> None:
     }
     there = {"outputs": {"projectId": PROJECT, "region": "cern", "kubeconfig": {"ciphertext": "x"}}}
     for more, places in (
-        (there, {"c-1": Place(PROJECT, "cern")}),
-        ({"outputs": {"name": "research"}}, {"c-1": Place()}),
+        (there, {"c-1": ClusterPlace(PROJECT, "cern")}),
+        ({"outputs": {"name": "research"}}, {"c-1": ClusterPlace()}),
         ({**there, "pendingReplacement": True}, {}),
     ):
         file.write_text(json.dumps({"checkpoint": {"latest": {"resources": [{**resource, **more}]}}}))

@@ -7,14 +7,23 @@ from typing import Any
 import pytest
 
 from gpuform.clouds.openstack.preflight.project import StateClusters
-from tests.clouds.openstack.looking import EXTERNAL, IMAGE, INSIDE, T4, declared, look, own
-from tests.clouds.openstack.made_up_cloud import MadeUp
+from tests.clouds.openstack.environments import (
+    CLUSTER,
+    EXTERNAL,
+    IMAGE,
+    INSIDE,
+    T4,
+    environment,
+    environment_with_template,
+    findings,
+)
+from tests.clouds.openstack.fake_cloud import FakeCloud
 
 pytestmark = pytest.mark.unit
 
 
-def test_a_template_of_our_own_needs_what_it_names_and_what_it_makes(cloud: MadeUp) -> None:
-    found = look(cloud, own(cloud))
+def test_a_template_of_our_own_needs_what_it_names_and_what_it_makes(cloud: FakeCloud) -> None:
+    found = findings(cloud, environment_with_template(cloud))
     assert {one.subject for one in found.values() if one.verdict == "FAIL"} == set()
     assert found["image fedora-coreos-40"].fact == "os_distro fedora-coreos"
     assert found["external network ext"].fact == "external"
@@ -45,12 +54,12 @@ def test_a_template_of_our_own_needs_what_it_names_and_what_it_makes(cloud: Made
     ],
 )  # fmt: skip
 def test_what_a_template_of_our_own_lacks(
-    cloud: MadeUp, has: dict[str, Any], subject: str, fact: str
+    cloud: FakeCloud, has: dict[str, Any], subject: str, fact: str
 ) -> None:
-    env = own(cloud)
+    env = environment_with_template(cloud)
     for name, value in has.items():
         setattr(cloud, name, value)
-    found = look(cloud, env)[subject]
+    found = findings(cloud, env)[subject]
     assert found.verdict == "FAIL"
     assert fact in found.fact
 
@@ -59,16 +68,16 @@ def test_what_a_template_of_our_own_lacks(
     ("where", "named"), [("hidden", "fedora-coreos-39"), ("hidden", "i-0"), ("community", "i-0")]
 )
 def test_an_image_that_glance_does_not_list_is_found_as_magnum_finds_it(
-    cloud: MadeUp, where: str, named: str
+    cloud: FakeCloud, where: str, named: str
 ) -> None:
     setattr(cloud, where, [IMAGE | {"id": "i-0", "name": "fedora-coreos-39"}])
-    found = look(cloud, declared(T4 | {"openstack": {"image": named}}))[f"image {named}"]
+    found = findings(cloud, environment(T4 | {"openstack": {"image": named}}))[f"image {named}"]
     assert (found.verdict, found.fact) == ("PASS", "os_distro fedora-coreos")
 
 
-def test_a_service_whose_policy_lets_nobody_ask_is_neither_failed_nor_passed(cloud: MadeUp) -> None:
+def test_a_service_whose_policy_lets_nobody_ask_is_neither_failed_nor_passed(cloud: FakeCloud) -> None:
     cloud.refused = {"octavia": 403, "neutron": 500}
-    found = look(cloud, own(cloud))
+    found = findings(cloud, environment_with_template(cloud))
     balancers = found["quota of load balancers"]
     assert balancers.verdict == "SKIP"
     assert balancers.fact.startswith("not checked: the caller has no permission for GET ")
@@ -91,23 +100,23 @@ UBUNTU = IMAGE | {"id": "i-3", "name": "fedora-coreos-40", "os_distro": "ubuntu"
     ],
 )  # fmt: skip
 def test_the_cluster_api_driver_takes_the_version_from_the_templates_image(
-    cloud: MadeUp, image: dict[str, Any], verdict: str, fact: str
+    cloud: FakeCloud, image: dict[str, Any], verdict: str, fact: str
 ) -> None:
     """The template's label kube_tag is for Heat."""
     cloud.templates[0]["labels"] = {"kube_tag": "v1.29.0"}
     cloud.images = [image]
-    found = look(cloud, declared(T4, driver="capi"))["template kubernetes-1.30.2-2"]
+    found = findings(cloud, environment(T4, driver="capi"))["template kubernetes-1.30.2-2"]
     assert (found.verdict, found.fact[: len(fact)]) == (verdict, fact)
     assert "fedora-coreos" not in found.fix
 
 
 @pytest.mark.parametrize(("address", "floating"), [({}, 1), ({"master_lb_floating_ip_enabled": "false"}, 0)])
 def test_the_cluster_api_driver_has_one_load_balancer_and_no_addresses_of_nodes(
-    cloud: MadeUp, address: dict[str, str], floating: int
+    cloud: FakeCloud, address: dict[str, str], floating: int
 ) -> None:
     """Whatever the template says of either."""
     cloud.templates[0] |= {"floating_ip_enabled": not floating, "master_lb_enabled": False}
-    found = look(cloud, declared(T4, driver="capi", labels=address))
+    found = findings(cloud, environment(T4, driver="capi", labels=address))
     assert found["quota of load balancers"].fact.startswith("1 more at most (masters 1)")
     needed = found.get("quota of floating IPs")
     assert (needed.fact.startswith("1 more at most (API 1)") if needed else 0) == bool(floating)
@@ -119,11 +128,12 @@ DRIVER = "driver for template kubernetes-1.30.2-2"
 UBUNTU_24 = IMAGE | {"id": "i-3", "name": "ubuntu-24.04", "os_distro": "ubuntu"}
 CPU = {"name": "cpu", "machine": "m2.medium", "nodes": 1}
 FLAVORS = {"m2.medium": {"vcpu": 2, "memory_gib": 4}}
+NOT_MERGED = {"labels": {"nvidia_gpu_enabled": False}, "merge_labels": False}
 EXISTING = {"operator": {"mode": "existing"}}
 OURS = StateClusters(frozenset({"c-1"}), creating=False)
 
 
-def _template(cloud: MadeUp, **more: Any) -> None:
+def _template(cloud: FakeCloud, **more: Any) -> None:
     labels = {**cloud.templates[0]["labels"], **more.pop("labels", {})}
     cloud.templates[0] |= {**more, "labels": labels}
 
@@ -135,25 +145,20 @@ def _template(cloud: MadeUp, **more: Any) -> None:
         ({}, {"labels": {"nvidia_gpu_enabled": True}}, "FAIL", "is true in the file"),
         ({"nvidia_gpu_enabled": "true"}, {}, "FAIL", "is in the template, so the cloud knows it"),
         ({"nvidia_gpu_enabled": "True"}, {"labels": {"nvidia_gpu_enabled": False}}, "PASS", "is not true"),
+        ({"nvidia_gpu_enabled": "true"}, NOT_MERGED, "PASS", "is not true"),
         ({}, EXISTING, "PASS", "is true; whether the cloud knows it"),
         ({}, {**EXISTING, "labels": {"nvidia_gpu_enabled": False}}, "FAIL", "the cloud brings no operator"),
     ],
 )
 def test_a_second_operator_is_told_by_the_label_of_file_and_template(
-    cloud: MadeUp, template: dict[str, str], cluster: dict[str, Any], verdict: str, fact: str
+    cloud: FakeCloud, template: dict[str, str], cluster: dict[str, Any], verdict: str, fact: str
 ) -> None:
     _template(cloud, labels=template)
-    found = look(cloud, declared(T4, **cluster))[LABEL]
+    found = findings(cloud, environment(T4, **cluster))[LABEL]
     assert found.verdict == verdict
     assert fact in found.fact
     ways = ('cluster.labels: {nvidia_gpu_enabled: "false"}', "gpu_operator.mode: existing")
     assert all(way in found.fix for way in ways) == (verdict != "PASS" and "operator" not in cluster)
-
-
-def test_labels_that_are_not_merged_leave_the_templates_out(cloud: MadeUp) -> None:
-    _template(cloud, labels={"nvidia_gpu_enabled": "true"})
-    env = declared(labels={"nvidia_gpu_enabled": False}, merge_labels=False)
-    assert look(cloud, env)[LABEL].verdict == "PASS"
 
 
 @pytest.mark.parametrize(
@@ -169,49 +174,49 @@ def test_labels_that_are_not_merged_leave_the_templates_out(cloud: MadeUp) -> No
     ],
 )  # fmt: skip
 def test_cluster_apis_charts_bring_both(
-    cloud: MadeUp, operator: dict[str, Any], verdict: str, fix: str
+    cloud: FakeCloud, operator: dict[str, Any], verdict: str, fix: str
 ) -> None:
-    found = look(cloud, declared(T4, driver="capi", operator=operator))
+    found = findings(cloud, environment(T4, driver="capi", operator=operator))
     assert (found[CHARTS].verdict, found[CHARTS].fix) == (verdict, fix)
     assert LABEL not in found
-    cloud.clusters = [{"uuid": "c-1", "name": "research", "status": "CREATE_COMPLETE"}]
-    assert look(cloud, declared(T4, driver="capi", operator=operator), OURS)[CHARTS].verdict == "PASS"
+    cloud.clusters = [CLUSTER]
+    assert findings(cloud, environment(T4, driver="capi", operator=operator), OURS)[CHARTS].verdict == "PASS"
 
 
 @pytest.mark.parametrize("distro", ["fedora-coreos", "flatcar"])
-def test_an_image_without_a_driver_of_nvidias(cloud: MadeUp, distro: str) -> None:
+def test_an_image_without_a_driver_of_nvidias(cloud: FakeCloud, distro: str) -> None:
     cloud.images = [IMAGE | {"os_distro": distro}]
-    found = look(cloud, declared())[DRIVER]
+    found = findings(cloud, environment())[DRIVER]
     assert found.verdict == "FAIL"
     assert found.fact.startswith(f"os_distro is {distro}, for which NVIDIA publishes no driver images")
     assert "gpu_operator.driver: host" in found.fix
     assert "gpu_operator.driver_repository and driver_image" in found.fix
-    cloud.clusters = [{"uuid": "c-1", "name": "research", "status": "CREATE_COMPLETE"}]
-    assert look(cloud, declared(), OURS)[DRIVER].verdict == "SKIP", "nothing is created with it"
+    cloud.clusters = [CLUSTER]
+    assert findings(cloud, environment(), OURS)[DRIVER].verdict == "SKIP", "nothing is created with it"
 
 
 OWNERS = {"driver": "host", "driver_repository": "registry.example.org/gpu", "driver_image": "own"}
 
 
 @pytest.mark.parametrize("operator", [*({key: OWNERS[key]} for key in OWNERS), {"mode": "existing"}])
-def test_a_driver_of_ones_own_is_not_checked(cloud: MadeUp, operator: dict[str, str]) -> None:
+def test_a_driver_of_ones_own_is_not_checked(cloud: FakeCloud, operator: dict[str, str]) -> None:
     cloud.images = [IMAGE]
-    found = look(cloud, declared(T4, operator=operator))
+    found = findings(cloud, environment(T4, operator=operator))
     assert not [subject for subject in found if subject.startswith("driver")]
     assert ("GPUs without a request" in found) is ("mode" in operator), "then the toolkit is not ours"
 
 
-def test_each_image_of_pools_with_gpus_is_asked_once(cloud: MadeUp) -> None:
+def test_each_image_of_pools_with_gpus_is_asked_once(cloud: FakeCloud) -> None:
     cloud.images = [IMAGE, UBUNTU_24]
     pool = T4 | {"openstack": {"image": "ubuntu-24.04"}}
     cpu = CPU | {"openstack": {"image": IMAGE["name"]}}
-    found = look(cloud, declared(pool, T4 | {"name": "more"}, cpu, flavors=FLAVORS))
+    found = findings(cloud, environment(pool, T4 | {"name": "more"}, cpu, flavors=FLAVORS))
     drivers = {one.subject: one.verdict for one in found.values() if one.subject.startswith("driver")}
     assert drivers == {"driver for image ubuntu-24.04": "PASS", DRIVER: "FAIL"}
 
 
-def test_the_templates_own_word_counts_where_its_image_is_not_shown(cloud: MadeUp) -> None:
+def test_the_templates_own_word_counts_where_its_image_is_not_shown(cloud: FakeCloud) -> None:
     _template(cloud, cluster_distro="fedora-coreos")
-    assert look(cloud, declared())[DRIVER].verdict == "FAIL"
+    assert findings(cloud, environment())[DRIVER].verdict == "FAIL"
     _template(cloud, cluster_distro=None)
-    assert look(cloud, declared())[DRIVER].verdict == "SKIP"
+    assert findings(cloud, environment())[DRIVER].verdict == "SKIP"

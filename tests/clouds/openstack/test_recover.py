@@ -15,7 +15,7 @@ from gpuform.clouds import RECOVERIES
 from gpuform.clouds.openstack import recover as openstack
 from gpuform.engine.pending import CREATING, GIVEN_UP, UPDATING, Operation
 from gpuform.stack.recover import Stack, UserDecisions, find
-from tests.clouds.openstack.made_up_cloud import PROJECT, USER, MadeUp, served
+from tests.clouds.openstack.fake_cloud import PROJECT, USER, FakeCloud, serve
 
 pytestmark = pytest.mark.unit
 RECOVERY = openstack.MagnumRecovery()
@@ -46,11 +46,11 @@ LIVE: dict[str, Any] = {
 
 
 @pytest.fixture
-def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MadeUp]:
+def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCloud]:
     """The cloud "made-up" of clouds.yaml; a missing resource is polled once."""
-    monkeypatch.setattr(openstack, "_BEGINS_S", 0.0)
-    monkeypatch.setattr(openstack, "_LOOK_S", 0.1)
-    with served(MadeUp()) as found:
+    monkeypatch.setattr(openstack, "_START_WAIT_S", 0.0)
+    monkeypatch.setattr(openstack, "_POLL_S", 0.1)
+    with serve(FakeCloud()) as found:
         who = {"username": "someone", "password": "right", "project_name": "gpus"}
         domains = {"user_domain_id": "default", "project_domain_id": "default"}
         auth = {"auth_url": f"{found.url}/keystone/v3", **who, **domains}
@@ -60,7 +60,7 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MadeUp]:
         yield found
 
 
-def state(cloud: MadeUp, *more: dict[str, Any]) -> dict[str, Any]:
+def state(cloud: FakeCloud, *more: dict[str, Any]) -> dict[str, Any]:
     provider = {
         "urn": PROVIDER,
         "type": "pulumi:providers:openstack",
@@ -70,23 +70,25 @@ def state(cloud: MadeUp, *more: dict[str, Any]) -> dict[str, Any]:
     return {"deployment": {"resources": [{**provider, "created": "2026-11-22T10:00:00Z"}, *more]}}
 
 
-def making(type: str, inputs: dict[str, Any]) -> Operation:
+def pending_create(type: str, inputs: dict[str, Any]) -> Operation:
     urn = f"urn:pulumi:s::gpuform::{type}::{inputs.get('name', 'x')}"
     return Operation(CREATING, {"urn": urn, "type": type, "inputs": inputs, "provider": f"{PROVIDER}::p"})
 
 
-def test_what_is_ours_is_taken_over_as_it_is_and_what_was_never_made_cleared(cloud: MadeUp) -> None:
+def test_what_is_ours_is_taken_over_as_it_is_and_what_was_never_made_cleared(cloud: FakeCloud) -> None:
     cloud.clusters = [LIVE]
-    step = RECOVERY.lookup(making(CLUSTER, INPUTS), state(cloud))
+    step = RECOVERY.lookup(pending_create(CLUSTER, INPUTS), state(cloud))
     assert (step.does, step.id) == ("import", "c-1")
-    assert not [one for one in cloud.asked if not one.startswith(("GET ", "POST keystone"))], "only asked"
-    step = RECOVERY.lookup(making(CLUSTER, INPUTS | {"name": "another"}), state(cloud))
+    assert not [one for one in cloud.requests if not one.startswith(("GET ", "POST keystone"))], "only asked"
+    step = RECOVERY.lookup(pending_create(CLUSTER, INPUTS | {"name": "another"}), state(cloud))
     assert (step.does, step.why) == ("clear", "Magnum has none with this name")
-    step = RECOVERY.reread(given_up(CLUSTER, "c-2"), state(cloud))
+    step = RECOVERY.reread(given_up_operation(CLUSTER, "c-2"), state(cloud))
     assert (step.does, step.why) == ("refresh", "Magnum no longer has it")
     made = {"coe": "kubernetes", "user_id": USER, "created_at": LIVE["created_at"], "labels": {}}
     cloud.templates = [{"uuid": "t-9", "name": "research-0a1b2c", **made}]
-    step = RECOVERY.lookup(making(TEMPLATE, {"name": "research-0a1b2c", "coe": "kubernetes"}), state(cloud))
+    step = RECOVERY.lookup(
+        pending_create(TEMPLATE, {"name": "research-0a1b2c", "coe": "kubernetes"}), state(cloud)
+    )
     assert (step.does, step.id) == ("import", "t-9")
 
 
@@ -102,50 +104,50 @@ def test_what_is_ours_is_taken_over_as_it_is_and_what_was_never_made_cleared(clo
     ],
 )  # fmt: skip
 def test_somebody_else_s_of_the_same_name_is_left_alone(
-    cloud: MadeUp, live: dict[str, Any], why: str
+    cloud: FakeCloud, live: dict[str, Any], why: str
 ) -> None:
     cloud.clusters = [LIVE | live]
-    step = RECOVERY.lookup(making(CLUSTER, INPUTS), state(cloud))
+    step = RECOVERY.lookup(pending_create(CLUSTER, INPUTS), state(cloud))
     assert step.does == "leave"
     assert f"c-1 has its name, but {why}, so it is not ours" in step.why
     assert "--import research=ID or --clear research" in step.why
 
 
-def test_two_that_could_be_it_are_named(cloud: MadeUp) -> None:
+def test_two_that_could_be_it_are_named(cloud: FakeCloud) -> None:
     cloud.clusters = [LIVE, LIVE | {"uuid": "c-2"}]
     with pytest.raises(
         Failure, match="could be any of c-1 and c-2; find out which it is, give --import research=ID"
     ):
-        RECOVERY.lookup(making(CLUSTER, INPUTS), state(cloud))
+        RECOVERY.lookup(pending_create(CLUSTER, INPUTS), state(cloud))
     known = {"urn": "u", "type": CLUSTER, "id": "c-2"}
-    found = RECOVERY.lookup(making(CLUSTER, INPUTS), state(cloud, known))
+    found = RECOVERY.lookup(pending_create(CLUSTER, INPUTS), state(cloud, known))
     assert found.id == "c-1", "the state has the other one"
 
 
-def test_a_node_group_is_ours_by_its_cluster(cloud: MadeUp) -> None:
+def test_a_node_group_is_ours_by_its_cluster(cloud: FakeCloud) -> None:
     cloud.clusters = [LIVE]
     cloud.node_groups = [{"uuid": "g-1", "name": "gpu-t4", "flavor_id": "g2.5xlarge", "node_count": 2}]
     wanted = {"name": "gpu-t4", "clusterId": "c-1", "flavorId": "g2.5xlarge"}
-    step = RECOVERY.lookup(making(GROUP, wanted), state(cloud))
+    step = RECOVERY.lookup(pending_create(GROUP, wanted), state(cloud))
     assert (step.does, step.id) == ("import", "c-1/g-1")
-    other = RECOVERY.lookup(making(GROUP, wanted | {"flavorId": "g4.p1.40g"}), state(cloud))
+    other = RECOVERY.lookup(pending_create(GROUP, wanted | {"flavorId": "g4.p1.40g"}), state(cloud))
     assert (other.does, "its flavor_id is g2.5xlarge, ours is g4.p1.40g" in other.why) == ("leave", True)
 
 
-def test_another_project_is_refused_before_anything_is_looked_for(cloud: MadeUp) -> None:
+def test_another_project_is_refused_before_anything_is_looked_for(cloud: FakeCloud) -> None:
     def of(project: str) -> dict[str, Any]:
         made = {"urn": "u", "type": CLUSTER, "id": "c", "provider": f"{PROVIDER}::p"}
         return state(cloud, made | {"outputs": {"projectId": project}})
 
-    RECOVERY.require_place("research", of(PROJECT))
+    RECOVERY.require_account("research", of(PROJECT))
     with pytest.raises(
         Failure, match=f"stack research: is in project x, but the credentials are for project {PROJECT}"
     ):
-        RECOVERY.require_place("research", of("x"))
+        RECOVERY.require_account("research", of("x"))
 
 
-def given_up(type: str, id: str, **outputs: Any) -> Operation:
-    found = making(type, {"name": "research"}).resource
+def given_up_operation(type: str, id: str, **outputs: Any) -> Operation:
+    found = pending_create(type, {"name": "research"}).resource
     return Operation(GIVEN_UP, {**found, "id": id, "outputs": outputs, "customTimeouts": {"create": 600}})
 
 
@@ -159,28 +161,28 @@ def given_up(type: str, id: str, **outputs: Any) -> Operation:
     ],
 )
 def test_what_the_provider_gave_up_is_judged_by_magnum(
-    cloud: MadeUp, status: str, does: str, busy_s: float
+    cloud: FakeCloud, status: str, does: str, busy_s: float
 ) -> None:
     cloud.clusters = [LIVE | {"status": status, "status_reason": "no valid host"}]
-    step = RECOVERY.reread(given_up(CLUSTER, "c-1"), state(cloud))
+    step = RECOVERY.reread(given_up_operation(CLUSTER, "c-1"), state(cloud))
     assert (step.does, step.busy_s) == (does, busy_s)
     assert "no valid host" in step.why or does != "recreate"
-    pending = RECOVERY.lookup(making(CLUSTER, INPUTS), state(cloud))
+    pending = RECOVERY.lookup(pending_create(CLUSTER, INPUTS), state(cloud))
     assert pending.does == {"refresh": "import"}.get(does, does)
 
 
 @pytest.mark.parametrize("kind", [GIVEN_UP, UPDATING])
 def test_a_resize_that_magnum_has_not_begun_is_waited_for(
-    cloud: MadeUp, monkeypatch: pytest.MonkeyPatch, kind: str
+    cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """A killed run leaves the request in the inputs, and the values before it in the outputs."""
     cloud.clusters = [LIVE]
     group = {"uuid": "g-1", "name": "gpu-t4", "node_count": 1, "status": "CREATE_COMPLETE"}
     cloud.node_groups = [group]
-    monkeypatch.setattr(openstack, "_BEGINS_S", 30.0)
+    monkeypatch.setattr(openstack, "_START_WAIT_S", 30.0)
     begun = threading.Timer(0.3, lambda: group.update(node_count=3, status="UPDATE_IN_PROGRESS"))
     begun.start()
-    resize = given_up(GROUP, "c-1/g-1", nodeCount=3 if kind == GIVEN_UP else 1)
+    resize = given_up_operation(GROUP, "c-1/g-1", nodeCount=3 if kind == GIVEN_UP else 1)
     resize.resource["inputs"]["nodeCount"] = 3
     pending = {key: value for key, value in resize.resource.items() if kind == GIVEN_UP or key != "id"}
     step = RECOVERY.reread(Operation(kind, pending), state(cloud, resize.resource))
@@ -188,7 +190,7 @@ def test_a_resize_that_magnum_has_not_begun_is_waited_for(
     assert "UPDATE_IN_PROGRESS" in step.why
 
 
-def test_a_kubeconfig_is_had_anew_once_magnum_is_at_rest(cloud: MadeUp) -> None:
+def test_a_kubeconfig_is_had_anew_once_magnum_is_at_rest(cloud: FakeCloud) -> None:
     """A kubeconfig read earlier has no address, and the provider keeps it."""
     made = {"urn": f"urn:pulumi:s::gpuform::{CLUSTER}::x", "type": CLUSTER, "id": "c-1"}
     there = state(cloud, {**made, "provider": f"{PROVIDER}::p"})
@@ -203,7 +205,7 @@ def test_a_kubeconfig_is_had_anew_once_magnum_is_at_rest(cloud: MadeUp) -> None:
 
 
 @pytest.mark.parametrize(("status", "said"), [("", ""), ("DELETE_FAILED", "x: DELETE_FAILED: ports in use")])
-def test_a_deletion_that_the_provider_gave_up_is_waited_for(cloud: MadeUp, status: str, said: str) -> None:
+def test_a_deletion_that_the_provider_gave_up_is_waited_for(cloud: FakeCloud, status: str, said: str) -> None:
     cloud.clusters = [LIVE | {"status": "DELETE_IN_PROGRESS"}]
     one = {"urn": f"urn:pulumi:s::gpuform::{CLUSTER}::x", "id": "c-1", "provider": f"{PROVIDER}::p"}
 

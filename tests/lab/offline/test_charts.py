@@ -15,15 +15,16 @@ from pulumi_kubernetes.helm.v3 import Release
 
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
-from gpuform.engine.places import write
-from gpuform.engine.standins import _launcher
+from gpuform.engine.files import write
+from gpuform.engine.standins import _launch_script
 from infra import versions
 from infra.config import load
 from infra.plan import gpu_operator
 from infra.plan.device_plugin import efa_release
+from infra.strict_yaml import load_all
 from lab.offline import karpenter_crds
 from lab.offline.charts import Charts
-from lab.offline.language.runner import find_charts_here
+from lab.offline.language.runner import use_local_charts
 from lab.plane import monitoring
 from lab.simulator import device_plugin, keys
 from lab.toolchain import Toolchain
@@ -44,12 +45,12 @@ def template(folder: Path, toolchain: Toolchain, values: Any = None) -> list[dic
     command = [str(toolchain.path("helm")), "template", "it", str(folder), "-f", "-"]
     done = subprocess.run(command, input=json.dumps(values or {}), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return [one for one in yaml.safe_load_all(done.stdout) if one]
+    return [item for item in load_all(done.stdout) if item]
 
 
 def found(tmp_path: Path, **inputs: Any) -> dict[str, Any]:
     finder = tmp_path / "find-chart"
-    write(finder, _launcher("lab.offline.charts", HERE.root, HERE.cache, tmp_path / "charts"), 0o755)
+    write(finder, _launch_script("lab.offline.charts", HERE.root, HERE.cache, tmp_path / "charts"), 0o755)
     seen: list[dict[str, Any]] = []
 
     class Mocks(pulumi.runtime.Mocks):
@@ -67,7 +68,7 @@ def found(tmp_path: Path, **inputs: Any) -> dict[str, Any]:
 
     @pulumi.runtime.test
     def program() -> None:
-        find_charts_here(str(finder))
+        use_local_charts(str(finder))
         parent = pulumi.ComponentResource("a:b:C", "parent")
         Release("it", opts=pulumi.ResourceOptions(parent=parent), **inputs)
 
@@ -111,7 +112,7 @@ def test_the_operator_is_the_simulated_one_under_the_asked_name(charts: Charts, 
     described = yaml.safe_load((folder / "Chart.yaml").read_text())
     assert (described["name"], described["version"]) == ("gpu-operator", versions.GPU_OPERATOR)
     values = gpu_operator.values(load(HERE.root / "Pulumi.aws-dev.yaml"))
-    kinds = {(one["kind"], one["metadata"]["name"]) for one in template(folder, toolchain, values=values)}
+    kinds = {(item["kind"], item["metadata"]["name"]) for item in template(folder, toolchain, values=values)}
     assert ("Deployment", "gpu-operator") in kinds
 
 
@@ -150,12 +151,12 @@ def test_crds_that_cannot_be_had_are_said(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_prometheus_operators_crds_are_of_the_kinds_that_are_declared() -> None:
-    folder = monitoring.crds(HERE.root / monitoring.CRDS, HERE.cache)
+    folder = monitoring.crd_folder(HERE.root / monitoring.CRDS, HERE.cache)
     files = [file for file in folder.iterdir() if "alertmanagerconfigs" not in file.name]  # it contains `- =`
     made = [yaml.safe_load(file.read_text()) for file in files]
-    assert {one["kind"] for one in made} == {"CustomResourceDefinition"}
-    kinds = {one["spec"]["names"]["kind"] for one in made}
+    assert {item["kind"] for item in made} == {"CustomResourceDefinition"}
+    kinds = {item["spec"]["names"]["kind"] for item in made}
     assert {"Prometheus", "PrometheusRule", "ServiceMonitor", "ScrapeConfig", "Alertmanager"} <= kinds
-    assert {one["metadata"]["annotations"]["operator.prometheus.io/version"] for one in made} == {
+    assert {item["metadata"]["annotations"]["operator.prometheus.io/version"] for item in made} == {
         versions.PROMETHEUS_OPERATOR_CRDS
     }

@@ -13,16 +13,16 @@ import pytest
 from gpuform.checkout.paths import Paths
 from lab.plane import ControlPlane
 from lab.plane.layout import Layout
-from lab.plane.processes import end, scan
+from lab.plane.processes import end_processes, scan
 from lab.toolchain import Toolchain
 from tests.conftest import kubectl_at
 
 
 @dataclass
-class Own:
+class OwnControlPlane:
     state: Path
     toolchain: Toolchain
-    said: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
 
     @property
     def paths(self) -> Paths:
@@ -42,25 +42,27 @@ class Own:
         return ControlPlane(self.paths, self.toolchain)
 
     def start(self, port: int | None = None, simulator: bool = False) -> None:
-        self.said.clear()
-        self.plane.start(port=port, simulator=simulator, progress=self.said.append)
+        self.messages.clear()
+        self.plane.start(port=port, simulator=simulator, progress=self.messages.append)
 
     def pids(self) -> dict[str, int]:
         """Member -> process id; fails if a member runs twice."""
-        found = scan(self.layout)
-        names = [process.name for process in found]
+        result = scan(self.layout)
+        names = [process.name for process in result]
         assert len(names) == len(set(names)), f"runs twice: {names}"
-        return {process.name: process.pid for process in found}
+        return {process.name: process.pid for process in result}
 
     def kill(self, *members: str) -> None:
         """SIGKILL; returns when the processes are gone."""
-        end(self.layout, [process for process in scan(self.layout) if process.name in members], grace=0)
+        end_processes(
+            self.layout, [process for process in scan(self.layout) if process.name in members], grace=0
+        )
 
     def kubectl(self, *args: str, input: str | None = None) -> str:
         return kubectl_at(self.toolchain, self.kubeconfig, *args, input=input)
 
 
-_Own = TypeVar("_Own", bound=Own)
+_Own = TypeVar("_Own", bound=OwnControlPlane)
 
 
 @contextmanager
@@ -75,14 +77,14 @@ def removed(cluster: _Own) -> Iterator[_Own]:
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Iterator[Own]:
+def own(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Iterator[OwnControlPlane]:
     """Started once per module; a test may leave it in any state that a start repairs."""
-    with removed(Own(tmp_path_factory.mktemp("own"), toolchain)) as cluster:
+    with removed(OwnControlPlane(tmp_path_factory.mktemp("own"), toolchain)) as cluster:
         cluster.start()
         yield cluster
 
 
 @pytest.fixture
-def fresh(tmp_path: Path, toolchain: Toolchain) -> Iterator[Own]:
-    with removed(Own(tmp_path / "state", toolchain)) as cluster:
+def fresh(tmp_path: Path, toolchain: Toolchain) -> Iterator[OwnControlPlane]:
+    with removed(OwnControlPlane(tmp_path / "state", toolchain)) as cluster:
         yield cluster

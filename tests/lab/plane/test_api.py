@@ -57,9 +57,11 @@ def test_a_job_ends_after_its_sleep_and_at_once_without_one(namespace, kubectl):
     kubectl("create", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
 
     def state() -> list[str]:
-        asked = [("plain", "succeeded"), ("sleep-2", "succeeded"), ("sleep-inf", "ready")]
+        requests = [("plain", "succeeded"), ("sleep-2", "succeeded"), ("sleep-inf", "ready")]
         where = ("-n", namespace, "-o")
-        return [kubectl("get", "job", name, *where, f"jsonpath={{.status.{field}}}") for name, field in asked]
+        return [
+            kubectl("get", "job", name, *where, f"jsonpath={{.status.{field}}}") for name, field in requests
+        ]
 
     until(state, ["1", "1", "1"].__eq__)
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from infra.config import parse
-from infra.plan import room, scheduler
+from infra.plan import quotas, scheduler
 from lab.plane import ports
-from lab.plane.processes import KEEPER, MEMBERS, PACKER, SIMULATOR
-from tests.lab.plane.conftest import Own
+from lab.plane.processes import MEMBERS, SCHEDULER_KEEPER, SECOND_SCHEDULER, SIMULATOR
+from tests.lab.plane.conftest import OwnControlPlane
 from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
@@ -31,68 +31,74 @@ def manifests(*machines: str) -> list[dict[str, Any]]:
             "scheduling": {"packer": True},
         }
     )
-    spaces = [one for one in room.namespaces(env) if one["metadata"]["name"] == PACKER]
+    spaces = [item for item in quotas.namespaces(env) if item["metadata"]["name"] == SECOND_SCHEDULER]
     return [*spaces, *scheduler.manifests(env)]
 
 
-def send(cluster: Own, verb: tuple[str, ...], *made: dict[str, Any]) -> None:
+def send(cluster: OwnControlPlane, verb: tuple[str, ...], *made: dict[str, Any]) -> None:
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(made)})
     cluster.kubectl(*verb, "-f", "-", input=text)
 
 
 @pytest.fixture
-def kept(own: Own) -> Iterator[Own]:
+def kept(own: OwnControlPlane) -> Iterator[OwnControlPlane]:
     own.start(simulator=True)
     yield own
-    if KEEPER not in own.pids():
+    if SCHEDULER_KEEPER not in own.pids():
         own.start(simulator=True)
-    own.kubectl("delete", "namespace", PACKER, "--ignore-not-found", "--wait=true")
+    own.kubectl("delete", "namespace", SECOND_SCHEDULER, "--ignore-not-found", "--wait=true")
 
 
-def packer(cluster: Own) -> int:
+def packer(cluster: OwnControlPlane) -> int:
     """Its process id, once it works: a wrong configuration or permission ends it at once."""
-    until(lambda: PACKER in cluster.pids(), what=cluster.layout.log(KEEPER).read_text)
-    pid = cluster.pids()[PACKER]
-    log = cluster.layout.log(PACKER)
+    until(lambda: SECOND_SCHEDULER in cluster.pids(), what=cluster.layout.log(SCHEDULER_KEEPER).read_text)
+    pid = cluster.pids()[SECOND_SCHEDULER]
+    log = cluster.layout.log(SECOND_SCHEDULER)
     until(lambda: "Starting" in log.read_text() or "Caches are synced" in log.read_text(), what=log.read_text)
     time.sleep(1)
-    assert cluster.pids().get(PACKER) == pid, log.read_text()
+    assert cluster.pids().get(SECOND_SCHEDULER) == pid, log.read_text()
     return pid
 
 
-def test_it_follows_what_is_declared(kept: Own) -> None:
+def test_it_follows_what_is_declared(kept: OwnControlPlane) -> None:
     before = manifests("g4.p4.40g")
     send(kept, ("apply", "--server-side"), *before)
     first = packer(kept)
     rows = {member.name: member for member in kept.plane.status().members}
-    assert rows[PACKER].running
-    assert rows[PACKER].port is None
+    assert rows[SECOND_SCHEDULER].running
+    assert rows[SECOND_SCHEDULER].port is None
     kept.start(simulator=True)
-    assert kept.said == []
-    assert kept.pids()[PACKER] == first, "a start leaves it alone"
+    assert kept.messages == []
+    assert kept.pids()[SECOND_SCHEDULER] == first, "a start leaves it alone"
     # An update creates the new configuration first, and deletes the old one at its end.
     after = manifests("g4.p4.40g", "g2.5xlarge")
     after[-1]["data"]["config.yaml"] += "# another\n"
     after[-1]["metadata"]["name"] += "-2"
     send(kept, ("apply", "--server-side"), after[-1])
-    until(lambda: kept.pids().get(PACKER, first) != first, what="the new configuration is not taken up")
+    until(
+        lambda: kept.pids().get(SECOND_SCHEDULER, first) != first,
+        what="the new configuration is not taken up",
+    )
     second = packer(kept)
     send(kept, ("delete",), before[-1])
     time.sleep(1.5)
-    assert kept.pids()[PACKER] == second
-    kept.kill(PACKER)
+    assert kept.pids()[SECOND_SCHEDULER] == second
+    kept.kill(SECOND_SCHEDULER)
     assert packer(kept) != second, "killed, it is started again"
     send(kept, ("delete",), after[-1])
-    until(lambda: PACKER not in kept.pids(), what="the packer still runs, but its configuration is deleted")
+    until(
+        lambda: SECOND_SCHEDULER not in kept.pids(),
+        what="the packer still runs, but its configuration is deleted",
+    )
 
 
 @pytest.fixture
-def simulated(own: Own) -> Own:
+def simulated(own: OwnControlPlane) -> OwnControlPlane:
     own.start(simulator=True)
     return own
 
 
-def stays(cluster: Own) -> int:
+def stays(cluster: OwnControlPlane) -> int:
     """The simulator's process id, once its port answers: a wrong argument ends it at once."""
     pid = cluster.pids()[SIMULATOR]
     rows = {member.name: member for member in cluster.plane.status().members}
@@ -101,10 +107,10 @@ def stays(cluster: Own) -> int:
     return pid
 
 
-def test_it_runs_beside_the_members_and_a_second_start_leaves_it(simulated: Own) -> None:
+def test_it_runs_beside_the_members_and_a_second_start_leaves_it(simulated: OwnControlPlane) -> None:
     pid = stays(simulated)
     simulated.start(simulator=True)
-    assert simulated.said == []
+    assert simulated.messages == []
     assert simulated.pids()[SIMULATOR] == pid
     rows = {member.name: member for member in simulated.plane.status().members}
     assert rows[SIMULATOR].running
@@ -112,7 +118,7 @@ def test_it_runs_beside_the_members_and_a_second_start_leaves_it(simulated: Own)
     assert rows[SIMULATOR].rss_bytes > 10 * 2**20
 
 
-def test_killed_it_is_started_again(simulated: Own) -> None:
+def test_killed_it_is_started_again(simulated: OwnControlPlane) -> None:
     before = simulated.pids()
     simulated.kill(SIMULATOR)
     simulated.start(simulator=True)
@@ -124,7 +130,7 @@ def test_killed_it_is_started_again(simulated: Own) -> None:
 
 @pytest.mark.parametrize("newer", ["kubeconfig", "code"])
 def test_newer_input_gives_it_a_new_start(
-    simulated: Own, monkeypatch: pytest.MonkeyPatch, newer: str
+    simulated: OwnControlPlane, monkeypatch: pytest.MonkeyPatch, newer: str
 ) -> None:
     before = simulated.pids()[SIMULATOR]
     if newer == "kubeconfig":
@@ -135,7 +141,7 @@ def test_newer_input_gives_it_a_new_start(
     assert simulated.pids()[SIMULATOR] != before
 
 
-def test_a_start_without_it_leaves_it_alone_and_a_stop_ends_it(simulated: Own) -> None:
+def test_a_start_without_it_leaves_it_alone_and_a_stop_ends_it(simulated: OwnControlPlane) -> None:
     before = simulated.pids()[SIMULATOR]
     simulated.start(simulator=False)
     assert simulated.pids()[SIMULATOR] == before

@@ -106,11 +106,11 @@ def test_a_process_id_file_that_names_a_stranger_fools_nobody(plane):
 
 @pytest.mark.nightly
 def test_members_that_run_but_do_not_answer_are_started_anew(plane, monkeypatch):
-    monkeypatch.setattr(starting, "WEDGED_SECONDS", 1.0)
+    monkeypatch.setattr(starting, "UNRESPONSIVE_SECONDS", 1.0)
     before = plane.pids()
     os.kill(before["kube-apiserver"], signal.SIGSTOP)
     plane.start()
-    assert "does not answer" in plane.said[0]
+    assert "does not answer" in plane.messages[0]
     assert works(plane)
     assert holds_its_data(plane)
     assert before["kube-apiserver"] not in plane.pids().values()
@@ -127,7 +127,7 @@ def test_another_port_moves_the_cluster_with_its_data(plane):
     assert is_free(int(old.rpartition(":")[2]))
     before, written = plane.pids(), plane.paths.kubeconfig.stat().st_mtime_ns
     plane.start()
-    assert (plane.said, plane.pids()) == ([], before), "a second start does nothing"
+    assert (plane.messages, plane.pids()) == ([], before), "a second start does nothing"
     assert plane.paths.kubeconfig.stat().st_mtime_ns == written
 
 

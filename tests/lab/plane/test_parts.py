@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,9 @@ import yaml
 
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
-from lab.plane import ControlPlane, kwokctl, lock, ports
-from lab.plane.layout import Layout, Record, rotate
-from lab.plane.processes import Process, end, look, scan
+from lab.plane import ControlPlane, kwokctl, lock, ports, processes
+from lab.plane.layout import Layout, Record, rotate_log
+from lab.plane.processes import Process, end_processes, scan
 from lab.sidecars.shared.files import write_private
 from lab.toolchain import Toolchain
 
@@ -27,9 +28,9 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
-    found = Layout(Paths(root=tmp_path, state=tmp_path / "state", cache=tmp_path / "cache"))
-    found.home.mkdir(parents=True)
-    return found
+    result = Layout(Paths(root=tmp_path, state=tmp_path / "state", cache=tmp_path / "cache"))
+    result.home.mkdir(parents=True)
+    return result
 
 
 @pytest.mark.parametrize(
@@ -68,9 +69,9 @@ def test_the_holder_of_a_port_is_named():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert not ports.is_free(port)
-        assert ports.holder(port).startswith(f"process {os.getpid()} (")
+        assert ports.port_holder(port).startswith(f"process {os.getpid()} (")
     assert ports.is_free(port)
-    assert ports.holder(port) == "another process"
+    assert ports.port_holder(port) == "another process"
 
 
 def test_no_free_block_is_an_error(tmp_path, monkeypatch):
@@ -104,14 +105,14 @@ def test_one_log_is_kept_back(tmp_path):
     log = tmp_path / "etcd.log"
     for text in ("first", "second"):
         log.write_text(text)
-        rotate(log)
+        rotate_log(log)
     assert not log.exists()
     assert (tmp_path / "etcd.previous.log").read_text() == "second"
 
 
 def _count(path: Path, counter: Path) -> None:
     for _ in range(50):
-        with lock.held(path, lambda: None):
+        with lock.file_lock(path, lambda: None):
             counter.write_text(str(int(counter.read_text()) + 1))
 
 
@@ -131,15 +132,15 @@ def test_the_lock_of_a_killed_holder_is_free(tmp_path):
     path = tmp_path / "lock"
     code = (
         "import sys, time; from pathlib import Path; from lab.plane import lock\n"
-        "with lock.held(Path(sys.argv[1]), lambda: None): print('held', flush=True); time.sleep(60)"
+        "with lock.file_lock(Path(sys.argv[1]), lambda: None): print('held', flush=True); time.sleep(60)"
     )
     holder = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
     assert holder.stdout.readline() == "held\n"
     holder.kill()
     holder.communicate()
-    said = []
-    with lock.held(path, lambda: said.append("busy")):
-        assert said == []
+    messages = []
+    with lock.file_lock(path, lambda: messages.append("busy")):
+        assert messages == []
 
 
 @pytest.fixture
@@ -155,7 +156,7 @@ def dummy(layout):
 
 def test_ours_is_what_runs_from_our_folder(layout, dummy, tmp_path):
     assert [(process.name, process.pid) for process in scan(layout)] == [("kube-scheduler", dummy.pid)]
-    born = scan(layout)[0].born
+    born = scan(layout)[0].start_time
     assert abs(born - time.time()) < 5
     sibling = Layout(Paths(root=tmp_path, state=tmp_path / "state2", cache=tmp_path))
     assert scan(sibling) == []
@@ -167,27 +168,29 @@ def test_a_process_in_the_midst_of_exec_is_seen(layout):
     program.symlink_to("/bin/sleep")
     for _ in range(200):
         with subprocess.Popen([str(program), "60"]) as process:
-            seen = look(layout, process.pid)
+            seen = processes.find_process_by(partial(processes._name, layout), process.pid)
             process.kill()
         assert seen is not None
 
 
 def test_end_ends_it_and_returns_when_it_is_gone(layout, dummy):
-    end(layout, scan(layout), grace=1)
+    end_processes(layout, scan(layout), grace=1)
     assert scan(layout) == []
     assert dummy.wait(timeout=1) == -signal.SIGTERM
 
 
 def test_end_kills_what_does_not_listen(layout, dummy):
     os.kill(dummy.pid, signal.SIGSTOP)
-    end(layout, scan(layout), grace=0.2)
+    end_processes(layout, scan(layout), grace=0.2)
     assert dummy.wait(timeout=1) == -signal.SIGKILL
 
 
 def test_a_process_id_that_is_somebody_elses_by_now_is_left_alone(layout, dummy):
     stranger = subprocess.Popen(["/bin/sleep", "60"])
     ours = scan(layout)[0]
-    end(layout, [Process("etcd", stranger.pid, 0), Process(ours.name, ours.pid, ours.started - 1)], grace=0)
+    end_processes(
+        layout, [Process("etcd", stranger.pid, 0), Process(ours.name, ours.pid, ours.started - 1)], grace=0
+    )
     assert stranger.poll() is None
     assert dummy.poll() is None
     stranger.kill()

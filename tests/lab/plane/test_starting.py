@@ -56,21 +56,21 @@ def test_a_start_that_is_killed_is_repaired_by_the_next(fresh, member, group):
 @pytest.mark.nightly
 def test_of_two_starts_at_once_the_second_waits_and_finds_it_running(fresh):
     first, second = start(fresh), start(fresh)
-    said = sorted(process.communicate(timeout=120)[0].splitlines() for process in (first, second))
+    output = sorted(process.communicate(timeout=120)[0].splitlines() for process in (first, second))
     assert (first.returncode, second.returncode) == (0, 0)
-    assert said == [["creating the control plane"], ["waiting for another start or stop to end"]]
+    assert output == [["creating the control plane"], ["waiting for another start or stop to end"]]
     assert set(fresh.pids()) == set(MEMBERS)
 
 
 @pytest.mark.nightly
 def test_another_configuration_keeps_data_and_ports(fresh, monkeypatch):
     with monkeypatch.context() as earlier:
-        earlier.setattr(kwokctl, "_secured", lambda layout, ports: ({}, {}))
+        earlier.setattr(kwokctl, "_etcd_tls", lambda layout, ports: ({}, {}))
         fresh.start()
     fresh.kubectl("create", "configmap", "kept")
     before = {member.name: member.port for member in fresh.plane.status().members}
     fresh.start()
-    assert fresh.said == ["starting the control plane"]
+    assert fresh.messages == ["starting the control plane"]
     assert {member.name: member.port for member in fresh.plane.status().members} == before
     assert "configmap/kept" in fresh.kubectl("get", "configmap", "-o", "name")
     fresh.plane.stop()
@@ -82,9 +82,9 @@ def test_another_configuration_keeps_data_and_ports(fresh, monkeypatch):
 def test_a_port_of_monitoring_that_is_taken_is_replaced_and_no_other(fresh):
     fresh.start()
     before = Record.load(fresh.layout).ports
-    assert sidecars.served(fresh.layout) == {name: before[name] for name in ports.BESIDE}
+    assert sidecars.sidecar_ports(fresh.layout) == {name: before[name] for name in ports.SIDECAR_PORTS}
     with socket.create_server(("127.0.0.1", before["prometheus"])):
-        after = sidecars.served(fresh.layout)
+        after = sidecars.sidecar_ports(fresh.layout)
         assert after["prometheus"] != before["prometheus"]
     assert {**before, "prometheus": after["prometheus"]} == Record.load(fresh.layout).ports
     pids = fresh.pids()

@@ -13,17 +13,17 @@ from infra.model.prices import PriceList
 from lab.plane import ControlPlane
 from lab.rehearse.cloud.server import Cloud
 from lab.rehearse.cluster import Cluster
-from lab.rehearse.karpenter import karpenter
+from lab.rehearse.karpenter import karpenter_supervisor
 from lab.rehearse.program import Gate
 from lab.toolchain import Toolchain
 from tests.conftest import Plane
-from tests.lab.rehearse.market_site import Site
+from tests.lab.rehearse.market_site import KarpenterCluster
 
 
 @pytest.fixture(scope="module")
 def market(
     tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain
-) -> Iterator[Callable[[Environment], Site]]:
+) -> Iterator[Callable[[Environment], KarpenterCluster]]:
     """Makes the site of an environment: plane, played AWS, the real Karpenter, the real gate."""
     folder = tmp_path_factory.mktemp("market")
     here = Paths.here()
@@ -33,13 +33,15 @@ def market(
         stack.callback(plane.stop, delete=True)
         plane.start()
 
-        def open_for(env: Environment) -> Site:
+        def open_for(env: Environment) -> KarpenterCluster:
             cluster = stack.enter_context(closing(Cluster(paths.kubeconfig, toolchain.path("kubectl"))))
             cloud = stack.enter_context(Cloud(env, PriceList(), cluster, join_s=1.0))
-            site = Site(Plane(paths, toolchain, plane), env, cloud)
-            site.lay(folder)
-            stack.enter_context(karpenter(paths, toolchain, cloud.variables, folder / "karpenter.log"))
-            stack.enter_context(Gate(paths.kubeconfig, folder).following())
+            site = KarpenterCluster(Plane(paths, toolchain, plane), env, cloud)
+            site.install_platform(folder)
+            stack.enter_context(
+                karpenter_supervisor(paths, toolchain, cloud.variables, folder / "karpenter.log")
+            )
+            stack.enter_context(Gate(paths.kubeconfig, folder).supervisor())
             return site
 
         yield open_for

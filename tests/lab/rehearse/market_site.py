@@ -12,10 +12,9 @@ from typing import Any, TypeVar
 
 from infra.model.environment import Environment
 from infra.model.pool import Pool
-from infra.plan import eks, gpu_operator, karpenter, node_class, readiness_gate, sharing
-from infra.plan import workloads as planned
+from infra.plan import eks, gpu_operator, karpenter, node_class, quotas, readiness_gate, sharing
 from lab.offline import karpenter_crds
-from lab.rehearse.cloud.market import Bought
+from lab.rehearse.cloud.market import LaunchedInstance
 from lab.rehearse.cloud.server import Cloud
 from tests.conftest import Plane
 from tests.waiting import until
@@ -32,7 +31,7 @@ def pool(name: str, **given: Any) -> dict[str, Any]:
     return {"name": name, "elastic": limit, "taints": [{"key": "for", "value": name}], **given}
 
 
-class Site:
+class KarpenterCluster:
     """The platform of one environment, applied by hand; pools are added one by one."""
 
     def __init__(self, plane: Plane, env: Environment, cloud: Cloud | None = None) -> None:
@@ -48,7 +47,7 @@ class Site:
         listed = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
         self.kubectl("apply", "--server-side", "-f", "-", input=json.dumps(listed))
 
-    def lay(self, folder: Path) -> None:
+    def install_platform(self, folder: Path) -> None:
         """Install the operator, its configuration, the gate, and Karpenter's CRDs and settings."""
         here = Path(__file__).parents[3]
         crds = karpenter_crds.chart(here / karpenter_crds.FOLDER, self.plane.paths.cache)
@@ -64,7 +63,7 @@ class Site:
         values = {"values": json.dumps(eks.karpenter_values(self.env))}
         self.apply(
             {"apiVersion": "v1", "kind": "Node", **system},
-            *planned.namespaces(self.env),
+            *quotas.namespaces(self.env),
             *filter(
                 None, (sharing.device_plugin_config_map(self.env), sharing.mig_parted_config_map(self.env))
             ),
@@ -95,19 +94,21 @@ class Site:
             self.apply(*karpenter.node_overlays(self.env, pool))
         self.apply(node_class.ec2_node_class(self.env, pool, node_class.node_role(self.env), self.env.name))
         self.apply(*karpenter.node_pools(self.env, pool))
-        for one in pool.node_pools:
-            self.until(lambda one=one: self._ready("nodepool", one), f"NodePool {one} to be ready")
+        for node_pool in pool.node_pools:
+            self.until(
+                lambda name=node_pool: self._ready("nodepool", name), f"NodePool {node_pool} to be ready"
+            )
 
     def _ready(self, kind: str, name: str) -> bool:
         conditions = self.get(kind, name).get("status", {}).get("conditions", [])
-        return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+        return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
     def get(self, *what: str) -> Manifest:
-        found: Manifest = json.loads(self.kubectl("get", *what, "-o", "json"))
-        return found
+        result: Manifest = json.loads(self.kubectl("get", *what, "-o", "json"))
+        return result
 
     def run(self, name: str, replicas: int, pool: str | None = None, **resources: str) -> None:
-        asked = {"cpu": "10m", "memory": "16Mi", **resources}
+        requests = {"cpu": "10m", "memory": "16Mi", **resources}
         spec = {
             "nodeSelector": {"gpuform.io/pool": pool} if pool else {},
             "tolerations": [
@@ -116,7 +117,11 @@ class Site:
             ],
             "terminationGracePeriodSeconds": 0,
             "containers": [
-                {"name": "work", "image": "x:1", "resources": {"requests": asked, "limits": dict(resources)}}
+                {
+                    "name": "work",
+                    "image": "x:1",
+                    "resources": {"requests": requests, "limits": dict(resources)},
+                }
             ],
         }
         self.apply(
@@ -133,8 +138,8 @@ class Site:
         )
 
     def pods(self, name: str) -> list[Manifest]:
-        found: list[Manifest] = self.get("pods", "-n", "default", "-l", f"app={name}")["items"]
-        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+        result: list[Manifest] = self.get("pods", "-n", "default", "-l", f"app={name}")["items"]
+        return [pod for pod in result if "deletionTimestamp" not in pod["metadata"]]
 
     def running(self, name: str, count: int, seconds: float = 300) -> list[Manifest]:
         def all_run() -> list[Manifest]:
@@ -143,8 +148,8 @@ class Site:
 
         return self.until(all_run, f"{count} pods of {name} to run", seconds)
 
-    def bought(self, pool: str) -> tuple[Bought, ...]:
-        return tuple(one for one in self.cloud.market.bought() if one.pool == pool)
+    def bought(self, pool: str) -> tuple[LaunchedInstance, ...]:
+        return tuple(instance for instance in self.cloud.market.instances() if instance.pool == pool)
 
     def late(self, pods: Sequence[Manifest]) -> list[str]:
         """Pods that were bound before the gate admitted their node, or without that."""
@@ -165,7 +170,9 @@ class Site:
 
 
 def _bound(pod: Manifest) -> datetime:
-    (scheduled,) = (one for one in pod["status"]["conditions"] if one["type"] == "PodScheduled")
+    (scheduled,) = (
+        condition for condition in pod["status"]["conditions"] if condition["type"] == "PodScheduled"
+    )
     return datetime.fromisoformat(scheduled["lastTransitionTime"])
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from infra.model.environment import Environment
 from lab.rehearse.cloud.market import Shortage
-from tests.lab.rehearse.market_site import Site, pool
+from tests.lab.rehearse.market_site import KarpenterCluster, pool
 from tests.plan.aws_environments import aws
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
@@ -29,14 +29,14 @@ GPU = {"nvidia.com/gpu": "1"}
 
 
 @pytest.fixture(scope="module")
-def opened(market: Callable[[Environment], Site]) -> Site:
+def opened(market: Callable[[Environment], KarpenterCluster]) -> KarpenterCluster:
     return market(ENV)
 
 
 @pytest.fixture
-def site(opened: Site) -> Iterator[Site]:
+def site(opened: KarpenterCluster) -> Iterator[KarpenterCluster]:
     yield opened
-    opened.cloud.market.set_short()
+    opened.cloud.market.set_shortages()
 
 
 @pytest.mark.parametrize(
@@ -46,23 +46,25 @@ def site(opened: Site) -> Iterator[Site]:
         ("types", Shortage(machine="g6.xlarge"), ("g6.2xlarge", None)),  # the next cheapest
     ],
 )
-def test_a_zone_without_capacity(site: Site, pool: str, short: Shortage, bought: tuple[str, ...]) -> None:
-    site.cloud.market.set_short(short)
+def test_a_zone_without_capacity(
+    site: KarpenterCluster, pool: str, short: Shortage, bought: tuple[str, ...]
+) -> None:
+    site.cloud.market.set_shortages(short)
     site.sell(pool)
     site.run(pool, 2, pool, **GPU)
     site.running(pool, 2)
-    assert {(one.machine, bought[1] and one.zone) for one in site.bought(pool)} == {bought}
-    assert pool == "zones" or "g6.xlarge" in {one.machine for one in site.cloud.market.refusals()}
+    assert {(instance.machine, bought[1] and instance.zone) for instance in site.bought(pool)} == {bought}
+    assert pool == "zones" or "g6.xlarge" in {refusal.machine for refusal in site.cloud.market.refusals()}
 
 
-def test_spot_where_on_demand_has_run_out_and_back_again(site: Site) -> None:
-    site.cloud.market.set_short(Shortage(machine="g5.xlarge", capacity="on-demand"))
+def test_spot_where_on_demand_has_run_out_and_back_again(site: KarpenterCluster) -> None:
+    site.cloud.market.set_shortages(Shortage(machine="g5.xlarge", capacity="on-demand"))
     site.sell("spot")
     site.run("spot", 1, "spot", **GPU)
     (pod,) = site.running("spot", 1)
     (first,) = site.bought("spot")
     assert (first.capacity, first.node) == ("spot", pod["spec"]["nodeName"])
-    site.cloud.market.set_short(Shortage(machine="g5.xlarge", zone=first.zone, capacity="spot"))
+    site.cloud.market.set_shortages(Shortage(machine="g5.xlarge", zone=first.zone, capacity="spot"))
     site.cloud.interrupt(first.id, notice_s=5.0)
     site.until(lambda: site.bought("spot")[0].ended, "the instance to be taken back")
     site.until(
@@ -83,10 +85,10 @@ def _elsewhere(pod: dict[str, object], node: str | None) -> bool:
     return spec.get("nodeName") not in (None, node)
 
 
-def test_a_reservation_that_is_used_up(site: Site) -> None:
-    site.cloud.market.use_up(HELD, left=1)
+def test_a_reservation_that_is_used_up(site: KarpenterCluster) -> None:
+    site.cloud.market.set_left(HELD, left=1)
     site.sell("held")
     site.run("held", 2, "held", **GPU)
     site.running("held", 2)
-    bought = sorted((one.capacity, one.reservation) for one in site.bought("held"))
+    bought = sorted((instance.capacity, instance.reservation) for instance in site.bought("held"))
     assert bought == [("on-demand", None), ("reserved", HELD)]

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from gpuform.clients.aws.api import client
+from gpuform.clients.aws.api import create_client
 from infra.config import load
 from infra.model import labels
 from infra.model.prices import PriceList
 from lab.rehearse.cloud.market import Shortage
 from lab.rehearse.cloud.server import Cloud
-from tests.lab.rehearse.played_cluster import PlayedCluster
+from tests.lab.rehearse.fake_cluster import FakeCluster
 from tests.model.test_own import on_aws
 from tests.waiting import until
 
@@ -46,19 +46,19 @@ spec:
 
 
 @pytest.fixture
-def plane() -> PlayedCluster:
-    return PlayedCluster()
+def plane() -> FakeCluster:
+    return FakeCluster()
 
 
 @pytest.fixture
-def cloud(plane: PlayedCluster) -> Iterator[Cloud]:
-    with Cloud(load(STACK), PriceList(), plane, join_s=0.0) as found:
-        yield found
+def cloud(plane: FakeCluster) -> Iterator[Cloud]:
+    with Cloud(load(STACK), PriceList(), plane, join_s=0.0) as result:
+        yield result
 
 
 @pytest.fixture
 def ec2(cloud: Cloud) -> Any:
-    return client("ec2", REGION)
+    return create_client("ec2", REGION)
 
 
 def template(ec2: Any, name: str = "template", reservation: str | None = None, adapters: int = 0) -> str:
@@ -76,7 +76,7 @@ def template(ec2: Any, name: str = "template", reservation: str | None = None, a
 
 
 def fleet(ec2: Any, template: str, *kinds: tuple[str, str], count: int = 1, spot: bool = False) -> Any:
-    subnets = {one["AvailabilityZone"]: one["SubnetId"] for one in ec2.describe_subnets()["Subnets"]}
+    subnets = {subnet["AvailabilityZone"]: subnet["SubnetId"] for subnet in ec2.describe_subnets()["Subnets"]}
     image = ec2.register_image(Name=f"image-{time.monotonic_ns()}", Architecture="x86_64")["ImageId"]
     return ec2.create_fleet(
         Type="instant",
@@ -104,19 +104,19 @@ def fleet(ec2: Any, template: str, *kinds: tuple[str, str], count: int = 1, spot
     )
 
 
-def test_sells_a_type_that_the_environment_declares(plane: PlayedCluster) -> None:
+def test_sells_a_type_that_the_environment_declares(plane: FakeCluster) -> None:
     env = on_aws({"machine": "x9.24xlarge", "elastic": {"max": {"cpu": 960}}})
     with Cloud(env, PriceList(), plane, join_s=0.0) as cloud:
-        ec2 = client("ec2", REGION)
-        (found,) = ec2.describe_instance_types(InstanceTypes=["x9.24xlarge"])["InstanceTypes"]
-        assert found["VCpuInfo"]["DefaultVCpus"] == 96
-        assert found["GpuInfo"]["Gpus"][0]["Count"] == 4
+        ec2 = create_client("ec2", REGION)
+        (result,) = ec2.describe_instance_types(InstanceTypes=["x9.24xlarge"])["InstanceTypes"]
+        assert result["VCpuInfo"]["DefaultVCpus"] == 96
+        assert result["GpuInfo"]["Gpus"][0]["Count"] == 4
         every = ec2.describe_instance_types(Filters=[])["InstanceTypes"]
-        assert {"x9.24xlarge", "g6e.xlarge"} <= {one["InstanceType"] for one in every}
+        assert {"x9.24xlarge", "g6e.xlarge"} <= {item["InstanceType"] for item in every}
         sold = fleet(ec2, template(ec2), ("x9.24xlarge", "us-west-2a"))
-        assert [one["InstanceType"] for one in sold["Instances"]] == ["x9.24xlarge"]
-        assert cloud.market.bought()[0].usd_per_hour == 30.0
-        until(lambda: cloud.market.bought()[0].node)
+        assert [instance["InstanceType"] for instance in sold["Instances"]] == ["x9.24xlarge"]
+        assert cloud.market.instances()[0].usd_per_hour == 30.0
+        until(lambda: cloud.market.instances()[0].node)
         (node,) = plane.applied
         assert "NVIDIA X1" in node["metadata"]["annotations"][labels.SIM_GPU_MODEL]
 
@@ -126,14 +126,15 @@ BOTH = (("g6e.2xlarge", "us-west-2a"), ("g6e.xlarge", "us-west-2b"))
 
 def test_sells_the_cheapest_that_there_is(cloud: Cloud, ec2: Any) -> None:
     sold = fleet(ec2, template(ec2), *BOTH, count=2)
-    assert [(one["InstanceType"], len(one["InstanceIds"])) for one in sold["Instances"]] == [
+    assert [(instance["InstanceType"], len(instance["InstanceIds"])) for instance in sold["Instances"]] == [
         ("g6e.xlarge", 2)
     ]
     assert sold["Errors"] == []
-    assert [(one.machine, one.zone, one.capacity, one.pool) for one in cloud.market.bought()] == [
-        ("g6e.xlarge", "us-west-2b", "on-demand", "l40s-inference")
-    ] * 2
-    assert cloud.market.bought()[0].usd_per_hour == 1.861  # AWS's price of 2026-07-20 in us-east-1
+    assert [
+        (instance.machine, instance.zone, instance.capacity, instance.pool)
+        for instance in cloud.market.instances()
+    ] == [("g6e.xlarge", "us-west-2b", "on-demand", "l40s-inference")] * 2
+    assert cloud.market.instances()[0].usd_per_hour == 1.861  # AWS's price of 2026-07-20 in us-east-1
 
 
 @pytest.mark.parametrize(
@@ -148,37 +149,37 @@ def test_sells_the_cheapest_that_there_is(cloud: Cloud, ec2: Any) -> None:
 def test_what_is_short_is_refused_and_the_next_is_sold(
     cloud: Cloud, ec2: Any, short: Shortage, bought: str | None, refused: str | None
 ) -> None:
-    cloud.market.set_short(short)
+    cloud.market.set_shortages(short)
     sold = fleet(ec2, template(ec2), *BOTH)
-    assert [one["InstanceType"] for one in sold["Instances"]] == ([bought] if bought else [])
+    assert [instance["InstanceType"] for instance in sold["Instances"]] == ([bought] if bought else [])
     errors = [
-        (one["ErrorCode"], one["LaunchTemplateAndOverrides"]["Overrides"]["InstanceType"])
-        for one in sold["Errors"]
+        (error["ErrorCode"], error["LaunchTemplateAndOverrides"]["Overrides"]["InstanceType"])
+        for error in sold["Errors"]
     ]
     assert errors[:1] == ([("InsufficientInstanceCapacity", refused)] if refused else [])
-    assert [one.machine for one in cloud.market.refusals()][:1] == ([refused] if refused else [])
+    assert [refusal.machine for refusal in cloud.market.refusals()][:1] == ([refused] if refused else [])
 
 
 def test_a_reservation_is_used_up_and_given_back(cloud: Cloud, ec2: Any) -> None:
     (held,) = cloud.market.reservations
     assert (held.machine, held.zone, held.total) == ("p5.48xlarge", "us-west-2b", 4)
-    cloud.market.use_up(held.id, left=1)
+    cloud.market.set_left(held.id, left=1)
     name = template(ec2, reservation=held.id)
     sold = fleet(ec2, name, ("p5.48xlarge", "us-west-2b"), count=2)
     (id,) = sold["Instances"][0]["InstanceIds"]
     (listed,) = ec2.describe_capacity_reservations(CapacityReservationIds=[held.id])["CapacityReservations"]
     assert (listed["AvailableInstanceCount"], listed["State"]) == (0, "active")
-    (found,) = ec2.describe_instances(InstanceIds=[id])["Reservations"][0]["Instances"]
-    assert found["CapacityReservationId"] == held.id
+    (result,) = ec2.describe_instances(InstanceIds=[id])["Reservations"][0]["Instances"]
+    assert result["CapacityReservationId"] == held.id
     again = fleet(ec2, name, ("p5.48xlarge", "us-west-2b"))
-    assert [one["ErrorCode"] for one in again["Errors"]] == ["ReservationCapacityExceeded"]
+    assert [error["ErrorCode"] for error in again["Errors"]] == ["ReservationCapacityExceeded"]
     ec2.terminate_instances(InstanceIds=[id])
     until(lambda: cloud.market.reservations[0].left == 1)
 
 
-def test_an_instance_joins_as_its_user_data_says(cloud: Cloud, ec2: Any, plane: PlayedCluster) -> None:
+def test_an_instance_joins_as_its_user_data_says(cloud: Cloud, ec2: Any, plane: FakeCluster) -> None:
     fleet(ec2, template(ec2, adapters=2), ("g6e.xlarge", "us-west-2a"), spot=True)
-    until(lambda: cloud.market.bought()[0].node)
+    until(lambda: cloud.market.instances()[0].node)
     node = plane.applied[0]
     assert node["metadata"]["labels"]["karpenter.sh/nodepool"] == "l40s-inference-spot"
     assert node["metadata"]["labels"]["topology.kubernetes.io/zone"] == "us-west-2a"
@@ -186,44 +187,46 @@ def test_an_instance_joins_as_its_user_data_says(cloud: Cloud, ec2: Any, plane: 
     assert node["metadata"]["annotations"]["simulator.gpuform.io/pods"] == "50"
     assert node["metadata"]["annotations"]["simulator.gpuform.io/gpu-count"] == "1"
     assert node["metadata"]["annotations"]["simulator.gpuform.io/efa"] == "2"
-    assert node["spec"]["providerID"] == f"aws:///us-west-2a/{cloud.market.bought()[0].id}"
+    assert node["spec"]["providerID"] == f"aws:///us-west-2a/{cloud.market.instances()[0].id}"
     assert not any(name.startswith("nvidia.com/") for name in node["metadata"]["labels"])
 
 
-def test_spot_is_warned_of_taken_back_and_its_node_goes(cloud: Cloud, ec2: Any, plane: PlayedCluster) -> None:
+def test_spot_is_warned_of_taken_back_and_its_node_goes(cloud: Cloud, ec2: Any, plane: FakeCluster) -> None:
     sold = fleet(ec2, template(ec2), ("g6e.xlarge", "us-west-2a"), spot=True)
     (id,) = sold["Instances"][0]["InstanceIds"]
-    (found,) = ec2.describe_instances(InstanceIds=[id])["Reservations"][0]["Instances"]
-    assert found["InstanceLifecycle"] == "spot"
-    assert cloud.market.bought()[0].usd_per_hour == pytest.approx(1.861 * 0.5)  # the stack's spot_factor
-    node = until(lambda: cloud.market.bought()[0].node)
+    (result,) = ec2.describe_instances(InstanceIds=[id])["Reservations"][0]["Instances"]
+    assert result["InstanceLifecycle"] == "spot"
+    assert cloud.market.instances()[0].usd_per_hour == pytest.approx(1.861 * 0.5)  # the stack's spot_factor
+    node = until(lambda: cloud.market.instances()[0].node)
     cloud.interrupt(id, notice_s=0.5)
-    sqs = client("sqs", REGION)
+    sqs = create_client("sqs", REGION)
     url = sqs.get_queue_url(QueueName="aws-prod")["QueueUrl"]
     (message,) = sqs.receive_message(QueueUrl=url)["Messages"]
     assert json.loads(message["Body"])["detail"] == {"instance-id": id, "instance-action": "terminate"}
-    until(lambda: cloud.market.bought()[0].ended)
-    until(lambda: (f"/api/v1/nodes/{node}", None) in plane.asked)
+    until(lambda: cloud.market.instances()[0].ended)
+    until(lambda: (f"/api/v1/nodes/{node}", None) in plane.requests)
 
 
 def test_an_alias_is_an_image_of_its_architecture(cloud: Cloud, ec2: Any) -> None:
     name = "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/x86_64/nvidia/x-v20260801/image_id"
-    ssm = client("ssm", REGION)
-    found = {ssm.get_parameter(Name=name)["Parameter"]["Value"] for _ in range(2)}
-    (image,) = ec2.describe_images(ImageIds=list(found))["Images"]
+    ssm = create_client("ssm", REGION)
+    result = {ssm.get_parameter(Name=name)["Parameter"]["Value"] for _ in range(2)}
+    (image,) = ec2.describe_images(ImageIds=list(result))["Images"]
     assert image["Architecture"] == "x86_64"
 
 
 def test_prices_and_types_are_those_of_the_catalogue(cloud: Cloud, ec2: Any) -> None:
-    rows = client("pricing", REGION).get_products(ServiceCode="AmazonEC2")["PriceList"]
+    rows = create_client("pricing", REGION).get_products(ServiceCode="AmazonEC2")["PriceList"]
     prices = {
         row["product"]["attributes"]["instanceType"]: row["terms"]["OnDemand"]["1"]["priceDimensions"]["1"]
         for row in map(json.loads, rows)
     }
     assert prices["p5.48xlarge"]["pricePerUnit"] == {"USD": "55.04"}
-    types = {one["InstanceType"] for one in ec2.describe_instance_types()["InstanceTypes"]}
+    types = {
+        instance_type["InstanceType"] for instance_type in ec2.describe_instance_types()["InstanceTypes"]
+    }
     assert types <= set(prices)
     assert {"g4dn.xlarge", "p5.48xlarge", "m6i.4xlarge"} <= types
     history = ec2.describe_spot_price_history()["SpotPriceHistory"]
-    of_one = {one["AvailabilityZone"] for one in history if one["InstanceType"] == "g6e.xlarge"}
+    of_one = {item["AvailabilityZone"] for item in history if item["InstanceType"] == "g6e.xlarge"}
     assert of_one == {"us-west-2a", "us-west-2b", "us-west-2c"}

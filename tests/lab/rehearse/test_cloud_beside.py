@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from gpuform.clients.aws.api import client
+from gpuform.clients.aws.api import create_client
 from infra.config import load, parse
 from infra.model.prices import Cost, PriceList
 from infra.plan import node_class
 from lab.rehearse.cloud import account
-from lab.rehearse.cloud.account import furnish
+from lab.rehearse.cloud.account import create_account
 from lab.rehearse.cloud.answers import Answers
 from lab.rehearse.cloud.instances import Instances
-from lab.rehearse.cloud.market import Bought, Market
-from lab.rehearse.cloud.server import Cloud, pointed
+from lab.rehearse.cloud.market import LaunchedInstance, Market
+from lab.rehearse.cloud.server import Cloud, aws_environment
 from tests.components.aws_stacks import small
 from tests.components.test_existing_vpc import BY_ID, BY_TAG, IDS, VPC
-from tests.lab.rehearse.played_cluster import PlayedCluster
+from tests.lab.rehearse.fake_cluster import FakeCluster
 from tests.plan.aws_environments import aws
 from tests.waiting import until
 
@@ -34,7 +34,7 @@ STACK = Path(__file__).parents[3] / "Pulumi.aws-prod.yaml"
 ID = "cr-0123456789abcdef0"
 
 
-PLANE = PlayedCluster()
+PLANE = FakeCluster()
 
 
 def test_a_start_that_fails_leaves_no_server_and_no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +43,7 @@ def test_a_start_that_fails_leaves_no_server_and_no_variables(monkeypatch: pytes
 
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
     monkeypatch.setattr(Cloud, "_reset", lambda self: None)
-    monkeypatch.setattr(account, "furnish", broken)
+    monkeypatch.setattr(account, "create_account", broken)
     before, threads = dict(os.environ), threading.active_count()
     with pytest.raises(RuntimeError, match="no queue"), Cloud(load(STACK), PriceList(), PLANE):
         pass
@@ -53,7 +53,7 @@ def test_a_start_that_fails_leaves_no_server_and_no_variables(monkeypatch: pytes
 
 def test_it_is_there_as_long_as_it_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Cloud, "_reset", lambda self: None)
-    monkeypatch.setattr(account, "furnish", lambda env: None)
+    monkeypatch.setattr(account, "create_account", lambda env: None)
     monkeypatch.setattr(Instances, "_running", lambda self: {})
     before, threads = dict(os.environ), threading.active_count()
     with Cloud(load(STACK), PriceList(), PLANE) as cloud:
@@ -71,15 +71,15 @@ def test_nothing_of_the_callers_own_aws_or_proxy_is_in_the_way(monkeypatch: pyte
     monkeypatch.setenv("NO_PROXY", "intern")
     monkeypatch.delenv("no_proxy", raising=False)
     before = dict(os.environ)
-    with pointed({"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}):
+    with aws_environment({"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}):
         assert {name for name in os.environ if name.startswith("AWS_")} == {"AWS_ENDPOINT_URL"}
         assert os.environ["NO_PROXY"] == "intern,127.0.0.1"
         assert os.environ["no_proxy"] == "127.0.0.1"
     assert dict(os.environ) == before
 
 
-def bought(id: str, reservation: str | None = None) -> Bought:
-    return Bought(
+def bought(id: str, reservation: str | None = None) -> LaunchedInstance:
+    return LaunchedInstance(
         id=id,
         machine="p5.48xlarge",
         pool="h100-training",
@@ -94,24 +94,24 @@ def bought(id: str, reservation: str | None = None) -> Bought:
 class Slow(Instances):
     """While it lists running instances, another one is sold."""
 
-    def __init__(self, market: Market, sold: Bought) -> None:
+    def __init__(self, market: Market, sold: LaunchedInstance) -> None:
         super().__init__("us-west-2", market, {}, PLANE, 0.0)
-        self.sold: Bought | None = sold
+        self.launched: LaunchedInstance | None = sold
 
     def _running(self) -> dict[str, str]:
-        if self.sold:
-            self._market.sold([self.sold])
-            self.sold = None
+        if self.launched:
+            self._market.record_launches([self.launched])
+            self.launched = None
             return {}
         return {"i-1": "10.0.0.4"}
 
 
 def test_what_is_sold_during_a_look_has_not_ended() -> None:
     market = Market(load(STACK), PriceList())
-    market.use_up(ID, left=1)
+    market.set_left(ID, left=1)
     instances = Slow(market, bought("i-1", ID))
-    instances._look()
-    assert market.bought()[0].ended is None
+    instances._step()
+    assert market.instances()[0].ended is None
     assert market.reservations[0].left == 0  # and is not sold twice
 
 
@@ -149,7 +149,7 @@ def test_a_pools_own_price_is_listed_where_its_machine_has_none() -> None:
     env = aws({"name": "h200", "machine": "p5e.48xlarge"})
     env = env.model_copy(update={"cost": Cost(prices={"h200": 63.5})})
     market = Market(env, PriceList())
-    assert market.listed["p5e.48xlarge"] == 63.5
+    assert market.on_demand_prices["p5e.48xlarge"] == 63.5
     assert market.price("p5e.48xlarge", "on-demand") == 63.5
 
 
@@ -166,10 +166,10 @@ def test_an_alias_is_one_image_for_all_who_ask_at_once(monkeypatch: pytest.Monke
     asking = [
         threading.Thread(target=answers.get_parameter, args=({"Name": "/x/image_id"},)) for _ in range(4)
     ]
-    for one in asking:
-        one.start()
-    for one in asking:
-        one.join()
+    for item in asking:
+        item.start()
+    for entry in asking:
+        entry.join()
     assert made == ["/x/image_id"], "another image of one alias is drift, and replaces every node"
 
 
@@ -182,27 +182,27 @@ def test_the_subnets_have_the_ids_in_karpenters_class(moto: str, network: dict[s
     from lab.offline.aws.functions import assumed_subnet
 
     env = parse(small(ELASTIC, network=network))
-    furnish(env)
-    ec2 = client("ec2", "us-west-2")
+    create_account(env)
+    ec2 = create_client("ec2", "us-west-2")
     listed = ec2.describe_subnets(Filters=[{"Name": "vpc-id", "Values": [VPC]}])["Subnets"]
-    ids = {one["AvailabilityZone"]: one["SubnetId"] for one in listed}
+    ids = {item["AvailabilityZone"]: item["SubnetId"] for item in listed}
     tags = BY_TAG["subnets"]["tags"]  # type: ignore[index]
     assert ids == (IDS if network is BY_ID else {zone: assumed_subnet(VPC, zone, tags) for zone in IDS})
     spec = node_class.ec2_node_class(env, env.pools[0], "role", env.name, ids)["spec"]
-    asked = [term["id"] for term in spec["subnetSelectorTerms"]]
-    assert sorted(asked) == sorted(ids.values())
+    requests = [term["id"] for term in spec["subnetSelectorTerms"]]
+    assert sorted(requests) == sorted(ids.values())
 
 
 def test_discovery_by_tag_finds_no_subnet(moto: str) -> None:
     """As at AWS, where the owner has not tagged them: an EC2NodeClass that selects by tag gets no node."""
-    furnish(parse(small(ELASTIC, network=BY_ID)))
+    create_account(parse(small(ELASTIC, network=BY_ID)))
     tagged = [{"Name": "tag:karpenter.sh/discovery", "Values": ["*"]}]
-    assert client("ec2", "us-west-2").describe_subnets(Filters=tagged)["Subnets"] == []
+    assert create_client("ec2", "us-west-2").describe_subnets(Filters=tagged)["Subnets"] == []
 
 
 def test_subnets_of_a_new_vpc_are_found_by_tag(moto: str) -> None:
-    furnish(parse(small(ELASTIC)))
+    create_account(parse(small(ELASTIC)))
     tagged = [{"Name": "tag:karpenter.sh/discovery", "Values": ["labs"]}]
-    found = client("ec2", "us-west-2").describe_subnets(Filters=tagged)["Subnets"]
-    assert len(found) == 3
-    assert not {one["SubnetId"] for one in found} & {*IDS.values()}
+    result = create_client("ec2", "us-west-2").describe_subnets(Filters=tagged)["Subnets"]
+    assert len(result) == 3
+    assert not {item["SubnetId"] for item in result} & {*IDS.values()}

@@ -32,18 +32,18 @@ def given(values: object) -> dict[str, str]:
     ],
 )
 def test_the_settings_of_our_own_stacks_arrive(stack: str, gates: str) -> None:
-    found = given(karpenter_values(load(Paths.here().root / f"Pulumi.{stack}.yaml")))
-    assert found["CLUSTER_NAME"] == found["INTERRUPTION_QUEUE"] == stack
-    assert found["EKS_CONTROL_PLANE"] == "true"
-    assert found["FEATURE_GATES"] == gates
-    assert found["SYSTEM_NAMESPACE"] == "kube-system"
-    assert (found["CPU_REQUESTS"], found["MEMORY_LIMIT"]) == ("1000", str(2**30))
+    result = given(karpenter_values(load(Paths.here().root / f"Pulumi.{stack}.yaml")))
+    assert result["CLUSTER_NAME"] == result["INTERRUPTION_QUEUE"] == stack
+    assert result["EKS_CONTROL_PLANE"] == "true"
+    assert result["FEATURE_GATES"] == gates
+    assert result["SYSTEM_NAMESPACE"] == "kube-system"
+    assert (result["CPU_REQUESTS"], result["MEMORY_LIMIT"]) == ("1000", str(2**30))
 
 
 def test_what_is_left_out_or_empty_is_karpenters_own_default() -> None:
-    found = given({"settings": {"clusterName": "a", "interruptionQueue": "", "reservedENIs": 2}})
-    assert found["RESERVED_ENIS"] == "2"
-    assert not {"INTERRUPTION_QUEUE", "FEATURE_GATES", "CPU_REQUESTS", "MEMORY_LIMIT"} & set(found)
+    result = given({"settings": {"clusterName": "a", "interruptionQueue": "", "reservedENIs": 2}})
+    assert result["RESERVED_ENIS"] == "2"
+    assert not {"INTERRUPTION_QUEUE", "FEATURE_GATES", "CPU_REQUESTS", "MEMORY_LIMIT"} & set(result)
 
 
 def test_a_setting_that_would_get_lost_is_refused() -> None:
@@ -55,25 +55,25 @@ STACK = load(Path(__file__).parents[3] / "Pulumi.aws-prod.yaml")
 SIM = "simulator.gpuform.io/"
 
 
-def annotations(text: str, adapters: int) -> dict[str, str]:
-    told = instances.kubelet(base64.b64encode(text.encode()).decode())
+def node_annotations(text: str, adapters: int) -> dict[str, str]:
+    reported = instances.read_user_data(base64.b64encode(text.encode()).decode())
     place = ("node", "i-1", "us-west-2b", "us-west-2")
-    made = instances.node(MACHINES["p5.48xlarge"], *place, told, adapters)
-    found: dict[str, str] = made["metadata"]["annotations"]
-    return found
+    made = instances.node_manifest(MACHINES["p5.48xlarge"], *place, reported, adapters)
+    result: dict[str, str] = made["metadata"]["annotations"]
+    return result
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        user_data.of(STACK, STACK.pool("h100-training")),
+        user_data.render(STACK, STACK.pool("h100-training")),
         '[settings.kernel.sysctl]\n"vm.nr_hugepages" = "5120"\n',
     ],
     ids=["AL2023", "Bottlerocket"],
 )
 def test_huge_pages_are_taken_off_the_other_memory(text: str) -> None:
-    found, plain = annotations(text, 32), annotations("", 0)
-    assert (found[f"{SIM}efa"], found[f"{SIM}hugepages-2Mi"]) == ("32", "10240Mi")
-    left = [int(one[f"{SIM}memory"].removesuffix("Mi")) for one in (found, plain)]
+    result, plain = node_annotations(text, 32), node_annotations("", 0)
+    assert (result[f"{SIM}efa"], result[f"{SIM}hugepages-2Mi"]) == ("32", "10240Mi")
+    left = [int(item[f"{SIM}memory"].removesuffix("Mi")) for item in (result, plain)]
     assert left[1] - left[0] == 10240
     assert plain.keys().isdisjoint({f"{SIM}efa", f"{SIM}hugepages-2Mi"})

@@ -43,25 +43,25 @@ def checkout(tmp_path: Path) -> Checkout:
     return make_checkout(tmp_path)
 
 
-def loads(checkout: Checkout, *asked: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    said = json.loads(checkout.gpuform("rehearse", *asked, "--json", patience_s=900).stdout)
-    assert (said["failed"], said["troubles"], said["shrink"]) == (False, [], None)
-    return said, said["loads"]
+def loads(checkout: Checkout, *requests: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    document = json.loads(checkout.gpuform("rehearse", *requests, "--json", patience_s=900).stdout)
+    assert (document["failed"], document["troubles"], document["shrink"]) == (False, [], None)
+    return document, document["loads"]
 
 
 def test_400_requests_per_second_start_the_declared_number_and_none_leave_no_pod(checkout: Checkout) -> None:
     (checkout.paths.root / "Pulumi.local.yaml").write_text(ENV)
-    said, found = loads(checkout, "local", "--qps", "0,50,400,0")
-    assert [one["qps"] for one in found] == [0, 50, 400, 0]
-    pods = [{each["name"]: each["pods"] for each in one["workloads"]} for one in found]
+    output, result = loads(checkout, "local", "--qps", "0,50,400,0")
+    assert [item["qps"] for item in result] == [0, 50, 400, 0]
+    pods = [{each["name"]: each["pods"] for each in item["workloads"]} for item in result]
     none, some, many = {"triton": 1, "rare": 0}, {"triton": 1, "rare": 1}, {"triton": 7, "rare": 3}
     assert pods == [none, some, many, none]
-    cold = found[2]["workloads"][0]["cold"]
+    cold = result[2]["workloads"][0]["cold"]
     assert list(cold) == ["asked", "created", "running"], "its node was there"
     assert 0 < cold["asked"] <= cold["created"] <= cold["running"]
-    assert found[3]["workloads"][0]["cold"] == {}
-    assert any(text.startswith("keda:") for text in said["real"])
-    assert "triton's cooldown is 10 s instead of 300 s" in said["shortened"]
+    assert result[3]["workloads"][0]["cold"] == {}
+    assert any(text.startswith("keda:") for text in output["real"])
+    assert "triton's cooldown is 10 s instead of 300 s" in output["shortened"]
 
 
 def test_karpenters_nodes_follow_the_requests(checkout: Checkout) -> None:
@@ -76,7 +76,7 @@ def test_karpenters_nodes_follow_the_requests(checkout: Checkout) -> None:
     }
     env["workloads"] = [{**work, "scale": {"min": 1, "max": 8, "qps_per_replica": 60}}]
     (checkout.paths.root / "Pulumi.aws-dev.yaml").write_text(yaml.safe_dump(stack))
-    said, (many, none) = loads(checkout, "aws-dev", "--qps", "400,0")
+    output, (many, none) = loads(checkout, "aws-dev", "--qps", "400,0")
     assert (many["workloads"][0]["pods"], none["workloads"][0]["pods"]) == (7, 1)
     assert many["bought"] == none["removed"] == {"g4dn.xlarge": 2}, "three pods share a GPU"
     assert many["usd_per_hour"] == pytest.approx(none["usd_per_hour"] + 2 * 0.526)
@@ -84,4 +84,4 @@ def test_karpenters_nodes_follow_the_requests(checkout: Checkout) -> None:
     cold = many["workloads"][0]["cold"]
     assert list(cold) == steps
     assert sorted(cold.values()) == list(cold.values())
-    assert said["usd_per_hour"] == none["usd_per_hour"], "as before the first load"
+    assert output["usd_per_hour"] == none["usd_per_hour"], "as before the first load"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gpuform.checkout.paths import Paths
-from gpuform.checkout.scratch import kept_logs
+from gpuform.checkout.scratch import preserved_logs
 from lab.rehearse import plane as module
 from lab.rehearse import plane as planes
 from lab.rehearse.plane import plane
@@ -77,7 +77,7 @@ def test_who_is_not_to_hear_of_a_closed_terminal_does_not(paths: Paths) -> None:
 
 
 def test_logs_that_cannot_be_kept_keep_nothing_running(paths: Paths) -> None:
-    logs = kept_logs(module.apart(paths, "lab"))
+    logs = preserved_logs(module.paths_of_run(paths, "lab"))
     logs.parent.mkdir()
     logs.write_text("a file in the way")
     with pytest.raises(OSError, match=r"lab\.logs"), plane(paths, TOOLS, "lab", print) as own:
@@ -97,11 +97,11 @@ def test_a_second_preview_of_a_stack_waits_until_the_first_has_ended(
             waiting.set()
 
     def second() -> None:
-        with planes.played(paths, TOOLS, "lab", None, say):
+        with planes.preview_base(paths, TOOLS, "lab", None, say):
             Recorded.done.append("second")
 
     other = threading.Thread(target=second)
-    with planes.played(paths, TOOLS, "lab", None, print):
+    with planes.preview_base(paths, TOOLS, "lab", None, print):
         other.start()
         assert waiting.wait(30)
         Recorded.done.append("first")

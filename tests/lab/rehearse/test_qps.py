@@ -12,12 +12,12 @@ import pytest
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
 from gpuform.usage.nodes import Pod
-from gpuform.usage.rehearsal import Load, Pending
+from gpuform.usage.rehearsal import Load, PendingPod
 from infra.config import load, parse
 from infra.model.environment import Environment
 from lab.rehearse import scaled
-from lab.rehearse.exporter import GATEWAY, Key, Requests, Series, serving
-from lab.rehearse.loads import reached, unmet
+from lab.rehearse.exporter import GATEWAY, Key, RequestCounters, Series, serve
+from lab.rehearse.loads import unmet, workload_result
 
 pytestmark = pytest.mark.unit
 GATEWAY_QUERY = 'sum( rate(hits{ingress="w", code="200"}[5m]) ) or vector(0)'
@@ -38,7 +38,7 @@ def env(update: Any = None, **scale: Any) -> Environment:
 
 
 def test_loads_as_they_are_written() -> None:
-    assert scaled.parsed("0, 50,4e2,0.5") == (0, 50, 400, 0.5)
+    assert scaled.parse_qps("0, 50,4e2,0.5") == (0, 50, 400, 0.5)
 
 
 @pytest.mark.parametrize("text", ["", "a", "50,", "-1", "nan", "1,inf", "2e6", ",".join(["1"] * 21)])
@@ -46,16 +46,16 @@ def test_loads_that_are_none(text: str) -> None:
     with pytest.raises(
         InputError, match=r"^--qps.*; (as in 0,50,400, each from 0 to 1000000|give 20 or fewer)"
     ):
-        scaled.parsed(text)
+        scaled.parse_qps(text)
 
 
 @pytest.mark.parametrize(
     ("qps", "pods"), [(0, 1), (50, 1), (50.1, 2), (400, 8), (401, 8), (0.3 / 0.1 * 50, 3)]
 )
 def test_pods_are_as_many_as_the_declaration_asks_for(qps: float, pods: int) -> None:
-    (one,) = scaled.followers(env())
-    assert one.wanted(qps) == pods
-    (work,) = scaled.at(env(), qps, (one,)).workloads
+    (one,) = scaled.scaled_workloads(env())
+    assert one.replicas_for(qps) == pods
+    (work,) = scaled.at_load(env(), qps, (one,)).workloads
     assert work.pods == pods
 
 
@@ -69,7 +69,7 @@ def test_pods_are_as_many_as_the_declaration_asks_for(qps: float, pods: int) -> 
     ],
 )
 def test_the_counter_is_that_of_the_query(query: str | None, series: Series) -> None:
-    (one,) = scaled.followers(env({"metrics": {"port": 8000}} if query == OWN else None, query=query))
+    (one,) = scaled.scaled_workloads(env({"metrics": {"port": 8000}} if query == OWN else None, query=query))
     assert one.series == series
 
 
@@ -80,14 +80,14 @@ def test_another_query_cannot_be_played(query: str) -> None:
     with pytest.raises(
         InputError, match=r"^workloads\[0\].scale.query: is not sum\(rate\(.*; leave --qps out"
     ):
-        scaled.followers(env(query=query))
+        scaled.scaled_workloads(env(query=query))
 
 
 def test_pods_share_the_requests_and_without_one_none_is_counted() -> None:
     a, b, now = ("s", "a"), ("s", "b"), 100.0
     pods: dict[Key, Key] = {}
     work = {("s", "w"): Series("n", {}, True), ("s", "g"): Series("h", {"x": "y"}, False)}
-    played = Requests(work, lambda: pods, lambda: now)
+    played = RequestCounters(work, lambda: pods, lambda: now)
     played.play(40)
     now = 110.0
     assert played.answer("pods", a) is None
@@ -97,12 +97,12 @@ def test_pods_share_the_requests_and_without_one_none_is_counted() -> None:
     assert played.answer("pods", a) == "n{} 40.000000 111000\n"
     pods[b] = ("s", "w")
     now = 113.0
-    assert [played.answer("pods", one) for one in (a, b)] == [
+    assert [played.answer("pods", item) for item in (a, b)] == [
         "n{} 80.000000 113000\n",
         "n{} 40.000000 113000\n",
     ]
     assert played.answer("pods", ("s", "other")) is played.answer("services", a) is None
-    with serving(played) as port:
+    with serve(played) as port:
         where = f"http://127.0.0.1:{port}"
         with urllib.request.urlopen(f"{where}/services/{'/'.join(GATEWAY)}") as answer:
             assert answer.read() == b'h{x="y"} 520.000000 113000\n'
@@ -112,28 +112,31 @@ def test_pods_share_the_requests_and_without_one_none_is_counted() -> None:
 
 def test_pods_start_before_anything_scales_them() -> None:
     declared = env(min=0, query=GATEWAY_QUERY, cooldown_seconds=300)
-    found = scaled.followers(declared)
-    made = {one["kind"]: one for one in scaled.manifests(declared, found, 4711)}
+    result = scaled.scaled_workloads(declared)
+    made = {manifest["kind"]: manifest for manifest in scaled.manifests(declared, result, 4711)}
     assert "ScaledObject" not in made
-    assert made["Deployment"]["spec"]["replicas"] == 1 == scaled.fewest(declared).workloads[0].pods
+    assert made["Deployment"]["spec"]["replicas"] == 1 == scaled.at_minimum(declared).workloads[0].pods
     noted = made["Service"]["metadata"], made["Deployment"]["spec"]["template"]["metadata"]
-    assert [one["annotations"]["simulator.gpuform.io/metrics-port"] for one in noted] == ["4711"] * 2
-    assert not any(one["kind"] == "Endpoints" for one in scaled.manifests(env(), scaled.followers(env()), 1))
-    (scales,) = scaled.scaled_objects(declared, found)
+    assert [item["annotations"]["simulator.gpuform.io/metrics-port"] for item in noted] == ["4711"] * 2
+    assert not any(
+        manifest["kind"] == "Endpoints"
+        for manifest in scaled.manifests(env(), scaled.scaled_workloads(env()), 1)
+    )
+    (scales,) = scaled.scaled_objects(declared, result)
     assert scales["spec"]["cooldownPeriod"] == 10
     assert scales["spec"]["triggers"][0]["metadata"]["query"] == GATEWAY_QUERY
-    assert list(scaled.shortened(declared, found)) == [
+    assert list(scaled.deviations(declared, result)) == [
         "w's cooldown is 10 s instead of 300 s",
         "Prometheus scrapes every 5s instead of 15s",
     ]
 
 
 def test_fewer_pods_than_a_step_of_an_update_are_no_error() -> None:
-    assert scaled.fewest(env({"update": {"kind": "rolling", "step": 4}})).workloads[0].pods == 1
+    assert scaled.at_minimum(env({"update": {"kind": "rolling", "step": 4}})).workloads[0].pods == 1
 
 
 @pytest.mark.parametrize(
-    ("qps", "phases", "within", "said"),
+    ("qps", "phases", "within", "message"),
     [
         (105, ["Running"], True, []),  # the autoscaler leaves it: no pod is missing
         (150, ["Running"], False, ["150 requests per second: default/w has 1 of 3 pods: why"]),
@@ -149,19 +152,19 @@ def test_fewer_pods_than_a_step_of_an_update_are_no_error() -> None:
     ],
 )
 def test_missing_pods_fail_the_rehearsal_unless_the_autoscaler_tolerates_it(
-    qps: float, phases: list[str], within: bool, said: list[str]
+    qps: float, phases: list[str], within: bool, message: list[str]
 ) -> None:
-    (one,) = scaled.followers(env())
+    (one,) = scaled.scaled_workloads(env())
     if qps == 105:
         one = replace(one, scale=one.scale.model_copy(update={"qps_per_replica": 100.0}))
     mine = [Pod("default", f"w-{n}", "w", "n", phase, {}) for n, phase in enumerate(phases)]
     waits = [
-        Pending("default", "w", "w", "", {}, "why", ()),
-        Pending("default", "x", "x", "", {}, "other", ()),
+        PendingPod("default", "w", "w", "", {}, "why", ()),
+        PendingPod("default", "x", "x", "", {}, "other", ()),
     ]
-    found = reached(one, qps, mine, waits, {})
-    assert found.within is within
-    assert list(unmet([Load(qps, 9.0, (found,), 1, {}, {}, None)])) == said
+    result = workload_result(one, qps, mine, waits, {})
+    assert result.within is within
+    assert list(unmet([Load(qps, 9.0, (result,), 1, {}, {}, None)])) == message
 
 
 def test_what_no_load_can_be_played_for_is_refused() -> None:
@@ -169,4 +172,4 @@ def test_what_no_load_can_be_played_for_is_refused() -> None:
     with pytest.raises(
         InputError, match=r"^--qps: cluster-autoscaler does not run in a rehearsal, so no node"
     ):
-        scaled.followers(declared.model_copy(update={"cluster": cern.cluster, "pools": cern.pools}))
+        scaled.scaled_workloads(declared.model_copy(update={"cluster": cern.cluster, "pools": cern.pools}))

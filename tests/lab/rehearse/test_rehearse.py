@@ -47,34 +47,34 @@ def test_own_hosts_are_asked_what_they_would_hold(checkout: Checkout, tmp_path: 
     root = checkout.paths.root
     shutil.copy(HERE.root / "Pulumi.onprem-dev.yaml", root)
     file, page = tmp_path / "work.yaml", tmp_path / "page.html"
-    work = [{**one, "namespace": "lab", "image": "x:1"} for one in WORK]
+    work = [{**item, "namespace": "lab", "image": "x:1"} for item in WORK]
     file.write_text(yaml.safe_dump({"workloads": work}))
-    asked = ["rehearse", "onprem-dev", "--json", "--workloads", str(file), "--report", str(page)]
-    said = json.loads(checkout.gpuform(*asked, code=1).stdout)
+    requests = ["rehearse", "onprem-dev", "--json", "--workloads", str(file), "--report", str(page)]
+    document = json.loads(checkout.gpuform(*requests, code=1).stdout)
 
-    assert (said["pods"]["wanted"], said["pods"]["placed"]) == (9, 8)
-    (waits,) = said["pods"]["pending"]
+    assert (document["pods"]["wanted"], document["pods"]["placed"]) == (9, 8)
+    (waits,) = document["pods"]["pending"]
     assert waits["workload"] in ("shares", "more")
     assert waits["pool"] == "t4-shared"
     assert waits["why"] == "0 of 6 nodes fit: 1 has insufficient gpu, 5 are not in its pool"
     assert waits["said"][0].startswith("default-scheduler: 0/6 nodes are available: ")
-    pools = {pool["name"]: pool for pool in said["pools"]}
+    pools = {pool["name"]: pool for pool in document["pools"]}
     assert pools["t4-shared"]["resources"] == {"nvidia.com/gpu": {"offers": 3, "used": 3, "idle": 0}}
     assert pools["a100-mig"]["resources"]["nvidia.com/mig-2g.10gb"] == {"offers": 8, "used": 3, "idle": 5}
-    nodes = {node["name"]: node for node in said["nodes"]}
+    nodes = {node["name"]: node for node in document["nodes"]}
     assert set(nodes) == {"gpu-1", "gpu-2", "gpu-3", "gpu-4", "gpu-5", "cpu-1"}
     assert [len(gpu) for gpu in nodes["gpu-1"]["gpus"]] == [5, 5]
     cells = [cell for name in ("gpu-1", "gpu-2") for gpu in nodes[name]["gpus"] for cell in gpu]
     assert sum(cell["pod"] is not None for cell in cells) == 3
     assert all(cell["resource"] == "mig-2g.10gb" for cell in cells if cell["pod"])
     assert len(nodes["cpu-1"]["others"]) == 2, "a job's pods do not end before they are counted"
-    assert said["shrink"]["after"]["pods"] == 3
-    assert said["shrink"]["gone"] == []
-    assert said["troubles"] == []
-    assert any("not declared" in text for text in said["simulated"])
+    assert document["shrink"]["after"]["pods"] == 3
+    assert document["shrink"]["gone"] == []
+    assert document["troubles"] == []
+    assert any("not declared" in text for text in document["simulated"])
     assert "gpu-1" in page.read_text()
 
-    left = {one.name for one in (checkout.paths.state / "rehearse").iterdir()}
+    left = {item.name for item in (checkout.paths.state / "rehearse").iterdir()}
     assert left == {"onprem-dev.logs", "onprem-dev.lock"}, "its state is gone, its logs stay"
     assert (root / "Pulumi.onprem-dev.yaml").read_bytes() == (
         HERE.root / "Pulumi.onprem-dev.yaml"
@@ -90,43 +90,43 @@ def test_what_a_killed_one_left_is_ended_by_the_next(checkout: Checkout) -> None
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    until(lambda: {one.name for one in running(checkout, "local")}, lambda names: "simulator" in names, 60)
-    left = {one.pid for one in running(checkout, "local")}
+    until(lambda: {item.name for item in running(checkout, "local")}, lambda names: "simulator" in names, 60)
+    left = {item.pid for item in running(checkout, "local")}
     first.send_signal(signal.SIGKILL)
     first.wait()
     assert len(left) >= 6
 
-    said = checkout.gpuform("rehearse", "local", "--no-shrink").stdout
-    assert "local: 9 of 9 pods placed, 9 nodes, 0.91 USD an hour, without t4-shared, " in said
-    assert "pending" not in said
+    output = checkout.gpuform("rehearse", "local", "--no-shrink").stdout
+    assert "local: 9 of 9 pods placed, 9 nodes, 0.91 USD an hour, without t4-shared, " in output
+    assert "pending" not in output
     assert (checkout.paths.state / "rehearse" / "local.html").is_file()
     assert not [pid for pid in left if (Path("/proc") / str(pid) / "exe").exists()]
 
 
 def test_the_real_karpenter_buys_two_nodes_for_four_pods_of_three_shares(checkout: Checkout) -> None:
     shutil.copy(HERE.root / "Pulumi.aws-dev.yaml", checkout.paths.root)
-    said = json.loads(checkout.gpuform("rehearse", "aws-dev", "--json", "--no-shrink").stdout)
-    assert (said["karpenter"], said["failed"]) == ("aws", False)
-    assert (said["pods"]["wanted"], said["pods"]["placed"]) == (4, 4)
-    pool = next(one for one in said["pools"] if one["name"] == "g4dn-shared")
+    document = json.loads(checkout.gpuform("rehearse", "aws-dev", "--json", "--no-shrink").stdout)
+    assert (document["karpenter"], document["failed"]) == ("aws", False)
+    assert (document["pods"]["wanted"], document["pods"]["placed"]) == (4, 4)
+    pool = next(pool for pool in document["pools"] if pool["name"] == "g4dn-shared")
     assert pool["resources"]["nvidia.com/gpu.shared"] == {"offers": 6, "used": 4, "idle": 2}
-    assert {one["machine"] for one in pool["machines"]} == {"g4dn.xlarge"}
-    assert {one["capacity"] for one in pool["machines"]} == {"on-demand"}
+    assert {machine["machine"] for machine in pool["machines"]} == {"g4dn.xlarge"}
+    assert {machine["capacity"] for machine in pool["machines"]} == {"on-demand"}
     assert (pool["launched"], pool["in_vain"], pool["usd_per_hour"]) == (2, [], 1.052)
     assert pool["idle_usd_per_hour"] == pytest.approx(1.052 / 3, abs=1e-3)
-    lives = [line for line in said["timeline"] if not line["fixed"]]
+    lives = [line for line in document["timeline"] if not line["fixed"]]
     assert all(line["ready"] > line["begin"] for line in lives), "held back until the operands have acted"
-    assert said["rss_bytes"]["karpenter"] > 0
+    assert document["rss_bytes"]["karpenter"] > 0
 
 
 @pytest.mark.nightly
 def test_training_gets_adapters_and_huge_pages_and_runs_to_its_end(checkout: Checkout) -> None:
     shutil.copy(HERE.root / "Pulumi.aws-prod.yaml", checkout.paths.root)
-    said = json.loads(checkout.gpuform("rehearse", "aws-prod", "--json", "--no-shrink").stdout)
-    assert (said["karpenter"], said["failed"]) == ("aws", False)
+    document = json.loads(checkout.gpuform("rehearse", "aws-prod", "--json", "--no-shrink").stdout)
+    assert (document["karpenter"], document["failed"]) == ("aws", False)
     done = {"namespace": "science", "name": "training", "succeeded": 2, "completions": 2}
-    assert said["jobs"] == [done]
-    pool = next(one for one in said["pools"] if one["name"] == "h100-training")
+    assert document["jobs"] == [done]
+    pool = next(pool for pool in document["pools"] if pool["name"] == "h100-training")
     assert pool["resources"]["vpc.amazonaws.com/efa"] == {"offers": 64, "used": 64, "idle": 0}
     assert pool["resources"]["hugepages-2Mi"] == {"offers": 20, "used": 10, "idle": 10}
 
@@ -144,20 +144,22 @@ def test_karpenter_buys_for_what_a_queue_admits_and_a_job_that_waits_is_next(che
     ]
     environment |= {"queues": {"teams": teams}, "workloads": works, "monitoring": None}
     (checkout.paths.root / "Pulumi.aws-dev.yaml").write_text(yaml.safe_dump(content))
-    said = json.loads(checkout.gpuform("rehearse", "aws-dev", "--json", "--no-shrink", code=1).stdout)
+    document = json.loads(checkout.gpuform("rehearse", "aws-dev", "--json", "--no-shrink", code=1).stdout)
 
-    science, arts = said["queues"]
-    first, second = [{turn["what"]: turn["at"] for turn in one["turns"]} for one in science["workloads"]]
+    science, arts = document["queues"]
+    first, second = [
+        {turn["what"]: turn["at"] for turn in workload["turns"]} for workload in science["workloads"]
+    ]
     assert first["admitted"] < first["finished"] <= second["admitted"] < second["finished"]
-    assert [one["succeeded"] for one in said["jobs"]] == [3, 3]
-    (waits,) = said["pods"]["pending"]
+    assert [job["succeeded"] for job in document["jobs"]] == [3, 3]
+    (waits,) = document["pods"]["pending"]
     assert (waits["queue"], waits["name"], waits["said"]) == ("arts", arts["workloads"][-1]["name"], [])
     assert waits["why"] == f"waits in queue arts: {arts['workloads'][-1]['waits']}"
     assert "insufficient unused quota for nvidia.com/gpu.shared in flavor g4dn-shared" in waits["why"]
-    assert (said["pods"]["wanted"], said["pods"]["placed"], said["troubles"]) == (10, 9, [])
-    assert sum(line["pool"] == "g4dn-shared" for line in said["timeline"]) == 2, "none for what waits"
-    assert [one["usd_per_hour"] for one in said["queues"]] == [0.526, 0.526]
-    assert [one["usage"][0]["used"] for one in said["queues"]] == [3, 3]
+    assert (document["pods"]["wanted"], document["pods"]["placed"], document["troubles"]) == (10, 9, [])
+    assert sum(line["pool"] == "g4dn-shared" for line in document["timeline"]) == 2, "none for what waits"
+    assert [queue["usd_per_hour"] for queue in document["queues"]] == [0.526, 0.526]
+    assert [queue["usage"][0]["used"] for queue in document["queues"]] == [3, 3]
 
 
 @pytest.mark.nightly
@@ -170,7 +172,7 @@ def test_the_real_karpenter_counts_what_daemon_sets_request(checkout: Checkout, 
     file = tmp_path / "work.yaml"
     work = {"name": "w", "kind": "deployment", "pool": "g4dn-shared", "image": "x:1", "cpu": 3.75}
     file.write_text(yaml.safe_dump({"workloads": [work]}))
-    asked = ["rehearse", "aws-dev", "--json", "--no-shrink", "--workloads", str(file)]
-    said = json.loads(checkout.gpuform(*asked).stdout)
-    pool = next(one for one in said["pools"] if one["name"] == "g4dn-shared")
-    assert [one["machine"] for one in pool["machines"]] == ["g4dn.2xlarge"]
+    requests = ["rehearse", "aws-dev", "--json", "--no-shrink", "--workloads", str(file)]
+    document = json.loads(checkout.gpuform(*requests).stdout)
+    pool = next(pool for pool in document["pools"] if pool["name"] == "g4dn-shared")
+    assert [machine["machine"] for machine in pool["machines"]] == ["g4dn.2xlarge"]

@@ -17,7 +17,7 @@ from infra.model.environment import Environment
 from infra.model.prices import PriceList
 from lab.rehearse.cloud.market import Shortage
 from lab.rehearse.cost_report import check_prices, price_source
-from lab.rehearse.options import Options, short, used
+from lab.rehearse.options import Options, parse_reservation_left, parse_shortage
 from lab.rehearse.workloads import environment
 from tests.components.aws_stacks import small
 from tests.plan.aws_environments import aws
@@ -61,7 +61,7 @@ SIZES = {"name": "t4", "gpu": {"models": ["T4"], "count": [1, 4]}, "elastic": {"
 
 
 @pytest.mark.parametrize(
-    ("pools", "held", "asked", "said"),
+    ("pools", "is_held", "requests", "message"),
     [
         (
             AWS["pools"],
@@ -73,12 +73,12 @@ SIZES = {"name": "t4", "gpu": {"models": ["T4"], "count": [1, 4]}, "elastic": {"
     ],
 )
 def test_of_an_elastic_pool_every_machine_counts(
-    pools: list[Any], held: dict[str, Any], asked: dict[str, Any], said: str, tmp_path: Path
+    pools: list[Any], is_held: dict[str, Any], requests: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     declared, name = {**AWS, "pools": pools}, pools[0]["name"]
-    assert environment({**declared, "workloads": [work(pool=name, **held)]}, "x").workloads
-    _, fact = refused(declared, work(pool=name, **asked), tmp_path)
-    assert fact == f"no pool can hold it ({said})"
+    assert environment({**declared, "workloads": [work(pool=name, **is_held)]}, "x").workloads
+    _, fact = refused(declared, work(pool=name, **requests), tmp_path)
+    assert fact == f"no pool can hold it ({message})"
 
 
 def test_a_stack_of_gpus_alone_holds_no_workload_that_names_no_pool(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_file_takes_the_place_of_the_own_even_where_those_are_wrong(tmp_path: 
     file = tmp_path / "work.yaml"
     file.write_text("workloads:\n  - {name: other, kind: pod, image: 'x:1'}\n")
     declared = {**ENVIRONMENT, "workloads": [work(pool="nowhere")]}
-    assert [one.name for one in environment(declared, "x", file).workloads] == ["other"]
+    assert [item.name for item in environment(declared, "x", file).workloads] == ["other"]
     file.write_text("workloads:\n")
     assert environment(declared, "x", file).workloads == ()
 
@@ -155,18 +155,21 @@ def stack(name: str) -> Environment:
 
 
 def test_as_they_are_written() -> None:
-    assert short("p5.48xlarge") == Shortage("p5.48xlarge")
-    assert short("*:us-west-2a:spot") == Shortage("*", "us-west-2a", "spot")
-    assert used("cr-1") == ("cr-1", 0)
-    assert used("cr-1=3") == ("cr-1", 3)
-    assert str(short("p5.48xlarge:*:spot")) == "no capacity for p5.48xlarge (spot)"
+    assert parse_shortage("p5.48xlarge") == Shortage("p5.48xlarge")
+    assert parse_shortage("*:us-west-2a:spot") == Shortage("*", "us-west-2a", "spot")
+    assert parse_reservation_left("cr-1") == ("cr-1", 0)
+    assert parse_reservation_left("cr-1=3") == ("cr-1", 3)
+    assert str(parse_shortage("p5.48xlarge:*:spot")) == "no capacity for p5.48xlarge (spot)"
 
 
 @pytest.mark.parametrize(
     ("read", "option", "text"),
     [
-        *((short, "--short", text) for text in ("", "a:b:spot:d", "a::spot", "a:b:free")),
-        *((used, "--reservation-used", text) for text in ("", "=1", "cr-1=many", "cr-1=-1", "cr-1=\u00b2")),
+        *((parse_shortage, "--short", text) for text in ("", "a:b:spot:d", "a::spot", "a:b:free")),
+        *(
+            (parse_reservation_left, "--reservation-used", text)
+            for text in ("", "=1", "cr-1=many", "cr-1=-1", "cr-1=\u00b2")
+        ),
     ],
 )
 def test_what_is_none(read: Callable[[str], object], option: str, text: str) -> None:
@@ -176,15 +179,19 @@ def test_what_is_none(read: Callable[[str], object], option: str, text: str) -> 
 
 USELESS = (
     ("aws-dev", Options(interrupt_spot=True), "--interrupt-spot: no pool uses spot capacity; leave it out"),
-    ("aws-dev", Options(short=(Shortage("g4dn.2xlarge"),)), "no Karpenter pool uses this machine; did you"),
     (
         "aws-dev",
-        Options(short=(Shortage("*", "us-east-1c"),)),
+        Options(shortages=(Shortage("g4dn.2xlarge"),)),
+        "no Karpenter pool uses this machine; did you",
+    ),
+    (
+        "aws-dev",
+        Options(shortages=(Shortage("*", "us-east-1c"),)),
         "--short *:us-east-1c: is not a zone of the stack",
     ),
     (
         "aws-prod",
-        Options(used_up=(("cr-1", 0),)),
+        Options(reservations_left=(("cr-1", 0),)),
         "is not a reservation of a Karpenter pool; known: cr-0123456789abcdef0",
     ),
 )
@@ -201,7 +208,7 @@ def test_a_reservation_of_a_node_group_is_not_karpenters() -> None:
     reserved = {"machine": "p5.48xlarge", "capacity": ["reserved"], "aws": {"reservations": [name]}}
     env = aws({**reserved, "nodes": 1}, {"machine": "m6i.xlarge"})
     with pytest.raises(InputError, match="not a reservation of a Karpenter pool; leave it out"):
-        Options(used_up=((name, 0),)).check(env)
+        Options(reservations_left=((name, 0),)).check(env)
 
 
 UNPRICED: dict[str, Any] = {"machine": "p5e.48xlarge"}
@@ -220,7 +227,7 @@ def test_karpenter_buys_nothing_that_has_no_price() -> None:
 
 def test_the_stacks_here_can_all_be_rehearsed() -> None:
     short = (Shortage("g6e.xlarge", "us-west-2b", "spot"),)
-    given = {"aws-prod": Options(short=short, used_up=(("cr-0123456789abcdef0", 1),))}
+    given = {"aws-prod": Options(shortages=short, reservations_left=(("cr-0123456789abcdef0", 1),))}
     for name in ("local", "aws-dev", "aws-prod", "onprem-dev"):
         check_prices(stack(name), price_list(stack(name)))
         given.get(name, Options()).check(stack(name))

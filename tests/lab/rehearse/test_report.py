@@ -15,10 +15,10 @@ from rich.console import Console
 
 from gpuform.reports import rehearsal
 from gpuform.reports.page import MOST_NODES
-from gpuform.reports.page import rehearsal_page as page
-from gpuform.reports.picture import LETTER, cut
-from gpuform.reports.timeline import LEFT, MOST_ROWS, WIDTH, costs
-from gpuform.usage.rehearsal import Line
+from gpuform.reports.page import render_rehearsal as page
+from gpuform.reports.picture import LETTER, shorten
+from gpuform.reports.timeline import LEFT, MOST_ROWS, WIDTH, cost_steps
+from gpuform.usage.rehearsal import NodeTimeline
 from lab.rehearse.document import document
 from tests.lab.rehearse.outcomes import NODE, outcome
 from tests.reports.markup import Tags, macro
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.unit
 
 def printed() -> str:
     console = Console(width=200, file=io.StringIO())
-    for part in rehearsal.tables(outcome()):
+    for part in rehearsal.rehearsal_parts(outcome()):
         console.print(part)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
@@ -64,7 +64,7 @@ def test_the_table_says_what_is_bought_idle_in_vain_pending_and_gone() -> None:
 
 
 def test_the_json_has_the_documented_keys() -> None:
-    said = json.loads(json.dumps(document(outcome())))
+    result = json.loads(json.dumps(document(outcome())))
     documented = (Path(__file__).parents[3] / "docs/howto/rehearse.md").read_text()
     block = json.loads(re.findall(r"```json\n(.*?)```", documented, re.DOTALL)[0])
 
@@ -74,18 +74,18 @@ def test_the_json_has_the_documented_keys() -> None:
         return [shape(value[0])] if isinstance(value, list) and value and isinstance(value[0], dict) else None
 
     for free in ("rss_bytes",):  # keys are names of processes
-        said[free] = block[free] = {}
-    for pool in (*said["pools"], *block["pools"]):
+        result[free] = block[free] = {}
+    for pool in (*result["pools"], *block["pools"]):
         pool["resources"] = {"any": next(iter(pool["resources"].values()), None)}
-    said["pools"], said["pods"]["pending"][0]["asks"], block["pods"]["pending"][0]["asks"] = (
-        said["pools"][1:],
+    result["pools"], result["pods"]["pending"][0]["asks"], block["pods"]["pending"][0]["asks"] = (
+        result["pools"][1:],
         {},
         {},
     )
-    assert shape(said) == shape(block)
-    assert said["failed"] is True
-    assert said["usd_per_hour"] is None
-    assert said["unpriced"] == ["h200"]
+    assert shape(result) == shape(block)
+    assert result["failed"] is True
+    assert result["usd_per_hour"] is None
+    assert result["unpriced"] == ["h200"]
 
 
 def test_nothing_fails_where_nothing_waits() -> None:
@@ -119,12 +119,12 @@ def test_the_picture_has_a_cell_for_each_slice_and_names_who_has_it() -> None:
     tags = Tags()
     text = page(outcome())
     tags.feed(text)
-    boxes = [one for one in tags.classes if one.split()[:1] == ["node"]]
+    boxes = [item for item in tags.classes if item.split()[:1] == ["node"]]
     assert boxes == ["node", "node wide", "node wide"]
-    assert sum(one == "gpu" for one in tags.classes) == 1 + 2 * 8
-    cells = [one for one in tags.classes if one.startswith("cell")]
+    assert sum(item == "gpu" for item in tags.classes) == 1 + 2 * 8
+    cells = [item for item in tags.classes if item.startswith("cell")]
     assert len(cells) == 1 + 2 * 8 * 7
-    assert sum(one == "cell free" for one in cells) == 2 * 8 * 6
+    assert sum(cell == "cell free" for cell in cells) == 2 * 8 * 6
     assert 'title="science/train-abc-12345: 1g.5gb">train<small>12345 1g.5gb</small>' in text
 
 
@@ -136,8 +136,8 @@ def test_too_many_nodes_are_counted() -> None:
 
 @pytest.mark.parametrize("nodes", [1, 7, 75])
 def test_bars_and_texts_of_the_timeline_do_not_meet(nodes: int) -> None:
-    found = outcome(nodes=nodes)
-    svg = macro("nodes_over_time", found.timeline, found.seconds).partition("</svg>")[0] + "</svg>"
+    result = outcome(nodes=nodes)
+    svg = macro("nodes_over_time", result.timeline, result.seconds).partition("</svg>")[0] + "</svg>"
     picture = ElementTree.fromstring(svg)
     height = float(picture.get("height", "0"))
     rows: dict[float, list[tuple[float, float]]] = {}
@@ -153,28 +153,28 @@ def test_bars_and_texts_of_the_timeline_do_not_meet(nodes: int) -> None:
         (_, waits), (begins, _) = spans
         assert waits == pytest.approx(begins, abs=0.11), "it is there from when it is ready"
     for text in picture.iter("text"):
-        said, at = text.text or "", float(text.get("x", "0"))
-        wide = len(said) * LETTER
+        output, at = text.text or "", float(text.get("x", "0"))
+        wide = len(output) * LETTER
         if text.get("text-anchor") == "end":
             assert at - wide >= 120, "the price stands beside the axis, and not on the words before it"
         elif text.get("text-anchor") == "middle":
             assert at + wide / 2 <= WIDTH
         else:
-            assert at + wide <= LEFT, said
+            assert at + wide <= LEFT, output
 
 
 def test_what_all_nodes_cost_rises_and_falls() -> None:
     lines = [
-        Line("a", "p", "m", 2.0, 1.0, 1.0, None, True),
-        Line("b", "p", "m", 0.5, 10.0, 12.0, 20.0, False),
-        Line("c", "p", "m", None, 5.0, 6.0, None, False),
+        NodeTimeline("a", "p", "m", 2.0, 1.0, 1.0, None, True),
+        NodeTimeline("b", "p", "m", 0.5, 10.0, 12.0, 20.0, False),
+        NodeTimeline("c", "p", "m", None, 5.0, 6.0, None, False),
     ]
-    assert costs(lines) == [(0.0, 0.0), (1.0, 2.0), (10.0, 2.5), (20.0, 2.0)]
+    assert cost_steps(lines) == [(0.0, 0.0), (1.0, 2.0), (10.0, 2.5), (20.0, 2.0)]
 
 
 def test_a_long_name_is_cut_to_its_room() -> None:
-    assert cut("short", 200) == "short"
-    assert cut("x" * 100, 20 * LETTER) == "x" * 19 + "\u2026"
+    assert shorten("short", 200) == "short"
+    assert shorten("x" * 100, 20 * LETTER) == "x" * 19 + "\u2026"
 
 
 def test_a_rehearsal_without_nodes_has_no_picture() -> None:
@@ -182,7 +182,11 @@ def test_a_rehearsal_without_nodes_has_no_picture() -> None:
 
 
 def test_a_node_that_was_never_ready_is_not_said_to_have_been() -> None:
-    svg = macro("nodes_over_time", (Line("n", "mig", "p4d.24xlarge", 21.96, 5.0, None, 9.0, False),), 10.0)
+    svg = macro(
+        "nodes_over_time", (NodeTimeline("n", "mig", "p4d.24xlarge", 21.96, 5.0, None, 9.0, False),), 10.0
+    )
     assert "5 s to 9 s, never ready" in svg
-    svg = macro("nodes_over_time", (Line("n", "mig", "p4d.24xlarge", 21.96, 5.0, 6.0, 9.0, False),), 10.0)
+    svg = macro(
+        "nodes_over_time", (NodeTimeline("n", "mig", "p4d.24xlarge", 21.96, 5.0, 6.0, 9.0, False),), 10.0
+    )
     assert "5 s to 9 s, ready at 6 s" in svg

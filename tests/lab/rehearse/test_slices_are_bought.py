@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from infra.model.environment import Environment
-from infra.plan import room
-from tests.lab.rehearse.market_site import READY, Site, nodes_for, pool
+from infra.plan import quotas
+from tests.lab.rehearse.market_site import READY, KarpenterCluster, nodes_for, pool
 from tests.plan.aws_environments import aws
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
@@ -43,11 +43,11 @@ ENV = aws(
 
 
 @pytest.fixture(scope="module")
-def site(market: Callable[[Environment], Site]) -> Site:
+def site(market: Callable[[Environment], KarpenterCluster]) -> KarpenterCluster:
     return market(ENV)
 
 
-def test_the_fourth_of_three_slices_buys_a_node(site: Site) -> None:
+def test_the_fourth_of_three_slices_buys_a_node(site: KarpenterCluster) -> None:
     site.sell("story")
     site.run("tensorflow", 3, "story", **{SHARED: "1"})
     pods = site.running("tensorflow", 3)
@@ -59,9 +59,9 @@ def test_the_fourth_of_three_slices_buys_a_node(site: Site) -> None:
         "the fourth pod",
     )
     claims = site.until(
-        lambda: found if len(found := site.get("nodeclaims")["items"]) == 2 else [], "a NodeClaim for it"
+        lambda: result if len(result := site.get("nodeclaims")["items"]) == 2 else [], "a NodeClaim for it"
     )
-    assert {one["metadata"]["labels"]["karpenter.sh/nodepool"] for one in claims} == {"story"}
+    assert {claim["metadata"]["labels"]["karpenter.sh/nodepool"] for claim in claims} == {"story"}
     pods = site.running("tensorflow", 4)
     per_node = Counter(pod["spec"]["nodeName"] for pod in pods)
     assert sorted(per_node.values()) == [1, 3]
@@ -71,7 +71,7 @@ def test_the_fourth_of_three_slices_buys_a_node(site: Site) -> None:
     assert site.late(pods) == []
 
 
-def test_a_node_goes_when_half_of_the_pods_have_gone(site: Site) -> None:
+def test_a_node_goes_when_half_of_the_pods_have_gone(site: KarpenterCluster) -> None:
     """Karpenter checks again on a change, otherwise only after five minutes.
 
     So consolidation is allowed only once the pods have been gone long enough; earlier, it checks too early.
@@ -81,13 +81,13 @@ def test_a_node_goes_when_half_of_the_pods_have_gone(site: Site) -> None:
     site.running("tensorflow", 2)
     time.sleep(7)
     site.kubectl("patch", "nodepool", "story", "--type=merge", "--patch", json.dumps(hurry))
-    site.until(lambda: [one for one in site.bought("story") if one.ended], "a node to go", 400)
+    site.until(lambda: [instance for instance in site.bought("story") if instance.ended], "a node to go", 400)
     pods = site.running("tensorflow", 2)
-    (left,) = [one for one in site.bought("story") if one.ended is None]
+    (left,) = [instance for instance in site.bought("story") if instance.ended is None]
     assert {pod["spec"]["nodeName"] for pod in pods} == {left.node}
 
 
-def test_as_many_nodes_as_the_shares_need(site: Site) -> None:
+def test_as_many_nodes_as_the_shares_need(site: KarpenterCluster) -> None:
     replicas = {"halves": 2, "quarters": 4, "eighths": 8}
     for name in replicas:
         site.sell(name)
@@ -101,22 +101,22 @@ def test_as_many_nodes_as_the_shares_need(site: Site) -> None:
         assert site.late(pods[name]) == []
 
 
-def test_types_with_one_and_with_four_gpus_in_one_pool(site: Site) -> None:
+def test_types_with_one_and_with_four_gpus_in_one_pool(site: KarpenterCluster) -> None:
     """Eight shares for one pod need a node with several GPUs; of six more pods, four fit beside it."""
     site.sell("several")
     site.run("wide", 1, "several", **{SHARED: "8"})
     wide = site.running("wide", 1)
-    assert [one.machine for one in site.bought("several")] == ["g4dn.12xlarge"]
+    assert [instance.machine for instance in site.bought("several")] == ["g4dn.12xlarge"]
     site.run("narrow", 6, "several", **{SHARED: "1"})
     pods = [*wide, *site.running("narrow", 6)]
-    assert [one.machine for one in site.bought("several")] == ["g4dn.12xlarge", "g4dn.xlarge"]
+    assert [instance.machine for instance in site.bought("several")] == ["g4dn.12xlarge", "g4dn.xlarge"]
     assert site.late(pods) == []
     nodes = site.get("nodes", "-l", "gpuform.io/pool=several")["items"]
     notes = [json.loads(node["metadata"]["annotations"][READY])["offers"] for node in nodes]
     assert sorted(note[SHARED] for note in notes) == [3, 12], "the gate asked each for what it has GPUs for"
 
 
-def test_the_same_for_mig(site: Site) -> None:
+def test_the_same_for_mig(site: KarpenterCluster) -> None:
     site.sell("slices")
     site.run("large", 10, **{"nvidia.com/mig-3g.20gb": "1"})
     site.run("middle", 20, **{"nvidia.com/mig-2g.10gb": "1"})
@@ -125,37 +125,37 @@ def test_the_same_for_mig(site: Site) -> None:
     assert site.late(pods) == []
 
 
-def test_whole_gpus_beside_slices_buy_no_shared_node(site: Site) -> None:
+def test_whole_gpus_beside_slices_buy_no_shared_node(site: KarpenterCluster) -> None:
     site.sell("whole")
     site.sell("quarters")
     before = {pool: len(site.bought(pool)) for pool in ("story", "quarters", "slices")}
     site.run("whole", 2, **{GPU: "1"})
     pods = site.running("whole", 2)
-    assert {one.machine for one in site.bought("whole")} == {"g5.xlarge"}
+    assert {instance.machine for instance in site.bought("whole")} == {"g5.xlarge"}
     assert len(site.bought("whole")) == 2
     assert {pool: len(site.bought(pool)) for pool in before} == before
     assert site.late(pods) == []
 
 
-def test_a_spare_node_is_bought_given_up_at_once_and_bought_again(site: Site) -> None:
+def test_a_spare_node_is_bought_given_up_at_once_and_bought_again(site: KarpenterCluster) -> None:
     site.sell("kept")
-    site.apply(*room.manifests(ENV))
+    site.apply(*quotas.manifests(ENV))
 
     def held() -> list[str]:
         pods = site.get("pods", "-n", "gpuform-placeholder")["items"]
         return [pod["spec"]["nodeName"] for pod in pods if pod["status"].get("phase") == "Running"]
 
     (first,) = site.until(held, "the placeholder's node", 150)
-    assert [one.node for one in site.bought("kept")] == [first]
+    assert [instance.node for instance in site.bought("kept")] == [first]
     site.run("urgent", 1, "kept", **{GPU: "1"})
     (pod,) = site.running("urgent", 1)
     assert pod["spec"]["nodeName"] == first, "it has waited for no new node"
     again = site.until(lambda: [node for node in held() if node != first], "another free node", 150)
-    assert {one.node for one in site.bought("kept")} == {first, *again}
+    assert {instance.node for instance in site.bought("kept")} == {first, *again}
     site.kubectl("delete", "deployment", "--all", "-n", "gpuform-placeholder")
 
 
-def test_the_control_without_overlay_buys_a_node_for_every_slice(site: Site) -> None:
+def test_the_control_without_overlay_buys_a_node_for_every_slice(site: KarpenterCluster) -> None:
     """Not renamed, since only then does Karpenter know the resource at all: its issue 729."""
     site.sell("counted")
     site.sell("uncounted", with_overlays=False)

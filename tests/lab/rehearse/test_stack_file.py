@@ -21,13 +21,13 @@ HERE = Paths.here().root
 KUBECONFIG = Path("/state/kubeconfig")
 
 
-def played(env: Environment) -> nodes.Played:
-    return nodes.of(env).rehearsed(env)
+def played(env: Environment) -> nodes.RehearsedNodes:
+    return nodes.simulated_nodes(env).rehearsed(env)
 
 
 def derived(stack: str) -> dict[str, Any]:
     declared = stack_file.read(HERE, stack)
-    return stack_file.derived(declared, parse(declared), KUBECONFIG)
+    return stack_file.derive(declared, parse(declared), KUBECONFIG)
 
 
 @pytest.mark.parametrize("stack", ["local", "aws-dev", "aws-prod", "onprem-dev"])
@@ -51,7 +51,7 @@ def test_own_hosts_become_a_cluster_that_is_there_with_what_ansible_left_on_them
     assert after.monitoring.interval == INTERVAL
     values, real = gpu_operator.values(after), gpu_operator.values(before)
     # By mounts on own hosts, where gpuform installs the toolkit; pods need the RuntimeClass either way.
-    listed = [one["devicePlugin"].pop("env")[0]["value"] for one in (values, real)]
+    listed = [item["devicePlugin"].pop("env")[0]["value"] for item in (values, real)]
     assert listed == ["envvar", "volume-mounts"]
     assert values == real
     assert (after.cdi, after.runtime_class) == (before.cdi, before.runtime_class) == (False, "nvidia")
@@ -64,11 +64,13 @@ def test_an_existing_cluster_is_not_touched() -> None:
         "pools": [{"name": "a", "machine": "g4.p1.40g", "selector": {"rack": "7"}}],
     }
     env = parse(declared)
-    found = stack_file.derived(declared, env, KUBECONFIG)
-    assert found["cluster"] == {"kind": "existing", "kubeconfig": str(KUBECONFIG)}
+    result = stack_file.derive(declared, env, KUBECONFIG)
+    assert result["cluster"] == {"kind": "existing", "kubeconfig": str(KUBECONFIG)}
     assert declared["cluster"]["context"] == "theirs"
     simulated = played(env)
-    assert simulated.made_up == ("the number of nodes is not declared; simulated: one each, a as g4.p1.40g",)
+    assert simulated.assumptions == (
+        "the number of nodes is not declared; simulated: one each, a as g4.p1.40g",
+    )
     (made,) = simulated.manifests
     assert made["metadata"]["labels"] == {
         "rack": "7",
@@ -94,7 +96,7 @@ def test_what_a_cluster_brings_by_itself_is_simulated_by_the_stacks_own(
         "pools": [{"name": "gpu", "machine": "g2.5xlarge", **nodes[kind]}],
     }
     env = parse(declared)
-    after = parse(stack_file.derived(declared, env, KUBECONFIG))
+    after = parse(stack_file.derive(declared, env, KUBECONFIG))
     values = gpu_operator.values(after)
     assert "nfd" not in values
     assert values["driver"]["enabled"] is values["toolkit"]["enabled"] is (operator == {"nfd": False})
@@ -106,36 +108,38 @@ def test_what_a_cluster_brings_by_itself_is_simulated_by_the_stacks_own(
 def test_a_state_elsewhere_is_left_alone() -> None:
     declared = stack_file.read(HERE, "aws-dev")
     state = {"backend": "s3://bucket/state", "secrets": "awskms://alias/key"}
-    assert "state" not in stack_file.derived({**declared, "state": state}, parse(declared), KUBECONFIG)
+    assert "state" not in stack_file.derive({**declared, "state": state}, parse(declared), KUBECONFIG)
 
 
 def test_each_host_is_a_node_with_its_gpus_and_driver() -> None:
     simulated = played(load(HERE / "Pulumi.onprem-dev.yaml"))
-    found = {one["metadata"]["name"]: one["metadata"] for one in simulated.manifests}
-    assert set(found) == {"gpu-1", "gpu-2", "gpu-3", "gpu-4", "gpu-5", "cpu-1"}
-    assert found["gpu-1"]["annotations"][labels.SIM_GPU_COUNT] == "2"
-    assert found["gpu-1"]["annotations"][labels.SIM_HOST_DRIVER] == "580.95.05"
-    assert labels.SIM_GPU not in found["cpu-1"]["annotations"]
-    assert found["gpu-1"]["annotations"][labels.SIM_CONTAINER_RUNTIME] == "containerd://1.6"
-    assert found["gpu-1"]["annotations"][labels.SIM_DEFAULT_RUNTIME] == "runc"
+    result = {manifest["metadata"]["name"]: manifest["metadata"] for manifest in simulated.manifests}
+    assert set(result) == {"gpu-1", "gpu-2", "gpu-3", "gpu-4", "gpu-5", "cpu-1"}
+    assert result["gpu-1"]["annotations"][labels.SIM_GPU_COUNT] == "2"
+    assert result["gpu-1"]["annotations"][labels.SIM_HOST_DRIVER] == "580.95.05"
+    assert labels.SIM_GPU not in result["cpu-1"]["annotations"]
+    assert result["gpu-1"]["annotations"][labels.SIM_CONTAINER_RUNTIME] == "containerd://1.6"
+    assert result["gpu-1"]["annotations"][labels.SIM_DEFAULT_RUNTIME] == "runc"
     assert not any(
-        key.startswith(("gpuform.io/", "nvidia.com/")) for one in found.values() for key in one["labels"]
+        key.startswith(("gpuform.io/", "nvidia.com/")) for item in result.values() for key in item["labels"]
     )
-    assert "not declared" in simulated.made_up[0]
+    assert "not declared" in simulated.assumptions[0]
 
 
 def test_on_aws_only_what_karpenter_does_not_buy() -> None:
     made = played(load(HERE / "Pulumi.aws-prod.yaml")).manifests
-    pools = {one["metadata"]["labels"][labels.POOL] for one in made if one["kind"] == "Node"}
+    pools = {item["metadata"]["labels"][labels.POOL] for item in made if item["kind"] == "Node"}
     assert pools == {"a100-mig", "system"}
-    assert {one["kind"] for one in made} == {"Node", "DaemonSet"}, "without them Karpenter counts too little"
+    assert {item["kind"] for item in made} == {"Node", "DaemonSet"}, (
+        "without them Karpenter counts too little"
+    )
 
 
 def test_what_is_made_up_of_aws_is_said() -> None:
-    stand_in, held = played(load(HERE / "Pulumi.aws-prod.yaml")).made_up
+    stand_in, held = played(load(HERE / "Pulumi.aws-prod.yaml")).assumptions
     assert "creates nothing" in stand_in
     assert held.endswith("is not declared; simulated: 4 p5.48xlarge in us-west-2b in cr-0123456789abcdef0")
-    assert played(load(HERE / "Pulumi.aws-dev.yaml")).made_up == (stand_in,)
+    assert played(load(HERE / "Pulumi.aws-dev.yaml")).assumptions == (stand_in,)
 
 
 def test_a_found_pool_of_an_unknown_machine_is_refused() -> None:
@@ -158,7 +162,7 @@ def test_the_folder_has_everything_of_the_checkout_but_its_own_stack_file(tmp_pa
     for name in ("Pulumi.yaml", "Pulumi.lab.yaml", "Pulumi.other.yaml"):
         (root / name).write_text("name: gpuform\n")
     made = stack_file.write(root, tmp_path / "derived", "lab", {"name": "lab"})
-    assert {one.name for one in made.iterdir()} == {
+    assert {item.name for item in made.iterdir()} == {
         "infra",
         "Pulumi.yaml",
         "Pulumi.lab.yaml",

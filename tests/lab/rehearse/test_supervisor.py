@@ -17,8 +17,8 @@ import yaml
 
 from gpuform.checkout.errors import Failure
 from lab.rehearse.cluster import Cluster
-from lab.rehearse.supervisor import Children, Supervisor, end
-from tests.kubernetes.played import kubeconfig
+from lab.rehearse.supervisor import Children, Supervisor, end_process
+from tests.kubernetes.fake_client import kubeconfig
 from tests.waiting import until
 
 pytestmark = pytest.mark.tools
@@ -67,7 +67,7 @@ def test_nobody_connects_to_what_listens_on_every_address(tmp_path: Path) -> Non
             socket.create_connection(("127.0.0.1", port), timeout=5)
         assert process.poll() is None
     finally:
-        end(process)
+        end_process(process)
 
 
 def test_who_listens_is_told_that_nobody_is_there(tmp_path: Path) -> None:
@@ -124,56 +124,58 @@ def test_what_is_left_is_ended_and_nothing_else(tmp_path: Path) -> None:
         assert foreign.poll() is None
         assert reader.poll() is None
     finally:
-        for one in (foreign, reader):
-            one.kill()
-            one.wait()
+        for item in (foreign, reader):
+            item.kill()
+            item.wait()
 
 
-class Wanted:
+class FakeSource:
     """The wanted state, and every process started for it."""
 
     def __init__(self) -> None:
         self.now: str | None = None
         self.error: Exception | None = None
         self.started: list[tuple[str, subprocess.Popen[bytes]]] = []
-        self.looks = 0
+        self.reads = 0
 
-    def looked_again(self) -> None:
-        before = self.looks
-        until(lambda: self.looks >= before + 3)
+    def wait_for_reads(self) -> None:
+        before = self.reads
+        until(lambda: self.reads >= before + 3)
 
-    def look(self, cluster: Cluster) -> str | None:
-        self.looks += 1
+    def read(self, cluster: Cluster) -> str | None:
+        self.reads += 1
         if self.error:
             raise self.error
         return self.now
 
-    def start(self, what: str) -> subprocess.Popen[bytes]:
+    def start(self, subject: str) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(["sleep", "60"])
-        self.started.append((what, process))
+        self.started.append((subject, process))
         return process
 
 
 @pytest.fixture
-def wanted() -> Wanted:
-    return Wanted()
+def wanted() -> FakeSource:
+    return FakeSource()
 
 
 @pytest.fixture
-def following(tmp_path: Path, wanted: Wanted, monkeypatch: pytest.MonkeyPatch) -> Supervisor[str]:
-    monkeypatch.setattr("lab.rehearse.supervisor.EVERY_S", 0.02)
+def following(tmp_path: Path, wanted: FakeSource, monkeypatch: pytest.MonkeyPatch) -> Supervisor[str]:
+    monkeypatch.setattr("lab.rehearse.supervisor.INTERVAL_S", 0.02)
     file = tmp_path / "kubeconfig"
     file.write_text(yaml.safe_dump(kubeconfig({"server": "http://127.0.0.1:1"})))
     children = Children(tmp_path / "children")
-    return Supervisor(file, wanted.look, wanted.start, children, tmp_path / "logs" / "log")
+    return Supervisor(file, wanted.read, wanted.start, children, tmp_path / "logs" / "log")
 
 
-def test_it_is_there_while_it_is_wanted(following: Supervisor[str], wanted: Wanted, tmp_path: Path) -> None:
+def test_it_is_there_while_it_is_wanted(
+    following: Supervisor[str], wanted: FakeSource, tmp_path: Path
+) -> None:
     command = program(following.children.folder, SERVER)
     left = following.children.start(command, dict(os.environ), tmp_path / "left")  # by a killed rehearsal
     with following:
         assert left.wait(timeout=10)
-        wanted.looked_again()
+        wanted.wait_for_reads()
         assert not wanted.started
         wanted.now = "a"
         until(lambda: following.running)
@@ -189,7 +191,7 @@ def test_it_is_there_while_it_is_wanted(following: Supervisor[str], wanted: Want
 
 
 def test_what_ends_by_itself_comes_again_but_later_every_time(
-    following: Supervisor[str], wanted: Wanted
+    following: Supervisor[str], wanted: FakeSource
 ) -> None:
     wanted.now = "a"
     with following:
@@ -206,13 +208,15 @@ def test_what_ends_by_itself_comes_again_but_later_every_time(
     assert following.log.read_text() == "ended with -9\n" * 2
 
 
-def test_a_cluster_that_does_not_answer_changes_nothing(following: Supervisor[str], wanted: Wanted) -> None:
+def test_a_cluster_that_does_not_answer_changes_nothing(
+    following: Supervisor[str], wanted: FakeSource
+) -> None:
     wanted.now = "a"
     with following:
         until(lambda: following.running)
         wanted.error = OSError("no answer")
         until(lambda: following.trouble == "OSError: no answer")
-        wanted.looked_again()
+        wanted.wait_for_reads()
         assert following.running
         assert following.log.read_text() == "OSError: no answer\n"  # logged once, not at every poll
         wanted.error = None
@@ -221,10 +225,10 @@ def test_a_cluster_that_does_not_answer_changes_nothing(following: Supervisor[st
 
 
 def test_what_cannot_be_started_says_why(
-    following: Supervisor[str], wanted: Wanted, monkeypatch: pytest.MonkeyPatch
+    following: Supervisor[str], wanted: FakeSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(what: str) -> subprocess.Popen[bytes]:
-        raise Failure(what, "cannot be", "leave it")
+    def refuse(subject: str) -> subprocess.Popen[bytes]:
+        raise Failure(subject, "cannot be", "leave it")
 
     monkeypatch.setattr(following, "_start", refuse)
     wanted.now = "a"

@@ -11,7 +11,7 @@ import yaml
 from gpuform.checkout.errors import Failure
 from gpuform.usage.cluster_objects import CLAIMS_PATH, SLICES_PATH
 from gpuform.usage.nodes import Pod
-from gpuform.usage.queues import Queued, Turn
+from gpuform.usage.queues import QueuedWorkload, Transition
 from infra.config import parse
 from infra.model.prices import PriceList
 from infra.model.workload import PodWorkload
@@ -20,7 +20,7 @@ from lab.rehearse.cluster import NODE_CLAIMS, NODES, PODS
 from lab.rehearse.cost_report import CostReport
 from lab.rehearse.watch import Snapshot, Watch
 from lab.rehearse.workloads import refusals
-from tests.lab.rehearse.played_cluster import PlayedCluster
+from tests.lab.rehearse.fake_cluster import FakeCluster
 from tests.lab.rehearse.test_cost_report import node as costly
 from tests.plan.aws_environments import CLAIMED, aws
 from tests.reports.test_queues import NO_ROOM, workload
@@ -41,9 +41,9 @@ def pod(name: str, node: str) -> dict[str, Any]:
 
 
 def test_a_node_comes_is_let_in_is_used_and_goes() -> None:
-    cluster = PlayedCluster()
+    cluster = FakeCluster()
     watch = Watch(cluster, "lab")
-    watch.look()
+    watch.observe()
     assert watch.lives == {}
     for nodes, pods in (
         ([node("n", held=True)], []),
@@ -52,29 +52,29 @@ def test_a_node_comes_is_let_in_is_used_and_goes() -> None:
         ([], []),
     ):
         cluster.lists |= {NODES: nodes, PODS: pods}
-        watch.look()
+        watch.observe()
     life = watch.lives["n"]
     assert life.ready is not None
-    assert life.gone is not None
-    assert life.born < life.ready < life.gone
+    assert life.removed is not None
+    assert life.joined < life.ready < life.removed
     assert life.used
 
 
 def test_a_node_that_is_kept_free_is_not_in_vain_and_nothing_of_it_is_taken() -> None:
-    cluster = PlayedCluster()
+    cluster = FakeCluster()
     holder = {"metadata": {"namespace": "gpuform-placeholder", "name": "spare"}, "spec": {"nodeName": "n"}}
     cluster.lists |= {NODES: [node("n"), node("idle")], PODS: [{**holder, "status": {"phase": "Running"}}]}
     watch = Watch(cluster, "lab")
-    now = watch.look()
+    now = watch.observe()
     assert {name: life.used for name, life in watch.lives.items()} == {"n": True, "idle": False}
-    assert now.on("n") == ()
+    assert now.pods_on("n") == ()
 
 
 def test_a_node_that_is_held_back_is_not_ready() -> None:
-    cluster = PlayedCluster()
+    cluster = FakeCluster()
     cluster.lists[NODES] = [node("held", held=True), node("down", ready=False), node("up")]
     watch = Watch(cluster, "lab")
-    watch.look()
+    watch.observe()
     assert {name: life.ready is not None for name, life in watch.lives.items()} == {
         "held": False,
         "down": False,
@@ -83,50 +83,50 @@ def test_a_node_that_is_held_back_is_not_ready() -> None:
 
 
 def test_it_waits_until_it_is_done() -> None:
-    cluster = PlayedCluster()
+    cluster = FakeCluster()
     watch = Watch(cluster, "lab")
     with watch.running():
         cluster.lists[NODES] = [node("n")]
-        assert watch.until(lambda now: bool(now.nodes), quiet_s=5, timeout_s=5)
+        assert watch.wait_until(lambda now: bool(now.nodes), quiet_s=5, timeout_s=5)
 
 
 def test_it_gives_up_when_nothing_changes_any_more() -> None:
-    watch = Watch(PlayedCluster(), "lab")
+    watch = Watch(FakeCluster(), "lab")
     began = time.monotonic()
     with watch.running():
-        assert not watch.until(lambda now: False, quiet_s=0.2, timeout_s=600)
+        assert not watch.wait_until(lambda now: False, quiet_s=0.2, timeout_s=600)
     assert time.monotonic() - began < 600
 
 
 def test_a_cluster_that_does_not_answer_for_a_while_is_waited_for() -> None:
-    cluster = PlayedCluster()
+    cluster = FakeCluster()
     cluster.fails = True
     watch = Watch(cluster, "lab")
     with watch.running():
-        assert not watch.until(lambda now: True, quiet_s=0.7, timeout_s=5)
+        assert not watch.wait_until(lambda now: True, quiet_s=0.7, timeout_s=5)
         cluster.fails = False
-        assert watch.until(lambda now: True, quiet_s=5, timeout_s=5)
+        assert watch.wait_until(lambda now: True, quiet_s=5, timeout_s=5)
 
 
 def test_an_object_that_is_not_understood_is_said_and_not_waited_for() -> None:
-    cluster = PlayedCluster()
+    cluster = FakeCluster()
     cluster.lists[NODES] = [{"metadata": {}}]
     watch = Watch(cluster, "lab")
     with watch.running(), pytest.raises(Failure, match="cannot be read"):
-        watch.until(lambda now: False, quiet_s=30, timeout_s=30)
+        watch.wait_until(lambda now: False, quiet_s=30, timeout_s=30)
 
 
 def test_a_nodeclaim_that_moves_on_is_a_change() -> None:
     def claim(*true: str) -> dict[str, Any]:
-        conditions = [{"type": one, "status": "True"} for one in true]
+        conditions = [{"type": item, "status": "True"} for item in true]
         return {"metadata": {"name": "c"}, "status": {"conditions": conditions}}
 
-    cluster = PlayedCluster()
+    cluster = FakeCluster()
     states: list[Snapshot] = []
     watch = Watch(cluster, "lab")
-    for one in (claim(), claim("Launched"), claim("Launched", "Registered")):
-        cluster.lists[NODE_CLAIMS] = [one]
-        states.append(watch.look())
+    for entry in (claim(), claim("Launched"), claim("Launched", "Registered")):
+        cluster.lists[NODE_CLAIMS] = [entry]
+        states.append(watch.observe())
     assert [now.claims for now in states] == [
         (("c", ""),),
         (("c", "Launched"),),
@@ -162,18 +162,18 @@ FOUND: dict[str, list[dict[str, Any]]] = {
 
 
 def test_they_count_by_class_and_are_known_by_their_uuid() -> None:
-    now = Watch(PlayedCluster(FOUND), "labs", by_claim=True).look()
+    now = Watch(FakeCluster(FOUND), "labs", by_claim=True).observe()
     assert now.nodes[0].offers == {"cpu": 4, "mig.nvidia.com": 2, "gpu.nvidia.com": 1}
-    assert now.pods[0].asks == {"mig.nvidia.com": 2}
+    assert now.pods[0].requests == {"mig.nvidia.com": 2}
     assert now.pods[0].devices == ("uuid-gpu-0-mig-a", "uuid-gpu-0-mig-b")
 
 
 def test_nobody_looks_where_no_pool_is_claimed() -> None:
-    assert Watch(PlayedCluster(FOUND), "labs").look().nodes[0].offers == {"cpu": 4}
+    assert Watch(FakeCluster(FOUND), "labs").observe().nodes[0].offers == {"cpu": 4}
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("requests", "message"),
     [
         ({"gpu": {"compute": "8.9"}}, []),
         ({"gpu": {"compute": "9.0"}}, [("p0", "compute capability 9.0 or later, its models are L4")]),
@@ -182,12 +182,12 @@ def test_nobody_looks_where_no_pool_is_claimed() -> None:
     ],
 )
 def test_a_workload_that_claims_hears_what_its_pool_cannot_give(
-    asked: dict[str, Any], said: list[tuple[str, str]]
+    requests: dict[str, Any], message: list[tuple[str, str]]
 ) -> None:
     work = PodWorkload.model_validate(
-        {"kind": "pod", "name": "w", "pool": "p0", "image": "registry.example/w:1", **asked}
+        {"kind": "pod", "name": "w", "pool": "p0", "image": "registry.example/w:1", **requests}
     )
-    assert list(refusals(aws(CLAIMED), work)) == said
+    assert list(refusals(aws(CLAIMED), work)) == message
 
 
 ADMITTED, DONE = ("Admitted", "True", "x"), ("Finished", "True", "x")
@@ -197,19 +197,21 @@ BACK = ("Evicted", "False", "Previously: Preempted")
 WHY = "Preempted to accommodate Job arts/urgent due to y"
 
 
-def history(**looks: list[tuple[tuple[str, str, str], ...] | None]) -> dict[str, Queued]:
+def history(**looks: list[tuple[tuple[str, str, str], ...] | None]) -> dict[str, QueuedWorkload]:
     """What is known of each workload after looks a second apart, by their conditions; None: not there."""
-    lives: dict[str, Queued] = {}
+    lives: dict[str, QueuedWorkload] = {}
     for at in range(max(map(len, looks.values()))):
-        there = [workload(name, "arts", *said) for name, of in looks.items() if (said := of[at]) is not None]
-        for one in there:
-            one["metadata"]["uid"] = one["metadata"]["name"]
-        lives = watching.noted(lives, there, float(at))
-    return {one.name: one for one in lives.values()}
+        objects = [
+            workload(name, "arts", *output) for name, of in looks.items() if (output := of[at]) is not None
+        ]
+        for item in objects:
+            item["metadata"]["uid"] = item["metadata"]["name"]
+        lives = watching.update_queued(lives, objects, float(at))
+    return {live.name: live for live in lives.values()}
 
 
-def times(life: Queued) -> list[tuple[float, str]]:
-    return [(one.at, one.what) for one in life.turns]
+def times(life: QueuedWorkload) -> list[tuple[float, str]]:
+    return [(turn.at, turn.what) for turn in life.turns]
 
 
 def test_a_preempted_workload_returns_a_pod_does_not_and_one_waits_for_kueues_reason() -> None:
@@ -221,16 +223,16 @@ def test_a_preempted_workload_returns_a_pod_does_not_and_one_waits_for_kueues_re
     )
     low, late, pod, urgent = lives.values()
     assert times(low)[1:] == [(0, "admitted"), (1, "evicted"), (3, "admitted"), (4, "finished")]
-    assert (late.turns, late.waits) == ((Turn(0.0, "created"),), NO_ROOM)
-    assert pod.turns[2] == Turn(1.0, "evicted", WHY)
+    assert (late.turns, late.waits) == ((Transition(0.0, "created"),), NO_ROOM)
+    assert pod.turns[2] == Transition(1.0, "evicted", WHY)
     assert times(urgent) == [(1, "created"), (1, "admitted"), (3, "removed")]
-    assert [one.name for one in watching.in_queue("", lives.values())] == ["low", "pod", "urgent", "late"]
+    assert [item.name for item in watching.in_queue("", lives.values())] == ["low", "pod", "urgent", "late"]
 
 
 @pytest.mark.parametrize("after", [(ADMITTED, DONE, EVICTED), (WAITS, EVICTED)])
 def test_the_trouble_of_a_pod_that_was_evicted_is_its_queue(after: tuple[tuple[str, str, str], ...]) -> None:
     lives = history(pod=[(ADMITTED,), after, None], urgent=[(ADMITTED,), (ADMITTED,), (ADMITTED,)])
-    ((where, pod),) = watching.held(lives.values()).items()
+    ((where, pod),) = watching.held_back(lives.values()).items()
     assert where == ("arts", "pod")
     assert pod.trouble == f"queue  ended it, and nothing creates it again: {WHY}"
 
@@ -252,12 +254,12 @@ def test_a_queue_costs_the_part_of_gpus_that_its_pods_hold() -> None:
         """)
     )
     gpus = {"nvidia.com/gpu": 2.0}
-    nodes = [costly(one.name, one.machine, {"nvidia.com/gpu": 8.0}, gpus=8) for one in env.pools]
-    there = [Pod("arts", name, name, "p0-n", "Running", gpus) for name in ("a", "free")]
+    nodes = [costly(pool.name, pool.machine, {"nvidia.com/gpu": 8.0}, gpus=8) for pool in env.pools]
+    objects = [Pod("arts", name, name, "p0-n", "Running", gpus) for name in ("a", "free")]
     costs = CostReport(env, PriceList())
-    assert costs.held("arts", Snapshot(1.0, tuple(nodes), tuple(there))) == pytest.approx(21.9576 / 4)
-    assert costs.held("science", Snapshot(1.0, tuple(nodes), tuple(there))) == 0
-    there.append(Pod("science", "a", "a", "own-n", "Running", gpus))
-    assert costs.held("science", Snapshot(1.0, tuple(nodes), tuple(there))) is None, (
+    assert costs.queue_usd("arts", Snapshot(1.0, tuple(nodes), tuple(objects))) == pytest.approx(21.9576 / 4)
+    assert costs.queue_usd("science", Snapshot(1.0, tuple(nodes), tuple(objects))) == 0
+    objects.append(Pod("science", "a", "a", "own-n", "Running", gpus))
+    assert costs.queue_usd("science", Snapshot(1.0, tuple(nodes), tuple(objects))) is None, (
         "its machine has no price"
     )

@@ -13,5 +13,5 @@ from tests.lab.simulator.site import Site, opened
 @pytest.fixture(scope="module")
 def site(simulated_plane: Any) -> Iterator[Site]:
     """A control plane with one CPU node and the operator; a test makes the configurations."""
-    with opened(simulated_plane) as found:
-        yield found
+    with opened(simulated_plane) as result:
+        yield result

@@ -72,19 +72,19 @@ class Site:
         self.apply({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
 
     def get(self, kind: str, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.kubectl("get", kind, name, "-n", "default", "-o", "json"))
-        return found
+        result: dict[str, Any] = json.loads(self.kubectl("get", kind, name, "-n", "default", "-o", "json"))
+        return result
 
     def label(self, node: str, label: str, value: str) -> None:
         self.kubectl("label", "node", node, "--overwrite", f"{label}={value}")
 
     def labelled(self, node: str, label: str, value: str | None = None) -> dict[str, str]:
         """The node's labels, once ``label`` has this value (None: exists)."""
-        found: dict[str, str] = self.until(
+        result: dict[str, str] = self.until(
             lambda: self.get("node", node)["metadata"]["labels"],
             lambda labels: label in labels if value is None else labels.get(label) == value,
         )
-        return found
+        return result
 
     def allocatable(self, node: str) -> dict[str, int]:
         status = self.get("node", node)["status"]
@@ -96,14 +96,14 @@ class Site:
 
     def operands(self, node: str, app: str) -> list[dict[str, Any]]:
         where = ["-n", NAMESPACE, "-l", f"app={app}", "--field-selector", f"spec.nodeName={node}"]
-        found: list[dict[str, Any]] = json.loads(self.kubectl("get", "pods", *where, "-o", "json"))["items"]
-        return found
+        result: list[dict[str, Any]] = json.loads(self.kubectl("get", "pods", *where, "-o", "json"))["items"]
+        return result
 
     def phase(self, pod: str, expected: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.until(
+        result: dict[str, Any] = self.until(
             lambda: self.get("pod", pod), lambda p: p["status"].get("phase") == expected
         )
-        return found
+        return result
 
     def events(self, name: str, text: str, namespace: str = "default") -> None:
         where = ["-n", namespace, "--field-selector", f"involvedObject.name={name}", "-o", "json"]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from infra.strict_yaml import load_all
 from lab.toolchain import Toolchain
 from tests.external import reference
 
@@ -28,7 +29,6 @@ Helm = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def helm(toolchain: Toolchain, tmp_path: Path) -> Helm:
-    """Templates a chart."""
     if toolchain.locate("helm").path is None:
         pytest.skip("helm is not built; `gpuform local start` builds it")
 
@@ -45,7 +45,7 @@ def helm(toolchain: Toolchain, tmp_path: Path) -> Helm:
 
 def documents(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
     assert done.returncode == 0, done.stderr
-    return [document for document in yaml.safe_load_all(done.stdout) if document]
+    return [document for document in load_all(done.stdout) if document]
 
 
 @pytest.fixture
@@ -53,8 +53,8 @@ def render(helm: Helm) -> Render:
     return lambda **values: documents(helm(values))
 
 
-def daemonsets(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {d["metadata"]["name"]: d["spec"]["template"] for d in found if d["kind"] == "DaemonSet"}
+def daemonsets(result: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {d["metadata"]["name"]: d["spec"]["template"] for d in result if d["kind"] == "DaemonSet"}
 
 
 def leaves(values: dict[str, Any], *above: str) -> Iterator[tuple[str, ...]]:
@@ -84,29 +84,29 @@ def test_every_key_is_one_of_nvidias_with_its_default() -> None:
 
 def test_every_operand_tolerates_the_taint_of_cern(render: Render) -> None:
     toleration = {"key": "node-role.kubernetes.io/gpu", "operator": "Exists", "effect": "NoSchedule"}
-    found = daemonsets(
+    result = daemonsets(
         render(
             daemonsets={"tolerations": [toleration]},
             **{"node-feature-discovery": {"worker": {"tolerations": [toleration]}}},
         )
     )
-    assert len(found) == 9
-    assert all(template["spec"]["tolerations"] == [toleration] for template in found.values())
+    assert len(result) == 9
+    assert all(template["spec"]["tolerations"] == [toleration] for template in result.values())
 
 
 @pytest.mark.parametrize(("strategy", "expected"), [("mixed", ["mixed"]), ("", [])])
 def test_strategy_is_set_only_when_there_is_one(render: Render, strategy: str, expected: list[str]) -> None:
     plugin = daemonsets(render(mig={"strategy": strategy}))["nvidia-device-plugin-daemonset"]["spec"]
     env = plugin["containers"][0]["env"]
-    assert [one["value"] for one in env if one["name"] == "MIG_STRATEGY"] == expected
+    assert [item["value"] for item in env if item["name"] == "MIG_STRATEGY"] == expected
 
 
 def test_bumble_driver_on_the_hosts(render: Render) -> None:
-    found = daemonsets(render(driver={"enabled": False}))
-    assert "nvidia-driver-daemonset" not in found
+    result = daemonsets(render(driver={"enabled": False}))
+    assert "nvidia-driver-daemonset" not in result
     after = {
         name: template["metadata"].get("annotations", {}).get("simulator.gpuform.io/after")
-        for name, template in found.items()
+        for name, template in result.items()
     }
     assert after["nvidia-container-toolkit-daemonset"] is None
     assert after["nvidia-device-plugin-daemonset"] == "toolkit"
@@ -135,7 +135,7 @@ def test_a_second_release_collides_as_one_of_nvidias_does(helm: Helm) -> None:
     """
 
     def cluster_wide(name: str) -> set[tuple[str, str]]:
-        every = [(one["kind"], one["metadata"]) for one in documents(helm({}, name))]
+        every = [(item["kind"], item["metadata"]) for item in documents(helm({}, name))]
         return {(kind, meta["name"]) for kind, meta in every if "namespace" not in meta}
 
     fixed = {("ClusterRole", "gpu-operator"), ("RuntimeClass", "nvidia")}
@@ -147,28 +147,28 @@ GOOD = {"gpuResourcesEnabledOverride": True, "resources": {"computeDomains": {"e
 
 
 def objects(helm: Helm, values: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {one["metadata"]["name"]: one for one in documents(helm(values, chart=DRA_CHART))}
+    return {item["metadata"]["name"]: item for item in documents(helm(values, chart=DRA_CHART))}
 
 
 def test_the_dra_driver_waits_for_a_driver_that_a_container_brings(helm: Helm) -> None:
     def after(root: str) -> str | None:
-        found = objects(helm, {**GOOD, "nvidiaDriverRoot": root})["dra-driver-nvidia-gpu-kubelet-plugin"]
-        notes: dict[str, str] = found["spec"]["template"]["metadata"]["annotations"]
+        result = objects(helm, {**GOOD, "nvidiaDriverRoot": root})["dra-driver-nvidia-gpu-kubelet-plugin"]
+        notes: dict[str, str] = result["spec"]["template"]["metadata"]["annotations"]
         return notes.get("simulator.gpuform.io/after")
 
     assert (after("/run/nvidia/driver"), after("/")) == ("driver", None)
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({}, "gpuResourcesEnabledOverride is not set"),
         ({"gpuResourcesEnabledOverride": True}, "nothing here stands in for compute domains"),
     ],
 )
 def test_the_dra_drivers_chart_refuses_what_the_real_one_does(
-    helm: Helm, values: dict[str, Any], said: str
+    helm: Helm, values: dict[str, Any], message: str
 ) -> None:
     done = helm(values, chart=DRA_CHART)
     assert done.returncode
-    assert said in done.stderr
+    assert message in done.stderr

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from gpuform.usage.cluster_objects import CLAIMS, SLICES, Claims, gather
-from gpuform.usage.status import summarise
+from gpuform.usage.cluster_objects import CLAIMS, SLICES, Claims, parse_claims
+from gpuform.usage.status import summarise_status
 from infra.config import parse
-from infra.model import offer, room
+from infra.model import offer, quotas
 from infra.plan import dra, gpu_operator, nodes, sharing, workloads
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
@@ -43,16 +43,16 @@ PLANNED = {
 def planned(site: Any) -> Any:
     """The nodes, ConfigMaps and both releases as planned; ``site`` removes them."""
     env = parse(PLANNED)
-    for found in (gpu_operator.release(env), dra.release(env)):
-        assert found
-        values = site.plane.paths.state / f"{found.name}.json"
-        values.write_text(json.dumps(found.values))
-        if found.name == "gpu-operator":
-            site.apply(*[one for one in (sharing.mig_parted_config_map(env),) if one])
+    for result in (gpu_operator.release(env), dra.release(env)):
+        assert result
+        values = site.plane.paths.state / f"{result.name}.json"
+        values.write_text(json.dumps(result.values))
+        if result.name == "gpu-operator":
+            site.apply(*[item for item in (sharing.mig_parted_config_map(env),) if item])
             for pool in env.pools:
                 site.apply(*nodes.simulated_nodes(env, pool))
-        where = ["-n", found.namespace, "-f", str(values)]
-        site.helm("install", found.name, str(ROOT / found.chart), *where)
+        where = ["-n", result.namespace, "-f", str(values)]
+        site.helm("install", result.name, str(ROOT / result.chart), *where)
     site.label("cut-0", "nvidia.com/mig.config", "3g.20gb-2x2g.10gb")
     yield env
     site.helm("uninstall", "dra-driver-nvidia-gpu", "-n", "gpu-operator", "--wait")
@@ -60,7 +60,7 @@ def planned(site: Any) -> Any:
 
 def claimed_now(site: Any) -> Claims:
     lists = [json.loads(site.kubectl("get", kind, "-A", "-o", "json"))["items"] for kind in (SLICES, CLAIMS)]
-    return gather(*lists)
+    return parse_claims(*lists)
 
 
 def test_the_driver_publishes_whole_gpus_and_slices_once_they_are_cut(site: Any, planned: Any) -> None:
@@ -88,14 +88,16 @@ def test_the_scheduler_gives_what_there_is_and_says_what_is_missing(site: Any, p
         )
     pods = json.loads(site.kubectl("get", "pods", "-n", "default", "-o", "json"))["items"]
     has = claimed_now(site)
-    given = [uuid for pod in pods for uuid in has.given_to(pod)]
+    given = [uuid for pod in pods for uuid in has.allocated_to(pod)]
     assert len(given) == len(set(given)) == 6, "two GPUs for each of two pods, one slice for each of two"
     assert {uuid[:4] for uuid in given} == {"GPU-", "MIG-"}
     waiting = [pod["metadata"]["name"] for pod in pods if "nodeName" not in pod["spec"]]
     assert sorted(name.split("-")[0] for name in waiting) == ["serve", "train"]
     for name in waiting:
         site.events(name, "cannot allocate all claims")
-    used = summarise(planned, json.loads(site.kubectl("get", "nodes", "-o", "json"))["items"], pods, has)
+    used = summarise_status(
+        planned, json.loads(site.kubectl("get", "nodes", "-o", "json"))["items"], pods, has
+    )
     assert {pool.name: (pool.nodes[0].used, pool.settled) for pool in used.pools} == {
         "whole": ({"gpu.nvidia.com": 4}, True),
         "cut": ({"mig.nvidia.com": 2}, True),
@@ -104,7 +106,7 @@ def test_the_scheduler_gives_what_there_is_and_says_what_is_missing(site: Any, p
 
 def test_a_quota_counts_devices_by_class(site: Any, planned: Any) -> None:
     site.kubectl("scale", "deployment/train", "--replicas=1")
-    keys = [key for pool in planned.pools for key in room.keys(planned.strategy(pool), pool)]
+    keys = [key for pool in planned.pools for key in quotas.quota_keys(planned.strategy(pool), pool)]
     spec = {"hard": dict.fromkeys(keys, "1")}
     meta = {"name": "gpus", "namespace": "default"}
     site.apply({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": spec})
@@ -112,9 +114,9 @@ def test_a_quota_counts_devices_by_class(site: Any, planned: Any) -> None:
         expected = {keys[0]: "2", keys[1]: "3"}
         site.until(lambda: site.get("resourcequota", "gpus")["status"].get("used"), expected.__eq__)
         site.kubectl("scale", "deployment/train", "--replicas=2")
-        said = "exceeded quota: gpus, requested: gpu.nvidia.com.deviceclass.resource.k8s.io/devices=2"
+        output = "exceeded quota: gpus, requested: gpu.nvidia.com.deviceclass.resource.k8s.io/devices=2"
         site.until(
-            lambda: site.kubectl("get", "events", "-n", "default", "-o", "json"), lambda text: said in text
+            lambda: site.kubectl("get", "events", "-n", "default", "-o", "json"), lambda text: output in text
         )
     finally:
         site.kubectl("delete", "resourcequota", "gpus")

@@ -120,8 +120,8 @@ def test_unknown_label_crash_loops_and_the_right_one_recovers(site: Any) -> None
 
 def test_killed_simulator_comes_back_and_changes_nothing(site: Any, t4: str) -> None:
     def versions() -> dict[str, str]:
-        found = json.loads(site.kubectl("get", "nodes,pods", "-A", "-o", "json"))["items"]
-        return {item["metadata"]["uid"]: item["metadata"]["resourceVersion"] for item in found}
+        result = json.loads(site.kubectl("get", "nodes,pods", "-A", "-o", "json"))["items"]
+        return {item["metadata"]["uid"]: item["metadata"]["resourceVersion"] for item in result}
 
     before = versions()
     member = next(m for m in site.plane.plane.status().members if m.name == "simulator")
@@ -155,9 +155,11 @@ def test_a_node_whose_gpu_cannot_be_reset_fails_or_reboots_once(site: Any) -> No
     site.label(node, MIG_LABEL, "all-1g.5gb")
 
     def seen() -> tuple[Any, ...]:
-        found, pod = site.get("node", node), site.get("pod", "bystander")
-        ready = [c["status"] for o in (found, pod) for c in o["status"]["conditions"] if c["type"] == "Ready"]
-        return found["metadata"]["labels"].get(STATE), ready
+        result, pod = site.get("node", node), site.get("pod", "bystander")
+        ready = [
+            c["status"] for o in (result, pod) for c in o["status"]["conditions"] if c["type"] == "Ready"
+        ]
+        return result["metadata"]["labels"].get(STATE), ready
 
     site.until(seen, ("rebooting", ["Unknown", "False"]).__eq__)
     site.until(seen, ("success", ["True", "True"]).__eq__)

@@ -12,16 +12,16 @@ pytestmark = pytest.mark.cluster
 
 def ready(site: Site, node: str) -> dict[str, str]:
     conditions = site.get("node", node)["status"].get("conditions", ())
-    found: dict[str, str] = next((one for one in conditions if one["type"] == "Ready"), {})
-    return found
+    result: dict[str, str] = next((condition for condition in conditions if condition["type"] == "Ready"), {})
+    return result
 
 
 def test_the_charts_default_takes_a_node_not_ready_until_a_person_mends_it(site: Site) -> None:
     site.operator(toolkit={}, mig={"strategy": ""})
     node = site.node("gpu-0", "1eb8")
     down = site.until(lambda: ready(site, node), lambda found: found.get("status") == "False")
-    said = "containerd: drop-in config version 4 higher than root config version 2"
-    assert down["message"] == f"container runtime is down: {said}"
+    output = "containerd: drop-in config version 4 higher than root config version 2"
+    assert down["message"] == f"container runtime is down: {output}"
     taints = ("get", "node", node, "-o", "jsonpath={.spec.taints[*].key}")
     site.until(lambda: site.kubectl(*taints), lambda found: "node.kubernetes.io/not-ready" in found)
     assert site.operands(node, "nvidia-device-plugin-daemonset") == [] or not site.allocatable(node)

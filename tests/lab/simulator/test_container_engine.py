@@ -37,11 +37,7 @@ HIGHER = "containerd: drop-in config version {} higher than root config version 
     ],
 )
 def test_containerd_ends_on_a_drop_in_of_a_higher_version_than_its_own_file(
-    engine: str,
-    file: str,
-    toolkit: str,
-    env: dict[str, str],
-    refused: tuple[int, int] | None,
+    engine: str, file: str, toolkit: str, env: dict[str, str], refused: tuple[int, int] | None
 ) -> None:
     marks = {keys.CONTAINER_RUNTIME: engine, keys.CONTAINERD_CONFIG: file}
     image = f"x/container-toolkit:{toolkit}"
@@ -49,13 +45,13 @@ def test_containerd_ends_on_a_drop_in_of_a_higher_version_than_its_own_file(
     world = make_world(annotations={k: v for k, v in marks.items() if v}, operands=("driver",), pods=(pod,))
     started, *last = operands.act(world)
     assert started == Annotate(pod, {keys.START: "granted"}, "starts")
-    said = HIGHER.format(*refused) if refused else None
-    assert last == ([NodeMeta("containerd", {}, {keys.RUNTIME_DOWN: said})] if said else [])
+    output = HIGHER.format(*refused) if refused else None
+    assert last == ([NodeMeta("containerd", {}, {keys.RUNTIME_DOWN: output})] if output else [])
 
 
 def test_a_node_stays_down_until_a_person_mends_it() -> None:
-    assert container_engine.down(make_world(annotations={keys.RUNTIME_DOWN: "containerd: ..."}))
-    assert not container_engine.down(make_world())
+    assert container_engine.is_down(make_world(annotations={keys.RUNTIME_DOWN: "containerd: ..."}))
+    assert not container_engine.is_down(make_world())
 
 
 BY_CDI = {"DEVICE_LIST_STRATEGY": "cdi-annotations,cdi-cri"}  # as the operator sets it

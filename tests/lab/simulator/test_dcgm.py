@@ -19,11 +19,11 @@ from lab.simulator.dcgm import counters
 from lab.simulator.dcgm.counters import (
     DEFAULT,
     KNOWN,
-    NOT_PLAYED,
+    NOT_SIMULATED,
     Counter,
     CountersError,
-    asked,
-    wrong,
+    config_error,
+    requested_counters,
 )
 from lab.simulator.dcgm.exporter import Server
 from tests.external import reference
@@ -51,16 +51,16 @@ def test_without_a_csv_the_exporter_serves_what_its_own_file_lists() -> None:
 
 def test_the_exporters_own_files_can_be_read() -> None:
     for file in FILES:
-        found = counters.read(reference(file).read_text())
-        assert {counter.name for counter in found} == {counter.name for counter in DEFAULT}
+        result = counters.read(reference(file).read_text())
+        assert {counter.name for counter in result} == {counter.name for counter in DEFAULT}
 
 
 def test_what_an_environment_may_ask_for_is_taken() -> None:
     """Some fields have no series: only those in the exporter's own files are simulated."""
     text = "".join(f"{name}, {field.type}, {field.help}\n" for name, field in FIELDS.items())
-    found = {counter.name for counter in counters.read(text)}
-    assert found == KNOWN
-    assert set(FIELDS) == KNOWN | NOT_PLAYED
+    result = {counter.name for counter in counters.read(text)}
+    assert result == KNOWN
+    assert set(FIELDS) == KNOWN | NOT_SIMULATED
 
 
 READ = {
@@ -92,11 +92,11 @@ def test_an_error_has_the_exporters_words(text: str) -> None:
 
 def exporter(world: Any, csv: str, **fields: Any) -> Any:
     """The exporter's pod with a mounted csv; ``world`` knows what is wrong with it."""
-    (pod,) = world.of("dcgm-exporter")
+    (pod,) = world.pods_of("dcgm-exporter")
     pod.template = replace(pod.template, config_map="counters")
     for name, value in fields.items():
         setattr(pod, name, value)
-    broken = wrong(pod, maps(csv) if csv else {})
+    broken = config_error(pod, maps(csv) if csv else {})
     world.configs |= {pod.uid: broken} if broken else {}
     return pod
 
@@ -109,8 +109,8 @@ def maps(text: str, key: str = "dcgm-metrics.csv") -> dict[tuple[str, str], dict
 def test_the_csv_is_that_of_the_mounted_configmap(key: str) -> None:
     csv = "DCGM_FI_DEV_GPU_TEMP, gauge, x\n"
     pod = exporter(make_world(), csv)
-    assert [counter.name for counter in asked(pod, maps(csv, key))] == ["DCGM_FI_DEV_GPU_TEMP"]
-    assert wrong(pod, maps(csv, key)) is None
+    assert [counter.name for counter in requested_counters(pod, maps(csv, key))] == ["DCGM_FI_DEV_GPU_TEMP"]
+    assert config_error(pod, maps(csv, key)) is None
 
 
 @pytest.mark.parametrize("start", ["waits", "granted"])
@@ -128,7 +128,7 @@ def test_an_unknown_field_makes_the_exporter_crash_loop(start: str) -> None:
 
 def test_without_a_driver_it_does_not_start_and_one_that_runs_keeps_it() -> None:
     world = make_world(operands=("dcgm-exporter",))
-    (pod,) = world.of("dcgm-exporter")
+    (pod,) = world.pods_of("dcgm-exporter")
     assert operands.act(world) == []
     pod.start = "waits"
     (crash,) = operands.act(world)
@@ -141,7 +141,7 @@ def test_a_configmap_that_is_not_there_cannot_be_mounted() -> None:
     (event,) = (action for action in operands.act(world) if isinstance(action, Event))
     assert (event.reason, '"counters" not found' in event.message) == ("FailedMount", True)
     pod.start = "granted"  # mounted files stay
-    assert wrong(pod, {}) is None
+    assert config_error(pod, {}) is None
 
 
 def test_a_scrape_has_what_the_csv_asks_for_in_its_order() -> None:
@@ -208,8 +208,8 @@ def test_a_cut_gpu_has_a_row_per_instance() -> None:
     )
     series = Bench(world).with_every_counter().scrape()
     rows = series.of("GR_ENGINE_ACTIVE", gpu="1")
-    found = [(row["GPU_I_PROFILE"], row["GPU_I_ID"], row.get("pod"), value) for row, value in rows]
-    assert found == [("3g.20gb", "1", "infer", 0.8), ("2g.10gb", "5", None, 0), ("1g.5gb", "13", None, 0)]
+    result = [(row["GPU_I_PROFILE"], row["GPU_I_ID"], row.get("pod"), value) for row, value in rows]
+    assert result == [("3g.20gb", "1", "infer", 0.8), ("2g.10gb", "5", None, 0), ("1g.5gb", "13", None, 0)]
     used = {labels["GPU_I_PROFILE"]: value for labels, value in series.of("FB_USED", gpu="1")}
     assert used == {"3g.20gb": 9000, "2g.10gb": 0, "1g.5gb": 0}
     whole = {name for name, labels, _ in series.samples if labels["gpu"] == "0"}
@@ -239,7 +239,7 @@ def test_no_model_has_series_that_it_cannot_have() -> None:
 def test_nobody_answers_where_no_exporter_runs() -> None:
     bench = Bench(make_world())
     assert bench.exporters.scrape("nowhere") == (404, "there is no node nowhere\n")
-    (pod,) = bench.world.of("dcgm-exporter")
+    (pod,) = bench.world.pods_of("dcgm-exporter")
     pod.phase = "Pending"
     status, text = bench.exporters.scrape("node-0")
     assert (status, text) == (503, "node-0: no dcgm-exporter runs on this node\n")
@@ -254,10 +254,10 @@ def test_a_claimed_device_works_and_nobody_is_named() -> None:
         Claim("default", "unused", "node-0", ("gpu-1-mig-1g5gb-19-6",), ()),
     ]
     bench.store.claimed._on_node["node-0"] = {(c.namespace, c.name): c for c in claims}
-    found = bench.scrape().of("GR_ENGINE_ACTIVE")
-    busy = [(labels.get("GPU_I_PROFILE"), value) for labels, value in found]
+    result = bench.scrape().of("GR_ENGINE_ACTIVE")
+    busy = [(labels.get("GPU_I_PROFILE"), value) for labels, value in result]
     assert busy == [(None, 0.5), ("3g.20gb", 0), ("2g.10gb", 0.5), ("1g.5gb", 0)]
-    assert not any("pod" in labels for labels, _ in found)
+    assert not any("pod" in labels for labels, _ in result)
 
 
 def scrape(name: str) -> tuple[int, str]:

@@ -47,9 +47,9 @@ def test_counters_fall_only_when_the_driver_is_started_again(steps: Any) -> None
         since = {kind: since.get(kind, now) for kind in kinds}
         broken = {kind: Fault(kind, 0, since[kind]) for kind in sorted(kinds)}
         if restart:
-            state = state.again(now)
+            state = state.after_restart(now)
         advance(state, A100, busy, link, broken, now)
-        seen.append((restart, device.whole(state, A100, busy, broken)))
+        seen.append((restart, device.gpu_values(state, A100, busy, broken)))
         assert 50 <= state.watts <= 400
         assert 30 <= state.celsius <= 96.01
     for (_, before), (restart, after) in pairwise(seen):
@@ -61,8 +61,8 @@ def test_counters_fall_only_when_the_driver_is_started_again(steps: Any) -> None
 
 @given(total=st.integers(1000, 200_000), held=st.integers(0, 400_000))
 def test_memory_adds_up_to_what_there_is(total: int, held: int) -> None:
-    found = [value for name, value in device.own(0, total, held, True).items() if "_FB_" in name]
-    assert (len(found), sum(found), min(found) >= 0) == (3, total, True)
+    result = [value for name, value in device.device_values(0, total, held, True).items() if "_FB_" in name]
+    assert (len(result), sum(result), min(result) >= 0) == (3, total, True)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # both are factories without state
@@ -73,7 +73,7 @@ def test_how_busy_is_between_nothing_and_all_whatever_pods_say(loads: list[str])
     world.pods += [
         make_pod(f"p{n}", asks={GPU: 1}, devices=f"{uuid}::{n}", load=word) for n, word in enumerate(loads)
     ]
-    busy = load.uses(world, START)[uuid].busy
+    busy = load.usage_by_device(world, START)[uuid].busy
     assert 0 <= busy <= 1
 
 
@@ -89,17 +89,17 @@ DEFAULTS = {
 }
 
 
-@pytest.mark.parametrize(("owner", "said"), DEFAULTS)
-def test_a_load_that_is_not_said_follows_from_the_owner(owner: str, said: str) -> None:
-    pod = make_pod("p", asks={GPU: 1}, devices="GPU-x", owner=(owner, "o", "u"), load=said)
-    assert load.of_pod(pod, START) == DEFAULTS[owner, said]
+@pytest.mark.parametrize(("owner", "message"), DEFAULTS)
+def test_a_load_that_is_not_said_follows_from_the_owner(owner: str, message: str) -> None:
+    pod = make_pod("p", asks={GPU: 1}, devices="GPU-x", owner=(owner, "o", "u"), load=message)
+    assert load.load_of(pod, START) == DEFAULTS[owner, message]
 
 
 def test_a_service_comes_and_goes_and_two_are_not_in_step() -> None:
     pods = [
         make_pod(f"p{n}", asks={GPU: 1}, devices="GPU-x", owner=("ReplicaSet", "o", "u")) for n in range(2)
     ]
-    curves = [[load.of_pod(pod, START + t) for t in range(0, 600, 10)] for pod in pods]
+    curves = [[load.load_of(pod, START + t) for t in range(0, 600, 10)] for pod in pods]
     for curve in curves:
         assert (min(curve), max(curve)) == (pytest.approx(0.1, abs=0.01), pytest.approx(0.9, abs=0.01))
     assert curves[0] != curves[1]
@@ -114,7 +114,6 @@ def test_a_pod_that_is_down_does_nothing(change: dict[str, str]) -> None:
 
 
 def working(busy: str) -> tuple[Bench, Any]:
-    """An A100 with one pod of this load."""
     world = make_world(gpu="20b0")
     pod = make_pod("p", asks={GPU: 1}, devices=device_plugin.gpu_uuid(world, 0), load=busy)
     world.pods.append(pod)
@@ -148,8 +147,8 @@ def test_links_carry_bytes_where_a_pod_has_two_gpus() -> None:
     ]
     bench = Bench(world)
     bench.scrape()
-    found = [value for _, value in bench.scrape(after=10).of("NVLINK_BANDWIDTH_TOTAL")]
-    assert found == [600e9 * 0.25 * 0.5 * 10] * 2 + [0]
+    result = [value for _, value in bench.scrape(after=10).of("NVLINK_BANDWIDTH_TOTAL")]
+    assert result == [600e9 * 0.25 * 0.5 * 10] * 2 + [0]
 
 
 @pytest.mark.parametrize("changed", ["driver", "node"])
@@ -157,6 +156,6 @@ def test_another_driver_or_node_of_that_name_begins_anew(changed: str) -> None:
     bench, _ = working("idle")
     bench.scrape()
     assert bench.scrape(after=10).one("TOTAL_ENERGY_CONSUMPTION") > 0
-    (bench.world.node if changed == "node" else bench.world.of("driver")[0]).uid = "another"
+    (bench.world.node if changed == "node" else bench.world.pods_of("driver")[0]).uid = "another"
     assert bench.scrape(after=10).one("TOTAL_ENERGY_CONSUMPTION") == 0
     assert bench.scrape(after=10).one("TOTAL_ENERGY_CONSUMPTION") == 50 * 10 * 1000

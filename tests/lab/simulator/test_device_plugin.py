@@ -11,8 +11,8 @@ import pytest
 
 from lab.simulator import device_plugin, keys, kubelet
 from lab.simulator.actions import Annotate, NodeResources, Reject
-from lab.simulator.objects import node_of, pod_of
-from lab.simulator.world import Broken, Config
+from lab.simulator.objects import parse_node, parse_pod
+from lab.simulator.world import BrokenConfig, Config
 from tests.lab.simulator.worlds import CERN, GPU, MIG, SEVEN, SHARED, cut, make_pod, make_world, mps, sliced
 
 pytestmark = pytest.mark.unit
@@ -54,7 +54,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_offers(case: str) -> None:
     given, expected = CASES[case]
-    offered = device_plugin.offered(make_world(**given))
+    offered = device_plugin.offered_devices(make_world(**given))
     assert {name: len(ids) for name, ids in offered.items()} == expected
     ids = [device for devices in offered.values() for device in devices]
     assert len(set(ids)) == len(ids)
@@ -83,47 +83,49 @@ def test_exits(given: dict[str, Any], message: str) -> None:
     world = make_world(**given)
     pod = world.running("device-plugin")
     assert pod
-    assert message in (device_plugin.problem(world, pod, world.config("device-plugin") or Config("")) or "")
-    assert device_plugin.offered(world) == {}
+    assert message in (
+        device_plugin.exit_message(world, pod, world.config("device-plugin") or Config("")) or ""
+    )
+    assert device_plugin.offered_devices(world) == {}
 
 
 def test_no_driver_no_devices() -> None:
     world = make_world(operands=("device-plugin",))
     pod = world.running("device-plugin")
     assert pod
-    assert device_plugin.problem(world, pod, Config("")) is None  # a running one has loaded it before
+    assert device_plugin.exit_message(world, pod, Config("")) is None  # a running one has loaded it before
     pod.start = "waits"
-    assert "no driver on this node" in (device_plugin.problem(world, pod, Config("")) or "")
+    assert "no driver on this node" in (device_plugin.exit_message(world, pod, Config("")) or "")
     world.node.annotations[keys.HOST_DRIVER] = "525.60.11"
-    assert device_plugin.problem(world, pod, Config("")) is None
+    assert device_plugin.exit_message(world, pod, Config("")) is None
 
 
 def test_what_is_no_longer_offered_is_left_at_zero() -> None:
-    assert kubelet.report(make_world(capacity={GPU: 1})) == []
+    assert kubelet.report_resources(make_world(capacity={GPU: 1})) == []
     relabelled = make_world(**sliced(4), capacity={GPU: 1})
-    assert kubelet.report(relabelled) == [NodeResources({SHARED: 4}, {GPU: 0, SHARED: 4})]
-    assert kubelet.report(make_world(**sliced(4))) == [NodeResources({SHARED: 4}, {SHARED: 4})]
+    assert kubelet.report_resources(relabelled) == [NodeResources({SHARED: 4}, {GPU: 0, SHARED: 4})]
+    assert kubelet.report_resources(make_world(**sliced(4))) == [NodeResources({SHARED: 4}, {SHARED: 4})]
     world = make_world(operands=("driver", "toolkit"), capacity={GPU: 1})
-    assert kubelet.report(world) == [NodeResources({}, {GPU: 0})]
+    assert kubelet.report_resources(world) == [NodeResources({}, {GPU: 0})]
     world.node.allocatable[GPU] = 0
-    assert kubelet.report(world) == []
+    assert kubelet.report_resources(world) == []
     world.expired = frozenset({GPU})
-    assert kubelet.report(world) == [NodeResources({GPU: 0}, {})]
+    assert kubelet.report_resources(world) == [NodeResources({GPU: 0}, {})]
 
 
-SELECTED: list[tuple[str, str, list[str], str | Broken]] = [
+SELECTED: list[tuple[str, str, list[str], str | BrokenConfig]] = [
     ("slice-4", "", ["slice-4", "whole"], "slice-4"),
     ("", "whole", ["slice-4", "whole"], "whole"),
     ("", "", ["slice-4"], ""),
-    ("slice-9", "", ["slice-4"], Broken("specified config slice-9 does not exist", manager=True)),
-    ("", "gone", ["slice-4"], Broken("specified config gone does not exist", manager=True)),
-    ("", "", [], Broken("no configuration files available", manager=True)),
+    ("slice-9", "", ["slice-4"], BrokenConfig("specified config slice-9 does not exist", manager=True)),
+    ("", "gone", ["slice-4"], BrokenConfig("specified config gone does not exist", manager=True)),
+    ("", "", [], BrokenConfig("no configuration files available", manager=True)),
 ]
 
 
 @pytest.mark.parametrize(("label", "default", "names", "expected"), SELECTED)
-def test_select(label: str, default: str, names: list[str], expected: str | Broken) -> None:
-    assert device_plugin.select(label, default, names) == expected
+def test_select(label: str, default: str, names: list[str], expected: str | BrokenConfig) -> None:
+    assert device_plugin.select_config(label, default, names) == expected
 
 
 RESTARTS: dict[str, tuple[dict[str, Any], str]] = {
@@ -140,13 +142,13 @@ RESTARTS: dict[str, tuple[dict[str, Any], str]] = {
 def test_nvidia_zero_downtime_re_registration(case: str) -> None:
     given, resource = RESTARTS[case]
     world = make_world(**given)
-    before = device_plugin.offered(world)
+    before = device_plugin.offered_devices(world)
     every = before[resource]
     holds = make_pod("holds", asks={resource: 1}, devices=every[0])
     capacity = {name: len(ids) for name, ids in before.items()}
 
     away = make_world(**given, operands=("driver", "toolkit"), capacity=capacity, pods=(holds,))
-    assert kubelet.report(away) == [NodeResources({}, dict.fromkeys(capacity, 0))]
+    assert kubelet.report_resources(away) == [NodeResources({}, dict.fromkeys(capacity, 0))]
     assert kubelet.act(away) == []  # running pods are not touched
 
     late = make_pod("late", asks={resource: 1}, phase="Pending")
@@ -158,8 +160,8 @@ def test_nvidia_zero_downtime_re_registration(case: str) -> None:
     rest = tuple(make_pod(f"next-{n}", asks={resource: 1}, phase="Pending") for n in range(len(every)))
     back = make_world(**given, capacity=capacity, pods=(holds, *rest))
     back.node.allocatable = dict.fromkeys(capacity, 0)
-    assert kubelet.report(back) == [NodeResources({}, capacity)]
-    assert device_plugin.offered(back) == before
+    assert kubelet.report_resources(back) == [NodeResources({}, capacity)]
+    assert device_plugin.offered_devices(back) == before
     *admitted, too_many = kubelet.act(back)
     given_out = [a.annotations[keys.DEVICES] for a in admitted if isinstance(a, Annotate)]
     assert sorted(given_out) == sorted(set(every) - {every[0]})
@@ -175,7 +177,7 @@ def test_efa_is_offered_only_where_its_plugin_runs() -> None:
     starting = make_pod("efa", device_plugin.EFA_PLUGIN, phase="Pending", ready=False)
 
     def report(*pods: Any, had: int = 0, **more: Any) -> list[Any]:
-        return kubelet.report(make_world(**{**EFA_NODE, **more}, pods=pods, capacity={EFA: had}))
+        return kubelet.report_resources(make_world(**{**EFA_NODE, **more}, pods=pods, capacity={EFA: had}))
 
     assert report(plugin) == [NodeResources({EFA: 4}, {EFA: 4})]
     assert (report(plugin, had=4), report(starting), report(plugin, annotations={})) == ([], [], [])
@@ -184,8 +186,8 @@ def test_efa_is_offered_only_where_its_plugin_runs() -> None:
 
 def test_a_node_keeps_its_adapters_and_a_pod_gets_no_device_for_them() -> None:
     raw = {"name": "n", "uid": "u", "resourceVersion": "1"}
-    node = node_of({"metadata": raw, "status": {"capacity": {EFA: "4"}, "allocatable": {EFA: "0"}}})
+    node = parse_node({"metadata": raw, "status": {"capacity": {EFA: "4"}, "allocatable": {EFA: "0"}}})
     assert (node.capacity, node.allocatable) == ({EFA: 4}, {EFA: 0})
     container = {"name": "c", "image": "a:1", "resources": {"limits": {EFA: "1"}}}
     meta = {**raw, "namespace": "d", "creationTimestamp": ""}
-    assert pod_of({"metadata": meta, "spec": {"containers": [container]}}) is None
+    assert parse_pod({"metadata": meta, "spec": {"containers": [container]}}) is None

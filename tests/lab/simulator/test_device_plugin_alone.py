@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from infra.config import parse
-from infra.plan import device_plugin, nodes, room, sharing
+from infra.plan import device_plugin, nodes, quotas, sharing
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
@@ -21,9 +21,7 @@ ENV = parse(
         "name": "cisco",
         "cluster": {"kind": "embedded"},
         "gpu_operator": {"mode": "device_plugin"},
-        "pools": [
-            {"name": "g4dn", "machine": "g4dn.xlarge", "nodes": 1, "sharing": THREE},
-        ],
+        "pools": [{"name": "g4dn", "machine": "g4dn.xlarge", "nodes": 1, "sharing": THREE}],
     }
 )
 BARE = "g4dn-bare"
@@ -41,7 +39,7 @@ def plugin(site: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     release, shares = device_plugin.release(ENV), sharing.device_plugin_config_map(ENV)
     assert shares
     made = [node for pool in ENV.pools for node in nodes.simulated_nodes(ENV, pool)]
-    site.apply(*room.namespaces(ENV), shares, *made, _bare())
+    site.apply(*quotas.namespaces(ENV), shares, *made, _bare())
     values = tmp_path_factory.mktemp("alone") / "values.json"
     values.write_text(json.dumps(release.values))
     place = ["-n", release.namespace, "-f", str(values)]
@@ -52,9 +50,11 @@ def plugin(site: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 
 def test_cisco_one_gpu_is_three_without_the_operator(site: Any) -> None:
     site.offers("g4dn-0", {"gpu": 3})
-    found = site.labelled("g4dn-0", "nvidia.com/gpu.product", "Tesla-T4-SHARED")
-    assert found["nvidia.com/gpu"] == "true", "the label of the chart's selector stays"
-    assert "nvidia.com/gpu.deploy.device-plugin" not in found, "without the operator, nothing sets its labels"
+    result = site.labelled("g4dn-0", "nvidia.com/gpu.product", "Tesla-T4-SHARED")
+    assert result["nvidia.com/gpu"] == "true", "the label of the chart's selector stays"
+    assert "nvidia.com/gpu.deploy.device-plugin" not in result, (
+        "without the operator, nothing sets its labels"
+    )
 
 
 def test_the_gate_finds_every_pod_of_the_chart_by_one_label(site: Any) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from lab.simulator import device_plugin, dra, keys, mig_manager
 from lab.simulator.actions import Publish, Withdraw
-from lab.simulator.claimed import Claim, Claimed, Slice
+from lab.simulator.claimed import Claim, ClaimStore, Slice
 from lab.simulator.hardware import GPUS
-from lab.simulator.objects import Pod, node_of, pod_of
+from lab.simulator.objects import Pod, parse_node, parse_pod
 from lab.simulator.world import Config, World
 from tests.lab.simulator.worlds import make_pod, make_world
 
@@ -30,14 +30,14 @@ def node(gpu: str = "20f1", found: str = "{}", runs: bool = True, **more: Any) -
 def published(world: World) -> dict[str, dict[str, Any]]:
     (action,) = dra.act(world)
     assert isinstance(action, Publish)
-    assert not action.there
+    assert not action.exists
     return {device["name"]: device for device in action.manifest["spec"]["devices"]}
 
 
 def test_whole_gpus_with_what_the_driver_says_of_them() -> None:
-    found = published(node("27b8", count=4))
-    assert list(found) == ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
-    device = found["gpu-0"]
+    result = published(node("27b8", count=4))
+    assert list(result) == ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
+    device = result["gpu-0"]
     uuid = device["attributes"].pop("uuid")["string"]
     assert uuid.startswith("GPU-")
     assert device["attributes"] == {
@@ -53,9 +53,9 @@ def test_whole_gpus_with_what_the_driver_says_of_them() -> None:
 
 
 def test_slices_instead_of_a_gpu_that_is_cut_beside_one_that_is_not() -> None:
-    found = published(node(count=2, found='{"0": ["2g.10gb@0", "2g.10gb@2", "3g.20gb@4"]}'))
-    assert list(found) == ["gpu-0-mig-2g10gb-14-0", "gpu-0-mig-2g10gb-14-2", "gpu-0-mig-3g20gb-9-4", "gpu-1"]
-    small = found["gpu-0-mig-2g10gb-14-2"]
+    result = published(node(count=2, found='{"0": ["2g.10gb@0", "2g.10gb@2", "3g.20gb@4"]}'))
+    assert list(result) == ["gpu-0-mig-2g10gb-14-0", "gpu-0-mig-2g10gb-14-2", "gpu-0-mig-3g20gb-9-4", "gpu-1"]
+    small = result["gpu-0-mig-2g10gb-14-2"]
     assert small["attributes"]["profile"] == {"string": "2g.10gb"}
     assert small["attributes"]["type"] == {"string": "mig"}
     assert small["attributes"]["parentUUID"]["string"].startswith("GPU-")
@@ -100,14 +100,16 @@ def test_the_same_again_is_left_and_a_change_is_a_generation_more() -> None:
     assert dra.act(whole) == []
     cut.published = whole.published
     (action,) = dra.act(cut)
-    assert (action.there, action.manifest["spec"]["pool"]["generation"]) == (True, 5)
+    assert (action.exists, action.manifest["spec"]["pool"]["generation"]) == (True, 5)
 
 
 def test_a_driver_that_runs_sees_no_slice_that_is_cut_later() -> None:
     fresh = node(annotations={keys.MIG_LAYOUT: '{"0": ["7g.40gb@0"]}'})
-    started = make_pod("dra-1", dra.OPERAND, loaded=Config("", data={"mig": "{}"}).stored())
-    assert dra.discovered(fresh.node, started).data == {"mig": "{}"}
-    assert dra.discovered(fresh.node, make_pod("dra-2", dra.OPERAND)).data == {"mig": '{"0": ["7g.40gb@0"]}'}
+    started = make_pod("dra-1", dra.OPERAND, loaded=Config("", data={"mig": "{}"}).serialize())
+    assert dra.discovered_layout(fresh.node, started).data == {"mig": "{}"}
+    assert dra.discovered_layout(fresh.node, make_pod("dra-2", dra.OPERAND)).data == {
+        "mig": '{"0": ["7g.40gb@0"]}'
+    }
 
 
 @pytest.mark.parametrize(("expired", "left"), [(frozenset(), True), (frozenset({keys.DRA_DRIVER}), False)])
@@ -130,9 +132,9 @@ def test_a_sick_gpu_is_left_claimable_unless_the_driver_looks() -> None:
     world.configs["uid-dra-2"] = Config("", data={"mig": "{}"})
     (noted,) = device_plugin.act(world)
     looks.unhealthy = noted.annotations[keys.UNHEALTHY]
-    found = published(world)
-    assert found["gpu-1"]["taints"] == [{"key": "gpu.nvidia.com/gpu-lost", "effect": "NoSchedule"}]
-    assert "taints" not in found["gpu-0"]
+    result = published(world)
+    assert result["gpu-1"]["taints"] == [{"key": "gpu.nvidia.com/gpu-lost", "effect": "NoSchedule"}]
+    assert "taints" not in result["gpu-0"]
 
 
 def test_nothing_without_nvidias_driver() -> None:
@@ -140,7 +142,6 @@ def test_nothing_without_nvidias_driver() -> None:
 
 
 def cutting(*pods: Any) -> World:
-    """A node with a pending MIG layout."""
     labels = {keys.MIG_CONFIG: "all-1g.5gb", keys.MIG_STATE: "pending"}
     world = make_world("20f1", labels=labels, operands=("mig-manager", "driver", "toolkit"), pods=pods)
     world.configs["uid-mig-manager-1"] = Config("")
@@ -157,7 +158,7 @@ def test_gpus_that_are_claimed_are_not_cut_again() -> None:
 
 def test_a_gpu_is_cut_once_a_driver_that_waits_for_it_has_gone() -> None:
     goes = make_pod("dra-2", dra.OPERAND)
-    goes.template = replace(goes.template, while_cut=True)
+    goes.template = replace(goes.template, needs_mig_state=True)
     assert mig_manager.act(cutting(goes)) == []
     assert mig_manager.act(cutting(make_pod("dra-1", dra.OPERAND))) != []
 
@@ -169,23 +170,23 @@ def claim(node: str = "a", driver: str = keys.DRA_DRIVER, name: str = "c") -> di
 
 
 def test_claims_are_known_by_the_node_whose_devices_they_hold() -> None:
-    told: list[str] = []
-    known = Claimed(told.extend)
+    reported: list[str] = []
+    known = ClaimStore(reported.extend)
     known.put_claim({"metadata": {"namespace": "lab", "name": "c"}})  # not allocated yet
     known.put_claim(claim(driver="nic.example.org", name="d"))
-    assert (told, known.on("a")) == ([], ())
+    assert (reported, known.claims_on("a")) == ([], ())
     known.put_claim(claim())
-    assert known.on("a") == (Claim("lab", "c", "a", ("gpu-0",), ("lab/p",)),)
+    assert known.claims_on("a") == (Claim("lab", "c", "a", ("gpu-0",), ("lab/p",)),)
     known.put_claim(claim(node="b"))
-    assert (known.on("a"), len(known.on("b"))) == ((), 1)
+    assert (known.claims_on("a"), len(known.claims_on("b"))) == ((), 1)
     known.put_claim(claim(), gone=True)
-    assert known.on("b") == ()
-    assert told == ["a", "a", "b", "b"]
+    assert known.claims_on("b") == ()
+    assert reported == ["a", "a", "b", "b"]
 
 
 def test_an_older_slice_replaces_no_newer_one() -> None:
-    told: list[str] = []
-    known = Claimed(told.extend)
+    reported: list[str] = []
+    known = ClaimStore(reported.extend)
 
     def raw(version: int, generation: int) -> dict[str, Any]:
         spec = {"nodeName": "a", "pool": {"generation": generation}}
@@ -195,7 +196,7 @@ def test_an_older_slice_replaces_no_newer_one() -> None:
     known.put_slice(raw(4, 1))
     assert known.slices["a"].generation == 2
     known.put_slice({"metadata": {"name": "a-x"}}, gone=True)
-    assert (known.slices, told) == ({}, ["a", "a"])
+    assert (known.slices, reported) == ({}, ["a", "a"])
 
 
 def read(annotations: dict[str, str] | None = None, labels: dict[str, str] | None = None, **spec: Any) -> Pod:
@@ -206,7 +207,7 @@ def read(annotations: dict[str, str] | None = None, labels: dict[str, str] | Non
         "containers": [{"name": "main", "image": "x", "resources": {"limits": limits}}],
         "volumes": [{"name": "c", "configMap": {"name": "app"}}, {"name": "s", "emptyDir": {}}],
     }
-    pod = pod_of({"metadata": meta, "spec": plain | spec, "status": {"phase": "Running"}})
+    pod = parse_pod({"metadata": meta, "spec": plain | spec, "status": {"phase": "Running"}})
     assert pod
     return pod
 
@@ -226,21 +227,23 @@ def test_plain_pods_with_the_same_containers_share_one_template() -> None:
 
 def test_the_dra_drivers_pods_are_operands_of_another_chart() -> None:
     labels = {keys.PART_OF: "dra-driver-sim", keys.OPERAND: keys.DRA_OPERAND}
-    found = read(labels=labels)
-    assert (found.operand, found.template.while_cut) == (keys.DRA_OPERAND, False)
+    result = read(labels=labels)
+    assert (result.operand, result.template.needs_mig_state) == (keys.DRA_OPERAND, False)
     term = {"matchExpressions": [{"key": keys.MIG_STATE, "operator": "In", "values": ["success"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-    assert read(labels=labels, affinity={"nodeAffinity": required}).template.while_cut
+    assert read(labels=labels, affinity={"nodeAffinity": required}).template.needs_mig_state
 
 
 def test_a_node_keeps_the_simulators_own_annotations() -> None:
     annotations = {keys.UNHEALTHY: "1", "other.example.org/note": "x"}
     meta = {"name": "n", "uid": "u", "resourceVersion": "7", "annotations": annotations}
-    node = node_of({"metadata": meta, "spec": {}, "status": {}})
+    node = parse_node({"metadata": meta, "spec": {}, "status": {}})
     assert node.annotations == {keys.UNHEALTHY: "1"}
 
 
 def test_whole_thousands_of_shares_are_read_as_the_api_server_writes_them() -> None:
     meta = {"name": "n", "uid": "u", "resourceVersion": "7", "creationTimestamp": "t"}
-    node = node_of({"metadata": meta, "spec": {}, "status": {"allocatable": {"nvidia.com/gpu.shared": "1k"}}})
+    node = parse_node(
+        {"metadata": meta, "spec": {}, "status": {"allocatable": {"nvidia.com/gpu.shared": "1k"}}}
+    )
     assert node.allocatable == {"nvidia.com/gpu.shared": 1000}

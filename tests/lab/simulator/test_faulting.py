@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 from gpuform.checkout.errors import InputError
 from gpuform.cli.main import app
 from lab.plane import gpu_faults as faulting
-from lab.plane.gpu_faults import Asked
+from lab.plane.gpu_faults import FaultRequest
 from lab.simulator import keys
-from lab.simulator.faults import KINDS, Fault, read, stored
+from lab.simulator.faults import KINDS, Fault, parse, render
 
 pytestmark = pytest.mark.unit
 
@@ -62,7 +62,7 @@ class Cluster:
         pass
 
     def of(self, node: str) -> tuple[Fault, ...]:
-        return read(self.nodes[node].get(keys.FAULTS, "[]"))
+        return parse(self.nodes[node].get(keys.FAULTS, "[]"))
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def do(tmp_path: Path) -> Any:
     kubeconfig.touch()
 
     def run(node: str, *kinds: str, now: float = NOW, **fields: Any) -> list[str]:
-        return asyncio.run(faulting.fault(kubeconfig, Asked(node, kinds=kinds, **fields), now))
+        return asyncio.run(faulting.change_fault(kubeconfig, FaultRequest(node, kinds=kinds, **fields), now))
 
     return run
 
@@ -122,22 +122,22 @@ def test_a_fault_that_is_there_is_not_made_again_but_an_xid_is(cluster: Cluster,
 
 
 def test_a_fabric_manager_is_the_nodes(cluster: Cluster, do: Any) -> None:
-    (said,) = do("dgx-0", "fabric-manager")
-    assert said.startswith("dgx-0: its fabric manager does not run")
+    (output,) = do("dgx-0", "fabric-manager")
+    assert output.startswith("dgx-0: its fabric manager does not run")
     assert cluster.of("dgx-0") == (Fault("fabric-manager", -1, NOW),)
     assert do("dgx-0", "fabric-manager") == ["dgx-0: already has this fault"]
 
 
 def test_the_annotation_does_not_grow_for_ever(cluster: Cluster, do: Any) -> None:
     old = [Fault("thermal", 0, NOW), *(Fault("xid", 0, NOW + n, 79) for n in range(300))]
-    text = stored([*old, Fault("xid", 0, NOW, 13)])
+    text = render([*old, Fault("xid", 0, NOW, 13)])
     assert text is not None
     cluster.nodes["a100-0"][keys.FAULTS] = text
     do("a100-0", xid=13, now=NOW + 4000)
-    found = cluster.of("a100-0")
-    assert len(found) == 202
-    assert found[0].kind == "thermal"
-    assert sum(fault.xid == 13 for fault in found) == 1  # XIDs older than an hour are dropped
+    result = cluster.of("a100-0")
+    assert len(result) == 202
+    assert result[0].kind == "thermal"
+    assert sum(fault.xid == 13 for fault in result) == 1  # XIDs older than an hour are dropped
 
 
 TWO = "more than one at a time"

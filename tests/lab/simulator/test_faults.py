@@ -23,7 +23,7 @@ def bench() -> Bench:
 
 
 def restart(bench: Bench, operand: str, moment: float) -> None:
-    (pod,) = bench.world.of(operand)
+    (pod,) = bench.world.pods_of(operand)
     pod.created = datetime.fromtimestamp(moment, UTC).isoformat()
 
 
@@ -158,7 +158,7 @@ def test_without_its_fabric_manager_the_node_is_not_validated() -> None:
     job = make_pod("c", "cuda-validator", phase="Succeeded")
     world.pods += [runs, job]
     assert operands.act(world) == []
-    world.node.annotations[keys.FAULTS] = faults.stored([Fault("fabric-manager", -1, START)]) or ""
+    world.node.annotations[keys.FAULTS] = faults.render([Fault("fabric-manager", -1, START)]) or ""
     assert operands.act(world) == [Delete(runs)]
     runs.start, runs.phase, runs.ready = "waits", "Pending", False
     (crash,) = operands.act(world)
@@ -173,7 +173,7 @@ def test_without_its_fabric_manager_the_node_is_not_validated() -> None:
 
 
 def allocatable(world: Any) -> int:
-    (action,) = kubelet.report(world)
+    (action,) = kubelet.report_resources(world)
     assert isinstance(action, NodeResources)
     assert action.capacity == {GPU: 2}
     return action.allocatable[GPU]
@@ -181,7 +181,7 @@ def allocatable(world: Any) -> int:
 
 def test_every_xid_that_the_alerts_know_can_be_sent() -> None:
     assert {number for kind in catalogue.CLASSES for number in catalogue.numbers(kind)} <= faults.XIDS.keys()
-    assert catalogue.DEVICE_PLUGIN_SKIPS == faults.SKIPPED
+    assert catalogue.DEVICE_PLUGIN_SKIPS == faults.APPLICATION_XIDS
 
 
 @pytest.mark.parametrize("xid", sorted(faults.XIDS))
@@ -208,10 +208,10 @@ def test_a_plugin_that_was_started_later_has_not_seen_an_xid(bench: Bench, kind:
 
 def test_an_entry_survives_being_written_and_read() -> None:
     entries = (Fault("xid", 3, START + 0.25, 79), Fault("power", 0, START), Fault("exporter-down", -1, START))
-    text = faults.stored(entries)
+    text = faults.render(entries)
     assert text is not None
-    assert faults.read(text) == entries
-    assert faults.stored(()) is None
+    assert faults.parse(text) == entries
+    assert faults.render(()) is None
 
 
 BAD = '[{"kind": "fire", "gpu": 0, "since": "now"}]'
@@ -221,7 +221,7 @@ NONSENSE = ["", "{", "[]", "7", "[7]", '[{"kind": "xid"}]', '{"a": 1}', BAD]
 @pytest.mark.parametrize("text", NONSENSE)
 def test_an_annotation_that_is_no_list_of_faults_breaks_nothing(bench: Bench, text: str) -> None:
     bench.world.node.annotations[keys.FAULTS] = text
-    assert faults.of(bench.world.node) == ()
+    assert faults.faults_of(bench.world.node) == ()
     assert allocatable(bench.world) == 2
     assert bench.scrape().one("GPU_TEMP", gpu="0") > 0
 

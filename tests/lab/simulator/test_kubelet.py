@@ -27,11 +27,7 @@ def given(*pods: Any, **world: Any) -> dict[str, list[str]]:
     return {a.pod.name: a.annotations[keys.DEVICES].split(",") for a in actions}
 
 
-def test_cern_tf_gpu_gets_the_gpu() -> None:
-    assert given(waiting()) == {"tf-gpu": device_plugin.offered(make_world())[GPU]}
-
-
-DEVICE = device_plugin.offered(make_world())[GPU][0]
+DEVICE = device_plugin.offered_devices(make_world())[GPU][0]
 ONE_EACH = (
     "Allocate failed due to rpc error: code = Unknown desc = invalid allocation request for "
     '"{}": invalid request: maximum request size for shared resources is 1; found 2, which is unexpected'
@@ -72,8 +68,8 @@ def test_refused_in_the_kubelets_words(case: str) -> None:
 
 def test_replicas_are_spread_over_the_gpus() -> None:
     pods = (waiting(resource=SHARED, name=f"p{i}") for i in range(4))
-    found = given(*pods, gpu="1db1", count=4, **STRICT)
-    parents = Counter(device.partition("::")[0] for ids in found.values() for device in ids)
+    result = given(*pods, gpu="1db1", count=4, **STRICT)
+    parents = Counter(device.partition("::")[0] for ids in result.values() for device in ids)
     assert sorted(parents.values()) == [1, 1, 1, 1]
 
 
@@ -102,7 +98,7 @@ def sick(which: str, *layouts: list[str] | None) -> dict[str, Any]:
 
 
 def offers(world: Any) -> tuple[dict[str, int], dict[str, int]]:
-    (action,) = kubelet.report(world)
+    (action,) = kubelet.report_resources(world)
     assert isinstance(action, NodeResources)
     return action.capacity, action.allocatable
 

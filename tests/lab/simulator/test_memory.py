@@ -22,14 +22,14 @@ FULL = "out of memory"
 
 def outcome(world: Any) -> dict[str, str]:
     """What each changed pod holds afterwards, or that it ran out of memory."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for action in memory.act(world):
         if isinstance(action, Annotate) and action.annotations[keys.MEMORY_HELD]:
-            found[action.pod.name] = action.annotations[keys.MEMORY_HELD]
+            result[action.pod.name] = action.annotations[keys.MEMORY_HELD]
         elif isinstance(action, Crash):
             assert action.message.startswith("CUDA out of memory. Tried to allocate ")
-            found[action.pod.name] = FULL
-    return found
+            result[action.pod.name] = FULL
+    return result
 
 
 def process(name: str, wants: str, devices: str, held: str = "", **fields: Any) -> Pod:
@@ -157,20 +157,20 @@ def with_daemon(**given: Any) -> Any:
 
 def test_cisco_the_memory_is_an_equal_share() -> None:
     world = with_daemon(**mps(3))
-    (noted,) = memory.limit(world)
+    (noted,) = memory.write_limits(world)
     assert isinstance(noted, Annotate)
     assert json.loads(noted.annotations[keys.MPS_LIMITS]) == {
         "default_device_pinned_mem_limit": "5120M",
         "default_active_thread_percentage": "33",
     }
     noted.pod.limits = noted.annotations[keys.MPS_LIMITS]
-    assert memory.limit(world) == []
+    assert memory.write_limits(world) == []
 
 
 def test_without_mps_the_daemon_does_nothing() -> None:
     world = with_daemon()
-    assert memory.limit(world) == []
-    assert memory.problem(world, world.running(memory.DAEMON), world.config("device-plugin")) is None
+    assert memory.write_limits(world) == []
+    assert memory.exit_message(world, world.running(memory.DAEMON), world.config("device-plugin")) is None
 
 
 @pytest.mark.parametrize(("gpu", "most"), [("1eb8", 48), ("20b0", 48), ("1db1", 16)])
@@ -188,12 +188,12 @@ def test_gfd_exits_with_mig_so_that_the_daemon_never_starts() -> None:
     pod, config = world.running("gfd"), world.config("gfd")
     assert pod
     assert config
-    assert "MPS sharing is not supported for mig devices" in (gfd.problem(world, pod, config) or "")
-    assert device_plugin.offered(world) == {}
+    assert "MPS sharing is not supported for mig devices" in (gfd.exit_message(world, pod, config) or "")
+    assert device_plugin.offered_devices(world) == {}
 
 
 def test_a_new_daemon_needs_the_driver() -> None:
     world = with_daemon(operands=("device-plugin",), **mps(2))
     pod = world.running(memory.DAEMON)
     pod.start = "waits"
-    assert "no driver on this node" in (memory.problem(world, pod, world.config("device-plugin")) or "")
+    assert "no driver on this node" in (memory.exit_message(world, pod, world.config("device-plugin")) or "")

@@ -12,8 +12,8 @@ from infra.model import gpu as catalogue
 from lab.simulator import device_plugin, keys, mig_manager
 from lab.simulator.actions import Delete, NodeMeta
 from lab.simulator.hardware import GPUS, Mig, device_filter
-from lab.simulator.mig_geometry import DoesNotFit, counted, most, place
-from lab.simulator.world import Broken, Config
+from lab.simulator.mig_geometry import DoesNotFit, count_profiles, max_instances, place
+from lab.simulator.world import BrokenConfig, Config
 from tests.external import mig_layouts
 from tests.lab.simulator.worlds import CERN, GPU, MIG, OPERANDS, SEVEN, cut, make_pod, make_world
 from tests.mig_layouts import layouts
@@ -50,29 +50,26 @@ def mig_of(device: str) -> Mig:
 def test_search_finds_every_layout_that_the_planner_knows(device: str, number: int) -> None:
     mig = mig_of(device)
     possible = layouts(next(gpu.geometry for gpu in catalogue.GPUS.values() if gpu.pci == f"10de:{device}"))
-    found = 0
+    result = 0
     plain = [name for name in mig.profiles if "+" not in name]
-    for counts in itertools.product(*(range(most(mig, name) + 2) for name in plain)):
+    for counts in itertools.product(*(range(max_instances(mig, name) + 2) for name in plain)):
         layout = {name: count for name, count in zip(plain, counts, strict=True) if count}
         fits = tuple(sorted(layout.items())) in possible
         try:
-            assert counted(place(mig, layout)) == layout
+            assert count_profiles(place(mig, layout)) == layout
             assert fits or not layout, layout
-            found += fits
+            result += fits
         except DoesNotFit:
             assert not fits, layout
-    assert found == number
-
-
-def test_layout_within_compute_but_not_within_memory_slices() -> None:
-    with pytest.raises(DoesNotFit, match=r"1x 1g.5gb \+ 2x 3g.20gb does not fit into the placements of 8"):
-        place(mig_of("20b0"), {"3g.20gb": 2, "1g.5gb": 1})
+    assert result == number
 
 
 REFUSED = [
     ({"3g.40gb": 1}, "this GPU has no profile 3g.40gb; it has 1g.5gb, 1g.10gb"),
     ({"1g.5gb+me": 2}, "at most one instance can have the media engines, 2 request them"),
     ({"4g.20gb": 1, "2g.10gb": 2}, "needs more than 7 compute slices"),
+    # 7 of 7 compute slices, but more memory slices than there are.
+    ({"3g.20gb": 2, "1g.5gb": 1}, r"1x 1g.5gb \+ 2x 3g.20gb does not fit into the placements of 8"),
 ]
 
 
@@ -97,7 +94,7 @@ def test_every_layout_that_nvidia_ships_for_our_devices_fits() -> None:
 def test_generated_layouts_are_those_that_nvidia_ships() -> None:
     shipped = mig_layouts()
     for device in ("20b0", "2330", "20b7", "2901"):
-        for name, entries in mig_manager.generated(make_world(gpu=device)).items():
+        for name, entries in mig_manager.generated_configs(make_world(gpu=device)).items():
             ours = entries[0].get("mig-devices", {})
             filtered = [e for e in shipped[name] if device_filter(device) in e.get("device-filter", [])]
             assert ours == (filtered or shipped[name])[0].get("mig-devices", {}), (device, name)
@@ -149,7 +146,7 @@ FAILS = [
     ("trap", "20b0", CONFIGS, "does not fit into the placements of 8 memory slices"),
     ("cern", "1eb8", CONFIGS, "MIG mode is not supported by this GPU"),
     ("cern", "20b2", CONFIGS, "this GPU has no profile"),
-    ("cern", "20b0", Broken("unexpected field: mig-device"), "unexpected field: mig-device"),
+    ("cern", "20b0", BrokenConfig("unexpected field: mig-device"), "unexpected field: mig-device"),
     ("cern", "20b0", None, "In use by another client: default/train"),
 ]
 

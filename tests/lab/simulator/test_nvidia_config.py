@@ -14,7 +14,7 @@ import pytest
 from lab.simulator import configs, keys
 from lab.simulator.configs import DEVICE_PLUGIN, MIG_PARTED, HelperError, NvidiaConfig
 from lab.simulator.objects import Node, Pod
-from lab.simulator.world import Broken, Config
+from lab.simulator.world import BrokenConfig, Config
 from lab.toolchain import Toolchain
 from tests.lab.simulator.worlds import make_pod
 
@@ -65,17 +65,17 @@ def with_helper(binary: Path, does: Callable[[NvidiaConfig], Awaitable[T]]) -> T
     return asyncio.run(once())
 
 
-def read(binary: Path, kind: str, text: str) -> Config | Broken:
+def read(binary: Path, kind: str, text: str) -> Config | BrokenConfig:
     return with_helper(binary, lambda helper: helper.read(kind, text, "label"))
 
 
 def test_a_configuration_is_read_whole(binary: Path) -> None:
-    found = read(binary, DEVICE_PLUGIN, SLICE_4)
-    assert isinstance(found, Config)
-    assert (found.label, found.strategy) == ("label", "time-slicing")
+    result = read(binary, DEVICE_PLUGIN, SLICE_4)
+    assert isinstance(result, Config)
+    assert (result.label, result.strategy) == ("label", "time-slicing")
     renamed = {"name": "nvidia.com/gpu", "devices": "all", "rename": "nvidia.com/gpu.shared", "replicas": 4}
     block = {"renameByDefault": True, "failRequestsGreaterThanOne": True, "resources": [renamed]}
-    assert found.data["sharing"]["timeSlicing"] == block
+    assert result.data["sharing"]["timeSlicing"] == block
     # MPS gives one share per request.
     shared = read(binary, DEVICE_PLUGIN, MPS)
     assert isinstance(shared, Config)
@@ -92,9 +92,9 @@ REFUSED = [
 
 @pytest.mark.parametrize(("kind", "text", "message"), REFUSED)
 def test_refused_in_nvidias_words(binary: Path, kind: str, text: str, message: str) -> None:
-    found = read(binary, kind, text)
-    assert isinstance(found, Broken)
-    assert message in found.message
+    result = read(binary, kind, text)
+    assert isinstance(result, BrokenConfig)
+    assert message in result.message
 
 
 LOST = [
@@ -114,7 +114,7 @@ def test_check_names_the_keys_that_are_lost(binary: Path, tmp_path: Path, text: 
 
 
 def test_helper_that_is_killed_is_started_again(binary: Path) -> None:
-    async def twice(helper: NvidiaConfig) -> tuple[Config | Broken, Config | Broken]:
+    async def twice(helper: NvidiaConfig) -> tuple[Config | BrokenConfig, Config | BrokenConfig]:
         first = await helper.read(DEVICE_PLUGIN, SLICE_4, "")
         process = helper._process
         assert process is not None
@@ -130,7 +130,7 @@ def test_helper_that_is_not_there(tmp_path: Path) -> None:
         read(tmp_path / "nothing", DEVICE_PLUGIN, SLICE_4)
 
 
-def resolved(binary: Path, label: str, pod: Pod, maps: configs.ConfigMaps) -> Config | Broken | None:
+def resolved(binary: Path, label: str, pod: Pod, maps: configs.ConfigMaps) -> Config | BrokenConfig | None:
     node = Node("n", "u", 1, {keys.PLUGIN_CONFIG: label} if label else {}, {}, {}, {})
     return with_helper(binary, lambda helper: configs.resolve(node, [pod], maps, helper)).get(pod.uid)
 
@@ -140,18 +140,20 @@ def test_edited_config_map_goes_unnoticed_until_the_label_changes(binary: Path) 
     pod = make_pod("p", "device-plugin", config_map="cm")
     first = resolved(binary, "slice-4", pod, maps)
     assert isinstance(first, Config)
-    pod.loaded = first.stored()
+    pod.loaded = first.serialize()
     maps["gpu-operator", "cm"]["slice-4"] = SLICE_4.replace("4", "8")
     assert resolved(binary, "slice-4", pod, maps) == first
     assert resolved(binary, "slice-4", pod, {}) == first
     changed = resolved(binary, "other", pod, maps)
     assert isinstance(changed, Config)
     assert changed.label == "other"
-    assert resolved(binary, "typo", pod, maps) == Broken("specified config typo does not exist", manager=True)
+    assert resolved(binary, "typo", pod, maps) == BrokenConfig(
+        "specified config typo does not exist", manager=True
+    )
 
 
 def test_missing_config_map(binary: Path) -> None:
     missing = resolved(binary, "", make_pod("p", "gfd", config_map="cm"), {})
-    assert isinstance(missing, Broken)
+    assert isinstance(missing, BrokenConfig)
     assert missing.mount
     assert 'configmap "cm" not found' in missing.message

@@ -11,7 +11,7 @@ import pytest
 
 from lab.simulator import gfd, keys, operands
 from lab.simulator.actions import Action, Annotate, Crash, Create, Event, NodeMeta, Recover
-from lab.simulator.world import Broken, Cluster, Config
+from lab.simulator.world import BrokenConfig, Cluster, Config
 from tests.lab.simulator.worlds import CERN, MIG, SEVEN, cut, make_pod, make_world, mps, sliced
 
 pytestmark = pytest.mark.unit
@@ -45,19 +45,19 @@ def test_cern_v100_needs_an_older_driver() -> None:
 
 
 def test_an_unknown_label_crash_loops_the_plugin_until_it_is_right() -> None:
-    unknown, read = Broken("no x", manager=True), Config("slice-4", "time-slicing", {"version": "v1"})
+    unknown, read = BrokenConfig("no x", manager=True), Config("slice-4", "time-slicing", {"version": "v1"})
     new, old = waiting("device-plugin"), make_pod("p", "device-plugin")
     assert acts(new, unknown) == [Crash(new, "config-manager-init", "no x")]
     assert acts(old, unknown) == [Crash(old, "config-manager", "no x")]
     old.crash = "no x"
     assert acts(old, unknown) == []
-    noted = Annotate(old, {keys.LOADED: read.stored()}, 'reads configuration "slice-4"')
+    noted = Annotate(old, {keys.LOADED: read.serialize()}, 'reads configuration "slice-4"')
     assert acts(old, read) == [Recover(old), noted]
 
 
 def test_missing_config_map_is_a_failed_mount() -> None:
     pod = waiting("gfd")
-    missing = Broken('configmap "x" not found', mount=True)
+    missing = BrokenConfig('configmap "x" not found', mount=True)
     assert acts(pod, missing) == [Event(pod, "FailedMount", 'configmap "x" not found', "kubelet")]
 
 
@@ -65,17 +65,17 @@ def test_validator_waits_for_its_cuda_job() -> None:
     pod = waiting("validator", after=("driver", "device-plugin"))
     world = make_world(operands=("driver", "device-plugin"), pods=(pod,))
     assert operands.act(world) == []
-    (created,) = operands.validate(world)
+    (created,) = operands.start_validation(world)
     assert isinstance(created, Create)
     assert created.manifest["metadata"]["annotations"] == {keys.RUN_ONCE: "true"}
     assert created.manifest["spec"]["nodeName"] == "node-0"
     world.pods.append(make_pod("job", "cuda-validator", phase="Succeeded", ready=False, start=""))
-    assert (operands.validate(world), operands.act(world)) == ([], [starts(pod)])
+    assert (operands.start_validation(world), operands.act(world)) == ([], [starts(pod)])
 
 
 def labelled(**given: Any) -> dict[str, str | None]:
     """The labels that the operator changes; {} if it changes nothing."""
-    return labels_of(operands.label(make_world(**given)))
+    return labels_of(operands.set_labels(make_world(**given)))
 
 
 def labels_of(actions: list[Action]) -> dict[str, str | None]:

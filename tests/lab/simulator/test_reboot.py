@@ -12,8 +12,8 @@ import pytest
 
 from lab.simulator import keys, mig_manager, power
 from lab.simulator.actions import Event, Later, NodeMeta, Power
-from lab.simulator.reconciler import OPERANDS, acting
-from lab.simulator.world import Config, layout_of
+from lab.simulator.reconciler import OPERANDS, acting_operands
+from lab.simulator.world import Config, parse_layout
 from tests.lab.simulator.test_mig import CONFIGS, ON, PENDING, READY
 from tests.lab.simulator.worlds import cut, make_pod, make_world
 
@@ -36,7 +36,7 @@ def step(wanted: str, reboots: str = "", **given: Any) -> list[Any]:
 def test_without_a_reboot_the_layout_fails_and_the_instances_are_gone() -> None:
     meta, event = step("off", annotations=CUT)
     assert meta.labels == {**ON, keys.MIG_STATE: "failed"}
-    assert layout_of(meta.annotations[keys.MIG_LAYOUT]) == {0: ()}
+    assert parse_layout(meta.annotations[keys.MIG_LAYOUT]) == {0: ()}
     assert event.message == (
         "nvidia.com/mig.config=off: error setting MIG mode: error resetting all GPUs: "
         "Resetting GPU 00000000:00:04.0 is not supported."
@@ -87,11 +87,11 @@ def test_after_the_boot_it_makes_the_layout_or_fails_but_reboots_only_once() -> 
     meta, event = step("cern", "true", labels=back)
     assert meta.labels == {**ON, keys.MIG_STATE: "failed"}
     assert "MIG mode change did not take effect after rebooting" in event.message
-    there = cut([])
-    assert step("cern", "true", labels=back, annotations=there) == [
+    objects = cut([])
+    assert step("cern", "true", labels=back, annotations=objects) == [
         NodeMeta("mig-manager", {keys.MIG_STATE: "pending"})
     ]
-    (meta,) = step("cern", "true", annotations=there)
+    (meta,) = step("cern", "true", annotations=objects)
     assert meta.labels == {**ON, keys.MIG_STATE: "success"}
 
 
@@ -101,8 +101,8 @@ def away(seconds: float, gpu: str = "20b0", **annotations: str) -> Any:
 
 
 def test_a_node_that_is_away_does_nothing_until_it_boots() -> None:
-    assert acting(make_world()) == OPERANDS
-    assert acting(away(60)) == (power.act,)
+    assert acting_operands(make_world()) == OPERANDS
+    assert acting_operands(away(60)) == (power.act,)
     assert power.act(away(60)) == [Later()]
     on, meta, event = power.act(away(-1))
     assert on == Power(on=True)
@@ -114,7 +114,7 @@ def test_a_node_that_is_away_does_nothing_until_it_boots() -> None:
 def test_a_boot_leaves_no_instance_and_on_hopper_no_mode() -> None:
     worlds = [away(-1, **CUT, **{keys.MIG_PENDING: pending}) for pending in ("", "1", "0")]
     worlds.append(away(-1, gpu="2330", **CUT))
-    assert [power.booted(world) for world in worlds] == [{0: ()}, {0: (), 1: ()}, {}, {}]
+    assert [power.layout_after_boot(world) for world in worlds] == [{0: ()}, {0: (), 1: ()}, {}, {}]
 
 
 def pod(name: str, phase: str = "Running", **annotations: str) -> dict[str, Any]:
@@ -144,12 +144,12 @@ class Served:
 
 
 def ready(body: dict[str, Any]) -> list[str]:
-    return [one["status"] for one in body["status"]["conditions"] if one["type"] == "Ready"]
+    return [condition["status"] for condition in body["status"]["conditions"] if condition["type"] == "Ready"]
 
 
 def test_a_node_that_goes_is_unknown_and_its_pods_are_not_ready() -> None:
     server: Any = Served()
-    asyncio.run(power.off(server, make_world().node))
+    asyncio.run(power.power_off(server, make_world().node))
     assert {name: ready(body) for name, body in server.patched.items()} == {
         "nodes/node-0/status": ["Unknown"],
         "operand/status": ["False"],
@@ -160,7 +160,7 @@ def test_a_node_that_goes_is_unknown_and_its_pods_are_not_ready() -> None:
 
 def test_a_node_that_is_back_starts_its_pods_except_those_with_devices() -> None:
     server: Any = Served()
-    assert len(asyncio.run(power.on(server, make_world().node))) == 3
+    assert len(asyncio.run(power.power_on(server, make_world().node))) == 3
     patched = server.patched
     assert set(patched) == {"operand", "operand/status", "train/status", "plain/status"}
     assert patched["operand"]["metadata"]["annotations"][keys.START] == "waits"

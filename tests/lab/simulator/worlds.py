@@ -14,7 +14,7 @@ from lab.simulator import keys
 from lab.simulator.api import Api
 from lab.simulator.dcgm.counters import KNOWN
 from lab.simulator.dcgm.exporter import Exporters
-from lab.simulator.faults import Fault, stored
+from lab.simulator.faults import Fault, render
 from lab.simulator.keys import FAULTS
 from lab.simulator.objects import Node, Pod, Template
 from lab.simulator.store import Store
@@ -93,7 +93,7 @@ def make_world(
         make_pod(
             f"{operand}-1",
             operand,
-            loaded=read.stored(),
+            loaded=read.serialize(),
             env={"MIG_STRATEGY": env} if env else {},
             image=f"x/driver:{driver}" if operand == "driver" else "x:v1",
         )
@@ -110,14 +110,12 @@ def cut(*layouts: list[str] | None) -> dict[str, str]:
 
 
 def sliced(replicas: int, name: str = GPU, rename: bool = True, **more: Any) -> dict[str, Any]:
-    """Arguments of ``make_world`` for time-slicing."""
     entry = {"name": name, "devices": "all", "replicas": replicas}
     entry |= {"rename": f"{name}.shared"} if rename else {}
     return {"sharing": {"timeSlicing": {**more, "resources": [entry]}}, "strategy": "time-slicing"}
 
 
 def mps(replicas: int, env: str = "none") -> dict[str, Any]:
-    """Arguments of ``make_world`` for MPS."""
     resources = [{"name": GPU, "devices": "all", "replicas": replicas}]
     return {"sharing": {"mps": {"resources": resources}}, "strategy": "mps", "env": env}
 
@@ -143,7 +141,7 @@ class Bench:
 
     def with_every_counter(self) -> Bench:
         """The same, with a mounted csv of all fields that the simulator has."""
-        (pod,) = self.world.of("dcgm-exporter")
+        (pod,) = self.world.pods_of("dcgm-exporter")
         pod.template = replace(pod.template, config_map="all")
         csv = "".join(f"{name}, gauge, of a test\n" for name in sorted(KNOWN))
         self.store.config_maps["gpu-operator", "all"] = {"dcgm-metrics.csv": csv}
@@ -151,7 +149,7 @@ class Bench:
 
     def broken(self, *faults: Fault) -> None:
         self.world.node.annotations.pop(FAULTS, None)
-        text = stored(faults)
+        text = render(faults)
         if text:
             self.world.node.annotations[FAULTS] = text
 
@@ -169,10 +167,10 @@ class Series:
         self.samples: list[tuple[str, dict[str, str], float]] = []
         for line in text.splitlines():
             if not line.startswith("#"):
-                found = _SAMPLE.match(line)
-                assert found, line
-                labels = dict(_LABEL.findall(found["labels"]))
-                self.samples.append((found["name"], labels, float(found["value"])))
+                result = _SAMPLE.match(line)
+                assert result, line
+                labels = dict(_LABEL.findall(result["labels"]))
+                self.samples.append((result["name"], labels, float(result["value"])))
 
     def of(self, name: str, **labels: str) -> list[tuple[dict[str, str], float]]:
         """Labels and values of a series, filtered by ``labels``; DCGM prefixes may be omitted."""
@@ -184,7 +182,6 @@ class Series:
         ]
 
     def one(self, name: str, **labels: str) -> float:
-        """Value of the only such sample."""
         ((_, value),) = self.of(name, **labels)
         return value
 

@@ -51,12 +51,12 @@ class Checkout:
     def tool(self, name: str = "tiny") -> Tool:
         module = Module(
             name="tiny",
-            pins="example.org/tiny",
+            module_path="example.org/tiny",
             version=VERSION,
             mb=3,
             ldflags=(f"-X main.version={VERSION}",),
         )
-        return Tool(name, module, "." if name == "tiny" else f"./{name}", ask=("--version",))
+        return Tool(name, module, "." if name == "tiny" else f"./{name}", version_arguments=("--version",))
 
     def toolchain(self, *tools: Tool) -> Toolchain:
         return Toolchain(self.paths, {tool.name: tool for tool in tools or (self.tool(),)})
@@ -80,8 +80,6 @@ def checkout(tmp_path: Path) -> Checkout:
 
 @pytest.fixture
 def executable(tmp_path: Path) -> Callable[[str, str, str], Path]:
-    """Writes an executable script: folder, name, text."""
-
     def write(folder: str, name: str, text: str) -> Path:
         file = tmp_path / folder / name
         file.parent.mkdir(exist_ok=True)

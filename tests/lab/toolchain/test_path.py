@@ -10,7 +10,7 @@ import pytest
 
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
-from lab.toolchain import Found, Toolchain
+from lab.toolchain import Toolchain, ToolLocation
 from lab.toolchain.catalogue import CATALOGUE
 
 pytestmark = pytest.mark.unit
@@ -58,11 +58,11 @@ def test_version_decides(
 ) -> None:
     binary = executable("bin", name, f"#!/bin/sh\ncat <<'END'\n{answer}\nEND\n")
     monkeypatch.setenv("PATH", f"{binary.parent}{os.pathsep}/bin")
-    found = Toolchain(empty).locate(name)
+    result = Toolchain(empty).locate(name)
     if version:
-        assert found == Found(name, version, "path", binary)
+        assert result == ToolLocation(name, version, "path", binary)
     else:
-        assert found == Found(name, CATALOGUE[name].module.says, "missing", None)
+        assert result == ToolLocation(name, CATALOGUE[name].module.displayed_version, "missing", None)
 
 
 def test_a_foreign_one_does_not_hide_the_right_one(

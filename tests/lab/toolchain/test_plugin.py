@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gpuform.engine.standins import downloaded
+from gpuform.engine.standins import downloaded_path
 from lab.toolchain import Toolchain, plugin
 
 pytestmark = pytest.mark.tools
@@ -66,17 +66,18 @@ def internet(monkeypatch: pytest.MonkeyPatch) -> Internet:
 
 
 def chain(fake_go: Any, version: str = "1.2.3") -> Toolchain:
-    """A toolchain with a plugin of this version."""
-    found: Toolchain = fake_go.toolchain(replace(fake_go.tool(NAME), place=".", ask=None, plugin=version))
-    return found
+    result: Toolchain = fake_go.toolchain(
+        replace(fake_go.tool(NAME), package_path=".", version_arguments=None, plugin=version)
+    )
+    return result
 
 
 def test_an_official_plugin_is_downloaded_once_and_nothing_is_built(internet: Internet, fake_go: Any) -> None:
     for _ in range(2):
-        found = chain(fake_go)
-        assert found.path(NAME) == downloaded(fake_go.paths.cache, NAME, "1.2.3")
-        assert (found.locate(NAME).source, found.locate(NAME).version) == ("plugin", "1.2.3")
-    assert found.path(NAME).read_bytes() == BINARY
+        result = chain(fake_go)
+        assert result.path(NAME) == downloaded_path(fake_go.paths.cache, NAME, "1.2.3")
+        assert (result.locate(NAME).source, result.locate(NAME).version) == ("plugin", "1.2.3")
+    assert result.path(NAME).read_bytes() == BINARY
     release = f"{plugin.RELEASES}/pulumi-tiny/releases/tags/v1.2.3"
     assert internet.asked == [release, f"{plugin.SERVER}/{FILE}"]
     assert fake_go.builds() == []
@@ -97,9 +98,9 @@ def test_a_plugin_that_cannot_be_downloaded_and_verified_is_built(
     internet: Internet, fake_go: Any, version: str, played: dict[str, Any], reason: str
 ) -> None:
     vars(internet).update(played)
-    said: list[str] = []
-    found = chain(fake_go, version)
-    found.ensure(NAME, progress=said.append)
-    assert found.locate(NAME).source == "built"
-    assert any(reason in line for line in said), said
+    messages: list[str] = []
+    result = chain(fake_go, version)
+    result.ensure(NAME, progress=messages.append)
+    assert result.locate(NAME).source == "built"
+    assert any(reason in line for line in messages), messages
     assert len(fake_go.builds()) == 1

@@ -15,12 +15,12 @@ from rich.console import Console
 from gpuform.checkout.errors import Failure, InputError
 from lab.toolchain import space
 from lab.toolchain.catalogue import KUBERNETES, NVIDIA_CONFIG
-from lab.toolchain.progress import Lines, Live, reporting
+from lab.toolchain.progress import LiveReporter, PlainReporter, reporting
 from lab.toolchain.store import Store
 
 pytestmark = pytest.mark.unit
 Usage = namedtuple("Usage", "total used free")
-QUIET = Lines(lambda _: None)
+QUIET = PlainReporter(lambda _: None)
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def free(monkeypatch: pytest.MonkeyPatch, gigabytes: float) -> None:
 def test_no_space_for_the_toolchain(cold: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     free(monkeypatch, 1.2)
     with pytest.raises(InputError) as error:
-        space.require(tmp_path / "cache" / "tools", KUBERNETES)
+        space.require_space(tmp_path / "cache" / "tools", KUBERNETES)
     assert str(error.value) == (
         f"toolchain: 1.2 GB free at {tmp_path}/build, 4.0 GB needed; "
         "free space or set GOMODCACHE and GOCACHE to a place on a larger disk"
@@ -48,27 +48,20 @@ def test_no_space_for_the_toolchain(cold: Path, tmp_path: Path, monkeypatch: pyt
 def test_a_cache_that_cannot_be_a_folder_is_bad_input(cold: Path, tmp_path: Path, below: str) -> None:
     (tmp_path / "file").write_text("kept")
     with pytest.raises(InputError, match=r"file is a file, not a folder; .*set GPUFORM_CACHE to one"):
-        space.require(Path(f"{tmp_path}/file{below}") / "tools", KUBERNETES)
+        space.require_space(Path(f"{tmp_path}/file{below}") / "tools", KUBERNETES)
     assert (tmp_path / "file").read_text() == "kept"
 
 
-def test_a_cache_that_cannot_be_written_is_not_called_full(cold: Path) -> None:
-    with pytest.raises(
-        InputError, match=r"^/proc/\.cache/gpuform/tools: cannot be written \(.*GPUFORM_CACHE"
-    ):
-        space.require(Path("/proc/.cache/gpuform/tools"), KUBERNETES)
-
-
-def test_a_go_cache_that_cannot_be_written_is_not_called_full(
+def test_a_cache_that_cannot_be_written_is_not_called_full(
     cold: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    tools = Path("/proc/.cache/gpuform/tools")
+    with pytest.raises(InputError, match=rf"^{tools}: cannot be written \(.*GPUFORM_CACHE"):
+        space.require_space(tools, KUBERNETES)
+    space.require_space(tools)  # one that holds every tool need not be writable
     monkeypatch.setenv("GOCACHE", "/proc/go-build")
     with pytest.raises(InputError, match=r"^/proc/go-build: cannot be written .*GOMODCACHE and GOCACHE"):
-        space.require(tmp_path / "tools", KUBERNETES)
-
-
-def test_a_cache_that_holds_every_tool_need_not_be_writable(cold: Path) -> None:
-    space.require(Path("/proc/.cache/gpuform/tools"))
+        space.require_space(tmp_path / "tools", KUBERNETES)
 
 
 def test_no_space_is_noticed_before_anything_is_built(fake_go, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,12 +77,12 @@ def test_what_go_has_already_is_not_asked_for_again(
 ) -> None:
     free(monkeypatch, 0.5)
     (cold / f"k8s.io/kubernetes@v{KUBERNETES.version}").mkdir(parents=True)
-    space.require(tmp_path / "tools", KUBERNETES, NVIDIA_CONFIG)
+    space.require_space(tmp_path / "tools", KUBERNETES, NVIDIA_CONFIG)
     free(monkeypatch, 0.3)
     with pytest.raises(InputError, match=r"toolchain: 0\.3 GB free at .*, 0\.4 GB needed; "):
-        space.require(tmp_path / "tools", KUBERNETES, NVIDIA_CONFIG)
+        space.require_space(tmp_path / "tools", KUBERNETES, NVIDIA_CONFIG)
     (cold / f"github.com/!n!v!i!d!i!a/k8s-device-plugin@v{NVIDIA_CONFIG.version}").mkdir(parents=True)
-    space.require(tmp_path / "tools", KUBERNETES, NVIDIA_CONFIG)
+    space.require_space(tmp_path / "tools", KUBERNETES, NVIDIA_CONFIG)
 
 
 def test_go_caches_follow_gos_own_rules(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +147,7 @@ def test_plain_lines_come_at_most_every_so_often(monkeypatch: pytest.MonkeyPatch
     clock = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
     written: list[str] = []
-    lines = Lines(written.append, every=10.0)
+    lines = PlainReporter(written.append, interval_s=10.0)
     for second in range(35):
         clock[0] = 100.0 + second
         lines.update(f"{second} s")
@@ -164,7 +157,7 @@ def test_plain_lines_come_at_most_every_so_often(monkeypatch: pytest.MonkeyPatch
 
 def test_a_terminal_has_one_live_line_and_keeps_the_others() -> None:
     out = io.StringIO()
-    live = Live(Console(file=out, force_terminal=True, width=80, color_system=None))
+    live = LiveReporter(Console(file=out, force_terminal=True, width=80, color_system=None))
     live.update("kube-apiserver … 85 s, 412 packages")
     live.line("kube-apiserver: built in 86 s")
     live.close()
@@ -172,15 +165,10 @@ def test_a_terminal_has_one_live_line_and_keeps_the_others() -> None:
     assert out.getvalue().endswith("kube-apiserver: built in 86 s\n")
 
 
-def test_a_function_gets_lines() -> None:
+def test_lines_go_to_the_function_or_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     written: list[str] = []
-    with reporting(written.append) as report:
-        report.line("one")
-        report.update("too soon")
-    assert written == ["one"]
-
-
-def test_without_anything_lines_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    with reporting(None) as report:
-        report.line("one")
-    assert capsys.readouterr() == ("", "one\n")
+    for progress in (written.append, None):
+        with reporting(progress) as report:
+            report.line("one")
+            report.update("too soon")
+    assert (written, capsys.readouterr()) == (["one"], ("", "one\n"))

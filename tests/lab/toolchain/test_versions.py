@@ -9,7 +9,7 @@ import pytest
 from gpuform.checkout.paths import Paths
 from infra import versions
 from lab.toolchain.catalogue import CATALOGUE, GATE, MAIN_JOB
-from lab.toolchain.golang import GO_BIN, parse
+from lab.toolchain.golang import GO_BIN, parse_version
 from lab.toolchain.tool import Module
 
 pytestmark = pytest.mark.unit
@@ -33,7 +33,7 @@ def test_every_module_folder_is_in_the_catalogue() -> None:
 
 @pytest.mark.parametrize("module", MODULES.values(), ids=MODULES)
 def test_go_mod_requires_the_pinned_version(module: Module) -> None:
-    required = re.findall(rf"^\s*{re.escape(module.pins)} (\S+)", go_mod(module), re.MULTILINE)
+    required = re.findall(rf"^\s*{re.escape(module.module_path)} (\S+)", go_mod(module), re.MULTILINE)
     assert required == [f"v{module.version}"]
 
 
@@ -75,14 +75,14 @@ def test_kubernetes_staging_modules_have_its_minor_and_patch_version() -> None:
 def test_the_lowest_go_that_is_accepted_can_read_the_go_mod(name: str) -> None:
     line = re.search(r"^go (\S+)$", go_mod(MODULES[name]), re.MULTILINE)
     assert line
-    needed, lowest = parse(f"go{line[1]}"), parse(f"go{versions.GO}")
+    needed, lowest = parse_version(f"go{line[1]}"), parse_version(f"go{versions.GO}")
     assert needed is not None
     assert lowest is not None
     assert needed <= lowest
 
 
 def test_go_bin_is_new_enough() -> None:
-    ours, lowest = parse(f"go{GO_BIN}"), parse(f"go{versions.GO}")
+    ours, lowest = parse_version(f"go{GO_BIN}"), parse_version(f"go{versions.GO}")
     assert ours is not None
     assert lowest is not None
     assert ours >= lowest

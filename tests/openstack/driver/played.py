@@ -2,7 +2,7 @@
 
 It runs in Magnum's own processes, as entry point ``magnum.drivers``. It proves what Magnum's API does with
 a request, never that such a cluster would work. Instructions are in ``<folder>/told/<project>.json`` (see
-``tests/openstack/world.py``), the nodes that would exist in ``<folder>/nodes/<cluster>/<group>.json``.
+``tests/openstack/tenant.py``), the nodes that would exist in ``<folder>/nodes/<cluster>/<group>.json``.
 """
 
 from __future__ import annotations

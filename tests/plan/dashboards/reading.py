@@ -23,7 +23,7 @@ def panels(model: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Query:
     board: str
     panel: str
     ref: str
@@ -34,11 +34,11 @@ class Asked:
         return f"{self.board}/{self.panel}/{self.ref}"
 
 
-def queries(models: Mapping[str, Mapping[str, Any]]) -> Iterator[Asked]:
+def queries(models: Mapping[str, Mapping[str, Any]]) -> Iterator[Query]:
     for name, model in models.items():
         for panel in panels(model):
             for target in panel.get("targets", ()):
-                yield Asked(name, panel["title"], target["refId"], target["expr"])
+                yield Query(name, panel["title"], target["refId"], target["expr"])
 
 
 def filled(expr: str) -> str:

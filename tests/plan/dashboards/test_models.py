@@ -20,7 +20,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from infra.model.monitoring import Monitoring
 from infra.plan.dashboards import NAMES, dashboards
 from tests.plan.dashboards.reading import ROOT, STACKS, environment, panels, queries
-from tests.plan.same_bytes import printed
+from tests.plan.same_bytes import outputs
 
 pytestmark = pytest.mark.unit
 
@@ -54,7 +54,7 @@ def test_the_bytes_do_not_depend_on_the_process() -> None:
         "import json, pathlib; from infra.config import load; from infra.plan.dashboards import dashboards;"
         "print(json.dumps(dashboards(load(pathlib.Path('Pulumi.local.yaml')))))"
     )
-    assert len(printed(script)) == 1
+    assert len(outputs(script)) == 1
 
 
 @pytest.mark.tools
@@ -120,7 +120,9 @@ def _check_table(panel: dict[str, Any]) -> None:
     assert ranked[-count:] == values
     assert len(set(headings.values())) == len(headings)
     overrides = panel["fieldConfig"]["overrides"]
-    properties = {item["matcher"]["options"]: {one["id"] for one in item["properties"]} for item in overrides}
+    properties = {
+        item["matcher"]["options"]: {entry["id"] for entry in item["properties"]} for item in overrides
+    }
     assert set(properties) <= set(headings.values())
     assert all("unit" in properties[headings[value]] for value in values)
     assert panel["options"]["sortBy"][0]["displayName"] in headings.values()
@@ -134,7 +136,7 @@ def test_variables_are_those_that_panels_choose_by(models: Models, stack: str, n
     asked = set(re.findall(r"=~\\\"\$(\w+)", text))
     assert declared[0] == "datasource"
     assert "pool" in declared
-    queried = {one for variable in model["templating"]["list"] for one in _named(variable)}
+    queried = {item for variable in model["templating"]["list"] for item in _named(variable)}
     assert asked <= set(declared) == asked | queried | {"datasource"}
 
 
@@ -146,7 +148,9 @@ def _named(variable: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize("stack", STACKS)
 def test_links_lead_to_dashboards_and_variables_that_are_there(models: Models, stack: str) -> None:
     made = models[stack]
-    declared = {model["uid"]: {one["name"] for one in model["templating"]["list"]} for model in made.values()}
+    declared = {
+        model["uid"]: {item["name"] for item in model["templating"]["list"]} for model in made.values()
+    }
     followed = set()
     for model in made.values():
         assert model["links"][0]["tags"] == ["gpuform"]
@@ -169,7 +173,7 @@ def test_what_is_simulated_says_so_and_nothing_else_does(models: Models, stack: 
 
 def test_panels_that_could_never_show_anything_are_left_out(models: Models) -> None:
     def titles(stack: str) -> set[str]:
-        return {one.panel for one in queries(models[stack])}
+        return {item.panel for item in queries(models[stack])}
 
     assert "Limits of Karpenter's pools" in titles("aws-prod")
     assert "Limits of Karpenter's pools" not in titles("local")
@@ -209,4 +213,6 @@ def test_alerts_lead_to_their_runbooks_where_these_can_be_read() -> None:
     links = [item for item in led["fieldConfig"]["overrides"] if item["matcher"]["options"] == "Runbook"]
     assert links[0]["properties"][0]["value"] == [{"title": "What to do", "url": "${__value.raw}"}]
     assert '"runbook", "docs/runbooks/$1.md", "alertname"' in firing(None)["targets"][0]["expr"]
-    assert "Runbook" not in [one["matcher"]["options"] for one in firing(None)["fieldConfig"]["overrides"]]
+    assert "Runbook" not in [
+        entry["matcher"]["options"] for entry in firing(None)["fieldConfig"]["overrides"]
+    ]

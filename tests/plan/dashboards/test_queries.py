@@ -26,8 +26,8 @@ from infra.model.workload import InferenceWorkload
 from infra.plan.dashboards import dashboards
 from infra.plan.rules import groups
 from lab.toolchain import Toolchain
-from tests.plan.dashboards.made_up import Ask, MadeUp, running
-from tests.plan.dashboards.reading import STACKS, Asked, environment, filled, metrics, panels, queries
+from tests.plan.dashboards.reading import STACKS, Query, environment, filled, metrics, panels, queries
+from tests.plan.dashboards.synthetic import Ask, SyntheticMetrics, running
 
 pytestmark = [pytest.mark.tools, pytest.mark.nightly]
 
@@ -70,15 +70,15 @@ def test_every_metric_is_recorded_or_somebody_elses(stack: str) -> None:
     env = prepared(stack)
     recorded = {rule["record"] for group in groups(env) for rule in group["rules"] if "record" in rule}
     known = recorded | DCGM_EXPORTED | PROMETHEUS | KUBE_STATE_METRICS | KARPENTER | KUEUE | TRITON
-    for asked in queries(dashboards(env)):
-        assert metrics(asked.expr), asked
-        assert metrics(asked.expr) <= known, asked
+    for query in queries(dashboards(env)):
+        assert metrics(query.expr), query
+        assert metrics(query.expr) <= known, query
 
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_promtool_reads_every_query(stack: str, toolchain: Toolchain, tmp_path: Path) -> None:
     found = list(queries(dashboards(prepared(stack))))
-    rules = [{"record": f"a:{index}", "expr": filled(asked.expr)} for index, asked in enumerate(found)]
+    rules = [{"record": f"a:{index}", "expr": filled(query.expr)} for index, query in enumerate(found)]
     path = tmp_path / "queries.yml"
     path.write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": rules}]}), encoding="utf-8")
     command = [str(toolchain.path("promtool")), "check", "rules", "--lint=none", str(path)]
@@ -93,14 +93,15 @@ def live(
 ) -> Iterator[tuple[Environment, Ask]]:
     env = prepared(request.param)
     folder = tmp_path_factory.mktemp("prometheus")
-    with running(toolchain.path("prometheus"), folder, MadeUp(env)) as ask:
+    with running(toolchain.path("prometheus"), folder, SyntheticMetrics(env)) as ask:
         yield env, ask
 
 
 def test_every_query_returns_series(live: tuple[Environment, Ask]) -> None:
     env, ask = live
     values = {
-        asked.name: [one["value"][1] for one in ask(filled(asked.expr))] for asked in queries(dashboards(env))
+        query.name: [item["value"][1] for item in ask(filled(query.expr))]
+        for query in queries(dashboards(env))
     }
     assert not [name for name, found in values.items() if not found]
     assert not [name for name, found in values.items() if {"NaN", "+Inf"} & set(found)]
@@ -108,10 +109,10 @@ def test_every_query_returns_series(live: tuple[Environment, Ask]) -> None:
 
 def test_busy_idle_and_free_money_are_what_gpus_cost(live: tuple[Environment, Ask]) -> None:
     env, ask = live
-    table = {one.ref: one.expr for one in queries(dashboards(env)) if one.panel == "Pools, USD per hour"}
+    table = {item.ref: item.expr for item in queries(dashboards(env)) if item.panel == "Pools, USD per hour"}
 
     def by_pool(ref: str) -> dict[str, float]:
-        return {one["metric"]["pool"]: float(one["value"][1]) for one in ask(filled(table[ref]))}
+        return {item["metric"]["pool"]: float(item["value"][1]) for item in ask(filled(table[ref]))}
 
     cost, parts = by_pool("A"), [by_pool(ref) for ref in "CDE"]
     assert parts[0]
@@ -125,20 +126,20 @@ def test_rows_and_legends_are_made_of_labels_that_are_there(live: tuple[Environm
     for model in dashboards(env).values():
         for panel in panels(model):
             for target in panel.get("targets", ()):
-                asked = Asked(model["uid"], panel["title"], target["refId"], target["expr"])
-                series = [set(one["metric"]) for one in ask(filled(asked.expr))]
-                _check_labels(panel, target.get("legendFormat", ""), series, asked)
+                query = Query(model["uid"], panel["title"], target["refId"], target["expr"])
+                series = [set(item["metric"]) for item in ask(filled(query.expr))]
+                _check_labels(panel, target.get("legendFormat", ""), series, query)
 
 
-def _check_labels(panel: dict[str, Any], legend: str, series: list[set[str]], asked: Asked) -> None:
+def _check_labels(panel: dict[str, Any], legend: str, series: list[set[str]], query: Query) -> None:
     have = set().union(*series)
     if panel["type"] == "table":
-        step = next(one for one in panel["transformations"] if one["id"] == "organize")
-        assert have <= set(step["options"]["renameByName"]), asked
-        assert len(series) == len(set(map(frozenset, series))) or have, asked
+        step = next(item for item in panel["transformations"] if item["id"] == "organize")
+        assert have <= set(step["options"]["renameByName"]), query
+        assert len(series) == len(set(map(frozenset, series))) or have, query
     else:
         named = set(re.findall(r"{{(\w+)}}", legend)) - {"GPU_I_ID", "GPU_I_PROFILE"}
-        assert all(named <= one for one in series), asked
+        assert all(named <= entry for entry in series), query
 
 
 def test_no_panel_draws_more_lines_than_anybody_can_tell_apart(live: tuple[Environment, Ask]) -> None:
@@ -148,24 +149,24 @@ def test_no_panel_draws_more_lines_than_anybody_can_tell_apart(live: tuple[Envir
     for name, model in dashboards(env).items():
         for panel in panels(model):
             for target in panel["targets"] if panel["type"] in several else ():
-                asked = Asked(name, panel["title"], target["refId"], target["expr"])
-                by_gpu = any("gpu" in one["metric"] for one in ask(filled(asked.expr)))
-                assert asked.expr.startswith("topk(50, ") == by_gpu, asked
+                query = Query(name, panel["title"], target["refId"], target["expr"])
+                by_gpu = any("gpu" in item["metric"] for item in ask(filled(query.expr)))
+                assert query.expr.startswith("topk(50, ") == by_gpu, query
 
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_every_query_follows_the_pool_that_is_chosen(stack: str) -> None:
-    for asked in queries(dashboards(prepared(stack))):
-        assert ("$pool" in asked.expr) != (asked.panel in OF_NO_POOL), asked
+    for query in queries(dashboards(prepared(stack))):
+        assert ("$pool" in query.expr) != (query.panel in OF_NO_POOL), query
 
 
 def test_choosing_a_pool_leaves_only_its_series(live: tuple[Environment, Ask]) -> None:
     env, ask = live
     chosen = next(pool.name for pool in env.pools if pool.gpus)
-    nodes = {name for name, pool in MadeUp(env).nodes if pool.name == chosen}
-    for asked in queries(dashboards(env)):
-        if asked.panel not in OF_NO_POOL:
-            expr = re.sub(r"\$pool\b", chosen, asked.expr)
-            found = [one["metric"] for one in ask(filled(expr))]
-            assert {one["pool"] for one in found if "pool" in one} <= {chosen}, asked
-            assert {one["node"] for one in found if "node" in one} <= nodes, asked
+    nodes = {name for name, pool in SyntheticMetrics(env).nodes if pool.name == chosen}
+    for query in queries(dashboards(env)):
+        if query.panel not in OF_NO_POOL:
+            expr = re.sub(r"\$pool\b", chosen, query.expr)
+            found = [item["metric"] for item in ask(filled(expr))]
+            assert {entry["pool"] for entry in found if "pool" in entry} <= {chosen}, query
+            assert {one["node"] for one in found if "node" in one} <= nodes, query

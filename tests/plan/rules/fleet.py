@@ -80,13 +80,13 @@ def _values() -> dict[str, float]:
     state = device.State()
     for second in (0.0, 60.0):
         device.advance(state, _A100, 0.5, 0.0, {}, 1e9 + second)
-    own = device.own(0.5, _MIB, _MIB // 2, instance=True)
+    own = device.device_values(0.5, _MIB, _MIB // 2, instance=True)
     none = {
         "DCGM_FI_DEV_XID_ERRORS": 0.0,
         "DCGM_EXP_XID_ERRORS_COUNT": 0.0,
         "DCGM_EXP_CLOCK_EVENTS_COUNT": 0.0,
     }
-    return device.whole(state, _A100, 0.5, {}) | own | none
+    return device.gpu_values(state, _A100, 0.5, {}) | own | none
 
 
 def _heads(fleet: Fleet, node: str) -> Iterator[str]:

@@ -23,7 +23,7 @@ def selector(name: str, **labels: Any) -> str:
 
 
 @dataclass(frozen=True)
-class At:
+class Check:
     """At one time: firing alerts, as ALERTS' labels without the state, and samples of expressions.
 
     Exactly the alerts in ``fires`` fire; None skips the check.
@@ -35,7 +35,7 @@ class At:
 
 
 @dataclass(frozen=True)
-class Said:
+class AlertText:
     time: str
     alert: str
     labels: Mapping[str, Any]
@@ -45,8 +45,8 @@ class Said:
 @dataclass(frozen=True)
 class Case:
     series: Series
-    then: Sequence[At] = ()
-    said: Sequence[Said] = ()
+    checks: Sequence[Check] = ()
+    texts: Sequence[AlertText] = ()
 
 
 class Promtool:
@@ -91,30 +91,30 @@ class Promtool:
 
 def _test(case: Case) -> dict[str, Any]:
     wanted = []
-    for at in case.then:
-        if at.fires is not None:
-            labels = [{"alertstate": "firing", **one} for one in at.fires]
-            samples = [{"labels": selector("ALERTS", **one), "value": 1} for one in labels]
+    for check in case.checks:
+        if check.fires is not None:
+            labels = [{"alertstate": "firing", **fire} for fire in check.fires]
+            samples = [{"labels": selector("ALERTS", **label), "value": 1} for label in labels]
             wanted.append(
-                {"expr": 'ALERTS{alertstate="firing"}', "eval_time": at.time, "exp_samples": samples}
+                {"expr": 'ALERTS{alertstate="firing"}', "eval_time": check.time, "exp_samples": samples}
             )
-        for expression, values in (at.samples or {}).items():
+        for expression, values in (check.samples or {}).items():
             samples = [{"labels": labels, "value": value} for labels, value in values.items()]
-            wanted.append({"expr": expression, "eval_time": at.time, "exp_samples": samples})
+            wanted.append({"expr": expression, "eval_time": check.time, "exp_samples": samples})
     return {
         "input_series": [{"series": name, "values": values} for name, values in case.series.items()],
         "promql_expr_test": wanted,
         "alert_rule_test": [
             {
-                "alertname": one.alert,
-                "eval_time": one.time,
+                "alertname": item.alert,
+                "eval_time": item.time,
                 "exp_alerts": [
                     {
-                        "exp_labels": {key: str(value) for key, value in one.labels.items()},
-                        "exp_annotations": dict(one.annotations),
+                        "exp_labels": {key: str(value) for key, value in item.labels.items()},
+                        "exp_annotations": dict(item.annotations),
                     }
                 ],
             }
-            for one in case.said
+            for item in case.texts
         ],
     }

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from tests.plan.rules import world
-from tests.plan.rules.promtool import At, Case, Series, selector
+from tests.plan.rules.promtool import Case, Check, Series, selector
 
 Labels = dict[str, Any]
 
@@ -38,19 +38,19 @@ class Row:
     wait: int = 0
 
     def fired(self) -> list[Labels]:
-        return [{"alertname": self.alert, "severity": self.severity, **one} for one in self.labels]
+        return [{"alertname": self.alert, "severity": self.severity, **label} for label in self.labels]
 
 
-def together(base: Series, rows: Sequence[Row], times: Sequence[int], ended: int) -> Case:
+def provoke(base: Series, rows: Sequence[Row], times: Sequence[int], ended: int) -> Case:
     """All rows at once: none fires before, at each time those past their wait, none at ``ended``."""
     series: dict[str, str | None] = dict(base)
     for row in rows:
         assert not {name for name in row.series if series.get(name, base.get(name)) != base.get(name)}, row
         series |= row.series
-    then = [At(f"{BEGIN - 1}m", fires=[]), At(f"{ended}m", fires=[])]
+    then = [Check(f"{BEGIN - 1}m", fires=[]), Check(f"{ended}m", fires=[])]
     for time in times:
         waited = [row for row in rows if BEGIN + row.wait + _SLACK <= time]
-        then.append(At(f"{time}m", fires=[one for row in waited for one in row.fired()]))
+        then.append(Check(f"{time}m", fires=[item for row in waited for item in row.fired()]))
     return Case({name: values for name, values in series.items() if values is not None}, then)
 
 
@@ -113,7 +113,7 @@ _FILE = yaml.safe_load(Path(__file__).with_name("troubles.yaml").read_text(encod
 
 def rows(part: str) -> tuple[Row, ...]:
     """The rows of a part of ``troubles.yaml``."""
-    return tuple(_row(**one) for one in _FILE[part])
+    return tuple(_row(**item) for item in _FILE[part])
 
 
 def _row(
@@ -131,4 +131,4 @@ def _row(
         found |= shown(_NODES[gpu_of], field, values, int(index), **pairs) if place else {field: values}
     found |= waiting(*pod) if pod else {}
     found |= _relabelled(*relabelled) if relabelled else {}
-    return Row(series=found, labels=[world.with_uuid(one) for one in labels], **own)
+    return Row(series=found, labels=[world.with_uuid(label) for label in labels], **own)

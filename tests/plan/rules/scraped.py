@@ -53,8 +53,8 @@ class Prometheus:
             return str(answer.read().decode())
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        said = json.loads(self.get(f"/api/v1/query?{urllib.parse.urlencode({'query': expression})}"))
-        return list(said["data"]["result"])
+        answer = json.loads(self.get(f"/api/v1/query?{urllib.parse.urlencode({'query': expression})}"))
+        return list(answer["data"]["result"])
 
     def rules(self) -> list[dict[str, Any]]:
         return list(json.loads(self.get("/api/v1/rules"))["data"]["groups"])

@@ -46,7 +46,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> 
     fleet = Fleet(NODES, GPUS, SLICES)
     env = environment(fleet)
     rules = folder / "rules.yml"
-    rules.write_text(yaml.safe_dump({"groups": [{**one, "interval": "1s"} for one in groups(env)]}))
+    rules.write_text(yaml.safe_dump({"groups": [{**group, "interval": "1s"} for group in groups(env)]}))
     ours = [(name, field.type) for name, field in scraping.fields(env).items()]
     with running(toolchain.path("prometheus"), folder / "own", fleet, ours, [rules], seconds=1) as prometheus:
         return _settled(prometheus)
@@ -56,8 +56,8 @@ def _settled(prometheus: Prometheus) -> list[dict[str, str]]:
     """Recorded series, once the last rule of the chain (hours) has results and the count is stable."""
     before, deadline = -1, time.monotonic() + 60
     while time.monotonic() < deadline:
-        found = [one["metric"] for one in prometheus.query('{__name__=~"gpuform:.+"}')]
-        hours = any(one["__name__"].startswith("gpuform:namespace:gpu_hours_used") for one in found)
+        found = [item["metric"] for item in prometheus.query('{__name__=~"gpuform:.+"}')]
+        hours = any(entry["__name__"].startswith("gpuform:namespace:gpu_hours_used") for entry in found)
         if hours and len(found) == before:
             return found
         before = len(found)
@@ -67,15 +67,15 @@ def _settled(prometheus: Prometheus) -> list[dict[str, str]]:
 
 def test_every_label_of_what_is_recorded_is_one_of_few(recorded: list[dict[str, str]]) -> None:
     strange = {
-        (one["__name__"], label)
-        for one in recorded
-        for label in set(one) - {"__name__"} - LABELS[one["__name__"].split(":")[1]]
+        (item["__name__"], label)
+        for item in recorded
+        for label in set(item) - {"__name__"} - LABELS[item["__name__"].split(":")[1]]
     }
     assert strange == set()
 
 
 def test_series_grow_with_gpus_slices_and_pods_and_with_nothing_else(recorded: list[dict[str, str]]) -> None:
-    found = Counter(one["__name__"].split(":")[1] for one in recorded)
+    found = Counter(item["__name__"].split(":")[1] for item in recorded)
     slices = NODES * GPUS * SLICES
     assert found["device"] <= PER_SLICE * slices + PER_POOL
     assert found["gpu"] <= PER_GPU * NODES * GPUS
@@ -91,4 +91,4 @@ def test_series_grow_with_gpus_slices_and_pods_and_with_nothing_else(recorded: l
 def test_the_counters_of_an_exporter_are_the_declared_ones() -> None:
     """Scraped series are bounded, too: by fields times devices."""
     fields = scraping.fields(environment(Fleet(NODES, GPUS, SLICES)))
-    assert len([one for one in fields.values() if one.type != "label"]) <= 60
+    assert len([item for item in fields.values() if item.type != "label"]) <= 60

@@ -10,8 +10,8 @@ from infra.model.environment import Environment
 from tests.plan.aws_environments import aws
 from tests.plan.environments import on
 from tests.plan.rules import world
-from tests.plan.rules.promtool import At, Case, Promtool, selector
-from tests.plan.rules.provoked import Row, during, only_during, pending, together, waiting
+from tests.plan.rules.promtool import Case, Check, Promtool, selector
+from tests.plan.rules.provoked import Row, during, only_during, pending, provoke, waiting
 from tests.plan.rules.world import PLAIN, TURNS, TURNS_1, always, pod
 
 pytestmark = pytest.mark.engine
@@ -35,9 +35,9 @@ def groups() -> Environment:
 
 _SPARE = {"namespace": "gpuform-placeholder", "deployment": "spare-turns"}
 _FULL = {
-    **world.told(PLAIN),
-    **world.told(replace(TURNS, offers={"nvidia_com_gpu_shared": 4})),
-    **world.exported(TURNS),
+    **world.node_series(PLAIN),
+    **world.node_series(replace(TURNS, offers={"nvidia_com_gpu_shared": 4})),
+    **world.exporter_series(TURNS),
     **pod("full", TURNS, {"nvidia_com_gpu_shared": 4}),
 }
 """One node, fully used."""
@@ -79,10 +79,10 @@ def test_a_node_pool_at_its_limit(promtool: Promtool) -> None:
     full |= pending("late", "nvidia_com_gpu_shared", "pool_full")
     promtool.test(
         elastic(),
-        Case(_CLAIMED | late, [At("9m", fires=[]), At("30m", fires=[full]), At("60m", fires=[])]),
+        Case(_CLAIMED | late, [Check("9m", fires=[]), Check("30m", fires=[full]), Check("60m", fires=[])]),
         Case(
             _CLAIMED | late | _used("cpu", during("16", "4")),
-            [At("9m", fires=[]), At("30m", fires=limit), At("60m", fires=[])],
+            [Check("9m", fires=[]), Check("30m", fires=limit), Check("60m", fires=[])],
         ),
     )
 
@@ -91,7 +91,9 @@ def test_a_node_group_with_its_most_nodes(promtool: Promtool) -> None:
     """With room for a node the pool is full; without it, at its limit."""
     late = waiting("late", "nvidia_com_gpu_shared")
     second = (
-        world.told(TURNS_1) | world.exported(TURNS_1) | pod("more", TURNS_1, {"nvidia_com_gpu_shared": 4})
+        world.node_series(TURNS_1)
+        | world.exporter_series(TURNS_1)
+        | pod("more", TURNS_1, {"nvidia_com_gpu_shared": 4})
     )
     at_limit = {"alertname": "GpuNodePoolAtLimit", "severity": "warning", "nodepool": "turns"}
     at_limit |= {"pool": "turns", "resource_type": "nodes"}
@@ -100,9 +102,9 @@ def test_a_node_group_with_its_most_nodes(promtool: Promtool) -> None:
     limit = [at_limit, waits | pending("late", "nvidia_com_gpu_shared", "limit")]
     promtool.test(
         groups(),
-        Case(_FULL | late, [At("9m", fires=[]), At("30m", fires=[full])]),
-        Case(_FULL | second | late, [At("9m", fires=[]), At("30m", fires=limit)]),
-        Case(_FULL | second, [At("14m", fires=[]), At("30m", fires=[at_limit])]),
+        Case(_FULL | late, [Check("9m", fires=[]), Check("30m", fires=[full])]),
+        Case(_FULL | second | late, [Check("9m", fires=[]), Check("30m", fires=limit)]),
+        Case(_FULL | second, [Check("14m", fires=[]), Check("30m", fires=[at_limit])]),
     )
 
 
@@ -117,9 +119,9 @@ def test_rooms_of_node_groups(promtool: Promtool) -> None:
 
     promtool.test(
         groups(),
-        Case(_FULL, [At("10m", samples=facts(1))]),
-        Case(world.told(PLAIN), [At("10m", samples=facts(2))]),
-        Case({}, [At("10m", samples={left: {}})]),
+        Case(_FULL, [Check("10m", samples=facts(1))]),
+        Case(world.node_series(PLAIN), [Check("10m", samples=facts(2))]),
+        Case({}, [Check("10m", samples={left: {}})]),
     )
 
 
@@ -147,24 +149,24 @@ def test_rooms_of_node_pools(promtool: Promtool) -> None:
             selector("gpuform:pool:gpus_declared", pool="turns", sharing="time_slicing"): 0
         }
     }
-    empty = world.told(PLAIN)
+    empty = world.node_series(PLAIN)
     promtool.test(
         elastic(),
-        Case(_CLAIMED, [At("10m", samples=facts)]),
-        Case(empty, [At("10m", samples=none)]),
-        Case({}, [At("10m", samples={'gpuform:pool:gpus_declared{pool="turns"}': {}})]),
+        Case(_CLAIMED, [Check("10m", samples=facts)]),
+        Case(empty, [Check("10m", samples=none)]),
+        Case({}, [Check("10m", samples={'gpuform:pool:gpus_declared{pool="turns"}': {}})]),
     )
 
 
 def test_no_node_is_kept_free(promtool: Promtool) -> None:
     available = selector("kube_deployment_status_replicas_available", **_SPARE)
     gone = {"alertname": "GpuSpareGone", "severity": "warning", "pool": "turns", "deployment": "spare-turns"}
-    row = [At("9m", fires=[]), At("35m", fires=[]), At("43m", fires=[gone]), At("60m", fires=[])]
+    row = [Check("9m", fires=[]), Check("35m", fires=[]), Check("43m", fires=[gone]), Check("60m", fires=[])]
     absent = {name: value for name, value in _CLAIMED.items() if name != available}
     promtool.test(
         elastic(),
         Case(_CLAIMED | {available: during("0", "4")}, row),
-        Case(absent, [At("29m", fires=[]), At("43m", fires=[gone])]),
+        Case(absent, [Check("29m", fires=[]), Check("43m", fires=[gone])]),
     )
 
 
@@ -228,7 +230,7 @@ ROWS = tuple(
 
 
 def test_each_fires_alone_and_ends(promtool: Promtool) -> None:
-    promtool.test(scaled(), together(world.healthy() | HEALTHY, ROWS, (15, 24, 29, 43), ended=75))
+    promtool.test(scaled(), provoke(world.healthy() | HEALTHY, ROWS, (15, 24, 29, 43), ended=75))
 
 
 def test_what_is_admitted_or_scaled_to_zero_is_no_fault(promtool: Promtool) -> None:
@@ -239,7 +241,7 @@ def test_what_is_admitted_or_scaled_to_zero_is_no_fault(promtool: Promtool) -> N
         INACTIVE: always("1"),
         HAS: always("0"),
     }
-    promtool.test(scaled(), together(world.healthy() | HEALTHY | fine, (), (43,), ended=130))
+    promtool.test(scaled(), provoke(world.healthy() | HEALTHY | fine, (), (43,), ended=130))
     # The same on a cluster of which the stack declares neither.
     elsewhere = {name: value for row in ROWS for name, value in row.series.items() if value}
-    promtool.test(world.environment(), together(world.healthy() | HEALTHY | elsewhere, (), (43,), ended=75))
+    promtool.test(world.environment(), provoke(world.healthy() | HEALTHY | elsewhere, (), (43,), ended=75))

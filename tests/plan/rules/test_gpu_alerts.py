@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from infra.incluster import cases
+from infra.incluster import model
 from infra.model import xid
 from infra.model.environment import Environment
 from infra.plan.rules.promql import ACTIVE, TEMPERATURE
 from tests.plan.rules import world
-from tests.plan.rules.promtool import At, Case, Promtool, selector
-from tests.plan.rules.provoked import Row, counted, fault, rows, shown, together
+from tests.plan.rules.promtool import Case, Check, Promtool, selector
+from tests.plan.rules.provoked import Row, counted, fault, provoke, rows, shown
 from tests.plan.rules.world import SLICES, TURNS, WHOLE, WHOLE_1, always
 
 pytestmark = pytest.mark.engine
@@ -22,7 +22,7 @@ ROWS = (
         severity="critical",
         series={
             name: value.replace("x300", "x9 stale")
-            for name, value in world.measured().items()
+            for name, value in world.all_exporter_series().items()
             if 'UUID="GPU-whole-1-3"' in name
         },
         labels=[fault(WHOLE_1, "replace", "gpu_lost", index=3)],
@@ -31,12 +31,12 @@ ROWS = (
 
 
 def test_each_fires_alone_and_ends(promtool: Promtool) -> None:
-    promtool.test(world.environment(), together(world.healthy(), ROWS, (13, 18, 24, 43), ended=120))
+    promtool.test(world.environment(), provoke(world.healthy(), ROWS, (13, 18, 24, 43), ended=120))
 
 
 def _quiet(promtool: Promtool, *series: dict[str, str]) -> None:
-    times = [At(time, fires=[]) for time in ("10m", "16m", "30m")]
-    promtool.test(world.environment(), *(Case(world.healthy() | one, times) for one in series))
+    times = [Check(time, fires=[]) for time in ("10m", "16m", "30m")]
+    promtool.test(world.environment(), *(Case(world.healthy() | sample, times) for sample in series))
 
 
 def test_no_fault_comes_from_another_job(promtool: Promtool) -> None:
@@ -50,8 +50,8 @@ def test_no_fault_comes_from_another_job(promtool: Promtool) -> None:
     own = {**WHOLE.gpu(9), "pool": "whole", "job": "team"}
     forged[selector(TEMPERATURE, **own)] = "60x9 stale"
     forged[selector(ACTIVE, **own, **{"class": "replace", "reason": "row_remap"})] = "1x300"
-    samples: dict[str, dict[str, float]] = {cases.SERIES: {}, f"{TEMPERATURE}{{gpu='9',job=''}}": {}}
-    times = [At(time, samples=samples) for time in ("13m", "24m", "40m")]
+    samples: dict[str, dict[str, float]] = {model.SERIES: {}, f"{TEMPERATURE}{{gpu='9',job=''}}": {}}
+    times = [Check(time, samples=samples) for time in ("13m", "24m", "40m")]
     promtool.test(world.environment(), Case(world.healthy() | forged, times))
 
 
@@ -73,7 +73,7 @@ def test_a_memory_error_that_ends_its_pod_is_seen(promtool: Promtool) -> None:
     pod = {"namespace": "team", "pod": "train", "container": "main"}
     series |= shown(WHOLE, field, "0x20 stale", **pod) | shown(WHOLE, field, "_x21 1x300")
     fired = {"alertname": "GpuEccUncorrectable", "severity": "critical", **fault(WHOLE, "reset", "ecc")}
-    then = [At("20m", fires=[]), At("23m", fires=[fired]), At("40m", fires=[])]
+    then = [Check("20m", fires=[]), Check("23m", fires=[fired]), Check("40m", fires=[])]
     promtool.test(world.environment(), Case(series, then))
 
 
@@ -85,7 +85,7 @@ def test_an_xid_holds_while_the_exporter_starts_again(promtool: Promtool) -> Non
     """The restarted exporter has lost its count; the fault ends five minutes later, not before."""
     series = world.healthy() | counted(TURNS, 95, "_x10 1 stale")
     fired = {"alertname": "GpuXidReset", "severity": "critical", **fault(TURNS, "reset", "xid", xid=95)}
-    then = [At("9m", fires=[]), At("14m", fires=[fired]), At("17m", fires=[])]
+    then = [Check("9m", fires=[]), Check("14m", fires=[fired]), Check("17m", fires=[])]
     promtool.test(world.environment(), Case(series, then))
 
 
@@ -107,7 +107,8 @@ def test_the_gauge_stands_in_for_a_count_that_is_not_exported(promtool: Promtool
         series |= shown(TURNS, gauge, "31x10 79x300")
     fired = {"alertname": "GpuXidReplace", "severity": "critical", **fault(TURNS, "replace", "xid", xid=79)}
     promtool.test(
-        world.environment(), Case(series, [At("9m", fires=[]), At("12m", fires=[fired]), At("20m", fires=[])])
+        world.environment(),
+        Case(series, [Check("9m", fires=[]), Check("12m", fires=[fired]), Check("20m", fires=[])]),
     )
 
 
@@ -116,7 +117,7 @@ def test_an_instance_of_a_cut_gpu_is_its_card(promtool: Promtool) -> None:
     labels = {"xid": 95, "window_size_in_ms": 300000}
     series = {selector("DCGM_EXP_XID_ERRORS_COUNT", **device, **labels): _FIVE for device in SLICES.devices()}
     fired = {"alertname": "GpuXidReset", "severity": "critical", **fault(SLICES, "reset", "xid", xid=95)}
-    promtool.test(world.environment(), Case(world.healthy() | series, [At("12m", fires=[fired])]))
+    promtool.test(world.environment(), Case(world.healthy() | series, [Check("12m", fires=[fired])]))
 
 
 def test_every_xid_of_the_table_has_the_class_that_the_table_says(promtool: Promtool) -> None:
@@ -129,16 +130,16 @@ def test_every_xid_of_the_table_has_the_class_that_the_table_says(promtool: Prom
     }
     promtool.test(
         world.environment(),
-        Case(world.healthy() | series, [At("10m", samples={"gpuform:fault:active": want})]),
+        Case(world.healthy() | series, [Check("10m", samples={"gpuform:fault:active": want})]),
     )
 
 
 def test_a_gpu_is_not_lost_with_its_exporter_or_its_node(promtool: Promtool) -> None:
     away = {
         name: value.replace("x300", "x10 stale" if "DCGM" in name else "x10 0x300")
-        for name, value in world.exported(WHOLE).items()
+        for name, value in world.exporter_series(WHOLE).items()
     }
-    times = [At(time, fires=[]) for time in ("12m", "19m")]
+    times = [Check(time, fires=[]) for time in ("12m", "19m")]
     promtool.test(world.environment(), Case(world.healthy() | away, times))
 
 
@@ -148,7 +149,7 @@ def test_no_gpu_is_lost_where_measurements_are_rare(promtool: Promtool) -> None:
     Once, DCGM reports no temperature.
     """
     once = shown(WHOLE, "DCGM_FI_DEV_GPU_TEMP", "60x9 stale 60x300")
-    times = [At(time, fires=[]) for time in ("10m", "20m", "22m", "24m", "30m")]
+    times = [Check(time, fires=[]) for time in ("10m", "20m", "22m", "24m", "30m")]
     promtool.test(world.environment(), Case(world.healthy() | once, times), backwards=True, step="2m")
 
 
@@ -156,10 +157,10 @@ def test_no_gpu_is_lost_where_measurements_are_rare(promtool: Promtool) -> None:
 def test_no_gpu_is_lost_when_its_exporter_comes_again(promtool: Promtool, minutes: int) -> None:
     """All its series were away; it answers before it has queried DCGM for the first time."""
     series = world.healthy()
-    for name, value in world.exported(WHOLE).items():
+    for name, value in world.exporter_series(WHOLE).items():
         empty = 0 if name == world.up(WHOLE) else 1
         series[name] = _away(value, 10, minutes + empty)
-    times = [At(f"{minute}m", fires=[]) for minute in range(10, 10 + minutes + 5)]
+    times = [Check(f"{minute}m", fires=[]) for minute in range(10, 10 + minutes + 5)]
     promtool.test(world.environment(), Case(series, times), backwards=True)
 
 
@@ -202,7 +203,7 @@ def test_the_fabric_manager_by_the_validator(promtool: Promtool) -> None:
         series |= _validated(pod, node, "0x10 1x10 0x300", always("1"))
     fired = {_FABRIC_OF_WHOLE: 1.0}
     times = {"12m": {}, "18m": fired, "30m": {}}
-    then = [At(time, samples={_FABRIC: samples}) for time, samples in times.items()]
+    then = [Check(time, samples={_FABRIC: samples}) for time, samples in times.items()]
     promtool.test(_switched(), Case(world.healthy() | series, then))
 
 
@@ -214,8 +215,8 @@ def test_a_validator_that_is_tried_again_and_again_has_failed(promtool: Promtool
         waits, there = f"_x{begin + 2} 1x15 stale", f"_x{begin} 1x18 stale"
         tried |= _validated(f"cuda-{number}", WHOLE, waits, there)
     times = [f"{minute}m{second}s" for minute in (10, 12, 15, 17) for second in (5, 20, 35, 50)]
-    failed = [At(time, samples={_FABRIC: {_FABRIC_OF_WHOLE: 1.0}}) for time in times]
+    failed = [Check(time, samples={_FABRIC: {_FABRIC_OF_WHOLE: 1.0}}) for time in times]
     once = _validated("cuda", WHOLE, "_x40 1x2 stale", always("1"))
-    calm = [At(f"{minute}m", samples={_FABRIC: {}}) for minute in range(10, 25)]
+    calm = [Check(f"{minute}m", samples={_FABRIC: {}}) for minute in range(10, 25)]
     healthy = world.healthy()
     promtool.test(_switched(), Case(healthy | tried, failed), Case(healthy | once, calm), step="15s")

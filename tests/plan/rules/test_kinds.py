@@ -10,7 +10,7 @@ import pytest
 from infra.model.environment import Environment
 from tests.plan.rules import test_check as environments
 from tests.plan.rules import world
-from tests.plan.rules.promtool import At, Case, Promtool, selector
+from tests.plan.rules.promtool import Case, Check, Promtool, selector
 from tests.plan.rules.test_check import CONTRACT, embedded
 from tests.plan.rules.world import TURNS, Node, always, pod
 
@@ -27,8 +27,8 @@ def node(**more: Any) -> Node:
 def of(*nodes: Node) -> dict[str, str]:
     """Scrapes of exporters and kube-state-metrics for the nodes."""
     found: dict[str, str] = {}
-    for one in nodes:
-        found |= world.told(one) | world.exported(one)
+    for node in nodes:
+        found |= world.node_series(node) | world.exporter_series(node)
     return found
 
 
@@ -38,7 +38,7 @@ def ask(promtool: Promtool, env: Environment, series: dict[str, str], **values: 
         f"round(sum(gpuform:{name.replace('__', ':')}), 0.001)": {"{}": value}
         for name, value in values.items()
     }
-    promtool.test(env, Case(series, [At("10m", samples=samples)]))
+    promtool.test(env, Case(series, [Check("10m", samples=samples)]))
 
 
 _TURNS = {"nvidia_com_mig_3g_20gb_shared": 4, "nvidia_com_mig_2g_10gb_shared": 8}
@@ -99,7 +99,7 @@ def test_gpus_that_are_claimed(promtool: Promtool) -> None:
     nothing = {"gpuform:pod:gpus_requested": {}, "gpuform:pool:gpus_requested": {}}
     used = {"sum(gpuform:pool:gpus_used)": {"{}": 0.5}, "sum(gpuform:pool:gpus_declared)": {"{}": 1}}
     env = embedded(environments.ODD["claimed"])
-    promtool.test(env, Case(of(one), [At("40m", fires=[], samples=nothing | used)]))
+    promtool.test(env, Case(of(one), [Check("40m", fires=[], samples=nothing | used)]))
 
 
 def test_nodes_of_different_sizes(promtool: Promtool) -> None:
@@ -108,12 +108,12 @@ def test_nodes_of_different_sizes(promtool: Promtool) -> None:
     series: dict[str, str] = {}
     for name, gpus in (("small", 1), ("large", 4)):
         one = Node(name, "p0", gpus=gpus, offers={"nvidia_com_gpu_shared": 3 * gpus})
-        told = world.told(one)
+        told = world.node_series(one)
         del told[world.labelled(one)]
         told[world.labelled(one, label_karpenter_k8s_aws_instance_gpu_count=str(gpus))] = always("1")
-        series |= told | world.exported(one)
+        series |= told | world.exporter_series(one)
     ask(promtool, env, series, pool__gpus_declared=5, pool__gpus_allocatable=5, resource__declared=15)
-    promtool.test(env, Case(series, [At("40m", fires=[])]))
+    promtool.test(env, Case(series, [Check("40m", fires=[])]))
 
 
 def test_init_containers_count_where_they_ask_for_more(promtool: Promtool) -> None:
@@ -123,7 +123,7 @@ def test_init_containers_count_where_they_ask_for_more(promtool: Promtool) -> No
     init = selector("kube_pod_init_container_resource_requests", **who, **what)
     for values, total in (("1x300", 2), ("3x300", 3)):
         query = {"sum(gpuform:pod:gpus_requested{pool='whole'})": {"{}": total}}
-        promtool.test(world.environment(), Case({**series, init: values}, [At("10m", samples=query)]))
+        promtool.test(world.environment(), Case({**series, init: values}, [Check("10m", samples=query)]))
 
 
 _GKE = {
@@ -153,7 +153,7 @@ def test_gke(promtool: Promtool, form: str) -> None:
     """GKE's metrics are recorded as DCGM's, and no exporter is reported missing; DCGM's take precedence."""
     duty, used, total, labels = _GKE[form]
     one = Node("n", "gpu", offers={"nvidia_com_gpu": 1})
-    series = world.told(one) | pod("a", one, {"nvidia_com_gpu": 1})
+    series = world.node_series(one) | pod("a", one, {"nvidia_com_gpu": 1})
     series |= {selector(duty, **labels): always("40"), selector(used, **labels): always("1024")}
     series[selector(total, **labels)] = always("4096")
     named = {"node": "n", "pool": "gpu", "gpu": 7, "UUID": 7, "modelName": "nvidia-tesla-t4"}
@@ -166,11 +166,11 @@ def test_gke(promtool: Promtool, form: str) -> None:
         )
     }
     samples["sum(gpuform:pod:gpus_used)"] = {"{}": 0.4}
-    promtool.test(environments.existing(), Case(series, [At("30m", fires=[], samples=samples)]))
-    own = world.exported(replace(one, gpus=1)) | series
+    promtool.test(environments.existing(), Case(series, [Check("30m", fires=[], samples=samples)]))
+    own = world.exporter_series(replace(one, gpus=1)) | series
     both = {key.replace('gpu="0"', 'gpu="7"'): value for key, value in own.items()}
     first = {"sum(gpuform:device:util_ratio)": {"{}": 0.5}}
-    promtool.test(environments.existing(), Case(both, [At("30m", samples=first)]))
+    promtool.test(environments.existing(), Case(both, [Check("30m", samples=first)]))
 
 
 def test_a_tpu(promtool: Promtool) -> None:
@@ -179,7 +179,7 @@ def test_a_tpu(promtool: Promtool) -> None:
     series |= {selector("kubernetes_io:node_accelerator_memory_total", **labels): always("100")}
     want = {selector("gpuform:device:util_ratio", node="t", gpu=0, UUID=0, modelName="tpu-v5"): 0.3}
     promtool.test(
-        environments.existing(), Case(series, [At("10m", samples={"gpuform:device:util_ratio": want})])
+        environments.existing(), Case(series, [Check("10m", samples={"gpuform:device:util_ratio": want})])
     )
 
 
@@ -194,4 +194,4 @@ def test_recorded_series_have_the_labels_that_others_read_and_no_more(promtool: 
     samples = {
         f"group without ({names.replace(' ', ',')}) ({name})": {"{}": 1.0} for name, names in CONTRACT.items()
     }
-    promtool.test(world.environment(), Case(series, [At("10m", samples=samples)]))
+    promtool.test(world.environment(), Case(series, [Check("10m", samples=samples)]))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from infra.config import parse
-from infra.incluster import cases
+from infra.incluster import model
 from tests.plan.rules import world
-from tests.plan.rules.promtool import At, Case, Promtool, selector
+from tests.plan.rules.promtool import Case, Check, Promtool, selector
 from tests.plan.rules.world import MIB, SLICES, TURNS, WHOLE, always, pod
 
 pytestmark = pytest.mark.engine
@@ -17,7 +17,7 @@ HEALTHY = world.recorded()
 
 def test_a_healthy_cluster(promtool: Promtool) -> None:
     env = world.environment()
-    promtool.test(env, Case(world.healthy(), [At("10m", fires=[], samples=HEALTHY)]))
+    promtool.test(env, Case(world.healthy(), [Check("10m", fires=[], samples=HEALTHY)]))
 
 
 def test_the_health_loop_asks_for_nodes_all_of_whose_gpus_are_measured(promtool: Promtool) -> None:
@@ -29,10 +29,10 @@ def test_the_health_loop_asks_for_nodes_all_of_whose_gpus_are_measured(promtool:
     unknown = {k: v for k, v in world.healthy().items() if not k.startswith("kube_")}
     promtool.test(
         world.environment(),
-        Case(world.healthy(), [At("10m", samples={cases.MEASURED: every})]),
-        Case(lost, [At("10m", samples={cases.MEASURED: rest})]),
-        Case(unknown, [At("10m", samples={cases.MEASURED: every})]),
-        Case({}, [At("10m", samples={cases.MEASURED: {}})]),
+        Case(world.healthy(), [Check("10m", samples={model.MEASURED: every})]),
+        Case(lost, [Check("10m", samples={model.MEASURED: rest})]),
+        Case(unknown, [Check("10m", samples={model.MEASURED: every})]),
+        Case({}, [Check("10m", samples={model.MEASURED: {}})]),
     )
 
 
@@ -53,7 +53,7 @@ def test_hours_are_of_the_time_that_was_seen(promtool: Promtool) -> None:
             ("gpuform:namespace:gpu_hours_idle_1h", 0.15),
         )
     }
-    promtool.test(world.environment(), Case(series, [At("60m", samples=hours)]))
+    promtool.test(world.environment(), Case(series, [Check("60m", samples=hours)]))
 
 
 def test_the_exporter_of_a_node_is_away(promtool: Promtool) -> None:
@@ -66,7 +66,7 @@ def test_the_exporter_of_a_node_is_away(promtool: Promtool) -> None:
         'count(gpuform:pod:gpus_requested{pool="slices"})': {"{}": 1},
         'sum(gpuform:pool:gpus_used{pool="whole"})': {"{}": 4},
     }
-    promtool.test(world.environment(), Case(series, [At("9m", fires=[], samples=samples)]))
+    promtool.test(world.environment(), Case(series, [Check("9m", fires=[], samples=samples)]))
 
 
 def test_a_node_that_changed_its_pool_just_before_nobody_told_of_it_any_more_is_of_one(
@@ -81,7 +81,7 @@ def test_a_node_that_changed_its_pool_just_before_nobody_told_of_it_any_more_is_
     series[world.labelled(WHOLE, label_gpuform_io_pool="turns")] = "_x8 1x2 stale"
     counts = {"count(gpuform:node:info)": {"{}": 6}, "count(gpuform:gpu:temperature_celsius)": {"{}": 11}}
     promtool.test(
-        world.environment(), *(Case(series, [At(when, samples=counts)]) for when in ("9m", "11m", "14m"))
+        world.environment(), *(Case(series, [Check(when, samples=counts)]) for when in ("9m", "11m", "14m"))
     )
 
 
@@ -100,7 +100,7 @@ def test_nothing_is_there(promtool: Promtool) -> None:
         )
     }
     declared = {"sum(gpuform:pool:gpus_declared)": {"{}": 11}}
-    promtool.test(world.environment(), Case({}, [At("9m", fires=[], samples=nothing | declared)]))
+    promtool.test(world.environment(), Case({}, [Check("9m", fires=[], samples=nothing | declared)]))
 
 
 def test_series_without_labels_count_for_nothing(promtool: Promtool) -> None:
@@ -118,7 +118,7 @@ def test_series_without_labels_count_for_nothing(promtool: Promtool) -> None:
         "kube_pod_status_unschedulable": always("1"),
     }
     promtool.test(
-        world.environment(), Case({**world.healthy(), **stray}, [At("30m", fires=[], samples=HEALTHY_NOW)])
+        world.environment(), Case({**world.healthy(), **stray}, [Check("30m", fires=[], samples=HEALTHY_NOW)])
     )
 
 
@@ -133,7 +133,9 @@ def test_pod_labels_and_two_exporters_change_nothing(promtool: Promtool) -> None
             twice[name.replace('instance="10', 'instance="11').replace("{", '{extra="second",', 1)] = value
         if name.startswith("DCGM"):
             twice[name.replace("{", '{namespace="team",pod="one",container="main",', 1)] = value
-    promtool.test(world.environment(), Case(world.healthy() | twice, [At("10m", fires=[], samples=HEALTHY)]))
+    promtool.test(
+        world.environment(), Case(world.healthy() | twice, [Check("10m", fires=[], samples=HEALTHY)])
+    )
 
 
 @pytest.mark.parametrize(
@@ -151,21 +153,23 @@ def test_a_pod_in_a_queue_waits_for_a_gpu_only_once_it_is_admitted(
     series = {**world.healthy(), **pod("queued", None, {"nvidia_com_gpu": 1}), labelled: always("1")}
     promtool.test(
         env,
-        Case(series, [At("5m", samples={"count(gpuform:pod:units_pending)": {"{}": 1} if waits else {}})]),
+        Case(series, [Check("5m", samples={"count(gpuform:pod:units_pending)": {"{}": 1} if waits else {}})]),
     )
 
 
 def test_kube_state_metrics_comes_again(promtool: Promtool) -> None:
     """Pools stay known for five minutes, so that no GPU series changes its labels meanwhile."""
-    away = {name: value.replace("x300", "x10 stale _x7 1x300") for name, value in world.state().items()}
+    away = {
+        name: value.replace("x300", "x10 stale _x7 1x300") for name, value in world.all_state_series().items()
+    }
     known, every = "count(gpuform:device:util_ratio{pool!=''})", "count(gpuform:device:util_ratio)"
     inside = {known: {"{}": 13}}
     then = [
-        At("10m", fires=[], samples=inside),
-        At("13m", fires=[], samples=inside | {"gpuform:resource:allocatable": {}}),
-        At("18m", fires=[], samples={known: {}, every: {"{}": 13}}),
+        Check("10m", fires=[], samples=inside),
+        Check("13m", fires=[], samples=inside | {"gpuform:resource:allocatable": {}}),
+        Check("18m", fires=[], samples={known: {}, every: {"{}": 13}}),
     ]
-    promtool.test(world.environment(), Case(away | world.measured(), then))
+    promtool.test(world.environment(), Case(away | world.all_exporter_series(), then))
 
 
 def test_the_engines_activity_goes_before_the_share_of_time(promtool: Promtool) -> None:
@@ -176,8 +180,8 @@ def test_the_engines_activity_goes_before_the_share_of_time(promtool: Promtool) 
     query = 'sum(gpuform:device:util_ratio{node="turns-0"})'
     promtool.test(
         world.environment(),
-        Case(own, [At("10m", samples={query: {"{}": 0.5}})]),
-        Case(other, [At("10m", samples={query: {"{}": 0.9}})]),
+        Case(own, [Check("10m", samples={query: {"{}": 0.5}})]),
+        Case(other, [Check("10m", samples={query: {"{}": 0.9}})]),
     )
 
 
@@ -190,4 +194,4 @@ def test_a_cut_gpu_that_is_shown_as_a_whole_too_counts_once(promtool: Promtool) 
         'count(gpuform:device:util_ratio{pool="slices"})': {"{}": 3},
         'sum(gpuform:device:memory_used_bytes{pool="slices"})': {"{}": 3000 * MIB},
     }
-    promtool.test(world.environment(), Case(series, [At("10m", samples=count)]))
+    promtool.test(world.environment(), Case(series, [Check("10m", samples=count)]))

@@ -109,7 +109,7 @@ def always(value: str) -> str:
     return f"{value}{ALWAYS}"
 
 
-def exported(node: Node) -> dict[str, str]:
+def exporter_series(node: Node) -> dict[str, str]:
     found = {up(node): always("1")} if node.gpus else {}
     for labels in node.devices():
         for name, value in FIELDS.items():
@@ -123,7 +123,7 @@ def up(node: Node) -> str:
     return selector("up", job="nvidia-dcgm-exporter", node=node.name, instance=instance)
 
 
-def told(node: Node) -> dict[str, str]:
+def node_series(node: Node) -> dict[str, str]:
     found = {
         selector("kube_node_info", node=node.name): "1",
         labelled(node): "1",
@@ -174,22 +174,22 @@ PODS = {
 }
 
 
-def state() -> dict[str, str]:
+def all_state_series() -> dict[str, str]:
     found: dict[str, str] = {}
     for node in NODES:
-        found |= told(node)
+        found |= node_series(node)
     return found | PODS
 
 
-def measured() -> dict[str, str]:
+def all_exporter_series() -> dict[str, str]:
     found: dict[str, str] = {}
     for node in NODES:
-        found |= exported(node)
+        found |= exporter_series(node)
     return found
 
 
 def healthy() -> dict[str, str]:
-    return state() | measured()
+    return all_state_series() | all_exporter_series()
 
 
 def with_uuid(labels: Mapping[str, Any]) -> dict[str, Any]:

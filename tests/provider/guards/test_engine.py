@@ -26,7 +26,7 @@ cluster(parse(pulumi.Config("tried").require_object("environment")))
 CLUSTER, GROUP = "research-cluster", "groups-gpu-t4"
 
 
-class Stage:
+class GuardedStack:
     def __init__(self, root: Path, toolchain: Toolchain, cloud: str = "openstack") -> None:
         self.cloud = cloud
         (root / "infra").mkdir(parents=True)
@@ -42,64 +42,64 @@ class Stage:
         config = {"config": {"tried:environment": environment}}
         (self.root / "Pulumi.local.yaml").write_text(json.dumps(config))
 
-    def touched(self, result: Any) -> set[tuple[str, str]]:
+    def cloud_steps(self, result: Any) -> set[tuple[str, str]]:
         return {(step.op, step.name) for step in result.steps if step.type.startswith(f"{self.cloud}:")}
 
-    def made(self) -> dict[str, dict[str, Any]]:
+    def cloud_resources(self) -> dict[str, dict[str, Any]]:
         """Id and inputs by name, without secrets: each run encrypts them anew."""
         return {
-            one["urn"].rpartition("::")[2]: {
-                "id": one["id"],
-                **{key: it for key, it in one["inputs"].items() if "ciphertext" not in str(it)},
+            resource["urn"].rpartition("::")[2]: {
+                "id": resource["id"],
+                **{key: item for key, item in resource["inputs"].items() if "ciphertext" not in str(item)},
             }
-            for one in self.engine.export()["deployment"]["resources"]
-            if one["type"].startswith(f"{self.cloud}:")
+            for resource in self.engine.export()["deployment"]["resources"]
+            if resource["type"].startswith(f"{self.cloud}:")
         }
 
-    def refused(self, run: Any) -> str:
+    def refusal(self, run: Any) -> str:
         """What a refused run prints; it must not change any OpenStack resource."""
-        before = self.made()
+        before = self.cloud_resources()
         with pytest.raises(EngineFailure) as caught:
             run()
-        assert self.made() == before
+        assert self.cloud_resources() == before
         return json.dumps([*caught.value.result.errors, str(caught.value)], ensure_ascii=False)
 
 
 @pytest.fixture
-def stage(tmp_path: Path, toolchain: Toolchain) -> Stage:
-    return Stage(tmp_path / "checkout", toolchain)
+def stack(tmp_path: Path, toolchain: Toolchain) -> GuardedStack:
+    return GuardedStack(tmp_path / "checkout", toolchain)
 
 
-def test_what_needs_a_replacement_is_refused_until_it_is_allowed(stage: Stage) -> None:
-    stage.declare(T4, BURST)
-    made = stage.engine.up()
-    assert stage.touched(made) >= {("create", CLUSTER), ("create", GROUP), ("create", "groups-burst")}
-    assert not stage.engine.up().changed
+def test_what_needs_a_replacement_is_refused_until_it_is_allowed(stack: GuardedStack) -> None:
+    stack.declare(T4, BURST)
+    result = stack.engine.up()
+    assert stack.cloud_steps(result) >= {("create", CLUSTER), ("create", GROUP), ("create", "groups-burst")}
+    assert not stack.engine.up().changed
 
-    stage.declare({**T4, "nodes": 3}, BURST, workers={"nodes": 2}, timeout_minutes=90)
-    assert stage.touched(stage.engine.up()) == {("update", CLUSTER), ("update", GROUP)}
+    stack.declare({**T4, "nodes": 3}, BURST, workers={"nodes": 2}, timeout_minutes=90)
+    assert stack.cloud_steps(stack.engine.up()) == {("update", CLUSTER), ("update", GROUP)}
 
     labels = {"boot_volume_size": 40}
-    stage.declare({**T4, "nodes": 3}, BURST, labels=labels)
-    for run in (stage.engine.preview, stage.engine.up):
-        said = stage.refused(run)
-        assert "cluster.labels.boot_volume_size: unset cannot become" in said
-        assert "node group gpu-t4 (3 nodes of g2.5xlarge)" in said
-        assert "set cluster.allow_replace: true for one run, or undo the change" in said
+    stack.declare({**T4, "nodes": 3}, BURST, labels=labels)
+    for run in (stack.engine.preview, stack.engine.up):
+        message = stack.refusal(run)
+        assert "cluster.labels.boot_volume_size: unset cannot become" in message
+        assert "node group gpu-t4 (3 nodes of g2.5xlarge)" in message
+        assert "set cluster.allow_replace: true for one run, or undo the change" in message
 
-    stage.declare({**T4, "nodes": 3}, BURST, labels=labels, allow_replace=True)
-    replaced = stage.touched(stage.engine.up())
+    stack.declare({**T4, "nodes": 3}, BURST, labels=labels, allow_replace=True)
+    replaced = stack.cloud_steps(stack.engine.up())
     for name in (CLUSTER, GROUP, "groups-burst"):
         assert {("delete-replaced", name), ("create-replacement", name)} <= replaced
-    assert stage.made()[CLUSTER]["labels"]["boot_volume_size"] == "40"
+    assert stack.cloud_resources()[CLUSTER]["labels"]["boot_volume_size"] == "40"
 
-    stage.declare({**T4, "nodes": 3}, BURST, labels=labels)
-    assert not stage.engine.up().changed
+    stack.declare({**T4, "nodes": 3}, BURST, labels=labels)
+    assert not stack.engine.up().changed
 
-    stage.declare({**T4, "nodes": 3}, BURST, labels=labels, region="RegionOne")
-    assert not stage.touched(stage.engine.up()), "where it is, as offline runs have it"
-    stage.declare({**T4, "nodes": 3}, BURST, labels=labels, region="two")
-    assert 'cluster.region: \\"RegionOne\\" cannot become' in stage.refused(stage.engine.preview)
+    stack.declare({**T4, "nodes": 3}, BURST, labels=labels, region="RegionOne")
+    assert not stack.cloud_steps(stack.engine.up()), "where it is, as offline runs have it"
+    stack.declare({**T4, "nodes": 3}, BURST, labels=labels, region="two")
+    assert 'cluster.region: \\"RegionOne\\" cannot become' in stack.refusal(stack.engine.preview)
 
 
 FIXED = {"name": "fixed", "machine": "g4dn.xlarge", "nodes": 1}
@@ -107,25 +107,25 @@ FIXED = {"name": "fixed", "machine": "g4dn.xlarge", "nodes": 1}
 
 def test_a_cluster_at_aws_is_lost_only_by_its_name(tmp_path: Path, toolchain: Toolchain) -> None:
     """Protected, so that plain Pulumi does not delete it either; what is acknowledged takes one run."""
-    stage = Stage(tmp_path / "checkout", toolchain, "aws")
-    stage.write(aws_stacks.small(FIXED))
-    stage.engine.up()
-    assert not stage.engine.up().changed
+    stack = GuardedStack(tmp_path / "checkout", toolchain, "aws")
+    stack.write(aws_stacks.small(FIXED))
+    stack.engine.up()
+    assert not stack.engine.up().changed
 
-    stage.write(aws_stacks.small({**FIXED, "name": "other"}))
-    said = stage.refused(stage.engine.up)
-    assert "pool fixed is deleted, and what it holds is not known: the cluster cannot be read" in said
-    assert "run 'gpuform up local --acknowledge fixed'" in said
+    stack.write(aws_stacks.small({**FIXED, "name": "other"}))
+    message = stack.refusal(stack.engine.up)
+    assert "pool fixed is deleted, and what it holds is not known: the cluster cannot be read" in message
+    assert "run 'gpuform up local --acknowledge fixed'" in message
 
-    stage.write({**aws_stacks.small(FIXED), "name": "lab"})
-    for run in (stage.engine.preview, stage.engine.up):
-        assert 'cluster labs is replaced (name: \\"labs\\" cannot become \\"lab\\")' in stage.refused(run)
-    stage.engine.up(acknowledged=["labs"])
-    assert {name for name in stage.made() if name.endswith("-cluster")} == {"lab-cluster"}
-    assert not stage.engine.up().changed
+    stack.write({**aws_stacks.small(FIXED), "name": "lab"})
+    for run in (stack.engine.preview, stack.engine.up):
+        assert 'cluster labs is replaced (name: \\"labs\\" cannot become \\"lab\\")' in stack.refusal(run)
+    stack.engine.up(acknowledged=["labs"])
+    assert {name for name in stack.cloud_resources() if name.endswith("-cluster")} == {"lab-cluster"}
+    assert not stack.engine.up().changed
 
     with pytest.raises(EngineFailure):
-        stage.engine._operate("destroy", "local", ["--yes", "--skip-preview"], None)
-    assert {"lab-cluster", "lab-secrets", "network-vpc"} <= set(stage.made())
-    stage.engine.destroy()
-    assert not stage.engine.export()["deployment"].get("resources")
+        stack.engine._operate("destroy", "local", ["--yes", "--skip-preview"], None)
+    assert {"lab-cluster", "lab-secrets", "network-vpc"} <= set(stack.cloud_resources())
+    stack.engine.destroy()
+    assert not stack.engine.export()["deployment"].get("resources")

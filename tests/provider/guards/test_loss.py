@@ -11,10 +11,10 @@ from gpuform.kubernetes.client import Client
 from gpuform.provider.guards.loss import LossGuard
 from gpuform.provider.handler import Call, Engine
 from gpuform.provider.nodes.cluster import Cluster
-from gpuform.provider.own.provider import Own
+from gpuform.provider.own.provider import GpuformProvider
 from gpuform.provider.properties import UNKNOWN
 from infra.model.losses import GUARD, REPORT, VARIABLE
-from tests.kubernetes.played import PlayedClient
+from tests.kubernetes.fake_client import FakeClient
 from tests.provider.conftest import Log
 
 pytestmark = pytest.mark.unit
@@ -37,8 +37,8 @@ REMEDY = "undo the change, or run 'gpuform up prod {}', or write acknowledge_los
 
 
 @pytest.fixture
-def played() -> PlayedClient:
-    client = PlayedClient()
+def played() -> FakeClient:
+    client = FakeClient()
     client.node("t4-0", "t4")
     client.pod("train", "t4-0")
     client.add("persistentvolumeclaims", "data")
@@ -48,29 +48,29 @@ def played() -> PlayedClient:
 def check(
     olds: dict[str, Any],
     news: dict[str, Any],
-    played: PlayedClient | None = None,
-    other: PlayedClient | None = None,
+    played: FakeClient | None = None,
+    new_client: FakeClient | None = None,
 ) -> tuple[list[str], list[str]]:
-    """Refusals and warnings; ``played`` answers for the last run's kubeconfig, ``other`` for a new one."""
+    """Refusals and warnings; ``played`` answers for the last kubeconfig, ``new_client`` for a new one."""
 
     def cluster(inputs: dict[str, Any]) -> Cluster:
-        client = {"old": played, "new": other}[inputs["kubeconfig"]]
+        client = {"old": played, "new": new_client}[inputs["kubeconfig"]]
         return Cluster(cast(Client, client))
 
-    shown = Log()
-    call = Call(f"urn:pulumi:prod::gpuform::{GUARD}::losses", GUARD, "losses", shown, asyncio.Event())
+    log = Log()
+    call = Call(f"urn:pulumi:prod::gpuform::{GUARD}::losses", GUARD, "losses", log, asyncio.Event())
     checked = asyncio.run(LossGuard(cluster).check(call, olds, news))
-    return [reason for _, reason in checked.failures], shown.lines
+    return [reason for _, reason in checked.failures], log.lines
 
 
 def without(key: str, *names: str, **more: Any) -> dict[str, Any]:
-    kept = INSIDE[key]
-    left = (
-        {name: one for name, one in kept.items() if name not in names}
-        if isinstance(kept, dict)
-        else [name for name in kept if name not in names]
+    declared = INSIDE[key]
+    remaining = (
+        {name: value for name, value in declared.items() if name not in names}
+        if isinstance(declared, dict)
+        else [name for name in declared if name not in names]
     )
-    return {**INSIDE, key: left, **more}
+    return {**INSIDE, key: remaining, **more}
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,9 @@ def without(key: str, *names: str, **more: Any) -> dict[str, Any]:
 )
 def test_another_cluster_is_refused_by_the_name_of_the_old_one(changed: dict[str, str], fact: str) -> None:
     news = {**CLUSTER, "environment": "lab", "fixed": {**CLUSTER["fixed"], **changed}}
-    goes = "everything in its API server, its volumes, pool t4, deployment lab/web"
+    lost = "everything in its API server, its volumes, pool t4, deployment lab/web"
     remedy = REMEDY.format("--acknowledge dev", "dev")
-    assert check(CLUSTER, news) == ([f"cluster dev is replaced ({fact}), which loses: {goes}; {remedy}"], [])
+    assert check(CLUSTER, news) == ([f"cluster dev is replaced ({fact}), which loses: {lost}; {remedy}"], [])
     refused, (warning,) = check(CLUSTER, {**news, "acknowledged": ["dev"]})
     assert not refused
     assert warning.startswith("cluster dev is replaced (")
@@ -101,7 +101,7 @@ def test_a_new_guard_has_nothing_to_lose() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pools", "why"),
+    ("pools", "reason"),
     [
         ({}, "is deleted"),
         (
@@ -111,35 +111,37 @@ def test_a_new_guard_has_nothing_to_lose() -> None:
         ({"t4": {"nodes": "of Karpenter"}}, 'gets other nodes (nodes "of a node group" to "of Karpenter")'),
     ],
 )
-def test_nodes_with_running_pods_are_not_taken(pools: dict[str, Any], why: str, played: PlayedClient) -> None:
+def test_nodes_with_running_pods_are_not_taken(
+    pools: dict[str, Any], reason: str, played: FakeClient
+) -> None:
     news = {**INSIDE, "pools": {"burst": INSIDE["pools"]["burst"], **pools}, "kubeconfig": UNKNOWN}
     remedy = REMEDY.format("--acknowledge t4", "t4")
-    assert check(INSIDE, news, played) == ([f"pool t4 {why}, with running pods: lab/train; {remedy}"], [])
+    assert check(INSIDE, news, played) == ([f"pool t4 {reason}, with running pods: lab/train; {remedy}"], [])
 
 
-def test_a_pool_without_pods_goes(played: PlayedClient) -> None:
+def test_a_pool_without_pods_goes(played: FakeClient) -> None:
     assert check(INSIDE, without("pools", "burst"), played) == ([], [])
 
 
-def test_a_namespace_is_not_taken_with_what_others_have_in_it(played: PlayedClient) -> None:
+def test_a_namespace_is_not_taken_with_what_others_have_in_it(played: FakeClient) -> None:
     remedy = REMEDY.format("--acknowledge lab", "lab")
-    what = "PersistentVolumeClaim data, Pod train"
+    objects = "PersistentVolumeClaim data, Pod train"
     assert check(INSIDE, without("namespaces", "lab"), played) == (
-        [f"namespace lab is deleted, with what the stack did not create: {what}; {remedy}"],
+        [f"namespace lab is deleted, with what the stack did not create: {objects}; {remedy}"],
         [],
     )
     assert check(INSIDE, without("namespaces", "gpu-operator"), played) == ([], [])
 
 
-def test_a_queue_is_not_taken_from_the_workloads_of_others(played: PlayedClient) -> None:
-    ours = {"app.kubernetes.io/managed-by": "gpuform", "gpuform.io/environment": "dev"}
+def test_a_queue_is_not_taken_from_the_workloads_of_others(played: FakeClient) -> None:
+    own_labels = {"app.kubernetes.io/managed-by": "gpuform", "gpuform.io/environment": "dev"}
     played.add("localqueues", "q", spec={"clusterQueue": "science"})
     for kind, name, labels in (
-        ("jobs", "own", ours),
-        ("pods", "own", ours),
+        ("jobs", "own", own_labels),
+        ("pods", "own", own_labels),
         ("jobs", "runs", {}),
         ("jobs", "waits", {}),
-        ("pods", "other-stack", {**ours, "gpuform.io/environment": "prod"}),
+        ("pods", "other-stack", {**own_labels, "gpuform.io/environment": "prod"}),
         ("jobs", "ended", {}),
     ):
         owner = played.add(kind, name, labels=labels)["metadata"]
@@ -150,27 +152,27 @@ def test_a_queue_is_not_taken_from_the_workloads_of_others(played: PlayedClient)
         if name == "ended":
             work["status"] = {"conditions": [{"type": "Finished", "status": "True"}]}
     olds = {**INSIDE, "queues": ["arts", "science"]}
-    what = "Job lab/runs, Job lab/waits (waits), Pod lab/other-stack (waits)"
+    workloads = "Job lab/runs, Job lab/waits (waits), Pod lab/other-stack (waits)"
     remedy = REMEDY.format("--acknowledge science", "science")
     assert check(olds, {**INSIDE, "queues": ["arts"]}, played) == (
-        [f"queue science is deleted, with workloads that the stack did not create: {what}; {remedy}"],
+        [f"queue science is deleted, with workloads that the stack did not create: {workloads}; {remedy}"],
         [],
     )
     assert check(olds, {**INSIDE, "queues": ["science"]}, played) == ([], [])
     refused, (warning,) = check(olds, {**INSIDE, "acknowledged": ["science"]}, played)
     assert not refused
     assert warning.endswith("; acknowledged")
-    played.silent = "no route to host"
+    played.unreachable = "no route to host"
     assert "queue science is deleted, and what it holds is not known" in check(olds, INSIDE, played)[0][0]
 
 
-def test_without_kueue_a_queue_holds_nothing(played: PlayedClient) -> None:
+def test_without_kueue_a_queue_holds_nothing(played: FakeClient) -> None:
     played.absent = ("workloads",)
     assert check({**INSIDE, "queues": ["science"]}, INSIDE, played) == ([], [])
 
 
-def test_a_cluster_that_does_not_answer_counts_as_a_loss(played: PlayedClient) -> None:
-    played.silent = "no route to host"
+def test_a_cluster_that_does_not_answer_counts_as_a_loss(played: FakeClient) -> None:
+    played.unreachable = "no route to host"
     news = {**without("namespaces", "lab"), "pools": {}}
     (refused,), _ = check(INSIDE, news, played)
     unread = "and what it holds is not known: the cluster cannot be read (no route to host)"
@@ -182,7 +184,7 @@ def test_a_cluster_that_does_not_answer_counts_as_a_loss(played: PlayedClient) -
 
 
 def test_names_come_from_the_file_and_from_the_command(
-    played: PlayedClient, monkeypatch: pytest.MonkeyPatch
+    played: FakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     news = {**without("namespaces", "lab"), "pools": {}, "acknowledged": ["lab"]}
     refused, _ = check(INSIDE, news, played)
@@ -194,7 +196,7 @@ def test_names_come_from_the_file_and_from_the_command(
     assert sorted(text.split(" ", 2)[1] for text in warnings) == ["lab", "t4"]
 
 
-def test_an_entry_that_acknowledges_nothing_any_more_is_said(played: PlayedClient) -> None:
+def test_an_entry_that_acknowledges_nothing_any_more_is_said(played: FakeClient) -> None:
     news = {**without("pools", "burst"), "acknowledged": ["burst", "lab", "typo"]}
     _, warnings = check(INSIDE, news, played)
     assert warnings == [
@@ -205,37 +207,37 @@ def test_an_entry_that_acknowledges_nothing_any_more_is_said(played: PlayedClien
 @pytest.mark.parametrize(
     ("uid", "lost"), [("one", False), ("two", True), ("", False)], ids=["same", "another", "silent"]
 )
-def test_another_kubeconfig_may_lead_to_another_cluster(uid: str, lost: bool, played: PlayedClient) -> None:
+def test_another_kubeconfig_may_lead_to_another_cluster(uid: str, lost: bool, played: FakeClient) -> None:
     """The engine then deletes the namespaces in the old one; a file that was only moved changes nothing."""
-    other = PlayedClient()
-    other.uid, other.silent = uid, "" if uid else "no route to host"
+    new_client = FakeClient()
+    new_client.uid, new_client.unreachable = uid, "" if uid else "no route to host"
     olds = {**INSIDE, "fixed": {"cluster.kind": "existing"}, "pools": {}, "cluster": "one"}
     news = {key: value for key, value in olds.items() if key != "cluster"} | {"kubeconfig": "new"}
-    refused, _ = check(olds, news, played, other)
+    refused, _ = check(olds, news, played, new_client)
     assert bool(refused) is lost
     if lost:
         assert refused[0].startswith("namespace lab is deleted, with what the stack did not create: Pers")
 
 
-def test_the_identity_of_a_cluster_of_others_is_recorded(played: PlayedClient) -> None:
+def test_the_identity_of_a_cluster_of_others_is_recorded(played: FakeClient) -> None:
     played.uid = "one"
-    there = {**INSIDE, "fixed": {"cluster.kind": "hosts"}}
+    inputs = {**INSIDE, "fixed": {"cluster.kind": "hosts"}}
     guard = LossGuard(lambda inputs: Cluster(cast(Client, played)))
     call = Call("urn", GUARD, "losses-inside", Engine(), asyncio.Event())
-    assert asyncio.run(guard.check(call, {}, there)).inputs["cluster"] == "one"
+    assert asyncio.run(guard.check(call, {}, inputs)).inputs["cluster"] == "one"
     assert "cluster" not in asyncio.run(guard.check(call, {}, INSIDE)).inputs
-    played.silent = "no route to host"
-    assert asyncio.run(guard.check(call, {**there, "cluster": "old"}, there)).inputs["cluster"] == "old"
+    played.unreachable = "no route to host"
+    assert asyncio.run(guard.check(call, {**inputs, "cluster": "old"}, inputs)).inputs["cluster"] == "old"
 
 
-def test_what_is_lost_with_the_cluster_is_told_once(played: PlayedClient) -> None:
+def test_what_is_lost_with_the_cluster_is_told_once(played: FakeClient) -> None:
     """The guard of the cluster judges it; here the entry still counts."""
     moved = {**INSIDE["fixed"], "name": "lab"}
     news = {**without("namespaces", "lab"), "pools": {}, "fixed": moved, "acknowledged": ["dev"]}
     assert check(INSIDE, news, played) == ([], [])
 
 
-def test_replacements_of_magnum_are_judged_by_their_own_guard(played: PlayedClient) -> None:
+def test_replacements_of_magnum_are_judged_by_their_own_guard(played: FakeClient) -> None:
     fixed = {"cluster.kind": "openstack"}
     olds = {**INSIDE, "fixed": fixed, "pools": {"t4": {"machine": "g2.xlarge"}}}
     news = {**olds, "pools": {"t4": {"machine": "g2.5xlarge"}}, "acknowledged": ["t4"]}
@@ -244,7 +246,7 @@ def test_replacements_of_magnum_are_judged_by_their_own_guard(played: PlayedClie
 
 
 def test_a_preview_for_reviewers_tells_every_loss_and_goes_on(
-    played: PlayedClient, monkeypatch: pytest.MonkeyPatch
+    played: FakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, f"lab {REPORT}")
     refused, warnings = check(INSIDE, {**without("namespaces", "lab"), "pools": {}}, played)
@@ -253,6 +255,6 @@ def test_a_preview_for_reviewers_tells_every_loss_and_goes_on(
 
 
 def test_the_provider_has_it_and_unknown_inputs_are_refused() -> None:
-    assert isinstance(Own(Engine()).handler(GUARD), LossGuard)
+    assert isinstance(GpuformProvider(Engine()).handler(GUARD), LossGuard)
     (refused,), _ = check({}, {**CLUSTER, "poolz": {}})
     assert refused.startswith("is not an input; the inputs are environment, fixed, lost, acknowledged, ")

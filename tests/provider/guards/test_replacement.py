@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gpuform.provider.guards.replacement import KNOWN, ReplacementGuard, implied
-from gpuform.provider.handler import Call, Checked, Engine
-from gpuform.provider.own.provider import Own
+from gpuform.provider.guards.replacement import INPUTS, ReplacementGuard, implied_region
+from gpuform.provider.handler import Call, CheckResult, Engine
+from gpuform.provider.own.provider import GpuformProvider
 from gpuform.provider.properties import UNKNOWN
 from infra.model.losses import REPORT, VARIABLE
 from tests.provider.conftest import Log
@@ -37,9 +37,9 @@ UNSET = "unset cannot become"
 REMEDY = "set cluster.allow_replace: true for one run, or undo the change"
 
 
-def check(olds: dict[str, Any], news: dict[str, Any], engine: Engine | None = None) -> Checked:
+def check(olds: dict[str, Any], news: dict[str, Any], engine: Engine | None = None) -> CheckResult:
     call = Call("urn", TOKEN, "guard-cluster", engine or Engine(), asyncio.Event())
-    return asyncio.run(Own(Engine()).handler(TOKEN).check(call, olds, news))
+    return asyncio.run(GpuformProvider(Engine()).handler(TOKEN).check(call, olds, news))
 
 
 def fixed(**changed: Any) -> dict[str, Any]:
@@ -80,9 +80,9 @@ def test_a_replacement_is_acknowledged_by_the_name_of_what_is_lost(monkeypatch: 
         for others in ("lab", REPORT):
             monkeypatch.setenv(VARIABLE, others)
             assert check(olds, news).failures
-        shown = Log()
-        assert not check(olds, {**news, "acknowledged": [name]}, shown).failures
-        assert shown.lines[0].endswith(f"; acknowledged as {name}")
+        log = Log()
+        assert not check(olds, {**news, "acknowledged": [name]}, log).failures
+        assert log.lines[0].endswith(f"; acknowledged as {name}")
         monkeypatch.setenv(VARIABLE, name)
         assert not check(olds, news).failures
 
@@ -97,10 +97,10 @@ def test_the_path_begins_where_the_pool_now_stands() -> None:
 
 
 def test_what_is_allowed_happens_with_a_warning_that_says_what_is_lost() -> None:
-    engine = Log()
+    log = Log()
     news = {**fixed(**{"cluster.keypair": "others"}), "allowReplace": True}
-    assert check(CLUSTER, news, engine).failures == ()
-    (text,) = engine.lines
+    assert check(CLUSTER, news, log).failures == ()
+    (text,) = log.lines
     assert text.startswith('cluster.keypair: "admins" cannot become "others" in place; the cluster would be ')
     assert text.endswith("deployment lab/notebook; cluster.allow_replace allows it")
 
@@ -117,9 +117,9 @@ def test_what_is_allowed_happens_with_a_warning_that_says_what_is_lost() -> None
     ids=["the first creation", "nothing", "no fixed value", "a value not known yet", "nothing known yet"],
 )
 def test_what_passes(olds: dict[str, Any], news: dict[str, Any]) -> None:
-    engine = Log()
-    assert check(olds, news, engine) == Checked({k: v for k, v in news.items() if v is not None})
-    assert engine.lines == []
+    log = Log()
+    assert check(olds, news, log) == CheckResult({k: v for k, v in news.items() if v is not None})
+    assert log.lines == []
 
 
 def test_a_template_counts_only_where_neither_run_had_upgrades() -> None:
@@ -134,47 +134,47 @@ def test_a_template_counts_only_where_neither_run_had_upgrades() -> None:
 def test_what_is_no_input_and_what_is_missing_is_said() -> None:
     wrong = {key: value for key, value in {**CLUSTER, "fixd": {}}.items() if key != "fixed"}
     assert check({}, wrong).failures == [
-        ("fixd", f"is not an input; the inputs are {', '.join(KNOWN)}"),
+        ("fixd", f"is not an input; the inputs are {', '.join(INPUTS)}"),
         ("fixed", "is missing"),
     ]
 
 
 def test_a_guard_is_never_a_change_and_has_nothing_to_be_found_different() -> None:
-    guard = Own(Engine()).handler(TOKEN)
+    guard = GpuformProvider(Engine()).handler(TOKEN)
     call = Call("urn", TOKEN, "guard-cluster", Engine(), asyncio.Event())
     assert not asyncio.run(guard.diff(call, "x", CLUSTER, {}, fixed(name="lab"))).changes
-    made = {"what": "the cluster"}
-    assert asyncio.run(guard.create(call, CLUSTER)) == ("guard-cluster", made)
-    found = asyncio.run(guard.read(call, "x", fixed(name="lab"), made))
-    assert found is not None
-    assert (found.properties, found.inputs) == (made, fixed(name="lab"))
+    outputs = {"what": "the cluster"}
+    assert asyncio.run(guard.create(call, CLUSTER)) == ("guard-cluster", outputs)
+    result = asyncio.run(guard.read(call, "x", fixed(name="lab"), outputs))
+    assert result is not None
+    assert (result.properties, result.inputs) == (outputs, fixed(name="lab"))
 
 
-def guard(olds: dict[str, Any], news: dict[str, Any], **regions: str) -> Checked:
+def check_region(olds: dict[str, Any], news: dict[str, Any], **regions: str) -> CheckResult:
     call = Call("urn", TOKEN, "guard-cluster", Engine(), asyncio.Event())
     return asyncio.run(ReplacementGuard(lambda cloud: regions.get(cloud, "")).check(call, olds, news))
 
 
-UNSAID = {**CLUSTER, "cloud": "cern"}
-IN = {**UNSAID, "region": "one"}
+NO_REGION = {**CLUSTER, "cloud": "cern"}
+RECORDED = {**NO_REGION, "region": "one"}
 
 
-def said(where: str, **more: Any) -> dict[str, Any]:
-    return {**fixed(**{"cluster.region": where}), "cloud": "cern", **more}
+def in_region(name: str, **more: Any) -> dict[str, Any]:
+    return {**fixed(**{"cluster.region": name}), "cloud": "cern", **more}
 
 
 @pytest.mark.parametrize(
     ("olds", "news", "clouds", "recorded"),
     [
-        ({}, UNSAID, {"cern": "one"}, "one"),
-        ({}, UNSAID, {}, None),
-        (UNSAID, UNSAID, {"cern": "one"}, "one"),
-        (IN, UNSAID, {"cern": "two"}, "one"),
-        (IN, said("one"), {}, "one"),
-        (UNSAID, said("one"), {"cern": "one"}, "one"),
-        (said("one", region="one"), UNSAID, {"cern": "one"}, "one"),
-        (said("one"), UNSAID, {}, "one"),
-        (IN, {**UNSAID, "cloud": "other"}, {"other": "one"}, "one"),
+        ({}, NO_REGION, {"cern": "one"}, "one"),
+        ({}, NO_REGION, {}, None),
+        (NO_REGION, NO_REGION, {"cern": "one"}, "one"),
+        (RECORDED, NO_REGION, {"cern": "two"}, "one"),
+        (RECORDED, in_region("one"), {}, "one"),
+        (NO_REGION, in_region("one"), {"cern": "one"}, "one"),
+        (in_region("one", region="one"), NO_REGION, {"cern": "one"}, "one"),
+        (in_region("one"), NO_REGION, {}, "one"),
+        (RECORDED, {**NO_REGION, "cloud": "other"}, {"other": "one"}, "one"),
     ],
     ids=[
         "the first run writes down what is implied",
@@ -191,30 +191,30 @@ def said(where: str, **more: Any) -> dict[str, Any]:
 def test_a_region_that_is_the_same_is_no_replacement(
     olds: dict[str, Any], news: dict[str, Any], clouds: dict[str, str], recorded: str | None
 ) -> None:
-    found = guard(olds, news, **clouds)
-    assert found.failures == ()
-    assert found.inputs.get("region") == recorded
+    result = check_region(olds, news, **clouds)
+    assert result.failures == ()
+    assert result.inputs.get("region") == recorded
 
 
-@pytest.mark.parametrize("olds", [IN, UNSAID], ids=["recorded", "implied"])
+@pytest.mark.parametrize("olds", [RECORDED, NO_REGION], ids=["recorded", "implied"])
 def test_another_region_is_refused_with_the_one_that_the_cluster_is_in(olds: dict[str, Any]) -> None:
-    (failure,) = guard(olds, said("two"), cern="one").failures
+    (failure,) = check_region(olds, in_region("two"), cern="one").failures
     assert failure == ("", f'cluster.region: "one" cannot become "two" in place; {LOST}; {REMEDY}')
-    allowed = guard(olds, {**said("two"), "allowReplace": True}, cern="one")
+    allowed = check_region(olds, {**in_region("two"), "allowReplace": True}, cern="one")
     assert (allowed.failures, allowed.inputs["region"]) == ((), "two")
 
 
 def test_where_no_region_is_known_the_refusal_says_that_it_may_be_the_same() -> None:
-    ((_, why),) = guard(UNSAID, said("one")).failures
-    assert why.startswith('cluster.region: unset cannot become "one" in place; the cluster would be')
-    assert why.endswith("if the credentials imply that region already, leave it out, and nothing changes")
+    ((_, reason),) = check_region(NO_REGION, in_region("one")).failures
+    assert reason.startswith('cluster.region: unset cannot become "one" in place; the cluster would be')
+    assert reason.endswith("if the credentials imply that region already, leave it out, and nothing changes")
 
 
-@pytest.mark.parametrize("news", [UNSAID, {**UNSAID, "cloud": "other"}], ids=["left out", "another cloud"])
+@pytest.mark.parametrize("news", [NO_REGION, {**NO_REGION, "cloud": "other"}], ids=["left out", "cloud"])
 def test_credentials_that_lead_to_another_region_are_refused(news: dict[str, Any]) -> None:
-    olds = said("one") if news is UNSAID else IN
-    ((_, why),) = guard(olds, {**news, "allowReplace": True}, cern="two", other="two").failures
-    assert why == (
+    olds = in_region("one") if news is NO_REGION else RECORDED
+    ((_, reason),) = check_region(olds, {**news, "allowReplace": True}, cern="two", other="two").failures
+    assert reason == (
         'cluster.region: the cluster is in "one", and without it new node groups would go to "two", '
         'which the credentials imply; write region: "one"'
     )
@@ -227,17 +227,17 @@ def test_the_implied_region_is_read_from_clouds_yaml(monkeypatch: pytest.MonkeyP
     file.write_text(json.dumps({"clouds": {"cern": entry}}))
     monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(file))
     monkeypatch.delenv("GPUFORM_OFFLINE", raising=False)
-    assert (implied("cern"), implied("other")) == ("one", "")
+    assert (implied_region("cern"), implied_region("other")) == ("one", "")
     monkeypatch.setenv("GPUFORM_OFFLINE", "1")
-    assert implied("cern") == "RegionOne"
+    assert implied_region("cern") == "RegionOne"
 
 
 def test_what_an_allowed_replacement_was_from_may_be_put_back_without_a_loss() -> None:
     """The run may have been killed before it changed the cluster, and the guard does not see its state."""
     others = {**fixed(**{"cluster.keypair": "others"}), "allowReplace": True}
     recorded = check(CLUSTER, others).inputs
-    ((_, why),) = check(recorded, CLUSTER).failures
-    assert why == (
+    ((_, reason),) = check(recorded, CLUSTER).failures
+    assert reason == (
         'cluster.keypair: the replacement of "admins" by "others" was allowed, and may not have taken place; '
         f"if it has, {LOST}; set cluster.allow_replace: true, and the preview shows whether it has; "
         "or restore the last value"

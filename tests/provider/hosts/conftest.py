@@ -33,13 +33,13 @@ pulumi.export("hosts", on.hosts)
 class Project:
     paths: Paths
     toolchain: Toolchain
-    said: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
     hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    given: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
 
     def host(self, name: str, **variables: Any) -> None:
-        here = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-        self.hosts[name] = here | variables
+        local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+        self.hosts[name] = local | variables
 
     def playbook(self, *tasks: dict[str, Any], **play: Any) -> None:
         file = self.paths.root / "ansible" / "playbooks" / "site.yml"
@@ -55,23 +55,23 @@ class Project:
         }
         file = self.paths.root / "inventory.json"
         file.write_text(json.dumps(inventory))
-        self.given = {"inventory": str(file), "content": content, **given}
-        stack = {"config": {"gpuform:given": self.given}}
+        self.settings = {"inventory": str(file), "content": content, **given}
+        stack = {"config": {"gpuform:given": self.settings}}
         (self.paths.root / "Pulumi.local.yaml").write_text(yaml.safe_dump(stack))
 
     @property
     def engine(self) -> Engine:
-        return Engine(self.paths, self.toolchain, say=self.said.append)
+        return Engine(self.paths, self.toolchain, say=self.messages.append)
 
     @property
     def state(self) -> str:
-        kept = (self.paths.state / "engine").rglob("*.json")
-        return "\n".join(file.read_text(errors="replace") for file in kept if file.is_file())
+        files = (self.paths.state / "engine").rglob("*.json")
+        return "\n".join(file.read_text(errors="replace") for file in files if file.is_file())
 
     def outputs(self) -> Any:
         export = json.loads(self._checkpoint().read_text())["checkpoint"]["latest"]["resources"]
-        found = next(item for item in export if item["type"] == "gpuform:hosts:HostConfiguration")
-        return found["outputs"]["hosts"]
+        resource = next(item for item in export if item["type"] == "gpuform:hosts:HostConfiguration")
+        return resource["outputs"]["hosts"]
 
     def _checkpoint(self) -> Path:
         return next((self.paths.state / "engine").rglob("stacks/**/local.json"))
@@ -83,13 +83,13 @@ def project(tmp_path: Path, toolchain: Toolchain) -> Project:
     (root / "infra").mkdir(parents=True)
     (root / "Pulumi.yaml").write_text("name: gpuform\nruntime: python\nmain: infra/\n")
     (root / "infra" / "__main__.py").write_text(PROGRAM)
-    made = Project(Paths(root, root / ".gpuform", tmp_path / "cache"), toolchain)
-    made.host("one")
-    made.host("two")
-    made.playbook(written())
-    made.declare()
+    created = Project(Paths(root, root / ".gpuform", tmp_path / "cache"), toolchain)
+    created.host("one")
+    created.host("two")
+    created.playbook(written())
+    created.declare()
     (root / "on").mkdir()
-    return made
+    return created
 
 
 def written(content: str = "made\n", **more: Any) -> dict[str, Any]:

@@ -40,8 +40,8 @@ def test_hosts_are_previewed_done_and_left_alone(project: Project) -> None:
     assert "host one: nothing to do" in messages(preview)
     engine.up("local", on_event=quiet)
     assert project.outputs()["one"] == {**DONE, "changed": 0}
-    gone = engine.destroy("local", on_event=quiet)
-    assert "nothing is removed from the hosts: driver and toolkit stay on one, two" in messages(gone)
+    destroyed = engine.destroy("local", on_event=quiet)
+    assert "nothing is removed from the hosts: driver and toolkit stay on one, two" in messages(destroyed)
     assert sorted(file.name for file in on.iterdir()) == ["one", "two"]
 
 
@@ -90,9 +90,9 @@ def test_a_host_that_is_off_is_said_in_the_preview_and_keeps_its_state(project: 
     project.hosts["two"] = {"ansible_host": "127.0.0.1", "ansible_port": 1}
     project.declare()
     preview = project.engine.preview("local", on_event=quiet)
-    said = messages(preview)
-    assert "host two was not checked: 127.0.0.1:1" in said
-    assert "host one: nothing to do" in said
+    text = messages(preview)
+    assert "host two was not checked: 127.0.0.1:1" in text
+    assert "host one: nothing to do" in text
     project.engine.refresh("local", on_event=quiet)
     assert project.outputs()["two"]["ok"]
 
@@ -103,23 +103,23 @@ def test_a_secret_of_the_inventory_is_nowhere(project: Project, secret: bool) ->
     name = "some_word" if secret else "ansible_become_password"
     for host in ("one", "two"):
         project.host(host, **{name: CANARY})
-    said = f"sh -c 'echo {{{{ {name} }}}} >&2; false'"
+    command = f"sh -c 'echo {{{{ {name} }}}} >&2; false'"
     project.playbook(
-        written(f"{{{{ {name} }}}}\n"), {"name": "Says it", "ansible.builtin.command": said, "when": ON_TWO}
+        written(f"{{{{ {name} }}}}\n"), {"name": "Fail", "ansible.builtin.command": command, "when": ON_TWO}
     )
     project.declare(secret=secret)
-    inventory = Path(project.given["inventory"])
+    inventory = Path(project.settings["inventory"])
     events: list[str] = []
     preview = project.engine.preview("local", on_event=lambda event: events.append(str(event)))
-    with pytest.raises(EngineFailure, match="host two: Says it") as failure:
+    with pytest.raises(EngineFailure, match="host two: Fail") as failure:
         project.engine.up("local", on_event=lambda event: events.append(str(event)))
     on = project.paths.root / "on"
     assert (on / "one").read_text() == f"{CANARY}\n", "it was used"
-    for place in (str(failure.value), str(events), str(preview), str(project.said), project.state):
+    for place in (str(failure.value), str(events), str(preview), str(project.messages), project.state):
         assert CANARY not in place
-    holding = [
+    files = [
         file
         for file in project.paths.root.rglob("*")
         if file.is_file() and not file.is_symlink() and CANARY.encode() in file.read_bytes()
     ]
-    assert {file for file in holding if file.parent != on} == {inventory}
+    assert {file for file in files if file.parent != on} == {inventory}

@@ -6,54 +6,50 @@ from typing import Any
 
 import pytest
 
-from gpuform.provider.nodes.drain import users
+from gpuform.provider.nodes.drain import gpu_pods
 from gpuform.provider.nodes.layout import NOTE
-from tests.provider.conftest import Driven
+from tests.provider.conftest import ResourceDriver
 
 _numbers = itertools.count()
 
 
-class Scene(Driven):
+class PoolDriver(ResourceDriver):
     """A pool of fresh nodes with its own label."""
-
-    @property
-    def pool(self) -> str:
-        return self.name
 
     @property
     def selector(self) -> str:
         return f"pool={self.name}"
 
-    def wanted(self, **inputs: Any) -> dict[str, Any]:
+    def declare(self, **inputs: Any) -> dict[str, Any]:
         return {"kubeconfig": self.kubeconfig, "selector": self.selector, **inputs}
 
     async def add_node(self, name: str, labels: Mapping[str, str] | None = None, **spec: Any) -> str:
-        full = f"{self.pool}-{name}"
+        node_name = f"{self.name}-{name}"
         notes = {
             "kwok.x-k8s.io/node": "fake",
             "simulator.gpuform.io/cpu": "8",
             "simulator.gpuform.io/memory": "32Gi",
         }
-        meta = {"name": full, "labels": {"pool": self.pool, **(labels or {})}, "annotations": notes}
+        meta = {"name": node_name, "labels": {"pool": self.name, **(labels or {})}, "annotations": notes}
         body = {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": spec}
         await self.client.request("POST", "/api/v1/nodes", body=body)
-        return full
+        return node_name
 
     async def node(self, name: str) -> Any:
         return await self.client.get(f"/api/v1/nodes/{name}")
 
     def writes(self) -> list[tuple[str, str]]:
         """Method and path of every later request except GET; the list fills as they are sent."""
-        found: list[tuple[str, str]] = []
+        requests: list[tuple[str, str]] = []
         send = self.client.request
 
         async def request(method: str, path: str, **more: Any) -> Any:
             if method != "GET":
-                found.append((method, path))
+                requests.append((method, path))
             return await send(method, path, **more)
 
         self.client.request = request  # type: ignore[method-assign]
-        return found
+        return requests
 
     async def is_open(self, name: str) -> bool:
         node = await self.node(name)
@@ -76,7 +72,7 @@ class Scene(Driven):
         """A pod on ``node`` that requests one ``resource`` and runs: its devices are set."""
         meta = {
             "name": name,
-            "labels": {"pool": self.pool},
+            "labels": {"pool": self.name},
             "annotations": {"simulator.gpuform.io/devices": "0"},
         }
         body = {
@@ -88,20 +84,20 @@ class Scene(Driven):
         await self.apply("/api/v1/namespaces/default/pods", body)
 
     async def deploy(self, resource: str, replicas: int = 1) -> None:
-        labels = {"pool": self.pool, "app": self.pool}
+        labels = {"pool": self.name, "app": self.name}
         meta = {"labels": labels, "annotations": {"simulator.gpuform.io/devices": "0"}}
-        template = {"metadata": meta, "spec": _spec(resource, nodeSelector={"pool": self.pool})}
-        spec = {"replicas": replicas, "selector": {"matchLabels": {"app": self.pool}}, "template": template}
+        template = {"metadata": meta, "spec": _spec(resource, nodeSelector={"pool": self.name})}
+        spec = {"replicas": replicas, "selector": {"matchLabels": {"app": self.name}}, "template": template}
         body = {
             "apiVersion": "apps/v1",
             "kind": "Deployment",
-            "metadata": {"name": self.pool, "labels": labels},
+            "metadata": {"name": self.name, "labels": labels},
         }
         await self.apply("/apis/apps/v1/namespaces/default/deployments", {**body, "spec": spec})
 
     async def budget(self, minimum: int) -> None:
-        spec = {"minAvailable": minimum, "selector": {"matchLabels": {"app": self.pool}}}
-        meta = {"name": f"budget-{self.pool}", "labels": {"pool": self.pool}}
+        spec = {"minAvailable": minimum, "selector": {"matchLabels": {"app": self.name}}}
+        meta = {"name": f"budget-{self.name}", "labels": {"pool": self.name}}
         body = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": spec}
         await self.apply("/apis/policy/v1/namespaces/default/poddisruptionbudgets", body)
 
@@ -111,8 +107,8 @@ class Scene(Driven):
             pod["metadata"]["name"] for pod in pods if (pod.get("status") or {}).get("phase") == "Running"
         ]
 
-    async def users(self, name: str) -> list[str]:
-        return [item["metadata"]["name"] for item in await users(self.cluster, name)]
+    async def gpu_pods(self, name: str) -> list[str]:
+        return [pod["metadata"]["name"] for pod in await gpu_pods(self.cluster, name)]
 
 
 def _spec(resource: str, **more: Any) -> dict[str, Any]:
@@ -121,17 +117,17 @@ def _spec(resource: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def scene(
+async def pool(
     control_plane: Any, anyio_backend: str, request: pytest.FixtureRequest
-) -> AsyncIterator[Scene]:
+) -> AsyncIterator[PoolDriver]:
     """A fresh pool, driven by the module's ``TOKEN``; its objects are removed afterwards."""
-    scene = Scene(control_plane.kubeconfig.read_text(), f"pool-{next(_numbers)}", request.module.TOKEN)
-    yield scene
+    pool = PoolDriver(control_plane.kubeconfig.read_text(), f"pool-{next(_numbers)}", request.module.TOKEN)
+    yield pool
     for path in (
         "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
         "/apis/apps/v1/namespaces/default/deployments",
         "/api/v1/namespaces/default/pods",
         "/api/v1/nodes",
     ):
-        await scene.cluster.client.request("DELETE", path, params={"labelSelector": scene.selector})
-    await scene.provider.close()
+        await pool.cluster.client.request("DELETE", path, params={"labelSelector": pool.selector})
+    await pool.provider.close()

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 
 from gpuform.kubernetes.client import ApiError
-from tests.provider.nodes.conftest import Scene
+from tests.provider.nodes.conftest import PoolDriver
 
 SMALL, LARGE = "nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.20gb"
 LAYOUTS = {"small": {SMALL: 7, "nvidia.com/gpu": 0}, "large": {LARGE: 2}}
@@ -24,7 +24,7 @@ class MigManager:
     refuses while a pod uses the GPU. ``hold`` stops it between pending and the end.
     """
 
-    scene: Scene
+    pool: PoolDriver
     layouts: Mapping[str, Mapping[str, int]]
     hold: asyncio.Event = field(default_factory=asyncio.Event)
     seen: dict[str, str] = field(default_factory=dict)
@@ -34,43 +34,43 @@ class MigManager:
     def __post_init__(self) -> None:
         self.hold.set()
 
-    async def act(self, name: str, wanted: str) -> None:
-        if await self.scene.users(name):
+    async def act(self, name: str, layout: str) -> None:
+        if await self.pool.gpu_pods(name):
             self.busy.append(name)
             await self.state(name, "failed", "the GPU is in use")
             return
         await self.state(name, "pending")
         await self.hold.wait()
-        if wanted not in self.layouts:
-            await self.state(name, "failed", f"there is no layout {wanted}")
+        if layout not in self.layouts:
+            await self.state(name, "failed", f"there is no layout {layout}")
             return
-        live = (await self.scene.node(name))["status"].get("allocatable") or {}
-        gone = {key: None for key in live if key.startswith("nvidia.com/")}
-        await self.scene.offers(name, {**gone, **self.layouts[wanted]})
+        offered = (await self.pool.node(name))["status"].get("allocatable") or {}
+        removed = {key: None for key in offered if key.startswith("nvidia.com/")}
+        await self.pool.offers(name, {**removed, **self.layouts[layout]})
         await self.state(name, "success")
 
     async def state(self, name: str, state: str, warning: str = "") -> None:
-        await self.scene.cluster.patch(name, {"metadata": {"labels": {"nvidia.com/mig.config.state": state}}})
+        await self.pool.cluster.patch(name, {"metadata": {"labels": {"nvidia.com/mig.config.state": state}}})
         if warning:
             node = {"apiVersion": "v1", "kind": "Node", "name": name}
             meta = {"generateName": "mig-", "namespace": "default"}
             event = {"apiVersion": "v1", "kind": "Event", "metadata": meta, "involvedObject": node}
             event |= {"type": "Warning", "reason": "MIGConfigFailed", "message": warning}
             event |= {"lastTimestamp": "2026-01-01T00:00:00Z"}
-            await self.scene.apply("/api/v1/namespaces/default/events", event)
+            await self.pool.apply("/api/v1/namespaces/default/events", event)
 
     async def run(self) -> None:
         while True:
-            for node in await self.scene.cluster.nodes(self.scene.selector):
-                name, wanted = (
+            for node in await self.pool.cluster.nodes(self.pool.selector):
+                name, layout = (
                     node["metadata"]["name"],
                     node["metadata"]["labels"].get("nvidia.com/mig.config", ""),
                 )
-                if wanted != self.seen.get(name, ""):
-                    self.seen[name] = wanted
-                    if wanted and name not in self.absent:
+                if layout != self.seen.get(name, ""):
+                    self.seen[name] = layout
+                    if layout and name not in self.absent:
                         with contextlib.suppress(ApiError):
-                            await self.act(name, wanted)
+                            await self.act(name, layout)
             await asyncio.sleep(0.1)
 
     @contextlib.asynccontextmanager

@@ -9,7 +9,7 @@ import pytest
 from gpuform.kubernetes.client import ApiError, Unreachable
 from gpuform.provider.handler import Cancelled, InitFailed
 from gpuform.provider.nodes.layout import CONFIG, NOTE, STATE
-from gpuform.provider.own.provider import Own
+from gpuform.provider.own.provider import GpuformProvider
 from tests.provider.nodes.mig_manager import LARGE, LAYOUTS, SMALL, TO_LARGE, TO_SMALL, MigManager
 
 pytestmark = [pytest.mark.cluster, pytest.mark.anyio]
@@ -20,47 +20,47 @@ class Killed(BaseException):
     """Not caught by any handler, as SIGKILL is not."""
 
 
-async def killed_after(scene, writes):
+async def killed_after(pool, writes):
     """A run with its own connection, killed after so many writes; False if it makes fewer."""
-    other = Own(scene.log)
-    client = other._shared().of({"kubeconfig": scene.kubeconfig}).client
-    send, left = client.request, writes
+    provider = GpuformProvider(pool.log)
+    client = provider._shared().get({"kubeconfig": pool.kubeconfig}).client
+    send, remaining = client.request, writes
 
     async def request(method, path, **more):
-        nonlocal left
+        nonlocal remaining
         answer = await send(method, path, **more)
-        left -= method != "GET"
-        if left == 0:  # the last write has reached the server
+        remaining -= method != "GET"
+        if remaining == 0:  # the last write has reached the server
             raise Killed
         return answer
 
     client.request = request
-    news = await scene.checked(**TO_LARGE)
-    handler = other.handler("gpuform:nodes:MigLayout")
+    news = await pool.check(**TO_LARGE)
+    handler = provider.handler("gpuform:nodes:MigLayout")
     try:
-        await handler.update(scene.call(), "id", scene.inputs, scene.outputs, news)
+        await handler.update(pool.call(), "id", pool.inputs, pool.outputs, news)
     except Killed:
         return True
     finally:
-        await other.close()
+        await provider.close()
     return False
 
 
-async def test_killed_after_any_write_the_same_again_comes_through(scene):
-    name = await scene.add_node("0")
-    async with MigManager(scene, LAYOUTS).working():
-        await scene.create(**TO_SMALL)
-        await scene.deploy(SMALL)
-        await scene.until(lambda: scene.running(name))
+async def test_killed_after_any_write_the_same_again_comes_through(pool):
+    name = await pool.add_node("0")
+    async with MigManager(pool, LAYOUTS).working():
+        await pool.create(**TO_SMALL)
+        await pool.deploy(SMALL)
+        await pool.until(lambda: pool.running(name))
         seen = []
-        while await killed_after(scene, len(seen) + 1):
-            seen.append(await _left(scene, name))
-            await scene.update(**TO_LARGE)
-            assert await scene.is_open(name)
-            assert (await scene.labels(name))[CONFIG] == "large"
-            assert not await scene.changes(**TO_LARGE)
-            await scene.update(**TO_SMALL)
-            await scene.until(lambda: scene.running(name))
+        while await killed_after(pool, len(seen) + 1):
+            seen.append(await _read_state(pool, name))
+            await pool.update(**TO_LARGE)
+            assert await pool.is_open(name)
+            assert (await pool.labels(name))[CONFIG] == "large"
+            assert not await pool.changes(**TO_LARGE)
+            await pool.update(**TO_SMALL)
+            await pool.until(lambda: pool.running(name))
     # It had cordoned the node, evicted the pod, set the label, and uncordoned the node.
     assert seen == [
         (True, True, "small"),
@@ -70,19 +70,19 @@ async def test_killed_after_any_write_the_same_again_comes_through(scene):
     ]
 
 
-async def _left(scene, name):
+async def _read_state(pool, name):
     """State after a killed run: whether the node is cordoned, whether it has the annotation, its label."""
-    node = await scene.node(name)
-    noted = NOTE in node["metadata"]["annotations"]
-    return bool(node["spec"].get("unschedulable")), noted, node["metadata"]["labels"][CONFIG]
+    node = await pool.node(name)
+    has_note = NOTE in node["metadata"]["annotations"]
+    return bool(node["spec"].get("unschedulable")), has_note, node["metadata"]["labels"][CONFIG]
 
 
 @pytest.mark.nightly
-async def test_a_node_that_reboots_and_a_cluster_that_is_away_are_waited_for(scene):
-    name = await scene.add_node("0")
-    manager = MigManager(scene, LAYOUTS)
+async def test_a_node_that_reboots_and_a_cluster_that_is_away_are_waited_for(pool):
+    name = await pool.add_node("0")
+    manager = MigManager(pool, LAYOUTS)
     manager.absent.add(name)
-    client = scene.cluster.client
+    client = pool.cluster.client
     send, away = client.request, []
 
     async def request(method, path, **more):
@@ -91,103 +91,103 @@ async def test_a_node_that_reboots_and_a_cluster_that_is_away_are_waited_for(sce
         return await send(method, path, **more)
 
     client.request = request
-    news = await scene.checked(**TO_LARGE)
-    run = asyncio.ensure_future(scene.ask("create", news))
-    await scene.until(lambda: _told(scene, name))
+    news = await pool.check(**TO_LARGE)
+    run = asyncio.ensure_future(pool.invoke("create", news))
+    await pool.until(lambda: _is_labelled(pool, name))
     await manager.state(name, "rebooting")
     away += [ApiError(503, {"message": "starting"}), Unreachable("refused")]
-    await scene.until(lambda: _empty(away))
-    await scene.offers(name, {LARGE: 2})
+    await pool.until(lambda: _is_empty(away))
+    await pool.offers(name, {LARGE: 2})
     await manager.state(name, "success")
     await run
-    assert await scene.is_open(name)
+    assert await pool.is_open(name)
 
 
-async def _told(scene, name):
-    return (await scene.labels(name)).get(CONFIG) == "large"
+async def _is_labelled(pool, name):
+    return (await pool.labels(name)).get(CONFIG) == "large"
 
 
-async def _empty(away):
+async def _is_empty(away):
     return not away
 
 
 @pytest.mark.nightly
-async def test_another_layout_under_the_same_name_is_told_and_pods_leave_for_it(scene):
+async def test_another_layout_under_the_same_name_is_told_and_pods_leave_for_it(pool):
     """The MIG manager reacts only to a change of the label: the update waited until its timeout."""
-    name = await scene.add_node("0")
-    manager = MigManager(scene, dict(LAYOUTS))
+    name = await pool.add_node("0")
+    manager = MigManager(pool, dict(LAYOUTS))
     first = {**TO_SMALL, "config": "ours", "layout": "a"}
     async with manager.working():
         manager.layouts["ours"] = LAYOUTS["small"]
-        await scene.create(**first)
-        assert await scene.changes(**first) == set()
-        await scene.deploy(SMALL)
-        await scene.until(lambda: scene.running(name))
+        await pool.create(**first)
+        assert await pool.changes(**first) == set()
+        await pool.deploy(SMALL)
+        await pool.until(lambda: pool.running(name))
         manager.layouts["ours"] = LAYOUTS["large"]
         second = {**TO_LARGE, "config": "ours", "layout": "b"}
-        assert await scene.changes(**second) == {"layout", "offers", "nodes"}
-        await scene.update(**second)
+        assert await pool.changes(**second) == {"layout", "offers", "nodes"}
+        await pool.update(**second)
         assert manager.busy == []
-        assert await scene.changes(**second) == set()
-        assert await scene.is_open(name)
-        assert (await scene.labels(name))[CONFIG] == "ours"
+        assert await pool.changes(**second) == set()
+        assert await pool.is_open(name)
+        assert (await pool.labels(name))[CONFIG] == "ours"
 
 
 @pytest.mark.nightly
-async def test_a_killed_run_that_had_only_cordoned_is_taken_up_even_by_another_layout(scene):
+async def test_a_killed_run_that_had_only_cordoned_is_taken_up_even_by_another_layout(pool):
     note = '{"cordoned": true, "source": "small", "target": "large"}'
-    name = await scene.add_node("0", {CONFIG: "small", STATE: "success"}, unschedulable=True)
-    await scene.cluster.patch(name, {"metadata": {"annotations": {NOTE: note}}})
-    await scene.offers(name, {SMALL: 7})
-    await scene.create(**TO_SMALL)
-    assert await scene.is_open(name)
-    assert (await scene.labels(name))[CONFIG] == "small"
+    name = await pool.add_node("0", {CONFIG: "small", STATE: "success"}, unschedulable=True)
+    await pool.cluster.patch(name, {"metadata": {"annotations": {NOTE: note}}})
+    await pool.offers(name, {SMALL: 7})
+    await pool.create(**TO_SMALL)
+    assert await pool.is_open(name)
+    assert (await pool.labels(name))[CONFIG] == "small"
 
 
 @pytest.mark.nightly
-async def test_a_node_that_was_closed_before_stays_closed(scene):
-    name = await scene.add_node("0", unschedulable=True)
-    async with MigManager(scene, LAYOUTS).working():
-        await scene.create(**TO_SMALL)
-    node = await scene.node(name)
+async def test_a_node_that_was_closed_before_stays_closed(pool):
+    name = await pool.add_node("0", unschedulable=True)
+    async with MigManager(pool, LAYOUTS).working():
+        await pool.create(**TO_SMALL)
+    node = await pool.node(name)
     assert node["spec"]["unschedulable"] is True
     assert NOTE not in node["metadata"]["annotations"]
 
 
 @pytest.mark.nightly
-async def test_a_cancel_before_the_label_is_set_leaves_the_node_as_it_was(scene):
-    name = await scene.add_node("0")
-    async with MigManager(scene, LAYOUTS).working():
-        await scene.create(**TO_SMALL)
-        await scene.deploy(SMALL)
-        await scene.until(lambda: scene.running(name))
-        await scene.budget(1)
-        call = scene.call()
-        news = await scene.checked(**TO_LARGE)
-        handler = scene.provider.handler("gpuform:nodes:MigLayout")
-        run = asyncio.ensure_future(handler.update(call, "id", scene.inputs, scene.outputs, news))
-        await scene.until(lambda: _noted(scene, name))
+async def test_a_cancel_before_the_label_is_set_leaves_the_node_as_it_was(pool):
+    name = await pool.add_node("0")
+    async with MigManager(pool, LAYOUTS).working():
+        await pool.create(**TO_SMALL)
+        await pool.deploy(SMALL)
+        await pool.until(lambda: pool.running(name))
+        await pool.budget(1)
+        call = pool.call()
+        news = await pool.check(**TO_LARGE)
+        handler = pool.provider.handler("gpuform:nodes:MigLayout")
+        run = asyncio.ensure_future(handler.update(call, "id", pool.inputs, pool.outputs, news))
+        await pool.until(lambda: _has_note(pool, name))
         call.cancelled.set()
         with pytest.raises(Cancelled):
             await run
-        assert await scene.is_open(name)
-        assert (await scene.labels(name))[CONFIG] == "small"
+        assert await pool.is_open(name)
+        assert (await pool.labels(name))[CONFIG] == "small"
 
 
-async def _noted(scene, name):
-    return NOTE in (await scene.node(name))["metadata"]["annotations"]
+async def _has_note(pool, name):
+    return NOTE in (await pool.node(name))["metadata"]["annotations"]
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(("rolling", "most"), [({}, 1), ({"maxUnavailable": "70%"}, 2)])
-async def test_nodes_go_within_their_budget_and_what_was_done_is_kept(scene, rolling, most):
-    names = [await scene.add_node(str(number)) for number in range(3)]
-    manager = MigManager(scene, LAYOUTS)
+@pytest.mark.parametrize(("rolling", "max_closed"), [({}, 1), ({"maxUnavailable": "70%"}, 2)])
+async def test_nodes_go_within_their_budget_and_what_was_done_is_kept(pool, rolling, max_closed):
+    names = [await pool.add_node(str(number)) for number in range(3)]
+    manager = MigManager(pool, LAYOUTS)
     closed = []
 
     async def watch():
         while True:
-            nodes = await scene.cluster.nodes(scene.selector)
+            nodes = await pool.cluster.nodes(pool.selector)
             closed.append(sum(bool(node["spec"].get("unschedulable")) for node in nodes))
             await asyncio.sleep(0.05)
 
@@ -197,7 +197,7 @@ async def test_nodes_go_within_their_budget_and_what_was_done_is_kept(scene, rol
         with pytest.raises(
             InitFailed, match=f"node {names[2]}: layout large not applied after 2 s"
         ) as failure:
-            await scene.create(**{**TO_LARGE, "timeoutSeconds": 2, **rolling})
+            await pool.create(**{**TO_LARGE, "timeoutSeconds": 2, **rolling})
         watcher.cancel()
     assert failure.value.properties["nodes"] == names[:2]
-    assert max(closed) == most
+    assert max(closed) == max_closed

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from gpuform.provider.handler import Call, Engine
-from gpuform.provider.nodes.cluster import hand_over, owned
+from gpuform.provider.nodes.cluster import hand_over_labels, managed_labels
 from gpuform.provider.nodes.layout import NOTE, Note
 from gpuform.provider.nodes.mig_layout import MigLayout
 from gpuform.provider.nodes.pool_nodes import PoolNodes
-from gpuform.provider.nodes.shares import claimed, moves, overdrawn
+from gpuform.provider.nodes.shares import changes_sharing, is_claimed, sharing_refusal
 from infra.config import parse
 from infra.plan.sharing import device_plugin_change, pool_labels
 
@@ -26,21 +26,21 @@ CUT = {"kind": "mig", "layout": {"3g.20gb": 2}}
 REFUSE = {"relayout": {"in_use": "refuse"}}
 
 
-def inputs(sharing: dict[str, Any], **more: Any) -> dict[str, Any]:
+def pool_inputs(sharing: dict[str, Any], **more: Any) -> dict[str, Any]:
     pool = {"name": "a", "gpu": {"models": ["A100-40GB"], "count": 2}, "selector": {"p": "a"}}
-    found = {
+    environment = {
         "name": "e",
         "cluster": {"kind": "existing", "kubeconfig": "/k"},
         "gpu_operator": {"mig_strategy": "mixed"},
         "pools": [{**pool, "sharing": sharing, **more}],
     }
-    env = parse(found)
-    (only,) = env.pools
-    return {"labels": pool_labels(env, only), "sharing": device_plugin_change(env, only)}
+    env = parse(environment)
+    (parsed_pool,) = env.pools
+    return {"labels": pool_labels(env, parsed_pool), "sharing": device_plugin_change(env, parsed_pool)}
 
 
 def node(sharing: dict[str, Any]) -> dict[str, Any]:
-    return {"metadata": {"name": "n", "labels": inputs(sharing)["labels"]}}
+    return {"metadata": {"name": "n", "labels": pool_inputs(sharing)["labels"]}}
 
 
 def pod(resource: str = "") -> dict[str, Any]:
@@ -54,46 +54,46 @@ def pod(resource: str = "") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("before", "after", "resource"),
     [
-        (SLICED, inputs({"kind": "dra"}), "nvidia.com/gpu.shared"),
-        ({"kind": "exclusive"}, inputs({"kind": "dra"}), "nvidia.com/gpu"),
+        (SLICED, pool_inputs({"kind": "dra"}), "nvidia.com/gpu.shared"),
+        ({"kind": "exclusive"}, pool_inputs({"kind": "dra"}), "nvidia.com/gpu"),
         # The relayout would refuse as well, but only after the plugin has been changed.
-        (SLICED, inputs(CUT, **REFUSE), "nvidia.com/gpu.shared"),
+        (SLICED, pool_inputs(CUT, **REFUSE), "nvidia.com/gpu.shared"),
     ],
 )
 def test_what_is_held_of_the_device_plugin_is_not_given_away_again(
     before: dict[str, Any], after: dict[str, Any], resource: str
 ) -> None:
-    assert moves(node(before), after)
-    assert not claimed(node(before), after)
-    assert f"its pods would use 1 {resource} of 0" in overdrawn(node(before), after, [pod(resource)])
-    assert overdrawn(node(before), after, [pod()]) == ""
+    assert changes_sharing(node(before), after)
+    assert not is_claimed(node(before), after)
+    assert f"its pods would use 1 {resource} of 0" in sharing_refusal(node(before), after, [pod(resource)])
+    assert sharing_refusal(node(before), after, [pod()]) == ""
 
 
 def test_what_is_claimed_is_not_given_away_by_the_device_plugin() -> None:
-    before, after = node({"kind": "dra"}), inputs(SLICED)
-    assert moves(before, after)
-    assert claimed(before, after)
-    assert overdrawn(before, after, [pod()]) == ""
-    assert overdrawn(before, after, [pod()], [pod()]) == (
+    before, after = node({"kind": "dra"}), pool_inputs(SLICED)
+    assert changes_sharing(before, after)
+    assert is_claimed(before, after)
+    assert sharing_refusal(before, after, [pod()]) == ""
+    assert sharing_refusal(before, after, [pod()], [pod()]) == (
         "node n: its pods have GPUs by ResourceClaim, which the device plugin does not know (d/p); "
         "let them end, or scale them down, and run again"
     )
 
 
 def test_nothing_is_asked_where_nothing_changes_or_the_relayout_drains() -> None:
-    assert not moves(node({"kind": "dra"}), inputs({"kind": "dra"}))
-    assert not moves(node(SLICED), inputs(CUT))
-    assert not moves(node({"kind": "exclusive"}), inputs({"kind": "exclusive"}))
+    assert not changes_sharing(node({"kind": "dra"}), pool_inputs({"kind": "dra"}))
+    assert not changes_sharing(node(SLICED), pool_inputs(CUT))
+    assert not changes_sharing(node({"kind": "exclusive"}), pool_inputs({"kind": "exclusive"}))
 
 
 def test_shares_of_slices_count_where_the_layout_stays_whatever_a_relayout_may_do() -> None:
     before = node({**CUT, "share": {"replicas": 4}})
     before["metadata"]["labels"]["nvidia.com/mig.config"] = "all-3g.20gb"
-    after = inputs({**CUT, "share": {"replicas": 2}}, **REFUSE)
-    assert moves(before, after)
-    assert overdrawn(before, after, [pod("nvidia.com/mig-3g.20gb.shared")]) == ""
+    after = pool_inputs({**CUT, "share": {"replicas": 2}}, **REFUSE)
+    assert changes_sharing(before, after)
+    assert sharing_refusal(before, after, [pod("nvidia.com/mig-3g.20gb.shared")]) == ""
     many = [pod("nvidia.com/mig-3g.20gb.shared")] * 9
-    assert "would use 9 nvidia.com/mig-3g.20gb.shared of 8" in overdrawn(before, after, many)
+    assert "would use 9 nvidia.com/mig-3g.20gb.shared of 8" in sharing_refusal(before, after, many)
 
 
 OLD, NEW = "gpuform-pool-of-the-urn", "gpuform-pool-of-the-pool"
@@ -105,8 +105,8 @@ def entry(manager: str, *keys: str, operation: str = "Apply") -> dict[str, Any]:
 
 
 def managed(*entries: dict[str, Any]) -> Any:
-    live = {"gpuform.io/pool": "a", "team": "x", "other": "y"}
-    return {"metadata": {"name": "n", "uid": "1", "labels": live, "managedFields": list(entries)}}
+    labels = {"gpuform.io/pool": "a", "team": "x", "other": "y"}
+    return {"metadata": {"name": "n", "uid": "1", "labels": labels, "managedFields": list(entries)}}
 
 
 class Client:
@@ -123,29 +123,29 @@ class Cluster:
         self.client = Client()
 
 
-def handed(found: Any, before: str, after: str) -> list[tuple[str, dict[str, str]]]:
+def handed_over(node: Any, old: str, new: str) -> list[tuple[str, dict[str, str]]]:
     cluster: Any = Cluster()
-    asyncio.run(hand_over(cluster, found, before, after))
+    asyncio.run(hand_over_labels(cluster, node, old, new))
     applied: list[tuple[str, dict[str, str]]] = cluster.client.applied
     return applied
 
 
 def test_the_new_manager_applies_them_before_the_old_one_gives_them_up() -> None:
-    found = managed(
+    node = managed(
         entry(OLD, "gpuform.io/pool", "team", "gone"), entry("kubelet", "other", operation="Update")
     )
-    assert owned(found, OLD) == {"gpuform.io/pool": "a", "team": "x"}
-    assert handed(found, OLD, NEW) == [(NEW, {"gpuform.io/pool": "a", "team": "x"}), (OLD, {})]
+    assert managed_labels(node, OLD) == {"gpuform.io/pool": "a", "team": "x"}
+    assert handed_over(node, OLD, NEW) == [(NEW, {"gpuform.io/pool": "a", "team": "x"}), (OLD, {})]
 
 
 def test_what_the_new_manager_has_already_stays() -> None:
-    found = managed(entry(OLD, "team"), entry(NEW, "other"))
-    assert handed(found, OLD, NEW)[0] == (NEW, {"other": "y", "team": "x"})
+    node = managed(entry(OLD, "team"), entry(NEW, "other"))
+    assert handed_over(node, OLD, NEW)[0] == (NEW, {"other": "y", "team": "x"})
 
 
 def test_nothing_is_applied_if_there_is_nothing_to_hand_over() -> None:
-    assert handed(managed(), OLD, NEW) == []
-    assert handed(managed(entry(OLD, "team")), OLD, OLD) == []
+    assert handed_over(managed(), OLD, NEW) == []
+    assert handed_over(managed(entry(OLD, "team")), OLD, OLD) == []
 
 
 CONFIG, STATE, POOL = "nvidia.com/mig.config", "nvidia.com/mig.config.state", "gpuform.io/pool"
@@ -153,15 +153,15 @@ HALVES = {"nvidia.com/mig-3g.20gb": 2}
 INPUTS = {"kubeconfig": "/k", "selector": f"{POOL}=a", "config": "all-3g.20gb", "offers": HALVES}
 
 
-class Accepting:
+class FakeClient:
     async def apply(self, path: str, body: dict[str, Any], *, manager: str) -> None:
         pass
 
 
 @dataclass
-class Played:
+class FakeCluster:
     by_name: dict[str, dict[str, Any]] = field(default_factory=dict)
-    client: Accepting = field(default_factory=Accepting)
+    client: FakeClient = field(default_factory=FakeClient)
 
     def add(self, name: str, pool: str | None = "a", note: bool = False) -> None:
         labels = {CONFIG: "all-3g.20gb", STATE: "success", **({POOL: pool} if pool else {})}
@@ -179,7 +179,8 @@ class Played:
 
     async def nodes(self, selector: str) -> list[dict[str, Any]]:
         key, _, value = selector.partition("=")
-        return [deepcopy(one) for one in self.by_name.values() if one["metadata"]["labels"].get(key) == value]
+        nodes = deepcopy(list(self.by_name.values()))
+        return [node for node in nodes if node["metadata"]["labels"].get(key) == value]
 
     async def node(self, name: str) -> dict[str, Any] | None:
         return deepcopy(self.by_name.get(name))
@@ -198,23 +199,23 @@ def _merge(into: dict[str, Any], change: dict[str, Any]) -> None:
             into[key] = value
 
 
-def ask(cluster: Played, verb: str, *args: Any) -> Any:
+def call_handler(cluster: FakeCluster, verb: str, *args: Any) -> Any:
     handler = MigLayout(lambda inputs: cluster)  # type: ignore[arg-type, return-value]
     call = Call("urn:pulumi:d::t::gpuform:nodes:MigLayout::a", "t", "a", Engine(), asyncio.Event())
     return asyncio.run(getattr(handler, verb)(call, *args))
 
 
 def test_a_node_that_was_on_its_way_elsewhere_does_not_keep_that_label() -> None:
-    cluster = Played()
+    cluster = FakeCluster()
     cluster.add("left", pool=None, note=True)
     cluster.add("stays")
-    asked = {**INPUTS, "config": "all-disabled"}
-    ask(cluster, "update", "a", asked, {**asked, "nodes": ["left"]}, INPUTS)
+    inputs = {**INPUTS, "config": "all-disabled"}
+    call_handler(cluster, "update", "a", inputs, {**inputs, "nodes": ["left"]}, INPUTS)
     assert CONFIG not in cluster.by_name["left"]["metadata"]["labels"]
 
 
 def test_with_the_pool_opens_what_a_first_run_left_closed_that_no_state_knows_of() -> None:
-    cluster = Played()
+    cluster = FakeCluster()
     cluster.add("killed", note=True)
     handler = PoolNodes(lambda inputs: cluster)  # type: ignore[arg-type, return-value]
     call = Call("urn:pulumi:d::t::gpuform:nodes:PoolNodes::a", "t", "a", Engine(), asyncio.Event())
@@ -225,17 +226,17 @@ def test_with_the_pool_opens_what_a_first_run_left_closed_that_no_state_knows_of
     assert CONFIG not in killed["metadata"]["labels"]
 
 
-def differs(cluster: Played, olds: dict[str, Any]) -> bool:
-    return bool(ask(cluster, "diff", "a", INPUTS, olds, INPUTS).changes)
+def differs(cluster: FakeCluster, olds: dict[str, Any]) -> bool:
+    return bool(call_handler(cluster, "diff", "a", INPUTS, olds, INPUTS).changes)
 
 
 def test_a_node_that_leaves_the_pool_loses_the_layouts_label_and_is_opened() -> None:
-    cluster = Played()
+    cluster = FakeCluster()
     cluster.add("stays")
     cluster.add("left", pool=None, note=True)  # a run was killed before it could uncordon it
     olds = {**INPUTS, "nodes": ["gone", "left", "stays"]}
     assert differs(cluster, olds)
-    outputs = ask(cluster, "update", "a", INPUTS, olds, INPUTS)
+    outputs = call_handler(cluster, "update", "a", INPUTS, olds, INPUTS)
     left = cluster.by_name["left"]
     assert outputs["nodes"] == ["stays"]
     assert CONFIG not in left["metadata"]["labels"]
@@ -245,10 +246,10 @@ def test_a_node_that_leaves_the_pool_loses_the_layouts_label_and_is_opened() -> 
 
 
 def test_a_node_that_another_pool_has_is_left_to_that() -> None:
-    cluster = Played()
+    cluster = FakeCluster()
     cluster.add("stays")
     cluster.add("moved", pool="b", note=True)
     before, olds = deepcopy(cluster.by_name["moved"]), {**INPUTS, "nodes": ["moved", "stays"]}
     assert not differs(cluster, olds)
-    assert ask(cluster, "update", "a", INPUTS, olds, INPUTS)["nodes"] == ["stays"]
+    assert call_handler(cluster, "update", "a", INPUTS, olds, INPUTS)["nodes"] == ["stays"]
     assert cluster.by_name["moved"] == before

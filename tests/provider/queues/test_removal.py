@@ -13,7 +13,7 @@ from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.client import ApiError, Client, Unreachable
 from gpuform.provider.handler import Call
 from gpuform.provider.nodes.cluster import Cluster
-from gpuform.provider.own.provider import Own
+from gpuform.provider.own.provider import GpuformProvider
 from gpuform.provider.queues import removal
 from gpuform.provider.queues.removal import KueueRemoval
 from tests.provider.conftest import Log
@@ -26,24 +26,24 @@ DEPLOYMENT = "/apis/apps/v1/namespaces/kueue-system/deployments/kueue-controller
 PODS = "/api/v1/namespaces/kueue-system/pods"
 
 
-def held(name: str, finalizers: list[str], namespace: str = "", **spec: Any) -> dict[str, Any]:
+def kueue_object(name: str, finalizers: list[str], namespace: str = "", **spec: Any) -> dict[str, Any]:
     metadata: dict[str, Any] = {"name": name, "uid": name, "finalizers": finalizers}
     return {"metadata": metadata | ({"namespace": namespace} if namespace else {}), "spec": spec}
 
 
-class Played:
-    """Lists by path; ``manager`` is how often the controller's pods are still there; records changes."""
+class FakeKueue:
+    """Lists by path; ``manager_polls`` is how often the controller's pods are listed; records changes."""
 
     def __init__(self, manager: int = 0, replicas: int = 2) -> None:
-        self.manager, self.replicas = manager, replicas
+        self.manager_polls, self.replicas = manager, replicas
         self.lists: dict[str, list[dict[str, Any]]] = {}
         self.changes: list[tuple[str, str, Any]] = []
         self.gone: set[str] = set()
 
     async def get(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
         if path == PODS:
-            self.manager -= 1
-            return {"items": [{}] if self.manager >= 0 else []}
+            self.manager_polls -= 1
+            return {"items": [{}] if self.manager_polls >= 0 else []}
         if path not in self.lists:
             raise ApiError(404, {})
         return {"items": self.lists[path]}
@@ -59,12 +59,12 @@ class Played:
         return httpx.Response(200)
 
 
-class Silent(Played):
+class SilentKueue(FakeKueue):
     async def find(self, path: str) -> dict[str, Any] | None:
         raise Unreachable("no answer")
 
 
-def handler(played: Played) -> KueueRemoval:
+def handler(played: FakeKueue) -> KueueRemoval:
     return KueueRemoval(lambda inputs: Cluster(cast(Client, played)))
 
 
@@ -72,31 +72,31 @@ def call() -> Call:
     return Call("urn", KIND, "queues-removal", Log(), asyncio.Event())
 
 
-def deleted(played: Played) -> list[tuple[str, str, Any]]:
+def delete(played: FakeKueue) -> list[tuple[str, str, Any]]:
     asyncio.run(handler(played).delete(call(), "id", {"kubeconfig": "k"}, {}))
     return played.changes
 
 
 def test_it_is_a_type_of_the_provider() -> None:
-    assert isinstance(Own(Log()).handler(KIND), KueueRemoval)
+    assert isinstance(GpuformProvider(Log()).handler(KIND), KueueRemoval)
 
 
 def test_kueue_is_stopped_before_its_objects_are_released(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(removal, "_EVERY_S", 0)
-    played = Played(manager=3)
+    monkeypatch.setattr(removal, "_POLL_S", 0)
+    played = FakeKueue(manager=3)
     in_use, managed = "kueue.x-k8s.io/resource-in-use", "kueue.x-k8s.io/managed"
     played.lists = {
-        f"{KUEUE}/workloads": [held("w", [in_use], "lab"), held("ended", [], "lab")],
-        f"{KUEUE}/clusterqueues": [held("team", [in_use, "theirs"])],
+        f"{KUEUE}/workloads": [kueue_object("w", [in_use], "lab"), kueue_object("ended", [], "lab")],
+        f"{KUEUE}/clusterqueues": [kueue_object("team", [in_use, "theirs"])],
         "/api/v1/pods": [
-            held("runs", [managed, "theirs"], "lab"),
-            held("waits", [managed], "lab", schedulingGates=[{"name": "kueue.x-k8s.io/admission"}]),
+            kueue_object("runs", [managed, "theirs"], "lab"),
+            kueue_object("waits", [managed], "lab", schedulingGates=[{"name": "kueue.x-k8s.io/admission"}]),
         ],
     }
-    changes = deleted(played)
+    changes = delete(played)
     paths = [path for _, path, _ in changes]
     assert changes[0] == ("PATCH", DEPLOYMENT, {"spec": {"replicas": 0}})
-    assert played.manager < 0, "its pods have ended"
+    assert played.manager_polls < 0, "its pods have ended"
     assert [method for method, path, _ in changes if "webhookconfigurations" in path] == ["DELETE"] * 2
     assert all("webhookconfigurations" in path for path in paths[1:3]), "they would refuse what follows"
     bodies = {path: body["metadata"] for _, path, body in changes[3:-2]}
@@ -116,28 +116,28 @@ def test_kueue_is_stopped_before_its_objects_are_released(monkeypatch: pytest.Mo
 
 
 def test_what_is_gone_already_is_passed_over() -> None:
-    played = Played()
-    deleted(played)
+    played = FakeKueue()
+    delete(played)
     played.gone = {path for _, path, _ in played.changes}
-    assert len(deleted(played)) == 2 * 5
+    assert len(delete(played)) == 2 * 5
 
 
 def test_a_controller_that_does_not_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(removal, "STOPS_S", -1)
-    played = Played(manager=9)
+    monkeypatch.setattr(removal, "STOP_TIMEOUT_S", -1)
+    played = FakeKueue(manager=9)
     with pytest.raises(OperationError, match="kueue-controller-manager: its pods do not end; see `kubectl"):
-        deleted(played)
+        delete(played)
     assert len(played.changes) == 1, "nothing is released while it runs"
 
 
 @pytest.mark.parametrize(
-    ("played", "fine"), [(Played(), True), (Played(replicas=0), False), (Silent(), True)]
+    ("played", "fine"), [(FakeKueue(), True), (FakeKueue(replicas=0), False), (SilentKueue(), True)]
 )
-def test_a_kueue_that_an_interrupted_removal_has_stopped_is_refused(played: Played, fine: bool) -> None:
+def test_a_kueue_that_an_interrupted_removal_has_stopped_is_refused(played: FakeKueue, fine: bool) -> None:
     checked = asyncio.run(handler(played).check(call(), {}, {"kubeconfig": "k", "context": None}))
     assert checked.inputs == {"kubeconfig": "k"}
-    said = (
+    refusal = (
         "queues: Deployment kueue-system/kueue-controller-manager has no replicas, as after an interrupted "
         "removal; remove `queues:` in one update, and declare it again in the next"
     )
-    assert [why for _, why in checked.failures] == ([] if fine else [said])
+    assert [reason for _, reason in checked.failures] == ([] if fine else [refusal])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.provider.conftest import Driven
+from tests.provider.conftest import ResourceDriver
 
 TOKEN = "gpuform:workloads:BlueGreen"
 GPU = "nvidia.com/gpu"
@@ -25,19 +25,19 @@ _numbers = itertools.count()
 class Watch:
     """Extremes: most pods with a GPU request, terminating ones included; fewest ready addresses."""
 
-    most: int = 0
-    fewest: int = 99
+    max_pods: int = 0
+    min_ready: int = 99
 
 
-class Stage(Driven):
+class WorkloadDriver(ResourceDriver):
     """One workload with its own name and node."""
 
-    def wanted(
+    def declare(
         self, image: str = "a:1", replicas: int = 2, ready: bool = True, **more: Any
     ) -> dict[str, Any]:
         """Inputs as a program passes them; pods of an image that is not ``ready`` never become ready."""
-        mine = {"app.kubernetes.io/name": self.name}
-        meta = {"name": self.name, "namespace": "default", "labels": mine}
+        labels = {"app.kubernetes.io/name": self.name}
+        meta = {"name": self.name, "namespace": "default", "labels": labels}
         container = {
             "name": "main",
             "image": image,
@@ -45,14 +45,14 @@ class Stage(Driven):
             "resources": {"requests": {GPU: "1"}, "limits": {GPU: "1"}},
         }
         template = {
-            "metadata": {"labels": mine, **({"annotations": {DEVICES: "0"}} if ready else {})},
+            "metadata": {"labels": labels, **({"annotations": {DEVICES: "0"}} if ready else {})},
             "spec": {
                 "containers": [container],
                 "nodeSelector": {"pool": self.name},
                 "terminationGracePeriodSeconds": 0,
             },
         }
-        spec = {"replicas": replicas, "selector": {"matchLabels": mine}, "template": template}
+        spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
         ports = [{"name": "serving", "port": 80, "protocol": "TCP", "targetPort": "serving"}]
         return {
             "kubeconfig": self.kubeconfig,
@@ -61,7 +61,7 @@ class Stage(Driven):
                 "apiVersion": "v1",
                 "kind": "Service",
                 "metadata": meta,
-                "spec": {"type": "ClusterIP", "selector": mine, "ports": ports},
+                "spec": {"type": "ClusterIP", "selector": labels, "ports": ports},
             },
             "switchAt": (replicas + 1) // 2,
             "deadlineSeconds": 20,
@@ -69,8 +69,8 @@ class Stage(Driven):
         }
 
     async def add_node(self, gpus: int) -> None:
-        notes = {"kwok.x-k8s.io/node": "fake"}
-        meta = {"name": f"{self.name}-0", "labels": {"pool": self.name}, "annotations": notes}
+        annotations = {"kwok.x-k8s.io/node": "fake"}
+        meta = {"name": f"{self.name}-0", "labels": {"pool": self.name}, "annotations": annotations}
         await self.client.request(
             "POST", "/api/v1/nodes", body={"apiVersion": "v1", "kind": "Node", "metadata": meta}
         )
@@ -83,13 +83,13 @@ class Stage(Driven):
         )
 
     async def pods(self) -> list[dict[str, Any]]:
-        return [pod for pod in (await self.client.get(*self._pods_of))["items"] if _holds(pod)]
+        return [pod for pod in (await self.client.get(*self._pods_of))["items"] if _is_active(pod)]
 
     async def images(self) -> list[str]:
         return sorted(pod["spec"]["containers"][0]["image"] for pod in await self.pods())
 
     async def serving(self) -> int:
-        return sum(map(_ready, (await self.client.get(*self._slices_of))["items"]))
+        return sum(map(_ready_endpoints, (await self.client.get(*self._slices_of))["items"]))
 
     @property
     def _pods_of(self) -> tuple[str, dict[str, str]]:
@@ -105,32 +105,32 @@ class Stage(Driven):
         return str(service["spec"]["selector"]["gpuform.io/colour"])
 
     async def replicas(self) -> dict[str, int]:
-        found = {}
+        replicas = {}
         for colour in ("blue", "green"):
             path = f"/apis/apps/v1/namespaces/default/deployments/{self.name}-{colour}"
             live = await self.client.find(path)
-            found[colour] = live["spec"]["replicas"] if live else None
-        return found
+            replicas[colour] = live["spec"]["replicas"] if live else None
+        return replicas
 
     @contextlib.asynccontextmanager
     async def watched(self) -> AsyncIterator[Watch]:
         """Every state of pods and endpoints during the block, from the API server's watch history."""
         await self.until(self.serving)
-        begun = [await self._listed(*one) for one in (self._pods_of, self._slices_of)]
-        found = Watch()
+        starts = [await self._list(*start) for start in (self._pods_of, self._slices_of)]
+        watch = Watch()
         try:
-            yield found
+            yield watch
         finally:
-            pods, slices = [[state async for state in self._since(*one)] for one in begun]
-            found.most = max(sum(map(_holds, state)) for state in pods)
-            found.fewest = min(sum(map(_ready, state)) for state in slices)
+            pods, slices = [[state async for state in self._since(*start)] for start in starts]
+            watch.max_pods = max(sum(map(_is_active, state)) for state in pods)
+            watch.min_ready = min(sum(map(_ready_endpoints, state)) for state in slices)
 
-    async def _listed(self, path: str, query: dict[str, str]) -> tuple[str, dict[str, str], Any]:
+    async def _list(self, path: str, query: dict[str, str]) -> tuple[str, dict[str, str], Any]:
         return path, query, await self.client.get(path, query)
 
     async def _since(self, path: str, query: dict[str, str], first: Any) -> AsyncIterator[list[Any]]:
         """The list of objects at ``first`` and after each later change."""
-        state = {one["metadata"]["name"]: one for one in first["items"]}
+        state = {item["metadata"]["name"]: item for item in first["items"]}
         yield list(state.values())
         version = first["metadata"]["resourceVersion"]
         while _versions(state.values()) != _versions((await self.client.get(path, query))["items"]):
@@ -146,31 +146,32 @@ class Stage(Driven):
 
 
 def _versions(objects: Iterable[dict[str, Any]]) -> set[str]:
-    return {one["metadata"]["resourceVersion"] for one in objects}
+    return {item["metadata"]["resourceVersion"] for item in objects}
 
 
-def _holds(pod: dict[str, Any]) -> bool:
+def _is_active(pod: dict[str, Any]) -> bool:
     return pod["status"].get("phase") not in ("Succeeded", "Failed")
 
 
-def _ready(one: dict[str, Any]) -> int:
-    return sum(point["conditions"].get("ready") is True for point in one.get("endpoints") or ())
+def _ready_endpoints(endpoint_slice: dict[str, Any]) -> int:
+    return sum(point["conditions"].get("ready") is True for point in endpoint_slice.get("endpoints") or ())
 
 
 @pytest.fixture
-async def stage(
+async def workload(
     control_plane: Any, anyio_backend: str, request: pytest.FixtureRequest
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[WorkloadDriver]:
     """A fresh node with two GPUs, or the parameter's number; what it has is removed afterwards."""
-    stage = Stage(control_plane.kubeconfig.read_text(), f"serve-{next(_numbers)}", TOKEN)
-    await stage.add_node(getattr(request, "param", 2))
-    yield stage
-    mine = {"labelSelector": f"app.kubernetes.io/name={stage.name}"}
+    workload = WorkloadDriver(control_plane.kubeconfig.read_text(), f"serve-{next(_numbers)}", TOKEN)
+    await workload.add_node(getattr(request, "param", 2))
+    yield workload
+    mine = {"labelSelector": f"app.kubernetes.io/name={workload.name}"}
     for path in (
         "/apis/apps/v1/namespaces/default/deployments",
         "/api/v1/namespaces/default/services",
         "/api/v1/namespaces/default/pods",
     ):
-        await stage.client.request("DELETE", path, params=mine)
-    await stage.client.request("DELETE", "/api/v1/nodes", params={"labelSelector": f"pool={stage.name}"})
-    await stage.provider.close()
+        await workload.client.request("DELETE", path, params=mine)
+    own = {"labelSelector": f"pool={workload.name}"}
+    await workload.client.request("DELETE", "/api/v1/nodes", params=own)
+    await workload.provider.close()

@@ -17,7 +17,7 @@ from infra.config import load
 from lab.plane import ControlPlane
 from lab.rehearse import nodes
 from lab.toolchain import Toolchain
-from tests.clouds.aws.account import Account
+from tests.clouds.aws.moto_account import Account
 from tests.journey.aws_world import World
 from tests.journey.conftest import HERE, make_checkout
 from tests.stack.destroy.played_karpenter import PlayedKarpenter
@@ -39,8 +39,8 @@ class Small(World):
     def up(self) -> None:
         """Everything that the stack file declares, on a plane that a test may have stopped."""
         self.plane.start()
-        self.plane.knows_monitoring()  # as `gpuform local nodes` does
-        nodes.play(load(self.file), self.checkout.paths, self.tools)
+        self.plane.define_monitoring_kinds()  # as `gpuform local nodes` does
+        nodes.apply_nodes(load(self.file), self.checkout.paths, self.tools)
         self.run("up")
         self.made = self.engine.export(STACK)
 
@@ -63,7 +63,9 @@ class Small(World):
         return [*(one for kind in sorted(kinds) for one in names(kind)), *spaces, *nodes, *secrets]
 
     def karpenter(self, account: Account) -> PlayedKarpenter:
-        return PlayedKarpenter(self.checkout.paths.kubeconfig, self.kubectl, account.ec2, account.karpenters)
+        return PlayedKarpenter(
+            self.checkout.paths.kubeconfig, self.kubectl, account.ec2, account.karpenter_tags
+        )
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from gpuform.stack.destroy.cluster import INGRESS, NODE, NODE_CLAIM, NODE_CLASS, NODE_POOL, SERVICE, Cluster
-from tests.clouds.aws.account import primary
+from tests.clouds.aws.moto_account import primary
 from tests.conftest import Kubectl
 
 LEASE = "karpenter-leader-election"
@@ -103,11 +103,11 @@ class PlayedKarpenter:
             assert not failed, failed
 
     def _round(self, cluster: Cluster) -> None:
-        for node in cluster.objects(NODE, labelSelector="karpenter.sh/nodepool"):
+        for node in cluster.list_objects(NODE, labelSelector="karpenter.sh/nodepool"):
             if _going(node):
-                cluster.release(NODE, node, (TERMINATION,))
-        nodes = {node["metadata"]["name"] for node in cluster.objects(NODE)}
-        claims = cluster.objects(NODE_CLAIM)
+                cluster.remove_finalizers(NODE, node, (TERMINATION,))
+        nodes = {node["metadata"]["name"] for node in cluster.list_objects(NODE)}
+        claims = cluster.list_objects(NODE_CLAIM)
         for claim in (one for one in claims if _going(one)):
             name = claim["metadata"]["name"]
             if name in nodes:
@@ -115,13 +115,13 @@ class PlayedKarpenter:
                 continue
             if name in self.instances:
                 self.ec2.terminate_instances(InstanceIds=[self.instances[name]])
-            cluster.release(NODE_CLAIM, claim, (TERMINATION,))
+            cluster.remove_finalizers(NODE_CLAIM, claim, (TERMINATION,))
         if not claims:
-            for one in filter(_going, cluster.objects(NODE_CLASS)):
-                cluster.release(NODE_CLASS, one, (CLASS_TERMINATION,))
+            for one in filter(_going, cluster.list_objects(NODE_CLASS)):
+                cluster.remove_finalizers(NODE_CLASS, one, (CLASS_TERMINATION,))
         for kind in (SERVICE, INGRESS):
-            for one in filter(_going, cluster.objects(kind)):
-                cluster.release(kind, one, (BALANCER,))
+            for one in filter(_going, cluster.list_objects(kind)):
+                cluster.remove_finalizers(kind, one, (BALANCER,))
 
     def _uid(self, cluster: Cluster, name: str) -> str:
         found = cluster.find(NODE, "", name)

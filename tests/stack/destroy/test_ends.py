@@ -7,8 +7,8 @@ import time
 import pytest
 import yaml
 
-from gpuform.clients.aws.api import client
-from tests.clouds.aws.account import REGION, Account
+from gpuform.clients.aws.api import create_client
+from tests.clouds.aws.moto_account import REGION, Account
 from tests.stack.destroy.conftest import POOL, STACK, Small, answer
 from tests.stack.destroy.played_karpenter import PlayedKarpenter, service, volume
 
@@ -54,11 +54,11 @@ def test_a_destroy_from_the_question_to_the_end(
     _says_that_karpenter_is_dead(small, launched)
     assert len(small.resources()) == made, "the engine has not begun"
 
-    ours = {account.of_the_cni(), account.interface({}, f"Amazon EKS {STACK}")}
-    orphan = account.instance(account.karpenters)
+    ours = {account.cni_interface(), account.interface({}, f"Amazon EKS {STACK}")}
+    orphan = account.instance(account.karpenter_tags)
     others = account.instance({"eks:eks-cluster-name": "other"}, account.other_subnet)
     group = account.group("eks-cluster-sg", {"aws:eks:cluster-name": STACK})
-    elsewhere, within = account.of_the_cni(subnet=account.other_subnet), account.of_the_cni("other")
+    elsewhere, within = account.cni_interface(subnet=account.other_subnet), account.cni_interface("other")
     with karpenter.living():
         stopped = small.destroy("--yes", code=1)
     places = [stopped.stdout.index(line) for line in ORDER]
@@ -122,7 +122,7 @@ def test_force_ends_what_karpenter_would_have_ended(
     small: Small, account: Account, karpenter: PlayedKarpenter, launched: list[str]
 ) -> None:
     """With Karpenter dead; a foreign finalizer is not removed."""
-    managed = account.instance({"eks:nodegroup-name": "system", **account.karpenters})
+    managed = account.instance({"eks:nodegroup-name": "system", **account.karpenter_tags})
     hold = '{"metadata":{"finalizers":["karpenter.sh/termination","example.com/audit"]}}'
     small.kubectl("patch", "nodeclaim", launched[0], "--type=merge", "-p", hold)
     held = small.destroy("--yes", "--force", "--wait", "2", code=1)
@@ -143,7 +143,7 @@ def test_a_cluster_that_is_gone_is_forgotten_on_proof_alone(small: Small, accoun
         small.up()
     small.engine.restore(STACK, small.made)
     made = len(small.resources())
-    leaked, foreign = account.of_the_cni(), account.of_the_cni(subnet=account.other_subnet)
+    leaked, foreign = account.cni_interface(), account.cni_interface(subnet=account.other_subnet)
     answers = small.destroy("--yes", "--cluster-gone", code=2)
     assert "--cluster-gone: the cluster answers at https://127.0.0.1:" in answers.stderr
     small.plane.stop()
@@ -151,7 +151,7 @@ def test_a_cluster_that_is_gone_is_forgotten_on_proof_alone(small: Small, accoun
     silent = small.destroy("--yes", code=1)
     assert "cluster aws-small of aws-small: does not answer (" in silent.stderr
     assert "if it is gone, run with --cluster-gone, which asks EKS for proof first" in silent.stderr
-    eks = client("eks", REGION)
+    eks = create_client("eks", REGION)
     subnets = {"subnetIds": [account.subnet]}
     eks.create_cluster(name=STACK, roleArn="arn:aws:iam::123456789012:role/eks", resourcesVpcConfig=subnets)
     there = small.destroy("--yes", "--cluster-gone", code=2)

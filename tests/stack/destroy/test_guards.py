@@ -15,13 +15,13 @@ from typer.testing import CliRunner
 
 from gpuform.checkout.errors import Failure
 from gpuform.cli.main import app
-from gpuform.clouds.aws.destroy import OF_EKS
+from gpuform.clouds.aws.destroy import EKS_STEPS
 from gpuform.kubernetes.client import Unreachable
 from gpuform.stack.destroy import Destroy, Plan, StackTeardown, cluster_teardown
 from gpuform.stack.destroy.cluster import CLAIM, POD, VOLUME, Cluster
 from gpuform.stack.recover import locks
 from tests.engine.conftest import lock
-from tests.stack.destroy.told_state import REGION, _credentials, aws_state, eks, engine_of, teardown_of
+from tests.stack.destroy.engine_state import REGION, _credentials, aws_state, eks, engine_of, teardown_of
 
 pytestmark = pytest.mark.unit
 __all__ = ["_credentials"]
@@ -32,12 +32,12 @@ LOCKS = ".pulumi/locks/organization/gpuform/aws-dev"
 def test_a_state_that_changed_since_it_was_asked_for_is_not_destroyed() -> None:
     target = teardown_of("aws-dev", aws_state(), offline=True)
     engine = engine_of(target)
-    target.known()
+    target.state()
     engine.state = aws_state(REGION, eks())  # another `up` during the question
     with pytest.raises(
         Failure, match="stack aws-dev: its state has changed since the plan; check the plan again"
     ):
-        Destroy(target, Plan("aws-dev", "aws", OF_EKS, {})).run()
+        Destroy(target, Plan("aws-dev", "aws", EKS_STEPS, {})).run()
     assert engine.asked == []
 
 
@@ -48,7 +48,7 @@ def test_a_stack_that_somebody_holds_is_left_alone(host: str, tmp_path: Path) ->
     engine_of(target).backend = f"file://{tmp_path}"
     place = lock(tmp_path / LOCKS, 2**22 + 1, host or socket.gethostname())
     with pytest.raises(Failure, match=r"stack aws-dev: is locked by process .*gpuform recover aws-dev"):
-        Destroy(target, Plan("aws-dev", "aws", OF_EKS, {})).run()
+        Destroy(target, Plan("aws-dev", "aws", EKS_STEPS, {})).run()
     assert place.exists()
 
 
@@ -67,12 +67,12 @@ def test_no_other_run_begins_between_the_steps(tmp_path: Path, monkeypatch: pyte
     def cluster() -> Iterator[None]:
         yield None
 
-    monkeypatch.setattr(target, "cluster", cluster)
+    monkeypatch.setattr(target, "open_cluster", cluster)
     monkeypatch.setattr(target, "require_empty", lambda: None)
-    destroy = Destroy(target, Plan("aws-dev", "aws", OF_EKS, {}))
-    for name in ("workloads", "in_cluster", "volumes", "karpenter", "leftovers"):
+    destroy = Destroy(target, Plan("aws-dev", "aws", EKS_STEPS, {}))
+    for name in ("workloads", "run_in_cluster", "volumes", "karpenter", "leftovers"):
         monkeypatch.setattr(destroy, f"_{name}", lambda *asked: look(asked[-1].name))
-    monkeypatch.setattr(destroy, "_to_the_cluster", lambda: look("cluster"))
+    monkeypatch.setattr(destroy, "_delete_down_to_cluster", lambda: look("cluster"))
     monkeypatch.setattr(destroy, "_network", lambda: look("network"))
     destroy.run()
     assert {name for name, locks in seen.items() if not locks} == {"cluster", "network"}
@@ -83,10 +83,10 @@ def test_no_other_run_begins_between_the_steps(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_run_that_began_since_the_plan_ends_it(tmp_path: Path) -> None:
-    place = locks.Folder(tmp_path)
+    place = locks.FolderStore(tmp_path)
     theirs = {"pid": 1, "hostname": "ci-7", "timestamp": "2026-01-02T03:04:05Z"}
 
-    class Late(locks.Folder):
+    class Late(locks.FolderStore):
         def add(self, content: str) -> str:
             key = super().add(content)
             super().add(json.dumps(theirs))  # written after we looked, and before they saw ours
@@ -94,10 +94,10 @@ def test_a_run_that_began_since_the_plan_ends_it(tmp_path: Path) -> None:
 
     with (
         pytest.raises(Failure, match=r"stack s: is locked by process 1 of .* on host ci-7"),
-        locks.holding("s", Late(tmp_path)),
+        locks.hold_lock("s", Late(tmp_path)),
     ):
         pass
-    assert [lock.owner and lock.owner.host for lock in place.locks()] == ["ci-7"]
+    assert [lock.owner and lock.owner.host for lock in place.list_locks()] == ["ci-7"]
 
 
 class Volumes:
@@ -110,7 +110,7 @@ class Volumes:
             "spec": {"claimRef": {"namespace": "n", "name": "c"}, "persistentVolumeReclaimPolicy": "Delete"},
         }
 
-    def objects(self, kind: Any, namespace: str = "", **params: str) -> list[dict[str, Any]]:
+    def list_objects(self, kind: Any, namespace: str = "", **params: str) -> list[dict[str, Any]]:
         return [self.volume] if kind is VOLUME else []
 
     def patch(self, kind: Any, one: Any, body: Any) -> None:
@@ -142,7 +142,7 @@ class Storage:
             VOLUME: [{"metadata": {"name": "data"}, "spec": bound}],
         }
 
-    def objects(self, kind: Any, namespace: str = "", **params: str) -> list[dict[str, Any]]:
+    def list_objects(self, kind: Any, namespace: str = "", **params: str) -> list[dict[str, Any]]:
         found = self.there[kind]
         if kind is VOLUME and not self.there[CLAIM] and found:
             self.after -= 1
@@ -177,15 +177,15 @@ def test_a_cluster_that_falls_silent_while_it_is_looked_at_is_named(monkeypatch:
     def silent(*asked: Any) -> None:
         raise Unreachable("no answer")
 
-    monkeypatch.setattr(target, "cluster", cluster)
+    monkeypatch.setattr(target, "open_cluster", cluster)
     monkeypatch.setattr("gpuform.stack.destroy.stack_teardown.read_contents", silent)
     with pytest.raises(Failure, match="cluster of aws-dev: no answer; run the same command again"):
         target.plan()
 
 
 def test_nothing_to_do_is_said_to_programs_in_the_same_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(StackTeardown, "plan", lambda self: Plan("local", "embedded", OF_EKS, {}))
+    monkeypatch.setattr(StackTeardown, "plan", lambda self: Plan("local", "embedded", EKS_STEPS, {}))
     done = CliRunner().invoke(app, ["destroy", "local", "--json"])
     assert done.exit_code == 0, done.output
-    said = json.loads(done.stdout)
-    assert (said["done"], said["stack"], said["steps"], said["swept"]) == (True, "local", [], [])
+    message = json.loads(done.stdout)
+    assert (message["done"], message["stack"], message["steps"], message["swept"]) == (True, "local", [], [])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 import yaml
 
-from tests.clouds.aws.account import Account
+from tests.clouds.aws.moto_account import Account
 from tests.stack.destroy.conftest import POOL, STACK, Small
 from tests.stack.destroy.played_karpenter import service, volume
 
@@ -62,12 +62,12 @@ def _filled(small: Small, account: Account) -> tuple[set[str], set[str]]:
     karpenter.launch(POOL, 2, account.subnet)
     small.kubectl("apply", "-f", "-", input=yaml.safe_dump_all([service("shop"), *volume("data")]))
     ours = {
-        account.of_the_cni(),
-        account.instance(account.karpenters),
+        account.cni_interface(),
+        account.instance(account.karpenter_tags),
         account.group("eks-cluster-sg", {"aws:eks:cluster-name": STACK}),
         *karpenter.instances.values(),
     }
-    return ours, {account.of_the_cni(subnet=account.other_subnet)}
+    return ours, {account.cni_interface(subnet=account.other_subnet)}
 
 
 def _begun(small: Small, *words: str) -> subprocess.Popen[str]:
@@ -86,17 +86,17 @@ def _killed(small: Small, moment: Moment | None) -> str | None:
     """Last line of a run that was killed with all its children; None if the run succeeded."""
     run = _begun(small, "destroy", STACK, "--offline", "--yes")
     assert run.stdout is not None
-    said: list[str] = []
-    while (moment is None or len(said) < moment.lines) and (line := run.stdout.readline()):
-        said.append(line.rstrip())
+    message: list[str] = []
+    while (moment is None or len(message) < moment.lines) and (line := run.stdout.readline()):
+        message.append(line.rstrip())
     if moment is not None:
         time.sleep(moment.seconds)
     if moment is None or run.poll() is not None:
-        assert run.wait(120) == 0, "\n".join([*said, run.stdout.read()])
+        assert run.wait(120) == 0, "\n".join([*message, run.stdout.read()])
         return None
     os.killpg(run.pid, signal.SIGKILL)
     run.wait()
-    return said[-1] if said else "(nothing)"
+    return message[-1] if message else "(nothing)"
 
 
 def test_what_a_killed_up_has_made_is_destroyed(small: Small, account: Account) -> None:

@@ -10,11 +10,11 @@ from gpuform.checkout.errors import Failure
 from gpuform.stack.destroy import Destroy, StackTeardown, operator
 from gpuform.stack.destroy.cluster import Kind
 from infra.config import parse
-from tests.stack.destroy.told_state import (
+from tests.stack.destroy.engine_state import (
     PlayedCluster,
     PlayedEngine,
     engine_of,
-    opens,
+    patch_cluster,
     resource,
     teardown_of,
 )
@@ -42,8 +42,8 @@ class Played(PlayedCluster):
         super().__init__(objects, problem)
         self._looks = looks
 
-    def objects(self, kind: Kind, namespace: str = "", **params: str) -> list[dict[str, Any]]:
-        found = super().objects(kind)
+    def list_objects(self, kind: Kind, namespace: str = "", **params: str) -> list[dict[str, Any]]:
+        found = super().list_objects(kind)
         if self._looks is not None and kind == operator.GPU_CLUSTER:
             self._looks -= 1
         return [] if self._looks is not None and self._looks < 0 else found
@@ -53,16 +53,16 @@ def one(name: str, **metadata: Any) -> dict[str, Any]:
     return {"metadata": {"name": name, **metadata}}
 
 
-def site(
-    monkeypatch: pytest.MonkeyPatch, played: Played, said: list[str], state: Any = None, **gpu_operator: Any
+def stack_on_cluster(
+    monkeypatch: pytest.MonkeyPatch, played: Played, lines: list[str], state: Any = None, **gpu_operator: Any
 ) -> tuple[StackTeardown, PlayedEngine]:
-    opens(monkeypatch, played, "/nowhere", "lab")
+    patch_cluster(monkeypatch, played, "/nowhere", "lab")
     cluster = {"kind": "existing", "kubeconfig": "/nowhere", "context": "lab"}
     pool = {"name": "t4", "machine": "g2.5xlarge", "selector": {"a": "b"}}
     env = parse({"name": "e", "cluster": cluster, "gpu_operator": gpu_operator, "pools": [pool]})
     resources = [RELEASE] if state is None else state
-    here = teardown_of(env, {"deployment": {"resources": resources}}, said.append, wait_s=0.3)
-    return here, engine_of(here)
+    target = teardown_of(env, {"deployment": {"resources": resources}}, lines.append, wait_s=0.3)
+    return target, engine_of(target)
 
 
 @pytest.mark.parametrize(
@@ -79,35 +79,39 @@ def site(
 def test_what_only_the_operator_can_delete_is_named_before_anything_is_deleted(
     monkeypatch: pytest.MonkeyPatch, objects: Objects, fact: str, remedy: str
 ) -> None:
-    here, engine = site(monkeypatch, Played(objects, None), [])
+    target, engine = stack_on_cluster(monkeypatch, Played(objects, None), [])
     with pytest.raises(Failure) as failed:
-        Destroy(here, here.plan()).run()
+        Destroy(target, target.plan()).run()
     assert failed.value.fact.startswith(fact)
     assert remedy in failed.value.remedy
     assert engine.asked == [], "nothing is deleted"
 
 
 def test_what_is_being_deleted_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
+    lines: list[str] = []
     played = Played({operator.GPU_CLUSTER: [one("gpu-cluster", **GOING)]}, looks=2)
-    here, engine = site(monkeypatch, played, said)
-    Destroy(here, here.plan()).run()
-    assert "[stack] 1 GPUCluster left: gpu-cluster (finalizer nvidia.com/gpucluster)" in said
+    target, engine = stack_on_cluster(monkeypatch, played, lines)
+    Destroy(target, target.plan()).run()
+    assert "[stack] 1 GPUCluster left: gpu-cluster (finalizer nvidia.com/gpucluster)" in lines
     assert engine.asked == [()]
 
 
 def test_the_wait_ends_with_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    here, engine = site(monkeypatch, Played({operator.GPU_CLUSTER: [one("gpu-cluster", **GOING)]}, None), [])
+    target, engine = stack_on_cluster(
+        monkeypatch, Played({operator.GPU_CLUSTER: [one("gpu-cluster", **GOING)]}, None), []
+    )
     with pytest.raises(
         Failure, match=r"gpu-cluster \(finalizer nvidia.com/gpucluster\) after 0.3 s; .* its log"
     ):
-        Destroy(here, here.plan()).run()
+        Destroy(target, target.plan()).run()
     assert engine.asked == []
 
 
 def test_what_the_release_made_goes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    here, engine = site(monkeypatch, Played({operator.DRIVER: [one("default", **OF_RELEASE)]}, None), [])
-    Destroy(here, here.plan()).run()
+    target, engine = stack_on_cluster(
+        monkeypatch, Played({operator.DRIVER: [one("default", **OF_RELEASE)]}, None), []
+    )
+    Destroy(target, target.plan()).run()
     assert engine.asked == [()]
 
 
@@ -123,6 +127,6 @@ def test_where_the_engine_decides(
     played = Played({operator.GPU_CLUSTER: [one("gpu-cluster", **HELD)]}, None, problem)
     more = [resource("urn:pulumi:s::gpuform::kubernetes:core/v1:ConfigMap::c")]
     resources = more if state == [] else [RELEASE, *more] if not gpu_operator else more
-    here, engine = site(monkeypatch, played, [], resources, **gpu_operator)
-    Destroy(here, here.plan()).run()
+    target, engine = stack_on_cluster(monkeypatch, played, [], resources, **gpu_operator)
+    Destroy(target, target.plan()).run()
     assert engine.asked == [()]

@@ -33,28 +33,28 @@ def held(control_plane: Plane, kubectl: Kubectl) -> Iterator[Cluster]:
     kubectl("apply", "--server-side", "-f", "-", input=yaml.safe_dump(MADE))
     with Cluster(control_plane.kubeconfig) as cluster:
         yield cluster
-        for one in cluster.objects(operator.GPU_CLUSTER):
-            cluster.release(operator.GPU_CLUSTER, one, (FINALIZER,))
+        for one in cluster.list_objects(operator.GPU_CLUSTER):
+            cluster.remove_finalizers(operator.GPU_CLUSTER, one, (FINALIZER,))
     kubectl("delete", "-f", crd, "--timeout=60s")
 
 
 def test_it_is_named_then_waited_for_until_the_operator_has_finished(
     held: Cluster, control_plane: Plane, kubectl: Kubectl
 ) -> None:
-    said: list[str] = []
+    message: list[str] = []
     with pytest.raises(Failure, match="only the running operator can delete it"):
-        operator.require_finished(held, 5, said.append)
+        operator.require_finished(held, 5, message.append)
     kubectl("delete", "gpuclusters.nvidia.com/gpu-cluster", "--wait=false")
     with pytest.raises(Failure, match=rf"gpu-cluster \(finalizer {FINALIZER}\) after 1 s"):
-        operator.require_finished(held, 1, said.append)
+        operator.require_finished(held, 1, message.append)
 
     def finish() -> None:
         with Cluster(control_plane.kubeconfig) as mine:
-            for one in mine.objects(operator.GPU_CLUSTER):
-                mine.release(operator.GPU_CLUSTER, one, (FINALIZER,))
+            for one in mine.list_objects(operator.GPU_CLUSTER):
+                mine.remove_finalizers(operator.GPU_CLUSTER, one, (FINALIZER,))
 
     played = threading.Timer(1, finish)
     played.start()
-    operator.require_finished(held, 30, said.append)
+    operator.require_finished(held, 30, message.append)
     played.join()
-    assert held.objects(operator.GPU_CLUSTER) == []
+    assert held.list_objects(operator.GPU_CLUSTER) == []

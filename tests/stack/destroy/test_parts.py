@@ -8,38 +8,38 @@ from typing import Any
 import pytest
 
 from gpuform.checkout.errors import Failure, InputError
-from gpuform.clouds.aws.destroy import OF_EKS
-from gpuform.clouds.openstack.destroy import OF_MAGNUM
+from gpuform.clouds.aws.destroy import EKS_STEPS
+from gpuform.clouds.openstack.destroy import MAGNUM_STEPS
 from gpuform.stack.destroy import Destroy, StackTeardown
-from tests.stack.destroy import told_state as told
-from tests.stack.destroy.told_state import engine_of, resource, teardown_of
+from tests.stack.destroy import engine_state as states
+from tests.stack.destroy.engine_state import engine_of, resource, teardown_of
 
 pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize("stack", ["local", "onprem-dev"])
 def test_elsewhere_the_engine_does_all_of_it(stack: str) -> None:
-    site = teardown_of(stack)
-    asked = engine_of(site).asked
-    plan = site.plan()
-    text = "\n".join(plan.lines())
+    target = teardown_of(stack)
+    asked = engine_of(target).asked
+    plan = target.plan()
+    text = "\n".join(plan.text_lines())
     assert "6 resources will be deleted, in this order:\n  1. the engine deletes all that it created" in text
     assert ("hosts: what was installed on them" in text) == (stack == "onprem-dev")
     assert asked == [], "a plan changes nothing"
-    done = Destroy(site, plan).run()
+    done = Destroy(target, plan).run()
     assert asked == [()]
     assert [step["did"] for step in done.to_json()["steps"]] == ["8 deleted in 1.0 s"]
-    assert "\n".join(site.plan().lines()) == f"{stack}: nothing is left to destroy"
+    assert "\n".join(target.plan().text_lines()) == f"{stack}: nothing is left to destroy"
 
 
 NAMESPACE = "kubernetes:core/v1:Namespace"
-PROVIDER = f"{told.BASE}pulumi:providers:kubernetes::there-kubernetes"
+PROVIDER = f"{states.BASE}pulumi:providers:kubernetes::there-kubernetes"
 PLATFORM = {
     "deployment": {
         "resources": [
             resource(PROVIDER, inputs={"kubeconfig": "/theirs", "context": "lab"}),
             *(
-                resource(f"{told.BASE}{NAMESPACE}::namespaces-{name}", id=name)
+                resource(f"{states.BASE}{NAMESPACE}::namespaces-{name}", id=name)
                 for name in ("gpu-operator", "lab")
             ),
         ]
@@ -47,40 +47,40 @@ PLATFORM = {
 }
 
 
-THEIRS = {"lab": ["PersistentVolumeClaim data", "Pod theirs"]}
-WAITING = {"science": ["Job lab/runs", "Job lab/held (waits)"], "another-stack-s": ["Job lab/theirs"]}
+FOREIGN = {"lab": ["PersistentVolumeClaim data", "Pod theirs"]}
+QUEUED = {"science": ["Job lab/runs", "Job lab/held (waits)"], "another-stack-s": ["Job lab/theirs"]}
 
 
-def on_theirs(monkeypatch: pytest.MonkeyPatch, state: Any, problem: str = "") -> StackTeardown:
+def on_shared_cluster(monkeypatch: pytest.MonkeyPatch, state: Any, problem: str = "") -> StackTeardown:
     """A stack on a cluster that others use, too: there is something of theirs in ``lab``."""
-    cluster = told.PlayedCluster({}, problem, THEIRS, WAITING, "onprem-dev")
-    told.opens(monkeypatch, cluster, "/theirs", "lab")
+    cluster = states.PlayedCluster({}, problem, FOREIGN, QUEUED, "onprem-dev")
+    states.patch_cluster(monkeypatch, cluster, "/theirs", "lab")
     return teardown_of("onprem-dev", state)
 
 
-QUEUE = resource(f"{told.BASE}kubernetes:kueue.x-k8s.io/v1beta2:ClusterQueue::team-science", id="science")
+QUEUE = resource(f"{states.BASE}kubernetes:kueue.x-k8s.io/v1beta2:ClusterQueue::team-science", id="science")
 QUEUES = {"deployment": {"resources": [PLATFORM["deployment"]["resources"][0], QUEUE]}}
 
 
 def test_workloads_of_others_in_the_stack_s_queues_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = on_theirs(monkeypatch, QUEUES).plan()
+    plan = on_shared_cluster(monkeypatch, QUEUES).plan()
     assert plan.to_json()["queued"] == ["science: Job lab/runs, Job lab/held (waits)"]
-    said = "not created by this stack, but in its queues; without Kueue, what waits stays suspended"
-    assert f"{said}:\n  science: Job lab/runs, Job lab/held (waits)\n" in "\n".join(plan.lines())
+    message = "not created by this stack, but in its queues; without Kueue, what waits stays suspended"
+    assert f"{message}:\n  science: Job lab/runs, Job lab/held (waits)\n" in "\n".join(plan.text_lines())
 
 
 def test_on_a_cluster_of_others_a_namespace_with_their_objects_and_its_volumes_stay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    site = on_theirs(monkeypatch, PLATFORM)
-    plan = site.plan()
+    target = on_shared_cluster(monkeypatch, PLATFORM)
+    plan = target.plan()
     kept = "lab (PersistentVolumeClaim data, Pod theirs)"
-    said = f"namespaces that stay, with what the stack did not create in them:\n  {kept}"
-    assert said in "\n".join(plan.lines())
+    message = f"namespaces that stay, with what the stack did not create in them:\n  {kept}"
+    assert message in "\n".join(plan.text_lines())
     assert plan.to_json()["kept_namespaces"] == [kept]
-    assert not engine_of(site).restored
-    Destroy(site, plan).run()
-    (state,) = engine_of(site).restored
+    assert not engine_of(target).restored
+    Destroy(target, plan).run()
+    (state,) = engine_of(target).restored
     resources = state["deployment"]["resources"]
     assert [one["id"] for one in resources if one.get("retainOnDelete")] == ["lab"]
 
@@ -89,21 +89,21 @@ def test_on_a_cluster_of_others_a_namespace_with_their_objects_and_its_volumes_s
 def test_a_cluster_of_others_that_does_not_answer_ends_it(
     state: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site = on_theirs(monkeypatch, state, "no route to host")
+    target = on_shared_cluster(monkeypatch, state, "no route to host")
     with pytest.raises(Failure, match=r"cluster of onprem-dev: cannot be read \(no route to host\)"):
-        site.plan()
-    assert not engine_of(site).asked
+        target.plan()
+    assert not engine_of(target).asked
 
 
 def test_a_run_killed_at_its_very_end_is_ended() -> None:
     """The engine deletes its providers and the stack last; the state has them, but they are not resources."""
-    ended = [resource(told.STACK), resource("urn:pulumi:s::gpuform::pulumi:providers:aws::aws")]
-    site = teardown_of("local", {"deployment": {"resources": ended}})
-    plan = site.plan()
-    assert not plan.nothing
-    Destroy(site, plan).run()
-    assert engine_of(site).asked == [()]
-    assert site.plan().nothing
+    ended = [resource(states.STACK), resource("urn:pulumi:s::gpuform::pulumi:providers:aws::aws")]
+    target = teardown_of("local", {"deployment": {"resources": ended}})
+    plan = target.plan()
+    assert not plan.is_empty
+    Destroy(target, plan).run()
+    assert engine_of(target).asked == [()]
+    assert target.plan().is_empty
 
 
 def test_what_the_engine_leaves_is_no_end() -> None:
@@ -119,8 +119,8 @@ def test_options_of_clouds_are_refused_elsewhere(option: str) -> None:
 
 
 def test_the_page_has_the_steps_as_they_are() -> None:
-    text = (told.HERE.root / "docs/howto/destroy.md").read_text()
+    text = (states.HERE.root / "docs/howto/destroy.md").read_text()
     rows = re.findall(r"^\| \d\. ([a-z ]+) \| (.+?) \| .+? \| (.+?) \|$", text, re.M)
-    steps = (*OF_EKS, *OF_MAGNUM)
-    bounds = [f"{step.bound_s:g} s" if step.bound_s else "the provider's" for step in steps]
-    assert rows == [(s.name, s.does, bound) for s, bound in zip(steps, bounds, strict=True)]
+    steps = (*EKS_STEPS, *MAGNUM_STEPS)
+    bounds = [f"{step.timeout_s:g} s" if step.timeout_s else "the provider's" for step in steps]
+    assert rows == [(s.name, s.description, bound) for s, bound in zip(steps, bounds, strict=True)]

@@ -13,7 +13,7 @@ from gpuform.engine.events import Change
 from gpuform.reports import stack as report
 from gpuform.stack.drift import nodes
 from gpuform.stack.drift.rules import Drift, DriftRules, Finding
-from gpuform.stack.drift.run import of_step
+from gpuform.stack.drift.run import step_findings
 from infra.config import parse
 from infra.plan.gpu_operator import driver_version
 from infra.plan.sharing import config_key, pool_labels, pool_taints
@@ -38,7 +38,7 @@ DRIVER = "nvidia.com/cuda.driver-version.full"
 DRIVER_AT = f'metadata.labels["{DRIVER}"]'
 
 
-def world() -> dict[str, dict[str, Any]]:
+def live_nodes() -> dict[str, dict[str, Any]]:
     """Nodes without drift, typed by hand."""
     ours = {"gpuform.io/environment": "e"}
     plugin = "nvidia.com/device-plugin.config"
@@ -70,7 +70,7 @@ def labels(live: dict[str, dict[str, Any]], name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda live: None, []),
         (lambda live: live.update(other={"metadata": {"name": "other"}}), []),
@@ -82,7 +82,7 @@ def labels(live: dict[str, dict[str, Any]], name: str) -> dict[str, str]:
         (lambda live: labels(live, "mig-0").update({"nvidia.com/mig.config.state": "failed"}),
          [("Node mig-0", MIG.format(".state"), "changed", "success", "failed")]),
         (lambda live: labels(live, "t4-0").update({DRIVER: "1.2.3"}),
-         [("Node t4-0", DRIVER_AT, "changed", labels(world(), "t4-0")[DRIVER], "1.2.3")]),
+         [("Node t4-0", DRIVER_AT, "changed", labels(live_nodes(), "t4-0")[DRIVER], "1.2.3")]),
         (lambda live: live["t4-0"]["spec"].clear(),
          [("Node t4-0", "spec.taints[nvidia.com/gpu:NoSchedule]", "missing", "true", "none")]),
         (lambda live: live["t4-0"]["spec"]["taints"][0].update(value="no"),
@@ -100,38 +100,40 @@ def labels(live: dict[str, dict[str, Any]], name: str) -> dict[str, str]:
         ),
     ],
 )  # fmt: skip
-def test_nodes(change: Callable[[dict[str, dict[str, Any]]], Any], said: list[tuple[str, ...]]) -> None:
-    live = copy.deepcopy(world())
+def test_nodes(change: Callable[[dict[str, dict[str, Any]]], Any], message: list[tuple[str, ...]]) -> None:
+    live = copy.deepcopy(live_nodes())
     change(live)
-    found = nodes.check(parse(EMBEDDED), DriftRules(), live.values())
-    assert [(one.resource, one.path, one.how, one.expected, one.found) for one in found] == said
+    found = nodes.check_nodes(parse(EMBEDDED), DriftRules(), live.values())
+    assert [(one.resource, one.path, one.how, one.expected, one.found) for one in found] == message
 
 
 def test_nodes_of_an_existing_cluster_are_those_that_the_selector_finds() -> None:
     pool = {"name": "t4", "machine": "g2.5xlarge", "selector": {"rack": "7"}}
     env = parse({**EMBEDDED, "cluster": {"kind": "existing", "kubeconfig": "/k"}, "pools": [pool]})
-    (none,) = nodes.check(env, DriftRules(), [])
+    (none,) = nodes.check_nodes(env, DriftRules(), [])
     assert (none.resource, none.how, none.expected) == (
         "pool t4",
         "missing",
         "a node that its selector matches",
     )
     bare = {"metadata": {"name": "n", "labels": {"rack": "7"}}, "spec": {}, "status": {}}
-    paths = {one.path for one in nodes.check(env, DriftRules(), [bare])}
+    paths = {one.path for one in nodes.check_nodes(env, DriftRules(), [bare])}
     assert 'metadata.labels["gpuform.io/pool"]' in paths, "a node that has lost our label is still ours"
 
 
 HOSTS = {"kind": "hosts", "driver": {"source": "nvidia", "version": "550.163.01"}, "kubeconfig": "/k"}
 EXISTING = {"kind": "existing", "kubeconfig": "/k"}
-OWNERS: list[tuple[dict[str, Any], dict[str, str], bool]] = [
-    (HOSTS, {}, False),
-    (EXISTING, {"driver": "host"}, False),
-    (EXISTING, {"mode": "device_plugin"}, False),
-    (EXISTING, {}, True),
-]
 
 
-@pytest.mark.parametrize(("cluster", "operator", "drifted"), OWNERS)
+@pytest.mark.parametrize(
+    ("cluster", "operator", "drifted"),
+    [
+        (HOSTS, {}, False),
+        (EXISTING, {"driver": "host"}, False),
+        (EXISTING, {"mode": "device_plugin"}, False),
+        (EXISTING, {}, True),
+    ],
+)
 def test_only_the_operators_own_driver_can_drift(
     cluster: dict[str, Any], operator: dict[str, str], drifted: bool
 ) -> None:
@@ -146,7 +148,7 @@ def test_only_the_operators_own_driver_can_drift(
         "spec": {"taints": [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]},
         "status": {"allocatable": {"nvidia.com/gpu": "1"}},
     }
-    found = [one.path for one in nodes.check(env, DriftRules(), [node])]
+    found = [one.path for one in nodes.check_nodes(env, DriftRules(), [node])]
     assert found == ([f'metadata.labels["{DRIVER}"]'] if drifted else [])
 
 
@@ -154,7 +156,7 @@ GPUS = "karpenter.k8s.aws/instance-gpu-count"
 
 
 @pytest.mark.parametrize(
-    ("count", "shares", "said"),
+    ("count", "shares", "message"),
     [
         ("1", "3", []),
         ("4", "12", []),
@@ -166,7 +168,7 @@ GPUS = "karpenter.k8s.aws/instance-gpu-count"
     ],
 )
 def test_nodes_that_differ_in_gpus_are_each_measured_by_their_own(
-    count: str, shares: str, said: list[tuple[str, ...]]
+    count: str, shares: str, message: list[tuple[str, ...]]
 ) -> None:
     env = TABLE["several counts"]
     live = {
@@ -175,13 +177,13 @@ def test_nodes_that_differ_in_gpus_are_each_measured_by_their_own(
         "status": {"allocatable": {"nvidia.com/gpu.shared": shares}},
     }
     assert [
-        (one.path, one.how, one.expected, one.found) for one in nodes.check(env, DriftRules(), [live])
-    ] == said
+        (one.path, one.how, one.expected, one.found) for one in nodes.check_nodes(env, DriftRules(), [live])
+    ] == message
 
 
 def test_maps() -> None:
     env = parse(EMBEDDED)
-    live = [copy.deepcopy(dict(one)) for one in nodes.planned(env)]
+    live = [copy.deepcopy(dict(one)) for one in nodes.planned_config_maps(env)]
     assert list(nodes.check_maps(env, live)) == []
     sharing, mig = live
     sharing["data"]["mine"] = "x"
@@ -214,9 +216,11 @@ def step(op: str, kind: str, *paths: str) -> Step:
 
 def test_the_engines_steps_are_told_by_path_and_never_by_value() -> None:
     told = [
-        *of_step(step("update", "Secret", "data.a", "data.b")),
-        *of_step(step("delete", "Node")),
-        *of_step(Step("update", "urn:pulumi:local::gpuform::pulumi:pulumi:Stack::gpuform-local", "planned")),
+        *step_findings(step("update", "Secret", "data.a", "data.b")),
+        *step_findings(step("delete", "Node")),
+        *step_findings(
+            Step("update", "urn:pulumi:local::gpuform::pulumi:pulumi:Stack::gpuform-local", "planned")
+        ),
     ]
     assert told == [
         Finding("Secret n/t4-0", "data.a", "changed", "engine"),
@@ -229,7 +233,7 @@ def test_the_engines_steps_are_told_by_path_and_never_by_value() -> None:
 def test_what_both_have_seen_is_told_once() -> None:
     by_engine = [Finding("Node a", "", "missing", "engine"), Finding("Node b", "spec.x", "changed", "engine")]
     by_cluster = [Finding("Node a", "", "missing", "cluster", "a node", "none")]
-    drift = Drift.of("s", [*by_engine, *by_engine], by_cluster)
+    drift = Drift.merge("s", [*by_engine, *by_engine], by_cluster)
     assert drift.findings == (by_cluster[0], by_engine[1])
     assert drift.to_json() == {
         "stack": "s",
@@ -247,21 +251,21 @@ def test_what_both_have_seen_is_told_once() -> None:
     }  # fmt: skip
 
 
-def shown(drift: Drift) -> str:
+def rendered(drift: Drift) -> str:
     written = io.StringIO()
     console = Console(width=200, file=written)
-    for part in report.drift(drift):
+    for part in report.drift_parts(drift):
         console.print(part)
     return written.getvalue()
 
 
 def test_the_table_names_keys_in_brackets_and_counts() -> None:
     one = Finding("Node a", 'metadata.labels["x.io/y"]', "changed", "cluster", "[1]", "2")
-    text = shown(Drift("s", (one,)))
+    text = rendered(Drift("s", (one,)))
     assert 'metadata.labels["x.io/y"]' in text
     assert "[1]" in text
     assert (
         text.splitlines()[-1] == "s: drift, 1 in 1 resource; "
         "`pulumi up --refresh` restores the declared state of everything that it created"
     )
-    assert shown(Drift("s", ())) == "s: no drift\n"
+    assert rendered(Drift("s", ())) == "s: no drift\n"

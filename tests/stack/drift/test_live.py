@@ -13,8 +13,8 @@ from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
 from gpuform.clouds import CLOUDS
 from gpuform.engine import Engine
-from gpuform.engine.places import Places
-from gpuform.stack.cluster_access import ClusterAccess, access, cluster
+from gpuform.engine.files import EngineFiles
+from gpuform.stack.cluster_access import ClusterAccess, read_only_kubeconfig, stack_kubeconfig
 from infra.config import parse
 from lab.toolchain import Toolchain
 from tests.components.aws_stacks import small
@@ -49,7 +49,7 @@ def at_openstack(**more: Any) -> Any:
 def test_it_is_private_and_goes(tmp_path: Path, declared: Callable[[], Any], rules: ClusterAccess) -> None:
     paths = Paths(tmp_path, tmp_path / "state", tmp_path / "cache")
     engine = cast(Engine, Answering({"kubeconfig": "kind: Config\n"}))
-    with cluster(declared(), rules, paths, engine, "prod") as (file, context):
+    with stack_kubeconfig(declared(), rules, paths, engine, "prod") as (file, context):
         assert (file.read_text(), context) == ("kind: Config\n", None)
         assert file.stat().st_mode & 0o777 == 0o600
     assert not file.exists()
@@ -60,7 +60,7 @@ def test_a_stack_that_has_not_been_made_has_none(tmp_path: Path, outputs: dict[s
     paths = Paths(tmp_path, tmp_path / "state", tmp_path / "cache")
     with (
         pytest.raises(Failure, match="stack prod: has no cluster yet; run `up` first"),
-        cluster(at_aws(), AWS, paths, cast(Engine, Answering(outputs)), "prod"),
+        stack_kubeconfig(at_aws(), AWS, paths, cast(Engine, Answering(outputs)), "prod"),
     ):
         pass
 
@@ -74,10 +74,10 @@ def test_a_stack_at_openstack_is_played_here_until_it_is_made(
     (tmp_path / "Pulumi.yaml").write_text("name: gpuform\n")
     if made:
         resource = {"type": "openstack:containerinfra/cluster:Cluster", "id": "c-1", "urn": "u"}
-        file = Places(paths).checkpoint("gpuform", "prod")
+        file = EngineFiles(paths).checkpoint("gpuform", "prod")
         file.parent.mkdir(parents=True)
         file.write_text(json.dumps({"checkpoint": {"latest": {"resources": [resource]}}}))
     answer = {"kubeconfig": "kind: Config\n"}
     monkeypatch.setattr(Engine, "outputs", lambda self, stack, show_secrets=False: answer)
-    with access(at_openstack(), OPENSTACK, paths, "prod", Toolchain(paths)) as (found, _):
+    with read_only_kubeconfig(at_openstack(), OPENSTACK, paths, "prod", Toolchain(paths)) as (found, _):
         assert (found.read_text() == "kind: Config\n") if made else found == paths.kubeconfig

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gpuform.checkout.paths import Paths
+from gpuform.engine.files import EngineFiles
 from gpuform.engine.pending import RELEASE
-from gpuform.engine.places import Places
-from gpuform.stack.preflight import chart_findings
+from gpuform.stack.preflight import check_charts
 from gpuform.stack.preflight.check import Finding
 from infra import versions
 from infra.config import parse
@@ -35,15 +35,15 @@ def release(chart: str, version: str | None) -> dict[str, Any]:
     return {"type": RELEASE, "inputs": {"chart": chart, **({"version": version} if version else {})}}
 
 
-def found(tmp_path: Path, *releases: dict[str, Any], **own: Any) -> list[Finding]:
+def findings_of(tmp_path: Path, *releases: dict[str, Any], **own: Any) -> list[Finding]:
     paths = Paths(tmp_path, tmp_path / "state", tmp_path / "cache")
     (tmp_path / "Pulumi.yaml").write_text("name: gpuform\n")
-    file = Places(paths).checkpoint("gpuform", "s")
+    file = EngineFiles(paths).checkpoint("gpuform", "s")
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps({"version": 3, "checkpoint": {"latest": {"resources": list(releases)}}}))
     declared = {"name": "e", "cluster": EXISTING, "pools": [GPUS], **own}
     (tmp_path / "Pulumi.s.yaml").write_text(json.dumps({"config": {"gpuform:environment": declared}}))
-    return list(chart_findings(parse(declared), paths, "s"))
+    return list(check_charts(parse(declared), paths, "s"))
 
 
 @pytest.mark.parametrize(
@@ -59,24 +59,24 @@ def found(tmp_path: Path, *releases: dict[str, Any], **own: Any) -> list[Finding
     ],
 )  # fmt: skip
 def test_an_older_operator(tmp_path: Path, there: list[dict[str, Any]], older: str) -> None:
-    (one,) = found(tmp_path, *there)
+    (one,) = findings_of(tmp_path, *there)
     assert one.verdict == ("FAIL" if older else "PASS")
     assert one.fact.startswith(older or "none is older")
     assert bool(one.fix) == bool(older)
 
 
 def test_an_older_version_that_the_file_names(tmp_path: Path) -> None:
-    (one,) = found(tmp_path, release("gpu-operator", "v26.7.0"), gpu_operator={"version": "v26.3.2"})
+    (one,) = findings_of(tmp_path, release("gpu-operator", "v26.7.0"), gpu_operator={"version": "v26.3.2"})
     assert one.fact.startswith("gpu-operator v26.3.2 is older than v26.7.0: older CRDs remove fields")
 
 
 @pytest.mark.parametrize("chart", ["karpenter-crd", "kube-prometheus-stack"])
 def test_other_charts_with_crds(tmp_path: Path, chart: str) -> None:
     there = release(f"oci://registry.example.com/charts/{chart}", "99.0.0")
-    (one,) = found(tmp_path, there, cluster=AWS, pools=[ELASTIC], monitoring={})
+    (one,) = findings_of(tmp_path, there, cluster=AWS, pools=[ELASTIC], monitoring={})
     assert (one.verdict, one.fact.split()[0]) == ("FAIL", chart)
 
 
 def test_a_state_elsewhere_is_not_compared(tmp_path: Path) -> None:
-    (one,) = found(tmp_path, release("gpu-operator", "v99.0.0"), state=STATE)
+    (one,) = findings_of(tmp_path, release("gpu-operator", "v99.0.0"), state=STATE)
     assert (one.verdict, one.fact) == ("SKIP", "not checked: the stack's state is elsewhere")

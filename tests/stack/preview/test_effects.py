@@ -12,14 +12,14 @@ from gpuform.clouds import CLOUDS
 from gpuform.engine.events import Change, Message, Step
 from gpuform.stack.preview import effects as module
 from gpuform.stack.preview.effect import Effect, Weight
-from gpuform.stack.preview.effects import told
-from gpuform.stack.preview.world import PodRef, World
+from gpuform.stack.preview.effects import guard_notes
+from gpuform.stack.preview.snapshot import PodRef, Snapshot
 from infra.model.losses import GUARD
 
 pytestmark = pytest.mark.unit
 
 CASES: dict[str, dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "effects.yaml").read_text())
-WORLD = World(
+SNAPSHOT = Snapshot(
     {"a100": ("a100-0", "a100-1"), "t4": ("t4-0",)},
     (
         PodRef("science", "Job/train", "train-x", "a100", "a100-0", gpu=True, budget="keep-one"),
@@ -29,8 +29,8 @@ WORLD = World(
 )
 
 
-def effects(steps: list[Step], world: World) -> tuple[Effect, ...]:
-    return module.effects(steps, world, [cloud.preview for cloud in CLOUDS.values()])
+def effects(steps: list[Step], snapshot: Snapshot) -> tuple[Effect, ...]:
+    return module.find_effects(steps, snapshot, [cloud.preview for cloud in CLOUDS.values()])
 
 
 def step(of: dict[str, Any]) -> Step:
@@ -41,7 +41,7 @@ def step(of: dict[str, Any]) -> Step:
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_change_does(case: str) -> None:
-    found = effects([step(CASES[case]["step"])], WORLD)
+    found = effects([step(CASES[case]["step"])], SNAPSHOT)
     assert [
         (one.weight.name.lower(), one.what, one.how, [pod.name for pod in one.evicts]) for one in found
     ] == [
@@ -52,22 +52,24 @@ def test_the_change_does(case: str) -> None:
 def test_pods_that_kserve_has_made_are_those_of_its_deployment() -> None:
     """Declared ones bear the workload's name."""
     pod = PodRef("science", "Deployment/web-predictor", "web-predictor-1", "a100", "a100-1", gpu=True)
-    (found,) = effects([step(CASES["the model of a workload that KServe serves"]["step"])], World({}, (pod,)))
+    (found,) = effects(
+        [step(CASES["the model of a workload that KServe serves"]["step"])], Snapshot({}, (pod,))
+    )
     assert found.evicts == (pod,)
 
 
 def test_losses_come_first_and_the_order_of_the_steps_does_not_matter() -> None:
     names = ("a label moves", "a node goes", "a cluster anew", "a workload's image")
     steps = [step(CASES[name]["step"]) for name in names]
-    found = effects(steps, WORLD)
+    found = effects(steps, SNAPSHOT)
     assert [one.weight for one in found] == [Weight.LOSS, Weight.EVICTION, Weight.RESTART, Weight.NOTICE]
-    assert effects(steps[::-1], WORLD) == found
+    assert effects(steps[::-1], SNAPSHOT) == found
 
 
 def test_losses_that_only_the_guard_has_seen_are_told() -> None:
     """Once, with what acknowledges them; what steps show already is not repeated."""
     urn = f"urn:pulumi:s::gpuform::{GUARD}::losses-inside"
-    found = effects([step(CASES["no namespace"]["step"])], WORLD)
+    found = effects([step(CASES["no namespace"]["step"])], SNAPSHOT)
     lost = "pool t4 is deleted, with running pods: lab/train"
     stale = "acknowledge_loss: old acknowledges nothing (any more); remove it"
     messages = [
@@ -77,21 +79,21 @@ def test_losses_that_only_the_guard_has_seen_are_told() -> None:
         Message("warning", stale, urn),
         Message("warning", f"{lost}; not acknowledged", urn.replace(GUARD, "another")),
     ]
-    losses, others = told(messages, found)
+    losses, others = guard_notes(messages, found)
     assert losses == (Effect(Weight.LOSS, "pool t4", "is deleted, with running pods: lab/train"),)
     assert others == (stale,)
 
 
 def test_two_nodes_of_a_pool_are_said_once() -> None:
     label = step(CASES["a label moves"]["step"])
-    assert len(effects([label, label], WORLD)) == 1
+    assert len(effects([label, label], SNAPSHOT)) == 1
 
 
 def test_a_cluster_cannot_follow_its_network() -> None:
     """EKS accepts only other subnets of the cluster's own VPC: the update fails."""
     vpc, cluster = (step(CASES[name]["step"]) for name in ("a VPC anew", "other subnets of a cluster"))
-    assert not effects([cluster], WORLD)
-    found = effects([vpc, cluster], WORLD)
+    assert not effects([cluster], SNAPSHOT)
+    found = effects([vpc, cluster], SNAPSHOT)
     assert [(one.weight, one.what) for one in found] == [
         (Weight.LOSS, "VPC prod"),
         (Weight.LOSS, "cluster prod"),
@@ -105,6 +107,6 @@ def test_what_goes_with_its_cluster_is_not_told_again() -> None:
     cluster = step(CASES["a cluster anew"]["step"])
     inside = step({"op": "replace", "type": "kubernetes:core/v1:Namespace", "replaces": ["provider"]})
     renamed = step({"op": "replace", "type": "kubernetes:core/v1:Namespace", "replaces": ["metadata.name"]})
-    assert [one.what for one in effects([cluster, inside], WORLD)] == ["cluster prod"]
-    assert [one.what for one in effects([inside], WORLD)] == ["namespace it"]
-    assert {one.what for one in effects([cluster, renamed], WORLD)} == {"cluster prod", "namespace it"}
+    assert [one.what for one in effects([cluster, inside], SNAPSHOT)] == ["cluster prod"]
+    assert [one.what for one in effects([inside], SNAPSHOT)] == ["namespace it"]
+    assert {one.what for one in effects([cluster, renamed], SNAPSHOT)} == {"cluster prod", "namespace it"}

@@ -16,13 +16,13 @@ from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
 from gpuform.engine import EngineFailure, Result
 from gpuform.stack.preview import run
-from gpuform.stack.preview.run import Preview, checkout
+from gpuform.stack.preview.run import Preview, checkout_base
 from infra.config import load
 from infra.model import labels
 from lab.rehearse import nodes
 from lab.rehearse import plane as planes
 from lab.toolchain import Toolchain
-from tests.lab.rehearse.played_cluster import PlayedCluster
+from tests.lab.rehearse.fake_cluster import FakeCluster
 
 pytestmark = pytest.mark.unit
 
@@ -39,7 +39,7 @@ class Plane:
         self.logs.mkdir(parents=True)
         (self.logs / "etcd.log").write_text("started")
 
-    def knows_monitoring(self) -> None:
+    def define_monitoring_kinds(self) -> None:
         pass
 
     def stop(self, delete: bool) -> None:
@@ -70,17 +70,17 @@ def preview(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., st
     monkeypatch.setattr(planes, "ControlPlane", Plane)
     monkeypatch.setattr(planes, "Engine", Engine)
     monkeypatch.setattr(run, "Engine", Engine)
-    monkeypatch.setattr(nodes, "play", lambda *of, **options: None)
+    monkeypatch.setattr(nodes, "apply_nodes", lambda *of, **options: None)
     paths = replace(Paths.here(), state=tmp_path / "state")
 
     def previewed(base: str | None = None) -> str:
-        said: list[str] = []
+        message: list[str] = []
         try:
-            preview = Preview(paths, Toolchain(paths), STACK, [], offline=True, base=base, say=said.append)
-            replace(preview, simulate=planes.played).run()
+            preview = Preview(paths, Toolchain(paths), STACK, [], offline=True, base=base, say=message.append)
+            replace(preview, simulate=planes.preview_base).run()
         except Failure as failure:
-            said.append(f"{failure} {failure.remedy}")
-        return "\n".join(said)
+            message.append(f"{failure} {failure.remedy}")
+        return "\n".join(message)
 
     return previewed
 
@@ -117,7 +117,7 @@ def test_a_commit_is_extracted_by_python_3_11_2_too(tmp_path: Path, monkeypatch:
     for command in ("init -q", "add -A", "-c user.name=a -c user.email=a@b.invalid commit -qm before"):
         subprocess.run(["git", "-C", str(tmp_path), *command.split()], check=True)
     (tmp_path / "Pulumi.yaml").write_text("name: after\n")
-    with checkout(tmp_path, "HEAD") as base:
+    with checkout_base(tmp_path, "HEAD") as base:
         assert (base / "Pulumi.yaml").read_text() == "name: before\n"
 
 
@@ -126,12 +126,12 @@ def test_nodes_of_a_base_work_with_the_settings_of_earlier_versions(
     lenient: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Those set neither WITH_REBOOT nor RUNTIME_CONFIG_SOURCE: layouts failed, or nodes became NotReady."""
-    cluster = PlayedCluster()
-    monkeypatch.setattr(nodes, "_Embedded", lambda *_: cluster)
+    cluster = FakeCluster()
+    monkeypatch.setattr(nodes, "_EmbeddedCluster", lambda *_: cluster)
     here = Paths.here()
     paths = replace(here, state=tmp_path)
     paths.kubeconfig.touch()
-    nodes.play(load(here.root / "Pulumi.aws-prod.yaml"), paths, Toolchain(here), lenient=lenient)
+    nodes.apply_nodes(load(here.root / "Pulumi.aws-prod.yaml"), paths, Toolchain(here), lenient=lenient)
     annotations = [one["metadata"]["annotations"] for one in cluster.applied]
     assert any(labels.SIM_GPU_RESET in one for one in annotations) is not lenient
     assert any(labels.SIM_CONTAINER_RUNTIME in one for one in annotations) is not lenient

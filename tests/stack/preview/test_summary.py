@@ -10,10 +10,10 @@ import pytest
 
 from gpuform.engine import Violation
 from gpuform.engine.events import Change, Step
-from gpuform.reports.pull_request import LIMIT, markdown, marker
+from gpuform.reports.pull_request import LIMIT, marker, render_comment
 from gpuform.stack.preview.effect import Effect, Weight
 from gpuform.stack.preview.outcome import Outcome
-from gpuform.stack.preview.world import PodRef
+from gpuform.stack.preview.snapshot import PodRef
 from infra.config import parse
 from infra.model.prices import PriceList
 from infra.plan.cost import bill
@@ -33,8 +33,8 @@ LATER = Violation("gpuform/iam-scoped", False, "string value at .policy can't be
 
 def test_warnings_of_the_stack_file_are_in_the_comment_and_in_the_json() -> None:
     warned = replace(PLAIN, warnings=("pools[0].elastic.max.cpu: 1 node has 4 <a>",))
-    assert "**Warnings**\n\n- pools[0].elastic.max.cpu: 1 node has 4 &lt;a>\n" in markdown(warned)
-    assert "Warnings" not in markdown(PLAIN)
+    assert "**Warnings**\n\n- pools[0].elastic.max.cpu: 1 node has 4 &lt;a>\n" in render_comment(warned)
+    assert "Warnings" not in render_comment(PLAIN)
     assert warned.to_json()["warnings"] == ["pools[0].elastic.max.cpu: 1 node has 4 <a>"]
 
 
@@ -72,7 +72,7 @@ def test_the_verdict_is_what_must_be_known_first(outcome: Outcome, verdict: str 
         assert outcome.verdict.endswith("not acknowledged (and 1 more)")
     else:
         assert outcome.verdict == verdict
-    first, second = markdown(outcome).splitlines()[:2]
+    first, second = render_comment(outcome).splitlines()[:2]
     assert first == marker("prod")
     sign = "🔴" if outcome.reasons else "🟡" if outcome.evicted else "🟢"
     assert second == f"### {sign} `prod`: {outcome.verdict}"
@@ -80,14 +80,14 @@ def test_the_verdict_is_what_must_be_known_first(outcome: Outcome, verdict: str 
 
 def test_pods_are_said_by_their_owner_with_the_budget_that_protects_them() -> None:
     alone = replace(POD, owner="", name="alone", budget="")
-    shown = markdown(replace(PLAIN, effects=(replace(EVICTION, evicts=(*EVICTION.evicts, alone)),)))
+    shown = render_comment(replace(PLAIN, effects=(replace(EVICTION, evicts=(*EVICTION.evicts, alone)),)))
     assert "| science/Deployment/web (2, PDB keep), science/Pod/alone (not recreated) |" in shown
 
 
 def test_what_cannot_be_judged_yet_is_counted_and_not_called_broken() -> None:
-    shown = markdown(replace(PLAIN, violations=(LATER, LATER)))
+    shown = render_comment(replace(PLAIN, violations=(LATER, LATER)))
     assert "**Policies**: all hold; 2 more can be checked only by `up`" in shown
-    assert "| broken | encrypted | class | volume a is not |" in markdown(
+    assert "| broken | encrypted | class | volume a is not |" in render_comment(
         replace(PLAIN, violations=(BROKEN,))
     )
 
@@ -95,7 +95,7 @@ def test_what_cannot_be_judged_yet_is_counted_and_not_called_broken() -> None:
 def test_cost_says_before_and_after_and_whose_prices() -> None:
     outcome = priced()
     more = parse({**stack("aws-dev"), "cost": {"prices": {"g4dn.xlarge": 2.0}}})
-    shown = markdown(replace(outcome, before=outcome.after, after=bill(more, PriceList())))
+    shown = render_comment(replace(outcome, before=outcome.after, after=bill(more, PriceList())))
     assert "| pool g4dn-shared | 0 to 1,728 | 0 to 6,032 |  |" in shown
     assert "| **all** | 461 to 2,188 | 461 to 6,493 | +4,305 |" in shown
     assert "list prices of us-east-1, 2026-07-20" in shown
@@ -103,14 +103,14 @@ def test_cost_says_before_and_after_and_whose_prices() -> None:
 
 
 def test_a_base_that_was_not_played_is_said() -> None:
-    said = "the base could not be simulated, so every resource shows as new"
-    assert said in markdown(replace(PLAIN, unplayed=True))
-    assert said not in markdown(PLAIN)
+    message = "the base could not be simulated, so every resource shows as new"
+    assert message in render_comment(replace(PLAIN, base_is_unknown=True))
+    assert message not in render_comment(PLAIN)
 
 
 def test_another_region_is_said() -> None:
     outcome = replace(PLAIN, after=bill(parse(stack("aws-prod")), PriceList()))
-    assert "those of us-west-2 differ" in markdown(outcome)
+    assert "those of us-west-2 differ" in render_comment(outcome)
 
 
 def test_no_size_is_too_large() -> None:
@@ -125,31 +125,31 @@ def test_no_size_is_too_large() -> None:
         violations=violations,
         error="e" * 100_000,
     )
-    shown = markdown(large)
+    shown = render_comment(large)
     assert len(shown) <= LIMIT
     assert shown.rstrip().endswith("</details>")
-    middling = markdown(replace(PLAIN, changes={"update": 20_000}, steps=steps))
+    middling = render_comment(replace(PLAIN, changes={"update": 20_000}, steps=steps))
     assert LIMIT - 500 < len(middling) <= LIMIT
     assert "... and " in middling
 
 
 def test_the_same_outcome_gives_the_same_bytes_whatever_the_order_of_steps() -> None:
     steps = [step(number, op) for number, op in enumerate(["update", "create", "delete", "replace"] * 20)]
-    once = markdown(replace(PLAIN, changes={"update": 1}, steps=tuple(steps)))
+    once = render_comment(replace(PLAIN, changes={"update": 1}, steps=tuple(steps)))
     random.Random(1).shuffle(steps)
-    assert markdown(replace(PLAIN, changes={"update": 1}, steps=tuple(steps))) == once
+    assert render_comment(replace(PLAIN, changes={"update": 1}, steps=tuple(steps))) == once
 
 
 def test_no_value_is_shown() -> None:
     outcome = replace(PLAIN, changes={"update": 1}, steps=(step(1), step(2, "replace"), step(3, "create")))
-    assert "spec.path[1].password" in markdown(outcome)
-    assert "canary" not in markdown(outcome)
+    assert "spec.path[1].password" in render_comment(outcome)
+    assert "canary" not in render_comment(outcome)
     assert "canary" not in str(outcome.to_json())
 
 
 def test_what_others_wrote_marks_nothing_up_and_mentions_nobody() -> None:
     hostile = "| a <script> @everyone\n# title ```"
-    shown = markdown(replace(PLAIN, error=hostile, violations=(replace(BROKEN, text=hostile),)))
+    shown = render_comment(replace(PLAIN, error=hostile, violations=(replace(BROKEN, text=hostile),)))
     assert "<script>" not in shown
     assert "@everyone" not in shown
     assert "\n# title" not in shown

@@ -14,7 +14,7 @@ from gpuform.checkout.paths import Paths
 from gpuform.clients.aws import api
 from gpuform.clouds import RECOVERIES
 from gpuform.engine import Engine, Result
-from gpuform.engine.places import Places
+from gpuform.engine.files import EngineFiles
 from gpuform.stack.recover import Plan, Stack, UserDecisions, carry_out, find
 from lab.toolchain import Toolchain
 from tests.engine.conftest import Project as Base
@@ -106,7 +106,7 @@ class Project(Base):
 
     @property
     def checkpoint(self) -> Path:
-        return Places(self.paths, offline=True).checkpoint("gpuform", STACK)
+        return EngineFiles(self.paths, offline=True).checkpoint("gpuform", STACK)
 
     @property
     def file(self) -> Path:
@@ -115,13 +115,13 @@ class Project(Base):
 
 @pytest.fixture(scope="session")
 def _clients() -> Any:
-    return functools.cache(api.client)
+    return functools.cache(api.create_client)
 
 
 @pytest.fixture(autouse=True)
 def _once(_clients: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each client is made once for all tests: that takes longer than all their requests."""
-    monkeypatch.setattr(api, "client", _clients)
+    monkeypatch.setattr(api, "create_client", _clients)
 
 
 @pytest.fixture(scope="module")

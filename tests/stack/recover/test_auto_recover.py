@@ -15,8 +15,8 @@ from gpuform.clouds import RECOVERIES
 from gpuform.engine.pending import GIVEN_UP, IMPORTING, Operation
 from gpuform.kubernetes.kubeconfig import resolve
 from gpuform.stack.recover import Lock, Plan, Release, Stack, Step, auto_recover, resume
-from gpuform.stack.recover.cluster import _with_logins
-from gpuform.stack.recover.releases import Found, settled
+from gpuform.stack.recover.cluster import _with_login_command
+from gpuform.stack.recover.releases import StoredRelease, plan_release
 
 pytestmark = pytest.mark.unit
 
@@ -39,7 +39,7 @@ def resumed(monkeypatch: pytest.MonkeyPatch) -> Any:
     def run(engine: Engine, *plans: Plan) -> tuple[list[Plan], int]:
         looks = list(plans)
         done: list[Plan] = []
-        monkeypatch.setattr(auto_recover, "_LOOK_S", 0.0)
+        monkeypatch.setattr(auto_recover, "_POLL_S", 0.0)
         monkeypatch.setattr(auto_recover, "find", lambda stack: looks.pop(0) if len(looks) > 1 else looks[0])
         monkeypatch.setattr(auto_recover, "carry_out", lambda stack, plan, say: done.append(plan))
         stack = Stack("s", cast(Any, None), cast(Any, engine), RECOVERIES, at_cloud=False)
@@ -116,9 +116,9 @@ def test_a_release_is_ours_by_its_first_content(
     content = {"chart": {"metadata": {"name": chart[0], "version": chart[1]}}, "config": values}
     packed = base64.b64encode(gzip.compress(json.dumps(content).encode()))
     stored = base64.b64encode(packed).decode()
-    found = Found("n/it", number, "deployed", None, stored)
-    assert found.made_by(INPUTS | inputs) is ours
-    assert not Found("n/it").made_by(INPUTS | inputs)
+    found = StoredRelease("n/it", number, "deployed", None, stored)
+    assert found.is_made_by(INPUTS | inputs) is ours
+    assert not StoredRelease("n/it").is_made_by(INPUTS | inputs)
 
 
 @pytest.mark.parametrize(
@@ -135,8 +135,8 @@ def test_a_release_is_ours_by_its_first_content(
 )
 def test_what_becomes_of_a_release(status: str, good: int, ours: bool, age: float, does: str | None) -> None:
     now = datetime.now(UTC)
-    found = Found("n/it", 2, status, now - timedelta(seconds=age), good=good)
-    release = settled("urn", found, ours, now)
+    found = StoredRelease("n/it", 2, status, now - timedelta(seconds=age), completed=good)
+    release = plan_release("urn", found, ours, now)
     assert (release.does if release else None) == does
 
 
@@ -153,7 +153,7 @@ def test_helm_logs_in_as_the_client_does(tmp_path: Path) -> None:
         "current-context": "one",
     }
     env = {"PATH": str(tmp_path), "GPUFORM_OFFLINE": "1"}
-    config = _with_logins(resolve({"kubeconfig": json.dumps(given)}, {}), env).document
+    config = _with_login_command(resolve({"kubeconfig": json.dumps(given)}, {}), env).document
     assert [one["cluster"] for one in config["clusters"]] == [{"server": "https://c"}]
     (user,) = config["users"]
     assert user["user"]["exec"]["command"] == str(program)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from gpuform.cli import output
 from gpuform.cli.main import app
-from gpuform.engine.places import Places
+from gpuform.engine.files import EngineFiles
 from tests.engine.conftest import lock as written_lock
 from tests.stack.recover.conftest import STACK, Project
 
@@ -29,7 +29,7 @@ def run(*words: str, given: str = "") -> Result:
 
 
 def lock(project: Project, pid: int, host: str) -> Path:
-    return written_lock(Places(project.paths, offline=True).locks("gpuform", STACK), pid, host)
+    return written_lock(EngineFiles(project.paths, offline=True).locks("gpuform", STACK), pid, host)
 
 
 def test_the_plan_is_shown_and_done_when_it_is_agreed_to(
@@ -86,11 +86,11 @@ def test_who_holds_the_stack_is_named_and_bad_words_are_refused(project: Project
     assert refused.exit_code == 1
     assert "stack labs: is locked by process 12 of ada on host ci-7" in refused.stderr
     assert "--owner-is-gone ci-7:12" in refused.stderr
-    for words, said in (
+    for words, message in (
         ((STACK, "--offline", "--owner-is-gone", "ci-8:12"), "ci-8:12 holds no lock on stack labs"),
         ((STACK, "--import", "eks"), "--import: 'eks' is not NAME=ID; write it as NAME=ID"),
         (("nowhere",), "STACK: unknown stack 'nowhere'; known: labs"),
     ):
         bad = run(*words)
         assert bad.exit_code == 2
-        assert said in bad.stderr
+        assert message in bad.stderr

@@ -18,7 +18,7 @@ import pytest
 from gpuform.checkout.paths import Paths
 from gpuform.clouds import RECOVERIES
 from gpuform.engine import Engine
-from gpuform.engine.places import Places
+from gpuform.engine.files import EngineFiles
 from gpuform.stack.recover import Stack, UserDecisions, carry_out, find
 from tests.waiting import until
 
@@ -88,7 +88,7 @@ class Tried:
         process.wait()
 
     def interrupted(self, *making: str, kind: str = "creating") -> None:
-        file = Places(self.paths).checkpoint("tried", "local")
+        file = EngineFiles(self.paths).checkpoint("tried", "local")
         content = json.loads(file.read_text())
         latest = content["checkpoint"]["latest"]
         named = {one["urn"].rpartition("::")[2]: one for one in latest["resources"]}
@@ -170,12 +170,12 @@ def test_objects_and_releases_that_are_there_are_imported(tried: Tried) -> None:
         ("one", "import", f"{tried.space}/one"),
         ("two", "clear", None),
     ]
-    assert "was not created by this resource" in plan.left[0].why
+    assert "was not created by this resource" in plan.manual_items[0].why
     tried.kubectl("delete", "configmap", "third", "-n", tried.space)
     plan = tried.find()
     assert [step.does for step in plan.steps] == ["import", "clear", "clear", "import", "clear"]
     tried.carry_out(plan)
-    assert not tried.find().to_do
+    assert not tried.find().has_work
     done = tried.engine.up(on_event=lambda event: None)
     made = {(step.op, step.name) for step in done.steps if step.op != "same"}
     # An imported release has the chart's name as its chart, but the program declares a folder.
@@ -210,7 +210,7 @@ def test_a_first_installation_that_was_killed_is_finished_by_the_next_up(tried: 
     assert "run again in" in young.why
     assert decided() == ("finish", "mark failed")
     tried.carry_out(tried.find())
-    assert not tried.find().to_do
+    assert not tried.find().has_work
     assert tried.releases()["two"] == ("1", "failed")
     require_finished(tried, "two", revision="2")
 
@@ -231,7 +231,7 @@ def test_an_upgrade_that_was_killed_is_rolled_back(tried: Tried) -> None:
     assert f"release {tried.space}/one: rolled back to revision 1" in tried.said
     assert tried.releases()["one"] == ("3", "deployed")
     assert "stuck" not in tried.kubectl("get", "deployments", "-n", tried.space, "-o", "name")
-    assert not tried.find().to_do
+    assert not tried.find().has_work
     assert not tried.engine.preview(on_event=lambda event: None).changed
     tried.run_helm("rollback", "one", "2")
     fail = {"metadata": {"labels": {"status": "failed"}}}

@@ -18,7 +18,7 @@ from gpuform.engine import Engine
 from gpuform.engine.pending import operations
 from gpuform.stack.recover import Stack, UserDecisions, carry_out, find
 from gpuform.stack.recover import state as states
-from tests.clouds.aws.seeded import REGION, pairs, spec
+from tests.clouds.aws.seeded import REGION, pairs, tag_specification
 from tests.stack.recover.conftest import DECLARED, STACK, Project
 
 pytestmark = pytest.mark.engine
@@ -28,8 +28,8 @@ LATER = ("s-a", "s-b", "eks")
 
 
 def made_vpc() -> str:
-    tags = spec("vpc", {**OURS, "Name": "labs"})
-    made = api.client("ec2", REGION).create_vpc(CidrBlock="10.20.0.0/16", TagSpecifications=tags)
+    tags = tag_specification("vpc", {**OURS, "Name": "labs"})
+    made = api.create_client("ec2", REGION).create_vpc(CidrBlock="10.20.0.0/16", TagSpecifications=tags)
     return str(made["Vpc"]["VpcId"])
 
 
@@ -45,14 +45,16 @@ def test_what_aws_made_is_taken_over_and_the_rest_is_made(moto: str, project: Pr
     project.interrupted(["net", "role", "queue"], LATER)
     vpc = made_vpc()
     name = inputs_of(project, "role")["name"]
-    api.client("iam", REGION).create_role(RoleName=name, AssumeRolePolicyDocument="{}", Tags=pairs(OURS))
+    api.create_client("iam", REGION).create_role(
+        RoleName=name, AssumeRolePolicyDocument="{}", Tags=pairs(OURS)
+    )
     plan = project.find()
     assert {(step.name, step.does, step.id) for step in plan.steps} == {
         ("net", "import", vpc),
         ("role", "import", name),
         ("queue", "clear", None),
     }
-    assert states.same(plan.state, project.state()), "looking changes nothing"
+    assert states.is_same_state(plan.state, project.state()), "looking changes nothing"
     project.carry_out(plan)
     assert f"net (aws:ec2/vpc:Vpc): imported as {vpc}" in project.said
     state = project.state()["deployment"]
@@ -69,7 +71,7 @@ def test_what_aws_made_is_taken_over_and_the_rest_is_made(moto: str, project: Pr
     ids = project.ids()
     assert (ids["net"], ids["role"]) == (vpc, name)
     assert len(ids) == len(project.state()["deployment"]["resources"])
-    there = api.client("ec2", REGION).describe_vpcs(Filters=[{"Name": "tag:Name", "Values": ["labs"]}])
+    there = api.create_client("ec2", REGION).describe_vpcs(Filters=[{"Name": "tag:Name", "Values": ["labs"]}])
     assert [one["VpcId"] for one in there["Vpcs"]] == [vpc]
 
 
@@ -81,18 +83,18 @@ def test_two_that_could_be_it_and_a_name_that_is_taken(moto: str, project: Proje
         project.find()
     assert one in str(caught.value)
     assert other in str(caught.value)
-    api.client("sqs", REGION).create_queue(QueueName="labs", tags={"team": "other"})
+    api.create_client("sqs", REGION).create_queue(QueueName="labs", tags={"team": "other"})
     with pytest.raises(
         InputError, match="--import: nothing is not a pending create; pending creates: net, queue"
     ):
-        project.find(UserDecisions(made={"nothing": "x"}))
-    plan = project.find(UserDecisions(made={"net": other}))
+        project.find(UserDecisions(imports={"nothing": "x"}))
+    plan = project.find(UserDecisions(imports={"net": other}))
     assert {(step.name, step.does) for step in plan.steps} == {("net", "import"), ("queue", "leave")}
-    assert [step.name for step in plan.left] == ["queue"]
+    assert [step.name for step in plan.manual_items] == ["queue"]
     before = project.state()
     project.carry_out(plan)
     assert project.state() == before, "the engine writes a state as a whole: it waits for the last answer"
-    project.carry_out(project.find(UserDecisions(made={"net": other}, never_made=["queue"])))
+    project.carry_out(project.find(UserDecisions(imports={"net": other}, not_created=["queue"])))
     assert project.ids()["net"] == other
     assert not operations(project.state())
 
@@ -109,7 +111,7 @@ def test_what_was_changing_is_read_again(moto: str, project: Project) -> None:
 
     project.edit(change)
     plan = project.find()
-    assert [(step.name, step.was, step.does) for step in plan.steps] == [
+    assert [(step.name, step.interrupted_while, step.does) for step in plan.steps] == [
         ("queue", "updating", "refresh"),
         ("eks", "deleting", "refresh"),
     ]
@@ -137,7 +139,7 @@ def test_what_could_not_be_read_is_read_by_the_same_command(
     with pytest.raises(Failure, match="an interrupted run was creating net"):
         project.run("up")
     (step,) = project.find().steps
-    assert (step.name, step.was, step.does) == ("net", "importing", "refresh")
+    assert (step.name, step.interrupted_while, step.does) == ("net", "importing", "refresh")
     project.carry_out(project.find())
     assert project.ids()["net"] == vpc
     assert not operations(project.state())
@@ -154,14 +156,16 @@ def test_a_state_in_a_bucket(moto: str, project: Project, monkeypatch: pytest.Mo
     for one in kept["deployment"]["resources"]:
         one.pop("parent", None)  # the stack, with outputs that another passphrase cannot decrypt
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "mine")
-    s3 = api.client("s3", REGION)
+    s3 = api.create_client("s3", REGION)
     s3.create_bucket(Bucket="states", CreateBucketConfiguration={"LocationConstraint": REGION})
     address = f"s3://states/of?region={REGION}"
     project.file.write_text(f"{DECLARED}    state: {{backend: '{address}'}}\n")
     stack = Stack(
         STACK, project.paths, Engine(project.paths, project.toolchain, say=project.said.append), RECOVERIES
     )
-    stack.engine.ask(stack.engine.prepare(STACK), "stack", "import", "--stack", STACK, given=json.dumps(kept))
+    stack.engine.run_pulumi(
+        stack.engine.prepare(STACK), "stack", "import", "--stack", STACK, stdin=json.dumps(kept)
+    )
     key = f"of/.pulumi/stacks/gpuform/{STACK}.json"
     content = json.loads(s3.get_object(Bucket="states", Key=key)["Body"].read())
     latest = content["checkpoint"]["latest"]
@@ -180,9 +184,9 @@ def test_a_state_in_a_bucket(moto: str, project: Project, monkeypatch: pytest.Mo
     with pytest.raises(Failure, match="is locked by process 12 of ada on host ci-7") as held:
         stack.engine.refresh(STACK)
     assert f"gpuform recover {STACK} --owner-is-gone ci-7:12" in str(held.value)
-    plan = find(stack, UserDecisions(gone=["ci-7:12"]))
+    plan = find(stack, UserDecisions(ended_owners=["ci-7:12"]))
     assert (plan.backend, len(plan.locks)) == (address, 1)
     assert [step.does for step in plan.steps] == ["clear"]
     carry_out(stack, plan, project.said.append)
-    assert not find(stack).to_do
+    assert not find(stack).has_work
     assert len(stack.engine.export(STACK)["deployment"]["resources"]) == len(latest["resources"])

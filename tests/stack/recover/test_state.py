@@ -20,7 +20,7 @@ from gpuform.stack.recover import Plan, Stack, Step, UserDecisions
 from gpuform.stack.recover import state as states
 from gpuform.stack.recover.apply import carry_out
 from gpuform.stack.recover.find import _require_pending, _resolve
-from tests.stack.destroy.told_state import PlayedEngine
+from tests.stack.destroy.engine_state import PlayedEngine
 
 pytestmark = pytest.mark.unit
 
@@ -47,7 +47,7 @@ def step(urn: str, does: Any, was: str = "creating", id: str | None = None) -> S
 def test_what_was_made_becomes_a_resource_that_is_read_again() -> None:
     before = state(op("a"), op("b"))
     kept = copy.deepcopy(before)
-    after, again = states.edited(before, [step("a", "import", id="vpc-1"), step("b", "clear")])
+    after, again = states.apply_steps(before, [step("a", "import", id="vpc-1"), step("b", "clear")])
     assert before == kept
     assert again == ["a"]
     made = {**op("a")["resource"], "id": "vpc-1", "outputs": {}}
@@ -60,7 +60,7 @@ def test_a_cluster_of_magnum_s_is_read_with_its_inputs_and_else_waits(does: str)
     type = "openstack:containerinfra/cluster:Cluster"
     known = {**op("a", type=type)["resource"], "custom": True, "outputs": {"kubeconfig": SECRET}, "id": "c"}
     before = state(op("a", type=type)) if does == "import" else state(resources=(known,))
-    after, again = states.edited(before, [step("a", does, id="c")])
+    after, again = states.apply_steps(before, [step("a", does, id="c")])
     made = after["deployment"]["resources"][1]
     assert (made["outputs"], made["id"], again) == ({"a": 1}, "c", ["a"])
     assert [one.kind for one in operations(after)] == [GIVEN_UP]
@@ -71,7 +71,7 @@ def test_what_failed_to_be_made_is_tainted_and_waits_no_more() -> None:
     known = {**op("a", type=type)["resource"], "id": "c", "initErrors": ["late"], "outputs": {"b": 1}}
     known["protect"] = True
     for before in (state(op("a", type=type)), state(resources=(known,))):
-        after, again = states.edited(before, [step("a", "recreate", id="c")])
+        after, again = states.apply_steps(before, [step("a", "recreate", id="c")])
         made = after["deployment"]["resources"][1]
         assert (made["taint"], made["id"], again, operations(after)) == (True, "c", [], [])
         assert not made["protect"]
@@ -79,7 +79,7 @@ def test_what_failed_to_be_made_is_tainted_and_waits_no_more() -> None:
 
 def test_what_was_to_be_replaced_is_still_to_go() -> None:
     old = {"urn": "a", "type": "t", "id": "vpc-0"}
-    after, _ = states.edited(state(op("a"), resources=(old,)), [step("a", "import", id="vpc-1")])
+    after, _ = states.apply_steps(state(op("a"), resources=(old,)), [step("a", "import", id="vpc-1")])
     _, replaced, made = after["deployment"]["resources"]
     assert replaced == {**old, "delete": True}
     assert (made["id"], "delete" in made) == ("vpc-1", False)
@@ -90,8 +90,8 @@ def test_what_was_deleted_before_it_was_replaced_is_not_deleted_again() -> None:
     old = {"urn": "a", "type": "aws:iam/role:Role", "id": "labs", "pendingReplacement": True}
     after_it = {"urn": "b", "type": "t", "id": "1", "dependencies": ["a"]}
     before = state(op("a", type="aws:iam/role:Role"), resources=(old, after_it))
-    assert states.ids(before, "aws:iam/role:Role") == set()
-    after, _ = states.edited(before, [step("a", "import", id="labs")])
+    assert states.ids_of_type(before, "aws:iam/role:Role") == set()
+    after, _ = states.apply_steps(before, [step("a", "import", id="labs")])
     _, made, dependent = after["deployment"]["resources"]
     assert made == {**op("a", type="aws:iam/role:Role")["resource"], "id": "labs", "outputs": {}}
     assert dependent == after_it, "the engine takes a state only where what another needs comes before it"
@@ -102,7 +102,7 @@ def test_nothing_of_aws_is_looked_at_or_read_again_with_the_credentials_of_anoth
     """Another account has none of the resources: a refresh would remove them from the state."""
 
     class Refusing(AwsRecovery):
-        def require_place(self, stack: str, state: Any) -> None:
+        def require_account(self, stack: str, state: Any) -> None:
             raise Failure(f"stack {stack}", "is in account 1", "log in")
 
     one = op("urn::a", kind)
@@ -125,13 +125,13 @@ def test_what_was_changing_is_read_again_where_the_state_has_it() -> None:
     have = {"urn": "a", "type": "t", "id": "1"}
     before = state(op("a", "updating"), op("b", "reading"), resources=(have,))
     planned = [step("a", "refresh", "updating"), step("b", "clear", "reading")]
-    after, again = states.edited(before, planned)
+    after, again = states.apply_steps(before, planned)
     assert again == ["a"]
     assert after["deployment"] == {"resources": [PROVIDER, have]}
 
 
 def test_what_was_put_there_and_never_read_is_still_to_do() -> None:
-    after, _ = states.edited(state(op("urn::a")), [step("urn::a", "import", id="vpc-1")])
+    after, _ = states.apply_steps(state(op("urn::a")), [step("urn::a", "import", id="vpc-1")])
     after["deployment"]["resources"][1]["custom"] = True
     (left,) = operations(after)
     assert (left.kind, left.name) == ("importing", "a")
@@ -144,7 +144,7 @@ def test_what_was_put_there_and_never_read_is_still_to_do() -> None:
 def test_a_state_that_has_changed_makes_the_plan_void() -> None:
     plan = Plan("prod", "file://x", state=state(op("a")))
     states.require_planned(plan, state(op("a")))
-    assert states.same(
+    assert states.is_same_state(
         {"deployment": {"resources": [SECRET | {"plaintext": "1"}]}},
         {"deployment": {"resources": [SECRET | {"ciphertext": "x"}]}},
     )
@@ -155,8 +155,8 @@ def test_a_state_that_has_changed_makes_the_plan_void() -> None:
 
 def test_secrets_are_read_and_never_shown() -> None:
     hidden = {**SECRET, "plaintext": json.dumps({"kubeconfig": "k", "more": {**SECRET, "plaintext": '"m"'}})}
-    assert states.plain([hidden, {"b": hidden}])[0] == {"kubeconfig": "k", "more": "m"}
-    assert states.plain({**SECRET, "ciphertext": "x"}) is None
+    assert states.reveal_secrets([hidden, {"b": hidden}])[0] == {"kubeconfig": "k", "more": "m"}
+    assert states.reveal_secrets({**SECRET, "ciphertext": "x"}) is None
     plan = Plan("prod", "file://x", state={"deployment": {"resources": [{"inputs": "hush"}]}})
     assert "hush" not in repr(plan) + json.dumps(plan.to_json())
 
@@ -185,8 +185,8 @@ class Refreshing(PlayedEngine):
     def deployment(self, env: Any, stack: str, show_secrets: bool = False) -> dict[str, Any]:
         return self.state
 
-    def ask(self, env: Any, *words: str, given: str) -> str:
-        self.state = json.loads(given)
+    def run_pulumi(self, env: Any, *words: str, stdin: str) -> str:
+        self.state = json.loads(stdin)
         return ""
 
     def refresh(self, name: str, on_event: Any, targets: Any) -> None:
@@ -199,11 +199,11 @@ def test_an_id_of_nothing_is_not_called_imported() -> None:
     before = state(op("urn::a"), op("urn::b"))
     steps = (step("urn::a", "import", id="vpc-1"), step("urn::b", "import", id="vpc-typo"))
     plan = Plan("prod", "file:///nowhere", steps=steps, state=before)
-    said: list[str] = []
+    message: list[str] = []
     stack = Stack("prod", Paths.here(), cast(Any, Refreshing(before, {"vpc-1"})), RECOVERIES)
     with pytest.raises(Failure, match=r"stack prod: b \(t\) was not found by its id"):
-        carry_out(stack, plan, said.append)
-    assert said == ["a (t): imported as vpc-1"]
+        carry_out(stack, plan, message.append)
+    assert message == ["a (t): imported as vpc-1"]
     both = Stack("prod", Paths.here(), cast(Any, Refreshing(before, {"vpc-1", "vpc-typo"})), RECOVERIES)
-    carry_out(both, plan, said.append)
-    assert said[2:] == ["b (t): imported as vpc-typo"]
+    carry_out(both, plan, message.append)
+    assert message[2:] == ["b (t): imported as vpc-typo"]

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from gpuform.cli.main import app
-from gpuform.stack.scaffold import Place, changing, example, reading, script
+from gpuform.stack.scaffold import StateLocation, example_name, read_policy, render_script, write_policy
 from infra.config import load
 
 ROOT = Path(__file__).parents[3]
@@ -54,7 +54,7 @@ def run(*words: str, code: int = 0) -> Result:
     ("stack", "nearest"), [("prod-eu", "aws-prod"), ("live", "aws-prod"), ("try", "aws-dev")]
 )
 def test_the_nearest_example_becomes_the_stacks_own_file(checkout: Path, stack: str, nearest: str) -> None:
-    assert example(stack) == nearest
+    assert example_name(stack) == nearest
     run(stack, "--region", "eu-central-1", "--bucket", "team-state", "--kms", "gpu/state")
     file = checkout / f"Pulumi.{stack}.yaml"
     env, model = load(file), load(ROOT / f"Pulumi.{nearest}.yaml")
@@ -88,7 +88,7 @@ def test_nothing_is_overwritten(checkout: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["try", "--region", "Frankfurt"],
          "--region: 'Frankfurt' is not an AWS region; write it as eu-central-1"),
@@ -101,8 +101,8 @@ def test_nothing_is_overwritten(checkout: Path, tmp_path: Path) -> None:
          "STACK: 'x # $(id)' is not a valid name for a stack"),
     ],
 )  # fmt: skip
-def test_bad_input_leaves_nothing(checkout: Path, words: list[str], said: str) -> None:
-    assert said in run(*words, code=2).stderr
+def test_bad_input_leaves_nothing(checkout: Path, words: list[str], message: str) -> None:
+    assert message in run(*words, code=2).stderr
     assert [file.name for file in checkout.iterdir()] == ["Pulumi.yaml"]
 
 
@@ -165,7 +165,7 @@ def check(words: list[str]) -> None:
 
 
 def test_the_policies_reach_one_stacks_folder_and_one_key() -> None:
-    place = Place(stack="prod", region="us-east-1", bucket="b-state", alias="gpuform")
+    place = StateLocation(stack="prod", region="us-east-1", bucket="b-state", alias="gpuform")
     actions = {
         policy.__name__: sorted(
             action
@@ -174,13 +174,13 @@ def test_the_policies_reach_one_stacks_folder_and_one_key() -> None:
                 statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
             )
         )
-        for policy in (reading, changing)
+        for policy in (read_policy, write_policy)
     }
-    assert actions["reading"] == ["kms:Decrypt", "s3:GetObject", "s3:ListBucket"]
-    assert actions["changing"] == [
+    assert actions["read_policy"] == ["kms:Decrypt", "s3:GetObject", "s3:ListBucket"]
+    assert actions["write_policy"] == [
         "kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey",
         "s3:DeleteObject", "s3:GetObject", "s3:ListBucket", "s3:PutObject",
     ]  # fmt: skip
-    for statement in changing(place)["Statement"]:
+    for statement in write_policy(place)["Statement"]:
         assert statement["Resource"] != "*"
-    assert "--create-bucket-configuration" not in script(place), "us-east-1 takes none"
+    assert "--create-bucket-configuration" not in render_script(place), "us-east-1 takes none"

@@ -13,9 +13,9 @@ import yaml
 from rich.console import Console
 
 from gpuform.reports import top
-from gpuform.usage.prometheus import Prometheus
-from gpuform.usage.status import summarise
-from gpuform.usage.top.read import measure, view
+from gpuform.usage.prometheus import Prometheus, Transport
+from gpuform.usage.status import summarise_status
+from gpuform.usage.top.read import build_view, read_metrics
 from gpuform.usage.top.view import Node, View
 from infra.config import parse
 from infra.model.environment import Environment
@@ -34,17 +34,17 @@ class Played:
         expression = params.get("query", "")
         self.asked.append(expression)
         if path == "/api/v1/alerts":
-            return answer({"alerts": self.alerts})
+            return response({"alerts": self.alerts})
         found = [(labels, value) for labels, value in self.series if _selected(expression, labels)]
         if path == "/api/v1/query":
             result = [{"metric": dict(labels), "value": [1.0, str(value)]} for labels, value in found]
-            return answer({"resultType": "vector", "result": result})
+            return response({"resultType": "vector", "result": result})
         start, end, step = (float(params[key]) for key in ("start", "end", "step"))
         times = [start + step * index for index in range(int((end - start) / step) + 1)]
         result = [
             {"metric": dict(labels), "values": [[at, str(value)] for at in times]} for labels, value in found
         ]
-        return answer({"resultType": "matrix", "result": result})
+        return response({"resultType": "matrix", "result": result})
 
     def close(self) -> None: ...
 
@@ -56,7 +56,7 @@ def _selected(expression: str, labels: Labels) -> bool:
     return name in expression and not ('pod!=""' in expression and "pod" not in labels)
 
 
-def answer(data: Any, status: str = "success", code: int = 200, **more: str) -> httpx.Response:
+def response(data: Any, status: str = "success", code: int = 200, **more: str) -> httpx.Response:
     document = {"status": status, "data": data, **more}
     return httpx.Response(code, content=json.dumps(document), request=httpx.Request("GET", "http://played"))
 
@@ -65,7 +65,7 @@ def series(name: str, value: float, **labels: str) -> tuple[Labels, float]:
     return {"__name__": name, **labels}, value
 
 
-def device(
+def gpu_series(
     node: str, gpu: int, util: float, used_gib: float, total_gib: float, **labels: str
 ) -> list[tuple[Labels, float]]:
     tags = {"node": node, "gpu": str(gpu), **labels}
@@ -126,12 +126,12 @@ def _resource(key: str) -> str:
     return key.replace("mig_", "mig-").replace("_", ".")
 
 
-def whole(node: str, index: int, share: int | None = None) -> str:
+def gpu_uuid(node: str, index: int, share: int | None = None) -> str:
     found = gpu_id(f"uid-{node}", index)
     return found if share is None else f"{found}::{share}"
 
 
-def slice_of(node: str, index: int, profile: str, start: int) -> str:
+def mig_uuid(node: str, index: int, profile: str, start: int) -> str:
     return mig_id(f"uid-{node}", index, profile, start)
 
 
@@ -167,18 +167,18 @@ GROUPS = parse(
 )
 
 
-def seen(played: Played, *objects: dict[str, Any], env: Environment = ENV) -> View:
-    nodes = tuple(one for one in objects if "spec" not in one)
-    pods = tuple(one for one in objects if "spec" in one)
-    return view(env, summarise(env, nodes, pods), *measure(Prometheus(played, "remedy")))
+def view_of(transport: Transport, *objects: dict[str, Any], env: Environment = ENV) -> View:
+    pods = [item for item in objects if "containers" in item.get("spec", {})]
+    current = summarise_status(env, [item for item in objects if item not in pods], pods)
+    return build_view(env, current, *read_metrics(Prometheus(transport, "remedy")))
 
 
-def one_node(found: View) -> Node:
+def only_node(found: View) -> Node:
     (only,) = found.nodes
     return only
 
 
-def told(pods: Any) -> list[tuple[str, float, float | None, bool]]:
+def usage_rows(pods: Any) -> list[tuple[str, float, float | None, bool]]:
     return [
         (
             pod.name,
@@ -192,13 +192,13 @@ def told(pods: Any) -> list[tuple[str, float, float | None, bool]]:
 
 SHARED = [
     node("n0", "t4", gpus=1),
-    pod("a/one", "n0", (whole("n0", 0, 0),), gpu_shared=1),
-    pod("b/two", "n0", (whole("n0", 0, 3),), gpu_shared=1),
+    pod("a/one", "n0", (gpu_uuid("n0", 0, 0),), gpu_shared=1),
+    pod("b/two", "n0", (gpu_uuid("n0", 0, 3),), gpu_shared=1),
 ]
 
 
-def text(found: View) -> str:
+def shown(found: View) -> str:
     console = Console(width=200, highlight=False)
     with console.capture() as captured:
-        console.print(top.table(found))
+        console.print(top.top_table(found))
     return captured.get()

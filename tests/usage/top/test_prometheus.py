@@ -20,13 +20,13 @@ from gpuform.usage import prometheus
 from gpuform.usage.prometheus import (
     SERVICE,
     Alert,
-    Nowhere,
+    ApiServerProxy,
     Prometheus,
-    Proxied,
     Sample,
     Series,
-    direct,
-    reach,
+    Unavailable,
+    connect,
+    local_client,
 )
 from gpuform.usage.top.measured import History, last_hour
 from gpuform.usage.top.view import Gpu, Node, Slice, Use, View
@@ -34,8 +34,8 @@ from infra.config import parse
 from infra.model.environment import Environment
 from infra.plan.rules.promql import POOL_REQUESTED, POOL_USED
 from lab.plane.layout import Layout, Record, prometheus_port
-from tests.kubernetes.played import kubeconfig
-from tests.usage.top.played import Played, answer, device, series
+from tests.kubernetes.fake_client import kubeconfig
+from tests.usage.top.played import Played, gpu_series, response, series
 
 pytestmark = pytest.mark.unit
 
@@ -82,7 +82,7 @@ def good(data: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def asks(served: Served) -> Iterator[Prometheus]:
-    with direct("http://127.0.0.1:9090") as transport:
+    with local_client("http://127.0.0.1:9090") as transport:
         yield Prometheus(transport, "start it")
 
 
@@ -111,7 +111,7 @@ def test_alerts_are_sorted(served: Served, asks: Prometheus) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "document", "said"),
+    ("code", "document", "message"),
     [
         (
             400,
@@ -128,12 +128,12 @@ def test_alerts_are_sorted(served: Served, asks: Prometheus) -> None:
     ],
 )
 def test_a_bad_answer_is_a_failure(
-    served: Served, asks: Prometheus, code: int, document: Any, said: str
+    served: Served, asks: Prometheus, code: int, document: Any, message: str
 ) -> None:
     served.code, served.document = code, document
     with pytest.raises(Failure) as failed:
         asks.query("x")
-    assert said in str(failed.value)
+    assert message in str(failed.value)
 
 
 def test_nobody_there_is_a_failure_with_what_to_do(served: Served, asks: Prometheus) -> None:
@@ -145,7 +145,7 @@ def test_nobody_there_is_a_failure_with_what_to_do(served: Served, asks: Prometh
 def test_elsewhere_it_is_reached_through_the_api_server(served: Served, tmp_path: Path) -> None:
     file = tmp_path / "kubeconfig"
     file.write_text(yaml.safe_dump(kubeconfig({"server": "http://cluster.example"}, {"token": "t"})))
-    transport = Proxied(file, None)
+    transport = ApiServerProxy(file, None)
     served.document = good({"resultType": "vector", "result": [{"metric": {"a": "b"}, "value": [1, "2"]}]})
     try:
         for _ in range(2):
@@ -171,7 +171,7 @@ ENV = parse(
 
 
 def ask(env: Environment, paths: Paths) -> AbstractContextManager[Prometheus]:
-    return reach(env, paths, paths.kubeconfig, None, prometheus_port)
+    return connect(env, paths, paths.kubeconfig, None, prometheus_port)
 
 
 def test_the_embedded_one_is_found_by_its_port(
@@ -193,8 +193,8 @@ def test_the_embedded_one_is_found_by_its_port(
 
 def test_a_stack_without_monitoring_is_asked_nothing(tmp_path: Path) -> None:
     paths = Paths(root=tmp_path, state=tmp_path, cache=tmp_path)
-    said = "monitoring: not declared; declare it in the stack file"
-    with ask(ENV, paths) as found, pytest.raises(Failure, match=said):
+    message = "monitoring: not declared; declare it in the stack file"
+    with ask(ENV, paths) as found, pytest.raises(Failure, match=message):
         found.query("up")
 
 
@@ -209,13 +209,13 @@ class Young(Played):
         data = super().get(path, params).json()["data"]
         for one in data["result"]:
             one["values"] = [value for value in one["values"] if value[0] >= self.since]
-        return answer(data)
+        return response(data)
 
 
 def played(kind: type[Played]) -> Played:
     found = kind()
     for instance, util in (("2", 1.0), ("5", 0.5)):
-        found.series += device("a.b", 0, util, 1, 2, GPU_I_ID=instance)
+        found.series += gpu_series("a.b", 0, util, 1, 2, GPU_I_ID=instance)
     found.series += [series(POOL_USED, 0.4, pool="p"), series(POOL_REQUESTED, 0.7, pool="p")]
     return found
 
@@ -241,4 +241,4 @@ def test_a_young_prometheus_is_asked_again_finer() -> None:
 
 
 def test_what_does_not_answer_is_left_out() -> None:
-    assert last_hour(Prometheus(Nowhere(Failure("a", "b", "c")), ""), VIEW, 3600.0) == History()
+    assert last_hour(Prometheus(Unavailable(Failure("a", "b", "c")), ""), VIEW, 3600.0) == History()

@@ -10,10 +10,9 @@ import pytest
 
 from gpuform.checkout.errors import Failure
 from gpuform.reports import top
-from gpuform.usage.prometheus import Nowhere, Prometheus
-from gpuform.usage.status import summarise
-from gpuform.usage.top.measured import Measured
-from gpuform.usage.top.read import NOTHING_YET, measure, view
+from gpuform.usage.prometheus import Prometheus, Unavailable
+from gpuform.usage.top.measured import Metrics
+from gpuform.usage.top.read import NOTHING_YET, read_metrics
 from gpuform.usage.top.view import PodUse
 from infra.config import parse
 from infra.model import offer
@@ -23,16 +22,16 @@ from tests.usage.top.played import (
     LAYOUT,
     SHARED,
     Played,
-    device,
+    gpu_series,
+    gpu_uuid,
+    mig_uuid,
     node,
-    one_node,
+    only_node,
     pod,
-    seen,
     series,
-    slice_of,
-    text,
-    told,
-    whole,
+    shown,
+    usage_rows,
+    view_of,
 )
 
 pytestmark = pytest.mark.unit
@@ -44,31 +43,30 @@ def test_shares_of_a_gpu_have_their_recorded_part() -> None:
         series("gpuform:pod:gpus_used", 0.3, namespace="b", pod="two", node="n0"),
         series("gpuform:gpu:power_watts", 61.6, node="n0", gpu="0"),
     ]
-    found = one_node(seen(Played([*device("n0", 0, 0.8, 6, 15), *recorded]), *SHARED))
+    found = only_node(view_of(Played([*gpu_series("n0", 0, 0.8, 6, 15), *recorded]), *SHARED))
     (gpu,) = found.gpus
     assert (gpu.shares, gpu.use.util, gpu.use.power_watts, gpu.requested) == (4, 0.8, 61.6, 0.5)
-    assert told(gpu.pods) == [("one", 0.25, 0.5, True), ("two", 0.25, 0.3, True)]
+    assert usage_rows(gpu.pods) == [("one", 0.25, 0.5, True), ("two", 0.25, 0.3, True)]
 
 
 def test_queues_change_nothing_of_what_is_shown() -> None:
     """A pod that waits in a queue is on no node, and has no GPU."""
-    measured, why = measure(Prometheus(Played(device("n0", 0, 0.8, 6, 15)), ""))
+    played = Played(gpu_series("n0", 0, 0.8, 6, 15))
     teams = [{"name": "lab", "namespaces": ["a"], "quota": {"t4": 4}}]
     queued = parse({**ENV.resolved(), "queues": {"teams": teams}})
-    (node, *pods), gated = SHARED, pod("a/waits", None, phase="Pending", gpu_shared=1)
-    found = view(queued, summarise(queued, [node], [*pods, gated]), measured, why)
+    found = view_of(played, *SHARED, pod("a/waits", None, phase="Pending", gpu_shared=1), env=queued)
     assert found.nodes
-    assert found == view(ENV, summarise(ENV, [node], pods), measured, why)
+    assert found == view_of(played, *SHARED)
 
 
 def test_without_the_recorded_series_the_part_comes_from_the_gpu_itself() -> None:
-    (gpu,) = one_node(seen(Played(device("n0", 0, 0.8, 6, 15)), *SHARED)).gpus
-    assert told(gpu.pods) == [("one", 0.25, 0.4, True), ("two", 0.25, 0.4, True)]
+    (gpu,) = only_node(view_of(Played(gpu_series("n0", 0, 0.8, 6, 15)), *SHARED)).gpus
+    assert usage_rows(gpu.pods) == [("one", 0.25, 0.4, True), ("two", 0.25, 0.4, True)]
 
 
 def test_a_pod_alone_on_a_shared_gpu_uses_what_is_measured() -> None:
-    (gpu,) = one_node(seen(Played(device("n0", 0, 0.8, 6, 15)), *SHARED[:2])).gpus
-    assert told(gpu.pods) == [("one", 0.25, 0.8, False)]
+    (gpu,) = only_node(view_of(Played(gpu_series("n0", 0, 0.8, 6, 15)), *SHARED[:2])).gpus
+    assert usage_rows(gpu.pods) == [("one", 0.25, 0.8, False)]
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["DCGM names the pods", "it names none"])
@@ -81,19 +79,19 @@ def test_slices_have_their_own_numbers(named: bool) -> None:
         ("2", "3g.20gb", 0.9, "inference"),
     ):
         tags = {"GPU_I_ID": instance, "GPU_I_PROFILE": profile, "modelName": "NVIDIA A100-PCIE-40GB"}
-        played.series += device("n1", 0, util, 4, 10, **tags)
+        played.series += gpu_series("n1", 0, util, 4, 10, **tags)
         if named:
             raw = {"node": "n1", "gpu": "0", "GPU_I_ID": instance, "namespace": "mig", "pod": name}
             played.series.append(series("DCGM_FI_DEV_FB_USED", 4096, **raw))
     played.series.append(series("gpuform:gpu:power_watts", 200, node="n1", gpu="0"))
-    found = seen(
+    found = view_of(
         played,
         node("n1", "mig", 1, LAYOUT, nvidia_com__gpu_product="NVIDIA-A100-PCIE-40GB"),
-        pod("mig/simulation", "n1", (slice_of("n1", 0, "2g.10gb", 0),), mig_2g_10gb=1),
-        pod("mig/notebook", "n1", (slice_of("n1", 0, "2g.10gb", 2),), mig_2g_10gb=1),
-        pod("mig/inference", "n1", (slice_of("n1", 0, "3g.20gb", 4),), mig_3g_20gb=1),
+        pod("mig/simulation", "n1", (mig_uuid("n1", 0, "2g.10gb", 0),), mig_2g_10gb=1),
+        pod("mig/notebook", "n1", (mig_uuid("n1", 0, "2g.10gb", 2),), mig_2g_10gb=1),
+        pod("mig/inference", "n1", (mig_uuid("n1", 0, "3g.20gb", 4),), mig_3g_20gb=1),
     )
-    (gpu,) = one_node(found).gpus
+    (gpu,) = only_node(found).gpus
     assert (gpu.compute, gpu.memory, gpu.use.power_watts) == (7, 8, 200)
     assert gpu.use.util == pytest.approx((0.2 * 2 + 0.1 * 2 + 0.9 * 3) / 7)
     assert gpu.use.memory_used == 12 * 2**30
@@ -104,7 +102,7 @@ def test_slices_have_their_own_numbers(named: bool) -> None:
     ]
     first, second, third = (one.use.util for one in gpu.slices)
     assert (first, second, third) == ((0.1, 0.2, 0.9) if named else (0.2, 0.1, 0.9))
-    assert told(gpu.slices[2].pods) == [("inference", 0.429, 0.386, False)]
+    assert usage_rows(gpu.slices[2].pods) == [("inference", 0.429, 0.386, False)]
 
 
 @pytest.mark.parametrize("simulated", [True, False], ids=["simulated", "DCGM's"])
@@ -115,74 +113,80 @@ def test_a_gpu_is_what_its_slices_are_together(simulated: bool) -> None:
     own = {"gpu_operator": {"mig_strategy": "mixed"}, "pools": [half]}
     env = parse({"name": "halves", "cluster": {"kind": "embedded"}, **own})
     tags = {"GPU_I_PROFILE": "3g.20gb", "modelName": "NVIDIA A100-PCIE-40GB"}
-    played = Played([*device("n1", 0, 1, 4, 20, GPU_I_ID="1", **tags)])
-    played.series += device("n1", 0, 0.5, 4, 20, GPU_I_ID="2", **tags)
+    played = Played([*gpu_series("n1", 0, 1, 4, 20, GPU_I_ID="1", **tags)])
+    played.series += gpu_series("n1", 0, 0.5, 4, 20, GPU_I_ID="2", **tags)
     layout = {"0": ["3g.20gb@0", "3g.20gb@4"]}
     label = {"nvidia_com__gpu_product": "NVIDIA-A100-PCIE-40GB"}
     there = node("n1", "half", 1, layout, **label) if simulated else node("n1", "half", **label)
     pods = tuple(pod(f"a/{name}", "n1", mig_3g_20gb=1) for name in ("one", "two"))
-    found = one_node(view(env, summarise(env, [there], pods), *measure(Prometheus(played, "remedy"))))
+    found = only_node(view_of(played, there, *pods, env=env))
     assert (found.requested, found.busy) == (1.0, 0.75)
-    assert offer.parts("mixed", env.pools[0]) == {"nvidia.com/mig-3g.20gb": 0.5}
+    assert offer.unit_parts("mixed", env.pools[0]) == {"nvidia.com/mig-3g.20gb": 0.5}
 
 
 def test_a_real_node_has_the_devices_and_pods_that_dcgm_knows() -> None:
     played = Played()
     for index, util in enumerate((0.5, 0.0)):
-        played.series += device(
+        played.series += gpu_series(
             "n2", index, util, 10, 40, UUID=f"GPU-{index}", modelName="NVIDIA A100-PCIE-40GB"
         )
     played.series.append(series("DCGM_FI_DEV_FB_USED", 9, node="n2", gpu="1", namespace="a", pod="one"))
     played.series.append(series("DCGM_FI_DEV_FB_USED", 9, node="n2", gpu="0"))
-    found = one_node(seen(played, node("n2", "whole"), pod("a/one", "n2", gpu=1), pod("a/two", "n2", gpu=1)))
-    assert [told(gpu.pods) for gpu in found.gpus] == [[], [("one", 1.0, 0.0, False)]]
+    found = only_node(
+        view_of(played, node("n2", "whole"), pod("a/one", "n2", gpu=1), pod("a/two", "n2", gpu=1))
+    )
+    assert [usage_rows(gpu.pods) for gpu in found.gpus] == [[], [("one", 1.0, 0.0, False)]]
     assert [gpu.uuid for gpu in found.gpus] == ["GPU-0", "GPU-1"]
-    assert told(found.loose) == [("two", 1.0, None, False)]
+    assert usage_rows(found.unassigned) == [("two", 1.0, None, False)]
 
 
 def test_shared_gpus_of_a_real_node_are_told_of_the_node_and_never_as_nothing() -> None:
     """DCGM does not attribute shares: with one GPU the pod's use is known, with two it is the node's."""
     recorded = [series("gpuform:pod:gpus_used", 0.3, namespace="a", pod="one", node="n0")]
     pods = [pod("a/one", "n0", gpu_shared=1)]
-    single = one_node(seen(Played([*device("n0", 0, 0.3, 6, 15), *recorded]), node("n0", "t4"), *pods))
-    assert told(single.gpus[0].pods) == [("one", 0.25, 0.3, False)]
-    both = [*device("n0", 0, 0.3, 6, 15), *device("n0", 1, 0.3, 6, 15), *recorded]
-    double = seen(Played(both), node("n0", "t4"), *pods)
-    assert told(one_node(double).loose) == [("one", 0.25, 0.3, True)]
-    assert "~0.3" in text(double)
-    assert top.ATTRIBUTED in top.notes(double)
+    single = only_node(
+        view_of(Played([*gpu_series("n0", 0, 0.3, 6, 15), *recorded]), node("n0", "t4"), *pods)
+    )
+    assert usage_rows(single.gpus[0].pods) == [("one", 0.25, 0.3, False)]
+    both = [*gpu_series("n0", 0, 0.3, 6, 15), *gpu_series("n0", 1, 0.3, 6, 15), *recorded]
+    double = view_of(Played(both), node("n0", "t4"), *pods)
+    assert usage_rows(only_node(double).unassigned) == [("one", 0.25, 0.3, True)]
+    assert "~0.3" in shown(double)
+    assert top.ATTRIBUTED in top.top_notes(double)
 
 
 def test_pods_that_have_ended_or_ask_for_no_gpu_are_left_out() -> None:
-    found = seen(
+    found = view_of(
         Played(),
         node("n0", "t4", gpus=1),
         node("c0", "cpu"),
-        pod("a/done", "n0", (whole("n0", 0, 0),), phase="Succeeded", gpu_shared=1),
+        pod("a/done", "n0", (gpu_uuid("n0", 0, 0),), phase="Succeeded", gpu_shared=1),
         pod("a/none", "n0"),
         pod("a/waits", None, gpu_shared=1),
     )
-    assert not list(one_node(found).everyone)
+    assert not list(only_node(found).all_pods)
 
 
 def test_a_node_of_another_environments_pool_of_that_name_is_left_out() -> None:
     theirs = node("n9", "t4", gpus=1, gpuform_io__environment="other")
     ours = node("n0", "t4", gpus=1, gpuform_io__environment=ENV.name)
-    assert one_node(seen(Played(), theirs, ours)).name == "n0"
+    assert only_node(view_of(Played(), theirs, ours)).name == "n0"
 
 
 def test_a_pod_with_several_gpus_is_on_each() -> None:
-    ids = (whole("n2", 1), whole("n2", 3))
-    found = one_node(seen(Played(), node("n2", "whole", gpus=4), pod("a/big", "n2", ids, gpu=2)))
+    ids = (gpu_uuid("n2", 1), gpu_uuid("n2", 3))
+    found = only_node(view_of(Played(), node("n2", "whole", gpus=4), pod("a/big", "n2", ids, gpu=2)))
     assert [[one.requested for one in gpu.pods] for gpu in found.gpus] == [[], [1.0], [], [1.0]]
     assert found.requested == 2
 
 
 def test_the_tree() -> None:
     played = Played(
-        [*device("n0", 0, 0.8, 6, 15), series("gpuform:gpu:power_watts", 61.6, node="n0", gpu="0")]
+        [*gpu_series("n0", 0, 0.8, 6, 15), series("gpuform:gpu:power_watts", 61.6, node="n0", gpu="0")]
     )
-    lines = [line.rstrip() for line in text(seen(played, *SHARED, node("n2", "whole", gpus=2))).splitlines()]
+    lines = [
+        line.rstrip() for line in shown(view_of(played, *SHARED, node("n2", "whole", gpus=2))).splitlines()
+    ]
     assert lines == [
         "node, GPU, slice, pod           requested            used          GPU memory       power",
         "n0 (t4, g2.5xlarge)             0.5 of 1 GPU         0.8 of 1 GPU",
@@ -199,18 +203,18 @@ def test_a_gpu_that_is_lost_is_still_the_nodes_and_says_what_is_wrong() -> None:
     lost = {"node": "n2", "gpu": "1", "UUID": "GPU-1", "class": "replace"}
     played = Played(
         [
-            *device("n2", 0, 0.5, 1, 40),
+            *gpu_series("n2", 0, 0.5, 1, 40),
             series("gpuform:fault:active", 1, **lost, reason="gpu_lost"),
             series("gpuform:fault:active", 1, **lost, reason="xid", xid="79"),
         ]
     )
     for there in (node("n2", "whole"), node("n2", "whole", gpus=2)):
-        found = seen(played, there)
-        first, second = one_node(found).gpus
+        found = view_of(played, there)
+        first, second = only_node(found).gpus
         assert first.faults == ()
         assert sorted(map(str, second.faults)) == ["XID 79 (replace)", "gpu lost (replace)"]
         assert not second.use.measured
-        line = next(line for line in text(found).splitlines() if "GPU 1" in line)
+        line = next(line for line in shown(found).splitlines() if "GPU 1" in line)
         assert "(replace)" in line
         assert "unhealthy" in line
         assert "free" not in line
@@ -221,14 +225,14 @@ def test_a_gpu_that_is_lost_is_still_the_nodes_and_says_what_is_wrong() -> None:
 
 def test_without_prometheus_only_requests_are_shown_and_that_is_said() -> None:
     why = Failure("Prometheus", "does not answer", "look")
-    found = view(ENV, summarise(ENV, SHARED[:1], SHARED[1:]), *measure(Prometheus(Nowhere(why), "")))
-    assert text(found).splitlines()[0].split() == ["node,", "GPU,", "slice,", "pod", "requested"]
-    assert top.notes(found) == ["requested only: Prometheus: does not answer; look"]
+    found = view_of(Unavailable(why), *SHARED)
+    assert shown(found).splitlines()[0].split() == ["node,", "GPU,", "slice,", "pod", "requested"]
+    assert top.top_notes(found) == ["requested only: Prometheus: does not answer; look"]
     assert found.to_json()["prometheus"] == {"answers": False, "why": "Prometheus: does not answer; look"}
 
 
 def test_a_prometheus_without_gpus_says_so() -> None:
-    assert measure(Prometheus(Played(), "")) == (Measured(), NOTHING_YET)
+    assert read_metrics(Prometheus(Played(), "")) == (Metrics(), NOTHING_YET)
 
 
 @pytest.mark.parametrize(
@@ -243,16 +247,16 @@ def test_a_prometheus_without_gpus_says_so() -> None:
     ],
 )
 def test_filters(asked: tuple[str | None, str | None, str | None], nodes: list[str], pods: list[str]) -> None:
-    big = pod("a/big", "n2", (whole("n2", 1),), gpu=1)
-    found = seen(Played(), *SHARED, node("n2", "whole", gpus=2), big).only(*asked)
+    big = pod("a/big", "n2", (gpu_uuid("n2", 1),), gpu=1)
+    found = view_of(Played(), *SHARED, node("n2", "whole", gpus=2), big).filtered(*asked)
     assert [one.name for one in found.nodes] == nodes
-    assert [one.name for each in found.nodes for one in each.everyone] == pods
+    assert [one.name for each in found.nodes for one in each.all_pods] == pods
     if asked[0]:
-        assert all(list(gpu.everyone) for each in found.nodes for gpu in each.gpus)
+        assert all(list(gpu.all_pods) for each in found.nodes for gpu in each.gpus)
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         ({"taints": [{"key": "nvidia.com/gpu", "value": "true"}]}, ""),
         ({"unschedulable": True}, "cordoned"),
@@ -261,23 +265,22 @@ def test_filters(asked: tuple[str | None, str | None, str | None], nodes: list[s
     ],
 )
 def test_free_gpus_of_a_node_that_takes_no_pods_are_not_offered_without_a_word(
-    spec: dict[str, Any], said: str
+    spec: dict[str, Any], message: str
 ) -> None:
-    played = {**node("w", "whole", gpus=4), "spec": spec}
-    found = view(ENV, summarise(ENV, [played], []), *measure(Prometheus(Played([]), "remedy")))
-    assert one_node(found).closed == said
-    assert said in text(found)
-    assert found.to_json()["nodes"][0]["closed"] == said
+    found = view_of(Played(), {**node("w", "whole", gpus=4), "spec": spec})
+    assert only_node(found).closed == message
+    assert message in shown(found)
+    assert found.to_json()["nodes"][0]["closed"] == message
 
 
 def test_json_has_what_is_known_of_each_gpu() -> None:
-    found = seen(Played(device("n0", 0, 0.8, 6, 15)), *SHARED).to_json()
+    found = view_of(Played(gpu_series("n0", 0, 0.8, 6, 15)), *SHARED).to_json()
     assert found["growing"] == []
     (only,) = found["nodes"]
     (gpu,) = only["gpus"]
     assert gpu == {
         "index": 0,
-        "uuid": whole("n0", 0),
+        "uuid": gpu_uuid("n0", 0),
         "model": "Tesla-T4",
         "shares": 4,
         "requested_gpus": 0.5,
@@ -305,26 +308,26 @@ def test_json_has_what_is_known_of_each_gpu() -> None:
 
 def test_groups_that_grow_say_how_far() -> None:
     """A group without GPUs is not listed; for the others all their nodes count, shown or not."""
-    found = seen(Played([]), node("n1", "mig", 1, LAYOUT), node("n2", "mig", 1, LAYOUT), env=GROUPS)
+    found = view_of(Played([]), node("n1", "mig", 1, LAYOUT), node("n2", "mig", 1, LAYOUT), env=GROUPS)
     mig = {"pool": "mig", "nodes": 2, "min": 1, "max": 4}
     assert found.to_json()["growing"] == [mig, {"pool": "whole", "nodes": 0, "min": 1, "max": 2}]
-    assert "pool mig has 2 nodes, and may have 1 to 4" in top.notes(found)
-    assert "pool whole has 0 nodes, and may have 1 to 2" in top.notes(found)
-    assert found.only(None, "mig", "n1").to_json()["growing"] == [mig]
+    assert "pool mig has 2 nodes, and may have 1 to 4" in top.top_notes(found)
+    assert "pool whole has 0 nodes, and may have 1 to 2" in top.top_notes(found)
+    assert found.filtered(None, "mig", "n1").to_json()["growing"] == [mig]
 
 
 def test_what_was_used_is_never_said_to_be_nothing_known() -> None:
-    assert top.used_by(PodUse("a", "b", "b", "nvidia.com/gpu", 1, 1.0)) == "not measured"
+    assert top.format_used(PodUse("a", "b", "b", "nvidia.com/gpu", 1, 1.0)) == "not measured"
 
 
 def test_the_documentation_shows_every_key() -> None:
     text = (Path(__file__).parents[3] / "docs/howto/report.md").read_text(encoding="utf-8")
     shown = json.loads(text.partition("```json\n")[2].partition("```")[0])
     fault = series("gpuform:fault:active", 1, node="n1", gpu="0", reason="ecc")
-    current = seen(
-        Played([*device("n1", 0, 0.5, 1, 2), fault]),
+    current = view_of(
+        Played([*gpu_series("n1", 0, 0.5, 1, 2), fault]),
         node("n1", "mig", 1, LAYOUT),
-        pod("a/b", "n1", (slice_of("n1", 0, "3g.20gb", 4),), mig_3g_20gb=1),
+        pod("a/b", "n1", (mig_uuid("n1", 0, "3g.20gb", 4),), mig_3g_20gb=1),
         env=GROUPS,
     ).to_json()
     assert keys(shown) == keys(current)

@@ -5,30 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuform.checkout.paths import Paths
-from gpuform.clients.aws.api import client
-from gpuform.clouds.aws.preflight import account, network, offerings, quotas, reach, versions
-from gpuform.clouds.aws.preflight.account_api import Aws, Clients
-from gpuform.clouds.aws.preflight.reach import Here
-from gpuform.stack.preflight.check import Check, Finding, not_installed, run_in_order
+from gpuform.clients.aws.api import create_client
+from gpuform.clouds.aws.preflight import account, endpoint, network, offerings, quotas, versions
+from gpuform.clouds.aws.preflight.account_api import Aws, CreateClient
+from gpuform.clouds.aws.preflight.endpoint import LocalMachine
+from gpuform.stack.preflight.check import Check, Finding, missing_client, run_in_order
 from infra.model.environment import Environment
 from infra.plan.node_groups import cluster_of
 
 
 def checks(
-    env: Environment, paths: Paths, stack: str, clients: Clients | None = None, here: Here | None = None
+    env: Environment,
+    paths: Paths,
+    stack: str,
+    clients: CreateClient | None = None,
+    machine: LocalMachine | None = None,
 ) -> Iterator[Finding]:
-    """Without credentials or the region, the rest is SKIP. Tests set ``clients`` and ``here``."""
+    """Without credentials or the region, the rest is SKIP. Tests set ``clients`` and ``machine``."""
     cluster = cluster_of(env)
-    first = (account.credentials(cluster), account.region(cluster))
-    missing = "" if clients else not_installed("botocore", "botocore", "offline")
-    aws = Aws(cluster.region, clients or client)
-    return run_in_order(first, _others(env, here or Here()), aws, missing)
+    first_checks = (account.credentials(cluster), account.region(cluster))
+    missing = "" if clients else missing_client("botocore", "botocore", "offline")
+    aws = Aws(cluster.region, clients or create_client)
+    return run_in_order(first_checks, _others(env, machine or LocalMachine()), aws, missing)
 
 
-def _others(env: Environment, here: Here) -> Iterator[Check]:
+def _others(env: Environment, machine: LocalMachine) -> Iterator[Check]:
     yield from account.zones(cluster_of(env))
     yield from network.checks(env)
-    yield from reach.checks(env, here)
+    yield from endpoint.checks(env, machine)
     yield from account.access(env)
     yield from quotas.checks(env)
     yield from offerings.checks(env)

@@ -7,16 +7,16 @@ from functools import partial
 from typing import Any
 
 from gpuform.checkout.errors import Failure
-from gpuform.clouds.aws.preflight.account_api import Aws, home
-from gpuform.stack.preflight.check import Check, Judged
+from gpuform.clouds.aws.preflight.account_api import Aws, home_region
+from gpuform.stack.preflight.check import Check, Result
 from infra.model.aws import AwsCluster
 from infra.model.environment import Environment
 from infra.plan.node_groups import cluster_of
 
-NOT_OF_EKS = ("use1-az3", "usw1-az2", "cac1-az3")
+ZONES_WITHOUT_EKS = ("use1-az3", "usw1-az2", "cac1-az3")
 """Zone ids in which a cluster's subnets must not be (EKS user guide, subnet requirements)."""
-SPOT = ("AWSServiceRoleForEC2Spot", "spot.amazonaws.com")
-MADE_BY_AWS = {
+SPOT_ROLE = ("AWSServiceRoleForEC2Spot", "spot.amazonaws.com")
+SERVICE_ROLES = {
     "AWSServiceRoleForAmazonEKS": ("eks.amazonaws.com", "the first cluster"),
     "AWSServiceRoleForAmazonEKSNodegroup": ("eks-nodegroup.amazonaws.com", "the first node group"),
     "AWSServiceRoleForAutoScaling": ("autoscaling.amazonaws.com", "the first node group"),
@@ -26,14 +26,14 @@ MADE_BY_AWS = {
 
 def credentials(cluster: AwsCluster) -> Check:
     """The caller's identity: every other check needs valid credentials."""
-    by_hand = f"aws sts get-caller-identity --region {home(cluster.region)}"
+    by_hand = f"aws sts get-caller-identity --region {home_region(cluster.region)}"
 
-    def judge(aws: Aws) -> Judged:
+    def judge(aws: Aws) -> Result:
         try:
-            who = aws.ask("sts", "get_caller_identity", region=aws.home)
+            identity = aws.query("sts", "get_caller_identity", region=aws.home_region)
         except Failure as failure:
-            return Judged("FAIL", failure.fact, "set AWS_PROFILE, or: aws sso login, or: aws configure")
-        return Judged("PASS", f"account {who['Account']} as {who['Arn']}")
+            return Result("FAIL", failure.fact, "set AWS_PROFILE, or: aws sso login, or: aws configure")
+        return Result("PASS", f"account {identity['Account']} as {identity['Arn']}")
 
     return Check("credentials", by_hand, judge)
 
@@ -41,19 +41,19 @@ def credentials(cluster: AwsCluster) -> Check:
 def region(cluster: AwsCluster) -> Check:
     """The region exists and the account has it: regions since 2019 must be enabled (AWS account guide)."""
     name = cluster.region
-    by_hand = f"aws ec2 describe-regions --all-regions --region-names {name} --region {home(name)}"
+    by_hand = f"aws ec2 describe-regions --all-regions --region-names {name} --region {home_region(name)}"
 
-    def judge(aws: Aws) -> Judged:
-        named = {"region": aws.home, "AllRegions": True, "RegionNames": [name]}
-        found = aws.find(("InvalidParameterValue",), "ec2", "describe_regions", **named).get("Regions")
-        if not found:
-            return Judged("FAIL", "AWS has no such region", "write another one as cluster.region")
-        status = found[0].get("OptInStatus", "opt-in-not-required")
+    def judge(aws: Aws) -> Result:
+        parameters = {"region": aws.home_region, "AllRegions": True, "RegionNames": [name]}
+        regions = aws.find(("InvalidParameterValue",), "ec2", "describe_regions", **parameters).get("Regions")
+        if not regions:
+            return Result("FAIL", "AWS has no such region", "write another one as cluster.region")
+        status = regions[0].get("OptInStatus", "opt-in-not-required")
         if status == "not-opted-in":
-            return Judged(
+            return Result(
                 "FAIL", "not enabled for the account", f"aws account enable-region --region-name {name}"
             )
-        return Judged("PASS", "enabled")
+        return Result("PASS", "enabled")
 
     return Check(f"region {name}", by_hand, judge)
 
@@ -61,31 +61,29 @@ def region(cluster: AwsCluster) -> Check:
 def zones(cluster: AwsCluster) -> Iterator[Check]:
     """The network's zones exist, under this account's zone names, and accept new machines."""
     names = cluster.network.zones
-    listed = " ".join(names)
 
-    def judge(aws: Aws) -> Judged:
-        found = aws.ask("ec2", "describe_availability_zones")["AvailabilityZones"]
-        there = {zone["ZoneName"]: zone.get("State", "available") for zone in found}
-        missing = [name for name in names if name not in there]
+    def judge(aws: Aws) -> Result:
+        zones = aws.query("ec2", "describe_availability_zones")["AvailabilityZones"]
+        states = {zone["ZoneName"]: zone.get("State", "available") for zone in zones}
+        missing = [name for name in names if name not in states]
         if missing:
             fact = f"the account has no {', '.join(missing)}"
-            return Judged("FAIL", fact, f"zones of the region: {', '.join(sorted(there))}")
-        excluded = [
+            return Result("FAIL", fact, f"zones of the region: {', '.join(sorted(states))}")
+        without_eks = [
             f"{zone['ZoneName']} is {zone['ZoneId']}"
-            for zone in found
-            if zone["ZoneName"] in names and zone.get("ZoneId") in NOT_OF_EKS
+            for zone in zones
+            if zone["ZoneName"] in names and zone.get("ZoneId") in ZONES_WITHOUT_EKS
         ]
-        if excluded:
-            fact = f"{', '.join(excluded)} in this account, where EKS creates no control plane"
-            return Judged("FAIL", fact, "declare another zone for the network")
-        troubled = [f"{name} is {there[name]}" for name in names if there[name] != "available"]
-        if troubled:
-            return Judged("FAIL", "; ".join(troubled), "write other zones, or wait")
-        return Judged("PASS", ", ".join(names))
+        if without_eks:
+            fact = f"{', '.join(without_eks)} in this account, where EKS creates no control plane"
+            return Result("FAIL", fact, "declare another zone for the network")
+        unavailable = [f"{name} is {states[name]}" for name in names if states[name] != "available"]
+        if unavailable:
+            return Result("FAIL", "; ".join(unavailable), "write other zones, or wait")
+        return Result("PASS", ", ".join(names))
 
-    yield Check(
-        "zones", f"aws ec2 describe-availability-zones --zone-names {listed} --region {cluster.region}", judge
-    )
+    by_hand = f"aws ec2 describe-availability-zones --zone-names {' '.join(names)} --region {cluster.region}"
+    yield Check("zones", by_hand, judge)
 
 
 def access(env: Environment) -> Iterator[Check]:
@@ -96,51 +94,51 @@ def access(env: Environment) -> Iterator[Check]:
     """
     cluster = cluster_of(env)
 
-    def judge(aws: Aws) -> Judged:
-        caller = aws.ask("sts", "get_caller_identity", region=aws.home)["Arn"]
+    def judge(aws: Aws) -> Result:
+        caller = aws.query("sts", "get_caller_identity", region=aws.home_region)["Arn"]
         if caller.endswith(":root"):
-            return Judged(
+            return Result(
                 "FAIL", "the caller is the root user, which cannot have an EKS access entry", "use a role"
             )
-        if not described(env, aws):
-            return _new(caller, cluster.admins)
-        entries = aws.ask("eks", "list_access_entries", clusterName=env.name)["accessEntries"]
-        if any(same(caller, entry) for entry in entries):
-            return Judged("PASS", f"cluster {env.name} exists, and has an access entry of the caller")
+        if not describe_cluster(env, aws):
+            return _judge_new_cluster(caller, cluster.admins)
+        entries = aws.query("eks", "list_access_entries", clusterName=env.name)["accessEntries"]
+        if any(is_same_principal(caller, entry) for entry in entries):
+            return Result("PASS", f"cluster {env.name} exists, and has an access entry of the caller")
         fact = f"cluster {env.name} exists, and has no access entry of {caller}"
-        return Judged("FAIL", fact, "run as one of cluster.admins, or have one of them add the caller")
+        return Result("FAIL", fact, "run as one of cluster.admins, or have one of them add the caller")
 
     by_hand = f"aws eks list-access-entries --cluster-name {env.name} --region {cluster.region}"
     yield Check("access to the cluster", by_hand, judge)
 
 
-def described(env: Environment, aws: Aws) -> Mapping[str, Any]:
+def describe_cluster(env: Environment, aws: Aws) -> Mapping[str, Any]:
     """EKS's description of the cluster; empty if it does not exist."""
-    found = aws.find(("ResourceNotFoundException",), "eks", "describe_cluster", name=env.name)
-    return dict(found.get("cluster") or {})
+    answer = aws.find(("ResourceNotFoundException",), "eks", "describe_cluster", name=env.name)
+    return dict(answer.get("cluster") or {})
 
 
-def _new(caller: str, admins: tuple[str, ...]) -> Judged:
-    twice = [admin for admin in admins if same(caller, admin)]
-    if twice:
-        fact = f"the cluster's creator gets an access entry, and EKS refuses a second one for {twice[0]}"
-        return Judged("FAIL", fact, "remove it from cluster.admins, or run the first `up` as another role")
-    return Judged("PASS", "no cluster yet; its creator gets access")
+def _judge_new_cluster(caller: str, admins: tuple[str, ...]) -> Result:
+    duplicates = [admin for admin in admins if is_same_principal(caller, admin)]
+    if duplicates:
+        fact = f"the cluster's creator gets an access entry, and EKS refuses a second one for {duplicates[0]}"
+        return Result("FAIL", fact, "remove it from cluster.admins, or run the first `up` as another role")
+    return Result("PASS", "no cluster yet; its creator gets access")
 
 
-def same(caller: str, principal: str) -> bool:
+def is_same_principal(caller: str, principal: str) -> bool:
     """Whether STS's ARN of a caller belongs to that IAM principal.
 
     A session's ARN has its role's name without the path, so two roles of one account that differ only in
     their path are considered equal.
     """
-    return _who(caller) == _who(principal)
+    return _principal(caller) == _principal(principal)
 
 
-def _who(arn: str) -> tuple[str, str, str]:
+def _principal(arn: str) -> tuple[str, str, str]:
     """Account, kind and name: the same for ``sts::1:assumed-role/deploy/x`` and ``iam::1:role/ci/deploy``."""
-    account, _, rest = arn.split(":", 4)[4].partition(":")
-    kind, *names = rest.split("/")
+    account, _, resource = arn.split(":", 4)[4].partition(":")
+    kind, *names = resource.split("/")
     if kind == "assumed-role":
         return account, "role", names[0]
     return account, kind, names[-1] if names else ""
@@ -156,28 +154,27 @@ def roles(env: Environment) -> Iterator[Check]:
     without the spot role, Karpenter starts no spot node. For spot nodes of a managed node group, Auto Scaling
     creates it (AWS managed policy AutoScalingServiceRolePolicy, statement EC2SpotManagement).
     """
-    for name, (service, when) in MADE_BY_AWS.items():
-        missing = f"AWS creates it with {when}, if the caller has iam:CreateServiceLinkedRole"
-        yield _role(name, Judged("SKIP", f"does not exist yet: {missing}", _make(service)))
+    for name, (service, resource) in SERVICE_ROLES.items():
+        condition = f"AWS creates it with {resource}, if the caller has iam:CreateServiceLinkedRole"
+        yield _role_check(name, Result("SKIP", f"does not exist yet: {condition}", _create_command(service)))
     spot = [pool for pool in env.pools if "spot" in pool.capacity]
     if any(pool.by_karpenter for pool in spot):
         pools = ", ".join(pool.name for pool in spot if pool.by_karpenter)
         fact = f"does not exist, and Karpenter may not create it: no spot node of pool {pools} would start"
-        yield _role(SPOT[0], Judged("FAIL", fact, _make(SPOT[1])))
+        yield _role_check(SPOT_ROLE[0], Result("FAIL", fact, _create_command(SPOT_ROLE[1])))
     elif spot:
-        yield _role(
-            SPOT[0], Judged("SKIP", "does not exist yet: EC2 Auto Scaling creates it", _make(SPOT[1]))
-        )
+        fact = "does not exist yet: EC2 Auto Scaling creates it"
+        yield _role_check(SPOT_ROLE[0], Result("SKIP", fact, _create_command(SPOT_ROLE[1])))
 
 
-def _role(name: str, missing: Judged) -> Check:
-    return Check(f"role {name}", f"aws iam get-role --role-name {name}", partial(_role_exists, name, missing))
+def _role_check(name: str, missing: Result) -> Check:
+    return Check(f"role {name}", f"aws iam get-role --role-name {name}", partial(_judge_role, name, missing))
 
 
-def _role_exists(name: str, missing: Judged, aws: Aws) -> Judged:
-    found = aws.find(("NoSuchEntity",), "iam", "get_role", region=aws.home, RoleName=name)
-    return Judged("PASS", "exists") if found else missing
+def _judge_role(name: str, missing: Result, aws: Aws) -> Result:
+    role = aws.find(("NoSuchEntity",), "iam", "get_role", region=aws.home_region, RoleName=name)
+    return Result("PASS", "exists") if role else missing
 
 
-def _make(service: str) -> str:
+def _create_command(service: str) -> str:
     return f"aws iam create-service-linked-role --aws-service-name {service}"

@@ -27,12 +27,12 @@ class Quota:
     """One quota.
 
     ``families`` are the parts of instance types before the dot; ``letters`` stand for all families that begin
-    with just this letter and a digit; ``what`` is all of them in AWS's words.
+    with just this letter and a digit; ``label`` is all of them in AWS's words.
     """
 
     code: str
     name: str
-    what: str
+    label: str
     market: Market
     families: frozenset[str] = frozenset()
     letters: frozenset[str] = frozenset()
@@ -69,7 +69,7 @@ _BESIDE_P5 = "AWS has a quota for P5 but none for this family; it counts capacit
 _GR = "AWS's quotas name G and VT, but not Gr"
 _NO_P6 = "AWS has spot quotas for P2 to P5, but none for P6"
 
-UNKNOWN: Mapping[tuple[Market, str], str] = {
+UNKNOWN_FAMILIES: Mapping[tuple[Market, str], str] = {
     ("on-demand", "gr6"): _GR,
     ("spot", "gr6"): _GR,
     ("spot", "p5e"): _BESIDE_P5,
@@ -82,4 +82,4 @@ UNKNOWN: Mapping[tuple[Market, str], str] = {
 
 def quota_of(market: Market, instance_type: str) -> Quota | None:
     """The quota that counts this type; None if not known."""
-    return next((one for one in QUOTAS if one.market == market and one.counts(instance_type)), None)
+    return next((quota for quota in QUOTAS if quota.market == market and quota.counts(instance_type)), None)

@@ -5,104 +5,104 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from gpuform.clients.aws.api import Refused
+from gpuform.clients.aws.api import AwsError
 from gpuform.clouds.aws.preflight.account_api import Aws
 from gpuform.clouds.aws.preflight.quotas import pools
-from gpuform.stack.preflight.check import Check, Judged
+from gpuform.stack.preflight.check import Check, Result
 from infra.model import images
 from infra.model.environment import Environment
 from infra.plan import eks, node_groups
 
-_NO_ADD_ON = ("ResourceNotFoundException", "InvalidParameterException")
-_NO_AMI = ("InvalidAMIID.NotFound", "InvalidAMIID.Malformed", "InvalidAMIID.Unavailable")
+_ADD_ON_NOT_FOUND = ("ResourceNotFoundException", "InvalidParameterException")
+_AMI_NOT_FOUND = ("InvalidAMIID.NotFound", "InvalidAMIID.Malformed", "InvalidAMIID.Unavailable")
 
 
 def checks(env: Environment) -> Iterator[Check]:
     cluster = node_groups.cluster_of(env)
-    here = f"--region {cluster.region}"
-    by_hand = f"aws eks describe-cluster-versions --cluster-versions {cluster.version} {here}"
-    judge = partial(_kubernetes, cluster.version, cluster.support)
+    region = f"--region {cluster.region}"
+    by_hand = f"aws eks describe-cluster-versions --cluster-versions {cluster.version} {region}"
+    judge = partial(_judge_kubernetes, cluster.version, cluster.support)
     yield Check(f"Kubernetes {cluster.version}", by_hand, judge)
     for name, version in eks.add_ons(env).items():
-        asked = f"--addon-name {name} --kubernetes-version {cluster.version} {here}"
+        options = f"--addon-name {name} --kubernetes-version {cluster.version} {region}"
         query = "--query 'addons[].addonVersions[].addonVersion' --output text"
-        judge = partial(_add_on, name, version, cluster.version)
-        yield Check(f"add-on {name}", f"aws eks describe-addon-versions {asked} {query}", judge)
-    for parameter, (what, image) in _parameters(env).items():
-        judge = partial(_parameter, parameter, image, cluster.version)
-        yield Check(f"{what} {image.key}", f"aws ssm get-parameter --name {parameter} {here}", judge)
+        judge = partial(_judge_add_on, name, version, cluster.version)
+        yield Check(f"add-on {name}", f"aws eks describe-addon-versions {options} {query}", judge)
+    for parameter, (label, image) in _ssm_parameters(env).items():
+        judge = partial(_judge_parameter, parameter, image, cluster.version)
+        yield Check(f"{label} {image.key}", f"aws ssm get-parameter --name {parameter} {region}", judge)
     for pin in dict.fromkeys(pin for pin in cluster.images.values() if not images.is_alias(pin)):
-        by_hand = f"aws ec2 describe-images --image-ids {pin} {here}"
-        yield Check(f"image {pin}", by_hand, partial(_ami, pin))
+        by_hand = f"aws ec2 describe-images --image-ids {pin} {region}"
+        yield Check(f"image {pin}", by_hand, partial(_judge_ami, pin))
 
 
-def _parameters(env: Environment) -> dict[str, tuple[str, images.Image]]:
+def _ssm_parameters(env: Environment) -> dict[str, tuple[str, images.Image]]:
     """SSM parameters of dated aliases: the AMI for Karpenter, the release for a managed node group."""
     version = node_groups.cluster_of(env).version
-    found = {}
+    parameters = {}
     for pool in pools(env):
         release = node_groups.release_parameter(env, pool)
         if release is not None:
-            karpenters = images.ssm_parameter(pool.image, version, env.ami(pool))
-            what = "image" if pool.by_karpenter else "release of image"
-            found[karpenters if pool.by_karpenter else release] = (what, pool.image)
-    return found
+            ami = images.ssm_parameter(pool.image, version, env.ami(pool))
+            label = "image" if pool.by_karpenter else "release of image"
+            parameters[ami if pool.by_karpenter else release] = (label, pool.image)
+    return parameters
 
 
-def _kubernetes(version: str, support: str, aws: Aws) -> Judged:
+def _judge_kubernetes(version: str, support: str, aws: Aws) -> Result:
     """Must have the support that the cluster is created with (`components/eks_cluster.py`), or standard."""
-    found = aws.ask("eks", "describe_cluster_versions", clusterVersions=[version])["clusterVersions"]
-    (one, *_) = [*(one for one in found if one.get("clusterVersion") == version), {}]
-    status = one.get("versionStatus") or one.get("status", "").upper().replace("-", "_")
+    versions = aws.query("eks", "describe_cluster_versions", clusterVersions=[version])["clusterVersions"]
+    (row, *_) = [*(row for row in versions if row.get("clusterVersion") == version), {}]
+    status = row.get("versionStatus") or row.get("status", "").upper().replace("-", "_")
     if status == "STANDARD_SUPPORT":
-        return Judged("PASS", "in standard support")
-    newer = "write a newer one as cluster.version"
+        return Result("PASS", "in standard support")
+    remedy = "write a newer one as cluster.version"
     if status == "EXTENDED_SUPPORT":
         if support == "extended":
-            return Judged("PASS", "in extended support")
+            return Result("PASS", "in extended support")
         fact = "in extended support, but the cluster has standard support only"
-        return Judged("FAIL", fact, f"{newer}, or cluster.support: extended")
-    return Judged("FAIL", f"EKS reports it as {status}" if status else "EKS no longer offers it", newer)
+        return Result("FAIL", fact, f"{remedy}, or cluster.support: extended")
+    return Result("FAIL", f"EKS reports it as {status}" if status else "EKS no longer offers it", remedy)
 
 
-def _add_on(name: str, version: str, kubernetes: str, aws: Aws) -> Judged:
-    named = {"addonName": name, "kubernetesVersion": kubernetes}
-    found = aws.find(_NO_ADD_ON, "eks", "describe_addon_versions", **named)
-    there = [one for add_on in found.get("addons", ()) for one in add_on["addonVersions"]]
-    if version in (one["addonVersion"] for one in there):
-        return Judged("PASS", version)
-    if not there:
+def _judge_add_on(name: str, version: str, kubernetes: str, aws: Aws) -> Result:
+    parameters = {"addonName": name, "kubernetesVersion": kubernetes}
+    answer = aws.find(_ADD_ON_NOT_FOUND, "eks", "describe_addon_versions", **parameters)
+    versions = [row for add_on in answer.get("addons", ()) for row in add_on["addonVersions"]]
+    if version in (row["addonVersion"] for row in versions):
+        return Result("PASS", version)
+    if not versions:
         fact = f"EKS has no version of it for Kubernetes {kubernetes}"
-        return Judged("FAIL", fact, "write another cluster.version")
+        return Result("FAIL", fact, "write another cluster.version")
     defaults = [
-        one for one in there if any(fits.get("defaultVersion") for fits in one.get("compatibilities", []))
+        row for row in versions if any(item.get("defaultVersion") for item in row.get("compatibilities", []))
     ]
-    default = (defaults or there)[0]["addonVersion"]
+    default = (defaults or versions)[0]["addonVersion"]
     fact = f"EKS has no {version} for Kubernetes {kubernetes}"
-    return Judged("FAIL", fact, f"write {default} as cluster.add_ons.{name}")
+    return Result("FAIL", fact, f"write {default} as cluster.add_ons.{name}")
 
 
-def _parameter(name: str, image: images.Image, kubernetes: str, aws: Aws) -> Judged:
-    found = aws.find(("ParameterNotFound",), "ssm", "get_parameter", Name=name)
-    if found:
-        return Judged("PASS", found["Parameter"]["Value"])
+def _judge_parameter(name: str, image: images.Image, kubernetes: str, aws: Aws) -> Result:
+    answer = aws.find(("ParameterNotFound",), "ssm", "get_parameter", Name=name)
+    if answer:
+        return Result("PASS", answer["Parameter"]["Value"])
     newest = _newest(image, kubernetes, aws)
     fix = f"{newest}, the newest" if newest else "another date"
-    return Judged("FAIL", "AWS has no such image in this region", f"pin {fix}, in cluster.images")
+    return Result("FAIL", "AWS has no such image in this region", f"pin {fix}, in cluster.images")
 
 
 def _newest(image: images.Image, kubernetes: str, aws: Aws) -> str | None:
     """The dated alias of AWS's newest image of this kind; None if that is unknown, too."""
     name = images.newest_parameter(image, kubernetes)
     try:
-        return images.alias(image, str(aws.ask("ssm", "get_parameter", Name=name)["Parameter"]["Value"]))
-    except Refused:
+        return images.alias(image, str(aws.query("ssm", "get_parameter", Name=name)["Parameter"]["Value"]))
+    except AwsError:
         return None
 
 
-def _ami(pin: str, aws: Aws) -> Judged:
-    found = aws.find(_NO_AMI, "ec2", "describe_images", ImageIds=[pin]).get("Images", ())
-    if found and (state := found[0].get("State", "available")) == "available":
-        return Judged("PASS", found[0].get("Name", pin))
-    fact = state if found else "does not exist, or is not shared with the account"
-    return Judged("FAIL", fact, "pin another one in cluster.images")
+def _judge_ami(pin: str, aws: Aws) -> Result:
+    images = aws.find(_AMI_NOT_FOUND, "ec2", "describe_images", ImageIds=[pin]).get("Images", ())
+    if images and (state := images[0].get("State", "available")) == "available":
+        return Result("PASS", images[0].get("Name", pin))
+    fact = state if images else "does not exist, or is not shared with the account"
+    return Result("FAIL", fact, "pin another one in cluster.images")

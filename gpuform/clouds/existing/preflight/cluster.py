@@ -16,56 +16,56 @@ from typing import Any
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
 from gpuform.engine.pending import RELEASE, operations
-from gpuform.kubernetes.kubeconfigs import answered
-from gpuform.stack.preflight.check import Check, Judged, state_here
+from gpuform.kubernetes.kubeconfig_errors import translate_errors
+from gpuform.stack.preflight.check import Check, Result, local_state
 from infra.model.environment import Environment
 from infra.plan import device_plugin, sharing, startup
 
 POLICIES, DAEMON_SETS = "clusterpolicies.nvidia.com", "daemonsets.apps"
-NFD, PLUGINS = ("node-feature-discovery",), ("k8s-device-plugin", "nvidia-gpu-device-plugin")
+NFD, DEVICE_PLUGINS = ("node-feature-discovery",), ("k8s-device-plugin", "nvidia-gpu-device-plugin")
 """Names of the images of node feature discovery, and of device plugins (NVIDIA's and GKE's)."""
-_OURS = {(sharing.NAMESPACE, name) for name in ("gpu-operator", device_plugin.NAME)}
+_OWN_RELEASES = {(sharing.NAMESPACE, name) for name in ("gpu-operator", device_plugin.NAME)}
 Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Parts:
-    """What the cluster has: ``ask`` lists the objects of a kind; ``made`` is what `installed` returns."""
+class LiveCluster:
+    """What the cluster has: ``list_objects`` lists those of a kind."""
 
     env: Environment
-    made: bool | None
-    ask: Callable[[str], Iterable[Json]]
+    has_release: bool | None
+    list_objects: Callable[[str], Iterable[Json]]
 
     @cached_property
     def daemon_sets(self) -> Sequence[Json]:
-        return list(self.ask(DAEMON_SETS))
+        return list(self.list_objects(DAEMON_SETS))
 
-    def of_image(self, names: Sequence[str]) -> list[Json]:
+    def sets_with_image(self, names: Sequence[str]) -> list[Json]:
         """DaemonSets of these images, without the operator's own."""
-        return [one for one in self.daemon_sets if named(one, names) and not by_operator(one)]
+        return [item for item in self.daemon_sets if has_image(item, names) and not is_operator_owned(item)]
 
-    def others(self, objects: Iterable[Json]) -> list[Json]:
+    def foreign_objects(self, objects: Iterable[Json]) -> list[Json]:
         """Those that the stack's release has not made; its release is another stack's if it made none."""
-        return [one for one in objects if self.made is False or _release(one) not in _OURS]
+        return [item for item in objects if self.has_release is False or _release(item) not in _OWN_RELEASES]
 
-    def own(self, objects: Sequence[Json]) -> Judged:
+    def judge_own(self, objects: Sequence[Json]) -> Result:
         """The result if no others are there."""
-        if objects and self.made is None:
-            fact = f"{_said(objects)}; the stack's state is elsewhere, so it may be another stack's"
-            return Judged("SKIP", fact, "if it is, uninstall it first")
-        return Judged("PASS", "it is the stack's own" if objects else "none is there")
+        if objects and self.has_release is None:
+            fact = f"{_describe(objects)}; the stack's state is elsewhere, so it may be another stack's"
+            return Result("SKIP", fact, "if it is, uninstall it first")
+        return Result("PASS", "it is the stack's own" if objects else "none is there")
 
 
 def checks(env: Environment, by_hand: str) -> Iterator[Check]:
     """``by_hand``: kubectl with the options for this cluster."""
-    yield Check("GPU operator", f"{by_hand} get {POLICIES} -o yaml", operator)
+    yield Check("GPU operator", f"{by_hand} get {POLICIES} -o yaml", judge_operator)
     if env.gpu_operator.mode != "existing":
         sets = f"{by_hand} get {DAEMON_SETS} -A -o wide"
-        yield Check("device plugin", sets, plugin)
-        yield Check("node feature discovery", sets, discovery)
+        yield Check("device plugin", sets, judge_device_plugin)
+        yield Check("node feature discovery", sets, judge_feature_discovery)
 
 
-def listed(kubeconfig: str, context: str | None, kind: str) -> list[Json]:
+def list_objects(kubeconfig: str, context: str | None, kind: str) -> list[Json]:
     """All objects of a kind; none if the server does not have it. Raises Failure without an answer."""
     import httpx
     import kr8s
@@ -73,75 +73,77 @@ def listed(kubeconfig: str, context: str | None, kind: str) -> list[Json]:
     from gpuform.kubernetes import session
 
     try:
-        with answered():
-            api = session.api(kubeconfig, context)
-            found: Iterable[Any] = api.get(kind, namespace=kr8s.ALL)
-            return [dict(one.raw) for one in found]
+        with translate_errors():
+            api = session.create_api(kubeconfig, context)
+            objects: Iterable[Any] = api.get(kind, namespace=kr8s.ALL)
+            return [dict(item.raw) for item in objects]
     except (ValueError, OSError, httpx.HTTPError) as error:
         if str(error) == f"Kind {kind.partition('.')[0]} not found.":  # kr8s, Api.async_lookup_kind
             return []
         raise Failure("cluster", str(error) or type(error).__name__, f"check {kubeconfig}") from None
 
 
-def installed(paths: Paths, stack: str) -> bool | None:
+def has_release(paths: Paths, stack: str) -> bool | None:
     """Whether the state beside the checkout has a Helm release, or is to; None if it is elsewhere."""
-    if (state := state_here(paths, stack)) is None:
+    if (state := local_state(paths, stack)) is None:
         return None
-    there = [one["type"] for one in state["deployment"].get("resources") or ()]
-    return RELEASE in (*there, *(one.type for one in operations(state)))
+    types = [item["type"] for item in state["deployment"].get("resources") or ()]
+    return RELEASE in (*types, *(item.type for item in operations(state)))
 
 
-def operator(parts: Parts) -> Judged:
-    found = list(parts.ask(POLICIES))
-    others = parts.others(found)
-    if parts.env.gpu_operator.mode == "existing":
-        if others:
-            return _tolerated(parts.env, [one for one in parts.daemon_sets if by_operator(one)], others)
+def judge_operator(cluster: LiveCluster) -> Result:
+    policies = list(cluster.list_objects(POLICIES))
+    foreign = cluster.foreign_objects(policies)
+    if cluster.env.gpu_operator.mode == "existing":
+        if foreign:
+            daemon_sets = list(filter(is_operator_owned, cluster.daemon_sets))
+            return _judge_tolerations(cluster.env, daemon_sets, foreign)
         fact = "none of another release is there, and gpu_operator.mode is existing"
-        return Judged("FAIL", fact, "use gpu_operator.mode: operator, or install one first")
-    if not others:
-        return parts.own(found)
-    why = "Helm refuses a second operator, and of two ClusterPolicies one is ignored"
-    if parts.env.gpu_operator.mode == "device_plugin":
-        why = "two device plugins would offer the same GPUs"
-    fact = f"{_said(others)}: {why}"
-    return Judged("FAIL", fact, "use gpu_operator.mode: existing, or uninstall that one first")
+        return Result("FAIL", fact, "use gpu_operator.mode: operator, or install one first")
+    if not foreign:
+        return cluster.judge_own(policies)
+    reason = "Helm refuses a second operator, and of two ClusterPolicies one is ignored"
+    if cluster.env.gpu_operator.mode == "device_plugin":
+        reason = "two device plugins would offer the same GPUs"
+    fact = f"{_describe(foreign)}: {reason}"
+    return Result("FAIL", fact, "use gpu_operator.mode: existing, or uninstall that one first")
 
 
-def plugin(parts: Parts) -> Judged:
-    found = parts.of_image(PLUGINS)
-    others = parts.others(found)
-    if not others:
-        return parts.own(found)
-    return Judged("FAIL", f"{_said(others)}: two would offer the same GPUs", "uninstall that one first")
+def judge_device_plugin(cluster: LiveCluster) -> Result:
+    own = cluster.sets_with_image(DEVICE_PLUGINS)
+    foreign = cluster.foreign_objects(own)
+    if not foreign:
+        return cluster.judge_own(own)
+    return Result("FAIL", f"{_describe(foreign)}: two would offer the same GPUs", "uninstall that one first")
 
 
-def discovery(parts: Parts) -> Judged:
-    found = parts.of_image(NFD)
-    others = parts.others(found)
-    if parts.env.gpu_operator.nfd:
-        if not others:
-            return parts.own(found)
-        fact = f"{_said(others)}: two would delete each other's labels"
-        return Judged("FAIL", fact, "use gpu_operator.nfd: false, or uninstall that one first")
-    if others:
-        return _tolerated(parts.env, others, others)
-    return Judged("FAIL", "none but the stack's is there, and gpu_operator.nfd is false", "leave nfd out")
+def judge_feature_discovery(cluster: LiveCluster) -> Result:
+    own = cluster.sets_with_image(NFD)
+    foreign = cluster.foreign_objects(own)
+    if cluster.env.gpu_operator.nfd:
+        if not foreign:
+            return cluster.judge_own(own)
+        fact = f"{_describe(foreign)}: two would delete each other's labels"
+        return Result("FAIL", fact, "use gpu_operator.nfd: false, or uninstall that one first")
+    if foreign:
+        return _judge_tolerations(cluster.env, foreign, foreign)
+    return Result("FAIL", "none but the stack's is there, and gpu_operator.nfd is false", "leave nfd out")
 
 
-def _tolerated(env: Environment, sets: Iterable[Json], there: Sequence[Json]) -> Judged:
+def _judge_tolerations(env: Environment, daemon_sets: Iterable[Json], objects: Sequence[Json]) -> Result:
     """FAIL if pods of these DaemonSets stay away from the nodes with GPUs, because of a taint."""
     pools = [pool for pool in env.pools if pool.gpus]
     taints = [
-        one for pool in pools for one in sharing.pool_taints(env, pool) + startup.startup_taints(env, pool)
+        item for pool in pools for item in sharing.pool_taints(env, pool) + startup.startup_taints(env, pool)
     ]
-    for one in sets:
-        has = one["spec"]["template"]["spec"].get("tolerations") or ()
-        missing = [taint for taint in taints if not any(_tolerates(each, taint) for each in has)]
+    for item in daemon_sets:
+        tolerations = item["spec"]["template"]["spec"].get("tolerations") or ()
+        missing = [taint for taint in taints if not any(_tolerates(one, taint) for one in tolerations)]
         if missing:
-            fact = f"{_said(there)}; {name(one)} does not tolerate {missing[0]['key']}:{missing[0]['effect']}"
-            return Judged("FAIL", fact, "add the toleration to the values of its chart")
-    return Judged("PASS", f"{_said(there)}, and tolerates the taints of the nodes")
+            taint = f"{missing[0]['key']}:{missing[0]['effect']}"
+            fact = f"{_describe(objects)}; {object_name(item)} does not tolerate {taint}"
+            return Result("FAIL", fact, "add the toleration to the values of its chart")
+    return Result("PASS", f"{_describe(objects)}, and tolerates the taints of the nodes")
 
 
 def _tolerates(toleration: Json, taint: Json) -> bool:
@@ -154,38 +156,38 @@ def _tolerates(toleration: Json, taint: Json) -> bool:
     )
 
 
-def by_operator(one: Json) -> bool:
+def is_operator_owned(item: Json) -> bool:
     """Whether NVIDIA's operator has made the object."""
-    return any(by["kind"] == "ClusterPolicy" for by in one["metadata"].get("ownerReferences") or ())
+    return any(owner["kind"] == "ClusterPolicy" for owner in item["metadata"].get("ownerReferences") or ())
 
 
-def containers(one: Json) -> Sequence[Json]:
+def containers(item: Json) -> Sequence[Json]:
     """Containers of a DaemonSet or Deployment."""
-    found: Sequence[Json] = one["spec"]["template"]["spec"]["containers"]
-    return found
+    result: Sequence[Json] = item["spec"]["template"]["spec"]["containers"]
+    return result
 
 
-def image(container: Json) -> str:
+def image_name(container: Json) -> str:
     """The last part of its image's name, without tag and digest."""
     return str(container["image"]).partition("@")[0].rpartition("/")[2].partition(":")[0]
 
 
-def named(one: Json, images: Sequence[str]) -> bool:
+def has_image(item: Json, images: Sequence[str]) -> bool:
     """Whether a container of the object has an image of one of these names."""
-    return any(image(container) in images for container in containers(one))
+    return any(image_name(container) in images for container in containers(item))
 
 
-def _release(one: Json) -> tuple[str, str]:
-    said = one["metadata"].get("annotations") or {}
-    return said.get("meta.helm.sh/release-namespace", ""), said.get("meta.helm.sh/release-name", "")
+def _release(item: Json) -> tuple[str, str]:
+    annotations, prefix = item["metadata"].get("annotations") or {}, "meta.helm.sh/release-"
+    return annotations.get(f"{prefix}namespace", ""), annotations.get(f"{prefix}name", "")
 
 
-def name(one: Json) -> str:
+def object_name(item: Json) -> str:
     """``namespace/name``, or the name alone."""
-    return "/".join(filter(None, (one["metadata"].get("namespace"), one["metadata"]["name"])))
+    return "/".join(filter(None, (item["metadata"].get("namespace"), item["metadata"]["name"])))
 
 
-def _said(objects: Sequence[Json]) -> str:
+def _describe(objects: Sequence[Json]) -> str:
     """The first, with the release that it is of."""
     release = "/".join(filter(None, _release(objects[0])))
-    return f"{name(objects[0])} is there, {f'of Helm release {release}' if release else 'not by Helm'}"
+    return f"{object_name(objects[0])} is there, {f'of Helm release {release}' if release else 'not by Helm'}"

@@ -21,28 +21,28 @@ from typing import Any
 from gpuform.clouds.existing.preflight.cluster import (
     DAEMON_SETS,
     POLICIES,
-    Parts,
-    by_operator,
+    LiveCluster,
     containers,
-    image,
-    name,
-    named,
+    has_image,
+    image_name,
+    is_operator_owned,
+    object_name,
 )
-from gpuform.stack.preflight.check import Check, Judged
+from gpuform.stack.preflight.check import Check, Result
 from infra.model.environment import Environment
 from infra.model.hosts import CDI
 
 SETTING = "accept-nvidia-visible-devices-envvar-when-unprivileged"
 VARIABLE = SETTING.replace("-", "_").upper()
 ISOLATION = "GPUs without a request"
-OWNERS = "driver and toolkit"
+OWNERSHIP = "driver and toolkit"
 DEPLOY_DRIVER = "nvidia.com/gpu.deploy.driver"
 _PRE_INSTALLED = "pre-installed"
 _OPERANDS = {"driver": "driver", "toolkit": "container-toolkit"}
 """Names of the images of the operator's DaemonSets (its chart's values)."""
 BY_HAND = f"on each node with GPUs: nvidia-ctk config | grep {SETTING}"
-_OPEN = f"unless {SETTING} is false, any container that sets NVIDIA_VISIBLE_DEVICES=all sees all GPUs"
-_CDI = {"containerd": CDI["containerd"], "cri-o": CDI["crio"]}
+_UNRESTRICTED = f"unless {SETTING} is false, any container that sets NVIDIA_VISIBLE_DEVICES=all sees all GPUs"
+_CDI_RUNTIMES = {"containerd": CDI["containerd"], "cri-o": CDI["crio"]}
 Json = Mapping[str, Any]
 
 
@@ -53,105 +53,108 @@ def checks(env: Environment, by_hand: str) -> Iterator[Check]:
         return
     if operator.mode == "operator":
         sets = f"{by_hand} get nodes -L {DEPLOY_DRIVER}; {by_hand} get {DAEMON_SETS} -A -o wide"
-        yield Check(OWNERS, sets, owners)
+        yield Check(OWNERSHIP, sets, judge_ownership)
     if operator.cdi and operator.mode != "existing":
-        yield Check("container runtimes", f"{by_hand} get nodes -o wide", runtimes)
+        yield Check("container runtimes", f"{by_hand} get nodes -o wide", judge_runtimes)
     if operator.mode == "existing":
-        yield Check(ISOLATION, f"{by_hand} get {POLICIES} -o yaml", by_policy)
+        yield Check(ISOLATION, f"{by_hand} get {POLICIES} -o yaml", judge_policy)
     elif env.ownership.toolkit == "host":
-        yield Check(ISOLATION, BY_HAND, partial(unseen, env))
+        yield Check(ISOLATION, BY_HAND, partial(judge_unknown_toolkit, env))
 
 
-def owners(parts: Parts) -> Judged:
+def judge_ownership(cluster: LiveCluster) -> Result:
     """Compare who owns driver and toolkit by the file with labels and DaemonSets of NVIDIA's operator.
 
     An operator that finds a driver on a node labels the node, and runs its own driver there no more
     (gpu-operator, release notes 1.9.0).
     """
-    said = parts.env.ownership
-    for what, operand in _OPERANDS.items():
-        sets = [one for one in parts.daemon_sets if by_operator(one) and named(one, (operand,))]
-        busy = [one for one in sets if (one.get("status") or {}).get("desiredNumberScheduled")]
-        if busy and getattr(said, what) == "host":
-            fact = f"{what} is host, but the operator's {name(busy[0])} installs it, and would be removed"
-            return Judged(
-                "FAIL", fact, f"use gpu_operator.{what}: operator, or install it on the nodes first"
+    ownership = cluster.env.ownership
+    for component, operand in _OPERANDS.items():
+        owned = filter(is_operator_owned, cluster.daemon_sets)
+        operands = [item for item in owned if has_image(item, (operand,))]
+        running = [item for item in operands if (item.get("status") or {}).get("desiredNumberScheduled")]
+        if running and getattr(ownership, component) == "host":
+            fact = f"{component} is host, but the operator's {object_name(running[0])} installs it"
+            fact += ", and would be removed"
+            return Result(
+                "FAIL", fact, f"use gpu_operator.{component}: operator, or install it on the nodes first"
             )
-    nodes = _nodes(parts)
-    own = [node["metadata"]["name"] for node in nodes if _labelled(node, DEPLOY_DRIVER) == _PRE_INSTALLED]
-    if own and said.driver == "operator":
-        fact = f"driver is operator, but it installs none on nodes that have one: {', '.join(own)}"
+    nodes = _nodes(cluster)
+    with_driver = [node for node in nodes if _label(node, DEPLOY_DRIVER) == _PRE_INSTALLED]
+    preinstalled = [node["metadata"]["name"] for node in with_driver]
+    if preinstalled and ownership.driver == "operator":
+        fact = f"driver is operator, but it installs none on nodes that have one: {', '.join(preinstalled)}"
         remedy = (
             f"use gpu_operator.driver: host; without a driver on them, remove their label {DEPLOY_DRIVER}"
         )
-        return Judged("FAIL" if len(own) == len(nodes) else "SKIP", fact, remedy)
-    return Judged("PASS", f"nothing contradicts driver: {said.driver}, toolkit: {said.toolkit}")
+        return Result("FAIL" if len(preinstalled) == len(nodes) else "SKIP", fact, remedy)
+    return Result("PASS", f"nothing contradicts driver: {ownership.driver}, toolkit: {ownership.toolkit}")
 
 
-def runtimes(parts: Parts) -> Judged:
-    nodes = _nodes(parts)
-    without, unknown, by_host = [], [], parts.env.ownership.toolkit == "host"
+def judge_runtimes(cluster: LiveCluster) -> Result:
+    nodes = _nodes(cluster)
+    without_cdi, unknown, by_host = [], [], cluster.env.ownership.toolkit == "host"
     for node in nodes:
-        said = str(node["status"]["nodeInfo"]["containerRuntimeVersion"])
-        found = re.match(r"(containerd|cri-o)://v?(\d+)\.(\d+)", said)
-        version = (int(found[2]), int(found[3])) if found else (0, 0)
-        named = f"{node['metadata']['name']} ({said})"
-        if found and version < _CDI[found[1]].known:
-            without.append(named)
-        elif not found or (version < _CDI[found[1]].on and by_host):
-            unknown.append(named)
-    if without:
-        fact = f"without CDI, so containers get no GPU: {', '.join(without)}"
-        return Judged("FAIL", fact, "use gpu_operator.cdi: false, or containerd 1.7 or CRI-O 1.23 or newer")
+        runtime = str(node["status"]["nodeInfo"]["containerRuntimeVersion"])
+        match = re.match(r"(containerd|cri-o)://v?(\d+)\.(\d+)", runtime)
+        version = (int(match[2]), int(match[3])) if match else (0, 0)
+        node_name = f"{node['metadata']['name']} ({runtime})"
+        if match and version < _CDI_RUNTIMES[match[1]].first:
+            without_cdi.append(node_name)
+        elif not match or (version < _CDI_RUNTIMES[match[1]].first_enabled and by_host):
+            unknown.append(node_name)
+    if without_cdi:
+        fact = f"without CDI, so containers get no GPU: {', '.join(without_cdi)}"
+        return Result("FAIL", fact, "use gpu_operator.cdi: false, or containerd 1.7 or CRI-O 1.23 or newer")
     if unknown:
         fact = f"not known whether CDI is enabled: {', '.join(unknown)}"
-        return Judged("SKIP", fact, "check that the runtime's configuration has enable_cdi = true")
-    return Judged("PASS", f"nodes with GPUs: {len(nodes)}, each with CDI")
+        return Result("SKIP", fact, "check that the runtime's configuration has enable_cdi = true")
+    return Result("PASS", f"nodes with GPUs: {len(nodes)}, each with CDI")
 
 
-def by_policy(parts: Parts) -> Judged:
+def judge_policy(cluster: LiveCluster) -> Result:
     """Read the setting of the cluster's own operator."""
-    for policy in parts.ask(POLICIES):
+    for policy in cluster.list_objects(POLICIES):
         name, toolkit = policy["metadata"]["name"], policy["spec"].get("toolkit") or {}
-        env = {one["name"]: one.get("value") for one in toolkit.get("env") or ()}
+        env = {variable["name"]: variable.get("value") for variable in toolkit.get("env") or ()}
         if toolkit.get("enabled", True) and env.get(VARIABLE) == "false":
-            return Judged("PASS", f"{VARIABLE} is false in ClusterPolicy {name}")
+            return Result("PASS", f"{VARIABLE} is false in ClusterPolicy {name}")
         if toolkit.get("enabled", True):
             fix = f"set {VARIABLE}=false in toolkit.env of that operator"
-            return Judged("SKIP", f"ClusterPolicy {name} does not restrict it: {_OPEN}", fix)
-    return unseen(parts.env, parts)
+            return Result("SKIP", f"ClusterPolicy {name} does not restrict it: {_UNRESTRICTED}", fix)
+    return judge_unknown_toolkit(cluster.env, cluster)
 
 
-def unseen(env: Environment, _: object) -> Judged:
+def judge_unknown_toolkit(env: Environment, _: object) -> Result:
     """Neither gpuform nor a visible operator configures the toolkit."""
-    fact = f"not known, gpuform does not configure the container toolkit: {_OPEN}"
+    fact = f"not known, gpuform does not configure the container toolkit: {_UNRESTRICTED}"
     if env.gpu_operator.cdi:
-        return Judged(
+        return Result(
             "SKIP", fact, f"on each node with GPUs: nvidia-ctk config --in-place --set {SETTING}=false"
         )
     fix = "use gpu_operator.cdi: true, or toolkit: operator"
-    return Judged("SKIP", f"{fact}, and with cdi: false it cannot be false", fix)
+    return Result("SKIP", f"{fact}, and with cdi: false it cannot be false", fix)
 
 
-def _nodes(parts: Parts) -> list[Json]:
+def _nodes(cluster: LiveCluster) -> list[Json]:
     """Nodes of the pools with GPUs."""
-    return [one for one in parts.ask("nodes") if _has_gpus(parts.env, one)]
+    return [node for node in cluster.list_objects("nodes") if _is_gpu_node(cluster.env, node)]
 
 
-def _labelled(node: Json, key: str) -> str | None:
-    found: str | None = (node["metadata"].get("labels") or {}).get(key)
-    return found
+def _label(node: Json, key: str) -> str | None:
+    value: str | None = (node["metadata"].get("labels") or {}).get(key)
+    return value
 
 
-def _has_gpus(env: Environment, node: Json) -> bool:
-    has = node["metadata"].get("labels") or {}
+def _is_gpu_node(env: Environment, node: Json) -> bool:
+    node_labels = node["metadata"].get("labels") or {}
     selectors = [pool.selector or {} for pool in env.pools if pool.gpus]
-    return any(selector.items() <= has.items() for selector in selectors)
+    return any(selector.items() <= node_labels.items() for selector in selectors)
 
 
 DEPLOYMENTS = "deployments.apps"
 SUBJECT = "health loop"
-_ACTING: Mapping[str, str] = {
+_ACTING_IMAGES: Mapping[str, str] = {
     "fault-quarantine": "NVSentinel",
     "fault-remediation": "NVSentinel",
     "node-drainer": "NVSentinel",
@@ -159,40 +162,39 @@ _ACTING: Mapping[str, str] = {
     "node-healthcheck-operator": "NodeHealthCheck",
 }
 """What acts, by the name of its image; NVSentinel's first releases added ``-module``."""
-_OF_EKS = "eks-node-monitoring-agent"
-_REPAIRS = "NodeRepair=true"
+_EKS_AGENT = "eks-node-monitoring-agent"
+_NODE_REPAIR_GATE = "NodeRepair=true"
 
 
 def controllers(env: Environment, by_hand: str) -> Iterator[Check]:
     """One check: who acts on nodes with GPUs."""
     if any(pool.gpus for pool in env.pools):
-        yield Check(SUBJECT, f"{by_hand} get {DEPLOYMENTS},{DAEMON_SETS} -A -o wide", remediators)
+        yield Check(SUBJECT, f"{by_hand} get {DEPLOYMENTS},{DAEMON_SETS} -A -o wide", judge_remediators)
 
 
-def remediators(parts: Parts) -> Judged:
-    there = [*parts.ask(DEPLOYMENTS), *parts.daemon_sets]
-    acting = {found: name(one) for one in there for found in _acting(one)}
-    said = " and ".join(f"{found} ({where})" for found, where in acting.items())
-    health = parts.env.health
-    if health is not None and health.acts:
+def judge_remediators(cluster: LiveCluster) -> Result:
+    objects = [*cluster.list_objects(DEPLOYMENTS), *cluster.daemon_sets]
+    acting = {program: object_name(item) for item in objects for program in _acting_names(item)}
+    names = " and ".join(f"{program} ({place})" for program, place in acting.items())
+    health = cluster.env.health
+    if health is not None and health.changes_nodes:
         if acting:
-            fact = f"{said} and the health loop (mode {health.mode}) would act on the same nodes"
-            return Judged("FAIL", fact, "use health.mode: observe, or uninstall the other one first")
-        if agent := next((one for one in there if _OF_EKS in map(image, containers(one))), None):
-            fact = f"not known whether EKS's auto repair acts on what {name(agent)} reports"
-            return Judged("SKIP", fact, "check that nodeRepairConfig of their node groups is not enabled")
+            fact = f"{names} and the health loop (mode {health.mode}) would act on the same nodes"
+            return Result("FAIL", fact, "use health.mode: observe, or uninstall the other one first")
+        if agent := next((item for item in objects if _EKS_AGENT in map(image_name, containers(item))), None):
+            fact = f"not known whether EKS's auto repair acts on what {object_name(agent)} reports"
+            return Result("SKIP", fact, "check that nodeRepairConfig of their node groups is not enabled")
     if len(acting) > 1:
-        return Judged("SKIP", f"{said} act on the same nodes", "uninstall one of them")
-    return Judged("PASS", f"only {said} acts on nodes" if acting else "nothing else acts on nodes")
+        return Result("SKIP", f"{names} act on the same nodes", "uninstall one of them")
+    return Result("PASS", f"only {names} acts on nodes" if acting else "nothing else acts on nodes")
 
 
-def _acting(one: Json) -> Iterator[str]:
+def _acting_names(item: Json) -> Iterator[str]:
     """What an object runs that acts on nodes, by its name."""
-    for container in containers(one):
-        if known := _ACTING.get(image(container).removesuffix("-module")):
-            yield known
-        gates = [
-            str(env.get("value")) for env in container.get("env") or () if env["name"] == "FEATURE_GATES"
-        ]
-        if any(_REPAIRS in each.split(",") for each in gates):
+    for container in containers(item):
+        if program := _ACTING_IMAGES.get(image_name(container).removesuffix("-module")):
+            yield program
+        variables = container.get("env") or ()
+        gates = [str(item.get("value")) for item in variables if item["name"] == "FEATURE_GATES"]
+        if any(_NODE_REPAIR_GATE in gate.split(",") for gate in gates):
             yield "Karpenter's node repair"

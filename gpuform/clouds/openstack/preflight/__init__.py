@@ -9,7 +9,7 @@ from gpuform.checkout.paths import Paths
 from gpuform.clients.openstack.cloud import connect
 from gpuform.clouds.openstack.preflight import account, operator, quota_usage, references
 from gpuform.clouds.openstack.preflight.project import Project, clusters_in_state
-from gpuform.stack.preflight.check import Check, Finding, not_installed, run_in_order
+from gpuform.stack.preflight.check import Check, Finding, missing_client, run_in_order
 from infra.model.environment import Environment
 from infra.plan.magnum import cluster_of
 
@@ -20,16 +20,16 @@ def checks(env: Environment, paths: Paths, stack: str) -> Iterator[Finding]:
     project = Project(
         partial(connect, declared.cloud, declared.region), env.name, clusters_in_state(paths, stack)
     )
-    return checks_of(env, stack, project, not_installed("openstack", "openstacksdk", "openstack"))
+    return checks_of(env, stack, project, missing_client("openstack", "openstacksdk", "openstack"))
 
 
 def checks_of(env: Environment, stack: str, project: Project, missing: str = "") -> Iterator[Finding]:
     """The findings about this project; ``missing`` is why it cannot be asked."""
-    return run_in_order(account.first(cluster_of(env)), _others(env, stack), project, missing)
+    return run_in_order(account.first_checks(cluster_of(env)), _others(env, stack), project, missing)
 
 
 def _others(env: Environment, stack: str) -> Iterator[Check]:
-    yield from account.cluster(env, stack)
+    yield from account.cluster_check(env, stack)
     yield from references.checks(env)
     yield from operator.checks(env)
     yield from references.flavors(env)

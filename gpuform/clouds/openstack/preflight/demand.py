@@ -44,59 +44,66 @@ class Group:
 
 def groups(env: Environment) -> tuple[Group, ...]:
     cluster = cluster_of(env)
-    labels = _labels(cluster)
-    found = []
-    for name, one, keys in ((MASTERS, cluster.masters, (_BOOT, _ETCD)), (WORKERS, cluster.workers, (_BOOT,))):
-        volumes, machine = _volumes(cluster, labels, *keys), cluster.machine(one.flavor)
-        found.append(Group(name, one.flavor, one.nodes, one.nodes, volumes, machine=machine))
+    labels = _cluster_labels(cluster)
+    result = []
+    default_groups = ((MASTERS, cluster.masters, (_BOOT, _ETCD)), (WORKERS, cluster.workers, (_BOOT,)))
+    for name, spec, keys in default_groups:
+        volumes, machine = _volume_sizes(cluster, labels, *keys), cluster.machine(spec.flavor)
+        result.append(Group(name, spec.flavor, spec.nodes, spec.nodes, volumes, machine=machine))
     for pool in env.pools:
-        own = pool.on_openstack
-        volumes = _volumes(cluster, {**labels, **own.labels}, _BOOT, docker=own.docker_volume_gib)
-        found.append(Group(pool.name, pool.machine, pool.least, pool.most, volumes, own.image, pool.flavor))
-    return tuple(found)
+        settings = pool.openstack_settings
+        pool_labels, size = {**labels, **settings.labels}, settings.docker_volume_gib
+        volumes, image = _volume_sizes(cluster, pool_labels, _BOOT, docker=size), settings.image
+        result.append(
+            Group(pool.name, pool.machine, pool.min_nodes, pool.max_nodes, volumes, image, pool.flavor)
+        )
+    return tuple(result)
 
 
-def _volumes(
+def _volume_sizes(
     cluster: OpenstackCluster, labels: Mapping[str, str], *keys: str, docker: int | None = None
 ) -> tuple[int, ...]:
-    template = cluster.own_template
+    template = cluster.created_template
     sizes = [docker or cluster.docker_volume_gib or (template.docker_volume_gib if template else 0) or 0]
-    sizes += [int(text) if (text := labels.get(key, "")).isdigit() else 0 for key in keys]
+    sizes += [int(size) if (size := labels.get(key, "")).isdigit() else 0 for key in keys]
     return tuple(size for size in sizes if size)
 
 
-def _labels(cluster: OpenstackCluster) -> dict[str, str]:
-    return {**(cluster.own_template.labels if cluster.own_template else {}), **cluster.labels}
+def _cluster_labels(cluster: OpenstackCluster) -> dict[str, str]:
+    return {**(cluster.created_template.labels if cluster.created_template else {}), **cluster.labels}
 
 
-def load_balancers(env: Environment, template_has: bool = False) -> int:
+def count_load_balancers(env: Environment, template_has: bool = False) -> int:
     """Load balancers of the masters; ``template_has``: whether an existing template enables them."""
     cluster = cluster_of(env)
-    own = cluster.own_template
-    said = (own.master_lb if own else template_has) or cluster.driver == "capi"
-    wanted = said if cluster.masters.lb is None else cluster.masters.lb
-    return _LOAD_BALANCERS[cluster.driver] if wanted else 0
+    template = cluster.created_template
+    default = (template.master_lb if template else template_has) or cluster.driver == "capi"
+    has_balancer = default if cluster.masters.lb is None else cluster.masters.lb
+    return _LOAD_BALANCERS[cluster.driver] if has_balancer else 0
 
 
-def floating_ips(env: Environment, nodes: int, balancers: int, template_has: bool = False) -> int:
+def count_floating_ips(env: Environment, nodes: int, balancers: int, template_has: bool = False) -> int:
     """Floating IPs of ``nodes`` nodes, and of the API's load balancer."""
     cluster = cluster_of(env)
     if cluster.driver == "capi":  # by the label for the API's load balancer, and on no node
-        return balancers if capi_checks.on({_API_ADDRESS: "true", **_labels(cluster)}, _API_ADDRESS) else 0
-    own = cluster.own_template
-    said = own.floating_ip if own else template_has
-    wanted = said if cluster.network.floating_ip is None else cluster.network.floating_ip
-    return nodes + bool(balancers) if wanted else 0
+        labels = {_API_ADDRESS: "true", **_cluster_labels(cluster)}
+        return balancers if capi_checks.is_enabled(labels, _API_ADDRESS) else 0
+    template = cluster.created_template
+    default = template.floating_ip if template else template_has
+    has_ips = default if cluster.network.floating_ip is None else cluster.network.floating_ip
+    return nodes + bool(balancers) if has_ips else 0
 
 
-def named_flavors(env: Environment) -> dict[str, list[Group]]:
-    found: dict[str, list[Group]] = {}
+def groups_by_flavor(env: Environment) -> dict[str, list[Group]]:
+    result: dict[str, list[Group]] = {}
     for group in groups(env):
         if group.flavor:
-            found.setdefault(group.flavor, []).append(group)
-    return found
+            result.setdefault(group.flavor, []).append(group)
+    return result
 
 
+PerNode = Callable[[Group, Json], int]
+"""Amount that one node of a group with a flavor takes."""
 Amounts = Iterator[tuple[str, int]]
 """Amount needed by each node group or part of the cluster."""
 
@@ -122,32 +129,32 @@ class Needs:
                 return f"see flavor {name}"
         return ""
 
-    def nodes(self, most: bool, of_one: Callable[[Group, Json], int]) -> Amounts:
+    def nodes(self, most: bool, per_node: PerNode) -> Amounts:
         """For every group, what its additional nodes take."""
         for group in groups(self.env):
-            wanted = (group.most if most else group.least) * of_one(group, self._flavor(group))
-            yield group.name, max(0, wanted - self._has(group, of_one))
+            amount = (group.most if most else group.least) * per_node(group, self._flavor(group))
+            yield group.name, max(0, amount - self._current_amount(group, per_node))
 
     def floating_ips(self, most: bool) -> Amounts:
         template = self._template.get("floating_ip_enabled", True)
-        each = [(one.name, one.most if most else one.least, self._count(one)) for one in groups(self.env)]
-        for name, wanted, has in each:
-            yield name, max(0, floating_ips(self.env, wanted - has, 0, template))
-        if self.project.own is None:
-            yield "API", floating_ips(self.env, 0, self._balancers, template)
+        for group in groups(self.env):
+            more = (group.most if most else group.least) - self._node_count(group)
+            yield group.name, max(0, count_floating_ips(self.env, more, 0, template))
+        if self.project.existing is None:
+            yield "API", count_floating_ips(self.env, 0, self._balancers, template)
 
     def load_balancers(self, most: bool) -> Amounts:
         """Load balancers of the masters; those of Services are not counted."""
-        if self.project.own is None:
+        if self.project.existing is None:
             yield "masters", self._balancers
 
     def clusters(self, most: bool) -> Amounts:
-        if self.project.own is None:
+        if self.project.existing is None:
             yield "the cluster", 1
 
     @property
     def _balancers(self) -> int:
-        return load_balancers(self.env, bool(self._template.get("master_lb_enabled")))
+        return count_load_balancers(self.env, bool(self._template.get("master_lb_enabled")))
 
     @property
     def _template(self) -> Json:
@@ -155,22 +162,23 @@ class Needs:
         return (self.project.template(named) if isinstance(named, str) else None) or {}
 
     def _flavor_name(self, group: Group) -> str:
-        given = "master_flavor_id" if group.name == MASTERS else "flavor_id"
-        return group.flavor or str(self._template.get(given) or "")
+        field = "master_flavor_id" if group.name == MASTERS else "flavor_id"
+        return group.flavor or str(self._template.get(field) or "")
 
     def _flavor(self, group: Group) -> Json:
         return self.project.flavor(self._flavor_name(group)) or {}
 
-    def _count(self, group: Group) -> int:
-        return sum(int(one.get("node_count") or 0) for one in self._there(group))
+    def _node_count(self, group: Group) -> int:
+        return sum(int(node_group.get("node_count") or 0) for node_group in self._existing_groups(group))
 
-    def _has(self, group: Group, of_one: Callable[[Group, Json], int]) -> int:
+    def _current_amount(self, group: Group, per_node: PerNode) -> int:
         """What the group's nodes take now, by their current flavors."""
-        flavors = ((one, self.project.flavor(str(one.get("flavor_id")))) for one in self._there(group))
-        return sum(
-            int(one.get("node_count") or 0) * of_one(group, flavor) for one, flavor in flavors if flavor
-        )
+        amount = 0
+        for existing in self._existing_groups(group):
+            if flavor := self.project.flavor(str(existing.get("flavor_id"))):
+                amount += int(existing.get("node_count") or 0) * per_node(group, flavor)
+        return amount
 
-    def _there(self, group: Group) -> list[Json]:
-        own = self.project.own
-        return [one for one in own.node_groups if one["name"] == group.name] if own else []
+    def _existing_groups(self, group: Group) -> list[Json]:
+        existing = self.project.existing
+        return [one for one in existing.node_groups if one["name"] == group.name] if existing else []

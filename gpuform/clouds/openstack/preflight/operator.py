@@ -13,17 +13,17 @@ from collections.abc import Iterator
 from functools import partial
 
 from gpuform.clouds.existing.preflight import nodes as existing_nodes
-from gpuform.clouds.openstack.preflight.account import cli
+from gpuform.clouds.openstack.preflight.account import openstack_cli
 from gpuform.clouds.openstack.preflight.project import Project
-from gpuform.clouds.openstack.preflight.references import images_named
-from gpuform.stack.preflight.check import Check, Judged
+from gpuform.clouds.openstack.preflight.references import find_images
+from gpuform.stack.preflight.check import Check, Result
 from infra.model.environment import Environment
 from infra.model.openstack import GPU_LABEL
 from infra.plan.magnum import cluster_of, labels
 
 NO_DRIVER_IMAGES = ("fedora-coreos", "fedora-atomic", "flatcar", "coreos")
 """Values of ``os_distro`` for which NVIDIA releases no driver images."""
-_OFF = f'cluster.labels: {{{GPU_LABEL}: "false"}}'
+_LABEL_OFF = f'cluster.labels: {{{GPU_LABEL}: "false"}}'
 _SECOND = "Helm refuses a second operator"
 
 
@@ -32,75 +32,82 @@ def checks(env: Environment) -> Iterator[Check]:
     cluster, pools = cluster_of(env), [pool for pool in env.pools if pool.gpus]
     if not pools:
         return
-    ask = cli(cluster)
-    template = f"{ask} coe cluster template show {cluster.template if not cluster.own_template else env.name}"
+    cli = openstack_cli(cluster)
+    template = (
+        f"{cli} coe cluster template show {cluster.template if not cluster.created_template else env.name}"
+    )
     if cluster.driver == "capi":
-        yield Check("operator of the cluster", template, partial(_charts, env))
+        yield Check("operator of the cluster", template, partial(_judge_charts, env))
     else:
-        yield Check(f"label {GPU_LABEL}", f"{template} -c labels", partial(_label, env))
+        yield Check(f"label {GPU_LABEL}", f"{template} -c labels", partial(_judge_label, env))
     if env.ownership.toolkit == "host":
-        yield Check(existing_nodes.ISOLATION, existing_nodes.BY_HAND, partial(existing_nodes.unseen, env))
+        judge = partial(existing_nodes.judge_unknown_toolkit, env)
+        yield Check(existing_nodes.ISOLATION, existing_nodes.BY_HAND, judge)
     spec = env.gpu_operator
     if env.ownership.driver != "operator" or spec.driver_repository or spec.driver_image:
         return
-    for image in dict.fromkeys(pool.on_openstack.image for pool in pools):
-        booted = image or (cluster.own_template.image if cluster.own_template else None)
-        subject = f"driver for image {booted}" if booted else f"driver for template {cluster.template}"
-        by_hand = f"{ask} image show {booted} -c os_distro" if booted else f"{template} -c image_id"
-        yield Check(subject, by_hand, partial(_driver, env, booted))
+    for image in dict.fromkeys(pool.openstack_settings.image for pool in pools):
+        name = image or (cluster.created_template.image if cluster.created_template else None)
+        subject = f"driver for image {name}" if name else f"driver for template {cluster.template}"
+        by_hand = f"{cli} image show {name} -c os_distro" if name else f"{template} -c image_id"
+        yield Check(subject, by_hand, partial(_judge_driver, env, name))
 
 
-def _charts(env: Environment, project: Project) -> Judged:
+def _judge_charts(env: Environment, project: Project) -> Result:
     """What is written in the file states what the cloud's charts do; a default does not."""
     spec = env.gpu_operator
-    if project.own is not None and project.own.ours:
-        return Judged("PASS", "the cluster exists, and its charts have been installed")
+    if project.existing is not None and project.existing.is_in_state:
+        return Result("PASS", "the cluster exists, and its charts have been installed")
     if spec.mode != "existing" and "mode" not in spec.model_fields_set:
         fact = f"Cluster API's charts install NVIDIA's operator on every cluster, and {_SECOND}"
         fix = "use gpu_operator.mode: existing, or if your cloud has disabled it, write mode: operator"
-        return Judged("FAIL", fact, fix)
+        return Result("FAIL", fact, fix)
     if spec.mode != "existing" and "nfd" not in spec.model_fields_set:
         fact = "Cluster API's charts install node feature discovery on every cluster"
         fix = "write gpu_operator.nfd: false, or if your cloud has disabled it, nfd: true"
-        return Judged("FAIL", fact, fix)
-    return Judged("PASS", "stated by gpu_operator")
+        return Result("FAIL", fact, fix)
+    return Result("PASS", "stated by gpu_operator")
 
 
-def _label(env: Environment, project: Project) -> Judged:
+def _judge_label(env: Environment, project: Project) -> Result:
     """Whether the cloud brings an operator; for a cluster that exists this is decided."""
     cluster, existing = cluster_of(env), env.gpu_operator.mode == "existing"
-    if project.own is not None and project.own.ours:
-        return Judged("PASS", "the cluster exists, and a change of the label would replace it")
-    own = cluster.own_template
-    template = (own.labels if own else (project.template(str(cluster.template)) or {}).get("labels")) or {}
-    given = {**template, **labels(env)} if cluster.merge_labels else labels(env)
-    if str(given.get(GPU_LABEL, "")).lower() != "true":
+    if project.existing is not None and project.existing.is_in_state:
+        return Result("PASS", "the cluster exists, and a change of the label would replace it")
+    existing_template = {} if cluster.created_template else project.template(str(cluster.template)) or {}
+    template = (
+        cluster.created_template.labels if cluster.created_template else existing_template.get("labels")
+    ) or {}
+    values = {**template, **labels(env)} if cluster.merge_labels else labels(env)
+    if str(values.get(GPU_LABEL, "")).lower() != "true":
         if existing:
             fact = "is not true, so the cloud brings no operator, and gpu_operator.mode is existing"
-            return Judged("FAIL", fact, "use gpu_operator.mode: operator, or leave the label out")
-        return Judged("PASS", "is not true, so a cloud that knows it brings no operator")
+            return Result("FAIL", fact, "use gpu_operator.mode: operator, or leave the label out")
+        return Result("PASS", "is not true, so a cloud that knows it brings no operator")
     if existing:
-        return Judged("PASS", "is true; whether the cloud knows it, as CERN's does, is not known")
+        return Result("PASS", "is true; whether the cloud knows it, as CERN's does, is not known")
     fact = f"where a cloud knows it, as CERN's does, it installs NVIDIA's operator, and {_SECOND}"
     if GPU_LABEL not in (*template, *cluster.labels):
-        fix = f"on such a cloud, before the cluster is created: {_OFF}, or gpu_operator.mode: existing"
-        return Judged("SKIP", f"not known: it follows from the pools; {fact}", fix)
-    where = "is in the template, so the cloud knows it" if GPU_LABEL in template else "is true in the file"
-    return Judged("FAIL", f"{where}: {fact}", f"write {_OFF}, or use gpu_operator.mode: existing")
+        fix = f"on such a cloud, before the cluster is created: {_LABEL_OFF}, or gpu_operator.mode: existing"
+        return Result("SKIP", f"not known: it follows from the pools; {fact}", fix)
+    source = "is in the template, so the cloud knows it" if GPU_LABEL in template else "is true in the file"
+    return Result("FAIL", f"{source}: {fact}", f"write {_LABEL_OFF}, or use gpu_operator.mode: existing")
 
 
-def _driver(env: Environment, named: str | None, project: Project) -> Judged:
+def _judge_driver(env: Environment, image: str | None, project: Project) -> Result:
     cluster = cluster_of(env)
-    template = {} if cluster.own_template else project.template(str(cluster.template)) or {}
-    wanted = named or str(template.get("image_id") or "")
-    images = images_named(wanted, project) if wanted else []
+    template = {} if cluster.created_template else project.template(str(cluster.template)) or {}
+    image_name = image or str(template.get("image_id") or "")
+    images = find_images(image_name, project) if image_name else []
     distro = str(images[0].get("os_distro") or "") if len(images) == 1 else ""
-    distro = distro or ("" if named else str(template.get("cluster_distro") or ""))
+    distro = distro or ("" if image else str(template.get("cluster_distro") or ""))
     if not distro:
-        return Judged("SKIP", f"not known: no os_distro can be read of image {wanted or 'of the template'}")
+        return Result(
+            "SKIP", f"not known: no os_distro can be read of image {image_name or 'of the template'}"
+        )
     if distro not in NO_DRIVER_IMAGES:
-        return Judged("PASS", f"os_distro {distro}")
+        return Result("PASS", f"os_distro {distro}")
     fact = f"os_distro is {distro}, for which NVIDIA publishes no driver images: its pods could not start"
     fix = "use gpu_operator.driver: host with an image that includes the driver, or build one and name it by "
-    there = project.own is not None and project.own.ours
-    return Judged("SKIP" if there else "FAIL", fact, f"{fix}gpu_operator.driver_repository and driver_image")
+    exists = project.existing is not None and project.existing.is_in_state
+    return Result("SKIP" if exists else "FAIL", fact, f"{fix}gpu_operator.driver_repository and driver_image")

@@ -10,22 +10,22 @@ from typing import Any
 
 from gpuform.checkout.paths import Paths
 from gpuform.clients.openstack.api import Api, Json
-from gpuform.clients.openstack.cloud import Cloud, answers
+from gpuform.clients.openstack.cloud import Cloud, translate_errors
 from gpuform.clouds.openstack.lookups import CLUSTER
 from gpuform.engine.pending import operations
-from gpuform.stack.preflight.check import state_here
+from gpuform.stack.preflight.check import local_state
 
 Connect = Callable[[], Cloud]
 """`gpuform.clients.openstack.cloud.connect` with its arguments bound."""
 
 
 @dataclass(frozen=True)
-class Own:
-    """A cluster of the environment's name. ``ours``: the state has it; None if the state is not known."""
+class ExistingCluster:
+    """A cluster of the environment's name; ``is_in_state`` is None if the state is not known."""
 
     cluster: Json
     node_groups: tuple[Json, ...]
-    ours: bool | None
+    is_in_state: bool | None
 
     @property
     def id(self) -> str:
@@ -44,7 +44,7 @@ class Project:
         self._connect, self._environment, self.state = connect, environment, state
         self.find = functools.cache(lambda service, path: self.api.find(service, path))
         """An object by path; None if it does not exist."""
-        self.listed = functools.cache(lambda *where, **given: self.api.listed(*where, **given))
+        self.list_all = functools.cache(lambda *path, **params: self.api.list_all(*path, **params))
         """A list: service, path, its key in the answer, parameters."""
 
     @cached_property
@@ -55,7 +55,7 @@ class Project:
     @cached_property
     def access(self) -> Any:
         """Keystone's answer to the credentials: keystoneauth's AccessInfo. Raises Failure."""
-        with answers("POST keystone/v3/auth/tokens"):
+        with translate_errors("POST keystone/v3/auth/tokens"):
             return self.cloud.session.auth.get_access(self.cloud.session)
 
     @cached_property
@@ -67,15 +67,16 @@ class Project:
         return str(self.access.project_id)
 
     def regions(self) -> list[str]:
-        every = self.access.service_catalog.get_endpoints_data().values()
-        return sorted({str(one.region_name) for found in every for one in found if one.region_name})
+        services = self.access.service_catalog.get_endpoints_data().values()
+        names = {endpoint.region_name for endpoints in services for endpoint in endpoints}
+        return sorted(str(name) for name in names if name)
 
     def services(self) -> list[str]:
-        return sorted(name for name, found in self._endpoints.items() if found)
+        return sorted(name for name, endpoints in self._endpoints.items() if endpoints)
 
     def endpoint(self, types: Collection[str]) -> str:
         """Address of the first service of these types in our region; empty without one."""
-        return next((one.url for name in types for one in self._endpoints.get(name, ())), "")
+        return next((endpoint.url for name in types for endpoint in self._endpoints.get(name, ())), "")
 
     @cached_property
     def _endpoints(self) -> Mapping[str, Sequence[Any]]:
@@ -87,44 +88,44 @@ class Project:
         )
 
     @cached_property
-    def own(self) -> Own | None:
+    def existing(self) -> ExistingCluster | None:
         """The cluster of the environment's name, preferably the one in the state; None without one."""
-        named = [one for one in self._clusters() if one["name"] == self._environment]
-        if not named:
+        candidates = [cluster for cluster in self._clusters() if cluster["name"] == self._environment]
+        if not candidates:
             return None
-        known = self.state.ids if self.state else frozenset()
-        mine = [one for one in named if one["uuid"] in known]
-        found = (mine or named)[0]
-        groups = self.listed("magnum", f"/clusters/{found['uuid']}/nodegroups", "nodegroups")
-        return Own(found, tuple(groups), bool(mine) if self.state else None)
+        state_ids = self.state.ids if self.state else frozenset()
+        in_state = [cluster for cluster in candidates if cluster["uuid"] in state_ids]
+        selected = (in_state or candidates)[0]
+        groups = self.list_all("magnum", f"/clusters/{selected['uuid']}/nodegroups", "nodegroups")
+        return ExistingCluster(selected, tuple(groups), bool(in_state) if self.state else None)
 
-    def unseen(self) -> list[str]:
+    def missing_clusters(self) -> list[str]:
         """Ids of the state's clusters that Magnum does not list in this project and region."""
-        seen = {one["uuid"] for one in self._clusters()}
-        return sorted(set(self.state.places) - seen) if self.state else []
+        listed = {cluster["uuid"] for cluster in self._clusters()}
+        return sorted(set(self.state.places) - listed) if self.state else []
 
     def _clusters(self) -> list[Json]:
-        return self.listed("magnum", "/clusters", "clusters")
+        return self.list_all("magnum", "/clusters", "clusters")
 
     def get(self, service: str, path: str) -> Json:
         """Like ``find``, but empty instead of None."""
         return self.find(service, path) or {}
 
-    def flavor(self, named: str) -> Json | None:
+    def flavor(self, name: str) -> Json | None:
         """nova's flavor of this name or id; Magnum accepts both (``attr_validator.validate_flavor``)."""
-        return next((one for one in self.flavors() if named in (one["name"], one["id"])), None)
+        return next((flavor for flavor in self.flavors() if name in (flavor["name"], flavor["id"])), None)
 
     def flavors(self) -> list[Json]:
-        return self.listed("nova", "/flavors/detail", "flavors")
+        return self.list_all("nova", "/flavors/detail", "flavors")
 
-    def template(self, named: str) -> Json | None:
+    def template(self, name: str) -> Json | None:
         """Magnum's cluster template of this name or id."""
-        templates = self.listed("magnum", "/clustertemplates", "clustertemplates")
-        return next((one for one in templates if named in (one["name"], one["uuid"])), None)
+        templates = self.list_all("magnum", "/clustertemplates", "clustertemplates")
+        return next((one for one in templates if name in (one["name"], one["uuid"])), None)
 
 
 @dataclass(frozen=True)
-class Place:
+class ClusterPlace:
     """A cluster's project id and region id according to the state; empty if not known."""
 
     project: str = ""
@@ -140,26 +141,27 @@ class StateClusters:
 
     ids: frozenset[str]
     creating: bool
-    places: Mapping[str, Place] = field(default_factory=dict)
+    places: Mapping[str, ClusterPlace] = field(default_factory=dict)
 
 
 def clusters_in_state(paths: Paths, stack: str) -> StateClusters | None:
     """Read the state beside the checkout; None if the state is kept elsewhere. Changes nothing."""
-    if (state := state_here(paths, stack)) is None:
+    if (state := local_state(paths, stack)) is None:
         return None
     resources = state["deployment"].get("resources") or ()
-    clusters = [one for one in resources if one["type"] == CLUSTER and one.get("id")]
-    places = {str(one["id"]): _place(one) for one in clusters if not one.get("pendingReplacement")}
-    ids = frozenset(str(one["id"]) for one in clusters)
-    return StateClusters(ids, any(one.type == CLUSTER for one in operations(state)), places)
+    clusters = [resource for resource in resources if resource["type"] == CLUSTER and resource.get("id")]
+    current = [cluster for cluster in clusters if not cluster.get("pendingReplacement")]
+    places = {str(cluster["id"]): _cluster_place(cluster) for cluster in current}
+    ids = frozenset(str(cluster["id"]) for cluster in clusters)
+    return StateClusters(ids, any(pending.type == CLUSTER for pending in operations(state)), places)
 
 
-def in_state(paths: Paths, stack: str) -> bool:
+def is_in_state(paths: Paths, stack: str) -> bool:
     """Whether the state beside the checkout has a cluster."""
-    found = clusters_in_state(paths, stack)
-    return found is not None and bool(found.ids)
+    clusters = clusters_in_state(paths, stack)
+    return clusters is not None and bool(clusters.ids)
 
 
-def _place(resource: Mapping[str, Any]) -> Place:
+def _cluster_place(resource: Mapping[str, Any]) -> ClusterPlace:
     outputs = resource.get("outputs") or {}
-    return Place(str(outputs.get("projectId") or ""), str(outputs.get("region") or ""))
+    return ClusterPlace(str(outputs.get("projectId") or ""), str(outputs.get("region") or ""))

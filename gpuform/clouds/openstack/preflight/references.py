@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from functools import partial
 from urllib.parse import quote
 
-from gpuform.checkout.listing import some
+from gpuform.checkout.listing import abbreviate
 from gpuform.clients.openstack.api import Json
-from gpuform.clouds.openstack.preflight.account import cli
-from gpuform.clouds.openstack.preflight.demand import Group, groups, named_flavors
+from gpuform.clouds.openstack.preflight.account import openstack_cli
+from gpuform.clouds.openstack.preflight.demand import Group, groups, groups_by_flavor
 from gpuform.clouds.openstack.preflight.project import Project
-from gpuform.stack.preflight.check import Check, Judged
+from gpuform.stack.preflight.check import Check, Result
 from infra.model.environment import Environment
 from infra.model.machines import Machine
 from infra.model.openstack import OpenstackCluster
@@ -27,148 +27,152 @@ _KUBE_VERSION = "kube_version"
 """Property of a Cluster API image: its Kubernetes release (magnum-capi-helm, ``driver.py``)."""
 CAPI_DISTROS = ("ubuntu", "flatcar")
 """Values of ``os_distro`` for which magnum-capi-helm is the driver (``provides``)."""
-_SHOWN = 12
+_MAX_SHOWN = 12
 _BOOT = "boot_volume_size"
 
 
 def checks(env: Environment) -> Iterator[Check]:
     cluster = cluster_of(env)
-    ask = cli(cluster)
+    cli = openstack_cli(cluster)
     if isinstance(cluster.template, str):
-        by_hand = f"{ask} coe cluster template show {cluster.template}"
-        yield Check(f"template {cluster.template}", by_hand, partial(_template, cluster, cluster.template))
+        by_hand = f"{cli} coe cluster template show {cluster.template}"
+        judge = partial(_judge_template, cluster, cluster.template)
+        yield Check(f"template {cluster.template}", by_hand, judge)
     images = dict.fromkeys(group.image for group in groups(env) if group.image)
-    if cluster.own_template:
-        images = {cluster.own_template.image: None, **images}
+    if cluster.created_template:
+        images = {cluster.created_template.image: None, **images}
     for image in images:
-        yield Check(f"image {image}", f"{ask} image show {image}", partial(_image, cluster, image))
+        yield Check(f"image {image}", f"{cli} image show {image}", partial(_judge_image, cluster, image))
     if cluster.keypair:
-        by_hand = f"{ask} keypair show {cluster.keypair}"
-        yield Check(f"key pair {cluster.keypair}", by_hand, partial(_keypair, ask, cluster.keypair))
-    yield from _networks(cluster, ask)
+        by_hand = f"{cli} keypair show {cluster.keypair}"
+        yield Check(f"key pair {cluster.keypair}", by_hand, partial(_judge_keypair, cli, cluster.keypair))
+    yield from _network_checks(cluster, cli)
 
 
-def _networks(cluster: OpenstackCluster, ask: str) -> Iterator[Check]:
-    own, fixed, subnet = cluster.own_template, cluster.network.fixed_network, cluster.network.fixed_subnet
-    if own and own.external_network:
-        by_hand = f"{ask} network list --external"
-        judge = partial(_network, own.external_network, True)
-        yield Check(f"external network {own.external_network}", by_hand, judge)
+def _network_checks(cluster: OpenstackCluster, cli: str) -> Iterator[Check]:
+    template, network = cluster.created_template, cluster.network
+    fixed, subnet = network.fixed_network, network.fixed_subnet
+    if template and template.external_network:
+        by_hand = f"{cli} network list --external"
+        judge = partial(_judge_network, template.external_network, True)
+        yield Check(f"external network {template.external_network}", by_hand, judge)
     if fixed:
-        yield Check(f"network {fixed}", f"{ask} network show {fixed}", partial(_network, fixed, False))
+        yield Check(f"network {fixed}", f"{cli} network show {fixed}", partial(_judge_network, fixed, False))
     if subnet:
-        yield Check(f"subnet {subnet}", f"{ask} subnet show {subnet}", partial(_subnet, subnet, fixed))
+        yield Check(f"subnet {subnet}", f"{cli} subnet show {subnet}", partial(_judge_subnet, subnet, fixed))
 
 
-def _template(cluster: OpenstackCluster, named: str, project: Project) -> Judged:
-    found = project.template(named)
-    if found is None:
-        there = project.listed("magnum", "/clustertemplates", "clustertemplates")
-        names = sorted(str(one["name"]) for one in there)
-        fact = f"Magnum has no such template for the project; it has {', '.join(names[:_SHOWN]) or 'none'}"
-        return Judged("FAIL", fact, "name one of them as cluster.template, or declare one of your own there")
-    if found.get("coe") != "kubernetes":
-        return Judged("FAIL", f"is for {found.get('coe')}", "name one for kubernetes as cluster.template")
+def _judge_template(cluster: OpenstackCluster, name: str, project: Project) -> Result:
+    template = project.template(name)
+    if template is None:
+        templates = project.list_all("magnum", "/clustertemplates", "clustertemplates")
+        names = sorted(str(item["name"]) for item in templates)
+        shown = ", ".join(names[:_MAX_SHOWN]) or "none"
+        fact = f"Magnum has no such template for the project; it has {shown}"
+        return Result("FAIL", fact, "name one of them as cluster.template, or declare one of your own there")
+    if template.get("coe") != "kubernetes":
+        return Result("FAIL", f"is for {template.get('coe')}", "name one for kubernetes as cluster.template")
     if cluster.driver == "capi":  # takes the version from the image, and reads no kube_tag
-        return _image(cluster, str(found.get("image_id")), project)
-    given = {**(found.get("labels") or {}), **cluster.labels}
-    said = str(given.get(_KUBE_TAG) or "")
-    return _versioned(cluster, said, f"its label {_KUBE_TAG}", f"image {found.get('image_id')}")
+        return _judge_image(cluster, str(template.get("image_id")), project)
+    labels = {**(template.get("labels") or {}), **cluster.labels}
+    version = str(labels.get(_KUBE_TAG) or "")
+    return _judge_version(cluster, version, f"its label {_KUBE_TAG}", f"image {template.get('image_id')}")
 
 
-def _image(cluster: OpenstackCluster, named: str, project: Project) -> Judged:
-    found = images_named(named, project)
-    if wrong := _not_one(found, "glance", "image"):
-        return wrong
-    image = found[0]
+def _judge_image(cluster: OpenstackCluster, name: str, project: Project) -> Result:
+    images = find_images(name, project)
+    if failure := _judge_count(images, "glance", "image"):
+        return failure
+    image = images[0]
     distro, capi = image.get("os_distro"), cluster.driver == "capi"
     if not distro or (capi and distro not in CAPI_DISTROS):
         fact = (
             f"has {f'os_distro {distro}' if distro else 'no os_distro'}, by which Magnum selects its driver"
         )
-        wanted = " or ".join(CAPI_DISTROS) if capi else "fedora-coreos"
-        return Judged("FAIL", fact, f"openstack image set --property os_distro={wanted} {image['id']}")
+        distros = " or ".join(CAPI_DISTROS) if capi else "fedora-coreos"
+        return Result("FAIL", fact, f"openstack image set --property os_distro={distros} {image['id']}")
     if image.get("status") != "active":
-        return Judged("FAIL", f"is {image.get('status')}", "wait, or name another one")
-    said = str(image.get(_KUBE_VERSION) or "")
-    if capi and not said:
+        return Result("FAIL", f"is {image.get('status')}", "wait, or name another one")
+    version = str(image.get(_KUBE_VERSION) or "")
+    if capi and not version:
         fact = "has no kube_version, which Magnum's Cluster API driver requires"
-        return Judged("FAIL", fact, f"openstack image set --property kube_version=v1.X.Y {image['id']}")
-    return _versioned(cluster, said, f"its {_KUBE_VERSION}", f"os_distro {image['os_distro']}")
+        return Result("FAIL", fact, f"openstack image set --property kube_version=v1.X.Y {image['id']}")
+    return _judge_version(cluster, version, f"its {_KUBE_VERSION}", f"os_distro {image['os_distro']}")
 
 
-def images_named(named: str, project: Project) -> list[Json]:
+def find_images(name: str, project: Project) -> list[Json]:
     """Glance's images of this id or name, as Magnum finds them."""
-    return _by_name(project.listed("glance", "/images", "images"), named) or _unlisted(named, project)
+    listed = project.list_all("glance", "/images", "images")
+    return _filter_by_name(listed, name) or _find_unlisted_images(name, project)
 
 
-def _unlisted(named: str, project: Project) -> list[Json]:
+def _find_unlisted_images(name: str, project: Project) -> list[Json]:
     """Images that glance does not list by default, but that Magnum finds.
 
     By id any readable image, such as a community image, then a hidden one (openstacksdk's ``Image.find``).
     """
-    whole = project.find("glance", f"/images/{quote(named, safe='')}")
-    return (
-        [whole] if whole else _by_name(project.listed("glance", "/images", "images", os_hidden="true"), named)
-    )
+    image = project.find("glance", f"/images/{quote(name, safe='')}")
+    if image:
+        return [image]
+    return _filter_by_name(project.list_all("glance", "/images", "images", os_hidden="true"), name)
 
 
-def _versioned(cluster: OpenstackCluster, said: str, where: str, fact: str) -> Judged:
+def _judge_version(cluster: OpenstackCluster, version: str, source: str, fact: str) -> Result:
     """Whether a stated release has the declared minor version; no stated release passes."""
-    minor = ".".join(said.lstrip("v").split(".")[:2])
-    if said and minor != cluster.version:
-        fact = f"gives Kubernetes {minor} ({where} is {said}), but cluster.version is {cluster.version}"
-        return Judged("FAIL", fact, f'write version: "{minor}", or name another one')
-    return Judged("PASS", f"Kubernetes {said}, {fact}" if said else fact)
+    minor = ".".join(version.lstrip("v").split(".")[:2])
+    if version and minor != cluster.version:
+        fact = f"gives Kubernetes {minor} ({source} is {version}), but cluster.version is {cluster.version}"
+        return Result("FAIL", fact, f'write version: "{minor}", or name another one')
+    return Result("PASS", f"Kubernetes {version}, {fact}" if version else fact)
 
 
-def _keypair(ask: str, named: str, project: Project) -> Judged:
-    if project.find("nova", f"/os-keypairs/{quote(named, safe='')}"):
-        return Judged("PASS", "exists")
+def _judge_keypair(cli: str, name: str, project: Project) -> Result:
+    if project.find("nova", f"/os-keypairs/{quote(name, safe='')}"):
+        return Result("PASS", "exists")
     fact = "nova has no such key pair for the user of these credentials: key pairs belong to a user"
-    return Judged("FAIL", fact, f"{ask} keypair create --public-key ~/.ssh/id_ed25519.pub {named}")
+    return Result("FAIL", fact, f"{cli} keypair create --public-key ~/.ssh/id_ed25519.pub {name}")
 
 
-def _network(named: str, external: bool, project: Project) -> Judged:
-    networks = project.listed("neutron", "/networks", "networks")
-    found = _by_name(networks, named)
-    outside = [one for one in networks if one.get("router:external")]
-    if external:
-        known = ", ".join(sorted(str(one["name"]) for one in outside)) or "none"
-        found = _by_name(outside, named)
-        if not found:
-            fact = f"neutron has no such external network; it has {known}"
-            return Judged("FAIL", fact, "name another one as external_network of the template")
-    if wrong := _not_one(found, "neutron", "network"):
-        return wrong
-    if not external and not found[0].get("subnets"):
-        return Judged("FAIL", "has no subnet, so nodes get no address", "create one, or name another network")
-    return Judged("PASS", "external" if external else f"{len(found[0]['subnets'])} subnet(s)")
+def _judge_network(name: str, is_external: bool, project: Project) -> Result:
+    networks = project.list_all("neutron", "/networks", "networks")
+    matches = _filter_by_name(networks, name)
+    external_networks = [network for network in networks if network.get("router:external")]
+    if is_external:
+        names = ", ".join(sorted(str(network["name"]) for network in external_networks)) or "none"
+        matches = _filter_by_name(external_networks, name)
+        if not matches:
+            fact = f"neutron has no such external network; it has {names}"
+            return Result("FAIL", fact, "name another one as external_network of the template")
+    if failure := _judge_count(matches, "neutron", "network"):
+        return failure
+    if not is_external and not matches[0].get("subnets"):
+        return Result("FAIL", "has no subnet, so nodes get no address", "create one, or name another network")
+    return Result("PASS", "external" if is_external else f"{len(matches[0]['subnets'])} subnet(s)")
 
 
-def _subnet(named: str, network: str | None, project: Project) -> Judged:
-    found = _by_name(project.listed("neutron", "/subnets", "subnets"), named)
-    if wrong := _not_one(found, "neutron", "subnet"):
-        return wrong
-    within = _by_name(project.listed("neutron", "/networks", "networks"), network or "")
-    if within and found[0]["network_id"] not in {one["id"] for one in within}:
-        return Judged("FAIL", f"is not in network {network}", "name a subnet of it")
-    return Judged("PASS", str(found[0].get("cidr")))
+def _judge_subnet(name: str, network: str | None, project: Project) -> Result:
+    subnets = _filter_by_name(project.list_all("neutron", "/subnets", "subnets"), name)
+    if failure := _judge_count(subnets, "neutron", "subnet"):
+        return failure
+    networks = _filter_by_name(project.list_all("neutron", "/networks", "networks"), network or "")
+    if networks and subnets[0]["network_id"] not in {item["id"] for item in networks}:
+        return Result("FAIL", f"is not in network {network}", "name a subnet of it")
+    return Result("PASS", str(subnets[0].get("cidr")))
 
 
-def _by_name(every: list[Json], named: str) -> list[Json]:
+def _filter_by_name(items: list[Json], name: str) -> list[Json]:
     """Matches by id, else by name, as in Magnum."""
-    return [one for one in every if one["id"] == named] or [one for one in every if one["name"] == named]
+    return [item for item in items if item["id"] == name] or [item for item in items if item["name"] == name]
 
 
-def _not_one(found: list[Json], service: str, kind: str) -> Judged | None:
+def _judge_count(items: list[Json], service: str, kind: str) -> Result | None:
     """The result if a name does not lead to exactly one object."""
-    if not found:
+    if not items:
         fact = f"{service} has no such {kind} for the project"
-        return Judged("FAIL", fact, f"see `openstack {kind} list`")
-    if len(found) > 1:
-        ids = ", ".join(str(one["id"]) for one in found)
-        return Judged("FAIL", f"{len(found)} {kind}s have this name", f"give the id: {ids}")
+        return Result("FAIL", fact, f"see `openstack {kind} list`")
+    if len(items) > 1:
+        ids = ", ".join(str(item["id"]) for item in items)
+        return Result("FAIL", f"{len(items)} {kind}s have this name", f"give the id: {ids}")
     return None
 
 
@@ -178,29 +182,29 @@ def flavors(env: Environment) -> Iterator[Check]:
     Magnum validates only those of masters and default workers when a cluster is requested. With another
     flavor that does not exist, the node group fails later (seen with Magnum 15 and 23).
     """
-    by_hand = f"{cli(cluster_of(env))} flavor show"
-    for name, users in named_flavors(env).items():
-        yield Check(f"flavor {name}", f"{by_hand} {name}", partial(_flavor, name, users))
+    by_hand = f"{openstack_cli(cluster_of(env))} flavor show"
+    for name, node_groups in groups_by_flavor(env).items():
+        yield Check(f"flavor {name}", f"{by_hand} {name}", partial(_judge_flavor, name, node_groups))
 
 
-def _flavor(name: str, users: list[Group], project: Project) -> Judged:
-    found = project.flavor(name)
-    if found is None:
-        names = sorted(str(one["name"]) for one in project.flavors())
-        fact = f"nova has no such flavor for the project; it has {some(names, _SHOWN) or 'none'}"
-        wanted = ", ".join(group.name for group in users)
-        return Judged("FAIL", fact, f"name another one for {wanted}, or give the project access to it")
-    machine = users[0].machine
-    said = f"{found['vcpus']} vCPUs, {_gib(found)} GiB"
-    if machine and (found["vcpus"], _gib(found)) != (machine.vcpu, machine.memory):
-        fact = f"has {said}, but the environment assumes {machine.vcpu} vCPUs, {machine.memory} GiB"
-        return Judged("FAIL", fact, _declared(name, machine, found))
-    if not found.get("disk") and not all(group.volumes for group in users):
-        fact = f"{said}, and no disk: nodes boot only if Magnum gives them a boot volume by default"
-        return Judged("SKIP", fact, f"set the label {_BOOT} (GiB) in cluster.labels")
+def _judge_flavor(name: str, node_groups: list[Group], project: Project) -> Result:
+    flavor = project.flavor(name)
+    if flavor is None:
+        names = sorted(str(item["name"]) for item in project.flavors())
+        fact = f"nova has no such flavor for the project; it has {abbreviate(names, _MAX_SHOWN) or 'none'}"
+        groups = ", ".join(group.name for group in node_groups)
+        return Result("FAIL", fact, f"name another one for {groups}, or give the project access to it")
+    machine = node_groups[0].machine
+    size = f"{flavor['vcpus']} vCPUs, {_gib(flavor)} GiB"
+    if machine and (flavor["vcpus"], _gib(flavor)) != (machine.vcpu, machine.memory):
+        fact = f"has {size}, but the environment assumes {machine.vcpu} vCPUs, {machine.memory} GiB"
+        return Result("FAIL", fact, _flavor_declaration(name, machine, flavor))
+    if not flavor.get("disk") and not all(group.volumes for group in node_groups):
+        fact = f"{size}, and no disk: nodes boot only if Magnum gives them a boot volume by default"
+        return Result("SKIP", fact, f"set the label {_BOOT} (GiB) in cluster.labels")
     if machine and machine.deprecated:
-        return Judged("SKIP", f"{said}; deprecated by its cloud", "move the pool to a newer flavor")
-    return Judged("PASS", f"{said}, for {', '.join(group.name for group in users)}")
+        return Result("SKIP", f"{size}; deprecated by its cloud", "move the pool to a newer flavor")
+    return Result("PASS", f"{size}, for {', '.join(group.name for group in node_groups)}")
 
 
 def _gib(flavor: Json) -> int:
@@ -208,7 +212,7 @@ def _gib(flavor: Json) -> int:
     return round(int(flavor["ram"]) / 1024)
 
 
-def _declared(name: str, machine: Machine, found: Json) -> str:
+def _flavor_declaration(name: str, machine: Machine, flavor: Json) -> str:
     gpus = f"gpu: {machine.gpu}, count: {machine.gpus}, " if machine.gpu else ""
-    own = f"{{{gpus}vcpu: {found['vcpus']}, memory_gib: {_gib(found)}}}"
-    return f"declare this cloud's flavor, as cluster.flavors: {name}: {own}"
+    fields = f"{{{gpus}vcpu: {flavor['vcpus']}, memory_gib: {_gib(flavor)}}}"
+    return f"declare this cloud's flavor, as cluster.flavors: {name}: {fields}"

@@ -17,8 +17,8 @@ from gpuform.kubernetes.kubeconfig import Access
 from gpuform.provider.properties import reveal
 from lab.offline.aws import functions
 from lab.offline.aws.aws import answer
-from lab.offline.aws.cluster import handed_over
-from lab.offline.aws.outputs import Settings, computed
+from lab.offline.aws.cluster import eks_stand_in
+from lab.offline.aws.outputs import Settings, computed_outputs
 from lab.offline.aws.provider import ROWS
 
 pytestmark = pytest.mark.unit
@@ -49,10 +49,10 @@ def test_the_credential_is_the_embedded_clusters(kubeconfig: Path) -> None:
         "kind": "ExecCredential",
         "status": {"clientCertificateData": "CERT", "clientKeyData": "KEY"},
     }
-    asked = json.dumps({"apiVersion": "client.authentication.k8s.io/v1beta1"})
-    assert json.loads(answer(GET_TOKEN, {**environ, "KUBERNETES_EXEC_INFO": asked}))["apiVersion"].endswith(
-        "beta1"
-    )
+    requests = json.dumps({"apiVersion": "client.authentication.k8s.io/v1beta1"})
+    assert json.loads(answer(GET_TOKEN, {**environ, "KUBERNETES_EXEC_INFO": requests}))[
+        "apiVersion"
+    ].endswith("beta1")
 
 
 @pytest.mark.parametrize(
@@ -76,10 +76,12 @@ def test_what_cannot_be_answered(arguments: list[str], environ: dict[str, str], 
 def test_the_cluster_has_the_embedded_address(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUFORM_OFFLINE_KUBECONFIG", str(kubeconfig))
     settings = Settings("eu-central-1")
-    _, outputs = computed(ROWS["aws:eks/cluster:Cluster"], settings, "urn", {"name": "c", "vpcConfig": {}})
+    _, outputs = computed_outputs(
+        ROWS["aws:eks/cluster:Cluster"], settings, "urn", {"name": "c", "vpcConfig": {}}
+    )
     assert outputs["endpoint"] == "https://127.0.0.1:6443"
     assert outputs["certificateAuthority"] == {"data": data("CA")}
-    assert handed_over({}) is None
+    assert eks_stand_in({}) is None
 
 
 def printing(credential: dict[str, Any]) -> Tokens:
@@ -92,7 +94,7 @@ NEITHER = "neither a token nor a client certificate with its key"
 
 
 @pytest.mark.parametrize(
-    ("credential", "said"),
+    ("credential", "message"),
     [
         ({"status": None}, NEITHER),
         ({}, "no ExecCredential"),
@@ -100,15 +102,15 @@ NEITHER = "neither a token nor a client certificate with its key"
         ({"status": {"clientKeyData": "KEY"}}, NEITHER),
     ],
 )
-def test_an_exec_plugin_without_a_credential_is_named(credential: Any, said: str) -> None:
-    with pytest.raises(OSError, match=f"echo returned {said}"):
-        asyncio.run(printing(credential).certified())
+def test_an_exec_plugin_without_a_credential_is_named(credential: Any, message: str) -> None:
+    with pytest.raises(OSError, match=f"echo returned {message}"):
+        asyncio.run(printing(credential).certified_user())
 
 
 def test_a_client_certificate_from_an_exec_plugin_is_shown() -> None:
     status = {"clientCertificateData": "CERT", "clientKeyData": "KEY"}
     tokens = printing({"status": status})
-    shown = asyncio.run(tokens.certified())
+    shown = asyncio.run(tokens.certified_user())
     assert shown["client-certificate-data"] == data("CERT")
     assert shown["client-key-data"] == data("KEY")
     assert asyncio.run(tokens.header()) == {}
@@ -140,8 +142,8 @@ def test_tags_have_one_subnet_in_each_zone() -> None:
         wanted = {"vpc-id": "vpc-1", "availability-zone": zone, "tag:tier": tier}
         filters = [{"name": name, "values": [value]} for name, value in wanted.items()]
         token = "aws:ec2/getSubnets:getSubnets"
-        found: list[str] = functions.answer(token, {"filters": filters}, Settings("cn-north-1"))["ids"]
-        return found
+        result: list[str] = functions.answer(token, {"filters": filters}, Settings("cn-north-1"))["ids"]
+        return result
 
     one, again, other = asked("cn-north-1a"), asked("cn-north-1a"), asked("cn-north-1b")
     assert one == again == [functions.assumed_subnet("vpc-1", "cn-north-1a", {"tier": "private"})]

@@ -111,11 +111,11 @@ FIELDS: Mapping[str, dict[str, str]] = {
 @pytest.mark.tools
 def test_what_replaces_is_what_the_provider_says(toolchain: Toolchain) -> None:
     provider = toolchain.path("pulumi-openstack-offline")
-    said = json.loads(subprocess.check_output([provider, "-get-provider-info"], text=True))
+    document = json.loads(subprocess.check_output([provider, "-get-provider-info"], text=True))
     tables = {"cluster": magnum_changes.CLUSTER, "nodegroup": magnum_changes.POOL}
     for kind, fields in FIELDS.items():
-        schema: dict[str, Any] = said["provider"]["resources"][f"openstack_containerinfra_{kind}_v1"]
+        schema: dict[str, Any] = document["provider"]["resources"][f"openstack_containerinfra_{kind}_v1"]
         forced = {name for name, field in schema.items() if field.get("forceNew")}
-        assert {name: tables[kind][at].how == "replace" for name, at in fields.items()} == {
+        assert {name: tables[kind][at].mode == "replace" for name, at in fields.items()} == {
             name: name in forced for name in fields
         }

@@ -12,7 +12,7 @@ import yaml
 from pulumi import _types
 
 from gpuform.checkout.errors import OperationError
-from gpuform.provider.handler import Call, Checked, Diffed, Engine
+from gpuform.provider.handler import Call, CheckResult, DiffResult, Engine
 from gpuform.provider.properties import UNKNOWN, has_unknown
 from lab.offline.aws.outputs import Settings
 from lab.offline.aws.provider import ROWS, row
@@ -43,7 +43,7 @@ def handler(token: str, settings: Settings = SETTINGS) -> OfflineResource:
     return OfflineResource(ROWS[token], settings)
 
 
-def check(token: str, inputs: dict[str, Any]) -> Checked:
+def check(token: str, inputs: dict[str, Any]) -> CheckResult:
     return asyncio.run(handler(token).check(call(token), {}, inputs))
 
 
@@ -53,7 +53,7 @@ def make(token: str, inputs: dict[str, Any], *, preview: bool = False) -> tuple[
     return asyncio.run(handler(token).create(call(token, preview=preview), checked.inputs))
 
 
-def diff(token: str, old: dict[str, Any], new: dict[str, Any], settings: Settings = SETTINGS) -> Diffed:
+def diff(token: str, old: dict[str, Any], new: dict[str, Any], settings: Settings = SETTINGS) -> DiffResult:
     before = check(token, old).inputs
     after = asyncio.run(handler(token).check(call(token), before, new)).inputs
     id, outputs = asyncio.run(handler(token).create(call(token), before))
@@ -77,10 +77,10 @@ def test_the_table_knows_the_inputs_and_outputs_of_the_sdk(token: str) -> None:
     known = set(_types.resource_py_to_pulumi_names(sdk_class(token)).values())
     assert (entry.regional, entry.tagged) == ("region" in inputs, "tags" in inputs)
     assert {*entry.outputs, *entry.defaults} <= known
-    named = {name.removesuffix("-").split(".")[0] for name in (*entry.replaces, *entry.places)}
+    named = {name.removesuffix("-").split(".")[0] for name in (*entry.replaces, *entry.parameters)}
     assert named | set(entry.documents) <= inputs
-    for name in filter(entry.sent, inputs):
-        if place := Requests(entry).place(name):
+    for name in filter(entry.is_sent, inputs):
+        if place := Requests(entry).find_parameter(name):
             assert Requests(entry)._shape(*place) is not None
 
 
@@ -104,7 +104,7 @@ def test_one_thing_that_aws_refuses(token: str, example: Example) -> None:
 def test_a_preview_does_not_know_what_aws_decides(token: str, example: Example) -> None:
     id, outputs = make(token, example.good, preview=True)
     assert id == ""
-    given = {*example.good, *ROWS[token].defaults, ROWS[token].named}
+    given = {*example.good, *ROWS[token].defaults, ROWS[token].name_input}
     for name in set(ROWS[token].outputs) - given:
         assert outputs[name] is UNKNOWN
 

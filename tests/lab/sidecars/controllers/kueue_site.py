@@ -9,7 +9,7 @@ from typing import Any
 
 from lab.offline import controller_charts
 from lab.plane.processes import scan
-from tests.lab.plane.conftest import Own
+from tests.lab.plane.conftest import OwnControlPlane
 from tests.lab.simulator.site import Site
 from tests.waiting import until
 
@@ -19,18 +19,17 @@ API = "kueue.x-k8s.io/v1beta2"
 GPU = "nvidia.com/gpu"
 
 
-def manager(cluster: Own) -> set[int]:
-    """Process ids of Kueue's manager."""
+def manager(cluster: OwnControlPlane) -> set[int]:
     return {process.pid for process in scan(cluster.layout) if process.name == "kueue"}
 
 
 class Queues(Site):
-    def __init__(self, cluster: Own) -> None:
+    def __init__(self, cluster: OwnControlPlane) -> None:
         super().__init__(cluster)
         self.cluster = cluster
         paths = cluster.paths
         self.chart = controller_charts.chart(
-            "kueue", paths.root / controller_charts.pinned("kueue"), paths.cache
+            "kueue", paths.root / controller_charts.pin_folder("kueue"), paths.cache
         )
 
     def operator(self) -> None:
@@ -81,15 +80,14 @@ class Queues(Site):
         self.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec})
 
     def items(self, kind: str, namespace: str, *more: str) -> list[Json]:
-        found: list[Json] = json.loads(self.kubectl("get", kind, "-n", namespace, "-o", "json", *more))[
+        result: list[Json] = json.loads(self.kubectl("get", kind, "-n", namespace, "-o", "json", *more))[
             "items"
         ]
-        return found
+        return result
 
     def running(self, job: str, team: str) -> list[str]:
-        """Nodes of the job's pods that run."""
         pods = self.items("pods", team, "-l", f"batch.kubernetes.io/job-name={job}")
-        return [one["spec"]["nodeName"] for one in pods if one["status"].get("phase") == "Running"]
+        return [pod["spec"]["nodeName"] for pod in pods if pod["status"].get("phase") == "Running"]
 
     def runs(self, job: str, team: str, pods: int = 1, seconds: float = 40) -> None:
         until(
@@ -101,30 +99,30 @@ class Queues(Site):
 
     def workload(self, job: str, team: str) -> Json:
         owned = [
-            one
-            for one in self.items("workloads.kueue.x-k8s.io", team)
-            if job in [owner["name"] for owner in one["metadata"]["ownerReferences"]]
+            item
+            for item in self.items("workloads.kueue.x-k8s.io", team)
+            if job in [owner["name"] for owner in item["metadata"]["ownerReferences"]]
         ]
         return {"status": {}, **(owned[0] if owned else {})}
 
     def condition(self, job: str, team: str, kind: str) -> Json:
         """The condition of the job's Workload; empty without it."""
-        found = self.workload(job, team)["status"].get("conditions", [])
-        return next((one for one in found if one["type"] == kind), {})
+        result = self.workload(job, team)["status"].get("conditions", [])
+        return next((item for item in result if item["type"] == kind), {})
 
     def waits(self, job: str, team: str, good: Callable[[str], object]) -> Json:
         """Until the job waits with a message that is good; returns the Job."""
-        said = lambda: str(self.condition(job, team, "QuotaReserved").get("message", ""))  # noqa: E731
-        until(said, good, what=lambda: self.why(job, team))
-        found: Json = json.loads(self.kubectl("get", "job", job, "-n", team, "-o", "json"))
-        assert found["spec"]["suspend"], found
+        output = lambda: str(self.condition(job, team, "QuotaReserved").get("message", ""))  # noqa: E731
+        until(output, good, what=lambda: self.why(job, team))
+        result: Json = json.loads(self.kubectl("get", "job", job, "-n", team, "-o", "json"))
+        assert result["spec"]["suspend"], result
         assert self.running(job, team) == []
-        return found
+        return result
 
     def why(self, job: str, team: str) -> str:
-        found = {"conditions": self.workload(job, team)["status"].get("conditions", [])}
-        found["pods"] = [[one["metadata"]["name"], one["status"]] for one in self.items("pods", team)]
-        return json.dumps(found)
+        result = {"conditions": self.workload(job, team)["status"].get("conditions", [])}
+        result["pods"] = [[item["metadata"]["name"], item["status"]] for item in self.items("pods", team)]
+        return json.dumps(result)
 
     def log(self) -> str:
         log: Path = self.cluster.layout.log("kueue")

@@ -17,7 +17,7 @@ import yaml
 from lab.plane.kwokctl import STAGES
 from lab.sidecars.controllers.egress import Egress, socket_name
 from lab.sidecars.controllers.release import START, Release
-from lab.sidecars.controllers.rows import CONTROLLERS, Place
+from lab.sidecars.controllers.rows import CONTROLLERS, ProgramContext
 from lab.simulator import keys
 from lab.toolchain.catalogue import CATALOGUE
 from tests.lab.sidecars.controllers.kueue_site import NAMESPACE, Queues, manager
@@ -29,9 +29,9 @@ tools = pytest.mark.tools
 
 @unit
 def test_the_stages_hold_exactly_the_pods_of_the_controllers() -> None:
-    stages = {one["metadata"]["name"]: one for one in yaml.safe_load_all(STAGES.read_text())}
-    keyed = [one["key"] for one in stages["pod-ready"]["spec"]["selector"]["matchExpressions"]]
-    (held,) = [found[1] for key in keyed if (found := re.search(r"(?s)IN\((.*?)\)", key))]
+    stages = {item["metadata"]["name"]: item for item in yaml.safe_load_all(STAGES.read_text())}
+    keyed = [item["key"] for item in stages["pod-ready"]["spec"]["selector"]["matchExpressions"]]
+    (held,) = [result[1] for key in keyed if (result := re.search(r"(?s)IN\((.*?)\)", key))]
     assert sorted(json.loads(f"[{held}]")) == sorted(
         list(row.labels.values()) for row in CONTROLLERS.values()
     )
@@ -46,7 +46,7 @@ def test_the_stages_hold_exactly_the_pods_of_the_controllers() -> None:
 @unit
 @pytest.mark.parametrize("row", CONTROLLERS.values(), ids=CONTROLLERS)
 def test_a_controllers_program_and_chart_are_of_one_module(row: Any) -> None:
-    assert CATALOGUE[row.name].module.pins == row.module
+    assert CATALOGUE[row.name].module.module_path == row.module
 
 
 @unit
@@ -59,14 +59,14 @@ def test_a_controllers_program_and_chart_are_of_one_module(row: Any) -> None:
 )
 def test_kueues_ports_and_paths_are_its_own(given: dict[str, Any], ports: set[int]) -> None:
     config = {"integrations": {"frameworks": ["batch/job"]}, **given}
-    asked: set[int] = set()
+    requests: set[int] = set()
 
     def port(wanted: int) -> int:
-        asked.add(wanted)
+        requests.add(wanted)
         return wanted + 10000
 
-    CONTROLLERS["kueue"].adapt(config, Place("queues", "/r", port))
-    assert asked == ports
+    CONTROLLERS["kueue"].adapt(config, ProgramContext("queues", "/r", port))
+    assert requests == ports
     assert config["namespace"] == "queues"
     assert config["leaderElection"]["resourceNamespace"] == "queues"
     assert config["health"]["healthProbeBindAddress"] == "127.0.0.1:18081"
@@ -93,8 +93,8 @@ def test_services_of_the_pod_are_served_at_the_containers_ports() -> None:
     )
     template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
     release = Release("n", template, {}, {}, (), services)
-    found = {target: port for target, port in release.served() if port}
-    assert found == {"10.96.0.2:443": 9443, "10.96.0.3:443": 9443, "[fd00::1]:8082": 8082}
+    result = {target: port for target, port in release.served() if port}
+    assert result == {"10.96.0.2:443": 9443, "10.96.0.3:443": 9443, "[fd00::1]:8082": 8082}
 
 
 class _Answers(BaseHTTPRequestHandler):
@@ -109,10 +109,10 @@ class _Answers(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[int]:
-    with HTTPServer(("127.0.0.1", 0), _Answers) as found:
-        threading.Thread(target=found.serve_forever, daemon=True).start()
-        yield found.server_port
-        found.shutdown()
+    with HTTPServer(("127.0.0.1", 0), _Answers) as result:
+        threading.Thread(target=result.serve_forever, daemon=True).start()
+        yield result.server_port
+        result.shutdown()
 
 
 def ask(name: str, target: str) -> tuple[bytes, bytes]:
@@ -175,11 +175,13 @@ def test_a_job_within_quota_runs_and_one_beyond_it_waits_with_the_reason(queues:
     queues.job("fits", "team", {"cpu": "3"})
     queues.runs("fits", "team")
     queues.job("waits", "team", {"cpu": "3"})
-    queues.waits("waits", "team", lambda said: "insufficient unused quota for cpu in flavor default" in said)
+    queues.waits(
+        "waits", "team", lambda message: "insufficient unused quota for cpu in flavor default" in message
+    )
     # Its aggregated API, as the chart installs it, says the place in the queue.
     path = "/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/team/pendingworkloads"
     waiting = json.loads(queues.kubectl("get", "--raw", path))["items"]
-    assert [one["positionInClusterQueue"] for one in waiting] == [0]
+    assert [item["positionInClusterQueue"] for item in waiting] == [0]
     # With the rights of its ServiceAccount, not of an administrator: nothing is missing in the chart's role.
     assert "forbidden" not in queues.log()
     before = queues.cluster.pids()

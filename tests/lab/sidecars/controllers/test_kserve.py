@@ -11,7 +11,7 @@ import pytest
 from infra import versions
 from lab.offline.charts import Charts
 from lab.toolchain import Toolchain
-from tests.lab.plane.conftest import Own, removed
+from tests.lab.plane.conftest import OwnControlPlane, removed
 from tests.lab.sidecars.controllers.kueue_site import GPU, Queues
 from tests.waiting import until
 
@@ -76,8 +76,8 @@ class Serving(Queues):
 
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Iterator[Serving]:
-    with removed(Own(tmp_path_factory.mktemp("kserve"), toolchain)) as cluster:
-        cluster.plane.controlled(*PROGRAMS)
+    with removed(OwnControlPlane(tmp_path_factory.mktemp("kserve"), toolchain)) as cluster:
+        cluster.plane.start_with_controllers(*PROGRAMS)
         site = Serving(cluster)
         site.node("cpu-0")
         site.operator()
@@ -103,7 +103,9 @@ def test_a_model_is_served_on_a_gpu_and_nothing_of_it_stays(serving: Serving) ->
     serving.serves(pods=1)
     (pod,) = serving.pods()
     assert pod["spec"]["nodeName"] == "gpu-0"
-    assert [one["name"] for one in pod["spec"]["initContainers"]] == ["storage-initializer"]
+    assert [init_container["name"] for init_container in pod["spec"]["initContainers"]] == [
+        "storage-initializer"
+    ]
     assert serving.get("inferenceservice", "a")["metadata"]["annotations"]["modelFormat"] == "onnx"
     assert serving.get("service", "a-predictor")
     serving.kubectl("scale", "deployment", "a-predictor", "--replicas=3")

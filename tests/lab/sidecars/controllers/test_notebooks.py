@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from infra.config import parse
-from infra.plan import notebooks, room, workloads
+from infra.plan import notebooks, quotas, workloads
 from infra.plan import queues as planned
 from lab.rehearse.program import Program
 from tests.lab.sidecars.controllers.kueue_site import Queues
@@ -32,9 +32,8 @@ ENV = parse(
 
 
 def pod(queues: Queues, user: str) -> dict[str, Any]:
-    """The notebook's pod; empty while it is stopped."""
-    found = queues.items("pods", "lab", "-l", f"gpuform.io/user={user}")
-    return found[0] if found else {}
+    result = queues.items("pods", "lab", "-l", f"gpuform.io/user={user}")
+    return result[0] if result else {}
 
 
 def runs(queues: Queues, user: str) -> None:
@@ -70,18 +69,21 @@ def test_an_idle_notebook_is_stopped_and_gives_its_gpu_to_the_next_and_returns_w
     assert release is not None
     values = tmp_path / "values.yaml"
     values.write_text(yaml.safe_dump(release.values))
-    put(queues, *room.namespaces(ENV))
+    put(queues, *quotas.namespaces(ENV))
     queues.operator()
     queues.offers(queues.node("gpu-0", "1eb8", 1), {"gpu": 1})
     queues.label("gpu-0", "gpuform.io/pool", "t4")
     queues.install("-f", str(values))
     put(queues, *planned.manifests(ENV), *notebooks.manifests(ENV))
-    ada, bob = (workloads.objects(ENV, one) for one in ENV.workloads)
+    ada, bob = (workloads.objects(ENV, workload) for workload in ENV.workloads)
     put(queues, *ada)
     runs(queues, "ada")
     put(queues, *bob)
     until(lambda: queues.workload("bob", "lab").get("status"), bool)
-    until(lambda: queues.condition("bob", "lab", "QuotaReserved").get("status"), lambda said: said == "False")
+    until(
+        lambda: queues.condition("bob", "lab", "QuotaReserved").get("status"),
+        lambda status: status == "False",
+    )
     (home,) = queues.items("persistentvolumeclaims", "lab", "-l", "gpuform.io/user=ada")
     assert home["status"]["phase"] == "Bound"
 
@@ -90,19 +92,19 @@ def test_an_idle_notebook_is_stopped_and_gives_its_gpu_to_the_next_and_returns_w
         ends(queues, "ada")
         until(lambda: pod(queues, "ada"), lambda found: not found, what=culler.log.read_text)
         runs(queues, "bob")
-    (event,) = [one for one in queues.items("events", "lab") if one["reason"] == "NotebookStopped"]
+    (event,) = [item for item in queues.items("events", "lab") if item["reason"] == "NotebookStopped"]
     assert event["involvedObject"]["name"] == "ada"
 
     put(queues, *ada)  # the next update
-    found = json.loads(queues.kubectl("get", "statefulset", "ada", "-n", "lab", "-o", "json"))
-    assert found["spec"]["replicas"] == 0
+    result = json.loads(queues.kubectl("get", "statefulset", "ada", "-n", "lab", "-o", "json"))
+    assert result["spec"]["replicas"] == 0
     scale(queues, "bob", 0)
     until(lambda: pod(queues, "bob"), lambda found: not found)
     scale(queues, "ada", 1)
     runs(queues, "ada")
     volumes = pod(queues, "ada")["spec"]["volumes"]
     assert home["metadata"]["name"] in [
-        one.get("persistentVolumeClaim", {}).get("claimName") for one in volumes
+        volume.get("persistentVolumeClaim", {}).get("claimName") for volume in volumes
     ]
     queues.kubectl("delete", "statefulset", "ada", "-n", "lab")
     (left,) = queues.items("persistentvolumeclaims", "lab", "-l", "gpuform.io/user=ada")

@@ -10,7 +10,7 @@ import yaml
 
 from infra.config import parse
 from infra.plan import queues as planned
-from infra.plan import room, workloads
+from infra.plan import quotas, workloads
 from tests.lab.sidecars.controllers.kueue_site import Queues
 from tests.waiting import until
 
@@ -77,8 +77,8 @@ ENV = parse(
 
 
 def admitted(queues: Queues, name: str, team: str) -> bool:
-    found = (queues.workload(name, team).get("status") or {}).get("conditions", [])
-    return any(one["type"] == "Admitted" and one["status"] == "True" for one in found)
+    result = (queues.workload(name, team).get("status") or {}).get("conditions", [])
+    return any(item["type"] == "Admitted" and item["status"] == "True" for item in result)
 
 
 def served(queues: Queues) -> list[dict[str, Any]]:
@@ -95,7 +95,7 @@ def site(queues: Queues, tmp_path_factory: pytest.TempPathFactory) -> Queues:
     assert release is not None
     values = tmp_path_factory.mktemp("values") / "values.yaml"
     values.write_text(yaml.safe_dump(release.values))
-    for manifest in (*workloads.namespaces(ENV), *room.priority_classes(ENV)):
+    for manifest in (*quotas.namespaces(ENV), *quotas.priority_classes(ENV)):
         queues.apply(manifest)
     queues.install("-f", str(values))
     for manifest in planned.manifests(ENV):
@@ -104,35 +104,35 @@ def site(queues: Queues, tmp_path_factory: pytest.TempPathFactory) -> Queues:
 
 
 def declare(queues: Queues, name: str) -> None:
-    one = next(one for one in ENV.workloads if one.name == name)
+    one = next(workload for workload in ENV.workloads if workload.name == name)
     for manifest in workloads.objects(ENV, one):
         queues.apply(manifest)
 
 
 def test_planned_queues_admit_what_was_planned(site: Queues) -> None:
     queues = site
-    for one in ENV.workloads:
-        if one.name == "waits":
+    for workload in ENV.workloads:
+        if workload.name == "waits":
             until(lambda: admitted(queues, "borrows", "science"), bool)
-        if one.namespace != "arts":
-            declare(queues, one.name)
+        if workload.namespace != "arts":
+            declare(queues, workload.name)
     for name in ("claims", "borrows", "any", "slice", "pinned"):
         until(
             lambda n=name: admitted(queues, n, "science"), bool, what=lambda n=name: queues.why(n, "science")
         )
     until(lambda: queues.workload("waits", "science").get("status"), bool)
-    queues.waits("waits", "science", lambda said: "nvidia.com/gpu.shared in flavor t4" in said)
+    queues.waits("waits", "science", lambda message: "nvidia.com/gpu.shared in flavor t4" in message)
     job = json.loads(queues.kubectl("get", "job", "any", "-n", "science", "-o", "json"))
     spec = job["spec"]["template"]["spec"]
     assert spec["nodeSelector"] == {"gpuform.io/pool": "whole"}
     assert {"key": "a", "operator": "Equal", "value": "b", "effect": "NoSchedule"} in spec["tolerations"]
-    until(lambda: [gated(one) for one in served(queues)], lambda held: held == [False, False])
-    assert all("kueue.x-k8s.io/podset" in one["metadata"]["labels"] for one in served(queues))
+    until(lambda: [gated(item) for item in served(queues)], lambda held: held == [False, False])
+    assert all("kueue.x-k8s.io/podset" in item["metadata"]["labels"] for item in served(queues))
     second = ENV.workloads[2].model_copy(update={"name": "claims-more"})
     for manifest in workloads.objects(ENV, second):
         queues.apply(manifest)
     until(lambda: queues.workload("claims-more", "science").get("status"), bool)
-    queues.waits("claims-more", "science", lambda said: "gpu.nvidia.com in flavor claimed" in said)
+    queues.waits("claims-more", "science", lambda message: "gpu.nvidia.com in flavor claimed" in message)
     (free,) = queues.items("pods", "other")
     assert not gated(free)
     assert not [key for key in free["metadata"]["labels"] if "kueue" in key]
@@ -154,14 +154,14 @@ def test_a_planned_gang_starts_whole_and_close_or_not_at_all(site: Queues) -> No
     for index in range(3):
         ranks(site, f"ranks-{index}", "a")
     declare(site, "gang")
-    site.waits("gang", "arts", lambda said: "allows to fit only 3 out of 4 pod(s)" in said)
+    site.waits("gang", "arts", lambda message: "allows to fit only 3 out of 4 pod(s)" in message)
     assert site.items("pods", "arts", "-l", "app.kubernetes.io/name=gang") == []
     ranks(site, "ranks-3", "b")
     site.runs("gang", "arts", pods=4, seconds=10)
     assert len(set(site.running("gang", "arts"))) == 4
     site.kubectl("delete", "job", "gang", "-n", "arts")
     declare(site, "close")
-    site.waits("close", "arts", lambda said: "allows to fit only 3 out of 4 pod(s)" in said)
+    site.waits("close", "arts", lambda message: "allows to fit only 3 out of 4 pod(s)" in message)
     site.label("ranks-3", ZONE, "a")
     site.runs("close", "arts", pods=4)
 
@@ -169,7 +169,7 @@ def test_a_planned_gang_starts_whole_and_close_or_not_at_all(site: Queues) -> No
 def test_a_changed_topology_takes_the_place_of_the_old_one(site: Queues) -> None:
     """Kueue refuses a change in place. What runs goes on; Kueue counts neither its quota nor its nodes."""
     site.runs("close", "arts", pods=4)
-    (flavor,) = [one for one in planned.manifests(ENV) if "topologyName" in one["spec"]]
+    (flavor,) = [manifest for manifest in planned.manifests(ENV) if "topologyName" in manifest["spec"]]
     with pytest.raises(AssertionError, match="tolerations are immutable"):
         site.apply({**flavor, "spec": {**flavor["spec"], "tolerations": []}})
     declared = ENV.resolved()

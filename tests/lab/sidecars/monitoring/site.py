@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from lab.sidecars.monitoring.cluster import World
-from lab.sidecars.monitoring.config import Wanted, wanted
+from lab.sidecars.monitoring.cluster import MonitoringObjects
+from lab.sidecars.monitoring.config import PrometheusFiles, prometheus_files
 from lab.sidecars.monitoring.targets import Ports
 
 Json = dict[str, Any]
@@ -76,12 +76,12 @@ def monitor(name: str, labels: Json, namespace: str = NAMESPACE, **endpoint: Any
     }
 
 
-def rules(*found: Json, name: str = "own", **group: Any) -> Json:
+def rules(*result: Json, name: str = "own", **group: Any) -> Json:
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",
         "metadata": meta(name, {"release": "own"}),
-        "spec": {"groups": [{"name": name, "rules": list(found), **group}]},
+        "spec": {"groups": [{"name": name, "rules": list(result), **group}]},
     }
 
 
@@ -140,45 +140,45 @@ def ask(port: int, query: str) -> dict[str, float]:
     """Prometheus's answer: value by the series' labels, as sorted JSON."""
     url = f"http://127.0.0.1:{port}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
     with urllib.request.urlopen(url, timeout=10) as answer:
-        found = json.load(answer)["data"]["result"]
-    return {json.dumps(one["metric"], sort_keys=True): float(one["value"][1]) for one in found}
+        result = json.load(answer)["data"]["result"]
+    return {json.dumps(item["metric"], sort_keys=True): float(item["value"][1]) for item in result}
 
 
-def world(*monitors: Json, found: tuple[Json, ...] = (), by_hand: str = "", **spec: Any) -> World:
-    return World(prometheus(**spec), monitors, found, NAMESPACES, by_hand)
+def world(*monitors: Json, rules: tuple[Json, ...] = (), by_hand: str = "", **spec: Any) -> MonitoringObjects:
+    return MonitoringObjects(prometheus(**spec), monitors, rules, NAMESPACES, by_hand)
 
 
-def told(it: World) -> tuple[Wanted, Json]:
-    made = wanted(it, PORTS)
+def rendered_config(it: MonitoringObjects) -> tuple[PrometheusFiles, Json]:
+    made = prometheus_files(it, PORTS)
     return made, yaml.safe_load(made.config)
 
 
-def relabelled(labels: dict[str, str], configs: list[Json]) -> dict[str, str] | None:
+def relabel(labels: dict[str, str], configs: list[Json]) -> dict[str, str] | None:
     """The labels after Prometheus's relabelling, None if the target is dropped.
 
     Implements the few actions in use, by Prometheus's documentation.
     """
-    for one in configs:
-        value = ";".join(labels.get(name, "") for name in one.get("source_labels", []))
-        match = re.fullmatch(one.get("regex", "(.*)"), value, re.DOTALL)
-        action = one.get("action", "replace")
+    for config in configs:
+        value = ";".join(labels.get(name, "") for name in config.get("source_labels", []))
+        match = re.fullmatch(config.get("regex", "(.*)"), value, re.DOTALL)
+        action = config.get("action", "replace")
         if (action == "keep" and not match) or (action == "drop" and match):
             return None
         if action == "labeldrop":
-            labels = {name: text for name, text in labels.items() if not re.fullmatch(one["regex"], name)}
+            labels = {name: text for name, text in labels.items() if not re.fullmatch(config["regex"], name)}
         if action == "replace" and match:
-            template = re.sub(r"\$\{?(\d+)\}?", r"\\g<\1>", one.get("replacement", "$1"))
+            template = re.sub(r"\$\{?(\d+)\}?", r"\\g<\1>", config.get("replacement", "$1"))
             groups = match.expand(template) if match.re.groups or "\\g" not in template else ""
-            labels = {**labels, one["target_label"]: groups}
+            labels = {**labels, config["target_label"]: groups}
             if not groups:
-                del labels[one["target_label"]]
+                del labels[config["target_label"]]
     return labels
 
 
-def scraped(labels: dict[str, str], job: Json) -> dict[str, str] | None:
+def scrape(labels: dict[str, str], job: Json) -> dict[str, str] | None:
     """URL of one discovered target, and the labels of its series."""
     defaults = {"__scheme__": "http", "__metrics_path__": job.get("metrics_path", "/metrics")}
-    made = relabelled({"job": job["job_name"], **defaults, **labels}, job["relabel_configs"])
+    made = relabel({"job": job["job_name"], **defaults, **labels}, job["relabel_configs"])
     if made is None:
         return None
     url = f"{made['__scheme__']}://{made['__address__']}{made['__metrics_path__']}"
@@ -188,7 +188,7 @@ def scraped(labels: dict[str, str], job: Json) -> dict[str, str] | None:
 def target(service: str, labels: dict[str, str], pod: dict[str, str], **more: str) -> dict[str, str]:
     """An endpoint of a service, with the label names of Prometheus's documentation."""
     meta = "__meta_kubernetes_"
-    found = {
+    result = {
         "__address__": "10.0.0.7:9400",
         f"{meta}namespace": "gpu-operator",
         f"{meta}service_name": service,
@@ -203,8 +203,8 @@ def target(service: str, labels: dict[str, str], pod: dict[str, str], **more: st
     for kind, some in (("service", labels), ("pod", pod)):
         for key, value in some.items():
             plain = re.sub(r"\W", "_", key)
-            found |= {f"{meta}{kind}_label_{plain}": value, f"{meta}{kind}_labelpresent_{plain}": "true"}
-    return found | more
+            result |= {f"{meta}{kind}_label_{plain}": value, f"{meta}{kind}_labelpresent_{plain}": "true"}
+    return result | more
 
 
 OPERAND = {"simulator.gpuform.io/operand": "dcgm-exporter"}
@@ -213,5 +213,5 @@ EXPORTS = target("nvidia-dcgm-exporter", EXPORTER, OPERAND)
 
 def exporter_job(**endpoint: Any) -> Json:
     labelled = monitor("d", EXPORTER, "gpu-operator", port="gpu-metrics", honorLabels=True, **endpoint)
-    (job,) = told(world(labelled))[1]["scrape_configs"]
+    (job,) = rendered_config(world(labelled))[1]["scrape_configs"]
     return dict(job)

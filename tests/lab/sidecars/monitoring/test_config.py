@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lab.sidecars.monitoring.cluster import World, chosen
-from lab.sidecars.monitoring.config import flags
+from lab.sidecars.monitoring.cluster import MonitoringObjects, matches
+from lab.sidecars.monitoring.config import prometheus_flags
 from tests.lab.sidecars.monitoring.site import (
     DROP,
     EXPORTER,
@@ -21,10 +21,10 @@ from tests.lab.sidecars.monitoring.site import (
     exporter_job,
     meta,
     monitor,
+    rendered_config,
     rules,
-    scraped,
+    scrape,
     target,
-    told,
     world,
 )
 
@@ -35,7 +35,7 @@ def test_an_exporter_is_asked_at_the_simulator_and_known_by_its_own_address() ->
     job = exporter_job(interval="15s", relabelings=[NODE, DROP])
     assert job["honor_labels"] is True
     assert (job["scrape_interval"], job["scrape_timeout"]) == ("15s", "10s")
-    assert scraped(EXPORTS, job) == {
+    assert scrape(EXPORTS, job) == {
         "url": "http://127.0.0.1:4/nodes/t4-0/metrics",
         "job": "nvidia-dcgm-exporter",
         "instance": "10.0.0.7:9400",
@@ -44,7 +44,7 @@ def test_an_exporter_is_asked_at_the_simulator_and_known_by_its_own_address() ->
 
 
 def test_without_relabellings_the_series_have_what_the_operator_gives_them() -> None:
-    assert scraped(EXPORTS, exporter_job()) == {
+    assert scrape(EXPORTS, exporter_job()) == {
         "url": "http://127.0.0.1:4/nodes/t4-0/metrics",
         "job": "nvidia-dcgm-exporter",
         "instance": "10.0.0.7:9400",
@@ -67,7 +67,7 @@ def test_without_relabellings_the_series_have_what_the_operator_gives_them() -> 
     ],
 )
 def test_what_is_not_meant_or_cannot_answer_is_not_scraped(other: dict[str, str]) -> None:
-    assert scraped(EXPORTS | other, exporter_job()) is None
+    assert scrape(EXPORTS | other, exporter_job()) is None
 
 
 def test_a_controller_is_asked_at_its_own_port_with_prometheus_own_account() -> None:
@@ -75,10 +75,10 @@ def test_a_controller_is_asked_at_its_own_port_with_prometheus_own_account() -> 
     job = exporter_job(**access)
     served = {"__meta_kubernetes_pod_annotation_simulator_gpuform_io_metrics": "4711", "__scheme__": "https"}
     other = {"__meta_kubernetes_pod_label_simulator_gpuform_io_operand": "", **served}
-    assert (scraped(EXPORTS | other, job) or {})["url"] == "https://127.0.0.1:4711/metrics"
+    assert (scrape(EXPORTS | other, job) or {})["url"] == "https://127.0.0.1:4711/metrics"
     assert job["authorization"] == {"credentials_file": "prometheus.token"}
     assert job["tls_config"] == {"insecure_skip_verify": True}
-    assert (scraped(EXPORTS, job) or {})["url"].startswith("http://127.0.0.1:4/"), "exporters have no TLS"
+    assert (scrape(EXPORTS, job) or {})["url"].startswith("http://127.0.0.1:4/"), "exporters have no TLS"
 
 
 @pytest.mark.parametrize(
@@ -94,15 +94,15 @@ def test_kube_state_metrics_is_asked_at_its_two_ports(port: str, more: dict[str,
     made = monitor("k", STATE_METRICS, port=port, scheme="https")
     made["spec"]["jobLabel"] = "app.kubernetes.io/name"
     made["spec"]["targetLabels"] = ["app.kubernetes.io/instance", "absent"]
-    (job,) = told(world(made))[1]["scrape_configs"]
-    found = scraped(
+    (job,) = rendered_config(world(made))[1]["scrape_configs"]
+    result = scrape(
         target("own-ksm", labels, STATE_METRICS, __meta_kubernetes_endpoint_port_name=port, **more), job
     )
-    assert found is not None
-    assert found["url"] == f"http://127.0.0.1:{at}/metrics"
-    assert found["job"] == "kube-state-metrics"
-    assert found["app_kubernetes_io_instance"] == "own"
-    assert "absent" not in found
+    assert result is not None
+    assert result["url"] == f"http://127.0.0.1:{at}/metrics"
+    assert result["job"] == "kube-state-metrics"
+    assert result["app_kubernetes_io_instance"] == "own"
+    assert "absent" not in result
 
 
 @pytest.mark.parametrize(
@@ -122,18 +122,18 @@ def test_kube_state_metrics_is_asked_at_its_two_ports(port: str, more: dict[str,
 def test_a_selector_by_relabelling_takes_what_kubernetes_would(expression: Json, taken: bool) -> None:
     made = monitor("d", {}, "gpu-operator", port="gpu-metrics")
     made["spec"]["selector"] = {"matchExpressions": [expression]}
-    (job,) = told(world(made))[1]["scrape_configs"]
-    assert (scraped(EXPORTS, job) is not None) is taken
-    assert chosen(made["spec"]["selector"], EXPORTER) is taken
+    (job,) = rendered_config(world(made))[1]["scrape_configs"]
+    assert (scrape(EXPORTS, job) is not None) is taken
+    assert matches(made["spec"]["selector"], EXPORTER) is taken
 
 
 def test_where_a_job_looks() -> None:
     def where(**selector: Any) -> Json:
         made = monitor("d", EXPORTER, port="x")
         made["spec"]["namespaceSelector"] = selector
-        (job,) = told(world(made))[1]["scrape_configs"]
-        (found,) = job["kubernetes_sd_configs"]
-        return dict(found)
+        (job,) = rendered_config(world(made))[1]["scrape_configs"]
+        (result,) = job["kubernetes_sd_configs"]
+        return dict(result)
 
     account = {"role": "endpoints", "kubeconfig_file": "prometheus.kubeconfig"}
     assert where() == account | {"namespaces": {"names": ["monitoring"]}}
@@ -143,12 +143,12 @@ def test_where_a_job_looks() -> None:
 
 def test_slices_are_read_where_the_prometheus_says_so() -> None:
     made = monitor("d", EXPORTER, "gpu-operator", port="gpu-metrics")
-    (job,) = told(world(made, serviceDiscoveryRole="EndpointSlice"))[1]["scrape_configs"]
+    (job,) = rendered_config(world(made, serviceDiscoveryRole="EndpointSlice"))[1]["scrape_configs"]
     assert job["kubernetes_sd_configs"][0]["role"] == "endpointslice"
     slices = {name.replace("_endpoint_", "_endpointslice_"): text for name, text in EXPORTS.items()}
-    found = scraped(slices, job)
-    assert found is not None
-    assert found["endpoint"] == "gpu-metrics"
+    result = scrape(slices, job)
+    assert result is not None
+    assert result["endpoint"] == "gpu-metrics"
 
 
 BY_HAND = """
@@ -166,16 +166,16 @@ BY_HAND = """
 
 
 def test_jobs_that_were_added_by_hand() -> None:
-    (ours, elsewhere) = told(world(by_hand=BY_HAND))[1]["scrape_configs"]
+    (ours, elsewhere) = rendered_config(world(by_hand=BY_HAND))[1]["scrape_configs"]
     assert not {"tls_config", "bearer_token_file"} & set(ours)
-    assert scraped(EXPORTS, ours) == {
+    assert scrape(EXPORTS, ours) == {
         "url": "http://127.0.0.1:4/nodes/t4-0/metrics",
         "job": "gpu-metrics",
         "instance": "10.0.0.7:9400",
         "kubernetes_node": "t4-0",
     }
-    assert scraped({"__address__": "example.com:80"}, elsewhere) is None
-    made, document = told(world(by_hand="a: b"))
+    assert scrape({"__address__": "example.com:80"}, elsewhere) is None
+    made, document = rendered_config(world(by_hand="a: b"))
     assert document["scrape_configs"] == []
     assert made.notes == ("additionalScrapeConfigs: is not a YAML list, and is ignored",)
 
@@ -186,10 +186,10 @@ def test_monitors_and_rules_are_chosen_by_label_and_namespace() -> None:
     far["metadata"]["namespace"] = "science"
     plain = rules(rule, name="plain")
     plain["metadata"]["labels"] = {}
-    found = (rules(rule), plain, far)
+    result = (rules(rule), plain, far)
 
     def names(**spec: Any) -> set[str]:
-        return set(told(world(found=found, **spec))[0].rules)
+        return set(rendered_config(world(rules=result, **spec))[0].rules)
 
     assert names() == {"monitoring_own.yaml", "science_far.yaml"}
     assert names(ruleSelector={}) == {"monitoring_own.yaml", "monitoring_plain.yaml", "science_far.yaml"}
@@ -197,8 +197,11 @@ def test_monitors_and_rules_are_chosen_by_label_and_namespace() -> None:
     assert names(ruleNamespaceSelector=None) == {"monitoring_own.yaml"}
     assert names(ruleNamespaceSelector={"matchLabels": {"team": "science"}}) == {"science_far.yaml"}
     made = monitor("d", EXPORTER, port="x")
-    assert told(world(made, serviceMonitorSelector=None))[1]["scrape_configs"] == []
-    assert told(world(made, serviceMonitorSelector={"matchLabels": {"a": "b"}}))[1]["scrape_configs"] == []
+    assert rendered_config(world(made, serviceMonitorSelector=None))[1]["scrape_configs"] == []
+    assert (
+        rendered_config(world(made, serviceMonitorSelector={"matchLabels": {"a": "b"}}))[1]["scrape_configs"]
+        == []
+    )
 
 
 def test_a_pod_monitors_series_have_what_the_operator_gives_them() -> None:
@@ -211,7 +214,7 @@ def test_a_pod_monitors_series_have_what_the_operator_gives_them() -> None:
         },
     }
     it = replace(world(podMonitorSelector={}, podMonitorNamespaceSelector={}), pod_monitors=(made,))
-    (job,) = told(it)[1]["scrape_configs"]
+    (job,) = rendered_config(it)[1]["scrape_configs"]
     assert job["job_name"] == "podMonitor/science/w/0"
     assert job["kubernetes_sd_configs"] == [
         {"role": "pod", "kubeconfig_file": "prometheus.kubeconfig", "namespaces": {"names": ["science"]}}
@@ -220,7 +223,7 @@ def test_a_pod_monitors_series_have_what_the_operator_gives_them() -> None:
         "__meta_kubernetes_pod_",
         "__meta_kubernetes_pod_annotation_simulator_gpuform_io_metrics_port",
     )
-    found = {
+    result = {
         "__address__": "10.0.0.9:8002",
         "__meta_kubernetes_namespace": "science",
         **{
@@ -230,7 +233,7 @@ def test_a_pod_monitors_series_have_what_the_operator_gives_them() -> None:
         **{f"{of_pod}label_app": "w", f"{of_pod}labelpresent_app": "true", note: "4711"},
         **{f"{of_pod}container_name": "main", f"{of_pod}container_port_name": "metrics"},
     }
-    assert scraped(found, job) == {
+    assert scrape(result, job) == {
         "url": "http://127.0.0.1:4711/pods/science/w-x",
         "job": "science/w",
         "instance": "10.0.0.9:8002",
@@ -239,13 +242,13 @@ def test_a_pod_monitors_series_have_what_the_operator_gives_them() -> None:
         "container": "main",
         "endpoint": "metrics",
     }
-    assert scraped(found | {f"{of_pod}container_port_name": "serving"}, job) is None
-    assert scraped(found | {note: ""}, job) is None, "no process answers for it"
+    assert scrape(result | {f"{of_pod}container_port_name": "serving"}, job) is None
+    assert scrape(result | {note: ""}, job) is None, "no process answers for it"
 
 
 def test_a_timeout_is_no_longer_than_its_interval() -> None:
     made = monitor("d", EXPORTER, port="x", interval="5s", scrapeTimeout="20s")
-    _, document = told(world(made, scrapeInterval="1500ms"))
+    _, document = rendered_config(world(made, scrapeInterval="1500ms"))
     assert document["global"]["scrape_timeout"] == "1500ms"
     (job,) = document["scrape_configs"]
     assert (job["scrape_interval"], job["scrape_timeout"]) == ("5s", "5s")
@@ -254,8 +257,8 @@ def test_a_timeout_is_no_longer_than_its_interval() -> None:
 def test_what_is_not_played_is_said() -> None:
     made = monitor("d", EXPORTER, port="x", proxyUrl="http://p")
     it = world(made, remoteWrite=[{"url": "http://example.com"}], alerting={"alertmanagers": []})
-    other = World(it.prometheus, it.monitors, (), NAMESPACES, "", None, ("monitoring/other",))
-    assert told(other)[0].notes == (
+    other = MonitoringObjects(it.prometheus, it.monitors, (), NAMESPACES, "", None, ("monitoring/other",))
+    assert rendered_config(other)[0].notes == (
         "Prometheus monitoring/other is not run: only one runs here",
         "the Prometheus's remoteWrite is not supported here",
         "the Prometheus's alerting is not supported here",
@@ -264,7 +267,7 @@ def test_what_is_not_played_is_said() -> None:
 
 
 def test_flags() -> None:
-    assert flags(world(retention="", retentionSize="5GB"), PORTS) == (
+    assert prometheus_flags(world(retention="", retentionSize="5GB"), PORTS) == (
         "--config.file=prometheus.yml",
         "--storage.tsdb.path=data",
         "--storage.tsdb.retention.time=24h",

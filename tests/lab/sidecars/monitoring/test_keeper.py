@@ -10,43 +10,43 @@ from typing import cast
 import pytest
 
 from lab.plane.ports import is_free
-from lab.sidecars.monitoring.cluster import APP, Cluster, World
-from lab.sidecars.monitoring.keeper import PROMETHEUS, PROMTOOL, Keeper, Settings
+from lab.sidecars.monitoring.cluster import APP, Cluster, MonitoringObjects
+from lab.sidecars.monitoring.keeper import PROMETHEUS, PROMTOOL, MonitoringKeeper, Settings
 from lab.sidecars.monitoring.targets import Ports
-from lab.sidecars.shared.child import SAID
-from lab.sidecars.shared.server import Missing
+from lab.sidecars.shared.child import MESSAGES_FILE
+from lab.sidecars.shared.server import NotFound
 from tests.lab.sidecars.monitoring.site import prometheus, rules, state_metrics
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
-DEPLOYMENT = next(one for one in state_metrics() if one["kind"] == "Deployment")
+DEPLOYMENT = next(item for item in state_metrics() if item["kind"] == "Deployment")
 RULE = {"record": "a", "expr": "1"}
 
 
-class Played:
+class FakeCluster:
     """A cluster in which one account may be missing."""
 
     def __init__(self) -> None:
-        self.world: World | None = None
+        self.world: MonitoringObjects | None = None
         self.absent = ""
 
-    def look(self) -> World | None:
+    def read(self) -> MonitoringObjects | None:
         return self.world
 
     def kubeconfig(self, namespace: str, account: str) -> str:
         if account == self.absent:
-            raise Missing(f"no account {account}")
+            raise NotFound(f"no account {account}")
         return "users: [{user: {token: t}}]"
 
 
 @pytest.fixture
-def cluster() -> Played:
-    return Played()
+def cluster() -> FakeCluster:
+    return FakeCluster()
 
 
 @pytest.fixture
-def keeper(tmp_path: Path, cluster: Played) -> Iterator[Keeper]:
+def keeper(tmp_path: Path, cluster: FakeCluster) -> Iterator[MonitoringKeeper]:
     """Programs that wait, and a promtool that refuses files with the word "wrong"."""
     waits = "while :; do sleep 0.1; done"
     for name, does in {PROMETHEUS: waits, APP: waits, PROMTOOL: "! grep -q wrong $3"}.items():
@@ -58,7 +58,7 @@ def keeper(tmp_path: Path, cluster: Played) -> Iterator[Keeper]:
         link.symlink_to(script)
     free = next(port for port in range(19999, 1024, -1) if is_free(port))  # no program answers a reload
     ports = Ports(prometheus=free, state_metrics=2, telemetry=3, exporters=4)
-    made = Keeper(cast(Cluster, cluster), Settings(tmp_path, tmp_path, ports))
+    made = MonitoringKeeper(cast(Cluster, cluster), Settings(tmp_path, tmp_path, ports))
     yield made
     cluster.world = None
     made.step()
@@ -66,25 +66,25 @@ def keeper(tmp_path: Path, cluster: Played) -> Iterator[Keeper]:
 
 
 def running(home: Path) -> set[str]:
-    found = set()
-    for one in Path("/proc").glob("[0-9]*/cmdline"):
+    result = set()
+    for item in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            words = one.read_text().split("\0")
+            words = item.read_text().split("\0")
         except OSError:
             continue
-        found |= {name for name in (PROMETHEUS, APP) if str(home / "bin" / name) in words}
-    return found
+        result |= {name for name in (PROMETHEUS, APP) if str(home / "bin" / name) in words}
+    return result
 
 
 def said(home: Path) -> list[str]:
-    found: list[str] = json.loads((home / SAID).read_text())
-    return found
+    result: list[str] = json.loads((home / MESSAGES_FILE).read_text())
+    return result
 
 
 def test_an_account_that_is_missing_stops_its_own_program_alone(
-    keeper: Keeper, cluster: Played, tmp_path: Path
+    keeper: MonitoringKeeper, cluster: FakeCluster, tmp_path: Path
 ) -> None:
-    cluster.world = World(prometheus(), state_metrics=DEPLOYMENT)
+    cluster.world = MonitoringObjects(prometheus(), state_metrics=DEPLOYMENT)
     cluster.absent = "kube-state-metrics"
     keeper.step()
     until(lambda: running(tmp_path) == {PROMETHEUS}, what="Prometheus does not start alone")
@@ -99,34 +99,36 @@ def test_an_account_that_is_missing_stops_its_own_program_alone(
 
 
 def test_of_several_rules_only_the_wrong_ones_are_left_out(
-    keeper: Keeper, cluster: Played, tmp_path: Path
+    keeper: MonitoringKeeper, cluster: FakeCluster, tmp_path: Path
 ) -> None:
     good, bad = rules(RULE, name="good"), rules({**RULE, "expr": "wrong"}, name="bad")
-    cluster.world = World(prometheus(), (), (good, bad), {"monitoring": {}})
+    cluster.world = MonitoringObjects(prometheus(), (), (good, bad), {"monitoring": {}})
     keeper.step()
     assert [file.name for file in (tmp_path / "rules").glob("*.yaml")] == ["monitoring_good.yaml"]
     assert said(tmp_path) == ["rules monitoring/bad: promtool ends with 1; no rules are loaded"]
-    cluster.world = World(prometheus(), (), (good, rules(RULE, name="bad")), {"monitoring": {}})
+    cluster.world = MonitoringObjects(prometheus(), (), (good, rules(RULE, name="bad")), {"monitoring": {}})
     keeper.step()
     assert len(list((tmp_path / "rules").glob("*.yaml"))) == 2
     assert said(tmp_path) == []
-    cluster.world = World(prometheus(), (), (), {"monitoring": {}})
+    cluster.world = MonitoringObjects(prometheus(), (), (), {"monitoring": {}})
     keeper.step()
     assert not list((tmp_path / "rules").glob("*.yaml"))
 
 
 def test_a_program_that_is_missing_is_said_with_what_gets_it(
-    keeper: Keeper, cluster: Played, tmp_path: Path
+    keeper: MonitoringKeeper, cluster: FakeCluster, tmp_path: Path
 ) -> None:
     (tmp_path / "bin" / PROMETHEUS).unlink()
-    cluster.world = World(prometheus())
+    cluster.world = MonitoringObjects(prometheus())
     keeper.step()
     assert said(tmp_path) == ["prometheus is missing: `gpuform local up` or `gpuform local env` installs it"]
     assert running(tmp_path) == set()
 
 
-def test_all_files_are_this_users_alone(keeper: Keeper, cluster: Played, tmp_path: Path) -> None:
-    cluster.world = World(prometheus(), (), (rules(RULE),), {"monitoring": {}})
+def test_all_files_are_this_users_alone(
+    keeper: MonitoringKeeper, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    cluster.world = MonitoringObjects(prometheus(), (), (rules(RULE),), {"monitoring": {}})
     keeper.step()
-    for name in ("prometheus.yml", "prometheus.kubeconfig", "rules/monitoring_own.yaml", SAID):
+    for name in ("prometheus.yml", "prometheus.kubeconfig", "rules/monitoring_own.yaml", MESSAGES_FILE):
         assert (tmp_path / name).stat().st_mode & 0o777 == 0o600, name

@@ -12,10 +12,10 @@ import yaml
 
 from infra.config import parse
 from infra.model.health import HEALTH
-from infra.plan import health, room
-from lab.plane.processes import MONITOR, PROMETHEUS, STATE_METRICS
+from infra.plan import health, quotas
+from lab.plane.processes import MONITORING_KEEPER, PROMETHEUS, STATE_METRICS
 from lab.toolchain import Toolchain
-from tests.lab.plane.conftest import Own, removed
+from tests.lab.plane.conftest import OwnControlPlane, removed
 from tests.lab.sidecars.monitoring.site import (
     NAMESPACE,
     ask,
@@ -50,17 +50,17 @@ VALUES = {
 }
 
 
-class Monitored(Own):
+class Monitored(OwnControlPlane):
     def begin(self) -> None:
         self.plane.start()
-        self.plane.monitored()
+        self.plane.prepare_monitoring()
 
     def send(self, *objects: dict[str, Any]) -> None:
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
         self.kubectl("apply", "--server-side", "-f", "-", input=text)
 
     def ask(self, query: str) -> dict[str, float]:
-        member = next((one for one in self.plane.status().members if one.name == PROMETHEUS), None)
+        member = next((item for item in self.plane.status().members if item.name == PROMETHEUS), None)
         return ask(member.port, query) if member and member.port else {}
 
     def value(self, query: str) -> float | None:
@@ -70,7 +70,7 @@ class Monitored(Own):
         return {PROMETHEUS, STATE_METRICS} & set(self.pids())
 
     def log(self) -> str:
-        return self.layout.log(MONITOR).read_text()
+        return self.layout.log(MONITORING_KEEPER).read_text()
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def test_nothing_of_it_runs_while_nobody_has_declared_it(bare: Monitored) -> Non
     until(lambda: bare.layout.monitor.joinpath("said.json").is_file(), what=bare.log)
     assert bare.kept() == set()
     rows = {member.name: member for member in bare.plane.status().members}
-    assert rows[MONITOR].running
+    assert rows[MONITORING_KEEPER].running
     assert not {PROMETHEUS, STATE_METRICS} & set(rows)
 
 
@@ -126,20 +126,20 @@ def test_rules_are_followed_and_wrong_ones_leave_the_old_ones(declared: Monitore
     declared.send(rules({**UP, "expr": "vector(7)"}))
     until(lambda: declared.value("own:up") == 7, what=declared.log)
     declared.send(rules({**UP, "expr": "sum(("}))
-    until(lambda: declared.plane.status().unmonitored, what=declared.log)
-    (said,) = declared.plane.status().unmonitored
-    assert said.startswith("rules monitoring/own: ")
-    assert "parse error" in said
-    assert said.endswith("the old ones stay")
+    until(lambda: declared.plane.status().sidecar_messages, what=declared.log)
+    (output,) = declared.plane.status().sidecar_messages
+    assert output.startswith("rules monitoring/own: ")
+    assert "parse error" in output
+    assert output.endswith("the old ones stay")
     assert declared.value("own:up") == 7
     declared.send(rules(UP))
     until(lambda: declared.value("own:up") == 2, what=declared.log)
-    until(lambda: not declared.plane.status().unmonitored, what="the notice stays")
+    until(lambda: not declared.plane.status().sidecar_messages, what="the notice stays")
     assert declared.pids()[PROMETHEUS] == before, "a reload is enough"
 
 
 def test_the_health_loop_acts_on_what_prometheus_records(declared: Monitored) -> None:
-    spaces = [one for one in room.namespaces(HEALTHY) if one["metadata"]["name"] == HEALTH]
+    spaces = [item for item in quotas.namespaces(HEALTHY) if item["metadata"]["name"] == HEALTH]
     own = health.manifests(HEALTHY)
     declared.send(*spaces)
     declared.send(*own)
@@ -151,7 +151,7 @@ def test_the_health_loop_acts_on_what_prometheus_records(declared: Monitored) ->
 
     def taints(name: str) -> list[str]:
         node = json.loads(declared.kubectl("get", "node", name, "-o", "json"))
-        return [one["key"] for one in node["spec"].get("taints", [])]
+        return [taint["key"] for taint in node["spec"].get("taints", [])]
 
     audit = declared.paths.logs / f"{HEALTH}.log"
     until(lambda: "gpuform.io/gpu-unhealthy" in taints("t4-0"), what=declared.log, seconds=60)
@@ -161,7 +161,7 @@ def test_the_health_loop_acts_on_what_prometheus_records(declared: Monitored) ->
     ]
     # Its own metrics are scraped by the plan's ServiceMonitor.
     until(lambda: declared.value("gpuform_health_unhealthy_nodes") == 1, what=declared.log, seconds=60)
-    (labels,) = [json.loads(one) for one in declared.ask("gpuform_health_actions_total")]
+    (labels,) = [json.loads(item) for item in declared.ask("gpuform_health_actions_total")]
     assert (labels["node"], labels["class"], labels["action"]) == ("t4-0", "replace", "cordon")
     runs = declared.layout.monitor / "health" / "health.py"
     assert running(runs)
@@ -172,7 +172,7 @@ def test_the_health_loop_acts_on_what_prometheus_records(declared: Monitored) ->
 
 
 def running(program: Path) -> bool:
-    return any(str(program).encode() in read(one) for one in Path("/proc").glob("[0-9]*/cmdline"))
+    return any(str(program).encode() in read(item) for item in Path("/proc").glob("[0-9]*/cmdline"))
 
 
 def read(file: Path) -> bytes:
@@ -186,11 +186,11 @@ def test_killed_they_come_back(declared: Monitored) -> None:
     before = declared.pids()
     declared.kill(PROMETHEUS, STATE_METRICS)
     until(lambda: declared.kept() == {PROMETHEUS, STATE_METRICS}, what=declared.log)
-    declared.kill(MONITOR)
+    declared.kill(MONITORING_KEEPER)
     until(lambda: declared.kept() == set(), what="they still run, but their keeper has ended")
     declared.begin()
     until(lambda: declared.kept() == {PROMETHEUS, STATE_METRICS}, what=declared.log)
-    assert not set(before.values()) & {declared.pids()[name] for name in (MONITOR, PROMETHEUS)}
+    assert not set(before.values()) & {declared.pids()[name] for name in (MONITORING_KEEPER, PROMETHEUS)}
     until(lambda: declared.value("own:up") == 2, what=declared.log)
 
 

@@ -43,12 +43,12 @@ def _devices(card: Card) -> list[tuple[str, list[str]]]:
     node = f"/dev/nvidia{card.index}"
     if not mig.mode(card):
         return [(str(card.index), [node]), (card.uuid, [node])]
-    found = []
+    result = []
     for number, (profile, start) in enumerate(mig.placed(card)):
         caps = [f"/dev/nvidia-caps/nvidia-cap{100 * card.index + 10 * number + part}" for part in (1, 2)]
         uuid = "MIG-" + machine.identifier("mig", card.index, profile, start)
-        found += [(f"{card.index}:{number}", [node, *caps]), (uuid, [node, *caps])]
-    return found
+        result += [(f"{card.index}:{number}", [node, *caps]), (uuid, [node, *caps])]
+    return result
 
 
 def main() -> int:

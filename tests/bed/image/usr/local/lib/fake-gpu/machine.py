@@ -53,19 +53,19 @@ class Card:
         return "GPU-" + identifier("gpu", self.index)
 
 
-def identifier(*of: object) -> str:
+def identifier(*owner: object) -> str:
     """A UUID that stays the same on this machine for the same arguments."""
-    seed = [Path("/etc/machine-id").read_text().strip(), *map(str, of)]
+    seed = [Path("/etc/machine-id").read_text().strip(), *map(str, owner)]
     digits = hashlib.sha256("/".join(seed).encode()).hexdigest()
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:32]))
 
 
 def read(path: Path) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads(path.read_text())
+        result: dict[str, Any] = json.loads(path.read_text())
     except FileNotFoundError:
         return {}
-    return found
+    return result
 
 
 def write(path: Path, value: object) -> None:
@@ -76,10 +76,10 @@ def write(path: Path, value: object) -> None:
 def cards() -> list[Card]:
     """The machine's GPUs, whichever driver they have."""
     played = read(CONFIG)
-    found = [(device, gpu) for device, gpu in GPUS.items() if gpu.product == played.get("product")]
-    if not found:
+    result = [(device, gpu) for device, gpu in GPUS.items() if gpu.product == played.get("product")]
+    if not result:
         return []
-    device, gpu = found[0]
+    device, gpu = result[0]
     return [Card(index, device, gpu) for index in range(played.get("count", 1))]
 
 

@@ -1,0 +1,165 @@
+"""The cluster before the change: nodes of each pool, their pods, and the disruption budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpuform.kubernetes.kubeconfig_errors import translate_errors
+from gpuform.usage.cluster_objects import list_all
+from gpuform.usage.nodes import pool_of
+from infra.model import labels, monitoring
+from infra.model.checks import SYSTEM_NAMESPACES
+from infra.model.environment import Environment
+from infra.model.workload import DeploymentWorkload
+
+
+@dataclass(frozen=True, order=True)
+class PodRef:
+    """A pod that a change would end: its owner, its node, and the budget that limits its eviction."""
+
+    namespace: str
+    owner: str
+    name: str
+    pool: str
+    node: str
+    gpu: bool
+    budget: str = ""
+
+    @property
+    def is_lost(self) -> bool:
+        return not self.owner
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Nodes by pool, and the tenants' pods; ``live`` is False if only the declared ones are known."""
+
+    nodes: Mapping[str, tuple[str, ...]]
+    pods: tuple[PodRef, ...]
+    live: bool = True
+
+    @property
+    def all_nodes(self) -> tuple[str, ...]:
+        """The names of all nodes, sorted."""
+        return tuple(sorted(name for names in self.nodes.values() for name in names))
+
+    def pods_on(
+        self, pool: str, gpu_only: bool = False, nodes: Iterable[str] | None = None
+    ) -> tuple[PodRef, ...]:
+        node_names = None if nodes is None else set(nodes)
+        return tuple(
+            pod
+            for pod in self.pods
+            if pod.pool == pool
+            and (pod.gpu or not gpu_only)
+            and (node_names is None or pod.node in node_names)
+        )
+
+
+def declared_snapshot(env: Environment | None) -> Snapshot:
+    """The environment's declared workloads, as pods on the pools that they name."""
+    if env is None:
+        return Snapshot({}, (), live=False)
+    counts = {pool.name: pool.min_nodes if env.by_autoscaler(pool) else pool.nodes or 0 for pool in env.pools}
+    nodes = {name: tuple(f"{name}-{i}" for i in range(count)) for name, count in counts.items()}
+    return Snapshot(nodes, tuple(_declared_pods(env)), live=False)
+
+
+def _declared_pods(env: Environment) -> Iterator[PodRef]:
+    for workload in env.workloads:
+        if not workload.pool:
+            continue
+        kind = "deployment" if isinstance(workload, DeploymentWorkload) else workload.kind
+        owner_kind = "StatefulSet" if kind == "notebook" else kind.capitalize()
+        owner = "" if kind == "pod" else f"{owner_kind}/{workload.name}"
+        gpu = bool(env.pool(workload.pool).gpus)
+        for index in range(workload.pods):
+            name = workload.name if workload.kind == "pod" else f"{workload.name}-{index}"
+            yield PodRef(workload.namespace, owner, name, workload.pool, "", gpu)
+
+
+def read_snapshot(kubeconfig: Path, context: str | None = None) -> Snapshot:
+    """Read the cluster. Raises httpx errors if it cannot be reached, or an OSError if it refuses."""
+    from kr8s.objects import Node, Pod, PodDisruptionBudget
+
+    from gpuform.kubernetes import session
+
+    with translate_errors():
+        api = session.create_api(kubeconfig, context)
+        return parse_snapshot(*(list_all(api, kind) for kind in (Node, Pod, PodDisruptionBudget)))
+
+
+def parse_snapshot(
+    nodes: Iterable[Mapping[str, Any]],
+    pods: Iterable[Mapping[str, Any]],
+    budgets: Iterable[Mapping[str, Any]],
+) -> Snapshot:
+    """The snapshot of these objects, without finished pods and system pods."""
+    pools = {node["metadata"]["name"]: pool_of(node["metadata"].get("labels", {})) for node in nodes}
+    by_pool: dict[str, list[str]] = {}
+    for node, pool in sorted(pools.items()):
+        by_pool.setdefault(pool, []).append(node)
+    counted = [_pod_ref(pod, pools, list(budgets)) for pod in pods if _is_counted(pod)]
+    return Snapshot({pool: tuple(names) for pool, names in by_pool.items()}, tuple(sorted(counted)))
+
+
+def _is_counted(pod: Mapping[str, Any]) -> bool:
+    has_ended = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+    kinds = [owner["kind"] for owner in pod["metadata"].get("ownerReferences", [])]
+    system = pod["metadata"]["namespace"] in SYSTEM_NAMESPACES or _is_monitoring(pod["metadata"])
+    return bool(pod["spec"].get("nodeName")) and not has_ended and not system and "DaemonSet" not in kinds
+
+
+def _is_monitoring(metadata: Mapping[str, Any]) -> bool:
+    """Whether the pod belongs to our monitoring: other pods may be in a namespace of that name, too."""
+    instance = str(metadata.get("labels", {}).get("app.kubernetes.io/instance", ""))
+    return metadata["namespace"] == monitoring.NAMESPACE and instance.startswith(monitoring.RELEASE)
+
+
+def _pod_ref(
+    pod: Mapping[str, Any], pools: Mapping[str, str], budgets: Iterable[Mapping[str, Any]]
+) -> PodRef:
+    metadata, node = pod["metadata"], pod["spec"]["nodeName"]
+    return PodRef(
+        metadata["namespace"],
+        _owner_of(metadata),
+        metadata["name"],
+        pools.get(node, ""),
+        node,
+        _uses_gpu(pod["spec"]),
+        next((budget["metadata"]["name"] for budget in budgets if _budget_covers(budget, metadata)), ""),
+    )
+
+
+def _owner_of(metadata: Mapping[str, Any]) -> str:
+    """As in ``Deployment/simulation``, also for a pod of its ReplicaSet; empty without a controller."""
+    for owner in metadata.get("ownerReferences", []):
+        if owner.get("controller"):
+            name, kind = owner["name"], owner["kind"]
+            hashed = metadata.get("labels", {}).get("pod-template-hash")
+            if kind == "ReplicaSet" and hashed:
+                return f"Deployment/{name.removesuffix('-' + hashed)}"
+            return f"{kind}/{name}"
+    return ""
+
+
+def _uses_gpu(spec: Mapping[str, Any]) -> bool:
+    if spec.get("resourceClaims"):
+        return True
+    return any(
+        key.startswith(labels.NVIDIA_PREFIX)
+        for container in (*spec.get("containers", []), *spec.get("initContainers", []))
+        for key in container.get("resources", {}).get("limits", {})
+    )
+
+
+def _budget_covers(budget: Mapping[str, Any], metadata: Mapping[str, Any]) -> bool:
+    """Whether a PodDisruptionBudget selects the pod; matchExpressions are assumed to match."""
+    if budget["metadata"]["namespace"] != metadata["namespace"]:
+        return False
+    match_labels = budget["spec"].get("selector", {}).get("matchLabels", {})
+    pod_labels = metadata.get("labels", {})
+    return all(pod_labels.get(key) == value for key, value in match_labels.items())

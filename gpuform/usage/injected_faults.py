@@ -1,0 +1,70 @@
+"""Faults that a person set on simulated nodes, and the commands that clear them.
+
+Only faults that take GPUs from what the node offers: not heat, links or an exporter that is down. A real node
+has none of these annotations, so nothing is ever reported for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from infra.model import labels
+from infra.model.xid import DEVICE_PLUGIN_SKIPS
+
+if TYPE_CHECKING:
+    from gpuform.usage.status import ClusterStatus, PoolStatus
+
+Json = Mapping[str, Any]
+
+
+def injected_faults(nodes: Iterable[Json]) -> dict[str, str]:
+    """What is broken and the commands that clear it, by node name; healthy nodes are left out."""
+    lines_by_node = {str(node["metadata"]["name"]): list(_describe_faults(node)) for node in nodes}
+    return {name: "; ".join(lines) for name, lines in lines_by_node.items() if lines}
+
+
+def faulty_nodes(current: ClusterStatus) -> dict[str, str]:
+    """Nodes that do not offer what was planned because a person broke them."""
+    lacking = [name for pool in current.pools for name in pool.unsettled_nodes]
+    return {name: current.injected_faults[name] for name in lacking if name in current.injected_faults}
+
+
+def unsettled_pools(current: ClusterStatus) -> tuple[PoolStatus, ...]:
+    """Pools that do not offer what was planned, unless a fault set by a person is the only reason."""
+    faulty = faulty_nodes(current).keys()
+    return tuple(
+        pool
+        for pool in current.pools
+        if not pool.settled and not (pool.nodes and faulty >= set(pool.unsettled_nodes))
+    )
+
+
+def _describe_faults(node: Json) -> Iterator[str]:
+    name, notes = node["metadata"]["name"], node["metadata"].get("annotations") or {}
+    faults = ", ".join(dict.fromkeys(_parse_faults(notes.get(labels.SIM_FAULTS, "[]"))))
+    if faults:
+        yield f"{faults}: `gpuform simulate fault {name} --clear` clears it"
+    unhealthy = [ident for ident in notes.get(labels.SIM_UNHEALTHY, "").replace(" ", "").split(",") if ident]
+    if numbers := [ident for ident in unhealthy if ident.isdecimal()]:
+        commands = ", ".join(f"`gpuform simulate health {name} --gpu {number} --ok`" for number in numbers)
+        yield f"GPU {', '.join(numbers)} is unhealthy: {commands} clears it"
+    if others := [ident for ident in unhealthy if not ident.isdecimal()]:
+        command = f"`kubectl annotate node {name} {labels.SIM_UNHEALTHY}-` clears it"
+        yield f"{', '.join(others)} is unhealthy: {command}"
+
+
+def _parse_faults(annotation: str) -> Iterator[str]:
+    """The faults for which GPUs are not offered; none if the simulator did not write the annotation."""
+    try:
+        entries = [(str(item["kind"]), item.get("gpu"), item.get("xid")) for item in json.loads(annotation)]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return
+    for kind, gpu, xid in entries:
+        if kind == "fabric-manager":
+            yield kind
+        elif kind in ("ecc", "gpu-lost"):
+            yield f"GPU {gpu} has {kind}"
+        elif kind == "xid" and xid not in DEVICE_PLUGIN_SKIPS:
+            yield f"GPU {gpu} has XID {xid}"

@@ -1,0 +1,243 @@
+"""Decides which node is acted on and how, and when to stop; deterministic, and asks no server.
+
+Inputs are the active faults, the nodes, past actions (``State``, stored in the cluster), and since when each
+node has been without a fault.
+
+A fault is acted on once: it is ``spent`` until it has been gone for the settling time, even across restarts
+of the loop. Faults that came and went while the loop was down are ignored. An action is repeated until it is
+done, also after its fault has ended, which proves no repair; but a node is removed only while its fault is
+reported. Part of the health loop's ConfigMap. Standard library only, Python 3.11 or newer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from infra.incluster import recovery
+from infra.incluster.model import RANK, Fault, Node, Settings, State, Step
+
+STRENGTH = ("observe", "cordon", "ticket", "replace")
+"""Actions, weakest first."""
+
+
+def update_quiet(
+    quiet_since: Mapping[str, float],
+    names: Iterable[str],
+    faults: Iterable[Fault],
+    now: float,
+    unmeasured: Collection[str] = (),
+) -> dict[str, float]:
+    """Since when each node of these names has been observed without a fault that counts.
+
+    Pass an empty ``quiet_since`` after any time without an answer: no answer does not mean no fault. The time
+    also restarts for ``unmeasured``, existing nodes with at least one GPU that is not measured.
+    """
+    faulty = {fault.node for fault in faults if fault.kind in RANK}
+    restarted = {*faulty, *unmeasured}
+    return {name: now if name in restarted else quiet_since.get(name, now) for name in {*names, *faulty}}
+
+
+def observed_names(nodes: Iterable[Node], state: State) -> set[str]:
+    """Names of the nodes to observe: existing ones, and those with spent faults."""
+    return {node.name for node in nodes} | {id.partition("|")[0] for id in state.spent}
+
+
+def action_limit(settings: Settings, nodes: Iterable[Node], state: State) -> int:
+    """Actions allowed per window: the budget's share of the nodes, from 1 to ``settings.max_actions``."""
+    share = max(1, int(settings.budget * _count_nodes(nodes, state) + 1e-9))  # 0.29 * 100 is not quite 29
+    return share if settings.max_actions is None else min(share, settings.max_actions)
+
+
+def _count_nodes(nodes: Iterable[Node], state: State) -> int:
+    """Number of nodes that the budget is a share of.
+
+    Replaced nodes count until the window is over, and their successors do not: otherwise each action would
+    change the limit for the next one.
+    """
+    uids = {node.uid for node in nodes} | {action["uid"] for action in state.actions}
+    recorded = [int(action["of"]) for action in state.actions[:1]]
+    return min([len(uids), *recorded])
+
+
+def decide(
+    settings: Settings,
+    nodes: Iterable[Node],
+    faults: Iterable[Fault],
+    state: State,
+    quiet_since: Mapping[str, float],
+    now: float,
+) -> tuple[list[Step], State]:
+    """The steps to do now, and the new state; store the state before carrying out the steps."""
+    by_name = {node.name: node for node in nodes}
+    new_state = _prune(settings, state, by_name, quiet_since, now)
+    active: dict[str, list[Fault]] = {}
+    for fault in sorted(faults):
+        if fault.kind in RANK and fault.node in by_name:
+            active.setdefault(fault.node, []).append(fault)
+    retries = _retry_steps(settings, new_state, by_name, active, now)
+    others = {name: node for name, node in by_name.items() if name not in {step.node for step in retries}}
+    recoveries = recovery.recovery_steps(settings, new_state, others, active, quiet_since, now)
+    actions: list[Step] = []
+    due = {name: _new_faults(settings, new_state, by_name[name], active[name], now) for name in active}
+    for name in sorted(filter(due.get, due), key=lambda name: (-_max_rank(due[name]), name)):
+        # The next action overwrites the node's record with other faults, so these are kept as spent.
+        handled = {fault.id for fault in active[name]} - {fault.id for fault in due[name]}
+        new_state.spent |= dict.fromkeys(handled, by_name[name].uid)
+        actions += _new_steps(settings, new_state, by_name, name, due[name], now)
+    # One change of a node per round: after it, the node is no longer the one that was read.
+    changed = {step.node for step in actions if step.action in STRENGTH}
+    return [*(step for step in (*retries, *recoveries) if step.node not in changed), *actions], new_state
+
+
+def reset_breaker(state: State) -> State:
+    """The state after a person closed the breaker: counting restarts; unfinished actions are kept."""
+    unfinished = [action for action in state.actions if not action["done"]]
+    return replace(state, actions=unfinished, breaker=None)
+
+
+def mark_done(state: State, at: float, node: str, now: float) -> State:
+    """The state with the action of ``at`` and ``node`` done; it counts from ``now``."""
+    done, key = {"at": now, "done": True}, (at, node)
+    actions = [{**item, **done} if (item["at"], item["node"]) == key else item for item in state.actions]
+    return replace(state, actions=actions)
+
+
+def _prune(
+    settings: Settings, state: State, nodes: Mapping[str, Node], quiet_since: Mapping[str, float], now: float
+) -> State:
+    """The state without outdated entries, and without observed actions once the loop acts.
+
+    Unfinished actions stay until they are done: they may fail for longer than a window.
+    """
+    if state.observed and settings.is_acting:
+        state = _without_observed(state)
+    start = now - settings.window_s
+    actions = [dict(action) for action in state.actions if action["at"] > start or not action["done"]]
+    spent = {}
+    for id, uid in state.spent.items():
+        since = quiet_since.get(id.partition("|")[0], now)
+        if now - since < settings.settle_s:
+            spent[id] = uid
+    breaker = dict(state.breaker) if state.breaker else None
+    return State(not settings.is_acting, actions, spent, breaker)
+
+
+def _without_observed(state: State) -> State:
+    """The state without what was only observed."""
+    actions = [action for action in state.actions if action["action"] != "observe"]
+    spent = {id: action["uid"] for action in actions for id in action["faults"]}
+    breaker = state.breaker if state.breaker and not state.breaker.get("observed", True) else None
+    return State(False, actions, spent, breaker)
+
+
+def _retry_steps(
+    settings: Settings, state: State, nodes: Mapping[str, Node], active: Mapping[str, list[Fault]], now: float
+) -> list[Step]:
+    """Steps for unfinished actions, which are counted already; none while a repaired node waits."""
+    steps = []
+    for entry in state.actions:
+        if entry["done"] or (not settings.is_acting and entry["action"] != "observe"):
+            continue
+        node = nodes.get(entry["node"])
+        reported = tuple(fault for fault in active.get(entry["node"], ()) if fault.id in entry["faults"])
+        if (
+            node is None
+            or node.uid != entry["uid"]
+            or not (reported or _is_cordoned(entry, node) or _is_same_boot(entry, node))
+        ):
+            entry |= {"done": True, "over": True, "at": now}
+            continue
+        if _is_cordoned(entry, node) and recovery.is_repaired(node):
+            continue
+        kind, reason = entry["class"], "retry of an unfinished action"
+        chosen = _choose_action(settings, node, kind, bool(reported))
+        action = min(entry["action"], chosen, key=STRENGTH.index)
+        if _is_too_new(settings, node, action, now):
+            if not _is_cordoned(entry, node):
+                steps.append(Step("cordon", node.name, kind, reported, reason))
+            continue
+        faults = reported or tuple(map(Fault.from_id, entry["faults"]))
+        steps.append(Step(action, node.name, kind, faults, reason, entry["at"]))
+    return steps
+
+
+def _is_cordoned(action: Mapping[str, Any], node: Node) -> bool:
+    return bool((node.record or {}).get("class", node.taint) == action["class"])
+
+
+def _is_same_boot(action: Mapping[str, Any], node: Node) -> bool:
+    """Whether the node has not been rebooted since the action; true of actions of earlier versions."""
+    return bool(action.get("boot", node.boot_id) == node.boot_id)
+
+
+def _is_too_new(settings: Settings, node: Node, action: str, now: float) -> bool:
+    """Whether the fault may be one of an earlier node of that name: such a node is not removed."""
+    return action == "replace" and now - node.first_seen < settings.settle_s
+
+
+def _new_faults(settings: Settings, state: State, node: Node, faults: list[Fault], now: float) -> list[Fault]:
+    """Faults without an action; on a new node of an old name, those of the old node must fade first."""
+    recorded = set((node.record or {}).get("faults", ()))
+    old_enough = now - node.first_seen >= settings.settle_s
+    return [
+        fault
+        for fault in faults
+        if fault.id not in recorded
+        and (fault.id not in state.spent or (state.spent[fault.id] != node.uid and old_enough))
+    ]
+
+
+def _new_steps(
+    settings: Settings, state: State, nodes: Mapping[str, Node], name: str, faults: list[Fault], now: float
+) -> list[Step]:
+    node, rank = nodes[name], _max_rank(faults)
+    kind = next(kind for kind, value in RANK.items() if value == rank)
+    if _done_rank(state, node) >= rank:
+        state.spent |= {fault.id: node.uid for fault in faults}
+        return [Step("note", name, kind, tuple(faults), "the node is already tainted")]
+    action = _choose_action(settings, node, kind, reported=True)
+    limit = action_limit(settings, nodes.values(), state)
+    if state.breaker is None and len(state.actions) >= limit:
+        text = "1 action" if len(state.actions) == 1 else f"{len(state.actions)} actions"
+        reason = f"{text} in {settings.window_s:g} s, and the budget is {limit}"
+        state.breaker = {"since": now, "why": reason, "withheld": [], "observed": not settings.is_acting}
+    if state.breaker is not None:
+        if name in state.breaker["withheld"]:
+            return []
+        state.breaker["withheld"] = [*state.breaker["withheld"], name]
+        return [Step("withhold", name, kind, tuple(faults), f"breaker open: {state.breaker['why']}")]
+    for entry in state.actions:
+        if entry["uid"] == node.uid and not entry["done"]:
+            entry |= {"done": True, "over": True, "at": now}  # this one does more
+    entry = {"at": now, "node": name, "uid": node.uid, "boot": node.boot_id, "class": kind, "action": action}
+    ids = [fault.id for fault in faults]
+    node_count = _count_nodes(nodes.values(), state)
+    state.actions.append({**entry, "done": False, "over": False, "of": node_count, "faults": ids})
+    state.spent |= dict.fromkeys(ids, node.uid)
+    if _is_too_new(settings, node, action, now):
+        return [Step("cordon", name, kind, tuple(faults), faults[0].text)]
+    return [Step(action, name, kind, tuple(faults), faults[0].text, now)]
+
+
+def _choose_action(settings: Settings, node: Node, kind: str, reported: bool) -> str:
+    """Only class replace deletes a node: one that needs a reset empties, and its autoscaler removes it.
+
+    ``reported``: whether its fault is reported now. It may be older than a repair that a person has noted.
+    """
+    if settings.mode != "replace":
+        return settings.mode
+    removable = node.by_karpenter and not node.pinned and node.repaired is None
+    return "replace" if kind == "replace" and reported and removable else "ticket"
+
+
+def _done_rank(state: State, node: Node) -> int:
+    """Rank of what was done to the node, 0 for nothing."""
+    ranks = [RANK.get(str((node.record or {}).get("class")), 0)]
+    ranks += [RANK[item["class"]] for item in state.actions if item["uid"] == node.uid and not item["over"]]
+    return max(ranks)
+
+
+def _max_rank(faults: Iterable[Fault]) -> int:
+    return max(RANK[fault.kind] for fault in faults)

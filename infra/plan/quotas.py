@@ -1,0 +1,187 @@
+"""Namespaces, priority classes, GPU quotas, and nodes that are kept free.
+
+Placeholder pods keep a node free: they request what it offers, do nothing, and are preempted by any other pod
+at once. If they then do not fit, Karpenter buys a node for them, so the next pods find a running node.
+
+They also have the node pull the images of the pool's workloads. Each is an image volume, which the kubelet
+pulls before it starts the pod (k8s.io/kubernetes 1.36.0, kuberuntime_manager.go, ``getImageVolumes``). No
+container mounts them: the kubelet deletes no mounted image, so on a small disk it would evict placeholders,
+and Karpenter would buy one node after the other. Without a mount it deletes them when it needs room, an image
+that cannot be pulled does not stop the placeholder, and older kubelets and containerd start it without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from infra import versions
+from infra.model import checks, gpu_matching, labels, offer, quotas
+from infra.model.amounts import version_numbers
+from infra.model.aws import AwsCluster
+from infra.model.environment import Environment
+from infra.model.health import HEALTH
+from infra.model.monitoring import NAMESPACE as MONITORING
+from infra.model.pool import Pool
+from infra.model.queues import KUEUE
+from infra.model.scheduling import PLACEHOLDER, PLACEHOLDER_VALUE, SCHEDULER
+from infra.model.serving import CERT_MANAGER, KEDA, KSERVE
+from infra.model.workload_base import CULLER
+from infra.plan import notebooks, sharing, startup
+from infra.plan.manifest import CONFINED, Manifest, manifest, nonroot, own_labels, tolerate_all
+
+QUOTA = "gpuform-gpus"
+_NONROOT = 65532
+_FIRST_WITH_IMAGE_VOLUMES = (1, 35)
+"""Kubernetes enables ImageVolume by default from this version on (1.36.0, pkg/features/kube_features.go)."""
+
+
+def namespaces(env: Environment) -> tuple[Manifest, ...]:
+    """The operator's namespace, privileged for its operands, and the others, which are not."""
+    restricted = {workload.namespace for workload in env.workloads} | {space.name for space in env.namespaces}
+    if env.queues:
+        restricted |= {KUEUE, *(name for team in env.queues.teams for name in team.namespaces)}
+    restricted -= set(checks.BUILT_IN_NAMESPACES)
+    restricted |= {SCHEDULER} if env.uses_packer else set()
+    restricted |= {KEDA} if env.has_scaling else set()
+    restricted |= {KSERVE} if env.served_workloads else set()
+    restricted |= {CERT_MANAGER} if env.installs_cert_manager else set()
+    restricted |= {HEALTH} if env.health else set()
+    restricted |= {checks.TRIAL} if any(startup.has_trial(env, pool) for pool in env.pools) else set()
+    restricted |= {PLACEHOLDER} if any(pool.spare for pool in env.pools) else set()
+    restricted |= {CULLER} if notebooks.culled_notebooks(env) else set()
+    is_clusters_own = env.ownership.device_plugin == "cluster"
+    objects = [_namespace(env, sharing.namespace(env), "restricted" if is_clusters_own else "privileged")]
+    if env.monitoring:
+        objects.append(
+            _namespace(env, MONITORING, "baseline")
+        )  # a third-party chart, with nothing privileged
+    return (*objects, *(_namespace(env, name, "restricted") for name in sorted(restricted)))
+
+
+def _namespace(env: Environment, name: str, level: str) -> Manifest:
+    pod_security_labels = own_labels(env, PSA_AUDIT=level, PSA_ENFORCE=level, PSA_WARN=level)
+    return manifest("Namespace", {"name": name, "labels": pod_security_labels})
+
+
+def manifests(env: Environment) -> tuple[Manifest, ...]:
+    """Priority classes, quotas and placeholders, each in the order declared."""
+    return (*priority_classes(env), *resource_quotas(env), *placeholders(env))
+
+
+def priority_classes(env: Environment) -> tuple[Manifest, ...]:
+    """The environment's own classes, and the placeholders' where a pool keeps nodes free."""
+    classes = [_priority_class(env, name, value) for name, value in env.priorities.items()]
+    if any(pool.spare for pool in env.pools):
+        classes.append({**_priority_class(env, PLACEHOLDER, PLACEHOLDER_VALUE), "preemptionPolicy": "Never"})
+    return tuple(classes)
+
+
+def _priority_class(env: Environment, name: str, value: int) -> Manifest:
+    return manifest(
+        "PriorityClass",
+        {"name": name, "labels": own_labels(env)},
+        "scheduling.k8s.io/v1",
+        value=value,
+        globalDefault=False,
+        description=f"of gpuform's environment {env.name}",
+    )
+
+
+def resource_quotas(env: Environment) -> tuple[Manifest, ...]:
+    """One ResourceQuota per namespace; 0 for every GPU resource that it may not request."""
+    strategy = env.gpu_operator.mig_strategy
+    manifests = []
+    for namespace in env.namespaces:
+        hard = {
+            key: str(number) for key, number in quotas.hard_limits(strategy, env.pools, namespace).items()
+        }
+        metadata = {"name": QUOTA, "namespace": namespace.name, "labels": own_labels(env)}
+        manifests.append(manifest("ResourceQuota", metadata, spec={"hard": hard}))
+    return tuple(manifests)
+
+
+def placeholders(env: Environment) -> tuple[Manifest, ...]:
+    """The Deployments of the pools that keep nodes free."""
+    return tuple(item for pool in env.pools if pool.spare for item in _pool_placeholders(env, pool))
+
+
+def placeholder_pods(env: Environment) -> int:
+    """Number of placeholder pods of all pools."""
+    return sum(deployment["spec"]["replicas"] for deployment in placeholders(env))
+
+
+def _pool_placeholders(env: Environment, pool: Pool) -> Iterator[Manifest]:
+    """A Deployment with one pod per spare node, which requests all that the node offers.
+
+    Shares of which a pod may have only one get their own Deployment, with a pod for each share. If nodes
+    differ in their number of GPUs, the smallest node counts.
+    """
+    assert pool.spare is not None
+    resources = sharing.resources(env, pool, pool.gpu_counts[0])
+    one_per_pod = {name: number for name, number in resources.items() if offer.one_per_pod(pool, name)}
+    together = {name: number for name, number in resources.items() if name not in one_per_pod}
+    if together:
+        yield _placeholder(env, pool, f"spare-{pool.name}", together, pool.spare)
+    for name, number in one_per_pod.items():
+        short = name.removeprefix(labels.NVIDIA_PREFIX).replace(".", "-")
+        deployment_name = f"spare-{pool.name}" if len(resources) == 1 else f"spare-{pool.name}-{short}"
+        yield _placeholder(env, pool, deployment_name, {name: 1}, pool.spare * number)
+
+
+def _placeholder(env: Environment, pool: Pool, name: str, requests: dict[str, int], count: int) -> Manifest:
+    selector = {labels.APP_NAME: name}
+    metadata = {
+        "name": name,
+        "namespace": PLACEHOLDER,
+        "labels": own_labels(env, APP_NAME=name, POOL=pool.name),
+        # Placeholders may stay pending: an update must not wait for them.
+        "annotations": {labels.SKIP_AWAIT: "true"},
+    }
+    spec = {
+        "replicas": count,
+        "selector": {"matchLabels": selector},
+        # Kubernetes' default creates a pod more during a change, and Karpenter would buy a node for it.
+        "strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": "100%"}, "type": "RollingUpdate"},
+        "template": {"metadata": {"labels": selector}, "spec": _pod(env, pool, requests)},
+    }
+    return manifest("Deployment", metadata, "apps/v1", spec=spec)
+
+
+def _pod(env: Environment, pool: Pool, requests: dict[str, int]) -> Manifest:
+    gpus = {name: str(number) for name, number in requests.items()}
+    spec: Manifest = {
+        "automountServiceAccountToken": False,
+        "containers": [
+            {
+                "name": "placeholder",
+                "image": env.image(versions.PAUSE_IMAGE),
+                "resources": {
+                    "requests": {"cpu": "10m", "memory": "16Mi", **gpus},
+                    "limits": {"memory": "16Mi", **gpus},
+                },
+                "securityContext": CONFINED,
+            }
+        ],
+        "nodeSelector": {labels.POOL: pool.name},
+        "priorityClassName": PLACEHOLDER,
+        "securityContext": nonroot(_NONROOT),
+        "terminationGracePeriodSeconds": 0,
+        "tolerations": tolerate_all(sharing.pool_taints(env, pool)),
+    }
+    if env.uses_packer:
+        spec["schedulerName"] = SCHEDULER
+    if images := _workload_images(env, pool):
+        spec["volumes"] = [
+            {"name": f"image-{index}", "image": {"reference": image}} for index, image in enumerate(images)
+        ]
+    return spec
+
+
+def _workload_images(env: Environment, pool: Pool) -> list[str]:
+    """Images of the workloads that select the pool, each once; empty if the cluster has no image volumes."""
+    assert isinstance(env.cluster, AwsCluster)  # the model refuses spare on other clusters
+    if version_numbers(env.cluster.version) < _FIRST_WITH_IMAGE_VOLUMES:
+        return []
+    strategy = env.gpu_operator.mig_strategy
+    works = (work for work in env.workloads if pool in gpu_matching.pools_of(strategy, env.pools, work))
+    return sorted({env.image(work.image) for work in works})

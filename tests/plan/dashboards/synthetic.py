@@ -1,0 +1,223 @@
+"""Made-up metrics of a whole environment, and a real Prometheus with its rules that scrapes them.
+
+Every pool has its nodes (an elastic one has one), every node its GPUs or slices and one pod for each
+resource. One GPU has XID 79, one pod is pending, one node is cordoned, one exporter is silent. Queries
+find results here, but values do not move as on real GPUs (the simulator's do).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from infra.model import labels, offer
+from infra.model.environment import Environment
+from infra.model.pool import Pool
+from infra.plan.rules import groups
+from tests.plan.rules.scraped import job, scraping, serving
+from tests.waiting import until
+
+Sample = tuple[str, dict[str, str], float]
+
+GAUGES = {
+    "DCGM_FI_DEV_SM_CLOCK": 1410.0,
+    "DCGM_FI_DEV_MEM_CLOCK": 1215.0,
+    "DCGM_FI_DEV_GPU_TEMP": 61.0,
+    "DCGM_FI_DEV_MEMORY_TEMP": 66.0,
+    "DCGM_FI_DEV_POWER_USAGE": 187.5,
+    "DCGM_FI_DEV_GPU_UTIL": 40.0,
+    "DCGM_FI_DEV_MEM_COPY_UTIL": 20.0,
+    "DCGM_FI_DEV_ENC_UTIL": 0.0,
+    "DCGM_FI_DEV_DEC_UTIL": 0.0,
+    "DCGM_FI_DEV_FB_USED": 9000.0,
+    "DCGM_FI_DEV_FB_FREE": 3000.0,
+    "DCGM_FI_DEV_FB_RESERVED": 300.0,
+    "DCGM_FI_DEV_XID_ERRORS": 0.0,
+    "DCGM_FI_DEV_ROW_REMAP_FAILURE": 0.0,
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": 0.4,
+    "DCGM_FI_PROF_DRAM_ACTIVE": 0.2,
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": 0.16,
+    "DCGM_FI_PROF_PIPE_FP64_ACTIVE": 0.01,
+    "DCGM_FI_PROF_PIPE_FP32_ACTIVE": 0.1,
+    "DCGM_FI_PROF_PIPE_FP16_ACTIVE": 0.04,
+    "DCGM_FI_PROF_PCIE_TX_BYTES": 4e8,
+    "DCGM_FI_PROF_PCIE_RX_BYTES": 12e8,
+}
+PER_SECOND = {
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": 187500.0,
+    "DCGM_FI_DEV_POWER_VIOLATION": 1e8,
+    "DCGM_FI_DEV_THERMAL_VIOLATION": 0.0,
+    "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": 0.0,
+    "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": 1e6,
+    **{
+        f"DCGM_FI_DEV_NVLINK_{kind}_ERROR_COUNT_TOTAL": 0.0
+        for kind in ("REPLAY", "CRC_FLIT", "CRC_DATA", "RECOVERY")
+    },
+    "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": 0.0,
+    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": 0.0,
+    "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": 0.0,
+    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": 0.0,
+}
+SICK, SILENT = 0, 1
+"""Indexes of the GPU node with a fault, and of the GPU node with a silent exporter."""
+
+
+class SyntheticMetrics:
+    def __init__(self, env: Environment) -> None:
+        self.env = env
+        self._began = time.time() - 7200
+        self.nodes = [
+            (f"{pool.name}-{number}", pool) for pool in env.pools for number in range(pool.nodes or 1)
+        ]
+        self.exporters = [name for name, pool in self.nodes if pool.gpus]
+
+    def page(self, path: str) -> str | None:
+        """The state, or what a node's exporter reports."""
+        if path == "state":
+            return self._state()
+        silent = path == self.exporters[SILENT]
+        return None if silent else _exposition(self._devices(path, dict(self.nodes)[path]))
+
+    def _devices(self, node: str, pool: Pool) -> Iterator[Sample]:
+        for gpu in range(pool.gpu_counts[0]):
+            card = {
+                "gpu": str(gpu),
+                "UUID": f"GPU-{node}-{gpu}",
+                "modelName": pool.gpus[0].name,
+                "Hostname": node,
+            }
+            slices = [profile for profile, count in (pool.layout or {}).items() for _ in range(count)]
+            cut = [{"GPU_I_ID": str(i), "GPU_I_PROFILE": item} for i, item in enumerate(slices)] or [{}]
+            for instance in cut:
+                device = {**card, **instance}
+                yield from ((name, device, value) for name, value in GAUGES.items())
+                age = time.time() - self._began
+                yield from ((name, device, age * each) for name, each in PER_SECOND.items())
+                window = {**device, "window_size_in_ms": "300000"}
+                yield "DCGM_EXP_CLOCK_EVENTS_COUNT", {**window, "clock_event": "gpu_idle"}, 3
+                sick = {"xid": "79"} if node == self.exporters[SICK] else {}
+                yield "DCGM_EXP_XID_ERRORS_COUNT", {**window, **sick}, float(bool(sick))
+
+    def _state(self) -> str:
+        return _exposition(
+            sample
+            for part in (self._nodes(), self._pods(), self._limits(), self._serving())
+            for sample in part
+        )
+
+    def _nodes(self) -> Iterator[Sample]:
+        for name, pool in self.nodes:
+            node = {"node": name}
+            shown = {f"label_{_metric_label(labels.POOL)}": pool.name}
+            if pool.layout:
+                shown["label_nvidia_com_mig_config"] = "all-of-it"
+                shown["label_nvidia_com_mig_config_state"] = "success"
+            if len(pool.gpu_counts) > 1:
+                shown[f"label_{_metric_label(labels.INSTANCE_GPU_COUNT)}"] = str(pool.gpu_counts[0])
+            yield "kube_node_labels", {**node, **shown}, 1
+            yield "kube_node_info", node, 1
+            yield "kube_node_status_condition", {**node, "condition": "Ready", "status": "true"}, 1
+            for resource, count in {**self._offered(pool), "cpu": 32, "memory": 2**36}.items():
+                yield "kube_node_status_allocatable", {**node, "resource": _metric_label(resource)}, count
+        sick = {"key": "gpuform.io/gpu-unhealthy", "value": "replace", "effect": "NoSchedule"}
+        yield "kube_node_spec_taint", {"node": self.exporters[SICK], **sick}, 1
+
+    def _offered(self, pool: Pool) -> dict[str, int]:
+        return dict(offer.resources(self.env.strategy(pool), pool, pool.gpu_counts[0])) if pool.gpus else {}
+
+    def _pods(self) -> Iterator[Sample]:
+        for name, pool in self.nodes:
+            for resource, count in self._offered(pool).items():
+                if count:
+                    pod = {
+                        "namespace": "science",
+                        "pod": f"{name}-{_metric_label(resource)}",
+                        "uid": f"{name}-{resource}",
+                    }
+                    yield from _pod(pod, name, {resource: 1, "cpu": 4, "memory": 2**33}, "Running")
+        waits = {"namespace": "science", "pod": "waits", "uid": "waits"}
+        offered = next(self._offered(pool) for _, pool in self.nodes if pool.gpus)
+        resource = next(name for name, count in offered.items() if count)
+        yield from _pod(waits, "", {resource: 1000}, "Pending")
+        yield "kube_pod_status_unschedulable", waits, 1
+
+    def _serving(self) -> Iterator[Sample]:
+        """A queue that admits, and a pod of a scaled model on the first GPU node."""
+        age = time.time() - self._began
+        for most in ("1", "+Inf"):
+            yield "kueue_admission_wait_time_seconds_bucket", {"cluster_queue": "arts", "le": most}, age
+        pod = {"namespace": "science", "pod": "web-5d9c7b6f4d-abcde", "uid": "web"}
+        pool = dict(self.nodes)[self.exporters[0]]
+        asked = next(name for name, count in self._offered(pool).items() if count)
+        yield from _pod(pod, self.exporters[0], {asked: 1}, "Running")
+        yield "kube_pod_created", pod, self._began
+        yield "kube_pod_status_ready_time", pod, self._began + 60
+        yield "nv_inference_request_success", {"job": "science/web", "pod": pod["pod"]}, age * 100
+
+    def _limits(self) -> Iterator[Sample]:
+        for kind, value in (("hard", 8), ("used", 3)):
+            quota = {"namespace": "science", "resourcequota": "gpus", "resource": "requests.nvidia.com/gpu"}
+            yield "kube_resourcequota", {**quota, "type": kind}, value
+        for pool in self.env.pools:
+            for name in pool.node_pools if self.env.by_karpenter(pool) else ():
+                for kind in ("cpu", "nvidia_com_gpu", "nvidia_com_gpu_shared"):
+                    of = {"nodepool": name, "resource_type": kind}
+                    yield "karpenter_nodepools_limit", of, 640
+                    yield "karpenter_nodepools_usage", of, 128
+
+
+def _pod(pod: dict[str, str], node: str, asks: dict[str, int], phase: str) -> Iterator[Sample]:
+    yield "kube_pod_status_phase", {**pod, "phase": phase}, 1
+    for resource, count in asks.items():
+        of = {**pod, "node": node, "container": "main", "resource": _metric_label(resource)}
+        for kind in ("requests", "limits"):
+            yield f"kube_pod_container_resource_{kind}", of, count
+
+
+def _metric_label(name: str) -> str:
+    return "".join(letter if letter.isalnum() else "_" for letter in name)
+
+
+def _exposition(samples: Any) -> str:
+    def line(name: str, of: dict[str, str], value: float) -> str:
+        inner = ",".join(f'{key}="{text}"' for key, text in of.items())
+        return f"{name}{{{inner}}} {value}\n"
+
+    return "".join(line(*sample) for sample in samples)
+
+
+Series = list[dict[str, Any]]
+Ask = Callable[[str], Series]
+
+
+@contextmanager
+def running(binary: Path, folder: Path, metrics: SyntheticMetrics) -> Iterator[Ask]:
+    """Yield a query function, after the rules have recorded what rates need: two scrapes."""
+    rules = folder / "rules.yml"
+    rules.write_text(yaml.safe_dump({"groups": _fast_rules(metrics)}), encoding="utf-8")
+    with serving(metrics.page) as source:
+        jobs = [
+            job(f"of-{node}", [(node, {"job": "nvidia-dcgm-exporter", "node": node})], source)
+            for node in metrics.exporters
+        ]
+        jobs.append(job("state", [("state", {})], source))
+        with scraping(binary, folder / "own", jobs, [rules], seconds=1) as prometheus:
+            recorded = "count_over_time(gpuform:gpu:energy_joules_total[1m]) > 2"
+            until(lambda: prometheus.query(recorded), seconds=60, what=(folder / "own/log").read_text)
+            yield prometheus.query
+
+
+def _fast_rules(metrics: SyntheticMetrics) -> list[dict[str, Any]]:
+    """The rules, evaluated every second, and alerts without ``for``."""
+    return [
+        {
+            "name": group["name"],
+            "rules": [{key: value for key, value in rule.items() if key != "for"} for rule in group["rules"]],
+        }
+        for group in groups(metrics.env)
+    ]
