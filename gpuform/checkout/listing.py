@@ -1,4 +1,4 @@
-"""Lists in messages."""
+"""Lists and counts in messages."""
 
 from __future__ import annotations
 
@@ -9,3 +9,9 @@ def abbreviate(items: Sequence[str], limit: int = 5, separator: str = ", ") -> s
     """The first entries, and the number of the others: ``a, b and 3 more``; empty without any."""
     more = f" and {len(items) - limit} more" if len(items) > limit else ""
     return separator.join(items[:limit]) + more
+
+
+def count_of(number: int, noun: str) -> str:
+    """As in ``1 NodeClaim``, ``2 NodeClaims``, ``2 Ingresses``."""
+    plural = "es" if noun.endswith("ss") else "s"
+    return f"{number} {noun}{'' if number == 1 else plural}"

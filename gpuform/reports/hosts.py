@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from gpuform.reports.tables import Cell, build_table, count_of
+from gpuform.checkout.listing import count_of
+from gpuform.reports.tables import Cell, build_table
 
 if TYPE_CHECKING:
     from gpuform.hosts import HostResult

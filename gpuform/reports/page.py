@@ -18,9 +18,10 @@ from urllib.parse import urlsplit
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from gpuform.checkout.listing import count_of
 from gpuform.reports import picture, rehearsal, tables, timeline, top
 from gpuform.reports.picture import Plot, Points
-from gpuform.reports.tables import count_of, format_usd
+from gpuform.reports.tables import format_usd
 from gpuform.usage.prometheus import Alert
 from gpuform.usage.rehearsal import Cell, Outcome
 from gpuform.usage.top.facts import Facts, Limit, PoolFacts

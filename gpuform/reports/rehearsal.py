@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from rich.table import Table
 from rich.text import Text
 
-from gpuform.checkout.listing import abbreviate
-from gpuform.reports.tables import QUEUES, build_table, count_of, format_amount, format_usd, queue_rows
+from gpuform.checkout.listing import abbreviate, count_of
+from gpuform.reports.tables import QUEUES, build_table, format_amount, format_usd, queue_rows
 from gpuform.usage.node_prices import Amount, Machines
 from gpuform.usage.nodes import CPU, MEMORY_GIB
 from gpuform.usage.rehearsal import Load, Outcome, Refusal, Shrink

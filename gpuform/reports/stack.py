@@ -9,9 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from gpuform.checkout.errors import Failure
+from gpuform.checkout.listing import count_of
 from gpuform.reports import tables
 from gpuform.reports.pull_request import format_pods
-from gpuform.reports.tables import Cell, build_table, count_of
+from gpuform.reports.tables import Cell, build_table
 from gpuform.stack.drift.rules import Drift
 from gpuform.stack.preflight.check import Finding
 from gpuform.stack.preview.outcome import Outcome, resource_name, violation_text

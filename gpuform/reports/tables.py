@@ -175,11 +175,6 @@ def format_usd(amount: float | None) -> str:
     return "unknown price" if amount is None else f"{amount:,.2f} USD"
 
 
-def count_of(count: int, noun: str) -> str:
-    """``1 node``, ``2 nodes``."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
 def format_counts(resources: Mapping[str, int]) -> str:
     """Resources and how many, without the vendor's prefix: ``gpu.shared 4``."""
     return ", ".join(f"{key.removeprefix('nvidia.com/')} {n}" for key, n in sorted(resources.items()))

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from gpuform.reports.tables import Cell, build_table, count_of, format_bounds
+from gpuform.checkout.listing import count_of
+from gpuform.reports.tables import Cell, build_table, format_bounds
 from gpuform.usage.top.view import Gpu, PodUse, Slice, Use, View
 
 ATTRIBUTED = "~: share by request; several pods share that device, or a pod's device is unknown"

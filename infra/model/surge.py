@@ -25,13 +25,14 @@ _UNAVAILABLE_FROM = 4
 """From this many replicas on, Kubernetes' default update ends an old pod before a new one is ready."""
 
 
-def _pools(env: Environment, work: Workload) -> list[Pool]:
+def workload_pools(env: Environment, work: Workload) -> list[Pool]:
+    """Pools on which the workload's pods may be scheduled."""
     return gpu_matching.pools_of(env.gpu_operator.mig_strategy, env.pools, work)
 
 
 def requests_of(env: Environment, work: Workload) -> dict[str, int]:
     """Requests of each pod of a workload, by quota key; empty if it requests no GPU."""
-    pools = _pools(env, work)
+    pools = workload_pools(env, work)
     if not pools:
         return {}
     claimed = [name for pool in pools for name in offer.claimable(pool)]
@@ -59,7 +60,7 @@ def update_may_block(env: Environment, work: DeploymentWorkload) -> bool:
     """Whether Kubernetes' default update might wait forever: for a GPU of a fixed number of nodes, for a
     node that the pool's limit does not allow, or in a queue for quota that the old pods have.
     """
-    if work.queue or any(pool.gpus and not pool.elastic for pool in _pools(env, work)):
+    if work.queue or any(pool.gpus and not pool.elastic for pool in workload_pools(env, work)):
         return True
     return work.pods < _UNAVAILABLE_FROM and not _has_room(env, work, 1)
 
@@ -73,7 +74,7 @@ def check(env: Environment) -> None:
     for index, work in enumerate(env.workloads):
         update = work.update if isinstance(work, DeploymentWorkload) else None
         if isinstance(update, Surge) and not _has_room(env, work, update.step):
-            names = " or ".join(pool.name for pool in _pools(env, work))
+            names = " or ".join(pool.name for pool in workload_pools(env, work))
             fact = f"{work.pods} pods and {update.step} new ones beside them have no room within the nodes of"
             remedy = "use kind: rolling, or allow more nodes"
             raise InputError(f"workloads[{index}].update", f"{fact} pool {names}", remedy)
@@ -83,7 +84,7 @@ def check(env: Environment) -> None:
 
 def _check_fits(env: Environment, index: int, work: Workload) -> None:
     """The last of the Deployments that run nowhere else is refused; those in a queue wait for their turn."""
-    pools = _pools(env, work)
+    pools = workload_pools(env, work)
     if (
         not work.selects_pools and env.cluster.kind == "embedded"
     ):  # other clusters have more nodes than the pools'
@@ -118,7 +119,7 @@ def _total_requests(env: Environment, works: Sequence[Workload], pools: Sequence
     """What those of the workloads request that can run nowhere else."""
     totals = Counter[str]()
     for work in works:
-        selected = _pools(env, work)
+        selected = workload_pools(env, work)
         if selected and all(pool in pools for pool in selected):
             totals.update({key: amount * work.pods for key, amount in _requests(env, work).items()})
     return totals
@@ -160,7 +161,7 @@ def _has_room(env: Environment, work: Workload, extra: int) -> bool:
 
     True if a pool's nodes are unknown, or the workload runs on any node.
     """
-    pools, requests = _pools(env, work), _requests(env, work)
+    pools, requests = workload_pools(env, work), _requests(env, work)
     fitting = _fitting_pods(env, pools, requests)
     if not pools or fitting is None:
         return True

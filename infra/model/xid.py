@@ -159,9 +159,3 @@ XIDS: Mapping[int, Xid] = {
 
 def numbers(kind: Class) -> tuple[int, ...]:
     return tuple(number for number, row in XIDS.items() if row.kind == kind)
-
-
-def class_of(number: int) -> Class | None:
-    """The class of an XID; None for one that the table does not know."""
-    row = XIDS.get(number)
-    return row.kind if row else None

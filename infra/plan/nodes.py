@@ -53,7 +53,7 @@ def gpu_annotations(machine: Machine, resettable: bool = False) -> dict[str, str
 
 
 def _describe_gpu(gpu: Gpu) -> str:
-    """A declared model in JSON for the simulator, whose own table lacks it."""
+    """A declared model in JSON for the simulator: its own table lacks it."""
     mig = gpu.geometry
     profiles = {
         profile.name: {

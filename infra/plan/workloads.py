@@ -66,7 +66,7 @@ def check(env: Environment, workload: Workload) -> None:
 
 def claim_template(env: Environment, workload: Workload) -> Manifest | None:
     """The template of its pods' claims; None if they use an extended resource."""
-    pool = _claimed_pool(_pools(env, workload))
+    pool = _claimed_pool(surge.workload_pools(env, workload))
     return dra.claim_template(pool, workload, _metadata(env, workload)) if pool else None
 
 
@@ -117,12 +117,12 @@ def _controller(env: Environment, workload: Workload) -> Manifest:
         if isinstance(workload, DeploymentWorkload):
             # As Kueue's webhook does; a Job's pods are admitted with the Job, and have no queue of their own.
             template = {"metadata": {"labels": metadata["labels"]}}
-    topology = training.topology_annotations(env, workload, _pools(env, workload))
+    topology = training.topology_annotations(env, workload, surge.workload_pools(env, workload))
     if topology:
         pod = metadata if isinstance(workload, PodWorkload) else template["metadata"]
         pod["annotations"] = {**pod.get("annotations", {}), **topology}
     if isinstance(workload, DeploymentWorkload):
-        minutes = serving.start_minutes(env, workload, _pools(env, workload))
+        minutes = serving.start_minutes(env, workload, surge.workload_pools(env, workload))
         may_block = surge.update_may_block(env, workload)
         spec = {
             **serving.replicas(workload),
@@ -151,14 +151,14 @@ def _controller(env: Environment, workload: Workload) -> Manifest:
 
 def wait_minutes(env: Environment, workload: Workload) -> tuple[int, int]:
     """Minutes after which a create and an update of the workload fail."""
-    start = serving.start_minutes(env, workload, _pools(env, workload))
+    start = serving.start_minutes(env, workload, surge.workload_pools(env, workload))
     if not isinstance(workload, DeploymentWorkload):
         return start, start
     return start, start * serving.update_steps(workload, _controller(env, workload)["spec"])
 
 
 def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
-    pools = _pools(env, workload)
+    pools = surge.workload_pools(env, workload)
     requests = {"cpu": workload.cpu, "memory": workload.memory}
     limits = {"memory": workload.memory}
     for name, amount in training.resources(workload).items():
@@ -244,7 +244,3 @@ def _near_affinity(name: str) -> Manifest:
             {"weight": weight, "podAffinityTerm": {**selector, "topologyKey": key}} for weight, key in weights
         ]
     }
-
-
-def _pools(env: Environment, workload: Workload) -> list[Pool]:
-    return gpu_matching.pools_of(env.gpu_operator.mig_strategy, env.pools, workload)

@@ -97,17 +97,17 @@ DEVICE_PLUGIN_SKIPS = {13, 31, 43, 45, 68, 109}
 
 def test_what_the_device_plugin_skips_is_the_applications() -> None:
     assert set(xid.DEVICE_PLUGIN_SKIPS) == DEVICE_PLUGIN_SKIPS
-    assert {xid.class_of(number) for number in DEVICE_PLUGIN_SKIPS} == {"application"}
+    assert {xid.XIDS[number].kind for number in DEVICE_PLUGIN_SKIPS} == {"application"}
 
 
 def test_faults_of_the_hardware_are_not_the_applications() -> None:
-    assert {xid.class_of(number) for number in NOT_THE_APPLICATIONS} <= {"reset", "replace"}
-    assert xid.class_of(79) == "replace"
+    assert {xid.XIDS[number].kind for number in NOT_THE_APPLICATIONS} <= {"reset", "replace"}
+    assert xid.XIDS[79].kind == "replace"
 
 
 def test_where_sources_differ_the_table_says_so() -> None:
     """63 and 94 are NVIDIA's word; the EKS agent calls 63 and 109 fatal, the catalogue resets after 109."""
-    assert (xid.class_of(63), xid.class_of(94)) == ("informational", "application")
+    assert (xid.XIDS[63].kind, xid.XIDS[94].kind) == ("informational", "application")
     assert "EKS agent: fatal" in xid.XIDS[63].disagreements
     assert "EKS agent: fatal" in xid.XIDS[109].disagreements
     assert "catalogue: reset" in xid.XIDS[109].disagreements
@@ -122,7 +122,7 @@ def test_all_that_eks_calls_fatal_is_known() -> None:
 def test_classes_divide_the_table() -> None:
     every = [number for kind in xid.CLASSES for number in xid.numbers(kind)]
     assert sorted(every) == sorted(xid.XIDS)
-    assert xid.class_of(999) is None
+    assert 999 not in xid.XIDS
     assert set(xid.ACTIONS) == set(xid.CLASSES)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from gpuform.checkout.errors import Failure, InputError
+from gpuform.checkout.listing import count_of
 from gpuform.checkout.paths import Paths
 from gpuform.clouds.aws.leftovers import (
     Leftovers,
@@ -23,7 +24,7 @@ from gpuform.clouds.aws.leftovers import (
     vpc_id_by_tag,
 )
 from gpuform.clouds.aws.recover import AwsRecovery
-from gpuform.stack.destroy.cluster import NODE_CLASS, NODE_POOL, Cluster, Say, count_of
+from gpuform.stack.destroy.cluster import NODE_CLASS, NODE_POOL, Cluster, Say
 from gpuform.stack.destroy.karpenter import read_controller
 from gpuform.stack.destroy.state import State
 from gpuform.stack.destroy.teardown import CreatedCluster, Step, Teardown

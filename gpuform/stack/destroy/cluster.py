@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from gpuform.checkout.errors import Failure, OperationError
-from gpuform.checkout.listing import abbreviate
+from gpuform.checkout.listing import abbreviate, count_of
 from gpuform.kubernetes.client import ApiError, Client, Unreachable
 from gpuform.kubernetes.foreign import foreign_objects, queued_workloads
 from gpuform.kubernetes.kubeconfig import resolve
@@ -205,12 +205,6 @@ def summarise(remaining: Sequence[Remaining]) -> str:
 
 def _format_kind(kind: str, remaining: Sequence[Remaining]) -> str:
     return f"{count_of(len(remaining), kind)} left: {abbreviate([str(item) for item in remaining], _SHOWN)}"
-
-
-def count_of(number: int, noun: str) -> str:
-    """As in ``1 NodeClaim``, ``2 NodeClaims``."""
-    plural = "es" if noun.endswith("ss") else "s"
-    return f"{number} {noun}{'' if number == 1 else plural}"
 
 
 def require_deleted(

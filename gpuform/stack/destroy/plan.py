@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuform.checkout.listing import abbreviate
-from gpuform.stack.destroy.cluster import CLAIM, NODE_CLAIM, NODE_POOL, Cluster, count_of, name_of
+from gpuform.checkout.listing import abbreviate, count_of
+from gpuform.stack.destroy.cluster import CLAIM, NODE_CLAIM, NODE_POOL, Cluster, name_of
 from gpuform.stack.destroy.cluster_teardown import list_balancers, list_kept_volumes
 from gpuform.stack.destroy.teardown import ENGINE_ONLY, Leftover, Step
 from infra.model import labels

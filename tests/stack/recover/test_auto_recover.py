@@ -1,4 +1,4 @@
-"""What an `up` resolves before it starts, and whose a pending Helm release is: no engine, no cluster."""
+"""Pending operations that `up` resolves before it starts, and the owner of a pending Helm release."""
 
 from __future__ import annotations
 
