@@ -15,7 +15,7 @@ from lab.sidecars.shared.files import link, write_private
 
 
 def declared_controllers(env: Environment) -> tuple[str, ...]:
-    return tuple(name for name, row in CONTROLLERS.items() if getattr(env, row.declared, None))
+    return tuple(name for name, row in CONTROLLERS.items() if getattr(env, row.declared))
 
 
 def prepare(layout: Layout, tools: Tools, names: tuple[str, ...], progress: Callable[[str], None]) -> None:

@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gpuform.checkout import stacks
 from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine
 from gpuform.engine.files import Tools
@@ -65,7 +66,7 @@ class Rehearsal:
         Raises InputError for a wrong stack, workload or option before anything is started, and Failure if the
         rehearsal itself does not work. Pods that find no node are an outcome.
         """
-        declared = stack_file.read(self.paths.root, self.stack)
+        declared = stack_file.read(stacks.stack_file(self.stack, self.paths))
         qps, file = self.options.qps, f"Pulumi.{self.stack}.yaml"
         full_env = workloads.environment(declared, file, self.options.workloads, scaled=bool(qps))
         scaled = scaled_workloads(full_env) if qps else ()

@@ -18,7 +18,6 @@ import yaml
 from gpuform.checkout.errors import InputError
 from infra import strict_yaml
 from infra.config import KEY, load
-from infra.model.base import listing
 from infra.model.environment import Environment
 
 INTERVAL = "5s"
@@ -32,17 +31,11 @@ _OF_HOSTS = ("hosts", "driver")
 Declared = dict[str, Any]
 
 
-def read(root: Path, stack: str) -> Declared:
+def read(file: Path) -> Declared:
     """The environment from the stack file; checked, except for its workloads, which may be replaced.
 
-    Raises InputError for an unknown stack, with the known ones, and for bad content.
+    Raises InputError for bad content.
     """
-    file = root / f"Pulumi.{stack}.yaml"
-    if not file.is_file():
-        known = sorted(
-            file.name.split(".", 1)[1].removesuffix(".yaml") for file in root.glob("Pulumi.*.yaml")
-        )
-        raise InputError(f"stack {stack!r}", f"there is no Pulumi.{stack}.yaml", listing(known, stack))
     try:
         load(file)
     except InputError as error:

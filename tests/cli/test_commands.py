@@ -102,7 +102,18 @@ BAD = {
     **{
         f"{command} nowhere": f"STACK: unknown stack 'nowhere'; {STACKS}"
         for command in (
-            *("status", "top", "report", "preview", "up", "drift", "recover", "destroy", "doctor"),
+            *(
+                "status",
+                "top",
+                "report",
+                "preview",
+                "rehearse",
+                "up",
+                "drift",
+                "recover",
+                "destroy",
+                "doctor",
+            ),
             *("images", "hosts apply", "hosts check", "hosts verify", "local env", "local nodes"),
         )
     },
@@ -118,7 +129,6 @@ BAD = {
     "report -o {0}": "{0}: is a folder; name a writable file with -o",
     "preview local --summary {0}": "{0}: is a folder; name a writable file with --summary",
     "rehearse local --report {0}": "{0}: is a folder; name a writable file with --report",
-    "rehearse aws-prd": "stack 'aws-prd': there is no Pulumi.aws-prd.yaml; did you mean aws-prod?",
     "rehearse local --short g4dn.xlarge": "--short: Karpenter launches no nodes for stack local; leave",
     "rehearse local --qps 50": "--qps: no workload of the rehearsal has scale, so none follows",
     "rehearse local --report /dev/null/x": "/dev/null: is a file, not a folder; name a writable file",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from lab.plane.layout import Layout
 from lab.plane.processes import scan
 from lab.toolchain import Toolchain
 from tests.conftest import kubectl_at
+from tests.docs.pages import ROOT, files, shown
 from tests.waiting import PATIENCE, until
 
 HERE = Paths.here()
@@ -31,6 +34,7 @@ class Checkout:
     """A checkout with an editable stack file, and the command line to run in it."""
 
     paths: Paths
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     def gpuform(self, *args: str, code: int = 0, patience_s: float = 300) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
@@ -56,12 +60,27 @@ class Checkout:
             start_new_session=True,
         )
 
+    def shell(self, *lines: str) -> str:
+        """Both outputs of the lines as bash runs them in the checkout."""
+        done = subprocess.run(
+            ["bash", "-euxo", "pipefail", "-c", "\n".join(lines)],
+            cwd=self.paths.root,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=900 * PATIENCE,
+        )
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
     def command(self, *args: str) -> list[str]:
         return [sys.executable, "-c", "from gpuform.cli.main import main; main()", *args]
 
     @property
     def env(self) -> dict[str, str]:
-        return {name: value for name, value in os.environ.items() if name != "GPUFORM_STATE"}
+        inherited = {name: value for name, value in os.environ.items() if name != "GPUFORM_STATE"}
+        return inherited | self.variables
 
     def status(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.gpuform("status", "--json").stdout)
@@ -101,20 +120,35 @@ def make_checkout(folder: Path) -> Checkout:
     return Checkout(Paths(root=root, state=root / ".gpuform", cache=HERE.cache))
 
 
+def cloned(root: Path) -> Checkout:
+    """A repository of one commit with the files of this checkout; runs them in its virtual environment."""
+    for path in files():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / path, root / path)
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-C", str(root)]
+    for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "all"]):
+        subprocess.run([*git, *command], check=True)
+    (root / ".venv").symlink_to(HERE.root / ".venv")
+    return Checkout(Paths(root=root, state=root / ".gpuform", cache=HERE.cache), {"PYTHONPATH": str(root)})
+
+
+def steady(text: str) -> str:
+    """``text`` without what differs between runs: widths, durations, ports, the zones of bought nodes."""
+    text = re.sub(r"\d+(\.\d+)? s\b", "N s", text)
+    text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:N", text)
+    text = re.sub(r"\b(us-east-1)[ab]\b", r"\1", text)
+    return re.sub(r"[ \t]+", " ", text)
+
+
+def not_shown(page: Path, output: str) -> list[str]:
+    """The lines of output that the page shows, and that ``output`` lacks."""
+    output = steady(output)
+    return [line for line in shown(page) if steady(line).strip() not in output]
+
+
 def close(checkout: Checkout) -> None:
     ControlPlane(checkout.paths, Toolchain(checkout.paths)).stop(delete=True)
     assert not checkout.running()
-
-
-@pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
-    """A checkout in which the main job has run once; tests restore their changes."""
-    checkout = make_checkout(tmp_path_factory.mktemp("up"))
-    try:
-        checkout.first = checkout.gpuform("local", "up")  # type: ignore[attr-defined]
-        yield checkout
-    finally:
-        close(checkout)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The main job as a new user runs it, and the changes that follow; also killed or interrupted.
+"""The main job and README's commands as a new user runs them, and other changes; also killed or interrupted.
 
 tests/stack/recover has releases at each point of an installation and an upgrade.
 """
@@ -17,19 +17,47 @@ import httpx
 import pytest
 import yaml
 
-from tests.journey.conftest import Checkout
+from tests.docs.pages import README, commands
+from tests.journey.conftest import Checkout, cloned, close, not_shown
 from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine]
 
 
+FIRST, *FOLLOWING = commands(README)
+
+
+@pytest.fixture(scope="module")
+def first() -> list[str]:
+    """The output of README's first command."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory, first: list[str]) -> Iterator[Checkout]:
+    """A clone in which `make up` has run once; tests restore its stack file."""
+    assert FIRST == "make up"
+    checkout = cloned(tmp_path_factory.mktemp("up") / "checkout")
+    try:
+        first.append(checkout.shell(FIRST))
+        yield checkout
+    finally:
+        close(checkout)
+
+
 @pytest.fixture
-def changed(up: Checkout) -> Iterator[Checkout]:
+def edited(up: Checkout) -> Iterator[Checkout]:
+    """Has its stack file restored after the test, but not the cluster."""
     file = up.paths.root / "Pulumi.local.yaml"
     before = file.read_text()
     yield up
     file.write_text(before)
-    up.gpuform("local", "up")
+
+
+@pytest.fixture
+def restored(edited: Checkout) -> Checkout:
+    edited.gpuform("local", "up")
+    return edited
 
 
 RULES = "updated kubernetes:monitoring.coreos.com/v1:PrometheusRule monitoring-recorded-rules"
@@ -98,8 +126,8 @@ def test_cern_operands_are_seen_running_and_the_validator_completed(up: Checkout
     assert {pod["phase"] for pod in completed} == {"Succeeded"}
 
 
-def test_the_output_ends_with_tables_the_report_and_what_is_simulated(up: Checkout) -> None:
-    out = up.first.stdout  # type: ignore[attr-defined]
+def test_the_output_ends_with_tables_the_report_and_what_is_simulated(up: Checkout, first: list[str]) -> None:
+    (out,) = first
     assert "gpu.shared 4" in out
     assert "mig-2g.10gb 2, mig-3g.20gb 1" in out
     assert "simulated here: the nodes (kwok)" in out
@@ -125,13 +153,13 @@ def test_again_changes_nothing(up: Checkout) -> None:
     assert "unchanged" in done.stdout
 
 
-def test_replicas_4_to_8_touches_only_what_depends_on_it(changed: Checkout) -> None:
+def test_replicas_4_to_8_touches_only_what_depends_on_it(edited: Checkout) -> None:
     def edit(env: dict[str, Any]) -> None:
         env["pools"][0]["sharing"]["replicas"] = 8
 
-    before = pods(changed)
-    changed.change(edit)
-    done = changed.gpuform("local", "up")
+    before = pods(edited)
+    edited.change(edit)
+    done = edited.gpuform("local", "up")
     assert changes(done) == [
         "deleted the old kubernetes:core/v1:ConfigMap sharing-device-plugin",
         "replaced kubernetes:core/v1:ConfigMap sharing-device-plugin",
@@ -140,7 +168,7 @@ def test_replicas_4_to_8_touches_only_what_depends_on_it(changed: Checkout) -> N
         "updated kubernetes:helm.sh/v3:Release gpu-operator-release",
         RULES,
     ]
-    assert changed.offers()["t4-shared"] == [{"nvidia.com/gpu.shared": 8}] * 2
+    assert edited.offers()["t4-shared"] == [{"nvidia.com/gpu.shared": 8}] * 2
     order = [
         done.stdout.index(line)
         for line in (
@@ -151,33 +179,33 @@ def test_replicas_4_to_8_touches_only_what_depends_on_it(changed: Checkout) -> N
         )
     ]
     assert order == sorted(order)
-    after = pods(changed)
+    after = pods(edited)
     users = [name for name in before if name.startswith(("neighbours-time-sliced/", "examples/"))]
     assert len(users) == 6
     assert [after[name] for name in users] == [before[name] for name in users]  # the same pods, still running
     assert {after[name]["phase"] for name in users} == {"Running"}
 
 
-def test_an_update_that_was_killed_is_finished_by_the_same_command(changed: Checkout) -> None:
-    changed.change(lambda env: env["pools"][0]["sharing"].update(replicas=6))
-    killed = changed.begin("local", "up")
+def test_an_update_that_was_killed_is_finished_by_the_same_command(edited: Checkout) -> None:
+    edited.change(lambda env: env["pools"][0]["sharing"].update(replicas=6))
+    killed = edited.begin("local", "up")
     assert killed.stdout is not None
     try:
         assert any(line.startswith("replaced kubernetes:core/v1:ConfigMap") for line in killed.stdout)
     finally:
         os.killpg(killed.pid, signal.SIGKILL)
     assert killed.wait() == -signal.SIGKILL
-    assert changed.offers()["t4-shared"] != [{"nvidia.com/gpu.shared": 6}] * 2
-    changed.gpuform("local", "up")
-    assert changed.offers()["t4-shared"] == [{"nvidia.com/gpu.shared": 6}] * 2
-    assert changes(changed.gpuform("local", "up")) == []
+    assert edited.offers()["t4-shared"] != [{"nvidia.com/gpu.shared": 6}] * 2
+    edited.gpuform("local", "up")
+    assert edited.offers()["t4-shared"] == [{"nvidia.com/gpu.shared": 6}] * 2
+    assert changes(edited.gpuform("local", "up")) == []
 
 
 @pytest.mark.nightly
-def test_both_ways_of_scraping_find_the_same_exporters(changed: Checkout) -> None:
+def test_both_ways_of_scraping_find_the_same_exporters(restored: Checkout) -> None:
     """Bumble's row 14; also, another counter list is another ConfigMap, and the exporters get it."""
 
-    message = re.search(r"http://127\.0\.0\.1:\d+", changed.gpuform("local", "status").stdout)
+    message = re.search(r"http://127\.0\.0\.1:\d+", restored.gpuform("local", "status").stdout)
     assert message
     url = f"{message.group()}/api/v1/targets"
 
@@ -189,10 +217,10 @@ def test_both_ways_of_scraping_find_the_same_exporters(changed: Checkout) -> Non
         return len(found) == 7
 
     before = until(lambda: targets("serviceMonitor/gpu-operator/nvidia-dcgm-exporter/0"), seven, 60)
-    changed.change(
+    restored.change(
         lambda env: env["monitoring"].update(scrape="scrape_configs", counters=["DCGM_EXP_P2P_STATUS"])
     )
-    assert changes(changed.gpuform("local", "up")) == [
+    assert changes(restored.gpuform("local", "up")) == [
         "deleted the old kubernetes:core/v1:ConfigMap monitoring-counters",
         "replaced kubernetes:core/v1:ConfigMap monitoring-counters",
         "updated kubernetes:helm.sh/v3:Release gpu-operator-release",
@@ -205,14 +233,21 @@ def test_both_ways_of_scraping_find_the_same_exporters(changed: Checkout) -> Non
 
 
 @pytest.mark.nightly
-def test_what_was_changed_by_hand_is_mended(changed: Checkout) -> None:
-    changed.kubectl("delete", "node", "g4dn-shared-0")
-    changed.unsettled("g4dn-shared")
-    done = changed.gpuform("local", "up")
+def test_what_was_changed_by_hand_is_mended(restored: Checkout) -> None:
+    restored.kubectl("delete", "node", "g4dn-shared-0")
+    restored.unsettled("g4dn-shared")
+    done = restored.gpuform("local", "up")
     assert "pools g4dn-shared do not offer what was planned: refreshing the state" in done.stdout
     assert changes(done) == ["created kubernetes:core/v1:Node pools-g4dn-shared-0"]
-    assert changed.offers()["g4dn-shared"] == [{"nvidia.com/gpu": 3}]
-    assert changes(changed.gpuform("local", "up")) == []
+    assert restored.offers()["g4dn-shared"] == [{"nvidia.com/gpu": 3}]
+    assert changes(restored.gpuform("local", "up")) == []
+
+
+def test_readmes_commands_work_and_print_what_it_shows(edited: Checkout, first: list[str]) -> None:
+    assert FOLLOWING[-1].startswith("make down")
+    output = "".join(first) + edited.shell(*FOLLOWING)
+    assert not_shown(README, output) == [], output
+    assert not edited.running()
 
 
 @pytest.mark.nightly

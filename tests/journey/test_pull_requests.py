@@ -59,8 +59,8 @@ def replaced(old: str, new: str, count: int = 1) -> Callable[[str], str]:
 
 
 def relaid_out(text: str) -> str:
-    text = replaced("{3g.20gb: 1, 2g.10gb: 2}", "{3g.20gb: 2}")(text)
-    return replaced("slice: 2g.10gb", "slice: 3g.20gb", count=2)(text)
+    text = replaced("{3g.20gb: 1, 2g.10gb: 2}", "{2g.10gb: 3}")(text)
+    return replaced("slice: 3g.20gb", "slice: 2g.10gb")(text)
 
 
 def resized(text: str) -> str:

@@ -38,10 +38,10 @@ from tests.openstack.tenant import Tenant
 
 STACK = "openstack-dev"
 _PROGRAM = """\
-from lab.offline.language.runner import find_charts_here
+from lab.offline.language.runner import use_local_charts
 from infra.__main__ import main
 
-find_charts_here({finder!r})
+use_local_charts({finder!r})
 main()
 """
 
@@ -92,7 +92,7 @@ def full_stack(tenant: Tenant, folder: Path) -> Iterator[FullStack]:
     layout = Layout(checkout.paths)
     authority.write_certificates(layout.pki, env.name)
     plane = ControlPlane(checkout.paths, tools)
-    _find_charts_here(checkout, folder)
+    _use_local_charts(checkout, folder)
     try:
         plane.start()
         plane.define_monitoring_kinds()
@@ -129,7 +129,7 @@ def _cloud(tenant: Tenant, env: Environment, checkout: Checkout, pki: Path) -> N
     tenant.instruct(api_address=server, ca={"certificate": str(pki / "ca.crt"), "key": str(pki / "ca.key")})
 
 
-def _find_charts_here(checkout: Checkout, folder: Path) -> None:
+def _use_local_charts(checkout: Checkout, folder: Path) -> None:
     """Third-party charts cannot be downloaded: the program takes stand-ins for them."""
     finder = folder / "find-chart"
     folders = (checkout.paths.root, checkout.paths.cache, folder / "charts")

@@ -63,8 +63,8 @@ def install_services(report: Reporter) -> ServicesEnvironment:
         return ServicesEnvironment(folder)
     with store.lock(_NAME, report):
         if not folder.is_dir():
-            with store.scratch(_NAME) as folder:
-                temporary = folder / "made"
+            with store.scratch(_NAME) as scratch:
+                temporary = scratch / "made"
                 temporary.mkdir()
                 _make(ServicesEnvironment(temporary), report)
                 store.publish(temporary, folder.name)

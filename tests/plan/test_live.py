@@ -71,7 +71,7 @@ def claims(control_plane: Plane) -> Iterator[Kubectl]:
         status = json.dumps({"status": node(name)["status"]})
         control_plane.kubectl("patch", "node", name, "--subresource=status", "--type=merge", "-p", status)
     yield control_plane.kubectl
-    control_plane.kubectl("delete", "-f", "-", input=everything)
+    control_plane.kubectl("delete", "--ignore-not-found", "-f", "-", input=everything)
 
 
 def items(kubectl: Kubectl, kind: str) -> list[Manifest]:

@@ -16,8 +16,9 @@ from gpuform.engine.backend import project_name
 from gpuform.stack.cluster_access import declared_kubeconfig
 from gpuform.stack.destroy import operator
 from gpuform.stack.destroy.cluster import Cluster
+from gpuform.stack.destroy.engine_run import forget, run_destroy
 from gpuform.stack.destroy.plan import ClusterContents, Plan, list_queued, read_contents
-from gpuform.stack.destroy.state import State, forget_cluster_contents, retain_on_delete
+from gpuform.stack.destroy.state import State, forget_cluster_contents
 from gpuform.stack.destroy.teardown import Options, Teardown
 from gpuform.stack.recover import Recovery, Stack, locks, retry_after_cloud
 from gpuform.stack.recover.state import is_same_state
@@ -92,10 +93,9 @@ class StackTeardown:
     def run_engine_destroy(self, excluded: Sequence[str], on_event: Callable[[Event], None]) -> str:
         """The engine's destroy of all that is left except these URNs; returns its summary."""
         if kept_namespaces := self.kept_namespaces():
-            urns = [self.state().namespaces[name] for name in kept_namespaces]
-            self.engine.restore(self.stack, retain_on_delete(self.engine.export(self.stack), urns))
+            forget(self.engine, self.stack, [self.state().namespaces[name] for name in kept_namespaces])
         self._export = None
-        run = partial(self.engine.destroy, self.stack, on_event, excluded)
+        run = partial(run_destroy, self.engine, self.stack, excluded, on_event, self.say)
         try:
             return run().summary
         except EngineFailure as failure:

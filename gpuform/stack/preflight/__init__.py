@@ -13,7 +13,10 @@ from infra.model.amounts import version_numbers
 from infra.model.environment import Environment
 from infra.plan.images import releases
 
-WITH_CRDS = ("gpu-operator", "dra-driver-nvidia-gpu", "karpenter-crd", "kube-prometheus-stack")
+WITH_CRDS = (
+    *("gpu-operator", "dra-driver-nvidia-gpu", "karpenter-crd", "kube-prometheus-stack"),
+    *("kueue", "keda", "cert-manager", "kserve-crd"),
+)
 SUBJECT = "charts with CRDs"
 
 

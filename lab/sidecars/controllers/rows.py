@@ -150,11 +150,15 @@ def _cert_manager_variables(context: ProgramContext) -> dict[str, str]:
 
 
 _CERT_MANAGER: Json = {
-    "declared": "served",
+    "declared": "served_workloads",
     "module": "github.com/cert-manager/cert-manager",
     "variables": _cert_manager_variables,
 }
-_KEDA: Json = {"declared": "scaled", "module": "github.com/kedacore/keda/v2", "variables": _keda_variables}
+_KEDA: Json = {
+    "declared": "has_scaling",
+    "module": "github.com/kedacore/keda/v2",
+    "variables": _keda_variables,
+}
 CONTROLLERS: Mapping[str, Controller] = MappingProxyType(
     {
         controller.name: controller
@@ -183,7 +187,7 @@ CONTROLLERS: Mapping[str, Controller] = MappingProxyType(
             ),
             Controller(
                 name="kserve",
-                declared="served",
+                declared="served_workloads",
                 module="github.com/kserve/kserve",
                 charts={name: f"charts/{name}" for name in ("kserve-crd", "kserve-resources")},
                 labels=dict.fromkeys((_NAME, "control-plane"), "kserve-controller-manager"),

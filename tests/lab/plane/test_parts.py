@@ -17,11 +17,14 @@ import yaml
 
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
-from lab.plane import ControlPlane, kwokctl, lock, ports, processes
+from infra.config import parse
+from lab.plane import ControlPlane, controlling, kwokctl, lock, ports, processes
 from lab.plane.layout import Layout, Record, rotate_log
 from lab.plane.processes import Process, end_processes, scan
+from lab.sidecars.controllers.rows import CONTROLLERS
 from lab.sidecars.shared.files import write_private
 from lab.toolchain import Toolchain
+from tests.config.tables import GOOD, SERVED
 
 pytestmark = pytest.mark.unit
 
@@ -48,6 +51,14 @@ def test_a_path_that_kwokctl_cannot_take_is_refused_before_anything_is_made(
     with pytest.raises(InputError, match=r"kwokctl accepts no path with blanks .* move the checkout, or set"):
         ControlPlane(plain.paths, toolchain).start()
     assert not state.exists()
+
+
+def test_the_controllers_of_queues_and_models_are_declared_by_what_needs_them() -> None:
+    assert controlling.declared_controllers(parse(GOOD["embedded"])) == ()
+    assert controlling.declared_controllers(parse(GOOD["queues"])) == ("kueue",)
+    assert set(controlling.declared_controllers(parse(GOOD["scaling"]))) == {"keda", "keda-adapter"}
+    served = {name for name in CONTROLLERS if name.startswith(("kserve", "cert-manager"))}
+    assert served <= set(controlling.declared_controllers(parse(SERVED)))
 
 
 def test_a_checkout_gets_the_same_ports_again_and_another_one_gets_others(tmp_path):

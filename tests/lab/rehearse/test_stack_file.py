@@ -26,7 +26,7 @@ def played(env: Environment) -> nodes.RehearsedNodes:
 
 
 def derived(stack: str) -> dict[str, Any]:
-    declared = stack_file.read(HERE, stack)
+    declared = stack_file.read(HERE / f"Pulumi.{stack}.yaml")
     return stack_file.derive(declared, parse(declared), KUBECONFIG)
 
 
@@ -106,7 +106,7 @@ def test_what_a_cluster_brings_by_itself_is_simulated_by_the_stacks_own(
 
 
 def test_a_state_elsewhere_is_left_alone() -> None:
-    declared = stack_file.read(HERE, "aws-dev")
+    declared = stack_file.read(HERE / "Pulumi.aws-dev.yaml")
     state = {"backend": "s3://bucket/state", "secrets": "awskms://alias/key"}
     assert "state" not in stack_file.derive({**declared, "state": state}, parse(declared), KUBECONFIG)
 

@@ -11,6 +11,7 @@ import pytest
 from gpuform.checkout.paths import Paths
 from gpuform.clouds import stack_teardown
 from gpuform.engine import Engine, EngineFailure, Result
+from gpuform.engine.events import Message, Step
 from gpuform.kubernetes.client import Unreachable
 from gpuform.stack.destroy import Options, StackTeardown
 from gpuform.stack.destroy.cluster import Kind
@@ -142,6 +143,13 @@ class PlayedEngine:
         self.asked: list[tuple[str, ...]] = []
         self.backend = ""
         self.restored: list[Any] = []
+        self.uninstalled: tuple[str, ...] = ()
+        """URNs of releases that Helm does not have."""
+
+    @property
+    def retained(self) -> list[str]:
+        """URNs of what a destroy forgets."""
+        return [one["urn"] for one in self.state["deployment"]["resources"] if one.get("retainOnDelete")]
 
     def environment(self, stack: str) -> tuple[dict[str, str], Any]:
         return {"PULUMI_BACKEND_URL": self.backend}, self.backend or None
@@ -159,6 +167,11 @@ class PlayedEngine:
 
     def destroy(self, stack: str, on_event: Any, spared: Sequence[str] = ()) -> Result:
         self.asked.append(tuple(spared))
+        if missing := [urn for urn in self.uninstalled if urn not in self.retained]:
+            steps = tuple(Step("delete", urn, "failed") for urn in (missing[0], QUEUE))
+            message = Message("error", "uninstall: Release not loaded: a: release: not found", missing[0])
+            result = Result("destroy", stack, {"delete": 1}, 1.0, steps, (message,))
+            raise EngineFailure(result, message.text, "see the log")
         if self.fails:
             self.fails -= 1
             raise EngineFailure(Result("destroy", stack, {}, 1.0), "timed out", "see the log")

@@ -110,3 +110,11 @@ def test_what_a_killed_up_has_made_is_destroyed(small: Small, account: Account) 
     assert small.resources() == []
     left = small.kubectl("get", "secrets", "-A", "-l", "owner=helm", "-o", "name")
     assert left == ""
+
+
+def test_a_release_that_is_uninstalled_but_still_in_the_state_is_forgotten(small: Small) -> None:
+    """As after a kill between Helm's uninstallation and the engine's next write of the state."""
+    small.up()
+    assert small.kubectl("delete", "secrets", "-n", "monitoring", "-l", "owner=helm,name=monitoring")
+    assert _killed(small, None) is None
+    assert small.resources() == []

@@ -10,6 +10,7 @@ import pytest
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.clouds.aws.destroy import EKS_STEPS
 from gpuform.clouds.openstack.destroy import MAGNUM_STEPS
+from gpuform.engine import EngineFailure
 from gpuform.stack.destroy import Destroy, StackTeardown
 from tests.stack.destroy import engine_state as states
 from tests.stack.destroy.engine_state import engine_of, resource, teardown_of
@@ -104,6 +105,25 @@ def test_a_run_killed_at_its_very_end_is_ended() -> None:
     Destroy(target, plan).run()
     assert engine_of(target).asked == [()]
     assert target.plan().is_empty
+
+
+def test_a_release_that_a_killed_run_had_uninstalled_is_forgotten() -> None:
+    messages: list[str] = []
+    target = teardown_of("local", say=messages.append)
+    engine_of(target).uninstalled = (states.RELEASE,)
+    assert target.run_engine_destroy((), lambda event: None) == "9 deleted in 2.0 s"
+    assert messages == ["forgets karpenter: already uninstalled"]
+    (state,) = engine_of(target).restored
+    resources = state["deployment"]["resources"]
+    assert [one["urn"] for one in resources if one.get("retainOnDelete")] == [states.RELEASE]
+
+
+def test_what_fails_in_another_way_is_not_forgotten() -> None:
+    target = teardown_of("local")
+    engine_of(target).uninstalled = (states.POD,)
+    with pytest.raises(EngineFailure):
+        target.run_engine_destroy((), lambda event: None)
+    assert not engine_of(target).restored
 
 
 def test_what_the_engine_leaves_is_no_end() -> None:

@@ -15,6 +15,7 @@ from gpuform.stack.preflight import check_charts
 from gpuform.stack.preflight.check import Finding
 from infra import versions
 from infra.config import parse
+from tests.config.tables import SERVED
 
 pytestmark = pytest.mark.unit
 
@@ -74,6 +75,14 @@ def test_an_older_version_that_the_file_names(tmp_path: Path) -> None:
 def test_other_charts_with_crds(tmp_path: Path, chart: str) -> None:
     there = release(f"oci://registry.example.com/charts/{chart}", "99.0.0")
     (one,) = findings_of(tmp_path, there, cluster=AWS, pools=[ELASTIC], monitoring={})
+    assert (one.verdict, one.fact.split()[0]) == ("FAIL", chart)
+
+
+@pytest.mark.parametrize("chart", ["kueue", "keda", "cert-manager", "kserve-crd"])
+def test_the_charts_of_queues_and_models_have_crds_too(tmp_path: Path, chart: str) -> None:
+    queues = {"teams": [{"name": "science", "namespaces": ["science"], "quota": {"t4": 1}}]}
+    declared = {**SERVED, "cluster": EXISTING, "queues": queues}
+    (one,) = findings_of(tmp_path, release(chart, "99.0.0"), **declared)
     assert (one.verdict, one.fact.split()[0]) == ("FAIL", chart)
 
 
