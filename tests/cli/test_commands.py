@@ -102,19 +102,8 @@ BAD = {
     **{
         f"{command} nowhere": f"STACK: unknown stack 'nowhere'; {STACKS}"
         for command in (
-            *(
-                "status",
-                "top",
-                "report",
-                "preview",
-                "rehearse",
-                "up",
-                "drift",
-                "recover",
-                "destroy",
-                "doctor",
-            ),
-            *("images", "hosts apply", "hosts check", "hosts verify", "local env", "local nodes"),
+            *("status", "top", "report", "preview", "up", "drift", "recover", "destroy", "doctor"),
+            *("rehearse", "images", "hosts apply", "hosts check", "hosts verify", "local env", "local nodes"),
         )
     },
     "render nowhere -o {0}/out": f"STACK: unknown stack 'nowhere'; {STACKS}",

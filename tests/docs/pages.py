@@ -51,6 +51,12 @@ def shown(page: Path) -> list[str]:
     return [line for line in found if line.strip(" .")]
 
 
+def not_shown(page: Path, output: str) -> list[str]:
+    """The lines of output that the page shows, and that ``output`` lacks."""
+    output = _steady(output)
+    return [line for line in shown(page) if _steady(line).strip() not in output]
+
+
 def scripts(page: Path) -> list[str]:
     """Every command of the page: those of ``console``, and the lines of ``sh``, which need an account."""
     joined = re.sub(r"\\\n\s*", "", "\n".join(_lines(page, "sh")))
@@ -61,3 +67,11 @@ def _lines(page: Path, language: str) -> Iterator[str]:
     for kind, text in _FENCE.findall(page.read_text(encoding="utf-8")):
         if kind == language:
             yield from textwrap.dedent(text).splitlines()
+
+
+def _steady(text: str) -> str:
+    """``text`` without what differs between runs: widths, durations, ports, the zones of bought nodes."""
+    text = re.sub(r"\d+(\.\d+)? s\b", "N s", text)
+    text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:N", text)
+    text = re.sub(r"\b(us-east-1)[ab]\b", r"\1", text)
+    return re.sub(r"[ \t]+", " ", text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from lab.plane.layout import Layout
 from lab.plane.processes import scan
 from lab.toolchain import Toolchain
 from tests.conftest import kubectl_at
-from tests.docs.pages import ROOT, files, shown
+from tests.docs.pages import ROOT, files
 from tests.waiting import PATIENCE, until
 
 HERE = Paths.here()
@@ -130,20 +129,6 @@ def cloned(root: Path) -> Checkout:
         subprocess.run([*git, *command], check=True)
     (root / ".venv").symlink_to(HERE.root / ".venv")
     return Checkout(Paths(root=root, state=root / ".gpuform", cache=HERE.cache), {"PYTHONPATH": str(root)})
-
-
-def steady(text: str) -> str:
-    """``text`` without what differs between runs: widths, durations, ports, the zones of bought nodes."""
-    text = re.sub(r"\d+(\.\d+)? s\b", "N s", text)
-    text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:N", text)
-    text = re.sub(r"\b(us-east-1)[ab]\b", r"\1", text)
-    return re.sub(r"[ \t]+", " ", text)
-
-
-def not_shown(page: Path, output: str) -> list[str]:
-    """The lines of output that the page shows, and that ``output`` lacks."""
-    output = steady(output)
-    return [line for line in shown(page) if steady(line).strip() not in output]
 
 
 def close(checkout: Checkout) -> None:

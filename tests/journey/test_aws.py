@@ -62,6 +62,7 @@ def test_what_is_planned_is_made_and_then_stays(dev: World) -> None:
     assert not [message for message in (*planned.messages, *made.messages) if message.severity != "info"]
     assert not dev.run("up").changed
     assert not dev.run("refresh").changed
+    assert not dev.run("preview").changed
 
 
 def test_karpenter_has_what_the_stack_says(dev: World) -> None:

@@ -17,8 +17,8 @@ import httpx
 import pytest
 import yaml
 
-from tests.docs.pages import README, commands
-from tests.journey.conftest import Checkout, cloned, close, not_shown
+from tests.docs.pages import README, commands, not_shown
+from tests.journey.conftest import Checkout, cloned, close
 from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine]
@@ -28,21 +28,25 @@ FIRST, *FOLLOWING = commands(README)
 
 
 @pytest.fixture(scope="module")
-def first() -> list[str]:
-    """The output of README's first command."""
-    return []
-
-
-@pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory, first: list[str]) -> Iterator[Checkout]:
-    """A clone in which `make up` has run once; tests restore its stack file."""
+def first_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Checkout, str]]:
+    """A clone in which `make up` has run once, and what that printed."""
     assert FIRST == "make up"
     checkout = cloned(tmp_path_factory.mktemp("up") / "checkout")
     try:
-        first.append(checkout.shell(FIRST))
-        yield checkout
+        yield checkout, checkout.shell(FIRST)
     finally:
         close(checkout)
+
+
+@pytest.fixture(scope="module")
+def up(first_run: tuple[Checkout, str]) -> Checkout:
+    """The clone; tests restore its stack file."""
+    return first_run[0]
+
+
+@pytest.fixture(scope="module")
+def printed(first_run: tuple[Checkout, str]) -> str:
+    return first_run[1]
 
 
 @pytest.fixture
@@ -126,13 +130,12 @@ def test_cern_operands_are_seen_running_and_the_validator_completed(up: Checkout
     assert {pod["phase"] for pod in completed} == {"Succeeded"}
 
 
-def test_the_output_ends_with_tables_the_report_and_what_is_simulated(up: Checkout, first: list[str]) -> None:
-    (out,) = first
-    assert "gpu.shared 4" in out
-    assert "mig-2g.10gb 2, mig-3g.20gb 1" in out
-    assert "simulated here: the nodes (kwok)" in out
+def test_the_output_ends_with_tables_the_report_and_what_is_simulated(up: Checkout, printed: str) -> None:
+    assert "gpu.shared 4" in printed
+    assert "mig-2g.10gb 2, mig-3g.20gb 1" in printed
+    assert "simulated here: the nodes (kwok)" in printed
     report = up.paths.state / "report" / "index.html"
-    assert "report: .gpuform/report/index.html" in out
+    assert "report: .gpuform/report/index.html" in printed
     assert "a100-mig" in report.read_text()
     assert (up.paths.state / "report" / "status.json").exists()
 
@@ -243,9 +246,9 @@ def test_what_was_changed_by_hand_is_mended(restored: Checkout) -> None:
     assert changes(restored.gpuform("local", "up")) == []
 
 
-def test_readmes_commands_work_and_print_what_it_shows(edited: Checkout, first: list[str]) -> None:
+def test_readmes_commands_work_and_print_what_it_shows(edited: Checkout, printed: str) -> None:
     assert FOLLOWING[-1].startswith("make down")
-    output = "".join(first) + edited.shell(*FOLLOWING)
+    output = printed + edited.shell(*FOLLOWING)
     assert not_shown(README, output) == [], output
     assert not edited.running()
 

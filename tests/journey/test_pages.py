@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import TUTORIALS, commands
-from tests.journey.conftest import cloned, close, not_shown
+from tests.docs.pages import TUTORIALS, commands, not_shown
+from tests.journey.conftest import cloned, close
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 

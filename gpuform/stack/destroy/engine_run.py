@@ -21,7 +21,7 @@ def run_destroy(
     on_event: Callable[[Event], None],
     say: Callable[[str], None],
 ) -> Result:
-    """Destroy, and once more without the releases that a killed run had uninstalled.
+    """Destroy, and again without the releases that a killed run had uninstalled.
 
     The provider fails to uninstall them again, and its refresh does not forget them (its issue 2675).
     """
@@ -32,7 +32,7 @@ def run_destroy(
             raise
         say(f"forgets {abbreviate([step.name for step in uninstalled])}: already uninstalled")
         forget(engine, stack, (step.urn for step in uninstalled))
-        return engine.destroy(stack, on_event, excluded).after((failure.result,))
+        return run_destroy(engine, stack, excluded, on_event, say).after((failure.result,))
 
 
 def forget(engine: Engine, stack: str, urns: Iterable[str]) -> None:

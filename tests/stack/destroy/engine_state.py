@@ -146,11 +146,6 @@ class PlayedEngine:
         self.uninstalled: tuple[str, ...] = ()
         """URNs of releases that Helm does not have."""
 
-    @property
-    def retained(self) -> list[str]:
-        """URNs of what a destroy forgets."""
-        return [one["urn"] for one in self.state["deployment"]["resources"] if one.get("retainOnDelete")]
-
     def environment(self, stack: str) -> tuple[dict[str, str], Any]:
         return {"PULUMI_BACKEND_URL": self.backend}, self.backend or None
 
@@ -167,7 +162,7 @@ class PlayedEngine:
 
     def destroy(self, stack: str, on_event: Any, spared: Sequence[str] = ()) -> Result:
         self.asked.append(tuple(spared))
-        if missing := [urn for urn in self.uninstalled if urn not in self.retained]:
+        if missing := [urn for urn in self.uninstalled if urn not in retained(self.state)]:
             steps = tuple(Step("delete", urn, "failed") for urn in (missing[0], QUEUE))
             message = Message("error", "uninstall: Release not loaded: a: release: not found", missing[0])
             result = Result("destroy", stack, {"delete": 1}, 1.0, steps, (message,))
@@ -177,6 +172,11 @@ class PlayedEngine:
             raise EngineFailure(Result("destroy", stack, {}, 1.0), "timed out", "see the log")
         self.state = {"deployment": {"resources": []}}
         return Result("destroy", stack, {"delete": 8}, 1.0)
+
+
+def retained(state: Mapping[str, Any]) -> list[str]:
+    """URNs of what a destroy forgets."""
+    return [one["urn"] for one in state["deployment"]["resources"] if one.get("retainOnDelete")]
 
 
 def teardown_of(

@@ -13,7 +13,7 @@ from gpuform.clouds.openstack.destroy import MAGNUM_STEPS
 from gpuform.engine import EngineFailure
 from gpuform.stack.destroy import Destroy, StackTeardown
 from tests.stack.destroy import engine_state as states
-from tests.stack.destroy.engine_state import engine_of, resource, teardown_of
+from tests.stack.destroy.engine_state import engine_of, resource, retained, teardown_of
 
 pytestmark = pytest.mark.unit
 
@@ -107,15 +107,15 @@ def test_a_run_killed_at_its_very_end_is_ended() -> None:
     assert target.plan().is_empty
 
 
-def test_a_release_that_a_killed_run_had_uninstalled_is_forgotten() -> None:
+def test_releases_that_a_killed_run_had_uninstalled_are_forgotten() -> None:
     messages: list[str] = []
-    target = teardown_of("local", say=messages.append)
-    engine_of(target).uninstalled = (states.RELEASE,)
-    assert target.run_engine_destroy((), lambda event: None) == "9 deleted in 2.0 s"
-    assert messages == ["forgets karpenter: already uninstalled"]
-    (state,) = engine_of(target).restored
-    resources = state["deployment"]["resources"]
-    assert [one["urn"] for one in resources if one.get("retainOnDelete")] == [states.RELEASE]
+    other = states.RELEASE.replace("karpenter", "monitoring")
+    resources = [resource(urn) for urn in (states.RELEASE, other, states.QUEUE)]
+    target = teardown_of("local", {"deployment": {"resources": resources}}, messages.append)
+    engine_of(target).uninstalled = (states.RELEASE, other)
+    assert target.run_engine_destroy((), lambda event: None) == "10 deleted in 3.0 s"
+    assert messages == [f"forgets {name}: already uninstalled" for name in ("karpenter", "monitoring")]
+    assert retained(engine_of(target).restored[-1]) == [states.RELEASE, other]
 
 
 def test_what_fails_in_another_way_is_not_forgotten() -> None:
