@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import ssl
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -41,6 +42,17 @@ CHECKS = Path(__file__).parent / "hosts"
 """The checks that ``gpuform hosts verify`` runs on the user's own hosts."""
 os.environ["GPUFORM_TODAY"] = "2026-11-25"  # rules about dates must judge the same every day
 SLOW = ("hosts", "cluster", "engine", "tools")
+create_default_context = ssl.create_default_context
+
+
+def create_strict_context(*args: Any, **options: Any) -> ssl.SSLContext:
+    """Python's default from 3.13 on, that of the image of the programs in the cluster."""
+    context = create_default_context(*args, **options)
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | ssl.VERIFY_X509_STRICT
+    return context
+
+
+ssl.create_default_context = create_strict_context
 
 
 class Kubectl(Protocol):

@@ -32,10 +32,21 @@ def create_ssl_context(access: Access, user: Mapping[str, Any] | None = None) ->
         context.verify_mode = ssl.CERT_NONE
     elif cluster.get(_AUTHORITY):
         data = base64.b64decode(cluster[_AUTHORITY]).decode()
-        context = ssl.create_default_context(cadata=data)
+        context = trust(data)
     else:
-        context = ssl.create_default_context(cafile=cluster.get("certificate-authority"))
+        context = trust(file=cluster.get("certificate-authority"))
     _load_client_certificate(context, user)
+    return context
+
+
+def trust(authority: str | None = None, file: str | None = None) -> ssl.SSLContext:
+    """The TLS settings for an API server with a certificate of this authority (PEM), or of a public one.
+
+    From Python 3.13 on, the default settings reject certificates without key identifiers. EKS and Magnum
+    issue such certificates (kubernetes-client/python issue 2394), and kubectl accepts them.
+    """
+    context = ssl.create_default_context(cadata=authority, cafile=file)
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
 
 

@@ -31,7 +31,7 @@ def listing(known: Iterable[str], wrong: str = "") -> str:
 class Model(BaseModel):
     """Base of every declared type; an unknown key is an error that lists the known ones."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
 
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {}
     """Keys that users may expect here but that are not supported: (fact, remedy) for each."""

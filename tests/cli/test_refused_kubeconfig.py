@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
 import ssl
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import httpx
@@ -30,6 +27,7 @@ from gpuform.usage.health import fetch_health as fetch_health
 from infra.config import parse
 from tests.components.openstack_stacks import small
 from tests.kubernetes.fake_client import kubeconfig as played
+from tests.kubernetes.refusing_server import serve_refusals
 from tests.openstack.authority import write_certificates
 
 pytestmark = pytest.mark.unit
@@ -37,30 +35,7 @@ pytestmark = pytest.mark.unit
 ENV = parse(small())
 EXISTING = {"name": "there", "pools": [{"name": "t4", "machine": "g4dn.xlarge", "selector": {"a": "b"}}]}
 AWAY = "https://127.0.0.1:1"
-UNAUTHORIZED = {"kind": "Status", "status": "Failure", "message": "Unauthorized", "code": 401}
 ANEW = "issue a new one with `gpuform recover research --renew-kubeconfig`, then `gpuform up research`"
-
-
-class Refuses(BaseHTTPRequestHandler):
-    """Answers 401 as an API server does."""
-
-    def do_GET(self) -> None:
-        body = json.dumps(UNAUTHORIZED).encode()
-        self.send_response(401)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-class Server(HTTPServer):
-    """Ignores failed handshakes."""
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        pass
 
 
 @pytest.fixture(scope="module")
@@ -74,17 +49,8 @@ def authorities(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(authorities: Path) -> Iterator[str]:
-    """Address of a server that, like an API server, accepts any client and answers 401."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(authorities / "served/admin.crt", authorities / "served/admin.key")
-    found = Server(("127.0.0.1", 0), Refuses)
-    found.socket = context.wrap_socket(found.socket, server_side=True)
-    thread = threading.Thread(target=found.serve_forever, args=(0.02,))
-    thread.start()
-    yield f"https://127.0.0.1:{found.server_port}"
-    found.shutdown()
-    thread.join()
-    found.server_close()
+    with serve_refusals(authorities / "served") as address:
+        yield address
 
 
 def kubeconfig(folder: Path, address: str, authority: Path, user: Path, certificate: str = "") -> Path:

@@ -18,8 +18,12 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 _NAMES = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost")
 
 
-def write_certificates(folder: Path, name: str) -> None:
-    """Write ``ca`` and ``admin``, each .crt and .key, as kwokctl does, except for the authority's name."""
+def write_certificates(folder: Path, name: str, identified: bool = False) -> None:
+    """Write ``ca`` and ``admin``, each .crt and .key, as kwokctl does, except for the authority's name.
+
+    Without key identifiers, as EKS' and Magnum's own, unless ``identified``: the lab reads with Python's
+    default settings, which require them from 3.13 on.
+    """
     folder.mkdir(parents=True, mode=0o700)
     authority = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -28,9 +32,11 @@ def write_certificates(folder: Path, name: str) -> None:
         _certificate(issuer, issuer, authority.public_key())
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .add_extension(key_usage, critical=True)
-        .sign(authority, hashes.SHA256())
     )
-    _write(folder / "ca", root, authority)
+    if identified:
+        own_key = x509.SubjectKeyIdentifier.from_public_key(authority.public_key())
+        root = root.add_extension(own_key, critical=False)
+    _write(folder / "ca", root.sign(authority, hashes.SHA256()), authority)
     admin = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     subject = [(NameOID.COMMON_NAME, "kwok-admin"), (NameOID.ORGANIZATION_NAME, "system:masters")]
     addresses = [x509.IPAddress(ipaddress.ip_address(entry)) for entry in ("127.0.0.1", "::1")]
@@ -39,9 +45,11 @@ def write_certificates(folder: Path, name: str) -> None:
         _certificate(x509.Name([x509.NameAttribute(*entry) for entry in subject]), issuer, admin.public_key())
         .add_extension(x509.SubjectAlternativeName([*map(x509.DNSName, _NAMES), *addresses]), critical=False)
         .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
-        .sign(authority, hashes.SHA256())
     )
-    _write(folder / "admin", leaf, admin)
+    if identified:
+        issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())
+        leaf = leaf.add_extension(issuer_key, critical=False)
+    _write(folder / "admin", leaf.sign(authority, hashes.SHA256()), admin)
 
 
 def _certificate(subject: x509.Name, issuer: x509.Name, key: rsa.RSAPublicKey) -> x509.CertificateBuilder:

@@ -90,7 +90,7 @@ def full_stack(tenant: Tenant, folder: Path) -> Iterator[FullStack]:
     env = load(checkout.paths.root / f"Pulumi.{STACK}.yaml")
     tools = Toolchain(checkout.paths)
     layout = Layout(checkout.paths)
-    authority.write_certificates(layout.pki, env.name)
+    authority.write_certificates(layout.pki, env.name, identified=True)
     plane = ControlPlane(checkout.paths, tools)
     _use_local_charts(checkout, folder)
     try:

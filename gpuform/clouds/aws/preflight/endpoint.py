@@ -12,7 +12,6 @@ import base64
 import ipaddress
 import os
 import socket
-import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -21,6 +20,7 @@ import httpx
 
 from gpuform.clouds.aws.preflight.account import describe_cluster
 from gpuform.clouds.aws.preflight.account_api import Aws
+from gpuform.kubernetes.credentials import trust
 from gpuform.stack.preflight.check import Check, Result
 from infra.model import labels
 from infra.model.aws import AwsCluster
@@ -176,8 +176,7 @@ class LocalMachine:
         Any response is success. As with kubectl and the Kubernetes provider, ``HTTPS_PROXY`` is used.
         """
         try:
-            trusted = ssl.create_default_context(cadata=authority)
-            httpx.get(f"{endpoint}/version", verify=trusted, timeout=_CONNECT_S)
+            httpx.get(f"{endpoint}/version", verify=trust(authority), timeout=_CONNECT_S)
         except (httpx.HTTPError, OSError) as error:
             return ConnectionResult(str(error) or type(error).__name__)
         return ConnectionResult(is_private=_resolves_privately(endpoint))
