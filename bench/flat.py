@@ -85,7 +85,8 @@ def flat_engine(
         document["users"][0]["user"] = dict(user)
     (root / "kubeconfig").write_text(yaml.safe_dump(document))
     (root / "Pulumi.yaml").write_text("name: flat\nruntime: python\nmain: infra/\n")
-    (root / f"Pulumi.{stack_world.stack}.yaml").write_text("config: {}\n")
+    # The engine installs a cloud's plugin if the stack file names the cloud.
+    (root / f"Pulumi.{stack_world.stack}.yaml").write_text(f"config: {{}} # {package}\n")
     (root / "infra" / "rows.json").write_text(json.dumps(list(_rows(state, (f"{package}:", "kubernetes:")))))
     program = FLAT.replace("@KUBECONFIG@", str(root / "kubeconfig")).replace("@PACKAGE@", package)
     (root / "infra" / "__main__.py").write_text(program.replace("@SETTINGS@", repr(dict(settings))))

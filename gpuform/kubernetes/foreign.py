@@ -8,9 +8,8 @@ from typing import Any
 
 from gpuform.kubernetes.client import ApiError, Client
 from gpuform.kubernetes.pods import condition, queued_object
-from infra.model import checks, labels, scheduling
-from infra.model.losses import CERTIFICATES
-from infra.plan.queues import QUEUES_API
+from infra.model import labels, namespaces
+from infra.model.losses import CERTIFICATES, KUEUE_API
 
 Manifest = Mapping[str, Any]
 
@@ -26,7 +25,7 @@ _NFD_GROUP = "nfd.k8s-sigs.io/"
 """Node feature discovery writes one object for each node into the operator's namespace."""
 _OPERATOR_KINDS = ("ClusterPolicy", "NVIDIADriver")
 """NVIDIA's cluster-scoped kinds: they own the operator's operands."""
-_DATALESS_NAMESPACES = (scheduling.PLACEHOLDER, checks.TRIAL)
+_DATALESS_NAMESPACES = (namespaces.PLACEHOLDER, namespaces.TRIAL)
 """Namespaces of pods that hold nothing: they keep room free, or try a GPU."""
 _NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 
@@ -63,8 +62,8 @@ async def queued_workloads(client: Client, environment: str) -> dict[str, list[s
     """
     selector = {"labelSelector": f"{labels.MANAGED_BY}={_MANAGER},{labels.ENVIRONMENT}={environment}"}
     try:
-        workloads = (await client.get(f"{QUEUES_API}/workloads", {})).get("items") or ()
-        local_queues = (await client.get(f"{QUEUES_API}/localqueues", {})).get("items") or ()
+        workloads = (await client.get(f"/apis/{KUEUE_API}/workloads", {})).get("items") or ()
+        local_queues = (await client.get(f"/apis/{KUEUE_API}/localqueues", {})).get("items") or ()
     except ApiError as error:
         if error.code == 404:
             return {}

@@ -27,7 +27,7 @@ from gpuform.usage.rehearsal import Cell, Outcome
 from gpuform.usage.top.facts import Facts, Limit, PoolFacts
 from gpuform.usage.top.measured import nodes_to_draw
 from gpuform.usage.top.view import Gpu, Node, PodUse
-from infra.model.checks import SYSTEM_NAMESPACES
+from infra.model import namespaces
 from infra.plan.bill import to_document
 from infra.plan.rules.promql import POOL_REQUESTED, POOL_USED
 
@@ -115,7 +115,7 @@ def render_page(facts: Facts, checkout: str = "") -> str:
                 pod.phase,
             )
             for pod in facts.status.pods
-            if pod.namespace not in SYSTEM_NAMESPACES
+            if pod.namespace not in namespaces.SYSTEM
         ],
         bill=[(item, now) for item, _, now in tables.bill_rows(None, facts.bill)],
         total=tables.bill_total(facts.bill),

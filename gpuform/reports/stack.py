@@ -19,7 +19,7 @@ from gpuform.stack.preview.outcome import Outcome, resource_name, violation_text
 from gpuform.stack.recover.plan import MANUAL, Plan
 from gpuform.usage.health import HealthStatus
 from infra.model import labels
-from infra.model.health import HEALTH
+from infra.model.namespaces import HEALTH
 
 
 def require_preflight(stack: str, findings: Iterable[Finding], console: Console) -> None:

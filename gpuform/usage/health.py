@@ -12,7 +12,7 @@ from typing import Any
 from gpuform.checkout.errors import Failure
 from gpuform.kubernetes.kubeconfig_errors import translate_errors
 from infra.model import labels
-from infra.model.health import HEALTH
+from infra.model.namespaces import HEALTH
 
 Json = Mapping[str, Any]
 

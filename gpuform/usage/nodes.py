@@ -13,7 +13,7 @@ from typing import Any
 from gpuform.kubernetes.pods import condition, sum_requests
 from gpuform.usage.cluster_objects import Claims
 from infra.model import labels
-from infra.model.amounts import quantity, whole_number
+from infra.model.quantities import quantity, whole_number
 from infra.plan.magnum import GROUP_LABELS
 
 CPU = "cpu"

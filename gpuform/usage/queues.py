@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gpuform.kubernetes.pods import condition, queued_object
-from infra.model.amounts import whole_number
 from infra.model.environment import Environment
+from infra.model.quantities import whole_number
 from infra.model.queues import Team
 from infra.plan.queues import flavor_name, flavored_pools
 

@@ -12,8 +12,7 @@ from gpuform.usage.cluster_objects import Claims
 from gpuform.usage.injected_faults import injected_faults
 from gpuform.usage.nodes import Node, Pod, parse_node, parse_pod, with_usage
 from gpuform.usage.queues import QueueStatus
-from infra.model import labels, offer
-from infra.model.checks import SYSTEM_NAMESPACES
+from infra.model import labels, namespaces, offer
 from infra.model.environment import Environment
 from infra.model.monitoring import NAMESPACE as MONITORING
 from infra.model.offer import claimable, node_gpus
@@ -65,7 +64,7 @@ class ClusterStatus:
 
     pools: tuple[PoolStatus, ...]
     pods: tuple[Pod, ...]
-    system: tuple[str, ...] = SYSTEM_NAMESPACES
+    system: tuple[str, ...] = namespaces.SYSTEM
     injected_faults: Mapping[str, str] = field(default_factory=dict)
     unassigned_nodes: Mapping[str, str] = field(default_factory=dict)
     queues: tuple[QueueStatus, ...] = ()
@@ -116,7 +115,7 @@ def summarise_status(
     return ClusterStatus(
         pools=tuple(_pool_status(env, pool, by_pool.get(pool.name, [])) for pool in env.pools),
         pods=tuple(all_pods),
-        system=(*SYSTEM_NAMESPACES, *((MONITORING,) if env.monitoring else ())),
+        system=(*namespaces.SYSTEM, *((MONITORING,) if env.monitoring else ())),
         injected_faults=injected_faults(raw),
         unassigned_nodes=dict(_unassigned_nodes(env, all_nodes)),
         queues=queues,

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from infra.model.errors import InputError
+from infra.model.losses import USED_CLUSTERS
 
 Strict = Annotated[str, Field(strict=True)]
 """Only as the base of a type with a validator: no field is any text."""
@@ -52,10 +53,12 @@ class Model(BaseModel):
 class ClusterModel(Model):
     """Base of the kinds of cluster."""
 
-    created: ClassVar[bool] = True
-    """Whether a stack creates the cluster and its nodes."""
-    guards_groups: ClassVar[bool] = False
-    """Whether a guard of its own (`ReplacementGuard`) judges replacements of its node groups."""
+    kind: str
+
+    @property
+    def created(self) -> bool:
+        """Whether a stack creates the cluster and its nodes."""
+        return self.kind not in USED_CLUSTERS
 
 
 def required(description: str, **more: Any) -> Any:

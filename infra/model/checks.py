@@ -4,37 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra.model import claims, gpu_matching, labels, offer
+from infra.model import claims, gpu_matching, labels, namespaces, offer
 from infra.model.base import listing
 from infra.model.errors import InputError
-from infra.model.health import HEALTH
 from infra.model.offer import MigStrategy
 from infra.model.pool import Pool
-from infra.model.queues import KUEUE
-from infra.model.scheduling import PLACEHOLDER, SCHEDULER
-from infra.model.serving import COLOURS
 from infra.model.sharing import Mps
 from infra.model.workload import DeploymentWorkload, JobWorkload, NotebookWorkload, Workload
-from infra.model.workload_base import CULLER
-
-TRIAL = "gpuform-trial"
-"""Namespace of the readiness gate's pods that try a GPU."""
-BUILT_IN_NAMESPACES = ("default",)
-SYSTEM_NAMESPACES = (
-    "kube-system",
-    "kube-public",
-    "kube-node-lease",
-    "gpu-operator",
-    "gpuform-platform",
-    SCHEDULER,
-    PLACEHOLDER,
-    CULLER,
-    HEALTH,
-    TRIAL,
-    KUEUE,
-)
-RESERVED_NAMESPACES = ("kube-", "gpuform-", "amazon-", "openshift-")
-"""Prefixes of namespaces that Kubernetes, gpuform, AWS's add-ons and OpenShift keep for themselves."""
 
 
 def check_workloads(strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Workload]) -> None:
@@ -48,18 +24,12 @@ def check_workloads(strategy: MigStrategy, pools: Sequence[Pool], workloads: Seq
             raise InputError(f"{path}.name", fact, "give each workload a name of its own")
         index_of[key] = index
         _check_colours(workloads, index)
-        check_namespace(workload.namespace, f"{path}.namespace")
+        namespaces.check(workload.namespace, f"{path}.namespace")
         _check_service(workload, path)
         candidates = _candidates(strategy, pools, workload, path)
         if candidates:
             _check_request(strategy, candidates, workload, path)
         claims.check_devices(pools, candidates, workload, path)
-
-
-def check_namespace(name: str, path: str) -> None:
-    """Refuse a namespace of the cluster's own; the prefix kube- is Kubernetes' (its page on namespaces)."""
-    if name in SYSTEM_NAMESPACES or name.startswith(RESERVED_NAMESPACES):
-        raise InputError(path, f"{name} belongs to the cluster", "name another one")
 
 
 def _check_service(workload: Workload, path: str) -> None:
@@ -83,7 +53,7 @@ def _check_colours(workloads: Sequence[Workload], index: int) -> None:
         if (
             coloured
             and isinstance(work, DeploymentWorkload)
-            and work.name in (f"{item.name}-{colour}" for colour in COLOURS)
+            and work.name in (f"{item.name}-{colour}" for colour in labels.COLOURS)
         ):
             fact = f"{work.name!r} is also a colour of workloads[{position}] of namespace {item.namespace!r}"
             raise InputError(f"workloads[{index}].name", fact, "give each workload a name of its own")

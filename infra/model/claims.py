@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from infra.model import gpu_matching, offer
-from infra.model.amounts import memory_bytes, version_numbers
 from infra.model.base import listing
 from infra.model.errors import InputError
 from infra.model.gpu_choice import GpuNeed
 from infra.model.machines import MACHINES
 from infra.model.pool import Pool
+from infra.model.quantities import memory_bytes, version_numbers
 from infra.model.workload import Workload
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -23,7 +23,6 @@ class EmbeddedCluster(ClusterModel):
 class ExistingCluster(ClusterModel):
     """An existing cluster; its nodes are neither created nor deleted."""
 
-    created: ClassVar[bool] = False
     kind: Literal["existing"]
     kubeconfig: FilePath = required("Path of the kubeconfig.")
     context: ContextName | None = option("Context in it; its current one if left out.")

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from infra.model.amounts import version_numbers
 from infra.model.errors import InputError
 from infra.model.gpu import Gpu, Modules
+from infra.model.quantities import version_numbers
 
 if TYPE_CHECKING:
     from infra.model.pool import Pool

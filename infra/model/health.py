@@ -11,17 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from infra.model.amounts import seconds
 from infra.model.base import SHARE, Model, Strict, matching, option, refusing
 from infra.model.errors import InputError
 from infra.model.openstack import OpenstackCluster
 from infra.model.pool import Pool
+from infra.model.quantities import seconds
 from infra.model.values import NodeCount
 
 AUTO_HEALING = "auto_healing_enabled"
 """Magnum's label that enables replacement of nodes that are not Ready (its user guide, labels)."""
-HEALTH = "gpuform-health"
-"""Name of the loop's namespace, service account and Deployment."""
 Mode = Literal["observe", "cordon", "ticket", "replace"]
 Remediator = Literal["gpuform", "karpenter", "eks"]
 

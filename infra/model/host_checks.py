@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from infra.model import drivers
-from infra.model.amounts import version_numbers
 from infra.model.errors import InputError
 from infra.model.gpu import ONLY_ARM64, Gpu, Modules
 from infra.model.hostnames import normalize_host
 from infra.model.hosts import CDI, MAJORS, Driver, Host, HostsCluster, format_version
 from infra.model.operator import GpuOperatorSpec
 from infra.model.pool import Pool
+from infra.model.quantities import version_numbers
 from infra.model.sharing import Mps
 from infra.model.values import ALL_GROUPS, LOCALHOST
 

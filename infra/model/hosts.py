@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from infra import versions
-from infra.model.amounts import version_numbers
 from infra.model.base import ClusterModel, Model, Strict, matching, option, required
 from infra.model.errors import InputError
 from infra.model.gpu import Modules
@@ -30,6 +29,7 @@ from infra.model.host_values import (
     Vulnerabilities,
 )
 from infra.model.hostnames import is_host
+from infra.model.quantities import version_numbers
 from infra.model.serving import Port
 from infra.model.values import HostName
 
@@ -166,7 +166,6 @@ class Toolkit(Model):
 class HostsCluster(ClusterModel):
     """Own hosts, prepared over ssh; you join them to a cluster with a tool of your choice."""
 
-    created: ClassVar[bool] = False
     kind: Literal["hosts"]
     user: User = option("User for ssh; a user other than root needs sudo without a password.", "root")
     private_key: PrivateKey | None = option("Path of the private key for ssh; ssh's default if left out.")

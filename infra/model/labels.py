@@ -39,6 +39,7 @@ MIG_LAYOUT = "gpuform.io/mig-layout"
 # Blue-green: which of a workload's two Deployments a pod belongs to; annotations of each Deployment: the
 # template that it was made of, and how many replicas it has when it is live.
 COLOUR = "gpuform.io/colour"
+COLOURS = ("blue", "green")
 TEMPLATE = "gpuform.io/template"
 FULL = "gpuform.io/replicas"
 

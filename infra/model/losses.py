@@ -13,14 +13,21 @@ VERDICTS = ("acknowledged", "not acknowledged")
 
 GUARD = "gpuform:guards:LossGuard"
 
+KUEUE_API = "kueue.x-k8s.io/v1beta2"
+KUEUE_RELEASE = "kueue"
+
 RELEASES = (
     *("gpu-operator", "nvidia-device-plugin", "nvidia-dcgm-exporter", "dra-driver-nvidia-gpu"),
     "monitoring",
-    "kueue",
+    KUEUE_RELEASE,
     "keda",
     *("cert-manager", "kserve-crd", "kserve"),
 )
 """Names of the Helm releases that a stack may install into its own namespaces."""
 
+USED_CLUSTERS = ("existing", "hosts")
+"""Kinds of cluster that a stack uses and does not create: a kubeconfig may lead to another one."""
+GUARDED_GROUPS = ("openstack",)
+"""Kinds of cluster with a guard of its own (`ReplacementGuard`) for replacements of node groups."""
 CERTIFICATES = ("kedaorg-certs", "kserve-webhook-server-cert", "cert-manager-webhook-ca")
 """Names of the Secrets that programs of these releases make for their webhooks; nothing is lost with them."""

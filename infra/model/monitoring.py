@@ -22,14 +22,12 @@ from infra.model.amounts import (
     Memory,
     Retention,
     RetentionSize,
-    memory_bytes,
-    seconds,
-    size_bytes,
 )
 from infra.model.base import Flag, Model, option, refusing, required
 from infra.model.dcgm import FIELDS, MetricType
 from infra.model.errors import InputError
 from infra.model.hostnames import is_loopback
+from infra.model.quantities import memory_bytes, seconds, size_bytes
 from infra.model.registries import ChartRepository
 from infra.model.values import ObjectName
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from infra.model import checks, gpu_matching, offer
-from infra.model.amounts import cpu_millis, memory_bytes
 from infra.model.errors import InputError
 from infra.model.machines import Machine
 from infra.model.pool import Pool
+from infra.model.quantities import cpu_millis, memory_bytes
 from infra.model.sharing import Mps
 from infra.model.workload import Workload
 

@@ -154,7 +154,6 @@ class OpenstackCluster(ClusterModel):
         "master_flavor": ("unknown key", "write masters: {flavor: NAME}"),
     }
 
-    guards_groups: ClassVar[bool] = True
     kind: Literal["openstack"]
     cloud: OpenstackName | None = option("Entry of clouds.yaml; the OS_ variables if left out.")
     region: OpenstackName | None = option("Region; the entry's own if left out.")

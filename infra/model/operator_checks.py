@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from infra import versions
 from infra.model import drivers, unused
-from infra.model.amounts import version_numbers
 from infra.model.errors import InputError
 from infra.model.gpu import Gpu, Modules
 from infra.model.operator import GpuOperatorSpec, Mode, Ownership
 from infra.model.pool import Pool
+from infra.model.quantities import version_numbers
 from infra.model.sharing import Dra, Mig
 from infra.model.toolkit_env import DROP_IN_VARIABLES, ToolkitEnv
 

@@ -12,12 +12,12 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from infra.model import drivers
-from infra.model.amounts import version_numbers
 from infra.model.base import Model, Strict, matching, option, refusing, required
 from infra.model.errors import InputError
 from infra.model.gpu import ALIASES, GPUS, Drivers, Gpu, Modules
 from infra.model.gpu_choice import Compute
 from infra.model.own_mig import OwnMig
+from infra.model.quantities import version_numbers
 
 _FAMILIES: tuple[tuple[tuple[int, int], str], ...] = (
     ((13, 0), "undefined"),

@@ -6,7 +6,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from infra.model import checks, gpu_matching, openstack_checks, queue_limits, quotas, surge, workload_kinds
+from infra.model import (
+    gpu_matching,
+    namespaces,
+    openstack_checks,
+    queue_limits,
+    quotas,
+    surge,
+    workload_kinds,
+)
 from infra.model.base import listing
 from infra.model.errors import InputError
 from infra.model.pool import Pool
@@ -89,7 +97,7 @@ def _check_names(env: Environment, queues: Queues) -> None:
         index_of_team[team.name] = index
         for name_index, namespace in enumerate(team.namespaces):
             namespace_path = f"{path}.namespaces[{name_index}]"
-            checks.check_namespace(namespace, namespace_path)
+            namespaces.check(namespace, namespace_path)
             if namespace in team_of:
                 fact = f"{namespace!r} is in team {team_of[namespace]}, too"
                 raise InputError(namespace_path, fact, "name it in one team only")

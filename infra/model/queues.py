@@ -57,8 +57,6 @@ class Placement(Model):
         return self.required or self.preferred or ""
 
 
-KUEUE = "kueue-system"
-"""Namespace of Kueue, as in its documentation."""
 MAX_TEAMS = 1000
 """Our choice, for a bounded time."""
 _PER_PROFILE = "for a pool with several kinds of slice {profile: number}"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from infra.model import checks, offer, surge
+from infra.model import namespaces, offer, surge
 from infra.model.base import listing
 from infra.model.elastic import CPU, MEMORY_GIB
 from infra.model.errors import InputError
@@ -116,7 +116,7 @@ def check_namespaces(env: Environment) -> None:
             fact = f"{namespace.name!r} is declared twice"
             raise InputError(f"{path}.name", fact, "give each namespace one quota")
         names.add(namespace.name)
-        checks.check_namespace(namespace.name, f"{path}.name")
+        namespaces.check(namespace.name, f"{path}.name")
         try:
             limits = hard_limits(env.gpu_operator.mig_strategy, env.pools, namespace)
         except InputError as error:

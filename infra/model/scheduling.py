@@ -10,12 +10,9 @@ from pydantic import AfterValidator, Discriminator, Field, Tag
 from infra import versions
 from infra.model.base import NUMBER, Flag, Model, Strict, listing, matching, option, required
 from infra.model.errors import InputError
+from infra.model.namespaces import PLACEHOLDER
 from infra.model.values import INT32, Name, PoolName, Supported
 
-SCHEDULER = "gpuform-packer"
-"""Name of the second scheduler, its profile, namespace and lease, and the schedulerName of its pods."""
-PLACEHOLDER = "gpuform-placeholder"
-"""Priority class and namespace of placeholder pods, which keep nodes free."""
 PLACEHOLDER_VALUE = -1000
 """Below every pod without a class (0); Karpenter starts nodes for any priority."""
 MAX_PRIORITY = 1_000_000_000

@@ -16,7 +16,6 @@ from infra.model.errors import InputError
 from infra.model.values import MAX_PODS, Count, ObjectName, PodCount, Seconds, Text
 
 Port = Annotated[int, Field(strict=True, ge=1, le=65535)]
-COLOURS = ("blue", "green")
 
 
 # The kubelet parses it as a URL: what follows // is a host, and what follows # is never sent

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from infra.model import checks, gpu_matching, offer
-from infra.model.amounts import cpu_millis, memory_bytes
 from infra.model.elastic import CPU, MEMORY_GIB
 from infra.model.errors import InputError
 from infra.model.offer import MigStrategy
 from infra.model.pool import Pool
+from infra.model.quantities import cpu_millis, memory_bytes
 from infra.model.serving import Surge
 from infra.model.workload import DeploymentWorkload, InferenceWorkload, JobWorkload, Workload
 

@@ -13,15 +13,14 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from infra import versions
-from infra.model.amounts import Cpu, HugePages, Memory, memory_bytes
+from infra.model.amounts import Cpu, HugePages, Memory
 from infra.model.base import Model, Strict, matching, option, refusing, required
 from infra.model.errors import InputError
 from infra.model.gpu_choice import GpuNeed
+from infra.model.quantities import memory_bytes
 from infra.model.registries import PinnedImage
 from infra.model.values import Count, LabelValue, Name, ObjectName, PoolName, Text, WorkloadName
 
-CULLER = "gpuform-notebooks"
-"""Namespace of the program that stops idle notebooks."""
 MIN_CPU, MIN_MEMORY = "500m", "1Gi"
 """What Kubeflow's form of a new notebook requests (kubeflow, spawner_ui_config.yaml: 0.5 and 1.0Gi)."""
 _LONGEST_IDLE = 7 * 1440

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 import re
 from typing import TYPE_CHECKING
 
-from infra.model.amounts import cpu_millis, memory_bytes
 from infra.model.openstack import OpenstackCluster
+from infra.model.quantities import cpu_millis, memory_bytes
 from infra.model.workload import NotebookWorkload
 from infra.model.workload_base import MIN_CPU, MIN_MEMORY, RESERVED_VARIABLES
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from infra import versions
 from infra.model import labels, operator_checks, relayout
-from infra.model.amounts import version_numbers
 from infra.model.environment import Environment
 from infra.model.operator import Upgrade
+from infra.model.quantities import version_numbers
 from infra.plan import scraping, sharing, startup
 from infra.plan.charts import ChartRelease, Values, plan_release
 from infra.plan.manifest import tolerate, unique

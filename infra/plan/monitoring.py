@@ -15,7 +15,6 @@ from typing import Any
 
 from infra import versions
 from infra.model import labels
-from infra.model.amounts import memory_bytes
 from infra.model.clusters import EmbeddedCluster
 from infra.model.environment import Environment
 from infra.model.monitoring import (
@@ -27,7 +26,8 @@ from infra.model.monitoring import (
     Monitoring,
     RemoteWrite,
 )
-from infra.model.queues import KUEUE
+from infra.model.namespaces import KUEUE
+from infra.model.quantities import memory_bytes
 from infra.plan import gpu_operator, scraping, sharing, templates
 from infra.plan.charts import ChartRelease, Values, plan_release
 from infra.plan.dashboards import dashboards

@@ -14,17 +14,16 @@ from infra import versions
 from infra.model import labels, offer, queue_limits
 from infra.model.clusters import EmbeddedCluster
 from infra.model.environment import Environment
+from infra.model.losses import KUEUE_API, KUEUE_RELEASE
+from infra.model.namespaces import KUEUE
 from infra.model.pool import Pool
 from infra.model.queue_limits import Limit, Limits
-from infra.model.queues import KUEUE, Queues, Team
+from infra.model.queues import Queues, Team
 from infra.model.values import short_digest
 from infra.plan import gpu_operator, serving, sharing
 from infra.plan.charts import ChartRelease, Values, plan_release
 from infra.plan.manifest import Manifest, label_in, manifest, own_labels, tolerate_all
 
-API = "kueue.x-k8s.io/v1beta2"
-QUEUES_API = f"/apis/{API}"
-RELEASE = "kueue"
 REPLICAS = 2  # while none runs, no pod can be created in the namespaces of teams
 IN_ORDER = {"strict": "StrictFIFO", "best_effort": "BestEffortFIFO"}
 PREEMPTS = {"never": "Never", "lower_priority": "LowerPriority", "any": "Any"}
@@ -49,7 +48,7 @@ def release(env: Environment) -> ChartRelease | None:
     if env.queues is None:
         return None
     chart, chart_values = f"{versions.KUEUE_REPOSITORY}/kueue", values(env, env.queues)
-    return plan_release(env, chart, None, versions.KUEUE, (KUEUE, RELEASE), chart_values)
+    return plan_release(env, chart, None, versions.KUEUE, (KUEUE, KUEUE_RELEASE), chart_values)
 
 
 def values(env: Environment, queues: Queues) -> Values:
@@ -140,7 +139,7 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
 
 def _object(env: Environment, kind: str, name: str, spec: Manifest, namespace: str | None = None) -> Manifest:
     metadata = {"name": name, "labels": own_labels(env), **({"namespace": namespace} if namespace else {})}
-    return manifest(kind, metadata, API, spec=spec)
+    return manifest(kind, metadata, KUEUE_API, spec=spec)
 
 
 def _flavor(env: Environment, pool: Pool) -> Manifest:

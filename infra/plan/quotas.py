@@ -15,17 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from infra import versions
-from infra.model import checks, gpu_matching, labels, offer, quotas
-from infra.model.amounts import version_numbers
+from infra.model import gpu_matching, labels, offer, quotas
 from infra.model.aws import AwsCluster
 from infra.model.environment import Environment
-from infra.model.health import HEALTH
 from infra.model.monitoring import NAMESPACE as MONITORING
+from infra.model.namespaces import BUILT_IN, CULLER, HEALTH, KUEUE, PLACEHOLDER, SCHEDULER, TRIAL
 from infra.model.pool import Pool
-from infra.model.queues import KUEUE
-from infra.model.scheduling import PLACEHOLDER, PLACEHOLDER_VALUE, SCHEDULER
+from infra.model.quantities import version_numbers
+from infra.model.scheduling import PLACEHOLDER_VALUE
 from infra.model.serving import CERT_MANAGER, KEDA, KSERVE
-from infra.model.workload_base import CULLER
 from infra.plan import notebooks, sharing, startup
 from infra.plan.manifest import CONFINED, Manifest, manifest, nonroot, own_labels, tolerate_all
 
@@ -40,13 +38,13 @@ def namespaces(env: Environment) -> tuple[Manifest, ...]:
     restricted = {workload.namespace for workload in env.workloads} | {space.name for space in env.namespaces}
     if env.queues:
         restricted |= {KUEUE, *(name for team in env.queues.teams for name in team.namespaces)}
-    restricted -= set(checks.BUILT_IN_NAMESPACES)
+    restricted -= set(BUILT_IN)
     restricted |= {SCHEDULER} if env.uses_packer else set()
     restricted |= {KEDA} if env.has_scaling else set()
     restricted |= {KSERVE} if env.served_workloads else set()
     restricted |= {CERT_MANAGER} if env.installs_cert_manager else set()
     restricted |= {HEALTH} if env.health else set()
-    restricted |= {checks.TRIAL} if any(startup.has_trial(env, pool) for pool in env.pools) else set()
+    restricted |= {TRIAL} if any(startup.has_trial(env, pool) for pool in env.pools) else set()
     restricted |= {PLACEHOLDER} if any(pool.spare for pool in env.pools) else set()
     restricted |= {CULLER} if notebooks.culled_notebooks(env) else set()
     is_clusters_own = env.ownership.device_plugin == "cluster"

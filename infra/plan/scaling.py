@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from infra import versions
 from infra.model import labels
-from infra.model.amounts import seconds
 from infra.model.environment import Environment
 from infra.model.monitoring import PROMETHEUS_URL
 from infra.model.monitoring import RELEASE as MONITORED
+from infra.model.quantities import seconds
 from infra.model.serving import KEDA, Scale
 from infra.model.workload import InferenceWorkload, Workload
 from infra.plan import gpu_operator

@@ -15,8 +15,8 @@ from infra.model import labels, offer
 from infra.model.aws import AwsCluster
 from infra.model.clusters import EmbeddedCluster
 from infra.model.environment import Environment
+from infra.model.namespaces import SCHEDULER
 from infra.model.openstack import OpenstackCluster
-from infra.model.scheduling import SCHEDULER
 from infra.plan import sharing
 from infra.plan.manifest import CONFINED, Manifest, manifest, rbac_rule
 from infra.plan.program import Program

@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import Any
 
 from infra.model import labels
-from infra.model.amounts import seconds
 from infra.model.dcgm import DEFAULT, FIELDS, DcgmField
 from infra.model.environment import Environment
 from infra.model.monitoring import RELEASE, Counter, Monitoring
+from infra.model.quantities import seconds
 from infra.plan import sharing
 from infra.plan.manifest import Manifest
 

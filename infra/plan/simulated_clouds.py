@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from infra import versions
 from infra.model import checks, gpu_matching, labels, node_resources, offer, operator_checks
-from infra.model.amounts import cpu_millis, memory_bytes
 from infra.model.environment import Environment
 from infra.model.machines import Machine
 from infra.model.pool import Pool
+from infra.model.quantities import cpu_millis, memory_bytes
 from infra.model.workload import Workload
 from infra.plan import eks, magnum, node_groups, sharing, startup
 from infra.plan.manifest import Manifest, label_in, manifest, node_affinity

@@ -10,9 +10,8 @@ from infra.model import checks, gpu_matching, labels, surge
 from infra.model.environment import Environment
 from infra.model.errors import InputError
 from infra.model.gpu_matching import Match
+from infra.model.namespaces import SCHEDULER
 from infra.model.pool import Pool
-from infra.model.scheduling import SCHEDULER
-from infra.model.serving import COLOURS
 from infra.model.workload import (
     DeploymentWorkload,
     InferenceWorkload,
@@ -42,7 +41,7 @@ def objects(env: Environment, workload: Workload) -> tuple[Manifest, ...]:
     main = controller(env, workload)
     if not (isinstance(workload, DeploymentWorkload) and workload.blue_green):
         return (*parts, main, *scaling_objects(env, workload))
-    colour = COLOURS[0]
+    colour = labels.COLOURS[0]
     parts = [blue_green.select_colour(item, colour) if item["kind"] == "Service" else item for item in parts]
     return (*parts, blue_green.with_colour(main, colour, workload.replicas), *scaling_objects(env, workload))
 

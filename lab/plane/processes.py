@@ -14,7 +14,6 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from lab.plane.layout import Layout
@@ -61,7 +60,7 @@ class Process:
 
 def scan(layout: Layout) -> list[Process]:
     """Every process of this checkout's control plane: members, our own programs, a running kwokctl."""
-    return scan_by(partial(_name, layout))
+    return scan_by(naming_of(layout))
 
 
 def scan_by(naming: Naming) -> list[Process]:
@@ -83,9 +82,8 @@ def _command_line(pid: int) -> list[str]:
     During exec a process has none for a moment, which is waited for.
     """
     for _ in range(EXEC_RETRIES):
-        raw = (PROC / str(pid) / "cmdline").read_bytes()
-        state = _stat(pid)
-        if raw or state[0] in "ZX" or int(state[6]) & KERNEL_THREAD:
+        raw = _read(f"{PROC}/{pid}/cmdline")
+        if raw or (state := _stat(pid))[0] in "ZX" or int(state[6]) & KERNEL_THREAD:
             break
         time.sleep(0.001)
     return raw.decode(errors="replace").split("\0")
@@ -93,7 +91,13 @@ def _command_line(pid: int) -> list[str]:
 
 def _stat(pid: int) -> list[str]:
     """proc_pid_stat(5) from its third field on; the second, the name, may itself hold blanks and brackets."""
-    return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    return _read(f"{PROC}/{pid}/stat").decode(errors="replace").rpartition(")")[2].split()
+
+
+def _read(path: str) -> bytes:
+    """A whole file; four times as fast as pathlib, and a start reads thousands of these."""
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+        return file.read()
 
 
 _OWN_MODULES = {
@@ -105,28 +109,36 @@ _OWN_MODULES = {
 """Process by the module that it runs."""
 
 
-def _name(layout: Layout, argv: Sequence[str]) -> str | None:
-    program = Path(argv[0])
-    if program.parent == layout.workdir / "bin":
-        if "--version" in argv:
-            return None  # kwokctl asking a binary for its version
-        name = "kwok" if program.name == "kwok-controller" else program.name
-        return name if name in MEMBERS else None
-    if program.name == KWOKCTL and str(layout.config) in argv:
-        return KWOKCTL
-    if str(layout.paths.kubeconfig) in argv and (
-        own_name := next(filter(None, map(_OWN_MODULES.get, argv)), None)
-    ):
-        return own_name
-    if program.parent == layout.controllers / "bin":
-        return program.name
-    if program.parent == layout.monitor / "bin" and program.name in (PROMETHEUS, STATE_METRICS):
-        return program.name
-    return SECOND_SCHEDULER if program == layout.packer else None
+def naming_of(layout: Layout) -> Naming:
+    """The naming of a checkout's processes; a start asks it for every process of the machine many times."""
+    members, monitor, controllers = (
+        f"{home}/bin/" for home in (layout.workdir, layout.monitor, layout.controllers)
+    )
+    config, kubeconfig, packer = str(layout.config), str(layout.paths.kubeconfig), str(layout.packer)
+
+    def name(argv: Sequence[str]) -> str | None:
+        folder, slash, program = argv[0].rpartition("/")
+        folder += slash
+        if folder == members:
+            if "--version" in argv:
+                return None  # kwokctl asking a binary for its version
+            member = "kwok" if program == "kwok-controller" else program
+            return member if member in MEMBERS else None
+        if program == KWOKCTL and config in argv:
+            return KWOKCTL
+        if kubeconfig in argv and (own_name := next(filter(None, map(_OWN_MODULES.get, argv)), None)):
+            return own_name
+        if folder == controllers:
+            return program
+        if folder == monitor and program in (PROMETHEUS, STATE_METRICS):
+            return program
+        return SECOND_SCHEDULER if argv[0] == packer else None
+
+    return name
 
 
 def end_processes(layout: Layout, processes: Iterable[Process], grace: float) -> None:
-    end_processes_by(partial(_name, layout), processes, grace)
+    end_processes_by(naming_of(layout), processes, grace)
 
 
 def end_processes_by(naming: Naming, processes: Iterable[Process], grace: float) -> None:

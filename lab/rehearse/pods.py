@@ -12,7 +12,7 @@ from gpuform.usage.nodes import Amounts, Pod
 from gpuform.usage.queues import QueuedWorkload
 from gpuform.usage.rehearsal import PendingPod
 from infra.model.environment import Environment
-from infra.model.serving import COLOURS
+from infra.model.labels import COLOURS
 from infra.model.workload import DeploymentWorkload, Workload
 from infra.plan import notebooks, quotas, sharing, simulated_clouds, workloads
 from lab.rehearse.cluster import EVENTS, Cluster

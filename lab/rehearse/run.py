@@ -16,7 +16,7 @@ from gpuform.usage.queues import QueueOutcome, summarise
 from gpuform.usage.rehearsal import JobResult, Load, Outcome, PendingPod, ScrapeResult, Step
 from infra.config import price_list
 from infra.model.environment import Environment
-from infra.model.scheduling import PLACEHOLDER
+from infra.model.namespaces import PLACEHOLDER
 from infra.plan import quotas
 from lab.plane import ControlPlane, controlling
 from lab.rehearse import after_placement, fidelity, nodes, pods, stack_file, workloads

@@ -18,15 +18,15 @@ from gpuform.usage.nodes import Node, Pod, parse_node, parse_pod
 from gpuform.usage.queues import Change, QueuedWorkload, Transition
 from infra.model import labels
 from infra.model.environment import Environment
+from infra.model.losses import KUEUE_API
+from infra.model.namespaces import PLACEHOLDER
 from infra.model.offer import claimable
-from infra.model.scheduling import PLACEHOLDER
-from infra.plan.queues import QUEUES_API
 from infra.plan.sharing import resources
 from lab.rehearse.cluster import NODE_CLAIMS, NODES, PODS, Cluster
 
 INTERVAL_S = 0.5
-QUEUES = f"{QUEUES_API}/clusterqueues"
-WORKLOADS = f"{QUEUES_API}/workloads"
+QUEUES = f"/apis/{KUEUE_API}/clusterqueues"
+WORKLOADS = f"/apis/{KUEUE_API}/workloads"
 _PREEMPTOR = re.compile(r"a workload \(UID: (\S+), JobUID: \S+\)")
 """pkg/scheduler/preemption/preemption.go of Kueue 0.19.2."""
 _CLASSES = (labels.GPU_DEVICE_CLASS, labels.MIG_DEVICE_CLASS)

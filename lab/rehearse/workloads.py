@@ -13,11 +13,11 @@ from gpuform.checkout.errors import InputError
 from infra import strict_yaml
 from infra.config import parse
 from infra.model import checks, claims, gpu_matching, offer, workload_kinds
-from infra.model.amounts import cpu_millis, memory_bytes
 from infra.model.clusters import KINDS
 from infra.model.environment import Environment
 from infra.model.node_resources import free_resources, node_machines
 from infra.model.pool import Pool
+from infra.model.quantities import cpu_millis, memory_bytes
 from infra.model.workload import Workload
 from infra.plan.sharing import pool_taints
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from infra.model.amounts import version_numbers
+from infra.model.quantities import version_numbers
 
 When = Literal["up", "gate", "nightly"]
 """First command that needs a tool: `make up`, `make test`, `make test-all`. Rehearsals get what they need."""

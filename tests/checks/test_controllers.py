@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from infra.model.monitoring import Monitoring
-from infra.model.queues import KUEUE
+from infra.model.namespaces import KUEUE
 from infra.model.serving import FORMATS, KSERVE
 from infra.plan import charts, monitoring, queues
 from lab.toolchain import Toolchain

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from infra.incluster.proof import lift_patch
-from infra.model.checks import TRIAL
+from infra.model.namespaces import TRIAL
 from infra.plan import readiness_gate
 from infra.plan.sharing import NAMESPACE
 from lab.simulator import keys

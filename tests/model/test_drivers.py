@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from infra.model import drivers, operator_checks, xid
-from infra.model.amounts import version_numbers
 from infra.model.errors import InputError
 from infra.model.gpu import GPUS
 from infra.model.machines import BUILT_IN
+from infra.model.quantities import version_numbers
 from infra.versions import GPU_DRIVER, GPU_DRIVER_OF_BRANCH, HOST_CONTAINER_TOOLKIT
 from tests.plan.environments import on
 

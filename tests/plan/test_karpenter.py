@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from infra import versions
-from infra.model.amounts import version_numbers
 from infra.model.aws_pools import FIRST_KARPENTER_WITH_CLAIMS
 from infra.model.aws_values import EKS_VERSIONS
 from infra.model.environment import Environment
 from infra.model.machines import MACHINES
+from infra.model.quantities import version_numbers
 from infra.plan import eks, karpenter, node_class, sharing
 from tests.external import reference
 from tests.plan.aws_environments import MODELS, SLICED, TABLE, aws

@@ -14,11 +14,11 @@ import yaml
 
 from infra.config import load, parse
 from infra.model import labels
-from infra.model.amounts import cpu_millis, memory_bytes
 from infra.model.environment import Environment
 from infra.model.errors import InputError
 from infra.model.machines import MACHINES
 from infra.model.node_resources import NodeResources, allocatable, daemon_sets, free_resources
+from infra.model.quantities import cpu_millis, memory_bytes
 from infra.plan import device_plugin, dra, gpu_operator, monitoring, sharing, simulated_clouds
 from infra.strict_yaml import load_all
 from lab.rehearse.nodes import simulated_nodes

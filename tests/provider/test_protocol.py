@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterable
 
 import pytest
 
@@ -24,13 +25,22 @@ def test_they_are_the_sdks_own_classes() -> None:
     assert ours.__file__ == theirs.__file__
 
 
+def loaded_by(modules: Iterable[str]) -> set[str]:
+    code = f"import sys, {', '.join(modules)}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return {name.partition(".")[0] for name in done.stdout.split()}
+
+
 def test_no_plugin_imports_the_sdk_to_start() -> None:
     """Importing the SDK would take longer than the rest of the start, which every run waits for."""
-    imports = "; ".join(f"import {plugin}" for plugin in PLUGINS)
-    loaded = "sorted({name.partition('.')[0] for name in sys.modules if name.startswith('pulumi')})"
-    code = f"import sys; {imports}; print({loaded})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert not {name for name in loaded_by(PLUGINS) if name.startswith("pulumi")}
+
+
+def test_handlers_of_clusters_load_no_model_of_the_environment() -> None:
+    """Every run waits for the guards too; the models would double that."""
+    handlers = ("guards.loss", "guards.replacement", "nodes.pool_nodes", "nodes.mig_layout")
+    handlers += ("queues.removal", "workloads.blue_green")
+    assert "pydantic" not in loaded_by(f"gpuform.provider.{handler}" for handler in handlers)
 
 
 def test_property_values_survive_the_wire() -> None:

@@ -16,9 +16,7 @@ from gpuform.provider.handler import Call, CheckResult, Properties
 from gpuform.provider.nodes.cluster import Cluster
 from gpuform.provider.nodes.inputs import check_inputs
 from gpuform.provider.properties import UNKNOWN, reveal
-from infra.model.base import ClusterModel
-from infra.model.clusters import KINDS
-from infra.model.losses import RELEASES, REPORT, VERDICTS
+from infra.model.losses import GUARDED_GROUPS, RELEASES, REPORT, USED_CLUSTERS, VERDICTS
 
 INPUTS = (
     *("environment", "fixed", "lost", "acknowledged"),
@@ -99,7 +97,7 @@ class LossGuard(Guard):
         if not before or changes(before, after):
             return
         pools = _changed_pools(before, after)
-        if _cluster_type(after).guards_groups:
+        if _cluster_kind(after) in GUARDED_GROUPS:
             pools = {name: reason for name, reason in pools.items() if reason == _DELETED}
         if not pools and not namespaces and not queues:
             return
@@ -139,7 +137,7 @@ class LossGuard(Guard):
         A kubeconfig may lead to another cluster, and the engine then deletes what it has created in the old
         one. While the cluster does not answer, it counts as the last run's.
         """
-        if _cluster_type(reveal(news)).created:
+        if _cluster_kind(reveal(news)) not in USED_CLUSTERS:
             return {}
         recorded = {RECORD: str(before[RECORD])} if before.get(RECORD) else {}
         try:
@@ -153,8 +151,8 @@ class LossGuard(Guard):
         return self._clusters(inputs).client
 
 
-def _cluster_type(inputs: Mapping[str, Any]) -> type[ClusterModel]:
-    return KINDS[inputs["fixed"]["cluster.kind"]]
+def _cluster_kind(inputs: Mapping[str, Any]) -> str:
+    return str(inputs["fixed"]["cluster.kind"])
 
 
 def _cluster_losses(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Loss]:

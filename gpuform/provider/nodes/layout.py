@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from gpuform.provider.nodes.cluster import Manifest, labels
-from infra.model.amounts import whole_number
 from infra.model.labels import GPU_UNHEALTHY
+from infra.model.quantities import whole_number
 
 CONFIG = "nvidia.com/mig.config"
 STATE = "nvidia.com/mig.config.state"

@@ -16,8 +16,8 @@ from gpuform.kubernetes.pods import sum_requests
 from gpuform.provider.nodes.cluster import Manifest, labels, pod_name
 from gpuform.provider.nodes.drain import uses_gpu
 from gpuform.provider.nodes.layout import CONFIG, LAYOUT
-from infra.model.amounts import whole_number
 from infra.model.labels import DEPLOY_DEVICE_PLUGIN
+from infra.model.quantities import whole_number
 
 NO_MIG = "all-disabled"  # the layout of GPUs without MIG
 DEFAULT = "default"  # the configuration of nodes without the label

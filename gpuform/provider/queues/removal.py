@@ -12,19 +12,22 @@ from gpuform.provider.guards.guard import Guard
 from gpuform.provider.handler import Call, CheckResult, Properties
 from gpuform.provider.nodes.cluster import MERGE, Cluster
 from gpuform.provider.nodes.inputs import check_inputs
-from infra.model.queues import KUEUE
-from infra.plan.queues import QUEUES_API, RELEASE
+from infra.model.losses import KUEUE_API, KUEUE_RELEASE
+from infra.model.namespaces import KUEUE
 
-MANAGER = f"{RELEASE}-controller-manager"
+MANAGER = f"{KUEUE_RELEASE}-controller-manager"
 MANAGER_PODS = {"labelSelector": "app.kubernetes.io/name=kueue,control-plane=controller-manager"}
 _DEPLOYMENT = f"/apis/apps/v1/namespaces/{KUEUE}/deployments/{MANAGER}"
 _REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
 WEBHOOKS = (
-    f"{_REGISTRATION}/mutatingwebhookconfigurations/{RELEASE}-mutating-webhook-configuration",
-    f"{_REGISTRATION}/validatingwebhookconfigurations/{RELEASE}-validating-webhook-configuration",
+    f"{_REGISTRATION}/mutatingwebhookconfigurations/{KUEUE_RELEASE}-mutating-webhook-configuration",
+    f"{_REGISTRATION}/validatingwebhookconfigurations/{KUEUE_RELEASE}-validating-webhook-configuration",
 )
 _CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
-ROLES = (f"{_CLUSTER_ROLES}/{RELEASE}-batch-admin-role", f"{_CLUSTER_ROLES}/{RELEASE}-batch-user-role")
+ROLES = (
+    f"{_CLUSTER_ROLES}/{KUEUE_RELEASE}-batch-admin-role",
+    f"{_CLUSTER_ROLES}/{KUEUE_RELEASE}-batch-user-role",
+)
 """The chart's aggregated ClusterRoles; all names are those of Kueue's chart."""
 INPUTS = ("kubeconfig", "context")
 STOP_TIMEOUT_S = 120
@@ -75,7 +78,7 @@ class KueueRemoval(Guard):
         for path in WEBHOOKS:  # nothing answers them, and they would refuse the changes below
             await _change(client, "DELETE", path)
         for plural in FINALIZED_KINDS:
-            await _remove_finalizer(client, QUEUES_API, plural, IN_USE)
+            await _remove_finalizer(client, f"/apis/{KUEUE_API}", plural, IN_USE)
         await _remove_finalizer(client, "/api/v1", "pods", MANAGED, {"labelSelector": f"{MANAGED}=true"})
         for path in ROLES:
             await _change(client, "PATCH", path, {"aggregationRule": None})

@@ -10,7 +10,6 @@ from gpuform.kubernetes.client import ApiError, Client
 from gpuform.kubernetes.pods import condition, format_reason, not_ready_reason
 from gpuform.provider.nodes.cluster import MERGE, Manifest
 from infra.model import labels
-from infra.model.serving import COLOURS
 from infra.plan import blue_green
 
 MANAGER = "gpuform-blue-green"
@@ -54,7 +53,7 @@ class PairState:
 
 
 def opposite(colour: str) -> str:
-    return COLOURS[1 - COLOURS.index(colour)]
+    return labels.COLOURS[1 - labels.COLOURS.index(colour)]
 
 
 class Pair:
@@ -72,11 +71,11 @@ class Pair:
     async def read_state(self) -> PairState:
         """The live state. Raises OperationError for an object of these names with another manager."""
         service = await self._find_own(self._service_path)
-        colours = {colour: await self._colour_state(colour) for colour in COLOURS}
+        colours = {colour: await self._colour_state(colour) for colour in labels.COLOURS}
         if service is None:
             return PairState(colours)
         live = str((service["spec"].get("selector") or {}).get(labels.COLOUR, ""))
-        live = live if live in COLOURS else ""
+        live = live if live in labels.COLOURS else ""
         return PairState(colours, live, (service["metadata"].get("annotations") or {}).get(TURNING, ""))
 
     async def apply_deployment(self, colour: str, replicas: int) -> None:
@@ -115,7 +114,7 @@ class Pair:
 
     async def delete(self) -> None:
         """Delete Service and Deployments, if they exist. Their pods end later."""
-        for path in (self._service_path, *(self._path(colour) for colour in COLOURS)):
+        for path in (self._service_path, *(self._path(colour) for colour in labels.COLOURS)):
             try:
                 await self._client.request("DELETE", path, params={"propagationPolicy": "Background"})
             except ApiError as error:

@@ -9,10 +9,9 @@ from functools import cached_property
 from typing import Any
 
 from gpuform.engine.pending import RELEASE
-from infra.model.losses import GUARD
-from infra.model.serving import COLOURS
+from infra.model.labels import COLOURS
+from infra.model.losses import GUARD, KUEUE_API
 from infra.plan import blue_green
-from infra.plan.queues import API
 
 Resource = Mapping[str, Any]
 
@@ -30,7 +29,7 @@ _WITHOUT_PODS = (
 )
 """Parts of a workload that are deleted with the stack: they have no pods and cost nothing."""
 _NAMESPACE = "kubernetes:core/v1:Namespace"
-_QUEUE = f"kubernetes:{API}:ClusterQueue"
+_QUEUE = f"kubernetes:{KUEUE_API}:ClusterQueue"
 _KUBERNETES, _GPUFORM = "pulumi:providers:kubernetes", "pulumi:providers:gpuform"
 
 

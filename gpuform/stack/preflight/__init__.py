@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from gpuform.checkout.paths import Paths
 from gpuform.engine.pending import RELEASE
 from gpuform.stack.preflight.check import Finding, local_state
-from infra.model.amounts import version_numbers
 from infra.model.environment import Environment
+from infra.model.quantities import version_numbers
 from infra.plan.images import releases
 
 WITH_CRDS = (

@@ -10,8 +10,7 @@ from typing import Any
 from gpuform.kubernetes.kubeconfig_errors import translate_errors
 from gpuform.usage.cluster_objects import list_all
 from gpuform.usage.nodes import pool_of
-from infra.model import labels, monitoring
-from infra.model.checks import SYSTEM_NAMESPACES
+from infra.model import labels, monitoring, namespaces
 from infra.model.environment import Environment
 from infra.model.workload import DeploymentWorkload
 
@@ -109,7 +108,7 @@ def parse_snapshot(
 def _is_counted(pod: Mapping[str, Any]) -> bool:
     has_ended = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
     kinds = [owner["kind"] for owner in pod["metadata"].get("ownerReferences", [])]
-    system = pod["metadata"]["namespace"] in SYSTEM_NAMESPACES or _is_monitoring(pod["metadata"])
+    system = pod["metadata"]["namespace"] in namespaces.SYSTEM or _is_monitoring(pod["metadata"])
     return bool(pod["spec"].get("nodeName")) and not has_ended and not system and "DaemonSet" not in kinds
 
 

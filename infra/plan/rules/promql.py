@@ -13,7 +13,7 @@ from infra.model.labels import (
     MIG_CONFIG_STATE,
     POOL,
 )
-from infra.model.scheduling import PLACEHOLDER
+from infra.model.namespaces import PLACEHOLDER
 from infra.plan.scraping import JOB
 
 Rule = dict[str, Any]

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -179,7 +178,7 @@ def test_a_process_in_the_midst_of_exec_is_seen(layout):
     program.symlink_to("/bin/sleep")
     for _ in range(200):
         with subprocess.Popen([str(program), "60"]) as process:
-            seen = processes.find_process_by(partial(processes._name, layout), process.pid)
+            seen = processes.find_process_by(processes.naming_of(layout), process.pid)
             process.kill()
         assert seen is not None
 
@@ -192,6 +191,7 @@ def test_end_ends_it_and_returns_when_it_is_gone(layout, dummy):
 
 def test_end_kills_what_does_not_listen(layout, dummy):
     os.kill(dummy.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, dummy.pid, os.WSTOPPED | os.WNOWAIT)
     end_processes(layout, scan(layout), grace=0.2)
     assert dummy.wait(timeout=1) == -signal.SIGKILL
 
