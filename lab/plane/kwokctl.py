@@ -17,7 +17,7 @@ from pathlib import Path
 import yaml
 
 from gpuform.checkout.errors import Failure
-from gpuform.engine.files import Tools
+from gpuform.engine.files import Tools, link
 from infra import versions
 from lab.plane.layout import CLUSTER, Layout
 
@@ -162,12 +162,10 @@ def digest(text: str) -> str:
     return hashlib.sha256((pins + text).encode()).hexdigest()
 
 
-def link_binaries(layout: Layout, binaries: Mapping[str, Path]) -> None:
+def link_binaries(layout: Layout, tools: Tools) -> None:
     """Link our binaries where kwokctl would, since kwokctl does not accept every path."""
-    for name, binary in binaries.items():
-        place = _binary_link(layout.workdir, name)
-        place.parent.mkdir(exist_ok=True)
-        place.symlink_to(binary)
+    for name in BINARIES:
+        link(_binary_link(layout.workdir, name), tools.path(name))
 
 
 def _binary_link(workdir: Path, name: str) -> Path:

@@ -1,4 +1,4 @@
-"""Starts the control plane: unless it runs as wanted, it is created, with the data of the last one."""
+"""Starts the control plane: a stopped one is started, any other is created with the data of the last one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 import ssl
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,13 +43,18 @@ def bring_up(layout: Layout, tools: Tools, port: int | None, progress: Progress)
     wanted = _choose_ports(layout, stored, port, running)
     text = kwokctl.configuration(layout, wanted)
     target = Record(ports=wanted, digest=kwokctl.digest(text))
-    if stored == target and complete_pki(layout.workdir / "pki") and set(running) == set(MEMBERS):
+    installed = stored == target and complete_pki(layout.workdir / "pki")
+    if installed and set(running) == set(MEMBERS):
         if _answers(layout, wanted[APISERVER]):
             return
         progress("the control plane runs but does not answer; restarting it")
     tools.ensure(*kwokctl.BINARIES, KWOKCTL, progress=progress)
     progress(f"{'starting' if layout.etcd.exists() else 'creating'} the control plane")
-    _create(layout, tools, target, text)
+    if installed and not running:
+        kwokctl.link_binaries(layout, tools)
+        _start(layout, tools, MEMBERS)
+    else:
+        _create(layout, tools, target, text)
     _supervise(layout, tools, wanted[APISERVER], progress)
     if Probe(wanted[APISERVER], layout.workdir / "pki").drop_leases():
         end_processes(layout, [process for process in scan(layout) if process.name == KWOK], grace=0)
@@ -98,14 +103,14 @@ def _choose_ports(
 def _create(layout: Layout, tools: Tools, target: Record, text: str) -> None:
     """Create the cluster with kwokctl; data and certificates of an earlier cluster are kept.
 
-    It takes no longer than a start of an existing one, and repairs whatever a kill has left.
+    It repairs whatever a kill has left.
     """
     end_members(layout)
     replace(target, digest="").store(layout)
     shutil.rmtree(layout.kwok_home, ignore_errors=True)
     layout.workdir.mkdir(parents=True)
     (layout.workdir / "logs").symlink_to(layout.paths.logs, target_is_directory=True)
-    kwokctl.link_binaries(layout, {name: tools.path(name) for name in kwokctl.BINARIES})
+    kwokctl.link_binaries(layout, tools)
     if complete_pki(layout.pki):
         shutil.copytree(layout.pki, layout.workdir / "pki")
     write_private(layout.config, text)
@@ -115,6 +120,14 @@ def _create(layout: Layout, tools: Tools, target: Record, text: str) -> None:
     kwokctl.run(layout, tools, "create", "cluster", "--kubeconfig", "")
     keep_pki(layout)
     target.store(layout)
+
+
+def _start(layout: Layout, tools: Tools, names: Iterable[str]) -> None:
+    """Have kwokctl start these members, none of which runs."""
+    for name in names:  # kwokctl truncates its log, and takes a zombie for a running process
+        rotate_log(layout.log(name))
+        (layout.workdir / "pids" / f"{layout.log(name).stem}.pid").unlink(missing_ok=True)
+    kwokctl.run(layout, tools, "start", "cluster")
 
 
 def _answers(layout: Layout, port: int) -> bool:
@@ -143,10 +156,7 @@ def _supervise(layout: Layout, tools: Tools, port: int, progress: Progress) -> N
             deaths.update(dead)
             _check_deaths(layout, deaths)
             progress("restarting " + ", ".join(dead))
-            for name in dead:  # kwokctl truncates its log, and takes a zombie for a running process
-                rotate_log(layout.log(name))
-                (layout.workdir / "pids" / f"{layout.log(name).stem}.pid").unlink(missing_ok=True)
-            kwokctl.run(layout, tools, "start", "cluster")
+            _start(layout, tools, dead)
         if time.monotonic() > deadline:
             fact = f"not ready after {READY_SECONDS:.0f} s: {last_line(layout.log(APISERVER))}"
             raise Failure("embedded control plane", fact, f"see {layout.paths.logs}")
