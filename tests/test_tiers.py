@@ -33,6 +33,7 @@ def test_at_night(): pass
 @pytest.mark.nightly
 def test_skipped(): pytest.skip("no host")
 """
+_SKIP = "pytest.skip('external check: no file')"
 
 
 @pytest.mark.unit
@@ -85,7 +86,7 @@ def _run(folder: Path, *module: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.tools
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", nightly_but("0", {"0": "0", "2": "2"}))
 @pytest.mark.parametrize(
     ("selection", "nightly"),
     [
@@ -120,13 +121,15 @@ def test_a_run_counts_its_tiers(tmp_path: Path, workers: str, selection: list[st
 @pytest.mark.tools
 @pytest.mark.parametrize(
     ("workers", "selection", "second", "code", "rows"),
-    [
-        ("2", "", "pass", 0, "passed: 1, 2; open: 3 (later)"),
-        ("0", "not nightly", "pass", 0, "nightly: 2; passed: 1; open: 3 (later)"),
-        ("2", "", "pytest.skip('external check: no file')", 1, "passed: 1; skipped: 2; open: 3 (later)"),
-        ("0", "", None, 1, "not run: 2; passed: 1; open: 3 (later)"),
-    ],
-    ids=["all", "gate", "skipped", "gone"],
+    nightly_but(
+        "gate",
+        {
+            "all": ("2", "", "pass", 0, "passed: 1, 2; open: 3 (later)"),
+            "gate": ("0", "not nightly", "pass", 0, "nightly: 2; passed: 1; open: 3 (later)"),
+            "skipped": ("2", "", _SKIP, 1, "passed: 1; skipped: 2; open: 3 (later)"),
+            "gone": ("0", "", None, 1, "not run: 2; passed: 1; open: 3 (later)"),
+        },
+    ),
 )
 def test_a_whole_run_says_which_rows_of_the_sources_it_shows(
     tmp_path: Path, workers: str, selection: str, second: str | None, code: int, rows: str
@@ -146,8 +149,9 @@ def test_a_whole_run_says_which_rows_of_the_sources_it_shows(
 @pytest.mark.tools
 @pytest.mark.parametrize(
     ("marker", "fails", "code"),
-    [("engine", 1, 0), ("engine", 2, 1), ("unit", 1, 1)],
-    ids=["flaky", "red", "flaky unit test"],
+    nightly_but(
+        "flaky", {"flaky": ("engine", 1, 0), "red": ("engine", 2, 1), "red unit test": ("unit", 1, 1)}
+    ),
 )
 def test_a_file_that_fails_is_run_once_more(tmp_path: Path, marker: str, fails: int, code: int) -> None:
     (tmp_path / "test_some.py").write_text(

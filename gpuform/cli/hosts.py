@@ -92,12 +92,11 @@ def _inventory(env: Environment, backend: str, paths: Paths) -> dict[str, Any]:
 def _nodes(kubeconfig: Path, context: str | None) -> list[dict[str, Any]]:
     from kr8s.objects import Node
 
-    from gpuform.kubernetes import session
     from gpuform.kubernetes.kubeconfig_errors import translate_errors
+    from gpuform.kubernetes.session import create_api, list_objects
 
     with translate_errors():
-        api = session.create_api(kubeconfig, context)
-        return [dict(node.raw) for node in Node.list(api=api) if isinstance(node, Node)]
+        return list_objects(create_api(kubeconfig, context), Node)
 
 
 def _kubectl(paths: Paths) -> Path:

@@ -96,3 +96,20 @@ def create_api(kubeconfig: Path | str, context: str | None = None) -> kr8s.Api:
 
     client._create_session = create_session  # type: ignore[method-assign]
     return client
+
+
+def list_objects(
+    api: kr8s.Api, kind: str | type, namespace: str | None = None, label_selector: str | None = None
+) -> list[dict[str, Any]]:
+    """Objects of a kind, of all namespaces by default. ValueError if the server does not have the kind.
+
+    They are collected in the thread of kr8s: its iterators change threads for each object, 5 ms each time.
+    """
+    import kr8s
+    from kr8s._async_utils import as_sync_func
+
+    async def collect() -> list[Any]:
+        pages = api.async_get(kind, namespace=namespace or kr8s.ALL, label_selector=label_selector, raw=True)
+        return [item async for item in pages]
+
+    return as_sync_func(collect)()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuform.kubernetes.kubeconfig_errors import translate_errors
+from gpuform.kubernetes.session import create_api, list_objects
 from gpuform.usage import queues
 from gpuform.usage.queues import QueueStatus
 from infra.model import labels
@@ -75,17 +76,15 @@ def fetch_objects(env: Environment, kubeconfig: Path, context: str | None = None
 def _fetch(env: Environment, kubeconfig: Path, context: str | None) -> LiveObjects:
     from kr8s.objects import Node, Pod
 
-    from gpuform.kubernetes import session
-
-    api = session.create_api(kubeconfig, context)
-    nodes, pods = list_all(api, Node), list_all(api, Pod)
+    api = create_api(kubeconfig, context)
+    nodes, pods = list_objects(api, Node), list_objects(api, Pod)
     fetched_kinds = kinds_to_fetch(env)
     claims = Claims()
     if CLAIMS in fetched_kinds:
-        claims = parse_claims(*(list_all(api, kind) for kind in (SLICES, CLAIMS)))
-    node_pools = _list_if_served(api, NODE_POOLS) if NODE_POOLS in fetched_kinds else ()
+        claims = parse_claims(*(list_objects(api, kind) for kind in (SLICES, CLAIMS)))
+    node_pools = tuple(_list_if_served(api, NODE_POOLS)) if NODE_POOLS in fetched_kinds else ()
     kueue_objects = [_list_if_served(api, kind) for kind in queues.KINDS] if env.queues else [(), ()]
-    return LiveObjects(nodes, pods, claims, node_pools, queues.summarise(env, *kueue_objects))
+    return LiveObjects(tuple(nodes), tuple(pods), claims, node_pools, queues.summarise(env, *kueue_objects))
 
 
 def kinds_to_fetch(env: Environment) -> tuple[str, ...]:
@@ -98,19 +97,12 @@ def kinds_to_fetch(env: Environment) -> tuple[str, ...]:
     return found
 
 
-def _list_if_served(api: Any, kind: str) -> tuple[Json, ...]:
+def _list_if_served(api: Any, kind: str) -> list[dict[str, Any]]:
     """Empty if the CRD is not installed."""
     try:
-        return list_all(api, kind)
-    except ValueError:  # what kr8s raises for a kind that the server does not have
-        return ()
-
-
-def list_all(api: Any, kind: str | type) -> tuple[Json, ...]:
-    """The objects of a kind in all namespaces. ValueError if the server does not have the kind."""
-    import kr8s
-
-    return tuple(dict(item.raw) for item in api.get(kind, namespace=kr8s.ALL))
+        return list_objects(api, kind)
+    except ValueError:
+        return []
 
 
 def _claims_of(pod: Json) -> Iterable[tuple[str, str]]:

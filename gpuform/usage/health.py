@@ -11,6 +11,7 @@ from typing import Any
 
 from gpuform.checkout.errors import Failure
 from gpuform.kubernetes.kubeconfig_errors import translate_errors
+from gpuform.kubernetes.session import create_api, list_objects
 from infra.model import labels
 from infra.model.namespaces import HEALTH
 
@@ -70,13 +71,10 @@ def fetch_health(kubeconfig: Path, context: str | None = None) -> HealthStatus:
     """Read nodes and ConfigMaps. Raises httpx errors if the cluster is unreachable, OSError if it refuses."""
     from kr8s.objects import ConfigMap, Node
 
-    from gpuform.kubernetes import session
-
     with translate_errors():
-        api = session.create_api(kubeconfig, context)
-        nodes = [node for node in Node.list(api=api, label_selector=labels.POOL) if isinstance(node, Node)]
-        maps = [item for item in ConfigMap.list(api=api, namespace=HEALTH) if isinstance(item, ConfigMap)]
-    return parse_health([dict(node.raw) for node in nodes], [dict(node.raw) for node in maps])
+        api = create_api(kubeconfig, context)
+        nodes = list_objects(api, Node, label_selector=labels.POOL)
+        return parse_health(nodes, list_objects(api, ConfigMap, HEALTH))
 
 
 def parse_health(nodes: Iterable[Json], maps: Iterable[Json]) -> HealthStatus:

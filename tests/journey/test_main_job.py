@@ -189,6 +189,7 @@ def test_replicas_4_to_8_touches_only_what_depends_on_it(edited: Checkout) -> No
     assert {after[name]["phase"] for name in users} == {"Running"}
 
 
+@pytest.mark.nightly
 def test_an_update_that_was_killed_is_finished_by_the_same_command(edited: Checkout) -> None:
     edited.change(lambda env: env["pools"][0]["sharing"].update(replicas=6))
     killed = edited.begin("local", "up")

@@ -12,6 +12,7 @@ from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine, Step
 from gpuform.engine.files import Tools
 from gpuform.kubernetes.kubeconfig_errors import translate_errors, unreachable_failure
+from gpuform.kubernetes.session import create_api, list_objects
 from gpuform.stack.cluster_access import ClusterAccess, stack_kubeconfig
 from gpuform.stack.drift import nodes
 from gpuform.stack.drift.rules import Drift, DriftRules, Finding
@@ -75,19 +76,15 @@ def _cluster_findings(
 ) -> Iterator[Finding]:
     from kr8s.objects import ConfigMap, Node
 
-    from gpuform.kubernetes import session
-
     try:
         with translate_errors():
-            api = session.create_api(kubeconfig, context)
-            live_nodes = [dict(node.raw) for node in Node.list(api=api) if isinstance(node, Node)]
+            api = create_api(kubeconfig, context)
+            live_nodes = list_objects(api, Node)
             namespaces = {item["metadata"]["namespace"] for item in nodes.planned_config_maps(env)}
             config_maps = [
-                item
-                for namespace in sorted(namespaces)
-                for item in ConfigMap.list(api=api, namespace=namespace)
+                item for namespace in sorted(namespaces) for item in list_objects(api, ConfigMap, namespace)
             ]
     except (OSError, httpx.HTTPError, ValueError) as error:
         raise unreachable_failure(stack, kubeconfig, error) from None
     yield from nodes.check_nodes(env, rules, live_nodes)
-    yield from nodes.check_maps(env, [dict(item.raw) for item in config_maps if isinstance(item, ConfigMap)])
+    yield from nodes.check_maps(env, config_maps)

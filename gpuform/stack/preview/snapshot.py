@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuform.kubernetes.kubeconfig_errors import translate_errors
-from gpuform.usage.cluster_objects import list_all
+from gpuform.kubernetes.session import create_api, list_objects
 from gpuform.usage.nodes import pool_of
 from infra.model import labels, monitoring, namespaces
 from infra.model.environment import Environment
@@ -84,11 +84,9 @@ def read_snapshot(kubeconfig: Path, context: str | None = None) -> Snapshot:
     """Read the cluster. Raises httpx errors if it cannot be reached, or an OSError if it refuses."""
     from kr8s.objects import Node, Pod, PodDisruptionBudget
 
-    from gpuform.kubernetes import session
-
     with translate_errors():
-        api = session.create_api(kubeconfig, context)
-        return parse_snapshot(*(list_all(api, kind) for kind in (Node, Pod, PodDisruptionBudget)))
+        api = create_api(kubeconfig, context)
+        return parse_snapshot(*(list_objects(api, kind) for kind in (Node, Pod, PodDisruptionBudget)))
 
 
 def parse_snapshot(

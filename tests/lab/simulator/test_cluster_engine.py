@@ -7,7 +7,7 @@ import pytest
 from lab.simulator import keys
 from tests.lab.simulator.site import Site
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 
 def ready(site: Site, node: str) -> dict[str, str]:

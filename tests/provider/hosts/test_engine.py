@@ -45,6 +45,7 @@ def test_hosts_are_previewed_done_and_left_alone(project: Project) -> None:
     assert sorted(file.name for file in on.iterdir()) == ["one", "two"]
 
 
+@pytest.mark.nightly
 def test_one_host_fails_the_others_are_done_and_the_same_again_goes_on(project: Project) -> None:
     broken = {"name": "Break", "ansible.builtin.command": "sh -c 'echo why >&2; false'", "when": ON_TWO}
     project.playbook(broken, written())

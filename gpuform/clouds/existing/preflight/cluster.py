@@ -16,6 +16,7 @@ from typing import Any
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
 from gpuform.engine.pending import RELEASE, operations
+from gpuform.kubernetes import session
 from gpuform.kubernetes.kubeconfig_errors import translate_errors
 from gpuform.stack.preflight.check import Check, Result, local_state
 from infra.model.environment import Environment
@@ -65,18 +66,13 @@ def checks(env: Environment, by_hand: str) -> Iterator[Check]:
         yield Check("node feature discovery", sets, judge_feature_discovery)
 
 
-def list_objects(kubeconfig: str, context: str | None, kind: str) -> list[Json]:
+def list_objects(kubeconfig: str, context: str | None, kind: str) -> Sequence[Json]:
     """All objects of a kind; none if the server does not have it. Raises Failure without an answer."""
     import httpx
-    import kr8s
-
-    from gpuform.kubernetes import session
 
     try:
         with translate_errors():
-            api = session.create_api(kubeconfig, context)
-            objects: Iterable[Any] = api.get(kind, namespace=kr8s.ALL)
-            return [dict(item.raw) for item in objects]
+            return session.list_objects(session.create_api(kubeconfig, context), kind)
     except (ValueError, OSError, httpx.HTTPError) as error:
         if str(error) == f"Kind {kind.partition('.')[0]} not found.":  # kr8s, Api.async_lookup_kind
             return []

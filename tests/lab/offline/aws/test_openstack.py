@@ -39,6 +39,7 @@ pulumi.export("kube_tag", template.labels["kube_tag"])
 
 
 @pytest.mark.engine
+@pytest.mark.nightly
 def test_a_cluster_is_made_resized_replaced_and_ended(
     project: Offline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
