@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from gpuform.kubernetes.kubeconfig_errors import translate_errors
-from gpuform.kubernetes.session import create_api, list_objects
 from gpuform.usage import queues
 from gpuform.usage.queues import QueueStatus
 from infra.model import labels
@@ -76,6 +75,8 @@ def fetch_objects(env: Environment, kubeconfig: Path, context: str | None = None
 def _fetch(env: Environment, kubeconfig: Path, context: str | None) -> LiveObjects:
     from kr8s.objects import Node, Pod
 
+    from gpuform.kubernetes.session import create_api, list_objects
+
     api = create_api(kubeconfig, context)
     nodes, pods = list_objects(api, Node), list_objects(api, Pod)
     fetched_kinds = kinds_to_fetch(env)
@@ -99,6 +100,8 @@ def kinds_to_fetch(env: Environment) -> tuple[str, ...]:
 
 def _list_if_served(api: Any, kind: str) -> list[dict[str, Any]]:
     """Empty if the CRD is not installed."""
+    from gpuform.kubernetes.session import list_objects
+
     try:
         return list_objects(api, kind)
     except ValueError:

@@ -11,7 +11,6 @@ from typing import Any
 
 from gpuform.checkout.errors import Failure
 from gpuform.kubernetes.kubeconfig_errors import translate_errors
-from gpuform.kubernetes.session import create_api, list_objects
 from infra.model import labels
 from infra.model.namespaces import HEALTH
 
@@ -70,6 +69,8 @@ class HealthStatus:
 def fetch_health(kubeconfig: Path, context: str | None = None) -> HealthStatus:
     """Read nodes and ConfigMaps. Raises httpx errors if the cluster is unreachable, OSError if it refuses."""
     from kr8s.objects import ConfigMap, Node
+
+    from gpuform.kubernetes.session import create_api, list_objects
 
     with translate_errors():
         api = create_api(kubeconfig, context)

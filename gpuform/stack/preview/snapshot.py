@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from gpuform.kubernetes.kubeconfig_errors import translate_errors
-from gpuform.kubernetes.session import create_api, list_objects
 from gpuform.usage.nodes import pool_of
 from infra.model import labels, monitoring, namespaces
 from infra.model.environment import Environment
@@ -83,6 +82,8 @@ def _declared_pods(env: Environment) -> Iterator[PodRef]:
 def read_snapshot(kubeconfig: Path, context: str | None = None) -> Snapshot:
     """Read the cluster. Raises httpx errors if it cannot be reached, or an OSError if it refuses."""
     from kr8s.objects import Node, Pod, PodDisruptionBudget
+
+    from gpuform.kubernetes.session import create_api, list_objects
 
     with translate_errors():
         api = create_api(kubeconfig, context)

@@ -16,7 +16,6 @@ from typing import Any
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
 from gpuform.engine.pending import RELEASE, operations
-from gpuform.kubernetes import session
 from gpuform.kubernetes.kubeconfig_errors import translate_errors
 from gpuform.stack.preflight.check import Check, Result, local_state
 from infra.model.environment import Environment
@@ -69,6 +68,8 @@ def checks(env: Environment, by_hand: str) -> Iterator[Check]:
 def list_objects(kubeconfig: str, context: str | None, kind: str) -> Sequence[Json]:
     """All objects of a kind; none if the server does not have it. Raises Failure without an answer."""
     import httpx
+
+    from gpuform.kubernetes import session
 
     try:
         with translate_errors():
