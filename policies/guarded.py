@@ -52,7 +52,7 @@ def _by_image(user_data: str, image: str) -> Iterator[str]:
 
 
 def _uses_class(pool: Resource, node_class: Resource) -> bool:
-    """Whether the resource is a NodePool with GPUs whose nodes are of that class."""
+    """Whether the resource is a NodePool with GPUs that uses that class."""
     if pool.type != contract.NODE_POOL or not has_gpus(pool):
         return False
     class_name = text(pool.props, "spec", "template", "spec", "nodeClassRef", "name")

@@ -1,4 +1,4 @@
-"""Rules over IAM: what a policy allows in effect, and whom; not how it is spelled.
+"""Rules over IAM: the effective permissions of a policy and its principals, in any notation.
 
 How AWS reads a policy: IAM User Guide, "IAM JSON policy elements" (Action, Resource, Condition, Principal).
 Names of actions and keys ignore case; an ARN with fewer than six fields is completed by wildcards.

@@ -7,7 +7,7 @@ ECC), 23028 (A10 with ECC), 15360 (T4G). Compute capability and family: NVIDIA's
 device ids: mig-parted's configuration file for the MIG-capable ones, the list of devices in the README of
 NVIDIA's open kernel modules for the newer ones, the PCI id database for the rest. NVLink: NVIDIA's data
 sheets; set for modules (SXM, HGX boards, GB200), which are linked on every machine, and not for PCIe cards,
-some of which take a bridge that not every machine has, nor for GH200, whose one GPU is linked to its
+some of which take a bridge that not every machine has, nor for GH200: its one GPU is linked to its
 processor. NVSwitch is on HGX boards: GB200's switches are in the rack, so its hosts have no fabric manager.
 
 Drivers: NVIDIA's data center driver documentation; where no page names a GPU's first branch, it is that of

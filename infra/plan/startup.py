@@ -27,7 +27,7 @@ from infra.plan import sharing
 def is_gated(env: Environment, pool: Pool) -> bool:
     """Whether the pool's nodes wait for the gate: all with GPUs, except simulated ones.
 
-    Nor where the cluster has its own operator, whose operands do not tolerate the startup taint.
+    Nodes of a cluster with its own operator do not wait: its operands do not tolerate the startup taint.
     """
     is_clusters_operator = env.ownership.device_plugin == "cluster"
     return bool(pool.gpus) and not isinstance(env.cluster, EmbeddedCluster) and not is_clusters_operator

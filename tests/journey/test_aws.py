@@ -177,7 +177,7 @@ def test_production_is_planned_made_and_stays(tmp_path_factory: pytest.TempPathF
 
 
 def _training_has_ended(prod: World) -> None:
-    """On nodes whose adapters and huge pages its pods were given."""
+    """On nodes with the adapters and huge pages that its pods were given."""
     prod.kubectl("wait", "job/training", "-n", "science", "--for=condition=Complete", "--timeout=120s")
     nodes = json.loads(prod.kubectl("get", "nodes", "-l", "gpuform.io/pool=h100-training", "-o", "json"))
     for node in nodes["items"]:

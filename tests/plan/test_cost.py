@@ -69,8 +69,8 @@ def test_of_nodes_with_one_and_with_four_gpus_each_is_counted_by_what_it_offers(
     found = line(aws({**pool, "elastic": {"max": {"nvidia.com/gpu.shared": 24}}}), "pool t4")
     assert found.max_count == 8, "eight of one GPU, or two of four"
     assert found.high == pytest.approx(8 * (4.352 + DISK)), "g4dn.16xlarge has one GPU and costs most"
-    dear = aws({**pool, "elastic": {"max": {"nvidia.com/gpu.shared": 24}}}, prices={"g4dn.12xlarge": 20})
-    assert line(dear, "pool t4").high == pytest.approx(2 * (20 + DISK)), "and only two of four GPUs fit"
+    costly = aws({**pool, "elastic": {"max": {"nvidia.com/gpu.shared": 24}}}, prices={"g4dn.12xlarge": 20})
+    assert line(costly, "pool t4").high == pytest.approx(2 * (20 + DISK)), "and only two of four GPUs fit"
     by_cores = line(aws({**pool, "elastic": {"max": {"cpu": 64}}}), "pool t4")
     assert (by_cores.max_count, by_cores.high) == (16, pytest.approx(16 * (0.526 + DISK)))
     units = {"GPU": pytest.approx(0.526 + DISK), "nvidia.com/gpu.shared": pytest.approx((0.526 + DISK) / 3)}

@@ -41,7 +41,7 @@ REGISTRIES = {
 
 @cache
 def stacks() -> dict[str, Environment]:
-    """Every checked environment with a cluster whose nodes pull images."""
+    """Every checked environment of a cluster with nodes that pull images."""
     return {name: env for name, env in everything.environments().items() if env.cluster.kind != "embedded"}
 
 

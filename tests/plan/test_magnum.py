@@ -124,7 +124,7 @@ def test_an_elastic_pool_begins_with_its_least_and_has_bounds() -> None:
 def test_a_fixed_group_is_not_scaled_where_the_driver_scales_by_the_minimum(
     driver: str, pools: tuple[dict[str, Any], ...], least: int
 ) -> None:
-    """magnum-capi-helm scales a group whose bounds differ, the count being the maximum, and refuses 0."""
+    """magnum-capi-helm scales a group with different bounds (count: the maximum) and refuses 0."""
     env = parse(small(*pools, driver=driver))
     found = magnum.node_group(env, env.pools[0])
     assert (found["min_node_count"], found["node_count"], "max_node_count" in found) == (least, 3, False)

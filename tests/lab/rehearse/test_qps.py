@@ -1,4 +1,4 @@
-"""Requests that a rehearsal plays: which counter, by whom it is reported, and what is refused."""
+"""Requests that a rehearsal plays: which counter, who reports it, and what is refused."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ OLD, NEW, NEWER, CRIO = "containerd://1.6.20", "containerd://1.7.24", "container
         (NEWER, {keys.DEFAULT_RUNTIME: "runc"}, None, BY_MOUNTS, "", False),
         (OLD, {}, {"CDI_ENABLED": "false"}, BY_MOUNTS, "", True),  # the toolkit's is the default then
         (OLD, {}, {"CDI_ENABLED": "false"}, BY_MOUNTS, "kata", False),
-        (OLD, {}, None, {}, "", True),  # nodes whose owner has made it the default
+        (OLD, {}, None, {}, "", True),  # nodes where it was made the default
     ],
 )
 def test_a_container_gets_its_gpu_if_the_runtime_understands_how_it_is_passed(
