@@ -154,7 +154,7 @@ def _mig_variables(cluster: HostsCluster, pool: Pool) -> Variables:
     layout = None if cluster.kubeconfig else sharing.mig_config_name(pool)
     config = sharing.mig_parted_config([pool]) if layout else None
     variables: Variables = {"nvidia_mig_layout": layout or "", "nvidia_mig_config": config or {}}
-    if layout and pool.reset:  # else the role reboots a host that waits for it to switch the MIG mode
+    if layout and pool.reset:  # else the role reboots a host with a pending change of its MIG mode
         variables["nvidia_mig_reboot"] = pool.reset == "reboot"
     return variables
 

@@ -201,7 +201,7 @@ def dump(version: int, section: str, **more: object) -> str:
         (dump(2, CRI), []),
         (dump(3, RUNTIME_V1), []),
         (dump(4, RUNTIME_V1), []),
-        (dump(5, RUNTIME_V1), []),  # a newer containerd with the same name of the section
+        (dump(5, RUNTIME_V1), []),  # a newer containerd that keeps the name of the section
         (dump(5, "io.containerd.cri.v2.runtime"), ["`containerd config dump` has version 5, which is newer"]),
     ],
 )
