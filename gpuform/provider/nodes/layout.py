@@ -14,6 +14,7 @@ CONFIG = "nvidia.com/mig.config"
 STATE = "nvidia.com/mig.config.state"
 NOTE = "gpuform.io/relayout"
 LAYOUT = "gpuform.io/mig-layout"
+DISABLED = "all-disabled"  # NVIDIA's name for GPUs without MIG
 _SLICES = "nvidia.com/mig-"
 
 
@@ -126,3 +127,12 @@ def release_patch(node: Manifest, config: str = "") -> Manifest:
 def is_under_way(node: Manifest, layout: Layout) -> bool:
     """Whether the label is set and has not failed, so that only waiting remains."""
     return is_requested(node, layout) and mig_state(node) != "failed" and Note.from_node(node) is None
+
+
+def is_reset(node: Manifest, layout: Layout) -> bool:
+    """Whether the GPU operator wrote its default over the label that was set.
+
+    It labels nodes from a cache, without their resourceVersion, so it may not see a label that is new
+    [gpu-operator, controllers/nodelabeling_controller.go, labelGPUNodes].
+    """
+    return mig_config(node) == DISABLED != layout.config

@@ -31,6 +31,7 @@ from gpuform.provider.nodes.layout import (
     differences,
     is_applied,
     is_requested,
+    is_reset,
     is_under_way,
     mig_config,
     mig_state,
@@ -138,11 +139,10 @@ class Relayout:
             status = f"{CONFIG} is {mig_config(node) or 'unset'}, its state {mig_state(node) or 'unset'}"
             status += f", it offers {', '.join(missing)}" if missing else ""
             if time.monotonic() > deadline:
-                await self._fail(
-                    node,
-                    note,
-                    f"layout {self.layout.config} not applied after {self.timeout_s:.0f} s: {status}",
-                )
+                fact = f"layout {self.layout.config} not applied after {self.timeout_s:.0f} s: {status}"
+                await self._fail(node, note, fact)
+            if is_reset(node, self.layout):
+                await self._set_label(node)
             await self.call.status(f"node {self.name}: waiting for layout {self.layout.config}: {status}")
             await self.call.sleep(pause)
             pause = min(pause * 1.5, 2.0)

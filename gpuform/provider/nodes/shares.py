@@ -15,11 +15,10 @@ from typing import Any
 from gpuform.kubernetes.pods import sum_requests
 from gpuform.provider.nodes.cluster import Manifest, labels, pod_name
 from gpuform.provider.nodes.drain import uses_gpu
-from gpuform.provider.nodes.layout import CONFIG, LAYOUT
+from gpuform.provider.nodes.layout import CONFIG, DISABLED, LAYOUT
 from infra.model.labels import DEPLOY_DEVICE_PLUGIN
 from infra.model.quantities import whole_number
 
-NO_MIG = "all-disabled"  # the layout of GPUs without MIG
 DEFAULT = "default"  # the configuration of nodes without the label
 BY_CLAIM = "dra"  # stands for GPUs allocated by claim, without a device plugin
 _PREFIX = "nvidia.com/"
@@ -71,7 +70,7 @@ def _keeps_layout(node: Manifest, sharing: Mapping[str, Any]) -> bool:
     """Whether the MIG layout stays the same; a name may have come to stand for another layout."""
     content = (node["metadata"].get("annotations") or {}).get(LAYOUT)
     is_renewed = bool(sharing.get("content")) and content != sharing["content"]
-    return not is_renewed and labels(node).get(CONFIG, NO_MIG) == sharing.get("layout", NO_MIG)
+    return not is_renewed and labels(node).get(CONFIG, DISABLED) == sharing.get("layout", DISABLED)
 
 
 def requests_of(pod: Manifest) -> Counter[str]:

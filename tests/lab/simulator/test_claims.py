@@ -51,9 +51,10 @@ def planned(site: Any) -> Any:
             site.apply(*[item for item in (sharing.mig_parted_config_map(env),) if item])
             for pool in env.pools:
                 site.apply(*nodes.simulated_nodes(env, pool))
+            # Before the operator runs, which may write its default over a label that has just been set.
+            site.label("cut-0", "nvidia.com/mig.config", "3g.20gb-2x2g.10gb")
         where = ["-n", result.namespace, "-f", str(values)]
         site.helm("install", result.name, str(ROOT / result.chart), *where)
-    site.label("cut-0", "nvidia.com/mig.config", "3g.20gb-2x2g.10gb")
     yield env
     site.helm("uninstall", "dra-driver-nvidia-gpu", "-n", "gpu-operator", "--wait")
 

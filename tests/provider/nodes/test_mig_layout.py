@@ -124,6 +124,26 @@ async def test_a_layout_that_offers_something_else_is_a_failure(pool):
     assert await pool.is_open(name)
 
 
+async def test_a_label_over_which_the_operator_writes_its_default_is_set_again(pool):
+    """gpu-operator patches labels from its cache, in which a label just set may be missing."""
+    name = await pool.add_node("0")
+    send, overwritten = pool.cluster.client.request, []
+
+    async def request(method, path, **more):
+        answer = await send(method, path, **more)
+        if CONFIG in more.get("body", {}).get("metadata", {}).get("labels", {}) and not overwritten:
+            overwritten.append(path)
+            await pool.cluster.patch(name, {"metadata": {"labels": {CONFIG: "all-disabled"}}})
+        return answer
+
+    pool.cluster.client.request = request
+    async with MigManager(pool, {**LAYOUTS, "all-disabled": {"nvidia.com/gpu": 1}}).working():
+        await pool.create(**TO_SMALL)
+    assert overwritten
+    assert (await pool.labels(name))[CONFIG] == "small"
+    assert await pool.is_open(name)
+
+
 async def test_a_label_that_failed_before_is_set_anew(pool):
     name = await pool.add_node("0", {CONFIG: "small", STATE: "failed"})
     manager = MigManager(pool, LAYOUTS)
