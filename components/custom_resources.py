@@ -137,6 +137,25 @@ class BlueGreen(_Resource):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ScalingRemovalArgs:
+    """``namespace`` and ``name`` are those of a Deployment and of its ScaledObject."""
+
+    kubeconfig: pulumi.Input[str]
+    context: pulumi.Input[str] | None = None
+    namespace: str
+    name: str
+
+
+class ScalingRemoval(_Resource):
+    """Nothing while it is there; destroying it gives the Deployment its declared number of pods again.
+
+    The ScaledObject must depend on it, so that it is destroyed later.
+    """
+
+    TYPE = "gpuform:workloads:ScalingRemoval"
+
+
+@dataclass(frozen=True, kw_only=True)
 class HostConfigurationArgs:
     """``inventory`` is JSON as ``ansible-inventory --list`` prints it.
 

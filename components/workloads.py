@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pulumi
 
-from components.custom_resources import BlueGreen, BlueGreenArgs
+from components.custom_resources import BlueGreen, BlueGreenArgs, ScalingRemoval, ScalingRemovalArgs
 from components.manifest import Manifest, resource, timeouts
 from infra.model import labels
 
@@ -20,8 +20,9 @@ class WorkloadArgs:
 
     ``claim`` is the ResourceClaimTemplate of its pods; ``minutes`` bound a create and an update. Of a
     Deployment only: ``blue_green`` replaces it and its Service; ``runtime`` is the ServingRuntime of an
-    InferenceService; ``scaled`` measures it and sets its number of pods. ``scaled_by``, the component with
-    KEDA, ends the deletion of a ScaledObject; ``served_by``, that with KServe, of an InferenceService.
+    InferenceService; ``scaled`` measures it and sets its number of pods, and ``scaling_removal`` sets it to
+    the declared one after their deletion. ``scaled_by``, the component with KEDA, ends the deletion of a
+    ScaledObject; ``served_by``, that with KServe, of an InferenceService.
     """
 
     controller: Manifest
@@ -31,6 +32,7 @@ class WorkloadArgs:
     blue_green: BlueGreenArgs | None = None
     runtime: Manifest | None = None
     scaled: Sequence[Manifest] = ()
+    scaling_removal: ScalingRemovalArgs | None = None
     scaled_by: Sequence[pulumi.Resource] = ()
     served_by: Sequence[pulumi.Resource] = ()
 
@@ -58,6 +60,9 @@ class _Workload(pulumi.ComponentResource):
             BlueGreen(name, args.blue_green, pulumi.ResourceOptions(parent=self, depends_on=before))
         else:
             before.append(self._controller(name, args, before))
+        if args.scaling_removal:
+            options = pulumi.ResourceOptions(parent=self, depends_on=list(before))
+            before.append(ScalingRemoval(f"{name}-scaling", args.scaling_removal, options))
         for manifest in args.scaled:
             # Deleted before the Deployment, which it names, and before KEDA, which removes its finalizer. A
             # dependency of the parent does not suffice: if scale is removed, the parent stays.

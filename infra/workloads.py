@@ -6,10 +6,16 @@ from collections.abc import Sequence
 
 import pulumi
 
-from components.custom_resources import BlueGreenArgs
+from components.custom_resources import BlueGreenArgs, ScalingRemovalArgs
 from components.workloads import WorkloadArgs
 from infra.model.environment import Environment
-from infra.model.workload import DeploymentWorkload, JobWorkload, NotebookWorkload, Workload
+from infra.model.workload import (
+    DeploymentWorkload,
+    InferenceWorkload,
+    JobWorkload,
+    NotebookWorkload,
+    Workload,
+)
 from infra.plan import workloads
 
 
@@ -34,6 +40,7 @@ def arguments(
         blue_green=_blue_green(env, workload, kubeconfig),
         runtime=workloads.runtime(env, workload),
         scaled=workloads.scaling_objects(env, workload),
+        scaling_removal=_scaling_removal(env, workload, kubeconfig),
         scaled_by=scaled_by,
         served_by=served_by,
     )
@@ -43,6 +50,18 @@ def _minutes(env: Environment, workload: Workload) -> tuple[int, int] | None:
     if isinstance(workload, JobWorkload):
         return (workload.wait_minutes, workload.wait_minutes) if workload.wait_minutes else None
     return None if isinstance(workload, NotebookWorkload) else workloads.wait_minutes(env, workload)
+
+
+def _scaling_removal(
+    env: Environment, workload: Workload, kubeconfig: pulumi.Input[str] | None
+) -> ScalingRemovalArgs | None:
+    """None without kubeconfig, and for an InferenceService: KServe itself sets the declared number."""
+    is_scaled = isinstance(workload, InferenceWorkload) and workload.scale and not workload.model
+    if not is_scaled or kubeconfig is None:
+        return None
+    return ScalingRemovalArgs(
+        kubeconfig=kubeconfig, context=env.context, namespace=workload.namespace, name=workload.name
+    )
 
 
 def _blue_green(

@@ -37,7 +37,8 @@ TICKET = "gpuform.io/ticket"
 # Annotation of a node: the layout of a configuration name that the user chose and may later give to another.
 MIG_LAYOUT = "gpuform.io/mig-layout"
 # Blue-green: which of a workload's two Deployments a pod belongs to; annotations of each Deployment: the
-# template that it was made of, and how many replicas it has when it is live.
+# template that it was made of, and how many replicas it has when it is live. The latter also of a Deployment
+# that an autoscaler may have had.
 COLOUR = "gpuform.io/colour"
 COLOURS = ("blue", "green")
 TEMPLATE = "gpuform.io/template"

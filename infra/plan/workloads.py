@@ -130,8 +130,10 @@ def _controller(env: Environment, workload: Workload) -> Manifest:
             **serving.strategy(workload, may_block),
         }
         if isinstance(workload, InferenceWorkload) and not workload.scale and not workload.model:
-            # The autoscaler of a former `scale` still owns the number of pods.
-            metadata["annotations"] = {**metadata.get("annotations", {}), labels.PATCH_FORCE: "true"}
+            # The autoscaler of a former `scale` still owns the number of pods, and may change it again until
+            # it is deleted (components' ScalingRemoval).
+            unscaled = {labels.PATCH_FORCE: "true", labels.FULL: str(workload.replicas)}
+            metadata["annotations"] = {**metadata.get("annotations", {}), **unscaled}
         if minutes != serving.IMAGE_MINUTES:
             spec["progressDeadlineSeconds"] = minutes * 60
         return manifest("Deployment", metadata, "apps/v1", spec=spec)

@@ -114,7 +114,8 @@ ORDER: list[tuple[str, str, tuple[str, ...]]] = [
         "ClusterQueue queues-ClusterQueue-team", "Release queues-release")),
     # Their operators remove the finalizers of what they scale and serve.
     ("scaling", "ScaledObject workloads-default-triton-ScaledObject", (
-        "Release scaling-release", "Deployment workloads-default-triton")),
+        "Release scaling-release", "ScalingRemoval workloads-default-triton-scaling")),
+    ("scaling", "ScalingRemoval workloads-default-triton-scaling", ("Deployment workloads-default-triton",)),
     ("scaling", "Release scaling-release", ("Namespace namespaces-gpuform-keda",)),
     ("serving", "InferenceService workloads-default-triton", (
         "Release kserve-kserve", "ServingRuntime workloads-default-triton-runtime")),

@@ -45,8 +45,8 @@ def test_the_deployment_leaves_its_number_to_keda() -> None:
 def test_without_scale_the_number_is_declared_and_nothing_scales() -> None:
     found = made({"at": SCALE, "remove": True}, {"at": "workloads/1/replicas", "put": 3})
     assert found["Deployment"]["spec"]["replicas"] == 3
-    force = {"pulumi.com/patchForce": "true"}
-    assert found["Deployment"]["metadata"]["annotations"] == force, "a former autoscaler owns the number"
+    former = {"pulumi.com/patchForce": "true", "gpuform.io/replicas": "3"}
+    assert found["Deployment"]["metadata"]["annotations"] == former, "a former autoscaler owns the number"
     assert list(found) == ["Service", "Deployment", "PodMonitor"]
     assert scaling.release(parse(changed(GOOD["scaling"], {"at": SCALE, "remove": True}))) is None
 

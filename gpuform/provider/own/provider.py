@@ -17,6 +17,7 @@ _TYPES = {
     "gpuform:nodes:PoolNodes": "nodes.pool_nodes",
     "gpuform:nodes:MigLayout": "nodes.mig_layout",
     "gpuform:workloads:BlueGreen": "workloads.blue_green",
+    "gpuform:workloads:ScalingRemoval": "workloads.scaling",
     "gpuform:hosts:HostConfiguration": "hosts.configuration",
     "gpuform:openstack:ReplacementGuard": "guards.replacement",
     "gpuform:guards:LossGuard": "guards.loss",
