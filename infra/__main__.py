@@ -29,8 +29,14 @@ def cluster(env: Environment) -> Target | None:
         guarded = pulumi.ResourceOptions(depends_on=[guards.cluster_guard(env)])
         existing = target.existing(env.name, env.cluster, guarded)
         return replace(existing, ready=(guards.contents_guard(env, existing.kubeconfig),))
-    state = os.environ.get("GPUFORM_STATE") or Path(__file__).resolve().parent.parent / ".gpuform"
-    return target.embedded(env.name, str(Path(state) / "kubeconfig"))
+    return target.embedded(env.name, os.environ.get("GPUFORM_KUBECONFIG") or _embedded_kubeconfig())
+
+
+def _embedded_kubeconfig() -> str:
+    """Where `gpuform up` writes it (gpuform.checkout.paths), for runs of plain Pulumi."""
+    state = Path(os.environ.get("GPUFORM_STATE") or Path(__file__).resolve().parent.parent / ".gpuform")
+    stack = pulumi.get_stack()
+    return str((state if stack == "local" else state / "planes" / stack) / "kubeconfig")
 
 
 def main() -> None:

@@ -6,21 +6,26 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+MAIN_STACK = "local"
+"""The stack of `make up`: its control plane lies in the state folder itself."""
+
 
 @dataclass(frozen=True)
 class Paths:
-    """The folders of one checkout; nothing here creates them.
+    """The folders of one checkout, seen from one stack; nothing here creates them.
 
     ``state`` is disposable and belongs to this checkout; ``cache`` is shared by every checkout of this user
-    and keyed by version inside.
+    and keyed by version inside. ``stack`` selects the embedded control plane: each stack that runs on this
+    machine has its own (docs/adr/0017-a-control-plane-for-each-stack.md).
     """
 
     root: Path
     state: Path
     cache: Path
+    stack: str = MAIN_STACK
 
     @classmethod
-    def here(cls) -> Paths:
+    def here(cls, stack: str = MAIN_STACK) -> Paths:
         """The checkout of the working directory, else the one that this package is installed from.
 
         ``GPUFORM_STATE`` and ``GPUFORM_CACHE`` override the two others.
@@ -33,12 +38,23 @@ class Paths:
             root=root,
             state=Path(os.environ.get("GPUFORM_STATE") or root / ".gpuform").resolve(),
             cache=Path(os.environ.get("GPUFORM_CACHE") or base / "gpuform").resolve(),
+            stack=stack,
         )
 
     @property
+    def planes(self) -> Path:
+        """Folder of the control planes of every stack but ``MAIN_STACK``, by the name of the stack."""
+        return self.state / "planes"
+
+    @property
+    def plane(self) -> Path:
+        """Folder of the stack's embedded control plane."""
+        return self.state if self.stack == MAIN_STACK else self.planes / self.stack
+
+    @property
     def kubeconfig(self) -> Path:
-        """Kubeconfig of the embedded control plane, mode 0600."""
-        return self.state / "kubeconfig"
+        """Kubeconfig of the stack's embedded control plane, mode 0600."""
+        return self.plane / "kubeconfig"
 
     @property
     def shims(self) -> Path:
@@ -47,6 +63,7 @@ class Paths:
 
     @property
     def logs(self) -> Path:
+        """Folder of the logs of engine runs."""
         return self.state / "logs"
 
 

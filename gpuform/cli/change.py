@@ -1,10 +1,8 @@
-"""What changes a stack: ``gpuform up``, ``recover`` and ``destroy``."""
+"""What changes a stack, beside ``gpuform up``: ``recover`` and ``destroy``."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,113 +10,12 @@ import typer
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
 from gpuform.checkout.stacks import load_environment
-from gpuform.cli.output import (
-    Acknowledge,
-    AsJson,
-    Offline,
-    Stack,
-    confirm,
-    console,
-    print_warnings,
-    require_passed,
-    say,
-    warn,
-)
-from gpuform.engine import Engine, EngineFailure, Result
-from gpuform.engine.checkpoint import guard_records
-from gpuform.engine.pending import GIVEN_UP, Operation
+from gpuform.cli.output import AsJson, Stack, confirm, console, say, warn
+from gpuform.cli.up import runs_here, settler
+from gpuform.engine import Engine
+from gpuform.engine.pending import GIVEN_UP
 from lab.plane import ControlPlane
 from lab.toolchain import Toolchain
-
-LOCAL = "local"
-Say = Callable[[str], None]
-
-
-def settler(
-    stack: str, paths: Paths, engine: Engine, at_cloud: bool, say: Say
-) -> Callable[[Sequence[Operation]], object]:
-    """A function that settles operations of an interrupted run, or given up by a provider."""
-
-    def settle(pending: Sequence[Operation]) -> object:
-        from gpuform.clouds import RECOVERIES
-        from gpuform.stack import recover as recovery
-
-        return recovery.resume(recovery.Stack(stack, paths, engine, RECOVERIES, at_cloud), pending, say)
-
-    return settle
-
-
-def run_up(
-    engine: Engine,
-    stack: str,
-    paths: Paths,
-    at_cloud: bool,
-    say: Say,
-    packs: Sequence[Path] = (),
-    acknowledged: Sequence[str] = (),
-) -> Result:
-    """Run ``Engine.up`` after settling what is left; at a cloud, again once the cloud has done its part."""
-    settle = settler(stack, paths, engine, at_cloud, say)
-
-    def run() -> Result:
-        return engine.up(stack, policy_packs=packs, settle=settle, acknowledged=acknowledged)
-
-    try:
-        return run()
-    except EngineFailure as failure:
-        if not at_cloud:
-            raise
-        from gpuform.clouds import RECOVERIES
-        from gpuform.stack import recover as recovery
-
-        return recovery.retry_after_cloud(recovery.Stack(stack, paths, engine, RECOVERIES), failure, run, say)
-
-
-def up(
-    stack: Stack,
-    offline: Offline = False,
-    skip_preflight: Annotated[
-        bool, typer.Option("--skip-preflight", help="Skip the preflight checks of the account.")
-    ] = False,
-    policy_pack: Annotated[
-        list[Path] | None, typer.Option(help="Folder of a policy pack to enforce. May be repeated.")
-    ] = None,
-    acknowledge: Acknowledge = None,
-) -> None:
-    """Make the stack match its file, after a preflight of the account or project.
-
-    Exit code 1 if a check fails (see `gpuform doctor STACK`), or if a cluster, data or running pods would be
-    lost without --acknowledge; then nothing is changed.
-    """
-    from infra.plan.losses import may_lose
-    from lab.rehearse import nodes
-
-    paths = Paths.here()
-    env = load_environment(stack, paths)
-    if stack == LOCAL:
-        raise InputError("STACK", f"{LOCAL!r} runs on the embedded control plane", "use `gpuform local up`")
-    print_warnings(env)
-    if not offline and not skip_preflight:
-        require_passed(env, paths, stack, console)
-    packs = [folder.resolve() for folder in policy_pack or ()]
-    tools = Toolchain(paths)
-    simulated_cloud = offline and nodes.simulated_nodes(env).by_cloud
-    if simulated_cloud or env.is_simulated:
-        ControlPlane(paths, tools).start_for(env, say)
-    if simulated_cloud:
-        nodes.apply_nodes(env, paths, tools)
-    engine = Engine(paths, tools, say=say, offline=offline)
-    accepted = (*env.acknowledge_loss, *(acknowledge or ()))
-    try:
-        if may_lose(guard_records(engine.export(stack)), env):
-            # What is in the cluster is judged only once the cluster is up to date: refuse before that.
-            engine.preview(stack, lambda event: None, acknowledged=accepted)
-        result = run_up(engine, stack, paths, not offline, say, packs, accepted)
-    except EngineFailure as failure:
-        for error in failure.result.errors[1:]:  # a pipeline keeps what is printed, and not the engine's log
-            warn(error)
-        raise
-    say(result.summary)
 
 
 def recover(
@@ -153,8 +50,9 @@ def recover(
     from gpuform.reports import stack as texts
     from gpuform.stack import recover as recovery
 
-    paths = Paths.here()
-    load_environment(stack, paths)
+    paths = Paths.here(stack)
+    env = load_environment(stack, paths)
+    offline = offline and not env.is_simulated
     imports = dict(_parse_import(text) for text in made or ())
     ended_owners, not_created = tuple(owner_is_gone or ()), tuple(never_made or ())
     decisions = recovery.UserDecisions(ended_owners, imports, not_created, renew_kubeconfig)
@@ -215,15 +113,22 @@ def destroy(
 ) -> None:
     """Delete everything that a stack made, in a safe order; shows the plan first, and asks.
 
+    A control plane on this machine is deleted with its stack, unless namespaces stay on it.
     Without a terminal and without --yes nothing is done, and the exit code is 1.
     """
     from gpuform.clouds import stack_teardown
     from gpuform.stack.destroy import Destroy, Options, Outcome
 
-    paths = Paths.here()
+    paths = Paths.here(stack)
     env = load_environment(stack, paths)
+    offline = offline and not env.is_simulated
     print_line = warn if as_json else say
     engine = Engine(paths, Toolchain(paths), say=warn, offline=offline)
+    plane = ControlPlane(paths, Toolchain(paths)) if runs_here(env, offline) else None
+    if plane and plane.has_data:
+        plane.start_for(env, print_line)
+    elif plane:
+        engine.forget(stack)  # what is recorded went with the control plane
     options = Options(offline, force, cluster_gone, purge, wait)
     target = stack_teardown(env, paths, engine, stack, options, say=print_line)
     plan = target.plan()
@@ -240,6 +145,8 @@ def destroy(
             target = stack_teardown(env, paths, engine, stack, options, say=print_line)
             plan = target.plan()
         outcome = Destroy(target, plan).run().to_json()
+    if confirmed and plane and not plan.kept_namespaces:
+        plane.stop(delete=True)
     if as_json:
         typer.echo(json.dumps({"plan": plan.to_json(), "done": confirmed, **outcome}, indent=2))
     if not confirmed:

@@ -46,7 +46,7 @@ def verify(
     """
     from gpuform.hosts import verify as checks
 
-    paths = Paths.here()
+    paths = Paths.here(stack)
     env = stacks.load_environment(stack, paths)
     way = backend or ("ssh" if env.uses_ssh else "kubectl")
     inventory = _inventory(env, way, paths)

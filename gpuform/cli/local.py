@@ -1,89 +1,101 @@
-"""``gpuform local``: the embedded control plane and the stack that runs on it."""
+"""``gpuform local``: the embedded control planes of this checkout's stacks."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from gpuform.checkout import writable
-from gpuform.checkout.errors import Failure, InputError
-from gpuform.checkout.paths import Paths
+from gpuform.checkout.errors import InputError
+from gpuform.checkout.listing import abbreviate
+from gpuform.checkout.paths import MAIN_STACK, Paths
 from gpuform.checkout.stacks import load_environment, stack_file
-from gpuform.cli.change import settler
-from gpuform.cli.observe import read_facts
-from gpuform.cli.output import Offline, Stack, console, say, short_path, warn
+from gpuform.cli.output import Acknowledge, Offline, console, say, warn
+from gpuform.cli.up import monitoring_lines
+from gpuform.cli.up import up as update
 from gpuform.engine import Engine, engine_env, export_lines, forget_stacks, require_forgettable
 from gpuform.reports import tables
-from gpuform.usage.injected_faults import faulty_nodes, unsettled_pools
-from gpuform.usage.status import ClusterStatus, read_status
 from infra.config import load
+from infra.model.base import listing
 from infra.model.environment import Environment
-from lab.plane import ControlPlane, Status
+from lab.plane import ControlPlane, Status, stacks_with_planes
 from lab.toolchain import Toolchain
-from lab.toolchain.catalogue import MAIN_JOB
 
-STACK = "local"
-SETTLE_S = 60.0  # a simulated operand acts within a second or two; a minute means that it never will
-UNCHANGED_S = 5.0  # the same if the engine had nothing to do: operands of a restarted control plane come back
-
-app = typer.Typer(no_args_is_help=True, help="The embedded control plane on this machine (simulated nodes).")
+app = typer.Typer(
+    no_args_is_help=True, help="The embedded control planes on this machine, one per stack (simulated nodes)."
+)
+LocalStack = Annotated[str, typer.Argument(help="Stack of the control plane: Pulumi.STACK.yaml.")]
 
 
 @app.command()
 def start(
+    stack: LocalStack = MAIN_STACK,
     port: Annotated[int | None, typer.Option(help="Port of the API server; a free one by default.")] = None,
 ) -> None:
-    """Start the control plane, or repair it; changes nothing if all of it runs."""
-    plane = _control_plane()
+    """Start the stack's control plane, or repair it; changes nothing if all of it runs."""
+    paths = Paths.here(stack)
+    stack_file(stack, paths)
+    plane = _control_plane(paths)
     plane.start(port=port, progress=say)
-    if environment := _load_here(STACK, offline=False):
+    if environment := _load_valid(paths):
         plane.start_for(environment, say)
 
 
 @app.command()
 def stop(
+    stack: Annotated[
+        str | None, typer.Argument(help="Only the control plane of this stack; default: of every stack.")
+    ] = None,
     delete: Annotated[
-        bool, typer.Option("--delete", help="Also delete the data and the Pulumi state.")
+        bool, typer.Option("--delete", help="Also delete the data; of every stack, the Pulumi state, too.")
     ] = False,
 ) -> None:
     """Stop every process that was started for this checkout; data stays unless --delete.
 
     --delete is refused, and nothing is stopped, while a stack elsewhere keeps its state here.
     """
-    if delete:
-        require_forgettable(Paths.here())
-    _control_plane().stop(delete=delete)
-    if delete:
-        forget_stacks(Paths.here())
-    say("stopped, data deleted" if delete else "stopped; the data stays, and `make up` continues from it")
+    paths = Paths.here()
+    stacks = stacks_with_planes(paths)
+    if stack is not None and stack not in stacks:
+        raise InputError("STACK", f"{stack!r} has no control plane here", listing(stacks, stack))
+    if delete and stack is None:
+        require_forgettable(paths)
+    for name in stacks if stack is None else (stack,):
+        _control_plane(Paths.here(name)).stop(delete=delete)
+    if delete and stack is None:
+        forget_stacks(paths)
+    again = "`make up`" if stack in (None, MAIN_STACK) else f"`gpuform local start {stack}`"
+    say("stopped, data deleted" if delete else f"stopped; the data stays, and {again} continues from it")
 
 
 @app.command()
-def status() -> None:
+def status(stack: LocalStack = MAIN_STACK) -> None:
     """Show the control plane's members: process, port, memory. Exit code 1 if one does not run."""
-    current = _control_plane().status()
+    paths = Paths.here(stack)
+    current = _control_plane(paths).status()
     console.print(_members_table(current))
     for line in monitoring_lines(current):
         say(line)
+    if others := [name for name in stacks_with_planes(paths) if name != stack]:
+        say(f"other control planes of this checkout: {abbreviate(others)}")
     if not current.running:
         raise typer.Exit(1)
 
 
 @app.command()
-def env(stack: Stack = STACK, offline: Offline = False) -> None:
+def env(stack: LocalStack = MAIN_STACK, offline: Offline = False) -> None:
     """Print shell lines that set up pulumi, kubectl and helm for use by hand: eval "$(gpuform local env)"."""
-    paths = Paths.here()
+    paths = Paths.here(stack)
     stack_file(stack, paths)
+    environment = _load_valid(paths)
+    offline = offline and not (environment and environment.is_simulated)
     tools = Toolchain(paths)
     # This creates the stack, so that `pulumi preview` works before the first `pulumi up`.
     Engine(paths, tools, say=warn, offline=offline).prepare(stack)
-    plane = _control_plane()
-    if plane.status().ready and (environment := _load_here(stack, offline)):
+    plane = _control_plane(paths)
+    if plane.status().ready and environment and (offline or environment.is_simulated):
         plane.start_for(environment, warn)
     typer.echo(export_lines(engine_env(paths, tools, stack, offline)))
 
@@ -95,65 +107,17 @@ def nodes(
     """Create simulated nodes for a stack that is run offline; repeat after a change of its stack file."""
     from lab.rehearse.nodes import apply_nodes
 
-    paths = Paths.here()
+    paths = Paths.here(stack)
     environment = load_environment(stack, paths)
     counts = apply_nodes(environment, paths, Toolchain(paths))
-    _control_plane().start_for(environment, say)
+    _control_plane(paths).start_for(environment, say)
     say("; ".join(f"{pool}: {count}" for pool, count in counts.items()))
 
 
 @app.command()
-def up() -> None:
-    """The main job: start the control plane, run `pulumi up` of the stack local, and show the result."""
-    began = time.monotonic()
-    paths = Paths.here()
-    writable.require_state(paths.state)
-    environment = load(paths.root / f"Pulumi.{STACK}.yaml")
-    tools = Toolchain(paths)
-    tools.ensure(*MAIN_JOB)
-    plane = _control_plane()
-    plane.start_for(environment, say)
-    engine = Engine(paths, tools)
-    result = engine.up(STACK, settle=settler(STACK, paths, engine, at_cloud=False, say=say))
-    current = _wait_until_settled(environment, paths, SETTLE_S if result.changed else UNCHANGED_S)
-    if waiting := _unsettled_names(current):
-        say(f"pools {waiting} do not offer what was planned: refreshing the state")
-        engine.refresh(STACK, on_event=lambda event: None)  # its events show others' changes as its own
-        result = engine.up(STACK)
-        current = _wait_until_settled(environment, paths, SETTLE_S)
-    report = _write_report(environment, paths)
-    console.print(tables.pools_table(current), "", tables.pods_table(current), "", sep="\n")
-    say(f"{result.summary}; {time.monotonic() - began:.0f} s in all; report: {short_path(report)}")
-    say(tables.SIMULATED)
-    if environment.uses_packer:
-        say(tables.PACKED)
-    for line in monitoring_lines(plane.status()):
-        say(line)
-    for name, why in faulty_nodes(current).items():
-        warn(f"node {name} does not offer what was planned, because a fault was injected: {why}")
-    if waiting := _unsettled_names(current):
-        raise Failure(
-            f"pools {waiting}",
-            f"do not offer what was planned after {SETTLE_S:.0f} s",
-            f"see the nodes' events with kubectl, and {paths.logs / 'simulator.log'}",
-        )
-
-
-def _write_report(environment: Environment, paths: Paths) -> Path:
-    from gpuform.reports.page import write_report
-
-    report_facts = read_facts(environment, STACK, paths, paths.kubeconfig, None)
-    return write_report(paths.state / "report", report_facts, paths.root)
-
-
-def _wait_until_settled(environment: Environment, paths: Paths, seconds: float) -> ClusterStatus:
-    """The cluster's status once every pool offers what was planned, or after ``seconds``."""
-    deadline = time.monotonic() + seconds
-    while True:
-        current = read_status(environment, paths.kubeconfig)
-        if not _unsettled_names(current) or time.monotonic() > deadline:
-            return current
-        time.sleep(0.3)
+def up(stack: LocalStack = MAIN_STACK, acknowledge: Acknowledge = None) -> None:
+    """The same as `gpuform up STACK`, by default of the stack that `make up` creates."""
+    update(stack, acknowledge=acknowledge)
 
 
 def _members_table(status: Status) -> Table:
@@ -172,33 +136,13 @@ def _members_table(status: Status) -> Table:
     return tables.build_table(title, ("member", "pid", "port", "memory"), [*rows, ("all", "", "", total)])
 
 
-def monitoring_lines(status: Status) -> Iterator[str]:
-    """Prometheus's address, if it runs, and where monitoring differs from the declaration."""
-    for member in status.members:
-        if member.name == "prometheus" and member.running:
-            yield (
-                "Prometheus (real; the GPUs that it measures are simulated) answers: "
-                f"http://127.0.0.1:{member.port}/api/v1/alerts"
-            )
-    yield from (f"monitoring: {line}" for line in status.sidecar_messages)
-
-
-def _unsettled_names(current: ClusterStatus) -> str:
-    return ", ".join(pool.name for pool in unsettled_pools(current))
-
-
-def _load_here(stack: str, offline: bool) -> Environment | None:
-    """The stack's environment if it runs on the embedded control plane (``offline``: any stack does).
-
-    None if the stack file is missing or invalid; its next reader reports that.
-    """
+def _load_valid(paths: Paths) -> Environment | None:
+    """The stack's environment; None if its file is missing or invalid: its next reader reports that."""
     try:
-        environment = load(Paths.here().root / f"Pulumi.{stack}.yaml")
+        return load(paths.root / f"Pulumi.{paths.stack}.yaml")
     except (InputError, OSError):
         return None
-    return environment if offline or environment.is_simulated else None
 
 
-def _control_plane() -> ControlPlane:
-    paths = Paths.here()
+def _control_plane(paths: Paths) -> ControlPlane:
     return ControlPlane(paths, Toolchain(paths))

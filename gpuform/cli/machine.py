@@ -8,15 +8,16 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from gpuform.checkout.errors import Failure, InputError
-from gpuform.checkout.paths import Paths
-from gpuform.checkout.stacks import load_environment
-from gpuform.cli.output import Stack, console, print_warnings, require_passed, say, show
+from gpuform.checkout.paths import MAIN_STACK, Paths
+from gpuform.checkout.stacks import load_environment, stack_file
+from gpuform.cli.output import Stack, console, print_warnings, require_passed, say, show, start_command
 from gpuform.engine import plugins
 from gpuform.reports import tables
 from lab.plane import ControlPlane
@@ -46,7 +47,7 @@ def doctor(
     from gpuform.clouds import cloud_of
     from gpuform.stack.preflight import run_checks
 
-    paths = Paths.here()
+    paths = Paths.here(stack or MAIN_STACK)
     env = load_environment(stack, paths) if stack is not None else None
     all_findings = list(check_machine(paths))
     if stack is not None and env is not None:
@@ -64,7 +65,7 @@ def preflight(stack: Stack) -> None:
 
     Prints on stderr what did not pass, since stdout is pulumi's, and nothing for a stack that has no account.
     """
-    paths = Paths.here()
+    paths = Paths.here(stack)
     require_passed(load_environment(stack, paths), paths, stack, Console(stderr=True, highlight=False))
 
 
@@ -100,13 +101,14 @@ def check_machine(paths: Paths) -> Iterator[Finding]:
     if status.ready:
         yield Finding("control plane", "PASS", f"Kubernetes {status.kubernetes} at {status.server}")
     else:
-        yield Finding("control plane", "SKIP", "not running", "gpuform local start")
+        yield Finding("control plane", "SKIP", "not running", start_command(paths.stack))
 
 
 simulate = typer.Typer(
     no_args_is_help=True, help="Hardware faults of the embedded cluster's simulated nodes."
 )
 Node = Annotated[str, typer.Argument(help="Name of a simulated node.")]
+OfStack = Annotated[str, typer.Option("--stack", help="Stack on this machine that has the node.")]
 
 
 @simulate.command()
@@ -116,11 +118,12 @@ def health(
     ok: Annotated[
         bool, typer.Option("--ok", help="Make it healthy again; restarts the device plugin.")
     ] = False,
+    stack: OfStack = MAIN_STACK,
 ) -> None:
     """Make a GPU unhealthy: it stays in capacity, is not allocatable, and pods that hold it keep it."""
     from lab.plane.gpu_faults import set_health as change
 
-    for line in asyncio.run(change(Paths.here().kubeconfig, node, gpu, ok)):
+    for line in asyncio.run(change(_simulated_cluster(stack), node, gpu, ok)):
         say(line)
 
 
@@ -144,6 +147,7 @@ def fault(
     clear: Annotated[
         bool, typer.Option("--clear", help="Clear all faults of the GPU, or of the whole node.")
     ] = False,
+    stack: OfStack = MAIN_STACK,
 ) -> None:
     """Inject one fault, to see how monitoring and the device plugin react."""
     from lab.plane.gpu_faults import FaultRequest
@@ -161,8 +165,17 @@ def fault(
         faults.EXPORTER_DOWN: exporter_down,
     }
     request = FaultRequest(node, gpu, tuple(kind for kind, on in chosen.items() if on), xid, clear)
-    for line in asyncio.run(change(Paths.here().kubeconfig, request)):
+    for line in asyncio.run(change(_simulated_cluster(stack), request)):
         say(line)
+
+
+def _simulated_cluster(stack: str) -> Path:
+    """Kubeconfig of the stack's control plane. Raises InputError for an unknown stack."""
+    paths = Paths.here(stack)
+    stack_file(stack, paths)
+    if not paths.kubeconfig.is_file():
+        raise Failure(f"control plane of {stack}", "has never been started", f"run `{start_command(stack)}`")
+    return paths.kubeconfig
 
 
 prices = typer.Typer(no_args_is_help=True, help="The dated price list used for all costs.")

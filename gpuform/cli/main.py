@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from gpuform.checkout.errors import Failure, InputError
-from gpuform.cli import change, hosts, local, machine, observe, plan, preview
+from gpuform.cli import change, hosts, local, machine, observe, plan, preview, up
 
 
 class Commands(TyperGroup):
@@ -52,7 +52,7 @@ for command in (
     plan.render,
     plan.images,
     preview.preview,
-    change.up,
+    up.up,
     observe.drift,
     change.recover,
     change.destroy,

@@ -19,6 +19,7 @@ from gpuform.cli.output import (
     Stack,
     cluster_failures,
     console,
+    page_of,
     reach_cluster,
     require_file,
     say,
@@ -47,13 +48,11 @@ if TYPE_CHECKING:
 WATCH_INTERVAL_S = 5.0
 MOST_WAITING = 10
 """Of each queue, in the order in which they came."""
-PAGES = {"local": "index.html"}
-"""`make up` writes the same page."""
 
 
 def status(stack: Stack = "local", as_json: AsJson = False) -> None:
     """Show pools, nodes, what they offer, which pods use it, queues, and what it costs."""
-    paths = Paths.here()
+    paths = Paths.here(stack)
     env = load_environment(stack, paths)
     with reach_cluster(env, paths, stack) as (kubeconfig, context), cluster_failures(stack, kubeconfig):
         current = cluster_status.read_status(env, kubeconfig, context)
@@ -98,7 +97,7 @@ def top(
     from gpuform.usage.prometheus import connect
     from gpuform.usage.top.read import build_view, read_metrics
 
-    paths = Paths.here()
+    paths = Paths.here(stack)
     env = load_environment(stack, paths)
     _require_known("pool", pool, [declared_pool.name for declared_pool in env.pools])
     with (
@@ -153,9 +152,9 @@ def report(
     """
     from gpuform.reports.page import save_page
 
-    paths = Paths.here()
+    paths = Paths.here(stack)
     env = load_environment(stack, paths)
-    file = output or paths.state / "report" / PAGES.get(stack, f"{stack}.html")
+    file = output or page_of(paths)
     require_file(file, "-o")
     with reach_cluster(env, paths, stack) as (kubeconfig, context):
         report_facts = read_facts(env, stack, paths, kubeconfig, context)
@@ -185,7 +184,7 @@ def drift(stack: Stack, as_json: AsJson = False) -> None:
     from gpuform.reports import stack as texts
     from gpuform.stack.drift.run import find_drift
 
-    paths = Paths.here()
+    paths = Paths.here(stack)
     env = load_environment(stack, paths)
     cloud = cloud_of(env)
     findings = find_drift(env, cloud.drift, cloud.access, paths, Toolchain(paths), stack, say=warn)
@@ -230,7 +229,7 @@ def tickets(
 
 
 def _read_health(stack: str) -> tuple[Health, cluster_health.HealthStatus]:
-    paths = Paths.here()
+    paths = Paths.here(stack)
     env = load_environment(stack, paths)
     if env.health is None:
         raise InputError("health", f"stack {stack} does not declare it", "add health: {} to the stack file")

@@ -17,7 +17,7 @@ from rich.console import Console, RenderableType
 
 from gpuform.checkout import writable
 from gpuform.checkout.errors import Failure, InputError
-from gpuform.checkout.paths import Paths
+from gpuform.checkout.paths import MAIN_STACK, Paths
 from gpuform.kubernetes.kubeconfig_errors import error_text, unreachable_failure
 from infra.model.environment import Environment
 from lab.toolchain import Toolchain
@@ -74,6 +74,11 @@ def short_path(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
+def page_of(paths: Paths) -> Path:
+    """File of the stack's report, which `gpuform up` writes as well."""
+    return paths.state / "report" / ("index.html" if paths.stack == MAIN_STACK else f"{paths.stack}.html")
+
+
 def require_file(file: Path, option: str) -> None:
     """Raise InputError unless the file given by ``option`` can be written."""
     remedy = f"name a writable file with {option}"
@@ -90,6 +95,11 @@ def reach_cluster(
     from gpuform.stack.cluster_access import read_only_kubeconfig
 
     return read_only_kubeconfig(env, cloud_of(env).access, paths, stack, Toolchain(paths))
+
+
+def start_command(stack: str) -> str:
+    """The command that starts the stack's embedded control plane."""
+    return "gpuform local start" if stack == MAIN_STACK else f"gpuform local start {stack}"
 
 
 def require_passed(env: Environment, paths: Paths, stack: str, console: Console) -> None:
@@ -112,10 +122,12 @@ def cluster_failures(stack: str, kubeconfig: Path) -> Iterator[None]:
         yield
     except (OSError, httpx.HTTPError, ValueError) as error:
         subject = f"cluster of {stack}"
-        if stack == "local":
+        if kubeconfig == Paths.here(stack).kubeconfig:
+            if not kubeconfig.exists():
+                raise Failure(subject, "does not exist yet", f"create it with `gpuform up {stack}`") from None
             fact = f"cannot be reached ({error_text(error)})"
-            raise Failure(subject, fact, "start it with `gpuform local start`") from None
+            raise Failure(subject, fact, f"start it with `{start_command(stack)}`") from None
         if not kubeconfig.exists():
-            remedy = f"create the cluster (`gpuform up {stack}`), or correct the path"
-            raise Failure(subject, f"the kubeconfig {kubeconfig} does not exist", remedy) from None
+            fact = f"the kubeconfig {kubeconfig} does not exist"
+            raise Failure(subject, fact, "correct cluster.kubeconfig") from None
         raise unreachable_failure(stack, kubeconfig, error) from None

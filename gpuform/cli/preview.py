@@ -40,7 +40,7 @@ def preview(
     from gpuform.stack.preview.run import Preview
     from lab.rehearse.plane import preview_base
 
-    paths = Paths.here()
+    paths = Paths.here(stack)
     if summary is not None:
         require_file(summary, "--summary")
     accepted = tuple(acknowledge or ())
@@ -109,7 +109,7 @@ def rehearse(
     if fast:
         remedy = "leave it out: Karpenter's AWS controller launches the nodes, in about the same time"
         raise InputError("--fast", "was removed", remedy)
-    paths = Paths.here()
+    paths = Paths.here(stack)
     page = report or paths.state / "rehearse" / f"{stack}.html"
     if report is not None:
         require_file(report, "--report")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,8 @@ def require_forgettable(paths: Paths) -> None:
     """Raise Failure while a stack has resources outside the embedded cluster: only its state records them."""
     for file in sorted(EngineFiles(paths).backend.glob(".pulumi/stacks/*/*.json")):
         resources = read_deployment(file)["deployment"].get("resources") or ()
-        if any(_is_outside(resource, paths.kubeconfig) for resource in resources):
+        embedded = replace(paths, stack=file.stem).kubeconfig
+        if any(_is_outside(resource, embedded) for resource in resources):
             raise Failure(
                 f"stack {file.stem}",
                 f"has {len(resources)} resources outside the embedded cluster, recorded only in this state",

@@ -109,7 +109,8 @@ def engine_env(paths: Paths, toolchain: Tools, stack: str = "local", offline: bo
         "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "false" if may_download else "true",
         "PULUMI_STACK": stack,
         "GPUFORM_PYTHON": sys.executable,  # read by gpuform/provider/own/pulumi-resource-gpuform
-        "GPUFORM_STATE": str(paths.state),  # the program derives the kubeconfig's path from it
+        "GPUFORM_STATE": str(paths.state),
+        "GPUFORM_KUBECONFIG": str(paths.kubeconfig),  # read by the program
         "KUBECONFIG": str(paths.kubeconfig),
         "PATH": os.pathsep.join([*(own_folders if offline else own_folders[1:]), *other_folders]),
     }

@@ -138,6 +138,21 @@ class Engine:
         """Replace the stack's state, as ``pulumi stack import`` does."""
         self.run_pulumi(self.prepare(stack), "stack", "import", "--stack", stack, stdin=json.dumps(state))
 
+    def forget(self, stack: str) -> int:
+        """Forget resources that no longer exist, and return their number; a declared state is kept.
+
+        Raises Failure, and forgets nothing, while a run holds the stack.
+        """
+        project = backend.project_name(self._paths.root)
+        if backend.declared_state(self._paths.root, stack) is not None and not self._files.offline:
+            return 0
+        file = self._files.checkpoint(project, stack)
+        resources = checkpoint.read_deployment(file)["deployment"].get("resources") or ()
+        if resources:
+            locks.release_dead(self._files.locks(project, stack), stack)
+            file.unlink()
+        return len(resources)
+
     def prepare(self, stack: str = "local") -> dict[str, str]:
         """Create or repair ``stack`` if necessary; returns the environment of its runs."""
         env, declared = self.environment(stack)

@@ -6,7 +6,6 @@ One file each, no scripts, no requests, light or dark as the reader's system. ``
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +27,6 @@ from gpuform.usage.top.facts import Facts, Limit, PoolFacts
 from gpuform.usage.top.measured import nodes_to_draw
 from gpuform.usage.top.view import Gpu, Node, PodUse
 from infra.model import namespaces
-from infra.plan.bill import to_document
 from infra.plan.rules.promql import POOL_REQUESTED, POOL_USED
 
 MOST_ALERTS, MOST_PODS, MOST_TROUBLES, MOST_WAITING = 50, 200, 50, 50
@@ -69,14 +67,6 @@ PAGES.filters |= {"px": "{:.1f}".format, "colour": _colour}
 
 def _render(template: str, title: str, **values: Any) -> str:
     return PAGES.get_template(template).render(title=title, **values)
-
-
-def write_report(folder: Path, facts: Facts, root: Path) -> Path:
-    """Write ``status.json`` and ``index.html`` into ``folder`` and return the page's path."""
-    folder.mkdir(parents=True, exist_ok=True)
-    status = {**facts.status.to_json(), "cost": to_document(facts.bill)}
-    (folder / "status.json").write_text(json.dumps(status, indent=2) + "\n")
-    return save_page(folder / "index.html", facts, root)
 
 
 def save_page(file: Path, facts: Facts, root: Path) -> Path:

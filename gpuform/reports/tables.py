@@ -24,7 +24,7 @@ SIMULATED = (
     "simulated here: the nodes (kwok) and NVIDIA's operands (lab.simulator). "
     "Real: etcd, kube-apiserver, scheduler, controllers, helm, Pulumi engine."
 )
-PLAYED = "stack {0} is simulated on the embedded cluster of this machine"
+PLAYED = "stack {0} is simulated on its own control plane on this machine"
 NO_NODES = "; it has no nodes yet: `gpuform local nodes {0}` creates them"
 PACKED = (
     "gpuform-packer schedules the pods with GPUs: a second, real kube-scheduler, here a process "

@@ -126,7 +126,7 @@ def summarise_status(
 def pool_of(env: Environment, node: Node) -> str:
     """The node's pool; empty if the node has no pool of this environment.
 
-    Several stacks may be simulated on one embedded cluster, and their pools have the same names.
+    Several stacks may share an existing cluster, and their pools may have the same names.
     """
     return node.labels.get(labels.POOL, "") if _in_environment(env, node) else ""
 

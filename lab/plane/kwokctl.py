@@ -177,7 +177,7 @@ def run(layout: Layout, tools: Tools, *command: str) -> None:
 
     Raises :class:`Failure` with the last line of that log.
     """
-    log = layout.paths.logs / "kwokctl.log"
+    log = layout.logs / "kwokctl.log"
     command_line = [str(tools.path("kwokctl")), *command, "--name", CLUSTER, "--config", str(layout.config)]
     with log.open("a") as out:
         try:

@@ -21,7 +21,7 @@ PKI_FILES = ("ca.crt", "ca.key", "admin.crt", "admin.key")
 
 @dataclass(frozen=True)
 class Layout:
-    """The folders below the state folder; nothing here creates them.
+    """The folders below ``paths.plane``; nothing here creates them.
 
     etcd's data and the certificates lie outside kwokctl's folder, since kwokctl removes that whole folder
     when a create fails.
@@ -32,12 +32,18 @@ class Layout:
     @property
     def home(self) -> Path:
         """Everything of the control plane but the kubeconfig and the logs; mode 0700."""
-        return self.paths.state / "embedded"
+        return self.paths.plane / "embedded"
 
     @property
     def lock(self) -> Path:
-        """Held during a start or stop; next to ``home``, so that it outlives a delete."""
-        return self.paths.state / "embedded.lock"
+        """Held during a start or stop; outside what a delete removes."""
+        if self.paths.plane == self.paths.state:
+            return self.paths.state / "embedded.lock"
+        return self.paths.plane.with_name(f".{self.paths.stack}.lock")
+
+    @property
+    def logs(self) -> Path:
+        return self.paths.plane / "logs"
 
     @property
     def record(self) -> Path:
@@ -95,8 +101,8 @@ class Layout:
             )
 
     def log(self, member: str) -> Path:
-        """Log of one member; kwokctl's folder of logs is a link to the checkout's."""
-        return self.paths.logs / f"{'kwok-controller' if member == 'kwok' else member}.log"
+        """Log of one member; kwokctl's folder of logs is a link to ``logs``."""
+        return self.logs / f"{'kwok-controller' if member == 'kwok' else member}.log"
 
 
 @dataclass(frozen=True)

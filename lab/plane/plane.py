@@ -1,4 +1,4 @@
-"""Start, stop and status of the control plane of one checkout."""
+"""Start, stop and status of the control plane of one stack."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _no_progress(line: str) -> None:
 
 
 class ControlPlane:
-    """The embedded control plane of one checkout.
+    """The embedded control plane of one stack of a checkout, by ``paths.stack``.
 
     It consists of etcd, kube-apiserver, controller manager, scheduler, kwok and the node simulator, and of a
     second scheduler, Prometheus and kube-state-metrics if a stack declares them. Every method may be called
@@ -103,7 +103,7 @@ class ControlPlane:
         paths = self._layout.paths
         writable.require_state(paths.state)
         self._layout.require_plain()
-        for folder in (paths.state, self._layout.home, paths.logs):
+        for folder in (paths.plane, self._layout.home, self._layout.logs):
             folder.mkdir(parents=True, exist_ok=True)
         self._layout.home.chmod(0o700)  # it holds the certificate authority's key
         with lock.file_lock(self._layout.lock, lambda: progress("waiting for another start or stop to end")):
@@ -115,6 +115,15 @@ class ControlPlane:
                 sidecars.stop(self._layout)  # they have read the old kubeconfig
             if simulator:
                 sidecars.ensure(self._layout, self._tools, progress)
+
+    @property
+    def has_data(self) -> bool:
+        """Whether it was started before, and its data has not been deleted since."""
+        return self._layout.etcd.exists()
+
+    @property
+    def logs(self) -> Path:
+        return self._layout.logs
 
     def prepare_monitoring(self, progress: Callable[[str], None] = _no_progress) -> None:
         """Prepare a running control plane for a stack that declares monitoring.
@@ -147,17 +156,19 @@ class ControlPlane:
         monitoring.define_kinds(self._layout, progress)
 
     def stop(self, delete: bool = False) -> None:
-        """End every process of this checkout's control plane; its objects are kept for the next start.
+        """End every process of this control plane; its objects are kept for the next start.
 
         With ``delete``, remove its data, ports, certificates, logs and kubeconfig.
         """
-        if not self._layout.paths.state.exists():
+        if not self._layout.paths.plane.exists():
             self._end_all()
             return
         writable.require_state(self._layout.paths.state)
         with lock.file_lock(self._layout.lock, lambda: None):
             self._end_all()
-            if delete:
+            if delete and self._layout.paths.plane != self._layout.paths.state:
+                shutil.rmtree(self._layout.paths.plane, ignore_errors=True)
+            elif delete:
                 shutil.rmtree(self._layout.home, ignore_errors=True)
                 self._layout.paths.kubeconfig.unlink(missing_ok=True)
                 for name in (

@@ -9,6 +9,7 @@ hit. A pidfd also tells when a process has closed its ports; its command line is
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import time
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpuform.checkout.paths import MAIN_STACK, Paths
 from lab.plane.layout import Layout
 
 PROC = Path("/proc")
@@ -63,6 +65,18 @@ def scan(layout: Layout) -> list[Process]:
     return scan_by(naming_of(layout))
 
 
+def stacks_with_planes(paths: Paths) -> list[str]:
+    """Stacks of this checkout with a control plane, also if its folder was deleted while it ran.
+
+    The first is always ``MAIN_STACK``.
+    """
+    within = re.compile(re.escape(f"{paths.planes.resolve()}/") + r"([^/]+)/")
+    pids = (int(entry.name) for entry in os.scandir(PROC) if entry.name.isdigit())
+    running = {match[1] for pid in pids for match in within.finditer(" ".join(_command_line_of(pid)))}
+    others = {*running, *(folder.name for folder in paths.planes.glob("*/"))}
+    return [MAIN_STACK, *sorted(others)]
+
+
 def scan_by(naming: Naming) -> list[Process]:
     pids = [int(entry.name) for entry in os.scandir(PROC) if entry.name.isdigit()]
     return [process for pid in pids if (process := find_process_by(naming, pid))]
@@ -87,6 +101,14 @@ def _command_line(pid: int) -> list[str]:
             break
         time.sleep(0.001)
     return raw.decode(errors="replace").split("\0")
+
+
+def _command_line_of(pid: int) -> list[str]:
+    """As `_command_line`; empty if the process has ended."""
+    try:
+        return _command_line(pid)
+    except (OSError, IndexError):
+        return []
 
 
 def _stat(pid: int) -> list[str]:

@@ -57,7 +57,7 @@ def sidecar_ports(layout: Layout) -> dict[str, int]:
         if owner not in running and not ports.is_free(record.ports[name])
     ]
     if lost:
-        fresh = ports.choose(layout.paths.state, taken=record.ports.values())
+        fresh = ports.choose(layout.paths.plane, taken=record.ports.values())
         record = replace(record, ports=record.ports | {name: fresh[name] for name in lost})
         record.store(layout)
     return {name: record.ports[name] for name in PORT_OWNERS}
@@ -175,4 +175,4 @@ def sidecar_messages(layout: Layout) -> tuple[str, ...]:
 
 def _folder_arguments(layout: Layout, home: Path) -> tuple[str, ...]:
     home.mkdir(mode=0o700, exist_ok=True)
-    return "--pki", str(layout.pki), "--home", str(home), "--logs", str(layout.paths.logs)
+    return "--pki", str(layout.pki), "--home", str(home), "--logs", str(layout.logs)

@@ -82,7 +82,7 @@ def _choose_ports(
     layout: Layout, stored: Record, port: int | None, running: Mapping[str, Process]
 ) -> dict[str, int]:
     """The stored ports, or a first choice; ports that only members use are replaced if they are taken."""
-    wanted = dict(stored.ports) or ports.choose(layout.paths.state)
+    wanted = dict(stored.ports) or ports.choose(layout.paths.plane)
     moved = port is not None and port != wanted[APISERVER]
     if port is not None:
         wanted[APISERVER] = port
@@ -95,7 +95,7 @@ def _choose_ports(
         for name, number in inner.items()
     )
     if lost:
-        fresh = ports.choose(layout.paths.state, taken=[wanted[APISERVER]])
+        fresh = ports.choose(layout.paths.plane, taken=[wanted[APISERVER]])
         wanted |= {name: fresh[name] for name in inner}
     return wanted
 
@@ -109,7 +109,7 @@ def _create(layout: Layout, tools: Tools, target: Record, text: str) -> None:
     replace(target, digest="").store(layout)
     shutil.rmtree(layout.kwok_home, ignore_errors=True)
     layout.workdir.mkdir(parents=True)
-    (layout.workdir / "logs").symlink_to(layout.paths.logs, target_is_directory=True)
+    (layout.workdir / "logs").symlink_to(layout.logs, target_is_directory=True)
     kwokctl.link_binaries(layout, tools)
     if complete_pki(layout.pki):
         shutil.copytree(layout.pki, layout.workdir / "pki")
@@ -159,7 +159,7 @@ def _supervise(layout: Layout, tools: Tools, port: int, progress: Progress) -> N
             _start(layout, tools, dead)
         if time.monotonic() > deadline:
             fact = f"not ready after {READY_SECONDS:.0f} s: {last_line(layout.log(APISERVER))}"
-            raise Failure("embedded control plane", fact, f"see {layout.paths.logs}")
+            raise Failure("embedded control plane", fact, f"see {layout.logs}")
         time.sleep(0.05)
 
 

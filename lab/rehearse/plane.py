@@ -42,7 +42,7 @@ _QUERY = f'up{{job="{JOB}"}} == 1'
 
 def paths_of_run(paths: Paths, stack: str, verb: str = "rehearse") -> Paths:
     """The folders of a run: a state of its own below the checkout's, the cache shared."""
-    return replace(paths, state=paths.state.resolve() / verb / stack)
+    return Paths(paths.root, paths.state.resolve() / verb / stack, paths.cache)
 
 
 @contextmanager

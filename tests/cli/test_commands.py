@@ -85,11 +85,11 @@ def test_images_of_a_stack_are_lines_with_digest_or_unknown_and_json(run: CliRun
             "aws-dev",
             "cpu",
             (
-                "stack aws-dev is simulated on the embedded cluster of this machine; "
+                "stack aws-dev is simulated on its own control plane on this machine; "
                 "it has no nodes yet: `gpuform local nodes aws-dev` creates them"
             ),
         ),
-        ("aws-dev", "g4dn-shared", "stack aws-dev is simulated on the embedded cluster of this machine"),
+        ("aws-dev", "g4dn-shared", "stack aws-dev is simulated on its own control plane on this machine"),
         ("local", "cpu", "scheduler, controllers, helm, Pulumi engine."),
     ],
 )
@@ -112,11 +112,11 @@ BAD = {
         for command in (
             *("status", "top", "report", "preview", "up", "drift", "recover", "destroy", "doctor"),
             *("rehearse", "images", "hosts apply", "hosts check", "hosts verify", "local env", "local nodes"),
+            *("local start", "local up", "simulate fault node-0 --xid 79 --stack"),
         )
     },
     "render nowhere -o {0}/out": f"STACK: unknown stack 'nowhere'; {STACKS}",
     "up aws-prd": f"STACK: unknown stack 'aws-prd'; did you mean aws-prod? {STACKS}",
-    "up local": "STACK: 'local' runs on the embedded control plane; use `gpuform local up`",
     "hosts apply local": "cluster.kind: stack local has embedded",
     "hosts check local": "cluster.kind: stack local has embedded",
     "hosts status local": "cluster.kind: stack local has embedded",
@@ -152,10 +152,13 @@ def test_bad_input_is_refused_before_anything_is_done(run: CliRunner, tmp_path: 
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("status openstack-dev", "cluster of openstack-dev: the kubeconfig .*`gpuform up openstack-dev`"),
         *(
-            (f"{command} local", "cluster of local: cannot be reached .* start it with `gpuform local start`")
+            (
+                f"{command} {stack}",
+                f"cluster of {stack}: does not exist yet; create it with `gpuform up {stack}`",
+            )
             for command in ("status", "top", "report")
+            for stack in ("local", "openstack-dev")
         ),
         ("hosts verify local", "cluster of local: cannot be reached "),
         ("simulate health node-0 --gpu 0", ".* has never been started; run `gpuform local start`"),
@@ -232,6 +235,9 @@ def test_a_control_plane_that_does_not_answer_is_a_failure(run: CliRunner, tmp_p
     assert result.exit_code == 1
     assert "the embedded control plane: does not answer" in result.stderr
     assert "see `gpuform local status`" in result.stderr
+    result = run.invoke(app, ["status", "local"])
+    assert "cluster of local: cannot be reached" in result.stderr
+    assert "start it with `gpuform local start`" in result.stderr
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from gpuform.cli import local
+from gpuform.cli import up as up_command
 from gpuform.cli.main import app
 from gpuform.engine import EngineFailure, Message
 from gpuform.engine import Result as Outcome
@@ -62,6 +62,9 @@ class Engine:
         self.acknowledged = acknowledged
         return type("Result", (), {"summary": "3 created in 1.0 s"})
 
+    def forget(self, stack: str) -> int:
+        return 0
+
     def export(self, stack: str) -> Any:
         guard = {"type": GUARD, "inputs": {"namespaces": list(self.namespaces)}}
         return {"deployment": {"resources": [guard]}}
@@ -78,10 +81,12 @@ class Engine:
 def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Engine:
     monkeypatch.setenv("GPUFORM_STATE", str(tmp_path / "state"))
     found = Engine()
-    monkeypatch.setattr("gpuform.cli.change.Engine", found)
+    monkeypatch.setattr("gpuform.cli.up.Engine", found)
     monkeypatch.setattr(preflight, "run_checks", found.run_checks)
     monkeypatch.setattr(ControlPlane, "start_for", lambda *_: None)
     monkeypatch.setattr("lab.rehearse.nodes.apply_nodes", lambda *_: None)
+    monkeypatch.setattr("lab.toolchain.Toolchain.ensure", lambda *_, **__: None)
+    monkeypatch.setattr(up_command, "_show_embedded", lambda *_: None)
     return found
 
 
@@ -287,39 +292,44 @@ def status_with(notes: dict[str, str]) -> ClusterStatus:
 class CountingEngine:
     ups = refreshed = 0
 
-    def __init__(self, *args: Any) -> None:
+    def __init__(self, *args: Any, **options: Any) -> None:
         type(self).ups = type(self).refreshed = 0
 
-    def up(self, stack: str, settle: Any = None) -> Any:
+    def up(self, stack: str, **options: Any) -> Any:
         type(self).ups += 1
         return type("Result", (), {"summary": "no changes", "changed": False})
 
     def refresh(self, stack: str, on_event: Any) -> None:
         type(self).refreshed += 1
 
+    def forget(self, stack: str) -> int:
+        return 0
+
+    def export(self, stack: str) -> Any:
+        return {}
+
 
 @pytest.fixture
 def up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """Engine the command on such a cluster, with all other parts stubbed."""
     monkeypatch.setenv("GPUFORM_STATE", str(tmp_path / "state"))
-    plane = type("Plane", (), {"start_for": lambda *a: None})
-    plane.status = lambda self: type("Status", (), {"members": (), "sidecar_messages": ()})  # type: ignore[attr-defined]
-    monkeypatch.setattr(local, "_control_plane", plane)
-    monkeypatch.setattr(local, "_write_report", lambda *args: tmp_path / "index.html")
+    monkeypatch.setattr(ControlPlane, "start_for", lambda *_: None)
+    monkeypatch.setattr(up_command, "_write_report", lambda *args: tmp_path / "index.html")
     for name in ("SETTLE_S", "UNCHANGED_S"):
-        monkeypatch.setattr(local, name, 0.0)
-    monkeypatch.setattr("lab.toolchain.Toolchain.ensure", lambda *args: None)
-    monkeypatch.setattr("gpuform.cli.local.Engine", CountingEngine)
+        monkeypatch.setattr(up_command, name, 0.0)
+    monkeypatch.setattr("lab.toolchain.Toolchain.ensure", lambda *_, **__: None)
+    monkeypatch.setattr(up_command, "Engine", CountingEngine)
 
-    def run(found: ClusterStatus) -> Result:
-        monkeypatch.setattr("gpuform.cli.local.read_status", lambda *args: found)
-        return CliRunner().invoke(app, ["local", "up"])
+    def run(found: ClusterStatus, *words: str) -> Result:
+        monkeypatch.setattr(up_command, "read_status", lambda *args: found)
+        return call(*words)
 
     return run
 
 
-def test_a_gpu_that_was_broken_is_said_and_nobody_waits_for_it(up: Any) -> None:
-    result = up(status_with(SICK))
+@pytest.mark.parametrize("words", [("local", "up"), ("up", "local")])
+def test_a_gpu_that_was_broken_is_said_and_nobody_waits_for_it(up: Any, words: tuple[str, ...]) -> None:
+    result = up(status_with(SICK), *words)
     assert result.exit_code == 0, result.output
     assert result.stderr == (
         "node v100-0 does not offer what was planned, because a fault was injected: GPU 1 is unhealthy: "
@@ -329,7 +339,7 @@ def test_a_gpu_that_was_broken_is_said_and_nobody_waits_for_it(up: Any) -> None:
 
 
 def test_what_is_missing_without_a_reason_is_a_failure(up: Any) -> None:
-    result = up(status_with({}))
+    result = up(status_with({}), "up", "local")
     assert result.exit_code == 1
     assert result.stderr.startswith("failed: pools v100: do not offer what was planned after 0 s; ")
     assert (CountingEngine.ups, CountingEngine.refreshed) == (2, 1)

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -103,10 +103,12 @@ def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toolchain: Toolchain) -
     root = aws_checkout(tmp_path / "checkout")
     monkeypatch.delenv("GPUFORM_STATE", raising=False)
     made = TwoRuns(Paths(root, root / ".gpuform", Paths.here().cache))
+    plane = ControlPlane(replace(made.paths, stack=STACK), toolchain)
+    plane.start(simulator=False)
     made.engine.up(STACK)
     (root / "infra" / "__main__.py").write_text(TWO_COMPONENTS + 'Part("third")\n')
     yield made
-    ControlPlane(made.paths, toolchain).stop()
+    plane.stop()
 
 
 ORDERS = {f"{first} then {then}": (first, then) for first in WORDS for then in WORDS if first != then}

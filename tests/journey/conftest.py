@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import yaml
 
 from gpuform.checkout.paths import Paths
 from gpuform.engine import engine_env
-from lab.plane import ControlPlane
+from lab.plane import ControlPlane, stacks_with_planes
 from lab.plane.layout import Layout
 from lab.plane.processes import scan
 from lab.toolchain import Toolchain
@@ -106,7 +106,8 @@ class Checkout:
         file.write_text(yaml.safe_dump(content, sort_keys=False))
 
     def running(self) -> list[Any]:
-        return list(scan(Layout(self.paths)))
+        stacks = stacks_with_planes(self.paths)
+        return [one for stack in stacks for one in scan(Layout(replace(self.paths, stack=stack)))]
 
 
 def make_checkout(folder: Path) -> Checkout:
@@ -132,7 +133,8 @@ def cloned(root: Path) -> Checkout:
 
 
 def close(checkout: Checkout) -> None:
-    ControlPlane(checkout.paths, Toolchain(checkout.paths)).stop(delete=True)
+    for stack in stacks_with_planes(checkout.paths):
+        ControlPlane(replace(checkout.paths, stack=stack), Toolchain(checkout.paths)).stop(delete=True)
     assert not checkout.running()
 
 

@@ -137,7 +137,6 @@ def test_the_output_ends_with_tables_the_report_and_what_is_simulated(up: Checko
     report = up.paths.state / "report" / "index.html"
     assert "report: .gpuform/report/index.html" in printed
     assert "a100-mig" in report.read_text()
-    assert (up.paths.state / "report" / "status.json").exists()
 
 
 def test_the_state_holds_no_readable_kubeconfig(up: Checkout) -> None:

@@ -1,4 +1,8 @@
-"""Executes the tutorials, each in a fresh clone: every command works, and prints what the page shows."""
+"""Executes README and the tutorials in one clone, in the order of docs/index.md and in reverse.
+
+Every command works; in the order of the index it prints what its page shows. No page leaves anything behind
+that changes what another one does.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,28 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import TUTORIALS, commands, not_shown
+from tests.docs.pages import README, ROOT, commands, links, not_shown
 from tests.journey.conftest import cloned, close
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 
+INDEX = ROOT / "docs/index.md"
+TUTORIALS = [page for page, _ in links(INDEX) if page.parent.name == "tutorial" and page.suffix == ".md"]
+PAGES = list(dict.fromkeys([README, *TUTORIALS]))
 
-@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
-def test_every_command_works_and_prints_what_the_page_shows(page: Path, tmp_path: Path) -> None:
+
+def test_the_index_lists_every_tutorial() -> None:
+    assert set(PAGES) == {README, *(ROOT / "docs/tutorial").glob("*.md")}
+
+
+@pytest.mark.parametrize("order", ["as listed", "reversed"])
+def test_the_pages_work_one_after_the_other(tmp_path: Path, order: str) -> None:
     checkout = cloned(tmp_path / "checkout")
     try:
-        output = checkout.shell(*commands(page))
+        for page in PAGES if order == "as listed" else PAGES[::-1]:
+            output = checkout.shell(*commands(page))
+            missing = not_shown(page, output) if order == "as listed" else []
+            assert missing == [], f"{page}: {output}"
+            checkout.shell("git diff --exit-code")
     finally:
         close(checkout)
-    assert not_shown(page, output) == [], output

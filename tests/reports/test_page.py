@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 from gpuform.checkout.errors import Failure
-from gpuform.reports.page import MOST_ALERTS, MOST_PODS, assign_colours, render_page, write_report
+from gpuform.reports.page import MOST_ALERTS, MOST_PODS, assign_colours, render_page
 from gpuform.reports.picture import Plot
 from gpuform.usage.cluster_objects import LiveObjects
 from gpuform.usage.prometheus import Alert, Prometheus, Unavailable
@@ -195,10 +193,3 @@ def test_a_line_is_broken_where_nothing_was_measured() -> None:
     assert "<b>" not in svg
     assert macro("spark", [], Plot(0, 1, 1, 96, 20), "") == ""
     assert "nan" not in macro("spark", [(0.0, 5.0)], Plot(0, 0, 0, 96, 20), "one point, no span, no top")
-
-
-def test_the_main_job_leaves_the_page_and_the_facts(tmp_path: Path) -> None:
-    file = write_report(tmp_path / "report", facts(), tmp_path)
-    assert file.read_text() == render_page(facts(), "..")
-    told = json.loads((file.parent / "status.json").read_text())
-    assert set(told) == {"pools", "pods", "queues", "cost"}

@@ -1,0 +1,217 @@
+"""``gpuform up``: makes a stack match its file, on the stack's own control plane or in a cloud."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpuform.checkout import writable
+from gpuform.checkout.errors import Failure
+from gpuform.checkout.paths import Paths
+from gpuform.checkout.stacks import load_environment
+from gpuform.cli.observe import read_facts
+from gpuform.cli.output import (
+    Acknowledge,
+    Offline,
+    Stack,
+    console,
+    page_of,
+    print_warnings,
+    require_passed,
+    say,
+    short_path,
+    warn,
+)
+from gpuform.engine import Engine, EngineFailure, Result
+from gpuform.engine.checkpoint import guard_records
+from gpuform.engine.pending import Operation
+from gpuform.reports import tables
+from gpuform.usage.injected_faults import faulty_nodes, unsettled_pools
+from gpuform.usage.status import ClusterStatus, read_status
+from infra.model.environment import Environment
+from lab.plane import ControlPlane, Status
+from lab.toolchain import Toolchain
+from lab.toolchain.catalogue import MAIN_JOB
+
+SETTLE_S = 60.0  # a simulated operand acts within a second or two; a minute means that it never will
+UNCHANGED_S = 5.0  # the same if the engine had nothing to do: operands of a restarted control plane come back
+Say = Callable[[str], None]
+
+
+def settler(
+    stack: str, paths: Paths, engine: Engine, at_cloud: bool, say: Say
+) -> Callable[[Sequence[Operation]], object]:
+    """A function that settles operations of an interrupted run, or given up by a provider."""
+
+    def settle(pending: Sequence[Operation]) -> object:
+        from gpuform.clouds import RECOVERIES
+        from gpuform.stack import recover as recovery
+
+        return recovery.resume(recovery.Stack(stack, paths, engine, RECOVERIES, at_cloud), pending, say)
+
+    return settle
+
+
+def run_up(
+    engine: Engine,
+    stack: str,
+    paths: Paths,
+    at_cloud: bool,
+    say: Say,
+    packs: Sequence[Path] = (),
+    acknowledged: Sequence[str] = (),
+) -> Result:
+    """Run ``Engine.up`` after settling what is left; at a cloud, again once the cloud has done its part."""
+    settle = settler(stack, paths, engine, at_cloud, say)
+
+    def run() -> Result:
+        return engine.up(stack, policy_packs=packs, settle=settle, acknowledged=acknowledged)
+
+    try:
+        return run()
+    except EngineFailure as failure:
+        if not at_cloud:
+            raise
+        from gpuform.clouds import RECOVERIES
+        from gpuform.stack import recover as recovery
+
+        return recovery.retry_after_cloud(recovery.Stack(stack, paths, engine, RECOVERIES), failure, run, say)
+
+
+def up(
+    stack: Stack,
+    offline: Offline = False,
+    skip_preflight: Annotated[
+        bool, typer.Option("--skip-preflight", help="Skip the preflight checks of the account.")
+    ] = False,
+    policy_pack: Annotated[
+        list[Path] | None, typer.Option(help="Folder of a policy pack to enforce. May be repeated.")
+    ] = None,
+    acknowledge: Acknowledge = None,
+) -> None:
+    """Make the stack match its file, after a preflight of the account or project.
+
+    Exit code 1 if a check fails (see `gpuform doctor STACK`), or if a cluster, data or running pods would be
+    lost without --acknowledge; then nothing is changed.
+    """
+    from infra.plan.losses import may_lose
+
+    began = time.monotonic()
+    paths = Paths.here(stack)
+    env = load_environment(stack, paths)
+    writable.require_state(paths.state)
+    offline = offline and not env.is_simulated  # an embedded stack contacts no cloud
+    print_warnings(env)
+    if not offline and not skip_preflight:
+        require_passed(env, paths, stack, console)
+    packs = [folder.resolve() for folder in policy_pack or ()]
+    engine = Engine(paths, Toolchain(paths), say=say, offline=offline)
+    if runs_here(env, offline):
+        start_plane(env, paths, engine, say)
+    accepted = (*env.acknowledge_loss, *(acknowledge or ()))
+    at_cloud = not offline and not env.is_simulated
+    try:
+        if may_lose(guard_records(engine.export(stack)), env):
+            # What is in the cluster is judged only once the cluster is up to date: refuse before that.
+            engine.preview(stack, lambda event: None, acknowledged=accepted)
+        result = run_up(engine, stack, paths, at_cloud, say, packs, accepted)
+    except EngineFailure as failure:
+        for error in failure.result.errors[1:]:  # a pipeline keeps what is printed, and not the engine's log
+            warn(error)
+        raise
+    if env.is_simulated:
+        _show_embedded(env, paths, engine, result, began)
+    else:
+        say(result.summary)
+
+
+def runs_here(env: Environment, offline: bool) -> bool:
+    """Whether the stack's cluster is a control plane on this machine."""
+    from lab.rehearse.nodes import simulated_nodes
+
+    return env.is_simulated or (offline and simulated_nodes(env).by_cloud)
+
+
+def start_plane(env: Environment, paths: Paths, engine: Engine, say: Say) -> None:
+    """Start the stack's control plane with what the environment declares, and the nodes of a simulated cloud.
+
+    The state of a stack without a control plane describes a deleted one, so it is forgotten.
+    """
+    from lab.rehearse import nodes
+
+    tools = Toolchain(paths)
+    tools.ensure(*MAIN_JOB)
+    plane = ControlPlane(paths, tools)
+    if not plane.has_data and (count := engine.forget(paths.stack)):
+        say(f"the control plane of {paths.stack} is new: the state of {count} resources is forgotten")
+    plane.start_for(env, say)
+    if nodes.simulated_nodes(env).by_cloud:
+        nodes.apply_nodes(env, paths, tools)
+
+
+def _show_embedded(env: Environment, paths: Paths, engine: Engine, result: Result, began: float) -> None:
+    """Wait until every pool offers what was planned; show pools and pods, and write the report.
+
+    ``began`` is a time of ``time.monotonic``. Raises Failure if a pool does not offer it in time.
+    """
+    stack = paths.stack
+    current = _wait_until_settled(env, paths, SETTLE_S if result.changed else UNCHANGED_S)
+    if waiting := _unsettled_names(current):
+        say(f"pools {waiting} do not offer what was planned: refreshing the state")
+        engine.refresh(stack, on_event=lambda event: None)  # its events show others' changes as its own
+        result = engine.up(stack)
+        current = _wait_until_settled(env, paths, SETTLE_S)
+    report = _write_report(env, paths)
+    console.print(tables.pools_table(current), "", tables.pods_table(current), "", sep="\n")
+    say(f"{result.summary}; {time.monotonic() - began:.0f} s in all; report: {short_path(report)}")
+    say(tables.SIMULATED)
+    if env.uses_packer:
+        say(tables.PACKED)
+    plane = ControlPlane(paths, Toolchain(paths))
+    for line in monitoring_lines(plane.status()):
+        say(line)
+    for name, why in faulty_nodes(current).items():
+        warn(f"node {name} does not offer what was planned, because a fault was injected: {why}")
+    if waiting := _unsettled_names(current):
+        raise Failure(
+            f"pools {waiting}",
+            f"do not offer what was planned after {SETTLE_S:.0f} s",
+            f"see the nodes' events with kubectl, and {plane.logs / 'simulator.log'}",
+        )
+
+
+def monitoring_lines(status: Status) -> Iterator[str]:
+    """Prometheus's address, if it runs, and where monitoring differs from the declaration."""
+    for member in status.members:
+        if member.name == "prometheus" and member.running:
+            yield (
+                "Prometheus (real; the GPUs that it measures are simulated) answers: "
+                f"http://127.0.0.1:{member.port}/api/v1/alerts"
+            )
+    yield from (f"monitoring: {line}" for line in status.sidecar_messages)
+
+
+def _write_report(env: Environment, paths: Paths) -> Path:
+    from gpuform.reports.page import save_page
+
+    file = page_of(paths)
+    save_page(file, read_facts(env, paths.stack, paths, paths.kubeconfig, None), paths.root)
+    return file
+
+
+def _wait_until_settled(env: Environment, paths: Paths, seconds: float) -> ClusterStatus:
+    """The cluster's status once every pool offers what was planned, or after ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while True:
+        current = read_status(env, paths.kubeconfig)
+        if not _unsettled_names(current) or time.monotonic() > deadline:
+            return current
+        time.sleep(0.3)
+
+
+def _unsettled_names(current: ClusterStatus) -> str:
+    return ", ".join(pool.name for pool in unsettled_pools(current))
