@@ -65,7 +65,7 @@ def test_what_lies_on_the_embedded_cluster_or_was_made_up_or_is_gone_is_forgotte
 
 def test_nothing_is_ended_before_that_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUFORM_STATE", str(tmp_path / "state"))
-    monkeypatch.setattr("gpuform.cli.local._control_plane", lambda: pytest.fail("ended"))
+    monkeypatch.setattr("gpuform.cli.local._control_plane", lambda *_: pytest.fail("ended"))
     write_state(Paths.here(), "prod", AWS)
     result = CliRunner().invoke(app, ["local", "stop", "--delete"])
     assert result.exit_code == 1, result.output

@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from gpuform.checkout.paths import Paths
-from gpuform.cli.change import run_up
+from gpuform.cli.up import run_up
 from gpuform.clouds import RECOVERIES
 from gpuform.engine import Engine, EngineFailure, Result
 from gpuform.stack.recover import Stack, retry_after_cloud
@@ -118,7 +118,7 @@ def make_cluster_stack(
 _RUN = f"""
 import sys
 from pathlib import Path
-from gpuform.cli.change import run_up
+from gpuform.cli.up import run_up
 from gpuform.engine import Engine, EngineFailure
 from gpuform.checkout.paths import Paths
 from gpuform.clouds import RECOVERIES
