@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gpuform.checkout.errors import Failure
-from gpuform.checkout.paths import Paths
+from gpuform.checkout.paths import MAIN_STACK, Paths
 from gpuform.engine.files import EngineFiles, write
 from gpuform.engine.locks import release_dead
 from gpuform.engine.pending import CREATING, MAGNUM, RELEASE, UPDATING
@@ -127,8 +127,7 @@ def require_forgettable(paths: Paths) -> None:
     """Raise Failure while a stack has resources outside the embedded cluster: only its state records them."""
     for file in sorted(EngineFiles(paths).backend.glob(".pulumi/stacks/*/*.json")):
         resources = read_deployment(file)["deployment"].get("resources") or ()
-        embedded = replace(paths, stack=file.stem).kubeconfig
-        if any(_is_outside(resource, embedded) for resource in resources):
+        if has_outside(resources, replace(paths, stack=file.stem)):
             raise Failure(
                 f"stack {file.stem}",
                 f"has {len(resources)} resources outside the embedded cluster, recorded only in this state",
@@ -136,8 +135,14 @@ def require_forgettable(paths: Paths) -> None:
             )
 
 
-def _is_outside(resource: Mapping[str, Any], embedded: Path) -> bool:
+def has_outside(resources: Iterable[Mapping[str, Any]], paths: Paths) -> bool:
+    """Whether some lie outside the stack's embedded control plane, or the one that all stacks shared once."""
+    embedded = str(paths.kubeconfig), str(replace(paths, stack=MAIN_STACK).kubeconfig)
+    return any(_is_outside(resource, embedded) for resource in resources)
+
+
+def _is_outside(resource: Mapping[str, Any], embedded: Collection[str]) -> bool:
     kind = str(resource["type"])
     if kind == f"{_PROVIDERS}kubernetes":
-        return (resource.get("inputs") or {}).get("kubeconfig") != str(embedded)
+        return (resource.get("inputs") or {}).get("kubeconfig") not in embedded
     return kind.startswith(_PROVIDERS) and kind != f"{_PROVIDERS}gpuform"

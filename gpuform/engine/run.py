@@ -139,15 +139,18 @@ class Engine:
         self.run_pulumi(self.prepare(stack), "stack", "import", "--stack", stack, stdin=json.dumps(state))
 
     def forget(self, stack: str) -> int:
-        """Forget resources that no longer exist, and return their number; a declared state is kept.
+        """Forget what lay on a control plane that no longer exists, and return the number of resources.
 
-        Raises Failure, and forgets nothing, while a run holds the stack.
+        Nothing is forgotten of a declared state, nor while a resource lies outside the control plane: only
+        the state records it. Raises Failure, and forgets nothing, while a run holds the stack.
         """
         project = backend.project_name(self._paths.root)
         if backend.declared_state(self._paths.root, stack) is not None and not self._files.offline:
             return 0
         file = self._files.checkpoint(project, stack)
         resources = checkpoint.read_deployment(file)["deployment"].get("resources") or ()
+        if not self._files.offline and checkpoint.has_outside(resources, self._paths):
+            return 0
         if resources:
             locks.release_dead(self._files.locks(project, stack), stack)
             file.unlink()

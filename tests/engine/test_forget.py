@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from typer.testing import CliRunner
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
 from gpuform.cli.main import app
-from gpuform.engine import forget_stacks
+from gpuform.engine import Engine, forget_stacks
 from gpuform.engine.files import EngineFiles
+from lab.toolchain import Toolchain
 
 pytestmark = pytest.mark.unit
 
@@ -53,6 +55,19 @@ def test_the_state_of_what_is_elsewhere_is_not_forgotten(paths: Paths, provider:
         f"run 'gpuform destroy prod' first, or, if they are gone, remove {file}"
     )
     assert file.exists()
+
+
+@pytest.mark.parametrize(("provider", "forgotten"), [(AWS, 0), (kubernetes("/elsewhere"), 0), (None, 2)])
+def test_a_stack_that_becomes_embedded_keeps_the_state_of_its_cloud(
+    paths: Paths, provider: dict[str, Any] | None, forgotten: int
+) -> None:
+    """`up` forgets a state without a control plane; that of real resources is recorded nowhere else."""
+    (paths.root / "Pulumi.yaml").write_text("name: tried\nruntime: python\n")
+    own = kubernetes(str(replace(paths, stack="prod").kubeconfig))
+    file = write_state(paths, "prod", provider or own, POD)
+    engine = Engine(replace(paths, stack="prod"), Toolchain(paths))
+    assert engine.forget("prod") == forgotten
+    assert file.exists() != bool(forgotten)
 
 
 def test_what_lies_on_the_embedded_cluster_or_was_made_up_or_is_gone_is_forgotten(paths: Paths) -> None:
