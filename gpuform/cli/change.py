@@ -1,17 +1,19 @@
-"""What changes a stack, beside ``gpuform up``: ``recover`` and ``destroy``."""
+"""What finds and ends what differs from a stack file: ``gpuform recover``, ``destroy`` and ``drift``."""
 
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import redirect_stdout
 from typing import Annotated
 
 import typer
 
-from gpuform.checkout.errors import InputError
+from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
 from gpuform.checkout.stacks import load_environment
-from gpuform.cli.output import AsJson, Stack, confirm, console, say, warn
-from gpuform.cli.up import runs_here, settler
+from gpuform.cli.output import AsJson, Stack, confirm, console, say, show, start_command, warn
+from gpuform.cli.up import runs_here, settler, up
 from gpuform.engine import Engine
 from gpuform.engine.pending import GIVEN_UP
 from lab.plane import ControlPlane
@@ -154,3 +156,37 @@ def destroy(
         raise typer.Exit(1)
     if not plan.is_empty:
         print_line(f"{stack}: destroyed")
+
+
+def drift(
+    stack: Stack,
+    as_json: AsJson = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Undo what was found, as `up --refresh` does; then look again.")
+    ] = False,
+) -> None:
+    """Show what was changed by hand since the last `up`; without --repair, nothing is changed.
+
+    Exit code 0 without drift, 3 with drift, 1 if it cannot be determined, 2 for bad input.
+    """
+    from gpuform.clouds import cloud_of
+    from gpuform.reports import stack as texts
+    from gpuform.stack.drift.run import find_drift, remove_added_keys
+
+    paths = Paths.here(stack)
+    env = load_environment(stack, paths)
+    cloud, tools = cloud_of(env), Toolchain(paths)
+    if env.is_simulated and not ControlPlane(paths, tools).status().ready:
+        fact, remedy = "its control plane does not run", f"start it with `{start_command(stack)}`"
+        raise Failure(f"cluster of {stack}", fact, remedy)
+    found = find_drift(env, cloud.drift, cloud.access, paths, tools, stack, say=warn)
+    if repair and found.findings:
+        if not as_json:
+            show(False, None, texts.drift_parts(found))
+        remove_added_keys(env, cloud.access, paths, tools, stack, found)
+        with redirect_stdout(sys.stderr if as_json else sys.stdout):
+            up(stack, refresh=True)
+        found = find_drift(env, cloud.drift, cloud.access, paths, tools, stack, say=warn)
+    show(as_json, found.to_json(), texts.drift_parts(found))
+    if found.findings:
+        raise typer.Exit(3)

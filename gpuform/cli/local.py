@@ -13,7 +13,7 @@ from gpuform.checkout.listing import abbreviate
 from gpuform.checkout.paths import MAIN_STACK, Paths
 from gpuform.checkout.stacks import load_environment, stack_file
 from gpuform.cli.output import Acknowledge, Offline, console, say, warn
-from gpuform.cli.up import monitoring_lines
+from gpuform.cli.up import Refresh, monitoring_lines
 from gpuform.cli.up import up as update
 from gpuform.engine import Engine, engine_env, export_lines, forget_stacks, require_forgettable
 from gpuform.reports import tables
@@ -115,9 +115,9 @@ def nodes(
 
 
 @app.command()
-def up(stack: LocalStack = MAIN_STACK, acknowledge: Acknowledge = None) -> None:
+def up(stack: LocalStack = MAIN_STACK, acknowledge: Acknowledge = None, refresh: Refresh = False) -> None:
     """The same as `gpuform up STACK`, by default of the stack that `make up` creates."""
-    update(stack, acknowledge=acknowledge)
+    update(stack, acknowledge=acknowledge, refresh=refresh)
 
 
 def _members_table(status: Status) -> Table:

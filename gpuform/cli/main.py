@@ -53,7 +53,7 @@ for command in (
     plan.images,
     preview.preview,
     up.up,
-    observe.drift,
+    change.drift,
     change.recover,
     change.destroy,
     preview.rehearse,

@@ -1,4 +1,4 @@
-"""What a stack is and has now: ``gpuform status``, ``top``, ``report``, ``drift`` and ``health``."""
+"""What a stack is and has now: ``gpuform status``, ``top``, ``report`` and ``health``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from gpuform.cli.output import (
     say,
     short_path,
     show,
-    warn,
 )
 from gpuform.reports import tables
 from gpuform.reports import top as trees
@@ -39,7 +38,6 @@ from infra.model.health import Health
 from infra.plan import cost
 from infra.plan.bill import Bill, to_document
 from lab.plane.layout import prometheus_port
-from lab.toolchain import Toolchain
 
 if TYPE_CHECKING:
     from gpuform.usage.top.facts import Facts
@@ -173,24 +171,6 @@ def read_facts(env: Environment, stack: str, paths: Paths, kubeconfig: Path, con
         with cluster_failures(stack, kubeconfig):
             objects = cluster_objects.fetch_objects(env, kubeconfig, context)
         return gather_facts(env, stack, objects, prometheus, price_list(env), time.time())
-
-
-def drift(stack: Stack, as_json: AsJson = False) -> None:
-    """Show what was changed by hand since the last `up`; changes neither resources nor state.
-
-    Exit code 0 without drift, 3 with drift, 1 if it cannot be determined, 2 for bad input.
-    """
-    from gpuform.clouds import cloud_of
-    from gpuform.reports import stack as texts
-    from gpuform.stack.drift.run import find_drift
-
-    paths = Paths.here(stack)
-    env = load_environment(stack, paths)
-    cloud = cloud_of(env)
-    findings = find_drift(env, cloud.drift, cloud.access, paths, Toolchain(paths), stack, say=warn)
-    show(as_json, findings.to_json(), texts.drift_parts(findings))
-    if findings.findings:
-        raise typer.Exit(3)
 
 
 health = typer.Typer(no_args_is_help=True, help="Nodes with a broken GPU: what was done about them.")

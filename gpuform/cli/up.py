@@ -39,7 +39,11 @@ from lab.toolchain.catalogue import MAIN_JOB
 
 SETTLE_S = 60.0  # a simulated operand acts within a second or two; a minute means that it never will
 UNCHANGED_S = 5.0  # the same if the engine had nothing to do: operands of a restarted control plane come back
+UNREFRESHED = "without looking for changes made by hand (--refresh)"
 Say = Callable[[str], None]
+Refresh = Annotated[
+    bool, typer.Option("--refresh", help="First look for changes made by hand; the update undoes them.")
+]
 
 
 def settler(
@@ -92,6 +96,7 @@ def up(
         list[Path] | None, typer.Option(help="Folder of a policy pack to enforce. May be repeated.")
     ] = None,
     acknowledge: Acknowledge = None,
+    refresh: Refresh = False,
 ) -> None:
     """Make the stack match its file, after a preflight of the account or project.
 
@@ -118,15 +123,20 @@ def up(
         if may_lose(guard_records(engine.export(stack)), env):
             # What is in the cluster is judged only once the cluster is up to date: refuse before that.
             engine.preview(stack, lambda event: None, acknowledged=accepted)
+        if refresh:
+            say(f"comparing the state of {stack} with what exists")
+            engine.refresh(stack, on_event=lambda event: None)  # its events show others' changes as its own
         result = run_up(engine, stack, paths, at_cloud, say, packs, accepted)
     except EngineFailure as failure:
         for error in failure.result.errors[1:]:  # a pipeline keeps what is printed, and not the engine's log
             warn(error)
         raise
+    trusted = result.changes.get("same") and not refresh
+    summary = f"{result.summary}, {UNREFRESHED}" if trusted else result.summary
     if env.is_simulated:
-        _show_embedded(env, paths, engine, result, began)
+        _show_embedded(env, paths, engine, summary, result.changed, began)
     else:
-        say(result.summary)
+        say(summary)
 
 
 def runs_here(env: Environment, offline: bool) -> bool:
@@ -153,21 +163,23 @@ def start_plane(env: Environment, paths: Paths, engine: Engine, say: Say) -> Non
         nodes.apply_nodes(env, paths, tools)
 
 
-def _show_embedded(env: Environment, paths: Paths, engine: Engine, result: Result, began: float) -> None:
+def _show_embedded(
+    env: Environment, paths: Paths, engine: Engine, summary: str, changed: bool, began: float
+) -> None:
     """Wait until every pool offers what was planned; show pools and pods, and write the report.
 
     ``began`` is a time of ``time.monotonic``. Raises Failure if a pool does not offer it in time.
     """
     stack = paths.stack
-    current = _wait_until_settled(env, paths, SETTLE_S if result.changed else UNCHANGED_S)
+    current = _wait_until_settled(env, paths, SETTLE_S if changed else UNCHANGED_S)
     if waiting := _unsettled_names(current):
         say(f"pools {waiting} do not offer what was planned: refreshing the state")
         engine.refresh(stack, on_event=lambda event: None)  # its events show others' changes as its own
-        result = engine.up(stack)
+        summary = engine.up(stack).summary
         current = _wait_until_settled(env, paths, SETTLE_S)
     report = _write_report(env, paths)
     console.print(tables.pools_table(current), "", tables.pods_table(current), "", sep="\n")
-    say(f"{result.summary}; {time.monotonic() - began:.0f} s in all; report: {short_path(report)}")
+    say(f"{summary}; {time.monotonic() - began:.0f} s in all; report: {short_path(report)}")
     say(tables.SIMULATED)
     if env.uses_packer:
         say(tables.PACKED)

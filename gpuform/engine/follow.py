@@ -12,6 +12,8 @@ import signal
 import subprocess
 import sys
 
+FORCE_VARIABLE = "GPUFORM_FORCE_FIELDS"
+"""Set for a run that takes declared fields back from other managers (`conflicts`)."""
 _TICK_S = 0.5
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -25,7 +27,8 @@ def main(command: list[str]) -> int:
         if libc is not None:
             libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
-    child = subprocess.Popen(command, preexec_fn=end_with_this)
+    force = {"PULUMI_K8S_ENABLE_PATCH_FORCE": "true"} if FORCE_VARIABLE in os.environ else {}
+    child = subprocess.Popen(command, env=os.environ | force, preexec_fn=end_with_this)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda received, frame: child.send_signal(received))
     while child.poll() is None:

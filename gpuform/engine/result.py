@@ -39,9 +39,12 @@ class Result:
     def after(self, earlier: Iterable[Result]) -> Result:
         """This run and the failed runs before it, as one result."""
         runs = (*earlier, self)
-        done = Counter({"same": self.changes.get("same", 0)})
+        done = Counter[str]()
         for run in runs:
             done.update({op: count for op, count in run.changes.items() if op != "same"})
+        before = done - Counter(self.changes)  # unchanged for the last run
+        changed_before = sum(before[op] for op in ("create", "update", "replace", "import"))
+        done["same"] = max(0, self.changes.get("same", 0) - changed_before)
         return replace(
             self,
             changes={op: count for op, count in done.items() if count},
@@ -110,6 +113,8 @@ def read_log(log: Path | None) -> str:
 
 def _reason(text: str) -> str:
     """The line of a message that says what is wrong: the last of a traceback, else the first."""
+    if "PULUMI_K8S_DELETE_UNREACHABLE" in text:  # its advice is to forget what may still run
+        return "the cluster cannot be reached"
     lines = [part.strip() for part in text.splitlines() if part.strip()] or ["no reason given"]
     if lines[0].startswith("Program failed with"):
         return _INVOKE_ERROR.sub("", lines[-1])

@@ -11,12 +11,13 @@ from contextlib import nullcontext
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from gpuform.checkout import writable
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
-from gpuform.engine import backend, checkpoint, locks, pending
+from gpuform.engine import backend, checkpoint, conflicts, locks, pending
 from gpuform.engine.environment import PASSPHRASE, UNSET_VARIABLES, engine_env
 from gpuform.engine.events import Event, format_event
 from gpuform.engine.files import EngineFiles, Tools
@@ -61,11 +62,18 @@ class Engine:
         """Update the stack; no preview is run before it.
 
         ``settle`` gets the pending operations of a killed run, if any, and may change the state;
-        ``acknowledged`` are names of what may be lost, beside those in the stack file. Raises Failure, and
-        changes nothing, while the state has pending creates.
+        ``acknowledged`` are names of what may be lost, beside those in the stack file. Fields of the stack's
+        objects that other managers have set are taken back. Raises Failure, and changes nothing, while the
+        state has pending creates.
         """
-        arguments = ["--yes", "--skip-preview", *_repeat("--policy-pack", policy_packs)]
-        return self._operate("up", stack, arguments, on_event, settle, acknowledged)
+        packs = _repeat("--policy-pack", policy_packs)
+
+        def run(forced: Sequence[str]) -> Result:
+            arguments = ["--yes", "--skip-preview", *packs, *_repeat("--target", forced)]
+            variables = conflicts.FORCE if forced else {}
+            return self._operate("up", stack, arguments, on_event, settle, acknowledged, variables)
+
+        return conflicts.retry_with_force(run, self._say)
 
     def preview(
         self,
@@ -77,7 +85,8 @@ class Engine:
         """Preview an update; with ``*`` among ``acknowledged``, losses are warnings and not errors."""
         unprotected = ["--ignore-protect"] if losses.REPORT in acknowledged else []
         arguments = [*_repeat("--policy-pack", policy_packs), *unprotected]
-        return self._operate("preview", stack, arguments, on_event, acknowledged=acknowledged)
+        force = conflicts.FORCE  # as `up` does, with dry runs alone
+        return self._operate("preview", stack, arguments, on_event, None, acknowledged, force)
 
     def destroy(
         self, stack: str = "local", on_event: OnEvent | None = None, spared: Sequence[str] = ()
@@ -199,8 +208,9 @@ class Engine:
         on_event: OnEvent | None,
         settle: Callable[[Sequence[pending.Operation]], object] | None = None,
         acknowledged: Sequence[str] = (),
+        variables: Mapping[str, str] = MappingProxyType({}),
     ) -> Result:
-        env = self.prepare(stack) | {losses.VARIABLE: " ".join(acknowledged)}
+        env = self.prepare(stack) | {losses.VARIABLE: " ".join(acknowledged), **variables}
         options: list[str] = []
         if operation in ("up", "destroy"):
             state = self._state(env, stack)

@@ -84,7 +84,7 @@ def drift_parts(result: Drift) -> Iterator[Table | Text | str]:
     )
     yield from (build_table("Drift", ("resource", "field", "drift", "declared", "actual"), rows), "")
     resources = count_of(len({finding.resource for finding in result.findings}), "resource")
-    restores = "`pulumi up --refresh` restores the declared state of everything that it created"
+    restores = f"`gpuform drift {result.stack} --repair` restores what is declared"
     yield Text(f"{result.stack}: drift, {len(result.findings)} in {resources}; {restores}", style="bold red")
 
 

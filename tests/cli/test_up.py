@@ -47,6 +47,7 @@ class Engine:
         self.found = [FINE]
         self.broken: tuple[str, ...] = ()
         self.namespaces = ("gpu-operator",)
+        self.same = 0
 
     def __call__(self, paths: Any, toolchain: Any, say: Any, offline: bool) -> Engine:
         self.offline = offline
@@ -60,7 +61,7 @@ class Engine:
             )
         self.made.append({"stack": stack, "offline": self.offline, "packs": list(policy_packs)})
         self.acknowledged = acknowledged
-        return type("Result", (), {"summary": "3 created in 1.0 s"})
+        return Outcome("up", stack, {"create": 3, "same": self.same}, 1.0)
 
     def forget(self, stack: str) -> int:
         return 0
@@ -104,6 +105,18 @@ def test_the_account_is_asked_and_then_the_engine_runs(runs: Engine) -> None:
     assert "SKIP  role x" in result.stdout
     assert "zones" not in result.stdout
     assert lines[-2:] == ["preflight of stack aws-dev: 1 of 2 checks passed, 0 failed", "3 created in 1.0 s"]
+
+
+def test_an_update_that_trusted_the_state_says_so(runs: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    refreshed: list[str] = []
+    monkeypatch.setattr(runs, "refresh", lambda stack, on_event: refreshed.append(stack), raising=False)
+    runs.same = 2
+    trusting = call("up", "aws-dev", "--skip-preflight").stdout.splitlines()[-1]
+    assert trusting == (
+        "3 created, 2 unchanged in 1.0 s, without looking for changes made by hand (--refresh)"
+    )
+    assert call("up", "aws-dev", "--skip-preflight", "--refresh").stdout.endswith("2 unchanged in 1.0 s\n")
+    assert refreshed == ["aws-dev"]
 
 
 def test_losses_are_acknowledged_by_option_or_in_the_file(
@@ -297,7 +310,7 @@ class CountingEngine:
 
     def up(self, stack: str, **options: Any) -> Any:
         type(self).ups += 1
-        return type("Result", (), {"summary": "no changes", "changed": False})
+        return Outcome("up", stack, {"same": 3}, 1.0)
 
     def refresh(self, stack: str, on_event: Any) -> None:
         type(self).refreshed += 1

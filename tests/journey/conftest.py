@@ -96,6 +96,12 @@ class Checkout:
     def kubectl(self, *args: str, input: str | None = None) -> str:
         return kubectl_at(Toolchain(self.paths), self.paths.kubeconfig, *args, input=input)
 
+    def helm(self, *args: str) -> str:
+        command = [str(Toolchain(self.paths).path("helm")), "--kubeconfig", str(self.paths.kubeconfig), *args]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def unsettled(self, pool: str, seconds: float = 20) -> None:
         until(lambda: self.offers()[pool], lambda offers: not any(offers), seconds)
 

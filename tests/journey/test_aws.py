@@ -74,6 +74,19 @@ def test_karpenter_has_what_the_stack_says(dev: World) -> None:
     assert json.loads(read["data"]["values"])["settings"]["clusterName"] == "aws-dev"
 
 
+@pytest.mark.nightly
+def test_a_node_pool_changed_by_hand_is_restored(dev: World) -> None:
+    def limits() -> Any:
+        return json.loads(dev.kubectl("get", "nodepools", "-o", "json"))["items"][0]["spec"]["limits"]
+
+    before = limits()
+    name = dev.kubectl("get", "nodepools", "-o", "name").strip()
+    dev.kubectl("patch", name, "--type=merge", "-p", json.dumps({"spec": {"limits": {"cpu": "1"}}}))
+    dev.run("refresh")
+    dev.run("up")
+    assert limits() == before
+
+
 def test_elastic_nodes_are_let_in_with_the_evidence(dev: World) -> None:
     """The workloads run, so a node was admitted; its other taints are still there."""
     noted = r"jsonpath={.metadata.annotations.gpuform\.io/gpu-ready}"

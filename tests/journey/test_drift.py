@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.journey.conftest import Checkout, close, make_checkout
+from tests.journey.conftest import HERE, Checkout, close, make_checkout
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 
@@ -24,7 +24,10 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
     def three(environment: dict[str, Any]) -> None:
         kept = {pool["name"]: pool for pool in environment["pools"]}
         environment["pools"] = [kept["t4-shared"], kept["a100-mig"], {**kept["cpu"], "nodes": 1}]
-        environment["workloads"] = []
+        web = {"name": "web", "namespace": "team", "pool": "a100-mig", "slice": "2g.10gb", "image": "web:1"}
+        job = {"name": "train", "namespace": "team", "kind": "job", "image": "train:1"}
+        environment["workloads"] = [{**web, "kind": "deployment"}, job]
+        environment["namespaces"] = [{"name": "team", "quota": {"a100-mig": {"2g.10gb": 2}}}]
 
     checkout.change(three)
     try:
@@ -142,7 +145,49 @@ def test_what_was_changed_by_hand_is_named_and_left(small: Checkout) -> None:
     }
 
 
+def test_what_was_changed_by_hand_is_restored(small: Checkout) -> None:
+    """What the test before has changed, and what `kubectl` and `helm` own from then on."""
+    quota = small.kubectl("-n", "team", "get", "resourcequota", "-o", "name").strip()
+    small.kubectl("-n", "team", "scale", "deployment/web", "--replicas=2")
+    small.kubectl("-n", "team", "set", "image", "deployment/web", "*=web:2")
+    patched = {quota: {"spec": {"hard": {"requests.nvidia.com/mig-2g.10gb": "0"}}}}
+    patched["job/train"] = {"spec": {"suspend": True, "backoffLimit": 1}}
+    for name, patch in patched.items():
+        small.kubectl("-n", "team", "patch", name, "--type=merge", "-p", json.dumps(patch))
+    small.kubectl(
+        "label", "namespace", "team", "pod-security.kubernetes.io/enforce=privileged", "--overwrite"
+    )
+    small.kubectl("taint", "node", "t4-shared-0", "mine=1:NoSchedule")
+    release = ("gpu-operator", "-n", "gpu-operator")
+    small.helm(
+        "upgrade",
+        *release,
+        "--reuse-values",
+        "--set",
+        "driver.version=1.2.3",
+        str(HERE.root / "charts/gpu-operator-sim"),
+    )
+    found = json.loads(small.gpuform("drift", "local", "--json", code=3).stdout)["findings"]
+    told = {(one["resource"], one["path"]): (one["expected"], one["found"]) for one in found}
+    assert told["Deployment team/web", "spec.replicas"] == ("1", "2")
+    assert told["Deployment team/web", "spec.template.spec.containers[web].image"] == ("web:1", "web:2")
+    assert told["Node t4-shared-0", "spec.taints[mine:NoSchedule]"] == ("none", "1")
+    done = small.gpuform("drift", "local", "--repair").stdout
+    assert done.splitlines()[-1].strip() == "local: no drift"
+    assert "takes back .spec.replicas from kubectl" in done
+    assert json.loads(small.gpuform("drift", "local", "--json").stdout)["findings"] == []
+
+
+def test_a_release_that_was_uninstalled_by_hand_is_installed_again(small: Checkout) -> None:
+    small.helm("uninstall", "gpu-operator", "-n", "gpu-operator")
+    small.kubectl("-n", "team", "delete", "deployment", "web")
+    small.gpuform("up", "local", "--refresh")
+    assert json.loads(small.gpuform("drift", "local", "--json").stdout)["findings"] == []
+
+
 def test_a_cluster_that_is_not_there_is_a_failure(small: Checkout) -> None:
     small.gpuform("local", "stop")
-    done = small.gpuform("drift", "local", code=1)
-    assert "failed: " in done.stderr
+    for command in ("drift", "status"):
+        failed = small.gpuform(command, "local", code=1).stderr
+        assert "start it with `gpuform local start`" in failed
+        assert "PULUMI_K8S" not in failed

@@ -1,4 +1,7 @@
-"""Two stacks on one machine, with pools and nodes of the same names: neither touches the other."""
+"""Two stacks on one machine, with pools and nodes of the same names: neither touches the other.
+
+At the end one takes back what was changed by hand; tests/journey/test_drift.py has all kinds of changes.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.engine]
 def small(name: str, replicas: int) -> dict[str, Any]:
     sharing = {"kind": "time_slicing", "replicas": replicas}
     pool = {"name": "shared", "machine": "g4dn.xlarge", "nodes": 1, "sharing": sharing}
-    environment = {"name": name, "cluster": {"kind": "embedded"}, "pools": [pool]}
+    web = {"name": "web", "namespace": "team", "kind": "deployment", "pool": "shared", "image": "web:1"}
+    environment = {"name": name, "cluster": {"kind": "embedded"}, "pools": [pool], "workloads": [web]}
     return {"config": {"gpuform:environment": environment}}
 
 
@@ -49,20 +53,19 @@ def test_each_stack_has_a_control_plane_of_its_own_and_destroy_deletes_it(fresh:
     after = node_of(fresh, "local")
     assert after["status"]["allocatable"]["nvidia.com/gpu.shared"] == "4"
     assert after["metadata"]["labels"] == before["metadata"]["labels"]
-    assert "start it with `gpuform local start two`" in _status_of_stopped(fresh)
+    fresh.gpuform("local", "stop", "two")
+    assert plane_of(fresh.paths, "local").status().ready
+    assert "start it with `gpuform local start two`" in fresh.gpuform("status", "two", code=1).stderr
     done = fresh.gpuform("destroy", "two", "--yes")
     assert done.stdout.endswith("two: destroyed\n")
     assert not plane_of(fresh.paths, "two").has_data
     assert [member for member in plane_of(fresh.paths, "two").status().members if member.running] == []
-    assert " unchanged in " in fresh.gpuform("up", "local").stdout
     assert stacks_with_planes(fresh.paths) == ["local"]
-    fresh.gpuform("local", "start", "two")
-    assert stacks_with_planes(fresh.paths) == ["local", "two"]
+    fresh.kubectl("-n", "team", "scale", "deployment/web", "--replicas=2")
+    done = fresh.gpuform("up", "local", "--refresh")
+    assert "web: takes back .spec.replicas from kubectl\n" in done.stdout
+    assert "1 updated in " in done.stdout
+    replicas = ("-o", "jsonpath={.spec.replicas}")
+    assert fresh.kubectl("-n", "team", "get", "deployment/web", *replicas) == "1"
     fresh.gpuform("local", "stop")
     assert not fresh.running()
-
-
-def _status_of_stopped(checkout: Checkout) -> str:
-    checkout.gpuform("local", "stop", "two")
-    assert plane_of(checkout.paths, "local").status().ready
-    return checkout.gpuform("status", "two", code=1).stderr

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from gpuform.stack.drift.rules import DriftRules, Finding, key_path
+from gpuform.stack.drift.rules import TAINTS, DriftRules, Finding, key_path
 from infra.model import labels
 from infra.model.environment import Environment
 from infra.model.offer import node_gpus
@@ -78,11 +78,17 @@ def _check_node(env: Environment, pool: Pool, node: Node) -> Iterator[Finding]:
     for key, value in (*pool_labels(env, pool).items(), *_operand_labels(env, pool).items()):
         yield from _compare(name, key_path("metadata.labels", key), value, live_labels.get(key, ""))
     for taint in pool_taints(env, pool):
-        path = f"spec.taints[{taint['key']}:{taint['effect']}]"
+        path = f"{TAINTS}{taint['key']}:{taint['effect']}]"
         missing = (taint["key"], taint["effect"]) not in tainted
         live = "none" if missing else tainted[taint["key"], taint["effect"]]
         if missing or live != taint["value"]:
             yield Finding(name, path, "missing" if missing else "changed", "cluster", taint["value"], live)
+    if env.is_simulated:  # other nodes get taints from the cloud, autoscalers and Kubernetes
+        declared = {(taint["key"], taint["effect"]) for taint in pool_taints(env, pool)}
+        for key, effect in sorted(tainted.keys() - declared):
+            if not key.startswith("node.kubernetes.io/"):
+                value = tainted[key, effect] or "no value"
+                yield Finding(name, f"{TAINTS}{key}:{effect}]", "added", "cluster", "none", value)
     gpus = node_gpus(pool, live_labels)
     if gpus in pool.gpu_counts:
         yield from _check_gpus(

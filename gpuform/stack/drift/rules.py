@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from gpuform.engine import Step
 
 
+TAINTS = "spec.taints["
+"""Start of the path of a node's taint: the cluster's check names taints, the engine numbers them."""
+
+
 class DriftRules:
     """Rules of a kind of cluster; the defaults are for one that only the engine changes."""
 
@@ -33,8 +37,8 @@ class DriftRules:
 class Finding:
     """One difference from what the last update made.
 
-    ``path`` is empty if the whole resource is meant. ``expected`` and ``found`` are set only if they cannot
-    contain a secret: never for the engine's findings, since those objects may contain secrets.
+    ``path`` is empty if the whole resource is meant. ``expected`` and ``found`` are empty for values that may
+    be secret, span lines, or are not scalars.
     """
 
     resource: str
@@ -56,6 +60,8 @@ class Drift:
     def merge(cls, stack: str, engine: Iterable[Finding], cluster: Iterable[Finding]) -> Drift:
         """Merge both sources: a finding in both appears once, in the cluster's form, with its values."""
         findings = sorted(set(cluster))
+        checked = {finding.resource for finding in findings if finding.path.startswith(TAINTS)}
+        engine = [item for item in engine if not (item.resource in checked and item.path.startswith(TAINTS))]
         places = {(finding.resource, finding.path) for finding in findings}
         missing_resources = {resource for resource, path in places if not path}
         unknown = [

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any, Literal
 
 import httpx
 
@@ -19,6 +21,10 @@ from gpuform.stack.drift.rules import Drift, DriftRules, Finding
 from infra.model.environment import Environment
 
 Say = Callable[[str], None]
+_STEP = re.compile(r'\["([^"]+)"\]|\[(\d+)\]|([^.\[\]]+)')
+_SECRET = re.compile(r"(?i)password|secret|token|credential|env\[\d+\]\.value|\bvalues\b")
+"""Paths of values that may be secret; Helm values and variables of containers may contain anything."""
+_HIDDEN = "[secret]"
 
 
 def find_drift(
@@ -41,25 +47,83 @@ def find_drift(
         raise Failure(
             f"stack {stack}", "has not been created", "run `up` first: there is nothing to compare with"
         )
+    say(f"reading the cluster of {stack}")
+    with stack_kubeconfig(env, reach, paths, engine, stack) as (kubeconfig, context):
+        of_cluster = list(_cluster_findings(env, rules, stack, kubeconfig, context))
     say(f"refreshing the resources of {stack}")
     result = engine.drift(stack, on_event=lambda event: None)
     pairs = ((step, finding) for step in result.steps for finding in step_findings(step))
     findings = [finding for step, finding in pairs if not rules.is_expected(env, step, finding.path)]
-    say(f"reading the cluster of {stack}")
-    with stack_kubeconfig(env, reach, paths, engine, stack) as (kubeconfig, context):
-        return Drift.merge(stack, findings, _cluster_findings(env, rules, stack, kubeconfig, context))
+    return Drift.merge(stack, findings, of_cluster)
+
+
+def remove_added_keys(
+    env: Environment, reach: ClusterAccess, paths: Paths, tools: Tools, stack: str, found: Drift
+) -> None:
+    """Remove keys that others added to the operands' ConfigMaps, which read them; an update leaves them."""
+    from kr8s.objects import ConfigMap
+
+    engine = Engine(paths, tools, say=lambda line: None)
+    added = [
+        item for item in found.findings if item.how == "added" and item.resource.startswith("ConfigMap ")
+    ]
+    with stack_kubeconfig(env, reach, paths, engine, stack) as (kubeconfig, context), translate_errors():
+        api = create_api(kubeconfig, context)
+        for item in added:
+            namespace, _, name = item.resource.removeprefix("ConfigMap ").partition("/")
+            (key,) = _steps(item.path)[1:]
+            ConfigMap.get(name, namespace, api=api).patch({"data": {key: None}})
 
 
 def step_findings(step: Step) -> Iterator[Finding]:
-    """Findings from the engine's refresh of one resource, path by path; never a value."""
+    """Findings from the engine's refresh of one resource, path by path."""
     if step.type == "pulumi:pulumi:Stack" or step.phase not in ("planned", "done"):
         return
     resource = resource_name(step)
     if step.op == "delete":
         yield Finding(resource, "", "missing", "engine")
         return
-    for path in step.change.paths if step.change else ():
-        yield Finding(resource, path, "changed", "engine")
+    if step.change is None:
+        return
+    for path in step.change.paths:
+        declared, actual = _at(step.change.before, path), _at(step.change.after, path)
+        how: Literal["changed", "missing"] = "missing" if actual is None else "changed"
+        secret = resource.startswith("Secret ") or _SECRET.search(path)
+        values = ("", "") if secret else (_shown(declared), _shown(actual))
+        yield Finding(resource, _named(step.change.before, path), how, "engine", *values)
+
+
+def _at(inputs: Any, path: str) -> Any:
+    """The value at a path in the engine's syntax; None if there is none."""
+    for key in _steps(path):
+        try:
+            inputs = inputs[key]
+        except (LookupError, TypeError):
+            return None
+    return inputs
+
+
+def _steps(path: str) -> list[str | int]:
+    return [int(index) if index else key or name for key, index, name in _STEP.findall(path)]
+
+
+def _named(inputs: Any, path: str) -> str:
+    """The path with names of list entries instead of their numbers: ``containers[web].image``."""
+
+    def name(match: re.Match[str]) -> str:
+        entry = _at(inputs, path[: match.end()])
+        key = (entry.get("name") or entry.get("key")) if isinstance(entry, Mapping) else None
+        return f"[{key}]" if key else match[0]
+
+    return re.sub(r"\[\d+\]", name, path)
+
+
+def _shown(value: Any) -> str:
+    """A scalar as text; empty for anything else, for several lines, and for what the engine hides."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = "" if value is None or isinstance(value, Mapping | list) else str(value)
+    return "" if "\n" in text or text == _HIDDEN else text
 
 
 def resource_name(step: Step) -> str:

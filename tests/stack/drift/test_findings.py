@@ -74,7 +74,10 @@ def labels(live: dict[str, dict[str, Any]], name: str) -> dict[str, str]:
     [
         (lambda live: None, []),
         (lambda live: live.update(other={"metadata": {"name": "other"}}), []),
-        (lambda live: live["t4-0"]["spec"]["taints"].append({"key": "mine", "effect": "NoSchedule"}), []),
+        (lambda live: live["t4-0"]["spec"]["taints"].append({"key": "mine", "effect": "NoSchedule"}),
+         [("Node t4-0", "spec.taints[mine:NoSchedule]", "added", "none", "no value")]),
+        (lambda live: live["t4-0"]["spec"]["taints"].append(
+            {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}), []),
         (lambda live: labels(live, "t4-0").pop("gpuform.io/pool"),
          [("Node t4-0", 'metadata.labels["gpuform.io/pool"]', "missing", "t4", "none")]),
         (lambda live: labels(live, "mig-0").update({"nvidia.com/mig.config": "all-disabled"}),
@@ -214,7 +217,7 @@ def step(op: str, kind: str, *paths: str) -> Step:
     return Step(op, URN.format(kind), "planned", Change(before, {}, paths))  # type: ignore[arg-type]
 
 
-def test_the_engines_steps_are_told_by_path_and_never_by_value() -> None:
+def test_secrets_are_told_by_path_and_never_by_value() -> None:
     told = [
         *step_findings(step("update", "Secret", "data.a", "data.b")),
         *step_findings(step("delete", "Node")),
@@ -223,11 +226,44 @@ def test_the_engines_steps_are_told_by_path_and_never_by_value() -> None:
         ),
     ]
     assert told == [
-        Finding("Secret n/t4-0", "data.a", "changed", "engine"),
-        Finding("Secret n/t4-0", "data.b", "changed", "engine"),
+        Finding("Secret n/t4-0", "data.a", "missing", "engine"),
+        Finding("Secret n/t4-0", "data.b", "missing", "engine"),
         Finding("Node t4-0", "", "missing", "engine"),
     ]
     assert "hush" not in str(told)
+
+
+def pod(image: str, replicas: int | None, variable: str, password: str) -> dict[str, Any]:
+    container = {"name": "web", "image": image, "env": [{"name": "A", "value": variable}]}
+    spec = {"replicas": replicas, "template": {"spec": {"containers": [container]}}}
+    metadata = {"name": "web", "namespace": "n", "annotations": {"a.b/c": "1\n2", "password": password}}
+    return {"metadata": metadata, "spec": spec}
+
+
+def test_the_engines_values_are_told_by_the_names_of_list_entries() -> None:
+    paths = (
+        "spec.replicas",
+        "spec.template.spec.containers[0].image",
+        "spec.template.spec.containers[0].env[0].value",
+        "metadata.annotations.password",
+        'metadata.annotations["a.b/c"]',
+    )
+    change = Change(pod("web:1", 1, "x", "hush"), pod("web:2", None, "y", "hash"), paths)
+    found = step_findings(Step("update", URN.format("Deployment"), "planned", change))
+    assert [(one.path, one.how, one.expected, one.found) for one in found] == [
+        ("spec.replicas", "missing", "1", ""),
+        ("spec.template.spec.containers[web].image", "changed", "web:1", "web:2"),
+        ("spec.template.spec.containers[web].env[A].value", "changed", "", ""),
+        ("metadata.annotations.password", "changed", "", ""),
+        ('metadata.annotations["a.b/c"]', "changed", "", ""),
+    ]
+
+
+def test_the_taints_of_a_node_are_told_by_name_alone() -> None:
+    by_engine = [Finding("Node a", "spec.taints[0].key", "changed", "engine", "x", "y")]
+    by_cluster = [Finding("Node a", "spec.taints[y:NoSchedule]", "added", "cluster", "none", "no value")]
+    assert Drift.merge("s", by_engine, by_cluster).findings == tuple(by_cluster)
+    assert Drift.merge("s", by_engine, []).findings == tuple(by_engine)
 
 
 def test_what_both_have_seen_is_told_once() -> None:
@@ -266,6 +302,6 @@ def test_the_table_names_keys_in_brackets_and_counts() -> None:
     assert "[1]" in text
     assert (
         text.splitlines()[-1] == "s: drift, 1 in 1 resource; "
-        "`pulumi up --refresh` restores the declared state of everything that it created"
+        "`gpuform drift s --repair` restores what is declared"
     )
     assert rendered(Drift("s", ())) == "s: no drift\n"
