@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -35,6 +35,16 @@ class Change:
     after: Mapping[str, Any]
     paths: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()
+
+
+def value_at(inputs: Any, path: Iterable[str | int]) -> Any:
+    """The value at the keys and list indexes of ``path``; None if there is none."""
+    for key in path:
+        try:
+            inputs = inputs[key]
+        except (LookupError, TypeError):
+            return None
+    return inputs
 
 
 @dataclass(frozen=True)

@@ -77,14 +77,15 @@ def _check_node(env: Environment, pool: Pool, node: Node) -> Iterator[Finding]:
     live_labels = _labels(node)
     for key, value in (*pool_labels(env, pool).items(), *_operand_labels(env, pool).items()):
         yield from _compare(name, key_path("metadata.labels", key), value, live_labels.get(key, ""))
-    for taint in pool_taints(env, pool):
+    taints = pool_taints(env, pool)
+    for taint in taints:
         path = f"{TAINTS}{taint['key']}:{taint['effect']}]"
         missing = (taint["key"], taint["effect"]) not in tainted
         live = "none" if missing else tainted[taint["key"], taint["effect"]]
         if missing or live != taint["value"]:
             yield Finding(name, path, "missing" if missing else "changed", "cluster", taint["value"], live)
     if env.is_simulated:  # other nodes get taints from the cloud, autoscalers and Kubernetes
-        declared = {(taint["key"], taint["effect"]) for taint in pool_taints(env, pool)}
+        declared = {(taint["key"], taint["effect"]) for taint in taints}
         for key, effect in sorted(tainted.keys() - declared):
             if not key.startswith("node.kubernetes.io/"):
                 value = tainted[key, effect] or "no value"

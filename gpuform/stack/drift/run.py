@@ -12,6 +12,7 @@ import httpx
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine, Step
+from gpuform.engine.events import value_at
 from gpuform.engine.files import Tools
 from gpuform.kubernetes.kubeconfig_errors import translate_errors, unreachable_failure
 from gpuform.kubernetes.session import create_api, list_objects
@@ -63,10 +64,12 @@ def remove_added_keys(
     """Remove keys that others added to the operands' ConfigMaps, which read them; an update leaves them."""
     from kr8s.objects import ConfigMap
 
-    engine = Engine(paths, tools, say=lambda line: None)
     added = [
         item for item in found.findings if item.how == "added" and item.resource.startswith("ConfigMap ")
     ]
+    if not added:
+        return
+    engine = Engine(paths, tools, say=lambda line: None)
     with stack_kubeconfig(env, reach, paths, engine, stack) as (kubeconfig, context), translate_errors():
         api = create_api(kubeconfig, context)
         for item in added:
@@ -86,21 +89,13 @@ def step_findings(step: Step) -> Iterator[Finding]:
     if step.change is None:
         return
     for path in step.change.paths:
-        declared, actual = _at(step.change.before, path), _at(step.change.after, path)
+        declared, actual = (
+            value_at(inputs, _steps(path)) for inputs in (step.change.before, step.change.after)
+        )
         how: Literal["changed", "missing"] = "missing" if actual is None else "changed"
         secret = resource.startswith("Secret ") or _SECRET.search(path)
         values = ("", "") if secret else (_shown(declared), _shown(actual))
         yield Finding(resource, _named(step.change.before, path), how, "engine", *values)
-
-
-def _at(inputs: Any, path: str) -> Any:
-    """The value at a path in the engine's syntax; None if there is none."""
-    for key in _steps(path):
-        try:
-            inputs = inputs[key]
-        except (LookupError, TypeError):
-            return None
-    return inputs
 
 
 def _steps(path: str) -> list[str | int]:
@@ -111,7 +106,7 @@ def _named(inputs: Any, path: str) -> str:
     """The path with names of list entries instead of their numbers: ``containers[web].image``."""
 
     def name(match: re.Match[str]) -> str:
-        entry = _at(inputs, path[: match.end()])
+        entry = value_at(inputs, _steps(path[: match.end()]))
         key = (entry.get("name") or entry.get("key")) if isinstance(entry, Mapping) else None
         return f"[{key}]" if key else match[0]
 

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
 from gpuform.engine import Step
+from gpuform.engine.events import value_at
 from gpuform.stack.preview.snapshot import PodRef, Snapshot
 
 
@@ -100,15 +101,9 @@ def differs(step: Step, *prefixes: str) -> bool:
 
 def before(step: Step, *path: str) -> Any:
     """The value at a path of the old inputs; None if missing."""
-    return _value_at(step.change.before if step.change else {}, path)
+    return value_at(step.change.before if step.change else {}, path)
 
 
 def after(step: Step, *path: str) -> Any:
     """The value at a path of the new inputs; None if missing."""
-    return _value_at(step.change.after if step.change else {}, path)
-
-
-def _value_at(value: Any, path: Sequence[str]) -> Any:
-    for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value
+    return value_at(step.change.after if step.change else {}, path)
