@@ -146,12 +146,12 @@ def test_a_whole_run_says_which_rows_of_the_sources_it_shows(
     assert done.returncode == code
 
 
+@pytest.mark.nightly
 @pytest.mark.tools
 @pytest.mark.parametrize(
     ("marker", "fails", "code"),
-    nightly_but(
-        "flaky", {"flaky": ("engine", 1, 0), "red": ("engine", 2, 1), "red unit test": ("unit", 1, 1)}
-    ),
+    [("engine", 1, 0), ("engine", 2, 1), ("unit", 1, 1)],
+    ids=["flaky", "red", "red unit test"],
 )
 def test_a_file_that_fails_is_run_once_more(tmp_path: Path, marker: str, fails: int, code: int) -> None:
     (tmp_path / "test_some.py").write_text(

@@ -17,6 +17,7 @@ ANSIBLE = Path(__file__).parents[2] / "ansible"
 FILES = sorted(file for file in ANSIBLE.rglob("*.y*ml") if file.is_file())
 
 
+@pytest.mark.nightly
 def test_all_of_it_passes_the_production_profile(tmp_path: Path) -> None:
     tools = Path(sys.executable).parent
     done = subprocess.run(

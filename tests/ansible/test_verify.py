@@ -92,6 +92,7 @@ def test_a_prepared_host_is_as_declared(site: VerifiedHost) -> None:
     assert report.ok
 
 
+@pytest.mark.nightly
 def test_a_second_run_changes_nothing(site: VerifiedHost) -> None:
     outcome = run("site.yml", site.inventory)
     assert {name: (result.ok, result.changes) for name, result in outcome.hosts.items()} == {

@@ -78,6 +78,7 @@ def install(control_plane: Plane, tmp_path: Path) -> Iterator[Callable[[str], No
     subprocess.run([*helm, "uninstall", release, "--wait"], capture_output=True, timeout=120, check=True)
 
 
+@pytest.mark.nightly
 def test_a_newer_crd_comes_under_live_objects_and_an_older_one_prunes_them(
     kubectl: Kubectl, install: Callable[[str], None]
 ) -> None:

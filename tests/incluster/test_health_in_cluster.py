@@ -66,6 +66,7 @@ def require_no_action(loop: LoopProcess, rounds: int = 3) -> None:
     assert loop.actions() == before
 
 
+@pytest.mark.nightly
 def test_eight_of_twenty_break_in_one_window_and_the_breaker_stops_at_four(cluster: HealthCluster) -> None:
     cluster.install(environment(mode="cordon"))
     cluster.add_nodes(*TWENTY)

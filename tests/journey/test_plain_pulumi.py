@@ -9,14 +9,14 @@ import pytest
 
 from tests.journey.aws_world import world
 from tests.journey.conftest import User
-from tests.tiers import nightly_but
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine]
 
 STACKS = ("local", "aws-dev", "aws-prod", "openstack-dev")
 
 
-@pytest.mark.parametrize("stack", nightly_but("local", {name: name for name in STACKS}))
+@pytest.mark.nightly
+@pytest.mark.parametrize("stack", STACKS)
 def test_plain_pulumi_previews_and_makes_a_stack(stack: str, tmp_path: Path) -> None:
     with world(tmp_path, stack) as made:
         user = User(made.checkout.paths, stack, tmp_path / "user", offline=stack != "local")

@@ -41,6 +41,7 @@ def node_of(checkout: Checkout, stack: str) -> Any:
     )
 
 
+@pytest.mark.nightly
 def test_each_stack_has_a_control_plane_of_its_own_and_destroy_deletes_it(fresh: Checkout) -> None:
     root: Path = fresh.paths.root
     for name, replicas in (("local", 4), ("two", 2)):

@@ -41,6 +41,7 @@ def test_all_done_is_ok_and_a_second_run_changes_nothing(project: Project) -> No
     assert [result.changed for result in second.hosts.values()] == [0, 0]
 
 
+@pytest.mark.nightly
 def test_a_check_says_what_would_change_and_changes_nothing(project: Project) -> None:
     project.write(file("Write", "{{ playbook_dir }}/{{ inventory_hostname }}"))
     outcome = project.run(check=True)

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 
-from gpuform.checkout.paths import Paths
+from gpuform.checkout.paths import MAIN_STACK, Paths
 from lab.plane import ControlPlane
 from lab.plane.layout import Layout
 from lab.plane.processes import end_processes, scan
@@ -23,11 +23,12 @@ class OwnControlPlane:
     state: Path
     toolchain: Toolchain
     messages: list[str] = field(default_factory=list)
+    stack: str = MAIN_STACK
 
     @property
     def paths(self) -> Paths:
         here = Paths.here()
-        return Paths(root=here.root, state=self.state, cache=here.cache)
+        return Paths(root=here.root, state=self.state, cache=here.cache, stack=self.stack)
 
     @property
     def kubeconfig(self) -> Path:

@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import ssl
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from lab.plane import starting
 from lab.plane.layout import Record
 from lab.plane.ports import is_free
 from lab.plane.processes import MEMBERS, scan
+from tests.lab.plane.conftest import removed
 from tests.ports import free_port
 from tests.tiers import nightly_but
 from tests.waiting import until
@@ -154,6 +156,17 @@ def test_the_kubeconfig_is_private_and_whole(plane):
     path.chmod(0o644)
     plane.start()
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_another_stack_has_a_control_plane_of_its_own(plane):
+    """tests/journey/test_stacks.py makes two stacks with `gpuform up`."""
+    with removed(replace(plane, stack="two")) as other:
+        other.start()
+        assert "kept" not in other.kubectl("get", "configmap", "-o", "name")
+        assert set(plane.pids().values()).isdisjoint(other.pids().values())
+        other.plane.stop()
+        assert works(plane)
+    assert holds_its_data(plane)
 
 
 def test_nothing_listens_beyond_loopback(plane):

@@ -41,6 +41,7 @@ def inputs_of(project: Project, name: str) -> dict[str, Any]:
     raise AssertionError(name)
 
 
+@pytest.mark.nightly
 def test_what_aws_made_is_taken_over_and_the_rest_is_made(moto: str, project: Project) -> None:
     project.interrupted(["net", "role", "queue"], LATER)
     vpc = made_vpc()
