@@ -12,7 +12,7 @@ import typer
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
 from gpuform.checkout.stacks import load_environment
-from gpuform.cli.output import AsJson, Stack, confirm, console, say, show, start_command, warn
+from gpuform.cli.output import AsJson, Stack, confirm, console, say, show, start_command, warn, working
 from gpuform.cli.up import runs_here, settler, up
 from gpuform.engine import Engine
 from gpuform.engine.pending import GIVEN_UP
@@ -146,7 +146,8 @@ def destroy(
             # The state has changed.
             target = stack_teardown(env, paths, engine, stack, options, say=print_line)
             plan = target.plan()
-        outcome = Destroy(target, plan).run().to_json()
+        with working(f"destroying {stack}"):
+            outcome = Destroy(target, plan).run().to_json()
     if confirmed and plane and not plan.kept_namespaces:
         plane.stop(delete=True)
     if as_json:
@@ -179,14 +180,16 @@ def drift(
     if env.is_simulated and not ControlPlane(paths, tools).status().ready:
         fact, remedy = "its control plane does not run", f"start it with `{start_command(stack)}`"
         raise Failure(f"cluster of {stack}", fact, remedy)
-    found = find_drift(env, cloud.drift, cloud.access, paths, tools, stack, say=warn)
+    with working(f"looking for drift in {stack}"):
+        found = find_drift(env, cloud.drift, cloud.access, paths, tools, stack, say=warn)
     if repair and found.findings:
         if not as_json:
             show(False, None, texts.drift_parts(found))
         remove_added_keys(env, cloud.access, paths, tools, stack, found)
         with redirect_stdout(sys.stderr if as_json else sys.stdout):
             up(stack, refresh=True)
-        found = find_drift(env, cloud.drift, cloud.access, paths, tools, stack, say=warn)
+        with working(f"looking for drift in {stack}"):
+            found = find_drift(env, cloud.drift, cloud.access, paths, tools, stack, say=warn)
     show(as_json, found.to_json(), texts.drift_parts(found))
     if found.findings:
         raise typer.Exit(3)

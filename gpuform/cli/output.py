@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console, RenderableType
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
 from gpuform.checkout import writable
 from gpuform.checkout.errors import Failure, InputError
@@ -37,6 +39,20 @@ console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
 
 def say(line: str) -> None:
     console.print(line, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def working(text: str) -> Iterator[Callable[[str], None]]:
+    """In a terminal, a line with a text and its seconds until the block ends; gives what changes the text."""
+    if not console.is_terminal:
+        yield lambda text: None
+        return
+    column = Column(no_wrap=True, overflow="ellipsis", ratio=1)
+    text_column = TextColumn("{task.description}", markup=False, table_column=column)
+    parts = (SpinnerColumn(), TimeElapsedColumn(), text_column)
+    with Progress(*parts, console=console, transient=True, expand=True) as progress:
+        task = progress.add_task(text)
+        yield lambda text: progress.update(task, description=text)
 
 
 def warn(line: str) -> None:

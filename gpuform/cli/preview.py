@@ -9,7 +9,7 @@ import typer
 
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
-from gpuform.cli.output import Acknowledge, AsJson, Stack, require_file, say, short_path, show, warn
+from gpuform.cli.output import Acknowledge, AsJson, Stack, require_file, say, short_path, show, warn, working
 from lab.toolchain import Toolchain
 
 
@@ -46,18 +46,19 @@ def preview(
     accepted = tuple(acknowledge or ())
     rules = [cloud.preview for cloud in CLOUDS.values()]
     tools = Toolchain(paths)
-    outcome = Preview(
-        paths,
-        tools,
-        stack,
-        rules,
-        offline,
-        base,
-        accepted,
-        warn,
-        preview_base,
-        lambda env: cloud_of(env).access,
-    ).run()
+    with working(f"previewing {stack}"):
+        outcome = Preview(
+            paths,
+            tools,
+            stack,
+            rules,
+            offline,
+            base,
+            accepted,
+            warn,
+            preview_base,
+            lambda env: cloud_of(env).access,
+        ).run()
     if summary is not None:
         summary.write_text(render_comment(outcome), encoding="utf-8")
     show(as_json, outcome.to_json(), texts.preview_parts(outcome))
@@ -125,7 +126,8 @@ def rehearse(
         qps=scaled.parse_qps(qps) if qps is not None else (),
     )
     try:
-        outcome = Rehearsal(paths, Toolchain(paths), stack, requested, say=warn).run()
+        with working(f"rehearsing {stack}"):
+            outcome = Rehearsal(paths, Toolchain(paths), stack, requested, say=warn).run()
     except KeyboardInterrupt:
         warn("interrupted and cleaned up; run the same command to start again")
         raise typer.Exit(130) from None

@@ -11,6 +11,7 @@ import typer
 
 from gpuform.checkout import writable
 from gpuform.checkout.errors import Failure
+from gpuform.checkout.listing import count_of
 from gpuform.checkout.paths import Paths
 from gpuform.checkout.stacks import load_environment
 from gpuform.cli.observe import read_facts
@@ -25,12 +26,14 @@ from gpuform.cli.output import (
     say,
     short_path,
     warn,
+    working,
 )
 from gpuform.engine import Engine, EngineFailure, Result
 from gpuform.engine.checkpoint import guard_records
 from gpuform.engine.pending import Operation
 from gpuform.reports import tables
 from gpuform.usage.injected_faults import faulty_nodes, unsettled_pools
+from gpuform.usage.nodes import Pod
 from gpuform.usage.status import ClusterStatus, read_status
 from infra.model.environment import Environment
 from lab.plane import ControlPlane, Status
@@ -39,7 +42,7 @@ from lab.toolchain.catalogue import MAIN_JOB
 
 SETTLE_S = 60.0  # a simulated operand acts within a second or two; a minute means that it never will
 UNCHANGED_S = 5.0  # the same if the engine had nothing to do: operands of a restarted control plane come back
-UNREFRESHED = "without looking for changes made by hand (--refresh)"
+UNREFRESHED = "not checked: changes made by hand (`gpuform up {0} --refresh` undoes them)"
 Say = Callable[[str], None]
 Refresh = Annotated[
     bool, typer.Option("--refresh", help="First look for changes made by hand; the update undoes them.")
@@ -114,12 +117,12 @@ def up(
     if not offline and not skip_preflight:
         require_passed(env, paths, stack, console)
     packs = [folder.resolve() for folder in policy_pack or ()]
-    engine = Engine(paths, Toolchain(paths), say=say, offline=offline)
-    if runs_here(env, offline):
-        start_plane(env, paths, engine, say)
-    accepted = (*env.acknowledge_loss, *(acknowledge or ()))
-    at_cloud = not offline and not env.is_simulated
-    try:
+    with working(f"updating {stack}") as show_work:
+        engine = Engine(paths, Toolchain(paths), say=say, offline=offline, show_work=show_work)
+        if runs_here(env, offline):
+            start_plane(env, paths, engine, say)
+        accepted = (*env.acknowledge_loss, *(acknowledge or ()))
+        at_cloud = not offline and not env.is_simulated
         if may_lose(guard_records(engine.export(stack)), env):
             # What is in the cluster is judged only once the cluster is up to date: refuse before that.
             engine.preview(stack, lambda event: None, acknowledged=accepted)
@@ -127,16 +130,14 @@ def up(
             say(f"comparing the state of {stack} with what exists")
             engine.refresh(stack, on_event=lambda event: None)  # its events show others' changes as its own
         result = run_up(engine, stack, paths, at_cloud, say, packs, accepted)
-    except EngineFailure as failure:
-        for error in failure.result.errors[1:]:  # a pipeline keeps what is printed, and not the engine's log
-            warn(error)
-        raise
-    trusted = result.changes.get("same") and not refresh
-    summary = f"{result.summary}, {UNREFRESHED}" if trusted else result.summary
-    if env.is_simulated:
-        _show_embedded(env, paths, engine, summary, result.changed, began)
-    else:
-        say(summary)
+        settled = _settle(env, paths, engine, result) if env.is_simulated else None
+    if settled is not None:
+        _show_embedded(env, paths, *settled)
+    say(f"{result.summary}; {time.monotonic() - began:.0f} s total")
+    if result.changes.get("same") and not refresh:
+        say(UNREFRESHED.format(stack))
+    if settled is not None:
+        _require_settled(settled[0], paths)
 
 
 def runs_here(env: Environment, offline: bool) -> bool:
@@ -163,36 +164,52 @@ def start_plane(env: Environment, paths: Paths, engine: Engine, say: Say) -> Non
         nodes.apply_nodes(env, paths, tools)
 
 
-def _show_embedded(
-    env: Environment, paths: Paths, engine: Engine, summary: str, changed: bool, began: float
-) -> None:
-    """Wait until every pool offers what was planned; show pools and pods, and write the report.
+def _settle(env: Environment, paths: Paths, engine: Engine, result: Result) -> tuple[ClusterStatus, bool]:
+    """Wait until every pool offers what was planned; if it does not, refresh the state and update once more.
 
-    ``began`` is a time of ``time.monotonic``. Raises Failure if a pool does not offer it in time.
+    Gives the cluster's status, and whether the pods are listed: the stack is new, or one does not run.
     """
-    stack = paths.stack
-    current = _wait_until_settled(env, paths, SETTLE_S if changed else UNCHANGED_S)
+    current = _wait_until_settled(env, paths, SETTLE_S if result.changed else UNCHANGED_S)
     if waiting := _unsettled_names(current):
         say(f"pools {waiting} do not offer what was planned: refreshing the state")
-        engine.refresh(stack, on_event=lambda event: None)  # its events show others' changes as its own
-        summary = engine.up(stack).summary
+        engine.refresh(paths.stack, on_event=lambda event: None)  # its events show others' changes as its own
+        engine.up(paths.stack)
         current = _wait_until_settled(env, paths, SETTLE_S)
-    report = _write_report(env, paths)
-    console.print(tables.pools_table(current), "", tables.pods_table(current), "", sep="\n")
-    say(f"{summary}; {time.monotonic() - began:.0f} s in all; report: {short_path(report)}")
-    say(tables.SIMULATED)
-    if env.uses_packer:
-        say(tables.PACKED)
+    pending = any(pod.phase not in ("Running", "Succeeded") for pod in _pods(current))
+    return current, pending or not result.changes.get("same")
+
+
+def _pods(current: ClusterStatus) -> list[Pod]:
+    return [pod for pod in current.pods if pod.namespace not in current.system]
+
+
+def _show_embedded(env: Environment, paths: Paths, current: ClusterStatus, list_pods: bool) -> None:
+    """Show pools, pods and where monitoring answers, and write the report."""
+    console.print(tables.pools_table(current), "", sep="\n")
+    if list_pods:
+        console.print(tables.pods_table(current), "", sep="\n")
+    else:
+        say(
+            f"{count_of(len(_pods(current)), 'pod')}, none pending; `gpuform status {paths.stack}` lists them"
+        )
+    say(f"report: {short_path(_write_report(env, paths))}")
     plane = ControlPlane(paths, Toolchain(paths))
     for line in monitoring_lines(plane.status()):
         say(line)
+    say(tables.SIMULATED)
+    if env.uses_packer:
+        say(tables.PACKED)
+
+
+def _require_settled(current: ClusterStatus, paths: Paths) -> None:
+    """Raise Failure if a pool does not offer what was planned; warn where an injected fault is the cause."""
     for name, why in faulty_nodes(current).items():
         warn(f"node {name} does not offer what was planned, because a fault was injected: {why}")
     if waiting := _unsettled_names(current):
         raise Failure(
             f"pools {waiting}",
             f"do not offer what was planned after {SETTLE_S:.0f} s",
-            f"see the nodes' events with kubectl, and {plane.logs / 'simulator.log'}",
+            f"see the nodes' events with kubectl, and {paths.plane / 'logs' / 'simulator.log'}",
         )
 
 
@@ -200,10 +217,7 @@ def monitoring_lines(status: Status) -> Iterator[str]:
     """Prometheus's address, if it runs, and where monitoring differs from the declaration."""
     for member in status.members:
         if member.name == "prometheus" and member.running:
-            yield (
-                "Prometheus (real; the GPUs that it measures are simulated) answers: "
-                f"http://127.0.0.1:{member.port}/api/v1/alerts"
-            )
+            yield f"alerts: http://127.0.0.1:{member.port}/api/v1/alerts (Prometheus; of simulated GPUs)"
     yield from (f"monitoring: {line}" for line in status.sidecar_messages)
 
 

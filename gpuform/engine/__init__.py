@@ -2,7 +2,7 @@
 
 from gpuform.engine.checkpoint import forget_stacks, require_forgettable
 from gpuform.engine.environment import engine_env, export_lines
-from gpuform.engine.events import Event, Message, Step, Summary, Violation
+from gpuform.engine.events import Event, Message, Step, Violation
 from gpuform.engine.result import EngineFailure, Result
 from gpuform.engine.run import Engine
 from gpuform.engine.standins import Plugin, plugins
@@ -15,7 +15,6 @@ __all__ = [
     "Plugin",
     "Result",
     "Step",
-    "Summary",
     "Violation",
     "engine_env",
     "export_lines",

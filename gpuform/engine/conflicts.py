@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from gpuform.engine.changes import resource_name
 from gpuform.engine.follow import FORCE_VARIABLE
 from gpuform.engine.result import EngineFailure, Result
 
@@ -21,10 +22,10 @@ _FIELD = re.compile(r"(?::|-) (\.\S+)$", re.MULTILINE)
 
 
 def conflicts(result: Result) -> dict[str, str]:
-    """What another manager has set, by the URN of each object of which the update failed for that."""
-    failed = {step.urn for step in result.steps if step.phase == "failed" and step.op == "update"}
+    """For the URN of each object with a field of another manager, which made the update fail: a text."""
+    failed = {step.urn: step for step in result.steps if step.phase == "failed" and step.op == "update"}
     return {
-        message.urn: _describe(message.text)
+        message.urn: f"{resource_name(failed[message.urn])}: takes back {_describe(message.text)}"
         for message in result.messages
         if message.urn in failed and _CONFLICT in message.text
     }
@@ -50,7 +51,7 @@ def retry_with_force(run: Callable[[Sequence[str]], Result], say: Callable[[str]
             found = conflicts(failure.result)
             if not found or found.keys() <= forced:
                 raise
-            for urn, what in found.items():
-                say(f"{urn.split('::', 3)[3]}: takes back {what}")
+            for text in found.values():
+                say(text)
             forced |= found.keys()
             earlier += [failure.result, run(sorted(found))]

@@ -8,19 +8,20 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Severity = Literal["info", "warning", "error"]
+Phase = Literal["started", "planned", "done", "failed"]
 
-_PAST_TENSE = {
+PAST_TENSE = {
     "create": "created",
     "update": "updated",
     "delete": "deleted",
     "replace": "replaced",
-    "create-replacement": "replaced",
-    "delete-replaced": "deleted the old",
     "read": "read",
     "refresh": "refreshed",
     "import": "imported",
     "same": "unchanged",
 }
+HALVES = ("create-replacement", "delete-replaced")
+"""Operations that are reported beside the ``replace`` to which they belong."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,9 @@ class Step:
 
     op: str
     urn: str
-    phase: Literal["started", "planned", "done", "failed"]
+    phase: Phase
     change: Change | None = field(default=None, compare=False, repr=False)
+    is_component: bool = field(default=False, compare=False, repr=False)
 
     @property
     def type(self) -> str:
@@ -67,6 +69,11 @@ class Step:
     @property
     def name(self) -> str:
         return self.urn.split("::", 3)[3]
+
+    @property
+    def is_resource(self) -> bool:
+        """Whether something exists for it outside the program; components and providers only group."""
+        return not self.is_component and not self.type.startswith(("pulumi:providers:", "pulumi:pulumi:"))
 
 
 @dataclass(frozen=True)
@@ -88,16 +95,7 @@ class Violation:
     urn: str = ""
 
 
-@dataclass(frozen=True)
-class Summary:
-    """The engine's count of operations, and the run's duration in whole seconds."""
-
-    changes: Mapping[str, int] = field(default_factory=dict)
-    duration_s: int = 0
-    preview: bool = False
-
-
-Event = Step | Message | Violation | Summary
+Event = Step | Message | Violation
 
 
 def parse(line: str) -> Event | None:
@@ -128,19 +126,19 @@ def _violation(body: Mapping[str, Any]) -> Violation:
     return Violation(policy, mandatory, body["message"].strip(), body.get("resourceUrn", ""))
 
 
-def _summary(body: Mapping[str, Any]) -> Summary:
-    return Summary(dict(body.get("resourceChanges") or {}), body["durationSeconds"], body["isPreview"])
-
-
 def _started(body: Mapping[str, Any]) -> Step | None:
     """None in a preview, where a start means nothing."""
-    return None if body.get("planning") else Step(body["metadata"]["op"], body["metadata"]["urn"], "started")
+    return None if body.get("planning") else _step(body, "started")
 
 
 def _finished(body: Mapping[str, Any]) -> Step:
-    phase: Literal["planned", "done"] = "planned" if body.get("planning") else "done"
+    return _step(body, "planned" if body.get("planning") else "done", _change(body["metadata"]))
+
+
+def _step(body: Mapping[str, Any], phase: Phase, change: Change | None = None) -> Step:
     metadata = body["metadata"]
-    return Step(metadata["op"], metadata["urn"], phase, _change(metadata))
+    state = metadata.get("new") or metadata.get("old") or {}
+    return Step(metadata["op"], metadata["urn"], phase, change, bool(state) and not state.get("custom"))
 
 
 def _change(metadata: Mapping[str, Any]) -> Change:
@@ -163,34 +161,16 @@ def _change(metadata: Mapping[str, Any]) -> Change:
 _READERS: Mapping[str, Callable[[Mapping[str, Any]], Event | None]] = {
     "diagnosticEvent": _message,
     "policyEvent": _violation,
-    "summaryEvent": _summary,
     "resourcePreEvent": _started,
     "resOutputsEvent": _finished,
-    "resOpFailedEvent": lambda body: Step(body["metadata"]["op"], body["metadata"]["urn"], "failed"),
+    "resOpFailedEvent": lambda body: _step(body, "failed", _change(body["metadata"])),
     "errorEvent": lambda body: Message("error", str(body["error"]).strip()),
 }
 
 
-def format_event(event: Event) -> str | None:
-    """Text of an event for a log or a pipe; None for events that are not shown."""
-    match event:
-        case Step("replace", _, _):
-            return None  # the create and the delete are shown instead
-        case Step(op, _, "done") if op != "same" and event.type != "pulumi:pulumi:Stack":
-            return f"{_PAST_TENSE.get(op, op)} {event.type} {event.name}"
-        case Step(op, _, "planned") if op != "same" and event.type != "pulumi:pulumi:Stack":
-            return f"would {op} {event.type} {event.name}"
-        case Step(op, _, "failed"):
-            return f"failed to {op} {event.type} {event.name}"
-        case Message(severity, text, _):
-            return text if severity == "info" else f"{severity}: {text}"
-        case Violation(policy, mandatory, text, _):
-            return f"{'error' if mandatory else 'warning'}: policy {policy}: {text}"
-    return None
-
-
 def format_counts(changes: Mapping[str, int], planned: bool = False) -> str:
     """``{"create": 3, "same": 2}`` as ``3 created, 2 unchanged``; with ``planned``, ``3 to create``."""
-    words = {op: f"to {op}" for op in changes} if planned else _PAST_TENSE
-    parts = [f"{count} {words.get(op, op)}" for op, count in sorted(changes.items()) if count]
+    words = {op: f"to {op}" for op in changes} if planned else PAST_TENSE
+    ordered = sorted(changes.items(), key=lambda item: (item[0] == "same", item[0]))
+    parts = [f"{count} {words.get(op, op)}" for op, count in ordered if count]
     return ", ".join(parts) or "nothing to do"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gpuform.checkout.errors import Failure
-from gpuform.engine.events import Event, Message, Step, Summary, Violation, format_counts
+from gpuform.engine.events import HALVES, Event, Message, Step, Violation, format_counts
 
 _INVOKE_ERROR = re.compile(r"^Exception: invoke of (\S+) failed: invocation of \1 returned an error: ")
 _VAGUE_ERRORS = ("preview failed", "update failed", "destroy failed", "refresh failed")
@@ -17,7 +17,7 @@ _VAGUE_ERRORS = ("preview failed", "update failed", "destroy failed", "refresh f
 
 @dataclass(frozen=True)
 class Result:
-    """What one run did. ``changes`` is the engine's count by operation, ``same`` included."""
+    """What one run did. ``changes`` is the number of resources by operation, ``same`` included."""
 
     operation: str
     stack: str
@@ -75,27 +75,26 @@ class Record:
     steps: dict[Step, None] = field(default_factory=dict)  # an ordered set
     messages: list[Message] = field(default_factory=list)
     violations: dict[Violation, None] = field(default_factory=dict)
-    summary: Summary = field(default_factory=Summary)
+    counted: set[Step] = field(default_factory=set)
 
-    def add(self, event: Event) -> bool:
-        """Record the event; False if it adds nothing (a component with outputs is reported twice)."""
+    @property
+    def changes(self) -> Mapping[str, int]:
+        return Counter(step.op for step in self.counted)
+
+    def add(self, event: Event) -> None:
         match event:
             case Step(op, _, phase):
-                if op == "same" or phase == "started" or event in self.steps:
-                    return False
-                self.steps[event] = None
+                if phase in ("planned", "done") and event.is_resource and op not in HALVES:
+                    self.counted.add(event)
+                if op != "same" and phase != "started":
+                    self.steps[event] = None  # a component with outputs is reported twice
             case Message():
                 self.messages.append(event)
             case Violation():
-                if event in self.violations:
-                    return False
                 self.violations[event] = None
-            case Summary():
-                self.summary = event
-        return True
 
 
-def failure_reason(errors: Sequence[str], code: int, log: Path | None) -> str:
+def failure_reason(errors: Sequence[str], code: int, log: Path) -> str:
     """The first reported error, else the first in the engine's log, else the exit code."""
     reasons = list(errors)
     if not reasons:
@@ -107,8 +106,8 @@ def failure_reason(errors: Sequence[str], code: int, log: Path | None) -> str:
     return text + (f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else "")
 
 
-def read_log(log: Path | None) -> str:
-    return log.read_text(encoding="utf-8", errors="replace") if log is not None else ""
+def read_log(log: Path) -> str:
+    return log.read_text(encoding="utf-8", errors="replace")
 
 
 def _reason(text: str) -> str:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -18,8 +16,9 @@ from gpuform.checkout import writable
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
 from gpuform.engine import backend, checkpoint, conflicts, locks, pending
+from gpuform.engine.display import Display
 from gpuform.engine.environment import PASSPHRASE, UNSET_VARIABLES, engine_env
-from gpuform.engine.events import Event, format_event
+from gpuform.engine.events import Event
 from gpuform.engine.files import EngineFiles, Tools
 from gpuform.engine.result import EngineFailure, Record, Result, failure_reason, read_log
 from gpuform.engine.standins import plugins
@@ -38,9 +37,14 @@ class Engine:
     """
 
     def __init__(
-        self, paths: Paths, toolchain: Tools, say: Callable[[str], None] = print, offline: bool = False
+        self,
+        paths: Paths,
+        toolchain: Tools,
+        say: Callable[[str], None] = print,
+        offline: bool = False,
+        show_work: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """``say`` takes notices and, without a terminal, one line per change.
+        """``say`` and ``show_work`` take what a `Display` prints; ``say`` also takes notices.
 
         ``offline`` runs reach no cloud: a stand-in replaces AWS, and the state is separate from that of real
         runs. Clusters at AWS are then the embedded control plane, if that runs.
@@ -49,6 +53,7 @@ class Engine:
         self._files = EngineFiles(paths, offline)
         self._tools = toolchain
         self._say = say
+        self._show_work = show_work
         self._runs: dict[str, tuple[dict[str, str], State | None]] = {}
 
     def up(
@@ -221,40 +226,39 @@ class Engine:
             # The engine checks the old resource's protection, which the program cannot lift in the same run.
             environment = checkpoint.guard_records(state).get("environment")
             options = ["--ignore-protect"] if operation == "up" and environment in acknowledged else []
-        terminal = on_event is None and sys.stdout.isatty()
-        log = None if terminal else self._paths.logs / f"pulumi-{operation}-{stack}.log"
+        log = self._paths.logs / f"pulumi-{operation}-{stack}.log"
         command = [str(self._paths.shims / "pulumi"), operation, "--stack", stack, *arguments, *options]
-        record = Record()
+        command += ["--color", "never", "--non-interactive"]
+        record, display = Record(), Display(self._say, self._show_work)
 
         def take(event: Event) -> None:
-            is_new = record.add(event)
+            record.add(event)
             if on_event is not None:
                 on_event(event)
-            elif is_new and not terminal and (text := format_event(event)):
-                self._say(text)
+            else:
+                display.take(event)
 
         start = time.monotonic()
         root, runs = self._paths.root, self._files.runs
-        if log is not None:
-            log.parent.mkdir(parents=True, exist_ok=True)
-            command += ["--color", "never", "--non-interactive"]
-        with log.open("wb") if log is not None else nullcontext() as output:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("wb") as output:
             code = follow(command, env=env, cwd=root, runs=runs, output=output, on_event=take)
         result = Result(
             operation,
             stack,
-            record.summary.changes,
+            record.changes,
             time.monotonic() - start,
             tuple(record.steps),
             tuple(record.messages),
             tuple(record.violations),
         )
+        display.end(show_errors=not conflicts.conflicts(result))
         if code == 0:
             return result
         if failure := locks.locked_failure(read_log(log), stack):
             raise failure
         fact = failure_reason(result.errors, code, log)
-        raise EngineFailure(result, fact, f"see {log}" if log else "see the engine's output above")
+        raise EngineFailure(result, fact, f"see {log}")
 
     def run_pulumi(self, env: Mapping[str, str], *arguments: str, stdin: str | None = None) -> str:
         """Output of a pulumi command; ``stdin`` is its input. Raises Failure if it ends with an error."""

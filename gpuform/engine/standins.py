@@ -104,16 +104,17 @@ class Plugin:
         return self.keyword in (_read(stack_file) if self.keyword else "")
 
     def notice(self, stack_file: Path, offline: bool = False) -> str:
-        """Notice for runs of a stack if the plugin is not official, else empty.
+        """Notice for runs of a stack that reaches beyond this machine, if the plugin is not official.
 
-        The source of January 2026 adopts an object that exists already (pulumi-kubernetes PR 4278).
+        `gpuform doctor` lists the plugins for every stack. The source of January 2026 adopts an object that
+        exists already (pulumi-kubernetes PR 4278).
         """
-        if self.official or not self.is_needed_by(stack_file):
+        if self.official or offline or not is_real(stack_file) or not self.is_needed_by(stack_file):
             return ""
         if not self.source:
             return f"gpuform: stand-in for {self.name} {self.version} (the official plugin is not installed)"
         text = f"gpuform: {self.name} is built from {self.source}, not the official {self.version}"
-        if offline or self.keyword or not is_real(stack_file):
+        if self.keyword:
             return text
         return (
             f"{text}; warning: a create adopts an existing object of the same name, and renaming a "

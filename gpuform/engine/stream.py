@@ -18,6 +18,7 @@ from typing import IO
 from gpuform.checkout import scratch
 from gpuform.engine.events import Event, parse
 
+INTERRUPTED = "interrupted: the engine finishes what it has begun; again: it ends at once"
 _POLL_S = 0.05
 _CHUNK = 256 * 1024  # bytes
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -30,14 +31,14 @@ def follow(
     env: Mapping[str, str],
     cwd: Path,
     runs: Path,
-    output: IO[bytes] | None,
+    output: IO[bytes],
     on_event: Callable[[Event], None],
 ) -> int:
     """Run an engine command that changes or previews a stack; returns its exit code, negative for a signal.
 
-    ``output`` takes its display; None leaves the display to the terminal, which then also delivers Ctrl-C.
-    Otherwise SIGINT and SIGTERM to this process become one SIGINT to the engine, which then finishes the
-    operations it has begun. So does an exception of ``on_event``, which is raised once the engine has ended.
+    ``output`` takes its display. SIGINT and SIGTERM to this process become a SIGINT to the engine, which then
+    finishes the operations it has begun; a second one ends it at once. An exception of ``on_event`` ends the
+    engine as well, and is raised once that has ended.
     Events pass through a pipe, because the engine writes secrets into them; it lies in a folder of this run
     below ``runs``. On Linux the engine does not outlive this process, even if that is killed.
     """
@@ -50,13 +51,13 @@ def follow(
                 [*command, "--event-log", str(pipe)],
                 env={**env, "PULUMI_DEBUG_COMMANDS": "true"},  # --event-log requires it
                 cwd=cwd,
-                stdin=None if output is None else subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL,
                 stdout=output,
-                stderr=subprocess.STDOUT if output is not None else None,
-                process_group=None if output is None else 0,
+                stderr=subprocess.STDOUT,
+                process_group=0,
                 preexec_fn=_die_with_parent,  # one system call, no locks, no allocation
             )
-            with _forward_signals(process, terminal=output is None):
+            with _forward_signals(process):
                 try:
                     for text in _read_lines(reader, process):
                         event = parse(text)
@@ -94,7 +95,7 @@ def _read_lines(reader: int, process: subprocess.Popen[bytes]) -> Iterator[str]:
 
 
 @contextmanager
-def _forward_signals(process: subprocess.Popen[bytes], *, terminal: bool) -> Iterator[None]:
+def _forward_signals(process: subprocess.Popen[bytes]) -> Iterator[None]:
     """Turn signals that would end this process into a request to the engine to end.
 
     Raises KeyboardInterrupt when the engine has ended after a SIGINT; its result is then not needed.
@@ -103,12 +104,13 @@ def _forward_signals(process: subprocess.Popen[bytes], *, terminal: bool) -> Ite
         yield
         return
 
-    received = set()
+    received = set[int]()
 
     def forward(number: int, frame: object) -> None:
+        if not received:
+            print(INTERRUPTED, file=sys.stderr)
         received.add(number)
-        if number == signal.SIGTERM or not terminal:
-            process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
 
     handlers = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.listing import count_of
+from gpuform.engine.changes import change_lines
 from gpuform.reports import tables
 from gpuform.reports.pull_request import format_pods
 from gpuform.reports.tables import Cell, build_table
@@ -43,6 +44,8 @@ def require_preflight(stack: str, findings: Iterable[Finding], console: Console)
 
 
 def preview_parts(outcome: Outcome) -> Iterator[Table | Text | str]:
+    if lines := [*change_lines(outcome.steps)]:
+        yield Text("\n".join(["Changes", *lines, ""]))
     if outcome.effects:
         styles = {0: "bold red", 1: "yellow"}
         effects = (

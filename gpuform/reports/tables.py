@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 Cell = str | Text | tuple[str, str]
 """Of a table: a text, or a text and its style. Markup in it is not interpreted."""
-SIMULATED = (
-    "simulated here: the nodes (kwok) and NVIDIA's operands (lab.simulator). "
-    "Real: etcd, kube-apiserver, scheduler, controllers, helm, Pulumi engine."
-)
+SIMULATED = "simulated: nodes, GPU operator components; real: control plane, Helm, Pulumi engine"
 PLAYED = "stack {0} is simulated on its own control plane on this machine"
 NO_NODES = "; it has no nodes yet: `gpuform local nodes {0}` creates them"
 PACKED = (

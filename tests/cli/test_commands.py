@@ -90,7 +90,7 @@ def test_images_of_a_stack_are_lines_with_digest_or_unknown_and_json(run: CliRun
             ),
         ),
         ("aws-dev", "g4dn-shared", "stack aws-dev is simulated on its own control plane on this machine"),
-        ("local", "cpu", "scheduler, controllers, helm, Pulumi engine."),
+        ("local", "cpu", "real: control plane, Helm, Pulumi engine"),
     ],
 )
 def test_a_stack_that_is_only_played_here_is_told_as_that(
@@ -100,7 +100,7 @@ def test_a_stack_that_is_only_played_here_is_told_as_that(
     monkeypatch.setattr(gpuform.usage.cluster_objects, "fetch_objects", lambda *_: objects)
     result = run.invoke(app, ["status", stack])
     assert result.exit_code == 0
-    assert "simulated here: the nodes (kwok)" in result.stdout
+    assert "simulated: nodes, GPU operator components" in result.stdout
     assert result.stdout.endswith(f"{ends}\n")
 
 
@@ -263,7 +263,7 @@ def test_top_shows_a_tree_and_says_what_is_simulated(full: CliRunner) -> None:
     assert "└─ b/two" in result.stdout
     assert "~0.25" in result.stdout
     assert "~: share by request" in result.stdout
-    assert "simulated here" in result.stdout
+    assert "simulated: nodes" in result.stdout
 
 
 def test_top_chooses_and_tells_programs_too(full: CliRunner) -> None:

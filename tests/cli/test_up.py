@@ -49,7 +49,7 @@ class Engine:
         self.namespaces = ("gpu-operator",)
         self.same = 0
 
-    def __call__(self, paths: Any, toolchain: Any, say: Any, offline: bool) -> Engine:
+    def __call__(self, paths: Any, toolchain: Any, say: Any, offline: bool, show_work: Any) -> Engine:
         self.offline = offline
         return self
 
@@ -87,7 +87,7 @@ def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Engine:
     monkeypatch.setattr(ControlPlane, "start_for", lambda *_: None)
     monkeypatch.setattr("lab.rehearse.nodes.apply_nodes", lambda *_: None)
     monkeypatch.setattr("lab.toolchain.Toolchain.ensure", lambda *_, **__: None)
-    monkeypatch.setattr(up_command, "_show_embedded", lambda *_: None)
+    monkeypatch.setattr(up_command, "_settle", lambda *_: None)
     return found
 
 
@@ -104,18 +104,23 @@ def test_the_account_is_asked_and_then_the_engine_runs(runs: Engine) -> None:
     lines = result.stdout.splitlines()
     assert "SKIP  role x" in result.stdout
     assert "zones" not in result.stdout
-    assert lines[-2:] == ["preflight of stack aws-dev: 1 of 2 checks passed, 0 failed", "3 created in 1.0 s"]
+    assert lines[-2:] == [
+        "preflight of stack aws-dev: 1 of 2 checks passed, 0 failed",
+        "3 created in 1.0 s; 0 s total",
+    ]
 
 
 def test_an_update_that_trusted_the_state_says_so(runs: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     refreshed: list[str] = []
     monkeypatch.setattr(runs, "refresh", lambda stack, on_event: refreshed.append(stack), raising=False)
     runs.same = 2
-    trusting = call("up", "aws-dev", "--skip-preflight").stdout.splitlines()[-1]
-    assert trusting == (
-        "3 created, 2 unchanged in 1.0 s, without looking for changes made by hand (--refresh)"
-    )
-    assert call("up", "aws-dev", "--skip-preflight", "--refresh").stdout.endswith("2 unchanged in 1.0 s\n")
+    trusting = call("up", "aws-dev", "--skip-preflight").stdout.splitlines()[-2:]
+    assert trusting == [
+        "3 created, 2 unchanged in 1.0 s; 0 s total",
+        "not checked: changes made by hand (`gpuform up aws-dev --refresh` undoes them)",
+    ]
+    refreshing = call("up", "aws-dev", "--skip-preflight", "--refresh").stdout
+    assert refreshing.endswith("2 unchanged in 1.0 s; 0 s total\n")
     assert refreshed == ["aws-dev"]
 
 
@@ -159,7 +164,7 @@ def test_every_error_of_the_engine_is_told(runs: Engine) -> None:
     runs.broken = ("one", "two")
     result = call("up", "aws-dev")
     assert result.exit_code == 1
-    assert result.stderr == "two\nfailed: pulumi up of stack aws-dev: failed: one (and 1 more); x\n"
+    assert result.stderr == "failed: pulumi up of stack aws-dev: failed: one (and 1 more); x\n"
 
 
 @pytest.mark.parametrize(("word", "offline"), [("--offline", True), ("--skip-preflight", False)])

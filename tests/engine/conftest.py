@@ -15,7 +15,7 @@ from gpuform.engine import Engine
 from lab.toolchain import Toolchain
 from tests.components.aws_stacks import ROOT, stack
 
-TWO_COMPONENTS = """
+THREE_RESOURCES = """
 import pulumi
 
 class Part(pulumi.ComponentResource):
@@ -23,8 +23,9 @@ class Part(pulumi.ComponentResource):
         super().__init__("test:parts:Part", name, {}, opts)
         self.register_outputs({})
 
-first = Part("first")
-Part("second", pulumi.ResourceOptions(parent=first))
+part = pulumi.ResourceOptions(parent=Part("part"))
+for name in "123":
+    pulumi.Stash(name, input=name, opts=part)
 """
 
 
@@ -55,7 +56,7 @@ def project(tmp_path: Path, toolchain: Toolchain) -> Project:
     root.mkdir()
     (root / "Pulumi.yaml").write_text("name: tried\nruntime: python\nmain: infra/\n")
     made = Project(Paths(root, root / ".gpuform", tmp_path / "cache"), toolchain)
-    made.program(TWO_COMPONENTS)
+    made.program(THREE_RESOURCES)
     made.stack_file("# kept\nconfig:\n  tried:colour: blue\n")
     return made
 
@@ -70,11 +71,11 @@ def lock(folder: Path, pid: int, host: str) -> Path:
 
 
 def aws_checkout(root: Path) -> Path:
-    """A checkout with aws-dev's stack file, and a program of two components without cloud requests."""
+    """A checkout with aws-dev's stack file, and a program without cloud requests."""
     (root / "infra").mkdir(parents=True)
     (root / "Pulumi.yaml").write_text("name: gpuform\nruntime: python\nmain: infra/\n")
     content = {"config": {"gpuform:environment": stack("aws-dev")}}
     (root / "Pulumi.aws-dev.yaml").write_text(yaml.safe_dump(content))
-    (root / "infra" / "__main__.py").write_text(TWO_COMPONENTS)
+    (root / "infra" / "__main__.py").write_text(THREE_RESOURCES)
     (root / "toolchain").symlink_to(ROOT / "toolchain")
     return root

@@ -54,12 +54,14 @@ TAKEN = Result("up", "s", {"same": 2, "update": 1}, 1.0)
 def test_a_conflict_is_forced_for_its_object_alone_and_the_update_repeated() -> None:
     forced, said, result = run_of(failed(("update", WEB, ONE)), TAKEN, DONE)
     assert forced == [(), [WEB], ()]
-    assert said == ["web: takes back .spec.replicas from kubectl"]
+    assert said == ["Deployment web: takes back .spec.replicas from kubectl"]
     assert result.changes == {"same": 1, "update": 2}
 
 
 def test_every_field_and_manager_is_named() -> None:
-    assert conflicts(failed(("update", WEB, TWO)).result) == {WEB: ".data.a, .data.b from kubectl-edit"}
+    assert conflicts(failed(("update", WEB, TWO)).result) == {
+        WEB: "Deployment web: takes back .data.a, .data.b from kubectl-edit"
+    }
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,12 @@ from gpuform.engine.locks import release_dead
 from gpuform.engine.pending import require_none
 from gpuform.engine.stream import follow
 from gpuform.stack.recover import locks
-from tests.engine.conftest import TWO_COMPONENTS, Project, lock
+from tests.engine.conftest import THREE_RESOURCES, Project, lock
 from tests.waiting import PATIENCE, until
 
 HERE = socket.gethostname()
 SLOW = (
-    TWO_COMPONENTS + "\nimport asyncio; pulumi.export('late', pulumi.Output.from_input(asyncio.sleep(60)))\n"
+    THREE_RESOURCES + "\nimport asyncio; pulumi.export('late', pulumi.Output.from_input(asyncio.sleep(60)))\n"
 )
 
 
@@ -191,7 +191,7 @@ def _start(project: Project) -> subprocess.Popen[bytes]:
     folders = [str(paths.root), str(paths.state), str(paths.cache)]
     process = subprocess.Popen([sys.executable, "-c", code, *folders], stdout=subprocess.DEVNULL)
     locks = EngineFiles(paths).locks("tried", "local")
-    until(lambda: list(locks.glob("*.json")) and len(_resources(project)) == 3, what="the run is not at work")
+    until(lambda: list(locks.glob("*.json")) and len(_resources(project)) == 6, what="the run is not at work")
     return process
 
 
@@ -219,7 +219,7 @@ def test_a_killed_run_leaves_nothing_running_and_does_not_block_the_next(
     process.wait()
     assert [left.name.partition("-")[0] for left in runs.iterdir()] == [str(process.pid)]
     assert list(temporary.glob("gpuform*")) == []
-    project.program(TWO_COMPONENTS)
+    project.program(THREE_RESOURCES)
     result = project.engine.up()
     assert any(line.startswith("removed the lock on stack local of process") for line in project.said)
     assert result.changes == {"same": 3}

@@ -17,7 +17,7 @@ from gpuform.engine import Engine, engine_env, export_lines
 from gpuform.engine.backend import engine_address
 from gpuform.engine.environment import PASSPHRASE
 from gpuform.engine.locks import locked_failure
-from tests.engine.conftest import TWO_COMPONENTS, Project, lock
+from tests.engine.conftest import THREE_RESOURCES, Project, lock
 
 STACK = "there"
 SECRET = "import pulumi; pulumi.export('hush', pulumi.Output.secret('not for the state file'))\n"
@@ -55,10 +55,10 @@ def test_the_state_is_made_and_kept_where_it_is_declared(
 ) -> None:
     file = project.paths.root / f"Pulumi.{STACK}.yaml"
     before = file.read_text()
-    project.program(TWO_COMPONENTS + SECRET)
+    project.program(THREE_RESOURCES + SECRET)
     assert project.engine.up(STACK).changes == {"create": 3}
     latest = json.loads(checkpoint(elsewhere).read_text())["checkpoint"]["latest"]
-    assert len(latest["resources"]) == 3
+    assert len(latest["resources"]) == 6
     assert latest["secrets_providers"]["type"] == "passphrase"
     assert "not for the state file" not in json.dumps(latest)
     assert not list((project.paths.state / "engine").rglob(f"stacks/tried/{STACK}.json")), "none beside us"
@@ -114,7 +114,7 @@ def test_by_hand_after_the_lines_of_another_stack(project: Project, elsewhere: P
         )
 
     mine = f"eval {shlex.quote(there)}\npulumi preview --color never"
-    assert "3 unchanged" in shell(mine, AWS_PROFILE="mine").stdout
+    assert "5 unchanged" in shell(mine, AWS_PROFILE="mine").stdout
     assert shell(f"eval {shlex.quote(there)}\necho $AWS_PROFILE", AWS_PROFILE="mine").stdout == "mine\n"
     left = os.environ["PULUMI_CONFIG_PASSPHRASE"]
     os.environ["PULUMI_CONFIG_PASSPHRASE"] = PASSPHRASE  # as `eval "$(gpuform local env)"` leaves it

@@ -22,7 +22,7 @@ from gpuform.engine.files import EngineFiles
 from gpuform.engine.locks import Owner, parse_owner
 from lab.plane import ControlPlane
 from lab.toolchain import Toolchain
-from tests.engine.conftest import TWO_COMPONENTS, aws_checkout
+from tests.engine.conftest import THREE_RESOURCES, aws_checkout
 from tests.tiers import nightly_but
 from tests.waiting import PATIENCE
 
@@ -35,8 +35,8 @@ WORDS = {
     DESTROY: ("destroy", STACK, "--offline", "--yes"),
     PLAIN: ("up", "--yes", "--skip-preview", "--stack", STACK, "--non-interactive", "--color", "never"),
 }
-PARTS = {UP: ["first", "second", "third"], PLAIN: ["first", "second", "third"], DESTROY: []}
-"""Components in the state after each command alone."""
+PARTS = {UP: [*"1234"], PLAIN: [*"1234"], DESTROY: []}
+"""Resources in the state after each command alone."""
 
 
 @dataclass
@@ -71,7 +71,7 @@ class TwoRuns:
         return [
             one["urn"].rpartition("::")[2]
             for one in found.get("resources") or ()
-            if one["type"].endswith(":Part")
+            if one["type"].endswith(":Stash")
         ]
 
     def backend(self) -> dict[str, bytes]:
@@ -106,7 +106,7 @@ def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toolchain: Toolchain) -
     plane = ControlPlane(replace(made.paths, stack=STACK), toolchain)
     plane.start(simulator=False)
     made.engine.up(STACK)
-    (root / "infra" / "__main__.py").write_text(TWO_COMPONENTS + 'Part("third")\n')
+    (root / "infra" / "__main__.py").write_text(THREE_RESOURCES + 'pulumi.Stash("4", input="4")\n')
     yield made
     plane.stop()
 

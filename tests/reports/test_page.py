@@ -40,7 +40,7 @@ def test_the_page_is_whole_asks_nobody_and_is_the_same_every_time() -> None:
         ElementTree.fromstring(svg)
     shown = (
         "State at 2026-11-22 02:00 UTC.",
-        "Simulated here: the nodes (kwok)",
+        "Simulated: nodes, GPU operator components;",
         "train-&lt;b&gt;&amp;&#34;quot&#39;",
         "&lt;i&gt;said&lt;/i&gt;",
         '<a href="https://example.org/a?b&amp;c" rel="noreferrer">runbook</a>',

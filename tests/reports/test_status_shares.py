@@ -119,9 +119,7 @@ def test_a_sum_of_nothing_but_unknown_prices_is_unknown_and_nobodys_prices(
 
 
 PROMETHEUS = Member("prometheus", 7, True, 2**26, 29237)
-AT = (
-    "Prometheus (real; the GPUs that it measures are simulated) answers: http://127.0.0.1:29237/api/v1/alerts"
-)
+AT = "alerts: http://127.0.0.1:29237/api/v1/alerts (Prometheus; of simulated GPUs)"
 
 
 @pytest.mark.parametrize(

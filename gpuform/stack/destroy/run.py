@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any
 
 from gpuform.checkout.errors import Failure, InputError
-from gpuform.engine import EngineFailure, Event
-from gpuform.engine.events import format_event
+from gpuform.engine import EngineFailure
+from gpuform.engine.display import Display
 from gpuform.kubernetes.client import Unreachable
 from gpuform.stack.destroy import cluster_teardown, operator
 from gpuform.stack.destroy.cluster import Kind, StillExists
@@ -160,8 +160,8 @@ class Destroy:
         if self._stack.state().has_only(excluded) if excluded else self._stack.state().is_empty:
             return "nothing left"
 
-        def print_event(event: Event) -> None:
-            if text := format_event(event):
-                self._stack.say(f"  {text}")
-
-        return self._stack.run_engine_destroy(excluded, print_event)
+        display = Display(lambda line: self._stack.say(f"  {line}"))
+        try:
+            return self._stack.run_engine_destroy(excluded, display.take)
+        finally:
+            display.end()

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import httpx
 
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine, Step
-from gpuform.engine.events import value_at
+from gpuform.engine.changes import fields, path_steps, resource_name, shown_values
 from gpuform.engine.files import Tools
 from gpuform.kubernetes.kubeconfig_errors import translate_errors, unreachable_failure
 from gpuform.kubernetes.session import create_api, list_objects
@@ -22,10 +21,6 @@ from gpuform.stack.drift.rules import Drift, DriftRules, Finding
 from infra.model.environment import Environment
 
 Say = Callable[[str], None]
-_STEP = re.compile(r'\["([^"]+)"\]|\[(\d+)\]|([^.\[\]]+)')
-_SECRET = re.compile(r"(?i)password|secret|token|credential|env\[\d+\]\.value|\bvalues\b")
-"""Paths of values that may be secret; Helm values and variables of containers may contain anything."""
-_HIDDEN = "[secret]"
 
 
 def find_drift(
@@ -74,7 +69,7 @@ def remove_added_keys(
         api = create_api(kubeconfig, context)
         for item in added:
             namespace, _, name = item.resource.removeprefix("ConfigMap ").partition("/")
-            (key,) = _steps(item.path)[1:]
+            (key,) = path_steps(item.path)[1:]
             ConfigMap.get(name, namespace, api=api).patch({"data": {key: None}})
 
 
@@ -86,48 +81,10 @@ def step_findings(step: Step) -> Iterator[Finding]:
     if step.op == "delete":
         yield Finding(resource, "", "missing", "engine")
         return
-    if step.change is None:
-        return
-    for path in step.change.paths:
-        declared, actual = (
-            value_at(inputs, _steps(path)) for inputs in (step.change.before, step.change.after)
-        )
+    for path, declared, actual in fields(step):
         how: Literal["changed", "missing"] = "missing" if actual is None else "changed"
-        secret = resource.startswith("Secret ") or _SECRET.search(path)
-        values = ("", "") if secret else (_shown(declared), _shown(actual))
-        yield Finding(resource, _named(step.change.before, path), how, "engine", *values)
-
-
-def _steps(path: str) -> list[str | int]:
-    return [int(index) if index else key or name for key, index, name in _STEP.findall(path)]
-
-
-def _named(inputs: Any, path: str) -> str:
-    """The path with names of list entries instead of their numbers: ``containers[web].image``."""
-
-    def name(match: re.Match[str]) -> str:
-        entry = value_at(inputs, _steps(path[: match.end()]))
-        key = (entry.get("name") or entry.get("key")) if isinstance(entry, Mapping) else None
-        return f"[{key}]" if key else match[0]
-
-    return re.sub(r"\[\d+\]", name, path)
-
-
-def _shown(value: Any) -> str:
-    """A scalar as text; empty for anything else, for several lines, and for what the engine hides."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    text = "" if value is None or isinstance(value, Mapping | list) else str(value)
-    return "" if "\n" in text or text == _HIDDEN else text
-
-
-def resource_name(step: Step) -> str:
-    """``Node t4-shared-0`` or ``ConfigMap gpu-operator/a``; other resources by type and name."""
-    metadata = (step.change.before.get("metadata") or {}) if step.change else {}
-    if step.type.startswith("kubernetes:") and isinstance(metadata, dict) and metadata.get("name"):
-        prefix = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
-        return f"{step.type.rpartition(':')[2]} {prefix}{metadata['name']}"
-    return f"{step.type} {step.name}"
+        values = shown_values(step, path, declared, actual)
+        yield Finding(resource, path, how, "engine", values[0], values[1])
 
 
 def _cluster_findings(
