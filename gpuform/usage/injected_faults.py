@@ -1,7 +1,7 @@
 """Faults that a person set on simulated nodes, and the commands that clear them.
 
-Only faults that take GPUs from what the node offers: not heat, links or an exporter that is down. A real node
-has none of these annotations, so nothing is ever reported for it.
+By default only faults that take GPUs from what the node offers: not heat, links or an exporter that is down.
+A real node has none of these annotations, so nothing is ever reported for it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 Json = Mapping[str, Any]
 
 
-def injected_faults(nodes: Iterable[Json]) -> dict[str, str]:
+def injected_faults(nodes: Iterable[Json], every: bool = False) -> dict[str, str]:
     """What is broken and the commands that clear it, by node name; healthy nodes are left out."""
-    lines_by_node = {str(node["metadata"]["name"]): list(_describe_faults(node)) for node in nodes}
+    lines_by_node = {str(node["metadata"]["name"]): list(_describe_faults(node, every)) for node in nodes}
     return {name: "; ".join(lines) for name, lines in lines_by_node.items() if lines}
 
 
@@ -41,9 +41,9 @@ def unsettled_pools(current: ClusterStatus) -> tuple[PoolStatus, ...]:
     )
 
 
-def _describe_faults(node: Json) -> Iterator[str]:
+def _describe_faults(node: Json, every: bool) -> Iterator[str]:
     name, notes = node["metadata"]["name"], node["metadata"].get("annotations") or {}
-    faults = ", ".join(dict.fromkeys(_parse_faults(notes.get(labels.SIM_FAULTS, "[]"))))
+    faults = ", ".join(dict.fromkeys(_parse_faults(notes.get(labels.SIM_FAULTS, "[]"), every)))
     if faults:
         yield f"{faults}: `gpuform simulate fault {name} --clear` clears it"
     unhealthy = [ident for ident in notes.get(labels.SIM_UNHEALTHY, "").replace(" ", "").split(",") if ident]
@@ -55,16 +55,15 @@ def _describe_faults(node: Json) -> Iterator[str]:
         yield f"{', '.join(others)} is unhealthy: {command}"
 
 
-def _parse_faults(annotation: str) -> Iterator[str]:
-    """The faults for which GPUs are not offered; none if the simulator did not write the annotation."""
+def _parse_faults(annotation: str, every: bool) -> Iterator[str]:
+    """``every`` fault, or those that take a GPU away; none if the simulator did not write the annotation."""
     try:
         entries = [(str(item["kind"]), item.get("gpu"), item.get("xid")) for item in json.loads(annotation)]
     except (ValueError, TypeError, KeyError, AttributeError):
         return
     for kind, gpu, xid in entries:
-        if kind == "fabric-manager":
-            yield kind
-        elif kind in ("ecc", "gpu-lost"):
-            yield f"GPU {gpu} has {kind}"
-        elif kind == "xid" and xid not in DEVICE_PLUGIN_SKIPS:
-            yield f"GPU {gpu} has XID {xid}"
+        takes = kind in ("fabric-manager", "ecc", "gpu-lost") or (
+            kind == "xid" and xid not in DEVICE_PLUGIN_SKIPS
+        )
+        if every or takes:
+            yield kind if gpu is None else f"GPU {gpu} has {f'XID {xid}' if kind == 'xid' else kind}"

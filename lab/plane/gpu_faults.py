@@ -130,7 +130,7 @@ def _describe(new: Fault) -> str:
     if new.kind != faults.XID:
         return DESCRIPTIONS[new.kind]
     consequence = (
-        "the device plugin removes the GPU from allocatable"
+        "the device plugin removes the GPU from allocatable" + ", and its series are gone" * new.is_lost
         if new.is_unhealthy
         else "the device plugin ignores it"
     )

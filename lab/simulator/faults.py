@@ -121,6 +121,11 @@ class Fault:
         return {XID: self.xid, ECC: DOUBLE_BIT, GPU_LOST: FALLEN_OFF}.get(self.kind, 0)
 
     @property
+    def is_lost(self) -> bool:
+        """Whether the GPU has left the bus: NVML and DCGM can no longer read it."""
+        return self.reported_xid == FALLEN_OFF
+
+    @property
     def is_unhealthy(self) -> bool:
         """Whether the device plugin reports the GPU as unhealthy for this fault."""
         return bool(self.reported_xid) and self.reported_xid not in APPLICATION_XIDS
@@ -163,7 +168,7 @@ def unhealthy_gpus(node: Node, plugin: Pod | None) -> frozenset[int]:
     if not unhealthy:
         return frozenset()
     began = datetime.fromisoformat(plugin.created).timestamp() if plugin else 0.0
-    return frozenset(fault.gpu for fault in unhealthy if fault.kind == GPU_LOST or fault.since >= began)
+    return frozenset(fault.gpu for fault in unhealthy if fault.is_lost or fault.since >= began)
 
 
 def has_fault(node: Node, kind: str) -> bool:

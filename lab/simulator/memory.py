@@ -2,7 +2,8 @@
 
 A pod's annotation ``simulator.gpuform.io/gpu-memory`` is the memory in MiB that its process asks for on each
 allocated GPU. It may change while the pod runs: the process grows or shrinks. ``all`` is a leak: the process
-takes all free memory, and never frees any. Pods without the annotation, or with another value, use no memory.
+takes all free memory, and never frees any. Pods without the annotation, or with another value, take part in
+none of this; the metrics show an assumed amount for them (``lab.simulator.dcgm.load``).
 
 - With time-slicing a GPU's memory is one pool. A process that asks for more than is free gets CUDA's
   out-of-memory error: its container fails, its memory is freed, and it restarts once there is room.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from typing import Any
@@ -47,6 +48,7 @@ def test_the_page_is_whole_asks_nobody_and_is_the_same_every_time() -> None:
         '<span class="dim">runbook: javascript:alert(1)</span>',
         "2 firing",
         "1 pending",
+        '<li class="info"><b>GpuIdle</b> <br>\n<span class="dim">warning, pending, since 2026-11-22 01:30',
         "<td>burst</td><td>cpu</td><td>48</td><td>100</td><td>48 %</td>",
         "<td>burst</td><td>memory</td><td>32</td><td>64 GiB</td><td>50 %</td>",
         '<div class="sub alarm">gpu lost (replace)</div>',
@@ -100,6 +102,16 @@ def test_pools_cost_money_and_so_does_what_is_requested_and_not_used() -> None:
     asked = Prometheus(Played(gpu_series("n", 0, 0.05, 1, 15)), "")
     money = gather_facts(ENV, "test", objects, asked, price_list(ENV), AT).pools[0].money
     assert money.unused == pytest.approx(0.526 * 0.2)
+
+
+@pytest.mark.parametrize(("kind", "told"), [("xid", "XID 79"), ("thermal", "thermal")])
+def test_an_injected_fault_is_listed_before_any_alert(kind: str, told: str) -> None:
+    broken = node("n", "a100-whole")
+    fault = [{"kind": kind, "gpu": 1, "since": "2026-11-22T01:59:58+00:00", "xid": 79}]
+    broken["metadata"]["annotations"] = {"simulator.gpuform.io/faults": json.dumps(fault)}
+    clear = "`gpuform simulate fault n --clear` clears it"
+    assert f"<p>n: GPU 1 has {told}: {clear}</p>" in page_of(broken)
+    assert "Injected faults" not in page_of(node("n", "a100-whole"))
 
 
 def test_a_pod_that_waits_is_told_with_its_reason() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpuform.checkout.errors import Failure
 from gpuform.usage import nodes as cluster
 from gpuform.usage.cluster_objects import Json, LiveObjects
+from gpuform.usage.injected_faults import injected_faults
 from gpuform.usage.node_prices import NodePrices, total, used_share
 from gpuform.usage.prometheus import Alert, Prometheus
 from gpuform.usage.status import ClusterStatus, PoolStatus, summarise_status
@@ -72,7 +73,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Facts:
-    """The whole report; ``at`` in Unix seconds. ``alerts`` are the firing ones, the most severe first."""
+    """The whole report; ``at`` in Unix seconds. ``alerts`` are firing; ``injected``: all faults by node."""
 
     stack: str
     at: float
@@ -81,7 +82,8 @@ class Facts:
     pools: tuple[PoolFacts, ...]
     bill: Bill
     alerts: tuple[Alert, ...] = ()
-    pending: int = 0
+    pending: tuple[Alert, ...] = ()
+    injected: Mapping[str, str] = field(default_factory=dict)
     history: History = History()  # noqa: RUF009  (frozen)
     limits: tuple[Limit, ...] = ()
     prices_of: Mapping[str, float | None] | None = None
@@ -95,7 +97,7 @@ def gather_facts(
     metrics, why = read_metrics(prometheus)
     status = summarise_status(env, objects.nodes, objects.pods, objects.claims, objects.queues)
     gpu_view = build_view(env, status, metrics, why)
-    firing, pending = _read_alerts(prometheus) if gpu_view.measured else ((), 0)
+    firing, pending = _read_alerts(prometheus) if gpu_view.measured else ((), ())
     past = last_hour(prometheus, gpu_view, at) if gpu_view.measured else History()
     node_prices = NodePrices(env, prices)
     return Facts(
@@ -107,6 +109,7 @@ def gather_facts(
         bill=bill(env, prices),
         alerts=firing,
         pending=pending,
+        injected=injected_faults(objects.nodes, every=True),
         history=past,
         limits=tuple(_parse_limits(objects.node_pools)),
         prices_of={node.name: node_prices.usd_per_hour(node) for node in status.nodes},
@@ -152,16 +155,15 @@ def _unused_usd(usd: float | None, node: Node) -> float | None:
     return usd * max(0.0, node.requested - node.busy) / len(node.gpus)
 
 
-def _read_alerts(prometheus: Prometheus) -> tuple[tuple[Alert, ...], int]:
-    """Firing alerts, the most severe first, and the number of pending ones; only those with a severity."""
+def _read_alerts(prometheus: Prometheus) -> tuple[tuple[Alert, ...], tuple[Alert, ...]]:
+    """Firing and pending alerts, the most severe first; only those with a severity."""
     try:
         alerts = prometheus.alerts()
     except Failure:
-        return (), 0
+        return (), ()
     rated = [alert for alert in alerts if alert.labels.get("severity") in _SEVERITIES]
-    firing = [alert for alert in rated if alert.state == "firing"]
-    firing.sort(key=lambda alert: _SEVERITIES.index(alert.labels["severity"]))
-    return tuple(firing), sum(alert.state == "pending" for alert in rated)
+    rated.sort(key=lambda alert: _SEVERITIES.index(alert.labels["severity"]))
+    return tuple(a for a in rated if a.state == "firing"), tuple(a for a in rated if a.state == "pending")
 
 
 def _parse_limits(node_pools: Iterable[Json]) -> Iterator[Limit]:

@@ -10,6 +10,9 @@ own phase). Without a valid annotation the kind of the pod's owner decides:
 - any other pod, and devices allocated by claim (their pods are not read): 0.5.
 
 Loads of pods that share a GPU or a MIG instance by time-slicing or MPS add up, to 1 at most.
+
+A pod with a load that does not declare its memory (``lab.simulator.memory``) holds ``HELD_SHARE`` of its
+device, of a shared one that part of its replica: an assumption, for the metrics only.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lab.simulator.device_plugin import gpu_uuid, mig_uuid, original_id
+from lab.simulator.device_plugin import gpu_uuid, mig_uuid, original_id, partitions
 from lab.simulator.objects import Pod
 from lab.simulator.world import World
 
@@ -28,6 +31,7 @@ PERIOD = 600.0
 """Seconds from peak to peak of ``sine``."""
 BY_OWNER = {"Job": "0.9", "ReplicaSet": "sine", "StatefulSet": "0.05"}
 DEFAULT_LOAD = 0.5
+HELD_SHARE = 0.6
 
 
 @dataclass(slots=True)
@@ -47,6 +51,9 @@ class Use:
 def usage_by_device(world: World, moment: float) -> defaultdict[str, Use]:
     """Use at ``moment`` by device id; a pod that is down or not admitted uses none."""
     usage: defaultdict[str, Use] = defaultdict(Use)
+    sizes = {device: int(HELD_SHARE * part.memory_mib) for device, part in partitions(world).items()}
+    labels = (text for label, text in world.node.labels.items() if label.endswith(".replicas"))
+    replicas = max([1, *map(int, filter(str.isdecimal, labels))])  # by GPU feature discovery
     for pod in world.consumers:
         if not pod.devices or pod.phase != "Running" or pod.crash:
             continue
@@ -55,10 +62,13 @@ def usage_by_device(world: World, moment: float) -> defaultdict[str, Use]:
             use = usage[original_id(device)]
             use.busy = min(1.0, use.busy + busy)
             use.held += int(held_mib) if held_mib.isdecimal() else 0
+            if busy and not (held_mib or pod.memory):
+                use.held += sizes.get(original_id(device), 0) // (replicas if "::" in device else 1)
             if "::" not in device:
                 use.pod, use.peers = (pod.namespace, pod.name, _container(pod)), len(devices)
     for device in _claimed_devices(world):
         usage[device].busy = min(1.0, usage[device].busy + DEFAULT_LOAD)
+        usage[device].held += sizes.get(device, 0)
     return usage
 
 

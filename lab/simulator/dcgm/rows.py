@@ -1,7 +1,8 @@
 """The rows of an exporter, with labels and values: one per GPU, or per MIG instance if the GPU has any.
 
 A GPU with MIG on but without instances has one row, as with the real exporter in its flexible mode. A lost
-GPU has a row only for its XIDs, and no row for an exporter that was started afterwards.
+GPU (fault ``gpu-lost`` or XID 79) has a row only for its XIDs: DCGM returns blank values, which the exporter
+leaves out. An exporter that was started afterwards has no row for it.
 
 XIDs are events: they count for five minutes (the exporter's ``DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE``), and the
 last one is shown until the exporter restarts. The state is also lost when the simulator ends: counters then
@@ -83,7 +84,7 @@ def rows(world: World, watch: NodeWatch, moment: float) -> Iterator[Row]:
     )
     for index, state in enumerate(watch.gpus[: world.gpus]):
         own_faults = [fault for fault in all_faults if fault.gpu == index]
-        kinds = {fault.kind: fault for fault in reversed(own_faults)}
+        kinds = {faults.GPU_LOST if fault.is_lost else fault.kind: fault for fault in reversed(own_faults)}
         placed = layout.get(index, ())
         ids = [mig_uuid(world, index, *instance) for instance in placed] or [gpu_uuid(world, index)]
         busy = link = usage[ids[0]].busy

@@ -120,6 +120,21 @@ def working(busy: str) -> tuple[Bench, Any]:
     return Bench(world), pod
 
 
+def test_a_busy_pod_holds_memory_even_if_it_declares_none() -> None:
+    bench, pod = working("1")
+    whole = A100.memory_mib
+    assert bench.scrape().one("FB_USED") == int(0.6 * whole)
+    pod.devices += "::2"
+    bench.world.node.labels["nvidia.com/gpu.replicas"] = "4"
+    assert bench.scrape().one("FB_USED") == int(0.6 * whole) // 4
+    pod.load = "idle"
+    assert bench.scrape().one("FB_USED") == 0
+    pod.load, pod.memory, pod.held = "1", "2000", "2000"
+    assert bench.scrape().one("FB_USED") == 2000
+    pod.held = ""  # it waits for memory
+    assert bench.scrape().one("FB_USED") == 0
+
+
 def test_energy_is_power_over_time_in_millijoules() -> None:
     bench, pod = working("1")
     assert bench.scrape().one("TOTAL_ENERGY_CONSUMPTION") == 0

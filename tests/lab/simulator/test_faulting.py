@@ -84,7 +84,8 @@ def do(tmp_path: Path) -> Any:
 
 
 def test_faults_are_written_and_cleared_by_gpu(cluster: Cluster, do: Any) -> None:
-    fallen = "XID 79 (GPU has fallen off the bus): the device plugin removes the GPU from allocatable"
+    removed = "the device plugin removes the GPU from allocatable, and its series are gone"
+    fallen = f"XID 79 (GPU has fallen off the bus): {removed}"
     assert do("a100-0", xid=79, gpu=1) == [f"a100-0: GPU 1: {fallen}"]
     page = "XID 31 (GPU memory page fault): the device plugin ignores it"
     assert do("a100-0", xid=31) == [f"a100-0: GPU 0: {page}"]
