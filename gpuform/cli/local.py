@@ -74,11 +74,14 @@ def stop(
 def status(stack: LocalStack = MAIN_STACK) -> None:
     """Show the control plane's members: process, port, memory. Exit code 1 if one does not run."""
     paths = Paths.here(stack)
+    stacks = stacks_with_planes(paths)
+    if stack not in stacks:  # a control plane outlives a deleted stack file
+        stack_file(stack, paths)
     current = _control_plane(paths).status()
     console.print(_members_table(current))
     for line in monitoring_lines(current):
         say(line)
-    if others := [name for name in stacks_with_planes(paths) if name != stack]:
+    if others := [name for name in stacks if name != stack]:
         say(f"other control planes of this checkout: {abbreviate(others)}")
     if not current.running:
         raise typer.Exit(1)

@@ -172,7 +172,7 @@ def format_usd(amount: float | None) -> str:
     return "unknown price" if amount is None else f"{amount:,.2f} USD"
 
 
-def format_counts(resources: Mapping[str, int]) -> str:
+def format_counts(resources: Mapping[str, int | str]) -> str:
     """Resources and how many, without the vendor's prefix: ``gpu.shared 4``."""
     return ", ".join(f"{key.removeprefix('nvidia.com/')} {n}" for key, n in sorted(resources.items()))
 
@@ -189,11 +189,14 @@ def _all_ready(pool: PoolStatus) -> bool:
 def _sharing(pool: PoolStatus) -> str:
     if not pool.planned:
         return "-"
-    return f"{pool.sharing}: {pool.detail}" if pool.detail else pool.sharing
+    declared = "declared " if any(node.deviations for node in pool.nodes) else ""
+    return f"{declared}{pool.sharing}: {pool.detail}" if pool.detail else pool.sharing
 
 
 def distinct_offers(nodes: Iterable[Node]) -> list[str]:
-    return list(dict.fromkeys(format_counts(node.allocatable) or "no GPU" for node in nodes))
+    """What the nodes offer, with the declared number where it differs."""
+    offers = (format_counts({**node.allocatable, **node.deviations}) or "no GPU" for node in nodes)
+    return list(dict.fromkeys(offers))
 
 
 def _in_use(nodes: Iterable[Node]) -> str:

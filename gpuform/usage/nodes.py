@@ -67,9 +67,21 @@ class Node:
     allocatable: Mapping[str, int] = field(default_factory=dict)
     used: Mapping[str, int] = field(default_factory=dict)
     """What its pods request; set by `with_usage`."""
+    planned: Mapping[str, int] = field(default_factory=dict)
+    """What its pool declares for it; set by `summarise_status`, empty if that is unknown."""
     waits_for: str = ""
     closed: str = ""
     """Why no new GPU pod is scheduled there: it is cordoned, or has one of our taints."""
+
+    @property
+    def deviations(self) -> dict[str, str]:
+        """``3 of 4`` or ``7 (declared 0)`` by resource, where it offers another number than declared."""
+        wanted = {**dict.fromkeys(self.allocatable, 0), **self.planned} if self.planned else {}
+        return {
+            key: f"{has} of {count}" if has < count else f"{has} (declared {count})"
+            for key, count in wanted.items()
+            if (has := self.allocatable.get(key, 0)) != count
+        }
 
     @property
     def devices(self) -> Iterator[Device]:

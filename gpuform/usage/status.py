@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -105,10 +105,13 @@ def summarise_status(
 ) -> ClusterStatus:
     """Match live nodes, pods and claims with the declared pools."""
     raw = tuple(nodes)
+    parsed = [parse_node(item, claims) for item in raw]
+    ours = {node.name for node in parsed if _in_environment(env, node)}
     all_pods = sorted(
-        (parse_pod(item, env.name, claims) for item in pods), key=lambda item: (item.namespace, item.name)
+        (parse_pod(item, env.name, claims) for item in pods if _concerns(env, item, ours)),
+        key=lambda item: (item.namespace, item.name),
     )
-    all_nodes = with_usage((parse_node(item, claims) for item in raw), all_pods)
+    all_nodes = with_usage(parsed, all_pods)
     by_pool: dict[str, list[Node]] = {}
     for node in all_nodes:
         by_pool.setdefault(pool_of(env, node), []).append(node)
@@ -134,6 +137,12 @@ def pool_of(env: Environment, node: Node) -> str:
 def _in_environment(env: Environment, node: Node) -> bool:
     """Whether the node's environment label names this environment or is missing."""
     return node.labels.get(labels.ENVIRONMENT, env.name) == env.name
+
+
+def _concerns(env: Environment, pod: Mapping[str, Any], nodes: Container[str]) -> bool:
+    """Whether no other stack declares the pod, or it is on one of these nodes."""
+    owner = (pod["metadata"].get("labels") or {}).get(labels.ENVIRONMENT, env.name)
+    return bool(owner == env.name or pod["spec"].get("nodeName") in nodes)
 
 
 def _unassigned_nodes(env: Environment, nodes: Iterable[Node]) -> Iterator[tuple[str, str]]:
@@ -163,7 +172,8 @@ def _sharing_detail(pool: Pool) -> str:
 
 
 def _pool_status(env: Environment, pool: Pool, nodes: Sequence[Node]) -> PoolStatus:
-    planned = [_planned(env, pool, node_gpus(pool, node.labels)) for node in nodes]
+    gpus = [node_gpus(pool, node.labels) for node in nodes]
+    planned = [_planned(env, pool, count) for count in gpus]
     declared = len(pool.hosts) if pool.hosts else pool.nodes
     bounds = (
         (pool.min_nodes, pool.max_nodes) if env.by_autoscaler(pool) else None
@@ -181,7 +191,10 @@ def _pool_status(env: Environment, pool: Pool, nodes: Sequence[Node]) -> PoolSta
         detail=_sharing_detail(pool),
         machine=pool.machine or " or ".join(gpu.name for gpu in pool.gpus) or "own hosts",
         planned=_planned(env, pool, None),
-        nodes=tuple(nodes),
+        nodes=tuple(
+            replace(node, planned={} if count is None else wanted)
+            for node, count, wanted in zip(nodes, gpus, planned, strict=True)
+        ),
         settled=len(nodes) >= max(1, declared or 0, bounds[0] if bounds else 0) and not lacking,
         declared=declared,
         bounds=bounds,

@@ -112,7 +112,7 @@ BAD = {
         for command in (
             *("status", "top", "report", "preview", "up", "drift", "recover", "destroy", "doctor"),
             *("rehearse", "images", "hosts apply", "hosts check", "hosts verify", "local env", "local nodes"),
-            *("local start", "local up", "simulate fault node-0 --xid 79 --stack"),
+            *("local start", "local up", "local status", "simulate fault node-0 --xid 79 --stack"),
         )
     },
     "render nowhere -o {0}/out": f"STACK: unknown stack 'nowhere'; {STACKS}",

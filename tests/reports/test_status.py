@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 from rich.text import Text
 
 from gpuform.reports import tables
@@ -82,10 +83,57 @@ def test_an_annotation_that_the_simulator_did_not_write_is_ignored(key: str, val
 def test_a_pool_of_another_environment_with_the_same_name_is_not_this_ones(
     owner: str, there: list[str]
 ) -> None:
-    """Several stacks may be played on one embedded cluster; nodes without an environment count as ours."""
+    """Several stacks may share an existing cluster; nodes without an environment count as ours."""
     theirs = node("t4-0", "t4")
     theirs["metadata"]["labels"]["gpuform.io/environment"] = owner
     assert [one.name for one in summarise_status(ENV, [theirs], []).pools[0].nodes] == there
+
+
+MIG = parse(
+    yaml.safe_load("""
+        name: test
+        cluster: {kind: embedded}
+        gpu_operator: {mig_strategy: mixed}
+        pools:
+        - {name: t4, machine: g4.p1.40g, nodes: 1, sharing: {kind: mig, layout: {3g.20gb: 1, 2g.10gb: 2}}}
+    """)
+)
+
+
+@pytest.mark.parametrize(
+    ("env", "offered", "sharing", "offers"),
+    [
+        (ENV, {"gpu.shared": "4"}, "time_slicing: 4 per GPU", "gpu.shared 4"),
+        (ENV, {"gpu": "0", "gpu.shared": "4"}, "time_slicing: 4 per GPU", "gpu 0, gpu.shared 4"),
+        (ENV, {"gpu.shared": "8"}, "declared time_slicing: 4 per GPU", "gpu.shared 8 (declared 4)"),
+        (ENV, {"gpu.shared": "3"}, "declared time_slicing: 4 per GPU", "gpu.shared 3 of 4"),
+        (ENV, {}, "declared time_slicing: 4 per GPU", "gpu.shared 0 of 4"),
+        (
+            MIG,
+            {"mig-1g.5gb": "7"},
+            "declared mig: 2x 2g.10gb, 1x 3g.20gb",
+            "mig-1g.5gb 7 (declared 0), mig-2g.10gb 0 of 2, mig-3g.20gb 0 of 1",
+        ),
+    ],
+)
+def test_what_a_node_offers_is_shown_beside_what_is_declared(
+    env: Environment, offered: dict[str, str], sharing: str, offers: str
+) -> None:
+    """A cancelled update leaves the former sharing, and a broken GPU is missing."""
+    shown = tables.pools_table(summarise_status(env, [node("t4-0", "t4", **offered)], []))
+    cells = [next(str(cell) for cell in column.cells) for column in shown.columns]
+    assert (cells[2], cells[4]) == (sharing, offers)
+
+
+def test_pods_that_another_stack_declares_are_not_this_ones() -> None:
+    pods = [
+        pod(name, "t4-0" if name == "guest" else None, {"phase": "Pending"}) for name in ("guest", "a", "b")
+    ]
+    for item, owner in zip(pods, ("other", "other", "test"), strict=True):
+        item["metadata"]["labels"] = {"gpuform.io/environment": owner}
+    plain = pod("plain", None, {"phase": "Running"})
+    current = summarise_status(ENV, [node("t4-0", "t4")], [*pods, plain])
+    assert [item.name for item in current.pods] == ["b", "guest", "plain"], "guest is on a node of this stack"
 
 
 def test_a_node_with_gpus_that_is_of_no_pool_is_told() -> None:
