@@ -29,7 +29,7 @@ def recover(
     as_json: AsJson = False,
     owner_is_gone: Annotated[
         list[str] | None,
-        typer.Option(help="HOST:PID of a lock's owner on another host; you confirm that it has ended."),
+        typer.Option(help="HOST:PID of a lock's process on another host; you confirm that it has ended."),
     ] = None,
     made: Annotated[
         list[str] | None,
@@ -44,8 +44,9 @@ def recover(
         bool, typer.Option(help="Renew the cluster's kubeconfig: Magnum signs a new client certificate.")
     ] = False,
 ) -> None:
-    """Find what an interrupted update left: stale locks, pending operations and Helm releases; show, then do.
+    """Clean up after an interrupted update; shows a plan, asks, then applies it.
 
+    The plan removes stale locks, and settles pending operations and Helm releases.
     Exit code 0 if nothing is left, 1 if something is left or a run is active on the stack, 2 for bad input.
     """
     from gpuform.clouds import RECOVERIES
@@ -113,7 +114,7 @@ def destroy(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete everything that a stack made, in a safe order; shows the plan first, and asks.
+    """Delete everything that a stack created, in a safe order; shows a plan and asks.
 
     A control plane on this machine is deleted with its stack, unless namespaces stay on it.
     Without a terminal and without --yes nothing is done, and the exit code is 1.

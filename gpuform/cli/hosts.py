@@ -27,7 +27,7 @@ STATUS = "status.yml"
 Limit = Annotated[list[str] | None, typer.Option("--limit", help="Only this host or group; may be repeated.")]
 Playbook = Annotated[str, typer.Option(help="File of ansible/playbooks.")]
 
-app = typer.Typer(no_args_is_help=True, help="Own hosts over ssh: prepare them, and see what is on them.")
+app = typer.Typer(no_args_is_help=True, help="Prepare, check and inspect own hosts over ssh.")
 
 
 @app.command()

@@ -24,7 +24,7 @@ from lab.plane import ControlPlane, Status, stacks_with_planes
 from lab.toolchain import Toolchain
 
 app = typer.Typer(
-    no_args_is_help=True, help="The embedded control planes on this machine, one per stack (simulated nodes)."
+    no_args_is_help=True, help="Start, stop and inspect the control planes on this machine, one per stack."
 )
 LocalStack = Annotated[str, typer.Argument(help="Stack of the control plane: Pulumi.STACK.yaml.")]
 
@@ -119,7 +119,7 @@ def nodes(
 
 @app.command()
 def up(stack: LocalStack = MAIN_STACK, acknowledge: Acknowledge = None, refresh: Refresh = False) -> None:
-    """The same as `gpuform up STACK`, by default of the stack that `make up` creates."""
+    """Run `gpuform up STACK`, by default for the stack that `make up` creates."""
     update(stack, acknowledge=acknowledge, refresh=refresh)
 
 

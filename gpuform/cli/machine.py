@@ -40,7 +40,7 @@ def doctor(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The findings as JSON.")] = False,
 ) -> None:
-    """Check what this machine and a stack's account have and lack, with the command that fixes it.
+    """Check this machine and a stack's account; print fixes.
 
     Nothing is changed. Exit code 1 if a check failed.
     """
@@ -81,9 +81,7 @@ def check_machine(paths: Paths) -> Iterator[Finding]:
     except InputError as error:
         yield Finding("disk", "FAIL", error.fact, error.remedy)
     else:
-        yield Finding(
-            "disk", "PASS", "enough space for the missing tools" if missing else "no tool is missing"
-        )
+        yield Finding("disk", "PASS", "enough space for the missing tools" if missing else "enough space")
     for name in MAIN_JOB:
         tool = toolchain.locate(name)
         if tool.path is None:
@@ -104,9 +102,7 @@ def check_machine(paths: Paths) -> Iterator[Finding]:
         yield Finding("control plane", "SKIP", "not running", start_command(paths.stack))
 
 
-simulate = typer.Typer(
-    no_args_is_help=True, help="Hardware faults of the embedded cluster's simulated nodes."
-)
+simulate = typer.Typer(no_args_is_help=True, help="Inject and clear hardware faults of simulated nodes.")
 Node = Annotated[str, typer.Argument(help="Name of a simulated node.")]
 OfStack = Annotated[str, typer.Option("--stack", help="Stack on this machine that has the node.")]
 
@@ -120,7 +116,7 @@ def health(
     ] = False,
     stack: OfStack = MAIN_STACK,
 ) -> None:
-    """Make a GPU unhealthy: it stays in capacity, is not allocatable, and pods that hold it keep it."""
+    """Make a GPU unhealthy or healthy; an unhealthy one is not allocatable, and pods that hold it keep it."""
     from lab.plane.gpu_faults import set_health as change
 
     for line in asyncio.run(change(_simulated_cluster(stack), node, gpu, ok)):
@@ -149,7 +145,7 @@ def fault(
     ] = False,
     stack: OfStack = MAIN_STACK,
 ) -> None:
-    """Inject one fault, to see how monitoring and the device plugin react."""
+    """Inject one hardware fault into a simulated node, or clear its faults."""
     from lab.plane.gpu_faults import FaultRequest
     from lab.plane.gpu_faults import change_fault as change
     from lab.simulator import faults
@@ -178,7 +174,7 @@ def _simulated_cluster(stack: str) -> Path:
     return paths.kubeconfig
 
 
-prices = typer.Typer(no_args_is_help=True, help="The dated price list used for all costs.")
+prices = typer.Typer(no_args_is_help=True, help="Refresh the dated price list that all costs use.")
 
 
 @prices.command()
@@ -208,9 +204,7 @@ def refresh(region: Annotated[str, typer.Argument(help="AWS region, for example 
     say(f"{len(price_list['usd_per_hour'])} machines in {file.relative_to(PRICES.parents[1])}")
 
 
-toolchain = typer.Typer(
-    no_args_is_help=True, help="The pinned tools: found on PATH, downloaded and checked, or built."
-)
+toolchain = typer.Typer(no_args_is_help=True, help="Build, list and clean the pinned tools.")
 
 
 @toolchain.command()
@@ -226,7 +220,7 @@ def build(
         typer.Option("--tests", help="All tools, as `make test-all` needs them; takes fifteen more minutes."),
     ] = False,
 ) -> None:
-    """Get every missing tool; other checkouts use them from the cache."""
+    """Download or build missing tools, into a cache that all checkouts share."""
     names = tools or (CATALOGUE if tests else GATE if gate else MAIN_JOB)
     Toolchain(Paths.here()).ensure(*names, progress=say)
 

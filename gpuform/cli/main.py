@@ -39,7 +39,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="GPU Kubernetes clusters as code. Exit codes: 0 fine, 1 failed, 2 bad input, 3 drift found.",
+    help="GPU Kubernetes clusters as code. Exit codes: 0 success, 1 failure, 2 bad input, 3 drift.",
 )
 app.command()(machine.doctor)
 app.command(hidden=True)(machine.preflight)

@@ -49,7 +49,7 @@ MOST_WAITING = 10
 
 
 def status(stack: Stack = "local", as_json: AsJson = False) -> None:
-    """Show pools, nodes, what they offer, which pods use it, queues, and what it costs."""
+    """Show pools, nodes, the GPU resources that they offer, the pods that use them, queues and cost."""
     paths = Paths.here(stack)
     env = load_environment(stack, paths)
     with reach_cluster(env, paths, stack) as (kubeconfig, context), cluster_failures(stack, kubeconfig):
@@ -88,9 +88,9 @@ def top(
     pool: Annotated[str | None, typer.Option(help="Only nodes of this pool.")] = None,
     node: Annotated[str | None, typer.Option(help="Only this node.")] = None,
 ) -> None:
-    """Show nodes, GPUs, slices and pods: what is requested, and what is used.
+    """Show the requested and used GPUs of each node, GPU, slice and pod; the unit is GPUs.
 
-    Without Prometheus it shows what is requested, and says so.
+    Without Prometheus it shows only what is requested, and says so.
     """
     from gpuform.usage.prometheus import connect
     from gpuform.usage.top.read import build_view, read_metrics
@@ -144,7 +144,7 @@ def report(
         Path | None, typer.Option("-o", "--output", help="File for the page; in .gpuform/report by default.")
     ] = None,
 ) -> None:
-    """Write one HTML page: the pods on each GPU, what is used, what it costs, what is wrong.
+    """Write an HTML page with the pods on each GPU, utilization, alerts and cost.
 
     It needs no network and no script. Without Prometheus it shows only what is requested, and says so.
     """
@@ -173,12 +173,12 @@ def read_facts(env: Environment, stack: str, paths: Paths, kubeconfig: Path, con
         return gather_facts(env, stack, objects, prometheus, price_list(env), time.time())
 
 
-health = typer.Typer(no_args_is_help=True, help="Nodes with a broken GPU: what was done about them.")
+health = typer.Typer(no_args_is_help=True, help="Show nodes with a broken GPU, and their repair tickets.")
 
 
 @health.command(name="status")
 def health_status(stack: Stack = "local", as_json: AsJson = False) -> None:
-    """Show the nodes that are out of use, and whether the health loop has stopped."""
+    """List the nodes that the health loop has closed, and say whether the loop has stopped."""
     from gpuform.reports import stack as texts
 
     declaration, recorded = _read_health(stack)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def gpus(as_json: Annotated[bool, typer.Option("--json", help="The catalogue as JSON.")] = False) -> None:
-    """Show the catalogue: memory, MIG profiles, and the machines that have each GPU, with prices."""
+    """List known GPUs with memory, MIG profiles, and the machines that have them, with prices."""
     entries = catalogue.entries()
     show(as_json, entries, [catalogue.table(entries)])
     if not as_json:
@@ -93,7 +93,7 @@ def render(
         ),
     ] = False,
 ) -> None:
-    """Write the resolved environment and every manifest; the same input gives the same bytes.
+    """Write the resolved environment and every manifest; the output is deterministic.
 
     The policy pack checks the result. Exit code 1 if a policy above severity low is broken.
     """
@@ -150,7 +150,7 @@ def _chart_objects(paths: Paths, rendered: Mapping[str, str]) -> Iterator[Any]:
 
 
 def images(stack: Stack = "local", as_json: AsJson = False) -> None:
-    """List the charts, EKS add-ons and images that the cluster pulls, with the digest if pinned; offline."""
+    """List the charts, EKS add-ons and images that the cluster pulls, with the digest if pinned."""
     from infra.plan import images as planned
 
     env = load_environment(stack, Paths.here())

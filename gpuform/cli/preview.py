@@ -32,7 +32,7 @@ def preview(
 ) -> None:
     """Show what `up` would change, which pods it evicts, what it costs, and which policies it breaks.
 
-    Exit code 1 if it must not be merged: a broken policy, over the budget, a loss that is not acknowledged.
+    Exit code 1 if a check fails: a broken policy, a cost over the budget, or a loss that is not acknowledged.
     """
     from gpuform.clouds import CLOUDS, cloud_of
     from gpuform.reports import stack as texts
@@ -96,7 +96,7 @@ def rehearse(
         bool, typer.Option("--shrink/--no-shrink", help="Remove half of the pods at the end.")
     ] = True,
 ) -> None:
-    """Simulate a stack on this machine: which nodes it gets, what they cost, what stays pending and why.
+    """Simulate a stack on this machine; show the nodes that it gets, their cost, and pods that stay pending.
 
     The platform runs on a control plane of its own, with simulated nodes; for AWS the real Karpenter launches
     them at a simulated AWS. Exit code 1 if a pod of the workloads stays pending, 2 for bad input.

@@ -6,6 +6,7 @@ that neither this table nor that of a cloud has affect no node.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -30,6 +31,7 @@ from infra.model.losses import GUARD, VERDICTS
 
 _PLUGIN_ALONE = ("nvidia-device-plugin", "device-plugin-sim")
 _MIG_LAYOUT = "gpuform:nodes:MigLayout"
+_PROFILE = re.compile(r"(?:([0-9]+)x)?([0-9]+g\.[0-9]+gb[.a-z]*)")
 _NO_OFFER = "a node offers no GPUs for a moment, running pods stay"
 
 
@@ -119,11 +121,11 @@ def _mig_effects(step: Step, snapshot: Snapshot) -> Effects:
     pool = _pool_of(str(after(step, "selector") or ""))
     pods, nodes = snapshot.pods_on(pool, gpu_only=True), snapshot.nodes.get(pool, ())
     if step.op == "create" and not nodes:
-        how = f"nodes get the MIG layout {wanted} as they join, before they take pods"
+        how = f"nodes get their MIG layout ({_layout_text(wanted)}) as they join, before they take pods"
         yield Effect(Weight.NOTICE, f"pool {pool}", how)
         return
-    target = "another layout of that name" if is_new_layout else wanted
-    change = f"the MIG layout changes from {current or 'whole GPUs'} to {target}"
+    target = "another layout of that name" if is_new_layout else _layout_text(wanted)
+    change = f"the MIG layout changes from {_layout_text(current or 'all-disabled')} to {target}"
     if after(step, "inUse") == "refuse":
         consequence = f"refused, pods that use the GPUs: {len(pods)}" if pods else "no pod uses the GPUs"
         yield Effect(Weight.NOTICE, f"pool {pool}", f"{change}: {consequence}", nodes)
@@ -132,6 +134,16 @@ def _mig_effects(step: Step, snapshot: Snapshot) -> Effects:
     share = f"{limit} of the nodes" if isinstance(limit, str) else f"{int(limit or 1)} nodes"
     order = ONE_BY_ONE if limit in (None, 1) else f"up to {share} at a time, {DRAINED}"
     yield Effect(Weight.EVICTION, f"pool {pool}", f"{change}: {order}", nodes, pods)
+
+
+def _layout_text(name: str) -> str:
+    """``1x 3g.20gb + 2x 2g.10gb`` of the name that `layouts.config_name` makes; any other name as it is."""
+    every = name.removeprefix("all-")
+    parts = [_PROFILE.fullmatch(part) for part in every.split("-")]
+    counts = [f"{part[1] or '1'}x {part[2]}" for part in parts if part]
+    if len(counts) < len(parts):
+        return "whole GPUs" if name == "all-disabled" else name
+    return " + ".join(counts) if every == name else f"as many {every} as fit"
 
 
 def _pool_of(selector: str) -> str:
@@ -159,8 +171,9 @@ def _release_effects(step: Step, snapshot: Snapshot) -> Effects:
     if _replaces_driver(step):
         yield from _driver_effects(step, snapshot)
     elif differs(step, "values.devicePlugin", "values.daemonsets"):
-        component = "operands" if differs(step, "values.daemonsets") else "device plugin"
-        yield Effect(Weight.NOTICE, component, f"restart{'s' * (component != 'operands')}: {_NO_OFFER}")
+        restarted = ("GPU operator components", "restart")
+        component, verb = restarted if differs(step, "values.daemonsets") else ("device plugin", "restarts")
+        yield Effect(Weight.NOTICE, component, f"{verb}: {_NO_OFFER}")
 
 
 def _replaces_driver(step: Step) -> bool:
