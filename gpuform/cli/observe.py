@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import RenderableType
+from rich.live import Live
+from rich.text import Text
 
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
@@ -28,6 +31,7 @@ from gpuform.cli.output import (
 )
 from gpuform.reports import tables
 from gpuform.reports import top as trees
+from gpuform.reports.fitting import crop_to_height
 from gpuform.usage import cluster_objects
 from gpuform.usage import health as cluster_health
 from gpuform.usage import status as cluster_status
@@ -82,7 +86,7 @@ def top(
     stack: Stack = "local",
     as_json: AsJson = False,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Repeat every 5 seconds until Ctrl-C; with --json one line each.")
+        bool, typer.Option("--watch", help="Refresh every 5 seconds until Ctrl-C; with --json one line each.")
     ] = False,
     namespace: Annotated[str | None, typer.Option(help="Only pods of this namespace.")] = None,
     pool: Annotated[str | None, typer.Option(help="Only nodes of this pool.")] = None,
@@ -111,12 +115,23 @@ def top(
         try:
             shown = read()
             _require_known("node", node, [item.name for item in shown.nodes])  # once: a node may disappear
-            while True:
-                _show_view(shown.filtered(namespace, pool, node), as_json, watch)
-                if not watch:
-                    return
-                time.sleep(WATCH_INTERVAL_S)
-                shown = read()
+            on_screen = watch and not as_json and console.is_terminal
+            screen = Live(console=console, screen=True, auto_refresh=False) if on_screen else nullcontext()
+            with screen as live:
+                while True:
+                    view = shown.filtered(namespace, pool, node)
+                    if as_json:
+                        typer.echo(json.dumps(view.to_json(), indent=None if watch else 2))
+                    elif live:
+                        head = Text(f"{stack} at {time.strftime('%H:%M:%S')}; Ctrl-C ends", style="bold")
+                        live.update(crop_to_height(console, [head, *_view_parts(view)]), refresh=True)
+                    else:
+                        for part in _view_parts(view):
+                            console.print(part, soft_wrap=isinstance(part, Text))
+                    if not watch:
+                        return
+                    time.sleep(WATCH_INTERVAL_S)
+                    shown = read()
         except KeyboardInterrupt:
             if not watch:
                 raise  # Ctrl-C is how --watch ends
@@ -127,15 +142,10 @@ def _require_known(kind: str, name: str | None, known: list[str]) -> None:
         raise InputError(f"--{kind}", f"unknown {kind} {name!r}", listing(known, name))
 
 
-def _show_view(current: View, as_json: bool, watch: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps(current.to_json(), indent=None if watch else 2))
-        return
-    if watch:
-        console.clear()
-    console.print(trees.top_table(current))
+def _view_parts(current: View) -> Iterator[RenderableType]:
+    yield trees.top_table(current)
     for line in [*trees.top_notes(current), *([tables.SIMULATED] if current.simulated else [])]:
-        say(line)
+        yield Text(line)
 
 
 def report(

@@ -48,7 +48,8 @@ def _machine(machine: Machine) -> dict[str, Any]:
 def table(catalogue: Iterable[Mapping[str, Any]]) -> Table:
     """One row per GPU model: MIG profiles without their variants, the cheapest machine per GPU-hour."""
     columns = ("GPU", "also called", "memory", "compute", "NVLink", "machines", "cheapest", "$/GPU-hour")
-    return build_table("GPUs", (*columns, "MIG profiles"), map(_row, catalogue))
+    rows, optional = map(_row, catalogue), ("also called", "machines", "compute", "NVLink")
+    return build_table("GPUs", (*columns, "MIG profiles"), rows, whole=columns[2:], optional=optional)
 
 
 def _row(gpu: Mapping[str, Any]) -> tuple[str, ...]:

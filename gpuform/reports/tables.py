@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
 
+from gpuform.reports.fitting import FittingTable
 from gpuform.usage.nodes import Node, Pod
 from gpuform.usage.status import ClusterStatus, PoolStatus
 from infra.model import labels
@@ -41,7 +42,8 @@ def pools_table(current: ClusterStatus) -> Table:
         )
         for pool in current.pools
     )
-    return build_table("Pools", ("pool", "machine", "sharing", "nodes", "each node offers", "in use"), rows)
+    columns = ("pool", "machine", "sharing", "nodes", "each node offers", "in use")
+    return build_table("Pools", columns, rows, whole=("pool", "machine", "nodes"), optional=("machine",))
 
 
 def format_nodes(pool: PoolStatus) -> str:
@@ -66,7 +68,8 @@ def pods_table(current: ClusterStatus) -> Table:
         for pod in current.pods
         if pod.namespace not in current.system
     )
-    return build_table("Pods", ("namespace", "pod", "requests", "node", "phase"), rows)
+    columns = ("namespace", "pod", "requests", "node", "phase")
+    return build_table("Pods", columns, rows, whole=columns, optional=("requests", "node"))
 
 
 QUEUES = ("queue", "pool", "resource", "quota", "used", "of which borrowed", "waiting")
@@ -94,12 +97,21 @@ def waiting_rows(current: ClusterStatus, limit: int) -> Iterator[tuple[str, str,
             yield queue.name, f"and {more} more", "`gpuform status --json` has all"
 
 
-def build_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[Cell]]) -> Table:
-    table = Table(
+def build_table(
+    title: str,
+    columns: Iterable[str],
+    rows: Iterable[Iterable[Cell]],
+    whole: Container[str] = (),
+    optional: Sequence[str] = (),
+) -> Table:
+    """A table; in a narrow terminal it drops ``optional`` columns and wraps all but the ``whole`` ones."""
+    table = FittingTable(
         title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
     )
+    table.optional = optional
     for column in columns:
-        table.add_column(column, header_style="dim", overflow="fold")
+        kept = column in whole
+        table.add_column(column, header_style="dim", overflow="ellipsis" if kept else "fold", no_wrap=kept)
     for row in rows:
         table.add_row(*map(Text.assemble, row))
     return table

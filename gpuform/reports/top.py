@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpuform.checkout.listing import count_of
-from gpuform.reports.tables import Cell, build_table, format_bounds
+from gpuform.reports.tables import Cell, build_table, format_bounds, format_counts
 from gpuform.usage.top.view import Gpu, PodUse, Slice, Use, View
 
 ATTRIBUTED = "~: share by request; several pods share that device, or a pod's device is unknown"
@@ -19,13 +19,16 @@ _GIB = 2**30
 
 def top_table(view: View) -> Table:
     """The tree; without Prometheus only with what is requested."""
-    columns = ("requested", "used", "GPU memory", "power") if view.measured else ("requested",)
+    tree, measured = "node, GPU, slice, pod", ("used", "GPU memory", "power") if view.measured else ()
+    columns = (tree, "requested", "resource", *measured)
+    title = "Requested and used, in GPUs" if view.measured else "Requested, in GPUs"
     rows = list(_rows(view))
     cells: list[list[Cell]] = []
     for (_, name, style, *figures), lead in zip(rows, tree_prefixes([row[0] for row in rows]), strict=True):
         what = Text.assemble((lead, "dim"), (name, style))
-        cells.append([what, *[*figures, "", "", ""][: len(columns)]])
-    return build_table("", ("node, GPU, slice, pod", *columns), cells)
+        cells.append([what, *[*figures, "", "", "", ""][: len(columns) - 1]])
+    optional = ("resource", "power", "GPU memory")
+    return build_table(title, columns, cells, whole=columns, optional=optional)
 
 
 def top_notes(view: View) -> list[str]:
@@ -45,23 +48,23 @@ def top_notes(view: View) -> list[str]:
 
 
 def _rows(view: View) -> Iterator[tuple[int, str, str, *tuple[str, ...]]]:
-    """Each row: depth in the tree, name, style, requested; then used, memory and power if measured."""
+    """Each row: depth in the tree, name, style, requested, resource; if measured, used, memory and power."""
     for node in view.nodes:
-        suffix = f" of {count_of(len(node.gpus), 'GPU')}"
+        suffix = f" of {len(node.gpus)}"
         state = (node.pool, node.machine, "" if node.ready else "not ready", node.closed)
         busy = UNMEASURED if node.busy is None else format_gpus(node.busy) + suffix
         style = "bold" if node.ready and not node.closed else "bold red"
         name, requested = f"{node.name} ({', '.join(filter(None, state))})", format_gpus(node.requested)
-        yield 0, name, style, requested + suffix, busy
+        yield 0, name, style, requested + suffix, "", busy
         for gpu in node.gpus:
             faults = f": {', '.join(map(str, gpu.faults))}" if gpu.faults else ""
             power = "" if gpu.use.power_watts is None else f"{gpu.use.power_watts:.0f} W"
             name, style = f"GPU {gpu.index} {gpu.model}{_shares(gpu)}{faults}", "red" if faults else ""
             requested = _requested(gpu.requested, gpu)
-            yield 1, name, style, requested, percent(gpu.use), memory_text(gpu.use), power
+            yield 1, name, style, requested, "", percent(gpu.use), memory_text(gpu.use), power
             for mig in gpu.slices:
                 requested = _requested(sum(pod.requested for pod in mig.pods), gpu)
-                yield 2, mig.profile + _shares(mig), "", requested, percent(mig.use), memory_text(mig.use)
+                yield 2, mig.profile + _shares(mig), "", requested, "", percent(mig.use), memory_text(mig.use)
                 yield from (_pod(pod, 3) for pod in mig.pods)
             yield from (_pod(pod, 2) for pod in gpu.pods)
         yield from (_pod(pod, 1) for pod in node.unassigned)
@@ -75,9 +78,9 @@ def _requested(requested: float, gpu: Gpu) -> str:
     return format_gpus(requested) if requested else gpu.free_word
 
 
-def _pod(pod: PodUse, depth: int) -> tuple[int, str, str, str, str]:
-    requested = f"{format_gpus(pod.requested)} ({pod.count} {pod.resource.removeprefix('nvidia.com/')})"
-    return depth, f"{pod.namespace}/{pod.name}", "cyan", requested, format_used(pod)
+def _pod(pod: PodUse, depth: int) -> tuple[int, str, str, *tuple[str, ...]]:
+    name, resource = f"{pod.namespace}/{pod.name}", format_counts({pod.resource: pod.count})
+    return depth, name, "cyan", format_gpus(pod.requested), resource, format_used(pod)
 
 
 def format_used(pod: PodUse) -> str:

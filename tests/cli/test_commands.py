@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from rich.console import Console
 from typer.testing import CliRunner
 
 import gpuform.usage.cluster_objects
@@ -287,6 +289,24 @@ def test_top_that_is_watched_writes_a_line_each_and_ends_quietly(
     assert result.exit_code == 0
     assert [len(json.loads(line)["nodes"]) for line in result.stdout.splitlines()] == [1, 1]
     assert slept == [5.0, 5.0]
+
+
+def test_top_that_is_watched_in_a_terminal_is_a_screen_with_the_time(
+    full: CliRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Console(width=80, height=20, file=io.StringIO(), force_terminal=True, color_system=None)
+    monkeypatch.setattr(observe, "console", terminal)
+
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(observe.time, "sleep", interrupt)
+    assert full.invoke(app, ["top", "--watch"]).exit_code == 0
+    assert isinstance(terminal.file, io.StringIO)
+    shown = terminal.file.getvalue()
+    enter, leave = "\x1b[?1049h", "\x1b[?1049l"
+    assert shown.index(enter) < shown.index("└─ b/two") < shown.index(leave)
+    assert re.search(r"local at \d\d:\d\d:\d\d; Ctrl-C ends", shown)
 
 
 @pytest.mark.parametrize("arguments", [[], ["-o"]])

@@ -188,14 +188,15 @@ def test_the_tree() -> None:
         line.rstrip() for line in shown(view_of(played, *SHARED, node("n2", "whole", gpus=2))).splitlines()
     ]
     assert lines == [
-        "node, GPU, slice, pod           requested            used          GPU memory       power",
-        "n0 (t4, g2.5xlarge)             0.5 of 1 GPU         0.8 of 1 GPU",
-        "└─ GPU 0 Tesla-T4, 4 shares     0.5                  80 %          6.0 of 15.0 GiB  62 W",
-        "   ├─ a/one                     0.25 (1 gpu.shared)  ~0.4",
-        "   └─ b/two                     0.25 (1 gpu.shared)  ~0.4",
-        "n2 (whole, g2.5xlarge)          0 of 2 GPUs          not measured",
-        "├─ GPU 0 NVIDIA-A100-PCIE-40GB  free                 not measured",
-        "└─ GPU 1 NVIDIA-A100-PCIE-40GB  free                 not measured",
+        "Requested and used, in GPUs",
+        "node, GPU, slice, pod           requested  resource      used          GPU memory       power",
+        "n0 (t4, g2.5xlarge)             0.5 of 1                 0.8 of 1",
+        "└─ GPU 0 Tesla-T4, 4 shares     0.5                      80 %          6.0 of 15.0 GiB  62 W",
+        "   ├─ a/one                     0.25       gpu.shared 1  ~0.4",
+        "   └─ b/two                     0.25       gpu.shared 1  ~0.4",
+        "n2 (whole, g2.5xlarge)          0 of 2                   not measured",
+        "├─ GPU 0 NVIDIA-A100-PCIE-40GB  free                     not measured",
+        "└─ GPU 1 NVIDIA-A100-PCIE-40GB  free                     not measured",
     ]
 
 
@@ -226,7 +227,8 @@ def test_a_gpu_that_is_lost_is_still_the_nodes_and_says_what_is_wrong() -> None:
 def test_without_prometheus_only_requests_are_shown_and_that_is_said() -> None:
     why = Failure("Prometheus", "does not answer", "look")
     found = view_of(Unavailable(why), *SHARED)
-    assert shown(found).splitlines()[0].split() == ["node,", "GPU,", "slice,", "pod", "requested"]
+    title, head = (line.rstrip() for line in shown(found).splitlines()[:2])
+    assert (title, head.split()[4:]) == ("Requested, in GPUs", ["requested", "resource"])
     assert top.top_notes(found) == ["requested only: Prometheus: does not answer; look"]
     assert found.to_json()["prometheus"] == {"answers": False, "why": "Prometheus: does not answer; look"}
 
