@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpuform.checkout.errors import InputError
+
 MAIN_STACK = "local"
 """The stack of `make up`: its control plane lies in the state folder itself."""
 
@@ -33,7 +35,11 @@ class Paths:
         root = next(
             filter(_is_checkout, (Path.cwd(), *Path.cwd().parents)), Path(__file__).resolve().parents[2]
         )
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        try:
+            base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        except RuntimeError:
+            fact = f"is not set, and user {os.getuid()} has no home folder"
+            raise InputError("HOME", fact, "set it to a folder that you can write") from None
         return cls(
             root=root,
             state=Path(os.environ.get("GPUFORM_STATE") or root / ".gpuform").resolve(),

@@ -183,21 +183,15 @@ def refresh(region: Annotated[str, typer.Argument(help="AWS region, for example 
 
     Commit the file: costs of stacks in that region then use it.
     """
+    from gpuform.clients.aws.api import create_client, translate_errors
     from gpuform.clients.aws.prices import fetch_prices, save_prices
     from infra.config import PRICES
 
     if not re.fullmatch(r"[a-z]{2}(-[a-z]+)+-\d", region):
         raise InputError("REGION", f"{region!r} is not an AWS region", "write it as us-west-2")
-    try:
-        import botocore.exceptions
-        import botocore.session
-    except ImportError:
-        raise InputError("botocore", "is not installed", "pip install 'gpuform[offline]'") from None
-    try:
-        client = botocore.session.get_session().create_client("pricing", region_name="us-east-1")
+    with translate_errors("AWS Price List API"):
+        client = create_client("pricing", "us-east-1")
         price_list = fetch_prices(client, region, datetime.now(UTC).date().isoformat(), say)
-    except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
-        raise Failure("AWS Price List API", str(error), "check your AWS credentials and try again") from None
     if not price_list["usd_per_hour"]:
         raise Failure("AWS Price List API", f"has no machine in {region}", "check the region's name")
     file = save_prices(PRICES, price_list)

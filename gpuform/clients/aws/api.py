@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,13 +17,20 @@ _RETRIES = {"total_max_attempts": 4, "mode": "standard"}
 _CONNECT_S, _READ_S = 10, 60
 
 
+_EXPIRED_CODES = (
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "InvalidClientTokenId",
+    "UnrecognizedClientException",
+)
+
+
 class AwsError(ServiceError):
     """An error response of AWS; ``code`` is the error code of its API, such as ``UnauthorizedOperation``."""
 
     def __init__(self, call: str, code: str, message: str) -> None:
-        super().__init__(
-            call, f"{code}: {message}", "check the credentials, their permissions and the region"
-        )
+        others = "check the credentials, their permissions and the region"
+        super().__init__(call, f"{code}: {message}", _login() if code in _EXPIRED_CODES else others)
         self.code = code
 
     @property
@@ -45,7 +53,11 @@ def create_client(service: str, region: str) -> Any:
     session = botocore.session.get_session()
     session.register_component("data_loader", _models())
     with translate_errors(f"AWS client for {service}"):
-        return session.create_client(service, region_name=region, config=config)
+        try:
+            return session.create_client(service, region_name=region, config=config)
+        except ValueError as error:
+            fact, remedy = str(error), "check AWS_ENDPOINT_URL and the AWS config file"
+            raise Failure(f"AWS client for {service}", fact, remedy) from None
 
 
 @functools.cache
@@ -54,6 +66,18 @@ def _models() -> Any:
     import botocore.loaders
 
     return botocore.loaders.create_loader()
+
+
+def _login() -> str:
+    profile = os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE") or "default"
+    return f"aws sso login --profile {profile}, or without SSO: aws configure --profile {profile}"
+
+
+def _other_profile() -> str:
+    import botocore.session
+
+    names = ", ".join(botocore.session.get_session().available_profiles) or "none"
+    return f"set AWS_PROFILE to a profile that `aws configure list-profiles` shows (now: {names})"
 
 
 @contextmanager
@@ -70,9 +94,16 @@ def translate_errors(call: str) -> Iterator[None]:
     except aws.ClientError as error:
         details = error.response.get("Error", {})
         raise AwsError(call, details.get("Code", "Unknown"), details.get("Message", str(error))) from None
+    except aws.ProfileNotFound as error:
+        raise Failure("AWS_PROFILE", str(error), _other_profile()) from None
+    except (aws.ConfigParseError, aws.ConfigNotFound, aws.InvalidConfigError) as error:
+        raise Failure(
+            "AWS config file", str(error), "correct it, or name another in AWS_CONFIG_FILE"
+        ) from None
     except (aws.NoCredentialsError, aws.PartialCredentialsError) as error:
-        remedy = "set AWS_PROFILE, or run `aws sso login` or `aws configure`"
-        raise Failure("AWS credentials", str(error), remedy) from None
+        raise Failure("AWS credentials", str(error), f"set AWS_PROFILE, or: {_login()}") from None
+    except (aws.SSOError, aws.LoginError, aws.TokenRetrievalError, aws.CredentialRetrievalError) as error:
+        raise Failure("AWS credentials", str(error), _login()) from None
     except aws.BotoCoreError as error:
         raise Failure(call, str(error), "check the network, AWS_PROFILE and AWS_ENDPOINT_URL") from None
     except ResponseParserError as error:  # a proxy's page instead of XML

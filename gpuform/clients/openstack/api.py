@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from gpuform.checkout.errors import Failure
 from gpuform.clients.openstack.cloud import OpenstackError, translate_errors
 
 Json = Mapping[str, Any]
@@ -34,7 +35,12 @@ class Api:
         self._connection = connection
 
     def get(self, service: str, path: str, **params: Any) -> Json:
-        return dict(self._ask("GET", service, path, params).json())
+        response = self._ask("GET", service, path, params)
+        try:
+            return dict(response.json())
+        except ValueError:  # a proxy's page, or a login form
+            fact, remedy = "is not a response from OpenStack: it is not JSON", "check the network and a proxy"
+            raise Failure(f"GET {service}{path}", fact, remedy) from None
 
     def find(self, service: str, path: str) -> Json | None:
         try:

@@ -63,14 +63,16 @@ class Cloud:
     @cached_property
     def session(self) -> Any:
         """keystoneauth's session: one login for all clients."""
-        return self.config.get_session()
+        with translate_errors("openstack token issue"):
+            return self.config.get_session()
 
     @cached_property
     def connection(self) -> Any:
         """openstacksdk's connection; it has no node groups of Magnum, so those are requested by path."""
         import openstack.connection
 
-        return openstack.connection.Connection(config=self.config, session=self.session)
+        with translate_errors("openstack token issue"):
+            return openstack.connection.Connection(config=self.config, session=self.session)
 
     def newest_api_version(self) -> str:
         """The newest version of the container-infra API that the cloud reports: ``1.14``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from collections import Counter
@@ -206,6 +207,55 @@ def test_every_command_is_one_of_aws_with_its_region(prod: Environment) -> None:
 )
 def test_regions_are_asked_about_in_one_that_everybody_has(region: str, asked: str) -> None:
     assert home_region(region) == asked
+
+
+_SSO = """\
+[profile sso]
+sso_session = s
+sso_account_id = 111111111111
+sso_role_name = r
+[sso-session s]
+sso_region = us-east-1
+sso_start_url = https://example.org/start
+"""
+
+
+@pytest.mark.parametrize(
+    ("profile", "config", "fact", "fix"),
+    [
+        (
+            "typo",
+            _SSO,
+            r"profile \(typo\) could not be found",
+            r"set AWS_PROFILE .*list-profiles.*now: sso\)",
+        ),
+        ("sso", _SSO, "Token for s does not exist", "aws sso login --profile sso"),
+        ("", "", "Unable to locate credentials", "set AWS_PROFILE, or: aws sso login --profile default"),
+        ("", "no section", "Unable to parse config file", "AWS_CONFIG_FILE"),
+    ],
+)
+def test_unusable_credentials_are_one_finding_with_a_remedy(
+    prod: Environment,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    profile: str,
+    config: str,
+    fact: str,
+    fix: str,
+) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    (tmp_path / "config").write_text(config)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    if profile:
+        monkeypatch.setenv("AWS_PROFILE", profile)
+    found = {finding.subject: finding for finding in checks(prod, Paths.here(), "aws-prod")}
+    assert Counter(finding.verdict for finding in found.values()) == {"FAIL": 1, "SKIP": len(found) - 1}
+    assert re.search(fact, found["credentials"].fact)
+    assert re.search(fix, found["credentials"].fix)
 
 
 def test_all_pages_are_read_and_no_question_is_asked_twice() -> None:

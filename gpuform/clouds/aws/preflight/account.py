@@ -32,7 +32,7 @@ def credentials(cluster: AwsCluster) -> Check:
         try:
             identity = aws.query("sts", "get_caller_identity", region=aws.home_region)
         except Failure as failure:
-            return Result("FAIL", failure.fact, "set AWS_PROFILE, or: aws sso login, or: aws configure")
+            return Result("FAIL", failure.fact, failure.remedy)
         return Result("PASS", f"account {identity['Account']} as {identity['Arn']}")
 
     return Check("credentials", by_hand, judge)

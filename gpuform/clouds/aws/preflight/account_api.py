@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from gpuform.clients.aws.api import AwsError, create_client, translate_errors
+from infra.model.aws_values import PARTITIONS
 
 CreateClient = Callable[[str, str], Any]
 """Creates a client of a service in a region, like ``gpuform.clients.aws.api.create_client``."""
@@ -58,21 +59,12 @@ class Aws:
 
     @property
     def home_region(self) -> str:
-        """A region of the same partition that is always enabled; our own region if botocore is missing."""
+        """A region of the same partition that is always enabled."""
         return home_region(self.region)
 
 
-@functools.cache
 def home_region(region: str) -> str:
-    try:
-        import botocore.exceptions
-        import botocore.session
-    except ImportError:
-        return region
-    try:
-        partition = botocore.session.get_session().get_partition_for_region(region)
-    except botocore.exceptions.UnknownRegionError:
-        partition = "aws"
+    partition = next((name for name, regions in PARTITIONS.items() if region in regions), "aws")
     return _HOME_REGIONS.get(partition, region)
 
 
