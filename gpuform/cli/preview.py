@@ -32,7 +32,8 @@ def preview(
 ) -> None:
     """Show what `up` would change, which pods it evicts, what it costs, and which policies it breaks.
 
-    Exit code 1 if a check fails: a broken policy, a cost over the budget, or a loss that is not acknowledged.
+    Exit code 1 if a check fails: a broken policy, a cost over the budget, or a loss that is not acknowledged;
+    2 if the stack file is invalid. --summary and --json have the reasons.
     """
     from gpuform.clouds import CLOUDS, cloud_of
     from gpuform.reports import stack as texts
@@ -63,7 +64,7 @@ def preview(
         summary.write_text(render_comment(outcome), encoding="utf-8")
     show(as_json, outcome.to_json(), texts.preview_parts(outcome))
     if outcome.reasons:
-        raise typer.Exit(1)
+        raise typer.Exit(2 if outcome.invalid else 1)
 
 
 def rehearse(

@@ -151,6 +151,23 @@ def test_bad_input_is_refused_before_anything_is_done(run: CliRunner, tmp_path: 
     assert (tmp_path / "file").read_text() == "kept"
 
 
+@pytest.mark.parametrize("options", ["", "--offline"])
+def test_a_preview_of_an_invalid_file_is_bad_input_and_has_its_summary(
+    run: CliRunner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: str
+) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: gpuform\n")
+    environment = {"name": "bad", "cluster": {"kind": "embeded"}, "pools": []}
+    (tmp_path / "Pulumi.bad.yaml").write_text(yaml.dump({"config": {"gpuform:environment": environment}}))
+    monkeypatch.chdir(tmp_path)
+    summary = tmp_path / "summary.md"
+    command = ["preview", "bad", "--json", "--summary", str(summary), *options.split()]
+    result = run.invoke(app, command)
+    assert result.exit_code == 2
+    [reason] = json.loads(result.stdout)["blocked"]
+    assert reason.startswith("cannot be previewed: cluster.kind: ")
+    assert f"### 🔴 `bad`: {reason}" in summary.read_text()
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [

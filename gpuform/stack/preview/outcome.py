@@ -18,9 +18,10 @@ UNKNOWABLE = "can't be known during preview"
 class Outcome:
     """One previewed change of one stack.
 
-    ``error`` is why there is no preview; ``live`` is True if pods were read from a cluster, False if only the
-    declared ones are known; ``acknowledged`` are names of resources that may be lost; ``base_is_unknown``:
-    the base could not be simulated, so there is nothing to compare with; ``warnings`` are of the stack file.
+    ``error`` is why there is no preview, ``invalid`` if the stack file is; ``live`` is True if pods were read
+    from a cluster, False if only the declared ones are known; ``acknowledged`` are names of resources that
+    may be lost; ``base_is_unknown``: the base could not be simulated, so there is nothing to compare with;
+    ``warnings`` are of the stack file.
     """
 
     stack: str
@@ -34,6 +35,7 @@ class Outcome:
     after: Bill | None = None
     acknowledged: tuple[str, ...] = ()
     error: str = ""
+    invalid: bool = False
     base_is_unknown: bool = False
     warnings: tuple[str, ...] = ()
 

@@ -100,7 +100,7 @@ class Preview:
             env = load(file)
         except InputError as error:
             # Its author reads the summary, not this machine's paths.
-            return None, replace(outcome, error=str(error).replace(f"{self.paths.root}/", ""))
+            return None, replace(outcome, error=str(error).replace(f"{self.paths.root}/", ""), invalid=True)
         for line in env.warnings:
             self.say(f"warning: {line}")
         accepted = (*self.acknowledged, *env.acknowledge_loss)
