@@ -12,8 +12,9 @@ import typer
 
 from gpuform.checkout import stacks
 from gpuform.checkout.errors import Failure, InputError
+from gpuform.checkout.listing import count_of
 from gpuform.checkout.paths import Paths
-from gpuform.cli.output import AsJson, Stack, console, say, show
+from gpuform.cli.output import AsJson, Stack, Yes, console, require_consent, say, show
 from gpuform.reports import hosts as tables
 from infra.model.environment import Environment
 from lab.toolchain import Toolchain
@@ -32,7 +33,7 @@ app = typer.Typer(no_args_is_help=True, help="Prepare, check and inspect own hos
 
 @app.command()
 def verify(
-    stack: Stack = "onprem-dev",
+    stack: Stack,
     as_json: AsJson = False,
     backend: Annotated[
         Literal["ssh", "kubectl"] | None,
@@ -114,14 +115,26 @@ def _require_kubeconfig(declared: str | Path | None) -> None:
 
 @app.command()
 def apply(
-    stack: Stack = "onprem-dev", limit: Limit = None, playbook: Playbook = "site.yml", as_json: AsJson = False
+    stack: Stack,
+    limit: Limit = None,
+    playbook: Playbook = "site.yml",
+    as_json: AsJson = False,
+    yes: Yes = False,
 ) -> None:
     """Prepare the hosts; run it again to resume after a failure. Exit code 1 unless every host is done.
 
-    If the stack names a kubeconfig, nodes that have joined get their pool's labels and taints.
+    Shows the hosts and asks; without a terminal, or with --json, --yes is needed. If the stack names a
+    kubeconfig, nodes that have joined get their pool's labels and taints.
     """
+    from gpuform.hosts.listing import requested_hosts
+
     declared = _declared_hosts(stack)
     _require_kubeconfig(declared.kubeconfig)
+    hosts = requested_hosts(declared.inventory, limit or ())
+    if not yes and not as_json:
+        console.print(tables.targets_table(declared.inventory, hosts))
+        say(tables.effects_line(stack, playbook))
+    require_consent(yes, f"Change {count_of(len(hosts), 'host')} of {stack}?", as_json)
     outcome = _run_playbook(declared, playbook, limit, as_json, check=False)
     nodes = _label_nodes(declared, outcome)
     _show_outcome(outcome, as_json, check=False, nodes=nodes)
@@ -132,7 +145,7 @@ def apply(
 
 @app.command()
 def check(
-    stack: Stack = "onprem-dev",
+    stack: Stack,
     limit: Limit = None,
     playbook: Playbook = "site.yml",
     diff: Annotated[bool, typer.Option("--diff", help="Also show changes inside files.")] = False,
@@ -148,7 +161,7 @@ def check(
 
 
 @app.command()
-def status(stack: Stack = "onprem-dev", limit: Limit = None, as_json: AsJson = False) -> None:
+def status(stack: Stack, limit: Limit = None, as_json: AsJson = False) -> None:
     """Show what each host has: system, driver, GPUs, toolkit. Exit code 1 if a host cannot be reached."""
     from gpuform.hosts.declared import status_rows
     from gpuform.provider.hosts.nodes import node_states

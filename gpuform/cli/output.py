@@ -31,6 +31,7 @@ Acknowledge = Annotated[
     list[str] | None,
     typer.Option(help="Name of a cluster, pool, namespace or volume that may be lost. May be repeated."),
 ]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 WIDE = 200  # without a terminal no line is folded: logs and pipes take long lines
 
 # rich reads NO_COLOR by itself.
@@ -80,6 +81,18 @@ def confirm(question: str, answer: str, show_default: bool = True) -> bool:
     if not has_terminal():
         return False
     return str(typer.prompt(question, default="no", show_default=show_default)) == answer
+
+
+def require_consent(yes: bool, question: str, as_json: bool = False) -> None:
+    """Ask, unless ``yes``; ends the command with 1 for another answer. Raises InputError if it cannot ask."""
+    if yes:
+        return
+    if as_json or not has_terminal():
+        fact = "is needed with --json" if as_json else "is needed without a terminal"
+        raise InputError("--yes", f"{fact}; nothing was changed", "add it once you agree")
+    if not confirm(f"{question} Type 'yes'", "yes"):
+        warn("nothing was changed")
+        raise typer.Exit(1)
 
 
 def has_terminal() -> bool:

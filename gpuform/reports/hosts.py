@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from gpuform.checkout.listing import count_of
+from gpuform.hosts.listing import hosts_of
 from gpuform.reports.tables import Cell, build_table
 
 if TYPE_CHECKING:
@@ -16,6 +17,29 @@ if TYPE_CHECKING:
 
 COLUMNS = 6  # hosts side by side that a terminal of 80 columns holds
 _VERDICTS = {"PASS": ("ok", "green"), "SKIP": ("-", "dim"), "FAIL": ("FAIL", "bold red")}
+
+
+def targets_table(inventory: Mapping[str, Any], hosts: Iterable[str]) -> Table:
+    """One row per host that a run would change: its address and its groups."""
+    groups = {group: hosts_of(inventory, group) for group in inventory if group not in ("_meta", "all")}
+    rows = (
+        (
+            host,
+            str(inventory["_meta"]["hostvars"][host].get("ansible_host", host)),
+            ", ".join(group for group, members in groups.items() if host in members),
+        )
+        for host in hosts
+    )
+    return build_table("Hosts to change", ("host", "address", "groups"), rows)
+
+
+def effects_line(stack: str, playbook: str) -> str:
+    if playbook != "site.yml":
+        return (
+            f"{playbook} runs on them; `gpuform hosts check {stack} --playbook {playbook}` shows each change"
+        )
+    does = "site.yml installs drivers and runtimes, replaces firewall rules, and may restart hosts"
+    return f"{does}; `gpuform hosts check {stack}` shows each change"
 
 
 def results_table(hosts: Mapping[str, HostResult], *, check: bool) -> Table:

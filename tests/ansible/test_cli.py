@@ -78,14 +78,14 @@ def checkout(booted: Bed, tmp_path: Path) -> Iterator[LabCheckout]:
 
 def test_apply_then_check_then_drift(checkout: LabCheckout) -> None:
     assert "gpu-1: would change: Write" in checkout.hosts("check", "lab", code=3)
-    assert "  gpu-2: changed: Write" in checkout.hosts("apply", "lab")
+    assert "  gpu-2: changed: Write" in checkout.hosts("apply", "lab", "--yes")
     checkout.hosts("check", "lab")
     checkout.bed.host("gpu-2").run("echo by hand > /srv/written")
     drift = json.loads(checkout.hosts("check", "lab", "--json", code=3))
     assert drift["changes"] == {"gpu-1": [], "gpu-2": ["Write"]}
-    checkout.hosts("apply", "lab", "--limit", "gpu-1")
+    checkout.hosts("apply", "lab", "--yes", "--limit", "gpu-1")
     checkout.hosts("check", "lab", code=3)
-    again = json.loads(checkout.hosts("apply", "lab", "--json"))
+    again = json.loads(checkout.hosts("apply", "lab", "--yes", "--json"))
     assert {name: result["changed"] for name, result in again["hosts"].items()} == {"gpu-1": 0, "gpu-2": 1}
     assert checkout.left() == []
 
@@ -106,12 +106,14 @@ def test_apply_puts_labels_and_taints_on_the_nodes_that_have_joined(
     checkout: LabCheckout, control_plane: Any
 ) -> None:
     checkout.declare(kubeconfig=str(control_plane.kubeconfig))
-    assert "pool cpu: labels and taints on no node, because none has joined" in checkout.hosts("apply", "lab")
+    assert "pool cpu: labels and taints on no node, because none has joined" in checkout.hosts(
+        "apply", "lab", "--yes"
+    )
     metadata = {"name": "gpu-1", "labels": {"kubernetes.io/hostname": "gpu-1"}}
     node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
     control_plane.kubectl("apply", "-f", "-", input=json.dumps(node))
     try:
-        assert json.loads(checkout.hosts("apply", "lab", "--json"))["nodes"] == {"cpu": ["gpu-1"]}
+        assert json.loads(checkout.hosts("apply", "lab", "--yes", "--json"))["nodes"] == {"cpu": ["gpu-1"]}
         found = json.loads(control_plane.kubectl("get", "node", "gpu-1", "-o", "json"))
         assert found["metadata"]["labels"]["gpuform.io/pool"] == "cpu"
         assert found["metadata"]["labels"]["team"] == "research"
@@ -128,7 +130,7 @@ def test_an_interrupted_apply_leaves_nothing_and_goes_on(
     checkout: LabCheckout, number: signal.Signals
 ) -> None:
     checkout.declare(name="slow")
-    run = checkout.begin("hosts", "apply", "lab", stderr=subprocess.PIPE)
+    run = checkout.begin("hosts", "apply", "lab", "--yes", stderr=subprocess.PIPE)
     try:
 
         def look() -> int:
@@ -146,4 +148,4 @@ def test_an_interrupted_apply_leaves_nothing_and_goes_on(
     for host in checkout.bed.hosts:
         host.run("pkill -f '[s]leep 4731'", check=False)
     checkout.declare()
-    checkout.hosts("apply", "lab")
+    checkout.hosts("apply", "lab", "--yes")

@@ -72,7 +72,7 @@ def outcome(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 )  # fmt: skip
 def test_bad_input(run: CliRunner, cluster: dict[str, str], words: list[str], message: str) -> None:
     declare(Path(), **cluster)
-    result = run.invoke(app, ["hosts", "apply", "lab", *words])
+    result = run.invoke(app, ["hosts", "apply", "lab", "--yes", *words])
     assert result.exit_code == 2
     assert result.stderr.startswith(f"error: {message}")
 
@@ -84,11 +84,11 @@ UNREAD = Outcome({"cpu-1": HostResult(ok=False)}, 4, message="ERROR: no such mod
 @pytest.mark.parametrize(
     ("command", "found", "code", "shown", "error"),
     [
-        ("apply lab", Outcome({"cpu-1": DONE, "cpu-2": SAME}, 0), 0,
+        ("apply lab --yes", Outcome({"cpu-1": DONE, "cpu-2": SAME}, 0), 0,
          ["  cpu-1: changed: role : Write", "cpu-1 ok 2", "cpu-2 ok 0"], ""),
-        ("apply lab", Outcome({"cpu-1": FAILED, "cpu-2": OFF}, 4), 1,
+        ("apply lab --yes", Outcome({"cpu-1": FAILED, "cpu-2": OFF}, 4), 1,
          ["cpu-1: role : Break: why", "cpu-2: cannot be reached (No route to host)"], f"{BOTH_BAD}\n"),
-        ("apply lab", UNREAD, 1, [], "ERROR: no such module; then run the same command again\n"),
+        ("apply lab --yes", UNREAD, 1, [], "ERROR: no such module; then run the same command again\n"),
         ("check lab --diff", Outcome({"cpu-1": DONE, "cpu-2": SAME}, 0), 3,
          ["cpu-1: would change: role : Load", "    +x"], ""),
         ("check lab", Outcome({"cpu-1": SAME, "cpu-2": SAME}, 0), 0, [], ""),
@@ -109,9 +109,46 @@ def test_exit_codes_and_texts(
     assert {*shown} <= {*lines, *(" ".join(line.split()) for line in lines)}
 
 
+@pytest.mark.parametrize(
+    ("words", "answer", "code", "error"),
+    [
+        ("apply", None, 2, "Missing argument"),
+        ("apply lab", None, 2, "error: --yes: is needed without a terminal; nothing was changed; add it"),
+        ("apply lab --json", "yes", 2, "error: --yes: is needed with --json; nothing was changed; add it"),
+        ("apply lab", "no", 1, "nothing was changed"),
+        ("apply lab", "yes", 0, ""),
+    ],
+)
+def test_apply_changes_hosts_only_once_someone_agrees(
+    run: CliRunner,
+    outcome: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
+    answer: str | None,
+    code: int,
+    error: str,
+) -> None:
+    outcome.append(Outcome({"cpu-1": DONE, "cpu-2": SAME}, 0))
+    monkeypatch.setattr("gpuform.cli.output.has_terminal", lambda: answer is not None)
+    result = run.invoke(app, ["hosts", *words.split()], input=f"{answer}\n")
+    assert result.exit_code == code, result.output
+    assert error in result.stderr
+    assert isinstance(outcome[0], Outcome) == (code != 0)  # the playbook has run only if it is replaced
+    if words == "apply lab":
+        lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+        assert "cpu-1 cpu-1 kube_node, pool_cpu" in lines
+        assert any("may restart hosts; `gpuform hosts check lab` shows each change" in line for line in lines)
+
+
+@pytest.mark.parametrize("command", ["apply", "check", "status", "verify"])
+def test_no_stack_is_meant_without_a_name(run: CliRunner, command: str) -> None:
+    result = run.invoke(app, ["hosts", command])
+    assert (result.exit_code, "Missing argument" in result.stderr) == (2, True)
+
+
 def test_json_is_the_documented_form(run: CliRunner, outcome: list[Any]) -> None:
     outcome.append(Outcome({"cpu-1": DONE, "cpu-2": FAILED}, 2))
-    result = run.invoke(app, ["hosts", "apply", "lab", "--json", "--limit", "pool_cpu"])
+    result = run.invoke(app, ["hosts", "apply", "lab", "--yes", "--json", "--limit", "pool_cpu"])
     assert result.exit_code == 1
     ok = {"ok": True, "changed": 2, "failed": 0, "unreachable": False, "message": ""}
     bad = {"ok": False, "changed": 0, "failed": 1, "unreachable": False, "message": "role : Break: why"}
