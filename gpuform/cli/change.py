@@ -188,7 +188,7 @@ def drift(
             show(False, None, texts.drift_parts(found))
         remove_added_keys(env, cloud.access, paths, tools, stack, found)
         with redirect_stdout(sys.stderr if as_json else sys.stdout):
-            up(stack, refresh=True)
+            up(stack, refresh=True, yes=True)
         with working(f"looking for drift in {stack}"):
             found = find_drift(env, cloud.drift, cloud.access, paths, tools, stack, say=warn)
     show(as_json, found.to_json(), texts.drift_parts(found))

@@ -14,6 +14,7 @@ from gpuform.checkout import stacks
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.listing import count_of
 from gpuform.checkout.paths import Paths
+from gpuform.checkout.placeholders import require_own_values
 from gpuform.cli.output import AsJson, Stack, Yes, console, require_consent, say, show
 from gpuform.reports import hosts as tables
 from infra.model.environment import Environment
@@ -77,6 +78,7 @@ def _inventory(env: Environment, backend: str, paths: Paths) -> dict[str, Any]:
         if backend == "kubectl" and not env.kubeconfig:
             fact = "the hosts have joined no cluster (cluster.kubeconfig)"
             raise InputError("--backend", fact, "use --backend ssh")
+        require_own_values(env)
         _require_kubeconfig(env.kubeconfig)
         return expectations.hosts_inventory(env)
     if backend == "ssh":
@@ -185,7 +187,9 @@ def _declared_hosts(stack: str) -> DeclaredHosts:
     from gpuform.hosts.declared import load_hosts
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # end the running playbook, then this process
-    return load_hosts(stack, Paths.here())
+    declared = load_hosts(stack, Paths.here())
+    require_own_values(declared.environment)
+    return declared
 
 
 def _run_playbook(

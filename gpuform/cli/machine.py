@@ -16,6 +16,7 @@ from rich.console import Console
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import MAIN_STACK, Paths
+from gpuform.checkout.placeholders import require_own_values
 from gpuform.checkout.stacks import load_environment, stack_file
 from gpuform.cli.output import Stack, console, print_warnings, require_passed, say, show, start_command
 from gpuform.engine import plugins
@@ -52,6 +53,7 @@ def doctor(
     all_findings = list(check_machine(paths))
     if stack is not None and env is not None:
         print_warnings(env)
+        require_own_values(env)
         all_findings += run_checks(cloud_of(env).preflight, env, paths, stack)
     show(as_json, [asdict(finding) for finding in all_findings], [tables.findings_table(all_findings)])
     for line in tables.manual_checks(all_findings) if not as_json else ():
@@ -66,7 +68,9 @@ def preflight(stack: Stack) -> None:
     Prints on stderr what did not pass, since stdout is pulumi's, and nothing for a stack that has no account.
     """
     paths = Paths.here(stack)
-    require_passed(load_environment(stack, paths), paths, stack, Console(stderr=True, highlight=False))
+    env = load_environment(stack, paths)
+    require_own_values(env)
+    require_passed(env, paths, stack, Console(stderr=True, highlight=False))
 
 
 def check_machine(paths: Paths) -> Iterator[Finding]:

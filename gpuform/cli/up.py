@@ -13,15 +13,19 @@ from gpuform.checkout import writable
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.listing import count_of
 from gpuform.checkout.paths import Paths
+from gpuform.checkout.placeholders import require_own_values
 from gpuform.checkout.stacks import load_environment
 from gpuform.cli.observe import read_facts
 from gpuform.cli.output import (
     Acknowledge,
     Offline,
     Stack,
+    Yes,
     console,
+    has_terminal,
     page_of,
     print_warnings,
+    require_consent,
     require_passed,
     say,
     short_path,
@@ -100,12 +104,16 @@ def up(
     ] = None,
     acknowledge: Acknowledge = None,
     refresh: Refresh = False,
+    yes: Yes = False,
 ) -> None:
     """Make the stack match its file, after a preflight of the account or project.
 
+    Shows what a cloud costs, and asks; --yes does not, nor does a run without a terminal.
     Exit code 1 if a check fails (see `gpuform doctor STACK`), or if a cluster, data or running pods would be
     lost without --acknowledge; then nothing is changed.
     """
+    from infra.config import price_list
+    from infra.plan.cost import bill
     from infra.plan.losses import may_lose
 
     began = time.monotonic()
@@ -114,15 +122,20 @@ def up(
     writable.require_state(paths.state)
     offline = offline and not env.is_simulated  # an embedded stack contacts no cloud
     print_warnings(env)
+    at_cloud = not offline and not env.is_simulated
+    if at_cloud:
+        require_own_values(env)
     if not offline and not skip_preflight:
         require_passed(env, paths, stack, console)
     packs = [folder.resolve() for folder in policy_pack or ()]
+    if at_cloud:
+        say(tables.cost_line(stack, bill(env, price_list(env))))
+        require_consent(yes or not has_terminal(), f"Make {stack} match its file at this cost?")
     with working(f"updating {stack}") as show_work:
         engine = Engine(paths, Toolchain(paths), say=say, offline=offline, show_work=show_work)
         if runs_here(env, offline):
             start_plane(env, paths, engine, say)
         accepted = (*env.acknowledge_loss, *(acknowledge or ()))
-        at_cloud = not offline and not env.is_simulated
         if may_lose(guard_records(engine.export(stack)), env):
             # What is in the cluster is judged only once the cluster is up to date: refuse before that.
             engine.preview(stack, lambda event: None, acknowledged=accepted)

@@ -34,12 +34,8 @@ def targets_table(inventory: Mapping[str, Any], hosts: Iterable[str]) -> Table:
 
 
 def effects_line(stack: str, playbook: str) -> str:
-    if playbook != "site.yml":
-        return (
-            f"{playbook} runs on them; `gpuform hosts check {stack} --playbook {playbook}` shows each change"
-        )
-    does = "site.yml installs drivers and runtimes, replaces firewall rules, and may restart hosts"
-    return f"{does}; `gpuform hosts check {stack}` shows each change"
+    effects = " (drivers, runtimes, firewall rules; may restart hosts)" if playbook == "site.yml" else ""
+    return f"runs {playbook}{effects}; `gpuform hosts check {stack}` shows each change"
 
 
 def results_table(hosts: Mapping[str, HostResult], *, check: bool) -> Table:

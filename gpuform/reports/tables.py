@@ -150,6 +150,14 @@ def bill_table(before: Bill | None, after: Bill) -> Table:
     return build_table(f"Cost, USD a month; {after.price_source}", columns, lines)
 
 
+def cost_line(stack: str, bill: Bill) -> str:
+    """What the stack costs per hour, with elastic pools at their minimum and at their limit."""
+    if bill.has_no_price:
+        return f"{stack}: {bill.price_source}"
+    unknown = f", without {', '.join(bill.unknown)}" if bill.unknown else ""
+    return f"{stack} costs {bill.low:,.2f} to {bill.high:,.2f} USD an hour{unknown}; {bill.price_source}"
+
+
 def bill_rows(before: Bill | None, after: Bill) -> Iterator[tuple[str, str, str]]:
     """``(what, before, after)`` for each item of either bill."""
     lines = {line.item: line for line in (*(before.lines if before else ()), *after.lines)}

@@ -137,7 +137,9 @@ def test_apply_changes_hosts_only_once_someone_agrees(
     if words == "apply lab":
         lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
         assert "cpu-1 cpu-1 kube_node, pool_cpu" in lines
-        assert any("may restart hosts; `gpuform hosts check lab` shows each change" in line for line in lines)
+        assert any(
+            "may restart hosts); `gpuform hosts check lab` shows each change" in line for line in lines
+        )
 
 
 @pytest.mark.parametrize("command", ["apply", "check", "status", "verify"])

@@ -20,6 +20,7 @@ from gpuform.usage.status import ClusterStatus, summarise_status
 from infra.config import load
 from infra.model.losses import GUARD
 from lab.plane import ControlPlane
+from tests.components.aws_stacks import ROOT, own, own_checkout
 from tests.reports.test_status import node
 
 pytestmark = pytest.mark.unit
@@ -81,6 +82,7 @@ class Engine:
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Engine:
     monkeypatch.setenv("GPUFORM_STATE", str(tmp_path / "state"))
+    monkeypatch.chdir(own_checkout(tmp_path / "checkout"))
     found = Engine()
     monkeypatch.setattr("gpuform.cli.up.Engine", found)
     monkeypatch.setattr(preflight, "run_checks", found.run_checks)
@@ -104,10 +106,62 @@ def test_the_account_is_asked_and_then_the_engine_runs(runs: Engine) -> None:
     lines = result.stdout.splitlines()
     assert "SKIP  role x" in result.stdout
     assert "zones" not in result.stdout
-    assert lines[-2:] == [
+    assert lines[-3:] == [
         "preflight of stack aws-dev: 1 of 2 checks passed, 0 failed",
+        "aws-dev costs 0.63 to 3.00 USD an hour; list prices of us-east-1, 2026-07-20",
         "3 created in 1.0 s; 0 s total",
     ]
+
+
+@pytest.mark.parametrize(
+    ("words", "answer", "code"),
+    [("", "yes", 0), ("", "no", 1), ("--yes", "no", 0), ("--offline", "no", 0)],
+)
+def test_in_a_terminal_the_cost_of_a_cloud_is_agreed_to(
+    runs: Engine, monkeypatch: pytest.MonkeyPatch, words: str, answer: str, code: int
+) -> None:
+    for module in ("output", "up"):
+        monkeypatch.setattr(f"gpuform.cli.{module}.has_terminal", lambda: True)
+    result = CliRunner().invoke(app, ["up", "aws-dev", *words.split()], input=f"{answer}\n")
+    assert (result.exit_code, bool(runs.made)) == (code, code == 0), result.output
+    asked = "to 3.00 USD an hour" in result.stdout.split("Type 'yes'")[0] and "Type 'yes'" in result.stdout
+    assert asked == (words == "")
+    assert ("nothing was changed" in result.stderr) == (code == 1)
+
+
+@pytest.mark.parametrize(
+    ("command", "path"),
+    [
+        ("up aws-dev", "cluster.endpoint.public_cidrs[0]: 203.0.113.0/24"),
+        ("doctor aws-prod", "cluster.endpoint.public_cidrs[0]: 203.0.113.0/24"),
+        ("preflight aws-dev", "cluster.endpoint.public_cidrs[0]: 203.0.113.0/24"),
+        ("up openstack-dev --skip-preflight", "gpu_operator.driver_repository: registry.example.org/gpu"),
+        ("up onprem-dev", "cluster.control_plane[0].address: 192.0.2.10"),
+        ("hosts apply onprem-dev --yes", "cluster.control_plane[0].address: 192.0.2.10"),
+        ("hosts check onprem-dev", "cluster.control_plane[0].address: 192.0.2.10"),
+        ("hosts verify onprem-dev", "cluster.control_plane[0].address: 192.0.2.10"),
+    ],
+)
+def test_placeholders_of_the_examples_are_refused_for_real_runs(
+    runs: Engine, monkeypatch: pytest.MonkeyPatch, command: str, path: str
+) -> None:
+    monkeypatch.chdir(ROOT)
+    result = call(*command.split())
+    assert (result.exit_code, runs.asked, runs.made) == (2, [], [])
+    lines = [line for line in result.stderr.splitlines() if not line.startswith("warning: ")]
+    assert lines[0].startswith(f"error: {path} is a placeholder of the examples")
+    assert lines[0].endswith("; replace it by your own (offline runs accept it)")
+    assert not lines[1:]
+
+
+def test_a_live_preview_of_placeholders_is_bad_input_and_says_all_of_them(runs: Engine) -> None:
+    text = (ROOT / "Pulumi.aws-prod.yaml").read_text()
+    Path("Pulumi.aws-prod.yaml").write_text(text)
+    result = call("preview", "aws-prod", "--json")
+    assert result.exit_code == 2
+    paths = "cluster.admins[0], cluster.admins[1], pools[1].aws.reservations[0]"
+    [reason] = json.loads(result.stdout)["blocked"]
+    assert f"203.0.113.0/24 is a placeholder of the examples, as in {paths};" in reason
 
 
 def test_an_update_that_trusted_the_state_says_so(runs: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +182,7 @@ def test_losses_are_acknowledged_by_option_or_in_the_file(
     runs: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = Path(__file__).resolve().parents[2]
-    stack = yaml.safe_load((root / "Pulumi.aws-dev.yaml").read_text())
+    stack = yaml.safe_load(own((root / "Pulumi.aws-dev.yaml").read_text()))
     stack["config"]["gpuform:environment"]["acknowledge_loss"] = ["g4dn-shared"]
     (tmp_path / "Pulumi.aws-dev.yaml").write_text(yaml.safe_dump(stack))
     for name in ("Pulumi.yaml", "toolchain"):

@@ -19,6 +19,29 @@ def stack(name: str) -> dict[str, Any]:
     return environment
 
 
+def own(text: str) -> str:
+    """A stack file with a user's values in place of the examples' placeholders, which real runs refuse."""
+    for placeholder, value in (
+        ("iam::111122223333:", "iam::210987654321:"),
+        ("203.0.113.0/24", "85.10.20.0/24"),
+        ("cr-0123456789abcdef0", "cr-0fedcba9876543210"),
+        ("registry.example.org", "registry.lab.test"),
+        ("192.0.2.", "10.0.0."),
+    ):
+        text = text.replace(placeholder, value)
+    return text
+
+
+def own_checkout(folder: Path) -> Path:
+    """A checkout with the examples' stack files, with a user's values in them."""
+    folder.mkdir()
+    for name in ("Pulumi.yaml", "toolchain"):
+        (folder / name).symlink_to(ROOT / name)
+    for file in ROOT.glob("Pulumi.*.yaml"):
+        (folder / file.name).write_text(own(file.read_text()))
+    return folder
+
+
 def changed(environment: dict[str, Any], **cluster: Any) -> dict[str, Any]:
     result = copy.deepcopy(environment)
     result["cluster"].update(cluster)

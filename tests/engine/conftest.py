@@ -13,7 +13,7 @@ import yaml
 from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine
 from lab.toolchain import Toolchain
-from tests.components.aws_stacks import ROOT, stack
+from tests.components.aws_stacks import ROOT, own, stack
 
 THREE_RESOURCES = """
 import pulumi
@@ -75,7 +75,7 @@ def aws_checkout(root: Path) -> Path:
     (root / "infra").mkdir(parents=True)
     (root / "Pulumi.yaml").write_text("name: gpuform\nruntime: python\nmain: infra/\n")
     content = {"config": {"gpuform:environment": stack("aws-dev")}}
-    (root / "Pulumi.aws-dev.yaml").write_text(yaml.safe_dump(content))
+    (root / "Pulumi.aws-dev.yaml").write_text(own(yaml.safe_dump(content)))
     (root / "infra" / "__main__.py").write_text(THREE_RESOURCES)
     (root / "toolchain").symlink_to(ROOT / "toolchain")
     return root

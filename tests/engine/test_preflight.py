@@ -13,7 +13,7 @@ import pytest
 from gpuform.checkout.paths import Paths
 from gpuform.engine.environment import install_tools
 from gpuform.engine.files import EngineFiles
-from tests.components.aws_stacks import ROOT
+from tests.components.aws_stacks import ROOT, own
 
 pytestmark = pytest.mark.tools
 
@@ -26,7 +26,7 @@ class Shell:
         self.root.mkdir()
         shutil.copy(ROOT / "Pulumi.yaml", self.root)
         for name in ("aws-dev", "local"):
-            shutil.copy(ROOT / f"Pulumi.{name}.yaml", self.root)
+            (self.root / f"Pulumi.{name}.yaml").write_text(own((ROOT / f"Pulumi.{name}.yaml").read_text()))
         self.pulumi = folder / "pulumi"
         self.pulumi.write_text('#!/bin/sh\necho "pulumi $*"\n')
         self.pulumi.chmod(self.pulumi.stat().st_mode | stat.S_IXUSR)

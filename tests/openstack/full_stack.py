@@ -10,7 +10,6 @@ run beside the cluster. Third-party charts are stand-ins.
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -32,6 +31,7 @@ from lab.plane import ControlPlane
 from lab.plane.layout import Layout
 from lab.rehearse.program import Gate, Keeper
 from lab.toolchain import Toolchain
+from tests.components.aws_stacks import own
 from tests.journey.conftest import HERE, Checkout, make_checkout
 from tests.openstack import authority
 from tests.openstack.tenant import Tenant
@@ -86,8 +86,9 @@ class FullStack:
 def full_stack(tenant: Tenant, folder: Path) -> Iterator[FullStack]:
     """The stack's cloud and its future cluster; no resource of the stack exists yet."""
     checkout = make_checkout(folder)
-    shutil.copy(HERE.root / f"Pulumi.{STACK}.yaml", checkout.paths.root)
-    env = load(checkout.paths.root / f"Pulumi.{STACK}.yaml")
+    file = checkout.paths.root / f"Pulumi.{STACK}.yaml"
+    file.write_text(own((HERE.root / file.name).read_text()))
+    env = load(file)
     tools = Toolchain(checkout.paths)
     layout = Layout(checkout.paths)
     authority.write_certificates(layout.pki, env.name, identified=True)

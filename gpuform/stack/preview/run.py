@@ -17,6 +17,7 @@ import httpx
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
+from gpuform.checkout.placeholders import require_own_values
 from gpuform.checkout.scratch import preserved_logs
 from gpuform.checkout.stacks import stack_file
 from gpuform.engine import Engine, EngineFailure
@@ -98,6 +99,8 @@ class Preview:
         file = stack_file(self.stack, self.paths)
         try:
             env = load(file)
+            if not self.offline:
+                require_own_values(env)
         except InputError as error:
             # Its author reads the summary, not this machine's paths.
             return None, replace(outcome, error=str(error).replace(f"{self.paths.root}/", ""), invalid=True)
