@@ -55,10 +55,13 @@ def doctor(
         print_warnings(env)
         require_own_values(env)
         all_findings += run_checks(cloud_of(env).preflight, env, paths, stack)
-    show(as_json, [asdict(finding) for finding in all_findings], [tables.findings_table(all_findings)])
-    for line in tables.manual_checks(all_findings) if not as_json else ():
+    shown = tables.condensed(all_findings)
+    show(as_json, [asdict(finding) for finding in all_findings], [tables.findings_table(shown)])
+    passed, failed = (sum(one.verdict == verdict for one in all_findings) for verdict in ("PASS", "FAIL"))
+    total = f"{passed} of {len(all_findings)} checks passed, {failed} failed"
+    for line in [*tables.manual_checks(shown), total] if not as_json else ():
         say(line)
-    if any(finding.verdict == "FAIL" for finding in all_findings):
+    if failed:
         raise typer.Exit(1)
 
 
@@ -85,7 +88,7 @@ def check_machine(paths: Paths) -> Iterator[Finding]:
     except InputError as error:
         yield Finding("disk", "FAIL", error.fact, error.remedy)
     else:
-        yield Finding("disk", "PASS", "enough space for the missing tools" if missing else "enough space")
+        yield Finding("disk", "PASS", "enough space")
     for name in MAIN_JOB:
         tool = toolchain.locate(name)
         if tool.path is None:

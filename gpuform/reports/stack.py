@@ -29,7 +29,7 @@ def require_preflight(stack: str, findings: Iterable[Finding], console: Console)
     shown = [finding for finding in all_findings if finding.verdict != "PASS"]
     failed = [finding for finding in shown if finding.verdict == "FAIL"]
     if shown:
-        console.print(tables.findings_table(shown))
+        console.print(tables.findings_table(tables.condensed(shown)))
     passed = len(all_findings) - len(shown)
     total = f"preflight of stack {stack}: {passed} of {len(all_findings)} checks passed, {len(failed)} failed"
     for line in [*tables.manual_checks(failed), total]:

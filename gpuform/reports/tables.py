@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from gpuform.stack.preflight.check import Finding
     from gpuform.usage.queues import QueueStatus
 
+MANY = 5  # checks with the same reason that are shown as one
 Cell = str | Text | tuple[str, str]
 """Of a table: a text, or a text and its style. Markup in it is not interpreted."""
 SIMULATED = "simulated: nodes, GPU operator components; real: control plane, Helm, Pulumi engine"
@@ -132,6 +134,16 @@ def findings_table(findings: Iterable[Finding]) -> Table:
     styles = {"PASS": "green", "SKIP": "yellow", "FAIL": "red"}
     rows = (((item.verdict, styles[item.verdict]), item.subject, item.fact, item.fix) for item in findings)
     return build_table("", ("", "check", "finding", "fix"), rows)
+
+
+def condensed(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings, failed ones first; many that were not checked for the same reason are one, at the end."""
+    ordered = sorted(findings, key=lambda finding: finding.verdict != "FAIL")
+    reasons = Counter(finding.fact for finding in ordered if finding.fact.startswith("not checked: "))
+    many = [reason for reason, count in reasons.items() if count >= MANY]
+    firsts = (next(finding for finding in ordered if finding.fact == reason) for reason in many)
+    rows = [replace(one, subject=f"{reasons[one.fact]} checks", fix="", check="") for one in firsts]
+    return [*(finding for finding in ordered if finding.fact not in many), *rows]
 
 
 def manual_checks(checked: Iterable[Finding]) -> list[str]:

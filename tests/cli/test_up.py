@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -309,6 +310,27 @@ def test_a_checkout_with_wrong_stack_files(
         assert "error: cluster: missing" in result.stderr
 
 
+def test_doctor_shows_the_cause_first_and_what_waits_for_it_in_one_line(runs: Engine) -> None:
+    cause = Finding("credentials", "FAIL", "expired", "aws sso login", "aws sts get-caller-identity")
+    waiting = [
+        Finding(f"zone {n}", "SKIP", "not checked: see credentials", check=f"aws {n}") for n in range(9)
+    ]
+    runs.found = [FINE, *waiting, cause]
+    result = call("doctor", "aws-dev")
+    assert result.exit_code == 1
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    failed = [line for line in lines if line.startswith("FAIL")]
+    assert lines[1 : len(failed) + 1] == failed
+    assert "FAIL credentials expired aws sso login" in failed
+    assert [line for line in lines if "see credentials" in line] == [
+        "SKIP 9 checks not checked: see credentials"
+    ]
+    assert "aws sts get-caller-identity # credentials" in lines
+    assert not any(line.startswith("aws 1") for line in lines)
+    assert re.fullmatch(rf"\d+ of \d+ checks passed, {len(failed)} failed", lines[-1])
+    assert len(json.loads(call("doctor", "aws-dev", "--json").stdout)) == int(lines[-1].split()[2])
+
+
 def test_doctor_of_a_stack_has_the_machine_and_the_account(runs: Engine) -> None:
     runs.found = [FINE, BROKEN]
     result = call("doctor", "aws-dev", "--json")
@@ -324,11 +346,13 @@ def test_doctor_of_a_stack_has_the_machine_and_the_account(runs: Engine) -> None
         "check": "aws service-quotas get",
     }
     text = call("doctor", "aws-dev").stdout
-    assert text.endswith(
-        "to check by hand:\n"
-        "  aws ec2 describe-availability-zones --region us-east-1  # zones\n"
-        "  aws service-quotas get  # quota of P\n"
+    *_, first, second, third, total = text.splitlines()
+    assert (first, second, third) == (
+        "to check by hand:",
+        "  aws service-quotas get  # quota of P",
+        "  aws ec2 describe-availability-zones --region us-east-1  # zones",
     )
+    assert re.fullmatch(r"\d+ of \d+ checks passed, \d+ failed", total)
 
 
 def test_doctor_without_a_stack_asks_no_account(runs: Engine) -> None:
