@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -12,7 +13,7 @@ from gpuform.checkout.errors import InputError
 from gpuform.checkout.listing import abbreviate
 from gpuform.checkout.paths import MAIN_STACK, Paths
 from gpuform.checkout.stacks import load_environment, stack_file
-from gpuform.cli.output import Acknowledge, Offline, console, say, warn
+from gpuform.cli.output import Acknowledge, AsJson, Offline, say, show, warn
 from gpuform.cli.up import Refresh, monitoring_lines
 from gpuform.cli.up import up as update
 from gpuform.engine import Engine, engine_env, export_lines, forget_stacks, require_forgettable
@@ -71,17 +72,19 @@ def stop(
 
 
 @app.command()
-def status(stack: LocalStack = MAIN_STACK) -> None:
+def status(stack: LocalStack = MAIN_STACK, as_json: AsJson = False) -> None:
     """Show the control plane's members: process, port, memory. Exit code 1 if one does not run."""
     paths = Paths.here(stack)
     stacks = stacks_with_planes(paths)
     if stack not in stacks:  # a control plane outlives a deleted stack file
         stack_file(stack, paths)
     current = _control_plane(paths).status()
-    console.print(_members_table(current))
-    for line in monitoring_lines(current):
+    document = {**asdict(current), "kubeconfig": str(current.kubeconfig)}
+    show(as_json, document, [_members_table(current)])
+    for line in monitoring_lines(current) if not as_json else ():
         say(line)
-    if others := [name for name in stacks if name != stack]:
+    others = [name for name in stacks if name != stack]
+    if others and not as_json:
         say(f"other control planes of this checkout: {abbreviate(others)}")
     if not current.running:
         raise typer.Exit(1)
@@ -89,7 +92,7 @@ def status(stack: LocalStack = MAIN_STACK) -> None:
 
 @app.command()
 def env(stack: LocalStack = MAIN_STACK, offline: Offline = False) -> None:
-    """Print shell lines that set up pulumi, kubectl and helm for use by hand: eval "$(gpuform local env)"."""
+    """Print shell lines that set up pulumi and kubectl for use by hand: eval "$(gpuform local env)"."""
     paths = Paths.here(stack)
     stack_file(stack, paths)
     environment = _load_valid(paths)

@@ -153,6 +153,7 @@ def report(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="File for the page; in .gpuform/report by default.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write an HTML page with the pods on each GPU, utilization, alerts and cost.
 
@@ -167,9 +168,11 @@ def report(
     with reach_cluster(env, paths, stack) as (kubeconfig, context):
         report_facts = read_facts(env, stack, paths, kubeconfig, context)
     save_page(file, report_facts, paths.root)
-    if report_facts.view.why:
-        say(f"requested only: {report_facts.view.why}")
-    say(f"report: {short_path(file)}")
+    why = report_facts.view.why
+    show(as_json, {"file": str(file), "why": why}, ())
+    lines = [*([f"requested only: {why}"] if why else []), f"report: {short_path(file)}"]
+    for line in lines if not as_json else ():
+        say(line)
 
 
 def read_facts(env: Environment, stack: str, paths: Paths, kubeconfig: Path, context: str | None) -> Facts:

@@ -28,9 +28,16 @@ if TYPE_CHECKING:
     from infra.plan.images import Artifact
 
 
-def gpus(as_json: Annotated[bool, typer.Option("--json", help="The catalogue as JSON.")] = False) -> None:
+def gpus(
+    name: Annotated[
+        str, typer.Argument(metavar="[FILTER]", help="Part of the name of a GPU or of a machine that has it.")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="The catalogue as JSON.")] = False,
+) -> None:
     """List known GPUs with memory, MIG profiles, and the machines that have them, with prices."""
-    entries = catalogue.entries()
+    entries = [entry for entry in catalogue.entries() if catalogue.is_named(entry, name)]
+    if not entries:
+        raise InputError("FILTER", f"no GPU or machine has {name!r} in its name", "`gpuform gpus` lists all")
     show(as_json, entries, [catalogue.table(entries)])
     if not as_json:
         say(f"prices: EC2 on-demand, us-east-1, {PRICE_DATE}; machines outside this list have no price")

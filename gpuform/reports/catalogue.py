@@ -18,6 +18,12 @@ def entries() -> list[dict[str, Any]]:
     return [_entry(gpu) for gpu in GPUS.values()]
 
 
+def is_named(entry: Mapping[str, Any], part: str) -> bool:
+    """Whether a name of the GPU, or of a machine that has it, contains ``part`` in upper or lower case."""
+    machines = (machine["name"] for machine in entry["machines"])
+    return part.lower() in " ".join((entry["name"], entry["product"], *entry["aliases"], *machines)).lower()
+
+
 def _entry(gpu: Gpu) -> dict[str, Any]:
     geometry = gpu.geometry
     return {

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,32 @@ def test_gpus_as_a_table_names_the_date_of_its_prices(run: CliRunner) -> None:
     assert result.exit_code == 0
     assert "A100-PCIE-40GB" in result.stdout
     assert "2026-07-20" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("part", "names"), [("h200", ["GH200", "H200"]), ("p4d", ["A100-SXM4-40GB"]), ("tesla-t4", ["T4"])]
+)
+def test_gpus_are_found_by_a_part_of_a_name(run: CliRunner, part: str, names: list[str]) -> None:
+    found = [gpu["name"] for gpu in json.loads(run.invoke(app, ["gpus", part, "--json"]).stdout)]
+    assert [name for name in found if name in names] == names
+    assert len(found) < 5
+
+
+def test_the_version_and_the_short_help_are_there(run: CliRunner) -> None:
+    assert run.invoke(app, ["--version"]).stdout == f"gpuform {version('gpuform')}\n"
+    assert "--install-completion" in run.invoke(app, ["-h"]).stdout
+    for words in (["status"], ["hosts", "apply"], ["health", "tickets"]):
+        short, long = (run.invoke(app, [*words, option]) for option in ("-h", "--help"))
+        assert (short.exit_code, short.stdout) == (0, long.stdout)
+        assert "Usage: " in short.stdout
+
+
+def test_a_control_plane_that_does_not_run_as_json(run: CliRunner) -> None:
+    result = run.invoke(app, ["local", "status", "--json"])
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert not found["ready"]
+    assert {"name": "etcd", "pid": None, "running": False, "rss_bytes": 0, "port": None} in found["members"]
 
 
 def test_schema_is_the_committed_one(run: CliRunner) -> None:
@@ -124,6 +151,7 @@ BAD = {
     "hosts status local": "cluster.kind: stack local has embedded",
     "hosts verify local --backend ssh": "--backend: the nodes of a cluster of kind embedded are not reached "
     "by ssh; use --backend kubectl",
+    "gpus nothing": "FILTER: no GPU or machine has 'nothing' in its name; `gpuform gpus` lists all",
     "top --pool none": "--pool: unknown pool 'none'; known: t4-shared, a100-mig, a100-7, a100-whole, v100, ",
     "report -o {0}": "{0}: is a folder; name a writable file with -o",
     "preview local --summary {0}": "{0}: is a folder; name a writable file with --summary",
@@ -333,6 +361,9 @@ def test_report_writes_one_page(full: CliRunner, tmp_path: Path, arguments: list
     assert result.exit_code == 0
     assert result.stdout.replace("\n", "").endswith(f"report: {file}")
     assert "t4-shared-0" in file.read_text()
+    found = json.loads(full.invoke(app, ["report", "-o", str(file), "--json"]).stdout)
+    assert found["file"] == str(file)
+    assert set(found) == {"file", "why"}
 
 
 def test_an_unknown_node_is_bad_input(full: CliRunner) -> None:
