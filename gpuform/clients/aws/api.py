@@ -17,12 +17,7 @@ _RETRIES = {"total_max_attempts": 4, "mode": "standard"}
 _CONNECT_S, _READ_S = 10, 60
 
 
-_EXPIRED_CODES = (
-    "ExpiredToken",
-    "ExpiredTokenException",
-    "InvalidClientTokenId",
-    "UnrecognizedClientException",
-)
+_EXPIRED_CODES = ("ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId")
 
 
 class AwsError(ServiceError):
