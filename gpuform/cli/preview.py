@@ -9,15 +9,24 @@ import typer
 
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
-from gpuform.cli.output import Acknowledge, AsJson, Stack, require_file, say, short_path, show, warn, working
+from gpuform.cli.output import (
+    Acknowledge,
+    AsJson,
+    Offline,
+    Stack,
+    require_file,
+    say,
+    short_path,
+    show,
+    warn,
+    working,
+)
 from lab.toolchain import Toolchain
 
 
 def preview(
     stack: Stack,
-    offline: Annotated[
-        bool, typer.Option("--offline", help="Contact no cloud: every answer of the clouds is simulated.")
-    ] = False,
+    offline: Offline = False,
     base: Annotated[
         str | None,
         typer.Option(

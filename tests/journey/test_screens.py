@@ -12,6 +12,7 @@ import re
 import struct
 import subprocess
 import termios
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -27,10 +28,12 @@ VARYING = (
     (r"\d+\.\d s\b", "N.N s"),
     (r"\b\d+ s total", "N s total"),
     (r"127\.0\.0\.1:\d+", "127.0.0.1:PORT"),
-    (r"\b[bcdfghjklmnpqrstvwxz2456789]{5}\b", "xxxxx"),  # end of a pod's name
+    (r"-[bcdfghjklmnpqrstvwxz2456789]{5}\b", "-xxxxx"),  # end of a pod's name
+    (r"\b(t4-shared|cpu)-\d +Running", r"\1-N     Running"),
     (r"(python +)\d+\.\d+\.\d+", r"\1VERSION"),
 )
-MEASURED = ((r"\d+(\.\d+)?( %| W\b| GiB)", r"#\2"), (r" {2,}", "  "))
+MEASURED = ((r"\d+(\.\d+)?(?= %| W\b| GiB| of \d+\.)", "#"), (r" {2,}", "  "))
+VERBS = ("created ", "updated ", "create ", "update ")
 
 
 def screen(checkout: Checkout, columns: int, *words: str) -> str:
@@ -93,7 +96,7 @@ def test_screens(fresh: Checkout, columns: int) -> None:
     found["drift-repair"] = screen(fresh, columns, "drift", "local", "--repair")
     found["doctor"] = screen(fresh, columns, "doctor")
     until(lambda: "no measurements" not in fresh.gpuform("top").stdout, what="GPUs are measured", seconds=60)
-    found["top"] = screen(fresh, columns, "top")
+    found["top"] = screen(fresh, columns, "top", "--pool", "a100-whole")
     assert len(found["up-unchanged"].splitlines()) <= ROWS
     assert len(found["up-one-pool"].splitlines()) <= ROWS
     GOLDEN.mkdir(exist_ok=True)
@@ -101,6 +104,10 @@ def test_screens(fresh: Checkout, columns: int) -> None:
     for name, text in found.items():
         for pattern, replacement in (*VARYING, *(MEASURED if name == "top" else ())):
             text = re.sub(pattern, replacement, text)
+        text = "".join(
+            "".join(sorted(group) if is_change else group)
+            for is_change, group in groupby(text.splitlines(keepends=True), lambda line: line.startswith(VERBS))
+        )
         file = GOLDEN / f"{name}-{columns}.txt"
         if os.environ.get("GPUFORM_UPDATE_GOLDEN"):
             file.write_text(text)

@@ -68,20 +68,14 @@ def _login() -> str:
     return f"aws sso login --profile {profile}, or without SSO: aws configure --profile {profile}"
 
 
-def _other_profile() -> str:
-    import botocore.session
-
-    names = ", ".join(botocore.session.get_session().available_profiles) or "none"
-    return f"set AWS_PROFILE to a profile that `aws configure list-profiles` shows (now: {names})"
-
-
 @contextmanager
 def translate_errors(call: str) -> Iterator[None]:
     """Turn botocore's errors into ours; ``call`` is the request, or the command to try by hand.
 
-    Raises Refused if AWS responds with an error, Failure if it does not respond or no credentials are found.
+    Raises AwsError if AWS responds with an error, Failure if it does not respond or no credentials are found.
     """
     import botocore.exceptions as aws
+    import botocore.session
     from botocore.parsers import ResponseParserError
 
     try:
@@ -90,7 +84,9 @@ def translate_errors(call: str) -> Iterator[None]:
         details = error.response.get("Error", {})
         raise AwsError(call, details.get("Code", "Unknown"), details.get("Message", str(error))) from None
     except aws.ProfileNotFound as error:
-        raise Failure("AWS_PROFILE", str(error), _other_profile()) from None
+        names = ", ".join(botocore.session.get_session().available_profiles) or "none"
+        remedy = f"set AWS_PROFILE to a profile that `aws configure list-profiles` shows (now: {names})"
+        raise Failure("AWS_PROFILE", str(error), remedy) from None
     except (aws.ConfigParseError, aws.ConfigNotFound, aws.InvalidConfigError) as error:
         raise Failure(
             "AWS config file", str(error), "correct it, or name another in AWS_CONFIG_FILE"

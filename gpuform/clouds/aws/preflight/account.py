@@ -30,7 +30,7 @@ def credentials(cluster: AwsCluster) -> Check:
 
     def judge(aws: Aws) -> Result:
         try:
-            identity = aws.query("sts", "get_caller_identity", region=aws.home_region)
+            identity = aws.query("sts", "get_caller_identity", region=home_region(aws.region))
         except Failure as failure:
             return Result("FAIL", failure.fact, failure.remedy)
         return Result("PASS", f"account {identity['Account']} as {identity['Arn']}")
@@ -44,7 +44,7 @@ def region(cluster: AwsCluster) -> Check:
     by_hand = f"aws ec2 describe-regions --all-regions --region-names {name} --region {home_region(name)}"
 
     def judge(aws: Aws) -> Result:
-        parameters = {"region": aws.home_region, "AllRegions": True, "RegionNames": [name]}
+        parameters = {"region": home_region(aws.region), "AllRegions": True, "RegionNames": [name]}
         regions = aws.find(("InvalidParameterValue",), "ec2", "describe_regions", **parameters).get("Regions")
         if not regions:
             return Result("FAIL", "AWS has no such region", "write another one as cluster.region")
@@ -95,7 +95,7 @@ def access(env: Environment) -> Iterator[Check]:
     cluster = cluster_of(env)
 
     def judge(aws: Aws) -> Result:
-        caller = aws.query("sts", "get_caller_identity", region=aws.home_region)["Arn"]
+        caller = aws.query("sts", "get_caller_identity", region=home_region(aws.region))["Arn"]
         if caller.endswith(":root"):
             return Result(
                 "FAIL", "the caller is the root user, which cannot have an EKS access entry", "use a role"
@@ -172,7 +172,7 @@ def _role_check(name: str, missing: Result) -> Check:
 
 
 def _judge_role(name: str, missing: Result, aws: Aws) -> Result:
-    role = aws.find(("NoSuchEntity",), "iam", "get_role", region=aws.home_region, RoleName=name)
+    role = aws.find(("NoSuchEntity",), "iam", "get_role", region=home_region(aws.region), RoleName=name)
     return Result("PASS", "exists") if role else missing
 
 

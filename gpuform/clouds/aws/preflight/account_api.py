@@ -57,13 +57,9 @@ class Aws:
                 raise
             return {}
 
-    @property
-    def home_region(self) -> str:
-        """A region of the same partition that is always enabled."""
-        return home_region(self.region)
-
 
 def home_region(region: str) -> str:
+    """A region of the same partition that is always enabled."""
     partition = next((name for name, regions in PARTITIONS.items() if region in regions), "aws")
     return _HOME_REGIONS.get(partition, region)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from gpuform.clouds.aws.preflight.account_api import Aws
+from gpuform.clouds.aws.preflight.account_api import Aws, home_region
 from gpuform.clouds.aws.preflight.quota_table import QUOTAS, UNKNOWN_FAMILIES, Market, Quota, quota_of
 from gpuform.stack.preflight.check import Check, Result
 from infra.model import labels, offer
@@ -148,7 +148,7 @@ def reservations(aws: Aws) -> list[Mapping[str, Any]]:
 
 
 def _unused_reservations(aws: Aws, own_types: frozenset[str]) -> Iterator[tuple[str, int]]:
-    account = aws.query("sts", "get_caller_identity", region=aws.home_region)["Account"]
+    account = aws.query("sts", "get_caller_identity", region=home_region(aws.region))["Account"]
     for reservation in reservations(aws):
         type, state, owner = (reservation.get(key) for key in ("InstanceType", "State", "OwnerId"))
         is_open_to_stack = reservation.get("InstanceMatchCriteria") == "open" and type in own_types
