@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,11 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from infra import strict_yaml
+from infra.every_error import every_error, split
 from infra.model.aws import AwsCluster
 from infra.model.base import listing
 from infra.model.environment import Environment
-from infra.model.errors import InputError, without_secrets
+from infra.model.errors import InputError, Place, is_name, without_secrets
 from infra.model.openstack import declared_flavors
 from infra.model.own_machines import own_catalogue
 from infra.model.prices import OtherPrices, PriceList
@@ -27,18 +28,56 @@ PRICES = Path(__file__).resolve().parent / "prices"
 def parse(mapping: Mapping[str, Any], source: str = "Pulumi.local.yaml") -> Environment:
     """The environment that ``mapping`` declares.
 
-    Raises InputError for the first error; its path starts inside the environment, as in
-    ``pools[2].sharing.replicas``. ``source`` is the path only if the error has no place inside.
+    Raises InputError with all errors; their paths start inside the environment, as in
+    ``pools[2].sharing.replicas``. ``source`` is the path only if an error has no place inside.
     """
     if not isinstance(mapping, Mapping):
         fact = f"{KEY} holds {_kind_of(mapping)}"
         raise InputError(source, fact, "it must hold keys: name, cluster, pools, ...")
+    env, _ = _validate(mapping, source)
+    if env is not None:
+        return env
+    errors = every_error(mapping, lambda work: _validate(work, source)[1])
+    raise _located([without_secrets(error, mapping) for error in errors], mapping)
+
+
+def _located(
+    errors: Sequence[InputError], mapping: Mapping[str, Any], file: str = "", text: str = ""
+) -> InputError:
+    """One error of all, each with its place in the file's text; several have the names of items, too."""
+    if not file and len(errors) == 1:
+        return errors[0]
+    find = strict_yaml.positions(text) if file else lambda parts: (0, 0)
+    found = []
+    for error in errors:
+        parts, _ = split(error.path, mapping)
+        item, name, value = "", "", mapping
+        for number, part in enumerate(parts, 1):
+            value = value[part]
+            if isinstance(part, int) and isinstance(value, Mapping) and is_name(value.get("name")):
+                item, name = _path(parts[:number], mapping), value["name"]
+        found.append((error, Place(file, *find(("config", KEY, *parts)), item, name)))
+    found.sort(key=lambda pair: (pair[1].line, pair[1].column))
+    first, *others = [InputError(one.path, one.fact, one.remedy, place) for one, place in found]
+    return InputError(first.path, first.fact, first.remedy, first.place, others)
+
+
+def _is_too_short_without(detail: ErrorDetails) -> bool:
+    """Whether pydantic counts only the valid entries of a list that is long enough."""
+    return detail["type"] == "too_short" and len(detail["input"]) > detail["ctx"]["actual_length"]
+
+
+def _validate(
+    mapping: Mapping[str, Any], source: str
+) -> tuple[Environment | None, Sequence[tuple[InputError, bool]]]:
+    """The environment, or else errors; all but those of its own checks, which come last, are local."""
     try:
-        return Environment.model_validate(dict(mapping), context=_context(mapping))
+        return Environment.model_validate(dict(mapping), context=_context(mapping)), ()
     except ValidationError as error:
-        raise without_secrets(_translate(error.errors()[0], mapping, source), mapping) from None
+        details = [detail for detail in error.errors() if not _is_too_short_without(detail)]
+        return None, [(_translate(detail, mapping, source), bool(detail["loc"])) for detail in details]
     except InputError as error:
-        raise without_secrets(error, mapping) from None
+        return None, [(error, True)]
 
 
 def _context(mapping: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,13 +92,20 @@ def _context(mapping: Mapping[str, Any]) -> dict[str, Any]:
 def load(path: Path) -> Environment:
     """The environment of a stack file, under ``config: gpuform:environment``.
 
-    Raises InputError for a file that cannot be read, bad YAML (with line and column) and bad content.
+    Raises InputError for a file that cannot be read, bad YAML and bad content, with line and column.
     """
-    content = strict_yaml.read(path)
+    source = str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+    text = strict_yaml.read_text(path)
+    content = strict_yaml.parse(text, source)
     config = content.get("config") if isinstance(content, dict) else None
     if not isinstance(config, dict) or KEY not in config:
-        raise InputError(str(path), f"holds no {KEY}", f"declare it under config: {KEY}:")
-    return parse(config[KEY], str(path))
+        raise InputError(source, f"holds no {KEY}", f"declare it under config: {KEY}:")
+    try:
+        return parse(config[KEY], source)
+    except InputError as error:
+        if not isinstance(config[KEY], Mapping):
+            raise
+        raise _located(error.errors, config[KEY], source, text) from None
 
 
 def price_list(env: Environment, folder: Path = PRICES) -> PriceList:

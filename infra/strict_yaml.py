@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ except ImportError:
     from yaml import SafeDumper as Dumper  # type: ignore[assignment]
     from yaml import SafeLoader as Loader  # type: ignore[assignment]
 
-__all__ = ["MAX_BYTES", "Dumper", "Loader", "load_all", "parse", "read", "read_text"]
+__all__ = ["MAX_BYTES", "Dumper", "Loader", "load_all", "parse", "positions", "read", "read_text"]
 
 MAX_BYTES = 2**20
 """Bytes of a file: its settings become ConfigMaps, and Kubernetes takes no ConfigMap above 1 MiB."""
@@ -89,6 +89,25 @@ def parse(text: str, source: str) -> Any:
         raise InputError(place, "holds a character that YAML does not allow", "remove it") from None
     except UnicodeEncodeError:
         raise InputError(source, "is not Unicode text", "save it as UTF-8") from None
+
+
+def positions(text: str) -> Callable[[Iterable[str | int]], tuple[int, int]]:
+    """Line and column, from 1, of keys and indexes in a valid text; of their owner if they are not there."""
+    root: Any = yaml.compose(text, Loader)
+
+    def find(parts: Iterable[str | int]) -> tuple[int, int]:
+        node, mark = root, root.start_mark
+        for part in parts:
+            if isinstance(node, yaml.SequenceNode):
+                node = node.value[part]
+                mark = node.start_mark
+            elif pair := next((pair for pair in node.value if pair[0].value == str(part)), None):
+                mark, node = pair[0].start_mark, pair[1]
+            else:  # merged by <<
+                break
+        return mark.line + 1, mark.column + 1
+
+    return find
 
 
 def _check(events: Iterable[yaml.Event]) -> None:

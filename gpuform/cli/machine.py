@@ -18,7 +18,16 @@ from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import MAIN_STACK, Paths
 from gpuform.checkout.placeholders import require_own_values
 from gpuform.checkout.stacks import load_environment, stack_file
-from gpuform.cli.output import Stack, console, print_warnings, require_passed, say, show, start_command
+from gpuform.cli.output import (
+    AsJson,
+    Stack,
+    console,
+    print_warnings,
+    require_passed,
+    say,
+    show,
+    start_command,
+)
 from gpuform.engine import plugins
 from gpuform.reports import tables
 from lab.plane import ControlPlane
@@ -39,7 +48,7 @@ def doctor(
     stack: Annotated[
         str | None, typer.Argument(help="Also check this stack's account: Pulumi.STACK.yaml.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The findings as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check this machine and a stack's account; print fixes.
 

@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.cli import change, hosts, local, machine, observe, plan, preview, up
+from gpuform.cli.output import JSON, report_errors
 
 
 class Commands(TyperGroup):
@@ -19,7 +20,7 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except InputError as error:
-            typer.echo(f"error: {error}", err=True)
+            report_errors(error, ctx.meta.get(JSON) is True)
             raise typer.Exit(2) from None
         except Failure as error:
             typer.echo(f"failed: {error}", err=True)

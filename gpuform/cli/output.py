@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,7 +26,16 @@ from infra.model.environment import Environment
 from lab.toolchain import Toolchain
 
 Stack = Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")]
-AsJson = Annotated[bool, typer.Option("--json", help="As JSON: docs/reference/json.md.")]
+JSON = "gpuform.json"
+"""Key of the context's meta: whether the command prints JSON."""
+
+
+def _note_json(ctx: typer.Context, value: bool) -> bool:
+    ctx.meta[JSON] = value
+    return value
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="As JSON: docs/reference/json.md.", callback=_note_json)]
 Offline = Annotated[bool, typer.Option("--offline", help="Contact no cloud: every answer is simulated.")]
 Acknowledge = Annotated[
     list[str] | None,
@@ -68,6 +78,19 @@ def show(as_json: bool, document: Any, parts: Iterable[RenderableType]) -> None:
         return
     for part in parts:
         console.print(part)
+
+
+def report_errors(error: InputError, as_json: bool) -> None:
+    """Print bad input to stderr, and as JSON to stdout, too."""
+    number = f"\n{len(error.errors)} error" if error.place.file and len(error.errors) == 1 else ""
+    warn(f"{'' if error.place.file else 'error: '}{error}{number}")
+    if as_json:
+        found = [
+            {key: value or None for key, value in asdict(one.place).items() if key != "item"}
+            | {"path": one.path, "fact": one.fact, "remedy": one.remedy}
+            for one in error.errors
+        ]
+        typer.echo(json.dumps({"errors": found}, indent=2))
 
 
 def print_warnings(env: Environment) -> None:

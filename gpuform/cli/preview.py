@@ -42,7 +42,7 @@ def preview(
     """Show what `up` would change, which pods it evicts, what it costs, and which policies it breaks.
 
     Exit code 1 if a check fails: a broken policy, a cost over the budget, or a loss that is not acknowledged;
-    2 if the stack file is invalid. --summary and --json have the reasons.
+    2 if the stack file is invalid. --summary has its errors.
     """
     from gpuform.clouds import CLOUDS, cloud_of
     from gpuform.reports import stack as texts
@@ -71,9 +71,11 @@ def preview(
         ).run()
     if summary is not None:
         summary.write_text(render_comment(outcome), encoding="utf-8")
+    if outcome.refused:
+        raise outcome.refused
     show(as_json, outcome.to_json(), texts.preview_parts(outcome))
     if outcome.reasons:
-        raise typer.Exit(2 if outcome.invalid else 1)
+        raise typer.Exit(1)
 
 
 def rehearse(

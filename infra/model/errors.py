@@ -2,26 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 _LONGEST = 600
 """Characters of a path or a fact, which quote what was written."""
 _LONGEST_NAME = 128  # characters
+_LONGEST_LIST = 100
+"""Characters of a remedy; a longer list of what is known is left out after the name that was meant."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an error stands in a file, and the item that its path leads into, with the item's name."""
+
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    item: str = ""
+    name: str = ""
+
+    def subject(self, path: str) -> str:
+        """``Pulumi.local.yaml:41:7: pools[4] "v100": machin``, as far as it is known."""
+        if self.name:
+            inner = path.removeprefix(self.item).removeprefix(".")
+            path = f'{self.item} "{self.name}"' + (f": {inner}" if inner else "")
+        return f"{self.file}:{self.line}:{self.column}: {path}" if self.file else path
 
 
 class InputError(ValueError):
     """Bad input; the command line prints it and exits with 2, before any change.
 
     ``str()`` is ``path: fact; remedy``, for example
-    ``pools[2].sharing.replicas: 1 shares nothing; use 2 or more, or kind: exclusive``;
-    ``--json`` prints the three parts as fields. Path and fact are one line; ``str()`` cuts long ones.
+    ``pools[2].sharing.replicas: 1 shares nothing; use 2 or more, or kind: exclusive``, with the place if
+    it is known, and a line for each of the ``others``; ``--json`` prints the parts as fields. Path and fact
+    are one line; ``str()`` cuts long ones.
     """
 
-    def __init__(self, path: str, fact: str, remedy: str) -> None:
+    def __init__(
+        self, path: str, fact: str, remedy: str, place: Place | None = None, others: Sequence[InputError] = ()
+    ) -> None:
         self.path = _line(path)
         self.fact = _line(fact)
         self.remedy = remedy
-        super().__init__(f"{_cut(self.path)}: {_cut(self.fact)}; {remedy}")
+        self.place = place or Place()
+        self.errors = (InputError(path, fact, remedy, place), *others) if others else (self,)
+        if self.place.file and len(remedy) > _LONGEST_LIST and "? known: " in remedy:
+            remedy = remedy.partition("known: ")[0].rstrip()
+        lines = [f"{_cut(self.place.subject(self.path))}: {_cut(self.fact)}; {remedy}", *map(str, others)]
+        super().__init__("\n".join([*lines, f"{len(lines)} errors"] if others else lines))
 
 
 def _cut(text: str) -> str:
@@ -48,6 +77,11 @@ def without_secrets(error: InputError, data: object) -> InputError:
 def is_file_content(text: str) -> bool:
     """Whether a text is the content of a file rather than a name or a path."""
     return not text.isprintable() or text.lstrip().startswith("{")
+
+
+def is_name(value: object) -> bool:
+    """Whether a message may quote a name as it was written."""
+    return isinstance(value, str) and value != "" and not any(_secret_texts(value))
 
 
 def _secret_texts(data: object) -> Iterator[str]:

@@ -191,9 +191,37 @@ def test_a_preview_of_an_invalid_file_is_bad_input_and_has_its_summary(
     command = ["preview", "bad", "--json", "--summary", str(summary), *options.split()]
     result = run.invoke(app, command)
     assert result.exit_code == 2
-    [reason] = json.loads(result.stdout)["blocked"]
-    assert reason.startswith("cannot be previewed: cluster.kind: ")
-    assert f"### 🔴 `bad`: {reason}" in summary.read_text()
+    [error] = json.loads(result.stdout)["errors"]
+    assert error["path"] == "cluster.kind"
+    assert "### 🔴 `bad`: cannot be previewed: " in summary.read_text()
+
+
+@pytest.mark.parametrize("command", ["status", "doctor", "preview", "top", "images"])
+def test_all_errors_of_a_stack_file_are_printed_and_listed(
+    run: CliRunner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: gpuform\n")
+    pool = "{name: a, machine: m6i.xlarge, nodes: no}"
+    lines = "name: odd", "cluster: {kind: embedded}", "kube: 1", f"pools: [{pool}]"
+    file = tmp_path / "Pulumi.odd.yaml"
+    file.write_text("\n    ".join(("config:\n  gpuform:environment:", *lines)))
+    monkeypatch.chdir(tmp_path)
+    result = run.invoke(app, [command, "odd", "--json"])
+    assert result.exit_code == 2
+    first, second, number = result.stderr.splitlines()
+    assert first.startswith("Pulumi.odd.yaml:5:5: kube: unknown key; known: name, ")
+    assert second == (
+        'Pulumi.odd.yaml:6:44: pools[0] "a": nodes: holds the truth value false; give a whole number'
+    )
+    assert number == "2 errors"
+    assert json.loads(result.stdout)["errors"][1] == {
+        "file": "Pulumi.odd.yaml", "line": 6, "column": 44, "name": "a", "path": "pools[0].nodes",
+        "fact": "holds the truth value false", "remedy": "give a whole number",
+    }  # fmt: skip
+    file.write_text(file.read_text().replace("    kube: 1\n", ""))
+    result = run.invoke(app, [command, "odd"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == second.replace(":6:", ":5:") + "\n1 error\n"
 
 
 @pytest.mark.parametrize(

@@ -307,7 +307,10 @@ def test_a_checkout_with_wrong_stack_files(
     for command in ("up", "doctor"):
         result = call(command, "odd")
         assert (result.exit_code, runs.asked, runs.made) == (2, [], [])
-        assert "error: cluster: missing" in result.stderr
+        assert result.stderr == (
+            "Pulumi.odd.yaml:1:10: cluster: missing; add it\n"
+            "Pulumi.odd.yaml:1:10: pools: missing; add it\n2 errors\n"
+        )
 
 
 def test_doctor_shows_the_cause_first_and_what_waits_for_it_in_one_line(runs: Engine) -> None:

@@ -30,7 +30,10 @@ def changed(good: Mapping[str, Any], *edits: Mapping[str, Any]) -> dict[str, Any
     return mapping
 
 
-def message(mapping: Mapping[str, Any]) -> str:
+def message(mapping: Mapping[str, Any], number: int = 1) -> str:
+    """The error of the mapping; the first one if it has ``number``."""
     with pytest.raises(InputError) as caught:
         parse(dict(mapping))
-    return str(caught.value)
+    first, *others = caught.value.errors
+    assert len(others) == number - 1, str(caught.value)
+    return str(InputError(first.path, first.fact, first.remedy))

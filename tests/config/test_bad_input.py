@@ -46,11 +46,10 @@ def test_an_existing_cluster_needs_selectors() -> None:
     mapping["cluster"] = {"kind": "existing", "kubeconfig": "/k"}
     for pool in mapping["pools"]:
         del pool["nodes"]
-    assert (
-        message(mapping) == "pools[0].selector: missing; give the labels by which the pool's nodes are found"
-    )
+    missing = "pools[0].selector: missing; give the labels by which the pool's nodes are found"
+    assert message(mapping, 3) == missing
     mapping["pools"][0]["selector"] = {}
-    assert message(mapping) == "pools[0].selector: is empty; give at least one"
+    assert message(mapping, 3) == "pools[0].selector: is empty; give at least one"
 
 
 @pytest.mark.parametrize(("value", "what"), [(None, "nothing"), ([], "a list"), ("x", "the text 'x'")])

@@ -87,7 +87,11 @@ def _outcome(path: Path, longest: float) -> tuple[str, str]:
         for text in render(env, read_keys(env, ROOT), price_list(env)).values():
             text.encode()
     except InputError as error:
-        return ("refused", "") if _printable(error) else ("refused", f"no single line: {str(error)[:200]!r}")
+        return (
+            ("refused", "")
+            if all(map(_printable, error.errors))
+            else ("refused", f"no single line: {str(error)[:200]!r}")
+        )
     except (Exception, _TooLong) as error:
         last = traceback.extract_tb(error.__traceback__)
         ours = next((item for item in reversed(last) if "/infra/" in item.filename), last[-1])

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from gpuform.checkout.errors import InputError
 from gpuform.engine import Step, Violation
 from gpuform.engine.events import format_counts
 from gpuform.stack.preview.effect import Effect, Weight
@@ -18,10 +19,10 @@ UNKNOWABLE = "can't be known during preview"
 class Outcome:
     """One previewed change of one stack.
 
-    ``error`` is why there is no preview, ``invalid`` if the stack file is; ``live`` is True if pods were read
-    from a cluster, False if only the declared ones are known; ``acknowledged`` are names of resources that
-    may be lost; ``base_is_unknown``: the base could not be simulated, so there is nothing to compare with;
-    ``warnings`` are of the stack file.
+    ``error`` is why there is no preview; ``live`` is True if pods were read from a cluster, False if only the
+    declared ones are known; ``acknowledged`` are names of resources that may be lost; ``base_is_unknown``:
+    the base could not be simulated, so there is nothing to compare with; ``warnings`` are of the stack file;
+    ``refused`` is set if the stack file is invalid, with a line of ``error`` for each of its errors.
     """
 
     stack: str
@@ -35,7 +36,7 @@ class Outcome:
     after: Bill | None = None
     acknowledged: tuple[str, ...] = ()
     error: str = ""
-    invalid: bool = False
+    refused: InputError | None = None
     base_is_unknown: bool = False
     warnings: tuple[str, ...] = ()
 
@@ -70,7 +71,8 @@ class Outcome:
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why the change must not be merged as it is; empty if it may."""
-        texts = [f"cannot be previewed: {self.error}"] if self.error else []
+        errors = self.error.splitlines() if self.refused else [self.error] if self.error else []
+        texts = [f"cannot be previewed: {error}" for error in errors]
         texts += [f"{effect.what} {effect.how}: not acknowledged" for effect in self.losses]
         if self.broken:
             texts.append(f"{_format_count(len(self.broken), 'policy is', 'policies are')} broken")

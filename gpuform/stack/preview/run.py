@@ -103,7 +103,8 @@ class Preview:
                 require_own_values(env)
         except InputError as error:
             # Its author reads the summary, not this machine's paths.
-            return None, replace(outcome, error=str(error).replace(f"{self.paths.root}/", ""), invalid=True)
+            text = "\n".join(map(str, error.errors)).replace(f"{self.paths.root}/", "")
+            return None, replace(outcome, error=text, refused=error)
         for line in env.warnings:
             self.say(f"warning: {line}")
         accepted = (*self.acknowledged, *env.acknowledge_loss)
