@@ -62,11 +62,6 @@ def _located(
     return InputError(first.path, first.fact, first.remedy, first.place, others)
 
 
-def _is_too_short_without(detail: ErrorDetails) -> bool:
-    """Whether pydantic counts only the valid entries of a list that is long enough."""
-    return detail["type"] == "too_short" and len(detail["input"]) > detail["ctx"]["actual_length"]
-
-
 def _validate(
     mapping: Mapping[str, Any], source: str
 ) -> tuple[Environment | None, Sequence[tuple[InputError, bool]]]:
@@ -74,8 +69,12 @@ def _validate(
     try:
         return Environment.model_validate(dict(mapping), context=_context(mapping)), ()
     except ValidationError as error:
-        details = [detail for detail in error.errors() if not _is_too_short_without(detail)]
-        return None, [(_translate(detail, mapping, source), bool(detail["loc"])) for detail in details]
+        return None, [
+            (_translate(detail, mapping, source), bool(detail["loc"]))
+            for detail in error.errors()
+            # pydantic counts only the valid entries of a list
+            if detail["type"] != "too_short" or len(detail["input"]) == detail["ctx"]["actual_length"]
+        ]
     except InputError as error:
         return None, [(error, True)]
 

@@ -84,12 +84,14 @@ class _Rounds:
 
     def _follows(self, error: InputError, is_local: bool, parts: Parts, rest: str) -> bool:
         path, item = error.path, parts[:2]
-        if item in self._replaced or {path, path.removesuffix(rest)} & self._unsure:
-            return True
-        if any(_is_within(path, other.path) or _is_within(other.path, path) for other in self.errors):
+        if {path, path.removesuffix(rest)} & self._unsure or any(
+            _is_within(path, other.path) or _is_within(other.path, path) for other in self.errors
+        ):
             return True  # another branch of a union
         if unknown := re.match(r"unknown (\S+) '(.*)'", error.fact):
             return unknown[2] in self._names or _SECTION_OF.get(unknown[1]) in self._sections
+        if item in self._replaced:
+            return True
         if is_local or parts[:1] in [("state",), ("registries",)]:
             return False
         if self._sections or len(item) < 2 or item[0] not in _ITEMS:
@@ -112,19 +114,20 @@ class _Rounds:
         if error.fact == "unknown key" and not rest:
             return self._replace_key(error, parts)
         head, item = parts[0] if parts else rest, parts[:2]
-        if item in self._replaced:
+        value: Any = reduce(getitem, item, self.work) if len(item) == 2 and head in _ITEMS else None
+        pool = value.get("pool") if isinstance(value, dict) and head == "workloads" else None
+        if item in self._replaced and pool is None:
             return False
-        if head in _ITEMS and len(item) == 2:
+        if value is not None:
             self.work[head][item[1]] = self._stand_in(*item)
-        elif head == "cluster":
-            # What pools must have depends on its kind.
-            self.work = {key: self.work[key] for key in self.work if key not in ("gpus", "machines")}
-            self.work["cluster"] = {"kind": "embedded"}
+            if pool is not None and item not in self._replaced and not error.path.endswith("].pool"):
+                self.work[head][item[1]]["pool"] = pool  # once, to judge whether there is such a pool
+        elif head == "cluster":  # on its kind depends what pools must have
+            self.work |= {"cluster": {"kind": "embedded"}, "gpus": {}, "machines": {}}
             pools: Any = self.work.get("pools")
             for index in range(len(pools)) if isinstance(pools, list) else ():
                 self._mark(("pools", index))
-                pools[index] = self._stand_in("pools", index)
-                self._replaced.add(("pools", index))
+                self._replace(error, ("pools", index), "")
         elif head == "name":
             self.work["name"] = "stand-in"
         elif head == "pools" or self.work.pop(head, None) is None:

@@ -104,6 +104,12 @@ EMBEDDED = GOOD["embedded"]
         ),
         pytest.param(
             "aws",
+            [{"at": "workloads/0/pool", "put": "odd"}, {"at": "workloads/0/memory", "put": 1}],
+            ["workloads[0].memory: holds the number 1", "workloads[0].pool: unknown pool 'odd'"],
+            id="an unknown pool of a workload that is wrong otherwise",
+        ),
+        pytest.param(
+            "aws",
             [{"at": "cluster/kind", "put": "awss"}],
             ["cluster.kind: unknown kind 'awss'"],
             id="fields that the meant kind has",
