@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -154,19 +154,33 @@ def report(
         Path | None, typer.Option("-o", "--output", help="File for the page; in .gpuform/report by default.")
     ] = None,
     as_json: AsJson = False,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Serve the page on loopback until Ctrl-C; it reloads by itself.")
+    ] = False,
 ) -> None:
     """Write an HTML page with the pods on each GPU, utilization, alerts and cost.
 
     It needs no network and no script. Without Prometheus it shows only what is requested, and says so.
     """
-    from gpuform.reports.page import save_page
+    from gpuform.reports.page import render_page, save_page
+    from gpuform.reports.serve import REFRESH_S, page_server
 
     paths = Paths.here(stack)
     env = load_environment(stack, paths)
+
+    def read() -> Facts:
+        with reach_cluster(env, paths, stack) as (kubeconfig, context):
+            return read_facts(env, stack, paths, kubeconfig, context)
+
+    if serve:
+        with page_server(lambda: render_page(read())) as server, suppress(KeyboardInterrupt):
+            address = f"http://127.0.0.1:{server.server_port}/"
+            say(f"report: {address}, new every {REFRESH_S} s; Ctrl-C ends")
+            server.serve_forever()
+        return
     file = output or page_of(paths)
     require_file(file, "-o")
-    with reach_cluster(env, paths, stack) as (kubeconfig, context):
-        report_facts = read_facts(env, stack, paths, kubeconfig, context)
+    report_facts = read()
     save_page(file, report_facts, paths.root)
     why = report_facts.view.why
     show(as_json, {"file": str(file), "why": why}, ())

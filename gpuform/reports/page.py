@@ -27,6 +27,7 @@ from gpuform.usage.top.facts import Facts, Limit, PoolFacts
 from gpuform.usage.top.measured import nodes_to_draw
 from gpuform.usage.top.view import Gpu, Node, PodUse
 from infra.model import namespaces
+from infra.plan.bill import per_month
 from infra.plan.rules.promql import POOL_REQUESTED, POOL_USED
 
 MOST_ALERTS, MOST_PODS, MOST_TROUBLES, MOST_WAITING = 50, 200, 50, 50
@@ -35,6 +36,15 @@ MOST_IN_ALL = 300
 MOST_NODES = 60
 """Boxes per pool of a rehearsal; further nodes are only counted, and ``--json`` has all."""
 _OUR_RUNBOOK = re.compile(r"docs/runbooks/\w+\.md")
+LEGEND = (
+    ("w0", "held by a pod"),
+    ("free", "free"),
+    ("hole", "in no slice"),
+    ("broken", "broken"),
+    ("bar", "utilization"),
+    ("memory", "memory in use"),
+)
+"""Classes of the samples, and what they mean."""
 COLOURS = 8
 """Classes w0 to w7 of the style."""
 TEMPLATES = Path(__file__).with_name("templates")
@@ -61,7 +71,7 @@ PAGES = Environment(
     lstrip_blocks=True,
 )
 PAGES.globals |= {"picture": picture, "tables": tables, "timeline": timeline, "top": top}
-PAGES.globals |= {"count_of": count_of, "format_usd": format_usd}
+PAGES.globals |= {"count_of": count_of, "format_usd": format_usd, "per_month": per_month}
 PAGES.filters |= {"px": "{:.1f}".format, "colour": _colour}
 
 
@@ -90,6 +100,7 @@ def render_page(facts: Facts, checkout: str = "") -> str:
         when=datetime.fromtimestamp(facts.at, UTC).strftime("%Y-%m-%d %H:%M UTC"),
         period=f"last {minutes:.0f} minutes" if 0 < minutes < 59 else "last hour",
         known=assign_colours(pods),
+        legend=LEGEND,
         attributed=any(pod.attributed for pod in pods),
         groups=list(_pool_groups(facts)),
         alerts=[(alert, _runbook(alert, checkout)) for alert in (*facts.alerts, *facts.pending)],

@@ -193,6 +193,8 @@ class Outcome:
     simulated: tuple[str, ...]
     real: tuple[str, ...]
     prices: str
+    budget: float | None = None
+    """USD a month, as declared in the stack file."""
     blind: tuple[str, ...] = ()
     """What this way of buying cannot show."""
     seconds: float = 0.0

@@ -186,6 +186,7 @@ class _Run:
             real=fidelity.real_parts(self.source.way, self.player.env if self.player else env),
             blind=fidelity.NOT_SHOWN.get(self.source.way, ()),
             prices=price_source(env, costs.prices),
+            budget=env.cost.budget_usd_per_month if env.cost else None,
             seconds=self.watch.now.at,
             played=tuple(switched),
             refusals=self.source.refusals(),

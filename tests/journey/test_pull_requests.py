@@ -72,7 +72,6 @@ def resized(text: str) -> str:
 
 
 MORE_SHARES = replaced("kind: time_slicing, replicas: 4}", "kind: time_slicing, replicas: 8}")
-BUDGET = "\n    cost: {budget_usd_per_month: 500, prices: {g2.5xlarge: 0.9}}\n"
 P5 = """\
       - name: h100
         machine: p5.48xlarge
@@ -91,7 +90,7 @@ STACKS = {
             Request("replicas", MORE_SHARES),
             Request("mig-relayout", relaid_out),
             Request("driver-bump", replaced("      - {name: v100, machine: g1.4xlarge, nodes: 1}\n", "")),
-            Request("over-budget", lambda text: text + BUDGET, blocked=True),
+            Request("over-budget", replaced("cost: {", "cost: {budget_usd_per_month: 500, "), blocked=True),
             Request("broken-value", replaced("replicas: 3,", "replicas: 1,"), blocked=True),
             Request("broken-yaml", replaced("pools:\n", "pools: [\n"), blocked=True),
         ),

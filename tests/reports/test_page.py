@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
+import httpx
 import pytest
 
 from gpuform.checkout.errors import Failure
 from gpuform.reports.page import MOST_ALERTS, MOST_PODS, assign_colours, render_page
 from gpuform.reports.picture import Plot
+from gpuform.reports.serve import page_server
 from gpuform.usage.cluster_objects import LiveObjects
 from gpuform.usage.prometheus import Alert, Prometheus, Unavailable
 from gpuform.usage.top.facts import gather_facts
@@ -53,6 +56,8 @@ def test_the_page_is_whole_asks_nobody_and_is_the_same_every_time() -> None:
         "<td>burst</td><td>memory</td><td>32</td><td>64 GiB</td><td>50 %</td>",
         '<div class="sub alarm">gpu lost (replace)</div>',
         'aria-label="GPU 3: unhealthy"',
+        '<rect class="free broken"',
+        '<i class="sample broken"></i>broken',
     )
     absent = ("<b>&", "url(", "@import", "<script", "onload", 'javascript:alert(1)"', "Watchdog")
     assert [one for one in shown if one not in text] == []
@@ -87,6 +92,34 @@ def test_without_prometheus_it_says_so_and_has_what_is_asked_for() -> None:
     assert "3.85 of 8 GPUs" in text
     for word in ("Alerts", "busy", 'class="spark"', 'class="track"'):
         assert word not in text
+
+
+def test_a_served_page_is_rendered_anew_on_loopback_and_reloads() -> None:
+    texts = iter(["first", "second"])
+
+    def render() -> str:
+        if text := next(texts, ""):
+            return text
+        raise Failure("cluster of a", "cannot be reached", "start it")
+
+    with page_server(render) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            assert server.server_address[0] == "127.0.0.1"
+            url = f"http://127.0.0.1:{server.server_port}/"
+            first, second, third = (httpx.get(url) for _ in range(3))
+            assert (first.text, second.text) == ("first", "second")
+            assert (third.status_code, third.text) == (
+                503,
+                "failed: cluster of a: cannot be reached; start it\n",
+            )
+            assert {one.headers["refresh"] for one in (first, second, third)} == {"15"}
+            assert httpx.get(url, headers={"Host": "example.org"}).status_code == 404
+            assert httpx.get(f"{url}other").status_code == 404
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_pools_cost_money_and_so_does_what_is_requested_and_not_used() -> None:

@@ -63,6 +63,19 @@ def test_the_table_says_what_is_bought_idle_in_vain_pending_and_gone() -> None:
     )
 
 
+def test_the_page_begins_with_the_month_the_idle_part_and_the_budget() -> None:
+    text = " ".join(page(replace(outcome(), budget=20000.0)).split())
+    tiles = re.findall(r'<div class="dim">([^<]+)</div><div class="much ([a-z]*)">([^<]+)</div>', text)
+    assert tiles == [
+        ("pods placed", "alarm", "2 of 3"),
+        ("a month", "", "32,058 USD"),
+        ("of which idle", "", "8,030 USD"),
+        ("budget a month", "alarm", "20,000 USD"),
+    ]
+    assert "budget" not in page(outcome())
+    assert text.index("What is simulated") > text.index("How long it took")
+
+
 def test_the_json_has_the_documented_keys() -> None:
     result = json.loads(json.dumps(document(outcome())))
     documented = (Path(__file__).parents[3] / "docs/howto/rehearse.md").read_text()
