@@ -124,6 +124,7 @@ class _Rounds:
                 self.work[head][item[1]]["pool"] = pool  # once, to judge whether there is such a pool
         elif head == "cluster":  # on its kind depends what pools must have
             self.work |= {"cluster": {"kind": "embedded"}, "gpus": {}, "machines": {}}
+            self.work.pop("state", None)  # an embedded cluster has none
             pools: Any = self.work.get("pools")
             for index in range(len(pools)) if isinstance(pools, list) else ():
                 self._mark(("pools", index))

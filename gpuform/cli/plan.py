@@ -60,20 +60,39 @@ def init(
     script: Annotated[
         Path | None, typer.Option(help="File for the commands, besides printing them; never overwritten.")
     ] = None,
+    vpc: Annotated[str, typer.Option(help="Id of an existing VPC; give its --subnet, too.")] = "",
+    subnet: Annotated[
+        list[str] | None, typer.Option(help="ZONE=ID of a private subnet of the VPC. May be repeated.")
+    ] = None,
+    example: Annotated[
+        str, typer.Option(help=f"Stack to copy: {', '.join(scaffold.EXAMPLES)}; by default one of AWS.")
+    ] = "",
 ) -> None:
-    """Write a commented Pulumi.STACK.yaml, and print the aws commands for its bucket, key and policies.
+    """Write a commented Pulumi.STACK.yaml from an example.
 
-    Creates nothing at AWS and overwrites nothing.
+    For AWS it prints the commands for bucket, key and policies. Creates nothing at AWS, overwrites nothing.
     """
+    subnets = dict(text.partition("=")[::2] for text in subnet or ())
+    name = example or scaffold.example_name(stack)
+    if name not in scaffold.EXAMPLES:
+        raise InputError(
+            "--example", f"{name!r} is no example", f"name one of {', '.join(scaffold.EXAMPLES)}"
+        )
+    given = {"--region": region, "--bucket": bucket, "--kms": kms, "--script": script, "--vpc": vpc}
+    if not name.startswith("aws") and (unused := [option for option, value in given.items() if value]):
+        raise InputError(unused[0], f"is for AWS, not for {name}", "leave it out")
     root = Paths.here().root
     file = root / f"Pulumi.{stack}.yaml"
     for target in (file, *([script] if script else [])):
         if target.exists():
             raise InputError(str(target), "already exists", "edit it, or name another")
         writable.require(target.parent, "name a file in a writable folder")
-    name = scaffold.example_name(stack)
     files = (folder / f"Pulumi.{name}.yaml" for folder in (root, INSTALLED_ROOT))
     text = next(file.read_text(encoding="utf-8") for file in files if file.is_file())
+    if not name.startswith("aws"):
+        file.write_text(scaffold.copy_example(stack, text), encoding="utf-8")
+        warn(f"wrote {file.name} from the example {name}: its comments mark what to change")
+        return
     place = scaffold.StateLocation(
         stack=stack,
         region=region or scaffold.region_of(text),
@@ -81,7 +100,7 @@ def init(
         alias=kms or f"gpuform-{stack}",
     )
     commands = scaffold.render_script(place)
-    file.write_text(scaffold.render_stack_file(stack, text, place), encoding="utf-8")
+    file.write_text(scaffold.render_stack_file(stack, text, place, vpc, subnets), encoding="utf-8")
     if script:
         script.write_text(commands, encoding="utf-8")
         script.chmod(0o755)

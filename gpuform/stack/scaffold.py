@@ -1,6 +1,6 @@
-"""Scaffold of a new AWS stack: its file, and the commands that create the storage for its state.
+"""Scaffold of a new stack: its file, made from an example; for AWS also the storage for its state.
 
-The file is made from the example that fits the stack's name best; the commands are printed, never run.
+The commands that create the storage are printed, never run.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -29,6 +30,9 @@ _STATE = """
       secrets_provider: {key} # protects the secrets in it
 """
 
+EXAMPLES = ("aws-dev", "aws-prod", "local", "onprem-dev", "openstack-dev")
+_WORKLOADS = re.compile(r"^    workloads:\n(?:(?:      .*)?\n)*", re.MULTILINE)
+_NETWORK = re.compile(r"^      network:\n(?:        .*\n)+", re.MULTILINE)
 Document = dict[str, Any]
 
 
@@ -128,21 +132,40 @@ def example_name(stack: str) -> str:
     return "aws-prod" if re.search(r"prod|live", stack) else "aws-dev"
 
 
-def render_stack_file(stack: str, text: str, place: StateLocation) -> str:
-    """The example's ``text`` as ``stack``'s own file, with the region and the state of ``place``.
+def copy_example(stack: str, text: str) -> str:
+    """The example's ``text`` as ``stack``'s own file, without its workloads. Raises InputError."""
+    name = re.compile(r"^(    name: )\S+", re.MULTILINE)
+    return _checked(stack, _WORKLOADS.sub("", name.sub(rf"\g<1>{stack}", text, count=1)))
 
-    Raises InputError for an invalid name or address.
+
+def _checked(stack: str, text: str) -> str:
+    parse(strict_yaml.parse(text, f"Pulumi.{stack}.yaml")["config"][KEY], f"Pulumi.{stack}.yaml")
+    return text
+
+
+def render_stack_file(
+    stack: str,
+    text: str,
+    place: StateLocation,
+    vpc: str = "",
+    subnets: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """As ``copy_example``, with the region and the state of ``place``, in an existing VPC if one is named.
+
+    ``subnets`` are ids by zone. Raises InputError for an invalid name, address or id.
     """
     if not _REGION.match(place.region):
         raise InputError("--region", f"{place.region!r} is not an AWS region", "write it as eu-central-1")
     old_region = region_of(text)
-    text = re.sub(r"^(    name: )\S+", rf"\g<1>{stack}", text, count=1, flags=re.MULTILINE)
+    text = copy_example(stack, text)
     if place.region != old_region:
         text = re.sub(rf"^(      region: ){old_region}.*$", rf"\g<1>{place.region}", text, flags=re.MULTILINE)
         text = re.sub(rf"\b{old_region}([a-z])\b", rf"{place.region}\1", text)
+    if vpc:
+        ids = ", ".join(f"{zone}: {subnet}" for zone, subnet in subnets.items())
+        text = _NETWORK.sub(f"      network: {{vpc: {vpc}, subnets: {{{ids}}}}}\n", text)
     written = text.rstrip("\n") + "\n" + _STATE.format(backend=place.backend, key=place.secrets_provider)
-    parse(strict_yaml.parse(written, f"Pulumi.{stack}.yaml")["config"][KEY], f"Pulumi.{stack}.yaml")
-    return written
+    return _checked(stack, written)
 
 
 def region_of(text: str) -> str:

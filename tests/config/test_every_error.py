@@ -12,6 +12,7 @@ import yaml
 from infra import every_error
 from infra.config import load, parse
 from infra.model.errors import InputError
+from tests.components.aws_stacks import stack
 from tests.config.edits import changed
 from tests.config.tables import GOOD
 
@@ -40,6 +41,16 @@ config:
       - {name: four, kind: pod, pool: cpu, count: 2, image: *image}
     monitorin: {}
 """
+
+
+def test_a_wrong_cluster_is_not_a_wrong_state() -> None:
+    environment = stack("aws-dev")
+    environment["state"] = {
+        "backend": "s3://a-state/x?region=us-east-1",
+        "secrets_provider": "awskms://alias/a",
+    }
+    environment["cluster"]["network"] = {"vpc": "vpc-1a2b3c4d", "subnets": ["subnet-1a2b3c4d"]}
+    assert [error.partition(":")[0] for error in found(environment)] == ["cluster.network.subnets"]
 
 
 def found(mapping: dict[str, Any]) -> list[str]:

@@ -13,7 +13,14 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from gpuform.cli.main import app
-from gpuform.stack.scaffold import StateLocation, example_name, read_policy, render_script, write_policy
+from gpuform.stack.scaffold import (
+    EXAMPLES,
+    StateLocation,
+    example_name,
+    read_policy,
+    render_script,
+    write_policy,
+)
 from infra.config import load
 
 ROOT = Path(__file__).parents[3]
@@ -69,6 +76,35 @@ def test_the_nearest_example_becomes_the_stacks_own_file(checkout: Path, stack: 
     assert file.read_text().count("#") > 20, "the comments are what a reader learns from"
 
 
+@pytest.mark.parametrize("example", [name for name in EXAMPLES if not name.startswith("aws")])
+def test_every_other_example_is_copied_without_its_workloads(checkout: Path, example: str) -> None:
+    assert {f"Pulumi.{name}.yaml" for name in EXAMPLES} == {file.name for file in ROOT.glob("Pulumi.*.yaml")}
+    done = run("mine", "--example", example)
+    assert (done.stdout, done.stderr.count("\n")) == ("", 1)
+    env, model = load(checkout / "Pulumi.mine.yaml"), load(ROOT / f"Pulumi.{example}.yaml")
+    assert (env.name, env.cluster, env.workloads) == ("mine", model.cluster, ())
+    assert env.pools == model.pools
+
+
+def test_a_stack_in_an_existing_vpc(checkout: Path) -> None:
+    run(
+        "try",
+        "--vpc",
+        "vpc-1a2b3c4d",
+        "--subnet",
+        "us-east-1a=subnet-1a2b3c4d",
+        "--subnet",
+        "us-east-1b=subnet-1b2b3c4d",
+    )
+    env = load(checkout / "Pulumi.try.yaml")
+    assert env.cluster.kind == "aws"
+    assert env.cluster.network.model_dump(exclude_unset=True) == {
+        "vpc": "vpc-1a2b3c4d",
+        "subnets": {"us-east-1a": "subnet-1a2b3c4d", "us-east-1b": "subnet-1b2b3c4d"},
+    }
+    assert env.workloads == ()
+
+
 def test_without_options_the_examples_region_and_names_after_the_stack(checkout: Path) -> None:
     run("try")
     state = load(checkout / "Pulumi.try.yaml").state
@@ -94,6 +130,9 @@ def test_nothing_is_overwritten(checkout: Path, tmp_path: Path) -> None:
          "--region: 'Frankfurt' is not an AWS region; write it as eu-central-1"),
         (["try", "--bucket", "Team_State"],
          "--bucket: 'Team_State' is not a valid S3 bucket name; use 3 to 63"),
+        (["try", "--vpc", "vpc-1a2b3c4d"], "cluster.network"),
+        (["try", "--example", "aws"], "--example: 'aws' is no example; name one of aws-dev, aws-prod, local"),
+        (["try", "--example", "local", "--vpc", "v"], "--vpc: is for AWS, not for local; leave it out"),
         (["try", "--kms", "aws/s3"], "--kms: 'aws/s3' is not a valid KMS alias; use letters"),
         (["Try It"],
          "STACK: 'Try It' is not a valid name for a stack on AWS; use at most 50 of a-z, 0-9 and -"),
