@@ -66,7 +66,9 @@ class Toolchain:
         modules = {tool.module.name: tool.module for tool in missing}
         require_space(self._store.tools, *modules.values())
         with reporting(progress) as report:
-            for module in modules.values():
+            for number, module in enumerate(modules.values(), 1):
+                if len(modules) > 1:
+                    report.line(f"tools {number} of {len(modules)}: {module.name}")
                 self._get_tools(module, [tool for tool in missing if tool.module == module], report)
 
     def clean(self) -> int:

@@ -102,3 +102,13 @@ def test_unknown_name_lists_the_known_ones(empty: Paths) -> None:
     with pytest.raises(InputError) as error:
         Toolchain(empty).ensure("kubelet")
     assert str(error.value) == f"toolchain: unknown tool kubelet; use one of {', '.join(CATALOGUE)}"
+
+
+def test_progress_counts_the_modules(empty: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(Toolchain, "_get_tools", lambda *_: None)
+    lines: list[str] = []
+    Toolchain(empty).ensure("kubectl", "kube-scheduler", "etcd", progress=lines.append)
+    assert lines == ["tools 1 of 2: kubernetes", "tools 2 of 2: etcd"]
+    Toolchain(empty).ensure("etcd", progress=lines.append)
+    assert len(lines) == 2
