@@ -30,6 +30,7 @@ from infra.model.aws import AwsCluster
 from infra.model.base import listing
 from infra.model.errors import InputError
 from infra.model.hosts import HostsCluster
+from infra.model.machines import BUILT_IN
 from infra.model.offer import MigStrategy, pool_strategy
 from infra.model.openstack import Flavor, OpenstackCluster
 from infra.model.pool import Pool
@@ -118,14 +119,14 @@ def _check_declared(env: Environment) -> None:
 
 
 def _check_cost(cost: Cost, system: Sequence[str], pools: Sequence[Pool]) -> None:
-    """Refuse a price of a name that is not a pool, a pool's machine or a system machine, and of no spot."""
+    """Refuse a price of an unknown name, and of no spot. One list of prices may serve several stacks."""
     prices = tuple(cost.prices)
     if cost.spot_factor is not None and not any("spot" in pool.capacity for pool in pools):
         raise InputError("cost.spot_factor", "no pool has capacity spot", "leave it out")
     machines = [machine.name for pool in pools for machine in (*pool.machines, pool.node_machine) if machine]
     known = [*(pool.name for pool in pools), *dict.fromkeys([*machines, *system])]
     for name in prices:
-        if name not in known:
+        if name not in known and name not in BUILT_IN.machines:
             fact = "is neither a pool nor a machine of a pool, so the price has no effect"
             raise InputError(f"cost.prices.{name}", fact, listing(known, name))
 

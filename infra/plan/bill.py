@@ -37,6 +37,8 @@ class Bill:
     """USD per month; None without a budget."""
     listed: bool = True
     """Whether the price list may cover part of the bill; else only the environment's own prices count."""
+    overridden: bool = False
+    """Whether the environment has prices of its own."""
 
     @property
     def price_source(self) -> str:
@@ -45,7 +47,8 @@ class Bill:
             return "no price is known; set your prices in cost.prices"
         if not self.listed:
             return "prices: the environment's own (cost.prices)"
-        return f"list prices of {self.prices.region}, {self.prices.date}"
+        own = ", and cost.prices" if self.overridden else ""
+        return f"list prices of {self.prices.region}, {self.prices.date}{own}"
 
     @property
     def has_no_price(self) -> bool:

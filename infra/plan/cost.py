@@ -31,7 +31,9 @@ def bill(env: Environment, prices: PriceList) -> Bill:
         lines += _magnum_lines(env, env.cluster)
     region = env.cluster.region if isinstance(env.cluster, AwsCluster) else None
     budget = env.cost.budget_usd_per_month if env.cost else None
-    return Bill(tuple(lines), prices, region, budget, has_listed_prices(env))
+    return Bill(
+        tuple(lines), prices, region, budget, has_listed_prices(env), bool(env.cost and env.cost.prices)
+    )
 
 
 def has_listed_prices(env: Environment) -> bool:

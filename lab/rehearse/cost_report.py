@@ -148,12 +148,13 @@ def _shares(node: Node) -> tuple[int, str]:
 
 
 def price_source(env: Environment, prices: PriceList) -> str:
+    has_prices = env.cost is not None and bool(env.cost.prices)
     if not has_listed_prices(env):
-        has_prices = env.cost is not None and bool(env.cost.prices)
         if has_prices:
             return "the environment's own (cost.prices), without volumes: no price list has these machines"
         return "none: no price list has these machines; set cost.prices"
-    text = f"list prices of {prices.region}, {prices.date}, without volumes"
+    own = ", and cost.prices" if has_prices else ""
+    text = f"list prices of {prices.region}, {prices.date}{own}, without volumes"
     if not any("spot" in pool.capacity for pool in env.pools):
         return text
     factor = env.cost.spot_factor if env.cost else None

@@ -76,6 +76,14 @@ def test_files_without_an_environment(tmp_path: Path, text: str) -> None:
     )
 
 
+def test_prices_of_known_machines_may_be_more_than_a_stack_has(tmp_path: Path) -> None:
+    path = tmp_path / "Pulumi.test.yaml"
+    path.write_text(GOOD + "    cost: {prices: {p5.48xlarge: 40.0}}\n", encoding="utf-8")
+    cost = load(path).cost
+    assert cost is not None
+    assert cost.prices == {"p5.48xlarge": 40.0}
+
+
 def test_an_environment_left_empty_names_the_file(tmp_path: Path) -> None:
     assert error_of(tmp_path / "Pulumi.x.yaml", "config:\n  gpuform:environment:\n") == (
         "FILE: gpuform:environment holds nothing; it must hold keys: name, cluster, pools, ..."
