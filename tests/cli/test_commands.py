@@ -191,8 +191,7 @@ def test_a_preview_of_an_invalid_file_is_bad_input_and_has_its_summary(
     command = ["preview", "bad", "--json", "--summary", str(summary), *options.split()]
     result = run.invoke(app, command)
     assert result.exit_code == 2
-    [error] = json.loads(result.stdout)["errors"]
-    assert error["path"] == "cluster.kind"
+    assert [error["path"] for error in json.loads(result.stdout)["errors"]] == ["cluster.kind", "pools"]
     assert "### 🔴 `bad`: cannot be previewed: " in summary.read_text()
 
 

@@ -161,8 +161,8 @@ def test_a_live_preview_of_placeholders_is_bad_input_and_says_all_of_them(runs: 
     result = call("preview", "aws-prod", "--json")
     assert result.exit_code == 2
     paths = "cluster.admins[0], cluster.admins[1], pools[1].aws.reservations[0]"
-    [reason] = json.loads(result.stdout)["blocked"]
-    assert f"203.0.113.0/24 is a placeholder of the examples, as in {paths};" in reason
+    [error] = json.loads(result.stdout)["errors"]
+    assert error["fact"] == f"203.0.113.0/24 is a placeholder of the examples, as in {paths}"
 
 
 def test_an_update_that_trusted_the_state_says_so(runs: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ VARYING = (
     (r"\b(t4-shared|cpu)-\d(?= +Running)", r"\1-N"),
     (r"(python +)\d+\.\d+\.\d+", r"\1VERSION"),
 )
-MEASURED = ((r"\d+(\.\d+)?(?= %| W\b| GiB| of \d+\.)", "#"), (r" {2,}", "  "))
+MEASURED = ((r"\d+(\.\d+)?(?= %| W\b| GiB| of \d+\.)", "#"), (r"\b0\.\d+", "#"), (r" {2,}", "  "))
 VERBS = ("created ", "updated ", "create ", "update ")
 
 
