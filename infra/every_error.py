@@ -21,7 +21,7 @@ Parts = tuple[Any, ...]
 Found = Sequence[tuple[InputError, bool]]
 """Errors, each with whether it is local: found in one field or object, without a look at others."""
 
-MAX_ROUNDS = 20
+MAX_ROUNDS = 10
 """Our choice, for a bounded time: of the errors between parts each round finds one."""
 _ITEMS = ("pools", "workloads", "namespaces")
 _SECTION_OF = {"pool": "pools", "priority": "priorities", "queue": "queues", "cohort": "queues",
