@@ -131,8 +131,11 @@ def up(
     if at_cloud:
         say(tables.cost_line(stack, bill(env, price_list(env))))
         require_consent(yes or not has_terminal(), f"Make {stack} match its file at this cost?")
+    tools = Toolchain(paths)
+    if runs_here(env, offline):
+        tools.ensure(*MAIN_JOB)  # has a live line of its own
     with working(f"updating {stack}") as show_work:
-        engine = Engine(paths, Toolchain(paths), say=say, offline=offline, show_work=show_work)
+        engine = Engine(paths, tools, say=say, offline=offline, show_work=show_work)
         if runs_here(env, offline):
             start_plane(env, paths, engine, say)
         accepted = (*env.acknowledge_loss, *(acknowledge or ()))
@@ -168,7 +171,6 @@ def start_plane(env: Environment, paths: Paths, engine: Engine, say: Say) -> Non
     from lab.rehearse import nodes
 
     tools = Toolchain(paths)
-    tools.ensure(*MAIN_JOB)
     plane = ControlPlane(paths, tools)
     if not plane.has_data and (count := engine.forget(paths.stack)):
         say(f"the control plane of {paths.stack} is new: the state of {count} resources is forgotten")

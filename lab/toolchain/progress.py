@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Protocol, runtime_checkable
 
 from rich.console import Console
+from rich.file_proxy import FileProxy
 from rich.status import Status
 
 
@@ -74,12 +75,15 @@ def _to_stderr(text: str) -> None:
 
 @contextmanager
 def reporting(progress: Progress) -> Iterator[Reporter]:
-    """A reporter for ``progress``: itself, a function of one line, or None for stderr."""
+    """A reporter for ``progress``: itself, a function of one line, or None for stderr.
+
+    It has no live line beside that of another console, which has then replaced stderr.
+    """
     if isinstance(progress, Reporter):
         yield progress
     elif progress is not None:
         yield PlainReporter(progress)
-    elif (console := Console(stderr=True)).is_terminal:
+    elif not isinstance(sys.stderr, FileProxy) and (console := Console(stderr=True)).is_terminal:
         live = LiveReporter(console)
         try:
             yield live

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rich.live import Live
 
 from gpuform.checkout.errors import Failure, InputError
 from lab.toolchain import space
@@ -163,6 +164,14 @@ def test_a_terminal_has_one_live_line_and_keeps_the_others() -> None:
     live.close()
     assert "kube-apiserver … 85 s, 412 packages" in out.getvalue()
     assert out.getvalue().endswith("kube-apiserver: built in 86 s\n")
+
+
+def test_beside_another_live_line_there_are_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with reporting(None) as alone:
+        assert isinstance(alone, LiveReporter)
+    with Live("", console=Console(file=io.StringIO(), force_terminal=True)), reporting(None) as beside:
+        assert isinstance(beside, PlainReporter)
 
 
 def test_lines_go_to_the_function_or_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
