@@ -96,4 +96,4 @@ def test_a_stack_file_that_is_wrong_stops_as_well(shell: Shell) -> None:
     )
     done = shell.run("up", "--stack", "aws-dev")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: cluster.region: missing")
+    assert "Pulumi.aws-dev.yaml:1:34: cluster.region: missing" in done.stderr

@@ -84,7 +84,8 @@ def test_bad_input_is_one_line_and_exit_2(tmp_path: Path) -> None:
     environment = {"name": "e", "cluster": {"kind": "hosts"}, "pools": [{"name": "c", "hosts": ["a", "a"]}]}
     done = script(tmp_path, "--list", GPUFORM_STACK_FILE=str(stack(tmp_path, environment)))
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "pools[0].hosts[1]: host 'a' is already in pool c; name it in one place only\n"
+    fact = "hosts[1]: host 'a' is already in pool c; name it in one place only"
+    assert done.stderr == f'Pulumi.own.yaml:9:9: pools[0] "c": {fact}\n'
 
 
 def test_ansible_itself_reads_it(tmp_path: Path) -> None:
