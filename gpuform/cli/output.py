@@ -54,7 +54,7 @@ def say(line: str) -> None:
 
 @contextmanager
 def working(text: str) -> Iterator[Callable[[str], None]]:
-    """In a terminal, a line with a text and its seconds until the block ends; gives what changes the text."""
+    """Show a text and the elapsed time in a terminal until the block ends; yields a setter of the text."""
     if not console.is_terminal:
         yield lambda text: None
         return

@@ -137,14 +137,20 @@ def up(
     with working(f"updating {stack}") as show_work:
         engine = Engine(paths, tools, say=say, offline=offline, show_work=show_work)
         if runs_here(env, offline):
-            start_plane(env, paths, engine, say)
+            start_plane(env, paths, tools, engine, say)
         accepted = (*env.acknowledge_loss, *(acknowledge or ()))
-        if may_lose(guard_records(engine.export(stack)), env):
-            # What is in the cluster is judged only once the cluster is up to date: refuse before that.
-            engine.preview(stack, lambda event: None, acknowledged=accepted)
-        if refresh:
-            say(f"comparing the state of {stack} with what exists")
-            engine.refresh(stack, on_event=lambda event: None)  # its events show others' changes as its own
+        try:
+            if may_lose(guard_records(engine.export(stack)), env):
+                # What is in the cluster is judged only once the cluster is up to date: refuse before that.
+                engine.preview(stack, lambda event: None, acknowledged=accepted)
+            if refresh:
+                say(f"comparing the state of {stack} with what exists")
+                # Its events show others' changes as its own.
+                engine.refresh(stack, on_event=lambda event: None)
+        except EngineFailure as failure:
+            for error in failure.result.errors[1:]:  # these runs print nothing themselves
+                warn(error)
+            raise
         result = run_up(engine, stack, paths, at_cloud, say, packs, accepted)
         settled = _settle(env, paths, engine, result) if env.is_simulated else None
     if settled is not None:
@@ -163,14 +169,13 @@ def runs_here(env: Environment, offline: bool) -> bool:
     return env.is_simulated or (offline and simulated_nodes(env).by_cloud)
 
 
-def start_plane(env: Environment, paths: Paths, engine: Engine, say: Say) -> None:
+def start_plane(env: Environment, paths: Paths, tools: Toolchain, engine: Engine, say: Say) -> None:
     """Start the stack's control plane with what the environment declares, and the nodes of a simulated cloud.
 
     The state of a stack without a control plane describes a deleted one, so it is forgotten.
     """
     from lab.rehearse import nodes
 
-    tools = Toolchain(paths)
     plane = ControlPlane(paths, tools)
     if not plane.has_data and (count := engine.forget(paths.stack)):
         say(f"the control plane of {paths.stack} is new: the state of {count} resources is forgotten")

@@ -22,7 +22,7 @@ _FIELD = re.compile(r"(?::|-) (\.\S+)$", re.MULTILINE)
 
 
 def conflicts(result: Result) -> dict[str, str]:
-    """For the URN of each object with a field of another manager, which made the update fail: a text."""
+    """A line of output for each object, by URN, that failed to update because another manager set a field."""
     failed = {step.urn: step for step in result.steps if step.phase == "failed" and step.op == "update"}
     return {
         message.urn: f"{resource_name(failed[message.urn])}: takes back {_describe(message.text)}"

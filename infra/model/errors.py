@@ -9,7 +9,7 @@ _LONGEST = 600
 """Characters of a path or a fact, which quote what was written."""
 _LONGEST_NAME = 128  # characters
 _LONGEST_LIST = 100
-"""Characters of a remedy; a longer list of what is known is left out after the name that was meant."""
+"""Characters of a remedy. A longer one names only the key that was meant, and not all known keys."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Place:
     name: str = ""
 
     def subject(self, path: str) -> str:
-        """``Pulumi.local.yaml:41:7: pools[4] "v100": machin``, as far as it is known."""
+        """``Pulumi.local.yaml:41:7: pools[4] "v100": machin``; unknown parts are left out."""
         if self.name:
             inner = path.removeprefix(self.item).removeprefix(".")
             path = f'{self.item} "{self.name}"' + (f": {inner}" if inner else "")

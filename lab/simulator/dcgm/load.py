@@ -11,8 +11,8 @@ own phase). Without a valid annotation the kind of the pod's owner decides:
 
 Loads of pods that share a GPU or a MIG instance by time-slicing or MPS add up, to 1 at most.
 
-A pod with a load that does not declare its memory (``lab.simulator.memory``) holds ``HELD_SHARE`` of its
-device, of a shared one that part of its replica: an assumption, for the metrics only.
+A pod with a load that declares no memory (``lab.simulator.memory``) holds ``HELD_SHARE`` of its device, or of
+its replica if the device is shared. This is an assumption, and only the metrics use it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The rows of an exporter, with labels and values: one per GPU, or per MIG instance if the GPU has any.
 
 A GPU with MIG on but without instances has one row, as with the real exporter in its flexible mode. A lost
-GPU (fault ``gpu-lost`` or XID 79) has a row only for its XIDs: DCGM returns blank values, which the exporter
-leaves out. An exporter that was started afterwards has no row for it.
+GPU (fault ``gpu-lost`` or XID 79) has a row only for its XIDs: DCGM returns blank values, and the exporter
+skips these [dcgm-exporter, toString: DCGM_FT_INT64_BLANK and skipDCGMValue]. An exporter that was started
+afterwards has no row for it.
 
 XIDs are events: they count for five minutes (the exporter's ``DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE``), and the
 last one is shown until the exporter restarts. The state is also lost when the simulator ends: counters then
