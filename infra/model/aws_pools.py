@@ -209,13 +209,13 @@ def _check_limits(strategy: MigStrategy, pool: Pool, path: str) -> None:
             if key == NODES:
                 fact = "on AWS the limits of an elastic pool count what its nodes have"
             raise InputError(key_path, fact, listing(known, key))
-        for count in pool.gpu_counts:
-            minimum = _usage(strategy, pool, count, key)
+        usage = {count: _usage(strategy, pool, count, key) for count in pool.gpu_counts}
+        for count, minimum in usage.items():
             if limit < minimum:
                 suffix = f" with {count} GPU{'s' if count > 1 else ''}" if len(pool.gpu_counts) > 1 else ""
                 fact = f"one node{suffix} already has {minimum}, so the limit allows no node"
-                raise InputError(key_path, fact, f"use {minimum} or more")
-        per_node = max(_usage(strategy, pool, count, key) for count in pool.gpu_counts)
+                raise InputError(key_path, fact, f"use {max(usage.values())} or more")
+        per_node = max(usage.values())
         if limit // per_node > MAX_EKS_NODES:
             fact = f"allows {limit // per_node} nodes, and a cluster of EKS has at most {MAX_EKS_NODES}"
             raise InputError(key_path, fact, f"use {MAX_EKS_NODES * per_node} or less")

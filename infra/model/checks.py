@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from infra.model import claims, gpu_matching, labels, namespaces, offer
 from infra.model.base import listing
@@ -137,20 +137,32 @@ def _check_request(strategy: MigStrategy, candidates: Sequence[Pool], workload: 
         raise InputError(f"{path}.slice", fact, remedy)
     if name is None:
         raise InputError(f"{path}.slice", f"{names} offers several kinds of slice", listing(profiles))
-    maximum = max(offer.max_resources(strategy, pool).get(name, 0) for pool in candidates)
+    amounts = [offer.max_resources(strategy, pool).get(name, 0) for pool in candidates]
+    maximum = max(amounts)
+    # One such pool is enough: the pod may be scheduled to its nodes, and fails there.
+    refusing_pools = [
+        pool
+        for pool, amount in zip(candidates, amounts, strict=True)
+        if offer.one_per_pod(pool, name) and amount >= min(workload.device_count, maximum)
+    ]
     if workload.device_count > maximum:
         fact = f"a node of {names} offers {maximum} {name}"
-        raise InputError(f"{path}.count", fact, f"request {maximum} at most, or use more pods")
-    # One such pool is enough: the pod may be scheduled to its nodes, and fails there.
-    fitting_pools = [
-        pool
-        for pool in candidates
-        if offer.max_resources(strategy, pool).get(name, 0) >= workload.device_count
-    ]
-    refusing_pools = [pool for pool in fitting_pools if offer.one_per_pod(pool, name)]
+        raise InputError(f"{path}.count", fact, f"request {1 if refusing_pools else maximum} at most per pod")
     if workload.device_count > 1 and refusing_pools:
-        by_mps = all(isinstance(pool.sharing, Mps) for pool in refusing_pools)
-        remedy = "give the pool fewer replicas" if by_mps else "set fail_requests_greater_than_one: false"
+        remedy = "request 1, or set fail_requests_greater_than_one: false"
+        if any(isinstance(pool.sharing, Mps) for pool in refusing_pools):
+            remedy = "request 1 (a share is larger with fewer replicas)"
         refusers = "pool " + " or ".join(pool.name for pool in refusing_pools)
         fact = f"{refusers} refuses pods that request more than one share (UnexpectedAdmissionError)"
-        raise InputError(f"{path}.count", fact, f"request 1, or {remedy}")
+        raise InputError(f"{path}.count", fact, remedy)
+
+
+def warnings(strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Workload]) -> Iterator[str]:
+    """Several slices in a container: CUDA enumerates one [MIG user guide, mig-device-names.html]."""
+    for index, work in enumerate(workloads):
+        candidates = gpu_matching.pools_of(strategy, pools, work)
+        resource = requested_resource(strategy, candidates, work)
+        if work.device_count > 1 and any(offer.offers_slices(pool, resource) for pool in candidates):
+            fact = f"a CUDA process uses one MIG slice, the first of the {work.device_count} in its container"
+            remedy = "request 1, with more pods or a larger profile, or start one process for each slice"
+            yield f"workloads[{index}].count: {fact}; {remedy} (CUDA_VISIBLE_DEVICES)"

@@ -59,12 +59,12 @@ def check(pool: Pool, workload: Workload, path: str) -> None:
     if workload.device_count > available:
         kind = claimed_profile(pool, workload) or "GPUs"
         fact = f"a node of {subject} has {available} {kind} to claim"
-        raise InputError(f"{path}.count", fact, f"request {available} at most, or use more pods")
+        raise InputError(f"{path}.count", fact, f"request {available} at most per pod")
 
 
 def _check_need(pool: Pool, need: GpuNeed, path: str) -> None:
     if need.nvlink:
-        remedy = "leave it out, or name a pool with such GPUs"
+        remedy = "leave it out, and name a pool with such GPUs"
         fact = "a claim cannot request it: the driver publishes no NVLink"
         raise InputError(f"{path}.nvlink", fact, remedy)
     if need.memory_gib and pool.layout:
@@ -108,7 +108,7 @@ def check_devices(pools: Sequence[Pool], candidates: Sequence[Pool], work: Workl
 def _too_many(pool: Pool, pool_path: str) -> tuple[str, str]:
     if pool.adapters:
         fact = f"a node of pool {pool.name} has {pool.adapters}"
-        return fact, f"request {pool.adapters} at most, or use more pods"
+        return fact, f"request {pool.adapters} at most per pod"
     if pool.machines and all(machine.efa for machine in pool.machines):
         return f"pool {pool.name} has no aws.efa", f"give {pool_path} aws: {{efa: true}}, or leave it out"
     models = {gpu.name for gpu in pool.gpus}

@@ -158,16 +158,16 @@ def _check_slices(strategy: MigStrategy, pool: Pool, path: str) -> None:
         return
     pool_strategy_name = pool_strategy(strategy, pool)
     setting = "sharing.strategy" if sharing.strategy else "gpu_operator.mig_strategy"
-    mixed = "strategy: mixed" if sharing.strategy else "mig_strategy: mixed"
     if pool_strategy_name == "none":
         fact = f"{setting} none offers no slices"
-        raise InputError(f"{path}.sharing.kind", fact, "use mig_strategy: mixed or single")
+        single = " or single" if len(pool.layout or {}) == 1 and sharing.devices is None else ""
+        raise InputError(f"{path}.sharing.kind", fact, f"use {setting}: mixed{single}")
     if pool_strategy_name == "single" and len(pool.layout or {}) > 1:
         fact = f"{setting} single takes one profile per node"
-        raise InputError(f"{path}.sharing.layout", fact, f"use {mixed}, or one profile")
+        raise InputError(f"{path}.sharing.layout", fact, f"use {setting}: mixed, or one profile")
     if pool_strategy_name == "single" and sharing.devices is not None:
         fact = f"under {setting} single all GPUs of a node must have the same MIG setting"
-        raise InputError(f"{path}.sharing.devices", fact, f"use {mixed}, or leave devices out")
+        raise InputError(f"{path}.sharing.devices", fact, f"use {setting}: mixed, or leave devices out")
 
 
 def _check_nodes(cluster: str, pool: Pool, path: str) -> None:
@@ -226,12 +226,13 @@ def _namespaces(env: Environment) -> dict[str, str]:
 
 def warnings(env: Environment) -> tuple[str, ...]:
     """Accepted settings that are not advisable: path, fact and remedy of each."""
+    strategy = env.gpu_operator.mig_strategy
     warnings = [*node_resources.warnings(env), *queue_checks.warnings(env)]
-    warnings += quotas.warnings(env)
+    warnings += [*quotas.warnings(env), *checks.warnings(strategy, env.pools, env.workloads)]
     if env.has_cluster:  # else Ansible changes the layouts, host by host
         warnings += relayout.warnings(env.cluster.kind, env.pools)
     if isinstance(env.cluster, AwsCluster):
-        warnings += aws_checks.warnings(env.gpu_operator.mig_strategy, env.pools)
+        warnings += aws_checks.warnings(strategy, env.pools)
     if isinstance(env.cluster, OpenstackCluster):
         warnings += openstack_checks.warnings(env.cluster, env.pools)
     if isinstance(env.cluster, HostsCluster):

@@ -55,7 +55,7 @@ class GpuNeed(Model):
     def _check_not_empty(self) -> GpuNeed:
         if not self.model_fields_set:
             fact = "sets no requirement for the GPU"
-            raise InputError("", fact, f"give one of {', '.join(type(self).model_fields)}")
+            raise InputError("", fact, f"leave it out, or give one of {', '.join(type(self).model_fields)}")
         return self
 
     @property

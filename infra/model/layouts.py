@@ -69,7 +69,7 @@ def check_devices(devices: Sequence[int], counts: Sequence[int]) -> None:
 def _check_layout(gpu: Gpu, layout: dict[str, int] | str) -> None:
     geometry = gpu.geometry
     if geometry is None:
-        remedy = "use time_slicing or mps, or a GPU with MIG, for example A100-40GB"
+        remedy = "share it without layout by time_slicing or mps, or use a GPU with MIG, as A100-40GB"
         raise InputError("sharing.kind", f"{gpu.name} does not support MIG", remedy)
     known = [profile.name for profile in geometry.profiles]
     if isinstance(layout, str):
@@ -81,7 +81,7 @@ def _check_layout(gpu: Gpu, layout: dict[str, int] | str) -> None:
         return
     if not layout:
         fact = "no slice is given"
-        raise InputError("sharing.layout", fact, "give {profile: number}, or use kind: exclusive")
+        raise InputError("sharing.layout", fact, "give {profile: number}, or use sharing: {kind: exclusive}")
     for name in layout:
         if name not in known:
             fact = f"{gpu.name} has no such profile"

@@ -139,6 +139,12 @@ def is_shared(pool: Pool) -> bool:
     return isinstance(sharing, TimeSlicing | Mps) or (isinstance(sharing, Mig) and sharing.share is not None)
 
 
+def offers_slices(pool: Pool, resource: str | None) -> bool:
+    """Whether a unit of the pool's resource is a MIG slice; None stands for claimed devices."""
+    devices = pool.sharing.devices if isinstance(pool.sharing, Mig) else None
+    return pool.layout is not None and not (devices is not None and resource == labels.NVIDIA_GPU)
+
+
 def one_per_pod(pool: Pool, resource: str) -> bool:
     """Whether the device plugin refuses a pod that requests more than one of that resource of the pool.
 
@@ -147,8 +153,8 @@ def one_per_pod(pool: Pool, resource: str) -> bool:
     """
     sharing = pool.sharing
     if isinstance(sharing, Mig):
-        is_whole_gpu = sharing.devices is not None and resource == labels.NVIDIA_GPU
-        return sharing.share is not None and sharing.share.fail_requests_greater_than_one and not is_whole_gpu
+        fails = sharing.share is not None and sharing.share.fail_requests_greater_than_one
+        return fails and offers_slices(pool, resource)
     if isinstance(sharing, TimeSlicing):
         return sharing.fail_requests_greater_than_one
     return isinstance(sharing, Mps)

@@ -161,7 +161,8 @@ def _check_elastic(pool: Pool, path: str) -> None:
         raise InputError(f"{path}.min", fact, f"use {pool.max_nodes} or less, or raise max.nodes")
     if pool.min_nodes == pool.max_nodes:
         fact = f"min and max are both {pool.max_nodes}, so the pool never grows"
-        raise InputError(f"{path}.max.nodes", fact, f"raise it, or use nodes: {pool.max_nodes}")
+        remedy = f"raise it, or use nodes: {pool.max_nodes} instead of elastic"
+        raise InputError(f"{path}.max.nodes", fact, remedy)
     if pool.min_nodes == 0 and pool.gpus:
         raise InputError(
             f"{path}.min",

@@ -40,7 +40,7 @@ def check_monitoring(spec: GpuOperatorSpec) -> None:
     """The operator's exporter has counters and an interval of its owner's choice, and a GPU takes one."""
     if spec.mode == "existing":
         fact = f"the cluster's own operator decides what is measured ({PATH}.mode existing)"
-        raise InputError("monitoring", fact, "leave it out, or use mode: operator")
+        raise InputError("monitoring", fact, f"leave it out, or use {PATH}.mode: operator")
 
 
 def driver_version(spec: GpuOperatorSpec, pools: Sequence[Pool]) -> str:
@@ -114,7 +114,8 @@ def _check_without_operator(spec: GpuOperatorSpec, ownership: Ownership, pools: 
     for index, pool in enumerate(pools):
         if is_existing and pool.gpus and pool.sharing.kind != "exclusive":
             fact = "the configuration of the cluster's own operator decides how GPUs are shared"
-            raise InputError(f"pools[{index}].sharing.kind", fact, "use exclusive, or mode: operator")
+            remedy = f"use sharing: {{kind: exclusive}}, or {PATH}.mode: operator"
+            raise InputError(f"pools[{index}].sharing.kind", fact, remedy)
         if isinstance(pool.sharing, Mig | Dra):
             missing = (
                 "has no MIG manager"
@@ -122,11 +123,12 @@ def _check_without_operator(spec: GpuOperatorSpec, ownership: Ownership, pools: 
                 else "keeps the device plugin on every node"
             )
             fact = f"{PATH}.mode device_plugin {missing}"
-            raise InputError(f"pools[{index}].sharing.kind", fact, "use mode: operator, or another kind")
+            remedy = f"use {PATH}.mode: operator, or another kind"
+            raise InputError(f"pools[{index}].sharing.kind", fact, remedy)
         for key in ("relayout", "reset"):
             if getattr(pool, key) is not None:
                 fact = f"{PATH}.mode {spec.mode} has no MIG manager, so no layout changes"
-                raise InputError(f"pools[{index}].{key}", fact, "leave it out, or use mode: operator")
+                raise InputError(f"pools[{index}].{key}", fact, f"leave it out, or use {PATH}.mode: operator")
 
 
 def _check_driver(spec: GpuOperatorSpec, pools: Sequence[Pool]) -> None:

@@ -176,31 +176,36 @@ def _check_workload(
         fact = f"the quota of {team.name} has none of {', '.join(pool.name for pool in pools)}"
         raise InputError(path, fact, "add one to the quota, or use another pool")
     for key, amount in requests.items():
-        resource = quotas.counted_resource(key)
-        available = [queue_limits.max_amount(queues, limits, team.name, name, resource) for name in names]
-        extra = surge.extra_pods(env, work)
-        _check_admitted(work, extra, amount, resource, available, path)
+        request = names, quotas.counted_resource(key), amount
+        if refusal := _refusal(env, queues, limits, work, *request):
+            free = queue_limits.limits_of(strategy, env.pools, team.model_copy(update={"borrow": {}}))
+            still = _refusal(env, queues, {**limits, team.name: free}, work, *request)
+            borrow = "" if still else " or what the team may borrow"
+            raise InputError(path, refusal, f"raise the quota{borrow}, or request less")
     workload_kinds.check_gang(env, queues, work, names, path.removesuffix(".queue"))
 
 
-def _check_admitted(
-    work: Workload, extra: int, amount: int, resource: str, available: Sequence[int], path: str
-) -> None:
-    """Kueue admits a Job as a whole, with all its pods in one pool, and other pods one by one.
-
-    ``extra`` are an update's further pods, ``available`` what the queue can have of it in each pool.
-    """
+def _refusal(
+    env: Environment,
+    queues: Queues,
+    limits: Mapping[str, Limits],
+    work: Workload,
+    names: Sequence[str],
+    resource: str,
+    amount: int,
+) -> str | None:
+    """Why Kueue never admits it: a Job as a whole, with all its pods in one pool, other pods one by one."""
+    available = [queue_limits.max_amount(queues, limits, work.queue or "", name, resource) for name in names]
+    extra = surge.extra_pods(env, work)
     at_once = amount * work.pods if isinstance(work, JobWorkload) else amount
-    remedy = "raise the quota or what the team may borrow, or request less"
     if at_once > max(available):
         pods = f" in {work.pods} pods at once" if at_once > amount else ""
-        fact = f"requests {at_once} {resource}{pods}, and the queue can have {max(available)} at most"
-        raise InputError(path, fact, remedy)
+        return f"requests {at_once} {resource}{pods}, and the queue can have {max(available)} at most"
     fitting = sum(share // amount for share in available)
     if not isinstance(work, JobWorkload) and work.pods + extra > fitting:
         pods = f"{work.pods} pods" + (f" and {extra} more of an update" if extra else "")
-        fact = f"{pods} request {amount} {resource} each, and the queue can have {fitting} of them at most"
-        raise InputError(path, fact, remedy)
+        return f"{pods} request {amount} {resource} each, and the queue can have {fitting} of them at most"
+    return None
 
 
 def warnings(env: Environment) -> Iterator[str]:

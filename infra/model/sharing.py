@@ -14,7 +14,7 @@ from infra.model.gpu import Gpu
 from infra.model.values import Count, LabelValue
 
 
-def _check_replicas(value: Any, remedy: str = "use 2 or more, or kind: exclusive") -> Any:
+def _check_replicas(value: Any, remedy: str = "use 2 or more, or sharing: {kind: exclusive}") -> Any:
     if value == 1 and not isinstance(value, bool):
         raise InputError("", "1 shares nothing", remedy)
     return value
@@ -35,7 +35,7 @@ class TimeSlicing(Model):
     """Several pods take turns on each GPU; nothing keeps one from taking all the memory."""
 
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "layout": ("time-slicing shares whole GPUs and has no layout", "leave it out, or use kind: mig")
+        "layout": ("time-slicing shares whole GPUs", "leave it out, or use kind: mig without replicas")
     }
 
     kind: Literal["time_slicing"]
@@ -54,7 +54,7 @@ class Mps(Model):
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
         "layout": (
             "MPS and MIG exclude each other, the device plugin shares only whole GPUs by MPS",
-            "use kind: mps without layout, or kind: mig",
+            "leave it out, or use kind: mig without replicas",
         )
     }
 
@@ -93,7 +93,7 @@ class Mig(Model):
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
         "mps": (
             "MPS and MIG exclude each other, the device plugin shares only whole GPUs by MPS",
-            "leave it out, or use kind: mps without layout",
+            "leave it out, or use kind: mps with replicas instead of layout",
         ),
         "replicas": (
             "a slice goes to one pod, unless it is shared by time as well",
@@ -151,8 +151,6 @@ Sharing = Annotated[
 
 Trust = Literal["single", "multi"]
 
-_ISOLATED = "use exclusive, mig without share, or trust: single"
-
 
 def check_sharing(gpus: Sequence[Gpu], sharing: Sharing, trust: Trust) -> None:
     """Refuse what these GPUs do not support, or what would let one owner's pods harm another's.
@@ -172,21 +170,23 @@ def check_sharing(gpus: Sequence[Gpu], sharing: Sharing, trust: Trust) -> None:
     if trust == "multi":
         if not gpus:
             raise InputError("trust", "the pool has no GPU to share", "leave it out")
-        _check_trust(sharing)
+        _check_trust(gpus, sharing)
 
 
-def _check_trust(sharing: Sharing) -> None:
+def _check_trust(gpus: Sequence[Gpu], sharing: Sharing) -> None:
     """MIG slices have their own memory, caches and fault isolation; shares of one GPU or slice do not.
 
     Sources: NVIDIA's pages on time-slicing (no memory or fault isolation between replicas) and on MPS (a
     client's fatal fault ends every other client of the GPU, and all must be one user's).
     """
+    mig = ", mig without share" if all(gpu.mig_capable for gpu in gpus) else ""
+    isolated = f"use sharing: {{kind: exclusive}}{mig}, or trust: single"
     if isinstance(sharing, TimeSlicing):
         fact = "pods that take turns on a GPU share its memory and its faults"
-        raise InputError("sharing.kind", f"{fact}, and trust is multi", _ISOLATED)
+        raise InputError("sharing.kind", f"{fact}, and trust is multi", isolated)
     if isinstance(sharing, Mps):
         fact = "a client's fatal fault ends all other clients of its GPU, so MPS serves one owner"
-        raise InputError("sharing.kind", f"{fact}, and trust is multi", _ISOLATED)
+        raise InputError("sharing.kind", f"{fact}, and trust is multi", isolated)
     if isinstance(sharing, Mig) and sharing.share:
         fact = "pods that take turns on a slice share its memory and its faults"
         raise InputError("sharing.share", f"{fact}, and trust is multi", "leave it out, or use trust: single")

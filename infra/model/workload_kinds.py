@@ -159,7 +159,9 @@ def check_gang(env: Environment, queues: Queues, work: Workload, names: Sequence
         fact = (
             f"queues.topology does not name pool {which}, so some of the pods could start without the others"
         )
-        raise InputError(f"{path}.gang", fact, f"add it, as topology: {{{names[0]}: []}}")
+        fixed = [name for name in names if not env.pool(name).elastic and not env.pool(name).by_claim]
+        other = "leave it out, or use a pool that has nodes: N and no claims"
+        raise InputError(f"{path}.gang", fact, f"add it, as topology: {{{fixed[0]}: []}}" if fixed else other)
     if not is_gang and placed and len(placed) < len(names):
         others = [name for name in names if name not in placed]
         fact = (

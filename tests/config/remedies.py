@@ -45,7 +45,7 @@ def followed(environment: Mapping[str, Any], expected: str) -> Iterator[tuple[st
     """
     path, _, rest = expected.partition(": ")
     fact, _, remedy = rest.rpartition("; ") if "did you mean" not in rest else rest.partition("; ")
-    for words in re.split(r",? or (?=leave|use|add|give|write)", remedy):
+    for words in re.split(r",? or (?=leave|use|add|give|write|set|request|raise)", remedy):
         for told, edits in _alternatives(place(path), fact, words.strip()):
             after = [copy.deepcopy(dict(environment)) for _ in edits]
             done = [item for item, edit in zip(after, edits, strict=True) if edit(item)]
@@ -61,8 +61,11 @@ def _alternatives(at: Place, fact: str, words: str) -> Iterator[tuple[str, list[
         yield found[0], [partial(_removed, at), partial(_removed, (*at[:-1], found[1]))]
     elif found := re.fullmatch(r"did you mean (.+)\? known: .*", words):
         yield words.partition("?")[0], [partial(_renamed if misspelt else _set, at, found[1])]
-    elif found := re.fullmatch(r"(?:use one of|use|give|write|add|known:) (.+)", words):
-        listed, key = re.sub(r" or (more|less|fewer|newer|higher)$", "", found[1]), ""
+    elif found := re.fullmatch(r"(?:use one of|use|give|write|add|request|set|known:) (.+)", words):
+        listed, key = (
+            re.sub(r" (or (more|less|fewer|newer|higher)|at most)?( per pod)?( \(.*\))?$", "", found[1]),
+            "",
+        )
         for value in re.split(r"(?:, | or )(?![^{\[]*[}\]])", listed)[:_TRIED]:
             pair = _KEY.fullmatch(value if _KEY.fullmatch(value) or not key else f"{key}: {value}")
             if _PLACEHOLDER.search(value) or value.count("{") != value.count("}"):

@@ -71,7 +71,7 @@ def test_all_errors_of_a_file_with_their_places_in_its_order(tmp_path: Path) -> 
 FILE:3:5: name: 'Test' is not a name that Kubernetes accepts; use at most 63 of a-z, 0-9 and -, beginning \
 and ending with a letter or a digit
 FILE:6:41: pools[0] "t4": nodes: holds the text 'one'; give a whole number
-FILE:6:83: pools[0] "t4": sharing.replicas: 1 shares nothing; use 2 or more, or kind: exclusive
+FILE:6:83: pools[0] "t4": sharing.replicas: 1 shares nothing; use 2 or more, or sharing: {kind: exclusive}
 FILE:8:9: pools[1] "whole": machin: unknown key; did you mean machine?
 FILE:11:14: pools[1] "whole": taints[0].key: 'a/b/c' is not a label key; write it as name or \
 prefix.example/name

@@ -78,6 +78,18 @@ def test_enough_remedies_can_be_followed() -> None:
     assert len(able) > len(every) * 0.45
 
 
+@pytest.mark.parametrize(
+    ("kind", "edits", "remedy", "ways"), read("helpful"), ids=[row[2][:60] for row in read("helpful")]
+)
+def test_each_alternative_of_a_remedy_leads_to_an_accepted_file(
+    kind: str, edits: list[Json], remedy: str, ways: list[list[Json]]
+) -> None:
+    made = changed(GOOD[kind], *edits)
+    text = refused(made)
+    assert text.endswith(f"; {remedy}"), text
+    assert {repr(way): refused(changed(made, *way)) for way in ways} == {repr(way): "" for way in ways}
+
+
 CONTRADICTIONS = read("contradictions")
 
 

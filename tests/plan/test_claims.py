@@ -247,7 +247,7 @@ REFUSED = {
         CLAIMED,
         {"gpu": {"memory_gib": 40}},
     ),
-    "workloads[0].gpu.nvlink: a claim cannot request it: the driver publishes no NVLink; leave it out, or "
+    "workloads[0].gpu.nvlink: a claim cannot request it: the driver publishes no NVLink; leave it out, and "
     "name a pool with such GPUs": (CLAIMED, {"gpu": {"nvlink": True}}),
     "workloads[0].gpu.memory_gib: a claim for slices names their profile, which determines their "
     "memory; leave it out": (CLAIMED_SLICES, {"gpu": {"memory_gib": 5}, "slice": "2g.10gb"}),

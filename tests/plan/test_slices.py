@@ -205,7 +205,7 @@ def test_shares_of_slices_are_at_stake_where_the_layout_stays() -> None:
 @pytest.mark.parametrize(
     ("block", "remedy"),
     [
-        (MPS, "request 1, or give the pool fewer replicas"),  # MPS has no switch for it
+        (MPS, "request 1 (a share is larger with fewer replicas)"),  # MPS has no switch for it
         ({"kind": "time_slicing", "replicas": 3}, "request 1, or set fail_requests_greater_than_one: false"),
     ],
 )
@@ -213,3 +213,31 @@ def test_of_shares_a_pod_has_one(block: dict[str, Any], remedy: str) -> None:
     with pytest.raises(InputError) as caught:
         env((ONE, block), work=[{"pool": "p0", "count": 2}])
     assert (caught.value.path, caught.value.remedy) == ("workloads[0].count", remedy)
+
+
+SINGLE = {**SEVEN, "strategy": "single"}
+WHOLE_TOO = {"kind": "mig", "layout": "all-1g.5gb", "devices": [0]}
+SLICES: list[tuple[dict[str, Any], dict[str, Any], int | None]] = [
+    (SEVEN, {"count": 1}, None),
+    *((SEVEN, {"kind": kind, "count": 2}, 2) for kind in ("pod", "deployment", "job", "inference")),
+    (SEVEN, {"kind": "notebook", "editor": "jupyterlab", "user": "a", "count": 3}, 3),
+    (SINGLE, {"count": 4}, 4),
+    ({"kind": "mig", "layout": {"7g.40gb": 1}}, {"count": 4}, 4),
+    ({"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}}, {"slice": "2g.10gb", "count": 2}, 2),
+    ({**SEVEN, "share": {"replicas": 2, "fail_requests_greater_than_one": False}}, {"count": 2}, 2),
+    ({"kind": "dra", "layout": "all-1g.5gb"}, {"count": 2}, 2),
+    ({"kind": "dra"}, {"count": 2}, None),
+    (WHOLE_TOO, {"count": 3}, None),
+    (WHOLE_TOO, {"slice": "1g.5gb", "count": 3}, 3),
+    ({"kind": "exclusive"}, {"count": 4}, None),
+]
+
+
+@pytest.mark.parametrize(("block", "work", "number"), SLICES)
+def test_one_process_uses_one_slice(block: dict[str, Any], work: dict[str, Any], number: int | None) -> None:
+    found = [text for text in env((FOUR, block), work=[{"pool": "p0", **work}]).warnings if ".count" in text]
+    fact = f"a CUDA process uses one MIG slice, the first of the {number} in its container"
+    remedy = "request 1, with more pods or a larger profile, or start one process for each slice"
+    assert found == (
+        [] if number is None else [f"workloads[0].count: {fact}; {remedy} (CUDA_VISIBLE_DEVICES)"]
+    )
