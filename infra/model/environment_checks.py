@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from infra.model import (
     aws_checks,
     checks,
+    driver_upgrade,
     health,
     host_checks,
     layouts,
@@ -229,6 +230,7 @@ def warnings(env: Environment) -> tuple[str, ...]:
     strategy = env.gpu_operator.mig_strategy
     warnings = [*node_resources.warnings(env), *queue_checks.warnings(env)]
     warnings += [*quotas.warnings(env), *checks.warnings(strategy, env.pools, env.workloads)]
+    warnings += driver_upgrade.warnings(env)
     if env.has_cluster:  # else Ansible changes the layouts, host by host
         warnings += relayout.warnings(env.cluster.kind, env.pools)
     if isinstance(env.cluster, AwsCluster):

@@ -35,12 +35,12 @@ _NOT_FOR_ADD_ONS = refusing(
 
 
 class Drain(Model):
-    """Drain each node first; only pods with GPUs are ended if left out."""
+    """Drain a node, with all its pods, if those with GPUs cannot be ended; its upgrade fails without it."""
 
     timeout_seconds: DrainSeconds = option("Seconds after which a drain is given up.", 300)
-    force: Flag = option("Whether pods without a controller are deleted too (kubectl drain --force).", False)
-    delete_empty_dir: Flag = option(
-        "Whether pods with data in an emptyDir are evicted too, and lose it.", False
+    force: Flag | None = option("Whether pods without a controller are deleted; upgrade.force if left out.")
+    delete_empty_dir: Flag | None = option(
+        "Whether pods with an emptyDir are evicted, and lose its data; upgrade.delete_empty_dir if left out."
     )
 
 
@@ -55,11 +55,19 @@ class Upgrade(Model):
     max_unavailable: Nodes = option(
         "Nodes that may be unavailable meanwhile, a number or a share of all such as 25%.", "25%"
     )
+    force: Flag | None = option(
+        "Whether pods with GPUs are ended that have no controller, and do not return; if left out, true if a "
+        "workload of kind pod has a GPU."
+    )
+    delete_empty_dir: Flag | None = option(
+        "Whether pods with GPUs are ended that have an emptyDir, whose data is lost; if left out, true if a "
+        "workload with a GPU has shm, huge pages or a model."
+    )
     drain: Drain | None = Field(default=None)
 
     @model_validator(mode="after")
     def _check_unused(self) -> Upgrade:
-        for key in ("max_parallel", "max_unavailable", "drain"):
+        for key in ("max_parallel", "max_unavailable", "force", "delete_empty_dir", "drain"):
             if not self.auto and getattr(self, key) != Upgrade.model_fields[key].default:
                 fact = "with auto: false the operator upgrades no node by itself"
                 raise InputError(key, fact, "leave it out")

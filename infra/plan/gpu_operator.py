@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from infra import versions
-from infra.model import labels, operator_checks, relayout
+from infra.model import driver_upgrade, labels, operator_checks, relayout
 from infra.model.environment import Environment
-from infra.model.operator import Upgrade
+from infra.model.operator import Drain
 from infra.model.quantities import version_numbers
 from infra.plan import scraping, sharing, startup
 from infra.plan.charts import ChartRelease, Values, plan_release
@@ -102,25 +102,28 @@ def _driver(env: Environment) -> Values:
         "enabled": True,
         **{key: value for key, value in declared.items() if value},
         "kernelModuleType": spec.kernel_modules,
-        "upgradePolicy": _upgrade_policy(spec.upgrade),
+        "upgradePolicy": _upgrade_policy(env),
         "version": driver_version(env),
     }
 
 
-def _upgrade_policy(upgrade: Upgrade) -> Values:
+def _upgrade_policy(env: Environment) -> Values:
+    upgrade = env.gpu_operator.upgrade
     drain: Values = {"enable": upgrade.drain is not None}
     if upgrade.drain:
-        drain |= {
-            "deleteEmptyDir": upgrade.drain.delete_empty_dir,
-            "force": upgrade.drain.force,
-            "timeoutSeconds": upgrade.drain.timeout_seconds,
-        }
+        drain |= {**_flags(env, upgrade.drain), "timeoutSeconds": upgrade.drain.timeout_seconds}
     return {
         "autoUpgrade": upgrade.auto,
         "drain": drain,
+        "gpuPodDeletion": _flags(env),
         "maxParallelUpgrades": upgrade.max_parallel,
         "maxUnavailable": upgrade.max_unavailable,
     }
+
+
+def _flags(env: Environment, drain: Drain | None = None) -> Values:
+    flags = driver_upgrade.flags(env, drain)
+    return {"deleteEmptyDir": flags["delete_empty_dir"], "force": flags["force"]}
 
 
 def _toolkit(env: Environment) -> Values:

@@ -123,9 +123,77 @@ def test_another_driver_goes_from_node_to_node_as_declared() -> None:
             "maxParallelUpgrades": 2,
             "maxUnavailable": "25%",
             "drain": {"enable": True, "force": True, "timeoutSeconds": 60, "deleteEmptyDir": True},
+            "gpuPodDeletion": {"force": False, "deleteEmptyDir": False},
         },
     }
     known(values)
+
+
+SHM = {"kind": "deployment", "pool": "p0", "shm": "1Gi"}
+BARE = {"kind": "pod", "pool": "p0"}
+SERVED = {"kind": "inference", "pool": "p0", "service": {"port": 80}}
+ENDED: list[tuple[list[dict[str, Any]], dict[str, Any], str]] = [
+    ([], {}, ""),
+    ([{"kind": "deployment", "pool": "p0"}], {}, ""),
+    ([SHM], {}, "empty"),
+    ([{**SHM, "shm": None, "hugepages": "2Mi"}], {}, "empty"),
+    ([{**SHM, "kind": "job"}], {}, "empty"),
+    ([{"kind": "notebook", "editor": "jupyterlab", "user": "a", "pool": "p0"}], {}, ""),
+    ([{**SHM, "kind": "notebook", "editor": "jupyterlab", "user": "a"}], {}, "empty"),
+    ([{**SERVED, "model": {"uri": "s3://a/b", "format": "onnx"}}], {}, "empty"),
+    ([{**SERVED, "model": {"uri": "pvc://a/b", "format": "onnx"}}], {}, ""),
+    ([SERVED], {}, ""),
+    ([BARE], {}, "force"),
+    ([{"kind": "pod", "gpu_product": "Tesla-T4"}], {}, "force"),
+    ([SHM, BARE], {}, "empty force"),
+    ([{**SHM, "pool": "p1"}, {**BARE, "pool": "p1"}, {"kind": "pod", "shm": "1Gi"}], {}, ""),  # without a GPU
+    ([], {"delete_empty_dir": True, "force": True}, "empty force"),  # for pods of others
+    ([SHM, BARE], {"delete_empty_dir": False}, "force"),
+]
+
+
+@pytest.mark.parametrize(("works", "upgrade", "expected"), ENDED)
+def test_the_pods_of_declared_workloads_can_be_ended(
+    works: list[dict[str, Any]], upgrade: dict[str, Any], expected: str
+) -> None:
+    """Else their node stays cordoned, and the upgrade of others waits (NVIDIA/gpu-operator#566)."""
+    pools = {**T4, "hugepages": "1Gi"}, {"machine": "m6i.xlarge"}
+    env = on("existing", *pools, workloads=works, gpu_operator={"upgrade": {**upgrade, "drain": {}}})
+    values = gpu_operator.values(env)
+    flags = {"deleteEmptyDir": "empty" in expected, "force": "force" in expected}
+    policy = values["driver"]["upgradePolicy"]
+    assert policy["gpuPodDeletion"] == flags
+    assert {key: policy["drain"][key] for key in flags} == flags
+    assert bool(env.warnings) is (False in upgrade.values())
+    known(values)
+
+
+OFF = {"delete_empty_dir": False, "force": False}
+CORDONED = "its node is not upgraded; use true, or leave it out"
+STUCK: list[tuple[list[dict[str, Any]], dict[str, Any], list[str]]] = [
+    ([{"kind": "deployment", "pool": "p0"}], {**OFF, "drain": OFF}, []),
+    ([SHM], OFF, [f"delete_empty_dir: each pod of workload w0 has an emptyDir, and {CORDONED}"]),
+    ([BARE], OFF, [f"force: each pod of workload w0 has no controller, and {CORDONED}"]),
+    ([BARE], {**OFF, "drain": {}}, [f"force: each pod of workload w0 has no controller, and {CORDONED}"]),
+    ([BARE], {**OFF, "drain": {"force": True}}, []),
+    (
+        [SHM],
+        {"drain": OFF},
+        ["drain.delete_empty_dir: each pod of workload w0 has an emptyDir, and a drain fails"],
+    ),
+    ([SHM], {"drain": {}}, []),
+]
+
+
+@pytest.mark.parametrize(("works", "upgrade", "expected"), STUCK)
+def test_a_flag_that_keeps_the_pods_of_a_declared_workload_is_warned_of(
+    works: list[dict[str, Any]], upgrade: dict[str, Any], expected: list[str]
+) -> None:
+    env = on("existing", T4, workloads=works, gpu_operator={"upgrade": upgrade})
+    assert len(env.warnings) == len(expected)
+    for text, start in zip(env.warnings, expected, strict=True):
+        assert text.startswith(f"gpu_operator.upgrade.{start}")
+    assert on("existing", T4, workloads=works, gpu_operator={"upgrade": {"drain": {}}}).warnings == ()
 
 
 def test_a_number_of_nodes_is_a_number_to_the_operator() -> None:
