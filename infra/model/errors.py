@@ -34,9 +34,9 @@ class InputError(ValueError):
     """Bad input; the command line prints it and exits with 2, before any change.
 
     ``str()`` is ``path: fact; remedy``, for example
-    ``pools[2].sharing.replicas: 1 shares nothing; use 2 or more, or sharing: {kind: exclusive}``, with the place if
-    it is known, and a line for each of the ``others``; ``--json`` prints the parts as fields. Path and fact
-    are one line; ``str()`` cuts long ones.
+    ``pools[2].sharing.replicas: 1 shares nothing; use 2 or more, or sharing: {kind: exclusive}``, with the
+    place if it is known, and a line for each of the ``others``; ``--json`` prints the parts as fields.
+    Path and fact are one line; ``str()`` cuts long ones.
     """
 
     def __init__(
