@@ -38,25 +38,30 @@ def _tainted(pool: Resource, _: Sequence[Resource]) -> Iterator[str]:
         yield f"has GPUs and no taint {' or '.join(contract.GPU_TAINTS)}: any pod may run on its nodes"
 
 
-def _limited(pool: Resource, _: Sequence[Resource]) -> Iterator[str]:
+def _limited(pool: Resource, resources: Sequence[Resource]) -> Iterator[str]:
     limits = mapping(pool.props, "spec", "limits")
     if get(pool.props, "spec", "replicas") is not None:
         return  # static: its replicas are its limit
     if not limits:
         yield "spec.limits is empty: nothing limits how many nodes it launches"
-    elif _renames_resource(pool) and set(limits) == {contract.GPU}:
+    elif set(limits) == {contract.GPU} and not _offers_gpu(pool, resources):
         yield (
             f"spec.limits counts {contract.GPU}, which its nodes do not offer when GPUs are shared: "
             "limit the offered resource or cpu"
         )
 
 
-def _renames_resource(pool: Resource) -> bool:
-    """Whether its nodes offer slices or renamed shares, judged by our names of configurations."""
+def _offers_gpu(pool: Resource, resources: Sequence[Resource]) -> bool:
+    """Whether its nodes offer ``nvidia.com/gpu``: by its overlay, or by our names of configurations."""
+    for overlay in resources:
+        offered = get(overlay.props, "spec", "capacity", contract.GPU)
+        selected = [items(term, "values") for term in items(overlay.props, "spec", "requirements")]
+        if offered is not None and any(get(pool.props, "metadata", "name") in names for names in selected):
+            return str(offered) != "0"
     labels = _labels(pool)
-    mig = str(labels.get(contract.MIG_CONFIG, contract.MIG_STANDARD[0]))
-    return str(labels.get(contract.DEVICE_PLUGIN_CONFIG, "")).startswith("slice-") or (
-        mig not in contract.MIG_STANDARD
+    mig = labels.get(contract.MIG_CONFIG, contract.MIG_STANDARD[0])
+    return mig in contract.MIG_STANDARD and not text(labels, contract.DEVICE_PLUGIN_CONFIG).startswith(
+        "slice-"
     )
 
 
@@ -148,6 +153,7 @@ RULES = (
         "set elastic.max to cpu or to the offered resource, for example nvidia.com/gpu.shared",
         (contract.NODE_POOL,),
         _limited,
+        whole_stack=True,
     ),
     Rule(
         "expiry-with-grace",

@@ -8,6 +8,7 @@ from infra.model.environment import Environment
 from infra.model.pool import Pool
 from infra.plan import eks, iam, karpenter, magnum, magnum_guards, node_class, node_groups, sharing, user_data
 from infra.plan.charts import ChartRelease
+from infra.plan.device_plugin import efa_release
 
 Documents = list[dict[str, Any]]
 
@@ -27,6 +28,8 @@ def cloud_documents(env: Environment) -> dict[str, Documents]:
         "network.yaml": [_network(env)],
         "node-groups.yaml": [_node_group(env, pool) for pool in nodes],
     }
+    if efa := efa_release(env):
+        documents["efa-device-plugin.yaml"] = [release_document(efa)]
     karpenter_pools = [pool for pool in env.pools if pool.by_karpenter]
     if karpenter_pools:
         releases = [eks.karpenter_crd_release(env), eks.karpenter_release(env)]

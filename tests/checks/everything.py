@@ -13,7 +13,6 @@ from typing import Any
 
 from infra.config import load, parse
 from infra.model.environment import Environment
-from infra.plan import device_plugin
 from infra.plan.render import render
 from infra.strict_yaml import load_all
 from tests.plan import aws_environments
@@ -270,11 +269,7 @@ def objects(name: str) -> Iterator[Document]:
 
 def charts(name: str) -> Iterator[Document]:
     """Charts with their values, each under the last part of its address."""
-    env = environments()[name]
     found = [document for document in _documents(name) if "chart" in document and "values" in document]
-    release = device_plugin.efa_release(env) if env.cluster.kind == "aws" else None
-    if release:
-        found.append(vars(release))
     return ({**item, "chart": item["chart"].rpartition("/")[2]} for item in found)
 
 

@@ -7,11 +7,15 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes
 import pytest
+import yaml
 
+from gpuform.stack.policy_check import rendered_resources
 from infra.config import parse
+from infra.plan.render import render
 from infra.platform import platform
 from infra.target import Target
 from tests.components import test_hosts_program, test_program, test_workloads
+from tests.components.aws_stacks import ROOT
 from tests.components.openstack_stacks import T4, with_template
 from tests.components.recording import record, run
 from tests.components.test_bounded import STACKS, declared
@@ -36,6 +40,27 @@ def test_preview_and_up_register_the_same_resources(name: str) -> None:
         assert provider.inputs["enableConfigMapMutable"] == "true"
         # By the client, large CRDs exceed the limit of annotations; the default of pulumi-kubernetes 4.
         assert provider.inputs.get("enableServerSideApply", "true") == "true"
+
+
+EXAMPLES: dict[str, dict[str, Any]] = {
+    path.stem: yaml.safe_load(path.read_text())["config"]["gpuform:environment"]
+    for path in sorted((ROOT / "docs/examples").glob("*.yaml"))
+    if path.stem != "onprem-air-gap"  # names files with keys, which its program reads
+}
+
+
+@pytest.mark.parametrize("name", [*PROGRAMS, *EXAMPLES])
+def test_render_shows_every_object_and_release_of_the_program(name: str) -> None:
+    """Not patches of what a chart creates."""
+    environment = {**PROGRAMS, **EXAMPLES}[name]
+    shown = {(item.type, item.name) for item in rendered_resources(render(parse(environment)))}
+    created = [item for item in record(environment).resources if item.type.startswith("kubernetes:")]
+    assert {(item.type, _name(item.inputs)) for item in created if not item.type.endswith("Patch")} <= shown
+
+
+def _name(inputs: dict[str, Any]) -> str:
+    metadata = inputs.get("metadata") or {"name": inputs["name"]}
+    return "/".join(metadata[key] for key in ("namespace", "name") if key in metadata)
 
 
 EMBEDDED = {**test_program.PLAIN, "cluster": {"kind": "embedded"}, "pools": [{**T4, "name": "t4"}]}
