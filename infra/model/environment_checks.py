@@ -32,7 +32,7 @@ from infra.model.base import listing
 from infra.model.errors import InputError
 from infra.model.hosts import HostsCluster
 from infra.model.machines import BUILT_IN
-from infra.model.offer import MigStrategy, pool_strategy
+from infra.model.offer import MigStrategy, pool_strategy, shared_labels
 from infra.model.openstack import Flavor, OpenstackCluster
 from infra.model.pool import Pool
 from infra.model.prices import Cost
@@ -54,7 +54,11 @@ def check(env: Environment) -> None:
     if isinstance(env.cluster, OpenstackCluster):
         openstack_checks.check_flavors(env.cluster, env.pools)
     _check_pools(env.cluster.kind, env.gpu_operator.mig_strategy, env.pools)
-    node_keys.check(env.cluster.kind, operator.gpu_taint, env.pools)
+    shares = [
+        shared_labels(operator.mig_strategy, pool) if operator.mode != "existing" else {}
+        for pool in env.pools
+    ]
+    node_keys.check(env.cluster.kind, operator.gpu_taint, env.pools, shares)
     if env.cost:
         _check_cost(env.cost, _system_machines(env), env.pools)
     minor = env.cluster.version if isinstance(env.cluster, AwsCluster | OpenstackCluster) else None

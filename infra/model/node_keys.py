@@ -16,7 +16,6 @@ from infra.model import labels
 from infra.model.base import refusing
 from infra.model.errors import InputError
 from infra.model.gpu import ONLY_ARM64
-from infra.model.sharing import Mig
 from infra.model.values import LabelKey
 
 if TYPE_CHECKING:
@@ -98,13 +97,18 @@ SelectorKey = Annotated[
 ]
 
 
-def check(cluster: str, gpu_taint: str, pools: Sequence[Pool]) -> None:
-    """Refuse the first key that contradicts another pool, the pool's GPUs or what sets it on the nodes."""
+def check(
+    cluster: str, gpu_taint: str, pools: Sequence[Pool], shared_labels: Sequence[Mapping[str, Sequence[str]]]
+) -> None:
+    """Refuse the first key that contradicts another pool, the pool's GPUs or what sets it on the nodes.
+
+    ``shared_labels`` are those that each pool's sharing changes, with their values on its nodes afterwards.
+    """
     for index, pool in enumerate(pools):
         path = f"pools[{index}]"
         _check_taints(gpu_taint, pool, path)
         _check_overlap(pool, pools[:index], path)
-        _check_selector(pool, pool.selector or {}, f"{path}.selector")
+        _check_selector(pool, shared_labels[index], f"{path}.selector")
         if cluster == "aws":
             _check_labels(pool, path)
 
@@ -127,9 +131,12 @@ def _check_overlap(pool: Pool, others: Sequence[Pool], path: str) -> None:
             raise InputError(f"{path}.selector", fact, "select by a label with another value")
 
 
-def _check_selector(pool: Pool, selector: Mapping[str, str], path: str) -> None:
-    """Nodes of another GPU or processor; the operands run on Linux only."""
-    known_labels = _known_labels(pool)
+def _check_selector(pool: Pool, shared_labels: Mapping[str, Sequence[str]], path: str) -> None:
+    """Nodes of another GPU or processor; the operands run on Linux only.
+
+    A label that sharing changes finds the nodes in every update only by its value afterwards.
+    """
+    known_labels, selector = _known_labels(pool, bool(shared_labels)), pool.selector or {}
     for key, value in selector.items():
         if key == labels.HOSTNAME and value != value.lower():
             raise InputError(f"{path}.{key}", f"{value!r} has capital letters", f"use {value.lower()}")
@@ -139,25 +146,25 @@ def _check_selector(pool: Pool, selector: Mapping[str, str], path: str) -> None:
         if key.startswith("nvidia.com/") and key.endswith(_NUMBERS) and not re.fullmatch("[0-9]+", value):
             raise InputError(f"{path}.{key}", f"{value!r} is not a number", "write what a node has")
         known = known_labels.get(key, (value,))
-        # Discovery appends how the GPU is shared: -SHARED, -MIG-1g.5gb.
+        after = shared_labels.get(key, known)
+        if value in known and value not in after:
+            fact = f"the pool's sharing changes {value!r} to {' or '.join(after)}, so the next update"
+            raise InputError(f"{path}.{key}", f"{fact} would not find its nodes", _OWN_LABEL)
+        # A share that the cluster's own operator decides is appended: -SHARED, -MIG-1g.5gb.
         shared = key == labels.GPU_PRODUCT and value.startswith(tuple(f"{product}-" for product in known))
-        if value not in known and not shared:
-            remedy = f"use {' or '.join(known)}" if known else "leave it out"
+        if value not in after and not (shared and not shared_labels):
+            remedy = f"use {' or '.join(known)}" if known and set(after) == set(known) else _OWN_LABEL
             raise InputError(f"{path}.{key}", f"no node of the pool has {value!r}", remedy)
 
 
+_OWN_LABEL = "select by a label of your own"
 _NUMBERS = (".count", ".major", ".memory", ".minor", ".replicas", ".rev")
 """Ends of discovery's labels with numbers (k8s-device-plugin, internal/lm)."""
 
 
-def _known_labels(pool: Pool) -> Mapping[str, Sequence[str]]:
-    """Values of labels by which nodes of the pool can be found: the kubelet's, and discovery's of GPUs.
-
-    How GPUs are shared is set once the nodes are found (k8s-device-plugin, internal/lm/resource.go).
-    """
+def _known_labels(pool: Pool, is_sharing_ours: bool) -> Mapping[str, Sequence[str]]:
+    """Values of labels of nodes that are not shared yet: the kubelet's, and discovery's of GPUs."""
     arch = ("arm64",) if {gpu.name for gpu in pool.gpus} & set(ONLY_ARM64) else ("amd64", "arm64")
-    replicas = getattr(pool.sharing, "replicas", 1)
-    strategy = {"time_slicing": "time-slicing", "mps": "mps"}.get(pool.sharing.kind, "none")
     values_by_key: dict[str, Sequence[str]] = {
         **dict.fromkeys((labels.OS, "beta.kubernetes.io/os"), ("linux",)),
         **dict.fromkeys((labels.ARCH, "beta.kubernetes.io/arch"), arch),
@@ -176,10 +183,9 @@ def _known_labels(pool: Pool) -> Mapping[str, Sequence[str]]:
             "nvidia.com/gpu.compute.minor": [str(gpu.compute[1]) for gpu in pool.gpus],
             "nvidia.com/mig.strategy": ("none", "single", "mixed"),
             "nvidia.com/mig.capable": [str(gpu.mig_capable).lower() for gpu in pool.gpus],
-            "nvidia.com/gpu.sharing-strategy": (strategy,),
         }
-        if not isinstance(pool.sharing, Mig):
-            values_by_key["nvidia.com/gpu.replicas"] = (str(replicas),)
+        if is_sharing_ours:
+            values_by_key |= {"nvidia.com/gpu.sharing-strategy": ("none",), "nvidia.com/gpu.replicas": ("1",)}
     return {key: tuple(dict.fromkeys(values)) for key, values in values_by_key.items()}
 
 

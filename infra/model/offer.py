@@ -133,6 +133,32 @@ def products(strategy: MigStrategy, pool: Pool) -> tuple[str, ...]:
     return tuple(gpu.product + suffix for gpu in pool.gpus)
 
 
+def shared_labels(strategy: MigStrategy, pool: Pool) -> dict[str, tuple[str, ...]]:
+    """Labels of discovery that sharing changes, and their values on the shared nodes.
+
+    With strategy single they describe the slices; whole GPUs with MIG have 0 replicas [k8s-device-plugin,
+    internal/lm: mig-strategy.go, resource.go].
+    """
+    if pool.by_claim or not pool.gpus:
+        return {}
+    sharing, strategy, counts = pool.sharing, pool_strategy(strategy, pool), pool.gpu_counts
+    share = sharing.share if isinstance(sharing, Mig) else sharing
+    replicas, way = getattr(share, "replicas", 1), "none"
+    if isinstance(share, TimeSlicing | SliceShare | Mps):
+        way = "mps" if isinstance(share, Mps) else "time-slicing"
+    if isinstance(sharing, Mig) and strategy == "single":
+        counts = tuple(count * sum((pool.layout or {}).values()) for count in counts)
+    elif isinstance(sharing, Mig):
+        replicas = int(sharing.devices is not None and len(sharing.devices) < counts[-1])
+    return {
+        labels.GPU_PRODUCT: products(strategy, pool),
+        labels.GPU_COUNT: tuple(map(str, counts)),
+        "nvidia.com/gpu.replicas": (str(replicas),),
+        "nvidia.com/gpu.sharing-strategy": (way,),
+        "nvidia.com/mig.strategy": (strategy,),
+    }
+
+
 def is_shared(pool: Pool) -> bool:
     """Whether several pods may get the same GPU, or the same slice."""
     sharing = pool.sharing
