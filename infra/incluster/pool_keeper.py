@@ -40,6 +40,7 @@ RELAYOUT = "gpuform.io/relayout"
 LAYOUT = "gpuform.io/mig-layout"
 POOL = "gpuform.io/pool"
 MIG_CONFIG = "nvidia.com/mig.config"
+GKES_TAINT = ("nvidia.com/gpu", "present")
 MIG_DEFAULT = "all-disabled"
 PAUSE_S = 1.0  # after a watch that ended at once
 
@@ -100,7 +101,7 @@ def missing_values(node: Json, pool: Json) -> NodeChanges:
         key, effect, value = taint["key"], taint["effect"], taint.get("value", "")
         if (key, effect) not in existing:
             taints = [*taints, taint]
-        elif existing[key, effect] != value:
+        elif existing[key, effect] != value and (key, existing[key, effect]) != GKES_TAINT:
             conflicts.append(f"the taint {key}={existing[key, effect]}:{effect}, and not {value!r}")
     for key, value in pool["labels"].items():
         if labels.get(key, value) == value:

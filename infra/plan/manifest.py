@@ -44,14 +44,6 @@ def tolerate(key: str, effect: str = "NoSchedule") -> dict[str, str]:
     return {"key": key, "operator": "Exists", "effect": effect}
 
 
-def tolerate_all(taints: Iterable[Mapping[str, str]]) -> list[dict[str, str]]:
-    """Tolerations of these taints with their values, each once."""
-    keys = ((taint["key"], taint["value"], taint["effect"]) for taint in taints)
-    return unique(
-        {"key": key, "operator": "Equal", "value": value, "effect": effect} for key, value, effect in keys
-    )
-
-
 def unique(entries: Iterable[dict[str, str]]) -> list[dict[str, str]]:
     """The entries without repetitions, in their order."""
     result: list[dict[str, str]] = []

@@ -22,7 +22,7 @@ from infra.model.queues import Queues, Team
 from infra.model.values import short_digest
 from infra.plan import gpu_operator, serving, sharing
 from infra.plan.charts import ChartRelease, Values, plan_release
-from infra.plan.manifest import Manifest, label_in, manifest, own_labels, tolerate_all
+from infra.plan.manifest import Manifest, label_in, manifest, own_labels
 
 REPLICAS = 2  # while none runs, no pod can be created in the namespaces of teams
 IN_ORDER = {"strict": "StrictFIFO", "best_effort": "BestEffortFIFO"}
@@ -146,7 +146,7 @@ def _flavor(env: Environment, pool: Pool) -> Manifest:
     """Where admitted pods run: the pool's nodes, with tolerations of their taints."""
     spec: Manifest = {
         "nodeLabels": {labels.POOL: pool.name},
-        "tolerations": tolerate_all(sharing.pool_taints(env, pool)),
+        "tolerations": sharing.pod_tolerations(env, [pool]),
     }
     if _levels(env, pool):
         spec["topologyName"] = flavor_name(env, pool)
@@ -166,7 +166,7 @@ def flavor_name(env: Environment, pool: Pool) -> str:
     (CEL rules of their CRDs): another one is created, the queues are changed, and the old one is deleted.
     """
     levels = _levels(env, pool)
-    content = sharing.to_yaml([list(levels), tolerate_all(sharing.pool_taints(env, pool))])
+    content = sharing.to_yaml([list(levels), sharing.pod_tolerations(env, [pool])])
     return f"{pool.name}-{short_digest(content)}" if levels else pool.name
 
 

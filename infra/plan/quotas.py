@@ -25,7 +25,7 @@ from infra.model.quantities import version_numbers
 from infra.model.scheduling import PLACEHOLDER_VALUE
 from infra.model.serving import CERT_MANAGER, KEDA, KSERVE
 from infra.plan import notebooks, sharing, startup
-from infra.plan.manifest import CONFINED, Manifest, manifest, nonroot, own_labels, tolerate_all
+from infra.plan.manifest import CONFINED, Manifest, manifest, nonroot, own_labels
 
 QUOTA = "gpuform-gpus"
 _NONROOT = 65532
@@ -164,7 +164,7 @@ def _pod(env: Environment, pool: Pool, requests: dict[str, int]) -> Manifest:
         "priorityClassName": PLACEHOLDER,
         "securityContext": nonroot(_NONROOT),
         "terminationGracePeriodSeconds": 0,
-        "tolerations": tolerate_all(sharing.pool_taints(env, pool)),
+        "tolerations": sharing.pod_tolerations(env, [pool]),
     }
     if env.uses_packer:
         spec["schedulerName"] = SCHEDULER

@@ -172,6 +172,20 @@ def tolerations(env: Environment, pools: Iterable[Pool]) -> list[dict[str, str]]
     return unique(tolerate(taint["key"], taint["effect"]) for taint in taints)
 
 
+def pod_tolerations(env: Environment, pools: Iterable[Pool]) -> list[dict[str, str]]:
+    """Tolerations of these pools' taints with their values, each once: for pods that use the GPUs.
+
+    GKE sets NVIDIA's taint with another value.
+    """
+    return unique(
+        tolerate(taint["key"], taint["effect"])
+        if env.cluster.kind == "existing" and taint["key"] == labels.NVIDIA_GPU
+        else {"key": taint["key"], "operator": "Equal", "value": taint["value"], "effect": taint["effect"]}
+        for pool in pools
+        for taint in pool_taints(env, pool)
+    )
+
+
 def node_selector(env: Environment, pool: Pool) -> str | None:
     """Selector of nodes that this program does not create; None for other pools.
 

@@ -21,7 +21,7 @@ from infra.model.workload import (
     Workload,
 )
 from infra.plan import blue_green, dra, kserve, notebooks, scaling, serving, sharing, training
-from infra.plan.manifest import Manifest, label_in, manifest, node_affinity, nonroot, own_labels, tolerate_all
+from infra.plan.manifest import Manifest, label_in, manifest, node_affinity, nonroot, own_labels
 
 _USER = 1000  # any user but root; images that bring their own root user run as this one
 
@@ -213,7 +213,7 @@ def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
         )
     if isinstance(workload, InferenceWorkload) and workload.near:
         spec["affinity"] = {**spec.get("affinity", {}), "podAffinity": _near_affinity(workload.near)}
-    tolerations = tolerate_all(taint for pool in pools for taint in sharing.pool_taints(env, pool))
+    tolerations = sharing.pod_tolerations(env, pools)
     if tolerations:
         spec["tolerations"] = tolerations
     return spec

@@ -87,6 +87,11 @@ def test_another_value_is_left_and_told() -> None:
     )
 
 
+def test_gkes_value_of_the_gpu_taint_is_enough() -> None:
+    changes = missing_values(node(None, None, {**GPU, "value": "present"}), POOL)
+    assert (changes.taints, changes.conflicts) == ([{**GPU, "value": "present"}, STARTUP], ())
+
+
 def test_a_pool_without_gpus_gets_labels_alone() -> None:
     plain = {"selector": {GROUP: "a"}, "manager": "m", "labels": {"gpuform.io/pool": "a"}, "taints": []}
     assert missing_values(node(), plain) == pool_keeper.NodeChanges({"gpuform.io/pool": "a"}, [], {}, {}, ())

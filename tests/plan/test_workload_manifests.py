@@ -95,6 +95,16 @@ def test_a_workload_tolerates_the_taints_of_its_own_pools_only() -> None:
     assert not {"tolerations", "nodeSelector"} & none.keys(), "it requests no GPU"
 
 
+def test_pods_tolerate_the_gpu_taint_of_an_existing_cluster_with_any_value() -> None:
+    """GKE's is nvidia.com/gpu=present."""
+    work = {"name": "w", "kind": "pod", "pool": "t4", "image": "a:1"}
+    env = on("existing", {"name": "t4", "machine": "g2.5xlarge"}, workloads=[work])
+    (found,) = [item for item in workloads.manifests(env) if item["kind"] == "Pod"]
+    assert found["spec"]["tolerations"] == [
+        {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    ]
+
+
 def test_the_three_kinds() -> None:
     deployment = manifest([SHARED], pool="p0", kind="deployment", replicas=3)
     assert (deployment["kind"], deployment["spec"]["replicas"]) == ("Deployment", 3)

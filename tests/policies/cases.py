@@ -44,7 +44,8 @@ gpuform:nodes:MigLayout gpuform:nodes:PoolNodes gpuform:openstack:ReplacementGua
 kubernetes:apps/v1:Deployment kubernetes:batch/v1:CronJob kubernetes:batch/v1:Job kubernetes:core/v1:ConfigMap
 kubernetes:core/v1:Namespace kubernetes:core/v1:Node kubernetes:core/v1:Pod kubernetes:core/v1:Secret
 kubernetes:autoscaling/v2:HorizontalPodAutoscaler kubernetes:policy/v1:PodDisruptionBudget
-kubernetes:helm.sh/v3:Release kubernetes:karpenter.sh/v1alpha1:NodeOverlay kubernetes:karpenter.k8s.aws/v1:EC2NodeClass kubernetes:karpenter.sh/v1:NodePool
+kubernetes:helm.sh/v3:Release kubernetes:karpenter.k8s.aws/v1:EC2NodeClass kubernetes:karpenter.sh/v1:NodePool
+kubernetes:karpenter.sh/v1alpha1:NodeOverlay
 kubernetes:keda.sh/v1alpha1:ScaledObject kubernetes:kueue.x-k8s.io/v1beta2:LocalQueue
 kubernetes:serving.kserve.io/v1beta1:InferenceService openstack:networking/secGroupRule:SecGroupRule
 """

@@ -223,8 +223,10 @@ class PoolNodes:
 
 def _is_incomplete(node: Manifest, inputs: Mapping[str, Any]) -> bool:
     live = {taints.key_of(taint): taints.value_of(taint) for taint in taints.current(node)}
-    required = {taints.key_of(taint): taints.value_of(taint) for taint in taints.required(node, inputs)}
-    tainted = all(live.get(key) == value for key, value in required.items())
+    tainted = all(
+        (value := live.get(taints.key_of(taint))) is not None and taints.is_met(taint, value)
+        for taint in taints.required(node, inputs)
+    )
     return not tainted or any(
         labels(node).get(key) != value for key, value in (inputs.get("labels") or {}).items()
     )

@@ -7,6 +7,10 @@ from typing import Any
 
 from gpuform.checkout.errors import OperationError
 from gpuform.provider.nodes.cluster import Manifest
+from infra.model.labels import NVIDIA_GPU
+
+GKES_TAINT = (NVIDIA_GPU, "present")
+"""Key and value of the taint that GKE sets on nodes with GPUs [cloud.google.com, GKE, how-to/gpus]."""
 
 
 def current(node: Manifest) -> list[Manifest]:
@@ -21,6 +25,11 @@ def key_of(taint: Mapping[str, Any]) -> tuple[str, str]:
 
 def value_of(taint: Mapping[str, Any]) -> str:
     return str(taint.get("value") or "")
+
+
+def is_met(taint: Mapping[str, Any], value: str) -> bool:
+    """Whether a node's ``value`` of that taint is enough."""
+    return value == value_of(taint) or (taint["key"], value) == GKES_TAINT
 
 
 def startup_of(inputs: Mapping[str, Any]) -> list[Manifest]:
@@ -50,12 +59,16 @@ def merge(node: Manifest, new: Mapping[str, Any], old: Mapping[str, Any]) -> lis
     for taint in current(node):
         key = key_of(taint)
         if key in missing:
-            if value_of(taint) not in (value_of(missing[key]), old_values.get(key)):
+            wanted = missing.pop(key)
+            if is_met(wanted, value_of(taint)):
+                result.append(taint)
+                continue
+            if value_of(taint) != old_values.get(key):
                 raise OperationError(
                     f"node {node['metadata']['name']}: the taint {key[0]}={value_of(taint)}:{key[1]} was "
-                    f"not set by this pool, which needs the value {value_of(missing[key])!r}; remove one"
+                    f"not set by this pool, which needs the value {value_of(wanted)!r}; remove one"
                 )
-            changed = {**taint, "value": value_of(missing.pop(key))}
+            changed = {**taint, "value": value_of(wanted)}
             result.append({name: value for name, value in changed.items() if name != "value" or value})
         elif old_values.get(key) != value_of(taint) or key in startup_keys:
             result.append(taint)

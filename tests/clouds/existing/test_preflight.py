@@ -10,12 +10,12 @@ import pytest
 
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
-from gpuform.clouds.existing.preflight import checks
+from gpuform.clouds.existing.preflight import checks, nodes
 from gpuform.clouds.existing.preflight import cluster as existing
 from gpuform.clouds.existing.preflight.cluster import DAEMON_SETS, POLICIES, LiveCluster
 from gpuform.engine.files import EngineFiles
 from gpuform.engine.pending import RELEASE
-from infra.config import parse
+from infra.config import load, parse
 from infra.model.environment import Environment
 
 pytestmark = pytest.mark.unit
@@ -55,9 +55,9 @@ def daemons(image: str, release: tuple[str, str] | None, *tolerations: Json, own
 
 
 def judge(env: Environment, has_release: bool | None, check: Any, *objects: Json) -> Any:
-    live: dict[str, list[Json]] = {POLICIES: [], DAEMON_SETS: []}
+    live: dict[str, list[Json]] = {POLICIES: [], DAEMON_SETS: [], "nodes": []}
     for item in objects:
-        live[DAEMON_SETS if "spec" in item else POLICIES].append(item)
+        live[item.get("kind") or (DAEMON_SETS if "spec" in item else POLICIES)].append(item)
     return check(LiveCluster(env, has_release, live.__getitem__))
 
 
@@ -116,12 +116,70 @@ def test_the_clusters_own_operator_must_reach_the_nodes(
 
 
 def test_another_device_plugin_is_found_by_its_image() -> None:
-    gke = daemons("gke.gcr.io/nvidia-gpu-device-plugin@sha256:0a", None)
-    found = judge(env(), True, existing.judge_device_plugin, daemons(PLUGIN_IMAGE, OWN), gke)
+    other = daemons("registry.example/k8s-device-plugin@sha256:0a", None, ALL)
+    found = judge(env(), True, existing.judge_device_plugin, daemons(PLUGIN_IMAGE, OWN), other)
     assert found.verdict == "FAIL"
     assert found.fact == "there/daemons is there, not by Helm: two would offer the same GPUs"
     operators = daemons(PLUGIN_IMAGE, None, owned=True)
     assert judge(env(), False, existing.judge_device_plugin, operators).verdict == "PASS"
+    found = judge(env(mode="existing"), True, existing.judge_operator, other)
+    assert found.fact == "there/daemons is there, not by Helm, and tolerates the taints of the nodes"
+
+
+def node(labels: Json | None = None, pool: str = "b") -> Json:
+    return {
+        "kind": "nodes",
+        "metadata": {"name": f"n-{len(labels or {})}", "labels": {"a": pool, **(labels or {})}},
+    }
+
+
+GKE, AUTO = {"cloud.google.com/gke-accelerator": "nvidia-l4"}, {"eks.amazonaws.com/compute-type": "auto"}
+GKE_OFF = {**GKE, "gke-no-default-nvidia-gpu-device-plugin": "true"}
+AKS = {"kubernetes.azure.com/dcgm-exporter": "enabled"}
+GKES = daemons("gke.gcr.io/nvidia-gpu-device-plugin@sha256:0a", None, ALL)
+
+
+@pytest.mark.parametrize(
+    ("mode", "objects", "verdict", "said"),
+    [
+        ("operator", [GKES, node(GKE)], "FAIL", "that of GKE offers the GPUs of n-1, and so would ours; "),
+        ("operator", [node(GKE)], "FAIL", "mode: existing, or give their node pool --node-labels=gke-no-de"),
+        ("operator", [GKES, node(GKE_OFF), node(GKE, "other")], "PASS", "none is there"),
+        ("operator", [GKES, node(GKE_OFF), node(GKE)], "FAIL", "that of GKE offers the GPUs of n-1,"),
+        ("operator", [GKES], "SKIP", "no node of the pools has any yet; GKE's does not run on nodes with"),
+        ("operator", [node(AUTO)], "FAIL", "gpu_operator.mode: existing, or select nodes of a node group"),
+        ("device_plugin", [node(AUTO)], "FAIL", "that of EKS Auto Mode offers"),
+        ("operator", [node({"eks.amazonaws.com/compute-type": "ec2"})], "PASS", "none is there"),
+        ("operator", [node(AKS)], "FAIL", "or create their node pool with --gpu-driver none"),
+        ("existing", [GKES, node(GKE)], "PASS", "the device plugin of GKE offers the GPUs"),
+        ("existing", [node(AUTO)], "PASS", "the device plugin of EKS Auto Mode offers the GPUs"),
+        ("existing", [node(AKS)], "PASS", "the device plugin of AKS offers the GPUs"),
+        ("existing", [GKES], "SKIP", "not known whether GKE's offers the GPUs"),
+        ("existing", [GKES, node(GKE_OFF)], "FAIL", "none of another release is there"),
+        ("existing", [GKES, node(GKE_OFF), node(GKE)], "FAIL", "none of another release is there"),
+        ("existing", [node()], "FAIL", "none of another release is there"),
+    ],
+)  # fmt: skip
+def test_a_device_plugin_of_the_cloud(mode: str, objects: list[Json], verdict: str, said: str) -> None:
+    check = existing.judge_operator if mode == "existing" else existing.judge_device_plugin
+    found = judge(env(mode=mode), False, check, *objects)
+    assert found.verdict == verdict
+    assert said in f"{found.fact}; {found.fix}"
+
+
+def test_the_example_of_a_clouds_cluster_passes_on_gke() -> None:
+    example = load(Path(__file__).parents[3] / "docs/examples/existing-cloud.yaml")
+    pools = [node({**GKE_OFF, **(pool.selector or {})}) for pool in example.pools]
+    for item in pools:
+        item["status"] = {"nodeInfo": {"containerRuntimeVersion": "containerd://2.1.0"}}
+    live = {POLICIES: [], DAEMON_SETS: [GKES], "nodes": pools, "deployments.apps": []}
+    cluster = LiveCluster(example, False, live.__getitem__)
+    found = [
+        check.judge(cluster)
+        for part in (existing.checks, nodes.checks, nodes.controllers)
+        for check in part(example, "kubectl")
+    ]
+    assert [result.fact for result in found if result.verdict == "FAIL"] == []
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,18 @@ async def test_a_preview_says_which_nodes_and_changes_none(pool):
 
 STARTUP = {"key": "gpuform.io/gpu-not-ready", "effect": "NoSchedule"}
 PROOF, REASON = "gpuform.io/gpu-ready", "gpuform.io/gpu-waits-for"
+
+
+async def test_gkes_value_of_the_gpu_taint_stays(pool):
+    gkes = {**TAINT, "value": "present"}
+    name = await pool.add_node("0", taints=[gkes])
+    await pool.create(**INPUTS)
+    assert await _taints(pool, name) == [gkes]
+    assert await pool.changes(**INPUTS) == set()
+    await pool.invoke("delete", "id", pool.inputs, pool.outputs)
+    assert await _taints(pool, name) == [gkes]
+
+
 WITH_STARTUP = {**INPUTS, "startup": {"taints": [STARTUP], "proof": PROOF, "reason": REASON}}
 
 

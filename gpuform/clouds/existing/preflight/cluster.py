@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from gpuform.checkout.errors import Failure
+from gpuform.checkout.listing import abbreviate
 from gpuform.checkout.paths import Paths
 from gpuform.engine.pending import RELEASE, operations
 from gpuform.kubernetes.kubeconfig_errors import translate_errors
@@ -22,8 +23,18 @@ from infra.model.environment import Environment
 from infra.plan import device_plugin, sharing, startup
 
 POLICIES, DAEMON_SETS = "clusterpolicies.nvidia.com", "daemonsets.apps"
-NFD, DEVICE_PLUGINS = ("node-feature-discovery",), ("k8s-device-plugin", "nvidia-gpu-device-plugin")
-"""Names of the images of node feature discovery, and of device plugins (NVIDIA's and GKE's)."""
+NFD, DEVICE_PLUGINS = ("node-feature-discovery",), ("k8s-device-plugin",)
+"""Names of the images of node feature discovery, and of NVIDIA's device plugin."""
+_GKES_PLUGIN, _GKE_OFF = ("nvidia-gpu-device-plugin",), "gke-no-default-nvidia-gpu-device-plugin"
+"""Image of GKE's DaemonSets, which are on every cluster there, and the label that keeps them off a node [GPU
+operator documentation, google-gke]."""
+_CLOUD_PLUGINS: Mapping[str, tuple[str, str]] = {
+    "cloud.google.com/gke-accelerator": ("GKE", f"give their node pool --node-labels={_GKE_OFF}=true"),
+    "eks.amazonaws.com/compute-type=auto": ("EKS Auto Mode", "select nodes of a node group"),
+    "kubernetes.azure.com/dcgm-exporter=enabled": ("AKS", "create their node pool with --gpu-driver none"),
+}
+"""By label: the cloud that offers a node's GPUs by a plugin of its own, and how to be without. On EKS and AKS
+it is no DaemonSet [EKS user guide, auto-accelerated; learn.microsoft.com, aks-managed-gpu-nodes]."""
 _OWN_RELEASES = {(sharing.NAMESPACE, name) for name in ("gpu-operator", device_plugin.NAME)}
 Json = Mapping[str, Any]
 
@@ -39,6 +50,24 @@ class LiveCluster:
     @cached_property
     def daemon_sets(self) -> Sequence[Json]:
         return list(self.list_objects(DAEMON_SETS))
+
+    @cached_property
+    def gpu_nodes(self) -> Sequence[Json]:
+        """Nodes of the pools with GPUs."""
+        selectors = [(pool.selector or {}).items() for pool in self.env.pools if pool.gpus]
+        nodes = self.list_objects("nodes") if selectors else ()
+        return [node for node in nodes if any(item <= node_labels(node).items() for item in selectors)]
+
+    @cached_property
+    def cloud_plugins(self) -> Mapping[str, tuple[str, str]]:
+        """The entry of ``_CLOUD_PLUGINS`` by the name of each node with GPUs that has one."""
+        return {
+            node["metadata"]["name"]: plugin
+            for node in self.gpu_nodes
+            for label, plugin in _CLOUD_PLUGINS.items()
+            if label in {*node_labels(node), *map("=".join, node_labels(node).items())}
+            and _GKE_OFF not in node_labels(node)
+        }
 
     def sets_with_image(self, names: Sequence[str]) -> list[Json]:
         """DaemonSets of these images, without the operator's own."""
@@ -95,6 +124,13 @@ def judge_operator(cluster: LiveCluster) -> Result:
         if foreign:
             daemon_sets = list(filter(is_operator_owned, cluster.daemon_sets))
             return _judge_tolerations(cluster.env, daemon_sets, foreign)
+        if plugins := cluster.foreign_objects(cluster.sets_with_image(DEVICE_PLUGINS)):
+            return _judge_tolerations(cluster.env, plugins, plugins)
+        if cluster.gpu_nodes and len(cluster.cloud_plugins) == len(cluster.gpu_nodes):
+            clouds = sorted({cloud for cloud, _ in cluster.cloud_plugins.values()})
+            return Result("PASS", f"the device plugin of {', '.join(clouds)} offers the GPUs")
+        if gke := _unknown_on_gke(cluster):
+            return gke
         fact = "none of another release is there, and gpu_operator.mode is existing"
         return Result("FAIL", fact, "use gpu_operator.mode: operator, or install one first")
     if not foreign:
@@ -109,9 +145,23 @@ def judge_operator(cluster: LiveCluster) -> Result:
 def judge_device_plugin(cluster: LiveCluster) -> Result:
     own = cluster.sets_with_image(DEVICE_PLUGINS)
     foreign = cluster.foreign_objects(own)
+    if not foreign and cluster.cloud_plugins:
+        cloud, remedy = next(iter(cluster.cloud_plugins.values()))
+        fact = (
+            f"that of {cloud} offers the GPUs of {abbreviate(list(cluster.cloud_plugins))}, and so would ours"
+        )
+        return Result("FAIL", fact, f"use gpu_operator.mode: existing, or {remedy}")
     if not foreign:
-        return cluster.judge_own(own)
+        return _unknown_on_gke(cluster) or cluster.judge_own(own)
     return Result("FAIL", f"{_describe(foreign)}: two would offer the same GPUs", "uninstall that one first")
+
+
+def _unknown_on_gke(cluster: LiveCluster) -> Result | None:
+    """SKIP on a cluster of GKE that has no node with GPUs yet."""
+    if cluster.gpu_nodes or not cluster.sets_with_image(_GKES_PLUGIN):
+        return None
+    fact = "not known whether GKE's offers the GPUs: no node of the pools has any yet"
+    return Result("SKIP", fact, f"GKE's does not run on nodes with the label {_GKE_OFF}=true")
 
 
 def judge_feature_discovery(cluster: LiveCluster) -> Result:
@@ -151,6 +201,10 @@ def _tolerates(toleration: Json, taint: Json) -> bool:
         and (toleration.get("key") == taint["key"] or (exists and not toleration.get("key")))
         and (exists or (toleration.get("value") or "") == taint.get("value", ""))
     )
+
+
+def node_labels(node: Json) -> Mapping[str, str]:
+    return node["metadata"].get("labels") or {}
 
 
 def is_operator_owned(item: Json) -> bool:

@@ -26,6 +26,7 @@ from gpuform.clouds.existing.preflight.cluster import (
     has_image,
     image_name,
     is_operator_owned,
+    node_labels,
     object_name,
 )
 from gpuform.stack.preflight.check import Check, Result
@@ -79,8 +80,8 @@ def judge_ownership(cluster: LiveCluster) -> Result:
             return Result(
                 "FAIL", fact, f"use gpu_operator.{component}: operator, or install it on the nodes first"
             )
-    nodes = _nodes(cluster)
-    with_driver = [node for node in nodes if _label(node, DEPLOY_DRIVER) == _PRE_INSTALLED]
+    nodes = cluster.gpu_nodes
+    with_driver = [node for node in nodes if node_labels(node).get(DEPLOY_DRIVER) == _PRE_INSTALLED]
     preinstalled = [node["metadata"]["name"] for node in with_driver]
     if preinstalled and ownership.driver == "operator":
         fact = f"driver is operator, but it installs none on nodes that have one: {', '.join(preinstalled)}"
@@ -92,7 +93,7 @@ def judge_ownership(cluster: LiveCluster) -> Result:
 
 
 def judge_runtimes(cluster: LiveCluster) -> Result:
-    nodes = _nodes(cluster)
+    nodes = cluster.gpu_nodes
     without_cdi, unknown, by_host = [], [], cluster.env.ownership.toolkit == "host"
     for node in nodes:
         runtime = str(node["status"]["nodeInfo"]["containerRuntimeVersion"])
@@ -134,22 +135,6 @@ def judge_unknown_toolkit(env: Environment, _: object) -> Result:
         )
     fix = "use gpu_operator.cdi: true, or toolkit: operator"
     return Result("SKIP", f"{fact}, and with cdi: false it cannot be false", fix)
-
-
-def _nodes(cluster: LiveCluster) -> list[Json]:
-    """Nodes of the pools with GPUs."""
-    return [node for node in cluster.list_objects("nodes") if _is_gpu_node(cluster.env, node)]
-
-
-def _label(node: Json, key: str) -> str | None:
-    value: str | None = (node["metadata"].get("labels") or {}).get(key)
-    return value
-
-
-def _is_gpu_node(env: Environment, node: Json) -> bool:
-    node_labels = node["metadata"].get("labels") or {}
-    selectors = [pool.selector or {} for pool in env.pools if pool.gpus]
-    return any(selector.items() <= node_labels.items() for selector in selectors)
 
 
 DEPLOYMENTS = "deployments.apps"
