@@ -107,7 +107,8 @@ RULES = (
         "secrets-not-plain",
         "No secret is in plain text in a pod, a ConfigMap or a release's values.",
         "critical",
-        "use a Secret and a reference to it, or a value that Pulumi marks as secret",
+        "use a Secret and a reference to it; a stack file has references only for notebooks, models and "
+        "monitoring, so create any other pod with a secret by a manifest of your own",
         (*contract.PODS, contract.CONFIG_MAP, contract.RELEASE),
         _plain_secrets,
     ),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gpuform.kubernetes.client import ApiError, Client
 from gpuform.kubernetes.pods import condition, queued_object
 from infra.model import labels, namespaces
 from infra.model.losses import CERTIFICATES, KUEUE_API
+from infra.model.serving import KEDA, KSERVE
 
 Manifest = Mapping[str, Any]
 
@@ -27,6 +28,12 @@ _OPERATOR_KINDS = ("ClusterPolicy", "NVIDIADriver")
 """NVIDIA's cluster-scoped kinds: they own the operator's operands."""
 _DATALESS_NAMESPACES = (namespaces.PLACEHOLDER, namespaces.TRIAL)
 """Namespaces of pods that hold nothing: they keep room free, or try a GPU."""
+_CUSTOM_KINDS: Mapping[str, tuple[str, ...]] = {
+    KEDA: ("keda.sh/v1alpha1/scaledobjects", "keda.sh/v1alpha1/scaledjobs"),
+    KSERVE: ("serving.kserve.io/v1beta1/inferenceservices", "serving.kserve.io/v1alpha1/inferencegraphs"),
+    namespaces.KUEUE: (f"{KUEUE_API}/clusterqueues",),
+}
+"""By namespace: kinds that its release deletes everywhere, because its chart's templates have their CRDs."""
 _NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -61,13 +68,8 @@ async def queued_workloads(client: Client, environment: str) -> dict[str, list[s
     Each is named by what was queued, as ``Kind namespace/name (waits)``. Empty without Kueue.
     """
     selector = {"labelSelector": f"{labels.MANAGED_BY}={_MANAGER},{labels.ENVIRONMENT}={environment}"}
-    try:
-        workloads = (await client.get(f"/apis/{KUEUE_API}/workloads", {})).get("items") or ()
-        local_queues = (await client.get(f"/apis/{KUEUE_API}/localqueues", {})).get("items") or ()
-    except ApiError as error:
-        if error.code == 404:
-            return {}
-        raise
+    workloads = await _list_custom(client, f"{KUEUE_API}/workloads")
+    local_queues = await _list_custom(client, f"{KUEUE_API}/localqueues")
     cluster_queue_of = {
         (item["metadata"]["namespace"], item["metadata"]["name"]): str(item["spec"]["clusterQueue"])
         for item in local_queues
@@ -88,6 +90,16 @@ async def queued_workloads(client: Client, environment: str) -> dict[str, list[s
         name = f"{owner['kind']} {metadata['namespace']}/{owner['name']}"
         names_of.setdefault(queue, []).append(name if admitted_by else f"{name} (waits)")
     return {queue: sorted(names) for queue, names in names_of.items()}
+
+
+async def _list_custom(client: Client, path: str) -> Sequence[Manifest]:
+    """Objects in all namespaces; none without their CRD."""
+    try:
+        return (await client.get(f"/apis/{path}", {})).get("items") or ()
+    except ApiError as error:
+        if error.code == 404:
+            return ()
+        raise
 
 
 async def foreign_objects(
@@ -115,6 +127,19 @@ async def foreign_objects(
     ]
     errors = [error for _, error in listed if error]
     return [*sorted(names, key=lambda item: (not item.startswith(VOLUME_CLAIM), item)), *errors]
+
+
+async def lost_with_namespace(
+    client: Client, namespace: str, environment: str, releases: Collection[str]
+) -> list[str]:
+    """``foreign_objects``, and those in other namespaces that go with the CRDs of the release in this one."""
+    names = []
+    for path in _CUSTOM_KINDS.get(namespace, ()):
+        for item in await _list_custom(client, path):
+            if not _is_own(item, environment, ()):
+                kind, metadata = item.get("kind") or path.rpartition("/")[2], item["metadata"]
+                names.append(f"{kind} {metadata.get('namespace', '')}/{metadata['name']}")
+    return [*await foreign_objects(client, namespace, environment, releases), *sorted(names)]
 
 
 async def _list_kinds(client: Client) -> list[tuple[str, str]]:

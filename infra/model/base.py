@@ -21,10 +21,18 @@ SHARE = r"([1-9][0-9]?|100)%"
 """From 1 to 100 percent."""
 
 
-def listing(known: Iterable[str], wrong: str = "") -> str:
-    """The known names for an error's remedy, after the closest one if it is similar to ``wrong``."""
+def listing(known: Iterable[str], wrong: str = "", family: str = "") -> str:
+    """The known names for an error's remedy, after the closest one if it is similar to ``wrong``.
+
+    ``family``: start in which both must be equal, because by letters alone g5.xlarge is close to c5.xlarge.
+    """
+
+    def start(name: str) -> str:
+        return re.findall(f"^{family}", re.sub("[^a-z0-9]", "", name.lower()))[0] if family else ""
+
     names = list(known)
-    close = difflib.get_close_matches(wrong, names, n=1, cutoff=0.6)
+    similar = [name for name in names if start(name) == start(wrong)]
+    close = difflib.get_close_matches(wrong, similar, n=1, cutoff=0.6)
     hint = f"did you mean {close[0]}? " if close else ""
     return f"{hint}known: {', '.join(names)}"
 

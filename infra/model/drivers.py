@@ -9,7 +9,7 @@ release notes. Not in the tables: boards with NVSwitch but fewer than eight GPUs
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from infra.model.errors import InputError
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 Version = tuple[int, ...]
 
 BRANCHES = (450, 460, 470, 510, 515, 525, 535, 545, 550, 555, 560, 565, 570, 575, 580, 590, 595)
+FIXED = (535, 580, 595, 610, 615)
+"""Branches in which NVIDIA still fixes faults [NVIDIA/product-security 2026/5861]."""
 FIRST_OPEN = 515
 FIRST_OPEN_BY_DEFAULT = 560
 NVSWITCH_GPUS = 8
@@ -136,6 +138,15 @@ def check(version: str, gpu: Gpu, pool: Pool, path: str) -> None:
     if pool.layout is not None and support.mig and version_numbers(version) < version_numbers(support.mig):
         fact = f"{version} does not support MIG on {gpu.name} yet (pool {pool.name})"
         raise InputError(path, fact, f"use {support.mig} or newer")
+
+
+def warnings(versions: Mapping[str, str | None]) -> Iterator[str]:
+    """Declared drivers, by path, that get no more fixes."""
+    supported = [str(number) for number in BRANCHES if number in FIXED]
+    for path, version in versions.items():
+        if version and branch(version) not in FIXED:
+            fact = f"NVIDIA no longer fixes security faults in branch {branch(version)}"
+            yield f"{path}: {fact}; use branch {' or '.join(supported)}"
 
 
 def check_modules(

@@ -10,6 +10,7 @@ from infra.model import (
     aws_checks,
     checks,
     driver_upgrade,
+    drivers,
     health,
     host_checks,
     layouts,
@@ -235,6 +236,7 @@ def warnings(env: Environment) -> tuple[str, ...]:
     warnings = [*node_resources.warnings(env), *queue_checks.warnings(env)]
     warnings += [*quotas.warnings(env), *checks.warnings(strategy, env.pools, env.workloads)]
     warnings += driver_upgrade.warnings(env)
+    warnings += drivers.warnings({"gpu_operator.driver_version": env.gpu_operator.driver_version})
     if env.has_cluster:  # else Ansible changes the layouts, host by host
         warnings += relayout.warnings(env.cluster.kind, env.pools)
     if isinstance(env.cluster, AwsCluster):

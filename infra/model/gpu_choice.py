@@ -70,7 +70,7 @@ def _gpu_name(name: str, info: ValidationInfo) -> str:
     catalogue = catalogue_of(info)
     gpu = catalogue.gpu(name)
     if gpu is None:
-        raise InputError("", f"unknown GPU {name!r}", listing(catalogue.gpu_names, name))
+        raise InputError("", f"unknown GPU {name!r}", listing(catalogue.gpu_names, name, "[a-z]*[0-9]*"))
     return gpu.name
 
 
@@ -78,7 +78,7 @@ def _machine_name(name: str) -> str:
     if name in UNSUPPORTED:
         raise InputError("", f"{name} has {UNSUPPORTED[name]}", "name another machine")
     if name not in MACHINES:
-        raise InputError("", f"unknown machine {name!r}", listing(MACHINES, name))
+        raise InputError("", f"unknown machine {name!r}", listing(MACHINES, name, "[a-z]*"))
     return name
 
 
@@ -89,7 +89,7 @@ def _flavor_name(name: str, info: ValidationInfo) -> str:
     if name in declared or name in catalogue_of(info).declared_machines:
         return name
     if context.get("cluster") == "openstack" and name not in MACHINES:
-        remedy_names = listing((flavor.name for flavor in flavors(declared)), name)
+        remedy_names = listing((flavor.name for flavor in flavors(declared)), name, "[a-z]*")
         remedy = f"declare it under cluster.flavors, or use another; {remedy_names}"
         raise InputError("", f"unknown flavor {name!r}", remedy)
     return _machine_name(name)

@@ -152,7 +152,11 @@ def _check_runtime(cluster: HostsCluster, pools: Sequence[Pool]) -> None:
 
 
 def warnings(cluster: HostsCluster, pools: Sequence[Pool]) -> Iterator[str]:
-    """GPUs only for pods with a RuntimeClass, although nothing declares it."""
+    """Old drivers, and GPUs only for pods with a RuntimeClass, although nothing declares it."""
+    paths = {f"pools[{index}]": pool.driver for index, pool in enumerate(pools)} | {"cluster": cluster.driver}
+    yield from drivers.warnings(
+        {f"{path}.driver.version": item.version for path, item in paths.items() if item}
+    )
     is_declared = cluster.toolkit.mode or cluster.runtime_version or cluster.runtime == "crio"
     if cluster.kubeconfig and not is_declared and any(pool.gpus for pool in pools):
         fact = "missing, so only pods with runtimeClassName: nvidia get GPUs; declared pods have it"

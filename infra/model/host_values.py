@@ -20,7 +20,7 @@ def _known_branch(value: str) -> str:
     if drivers.branch(value) not in drivers.BRANCHES:
         known = [str(branch) for branch in drivers.BRANCHES]
         fact = f"unknown driver branch {drivers.branch(value)}"
-        raise InputError("", fact, listing(known, str(drivers.branch(value))))
+        raise InputError("", fact, listing(known))
     return value
 
 

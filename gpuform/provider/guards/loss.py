@@ -9,7 +9,7 @@ from typing import Any
 from gpuform.checkout.errors import OperationError
 from gpuform.checkout.listing import abbreviate
 from gpuform.kubernetes.client import Client
-from gpuform.kubernetes.foreign import foreign_objects, queued_workloads, running_pods
+from gpuform.kubernetes.foreign import lost_with_namespace, queued_workloads, running_pods
 from gpuform.provider.guards.guard import Guard, acknowledged_names
 from gpuform.provider.guards.replacement import changes, show
 from gpuform.provider.handler import Call, CheckResult, Properties
@@ -105,7 +105,7 @@ class LossGuard(Guard):
             client = self._client(olds)
             pods = await running_pods(client, pools) if pools else {}
             objects = {
-                name: await foreign_objects(client, name, str(before["environment"]), RELEASES)
+                name: await lost_with_namespace(client, name, str(before["environment"]), RELEASES)
                 for name in namespaces
             }
             workloads = await queued_workloads(client, str(before["environment"])) if queues else {}

@@ -15,6 +15,7 @@ from gpuform.provider.own.provider import GpuformProvider
 from gpuform.provider.properties import UNKNOWN
 from infra.model.losses import GUARD, REPORT, VARIABLE
 from tests.kubernetes.fake_client import FakeClient
+from tests.kubernetes.test_foreign import OURS
 from tests.provider.conftest import Log
 
 pytestmark = pytest.mark.unit
@@ -169,6 +170,32 @@ def test_a_queue_is_not_taken_from_the_workloads_of_others(played: FakeClient) -
 def test_without_kueue_a_queue_holds_nothing(played: FakeClient) -> None:
     played.absent = ("workloads",)
     assert check({**INSIDE, "queues": ["science"]}, INSIDE, played) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("namespace", "plural"),
+    [
+        ("gpuform-keda", "scaledobjects"),
+        ("gpuform-keda", "scaledjobs"),
+        ("gpuform-kserve", "inferenceservices"),
+        ("gpuform-kserve", "inferencegraphs"),
+        ("kueue-system", "clusterqueues"),
+    ],
+)
+def test_what_others_have_of_a_kind_goes_with_the_release_that_has_its_crd(
+    namespace: str, plural: str, played: FakeClient
+) -> None:
+    olds = {**INSIDE, "namespaces": [*INSIDE["namespaces"], namespace]}
+    played.add(plural, "ours", labels=OURS)
+    assert check(olds, INSIDE, played) == ([], [])
+    played.add(plural, "theirs", "other")
+    (refused,), _ = check(olds, INSIDE, played)
+    fact = f"is deleted, with what the stack did not create: {plural} other/theirs; "
+    assert refused.startswith(f"namespace {namespace} {fact}")
+    refused_, (warning,) = check(olds, {**INSIDE, "acknowledged": [namespace]}, played)
+    assert (refused_, warning.endswith("; acknowledged")) == ([], True)
+    played.absent = (plural,)
+    assert check(olds, INSIDE, played) == ([], [])
 
 
 def test_a_cluster_that_does_not_answer_counts_as_a_loss(played: FakeClient) -> None:
