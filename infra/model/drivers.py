@@ -142,11 +142,10 @@ def check(version: str, gpu: Gpu, pool: Pool, path: str) -> None:
 
 def warnings(versions: Mapping[str, str | None]) -> Iterator[str]:
     """Declared drivers, by path, that get no more fixes."""
-    supported = [str(number) for number in BRANCHES if number in FIXED]
+    fixed = " or ".join(str(number) for number in BRANCHES if number in FIXED)
     for path, version in versions.items():
-        if version and branch(version) not in FIXED:
-            fact = f"NVIDIA no longer fixes security faults in branch {branch(version)}"
-            yield f"{path}: {fact}; use branch {' or '.join(supported)}"
+        if version and (old := branch(version)) not in FIXED:
+            yield f"{path}: NVIDIA no longer fixes security faults in branch {old}; use branch {fixed}"
 
 
 def check_modules(

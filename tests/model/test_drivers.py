@@ -74,6 +74,9 @@ def test_a_branch_without_fixes_is_a_warning(version: str, warns: bool) -> None:
     env = on("existing", {"machine": "g2.5xlarge"}, gpu_operator={"driver_version": version})
     fact = f"NVIDIA no longer fixes security faults in branch {version[:3]}; use branch 535 or 580 or 595"
     assert env.warnings == ((f"gpu_operator.driver_version: {fact}",) if warns else ())
+    cluster = {"driver": {"source": "nvidia", "version": version}, "kubeconfig": None}
+    hosts = on("hosts", {"gpu": {"models": ["T4"], "count": 1}}, cluster=cluster)
+    assert hosts.warnings == ((f"cluster.driver.version: {fact}",) if warns else ())
 
 
 @pytest.mark.parametrize(

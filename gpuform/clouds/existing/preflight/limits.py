@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -27,15 +26,22 @@ def checks(env: Environment, by_hand: str) -> Iterator[Check]:
 def judge(cluster: LiveCluster) -> Result:
     """Pods that the API server would refuse. They limit their memory and GPUs, and not their CPU."""
     ranges, facts = list(cluster.list_objects(RANGES)), list[str]()
+    with_cpu_limit = {  # a maximum is a default, too
+        item["metadata"]["namespace"]
+        for item in ranges
+        for limit in item["spec"].get("limits") or ()
+        if "cpu" in {**(limit.get("default") or {}), **(limit.get("max") or {})}
+    }
     for item in cluster.list_objects(QUOTAS):
-        needs, spec = Counter[str](), item["spec"]
+        needs, spec = dict[str, float](), item["spec"]
         for work in _workloads(cluster.env, item):
-            needs.update({key: work.pods * amount for key, amount in _needs(cluster.env, work).items()})
+            for key, amount in _needs(cluster.env, work).items():
+                needs[key] = needs.get(key, 0) + work.pods * amount
         if item["metadata"]["name"] == QUOTA or spec.get("scopes") or spec.get("scopeSelector") or not needs:
             continue
         hard = spec.get("hard") or {}
         facts += _exceeded(f"ResourceQuota {object_name(item)}", "allows", hard, needs)
-        if "limits.cpu" in hard and not any(_has_default(one, item) for one in ranges):
+        if "limits.cpu" in hard and item["metadata"]["namespace"] not in with_cpu_limit:
             facts.append(f"ResourceQuota {object_name(item)} requires a CPU limit, which pods do not declare")
     for item in ranges:
         for work in _workloads(cluster.env, item):
@@ -43,12 +49,11 @@ def judge(cluster: LiveCluster) -> Result:
                 needs, name = _needs(cluster.env, work), f"LimitRange {object_name(item)}"
                 plain = {key.removeprefix("requests."): amount for key, amount in needs.items()}
                 facts += _exceeded(name, f"allows each {limit['type']}", limit.get("max") or {}, plain)
-                cpu = {key: value for key, value in (limit.get("default") or {}).items() if key == "cpu"}
-                facts += _exceeded(name, "limits pods by default to", cpu, plain)
+                if cpu := (limit.get("default") or {}).get("cpu"):
+                    facts += _exceeded(name, "limits pods by default to", {"cpu": cpu}, plain)
     if facts:
-        return Result(
-            "FAIL", abbreviate(list(dict.fromkeys(facts)), separator="; "), "raise it, or request less"
-        )
+        fix = "raise it or request less; for a CPU limit, a LimitRange with a default for cpu"
+        return Result("FAIL", abbreviate(list(dict.fromkeys(facts)), separator="; "), fix)
     return Result("PASS", "no quota and no limit of others refuses declared pods")
 
 
@@ -60,13 +65,6 @@ def _needs(env: Environment, work: Workload) -> dict[str, float]:
     cpu, memory = quantity(work.cpu), quantity(work.memory)
     requests = {**dict.fromkeys(("cpu", "requests.cpu"), cpu), **surge.requests_of(env, work)}
     return {"pods": 1, **requests, **dict.fromkeys(("memory", "requests.memory", "limits.memory"), memory)}
-
-
-def _has_default(limits: Json, quota: Json) -> bool:
-    """Whether a LimitRange of the quota's namespace gives pods a CPU limit; a maximum is one, too."""
-    same = limits["metadata"]["namespace"] == quota["metadata"]["namespace"]
-    entries = limits["spec"].get("limits") or ()
-    return same and any("cpu" in {**(one.get("default") or {}), **(one.get("max") or {})} for one in entries)
 
 
 def _exceeded(name: str, verb: str, bounds: Json, needs: Mapping[str, float]) -> Iterator[str]:
