@@ -187,8 +187,8 @@ class LossGuardArgs:
     """``environment`` is the cluster's name; ``fixed`` has by path what only another cluster can have.
 
     ``lost`` says what goes with the cluster; ``acknowledged`` has the names that the stack file acknowledges.
-    With ``pools`` (each with what only a replacement of its nodes changes), ``namespaces`` and ``queues``
-    (names) it guards what is in the cluster instead, which it reads through ``kubeconfig``.
+    With ``pools`` (each with what only a replacement of its nodes changes), ``namespaces``, ``queues``
+    (names) and ``volumes`` it guards what is in the cluster instead, which it reads through ``kubeconfig``.
     """
 
     environment: str
@@ -200,6 +200,7 @@ class LossGuardArgs:
     pools: Mapping[str, Mapping[str, Any]] | None = None
     namespaces: Sequence[str] | None = None
     queues: Sequence[str] | None = None
+    volumes: Mapping[str, Mapping[str, Any]] | None = None
 
 
 class LossGuard(_Resource):

@@ -31,7 +31,7 @@ def is_protected(env: Environment) -> bool:
 
 
 def contents_guard(env: Environment, kubeconfig: pulumi.Input[str] | None) -> LossGuard:
-    """The guard of pools, namespaces and queues: after the cluster, and before everything in it."""
+    """The guard of pools, namespaces, queues and volumes: after the cluster, and before everything in it."""
     args = LossGuardArgs(
         environment=env.name,
         fixed=losses.contents(env),
@@ -42,5 +42,6 @@ def contents_guard(env: Environment, kubeconfig: pulumi.Input[str] | None) -> Lo
         pools=losses.pools(env),
         namespaces=losses.namespaces(env),
         queues=losses.queues(env),
+        volumes=losses.volumes(env),
     )
     return LossGuard("losses-inside", args)

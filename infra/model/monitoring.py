@@ -34,8 +34,11 @@ from infra.model.values import ObjectName
 NAMESPACE = "monitoring"
 RELEASE = "monitoring"
 """Name of the Helm release, and value of the label ``release`` by which Prometheus selects our objects."""
-PROMETHEUS_URL = f"http://{RELEASE}-kube-prometheus-prometheus.{NAMESPACE}:9090"
+_PROMETHEUS = f"{RELEASE}-kube-prometheus-prometheus"
+PROMETHEUS_URL = f"http://{_PROMETHEUS}.{NAMESPACE}:9090"
 """Prometheus's Service, which the chart names after the release [kube-prometheus-stack, templates]."""
+CLAIM = f"prometheus-{_PROMETHEUS}-db-prometheus-{_PROMETHEUS}-0"
+"""The claim of its volume [prometheus-operator, pkg/prometheus: VolumeClaimName, prefixedName]."""
 
 SHORT_RETENTION = "1d"
 """The longest retention in an emptyDir (our choice): it is lost with its pod, and pods move when nodes are

@@ -7,8 +7,10 @@ from typing import Any
 
 from infra.model.aws_network import OwnNetwork
 from infra.model.environment import Environment
+from infra.model.monitoring import CLAIM, NAMESPACE
 from infra.model.pool import Pool
-from infra.plan import magnum_guards, node_groups, quotas
+from infra.model.workload import NotebookWorkload
+from infra.plan import magnum_guards, node_groups, notebooks, quotas
 
 Fixed = dict[str, Any]
 
@@ -68,12 +70,13 @@ def _on_aws(env: Environment, pool: Pool) -> Fixed:
 
 
 def may_lose(recorded: Mapping[str, Any], env: Environment) -> bool:
-    """Whether a pool, namespace or queue that the guards have recorded is no longer declared as it was."""
-    declared = pools(env)
+    """Whether a pool, namespace, queue or volume that the guards have recorded is declared otherwise."""
+    declared, claims = pools(env), volumes(env)
     recorded_pools: Mapping[str, Any] = recorded.get("pools") or {}
     return any(declared.get(name) != fixed for name, fixed in recorded_pools.items()) or bool(
         set(recorded.get("namespaces") or ()) - set(namespaces(env))
         or set(recorded.get("queues") or ()) - set(queues(env))
+        or any(claims.get(name, old) != old for name, old in (recorded.get("volumes") or {}).items())
     )
 
 
@@ -87,6 +90,26 @@ def namespaces(env: Environment) -> list[str]:
 def queues(env: Environment) -> list[str]:
     """Queues of teams."""
     return sorted(team.name for team in env.queues.teams) if env.queues and env.has_cluster else []
+
+
+def volumes(env: Environment) -> dict[str, Fixed]:
+    """Claims that the stack's StatefulSets make, by ``namespace/name``: size and class, and their paths."""
+    if not env.has_cluster:
+        return {}
+    claims: dict[str, Fixed] = {}
+    if env.monitoring and (storage := env.monitoring.storage):
+        at = "monitoring.storage"
+        claims[f"{NAMESPACE}/{CLAIM}"] = _volume(storage.size, storage.storage_class, at, f"{at}.class")
+    for index, work in enumerate(env.workloads):
+        if isinstance(work, NotebookWorkload) and (home := work.home):
+            at = f"workloads[{index}].home"
+            claim = _volume(home.size, home.storage_class, at, f"{at}.storage_class")
+            claims[f"{work.namespace}/{notebooks.claim(work)}"] = claim
+    return claims
+
+
+def _volume(size: str, storage_class: str | None, at: str, key: str) -> Fixed:
+    return {"size": size, "at": at, **({"class": storage_class, "key": key} if storage_class else {})}
 
 
 def lost_with_cluster(env: Environment) -> list[str]:

@@ -62,9 +62,9 @@ def stateful_set(work: NotebookWorkload, metadata: Manifest, pod: Manifest) -> M
     }
     if work.home:
         spec["persistentVolumeClaimRetentionPolicy"] = {"whenDeleted": "Retain", "whenScaled": "Retain"}
-        claim = volume_claim(work.home.size, work.home.storage_class)
+        template = volume_claim(work.home.size, work.home.storage_class)
         spec["volumeClaimTemplates"] = [
-            {"metadata": {"name": _volume(work), "labels": pod_labels}, "spec": claim}
+            {"metadata": {"name": _volume(work), "labels": pod_labels}, "spec": template}
         ]
     annotations = {labels.WAIT_FOR: "jsonpath={.metadata.uid}"}  # it may be stopped, or wait in a queue
     return manifest(
@@ -91,6 +91,11 @@ def _pod(work: NotebookWorkload, pod: Manifest) -> Manifest:
 def _volume(work: NotebookWorkload) -> str:
     """First part of its claim's name; with the user, so that no user gets the home of another."""
     return f"home-{work.user}"
+
+
+def claim(work: NotebookWorkload) -> str:
+    """The claim of its only pod."""
+    return f"{_volume(work)}-{work.name}-0"
 
 
 def _settings(work: NotebookWorkload) -> Iterable[Manifest]:

@@ -126,6 +126,35 @@ def test_removed_queues_are_judged_before_anything_changes() -> None:
     assert not losses.may_lose({"queues": ["a"]}, parse(queued))
 
 
+def test_sizes_of_volumes_are_compared_before_anything_changes() -> None:
+    storage = {"size": "50Gi", "class": "fast"}
+    note = {
+        "name": "ada",
+        "kind": "notebook",
+        "pool": "a",
+        "namespace": "lab",
+        "user": "eve",
+        "editor": "vscode",
+    }
+    note |= {"home": {"size": "5Gi"}, "memory": "4Gi"}
+    monitored = {**EXISTING, "monitoring": {"storage": storage}, "workloads": [*EXISTING["workloads"], note]}
+    prometheus = "prometheus-monitoring-kube-prometheus-prometheus"
+    volumes = guard(record(monitored), "losses-inside")["volumes"]
+    assert volumes == {
+        f"monitoring/{prometheus}-db-{prometheus}-0": {
+            "size": "50Gi",
+            "at": "monitoring.storage",
+            "class": "fast",
+            "key": "monitoring.storage.class",
+        },
+        "lab/home-eve-ada-0": {"size": "5Gi", "at": "workloads[1].home"},
+    }
+    assert not losses.may_lose({"volumes": volumes}, parse(monitored))
+    assert not losses.may_lose({"volumes": volumes}, parse(EXISTING)), "a claim stays"
+    larger = parse({**monitored, "monitoring": {"storage": {**storage, "size": "60Gi"}}})
+    assert losses.may_lose({"volumes": volumes}, larger)
+
+
 def test_releases_in_our_namespaces_are_known_as_ours() -> None:
     alone = parse({**EXISTING, "gpu_operator": {"mode": "device_plugin"}})
     claimed = parse(

@@ -101,5 +101,6 @@ class FakeClient:
         if self.unreachable:
             raise Unreachable(self.unreachable)
         *_, kind, name = path.split("/")
-        exists = name == "lab" or any(item["metadata"]["name"] == name for item in self.objects.get(kind, []))
-        return {"metadata": {"name": name}} if exists else None
+        namespace = [{"metadata": {"name": name}}] if name == "lab" else []
+        named = (item for item in self.objects.get(kind, []) if item["metadata"]["name"] == name)
+        return next(named, *(namespace or [None]))

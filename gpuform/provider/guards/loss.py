@@ -12,6 +12,7 @@ from gpuform.kubernetes.client import Client
 from gpuform.kubernetes.foreign import lost_with_namespace, queued_workloads, running_pods
 from gpuform.provider.guards.guard import Guard, acknowledged_names
 from gpuform.provider.guards.replacement import changes, show
+from gpuform.provider.guards.volumes import find_conflicts
 from gpuform.provider.handler import Call, CheckResult, Properties
 from gpuform.provider.nodes.cluster import Cluster
 from gpuform.provider.nodes.inputs import check_inputs
@@ -20,7 +21,7 @@ from infra.model.losses import GUARDED_GROUPS, RELEASES, REPORT, USED_CLUSTERS, 
 
 INPUTS = (
     *("environment", "fixed", "lost", "acknowledged"),
-    *("kubeconfig", "context", "pools", "namespaces", "queues"),
+    *("kubeconfig", "context", "pools", "namespaces", "queues", "volumes"),
 )
 RECORD = "cluster"
 """The guard's own input in which its check records which cluster a kubeconfig led to."""
@@ -81,9 +82,12 @@ class LossGuard(Guard):
             possible = _possible_names(before, after, [*namespaces, *queues])
             for name in sorted(set(after["acknowledged"]) - possible):
                 await call.warn(f"acknowledge_loss: {name} acknowledges nothing (any more); remove it")
-        if not refused or REPORT in acknowledged:
-            return inputs
-        return CheckResult(inputs.inputs, [("", f"{'; '.join(map(str, refused))}; {_remedy(call, refused)}")])
+        failures = []
+        if refused and REPORT not in acknowledged:
+            failures = [f"{'; '.join(map(str, refused))}; {_remedy(call, refused)}"]
+        if "volumes" in after and not changes(before, after):
+            failures += await find_conflicts(lambda: self._new_client(olds, news), before, after)
+        return CheckResult(inputs.inputs, [("", failure) for failure in failures])
 
     async def _losses_in_cluster(
         self,
@@ -144,6 +148,13 @@ class LossGuard(Guard):
             return {RECORD: str((await self._client(news).get(_KUBE_SYSTEM))["metadata"]["uid"])}
         except OperationError:
             return recorded
+
+    def _new_client(self, olds: Properties, news: Properties) -> Client:
+        """Of this run's cluster; in a preview its kubeconfig may not be known yet, and is the last one."""
+        try:
+            return self._client(news)
+        except OperationError:
+            return self._client(olds)
 
     def _client(self, inputs: Properties) -> Client:
         if reveal(inputs.get("kubeconfig")) in (None, "", UNKNOWN):

@@ -34,7 +34,7 @@ from infra.plan.cost import bill
 from policies import clock
 
 Say = Callable[[str], None]
-_GUARD_PREFIX = re.compile(r"^failed: gpuform:openstack:ReplacementGuard resource '[^']+' has a problem: ")
+_GUARD_PREFIX = re.compile(r"^failed: gpuform:(?:openstack|guards):\w+ resource '[^']+' has a problem: ")
 """The engine's prefix of a guard's refusal, which names its resource itself."""
 
 
