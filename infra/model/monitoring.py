@@ -37,8 +37,7 @@ RELEASE = "monitoring"
 _PROMETHEUS = f"{RELEASE}-kube-prometheus-prometheus"
 PROMETHEUS_URL = f"http://{_PROMETHEUS}.{NAMESPACE}:9090"
 """Prometheus's Service, which the chart names after the release [kube-prometheus-stack, templates]."""
-CLAIM = f"prometheus-{_PROMETHEUS}-db-prometheus-{_PROMETHEUS}-0"
-"""The claim of its volume [prometheus-operator, pkg/prometheus: VolumeClaimName, prefixedName]."""
+CLAIM = f"prometheus-{_PROMETHEUS}-db-prometheus-{_PROMETHEUS}-0"  # [prometheus-operator, pkg/prometheus]
 
 SHORT_RETENTION = "1d"
 """The longest retention in an emptyDir (our choice): it is lost with its pod, and pods move when nodes are
@@ -66,7 +65,7 @@ UserSecret = Annotated[ObjectName, refusing(_CHART_SECRETS.fullmatch, _OVERWRITT
 class Storage(Model):
     """Volume of Prometheus; without one, measurements are lost with its pod."""
 
-    size: Memory = required("Size of the volume, for example 50Gi.")
+    size: Memory = required("Size of the volume, for example 50Gi; first enlarge the claim of an old one.")
     storage_class: ObjectName | None = option(
         "Its storage class; the cluster's default if left out.", alias="class"
     )

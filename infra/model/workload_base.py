@@ -63,7 +63,7 @@ def _editor(value: Any) -> Any:
 class Home(Model):
     """A volume for the user's home; it stays when the notebook stops, is changed, or is removed."""
 
-    size: Memory = required("Size of a new volume; enlarge an existing one by its PersistentVolumeClaim.")
+    size: Memory = required("Size of the volume; first enlarge the PersistentVolumeClaim of an old one.")
     storage_class: ObjectName | None = option("Its storage class; the cluster's default if left out.")
 
 

@@ -86,7 +86,8 @@ def _device_list(env: Environment) -> Values:
     """With CDI the chart writes the CDI specification, and looks for the driver on the node for that."""
     if env.cdi:
         return {"deviceListStrategy": "cdi-cri", "nvidiaDriverRoot": "/"}
-    return {"deviceListStrategy": env.ownership.device_list}
+    # A reload of systemd takes devices that the kubelet has not given [container-toolkit, troubleshooting].
+    return {"compatWithCPUManager": True, "deviceListStrategy": env.ownership.device_list}
 
 
 def exporter_release(env: Environment) -> ChartRelease | None:

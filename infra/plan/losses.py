@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from infra.model.aws_network import OwnNetwork
+from infra.model.base import Model
 from infra.model.environment import Environment
 from infra.model.monitoring import CLAIM, NAMESPACE
 from infra.model.pool import Pool
@@ -71,12 +72,12 @@ def _on_aws(env: Environment, pool: Pool) -> Fixed:
 
 def may_lose(recorded: Mapping[str, Any], env: Environment) -> bool:
     """Whether a pool, namespace, queue or volume that the guards have recorded is declared otherwise."""
-    declared, claims = pools(env), volumes(env)
+    declared = pools(env)
     recorded_pools: Mapping[str, Any] = recorded.get("pools") or {}
     return any(declared.get(name) != fixed for name, fixed in recorded_pools.items()) or bool(
         set(recorded.get("namespaces") or ()) - set(namespaces(env))
         or set(recorded.get("queues") or ()) - set(queues(env))
-        or any(claims.get(name, old) != old for name, old in (recorded.get("volumes") or {}).items())
+        or (claims := volumes(env)) != recorded.get("volumes", claims)
     )
 
 
@@ -93,23 +94,15 @@ def queues(env: Environment) -> list[str]:
 
 
 def volumes(env: Environment) -> dict[str, Fixed]:
-    """Claims that the stack's StatefulSets make, by ``namespace/name``: size and class, and their paths."""
-    if not env.has_cluster:
-        return {}
-    claims: dict[str, Fixed] = {}
-    if env.monitoring and (storage := env.monitoring.storage):
-        at = "monitoring.storage"
-        claims[f"{NAMESPACE}/{CLAIM}"] = _volume(storage.size, storage.storage_class, at, f"{at}.class")
+    """Claims of the stack's StatefulSets by ``namespace/name``: where they are declared, size and class."""
+    declared: dict[str, tuple[str, Model | None]] = {}
+    if env.monitoring:
+        declared[f"{NAMESPACE}/{CLAIM}"] = "monitoring.storage", env.monitoring.storage
     for index, work in enumerate(env.workloads):
-        if isinstance(work, NotebookWorkload) and (home := work.home):
-            at = f"workloads[{index}].home"
-            claim = _volume(home.size, home.storage_class, at, f"{at}.storage_class")
-            claims[f"{work.namespace}/{notebooks.claim(work)}"] = claim
-    return claims
-
-
-def _volume(size: str, storage_class: str | None, at: str, key: str) -> Fixed:
-    return {"size": size, "at": at, **({"class": storage_class, "key": key} if storage_class else {})}
+        if isinstance(work, NotebookWorkload):
+            claim = f"{notebooks.volume(work)}-{work.name}-0"
+            declared[f"{work.namespace}/{claim}"] = f"workloads[{index}].home", work.home
+    return {key: {"at": at} | one.model_dump(exclude_none=True) for key, (at, one) in declared.items() if one}
 
 
 def lost_with_cluster(env: Environment) -> list[str]:

@@ -62,9 +62,9 @@ def stateful_set(work: NotebookWorkload, metadata: Manifest, pod: Manifest) -> M
     }
     if work.home:
         spec["persistentVolumeClaimRetentionPolicy"] = {"whenDeleted": "Retain", "whenScaled": "Retain"}
-        template = volume_claim(work.home.size, work.home.storage_class)
+        claim = volume_claim(work.home.size, work.home.storage_class)
         spec["volumeClaimTemplates"] = [
-            {"metadata": {"name": _volume(work), "labels": pod_labels}, "spec": template}
+            {"metadata": {"name": volume(work), "labels": pod_labels}, "spec": claim}
         ]
     annotations = {labels.WAIT_FOR: "jsonpath={.metadata.uid}"}  # it may be stopped, or wait in a queue
     return manifest(
@@ -82,20 +82,15 @@ def _pod(work: NotebookWorkload, pod: Manifest) -> Manifest:
         container["env"] = sorted(variables, key=lambda variable: str(variable["name"]))
     if not work.home:
         return {**pod, "containers": [container]}
-    mount = {"name": _volume(work), "mountPath": work.editor_facts.home}
+    mount = {"name": volume(work), "mountPath": work.editor_facts.home}
     container["volumeMounts"] = [*container.get("volumeMounts", ()), mount]
     group = {"fsGroup": _GROUP, "fsGroupChangePolicy": "OnRootMismatch"}
     return {**pod, "containers": [container], "securityContext": {**pod["securityContext"], **group}}
 
 
-def _volume(work: NotebookWorkload) -> str:
+def volume(work: NotebookWorkload) -> str:
     """First part of its claim's name; with the user, so that no user gets the home of another."""
     return f"home-{work.user}"
-
-
-def claim(work: NotebookWorkload) -> str:
-    """The claim of its only pod."""
-    return f"{_volume(work)}-{work.name}-0"
 
 
 def _settings(work: NotebookWorkload) -> Iterable[Manifest]:

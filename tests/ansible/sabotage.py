@@ -187,6 +187,18 @@ SABOTAGE = (
         by_apply=True,
     ),
     Sabotage(
+        "device without a link",
+        "ln -sfn null /dev/nvidiactl; rm -f /dev/char/1:3",
+        "rm -f /dev/nvidiactl /dev/char/1:3",
+        {
+            "device_links": (
+                "no link in /dev/char to /dev/nvidiactl: a reload of systemd may take it from containers",
+                f"run `nvidia-ctk system create-dev-char-symlinks --create-all`, or {APPLY}",
+            )
+        },
+        by_apply=True,
+    ),
+    Sabotage(
         "time service switched off",
         "systemctl -q disable systemd-timesyncd",
         "systemctl -q enable systemd-timesyncd",

@@ -81,6 +81,7 @@ def test_bare_to_done(host: Host, toolkit: Role) -> None:
     settings = tomllib.loads(host.out("cat /etc/nvidia-container-runtime/config.toml"))
     assert settings["accept-nvidia-visible-devices-envvar-when-unprivileged"] is False
     assert settings["accept-nvidia-visible-devices-as-volume-mounts"] is True
+    assert "/usr/bin/nvidia-ctk system" in host.out("cat /etc/udev/rules.d/71-nvidia-dev-char.rules")
     units = "nvidia-cdi-refresh.path nvidia-cdi-refresh.service"
     assert host.out(f"systemctl is-enabled {units}").split() == ["enabled", "enabled"]
     assert host.out("systemctl is-active nvidia-cdi-refresh.path containerd").split() == ["active", "active"]

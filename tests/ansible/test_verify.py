@@ -52,6 +52,7 @@ CHECKS = (
     "toolkit_packages",
     "runtime",
     "cdi",
+    "device_links",
     "no_gpu_without_request",
 )
 
@@ -98,6 +99,19 @@ def test_a_second_run_changes_nothing(site: VerifiedHost) -> None:
     assert {name: (result.ok, result.changes) for name, result in outcome.hosts.items()} == {
         site.host.name: (True, ())
     }
+
+
+@pytest.mark.nightly
+def test_devices_have_their_links_before_systemd_is_reloaded(site: VerifiedHost) -> None:
+    (unlinked,) = [one for one in SABOTAGE if one.name == "device without a link"]
+    site.host.run(f"{unlinked.command}; rm /etc/systemd/system.conf.d/90-gpuform.conf")
+    try:
+        changes = list(run("site.yml", site.inventory).hosts[site.host.name].changes)
+        link, limits = "Link the devices now", "Raise the limits of services"
+        assert [name.rpartition(" : ")[2] for name in changes[:2]] == [link, limits]
+        assert "create-dev-char-symlinks" in site.host.out("cat /etc/udev/rules.d/71-nvidia-dev-char.rules")
+    finally:
+        site.host.run(unlinked.undo)
 
 
 @pytest.mark.nightly

@@ -65,6 +65,10 @@ def _fabricmanager(version: str) -> Package:
     return Package(name, f"{version}-1", files)  # NVIDIA's does not enable itself
 
 
+_LINK = 'mkdir -p /dev/char; ln -sf "$(readlink -f /dev/nvidiactl)" /dev/char/1:3'
+"""For a device that a test plays by a link to /dev/null, which is 1:3."""
+
+
 def toolkit(
     version: str, nvidia_ctk: Path | None = None, units: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[Package]:
@@ -75,10 +79,11 @@ def toolkit(
     full = f"{version}-1"
     same = f"(= {full})"
     real = "/usr/lib/nvidia-container-toolkit/nvidia-ctk"
-    # The real one cannot query a fake GPU, and prints the version of its build.
+    # The real one cannot query a fake GPU or its driver, and prints the version of its build.
     ctk = (
         "#!/bin/sh\n"
         f'case "$1 $2" in "cdi generate") exec {FAKES}/cdi.py "$@" ;; esac\n'
+        f'case "$2" in create-dev-char-symlinks) {_LINK}; exit ;; esac\n'
         f'case "$1" in --version | -v) echo "NVIDIA Container Toolkit CLI version {version}"; exit ;; esac\n'
         f'exec {real} "$@"\n'
     )

@@ -27,6 +27,13 @@ CONFIGS = (
     "/etc/nvidia-container-runtime/config.toml",
     f"{IN_POD}/.config/nvidia-container-runtime/config.toml",
 )
+_UNLINKED = """\
+for node in "$1"/nvidia[0-9c]* "$1"/nvidia-[mu]* "$1"/nvidia-caps/*; do
+    [ -c "$node" ] || continue
+    link=$(printf '%d:%d' "0x$(stat -Lc %t "$node")" "0x$(stat -Lc %T "$node")")
+    [ -e "$1/char/$link" ] || echo "$node"
+done
+"""
 GUARD = "accept-nvidia-visible-devices-envvar-when-unprivileged"
 
 
@@ -130,6 +137,23 @@ def test_cdi(toolkit: Host, driver: Host, ctk: str, expected: Expected) -> None:
         ]
         missing += [min(either) for either in wanted if not either & names]
     expect(not missing, f"the CDI specification lacks {', '.join(missing)}", mend)
+
+
+def test_device_links(machine: Host, expected: Expected) -> None:
+    """Every device has its link in /dev/char: without one, a reload of systemd takes it from containers."""
+    if not expected.gpu_count:
+        pytest.skip("the host has no GPUs")
+    unlinked = unlinked_devices(machine)
+    expect(
+        not unlinked,
+        f"no link in /dev/char to {', '.join(unlinked)}: a reload of systemd may take it from containers",
+        f"run `nvidia-ctk system create-dev-char-symlinks --create-all`, or {expected.apply}",
+    )
+
+
+def unlinked_devices(host: Host, folder: str = "/dev") -> list[str]:
+    """Devices of GPUs that have no link [opencontainers/runc#3708]."""
+    return host.run("sh -c %s links %s", _UNLINKED, folder).stdout.split()
 
 
 def test_no_gpu_without_request(

@@ -110,14 +110,13 @@ def test_the_pods_are_told_the_config_map_and_the_driver_of_the_node(
     ("name", "expected"),
     [
         ("existing", {"deviceListStrategy": "cdi-cri", "nvidiaDriverRoot": "/"}),
-        ("by mounts or variable", {"deviceListStrategy": "envvar"}),
+        ("by mounts or variable", {"deviceListStrategy": "envvar", "compatWithCPUManager": True}),
     ],
 )
-def test_how_a_gpu_gets_into_a_container(name: str, expected: dict[str, str]) -> None:
+def test_how_a_gpu_gets_into_a_container(name: str, expected: dict[str, Any]) -> None:
     values = device_plugin.values(ENVIRONMENTS[name])
-    assert {
-        key: values[key] for key in ("deviceListStrategy", "nvidiaDriverRoot") if key in values
-    } == expected
+    keys = ("deviceListStrategy", "nvidiaDriverRoot", "compatWithCPUManager")
+    assert {key: values[key] for key in keys if key in values} == expected
     assert values["securityContext"] == values["gfd"]["securityContext"] == {"privileged": True}
 
 

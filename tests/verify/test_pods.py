@@ -124,7 +124,7 @@ def test_what_a_pod_sees_is_checked_there(cluster: Path) -> None:
         **dict.fromkeys(("toolkit_version", "runtime", "cdi", "no_gpu_without_request"), "PASS"),
         **dict.fromkeys(("kubelet", "labels", "taints", "mig", "mig_state"), "PASS"),
         **dict.fromkeys(("driver_packages", "fabricmanager", "held", "units", "time_sync", "cuda"), on_host),
-        "toolkit_packages": on_host,
+        **dict.fromkeys(("toolkit_packages", "device_links"), on_host),
     }
     calls = (cluster / "calls").read_text()
     assert f"{cluster}/kube config" in calls

@@ -7,11 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
+import testinfra
 
 from tests.hosts import expected, nvidia_smi, packages, runtime_config
 from tests.hosts.findings import CheckFailure
 from tests.hosts.nvidia_smi import ListedGpu, MigDevice, QueriedGpu
 from tests.hosts.packages import Packages
+from tests.hosts.test_toolkit import unlinked_devices
 
 pytestmark = pytest.mark.unit
 
@@ -105,6 +107,21 @@ def test_crio_names_the_program_of_each_runtime() -> None:
     read = runtime_config.crio({"crio": {"runtime": {"default_runtime": "crun", "runtimes": runtimes}}})
     assert (read.default, read.binaries) == ("crun", {"crun": "/usr/bin/crun", "nvidia": "/usr/bin/x"})
     assert read.cdi
+
+
+@pytest.mark.tools
+def test_each_device_of_a_gpu_needs_its_link(tmp_path: Path) -> None:
+    """Links to /dev/null (1:3), /dev/zero (1:5) and /dev/full (1:7) play the devices."""
+    (tmp_path / "nvidia-caps").mkdir()
+    (tmp_path / "char").mkdir()
+    devices = {"nvidia0": "null", "nvidiactl": "zero", "nvidia-caps/nvidia-cap1": "full", "nvidia-fs0": "tty"}
+    for name, device in devices.items():
+        (tmp_path / name).symlink_to(f"/dev/{device}")
+    (tmp_path / "char/1:5").symlink_to("../nvidiactl")
+    (tmp_path / "char/1:3").symlink_to("../gone")
+    host = testinfra.get_host("local://")
+    expected_names = ["nvidia0", "nvidia-caps/nvidia-cap1"]
+    assert unlinked_devices(host, str(tmp_path)) == [f"{tmp_path}/{name}" for name in expected_names]
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,7 @@ class LossGuard(Guard):
         if inputs.failures:
             return inputs
         in_cluster, namespaces, queues = "namespaces" in after, list[str](), list[str]()
+        failures = list[str]()
         if in_cluster:
             recorded = await self._cluster_uid(before, news)
             inputs = CheckResult({**inputs.inputs, **recorded})
@@ -79,14 +80,14 @@ class LossGuard(Guard):
             if loss not in refused or REPORT in acknowledged:
                 await call.warn(f"{loss}; {VERDICTS[loss in refused]}")
         if in_cluster:
+            used = news if replaced or not olds else olds
+            if not changes(before, after):  # else the volumes are lost with the cluster
+                failures += await find_conflicts(lambda: self._client(used), before, after)
             possible = _possible_names(before, after, [*namespaces, *queues])
             for name in sorted(set(after["acknowledged"]) - possible):
                 await call.warn(f"acknowledge_loss: {name} acknowledges nothing (any more); remove it")
-        failures = []
         if refused and REPORT not in acknowledged:
-            failures = [f"{'; '.join(map(str, refused))}; {_remedy(call, refused)}"]
-        if "volumes" in after and not changes(before, after):
-            failures += await find_conflicts(lambda: self._new_client(olds, news), before, after)
+            failures.insert(0, f"{'; '.join(map(str, refused))}; {_remedy(call, refused)}")
         return CheckResult(inputs.inputs, [("", failure) for failure in failures])
 
     async def _losses_in_cluster(
@@ -148,13 +149,6 @@ class LossGuard(Guard):
             return {RECORD: str((await self._client(news).get(_KUBE_SYSTEM))["metadata"]["uid"])}
         except OperationError:
             return recorded
-
-    def _new_client(self, olds: Properties, news: Properties) -> Client:
-        """Of this run's cluster; in a preview its kubeconfig may not be known yet, and is the last one."""
-        try:
-            return self._client(news)
-        except OperationError:
-            return self._client(olds)
 
     def _client(self, inputs: Properties) -> Client:
         if reveal(inputs.get("kubeconfig")) in (None, "", UNKNOWN):

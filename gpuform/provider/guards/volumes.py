@@ -1,16 +1,14 @@
-"""Volumes that exist: an update changes neither their size nor their class, whatever the file declares.
+"""Volumes that exist: no update changes their size or class, whatever the stack file declares.
 
-A claim's request grows only by hand, and never falls (kubernetes.io/docs/concepts/storage/persistent-volumes,
-"Expanding"); a StatefulSet does not pass its template on to claims that exist, and so prometheus-operator
-does not either (prometheus-operator.dev/docs/platform/storage, "Resizing volumes").
+A claim grows by hand only and never shrinks (kubernetes.io/docs/concepts/storage/persistent-volumes); the
+template of a StatefulSet is for new claims (prometheus-operator.dev/docs/platform/storage).
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 from gpuform.checkout.errors import OperationError
@@ -18,80 +16,38 @@ from gpuform.kubernetes.client import Client
 from infra.model.quantities import quantity
 
 
-@dataclass(frozen=True)
-class _Volume:
-    """``request`` is the claim's, ``size`` the volume's; ``expandable`` is None if it is not known."""
-
-    request: str
-    size: str
-    storage_class: str | None
-    expandable: bool | None = None
-    note: str = ""
-
-
-async def find_conflicts(
-    connect: Callable[[], Client], before: Mapping[str, Any], after: Mapping[str, Any]
-) -> list[str]:
-    """Declared sizes and classes that an existing volume does not get, each with what to do.
-
-    Asks the cluster only about a change since the last run, or a new volume: its claim may be left from an
-    earlier one. The last run's record counts if the cluster cannot be read, and in an offline preview.
-    """
-    if before and "volumes" not in before:  # of an earlier version
-        return []
-    conflicts: list[str] = []
-    for name, declared in sorted(after["volumes"].items()):
-        recorded = (before.get("volumes") or {}).get(name)
-        keys = ("size", "class")
-        if recorded and all(recorded.get(key) == declared.get(key) for key in keys):
+async def find_conflicts(connect: Callable[[], Client], before: Any, after: Any) -> list[str]:
+    """Changes since the last run that no claim follows; its record counts offline and without an answer."""
+    records, conflicts = before.get("volumes", None if before else {}), list[str]()
+    for name, new in sorted((after.get("volumes") or {}).items()) if records is not None else ():
+        old, note, (namespace, claim) = records.get(name), "", name.split("/")
+        if old and old | {"at": new["at"]} == new:
             continue
-        known = _Volume(recorded["size"], recorded["size"], recorded.get("class")) if recorded else None
         try:
-            volume = await _read(connect(), name)
-            volume = volume or (known if os.environ.get("GPUFORM_OFFLINE") else None)
+            found = await connect().find(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}")
+            if found or not os.environ.get("GPUFORM_OFFLINE"):
+                old = _read(found) if found and not found["metadata"].get("deletionTimestamp") else None
         except OperationError as error:
             note = f" (as of the last update: the cluster cannot be read, {error})"
-            volume = known and _Volume(known.request, known.size, known.storage_class, note=note)
-        if volume:
-            conflicts += _conflicts(name, declared, volume)
+        if old and (kept := _kept(new, old)):
+            how = f"delete pvc {claim} --wait=false` for a new and empty one"
+            if quantity(new["size"]) > quantity(old["size"]):
+                patch = json.dumps({"spec": {"resources": {"requests": {"storage": new["size"]}}}})
+                how = f"patch pvc {claim} -p '{patch}'` if its class has allowVolumeExpansion, and wait"
+            fact = f"{new['at']}: the volume of claim {claim} has {kept}, which no update changes{note}"
+            conflicts.append(f"{fact}; write {kept}, or first run `kubectl -n {namespace} {how}")
     return conflicts
 
 
-async def _read(client: Client, name: str) -> _Volume | None:
-    """The volume of a claim, None if there is none or it is about to go."""
-    namespace, _, claim_name = name.partition("/")
-    claim = await client.find(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim_name}")
-    if claim is None or claim["metadata"].get("deletionTimestamp"):
-        return None
-    request = str(claim["spec"]["resources"]["requests"]["storage"])
-    size = str(((claim.get("status") or {}).get("capacity") or {}).get("storage") or request)
-    storage_class = claim["spec"].get("storageClassName")
-    try:
-        found = await client.find(f"/apis/storage.k8s.io/v1/storageclasses/{storage_class}")
-    except OperationError:
-        found = None
-    expandable = bool(found.get("allowVolumeExpansion")) if found else None
-    return _Volume(request, size, storage_class, expandable)
+def _read(claim: Any) -> dict[str, Any]:
+    request = claim["spec"]["resources"]["requests"]["storage"]
+    size = claim.get("status", {}).get("capacity", {}).get("storage", request)
+    return {"request": request, "size": size, "storage_class": claim["spec"].get("storageClassName")}
 
 
-def _conflicts(name: str, declared: Mapping[str, Any], volume: _Volume) -> Iterator[str]:
-    namespace, _, claim = name.partition("/")
-    kubectl = f"kubectl -n {namespace}"
-    anew = f"or, for a new and empty one, first run: {kubectl} delete pvc {claim} --wait=false"
-    what, wanted, note = f"the volume of claim {name}", str(declared["size"]), volume.note
-    if quantity(wanted) > quantity(volume.size):
-        patch = json.dumps({"spec": {"resources": {"requests": {"storage": wanted}}}})
-        steps = f"{kubectl} patch pvc {claim} -p '{patch}', wait until `kubectl get pvc` shows {wanted}"
-        if volume.expandable is False:
-            allowed = (
-                f"""kubectl patch storageclass {volume.storage_class} -p '{{"allowVolumeExpansion": true}}'"""
-            )
-            steps = f"{allowed} if the driver of this class can enlarge volumes, {steps}"
-        fact = f"an update does not enlarge {what}, from {volume.size} to {wanted}{note}"
-        yield f"{declared['at']}.size: {fact}; write {volume.size}, or first run: {steps}"
-    elif quantity(wanted) < quantity(volume.request):
-        fact = f"{what} cannot shrink from {volume.request} to {wanted}{note}"
-        yield f"{declared['at']}.size: {fact}; write {volume.request}, {anew}"
-    if declared.get("class") and volume.storage_class not in (None, declared["class"]):
-        fact = f"{what} stays in class {volume.storage_class}{note}"
-        yield f"{declared['key']}: {fact}; write {volume.storage_class}, {anew}"
+def _kept(new: Any, old: Any) -> str:
+    """What the volume keeps, although ``new`` has another value; empty if they agree."""
+    size, request, storage_class = old["size"], old.get("request", old["size"]), old.get("storage_class")
+    if not quantity(request) <= quantity(new["size"]) <= quantity(size):
+        return str(size if quantity(new["size"]) > quantity(size) else request)
+    return storage_class if storage_class and new.get("storage_class", storage_class) != storage_class else ""

@@ -282,101 +282,90 @@ def test_a_preview_for_reviewers_tells_every_loss_and_goes_on(
 
 
 CLAIM = "lab/data"
-PATCH = '\'{"spec": {"resources": {"requests": {"storage": "100Gi"}}}}\''
-GROW = f"kubectl -n lab patch pvc data -p {PATCH}, wait until `kubectl get pvc` shows 100Gi"
-ANEW = "or, for a new and empty one, first run: kubectl -n lab delete pvc data --wait=false"
+PATCH = """-p '{"spec": {"resources": {"requests": {"storage": "100Gi"}}}}'"""
+GROW = f"first run `kubectl -n lab patch pvc data {PATCH}` if its class has allowVolumeExpansion, and wait"
+ANEW = "first run `kubectl -n lab delete pvc data --wait=false` for a new and empty one"
 
 
-def with_volume(size: str, **more: Any) -> dict[str, Any]:
-    """``more`` has other inputs of the guard, or the volume's class."""
-    volume = {"size": size, "at": "monitoring.storage", "key": "monitoring.storage.class"}
-    volume["class"] = more.pop("class", "gp2")
-    return {**INSIDE, "kubeconfig": "new", "volumes": {CLAIM: volume}, **more}
+def with_volume(size: str, storage_class: str | None = "gp2", **more: Any) -> dict[str, Any]:
+    """Inputs of the guard, ``more`` among them, for an environment with a volume."""
+    volume = {"at": "monitoring.storage", "size": size}
+    volume |= {"storage_class": storage_class} if storage_class else {}
+    return {**INSIDE, "volumes": {CLAIM: volume}, **more}
 
 
 @pytest.fixture
 def volume() -> FakeClient:
-    """A cluster with a claim of 50Gi, of a class that enlarges no volume."""
+    """A cluster with a claim of 50Gi, and a volume that is somewhat larger."""
     client = FakeClient()
     spec = {"resources": {"requests": {"storage": "50Gi"}}, "storageClassName": "gp2"}
     client.add("persistentvolumeclaims", "data", spec=spec)["status"] = {"capacity": {"storage": "51Gi"}}
-    client.add("storageclasses", "gp2")
     return client
 
 
 @pytest.mark.parametrize(
-    ("declared", "refusals"),
+    ("size", "storage_class", "fact"),
     [
-        ({"size": "51200Mi"}, []),
-        ({"size": "51Gi"}, []),
-        (
-            {"size": "100Gi"},
-            [
-                f"monitoring.storage.size: an update does not enlarge the volume of claim {CLAIM}, from 51Gi to "
-                '100Gi; write 51Gi, or first run: kubectl patch storageclass gp2 -p \'{"allowVolumeExpansion": '
-                f"true}}' if the driver of this class can enlarge volumes, {GROW}"
-            ],
-        ),
-        (
-            {"size": "20Gi"},
-            [
-                f"monitoring.storage.size: the volume of claim {CLAIM} cannot shrink from 50Gi to 20Gi; "
-                f"write 50Gi, {ANEW}"
-            ],
-        ),
-        (
-            {"class": "gp3"},
-            [f"monitoring.storage.class: the volume of claim {CLAIM} stays in class gp2; write gp2, {ANEW}"],
-        ),
-        ({"class": None}, []),
+        ("51200Mi", "gp2", ""),
+        ("51Gi", "gp2", ""),
+        ("50Gi", None, ""),
+        ("100Gi", "gp2", f"has 51Gi, which no update changes; write 51Gi, or {GROW}"),
+        ("20Gi", "gp2", f"has 50Gi, which no update changes; write 50Gi, or {ANEW}"),
+        ("50Gi", "gp3", f"has gp2, which no update changes; write gp2, or {ANEW}"),
     ],
 )
 @pytest.mark.parametrize(
-    "olds", [{}, with_volume("50Gi"), {**INSIDE, "volumes": {}}], ids=["new", "old", "left"]
+    "olds", [{}, with_volume("50Gi"), {**INSIDE, "volumes": {}}], ids=["new", "changed", "left"]
 )
 def test_a_volume_that_exists_is_declared_as_it_is(
-    olds: dict[str, Any], declared: dict[str, Any], refusals: list[str], volume: FakeClient
+    olds: dict[str, Any], size: str, storage_class: str | None, fact: str, volume: FakeClient
 ) -> None:
-    assert check(olds, with_volume(**{"size": "50Gi", **declared}), new_client=volume) == (refusals, [])
+    refusals = [f"monitoring.storage: the volume of claim data {fact}"] if fact else []
+    assert check(olds, with_volume(size, storage_class), volume) == (refusals, [])
 
 
 def test_a_volume_is_enlarged_before_its_size_is_declared(
     volume: FakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, f"data {REPORT}")
-    volume.objects["storageclasses"][0]["allowVolumeExpansion"] = True
     olds, news = with_volume("50Gi"), with_volume("100Gi")
-    (refused,), _ = check(olds, news, new_client=volume)
-    assert refused.endswith(f"write 51Gi, or first run: {GROW}"), "no name acknowledges it"
+    (refused,), _ = check(olds, news, volume)
+    assert refused.endswith(GROW), "no name acknowledges it"
     (claim,) = volume.objects["persistentvolumeclaims"]
     claim["spec"]["resources"]["requests"]["storage"] = "100Gi"
-    assert check(olds, news, new_client=volume)[0], "requested, and not enlarged yet"
+    assert check(olds, news, volume)[0], "requested, and not enlarged yet"
     claim["status"]["capacity"]["storage"] = "100Gi"
-    assert check(olds, news, new_client=volume) == ([], [])
+    assert check(olds, news, volume) == ([], [])
 
 
 def test_a_claim_that_is_deleted_leaves_its_size_free(volume: FakeClient) -> None:
     olds, news = with_volume("50Gi"), with_volume("20Gi")
     (claim,) = volume.objects["persistentvolumeclaims"]
     claim["metadata"]["deletionTimestamp"] = "2026-11-29T10:00:00Z"
-    assert check(olds, news, new_client=volume) == ([], [])
-    volume.objects.clear()
-    assert check(olds, news, new_client=volume) == ([], [])
+    assert check(olds, news, volume) == ([], [])
+    assert check(olds, news, FakeClient()) == ([], [])
 
 
-def test_without_an_answer_the_last_size_counts(
-    volume: FakeClient, played: FakeClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    olds, news = with_volume("50Gi", kubeconfig="old"), with_volume("20Gi")
+def test_without_an_answer_the_last_size_counts(volume: FakeClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    olds, news = with_volume("50Gi"), with_volume("20Gi")
     volume.unreachable = "no route to host"
-    (refused,), _ = check(olds, news, new_client=volume)
-    said = "as of the last update: the cluster cannot be read, no route to host"
-    assert f"the volume of claim {CLAIM} cannot shrink from 50Gi to 20Gi ({said}); " in refused
-    assert check({}, news, new_client=volume) == ([], [])
-    assert check(INSIDE, news, new_client=volume) == ([], []), "of an earlier version"
-    assert check(olds, {**news, "kubeconfig": UNKNOWN}, FakeClient()) == ([], []), "of the last cluster"
+    (refused,), _ = check(olds, news, volume)
+    said = "which no update changes (as of the last update: the cluster cannot be read, no route to host); "
+    assert said in refused
+    assert check({}, news, volume) == ([], [])
+    assert check(INSIDE, news, volume) == ([], []), "of an earlier version"
+    assert check(olds, olds, volume) == ([], []), "nothing to ask"
     monkeypatch.setenv("GPUFORM_OFFLINE", "1")
-    assert "cannot shrink" in check(olds, news, new_client=FakeClient())[0][0], "simulated: no claim is made"
+    assert "has 50Gi" in check(olds, news, FakeClient())[0][0], "no claim is made"
+
+
+def test_sizes_are_those_of_the_cluster_that_is_used_from_now_on(volume: FakeClient) -> None:
+    volume.uid, fixed = "two", {"cluster.kind": "existing"}
+    olds = with_volume("50Gi", fixed=fixed, cluster="one", namespaces=[], pools={})
+    news = with_volume("20Gi", fixed=fixed, kubeconfig="new", namespaces=[], pools={})
+    assert "has 50Gi" in check(olds, news, FakeClient(), volume)[0][0]
+    volume.objects.clear()
+    assert check(olds, news, FakeClient(), volume) == ([], [])
 
 
 def test_the_provider_has_it_and_unknown_inputs_are_refused() -> None:
