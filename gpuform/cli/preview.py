@@ -68,6 +68,7 @@ def preview(
             warn,
             preview_base,
             lambda env: cloud_of(env).access,
+            lambda env: cloud_of(env).preflight.refusals,
         ).run()
     if summary is not None:
         summary.write_text(render_comment(outcome), encoding="utf-8")

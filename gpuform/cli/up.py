@@ -112,6 +112,8 @@ def up(
     Exit code 1 if a check fails (see `gpuform doctor STACK`), or if a cluster, data or running pods would be
     lost without --acknowledge; then nothing is changed.
     """
+    from gpuform.clouds import cloud_of
+    from gpuform.stack.preflight import require_possible
     from infra.config import price_list
     from infra.plan.cost import bill
     from infra.plan.losses import may_lose
@@ -140,7 +142,9 @@ def up(
             start_plane(env, paths, tools, engine, say)
         accepted = (*env.acknowledge_loss, *(acknowledge or ()))
         try:
-            if may_lose(guard_records(engine.export(stack)), env):
+            state = engine.export(stack)
+            require_possible(cloud_of(env).preflight.refusals, env, state, live=at_cloud)
+            if may_lose(guard_records(state), env):
                 # What is in the cluster is judged only once the cluster is up to date: refuse before that.
                 engine.preview(stack, lambda event: None, acknowledged=accepted)
             if refresh:

@@ -130,13 +130,17 @@ class AwsPreview(PreviewRules):
     }
 
     def combined(self, steps: Sequence[Step]) -> Effects:
-        """Clusters that a new VPC would strand.
+        """Upgrades of the control plane, and clusters that a new VPC would strand.
 
         EKS accepts other subnets for a cluster, but only of its own VPC (API reference, UpdateClusterConfig),
         so the planned update would fail.
         """
-        if any(step.type == _VPC and step.op in ("replace", "delete") for step in steps):
-            for step in steps:
-                if step.type == _CLUSTER and step.op == "update" and differs(step, "vpcConfig.subnetIds"):
-                    text = "cannot move to another VPC, and `up` would fail: it has to be replaced, too"
-                    yield Effect(Weight.LOSS, f"cluster {before(step, 'name') or step.name}", text)
+        is_moved = any(step.type == _VPC and step.op in ("replace", "delete") for step in steps)
+        for step in (step for step in steps if step.type == _CLUSTER and step.op == "update"):
+            name = f"cluster {before(step, 'name') or step.name}"
+            if differs(step, "version"):
+                text = f"Kubernetes {before(step, 'version')} to {after(step, 'version')}: not undone by `up`"
+                yield Effect(Weight.NOTICE, name, text)
+            if is_moved and differs(step, "vpcConfig.subnetIds"):
+                text = "cannot move to another VPC, and `up` would fail: it has to be replaced, too"
+                yield Effect(Weight.LOSS, name, text)

@@ -1,7 +1,9 @@
-"""What changes of Magnum's clusters and node groups mean: to nodes and pods, and as drift.
+"""What changes of Magnum's clusters and node groups mean: to nodes and pods, as drift, and what is refused.
 
-Sources: the OpenStack provider's resources (a count is patched, another template is an upgrade, any other
-change is a replacement) and Magnum's API, in which a resize lets the driver choose the nodes to remove.
+Sources: the OpenStack provider's resources (a count is patched, after the bounds, another template is an
+upgrade, any other change is a replacement) and Magnum's API, in which a resize lets the driver choose the
+nodes to remove, stays within the bounds (cluster_actions.py), and bounds without the number of nodes that
+Magnum counts get a 409 (nodegroup.py, ``_validate_node_count``; vexxhost/magnum-cluster-api#521).
 
 Changes that no person made are not drift: cluster-autoscaler sets the number of nodes of an elastic group,
 and Magnum and its template write back undeclared labels, which the program ignores for the same reason
@@ -11,12 +13,20 @@ cluster itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any, ClassVar
 
+from gpuform.checkout.errors import Failure, InputError
+from gpuform.clients.openstack.cloud import connect
 from gpuform.clouds.openstack.lookups import CLUSTER, NODE_GROUP
+from gpuform.clouds.openstack.preflight.account import openstack_cli
+from gpuform.clouds.openstack.preflight.project import Project, StateClusters
 from gpuform.engine import Step
+from gpuform.engine.checkpoint import guard_records
 from gpuform.stack.drift.rules import DriftRules
+from gpuform.stack.preflight import Resources, last_version, recorded, refuse_version
 from gpuform.stack.preview.effect import (
     Effect,
     Effects,
@@ -33,7 +43,7 @@ from gpuform.stack.preview.effect import (
 from gpuform.stack.preview.snapshot import Snapshot
 from infra.model.environment import Environment
 from infra.model.pool import Pool
-from infra.plan import magnum
+from infra.plan import losses, magnum
 
 _BOUNDS = ("minNodeCount", "maxNodeCount")
 
@@ -45,6 +55,7 @@ def _cluster(step: Step, snapshot: Snapshot) -> Effects:
         return
     if differs(step, "clusterTemplateId"):
         text = "is upgraded to another template: Magnum replaces nodes, one after another"
+        text += "; a newer Kubernetes cannot be undone"
         yield Effect(Weight.EVICTION, f"cluster {step.name}", text, snapshot.all_nodes, snapshot.pods)
     if text := describe_shrink(step, "Magnum", "nodeCount"):
         nodes = snapshot.nodes.get(magnum.DEFAULT_WORKERS, ())
@@ -82,15 +93,11 @@ def _reason(step: Step) -> str:
 
 def _bounds(step: Step, pool: str, snapshot: Snapshot) -> Effects:
     """Bounds of a group that cluster-autoscaler scales; a change removes no node at once."""
-    (minimum, maximum), (_, old_maximum) = ([side(step, key) for key in _BOUNDS] for side in (after, before))
-    if maximum is None:
-        yield Effect(Weight.NOTICE, f"pool {pool}", "is no longer elastic: its number of nodes is fixed")
-        return
-    nodes = snapshot.nodes.get(pool, ())
-    text = f"has {int(minimum or 0)} to {int(maximum)} nodes from now on"
-    if old_maximum is not None and len(nodes) > maximum:
-        text += f"; {len(nodes)} exist, and Magnum refuses a maximum below that"
-    yield Effect(Weight.NOTICE, f"pool {pool}", text, nodes)
+    minimum, maximum = (after(step, key) for key in _BOUNDS)
+    text = "is no longer elastic: its number of nodes is fixed"
+    if maximum is not None:
+        text = f"has {int(minimum or 0)} to {int(maximum)} nodes from now on"
+    yield Effect(Weight.NOTICE, f"pool {pool}", text, snapshot.nodes.get(pool, ()))
 
 
 class OpenstackPreview(PreviewRules):
@@ -103,8 +110,52 @@ class OpenstackPreview(PreviewRules):
     }
 
 
-_LABELS = "labels"
-_NODE_COUNT = "nodeCount"
+def refusals(env: Environment, resources: Resources, live: bool) -> Iterator[InputError]:
+    """By Magnum's numbers, else the state's; a group that is replaced has no refusal.
+
+    Versions: ``validateVersion`` of Cluster API's KubeadmControlPlane, only after the upgrade has begun.
+    """
+    cluster, planned, version = magnum.cluster_of(env), losses.pools(env), last_version(resources)
+    groups: dict[str, Mapping[str, Any]] = {one["name"]: one for one in recorded(resources, NODE_GROUP)}
+    ids = frozenset(one["id"] for one in recorded(resources, CLUSTER))
+    state = StateClusters(ids, creating=False) if ids else None
+    with suppress(Failure, InputError):  # another check says why Magnum does not answer
+        project = Project(partial(connect, cluster.cloud, cluster.region), env.name, state)
+        if live and (existing := project.existing) and existing.is_in_state is not False:
+            path = f"/clusters/{existing.id}"
+            version = str(project.get("magnum", path).get("coe_version") or version)
+            for one in existing.node_groups:
+                groups[one["name"]] = project.get("magnum", f"{path}/nodegroups/{one['uuid']}")
+    if magnum.upgrades(env):
+        step = 'name a template of {next} and write "{next}", run `gpuform up`, and go on from there'
+        yield from refuse_version(version, cluster.version, step, f"keep a template of {version}")
+    kept = guard_records({"deployment": {"resources": resources}}).get("pools", planned)
+    for pool in env.pools:
+        if pool.name in groups and kept.get(pool.name) == planned[pool.name]:
+            yield from _refuse_bounds(env, pool, groups[pool.name])
+
+
+def _sizes(group: Mapping[str, Any]) -> tuple[int, ...]:
+    """Number, minimum and maximum, by Magnum's names or the provider's; a maximum of 0 is none."""
+    names = ("node_count", "min_node_count", "max_node_count"), ("nodeCount", *_BOUNDS)
+    return tuple(int(group.get(one) or group.get(other) or 0) for one, other in zip(*names, strict=True))
+
+
+def _refuse_bounds(env: Environment, pool: Pool, group: Mapping[str, Any]) -> Iterator[InputError]:
+    """The remedy has Magnum's order, up: maximum, number, minimum; down: minimum, number, maximum."""
+    (nodes, low, high), (_, least, most) = _sizes(group), _sizes(magnum.node_group(env, pool))
+    if (low, high) != (least, most) and (nodes < least or 0 < most < nodes):
+        number = least if nodes < least else most
+        bound = f"min_node_count={least}" if number < low else f"max_node_count={most or number}"
+        cli, widens = f"{openstack_cli(magnum.cluster_of(env))} coe", number < low or 0 < high < number
+        steps = [f"'{cli} nodegroup update {env.name} {pool.name} replace {bound}'"] if widens else []
+        steps.append(f"'{cli} cluster resize {env.name} {number} --nodegroup {pool.name}'")
+        path = f"pools[{env.pools.index(pool)}].{'elastic' if pool.elastic else 'nodes'}"
+        fact = f"Magnum counts {nodes} nodes, and refuses bounds that leave them out: "
+        fact += f"{least} to {most}" if most else f"at least {least}"
+        yield InputError(
+            path, fact, f"run {', wait for Magnum, '.join(steps)}, wait for Magnum, then run `gpuform up`"
+        )
 
 
 class OpenstackDrift(DriftRules):
@@ -116,8 +167,8 @@ class OpenstackDrift(DriftRules):
     def is_expected(self, env: Environment, step: Step, path: str) -> bool:
         if step.type not in (CLUSTER, NODE_GROUP):
             return False
-        if path.partition(".")[0].partition("[")[0] == _LABELS:
+        if path.partition(".")[0].partition("[")[0] == "labels":
             return True
         name = step.change.before.get("name") if step.change else None
         elastic = {pool.name for pool in env.pools if pool.elastic}
-        return step.type == NODE_GROUP and path == _NODE_COUNT and name in elastic
+        return step.type == NODE_GROUP and path == "nodeCount" and name in elastic

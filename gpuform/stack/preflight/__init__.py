@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
+from gpuform.engine.checkpoint import guard_records
 from gpuform.engine.pending import RELEASE
 from gpuform.stack.preflight.check import Finding, local_state
 from infra.model.environment import Environment
 from infra.model.quantities import version_numbers
+from infra.plan import losses
 from infra.plan.images import releases
 
 WITH_CRDS = (
@@ -26,12 +29,18 @@ class Checks(Protocol):
     def __call__(self, env: Environment, paths: Paths, stack: str) -> Iterator[Finding]: ...
 
 
+Resources = Sequence[Mapping[str, Any]]
+Refusals = Callable[[Environment, Resources, bool], Iterator[InputError]]
+"""Changes that the cluster's provider refuses, by the state's resources and, if it may be asked, its API."""
+
+
 @dataclass(frozen=True)
 class Preflight:
-    """The checks, and whether an update is preceded by them."""
+    """The checks, whether an update is preceded by them, and the changes that the provider refuses."""
 
     checks: Checks
     before_update: bool = True
+    refusals: Refusals = lambda env, resources, live: iter(())
 
 
 def nothing_to_check(fact: str, fix: str = "") -> Preflight:
@@ -44,10 +53,42 @@ def nothing_to_check(fact: str, fix: str = "") -> Preflight:
 
 
 def run_checks(preflight: Preflight, env: Environment, paths: Paths, stack: str) -> Iterator[Finding]:
-    """The findings, one after another."""
+    """The findings, one after another. Raises InputError as `require_possible`."""
+    require_possible(preflight.refusals, env, local_state(paths, stack), live=True)
     yield from preflight.checks(env, paths, stack)
     if preflight.before_update:
         yield from check_charts(env, paths, stack)
+
+
+def require_possible(check: Refusals, env: Environment, state: Mapping[str, Any] | None, live: bool) -> None:
+    """Raise InputError for what is refused, but not of a new or replaced cluster. None: state elsewhere."""
+    is_kept = state is None or guard_records(state).get("fixed") == losses.contents(env)
+    found = [*check(env, state["deployment"]["resources"] if state else (), live)] if is_kept else []
+    if found:
+        raise InputError(found[0].path, found[0].fact, found[0].remedy, others=found[1:])
+
+
+def recorded(resources: Resources, kind: str) -> list[dict[str, Any]]:
+    """Inputs and outputs of the resources of a type, one mapping for each resource."""
+    found = [item for item in resources if item["type"] == kind]
+    return [{**item, **item.get("inputs", {}), **item.get("outputs", {})} for item in found]
+
+
+def last_version(resources: Resources) -> str:
+    """Kubernetes' version that the last update declared; empty before the first."""
+    environments = [one.get("environment") for one in recorded(resources, "pulumi:pulumi:Stack")]
+    return next((str(one["cluster"].get("version", "")) for one in environments if one), "")
+
+
+def refuse_version(present: str, declared: str, step: str, back: str) -> Iterator[InputError]:
+    """By Kubernetes' version skew policy; ``step``, which names the {next} one, and ``back`` are remedies."""
+    old, new = version_numbers(present)[:2], version_numbers(declared)[:2]
+    has = f"the cluster has {present}, and its control plane"
+    if old and new < old:
+        yield InputError("cluster.version", f"{has} does not go back to {declared}", back)
+    elif old and new > (old[0], old[1] + 1):
+        remedy = step.format(next=f"{old[0]}.{old[1] + 1}")
+        yield InputError("cluster.version", f"{has} takes one minor version at a time", remedy)
 
 
 def check_charts(env: Environment, paths: Paths, stack: str) -> Iterator[Finding]:
@@ -65,8 +106,8 @@ def check_charts(env: Environment, paths: Paths, stack: str) -> Iterator[Finding
     if (state := local_state(paths, stack)) is None:
         yield Finding(SUBJECT, "SKIP", "not checked: the stack's state is elsewhere", check=by_hand)
         return
-    resources = [item for item in state["deployment"].get("resources") or () if item["type"] == RELEASE]
-    installed = {chart: version for resource in resources for chart, version in _installed_chart(resource)}
+    charts = recorded(state["deployment"].get("resources") or (), RELEASE)
+    installed = {one["chart"].rpartition("/")[2]: one["version"] for one in charts if one.get("version")}
     older = [
         f"{name} {release.version} is older than {installed[name]}"
         for name, release in planned.items()
@@ -78,10 +119,3 @@ def check_charts(env: Environment, paths: Paths, stack: str) -> Iterator[Finding
     fact = f"{', '.join(older)}: older CRDs remove fields of live objects"
     fix = "use the version that is installed, or a newer one (gpu_operator.version, or gpuform's own)"
     yield Finding(SUBJECT, "FAIL", fact, fix, by_hand)
-
-
-def _installed_chart(resource: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Chart and version of a release in the state."""
-    inputs = resource.get("inputs") or {}
-    if inputs.get("version"):
-        yield str(inputs.get("chart")).rpartition("/")[2], str(inputs["version"])

@@ -23,6 +23,7 @@ from gpuform.checkout.stacks import stack_file
 from gpuform.engine import Engine, EngineFailure
 from gpuform.engine.files import Tools
 from gpuform.stack.cluster_access import ClusterAccess, read_only_kubeconfig
+from gpuform.stack.preflight import Refusals, require_possible
 from gpuform.stack.preview.effect import PreviewRules
 from gpuform.stack.preview.effects import find_effects, guard_notes
 from gpuform.stack.preview.outcome import Outcome
@@ -72,6 +73,7 @@ class Preview:
     say: Say = print
     simulate: Simulate | None = None
     reach: Callable[[Environment], ClusterAccess] | None = None
+    refusals: Callable[[Environment], Refusals] | None = None
 
     def run(self) -> Outcome:
         """The outcome; an invalid stack file in the change is part of it, since its author reads the summary.
@@ -91,7 +93,7 @@ class Preview:
             return self._preview_live(env, outcome)
         assert self.simulate is not None
         with self.simulate(self.paths, self.tools, self.stack, self.base, self.say) as base:
-            return self._preview_offline(base, outcome)
+            return self._preview_offline(env, base, outcome)
 
     def _load_declared(self) -> tuple[Environment | None, Outcome]:
         """The change's environment and the outcome so far; the environment is None if its file is invalid."""
@@ -102,14 +104,17 @@ class Preview:
             if not self.offline:
                 require_own_values(env)
         except InputError as error:
-            # Its author reads the summary, not this machine's paths.
-            text = "\n".join(map(str, error.errors)).replace(f"{self.paths.root}/", "")
-            return None, replace(outcome, error=text, refused=error)
+            return None, self._refused(outcome, error)
         for line in env.warnings:
             self.say(f"warning: {line}")
         accepted = (*self.acknowledged, *env.acknowledge_loss)
         bills = bill(env, price_list(env))
         return env, replace(outcome, after=bills, warnings=env.warnings, acknowledged=accepted)
+
+    def _refused(self, outcome: Outcome, error: InputError) -> Outcome:
+        """Its author reads the summary, not this machine's paths."""
+        text = "\n".join(map(str, error.errors)).replace(f"{self.paths.root}/", "")
+        return replace(outcome, error=text, refused=error)
 
     def _preview_live(self, env: Environment, outcome: Outcome) -> Outcome:
         assert self.reach is not None
@@ -121,30 +126,34 @@ class Preview:
         except (Failure, InputError, OSError, httpx.HTTPError, ValueError):  # not created yet, or unreachable
             snapshot = declared_snapshot(before)
         outcome = replace(outcome, before=bill(before, price_list(before)) if before else None)
-        return self._run_engine(engine, snapshot, outcome)
+        return self._run_engine(env, engine, snapshot, outcome)
 
-    def _preview_offline(self, base: SimulatedBase, outcome: Outcome) -> Outcome:
+    def _preview_offline(self, env: Environment, base: SimulatedBase, outcome: Outcome) -> Outcome:
         before = bill(base.before, price_list(base.before)) if base.before else None
         paths = replace(base.paths, root=self.paths.root)
         engine = Engine(paths, self.tools, say=self.say, offline=True)
         base_is_unknown = base.before is not None and not base.before.cluster.created
         outcome = replace(outcome, before=before, base_is_unknown=base_is_unknown)
-        return self._run_engine(engine, base.snapshot, outcome, base.paths)
+        return self._run_engine(env, engine, base.snapshot, outcome, base.paths)
 
     def _run_engine(
-        self, engine: Engine, snapshot: Snapshot, outcome: Outcome, temporary: Paths | None = None
+        self, env: Environment, engine: Engine, snapshot: Snapshot, outcome: Outcome, own: Paths | None = None
     ) -> Outcome:
-        """``temporary`` holds the state of the preview, which is removed at its end."""
+        """``own`` holds the state of the preview, which is removed at its end."""
         packs: Sequence[Path] = (self.paths.root / "policies",)
         error = ""
         try:
+            if self.refusals:
+                require_possible(self.refusals(env), env, engine.export(self.stack), not self.offline)
             accepted = (*outcome.acknowledged, REPORT)
             result = engine.preview(self.stack, lambda event: None, packs, accepted)
+        except InputError as refused:
+            return self._refused(outcome, refused)
         except EngineFailure as failure:
             result = failure.result
             error = _error_text(failure)
-            if temporary is not None:
-                failure.replace_path(str(temporary.logs), str(preserved_logs(temporary)))
+            if own is not None:
+                failure.replace_path(str(own.logs), str(preserved_logs(own)))
             if error:
                 self.say(f"{failure.subject}: {failure.remedy}")
         found_effects = find_effects(result.steps, snapshot, self.clouds)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 
+from gpuform.checkout.errors import Failure, InputError
 from gpuform.clients.aws.api import AwsError
+from gpuform.clouds.aws.preflight.account import describe_cluster
 from gpuform.clouds.aws.preflight.account_api import Aws
 from gpuform.clouds.aws.preflight.quotas import pools
+from gpuform.stack.preflight import Resources, last_version, recorded, refuse_version
 from gpuform.stack.preflight.check import Check, Result
 from infra.model import images
 from infra.model.environment import Environment
@@ -34,6 +38,23 @@ def checks(env: Environment) -> Iterator[Check]:
     for pin in dict.fromkeys(pin for pin in cluster.images.values() if not images.is_alias(pin)):
         by_hand = f"aws ec2 describe-images --image-ids {pin} {region}"
         yield Check(f"image {pin}", by_hand, partial(_judge_ami, pin))
+
+
+def refusals(env: Environment, resources: Resources, live: bool) -> Iterator[InputError]:
+    """EKS's limits of upgrades (EKS user guide, update-cluster and rollback-cluster)."""
+    cluster, present = node_groups.cluster_of(env), last_version(resources)
+    with suppress(Failure, InputError):  # another check says why AWS does not answer
+        present = str((describe_cluster(env, Aws(cluster.region)) if live else {}).get("version", present))
+    step = f'write "{{next}}", run `gpuform up`, and so on up to {cluster.version}'
+    back = (
+        f'write "{present}" and run `gpuform up --refresh`; by one version, until 7 days after the upgrade, '
+    )
+    back += "EKS itself goes back (EKS user guide, rollback-cluster)"
+    yield from refuse_version(present, cluster.version, step, back)
+    for one in recorded(resources, "aws:eks/nodeGroup:NodeGroup") if "" < present < cluster.version else ():
+        if one.get("amiType") != "CUSTOM" and one.get("version", present) != present:
+            fact = f"EKS upgrades node groups first, and {one['nodeGroupName']} has {one['version']}"
+            yield InputError("cluster.version", fact, f'write "{present}" and run `gpuform up` first')
 
 
 def _ssm_parameters(env: Environment) -> dict[str, tuple[str, images.Image]]:
