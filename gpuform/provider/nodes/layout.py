@@ -16,6 +16,7 @@ NOTE = "gpuform.io/relayout"
 LAYOUT = "gpuform.io/mig-layout"
 DISABLED = "all-disabled"  # NVIDIA's name for GPUs without MIG
 _SLICES = "nvidia.com/mig-"
+_DEPLOY, _PAUSED = "nvidia.com/gpu.deploy.", "paused-for-mig-change"
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,22 @@ def mig_state(node: Manifest) -> str:
     return labels(node).get(STATE, "")
 
 
+def has_ended(node: Manifest) -> bool:
+    """Whether the MIG manager has said how its last change ended."""
+    return mig_state(node) in ("success", "failed")
+
+
+def resumed(node: Manifest) -> dict[str, str | None]:
+    """Labels that start the operands which the MIG manager has paused; empty if it has paused none.
+
+    It starts them itself before it says how a change ended, but not if it gave up or was killed, nor if it
+    fails after a success in the same process [mig-parted 0.15, pkg/mig/reconfigure/reconfigure.go].
+    """
+    return {
+        key: "true" for key, value in labels(node).items() if key.startswith(_DEPLOY) and value == _PAUSED
+    }
+
+
 def differences(node: Manifest, layout: Layout) -> list[str]:
     """Differences between what the node offers and ``wanted``; empty if it offers just that.
 
@@ -92,6 +109,7 @@ def is_applied(node: Manifest, layout: Layout) -> bool:
     already.
     """
     settled = is_requested(node, layout) and mig_state(node) == "success" and Note.from_node(node) is None
+    settled = settled and not resumed(node)
     taints = {taint["key"] for taint in (node.get("spec") or {}).get("taints") or ()}
     return settled and (
         not differences(node, layout) or not _differences(node, "capacity", layout) or GPU_UNHEALTHY in taints
@@ -112,12 +130,13 @@ def _differences(node: Manifest, amounts: str, layout: Layout) -> list[str]:
 def release_patch(node: Manifest, config: str = "") -> Manifest:
     """The patch that takes a layout off a node; empty if nothing is to be done.
 
-    Removes the label if it is ``config`` or the target of a killed run; uncordons a node that such a run
-    cordoned.
+    Removes the label if it is ``config`` or the target of a killed run, and what a change that has not ended
+    leaves behind; uncordons a node that such a run cordoned.
     """
     note, metadata = Note.from_node(node), Manifest()
     if mig_config(node) and mig_config(node) in (config, note and note.target):
-        metadata = {"labels": {CONFIG: None}, "annotations": {LAYOUT: None}}
+        state = {} if has_ended(node) else {STATE: None}
+        metadata = {"labels": {CONFIG: None, **state, **resumed(node)}, "annotations": {LAYOUT: None}}
     if note:
         metadata["annotations"] = {**metadata.get("annotations", {}), NOTE: None}
     uncordon = {"spec": {"unschedulable": None}} if note and note.cordoned else {}

@@ -13,7 +13,8 @@ from gpuform.provider.nodes.drain import gpu_pods, in_use_refusal, obstacle, ref
 from gpuform.provider.nodes.inputs import TIMEOUT_S, check_inputs, layout_failures
 from gpuform.provider.nodes.joining import node_names
 from gpuform.provider.nodes.layout import Layout, Note, is_applied, is_under_way, mig_config, release_patch
-from gpuform.provider.nodes.relayout import Relayout, max_unavailable, roll
+from gpuform.provider.nodes.relayout import Relayout
+from gpuform.provider.nodes.rolling import max_unavailable, roll
 from gpuform.provider.properties import UNKNOWN, has_unknown, reveal
 from infra.model.labels import POOL
 

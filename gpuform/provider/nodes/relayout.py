@@ -1,4 +1,4 @@
-"""Changes the MIG layout of nodes, a few at a time, in steps that a later run can resume.
+"""Changes the MIG layout of a node, in steps that a later run can resume.
 
 Cordon the node and write a note; evict the pods that use the GPUs, or refuse; set the label; wait for the MIG
 manager, which may reboot the node, and for the device plugin; uncordon and remove the note. The note is an
@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.client import ApiError, Unreachable
 from gpuform.kubernetes.pods import condition
 from gpuform.provider.handler import Call, Cancelled
-from gpuform.provider.nodes.cluster import Cluster, Manifest
+from gpuform.provider.nodes.cluster import Cluster, Manifest, pod_name
 from gpuform.provider.nodes.drain import drain, gpu_pods, in_use_refusal
 from gpuform.provider.nodes.layout import (
     CONFIG,
@@ -29,16 +27,21 @@ from gpuform.provider.nodes.layout import (
     Layout,
     Note,
     differences,
+    has_ended,
     is_applied,
     is_requested,
     is_reset,
     is_under_way,
     mig_config,
     mig_state,
+    resumed,
 )
 
 _REVERT_S = 60.0
 """How long the MIG manager may take to begin with the old layout before the node is uncordoned."""
+_GIVES_UP_S, _RETRIES = 310.0, 2
+"""The MIG manager gives up, without a word, if a kind of operand has not ended after 5 minutes; it then waits
+for another label [mig-parted 0.15, pkg/mig/reconfigure/reconfigure.go, waitForPodsToBeDeleted; #485]."""
 _EVENTS = 3  # the newest events of a node are about what has just failed
 
 
@@ -119,9 +122,11 @@ class Relayout:
     async def _wait_until_applied(self, note: Note | None) -> None:
         """Wait until the node offers the wanted resources; a failure reverts the change.
 
-        A rebooting node is not Ready for a while, nor does an API server on it answer.
+        A rebooting node is not Ready for a while, nor does an API server on it answer. If nothing changes for
+        a while, the label is set again, which a MIG manager at work does not notice.
         """
-        deadline, pause = time.monotonic() + self.timeout_s, 0.25
+        since = time.monotonic()
+        deadline, pause, retries, seen = since + self.timeout_s, 0.25, _RETRIES, ("", False)
         while True:
             try:
                 node = await self._get_node()
@@ -131,6 +136,8 @@ class Relayout:
                 await self.call.status(f"node {self.name}: waiting for the cluster to answer: {error}")
                 await self.call.sleep(2.0)
                 continue
+            if has_ended(node) and (clients := resumed(node)):
+                node = await self.cluster.patch(self.name, {"metadata": {"labels": clients}})
             if mig_state(node) == "failed":
                 await self._fail(node, note, f"layout {self.layout.config} failed")
             missing = differences(node, self.layout)
@@ -141,40 +148,61 @@ class Relayout:
             if time.monotonic() > deadline:
                 fact = f"layout {self.layout.config} not applied after {self.timeout_s:.0f} s: {status}"
                 await self._fail(node, note, fact)
-            if is_reset(node, self.layout):
+            if seen != (status, _is_ready(node)):
+                seen, since = (status, _is_ready(node)), time.monotonic()
+            stalled = not has_ended(node) and time.monotonic() - since > min(_GIVES_UP_S, self.timeout_s / 3)
+            if stalled and retries and not await self._obstacle(node):
+                retries, since = retries - 1, time.monotonic()
+                await self.call.info(f"node {self.name}: setting {CONFIG} again: {status}")
+                await self._set_label(node)
+            elif is_reset(node, self.layout):
                 await self._set_label(node)
             await self.call.status(f"node {self.name}: waiting for layout {self.layout.config}: {status}")
             await self.call.sleep(pause)
             pause = min(pause * 1.5, 2.0)
 
+    async def _obstacle(self, node: Manifest) -> str:
+        """What keeps a MIG manager from its work, and the remedy; empty if nothing does."""
+        if not _is_ready(node):
+            return "the node is not Ready: look at its console"
+        pods = ", ".join(map(pod_name, await gpu_pods(self.cluster, self.name)))
+        return f"its GPUs are in use by {pods}: end them" if pods else ""
+
     async def _fail(self, node: Manifest, note: Note | None, fact: str) -> None:
         reasons = (await self.cluster.warnings(self.name))[:_EVENTS]
-        if condition(node, "Ready").get("status") != "True":
-            reasons.insert(0, "the node is not Ready")
         text = f"node {self.name}: {fact}" + (
             f" (its latest warnings: {'; '.join(reasons)})" if reasons else ""
         )
+        remedy = await self._obstacle(node)
+        if not has_ended(node):
+            pod = f"-l app=nvidia-mig-manager --field-selector spec.nodeName={self.name}"
+            remedy = remedy or f"restart its MIG manager: `kubectl delete pod -A {pod}`"
+        remedy = f"; {remedy}, and run again" if remedy else ""
         if note is None:
-            raise OperationError(f"{text}; the label was set before this run and stays as it is")
+            raise OperationError(f"{text}; the label was set before this run and stays as it is{remedy}")
         labels = {CONFIG: note.source or None, STATE: None}
         # If both layouts have the same name, the old one is lost: the next run must set the label again.
         content = {LAYOUT: "failed" if self.layout.content and note.source == self.layout.config else None}
         await self.cluster.patch(self.name, {"metadata": {"labels": labels, "annotations": content}})
         await self._wait_until_reverted(note)
         await self._finish(note)
-        raise OperationError(f"{text}; its label is {note.source or 'unset'} again, and it accepts pods")
+        raise OperationError(
+            f"{text}; its label is {note.source or 'unset'} again, and it accepts pods{remedy}"
+        )
 
     async def _wait_until_reverted(self, note: Note) -> None:
         """Keep the node cordoned until the MIG manager has restored the old layout; no wait without one."""
         start = time.monotonic()
         while note.source and (waited := time.monotonic() - start) < self.timeout_s:
-            current = mig_state(await self._get_node())
-            if current in ("success", "failed") or (not current and waited > _REVERT_S):
+            node = await self._get_node()
+            if has_ended(node) or (not mig_state(node) and waited > _REVERT_S):
                 return
             await self.call.sleep(0.5)
 
     async def _finish(self, note: Note) -> None:
-        body: dict[str, Any] = {"metadata": {"annotations": {NOTE: None}}}
+        node = await self._get_node()
+        paused = {} if mig_state(node) in ("pending", "rebooting") else resumed(node)
+        body: dict[str, Any] = {"metadata": {"annotations": {NOTE: None}, "labels": paused}}
         if note.cordoned:
             body["spec"] = {"unschedulable": None}
         await self.cluster.patch(self.name, body)
@@ -191,59 +219,10 @@ def _has_same_target(previous: Note | None, note: Note) -> bool:
     return previous is not None and previous.target == note.target
 
 
+def _is_ready(node: Manifest) -> bool:
+    return bool(condition(node, "Ready").get("status") == "True")
+
+
 def _is_transient(error: OperationError) -> bool:
     """Whether the error can come from an API server that is starting."""
     return isinstance(error, Unreachable) or (isinstance(error, ApiError) and error.code >= 500)
-
-
-@dataclass
-class Progress:
-    """Progress: the nodes that are as wanted, whether any had to be changed, and the failures."""
-
-    ready: list[str] = field(default_factory=list)
-    changed: bool = False
-    failures: list[str] = field(default_factory=list)
-
-
-def max_unavailable(budget: int | str, nodes: int) -> int:
-    """Nodes that may be unavailable together: a number, or a share of all (``25%``), rounded down.
-
-    At least one, or nothing would ever change.
-    """
-    if isinstance(budget, str):
-        return max(1, math.floor(nodes * int(budget.removesuffix("%")) / 100))
-    return max(1, int(budget))
-
-
-async def roll(names: Sequence[str], width: int, change: Callable[[str], Awaitable[bool]]) -> Progress:
-    """Call ``change`` for each node in order, ``width`` at a time; it returns whether it changed anything.
-
-    After the first `OperationError`, nodes in progress are finished and the rest is left as it is, which the
-    last failure says. `Cancelled` is raised once all of them have stopped.
-    """
-    progress, waiting, cancelled = Progress(), list(names), list[Cancelled]()
-
-    async def work() -> None:
-        while waiting and not progress.failures and not cancelled:
-            name = waiting.pop(0)
-            try:
-                changed = await change(name)
-            except OperationError as error:
-                progress.failures.append(str(error))
-            except Cancelled as error:  # raised later: the TaskGroup would cancel the other workers
-                cancelled.append(error)
-            else:
-                progress.changed |= changed
-                progress.ready.append(name)
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(width, len(waiting))):
-                group.create_task(work())
-    except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
-    if cancelled:
-        raise cancelled[0]
-    if progress.failures and waiting:
-        progress.failures.append(f"not started after that: {', '.join(waiting)}")
-    return progress

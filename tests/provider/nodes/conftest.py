@@ -23,10 +23,12 @@ class PoolDriver(ResourceDriver):
     def declare(self, **inputs: Any) -> dict[str, Any]:
         return {"kubeconfig": self.kubeconfig, "selector": self.selector, **inputs}
 
-    async def add_node(self, name: str, labels: Mapping[str, str] | None = None, **spec: Any) -> str:
+    async def add_node(
+        self, name: str, labels: Mapping[str, str] | None = None, ready: bool = True, **spec: Any
+    ) -> str:
         node_name = f"{self.name}-{name}"
         notes = {
-            "kwok.x-k8s.io/node": "fake",
+            **({"kwok.x-k8s.io/node": "fake"} if ready else {}),
             "simulator.gpuform.io/cpu": "8",
             "simulator.gpuform.io/memory": "32Gi",
         }

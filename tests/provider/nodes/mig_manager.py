@@ -14,6 +14,7 @@ SMALL, LARGE = "nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.20gb"
 LAYOUTS = {"small": {SMALL: 7, "nvidia.com/gpu": 0}, "large": {LARGE: 2}}
 TO_SMALL = {"config": "small", "offers": {SMALL: 7}, "timeoutSeconds": 15}
 TO_LARGE = {"config": "large", "offers": {LARGE: 2}, "timeoutSeconds": 15}
+OPERAND, PAUSED = "nvidia.com/gpu.deploy.device-plugin", "paused-for-mig-change"
 
 
 @dataclass
@@ -21,7 +22,8 @@ class MigManager:
     """Plays them on a node when its label changes: first the state label, then the offer.
 
     ``layouts`` maps a label's value to what the node then offers; any other value fails. Like the real one it
-    refuses while a pod uses the GPU. ``hold`` stops it between pending and the end.
+    refuses while a pod uses the GPU. ``hold`` stops it between pending and the end. ``gives_up`` is how often
+    it leaves the operand paused and the state at ``stops_at``, as mig-parted 0.15 does without an error.
     """
 
     pool: PoolDriver
@@ -30,6 +32,9 @@ class MigManager:
     seen: dict[str, str] = field(default_factory=dict)
     busy: list[str] = field(default_factory=list)
     absent: set[str] = field(default_factory=set)  # nodes where it does not run
+    gives_up: int = 0
+    stops_at: str = "pending"
+    attempts: int = 0
 
     def __post_init__(self) -> None:
         self.hold.set()
@@ -40,6 +45,11 @@ class MigManager:
             await self.state(name, "failed", "the GPU is in use")
             return
         await self.state(name, "pending")
+        await self.operand(name, PAUSED)
+        self.attempts += 1
+        if self.attempts <= self.gives_up:
+            await self.state(name, self.stops_at)
+            return
         await self.hold.wait()
         if layout not in self.layouts:
             await self.state(name, "failed", f"there is no layout {layout}")
@@ -47,7 +57,11 @@ class MigManager:
         offered = (await self.pool.node(name))["status"].get("allocatable") or {}
         removed = {key: None for key in offered if key.startswith("nvidia.com/")}
         await self.pool.offers(name, {**removed, **self.layouts[layout]})
+        await self.operand(name, "true")
         await self.state(name, "success")
+
+    async def operand(self, name: str, value: str) -> None:
+        await self.pool.cluster.patch(name, {"metadata": {"labels": {OPERAND: value}}})
 
     async def state(self, name: str, state: str, warning: str = "") -> None:
         await self.pool.cluster.patch(name, {"metadata": {"labels": {"nvidia.com/mig.config.state": state}}})

@@ -5,8 +5,18 @@ from __future__ import annotations
 import pytest
 
 from gpuform.checkout.errors import OperationError
+from gpuform.provider.nodes import relayout
 from gpuform.provider.nodes.layout import CONFIG, STATE
-from tests.provider.nodes.mig_manager import LARGE, LAYOUTS, SMALL, TO_LARGE, TO_SMALL, MigManager
+from tests.provider.nodes.mig_manager import (
+    LARGE,
+    LAYOUTS,
+    OPERAND,
+    PAUSED,
+    SMALL,
+    TO_LARGE,
+    TO_SMALL,
+    MigManager,
+)
 
 pytestmark = [pytest.mark.cluster, pytest.mark.anyio]
 TOKEN = "gpuform:nodes:MigLayout"
@@ -153,6 +163,64 @@ async def test_a_label_that_failed_before_is_set_anew(pool):
     assert (await pool.labels(name))[STATE] == "success"
 
 
+@pytest.mark.parametrize("state", ["pending", "rebooting"])
+async def test_a_mig_manager_that_gave_up_is_started_by_the_label(pool, state):
+    """It waits for another label, and the node would offer nothing for ever [NVIDIA/gpu-operator#2833]."""
+    first = await pool.add_node("0")
+    earlier = await pool.add_node("1", {CONFIG: "small", STATE: state, OPERAND: PAUSED})  # before this run
+    manager = MigManager(pool, LAYOUTS, gives_up=1, stops_at=state)
+    manager.seen[earlier] = "small"
+    async with manager.working():
+        await pool.create(**{**TO_SMALL, "timeoutSeconds": 6, "maxUnavailable": 2})
+    for name in (first, earlier):
+        labels = await pool.labels(name)
+        assert (labels[CONFIG], labels[STATE], labels[OPERAND]) == ("small", "success", "true")
+        assert await pool.is_open(name)
+    assert any(f"node {first}: setting {CONFIG} again" in line for line in pool.log.lines)
+
+
+async def test_a_mig_manager_that_always_gives_up_is_tried_three_times(pool, monkeypatch):
+    monkeypatch.setattr(relayout, "_GIVES_UP_S", 0.5)
+    name = await pool.add_node("0")
+    manager = MigManager(pool, LAYOUTS, gives_up=9)
+    pod = f"-l app=nvidia-mig-manager --field-selector spec.nodeName={name}"
+    async with manager.working():
+        with pytest.raises(OperationError) as failure:
+            await pool.create(**{**TO_SMALL, "timeoutSeconds": 7})
+    assert str(failure.value).endswith(
+        "its label is unset again, and it accepts pods; "
+        f"restart its MIG manager: `kubectl delete pod -A {pod}`, and run again"
+    )
+    assert manager.attempts == 3
+    labels = await pool.labels(name)
+    assert CONFIG not in labels
+    assert STATE not in labels
+    assert labels[OPERAND] == "true", "without a layout, nothing else starts it again"
+
+
+async def test_a_mig_manager_is_not_started_while_a_pod_has_a_gpu_or_the_node_is_away(pool):
+    held = await pool.add_node("0", {CONFIG: "small", STATE: "pending"})
+    away = await pool.add_node("1", {CONFIG: "small", STATE: "rebooting"}, ready=False)
+    await pool.offers(held, {SMALL: 7})
+    await pool.pod(f"bare-{pool.name}", held, SMALL)
+    with pytest.raises(OperationError) as failure:
+        await pool.create(**{**TO_SMALL, "timeoutSeconds": 3, "maxUnavailable": 2})
+    message = str(failure.value)
+    stays = "the label was set before this run and stays as it is"
+    assert f"{stays}; its GPUs are in use by default/bare-{pool.name}: end them, and run again" in message
+    assert f"{stays}; the node is not Ready: look at its console, and run again" in message
+    assert (await pool.labels(held))[STATE] == "pending"
+    assert (await pool.labels(away))[STATE] == "rebooting"
+
+
+async def test_operands_left_paused_after_a_change_are_started(pool):
+    """A MIG manager that fails after a success restores no label, and a killed one may not, either."""
+    name = await pool.add_node("0", {CONFIG: "small", STATE: "success", OPERAND: PAUSED})
+    await pool.offers(name, {SMALL: 7})
+    await pool.create(**TO_SMALL)
+    assert (await pool.labels(name))[OPERAND] == "true"
+
+
 async def test_delete_takes_the_label_off_and_leaves_the_layout(pool):
     name = await pool.add_node("0")
     async with MigManager(pool, LAYOUTS).working():
@@ -161,6 +229,15 @@ async def test_delete_takes_the_label_off_and_leaves_the_layout(pool):
     node = await pool.node(name)
     assert CONFIG not in node["metadata"]["labels"]
     assert node["status"]["allocatable"][LARGE] == "2"
+
+
+async def test_delete_starts_what_a_change_in_progress_has_paused(pool):
+    name = await pool.add_node("0", {CONFIG: "small", STATE: "pending", OPERAND: PAUSED})
+    await pool.invoke("delete", "id", await pool.check(**TO_SMALL), {})
+    labels = await pool.labels(name)
+    assert CONFIG not in labels
+    assert STATE not in labels
+    assert labels[OPERAND] == "true"
 
 
 async def test_a_preview_says_what_would_be_evicted_and_does_nothing(pool):

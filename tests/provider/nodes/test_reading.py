@@ -19,7 +19,7 @@ from gpuform.provider.nodes.layout import (
     is_requested,
     is_under_way,
 )
-from gpuform.provider.nodes.relayout import max_unavailable, roll
+from gpuform.provider.nodes.rolling import max_unavailable, roll
 from gpuform.provider.nodes.shares import changes_sharing, requests_of
 
 pytestmark = pytest.mark.unit
