@@ -131,6 +131,6 @@ def _claimed_share(pool: Pool, node: Node, pods: Iterable[Pod]) -> float | None:
 
 
 def total(prices: Any) -> float | None:
-    """The sum of prices; None if a price is unknown."""
+    """The sum of prices or other figures; None if one is unknown."""
     known = list(prices)
     return None if any(price is None for price in known) else sum(known, 0.0)

@@ -38,9 +38,10 @@ TEMPERATURE = _gauges(
     DCGM_FI_DEV_GPU_TEMP="Temperature of the GPU in degrees Celsius",
     DCGM_FI_DEV_MEMORY_TEMP="Temperature of the memory in degrees Celsius",
 )
-POWER = _gauges(DCGM_FI_DEV_POWER_USAGE="Power drawn in watts") | _counters(
-    DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION="Energy used since the driver was loaded in millijoules"
-)
+POWER = _gauges(
+    DCGM_FI_DEV_POWER_USAGE="Power drawn in watts",
+    DCGM_FI_DEV_ENFORCED_POWER_LIMIT="Enforced power limit in watts",
+) | _counters(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION="Energy used since the driver was loaded in millijoules")
 PCIE = _counters(DCGM_FI_DEV_PCIE_REPLAY_COUNTER="Packets that PCIe retransmitted") | _gauges(
     DCGM_FI_PROF_PCIE_TX_BYTES="Bytes sent over PCIe per second with headers",
     DCGM_FI_PROF_PCIE_RX_BYTES="Bytes received over PCIe per second with headers",
@@ -127,7 +128,6 @@ OTHERS: Mapping[str, DcgmField] = {
         DCGM_FI_DEV_GPU_MAX_OP_TEMP="Highest operating temperature in degrees Celsius",
         DCGM_FI_DEV_MEM_MAX_OP_TEMP="Highest operating temperature of the memory in degrees Celsius",
         DCGM_FI_DEV_POWER_MGMT_LIMIT="Power limit that is set in watts",
-        DCGM_FI_DEV_ENFORCED_POWER_LIMIT="Enforced power limit in watts",
         DCGM_FI_DEV_POWER_USAGE_INSTANT="Power drawn at this moment in watts",
         DCGM_FI_DEV_PCIE_LINK_GEN="Generation of the PCIe link",
         DCGM_FI_DEV_PCIE_LINK_WIDTH="Lanes of the PCIe link",

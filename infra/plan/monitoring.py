@@ -40,6 +40,7 @@ NODE_LABELS = (
     labels.MIG_CONFIG,
     labels.MIG_CONFIG_STATE,
     labels.DRIVER_UPGRADE_STATE,
+    labels.DRIVER_UPGRADE_SKIP,
     labels.GPU_PRODUCT,
     labels.GPU_COUNT,
     labels.INSTANCE_GPU_COUNT,

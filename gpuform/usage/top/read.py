@@ -8,6 +8,7 @@ from itertools import groupby
 
 from gpuform.checkout.errors import Failure
 from gpuform.usage import nodes as cluster
+from gpuform.usage.node_prices import total
 from gpuform.usage.prometheus import Prometheus
 from gpuform.usage.status import ClusterStatus
 from gpuform.usage.top import hardware, holders
@@ -117,7 +118,10 @@ def _build_slice(
 
 
 def _sum_slices(gpu_use: Use, slices: Iterable[Slice]) -> Use:
-    """Use of a GPU with MIG: its slices' by their size; power and temperature are the GPU's own."""
+    """Use of a GPU with MIG: its slices' by their size, None if that of one is unknown.
+
+    Power and temperature are the GPU's own.
+    """
     slices = tuple(slices)
 
     def summed(values: Iterable[float | None]) -> float | None:
@@ -125,7 +129,7 @@ def _sum_slices(gpu_use: Use, slices: Iterable[Slice]) -> Use:
         return sum(known) if known else None
 
     return Use(
-        util=summed(None if item.use.util is None else item.use.util * item.size for item in slices),
+        util=total(None if item.use.util is None else item.use.util * item.size for item in slices),
         memory_used=summed(item.use.memory_used for item in slices),
         memory_total=summed(item.use.memory_total for item in slices),
         power_watts=gpu_use.power_watts,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from gpuform.usage.node_prices import total
 from gpuform.usage.status import PoolStatus
 
 
@@ -145,9 +146,9 @@ class Node:
 
     @property
     def busy(self) -> float | None:
-        """Number of GPUs in use: the sum of their utilisation; None without measurements."""
-        utilisations = [gpu.use.util for gpu in self.gpus if gpu.use.util is not None]
-        return sum(utilisations) if utilisations else None
+        """Number of GPUs in use: the sum of their utilisation; None if that of a measured one is unknown."""
+        utilisations = [gpu.use.util for gpu in self.gpus if gpu.use.measured]
+        return total(utilisations) if utilisations else None
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from infra.model.labels import (
+    DRIVER_UPGRADE_SKIP,
     DRIVER_UPGRADE_STATE,
     GPU_NOT_READY,
     GPU_UNHEALTHY,
@@ -28,7 +29,7 @@ POD_USED = "gpuform:pod:gpus_used"
 POOL_REQUESTED = "gpuform:pool:gpus_requested"
 POOL_USED = "gpuform:pool:gpus_used"
 ACTIVE = "gpuform:fault:active"
-NODE_LABELS = (POOL, INSTANCE_GPU_COUNT, DRIVER_UPGRADE_STATE, MIG_CONFIG_STATE)
+NODE_LABELS = (POOL, INSTANCE_GPU_COUNT, DRIVER_UPGRADE_STATE, DRIVER_UPGRADE_SKIP, MIG_CONFIG_STATE)
 """Node labels that kube-state-metrics must export (its metric-labels-allowlist)."""
 COMMON = {
     # Matchers of the exporter's samples that name GPU and node.

@@ -114,8 +114,8 @@ def test_busy_idle_and_free_money_are_what_gpus_cost(live: tuple[Environment, As
     def by_pool(ref: str) -> dict[str, float]:
         return {item["metric"]["pool"]: float(item["value"][1]) for item in ask(filled(table[ref]))}
 
-    cost, parts = by_pool("A"), [by_pool(ref) for ref in "CDE"]
-    assert parts[0]
+    cost, parts = by_pool("A"), [by_pool(ref) for ref in "CDEF"]
+    assert parts[0].keys() == parts[3].keys()
     for pool in parts[0]:
         assert sum(part[pool] for part in parts) == pytest.approx(cost[pool], rel=1e-6)
 

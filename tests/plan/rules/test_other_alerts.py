@@ -6,8 +6,8 @@ import pytest
 
 from tests.plan.rules import world
 from tests.plan.rules.promtool import AlertText, Case, Check, Promtool, selector
-from tests.plan.rules.provoked import Row, during, node, not_during, provoke, rows, waiting
-from tests.plan.rules.world import SLICES, TURNS, TURNS_1, WHOLE_1, always
+from tests.plan.rules.provoked import Row, during, node, not_during, provoke, rows, shown, waiting
+from tests.plan.rules.world import SLICES, TURNS, TURNS_1, WHOLE, WHOLE_1, always
 
 pytestmark = pytest.mark.engine
 
@@ -38,9 +38,16 @@ def test_what_takes_hours(promtool: Promtool) -> None:
     series[world.labelled(TURNS, **{step: "upgrade-done"})] = "_x90 1x300"
     series[world.labelled(TURNS_1)] = "1x10 stale"
     series[world.labelled(TURNS_1, **{step: "upgrade-required"})] = "_x10 1x300"
+    skipped = {step: "upgrade-required", "label_nvidia_com_gpu_driver_upgrade_skip": "true"}
+    series[world.labelled(WHOLE_1)] = "1x10 stale"
+    series[world.labelled(WHOLE_1, **skipped)] = "_x10 1x300"
+    for index in range(WHOLE.gpus):  # its counters stay 0 while it computes
+        series |= shown(WHOLE, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "0x300", index)
+        series |= shown(WHOLE, "DCGM_FI_DEV_GPU_UTIL", "100x300", index)
     for device in SLICES.devices():
         series[selector("DCGM_FI_PROF_GR_ENGINE_ACTIVE", **device)] = "0x130 0.5x300"
     stuck = node(TURNS, alertname="GpuDriverUpgradeStuck", severity="warning", state="drain-required")
+    waits = node(TURNS_1, alertname="GpuDriverUpgradeStuck", severity="warning", state="upgrade-required")
     idle = node(
         SLICES,
         alertname="GpuAllocatedIdle",
@@ -50,7 +57,7 @@ def test_what_takes_hours(promtool: Promtool) -> None:
         sharing="mig",
         resource="nvidia_com_mig_3g_20gb",
     )
-    times = {"60m": [], "85m": [stuck], "100m": [], "118m": [], "124m": [idle], "140m": []}
+    times = {"60m": [], "85m": [stuck], "100m": [], "118m": [], "124m": [idle], "140m": [], "155m": [waits]}
     then = [Check(time, fires=fired) for time, fired in times.items()]
     promtool.test(world.environment(), Case(series, then))
 

@@ -185,6 +185,72 @@ def test_the_engines_activity_goes_before_the_share_of_time(promtool: Promtool) 
     )
 
 
+_SLICE = next(SLICES.devices())
+_ENGINE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+_LIMIT = {selector("DCGM_FI_DEV_ENFORCED_POWER_LIMIT", **SLICES.gpu()): always("250")}
+
+
+def _power(watts: int) -> dict[str, str]:
+    return {selector("DCGM_FI_DEV_POWER_USAGE", **device): always(str(watts)) for device in SLICES.devices()}
+
+
+@pytest.mark.parametrize(
+    ("more", "known"),
+    [
+        ({}, True),
+        (_LIMIT | _power(60), True),
+        (_LIMIT | _power(140), False),
+        ({selector("DCGM_FI_DEV_GPU_UTIL", **SLICES.gpu()): always("100")}, False),
+        ({selector("DCGM_FI_DEV_XID_ERRORS", **_SLICE): always("31")}, False),
+        ({selector(_ENGINE, **_SLICE): always("0.001")} | _LIMIT | _power(140), True),
+    ],
+    ids=["nothing else", "idle power", "power of a busy GPU", "utilisation", "an XID", "one slice above 0"],
+)
+def test_zeros_of_slices_count_only_if_the_card_says_nothing_else(
+    promtool: Promtool, more: dict[str, str], known: bool
+) -> None:
+    """After an XID profiling counters stay 0 while the GPU computes [NVIDIA/DCGM#303]."""
+    zeros = {selector(_ENGINE, **device): always("0") for device in SLICES.devices()}
+    samples = {
+        f"count({series}{{pool='slices'{profile}}})": {"{}": count} if known else {}
+        for series, profile, count in (
+            ("gpuform:device:util_ratio", ",GPU_I_ID!=''", 3),
+            ("gpuform:pod:gpus_used", "", 1),
+            ("gpuform:namespace:gpus_idle", "", 1),
+        )
+    }
+    promtool.test(world.environment(), Case(world.healthy() | zeros | more, [Check("10m", samples=samples)]))
+
+
+def test_a_paused_profiler_and_its_zeros_are_replaced_by_the_share_of_time(promtool: Promtool) -> None:
+    """DCGM reports no counters while it is paused, or 0; a GPU that agrees is idle."""
+    name = selector(_ENGINE, **TURNS.gpu())
+    own = world.healthy() | {selector("DCGM_FI_DEV_GPU_UTIL", **TURNS.gpu()): always("90")}
+    missing = {key: value for key, value in own.items() if key != name}
+    zero = own | {name: always("0")}
+    idle = zero | {selector("DCGM_FI_DEV_GPU_UTIL", **TURNS.gpu()): always("0")}
+    query = 'sum(gpuform:device:util_ratio{node="turns-0"})'
+    promtool.test(
+        world.environment(),
+        *(
+            Case(series, [Check("10m", samples={query: {"{}": value}})])
+            for series, value in ((missing, 0.9), (zero, 0.9), (idle, 0))
+        ),
+    )
+
+
+def test_a_slice_without_counters_leaves_the_use_of_the_nodes_pods_unknown(promtool: Promtool) -> None:
+    series = world.healthy()
+    del series[selector(_ENGINE, **list(SLICES.devices())[1])]
+    samples = {
+        'count(gpuform:device:util_ratio{pool="slices"})': {"{}": 2},
+        'gpuform:pod:gpus_used{pool="slices"}': {},
+        'gpuform:namespace:gpus_idle{pool="slices"}': {},
+        'count(gpuform:pod:gpus_used{pool="whole"})': {"{}": 1},
+    }
+    promtool.test(world.environment(), Case(series, [Check("10m", fires=[], samples=samples)]))
+
+
 def test_a_cut_gpu_that_is_shown_as_a_whole_too_counts_once(promtool: Promtool) -> None:
     series = world.healthy() | {
         selector("DCGM_FI_PROF_GR_ENGINE_ACTIVE", **SLICES.gpu()): always("0.9"),

@@ -64,6 +64,20 @@ def test_without_the_recorded_series_the_part_comes_from_the_gpu_itself() -> Non
     assert usage_rows(gpu.pods) == [("one", 0.25, 0.4, True), ("two", 0.25, 0.4, True)]
 
 
+def test_a_gpu_of_unknown_utilisation_makes_the_nodes_use_unknown_and_a_lost_one_does_not() -> None:
+    """Its part of the node counted as idle, and as cost that is not used."""
+    known, unknown = gpu_series("n0", 0, 0.8, 6, 15), gpu_series("n0", 1, 0.0, 6, 15)[1:]
+    lost = [series("gpuform:fault:active", 1, node="n0", gpu="1", reason="gpu_lost")]
+    assert only_node(view_of(Played([*known, *unknown]), node("n0", "t4", gpus=2))).busy is None
+    assert only_node(view_of(Played([*known, *lost]), node("n0", "t4", gpus=2))).busy == 0.8
+    slices = [
+        sample
+        for instance, own in (("1", slice(None)), ("5", slice(1, None)))
+        for sample in gpu_series("n1", 0, 0.5, 4, 20, GPU_I_ID=instance, GPU_I_PROFILE="3g.20gb")[own]
+    ]
+    assert only_node(view_of(Played(slices), node("n1", "mig"))).busy is None
+
+
 def test_a_pod_alone_on_a_shared_gpu_uses_what_is_measured() -> None:
     (gpu,) = only_node(view_of(Played(gpu_series("n0", 0, 0.8, 6, 15)), *SHARED[:2])).gpus
     assert usage_rows(gpu.pods) == [("one", 0.25, 0.8, False)]
