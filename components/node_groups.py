@@ -77,7 +77,7 @@ class NodeGroups(pulumi.ComponentResource):
             if pool.aws_settings.capacity_block
             else [machine.name for machine in pool.machines],
             launch_template={"id": template.id, "version": template.latest_version.apply(str)},
-            scaling_config={"desired_size": size, "min_size": size, "max_size": size},
+            scaling_config={"desired_size": size, "min_size": size, "max_size": size or 1},  # EKS takes no 0
             update_config=eks.NodeGroupUpdateConfigArgs(max_unavailable=1, update_strategy=strategy),
             node_repair_config={"enabled": managed.repaired},
             labels=managed.labels,

@@ -198,7 +198,7 @@ def _mig_layouts(env: Environment, kubeconfig: pulumi.Input[str]) -> MigLayoutsA
             config=config,
             layout=mig_parted.content(pool),
             # GPUs allocated by claim are not a resource, whatever their layout.
-            offers=sharing.resources(env, pool) or {labels.NVIDIA_GPU: 0},
+            offers=sharing.summary(env, pool) or {labels.NVIDIA_GPU: 0},
             may_be_empty=pool.hosts is not None or None,
             kept=pool in kept_pools or None,
             in_use=pool.relayout.in_use if pool.relayout else None,

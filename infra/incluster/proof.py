@@ -13,6 +13,7 @@ POOL = "gpuform.io/pool"
 OFFERS = "gpuform.io/offers"
 PER_GPU = "gpuform.io/offers-per-gpu"
 GPUS = "karpenter.k8s.aws/instance-gpu-count"
+DISCOVERED_GPUS = "nvidia.com/gpu.count"
 READY = "gpuform.io/gpu-ready"
 WAITS_FOR = "gpuform.io/gpu-waits-for"
 DRIVER_OF_CLAIMS = "gpu.nvidia.com"
@@ -45,6 +46,8 @@ def promised_resources(node: Json, pool: Json) -> dict[str, int]:
             amounts, gpus = json.loads(annotations[PER_GPU]), int(meta["labels"][GPUS])
         else:
             amounts, gpus = json.loads(annotations[OFFERS]) if OFFERS in annotations else pool["offers"], 1
+            if any(isinstance(item, dict) for item in amounts.values()):  # by the node's number of GPUs
+                amounts = amounts[meta["labels"][DISCOVERED_GPUS]]
         return {name: int(count) * gpus for name, count in amounts.items()} if gpus > 0 else {}
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return {}
@@ -85,8 +88,9 @@ def unmet_conditions(node: Json, pods: list[Json], pool: Json | None, devices: d
         return [f"its pool {labels.get(POOL)} is not declared"]
     if not required:
         per_gpu = PER_GPU in (node["metadata"].get("annotations") or {})
-        source = f"{PER_GPU} with label {GPUS}" if per_gpu else OFFERS
-        return [f"annotation {source} does not say what its pool promises"]
+        source = f"label {DISCOVERED_GPUS}" if pool.get("offers") else f"annotation {OFFERS}"
+        source = f"annotation {PER_GPU} with label {GPUS}" if per_gpu else source
+        return [f"{source} does not say what its pool promises"]
     reasons = [f"label {key} is missing" for key in pool["labels"] if not labels.get(key)]
     allocatable = node.get("status", {}).get("allocatable") or {}
     offered = {

@@ -10,7 +10,7 @@ node takes ``16 x (ceil(max_pods / 16) + 1) + 1``.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from infra.model import offer
@@ -18,7 +18,7 @@ from infra.model.aws import AwsCluster
 from infra.model.aws_network import ExistingNetwork, OwnNetwork
 from infra.model.elastic import SURGE
 from infra.model.errors import InputError
-from infra.model.machines import MACHINES, Machine
+from infra.model.machines import Machine
 from infra.model.offer import MigStrategy
 from infra.model.pool import Pool
 
@@ -71,48 +71,55 @@ def max_nodes(strategy: MigStrategy, pool: Pool, machine: Machine) -> int:
     return offer.max_nodes(strategy, pool, machine)
 
 
-def _max_addresses(strategy: MigStrategy, pool: Pool, blocks: bool) -> int:
-    return max(
-        max_nodes(strategy, pool, machine)
-        * _node_addresses(pool.aws_settings.max_pods or machine.pods, blocks)
-        for machine in pool.machines
-    )
-
-
 def _node_addresses(pods: int, blocks: bool) -> int:
     return BLOCK_ADDRESSES * (-(-pods // BLOCK_ADDRESSES) + 1) + 1 if blocks else pods + 1
 
 
-def demand(cluster: AwsCluster, pools: Sequence[Pool], strategy: MigStrategy) -> dict[frozenset[str], int]:
-    """Most addresses that nodes and pods may take, by the zones that must have them.
+def demand(
+    cluster: AwsCluster, pools: Sequence[Pool], strategy: MigStrategy, full: bool = True
+) -> dict[frozenset[str], int]:
+    """Most addresses that nodes may take, by the zones that must have them.
+
+    With as many pods as each may hold (``full``), or with their own address only.
 
     Pools that name zones must fit into them, so each set of zones that a pool names is counted on its own.
     """
     all_zones, blocks = frozenset(cluster.network.zones), prefix_delegation(pools)
-    demands = [(frozenset(pool.zones) or all_zones, _max_addresses(strategy, pool, blocks)) for pool in pools]
-    demands.append(
-        (all_zones, cluster.system.nodes * _node_addresses(MACHINES[cluster.system.machine].pods, blocks))
-    )
+
+    def addresses(machine: Machine, pods: int | None = None) -> int:
+        return _node_addresses(pods or machine.pods, blocks) if full else 1
+
+    demands = [(all_zones, cluster.system.nodes * addresses(cluster.system.type))]
+    for pool in pools:
+        max_pods = pool.aws_settings.max_pods
+        most = max(max_nodes(strategy, pool, item) * addresses(item, max_pods) for item in pool.machines)
+        demands.append((frozenset(pool.zones) or all_zones, most))
     groups = dict.fromkeys(zones for zones, _ in demands)
     return {zones: sum(count for within, count in demands if within <= zones) for zones in groups}
 
 
 def check(cluster: AwsCluster, pools: Sequence[Pool], strategy: MigStrategy) -> None:
-    """Refuse a network that is too small for what the pools may grow to.
+    """Refuse a network that is too small for the nodes that the pools may grow to."""
+    for fact in _shortages(cluster, pools, strategy, full=False):
+        raise InputError("cluster.network.cidr", fact, "use a larger network, or fewer nodes")
 
-    Only AWS knows the size of the subnets of an existing VPC: the preflight checks them.
-    """
-    declared = cluster.network
-    if isinstance(declared, ExistingNetwork):
+
+def warnings(cluster: AwsCluster, pools: Sequence[Pool], strategy: MigStrategy) -> Iterator[str]:
+    """A network that is too small for nodes full of pods: few nodes ever hold as many as they may."""
+    for fact in _shortages(cluster, pools, strategy, full=True):
+        yield f"cluster.network.cidr: {fact}; use a larger network, fewer nodes, or a smaller max_pods"
+
+
+def _shortages(
+    cluster: AwsCluster, pools: Sequence[Pool], strategy: MigStrategy, full: bool
+) -> Iterator[str]:
+    """Only AWS knows the size of the subnets of an existing VPC: the preflight checks them."""
+    if isinstance(cluster.network, ExistingNetwork):
         return
-    pairs = subnets(declared)
-    for zones, required in demand(cluster, pools, strategy).items():
+    pairs, subject = subnets(cluster.network), "nodes full of pods" if full else "nodes alone"
+    for zones, required in demand(cluster, pools, strategy, full).items():
         networks = [ipaddress.IPv4Network(pair.private) for pair in pairs if pair.zone in zones]
         available = sum(network.num_addresses - RESERVED_BY_EC2 for network in networks)
         if required > available:
-            raise InputError(
-                "cluster.network.cidr",
-                f"its private subnets in {', '.join(sorted(zones))} have {available} addresses, "
-                f"and nodes and pods there may take {required}",
-                "use a larger network, fewer nodes, or a smaller max_pods",
-            )
+            fact = f"its private subnets in {', '.join(sorted(zones))} have {available} addresses"
+            yield f"{fact}, and {subject} there may take {required}"

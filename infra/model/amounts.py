@@ -13,11 +13,11 @@ from infra.model.base import NUMBER, Strict, matching, refusing
 from infra.model.dcgm import FIELDS
 from infra.model.errors import InputError
 from infra.model.hostnames import is_plain_url
-from infra.model.quantities import cpu_millis, memory_bytes, seconds, size_bytes
+from infra.model.quantities import cpu_millis, memory_bytes, quantity, seconds, size_bytes
 from infra.model.values import MAX_CORES, MAX_MEMORY_GIB
 
 _CPU = re.compile(r"[0-9]{1,19}(m|(\.[0-9]{1,3})?)")
-_MEMORY = re.compile(r"[0-9]{1,19}(Ki|Mi|Gi|Ti)")
+_MEMORY = re.compile(r"[0-9]{1,19}(\.[0-9]{1,3})?(Ki|Mi|Gi|Ti|M|G|T)")
 HUGE_PAGE = 2 * 2**20
 """Bytes of a huge page of the resource hugepages-2Mi."""
 
@@ -32,9 +32,9 @@ def _cpu(value: str) -> str:
 
 def _memory(value: str) -> str:
     """Also of volumes, which EBS makes as large as a machine's memory (EBS user guide, volume types)."""
-    if not _MEMORY.fullmatch(value) or not memory_bytes(value):
+    if not _MEMORY.fullmatch(value) or quantity(value) < 1:
         fact = f"{value!r} is not an amount of memory"
-        raise InputError("", fact, "write it with Ki, Mi, Gi or Ti, for example 8Gi")
+        raise InputError("", fact, "write it with Ki, Mi, Gi, Ti, M, G or T, for example 8Gi")
     if memory_bytes(value) > MAX_MEMORY_GIB * 2**30:
         fact = f"no machine and no volume has {value}"
         raise InputError("", fact, f"use {MAX_MEMORY_GIB // 1024}Ti or less")

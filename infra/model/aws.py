@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
 from infra import versions
 from infra.model.aws_network import Endpoint, Network
@@ -21,9 +21,9 @@ from infra.model.aws_values import (
 )
 from infra.model.base import ClusterModel, Flag, Model, option, required
 from infra.model.errors import InputError
-from infra.model.gpu_choice import MachineName
+from infra.model.gpu_choice import FlavorName
 from infra.model.images import IMAGES, ImageKey, ImagePin, check_date, check_pin
-from infra.model.machines import MACHINES
+from infra.model.machines import MACHINES, Machine, catalogue_of
 from infra.model.registries import PinnedImages
 from infra.model.values import Count, NodeCount
 
@@ -49,8 +49,25 @@ AddOnName = Literal[
 class SystemNodes(Model):
     """Nodes for pods that must run before any pool has nodes: Karpenter, CoreDNS, the operator."""
 
-    machine: MachineName = option("Instance type without a GPU.", "m6i.xlarge")
+    machine: FlavorName = option(
+        "Instance type without a GPU, of the catalogue or of machines, for amd64.", "m6i.xlarge"
+    )
     nodes: NodeCount = option("Number of nodes; two by default, so that one can be replaced.", 2)
+
+    _type: Machine = PrivateAttr()
+
+    @model_validator(mode="after")
+    def _check_machine(self, info: ValidationInfo) -> SystemNodes:
+        """Their image is AL2023 for amd64, without NVIDIA's driver."""
+        self._type = catalogue_of(info).machines[self.machine]
+        if self._type.seller != "ec2" or self._type.gpus or self._type.arch != "amd64":
+            fact = f"{self.machine} is not an EC2 instance type for amd64 without a GPU"
+            raise InputError("machine", fact, f"use {' or '.join(_CPU_MACHINES)}")
+        return self
+
+    @property
+    def type(self) -> Machine:
+        return self._type
 
 
 class AwsCluster(ClusterModel):
@@ -84,10 +101,6 @@ class AwsCluster(ClusterModel):
     @model_validator(mode="after")
     def _check_consistency(self) -> AwsCluster:
         self.network.check(self.region)
-        machine = MACHINES[self.system.machine]
-        if machine.seller != "ec2" or machine.gpus:
-            fact = f"{machine.name} is not an EC2 instance type without a GPU"
-            raise InputError("system.machine", fact, f"use {' or '.join(_CPU_MACHINES)}")
         self._check_kube_proxy()
         for name, version in self.add_ons.items():
             pinned = versions.EKS_ADD_ONS[self.version][name]
@@ -157,10 +170,8 @@ class AwsPool(Model):
     reservations: Reservations = option("Capacity reservations (cr-...) for capacity: reserved.", ())
     capacity_block: Flag = option("The reservation is a capacity block for ML.", False)
     placement_group: Flag = option("All nodes close together in one zone (cluster placement group).", False)
-    max_pods: Annotated[Count, Field(le=737)] | None = option(
-        "Pods per node; the limit of its network interfaces if left out."
-    )
-    pod_pids_limit: Annotated[Count, Field(ge=1024, le=MAX_PIDS)] | None = option(
+    max_pods: Count | None = option("Pods per node; the limit of its network interfaces if left out.")
+    pod_pids_limit: Annotated[Count, Field(le=MAX_PIDS)] | None = option(
         "Processes per pod; no limit if left out."
     )
     prepull: PinnedImages = option("Images that a node pulls at boot, before the first pod needs them.", ())

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from infra.model import addresses, aws_pools, offer
 from infra.model.aws import AwsCluster
+from infra.model.aws_values import EKS_VERSIONS, READ_ON
 from infra.model.errors import InputError
 from infra.model.offer import MigStrategy
 from infra.model.pool import Pool
+from infra.model.prices import OtherPrices
 from infra.model.values import MAX_NODES
 from infra.model.workload import Workload
 
@@ -18,6 +20,8 @@ SYSTEM_IMAGE = "al2023"
 SYSTEM_POOL = "system"
 LONGEST_NAME = 40
 """IAM role names have at most 64 characters; the rest is for the role's suffix and what Pulumi adds."""
+
+_PRICES = OtherPrices()
 
 
 def check(
@@ -40,13 +44,22 @@ def check(
     _check_names(pools)
     _check_pins(cluster, pools)
     _check_image_family(pools)
-    _check_distinguishable(strategy, pools)
     _check_products(strategy, pools, workloads)
     addresses.check(cluster, pools, strategy)
 
 
-def warnings(strategy: MigStrategy, pools: Sequence[Pool]) -> Iterator[str]:
-    """Limits that whole nodes do not fill, and pools that one zone without a machine stops."""
+def warnings(cluster: AwsCluster, strategy: MigStrategy, pools: Sequence[Pool]) -> Iterator[str]:
+    """Limits that whole nodes do not fill, pools that one zone without a machine stops, small networks, pools
+    that pods cannot tell apart, and a version that costs more.
+    """
+    ends = EKS_VERSIONS[cluster.version]
+    if ends.standard < READ_ON:
+        usual = _PRICES.control_plane
+        rate = f"{usual + _PRICES.extended_support:.2f} instead of {usual:.2f} USD per hour"
+        fact = f"{cluster.version} is in extended support, at {rate}, until {ends.extended}"
+        yield f"cluster.version: {fact}; use a newer one, or cluster.support: extended until then"
+    yield from addresses.warnings(cluster, pools, strategy)
+    yield from _indistinguishable(strategy, pools)
     yield from aws_pools.warnings(strategy, pools)
     total = sum(min(addresses.max_nodes(strategy, pool, item) for item in pool.machines) for pool in pools)
     if total > MAX_NODES:
@@ -79,9 +92,6 @@ def _check_pins(cluster: AwsCluster, pools: Sequence[Pool]) -> None:
         if key not in cluster.images:
             fact = "missing, and nodes boot from it"
             raise InputError(f"cluster.images.{key}", fact, "pin it: an AMI id or a dated alias")
-    for key in cluster.images:
-        if key not in used:
-            raise InputError(f"cluster.images.{key}", "no pool uses it", "leave it out")
 
 
 def _check_image_family(pools: Sequence[Pool]) -> None:
@@ -100,28 +110,22 @@ def _check_image_family(pools: Sequence[Pool]) -> None:
             )
 
 
-def _check_distinguishable(strategy: MigStrategy, pools: Sequence[Pool]) -> None:
-    """A pod that names no pool must not fit two elastic pools: Karpenter would choose either.
+def _indistinguishable(strategy: MigStrategy, pools: Sequence[Pool]) -> Iterator[str]:
+    """Elastic pools between which Karpenter chooses for a pod with requests and tolerations only.
 
-    The environment's workloads are pinned by the pool's label, so this is about all other pods, which state
-    only their requests and tolerations.
+    The environment's workloads are pinned by the pool's label; others may select by labels of the pools.
     """
-    pool_names: dict[tuple[str, frozenset[tuple[str, str, str]]], str] = {}
+    pool_names: dict[object, str] = {}
     for index, pool in enumerate(pools):
-        if pool.elastic is None:
-            continue
-        hard_taints = frozenset(
-            (t.key, t.value, t.effect) for t in pool.taints if t.effect != "PreferNoSchedule"
-        )
-        for resource in offer.max_resources(strategy, pool) or ("no GPU",):
-            other = pool_names.setdefault((resource, hard_taints), pool.name)
+        hard = {(t.key, t.value, t.effect) for t in pool.taints if t.effect != "PreferNoSchedule"}
+        marks = frozenset(hard), frozenset(pool.labels.items())
+        for resource in (offer.max_resources(strategy, pool) or ("no GPU",)) if pool.elastic else ():
+            other = pool_names.setdefault((resource, marks), pool.name)
             if other != pool.name:
-                raise InputError(
-                    f"pools[{index}].taints",
-                    f"a pod that requests {resource} fits pool {other} and pool {pool.name}, "
-                    "so Karpenter may use either",
-                    "give one of them a taint of its own",
+                fact = (
+                    f"a pod that requests {resource} and names no pool fits pool {other} and pool {pool.name}"
                 )
+                yield f"pools[{index}].taints: {fact}; give one of them a taint or a label of its own"
 
 
 def _check_products(strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Workload]) -> None:

@@ -52,8 +52,8 @@ def _network(value: str) -> ipaddress.IPv4Network:
 
 def _vpc_cidr(value: str) -> str:
     network = _network(value)
-    if not 16 <= network.prefixlen <= 24:
-        raise InputError("", f"{value} is not a supported VPC size", "use a prefix from /16 to /24")
+    if not 16 <= network.prefixlen <= 28:
+        raise InputError("", f"{value} is not a supported VPC size", "use a prefix from /16 to /28")
     if not any(network.subnet_of(private) for private in _PRIVATE):
         ranges = ", ".join(map(str, _PRIVATE))
         raise InputError("", f"{value} is no private network", f"use a part of {ranges}")
@@ -92,7 +92,7 @@ class OwnNetwork(Model):
     """A VPC that the stack creates: per zone a public and a private subnet; nodes are in the private ones."""
 
     cidr: Annotated[Strict, AfterValidator(_vpc_cidr)] = required(
-        "IPv4 network of the VPC, /16 to /24; nodes and pods get their addresses from it."
+        "IPv4 network of the VPC, /16 to /28; nodes and pods get their addresses from it."
     )
     zones: Zones = required("Availability zones, 2 to 6: EKS requires two.")
     nat: Literal["single", "per_zone"] = option(

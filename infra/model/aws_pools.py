@@ -159,17 +159,14 @@ def _check_network_cards(pool: Pool, path: str) -> None:
         fact = "nodes that start one by one may find no capacity in a cluster placement group"
         remedy = "leave it out" if pool.by_claim else "leave it out, or give the pool nodes: N"
         raise InputError(f"{path}.aws.placement_group", fact, remedy)
-    for key, fact in (
-        ("efa", "traffic of an Elastic Fabric Adapter does not leave its subnet"),
-        ("placement_group", "a cluster placement group lies in one zone"),
-    ):
-        if getattr(settings, key) and len(pool.zones) != 1:
-            raise InputError(f"{path}.aws.{key}", fact, "give the pool zones: [ZONE]")
+    if settings.placement_group and len(pool.zones) != 1:
+        fact = "a cluster placement group lies in one zone"
+        raise InputError(f"{path}.aws.placement_group", fact, "give the pool zones: [ZONE]")
 
 
 def _check_capacity(pool: Pool, path: str) -> None:
     settings, capacity_types = pool.aws_settings, pool.capacity
-    if pool.nodes and len(capacity_types) > 1:
+    if not pool.elastic and len(capacity_types) > 1:
         fact = f"{'a static NodePool' if pool.by_claim else 'a managed node group'} has one capacity type"
         remedy = "name one type" if pool.by_claim else "name one type, or make the pool elastic"
         raise InputError(f"{path}.capacity", fact, remedy)
@@ -179,7 +176,7 @@ def _check_capacity(pool: Pool, path: str) -> None:
     if settings.reservations and "reserved" not in capacity_types:
         fact = "capacity does not include reserved, so nothing would use them"
         raise InputError(f"{path}.aws.reservations", fact, "add reserved to capacity, or leave them out")
-    if pool.nodes and len(settings.reservations) > 1 and not pool.by_karpenter:
+    if len(settings.reservations) > 1 and not pool.by_karpenter:
         fact = "a managed node group launches into one reservation"
         raise InputError(f"{path}.aws.reservations", fact, "name one, or make a pool for each")
     if settings.capacity_block and pool.by_karpenter:
@@ -193,7 +190,7 @@ def _check_capacity(pool: Pool, path: str) -> None:
 def _check_limits(strategy: MigStrategy, pool: Pool, path: str) -> None:
     if pool.elastic is None:
         return
-    if pool.elastic.min is not None:
+    if pool.elastic.min:
         fact = "Karpenter keeps no idle nodes in a pool that scales"
         raise InputError(f"{path}.elastic.min", fact, "leave it out, or give the pool nodes: N")
     offered = offer.max_resources(strategy, pool)
@@ -222,11 +219,16 @@ def _check_limits(strategy: MigStrategy, pool: Pool, path: str) -> None:
 
 
 def warnings(strategy: MigStrategy, pools: Sequence[Pool]) -> Iterator[str]:
-    """Limits that whole nodes do not fill.
+    """Limits that whole nodes do not fill, and adapters whose traffic would have to leave a zone.
 
     Karpenter buys no node that would exceed a limit (filterByRemainingResources, scheduler.go).
     """
     for index, pool in enumerate(pools):
+        if pool.aws_settings.efa and len(pool.zones) != 1:
+            fact = (
+                "traffic of an Elastic Fabric Adapter does not leave its subnet, and nodes may be in several"
+            )
+            yield f"pools[{index}].aws.efa: {fact}; give the pool zones: [ZONE]"
         limits = pool.elastic.max if pool.elastic else {}
         usage = {key: min(_usage(strategy, pool, count, key) for count in pool.gpu_counts) for key in limits}
         nodes = min((limit // usage[key] for key, limit in limits.items()), default=0)

@@ -14,7 +14,6 @@ from pydantic import AfterValidator
 
 from infra.model.base import NUMBER, Strict, each_once, matching, one_of, refusing
 from infra.model.errors import InputError
-from infra.model.node_keys import owner
 
 PARTITIONS: Mapping[str, tuple[str, ...]] = {
     "aws": (
@@ -84,6 +83,7 @@ _LONGEST_KEY, _LONGEST_VALUE = 128, 256
 _TAG = re.compile(r"[\w .:/=+@-]*")
 """Same page: letters and digits of any script, blanks and these signs, in every service."""
 _RESERVED_TAGS = ("aws:", "eks:")
+_CONTROLLERS = re.compile(r"(.*\.)?(kubernetes\.io|karpenter\.sh|k8s\.aws|csi\.aws\.com|gpuform\.io)")
 _NAME_TAG = "name"
 
 
@@ -139,7 +139,8 @@ def _tag_key(value: str) -> str:
 def _own_tag_key(value: str) -> str:
     """Controllers find what they made, and may delete, by tags of their domains."""
     key = value.lower()
-    if not key or key.startswith(_RESERVED_TAGS) or key == _NAME_TAG or owner(f"{key.partition('/')[0]}/"):
+    is_controllers = "/" in key and _CONTROLLERS.fullmatch(key.partition("/")[0])
+    if not key or key.startswith(_RESERVED_TAGS) or key == _NAME_TAG or is_controllers:
         raise InputError("", f"tag {value!r} is set by gpuform or by AWS", "use a key of your own")
     return value
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from infra.model import (
@@ -34,7 +34,7 @@ from infra.model.errors import InputError
 from infra.model.hosts import HostsCluster
 from infra.model.machines import BUILT_IN
 from infra.model.offer import MigStrategy, pool_strategy, shared_labels
-from infra.model.openstack import Flavor, OpenstackCluster
+from infra.model.openstack import OpenstackCluster
 from infra.model.pool import Pool
 from infra.model.prices import Cost
 from infra.model.sharing import Mig
@@ -59,9 +59,7 @@ def check(env: Environment) -> None:
         shared_labels(operator.mig_strategy, pool) if operator.mode != "existing" else {}
         for pool in env.pools
     ]
-    node_keys.check(env.cluster.kind, operator.gpu_taint, env.pools, shares)
-    if env.cost:
-        _check_cost(env.cost, _system_machines(env), env.pools)
+    node_keys.check(env.cluster.kind, env.pools, shares)
     minor = env.cluster.version if isinstance(env.cluster, AwsCluster | OpenstackCluster) else None
     scheduling.check_scheduling(env.cluster.kind, minor, env.scheduling)
     checks.check_workloads(operator.mig_strategy, env.pools, env.workloads)
@@ -80,7 +78,7 @@ def check(env: Environment) -> None:
     if isinstance(env.cluster, AwsCluster):
         aws_checks.check(env.name, env.cluster, operator.mig_strategy, env.pools, env.workloads)
     if isinstance(env.cluster, OpenstackCluster):
-        openstack_checks.check(env.name, env.cluster, env.pools, env.monitoring)
+        openstack_checks.check(env.name, env.cluster, env.pools)
         openstack_checks.check_taints(env.cluster, operator, env.pools)
         openstack_checks.check_workloads(env.pools, env.workloads)
     if isinstance(env.cluster, HostsCluster):
@@ -90,30 +88,17 @@ def check(env: Environment) -> None:
 
 
 def _check_declared(env: Environment) -> None:
-    """Refuse entries that no pool uses, and GPUs with the same labels or the same MIG device filter."""
-    cluster, gpus, machines, pools = env.cluster, env.gpus, env.machines, env.pools
-    flavors: Mapping[str, Flavor] = cluster.flavors if isinstance(cluster, OpenstackCluster) else {}
+    """Refuse names that EC2 does not have, and GPUs with the same labels or the same MIG device filter."""
+    cluster, gpus, machines = env.cluster, env.gpus, env.machines
     if machines and isinstance(cluster, OpenstackCluster):
         raise InputError("machines", "Nova's flavors are declared with the cluster", "use cluster.flavors")
     for name in machines if isinstance(cluster, AwsCluster) else ():
         if not re.fullmatch(r"[a-z][a-z0-9-]*\.[a-z0-9-]+", name):
             fact = f"{name!r} is not the name of an EC2 instance type"
             raise InputError(f"machines.{name}", fact, "write it as EC2 does, for example g6.xlarge")
-    used_names = {
-        machine.name for pool in pools for machine in (*pool.machines, pool.node_machine) if machine
-    }
-    for name in machines:
-        if name not in used_names:
-            raise InputError(f"machines.{name}", "no pool uses it", "leave it out")
-    used_gpus = {gpu.name for pool in pools for gpu in pool.gpus}
-    used_gpus |= {machine.gpu for machine in machines.values() if machine.gpu} | {
-        machine.gpu for machine in flavors.values() if machine.gpu
-    }
     owner_of_product: dict[str, str] = {}
     owner_of_device: dict[str, str] = {}
     for name, gpu in gpus.items():
-        if name not in used_gpus:
-            raise InputError(f"gpus.{name}", "no pool and no machine uses it", "leave it out")
         owner = owner_of_product.setdefault(gpu.product, name)
         if owner != name:
             fact = f"gpus.{owner} has it too, and both would have the same node labels"
@@ -124,17 +109,14 @@ def _check_declared(env: Environment) -> None:
             raise InputError(f"gpus.{name}.pci", fact, "declare the model once")
 
 
-def _check_cost(cost: Cost, system: Sequence[str], pools: Sequence[Pool]) -> None:
-    """Refuse a price of an unknown name, and of no spot. One list of prices may serve several stacks."""
-    prices = tuple(cost.prices)
-    if cost.spot_factor is not None and not any("spot" in pool.capacity for pool in pools):
-        raise InputError("cost.spot_factor", "no pool has capacity spot", "leave it out")
+def _unused_prices(cost: Cost, system: Sequence[str], pools: Sequence[Pool]) -> Iterator[str]:
+    """Prices of unknown names. One list of prices may serve several stacks."""
     machines = [machine.name for pool in pools for machine in (*pool.machines, pool.node_machine) if machine]
     known = [*(pool.name for pool in pools), *dict.fromkeys([*machines, *system])]
-    for name in prices:
+    for name in cost.prices:
         if name not in known and name not in BUILT_IN.machines:
             fact = "is neither a pool nor a machine of a pool, so the price has no effect"
-            raise InputError(f"cost.prices.{name}", fact, listing(known, name))
+            yield f"cost.prices.{name}: {fact}; {listing(known, name)}"
 
 
 def _check_pools(cluster: str, strategy: MigStrategy, pools: Sequence[Pool]) -> None:
@@ -204,7 +186,7 @@ def _check_created_pool(pool: Pool, path: str) -> None:
         fact = "gpuform creates the pool's nodes"
         raise InputError(f"{path}.selector", fact, "give nodes: N or elastic, or use kind existing")
     if (pool.nodes is None) == (pool.elastic is None):
-        fact = "both nodes and elastic are given" if pool.nodes else "neither nodes nor elastic is given"
+        fact = "both nodes and elastic are given" if pool.elastic else "neither nodes nor elastic is given"
         raise InputError(f"{path}.nodes", fact, "give one of the two")
 
 
@@ -233,16 +215,23 @@ def _namespaces(env: Environment) -> dict[str, str]:
 def warnings(env: Environment) -> tuple[str, ...]:
     """Accepted settings that are not advisable: path, fact and remedy of each."""
     strategy = env.gpu_operator.mig_strategy
-    warnings = [*node_resources.warnings(env), *queue_checks.warnings(env)]
+    warnings = [*node_keys.warnings(env.gpu_operator.gpu_taint, env.pools)]
+    warnings += [
+        *node_resources.warnings(env),
+        *queue_checks.warnings(env),
+        *monitoring.warnings(env.monitoring),
+    ]
     warnings += [*quotas.warnings(env), *checks.warnings(strategy, env.pools, env.workloads)]
     warnings += driver_upgrade.warnings(env)
     warnings += drivers.warnings({"gpu_operator.driver_version": env.gpu_operator.driver_version})
+    if env.cost:
+        warnings += _unused_prices(env.cost, _system_machines(env), env.pools)
     if env.has_cluster:  # else Ansible changes the layouts, host by host
         warnings += relayout.warnings(env.cluster.kind, env.pools)
     if isinstance(env.cluster, AwsCluster):
-        warnings += aws_checks.warnings(strategy, env.pools)
+        warnings += aws_checks.warnings(env.cluster, strategy, env.pools)
     if isinstance(env.cluster, OpenstackCluster):
-        warnings += openstack_checks.warnings(env.cluster, env.pools)
+        warnings += openstack_checks.warnings(env.cluster, env.pools, env.monitoring)
     if isinstance(env.cluster, HostsCluster):
         warnings += host_checks.warnings(env.cluster, env.pools)
     return tuple(warnings)

@@ -174,3 +174,5 @@ ALIASES: Mapping[str, str] = {
     "RTX PRO 6000": "RTX-PRO-6000",
 }
 """Short names for the variant that the sources mean, or that the cloud sells."""
+AWS_ALIASES: Mapping[str, str] = {**ALIASES, "V100": "V100-SXM2-32GB", "A100-40GB": "A100-SXM4-40GB"}
+"""What the short names mean on AWS: EC2 sells only these."""

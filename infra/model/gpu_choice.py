@@ -103,9 +103,6 @@ GpuName = Annotated[
     ),
     AfterValidator(_gpu_name),
 ]
-MachineName = Annotated[
-    str, Field(strict=True, json_schema_extra={"enum": list(MACHINES)}), AfterValidator(_machine_name)
-]
 FlavorName = Annotated[
     str,
     Field(strict=True, json_schema_extra={"anyOf": [{"enum": list(MACHINES)}, {"type": "string"}]}),
@@ -135,8 +132,8 @@ class GpuChoice(Model):
     )
     compute: Compute | None = option("Minimum compute capability, as 8.0; instead of models.")
     count: Counts = required(
-        "GPUs per node; several for an elastic pool on AWS, for example [1, 4]: each node has one of these "
-        "numbers."
+        "GPUs per node; several for an elastic pool on AWS, or on an existing cluster, for example [1, 4]: "
+        "each node has one of these numbers."
     )
 
     _catalogue: Catalogue = PrivateAttr(default_factory=lambda: BUILT_IN)

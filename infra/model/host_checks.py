@@ -31,7 +31,6 @@ def check(
     _check_hosts(cluster, pools)
     for index, pool in enumerate(pools):
         _check_pool(cluster, pool, f"pools[{index}]")
-    _check_used(cluster, pools)
     _check_toolkit(cluster)
     _check_runtime(cluster, pools)
     _check_joined(cluster, spec, cluster_values)
@@ -111,15 +110,6 @@ def _check_cuda(cuda: str, driver: Driver, pool: Pool) -> None:
     if last is not None and major > last:
         fact = f"CUDA {cuda} no longer supports {gpu.name} (pool {pool.name})"
         raise InputError(path, fact, f"use {last}.x or older")
-
-
-def _check_used(cluster: HostsCluster, pools: Sequence[Pool]) -> None:
-    with_gpus = [pool for pool in pools if pool.gpus]
-    for key in ("driver", "toolkit", "cuda", "acknowledge"):
-        if key in cluster.model_fields_set and not with_gpus:
-            raise InputError(f"cluster.{key}", "no pool has a GPU", "leave it out, or give a pool a gpu")
-    if cluster.driver and with_gpus and all(pool.driver for pool in with_gpus):
-        raise InputError("cluster.driver", "every pool with GPUs has its own", "leave it out")
 
 
 def _check_toolkit(cluster: HostsCluster) -> None:

@@ -180,7 +180,7 @@ class HostsCluster(ClusterModel):
     toolkit: Toolkit = Field(default_factory=Toolkit)
     driver: Driver | None = option("The driver on hosts with GPUs, unless their pool has its own.")
     cuda: CudaVersion | None = option("CUDA toolkit (nvcc) on hosts with GPUs; none if left out.")
-    kubeconfig: LocalPath | None = option("Path of the kubeconfig, once the hosts have joined a cluster.")
+    kubeconfig: FilePath | None = option("Path of the kubeconfig, once the hosts have joined a cluster.")
     context: Context | None = option("Context in it; its current one if left out.")
     acknowledge: Vulnerabilities = option("Accepted vulnerabilities of an older container toolkit.", ())
 

@@ -123,7 +123,6 @@ MIG_DEVICE_CLASS = "mig.nvidia.com"
 
 DRIVER_UPGRADE_STATE = "nvidia.com/gpu-driver-upgrade-state"
 DRIVER_UPGRADE_SKIP = "nvidia.com/gpu-driver-upgrade.skip"
-GPU_COUNT = "nvidia.com/gpu.count"
 
 # prometheus-operator and Grafana's sidecar: the labels that they select by.
 RELEASE = "release"

@@ -10,12 +10,11 @@ issue 7143].
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pydantic import ValidationInfo
 
-from infra.model.errors import InputError
 from infra.model.gpu import ALIASES, GPUS, Gpu
 
 
@@ -170,15 +169,16 @@ class Catalogue:
 
     gpus: Mapping[str, Gpu]
     machines: Mapping[str, Machine]
+    aliases: Mapping[str, str] = field(default_factory=lambda: ALIASES)
 
     def gpu(self, name: str) -> Gpu | None:
         """The GPU with exactly that name or alias; None if there is no such GPU."""
-        return self.gpus.get(ALIASES.get(name, name))
+        return self.gpus.get(self.aliases.get(name, name))
 
     @property
     def gpu_names(self) -> tuple[str, ...]:
         """Every name that ``gpu`` knows, aliases last."""
-        return (*self.gpus, *ALIASES)
+        return (*self.gpus, *self.aliases)
 
     @property
     def declared_machines(self) -> dict[str, Machine]:
@@ -186,7 +186,8 @@ class Catalogue:
 
     def extended(self, gpus: Mapping[str, Gpu], machines: Mapping[str, Machine]) -> Catalogue:
         """This catalogue with more entries; entries with a built-in name are ignored."""
-        return Catalogue({**self.gpus, **gpus, **self.gpus}, {**self.machines, **machines, **self.machines})
+        gpus, machines = {**self.gpus, **gpus, **self.gpus}, {**self.machines, **machines, **self.machines}
+        return replace(self, gpus=gpus, machines=machines)
 
 
 BUILT_IN = Catalogue(GPUS, MACHINES)
@@ -195,9 +196,3 @@ BUILT_IN = Catalogue(GPUS, MACHINES)
 def catalogue_of(info: ValidationInfo) -> Catalogue:
     """The catalogue of this validation; the built-in one without one in the context."""
     return (info.context or {}).get("catalogue") or BUILT_IN
-
-
-def check_gpus(count: int | None, cores: int) -> None:
-    """Refuse a machine with more GPUs than cores: no server and no machine of a cloud is like that."""
-    if (count or 0) > cores:
-        raise InputError("count", f"{count} GPUs with {cores} vCPUs", "correct one of them")

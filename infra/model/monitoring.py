@@ -7,7 +7,7 @@ operator makes its ServiceMonitor in any case.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
@@ -120,8 +120,7 @@ class Monitoring(Model):
     }
 
     retention: Retention | None = option(
-        f"Retention time of measurements; {LONG_RETENTION} if left out, {SHORT_RETENTION} without "
-        "storage, which is then also the maximum."
+        f"Retention time of measurements; {LONG_RETENTION} if left out, {SHORT_RETENTION} without storage."
     )
     retention_size: RetentionSize | None = option(
         f"Maximum size of kept measurements, for example 40GB; {VOLUME_SHARE} % of the volume if left out."
@@ -152,18 +151,12 @@ class Monitoring(Model):
     @model_validator(mode="after")
     def _check_consistency(self) -> Monitoring:
         self._check_counters()
-        if self.runbooks and not self.alerts:
-            fact = "no alert would link to it"
-            raise InputError("runbooks", fact, "leave it out, or leave out alerts: false")
         if self.remote_write and self.remote_write.secret and self.remote_write.url.startswith("http:"):
             fact = "http sends the password of remote_write.secret unencrypted"
             raise InputError("remote_write.url", fact, "use https, or leave the secret out")
         if self.remote_write and is_loopback(urlsplit(self.remote_write.url).hostname or ""):
             fact = f"{self.remote_write.url} is Prometheus's own pod"
             raise InputError("remote_write.url", fact, "name a host that pods reach")
-        if self.alertmanager and not self.alerts:
-            fact = "without alerts there is nothing to send"
-            raise InputError("alertmanager", fact, "leave it out, or set alerts: true")
         if self.storage:
             self._check_volume(self.storage.size)
         return self
@@ -215,10 +208,14 @@ def check(cluster: str, spec: Monitoring | None, namespaces: Mapping[str, str]) 
     if gp2 and spec.storage and memory_bytes(spec.storage.size) > _MAX_GP2:
         fact = f"EBS makes no volume of type gp2 with {spec.storage.size}"
         raise InputError("monitoring.storage.size", fact, "use 16Ti or less")
-    if spec.storage is None and spec.retention and seconds(spec.retention) > seconds(SHORT_RETENTION):
-        fact = f"{spec.retention} without storage: measurements are lost with the pod"
-        remedy = f"give storage: {{size: 50Gi}}, or keep {SHORT_RETENTION} at most"
-        raise InputError("monitoring.retention", fact, remedy)
+
+
+def warnings(spec: Monitoring | None) -> Iterator[str]:
+    """Measurements that are lost before they expire."""
+    retention = spec.retention if spec and spec.storage is None else None
+    if retention and seconds(retention) > seconds(SHORT_RETENTION):
+        fact = f"{retention} without storage: measurements are lost with the pod"
+        yield f"monitoring.retention: {fact}; give storage: {{size: 50Gi}}, or keep {SHORT_RETENTION} at most"
 
 
 _NO_VOLUME = ("Prometheus of the embedded cluster writes into a folder of this machine", "leave it out")

@@ -22,8 +22,8 @@ SYSTEM = (
     *("gpu-operator", "gpuform-platform"),
     *(SCHEDULER, PLACEHOLDER, CULLER, HEALTH, TRIAL, KUEUE),
 )
-_RESERVED = ("kube-", "gpuform-", "amazon-", "openshift-")
-"""Prefixes of namespaces that Kubernetes, gpuform, AWS's add-ons and OpenShift keep for themselves."""
+_RESERVED = ("kube-", "gpuform-", "openshift-")
+"""Prefixes of namespaces that Kubernetes, gpuform and OpenShift keep for themselves."""
 
 
 def check(name: str, path: str) -> None:

@@ -1,16 +1,12 @@
-"""Keys of node labels and taints that a pool may have, and the owners of all others.
-
-Sources: Kubernetes' "Well-Known Labels, Annotations and Taints"; Karpenter's pkg/apis/v1/labels.go and
-taints.go; cluster-autoscaler's utils/taints; the labels that EKS, GKE and AKS document as theirs.
-"""
+"""Keys of node labels and taints that a pool may have: all but those that something else sets for certain."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import AfterValidator, ValidationInfo
+from pydantic import AfterValidator
 
 from infra.model import labels
 from infra.model.base import refusing
@@ -21,104 +17,88 @@ from infra.model.values import LabelKey
 if TYPE_CHECKING:
     from infra.model.pool import Pool
 
-_DOMAINS: Mapping[str, str] = {
-    "gpuform.io": "gpuform",
-    "nvidia.com": "NVIDIA's operands",
-    "kubernetes.io": "Kubernetes",
-    "k8s.io": "Kubernetes",
-    "kwok.x-k8s.io": "the simulator",
-    "cluster.x-k8s.io": "Cluster API",
-    "karpenter.sh": "Karpenter",
-    "k8s.aws": "AWS and Karpenter",
-    "amazonaws.com": "AWS",
-    "ebs.csi.aws.com": "the EBS CSI driver",
-    "efs.csi.aws.com": "the EFS CSI driver",
-    "aws-node-termination-handler": "AWS's node termination handler",
-    "cloud.google.com": "GKE",
-    "kubernetes.azure.com": "AKS",
-    "eksctl.io": "eksctl",
-    "openshift.io": "OpenShift",
-    "magnum.openstack.org": "Magnum",
-    "capi.stackhpc.com": "Magnum's Cluster API driver",
+_SETTERS: Mapping[str, Mapping[str, str]] = {
+    "aws": {
+        "karpenter.sh": "Karpenter",
+        "karpenter.k8s.aws": "Karpenter",
+        "topology.k8s.aws": "AWS",
+        "eks.amazonaws.com": "EKS",
+    },
+    "openstack": {"magnum.openstack.org": "Magnum", "capi.stackhpc.com": "Magnum's Cluster API driver"},
+    "embedded": {"kwok.x-k8s.io": "the simulator"},
 }
-"""Owners by domain; each includes its subdomains."""
-ROLE, RESTRICTED = "node-role.kubernetes.io/", "node-restriction.kubernetes.io/"
-"""Prefixes of Kubernetes' that are for administrators, but that a kubelet must not set on its own node."""
-_PLACES = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
-"""Set by the cloud; where there is none, by the administrator."""
-_EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
-_CONTROL_PLANE = (labels.CONTROL_PLANE, f"{ROLE}master")
+"""Domains of node labels that a cloud sets, by kind of cluster: EKS refuses its own labels
+(containers-roadmap#1451), a NodePool those of Karpenter. On nodes that exist, server-side apply compares with
+what others have set."""
+_OURS = {"gpuform.io": "gpuform"}
+_BY_CLOUD = (labels.ZONE, "topology.kubernetes.io/region", labels.INSTANCE_TYPE)
+"""Set by a cloud's controllers; where there is none, by the administrator."""
+_KUBELET = ("kubelet.kubernetes.io", "node.kubernetes.io")
+_KARPENTER = ("node.kubernetes.io", "node-restriction.kubernetes.io")
+"""Kubernetes' domains in which a kubelet may label its own node (k8s.io/kubelet, well_known_labels.go), and
+in which a NodePool may have labels (karpenter.sh_nodepools.yaml): Karpenter sets them through the API."""
 _TAINTS: Mapping[str, str] = {
-    **dict.fromkeys(_CONTROL_PLANE, "the control plane"),
     **dict.fromkeys(
         ("ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"), "cluster-autoscaler"
     ),
+    **{
+        f"node.kubernetes.io/{name}": "Kubernetes"
+        for name in (
+            *("not-ready", "unreachable", "unschedulable", "network-unavailable", "out-of-service"),
+            *("memory-pressure", "disk-pressure", "pid-pressure"),
+        )
+    },
+    **dict.fromkeys(
+        (f"node.cloudprovider.kubernetes.io/{name}" for name in ("uninitialized", "shutdown")), "the cloud"
+    ),
     "node.cilium.io/agent-not-ready": "Cilium",
+    "ebs.csi.aws.com/agent-not-ready": "the EBS CSI driver",
+    "efs.csi.aws.com/agent-not-ready": "the EFS CSI driver",
 }
-_OWN_PREFIX = "gpuform.io/"
+"""Taints that come and go with a node's state ("Well-Known Labels, Annotations and Taints"; each project's
+documentation). Those that a platform keeps on a node, as AKS, GKE and SageMaker do, a pool may declare."""
 _SET_LATER = (labels.MIG_CONFIG, labels.DEVICE_PLUGIN_CONFIG, labels.DEPLOY_DEVICE_PLUGIN)
 
 
-def owner(key: str) -> str | None:
-    """Who sets keys of this domain (a label's, a taint's or a tag's); None if no program is known to."""
-    domain = key.rpartition("/")[0]
-    return next((name for suffix, name in _DOMAINS.items() if f".{domain}".endswith(f".{suffix}")), None)
+def _owner(key: str, owners: Mapping[str, str]) -> str | None:
+    return next((owner for domain, owner in owners.items() if _is_in(key, (domain,))), None)
 
 
-def _pool_label_key(key: str, info: ValidationInfo) -> str:
-    is_allowed = key.startswith((ROLE, RESTRICTED)) and key not in _CONTROL_PLANE
-    if (info.context or {}).get("cluster") == "hosts":
-        is_allowed = is_allowed or key in _PLACES
-    setter = owner(key)
-    if setter and not is_allowed and key != _EXCLUDED:
-        raise InputError("", f"label {key!r} is set by {setter}", "use a prefix of your own")
-    return key
+def _is_in(key: str, domains: Sequence[str]) -> bool:
+    """Whether the key is of one of the domains, or of a subdomain."""
+    return f".{key.rpartition('/')[0]}".endswith(tuple(f".{domain}" for domain in domains))
 
 
 def _taint_key(key: str) -> str:
-    """NVIDIA's taint is a convention that anybody may use, and so are roles and architectures."""
-    is_allowed = key.startswith((labels.NVIDIA_PREFIX, ROLE, RESTRICTED)) or key == labels.ARCH
-    setter = _TAINTS.get(key) or (None if is_allowed else owner(key))
+    setter = _TAINTS.get(key) or _owner(key, {**_OURS, "karpenter.sh": "Karpenter"})
     if setter:
         raise InputError("", f"taint {key!r} is set and removed by {setter}", "use a key of your own")
     return key
 
 
-PoolLabelKey = Annotated[LabelKey, AfterValidator(_pool_label_key)]
 TaintKey = Annotated[LabelKey, AfterValidator(_taint_key)]
 SelectorKey = Annotated[
     LabelKey,
     # What the stack itself sets on the nodes is not there before they are found.
     refusing(
-        lambda key: key.startswith(_OWN_PREFIX) or key in _SET_LATER,
+        lambda key: _owner(key, _OURS) or key in _SET_LATER,
         "gpuform sets {!r} on the nodes that the selector finds",
         "use another label",
     ),
 ]
 
 
-def check(
-    cluster: str, gpu_taint: str, pools: Sequence[Pool], shared_labels: Sequence[Mapping[str, Sequence[str]]]
-) -> None:
+def check(cluster: str, pools: Sequence[Pool], shared_labels: Sequence[Mapping[str, Sequence[str]]]) -> None:
     """Refuse the first key that contradicts another pool, the pool's GPUs or what sets it on the nodes.
 
     ``shared_labels`` are those that each pool's sharing changes, with their values on its nodes afterwards.
     """
     for index, pool in enumerate(pools):
         path = f"pools[{index}]"
-        _check_taints(gpu_taint, pool, path)
+        _check_labels(cluster, pool, path)
         _check_overlap(pool, pools[:index], path)
-        _check_selector(pool, shared_labels[index], f"{path}.selector")
-        if cluster == "aws":
-            _check_labels(pool, path)
-
-
-def _check_taints(gpu_taint: str, pool: Pool, path: str) -> None:
-    for index, taint in enumerate(pool.taints):
-        if taint.key == gpu_taint:
-            reason = "every pool with GPUs has it already" if pool.gpus else "only nodes with GPUs have it"
-            fact = f"{gpu_taint} is gpu_operator.gpu_taint, and {reason}"
-            raise InputError(f"{path}.taints[{index}].key", fact, "leave it out, or use another key")
+        _check_values(pool, pool.labels, {}, f"{path}.labels")
+        _check_values(pool, pool.selector or {}, shared_labels[index], f"{path}.selector")
 
 
 def _check_overlap(pool: Pool, others: Sequence[Pool], path: str) -> None:
@@ -131,12 +111,14 @@ def _check_overlap(pool: Pool, others: Sequence[Pool], path: str) -> None:
             raise InputError(f"{path}.selector", fact, "select by a label with another value")
 
 
-def _check_selector(pool: Pool, shared_labels: Mapping[str, Sequence[str]], path: str) -> None:
-    """Nodes of another GPU or processor; the operands run on Linux only.
+def _check_values(
+    pool: Pool, selector: Mapping[str, str], shared_labels: Mapping[str, Sequence[str]], path: str
+) -> None:
+    """Values of labels that only other nodes have; the operands run on Linux only.
 
     A label that sharing changes finds the nodes in every update only by its value afterwards.
     """
-    known_labels, selector = _known_labels(pool, bool(shared_labels)), pool.selector or {}
+    known_labels = _known_labels(pool, bool(shared_labels))
     for key, value in selector.items():
         if key == labels.HOSTNAME and value != value.lower():
             raise InputError(f"{path}.{key}", f"{value!r} has capital letters", f"use {value.lower()}")
@@ -189,12 +171,37 @@ def _known_labels(pool: Pool, is_sharing_ours: bool) -> Mapping[str, Sequence[st
     return {key: tuple(dict.fromkeys(values)) for key, values in values_by_key.items()}
 
 
-def _check_labels(pool: Pool, path: str) -> None:
-    """A kubelet refuses to start with labels that are for administrators (kubelet, ``--node-labels``).
-
-    Karpenter sets those with ``RESTRICTED`` itself, through the API.
-    """
+def _check_labels(cluster: str, pool: Pool, path: str) -> None:
     for key in pool.labels:
-        if key.startswith(ROLE) or (key.startswith(RESTRICTED) and not pool.by_karpenter):
-            fact = f"the kubelet refuses to set {key!r}, and so would never start"
-            raise InputError(f"{path}.labels.{key}", fact, "use a prefix of your own")
+        fact = f"label {key!r} is set by {{}}"
+        setter = _owner(key, {**_OURS, **_SETTERS.get(cluster, {})})
+        if key in _SET_LATER:
+            setter = "gpuform"
+        elif key == labels.HOSTNAME:
+            setter = "the kubelet"
+        elif key in _BY_CLOUD and cluster in ("aws", "openstack"):
+            setter = "the cloud"
+        elif cluster == "aws" and not setter and not _is_accepted(key, pool):
+            setter = "Karpenter" if pool.by_karpenter else "the kubelet, which would not start"
+            fact = f"label {key!r} is refused by {{}}"
+        if setter:
+            raise InputError(f"{path}.labels.{key}", fact.format(setter), "use a prefix of your own")
+
+
+def _is_accepted(key: str, pool: Pool) -> bool:
+    """Whether a node on AWS may join with a label that nothing sets."""
+    domains = _KARPENTER if pool.by_karpenter else _KUBELET
+    is_restricted = _is_in(key, ("kubernetes.io", "k8s.io")) and key not in (labels.OS, labels.ARCH)
+    return not is_restricted or _is_in(key, domains)
+
+
+def warnings(gpu_taint: str, pools: Sequence[Pool]) -> Iterator[str]:
+    """Taints that do not keep the cluster's own pods off nodes with GPUs."""
+    paths = {"gpu_operator.gpu_taint": gpu_taint}
+    for index, pool in enumerate(pools):
+        keys = [taint.key for taint in pool.taints] if pool.gpus else []
+        paths |= {f"pools[{index}].taints[{place}].key": key for place, key in enumerate(keys)}
+    for path, key in paths.items():
+        if key in (labels.CRITICAL_ADDONS, labels.CONTROL_PLANE):
+            fact = "CoreDNS and the cluster's other own pods tolerate it, and may run on nodes with GPUs"
+            yield f"{path}: {fact}; use a key of your own, unless the nodes have it already"

@@ -100,10 +100,10 @@ def max_nodes(strategy: MigStrategy, pool: Pool, machine: Machine) -> int:
 
 
 def node_gpus(pool: Pool, node_labels: Mapping[str, str]) -> int | None:
-    """GPUs of a live node of the pool; None if nodes may differ in it and lack Karpenter's label."""
+    """GPUs of a live node of the pool; None if nodes may differ in it and have no label of it."""
     if len(pool.gpu_counts) == 1:
         return pool.gpu_count
-    count = node_labels.get(labels.INSTANCE_GPU_COUNT, "")
+    count = node_labels.get(labels.INSTANCE_GPU_COUNT) or node_labels.get(labels.GPU_COUNT, "")
     return int(count) if count.isdecimal() else None
 
 

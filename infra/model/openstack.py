@@ -14,7 +14,7 @@ from infra.model.base import ClusterModel, Flag, Model, option, required
 from infra.model.errors import InputError
 from infra.model.gpu import Gpu
 from infra.model.gpu_choice import GpuName
-from infra.model.machines import MACHINES, Catalogue, Machine, catalogue_of, check_gpus
+from infra.model.machines import MACHINES, Catalogue, Machine, catalogue_of
 from infra.model.openstack_values import (
     ImageName,
     MagnumLabels,
@@ -56,7 +56,6 @@ class Flavor(Model):
         if self.count is not None and self.gpu is None:
             fact = "no GPU is named, so there is nothing to count"
             raise InputError("count", fact, "add gpu, or leave it out")
-        check_gpus(self.count, self.vcpu)
         return self
 
     def machine(self, name: str) -> Machine:

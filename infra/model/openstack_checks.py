@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from infra.model import capi_checks, claims, labels
 from infra.model.elastic import NODES
 from infra.model.errors import InputError
-from infra.model.machines import MACHINES, flavors
+from infra.model.machines import flavors
 from infra.model.monitoring import Monitoring
 from infra.model.openstack import AUTOSCALER_LABEL, RESERVED_GROUPS, SCALING_DRIVERS, OpenstackCluster
 from infra.model.operator import GpuOperatorSpec
@@ -16,7 +16,7 @@ from infra.model.pool import Pool
 from infra.model.workload import Workload
 
 
-def check(name: str, cluster: OpenstackCluster, pools: Sequence[Pool], monitoring: Monitoring | None) -> None:
+def check(name: str, cluster: OpenstackCluster, pools: Sequence[Pool]) -> None:
     """Refuse the first setting that Magnum does not support, or treats in another way."""
     if not re.match("[a-z]", name):
         fact = f"{name!r} becomes the cluster's name, and a cluster's name in Magnum begins with a letter"
@@ -24,7 +24,6 @@ def check(name: str, cluster: OpenstackCluster, pools: Sequence[Pool], monitorin
     _check_labels(cluster)
     _check_template(cluster)
     _check_groups(cluster)
-    _check_storage(cluster, monitoring)
     if cluster.driver == "capi":
         capi_checks.check(cluster, pools)
     for index, pool in enumerate(pools):
@@ -37,9 +36,24 @@ def check(name: str, cluster: OpenstackCluster, pools: Sequence[Pool], monitorin
         _check_settings(pool, path)
 
 
-def warnings(cluster: OpenstackCluster, pools: Sequence[Pool]) -> tuple[str, ...]:
+def warnings(
+    cluster: OpenstackCluster, pools: Sequence[Pool], monitoring: Monitoring | None
+) -> tuple[str, ...]:
     """Accepted settings that are not advisable or need more: path, fact and remedy of each."""
     warnings = []
+    # Source: Magnum's user guide, post install manifest. The charts of the Cluster API driver make a default.
+    if (
+        cluster.driver == "heat"
+        and monitoring
+        and monitoring.storage
+        and not monitoring.storage.storage_class
+    ):
+        fact = "missing, and Magnum's Heat driver makes no class: the volume might never be created"
+        warnings.append(f"monitoring.storage.class: {fact}; name one that the cluster has or will have")
+    for key, name in (("masters", cluster.masters.flavor), ("workers", cluster.workers.flavor)):
+        if (machine := cluster.machine(name)) and machine.gpus:
+            fact = f"{name} has {machine.gpus} {machine.gpu}, and no workload of a pool runs there"
+            warnings.append(f"cluster.{key}.flavor: {fact}; use a flavor without GPU, and a pool for GPUs")
     for index, pool in enumerate(pools):
         flavor, settings = pool.flavor, pool.openstack_settings
         if flavor and flavor.deprecated:
@@ -58,12 +72,6 @@ def _check_labels(cluster: OpenstackCluster) -> None:
     if cluster.created_template:
         label_sets.append(("cluster.template.labels", cluster.created_template.labels))
     for path, labels_of_path in label_sets:
-        # The cluster's own labels may set it, so that the last elastic pool can be removed, or the first one
-        # added later: the label itself cannot change.
-        if AUTOSCALER_LABEL in labels_of_path and path != "cluster.labels":
-            fact = "cluster-autoscaler is for pools that are elastic"
-            remedy = "leave it out, and give a pool elastic: {min, max: {nodes}}"
-            raise InputError(f"{path}.{AUTOSCALER_LABEL}", fact, remedy)
         tag = labels_of_path.get("kube_tag")
         if tag and not re.match(rf"v?{re.escape(cluster.version)}([.-]|$)", tag):
             fact = f"{tag} is not Kubernetes {cluster.version}, the declared version"
@@ -93,39 +101,16 @@ def _check_template(cluster: OpenstackCluster) -> None:
 
 
 def _check_groups(cluster: OpenstackCluster) -> None:
-    for key, flavor in (("masters", cluster.masters.flavor), ("workers", cluster.workers.flavor)):
-        machine = cluster.machine(flavor)
-        if machine and machine.gpus:
-            fact = f"{flavor} has {machine.gpus} {machine.gpu}, and no GPU workload runs there"
-            raise InputError(f"cluster.{key}.flavor", fact, "use a flavor without GPU, and a pool for GPUs")
-        if flavor in MACHINES and machine is None:
-            fact = f"{flavor} is an EC2 instance type"
-            remedy = "use a flavor of the cloud, for example m2.medium"
-            raise InputError(f"cluster.{key}.flavor", fact, remedy)
-    if cluster.network.fixed_subnet and not cluster.network.fixed_network:
+    network = cluster.network
+    if cluster.created_template and network.fixed_subnet and not network.fixed_network:
         fact = "a subnet is in a network, and none is named"
         raise InputError("cluster.network.fixed_subnet", fact, "add fixed_network, or leave it out")
 
 
-def _check_storage(cluster: OpenstackCluster, monitoring: Monitoring | None) -> None:
-    """A storage class exists only if the cloud, or the owner, makes one (driver heat).
-
-    Source: Magnum's user guide, post install manifest. The charts of the Cluster API driver make a default.
-    """
-    storage = monitoring.storage if monitoring else None
-    if cluster.driver == "heat" and storage and storage.storage_class is None:
-        fact = "missing, and Magnum's Heat driver makes no class: the volume might never be created"
-        raise InputError("monitoring.storage.class", fact, "name one that the cluster has or will have")
-
-
 def check_flavors(cluster: OpenstackCluster, pools: Sequence[Pool]) -> None:
-    """Refuse pools without an OpenStack flavor, and declared flavors that no node group uses."""
+    """Refuse pools without an OpenStack flavor."""
     for index, pool in enumerate(pools):
         _check_flavor(cluster, pool, f"pools[{index}]")
-    used = {cluster.masters.flavor, cluster.workers.flavor, *(pool.machine for pool in pools)}
-    for name in cluster.flavors:
-        if name not in used:
-            raise InputError(f"cluster.flavors.{name}", "no pool uses it", "leave it out")
 
 
 def _check_flavor(cluster: OpenstackCluster, pool: Pool, path: str) -> None:
@@ -159,10 +144,6 @@ def _check_elastic(pool: Pool, path: str) -> None:
     if pool.min_nodes > pool.max_nodes:
         fact = f"{pool.min_nodes} is more than max.nodes, {pool.max_nodes}"
         raise InputError(f"{path}.min", fact, f"use {pool.max_nodes} or less, or raise max.nodes")
-    if pool.min_nodes == pool.max_nodes:
-        fact = f"min and max are both {pool.max_nodes}, so the pool never grows"
-        remedy = f"raise it, or use nodes: {pool.max_nodes} instead of elastic"
-        raise InputError(f"{path}.max.nodes", fact, remedy)
     if pool.min_nodes == 0 and pool.gpus:
         raise InputError(
             f"{path}.min",
@@ -223,6 +204,3 @@ def _check_settings(pool: Pool, path: str) -> None:
     if AUTOSCALER_LABEL in settings.labels:
         fact = "cluster-autoscaler serves the whole cluster, and only elastic pools"
         raise InputError(f"{path}.labels.{AUTOSCALER_LABEL}", fact, "leave it out")
-    if not settings.merge_labels and not settings.labels:
-        fact = "the group has no labels of its own, so it has the cluster's"
-        raise InputError(f"{path}.merge_labels", fact, "leave it out, or give labels")

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from infra.model.base import NUMBER, Flag, Model, Strict, matching, option, refusing
+from infra.model.base import NUMBER, Flag, Model, Strict, matching, option
 from infra.model.errors import InputError
 from infra.model.host_values import DriverVersion, ToolkitVersion, Vulnerabilities
-from infra.model.labels import CRITICAL_ADDONS, NVIDIA_GPU
+from infra.model.labels import NVIDIA_GPU
 from infra.model.node_keys import TaintKey
 from infra.model.registries import ChartRepository, ImageName, Registry
 from infra.model.relayout import Nodes
@@ -25,13 +25,6 @@ ChartVersion = Annotated[
     Strict,
     matching(rf"v?{NUMBER}\.{NUMBER}\.{NUMBER}", "a chart version", "write the whole version, as v26.7.0"),
 ]
-
-
-_NOT_FOR_ADD_ONS = refusing(
-    lambda key: key == CRITICAL_ADDONS,
-    "CoreDNS and the cluster's other own pods tolerate it, and would run on nodes with GPUs",
-    "use nvidia.com/gpu, or a key of your own",
-)
 
 
 class Drain(Model):
@@ -96,9 +89,7 @@ class GpuOperatorSpec(Model):
         "nvidia.com/gpu; none with mode device_plugin or existing, which partition no GPU.",
         "mixed",
     )
-    gpu_taint: Annotated[TaintKey, _NOT_FOR_ADD_ONS] = option(
-        "Key of the taint on every node with GPUs.", NVIDIA_GPU
-    )
+    gpu_taint: TaintKey = option("Key of the taint on every node with GPUs.", NVIDIA_GPU)
     driver: Literal["operator", "host"] = option("Who installs NVIDIA's driver.", "operator")
     driver_version: DriverVersion | None = option(
         "Version of the operator's driver, in quotes; the newest that supports all GPUs if left out."

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, model_validator
 
 from infra.model.base import Model, Strict, listing, option, required
 from infra.model.errors import InputError
-from infra.model.gpu import Gpu
-from infra.model.machines import BUILT_IN, MACHINES, UNSUPPORTED, Catalogue, Machine, catalogue_of, check_gpus
+from infra.model.gpu import AWS_ALIASES, Gpu
+from infra.model.machines import BUILT_IN, MACHINES, UNSUPPORTED, Catalogue, Machine, catalogue_of
 from infra.model.own_gpu import Name, OwnGpu
 from infra.model.prices import Usd
 from infra.model.values import Cores, Count, GpuCount, MemoryGib
@@ -57,7 +58,6 @@ class OwnMachine(Model):
         if self.count is not None and self.gpu is None:
             fact = "no GPU is named, so there is nothing to count"
             raise InputError("count", fact, "add gpu, or leave it out")
-        check_gpus(self.count, self.vcpu)
         is_aws = (info.context or {}).get("cluster") == "aws"
         for key in _ONLY_AWS if not is_aws else ():
             if getattr(self, key) is not None:
@@ -98,7 +98,8 @@ def own_catalogue(gpus: Any, machines: Any, kind: str | None) -> Catalogue:
             own_gpus[str(name)] = OwnGpu.model_validate(data).gpu(str(name))
         except ValidationError:
             continue
-    catalogue = BUILT_IN.extended(own_gpus, {})
+    built_in = replace(BUILT_IN, aliases=AWS_ALIASES) if kind == "aws" else BUILT_IN
+    catalogue = built_in.extended(own_gpus, {})
     context = {"catalogue": catalogue, "cluster": kind}
     declared: dict[str, Machine] = {}
     for name, data in machines.items() if isinstance(machines, Mapping) else ():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field
 
 from infra.model.base import Flag, Model, option, required
 from infra.model.errors import InputError
@@ -24,21 +24,14 @@ class OwnProfile(Model):
 
     compute: _Slices = required("Compute slices.")
     memory: _Slices = required("Memory slices.")
-    starts: tuple[Annotated[int, Field(strict=True, ge=0, le=15)], ...] = required(
-        "Memory slices at which it may start, ascending, from 0.", min_length=1
-    )
+    starts: Annotated[
+        tuple[Annotated[int, Field(strict=True, ge=0, le=15)], ...],
+        AfterValidator(lambda starts: tuple(sorted(set(starts)))),
+    ] = required("Memory slices at which it may start, from 0.", min_length=1)
     memory_mib: Annotated[int, Field(strict=True, ge=1, le=4194304)] | None = option(
         "Memory in MiB that nvidia-smi reports for a slice; its share of the GPU if left out."
     )
     media: Flag = option("Has the media engines, which only one slice can have (+me).", False)
-
-    @model_validator(mode="after")
-    def _check_order(self) -> OwnProfile:
-        ascending = tuple(sorted(set(self.starts)))
-        if self.starts != ascending:
-            fact = f"{list(self.starts)} is not in ascending order, each number once"
-            raise InputError("starts", fact, f"write {list(ascending)}")
-        return self
 
 
 class OwnMig(Model):

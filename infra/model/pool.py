@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
-from infra.model import labels, layouts
+from infra.model import layouts
 from infra.model.amounts import HugePages
 from infra.model.aws import AwsPool
 from infra.model.aws_values import UNIQUE_ZONES
@@ -19,11 +19,11 @@ from infra.model.hosts import AnyHost, Driver
 from infra.model.images import IMAGES, Image
 from infra.model.machines import BUILT_IN, Catalogue, Machine, catalogue_of, ec2_types, smallest
 from infra.model.mig import Layout
-from infra.model.node_keys import PoolLabelKey, SelectorKey, TaintKey
+from infra.model.node_keys import SelectorKey, TaintKey
 from infra.model.openstack import OpenstackPool
 from infra.model.relayout import Relayout, Reset
 from infra.model.sharing import Dra, Exclusive, Mig, Sharing, Trust, check_sharing
-from infra.model.values import MAX_NODES, LabelValue, NodeCount, PoolName
+from infra.model.values import MAX_NODES, LabelKey, LabelValue, NodeCount, PoolName, PoolSize
 
 
 class Taint(Model):
@@ -45,7 +45,7 @@ class Pool(Model):
         "Instance type, or flavor: of the catalogue, machines or cluster.flavors; this or gpu."
     )
     gpu: GpuChoice | None = option("GPUs of each node; this or machine.")
-    nodes: NodeCount | None = option("Number of nodes (embedded cluster, AWS, OpenStack).")
+    nodes: PoolSize | None = option("Number of nodes (embedded cluster, AWS, OpenStack).")
     selector: dict[SelectorKey, LabelValue] | None = option(
         "Labels that the pool's nodes carry (existing cluster).", min_length=1
     )
@@ -73,11 +73,11 @@ class Pool(Model):
     )
     aws: AwsPool | None = Field(default=None)
     openstack: OpenstackPool | None = Field(default=None)
-    labels: dict[PoolLabelKey, LabelValue] = option(
-        "Node labels in addition to those that gpuform sets.", dict
-    )
+    labels: dict[LabelKey, LabelValue] = option("Node labels in addition to those that gpuform sets.", dict)
     taints: tuple[Taint, ...] = option(
-        "Taints in addition to the GPU taint, which every pool with GPUs has.", ()
+        "Taints in addition to the GPU taint, which every pool with GPUs has; one with the same key and "
+        "effect gives its value.",
+        (),
     )
     hugepages: HugePages | None = option(
         "Memory of each node in huge pages of 2Mi, for workloads that request them: nodes on AWS reserve it "
@@ -107,7 +107,8 @@ class Pool(Model):
     def _check_consistency(self, info: ValidationInfo) -> Pool:
         self._catalogue = catalogue_of(info)
         self._declared_flavor = ((info.context or {}).get("flavors") or {}).get(self.machine)
-        if (self.machine is None) == (self.gpu is None) and not (self.hosts and self.machine is None):
+        names_nodes = (self.hosts or self.selector) and self.machine is None
+        if (self.machine is None) == (self.gpu is None) and not (names_nodes and self.gpu is None):
             fact = "both machine and gpu are given" if self.gpu else "neither machine nor gpu is given"
             raise InputError("machine", fact, "give one of the two")
         if not self.gpus and not isinstance(self.sharing, Exclusive):
@@ -131,14 +132,9 @@ class Pool(Model):
                 fact = f"{taint.key}:{taint.effect} is given twice, and a node has a key and effect once"
                 raise InputError(path, fact, "leave one out")
             keys.add((taint.key, taint.effect))
-            if self.gpus and taint.key == labels.CRITICAL_ADDONS:
-                fact = (
-                    "CoreDNS and the cluster's other own pods tolerate it, and would run on nodes with GPUs"
-                )
-                raise InputError(f"{path}.key", fact, "use a key of your own")
-        for key in self.labels:
-            if key in (self.selector or {}):
-                fact = "the selector finds the pool's nodes by it, so it must be there before"
+        for key, value in self.labels.items():
+            if (self.selector or {}).get(key, value) != value:
+                fact = "the selector finds the pool's nodes by another value of it"
                 raise InputError(f"labels.{key}", fact, "leave it out, or select by another label")
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 
@@ -18,7 +19,8 @@ def cpu_millis(value: str) -> int:
 
 
 def memory_bytes(value: str) -> int:
-    return whole_number(value)
+    """Rounded up, as the API server does."""
+    return math.ceil(quantity(value))
 
 
 def quantity(text: object) -> float:

@@ -96,7 +96,8 @@ def _check_fits(env: Environment, index: int, work: Workload) -> None:
         return
     names, path = " or ".join(pool.name for pool in pools), f"workloads[{index}].{_count_key(work)}"
     remedy = "use fewer or smaller pods, or more nodes"
-    if work.pods > max(1, fitting[0]):  # one that fits no node: see node_resources
+    waits = isinstance(work, JobWorkload) and not (work.gang or work.has_rendezvous)  # pods run one by one
+    if work.pods > max(1, fitting[0]) and not waits:  # one that fits no node: see node_resources
         raise InputError(path, f"all nodes of pool {names} together hold {fitting[0]} such pods", remedy)
     if not _runs_forever(work):
         return

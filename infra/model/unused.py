@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from infra.model.errors import InputError
 from infra.model.operator import GpuOperatorSpec, Ownership
 from infra.model.pool import Pool
+from infra.model.sharing import Dra, Mig
 
 Reason = tuple[str, str]
 
@@ -18,7 +19,7 @@ _ELSE_AWS = "leave it out, or use cluster kind aws"
 _NODES_EXIST = ("the nodes of an existing cluster already exist", _ELSE_AWS)
 _CLASS = "the class decides when Karpenter may remove nodes, and this"
 _NO_CLASS = (f"{_CLASS} pool has a fixed number", "leave it out, or make the pool elastic")
-_ONLY_ELASTIC = "it may only differ in an elastic pool"
+_ONLY_ELASTIC = "it may only differ in an elastic pool, and on nodes that exist"
 _FIXED_NUMBER = "the number of nodes is fixed: placeholders would occupy nodes and start none"
 _NOTHING_SPARE = (_FIXED_NUMBER, f"{_ELSE_AWS} and an elastic pool")
 _IMAGE_OWNS = ("on AWS the node image includes it", "leave it out")
@@ -69,6 +70,8 @@ _ON_AWS = ("NVIDIA's runtime is the default of the node image", "leave it out, o
 _NO_HOLES = ("mode device_plugin installs neither an operator nor a toolkit", _ELSE_OPERATOR)
 _CLUSTER_DECIDES = ("the cluster's own operator decides it", _ELSE_OPERATOR)
 _ONLY_OURS = ("no other node feature discovery is on this cluster", "leave it out")
+_FACTS = {"driver": "host", "toolkit": "host", "nfd": True}
+"""What is so wherever these settings have no effect: it may be declared."""
 _WITH_GPUS = ("driver", "toolkit", "cuda", "acknowledge")
 
 
@@ -128,24 +131,22 @@ def operator_fields(cluster: str, spec: GpuOperatorSpec, ownership: Ownership) -
 def check_pool(cluster: str, pool: Pool, path: str) -> None:
     """Refuse the first given field that has no effect."""
     for name, reason in pool_fields(cluster, pool).items():
-        if name in pool.model_fields_set:
-            raise InputError(f"{path}.{Pool.model_fields[name].alias or name}", *reason)
+        field = Pool.model_fields[name]
+        if getattr(pool, name) != field.get_default(call_default_factory=True):
+            raise InputError(f"{path}.{field.alias or name}", *reason)
     if cluster in ("existing", "hosts") and pool.gpu and pool.gpu.by_attribute:
         fact = "the nodes exist, so their GPUs cannot be chosen"
         raise InputError(f"{path}.gpu", fact, "name the model: {models, count}")
-    limit = pool.relayout.max_unavailable if pool.relayout else 1
-    nodes = pool.nodes or len(pool.hosts or ())
-    if isinstance(limit, int) and nodes and limit > nodes:
-        fact = f"the pool has {nodes} nodes"
-        raise InputError(f"{path}.relayout.max_unavailable", fact, f"use {nodes} or less, or 100%")
     for name in ("relayout", "reset"):
         if getattr(pool, name) is not None:
             _check_mig(cluster, pool, f"{path}.{name}")
     if len(pool.gpu_counts) > 1 and pool.elastic is None:
-        if cluster == "aws":
-            raise InputError(f"{path}.gpu.count", _ONLY_ELASTIC, "give one number, or make the pool elastic")
-        fact = f"{_ONLY_ELASTIC}, and own, simulated and existing nodes are not elastic"
-        raise InputError(f"{path}.gpu.count", fact, "give one number, or use cluster kind aws")
+        if cluster != "existing":
+            remedy = "make the pool elastic" if cluster == "aws" else "make a pool for each"
+            raise InputError(f"{path}.gpu.count", _ONLY_ELASTIC, f"give one number, or {remedy}")
+        if isinstance(pool.sharing, Mig | Dra):  # discovery then counts slices
+            fact = "no label of a node with slices or claims tells how many GPUs it has"
+            raise InputError(f"{path}.gpu.count", fact, "give one number, and make a pool for each")
 
 
 def _check_mig(cluster: str, pool: Pool, path: str) -> None:
@@ -162,5 +163,5 @@ def _check_mig(cluster: str, pool: Pool, path: str) -> None:
 def check_operator(cluster: str, spec: GpuOperatorSpec, ownership: Ownership) -> None:
     """Refuse the first given setting that has no effect."""
     for name, reason in operator_fields(cluster, spec, ownership).items():
-        if name in spec.model_fields_set:
+        if name in spec.model_fields_set and getattr(spec, name) not in (None, _FACTS.get(name)):
             raise InputError(f"gpu_operator.{name}", *reason)

@@ -131,10 +131,11 @@ def _nodes(value: int, info: ValidationInfo) -> int:
     return value
 
 
-NodeCount = Annotated[
-    int, Field(strict=True, ge=1, json_schema_extra={"maximum": MAX_EKS_NODES}), AfterValidator(_nodes)
+PoolSize = Annotated[
+    int, Field(strict=True, ge=0, json_schema_extra={"maximum": MAX_EKS_NODES}), AfterValidator(_nodes)
 ]
 """The kind of the cluster is in the validation context."""
+NodeCount = Annotated[PoolSize, Field(ge=1)]
 PodCount = Annotated[Count, Field(le=MAX_PODS)]
 Minutes = Annotated[Count, Field(le=1440)]
 Seconds = Annotated[Count, Field(le=86400)]
@@ -155,12 +156,7 @@ GpuCount = Annotated[Count, Field(le=32)]
 
 def _ascending(counts: tuple[int, ...]) -> tuple[int, ...]:
     """One order for each set of numbers, so that equal sets have equal bytes."""
-    ordered = sorted(set(counts))
-    if list(counts) != ordered:
-        raise InputError(
-            "", f"{list(counts)} is not in ascending order, each number once", f"write {ordered}"
-        )
-    return counts
+    return tuple(sorted(set(counts)))
 
 
 # Tags appear in error paths; the brackets distinguish them from an environment's keys.

@@ -13,7 +13,7 @@ from infra.model.errors import InputError
 from infra.model.queues import Placement
 from infra.model.registries import PinnedImage
 from infra.model.serving import BlueGreen, Metrics, Recreate, Scale, ServedModel, Service, Update
-from infra.model.values import Count, Minutes, PodCount, WorkloadName
+from infra.model.values import MAX_PODS, Count, Minutes, PodCount, WorkloadName
 from infra.model.workload_base import BaseWorkload, Notebook
 
 _DNS_1035 = re.compile(r"[a-z].*")
@@ -47,7 +47,7 @@ class DeploymentWorkload(_StartedWorkload):
     """Pods that are recreated wherever there is room."""
 
     kind: Literal["deployment"]
-    replicas: PodCount = option("Number of pods.", 1)
+    replicas: Annotated[int, Field(strict=True, ge=0, le=MAX_PODS)] = option("Number of pods.", 1)
     service: Service | None = Field(default=None)
     update: Update | None = option(
         "How new pods replace old ones. If left out: one after the other on the same GPUs if the number of "
@@ -61,7 +61,7 @@ class DeploymentWorkload(_StartedWorkload):
             fact = f"{self.name!r} begins with a digit, and a Service's name may not"
             raise InputError("name", fact, "begin it with a letter, or leave service out")
         step = None if isinstance(self.update, Recreate) or self.update is None else self.update.step
-        if step and step > self.pods:
+        if step and step > self.pods > 0:
             raise InputError("update.step", f"{step} of {self.pods} replicas", f"use {self.pods} or less")
         if self.blue_green:
             if self.start_minutes and self.blue_green.deadline_seconds:
@@ -121,9 +121,6 @@ class JobWorkload(BaseWorkload):
 
     @model_validator(mode="after")
     def _check_completion(self) -> JobWorkload:
-        if self.parallelism > self.total:
-            fact = f"{self.parallelism} pods at a time for {self.total} completions"
-            raise InputError("parallelism", fact, f"use {self.total} or less, or more completions")
         if self.gang and not self.queue:
             raise InputError("gang", "the job is in no queue, and Kueue starts gangs", "give it a queue")
         if self.topology and not self.gang:
@@ -154,7 +151,7 @@ class JobWorkload(BaseWorkload):
 
     @property
     def pods(self) -> int:
-        return self.parallelism
+        return min(self.parallelism, self.total)
 
 
 class InferenceWorkload(DeploymentWorkload):

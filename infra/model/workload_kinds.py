@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 import re
 from typing import TYPE_CHECKING
 
-from infra.model.openstack import OpenstackCluster
 from infra.model.quantities import cpu_millis, memory_bytes
 from infra.model.workload import NotebookWorkload
 from infra.model.workload_base import MIN_CPU, MIN_MEMORY, RESERVED_VARIABLES
@@ -119,13 +118,12 @@ def _check_pod(work: NotebookWorkload, path: str) -> None:
 
 
 def _check_storage_class(env: Environment, name: str | None, path: str) -> None:
-    """EKS has no default class since 1.30, and Magnum's Heat driver makes no class."""
+    """EKS has no default class since 1.30."""
     if env.cluster.kind == "embedded" and name:
         raise InputError(path, "the embedded cluster has one class", "leave it out")
-    is_heat = isinstance(env.cluster, OpenstackCluster) and env.cluster.driver == "heat"
-    if (env.cluster.kind == "aws" or is_heat) and name is None:
+    if env.cluster.kind == "aws" and name is None:
         fact = "missing, and the cluster has no default class: the volume would never be created"
-        raise InputError(path, fact, "name one that it has" + (", as gp2" if not is_heat else ""))
+        raise InputError(path, fact, "name one that it has, as gp2")
 
 
 def check_topology(env: Environment, queues: Queues) -> None:

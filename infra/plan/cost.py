@@ -79,7 +79,10 @@ def _pool_line(env: Environment, pool: Pool, prices: PriceList) -> Line | None:
     for capacity in pool.capacity:
         factor = _price_factor(env, capacity, notes)
         strategy = env.strategy(pool)
-        counts = {machine: pool.nodes or offer.max_nodes(strategy, pool, machine) for machine in machines}
+        counts = {
+            machine: offer.max_nodes(strategy, pool, machine) if pool.elastic else pool.nodes or 0
+            for machine in machines
+        }
         if pool.elastic:
             max_count += max(counts.values())
         costs = [price * factor * counts[machine] for machine, price in known.items()]

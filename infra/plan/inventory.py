@@ -7,6 +7,7 @@ same environment gives the same bytes for every user.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from infra.model import drivers, host_checks
@@ -88,12 +89,17 @@ def _ssh_variables(env: Environment, host: Host) -> Variables:
     return variables
 
 
+def _absolute(path: str | None) -> str:
+    """Ansible runs in a folder of its own."""
+    return str(Path(path).absolute()) if path and not path.startswith("~/") else path or ""
+
+
 def _platform_variables(env: Environment, pool: Pool | None) -> Variables:
     cluster = cluster_of(env)
     return {
         "gpuform_environment": env.name,
         "gpuform_pool": pool.name if pool else "",
-        "gpuform_kubeconfig": cluster.kubeconfig or "",
+        "gpuform_kubeconfig": _absolute(cluster.kubeconfig),
         "gpuform_context": cluster.context or "",
         "gpuform_sharing": pool.sharing.model_dump(mode="json", exclude_none=True)
         if pool and pool.gpus
@@ -133,7 +139,7 @@ def _driver_variables(cluster: HostsCluster, pool: Pool, keys: Keys) -> Variable
         "nvidia_driver_count": pool.gpu_count,
         "nvidia_driver_repository": _repository(driver.repository, keys),
         "nvidia_driver_runfile": {"url": runfile.url, "sha256": runfile.sha256} if runfile else {},
-        "nvidia_driver_kubeconfig": cluster.kubeconfig or "",
+        "nvidia_driver_kubeconfig": _absolute(cluster.kubeconfig),
         "nvidia_driver_context": cluster.context or "",
     }
 

@@ -10,7 +10,7 @@ from typing import Any
 from infra.model import images, labels
 from infra.model.aws import AwsCluster
 from infra.model.environment import Environment
-from infra.model.pool import Pool, Taint
+from infra.model.pool import Pool
 from infra.plan import sharing, startup, user_data
 
 SYSTEM = "system"
@@ -60,8 +60,9 @@ def system_pool(env: Environment) -> Pool:
     CoreDNS would wait for nodes that need CoreDNS to start.
     """
     system = cluster_of(env).system
-    taint = Taint(key=labels.CRITICAL_ADDONS, value="true")
-    return Pool(name=SYSTEM, machine=system.machine, nodes=system.nodes, taints=(taint,))
+    taint = {"key": labels.CRITICAL_ADDONS, "value": "true"}
+    fields = {"name": SYSTEM, "machine": system.machine, "nodes": system.nodes, "taints": [taint]}
+    return Pool.model_validate(fields, context={"cluster": "aws", "catalogue": env.catalogue})
 
 
 def managed_pools(env: Environment) -> tuple[Pool, ...]:

@@ -150,7 +150,7 @@ def device_plugin_change(env: Environment, pool: Pool) -> dict[str, Any] | None:
     """
     if not pool.gpus:
         return None
-    change: dict[str, Any] = {"label": labels.DEVICE_PLUGIN_CONFIG, "offers": resources(env, pool)}
+    change: dict[str, Any] = {"label": labels.DEVICE_PLUGIN_CONFIG, "offers": summary(env, pool)}
     if pool.layout is not None:
         content = mig_parted.content(pool)
         change |= {"layout": mig_config_name(pool)} | ({"content": content} if content else {})
@@ -160,10 +160,13 @@ def device_plugin_change(env: Environment, pool: Pool) -> dict[str, Any] | None:
 
 
 def pool_taints(env: Environment, pool: Pool) -> list[dict[str, str]]:
-    """Taints of the pool's nodes: the GPU taint first, where it has GPUs, then its own."""
+    """Taints of the pool's nodes: the GPU taint first, where it has GPUs, then its own.
+
+    Its own may give the GPU taint another value, as GKE's nvidia.com/gpu=present.
+    """
     gpu = [{"key": env.gpu_operator.gpu_taint, "value": "true", "effect": "NoSchedule"}] if pool.gpus else []
     own = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in pool.taints]
-    return gpu + own
+    return list({(taint["key"], taint["effect"]): taint for taint in gpu + own}.values())
 
 
 def tolerations(env: Environment, pools: Iterable[Pool]) -> list[dict[str, str]]:

@@ -60,9 +60,13 @@ def tolerations(env: Environment, pools: Iterable[Pool]) -> list[dict[str, str]]
     return [{"key": labels.GPU_NOT_READY, "operator": "Exists", "effect": "NoSchedule"}]
 
 
-def expected_resources(env: Environment, pool: Pool, gpus: int | None = None) -> dict[str, int]:
-    """What one node of the pool must show: its extended resources, and its devices by device class."""
-    return sharing.resources(env, pool, gpus) | offer.claimable(pool)
+def expected_resources(env: Environment, pool: Pool, gpus: int | None = None) -> dict[str, Any]:
+    """What one node of the pool must show: its extended resources, and its devices by device class.
+
+    Without ``gpus`` by the number of GPUs, if nodes of the pool differ in it.
+    """
+    offered = sharing.summary(env, pool) if gpus is None else sharing.resources(env, pool, gpus)
+    return offered | offer.claimable(pool)
 
 
 def offer_annotations(env: Environment, pool: Pool) -> dict[str, str]:

@@ -51,20 +51,28 @@ def environment(cidr: str, **pool: Any) -> Environment:
 
 # /23 over two zones: 2 x (128 - 5) addresses. Two system nodes with 58 pods take 2 x 59, a g4dn.xlarge with
 # 29 pods takes 30, so four of them fit. With blocks of 16, the system's take 2 x (16 x 5 + 1), the others
-# 16 x 3 + 1.
+# 16 x 3 + 1. Nodes alone take one each.
 @pytest.mark.parametrize(
-    ("nodes", "pods", "need"), [(4, None, None), (5, None, 268), (1, 30, None), (2, 30, 260), (9, 13, 244)]
+    ("nodes", "pods", "need"),
+    [(4, None, None), (5, None, 268), (1, 30, None), (2, 30, 260), (9, 13, None), (244, None, 7438)],
 )
-def test_as_many_nodes_as_there_are_addresses(nodes: int, pods: int | None, need: int | None) -> None:
-    settings = {"max_pods": pods} if pods else {}
-    if need is None or need <= 246:
-        assert environment("10.0.0.0/23", nodes=nodes, aws=settings)
-        return
+def test_fewer_addresses_than_full_nodes_take_get_a_warning(
+    nodes: int, pods: int | None, need: int | None
+) -> None:
+    env = environment("10.0.0.0/23", nodes=nodes, aws={"max_pods": pods} if pods else {})
+    warning = (
+        "cluster.network.cidr: its private subnets in us-west-2a, us-west-2b have 246 addresses, and nodes "
+        f"full of pods there may take {need}; use a larger network, fewer nodes, or a smaller max_pods"
+    )
+    assert env.warnings == (() if need is None else (warning,))
+
+
+def test_fewer_addresses_than_nodes_are_refused() -> None:
     with pytest.raises(InputError) as caught:
-        environment("10.0.0.0/23", nodes=nodes, aws=settings)
+        environment("10.0.0.0/23", nodes=245)
     assert str(caught.value) == (
         "cluster.network.cidr: its private subnets in us-west-2a, us-west-2b have 246 addresses, and nodes "
-        f"and pods there may take {need}; use a larger network, fewer nodes, or a smaller max_pods"
+        "alone there may take 247; use a larger network, or fewer nodes"
     )
 
 
@@ -88,9 +96,8 @@ def test_the_larger_nodes_take_their_own_addresses_and_offer_more() -> None:
     """24 shares of T4s are 8 nodes of one GPU with 58 pods at most, or 2 nodes of four with 234."""
     gpu, shares = {"models": ["T4"], "count": [1, 4]}, {"kind": "time_slicing", "replicas": 3}
     elastic = {"max": {"nvidia.com/gpu.shared": 24}}
-    with pytest.raises(InputError) as caught:
-        environment("10.0.0.0/23", gpu=gpu, elastic=elastic, sharing=shares)
-    assert f"may take {2 * 59 + 8 * 59}; " in str(caught.value)
+    env = environment("10.0.0.0/23", gpu=gpu, elastic=elastic, sharing=shares)
+    assert [f"may take {2 * 59 + 8 * 59}; " in text for text in env.warnings] == [True]
 
 
 @pytest.mark.parametrize(("pods", "blocks"), [(None, False), (29, False), (30, True), (110, True)])

@@ -81,7 +81,9 @@ def layout_failures(news: Properties) -> _Failures:
         if not isinstance(offers, Mapping) or not offers:
             yield "offers", "is empty; say what each node offers with this layout"
         else:
-            yield from (_bad_offer(key, value) for key, value in offers.items() if not _is_offer(key, value))
+            by_count = [item.items() for item in offers.values() if isinstance(item, Mapping)]
+            pairs = [pair for items in by_count or [offers.items()] for pair in items]
+            yield from (_bad_offer(key, value) for key, value in pairs if not _is_offer(key, value))
     yield from _rolling_failures(plain)
     timeout = plain.get("timeoutSeconds")
     if timeout is not None and timeout is not UNKNOWN and not (_is_number(timeout) and timeout > 0):

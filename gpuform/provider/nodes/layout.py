@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from gpuform.provider.nodes.cluster import Manifest, labels
-from infra.model.labels import GPU_UNHEALTHY
+from infra.model.labels import GPU_COUNT, GPU_UNHEALTHY
 from infra.model.quantities import whole_number
 
 CONFIG = "nvidia.com/mig.config"
@@ -27,7 +28,7 @@ class Layout:
     """
 
     config: str
-    offers: Mapping[str, int]
+    offers: Mapping[str, Any]
     content: str = ""
 
 
@@ -83,6 +84,12 @@ def resumed(node: Manifest) -> dict[str, str | None]:
     }
 
 
+def offers_of(node: Manifest, offers: Mapping[str, Any]) -> Mapping[str, int] | None:
+    """What this node is to offer: ``offers`` may say it by the number of GPUs; None for another number."""
+    is_by_count = any(isinstance(item, Mapping) for item in offers.values())
+    return offers.get(labels(node).get(GPU_COUNT, "")) if is_by_count else offers
+
+
 def differences(node: Manifest, layout: Layout) -> list[str]:
     """Differences between what the node offers and ``wanted``; empty if it offers just that.
 
@@ -120,9 +127,12 @@ def _differences(node: Manifest, amounts: str, layout: Layout) -> list[str]:
     """``amounts`` is the list in ``status`` to compare: allocatable or capacity."""
     offered = (node.get("status") or {}).get(amounts) or {}
     slices = {key: 0 for key in offered if key.startswith(_SLICES)}
+    wanted = offers_of(node, layout.offers)
+    if wanted is None:
+        return [f"{GPU_COUNT} is {labels(node).get(GPU_COUNT, 'unset')}"]
     return [
         f"{key} {offered.get(key, 0)} instead of {count}"
-        for key, count in sorted({**slices, **layout.offers}.items())
+        for key, count in sorted({**slices, **wanted}.items())
         if whole_number(offered.get(key, 0)) != count
     ]
 

@@ -15,7 +15,7 @@ from typing import Any
 from gpuform.kubernetes.pods import sum_requests
 from gpuform.provider.nodes.cluster import Manifest, labels, pod_name
 from gpuform.provider.nodes.drain import uses_gpu
-from gpuform.provider.nodes.layout import CONFIG, DISABLED, LAYOUT
+from gpuform.provider.nodes.layout import CONFIG, DISABLED, LAYOUT, offers_of
 from infra.model.labels import DEPLOY_DEVICE_PLUGIN
 from infra.model.quantities import whole_number
 
@@ -52,7 +52,7 @@ def sharing_refusal(
             f"does not know ({names}); let them end, or scale them down, and run again"
         )
     sharing = inputs["sharing"]
-    offers: Mapping[str, int] = sharing["offers"] if _keeps_layout(node, sharing) else {}
+    offers = (offers_of(node, sharing["offers"]) or {}) if _keeps_layout(node, sharing) else {}
     used: Counter[str] = Counter()
     for pod in pods:
         used.update(requests_of(pod))

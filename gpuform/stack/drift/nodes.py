@@ -96,7 +96,8 @@ def _check_node(env: Environment, pool: Pool, node: Node) -> Iterator[Finding]:
             name, resources(env, pool, gpus), node.get("status", {}).get("allocatable", {})
         )
     else:
-        key, wanted = labels.INSTANCE_GPU_COUNT, " or ".join(map(str, pool.gpu_counts))
+        key = labels.INSTANCE_GPU_COUNT if pool.elastic else labels.GPU_COUNT
+        wanted = " or ".join(map(str, pool.gpu_counts))
         yield from _compare(name, key_path("metadata.labels", key), wanted, live_labels.get(key, ""))
 
 

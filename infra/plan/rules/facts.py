@@ -13,7 +13,7 @@ from infra.model import offer
 from infra.model.aws import AwsCluster
 from infra.model.elastic import MEMORY_GIB, NODES
 from infra.model.environment import Environment
-from infra.model.labels import INSTANCE_GPU_COUNT, NVIDIA_GPU
+from infra.model.labels import GPU_COUNT, INSTANCE_GPU_COUNT, NVIDIA_GPU
 from infra.model.openstack import OpenstackCluster
 from infra.model.pool import Pool
 from infra.model.prices import PriceList
@@ -86,7 +86,7 @@ def _resource(strategy: offer.MigStrategy, pool: Pool, profile: str) -> str:
 
 
 def _nodes(env: Environment, pool: Pool) -> Iterator[Rule]:
-    """GPUs and resources that each node should have; by Karpenter's label if nodes differ."""
+    """GPUs and resources that each node should have; by a label if nodes differ."""
     resources_by_gpus = {gpus: offer.resources(env.strategy(pool), pool, gpus) for gpus in pool.gpu_counts}
     pool_label = {"pool": pool.name}
     yield record(NODE_GPUS, _per_node(pool, {gpus: gpus for gpus in resources_by_gpus}), pool_label)
@@ -99,7 +99,7 @@ def _per_node(pool: Pool, amounts: dict[int, int]) -> str:
     nodes = f'{NODE_INFO}{{pool="{pool.name}"}}'
     if len(amounts) == 1:
         return f"{next(iter(amounts.values()))} * {nodes}"
-    count = f"label_{label(INSTANCE_GPU_COUNT)}"
+    count = f"label_{label(INSTANCE_GPU_COUNT if pool.elastic else GPU_COUNT)}"
     terms = [
         f'{amount} * ({nodes} and on (node) kube_node_labels{{{count}="{gpus}"}})'
         for gpus, amount in amounts.items()
