@@ -72,11 +72,11 @@ class MigLayoutArgs:
     """``config`` names a layout in the mig-parted configuration.
 
     ``offers`` is what each node offers with it (``{"nvidia.com/mig-3g.20gb": 1}``), or that by the node's
-    number of GPUs (``{"4": {...}}``); ``layout`` is the content behind a chosen name, so that a changed layout
-    of the same name is noticed; ``in_use`` is ``drain`` (the default) or ``refuse``; ``max_unavailable`` is a
-    number of nodes or a share (``25%``), 1 by default; ``timeout_seconds`` bounds each wait (default 600);
-    ``may_be_empty`` lets nodes join later; ``kept`` says that another program sets the layout of nodes that
-    join.
+    number of GPUs (``{"4": {...}}``); ``layout`` is the content behind a chosen name, so that a changed
+    layout of the same name is noticed; ``in_use`` is ``drain`` (the default) or ``refuse``;
+    ``max_unavailable`` is a number of nodes or a share (``25%``), 1 by default; ``timeout_seconds`` bounds
+    each wait (default 600); ``may_be_empty`` lets nodes join later; ``kept`` says that another program sets
+    the layout of nodes that join.
     """
 
     kubeconfig: pulumi.Input[str]

@@ -81,7 +81,7 @@ SelectorKey = Annotated[
     LabelKey,
     # What the stack itself sets on the nodes is not there before they are found.
     refusing(
-        lambda key: _owner(key, _OURS) or key in _SET_LATER,
+        lambda key: key.startswith("gpuform.io/") or key in _SET_LATER,
         "gpuform sets {!r} on the nodes that the selector finds",
         "use another label",
     ),

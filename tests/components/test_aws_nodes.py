@@ -206,3 +206,9 @@ def test_a_reserved_group_never_needs_a_place_beside_its_nodes(block: bool) -> N
     others = [r for r in record(small(POOL)).of(NODE_GROUP)]
     assert all(r.inputs["updateConfig"] == {"maxUnavailable": 1} for r in others)
     assert not any(r.request.deleteBeforeReplace for r in others)
+
+
+def test_a_node_group_may_be_empty() -> None:
+    """EKS takes 0 as the present and the least number of nodes, but not as the most."""
+    sizes = group(record(small({**POOL, "nodes": 0})))["scalingConfig"]
+    assert sizes == {"desiredSize": 0, "minSize": 0, "maxSize": 1}

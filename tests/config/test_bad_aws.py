@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from infra.config import parse
+from infra.plan import node_groups
 from infra.plan.render import render
 from tests.config import tables
 from tests.config.edits import changed, message
@@ -33,6 +34,22 @@ def test_pods_of_two_elastic_pools_are_kept_apart_by_a_taint() -> None:
     shared = {"sharing": {"kind": "time_slicing", "replicas": 2}, "taints": [{"key": "team", "value": "a"}]}
     assert parse(change({"at": "pools/3", "put": {**second, **shared}}))
     assert parse(change({"at": "pools/3", "put": second})), "another resource is another pod"
+
+
+def test_on_aws_short_names_are_those_of_what_ec2_sells() -> None:
+    short = aws(*({"gpu": {"models": [name], "count": 8}, "nodes": 1} for name in ("A100-40GB", "V100")))
+    assert [pool.gpus[0].name for pool in short.pools] == ["A100-SXM4-40GB", "V100-SXM2-32GB"]
+    assert [pool.machines[0].name for pool in short.pools] == ["p4d.24xlarge", "p3dn.24xlarge"]
+
+
+def test_the_system_nodes_may_be_of_a_declared_machine() -> None:
+    own = {"c7i.4xlarge": {"vcpu": 16, "memory_gib": 32, "pods": 234}}
+    env = parse(
+        change({"at": "machines", "put": own}, {"at": "cluster/system", "put": {"machine": "c7i.4xlarge"}})
+    )
+    assert [machine.pods for machine in node_groups.system_pool(env).machines] == [234]
+    text = message(change({"at": "cluster/system", "put": {"machine": "c7i.4xlarg"}}))
+    assert text.startswith("cluster.system.machine: unknown machine 'c7i.4xlarg'")
 
 
 def test_a_gpu_that_older_images_lack_a_driver_for_wants_a_newer_image() -> None:

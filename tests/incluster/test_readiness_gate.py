@@ -130,6 +130,17 @@ def test_a_node_that_was_born_without_a_promise_has_to_keep_its_pools() -> None:
     assert evidence["offers"] == {"nvidia.com/gpu": 8}
 
 
+@pytest.mark.parametrize(("count", "kept"), [("4", True), ("8", False), ("7", False), (None, False)])
+def test_a_pools_promise_may_depend_on_the_nodes_number_of_gpus(count: str | None, kept: bool) -> None:
+    pool = {**POOL, "offers": {"4": {"nvidia.com/gpu": 4}, "8": {"nvidia.com/gpu": 8}}}
+    waiting = node_without_promise(gpu="4")
+    waiting["metadata"]["labels"] |= {"nvidia.com/gpu.count": count} if count else {}
+    reasons = proof.unmet_conditions(waiting, GOOD, pool, {})
+    assert (reasons == []) == kept
+    if count != "8" and not kept:
+        assert reasons == ["label nvidia.com/gpu.count does not say what its pool promises"]
+
+
 def test_a_promise_of_its_own_comes_before_that_of_the_pool() -> None:
     """A Karpenter node keeps the promise of its pool at its creation."""
     pool = {**POOL, "offers": {"nvidia.com/gpu.shared": 8}}

@@ -9,8 +9,10 @@ import yaml
 
 from infra.model import offer
 from infra.model.environment import Environment
-from infra.plan import eks, karpenter, render
+from infra.plan import eks, karpenter, readiness_gate, render
+from infra.plan.rules import facts
 from tests.plan.aws_environments import COUNTS, TABLE, aws
+from tests.plan.environments import on
 
 pytestmark = pytest.mark.unit
 
@@ -123,3 +125,13 @@ def test_a_live_node_says_how_many_it_has_where_the_pool_does_not(
     several, one = TABLE["several counts"].pools[0], TABLE["sliced"].pools[0]
     assert offer.node_gpus(several, expected) == gpus
     assert offer.node_gpus(one, expected) == 1
+
+
+def test_an_existing_pool_says_by_discoverys_label_what_each_node_offers() -> None:
+    gpu = {"models": ["H100"], "count": [4, 8]}
+    env = on("existing", {"gpu": gpu}, gpu_operator={"driver": "host"}, monitoring={})
+    offers = {"4": {"nvidia.com/gpu": 4}, "8": {"nvidia.com/gpu": 8}}
+    assert readiness_gate.pools(env)["p0"]["offers"] == offers
+    texts = "".join(map(str, facts.rules(env)))
+    assert 'label_nvidia_com_gpu_count="8"' in texts
+    assert "instance_gpu_count" not in texts

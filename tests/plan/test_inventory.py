@@ -196,3 +196,13 @@ def test_what_a_role_must_have_the_inventory_gives() -> None:
             continue  # other roles set its options
         required = {name for name, item in options(role).items() if item.get("required")}
         assert required <= given, f"{role.name} needs {sorted(required - given)}"
+
+
+@pytest.mark.parametrize(
+    ("declared", "given"),
+    [("~/labs", "~/labs"), ("/k", "/k"), ("kubeconfigs/labs", f"{Path.cwd()}/kubeconfigs/labs")],
+)
+def test_ansible_finds_the_kubeconfig_from_any_folder(declared: str, given: str) -> None:
+    env = parse({**HOSTS, "cluster": {**HOSTS["cluster"], "kubeconfig": declared}})
+    variables = inventory(env, {path: "" for _, path in key_paths(env)})["_meta"]["hostvars"]["gpu-1"]
+    assert [variables[key] for key in ("gpuform_kubeconfig", "nvidia_driver_kubeconfig")] == [given, given]

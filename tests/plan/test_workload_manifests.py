@@ -11,7 +11,7 @@ from infra.config import load
 from infra.model import checks
 from infra.model.errors import InputError
 from infra.model.workload import PodWorkload
-from infra.plan import quotas, workloads
+from infra.plan import gpu_operator, quotas, workloads
 from tests.plan.aws_environments import CLAIMED, aws
 from tests.plan.environments import gpus, on, pod_spec
 
@@ -296,3 +296,23 @@ def test_a_workload_of_a_program_is_checked_as_one_of_the_stack() -> None:
 def test_the_default_namespace_is_not_made() -> None:
     env = on("embedded", T4, workloads=[{"pool": "p0"}])
     assert [item["metadata"]["name"] for item in quotas.namespaces(env)] == ["gpu-operator"]
+
+
+def test_pods_tolerate_the_taints_that_a_platform_keeps_on_the_pools_nodes() -> None:
+    """GKE's own value of the GPU taint, AKS's spot nodes, and DWS."""
+    keys = [("nvidia.com/gpu", "present"), ("kubernetes.azure.com/scalesetpriority", "spot")]
+    keys += [("cloud.google.com/gke-queued", "true")]
+    taints = [{"key": key, "value": value} for key, value in keys]
+    pool = {"gpu": {"models": ["L4"], "count": 1}, "taints": taints}
+    env = on("existing", pool, workloads=[{"pool": "p0"}])
+    (pod,) = workloads.manifests(env)
+    tolerated = {(one["key"], one["value"]) for one in pod["spec"]["tolerations"]}
+    assert tolerated == set(keys)
+    operands = {one["key"] for one in gpu_operator.gpu_tolerations(env)}
+    assert operands >= {key for key, _ in keys}
+
+
+def test_a_deployment_may_be_scaled_to_nothing() -> None:
+    work = {"name": "w", "kind": "deployment", "pool": "p0", "replicas": 0, "update": {"kind": "rolling"}}
+    (deployment,) = workloads.manifests(on("embedded", {"machine": "g2.5xlarge"}, workloads=[work]))
+    assert deployment["spec"]["replicas"] == 0

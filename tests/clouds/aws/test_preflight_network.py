@@ -100,8 +100,9 @@ def test_tags_of_several_subnets_or_of_none() -> None:
     ("free", "has", "verdict", "fact"),
     [
         (5, {}, "FAIL", "fewer than the control plane's 6 are free in us-west-2a, us-west-2b, us-west-2c: "),
-        (100, {}, "FAIL",
-         "282 are free in us-west-2a, us-west-2b, us-west-2c, and nodes and pods there may take 6018"),
+        (8, {}, "FAIL", "6 are free in us-west-2a, us-west-2b, us-west-2c, and nodes alone there may take "),
+        (100, {}, "PASS",
+         "free: 100 in us-west-2a, 100 in us-west-2b, 100 in us-west-2c; nodes full of pods may take 6018"),
         (3, {"entries": []}, "PASS", "free, besides those of the cluster"),  # its nodes have their addresses
         (0, {"entries": []}, "FAIL", "none is free in us-west-2a"),
     ],

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pytest
 
 from gpuform.provider.handler import Call, Engine
 from gpuform.provider.nodes.cluster import hand_over_labels, managed_labels
-from gpuform.provider.nodes.layout import NOTE, Note
+from gpuform.provider.nodes.inputs import layout_failures
+from gpuform.provider.nodes.layout import NOTE, Layout, Note, differences
 from gpuform.provider.nodes.mig_layout import MigLayout
 from gpuform.provider.nodes.pool_nodes import PoolNodes
 from gpuform.provider.nodes.shares import changes_sharing, is_claimed, sharing_refusal
@@ -94,6 +95,43 @@ def test_shares_of_slices_count_where_the_layout_stays_whatever_a_relayout_may_d
     assert sharing_refusal(before, after, [pod("nvidia.com/mig-3g.20gb.shared")]) == ""
     many = [pod("nvidia.com/mig-3g.20gb.shared")] * 9
     assert "would use 9 nvidia.com/mig-3g.20gb.shared of 8" in sharing_refusal(before, after, many)
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [("4", "would use 9 nvidia.com/gpu.shared of 8"), ("8", ""), ("7", "of 0"), (None, "of 0")],
+)
+def test_a_node_is_asked_for_what_its_own_number_of_gpus_offers(count: str | None, text: str) -> None:
+    gpu = {"models": ["A100-40GB"], "count": [4, 8]}
+    after = pool_inputs({"kind": "time_slicing", "replicas": 2}, gpu=gpu)
+    assert after["sharing"]["offers"] == {
+        "4": {"nvidia.com/gpu.shared": 8},
+        "8": {"nvidia.com/gpu.shared": 16},
+    }
+    before = node(SLICED)
+    before["metadata"]["labels"] |= {"nvidia.com/gpu.count": count} if count else {}
+    refusal = sharing_refusal(before, after, [pod("nvidia.com/gpu.shared")] * 9)
+    assert text in refusal if text else not refusal
+
+
+@pytest.mark.parametrize(
+    ("count", "amount", "expected"),
+    [
+        ("8", 8, []),
+        ("4", 4, []),
+        ("8", 4, ["nvidia.com/gpu 4 instead of 8"]),
+        ("7", 7, ["nvidia.com/gpu.count is 7"]),
+        ("", 8, ["nvidia.com/gpu.count is unset"]),
+    ],
+)
+def test_a_layout_is_applied_if_a_node_offers_all_its_own_gpus(
+    count: str, amount: int, expected: list[str]
+) -> None:
+    layout = Layout("all-disabled", {"4": {"nvidia.com/gpu": 4}, "8": {"nvidia.com/gpu": 8}})
+    assert not list(layout_failures({"selector": "a=b", "kubeconfig": "/k", **asdict(layout)}))
+    labels = {"nvidia.com/gpu.count": count} if count else {}
+    live = {"metadata": {"labels": labels}, "status": {"allocatable": {"nvidia.com/gpu": str(amount)}}}
+    assert differences(live, layout) == expected
 
 
 OLD, NEW = "gpuform-pool-of-the-urn", "gpuform-pool-of-the-pool"
