@@ -66,7 +66,8 @@ def merge(node: Manifest, new: Mapping[str, Any], old: Mapping[str, Any]) -> lis
             if value_of(taint) != old_values.get(key):
                 raise OperationError(
                     f"node {node['metadata']['name']}: the taint {key[0]}={value_of(taint)}:{key[1]} was "
-                    f"not set by this pool, which needs the value {value_of(wanted)!r}; remove one"
+                    f"not set by this pool, which needs the value {value_of(wanted)!r}; "
+                    "declare the node's value in the pool's taints, or remove the taint"
                 )
             changed = {**taint, "value": value_of(wanted)}
             result.append({name: value for name, value in changed.items() if name != "value" or value})
