@@ -30,7 +30,7 @@ DEVICE_PLUGIN_REPOSITORY = (
 GPU_OPERATOR_REPOSITORY = "https://helm.ngc.nvidia.com/nvidia"  # NVIDIA's chart repository
 DRA_DRIVER = "0.5.0"  # gpu-operator values.yaml, draDriver.version
 DRA_DRIVER_REPOSITORY = "oci://registry.k8s.io/dra-driver-nvidia/charts"  # its documentation, install
-GPU_DRIVER_OF_BRANCH = {580: "580.95.05"}  # gpu-operator platform support: R580 is the last branch for Volta
+GPU_DRIVER_OF_BRANCH = {580: "580.178.04"}  # gpu-operator platform support: R580 is the last branch for Volta
 HOST_CONTAINER_TOOLKIT = "1.19.1"  # github.com/NVIDIA/nvidia-container-toolkit/releases; on own hosts
 
 # The readiness gate's image; the digest is that of the index of all platforms:
@@ -53,15 +53,22 @@ KSERVE = "0.17.0"  # github.com/kserve/kserve/releases; charts and CRDs are in i
 CERT_MANAGER = "v1.21.2"  # github.com/cert-manager/cert-manager/releases; the chart has the same version
 KUBE_PROMETHEUS_STACK = "88.5.3"  # github.com/prometheus-community/helm-charts, charts/kube-prometheus-stack
 KUBE_PROMETHEUS_STACK_REPOSITORY = "https://prometheus-community.github.io/helm-charts"
-DCGM_EXPORTER_CHART = "4.8.2"  # github.com/NVIDIA/dcgm-exporter/releases; used without the operator
+DCGM_EXPORTER_CHART = "4.8.3"  # github.com/NVIDIA/dcgm-exporter/releases; used without the operator
 DCGM_EXPORTER_REPOSITORY = "https://nvidia.github.io/dcgm-exporter/helm-charts"  # its README, quickstart
 BUSYBOX = "1.37.0"  # hub.docker.com/_/busybox; the chart's CRD upgrade copies files with it
 
 # The second scheduler: registry.k8s.io/kube-scheduler; the newest available of each minor version.
 # It may not be newer than the API server's minor version (kubernetes.io/releases/version-skew-policy).
-# By tag alone: only the registry states their digests, and no source that can be quoted here has these four.
+# By tag alone: only the registry states their digests, and no source that can be quoted here has these.
 # They are signed (kubernetes.io, "Verify Signed Kubernetes Artifacts"): an admission policy can check that.
-KUBE_SCHEDULER = {"1.33": "1.33.13", "1.34": "1.34.4", "1.35": "1.35.4", "1.36": "1.36.3"}
+KUBE_SCHEDULER = {
+    "1.32": "1.32.13",
+    "1.33": "1.33.13",
+    "1.34": "1.34.4",
+    "1.35": "1.35.4",
+    "1.36": "1.36.3",
+    "1.37": "1.37.2",
+}
 KUBE_SCHEDULER_IMAGE = "registry.k8s.io/kube-scheduler"
 # The image of placeholder pods; the digest is that of the index of all platforms.
 PAUSE_IMAGE = (
@@ -78,7 +85,7 @@ KUEUE_REPOSITORY = "oci://registry.k8s.io/kueue/charts"  # kueue.sigs.k8s.io, in
 
 # EKS add-ons by Kubernetes minor version: `aws eks describe-addon-versions --addon-name NAME
 # --kubernetes-version MINOR`. Those of 1.36 are that command's defaults, as public Terraform configurations
-# have recorded them; preflight asks AWS.
+# have recorded them; preflight asks AWS. No source found has those of 1.37: a stack file must name them.
 _ADD_ONS = {
     "aws-ebs-csi-driver": "v1.54.0-eksbuild.1",
     "eks-node-monitoring-agent": "v1.4.2-eksbuild.1",
@@ -86,6 +93,7 @@ _ADD_ONS = {
     "vpc-cni": "v1.21.1-eksbuild.1",
 }
 EKS_ADD_ONS = {
+    "1.32": {**_ADD_ONS, "coredns": "v1.11.4-eksbuild.33", "kube-proxy": "v1.32.13-eksbuild.5"},
     "1.33": {**_ADD_ONS, "coredns": "v1.12.4-eksbuild.1", "kube-proxy": "v1.33.5-eksbuild.2"},
     "1.34": {**_ADD_ONS, "coredns": "v1.12.4-eksbuild.1", "kube-proxy": "v1.34.1-eksbuild.2"},
     "1.35": {**_ADD_ONS, "coredns": "v1.13.2-eksbuild.1", "kube-proxy": "v1.35.0-eksbuild.2"},

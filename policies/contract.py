@@ -21,14 +21,6 @@ HEALTH_NAMESPACE = "gpuform-health"
 NODE_MONITORING = "eks-node-monitoring-agent"
 SYSTEM_NAMESPACES = ("kube-system", "gpu-operator")
 
-EKS_SUPPORT = {
-    "1.33": ("2026-07-29", "2027-07-29"),
-    "1.34": ("2026-12-02", "2027-12-02"),
-    "1.35": ("2027-03-27", "2028-03-27"),
-    "1.36": ("2027-08-02", "2028-08-02"),
-}
-"""Days on which standard and extended support end, by Kubernetes version (AWS's release calendar)."""
-
 NODE_POOL = "kubernetes:karpenter.sh/v1:NodePool"
 NODE_CLASS = "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass"
 LOCAL_QUEUE = "kubernetes:kueue.x-k8s.io/v1beta2:LocalQueue"
@@ -36,6 +28,7 @@ RELEASE = "kubernetes:helm.sh/v3:Release"
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 NAMESPACE = "kubernetes:core/v1:Namespace"
 NODE = "kubernetes:core/v1:Node"
+HOSTS = "gpuform:hosts:HostConfiguration"
 BUDGET = "kubernetes:policy/v1:PodDisruptionBudget"
 POOL_NODES = "gpuform:nodes:PoolNodes"
 MIG_LAYOUT = "gpuform:nodes:MigLayout"

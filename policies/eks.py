@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 
+from infra import facts
 from policies import contract
 from policies.clock import today
 from policies.rule import Resource, Rule, text
@@ -14,16 +15,16 @@ WARNING_PERIOD = timedelta(days=90)
 
 
 def _support_end(cluster: Resource) -> tuple[str, date] | None:
-    """The kind of support that the cluster has, and the day on which it ends; None for an unknown version.
+    """The kind of support that the cluster has, and the day on which it ends; None if that is not known.
 
     EKS enables extended support unless a cluster says otherwise.
     """
-    ends = contract.EKS_SUPPORT.get(text(cluster.props, "version"))
-    if ends is None:
-        return None
+    version = facts.EKS_VERSIONS.get(text(cluster.props, "version"))
+    kind = "extended"
     if text(cluster.props, "upgradePolicy", "supportType") == "STANDARD":
-        return "standard", date.fromisoformat(ends[0])
-    return "extended", date.fromisoformat(ends[1])
+        kind = "standard"
+    day = getattr(version, kind, None)
+    return (kind, day) if day else None
 
 
 def _support_ends(cluster: Resource, _: Sequence[Resource]) -> Iterator[str]:

@@ -27,6 +27,8 @@ def _single_remediator(resource: Resource, resources: Sequence[Resource]) -> Ite
 def _remediator(resource: Resource) -> str:
     """The remediator of GPU nodes that this resource enables, or empty."""
     if chart_of(resource) == "karpenter":
+        # legacyNodeRepair, terminateFirstRepair and rebootForRepair only say how: they have no effect without
+        # this gate (karpenter-provider-aws 1.15.2, charts/karpenter/values.yaml).
         enabled = get(resource.props, "values", "settings", "featureGates", "nodeRepair") in _TRUE
         return _KARPENTER if enabled else ""
     if resource.type == contract.NODE_GROUP and has_gpus(resource):

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Literal
 
+from infra import facts
 from policies import contract
 from policies.rule import Resource, Rule, chart_of, get, items, mapping, text
 
 OPERATOR = "gpu-operator"
 DEVICE_PLUGIN = "nvidia-device-plugin"
-# Container escapes, with the first fixed toolkit and operator, from NVIDIA's security bulletins.
-VULNERABILITIES: Mapping[str, tuple[tuple[int, int, int], tuple[int, int, int]]] = {
-    "CVE-2024-0132": ((1, 16, 2), (24, 6, 2)),
-    "CVE-2025-23359": ((1, 17, 4), (24, 9, 2)),
-    "CVE-2025-23266": ((1, 17, 8), (25, 3, 1)),
-}
-BAD_TOOLKITS = ((1, 18, 0),)  # overwrites containerd's imports
+DCGM_EXPORTER: Literal["dcgm-exporter"] = "dcgm-exporter"
 # Whether a family's images include driver and toolkit, and the device plugin.
 _IMAGES: Mapping[str, tuple[bool, bool]] = {"AL2023": (True, False), "Bottlerocket": (True, True)}
 _EXACT = re.compile(r"^v?\d+\.\d+\.\d+([-+].*)?$")
@@ -49,20 +46,46 @@ def _version_floors(release: Resource, _: Sequence[Resource]) -> Iterator[str]:
         return
     acknowledged = text(release.props, "values", "daemonsets", "annotations", contract.ACKNOWLEDGED)
     accepted = {cve_id.strip() for cve_id in acknowledged.split(",")}
-    version = _numbers(text(release.props, "version"))
-    toolkit = mapping(release.props, "values", "toolkit")
-    numbers = () if toolkit.get("enabled") is False else _numbers(text(toolkit, "version"))
-    for cve, (by_toolkit, by_operator) in VULNERABILITIES.items():
-        if cve in accepted:
-            continue
-        if version and version < by_operator:
-            first = ".".join(map(str, by_operator))
-            yield f"operator {get(release.props, 'version')} has {cve}; the first without it is {first}"
-        if numbers and numbers < by_toolkit:
-            first = ".".join(map(str, by_toolkit))
-            yield f"container toolkit {toolkit['version']} has {cve}; the first without it is {first}"
-    if numbers in BAD_TOOLKITS:
-        yield f"container toolkit {toolkit['version']} overwrites the imports of containerd's configuration"
+    toolkit = _installed(release, "toolkit")
+    yield from _vulnerable("operator", "gpu-operator", text(release.props, "version"), accepted)
+    yield from _vulnerable("container toolkit", "container-toolkit", toolkit, accepted)
+    if bad := facts.bad_release("container-toolkit", ".".join(map(str, _numbers(toolkit)))):
+        yield f"container toolkit {toolkit} {bad.why}"
+
+
+def _installed(release: Resource, operand: str) -> str:
+    """The declared version of an operand; empty if the operator installs none, or its own."""
+    values = mapping(release.props, "values", operand)
+    return "" if values.get("enabled") is False else text(values, "version")
+
+
+def _vulnerable(
+    name: str, product: facts.Product, version: str, accepted: Collection[str] = ()
+) -> Iterator[str]:
+    numbers = _numbers(version)
+    for cve, fixed in facts.fixes(product).items():
+        if cve not in accepted and numbers and numbers < _numbers(fixed):
+            yield f"{name} {version} has {cve}; the first without it is {fixed}"
+
+
+def _security_fixes(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    chart, version = chart_of(resource), text(resource.props, "version")
+    if chart == DCGM_EXPORTER:
+        yield from _vulnerable(chart, DCGM_EXPORTER, version)
+    if chart == DEVICE_PLUGIN and text(resource.props, "values", "deviceListStrategy").startswith("cdi-"):
+        yield from _vulnerable("device plugin", "device-plugin", version)
+    drivers = [_installed(resource, "driver")] if chart == OPERATOR else _host_drivers(resource)
+    for driver in sorted(set(drivers)):
+        fix = facts.DRIVER_FLOORS.get(next(iter(_numbers(driver)), 0))
+        if fix and _numbers(driver) < _numbers(fix.fixed):
+            yield f"driver {driver} has vulnerabilities (NVIDIA {fix.id}); {fix.fixed} is the first without"
+
+
+def _host_drivers(resource: Resource) -> Iterator[str]:
+    """The drivers of own hosts, in their inventory."""
+    if resource.type == contract.HOSTS:
+        hosts = mapping(json.loads(text(resource.props, "inventory") or "{}"), "_meta", "hostvars")
+        yield from (text(variables, "nvidia_driver_version") for variables in hosts.values())
 
 
 def _one_stack(release: Resource, _: Sequence[Resource]) -> Iterator[str]:
@@ -98,7 +121,7 @@ def _chart_pinned(release: Resource, _: Sequence[Resource]) -> Iterator[str]:
         yield f"chart {name} has version {version or 'none'}: another run may install another one"
 
 
-def _image_pinned(node_class: Resource, _: Sequence[Resource]) -> Iterator[str]:
+def _image_pinned(node_class: Resource, resources: Sequence[Resource]) -> Iterator[str]:
     terms = items(node_class.props, "spec", "amiSelectorTerms")
     if not terms:
         yield "selects no image"
@@ -108,6 +131,10 @@ def _image_pinned(node_class: Resource, _: Sequence[Resource]) -> Iterator[str]:
             yield f"uses image {alias}: every new release replaces the nodes"
         elif alias is None and get(term, "id") is None:
             yield "selects images by tag or name: every new image replaces the nodes"
+        for cluster in resources:
+            kubernetes = text(cluster.props, "version") if cluster.type == contract.CLUSTER else ""
+            if bad := facts.bad_release("al2023", str(alias).removeprefix("al2023@"), kubernetes):
+                yield f"uses image {alias}, which {bad.why} with Kubernetes {kubernetes}"
 
 
 RULES = (
@@ -124,9 +151,18 @@ RULES = (
         "version-floors",
         "Operator and container toolkit have no version with a known vulnerability.",
         "critical",
-        "operator 25.3.1 or newer; toolkit 1.17.8 or newer, and not 1.18.0; or gpu_operator.acknowledge",
+        f"operator {list(facts.fixes('gpu-operator').values())[-1]} or newer; toolkit "
+        f"{list(facts.fixes('container-toolkit').values())[-1]} or newer; or gpu_operator.acknowledge",
         (contract.RELEASE,),
         _version_floors,
+    ),
+    Rule(
+        "security-fixes",
+        "Driver, device plugin and exporter have the security fixes of their branch.",
+        "low",
+        "a version with the fixes: " + ", ".join(fix.fixed for fix in facts.DRIVER_FLOORS.values()),
+        (contract.RELEASE, contract.HOSTS),
+        _security_fixes,
     ),
     Rule(
         "operator-one-stack",
@@ -155,10 +191,11 @@ RULES = (
     ),
     Rule(
         "image-pinned",
-        "Node images are pinned.",
+        "Node images are pinned, and to no release with a known fault.",
         "high",
-        "an AMI id or a dated alias, for example al2023@v20260801",
+        "an AMI id or a dated alias, for example al2023@v20261012",
         (contract.NODE_CLASS,),
         _image_pinned,
+        whole_stack=True,
     ),
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
 from infra import versions
+from infra.facts import EKS_VERSIONS
 from infra.model.aws_network import Endpoint, Network
 from infra.model.aws_values import (
     ADD_ON,
@@ -102,8 +104,13 @@ class AwsCluster(ClusterModel):
     def _check_consistency(self) -> AwsCluster:
         self.network.check(self.region)
         self._check_kube_proxy()
+        known = versions.EKS_ADD_ONS.get(self.version, {})
+        if missing := [name for name in get_args(AddOnName) if name not in {**known, **self.add_ons}]:
+            fact = f"this release pins no {', '.join(missing)} for Kubernetes {self.version}"
+            remedy = f"`aws eks describe-addon-versions --kubernetes-version {self.version}` lists them"
+            raise InputError("add_ons", fact, f"name a version of each; {remedy}")
         for name, version in self.add_ons.items():
-            pinned = versions.EKS_ADD_ONS[self.version][name]
+            pinned = {**versions.EKS_ADD_ONS["1.36"], **known}[name]
             if version.partition(".")[0] != pinned.partition(".")[0]:
                 fact = f"{version} is not of the major version that this release configures"
                 raise InputError(f"add_ons.{name}", fact, f"use one like {pinned}, or leave it out")
@@ -119,6 +126,7 @@ class AwsCluster(ClusterModel):
                 raise InputError(f"images.{key}", error.fact, error.remedy) from None
         return self
 
+    @property
     def _check_kube_proxy(self) -> None:
         match = ADD_ON.fullmatch(self.add_ons.get("kube-proxy", ""))
         major, minor = map(int, self.version.split("."))

@@ -53,11 +53,11 @@ def warnings(cluster: AwsCluster, strategy: MigStrategy, pools: Sequence[Pool]) 
     that pods cannot tell apart, and a version that costs more.
     """
     ends = EKS_VERSIONS[cluster.version]
-    if ends.standard < READ_ON:
+    if cluster.support == "standard" and ends.standard and ends.standard <= ends.date:
         usual = _PRICES.control_plane
         rate = f"{usual + _PRICES.extended_support:.2f} instead of {usual:.2f} USD per hour"
         fact = f"{cluster.version} is in extended support, at {rate}, until {ends.extended}"
-        yield f"cluster.version: {fact}; use a newer one, or cluster.support: extended until then"
+        yield f"cluster.version: {fact}; use a newer version, or cluster.support: extended"
     yield from addresses.warnings(cluster, pools, strategy)
     yield from _indistinguishable(strategy, pools)
     yield from aws_pools.warnings(strategy, pools)

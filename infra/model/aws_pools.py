@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from infra import versions
+from infra.facts import FIRST_IMAGES
 from infra.model import claims, offer
 from infra.model.aws import AwsCluster
 from infra.model.base import listing
 from infra.model.elastic import CPU, MEMORY_GIB, NODES
 from infra.model.errors import InputError
 from infra.model.gpu import GPUS
-from infra.model.images import FIRST_AL2023, IMAGES, is_alias
+from infra.model.images import IMAGES, is_alias
 from infra.model.labels import NVIDIA_GPU
 from infra.model.machines import MACHINES
 from infra.model.offer import MigStrategy
@@ -73,12 +74,12 @@ def _check_image(cluster: AwsCluster, pool: Pool, path: str) -> None:
         )
         raise InputError(path, fact, f"use {' or '.join(keys)}")
     pin = cluster.images.get(image.key, "")
-    for first_image, gpu in ((FIRST_AL2023[gpu.name], gpu) for gpu in pool.gpus if gpu.name in FIRST_AL2023):
+    for first, gpu in ((FIRST_IMAGES[gpu.name], gpu) for gpu in pool.gpus if gpu.name in FIRST_IMAGES):
         if image.family == "Bottlerocket":
             raise InputError(path, f"Bottlerocket has no driver for {gpu.name}", "use an AL2023 image")
-        if is_alias(pin) and pin < first_image:
+        if is_alias(pin) and pin < first.image:
             fact = f"{pin} has no driver for {gpu.name} (pool {pool.name})"
-            raise InputError(f"cluster.images.{image.key}", fact, f"use {first_image} or newer")
+            raise InputError(f"cluster.images.{image.key}", fact, f"use {first.image} or newer")
 
 
 def _check_claims(cluster: AwsCluster, pool: Pool, path: str) -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import date
-from types import MappingProxyType
 from typing import Annotated
 
 from pydantic import AfterValidator
 
+from infra.facts import EKS_VERSIONS
 from infra.model.base import NUMBER, Strict, each_once, matching, one_of, refusing
 from infra.model.errors import InputError
 
@@ -35,41 +33,6 @@ PARTITIONS: Mapping[str, tuple[str, ...]] = {
 }
 """Regions that have EKS, by partition (botocore, data/endpoints.json; a test compares)."""
 REGIONS = tuple(region for regions in PARTITIONS.values() for region in regions)
-
-READ_ON = date(2026, 11, 25)
-"""The day on which the table was compared with its sources."""
-
-
-@dataclass(frozen=True)
-class SupportDates:
-    """The day on which each kind of support ends; extended support begins when standard support ends."""
-
-    standard: date
-    extended: date
-
-    @property
-    def first_images(self) -> date:
-        """The day before which no node image of the version was published.
-
-        Standard support lasts 14 months (same page); images came up to a month before it.
-        """
-        months = self.standard.year * 12 + self.standard.month - 1 - 15
-        return date(months // 12, months % 12 + 1, 1)
-
-
-# Sources: AWS's release calendar (EKS user guide, "Understand the Kubernetes version lifecycle on EKS";
-# endoflife.date, products/amazon-eks.md). With support STANDARD, EKS upgrades a cluster by itself when the
-# standard support of its version has ended; with EXTENDED it keeps the version for a surcharge, until that
-# support has ended, too (same page). Prices: infra/model/prices.py, ``control_plane``, ``extended_support``.
-EKS_VERSIONS: Mapping[str, SupportDates] = MappingProxyType(
-    {
-        "1.33": SupportDates(date(2026, 7, 29), date(2027, 7, 29)),
-        "1.34": SupportDates(date(2026, 12, 2), date(2027, 12, 2)),
-        "1.35": SupportDates(date(2027, 3, 27), date(2028, 3, 27)),
-        "1.36": SupportDates(date(2027, 8, 2), date(2028, 8, 2)),
-    }
-)
-"""Kubernetes versions, and how long AWS supports each of them, in UTC."""
 
 ADD_ON = re.compile(rf"v{NUMBER}\.{NUMBER}\.{NUMBER}-eksbuild\.[1-9][0-9]{{0,3}}")
 _PRINCIPAL = re.compile(r"arn:(aws[a-z-]*):iam::(\d{12}):(role|user)((?:/[\w+=,.@-]+)+)", re.ASCII)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from infra import facts
 from infra.model.errors import InputError
 from infra.model.gpu import Gpu, Modules
 from infra.model.quantities import version_numbers
@@ -21,18 +22,14 @@ if TYPE_CHECKING:
 
 Version = tuple[int, ...]
 
-BRANCHES = (450, 460, 470, 510, 515, 525, 535, 545, 550, 555, 560, 565, 570, 575, 580, 590, 595)
-FIXED = (535, 580, 595, 610, 615)
-"""Branches in which NVIDIA still fixes faults [NVIDIA/product-security 2026/5861]."""
+BRANCHES = tuple(facts.BRANCHES)
 FIRST_OPEN = 515
 FIRST_OPEN_BY_DEFAULT = 560
 NVSWITCH_GPUS = 8
 """Number of GPUs from which a host's SXM board has NVSwitch: HGX boards with four have only NVLink."""
 
-
-LAST_WITH_EFA: Mapping[str, int] = {"GB200": 580, "GB300": 580}
-"""Last branch with GPUDirect over the Elastic Fabric Adapter, by GPU: R595 requires a PCIe topology that P6e
-machines of EC2 do not have, so that NCCL aborts [release notes of 595.91.07; NVIDIA/aicr#2383]."""
+LAST_WITH_EFA = {row.efa_with: row.branch for row in facts.LAST_BRANCHES if row.efa_with}
+"""Last branch with GPUDirect over the Elastic Fabric Adapter, by GPU."""
 
 _FIRST_CUDA_OF_COMPUTE: tuple[tuple[tuple[int, int], Version], ...] = (
     ((12, 0), (12, 8)),
@@ -50,29 +47,19 @@ _BRANCH_OF_CUDA: Mapping[Version, int] = {
     (12, 9): 575,
 }
 """Branch of the driver that came with a CUDA toolkit [CUDA release notes, "CUDA Driver"]."""
-_LAST_BRANCH: Mapping[Version, int] = {(5, 0): 470, (7, 5): 580}
-"""Last branch for compute capabilities before these [NVIDIA data center drivers: Kepler; R580, Volta]."""
+_LAST_BRANCH = {tuple(row.below): row.branch for row in facts.LAST_BRANCHES if row.below}
+"""Last branch for compute capabilities before these."""
 FIRST_BRANCH_OF_CUDA: Mapping[int, int] = {11: 450, 12: 525, 13: 580}
 LAST_CUDA_OF_FAMILY: Mapping[str, int] = {"volta": 12}
 
-BAD_TOOLKIT = "1.18.0"
-"""It overwrites containerd's ``imports``, so what the cluster's installer put there is lost."""
-TOOLKIT_FIXES: Mapping[str, str] = {
-    "CVE-2024-0132": "1.16.2",
-    "CVE-2025-23359": "1.17.4",
-    "CVE-2025-23266": "1.17.8",
-}
-"""Escapes from a container to its host, and the release that fixed each [NVIDIA security bulletins]."""
-OPERATOR_FIXES: Mapping[str, str] = {
-    "CVE-2024-0132": "24.6.2",
-    "CVE-2025-23359": "24.9.2",
-    "CVE-2025-23266": "25.3.1",
-}
+TOOLKIT_FIXES = facts.fixes("container-toolkit")
+"""Escapes from a container to its host, and the release that fixed each."""
+OPERATOR_FIXES = facts.fixes("gpu-operator")
 """The operator's chart that fixed each of them: an older one installs a vulnerable toolkit."""
 
 
 def branch(version: str) -> int:
-    """The branch of a driver: 580 for ``580.95.05``."""
+    """The branch of a driver: 580 for ``580.178.04``."""
     return version_numbers(version)[0]
 
 
@@ -119,6 +106,17 @@ def open_cves(fixes: Mapping[str, str], version: str) -> tuple[str, ...]:
     return tuple(cve for cve, fixed in fixes.items() if version_numbers(version) < version_numbers(fixed))
 
 
+def advice(version: str, last: int | None, path: str) -> Iterator[str]:
+    """A warning of a driver without the newest security fixes; none if its GPU has no newer branch."""
+    number, floor = branch(version), facts.DRIVER_FLOORS.get(branch(version))
+    ends, newer = facts.BRANCHES[number].ends, [b for b in facts.DRIVER_FLOORS if number < b <= (last or b)]
+    if floor and version_numbers(version) < version_numbers(floor.fixed):
+        yield f"{path}: {version} has vulnerabilities (NVIDIA {floor.id}); use {floor.fixed} or newer"
+    elif not floor and newer and ends and ends <= facts.BRANCHES[number].date:
+        fact = f"NVIDIA's fixes for branch {number} ended on {ends}"
+        yield f"{path}: {fact}; use {facts.DRIVER_FLOORS[max(newer)].fixed}, or another branch with fixes"
+
+
 def last_branch_with_efa(gpu: Gpu, pool: Pool) -> int | None:
     """The last branch that supports the GPU and, if the pool's machine has any, its EFA adapters."""
     efa = LAST_WITH_EFA.get(gpu.name) if pool.flavor and pool.flavor.efa else None
@@ -138,14 +136,6 @@ def check(version: str, gpu: Gpu, pool: Pool, path: str) -> None:
     if pool.layout is not None and support.mig and version_numbers(version) < version_numbers(support.mig):
         fact = f"{version} does not support MIG on {gpu.name} yet (pool {pool.name})"
         raise InputError(path, fact, f"use {support.mig} or newer")
-
-
-def warnings(versions: Mapping[str, str | None]) -> Iterator[str]:
-    """Declared drivers, by path, that get no more fixes."""
-    fixed = " or ".join(str(number) for number in BRANCHES if number in FIXED)
-    for path, version in versions.items():
-        if version and (old := branch(version)) not in FIXED:
-            yield f"{path}: NVIDIA no longer fixes security faults in branch {old}; use branch {fixed}"
 
 
 def check_modules(

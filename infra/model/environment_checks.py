@@ -222,8 +222,7 @@ def warnings(env: Environment) -> tuple[str, ...]:
         *monitoring.warnings(env.monitoring),
     ]
     warnings += [*quotas.warnings(env), *checks.warnings(strategy, env.pools, env.workloads)]
-    warnings += driver_upgrade.warnings(env)
-    warnings += drivers.warnings({"gpu_operator.driver_version": env.gpu_operator.driver_version})
+    warnings += [*operator_checks.warnings(env.gpu_operator, env.pools), *driver_upgrade.warnings(env)]
     if env.cost:
         warnings += _unused_prices(env.cost, _system_machines(env), env.pools)
     if env.has_cluster:  # else Ansible changes the layouts, host by host

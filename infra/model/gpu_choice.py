@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationInfo, model_validator
 
+from infra.facts import FIRST_IMAGES
 from infra.model.base import Flag, Model, each_once, listing, matching, one_of, option, refusing, required
 from infra.model.errors import InputError
 from infra.model.gpu import GPUS, Gpu
-from infra.model.images import FIRST_AL2023
 from infra.model.machines import BUILT_IN, MACHINES, UNSUPPORTED, Catalogue, catalogue_of, ec2_types, flavors
 from infra.model.values import Count, Counts
 
@@ -170,7 +170,7 @@ class GpuChoice(Model):
         machines = (
             ec2_types(matched, self.counts, self._catalogue.machines.values()) if self._is_on_aws else ()
         )
-        sold = {machine.gpu for machine in machines if machine.arch == "amd64"} - FIRST_AL2023.keys()
+        sold = {machine.gpu for machine in machines if machine.arch == "amd64"} - FIRST_IMAGES.keys()
         return tuple(name for name in matched if name in sold) or matched
 
     @property

@@ -85,7 +85,7 @@ def _check_pool(cluster: HostsCluster, pool: Pool, path: str) -> None:
         fact = f"has {len(pool.gpus)} models, and the hosts of a pool have one"
         raise InputError(f"{path}.gpu.models", fact, "give a pool for each")
     if pool.driver is None and cluster.driver is None:
-        remedy = "give cluster.driver, or the pool a driver: {source: nvidia, version: '580.95.05'}"
+        remedy = "give cluster.driver, or the pool a driver: {source: nvidia, version: '580.178.04'}"
         raise InputError(f"{path}.driver", "missing, and the cluster has none", remedy)
     driver_path = f"{path}.driver" if pool.driver else "cluster.driver"
     driver, gpu = driver_of(cluster, pool), pool.gpus[0]
@@ -142,10 +142,16 @@ def _check_runtime(cluster: HostsCluster, pools: Sequence[Pool]) -> None:
 
 
 def warnings(cluster: HostsCluster, pools: Sequence[Pool]) -> Iterator[str]:
-    """Old drivers, and GPUs only for pods with a RuntimeClass, although nothing declares it."""
-    paths = {f"pools[{index}]": pool.driver for index, pool in enumerate(pools)} | {"cluster": cluster.driver}
-    yield from drivers.warnings(
-        {f"{path}.driver.version": item.version for path, item in paths.items() if item}
+    """Drivers without security fixes; GPUs only for pods with a RuntimeClass that nothing declares."""
+    yield from dict.fromkeys(
+        warning
+        for index, pool in enumerate(pools)
+        for gpu in pool.gpus
+        for warning in drivers.advice(
+            driver_of(cluster, pool).version,
+            gpu.driver.last,
+            f"pools[{index}].driver.version" if pool.driver else "cluster.driver.version",
+        )
     )
     is_declared = cluster.toolkit.mode or cluster.runtime_version or cluster.runtime == "crio"
     if cluster.kubeconfig and not is_declared and any(pool.gpus for pool in pools):

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from infra import versions
+from infra.facts import bad_release
 from infra.model import drivers
 from infra.model.base import NUMBER, Strict, each_once, listing, matching, one_of, refusing
 from infra.model.errors import InputError, is_file_content
@@ -124,7 +125,7 @@ CudaVersion = Annotated[
 ]
 DriverVersion = Annotated[
     Strict,
-    matching(r"\d{3}\.\d{2,3}(\.\d{2})?", "a driver version", "write the whole version, as '580.95.05'"),
+    matching(r"\d{3}\.\d{2,3}(\.\d{2})?", "a driver version", "write the whole version, as '580.178.04'"),
     AfterValidator(_known_branch),
 ]
 Fingerprint = Annotated[Strict, AfterValidator(_fingerprint)]
@@ -149,7 +150,7 @@ ToolkitVersion = Annotated[
     Strict,
     matching(rf"1\.{NUMBER}\.{NUMBER}", "a version of the container toolkit", "write it as '1.19.1'"),
     refusing(
-        lambda value: value == drivers.BAD_TOOLKIT,
+        lambda value: bad_release("container-toolkit", value) is not None,
         "{} overwrites the imports of containerd's configuration, and the cluster's are lost",
         f"use {versions.HOST_CONTAINER_TOOLKIT}",
     ),

@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
-from infra.model.aws_values import EKS_VERSIONS
+from infra.facts import EKS_VERSIONS, bad_release
 from infra.model.base import NUMBER, Strict
 from infra.model.errors import InputError
 
@@ -35,7 +35,7 @@ _ALIAS = {
     "AL2023": re.compile(r"al2023@v([0-9]{8})"),
     "Bottlerocket": re.compile(rf"bottlerocket@v?{NUMBER}\.{NUMBER}\.{NUMBER}"),
 }
-_EXAMPLE = {"AL2023": "al2023@v20260801", "Bottlerocket": "bottlerocket@1.50.0"}
+_EXAMPLE = {"AL2023": "al2023@v20261012", "Bottlerocket": "bottlerocket@1.50.0"}
 
 
 @dataclass(frozen=True)
@@ -77,12 +77,6 @@ _ROWS = (
     _image("bottlerocket-nvidia-arm64", "Bottlerocket", "arm64", "BOTTLEROCKET_ARM_64_NVIDIA", gpu=True),
 )
 
-FIRST_AL2023: Mapping[str, str] = {"RTX-PRO-4500": "al2023@v20260917"}
-"""GPUs that older images lack a driver for, with the first AL2023 image; no Bottlerocket image supports them.
-
-Source: amazon-eks-ami, issue 2768 and release v20260917; AWS's page on accelerated images.
-"""
-
 IMAGES: Mapping[ImageKey, Image] = {image.key: image for image in _ROWS}
 
 
@@ -114,12 +108,16 @@ def check_pin(image: Image, pin: str) -> None:
 
 
 def check_date(kubernetes: str, pin: str) -> None:
-    """Refuse a dated alias from before or after the time in which EKS publishes images of the version."""
+    """Refuse a dated alias from a time in which EKS publishes no images of the version, and a bad release."""
     match, support = _ALIAS["AL2023"].fullmatch(pin), EKS_VERSIONS[kubernetes]
-    if match and not f"{support.first_images:%Y%m%d}" <= match[1] <= f"{support.extended:%Y%m%d}":
-        period = f"from {support.first_images} to {support.extended}"
+    last = support.extended or date.max
+    if match and not f"{support.first_images:%Y%m%d}" <= match[1] <= f"{last:%Y%m%d}":
+        period = f"from {support.first_images} " + (f"to {last}" if support.extended else "on")
         fact = f"EKS publishes images of Kubernetes {kubernetes} {period}"
         raise InputError("", fact, "write the date of a release in that time")
+    if bad := bad_release("al2023", pin.partition("@")[2], kubernetes):
+        fact = f"{pin} {bad.why} with Kubernetes {kubernetes}"
+        raise InputError("", fact, f"use al2023@{bad.use} or newer")
 
 
 def is_alias(pin: str) -> bool:

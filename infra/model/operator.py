@@ -99,7 +99,7 @@ class GpuOperatorSpec(Model):
     )
     driver_image: ImageName | None = option(
         "Name of the driver's image there; the operator appends the tag, which is driver_version and the "
-        "node's system (580.95.05-fedora40)."
+        "node's system (580.178.04-fedora40)."
     )
     kernel_modules: KernelModules = option(
         "Kernel modules of the operator's driver; auto uses on each node what NVIDIA recommends for its GPU.",

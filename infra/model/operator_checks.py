@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from infra import versions
 from infra.model import drivers, unused
@@ -52,9 +52,19 @@ def driver_version(spec: GpuOperatorSpec, pools: Sequence[Pool]) -> str:
 
 def _last_branch(pools: Sequence[Pool]) -> int | None:
     """The last branch for all GPUs; None if that includes the operator's default."""
-    branches = [drivers.last_branch_with_efa(gpu, pool) for pool in pools for gpu in pool.gpus]
-    last = min((branch for branch in branches if branch is not None), default=None)
+    last = _oldest_last_branch(pools)
     return None if last is None or last >= drivers.branch(versions.GPU_DRIVER) else last
+
+
+def warnings(spec: GpuOperatorSpec, pools: Sequence[Pool]) -> Iterator[str]:
+    """A declared driver without security fixes."""
+    if spec.driver_version:
+        yield from drivers.advice(spec.driver_version, _oldest_last_branch(pools), f"{PATH}.driver_version")
+
+
+def _oldest_last_branch(pools: Sequence[Pool]) -> int | None:
+    branches = [drivers.last_branch_with_efa(gpu, pool) for pool in pools for gpu in pool.gpus]
+    return min((branch for branch in branches if branch is not None), default=None)
 
 
 def chart_version(spec: GpuOperatorSpec) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from infra.model import aws_values, claims, labels, offer
+from infra.facts import EKS_VERSIONS
+from infra.model import claims, labels, offer
 from infra.model.aws import AwsCluster
 from infra.model.aws_network import ExistingNetwork
 from infra.model.elastic import CAPACITY_TYPES, Capacity
@@ -184,12 +185,14 @@ def _control_plane_line(cluster: AwsCluster, beside: OtherPrices) -> Line:
 
     "Already" is the day on which the calendar was read, so that an environment has the same bill every day.
     """
-    price, ends = beside.control_plane, aws_values.EKS_VERSIONS[cluster.version].standard
+    price, version = beside.control_plane, EKS_VERSIONS[cluster.version]
     if cluster.support == "standard":
         return Line("control plane", 1, 1, price, price)
-    total = price + beside.extended_support
-    note = f"{beside.extended_support:.2f} of it for extended support, from {ends} on"
-    return Line("control plane", 1, 1, total if ends <= aws_values.READ_ON else price, total, notes=(note,))
+    total, ends = price + beside.extended_support, version.standard
+    start = f"from {ends} on" if ends else "from a day that is not known yet"
+    note = f"{beside.extended_support:.2f} of it for extended support, {start}"
+    due = ends is not None and ends <= version.date
+    return Line("control plane", 1, 1, total if due else price, total, notes=(note,))
 
 
 def _magnum_lines(env: Environment, cluster: OpenstackCluster) -> Iterator[Line]:

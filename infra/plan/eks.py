@@ -44,7 +44,7 @@ def add_ons(env: Environment) -> dict[str, str]:
     """Version by add-on name: the declared one, or the one pinned for the cluster's Kubernetes version."""
     cluster = node_groups.cluster_of(env)
     declared = {str(name): version for name, version in cluster.add_ons.items()}
-    return dict(sorted({**versions.EKS_ADD_ONS[cluster.version], **declared}.items()))
+    return dict(sorted({**versions.EKS_ADD_ONS.get(cluster.version, {}), **declared}.items()))
 
 
 def before_nodes(env: Environment) -> dict[str, str]:

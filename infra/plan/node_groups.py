@@ -117,7 +117,7 @@ def is_repaired(env: Environment, pool: Pool) -> bool:
 def release_parameter(env: Environment, pool: Pool) -> str | None:
     """Public SSM parameter with the EKS release version of a dated alias; None for an AMI id.
 
-    It is beside the one with the AMI id: AL2023 calls it release_version (1.34.2-20260801), Bottlerocket
+    It is beside the one with the AMI id: AL2023 calls it release_version (1.34.2-20261012), Bottlerocket
     image_version (1.50.0-1a2b3c4d). So a node group keeps one release, and EKS knows the image's type, adds
     the cluster's data to the user data and labels the nodes; Karpenter resolves the same alias.
     """

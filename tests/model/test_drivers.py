@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from infra import facts
 from infra.model import drivers, operator_checks, xid
 from infra.model.errors import InputError
 from infra.model.gpu import GPUS
@@ -97,7 +98,7 @@ def test_the_fabric_manager_is_for_boards_with_nvswitch(gpu: str, count: int, ne
 
 def test_the_toolkits_default_has_no_hole() -> None:
     assert drivers.open_cves(drivers.TOOLKIT_FIXES, HOST_CONTAINER_TOOLKIT) == ()
-    assert HOST_CONTAINER_TOOLKIT != drivers.BAD_TOOLKIT
+    assert facts.bad_release("container-toolkit", HOST_CONTAINER_TOOLKIT) is None
 
 
 def test_versions_are_compared_as_numbers() -> None:

@@ -12,7 +12,7 @@ from infra.model.environment import Environment
 from infra.plan import sharing
 
 Json = dict[str, Any]
-DRIVER = {"source": "nvidia", "version": "580.95.05"}
+DRIVER = {"source": "nvidia", "version": "580.178.04"}
 CLUSTERS: dict[str, Json] = {
     "embedded": {},
     "existing": {"kubeconfig": "/k"},

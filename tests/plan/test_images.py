@@ -154,7 +154,7 @@ def test_the_operators_driver_has_the_system_of_its_nodes_in_its_tag() -> None:
 def test_another_version_of_a_chart_has_other_tags() -> None:
     env = load(everything.ROOT / "Pulumi.onprem-dev.yaml")
     older = parse(
-        {**env.resolved(), "gpu_operator": {**env.resolved()["gpu_operator"], "version": "v26.3.0"}}
+        {**env.resolved(), "gpu_operator": {**env.resolved()["gpu_operator"], "version": "v26.3.2"}}
     )
     found = {item.name for item in images.list_artifacts(older)}
     assert "nvcr.io/nvidia/gpu-operator" in found

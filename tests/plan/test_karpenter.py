@@ -13,7 +13,6 @@ import pytest
 
 from infra import versions
 from infra.model.aws_pools import FIRST_KARPENTER_WITH_CLAIMS
-from infra.model.aws_values import EKS_VERSIONS
 from infra.model.environment import Environment
 from infra.model.machines import MACHINES
 from infra.model.quantities import version_numbers
@@ -233,7 +232,7 @@ def test_claims_are_refused_on_elastic_pools_only_below_the_version_that_allocat
 
 
 def test_every_version_of_eks_has_every_add_on_pinned() -> None:
-    for version in EKS_VERSIONS:
+    for version in versions.EKS_ADD_ONS:
         add_ons = eks.add_ons(aws(SLICED, version=version))
         assert list(add_ons) == [
             "aws-ebs-csi-driver",

@@ -157,7 +157,7 @@ def test_without_an_operator_the_exporter_is_a_release_of_its_own() -> None:
     env = existing({}, mode="device_plugin")
     release = device_plugin.exporter_release(env)
     assert release
-    assert (release.chart, release.version) == ("dcgm-exporter", "4.8.2")
+    assert (release.chart, release.version) == ("dcgm-exporter", "4.8.3")
     assert (release.namespace, release.name) == ("gpu-operator", scraping.JOB)
     (volume,) = release.values["extraConfigMapVolumes"]
     config_map = scraping.config_map(env)

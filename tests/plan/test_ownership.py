@@ -204,17 +204,18 @@ def test_a_number_of_nodes_is_a_number_to_the_operator() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "tag"), [("1.17.8", "v1.17.8-ubuntu20.04"), ("1.18.1", "v1.18.1"), ("1.20.0", "v1.20.0")]
+    ("version", "tag"), [("1.17.8", "v1.17.8-ubuntu20.04"), ("1.18.1", "v1.18.1"), ("1.19.1", "v1.19.1")]
 )
 def test_the_toolkits_image_is_tagged_as_nvidia_tags_it(version: str, tag: str) -> None:
-    values = gpu_operator.values(existing(T4, toolkit_version=version))
+    accepted = list(drivers.open_cves(drivers.TOOLKIT_FIXES, version))
+    values = gpu_operator.values(existing(T4, toolkit_version=version, acknowledge=accepted))
     assert values["toolkit"]["version"] == tag
     known(values)
 
 
 def test_what_was_accepted_stands_at_the_operands() -> None:
     """The sources' own versions stay declarable; the release shows which CVEs were accepted."""
-    holes = ["CVE-2024-0132", "CVE-2025-23359", "CVE-2025-23266"]
+    holes = list(drivers.OPERATOR_FIXES)
     env = existing(T4, version="v24.3.0", toolkit_version="1.15.0", acknowledge=holes)
     assert gpu_operator.release(env).version == "v24.3.0"
     annotations = gpu_operator.values(env)["daemonsets"]["annotations"]
@@ -248,7 +249,7 @@ def test_the_policies_find_what_was_accepted_and_what_guards(operator: dict[str,
 
 
 def test_the_policies_refuse_it_without() -> None:
-    release = gpu_operator.release(existing(T4, toolkit_version="1.17.4", acknowledge=["CVE-2025-23266"]))
+    release = gpu_operator.release(existing(T4, toolkit_version="1.19.0", acknowledge=["CVE-2026-24260"]))
     del release.values["daemonsets"]["annotations"]
     judged = Resource("kubernetes:helm.sh/v3:Release", "r", vars(release))
     (found,) = judge(RULES, [judged])

@@ -10,7 +10,7 @@ import yaml
 from gpuform.stack import policy_check as judging
 from infra import versions
 from infra.config import parse
-from infra.model.aws_values import EKS_VERSIONS
+from infra.facts import EKS_VERSIONS
 from infra.model.environment import Environment
 from infra.model.prices import PriceList
 from infra.plan import quotas, scheduler, workloads
@@ -22,6 +22,7 @@ from tests.plan.environments import on, pod_spec
 
 pytestmark = pytest.mark.unit
 
+NEWEST = {"al2023": "al2023@v20261012", "al2023-nvidia": "al2023@v20261012"}
 WHOLE = {"machine": "g6.12xlarge"}
 CUT = {"3g.20gb": 1, "2g.10gb": 2}
 KEEP = {"kind": "time_slicing", "replicas": 3, "rename": True, "fail_requests_greater_than_one": False}
@@ -284,7 +285,13 @@ def test_its_version_is_the_clusters() -> None:
 
     assert image(existing()) == "registry.k8s.io/kube-scheduler:v1.33.7"
     for minor in EKS_VERSIONS:
-        env = parse({**aws(SLICED, version=minor).resolved(), "scheduling": {"packer": True}})
+        named = {} if minor in versions.EKS_ADD_ONS else versions.EKS_ADD_ONS["1.36"]
+        env = parse(
+            {
+                **aws(SLICED, version=minor, add_ons=named, images=NEWEST).resolved(),
+                "scheduling": {"packer": True},
+            }
+        )
         assert image(env).startswith(f"registry.k8s.io/kube-scheduler:v{minor}.")
     assert versions.KUBE_SCHEDULER[versions.KUBERNETES.rpartition(".")[0]] == versions.KUBERNETES
 

@@ -11,7 +11,6 @@ import pytest
 from typer.testing import CliRunner
 
 from gpuform.cli.main import app
-from infra.model.aws_values import EKS_VERSIONS
 from policies import contract, eks
 from policies.clock import today
 from policies.pack import RULES
@@ -90,18 +89,6 @@ def test_a_version_is_warned_of_before_its_end_and_refused_after(
     support: str, day: str, rules: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert broken_rules("1.34", support, day, monkeypatch) == rules
-
-
-def test_the_calendar_is_that_of_the_program() -> None:
-    days = {
-        version: (str(support.standard), str(support.extended)) for version, support in EKS_VERSIONS.items()
-    }
-    assert days == contract.EKS_SUPPORT
-
-
-def test_extended_support_is_a_year_more() -> None:
-    for support in EKS_VERSIONS.values():
-        assert support.extended == support.standard.replace(year=support.standard.year + 1)
 
 
 def test_without_a_day_given_it_is_today(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,7 +108,7 @@ def test_cisco_row_17_the_plugin_is_kept_to_gpu_nodes() -> None:
 
 def test_cisco_node_with_its_toolkit_and_nvcc() -> None:
     """Toolkit 1.15.0 needs its acknowledgements; nvcc is of CUDA 12.2."""
-    holes = ["CVE-2024-0132", "CVE-2025-23359", "CVE-2025-23266"]
+    holes = ["CVE-2024-0132", "CVE-2025-23359", "CVE-2025-23266", "CVE-2026-24260"]
     cluster = {
         "driver": {"source": "nvidia", "version": "550.163.01"},
         "toolkit": {"version": "1.15.0"},
