@@ -1,6 +1,6 @@
 # `make up` and `make test` set up what they need; everything else is a shortcut.
 .DEFAULT_GOAL := help
-.PHONY: help setup up down test test-all lint check format docs lock clean
+.PHONY: help setup up down test test-all lint check format docs facts lock clean
 PYTHON ?= python3
 BIN := .venv/bin
 # Without compiled modules every process of a test run, the engine's plugins too, compiles the project again.
@@ -53,6 +53,9 @@ format: setup ## Format and fix what can be fixed
 
 docs: setup ## Write the generated pages again: environment, sharing, roles, alerts, Magnum, policies, commands
 	@$(BIN)/python -m docs.generate
+
+facts: setup ## List facts that are due for a check, and pins with a newer release
+	@$(BIN)/python -m docs.facts
 
 lock: ## Renew requirements.lock (needs uv)
 	uv pip compile pyproject.toml --extra dev --extra aws --extra hosts --extra openstack --python-version 3.11.2 --universal --generate-hashes --no-emit-index-url -q -o requirements.lock

@@ -105,7 +105,9 @@ class AwsCluster(ClusterModel):
         self.network.check(self.region)
         self._check_kube_proxy()
         known = versions.EKS_ADD_ONS.get(self.version, {})
-        if missing := [name for name in get_args(AddOnName) if name not in {**known, **self.add_ons}]:
+        if missing := [
+            name for name in get_args(AddOnName) if name not in known and name not in self.add_ons
+        ]:
             fact = f"this release pins no {', '.join(missing)} for Kubernetes {self.version}"
             remedy = f"`aws eks describe-addon-versions --kubernetes-version {self.version}` lists them"
             raise InputError("add_ons", fact, f"name a version of each; {remedy}")

@@ -132,7 +132,7 @@ SABOTAGE = (
         _installed(_TOOLKIT_PACKAGES, TOOLKIT),
         {
             "toolkit_version": (
-                f"container toolkit {OLD_TOOLKIT} is below the floor 1.17.8 (CVE-2025-23266)",
+                f"container toolkit {OLD_TOOLKIT} is below the floor 1.19.1 (CVE-2026-24260)",
                 f"run {APPLY} to install {TOOLKIT}",
             ),
             "toolkit_packages": (

@@ -188,9 +188,9 @@ def test_variables_that_cannot_work_are_refused(host: Host, toolkit: Role) -> No
             "overwriting": ({version: "1.18.0"}, "overwrites the imports of containerd; use 1.18.1 or newer"),
             "open": (
                 {version: "1.15.0"},
-                "is open to CVE-2024-0132, CVE-2025-23266, CVE-2025-23359; use 1.17.8",
+                "is open to CVE-2024-0132, CVE-2025-23266, CVE-2025-23359, CVE-2026-24260; use 1.19.1",
             ),
-            "old": ({version: "1.17.4"}, "is open to CVE-2025-23266; use 1.17.8 or newer"),
+            "old": ({version: "1.17.8"}, "is open to CVE-2026-24260; use 1.19.1 or newer"),
             "key": (
                 {repository: {**toolkit.variables[repository], "fingerprint": "0" * 40}},
                 f"declared is {'0' * 40}",
@@ -201,7 +201,10 @@ def test_variables_that_cannot_work_are_refused(host: Host, toolkit: Role) -> No
 
 def test_another_version_is_installed_only_as_declared(host: Host, toolkit: Role) -> None:
     """Down to the minimum version, which has no CDI units, and up again."""
-    result = toolkit.play(nvidia_container_toolkit_version="1.17.8")
+    accepted = ["CVE-2026-24260"]
+    result = toolkit.play(
+        nvidia_container_toolkit_version="1.17.8", nvidia_container_toolkit_acknowledge=accepted
+    )
     assert result.ok, result.message
     assert host.out("dpkg-query -W -f '${Version} ' " + PACKAGES).split() == ["1.17.8-1"] * 4
     assert host.out("systemctl is-enabled gpuform-cdi.service") == "enabled"

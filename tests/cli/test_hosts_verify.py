@@ -123,7 +123,7 @@ def test_nodes_expect_what_the_operator_installs() -> None:
     hosts = expectations.nodes_inventory(env, nodes, Path("/k"), None)["_meta"]["hostvars"]
     assert list(hosts) == ["n1", "n2"]
     assert hosts["n1"]["gpuform_mig"] == {"2g.10gb": 2, "3g.20gb": 1}
-    assert hosts["n1"]["nvidia_driver_version"] == "580.95.05"  # the stack has V100s
+    assert hosts["n1"]["nvidia_driver_version"] == "580.178.04"  # the stack has V100s
     assert hosts["n1"]["nvidia_container_toolkit_version"] == "1.20.0"
     assert "validate_inventory_gpu" not in hosts["n2"]
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from infra import versions
 from infra.config import parse
-from infra.plan import node_groups
+from infra.plan import eks, node_groups
+from infra.plan.cost import bill
 from infra.plan.render import render
 from tests.config import tables
 from tests.config.edits import changed, message
@@ -59,6 +61,31 @@ def test_a_gpu_that_older_images_lack_a_driver_for_wants_a_newer_image() -> None
         "use al2023@v20260917 or newer"
     )
     assert parse(change(edit, {"at": "cluster/images/al2023-nvidia", "put": "al2023@v20260917"}))
+
+
+def test_a_version_that_only_extended_support_has_gets_a_warning() -> None:
+    def warned(version: str, **more: str) -> list[str]:
+        return [
+            text
+            for text in aws({"machine": "p5.48xlarge"}, version=version, **more).warnings
+            if "support" in text
+        ]
+
+    (text,) = warned("1.32")
+    fact = "cluster.version: standard support of Kubernetes 1.32 ended on 2026-03-23"
+    assert text == f"{fact}; use a newer version, or cluster.support: extended"
+    assert warned("1.32", support="extended") == warned("1.36") == []
+
+
+def test_a_version_without_pinned_add_ons_is_accepted_with_named_ones() -> None:
+    """1.37: neither its add-ons nor the days of its support are known yet."""
+    images = dict.fromkeys(("al2023", "al2023-nvidia"), "al2023@v20261012")
+    named = {**versions.EKS_ADD_ONS["1.36"], "kube-proxy": "v1.37.0-eksbuild.1"}
+    env = aws({"machine": "p5.48xlarge"}, version="1.37", add_ons=named, images=images, support="extended")
+    assert not any("version" in text for text in env.warnings)
+    assert eks.add_ons(env) == named
+    assert "from a day that is not known yet" in str(bill(env))
+    assert aws({"machine": "p5.48xlarge"}, images={**images, "al2023": "al2023@v20260930"}, version="1.36")
 
 
 NEVER = "are never bought; use"

@@ -8,6 +8,7 @@ import tomllib
 import pytest
 from testinfra.host import Host
 
+from infra import facts
 from tests.hosts import connections, container, nvidia_smi, runtime_config
 from tests.hosts import packages as package_manager
 from tests.hosts.expected import Expected
@@ -16,8 +17,8 @@ from tests.hosts.packages import Packages, expect_version, upstream_version
 from tests.hosts.runtime_config import RuntimeConfig
 from tests.hosts.test_driver import ask
 
-FLOOR, CLOSED = "1.17.8", "CVE-2025-23266"
-"""The first release in which a container cannot escape through an OCI hook [NVIDIA bulletin 5659]."""
+CLOSED, FLOOR = list(facts.fixes("container-toolkit").items())[-1]
+"""The newest fix of an escape from a container."""
 REFUSED = "1.18.0"
 """It replaces containerd's ``imports``, and with them the settings of the cluster's installer."""
 HANDLER, BINARY = "nvidia", "nvidia-container-runtime"

@@ -100,7 +100,7 @@ STACKS = {
         (
             Request("p5-pool", replaced("    workloads:\n", P5), blocked=True),
             Request("another-network", replaced("cidr: 10.20.0.0/16", "cidr: 10.30.0.0/16"), blocked=True),
-            Request("ami-pin", replaced("al2023@v20260801", "al2023@v20260901", count=2)),
+            Request("ami-pin", replaced("al2023@v20261012", "al2023@v20261101", count=2)),
             Request("replicas", replaced("time_slicing, replicas: 3,", "time_slicing, replicas: 4,")),
         ),
         GOLDEN / "pull_requests_aws",

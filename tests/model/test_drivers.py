@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from infra import facts
+from infra.config import parse
 from infra.model import drivers, operator_checks, xid
 from infra.model.errors import InputError
 from infra.model.gpu import GPUS
@@ -65,6 +66,45 @@ def test_a_driver_that_breaks_efa_is_neither_chosen_nor_accepted(monkeypatch: py
         f"gpu_operator.driver_version: {GPU_DRIVER} does not support EFA with A100-SXM4-40GB (pool a100): "
         "its last branch is 580; use 580 or an older branch"
     )
+
+
+@pytest.mark.parametrize("floor", facts.DRIVER_FLOORS.values(), ids=lambda row: row.fixed)
+def test_a_driver_without_the_fixes_of_its_branch_gets_a_warning(floor: facts.Fix) -> None:
+    """The remedy of each warning has none."""
+
+    def warned(version: str) -> tuple[str, ...]:
+        pool = {"name": "t4", "machine": "g2.5xlarge"}
+        return on("existing", pool, gpu_operator={"driver_version": version}).warnings
+
+    old = f"{drivers.branch(floor.fixed)}.10.01"
+    fact = f"gpu_operator.driver_version: {old} has vulnerabilities (NVIDIA {floor.id})"
+    assert warned(old) == (f"{fact}; use {floor.fixed} or newer",)
+    assert warned(floor.fixed) == ()
+
+
+@pytest.mark.parametrize(
+    ("version", "last", "said"),
+    [
+        ("570.211.01", None, "fixes for branch 570 ended on 2026-01-27; use 615.71.09, or another branch"),
+        ("570.211.01", 580, "fixes for branch 570 ended on 2026-01-27; use 580.178.04, or another branch"),
+        ("470.256.02", 470, ""),
+        ("590.48.01", None, ""),
+    ],
+)
+def test_a_branch_without_fixes_gets_a_warning_if_the_gpu_has_another(
+    version: str, last: int | None, said: str
+) -> None:
+    found = list(drivers.advice(version, last, "driver"))
+    assert [said in text for text in found] == ([True] if said else [])
+
+
+def test_own_hosts_are_warned_once_of_a_driver_without_fixes() -> None:
+    pool = {"gpu": {"models": ["T4"], "count": 1}}
+    pools = [{"name": name, "hosts": [name], **pool} for name in ("a", "b")]
+    cluster = {"kind": "hosts", "driver": {"source": "nvidia", "version": "580.95.05"}}
+    env = parse({"name": "e", "cluster": cluster, "pools": pools})
+    fact = "cluster.driver.version: 580.95.05 has vulnerabilities (NVIDIA bulletin 5861)"
+    assert env.warnings == (f"{fact}; use 580.178.04 or newer",)
 
 
 @pytest.mark.parametrize(

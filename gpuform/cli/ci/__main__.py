@@ -84,12 +84,25 @@ def issue(
     folder: Annotated[Path, typer.Argument(help="Folder with drift.txt (output) and code (exit code).")],
 ) -> None:
     """Open, update or close the issue about a stack's drift."""
+    code, text = _read_output(folder, "drift.txt")
+    typer.echo(issues.update_drift_issue(GitHub(os.environ), stack, code, text, github.run_url(os.environ)))
+
+
+@app.command()
+def facts(
+    folder: Annotated[Path, typer.Argument(help="Folder with facts.txt (output) and code (exit code).")],
+) -> None:
+    """Open, update or close the issue about facts and pins that are due for a check."""
+    code, text = _read_output(folder, "facts.txt")
+    typer.echo(issues.update_facts_issue(GitHub(os.environ), code, text, github.run_url(os.environ)))
+
+
+def _read_output(folder: Path, name: str) -> tuple[int, str]:
     try:
         code = int((folder / "code").read_text(encoding="utf-8"))
-        text = (folder / "drift.txt").read_text(encoding="utf-8", errors="replace")
+        return code, (folder / name).read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError):
-        raise InputError(str(folder), "has no files code and drift.txt", "see the previous job") from None
-    typer.echo(issues.update_drift_issue(GitHub(os.environ), stack, code, text, github.run_url(os.environ)))
+        raise InputError(str(folder), f"has no files code and {name}", "see the previous step") from None
 
 
 @app.command()

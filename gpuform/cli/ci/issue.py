@@ -1,6 +1,6 @@
 """Issues that follow a state: opened, updated, and closed when the cause is gone.
 
-One for each stack that has drifted, and one for the nightly tests.
+One for each stack that has drifted, one for the nightly tests, and one for facts and pins that are due.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from gpuform.checkout.errors import Failure
 from gpuform.cli.ci.github import BOT, GitHub, begins_with
 from gpuform.cli.ci.sanitize import code_block
 
-NONE, DRIFT = 0, 3  # exit codes of `gpuform drift`
+NONE, DRIFT = 0, 3  # exit codes of `gpuform drift`, and of `make facts`
 _MOST = 60_000  # GitHub's limit is 65,536
 _NIGHTLY = "<!-- gpuform nightly -->"
+_FACTS = "<!-- gpuform facts -->"
 
 
 def drift_marker(stack: str) -> str:
@@ -48,6 +49,19 @@ def update_nightly_issue(github: GitHub, result: str, url: str) -> str:
     return f"nightly tests: {result}, " + _open_or_update(
         github, _NIGHTLY, "Nightly tests failed", f"{_NIGHTLY}\n{summary}\n"
     )
+
+
+def update_facts_issue(github: GitHub, code: int, text: str, url: str) -> str:
+    """Update the issue with what ``python -m docs.facts`` printed; returns what was done."""
+    if code not in (NONE, DRIFT):
+        raise Failure("facts", f"`python -m docs.facts` ended with {code}", f"see the run: {url}")
+    if code == NONE:
+        return "facts: nothing is due" + _close_issues(
+            github, _FACTS, f"[This run]({url}) found nothing due."
+        )
+    fix = "Compare each with its source; correct the row and its date, or the pin. `make facts` prints this."
+    body = f"{_FACTS}\nAccording to [the newest run]({url}):\n\n{code_block(text, _MOST)}\n\n{fix}\n"
+    return "facts: due, " + _open_or_update(github, _FACTS, "Facts and pins to check", body)
 
 
 def _list_open(github: GitHub, first_line: str) -> list[int]:

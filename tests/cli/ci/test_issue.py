@@ -105,3 +105,26 @@ def test_an_unreachable_github_is_a_failure_without_the_token(
     result = run_issue(fake, tmp_path, 3, "drift")
     assert result.exit_code == 1
     assert "GitHub: GET /repos/acme/gpus/issues: ConnectError" in result.stderr
+
+
+def test_facts_that_are_due_have_one_issue(fake: Fake, tmp_path: Path) -> None:
+    def ended(code: int, text: str = "") -> Result:
+        (tmp_path / "code").write_text(f"{code}\n")
+        (tmp_path / "facts.txt").write_text(text)
+        return CliRunner().invoke(app, ["facts", str(tmp_path)], env=fake.environ)
+
+    assert ended(0).stdout == "facts: nothing is due\n"
+    assert ended(3, "ETCD is 3.6.5").stdout == "facts: due, opened #1\n"
+    assert "\n```text\nETCD is 3.6.5\n```\n" in fake.issues[0]["body"]
+    assert ended(3, "HELM is 3.19.0").stdout == "facts: due, updated #1\n"
+    assert ended(1).exit_code == 1, "it was not found out"
+    assert ended(0).stdout == "facts: nothing is due, closed #1\n"
+    (tmp_path / "facts.txt").unlink()
+    assert (
+        ended_without(fake, tmp_path)
+        == f"error: {tmp_path}: has no files code and facts.txt; see the previous step\n"
+    )
+
+
+def ended_without(fake: Fake, folder: Path) -> str:
+    return CliRunner().invoke(app, ["facts", str(folder)], env=fake.environ).stderr

@@ -20,6 +20,7 @@ MAY_WRITE = {
     ("drift", "issue"): {"issues"},
     ("drift", "drift"): {"id-token"},
     ("nightly", "issue"): {"issues"},
+    ("nightly", "facts"): {"issues"},
     ("preview", "live"): {"id-token"},
     ("up", "up"): {"id-token"},
 }
@@ -146,7 +147,7 @@ def test_the_commands_are_found_and_wrong_ones_are_noticed() -> None:
     assert {("gpuform", "preview"), ("gpuform", "drift"), ("gpuform", "up"), ("make", "setup")} <= used
     assert {
         ("python -m gpuform.cli.ci", step)
-        for step in ("comment", "issue", "nightly", "summary", "acknowledged")
+        for step in ("comment", "facts", "issue", "nightly", "summary", "acknowledged")
     } <= used
     parse(app, ("preview", "local", "--acknowledge", "eks"))
     for wrong in (("preview", "local", "--nothing"), ("previews",), ("local", "env", "a", "b")):

@@ -117,12 +117,18 @@ def test_images_that_are_gone(newest: str, fix: str) -> None:
     assert {one.fix for one in images} == {f"pin {fix}, in cluster.images"}
 
 
+EKS_IMAGE = "amazon-eks-node-al2023-x86_64-standard-1.34"
+
+
 @pytest.mark.parametrize(
     ("images", "verdict", "fact"),
     [
         ([{"Name": "ours", "State": "available"}], "PASS", "ours"),
         ([{"Name": "ours", "State": "deregistered"}], "FAIL", "deregistered"),
         ([], "FAIL", "does not exist, or is not shared with the account"),
+        ([{"Name": f"{EKS_IMAGE}-v20260930"}], "FAIL", f"{EKS_IMAGE}-v20260930 ends in kernel panics"),
+        ([{"Name": f"{EKS_IMAGE}-v20261012"}], "PASS", f"{EKS_IMAGE}-v20261012"),
+        ([{"Name": "ours-v20260930"}], "PASS", "ours-v20260930"),
     ],
 )
 def test_an_image_by_its_id(images: list[dict[str, Any]], verdict: str, fact: str) -> None:

@@ -116,7 +116,7 @@ def test_each_host_is_a_node_with_its_gpus_and_driver() -> None:
     result = {manifest["metadata"]["name"]: manifest["metadata"] for manifest in simulated.manifests}
     assert set(result) == {"gpu-1", "gpu-2", "gpu-3", "gpu-4", "gpu-5", "cpu-1"}
     assert result["gpu-1"]["annotations"][labels.SIM_GPU_COUNT] == "2"
-    assert result["gpu-1"]["annotations"][labels.SIM_HOST_DRIVER] == "580.95.05"
+    assert result["gpu-1"]["annotations"][labels.SIM_HOST_DRIVER] == "580.178.04"
     assert labels.SIM_GPU not in result["cpu-1"]["annotations"]
     assert result["gpu-1"]["annotations"][labels.SIM_CONTAINER_RUNTIME] == "containerd://1.6"
     assert result["gpu-1"]["annotations"][labels.SIM_DEFAULT_RUNTIME] == "runc"

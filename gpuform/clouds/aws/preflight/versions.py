@@ -13,6 +13,7 @@ from gpuform.clouds.aws.preflight.account_api import Aws
 from gpuform.clouds.aws.preflight.quotas import pools
 from gpuform.stack.preflight import Resources, last_version, recorded, refuse_version
 from gpuform.stack.preflight.check import Check, Result
+from infra.facts import bad_release
 from infra.model import images
 from infra.model.environment import Environment
 from infra.plan import eks, node_groups
@@ -37,7 +38,7 @@ def checks(env: Environment) -> Iterator[Check]:
         yield Check(f"{label} {image.key}", f"aws ssm get-parameter --name {parameter} {region}", judge)
     for pin in dict.fromkeys(pin for pin in cluster.images.values() if not images.is_alias(pin)):
         by_hand = f"aws ec2 describe-images --image-ids {pin} {region}"
-        yield Check(f"image {pin}", by_hand, partial(_judge_ami, pin))
+        yield Check(f"image {pin}", by_hand, partial(_judge_ami, pin, cluster.version))
 
 
 def refusals(env: Environment, resources: Resources, live: bool) -> Iterator[InputError]:
@@ -121,9 +122,13 @@ def _newest(image: images.Image, kubernetes: str, aws: Aws) -> str | None:
         return None
 
 
-def _judge_ami(pin: str, aws: Aws) -> Result:
+def _judge_ami(pin: str, kubernetes: str, aws: Aws) -> Result:
+    """The name of an image of EKS ends in Kubernetes' version and the release (1.34-v20261012)."""
     images = aws.find(_AMI_NOT_FOUND, "ec2", "describe_images", ImageIds=[pin]).get("Images", ())
     if images and (state := images[0].get("State", "available")) == "available":
-        return Result("PASS", images[0].get("Name", pin))
+        name = images[0].get("Name", pin)
+        if bad := "-al2023-" in name and bad_release("al2023", name.rpartition("-")[2], kubernetes):
+            return Result("FAIL", f"{name} {bad.why}", f"pin al2023@{bad.use} or newer in cluster.images")
+        return Result("PASS", name)
     fact = state if images else "does not exist, or is not shared with the account"
     return Result("FAIL", fact, "pin another one in cluster.images")
