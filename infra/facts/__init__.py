@@ -122,12 +122,9 @@ DRIVER_FLOORS = {int(row.fixed.partition(".")[0]): row for row in FIXES if row.p
 
 def bad_release(product: Product, version: str, kubernetes: str = "") -> BadRelease | None:
     """The entry of a release that must not be used, with this version of Kubernetes if it matters."""
-    return next(
-        (
-            row
-            for row in BAD_RELEASES
-            if (row.product, row.version) == (product, version)
-            and (not row.kubernetes or kubernetes in row.kubernetes)
-        ),
-        None,
-    )
+    for row in BAD_RELEASES:
+        if (row.product, row.version) == (product, version) and kubernetes in (
+            row.kubernetes or [kubernetes]
+        ):
+            return row
+    return None
