@@ -10,6 +10,7 @@ import pytest
 
 from infra import versions
 from infra.config import parse
+from infra.model.prices import PriceList
 from infra.plan import eks, node_groups
 from infra.plan.cost import bill
 from infra.plan.render import render
@@ -84,7 +85,7 @@ def test_a_version_without_pinned_add_ons_is_accepted_with_named_ones() -> None:
     env = aws({"machine": "p5.48xlarge"}, version="1.37", add_ons=named, images=images, support="extended")
     assert not any("version" in text for text in env.warnings)
     assert eks.add_ons(env) == named
-    assert "from a day that is not known yet" in str(bill(env))
+    assert "from a day that is not known yet" in str(bill(env, PriceList()))
     assert aws({"machine": "p5.48xlarge"}, images={**images, "al2023": "al2023@v20260930"}, version="1.36")
 
 

@@ -90,7 +90,8 @@ WITHOUT_VALUES = {"cert-manager", "karpenter-crd", "keda", "kserve-crd", "kserve
 @pytest.mark.parametrize("chart", sorted(charts.PINNED.keys() - WITHOUT_VALUES))
 def test_the_charts_values_name_what_the_table_has(chart: str) -> None:
     values = yaml.safe_load(reference(f"charts/{chart}/values.yaml").read_text())
-    _, table = charts.PINNED[chart]
+    there = str(yaml.safe_load(reference(f"charts/{chart}/Chart.yaml").read_text())["version"])
+    pinned, table = charts.PINNED[chart]
     ours = {item.path for item in table}
     for entry in table:
         found: Any = values
@@ -107,8 +108,9 @@ def test_the_charts_values_name_what_the_table_has(chart: str) -> None:
             "whole": {"repository": entry.name},
         }[entry.form].items() <= found.items(), entry.path
         stated = str(found.get("version") or found.get("tag") or "")
-        assert not stated or stated in (entry.tag, "latest"), entry.path
-        assert entry.digest == found.get("digest"), entry.path
+        if pinned.removeprefix("v") == there.removeprefix("v"):  # else the file is of an older release
+            assert not stated or stated in (entry.tag, "latest"), entry.path
+            assert entry.digest == found.get("digest"), entry.path
     missing = {at for at in images_of(values) if at not in ours}
     assert missing == NEVER_STARTED.get(chart, set())
 
