@@ -90,6 +90,8 @@ class _Workload(pulumi.ComponentResource):
             runtime_options = pulumi.ResourceOptions(parent=self, depends_on=list(before))
             before.append(resource(f"{name}-runtime", args.runtime, runtime_options))
         opts.depends_on = list(before)
+        if args.controller["kind"] == "Job":
+            opts.ignore_changes = _fields_of_new_jobs(args.controller["spec"]["template"])
         if args.controller["kind"] == "StatefulSet":
             opts.delete_before_replace = True
             if args.queued:  # Kueue refuses such updates (jobs/statefulset/statefulset_webhook.go)
@@ -131,6 +133,13 @@ class GpuDeployment(_Workload):
     TYPE = "gpuform:workloads:GpuDeployment"
     address: pulumi.Output[str]
     """Where the cluster reaches its Service; empty without one."""
+
+
+def _fields_of_new_jobs(template: Manifest) -> list[str]:
+    """Fields that would replace a running Job of an earlier version; one that is replaced gets them."""
+    path, found = "spec.template.metadata.annotations", template["metadata"].get("annotations", {})
+    ours = [f'{path}["{key}"]' for key in labels.KEPT] if found.keys() - labels.KEPT.keys() else [path]
+    return ["spec.podFailurePolicy", *(ours if found else ())]
 
 
 def _requested_devices(spec: Manifest) -> dict[str, str]:

@@ -20,6 +20,7 @@ TICKET = "gpuform.io/ticket"
 NODE_POOL = "karpenter.sh/nodepool"
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
 PINNED = ("karpenter.sh/do-not-disrupt", "cluster-autoscaler.kubernetes.io/scale-down-disabled")
+ENDS, LONGEST_DRAIN_S = "karpenter.sh/nodeclaim-termination-timestamp", 900  # as Karpenter's own node repair
 MAX_FAULTS = 64  # recorded on a node
 
 Json = dict[str, Any]
@@ -94,6 +95,9 @@ class NodeActions:
                     name = f"NodeClaim {claim['metadata']['name']}"
                     if "deletionTimestamp" in claim["metadata"]:  # Karpenter drains the node
                         return f"{name} is being deleted"
+                    if not claim.get("spec", {}).get("terminationGracePeriod"):  # a pinned pod stays
+                        end = {"metadata": {"annotations": {ENDS: format_time(now + LONGEST_DRAIN_S)}}}
+                        self._cluster.request("PATCH", f"{CLAIMS}/{claim['metadata']['name']}", {}, end)
                     self._cluster.delete(CLAIMS, claim)
                     return f"{name} deleted"
         if step.action in ("ticket", "replace"):

@@ -1,9 +1,10 @@
-"""Elastic pools: limits, capacity types and classes."""
+"""Elastic pools: limits, capacity types, and classes with what they let Karpenter end."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -46,6 +47,49 @@ class Elastic(Model):
         """Minimum number of nodes; Karpenter keeps none, whatever ``min`` says."""
         return 1 if self.min is None else self.min
 
+
+@dataclass(frozen=True)
+class Disruption:
+    """When Karpenter may disrupt a node; durations in Karpenter's format.
+
+    ``expire_after`` is forceful: a node of that age is drained whatever runs on it, and
+    ``karpenter.sh/do-not-disrupt`` protects a pod only until ``grace`` is over. Without ``grace`` Karpenter
+    waits for such a pod without limit.
+    """
+
+    policy: str
+    after: str
+    expire_after: str
+    grace: str | None
+    budgets: tuple[Mapping[str, Any], ...]
+
+    def block(self) -> dict[str, Any]:
+        return {
+            "consolidationPolicy": self.policy,
+            "consolidateAfter": self.after,
+            "budgets": [dict(budget) for budget in self.budgets],
+        }
+
+
+DISRUPTION: Mapping[PoolClass, Disruption] = {
+    # A job may run for days: only empty nodes are removed, none for age, none for a new image while in use;
+    # the next job's nodes have that image.
+    "training": Disruption(
+        "WhenEmpty",
+        "10m",
+        "Never",
+        None,
+        ({"nodes": "100%", "reasons": ["Empty"]}, {"nodes": "0", "reasons": ["Drifted", "Underutilized"]}),
+    ),
+    # Replicas behind a Service can move, a tenth of the nodes at a time; two weeks limit the age of a kernel.
+    # The grace period covers the slow start of a model server.
+    "inference": Disruption("WhenEmptyOrUnderutilized", "5m", "336h", "15m", ({"nodes": "10%"},)),
+    # Sessions of people. Cisco's learning labs use two hours and consolidation; a session with do-not-disrupt
+    # keeps its node for one more working day.
+    "interactive": Disruption("WhenEmptyOrUnderutilized", "5m", "120m", "8h", ({"nodes": "10%"},)),
+    # Jobs that restart by themselves: the cheapest consolidation, and a day limits what a job may lose.
+    "batch": Disruption("WhenEmptyOrUnderutilized", "1m", "24h", "30m", ({"nodes": "50%"},)),
+}
 
 SURGE = 1
 """Extra nodes that a pool with a fixed number may have while a node is replaced."""

@@ -19,6 +19,7 @@ from infra.model import (
     node_resources,
     openstack_checks,
     operator_checks,
+    pool_use,
     queue_checks,
     quotas,
     registries,
@@ -228,7 +229,7 @@ def warnings(env: Environment) -> tuple[str, ...]:
     if env.has_cluster:  # else Ansible changes the layouts, host by host
         warnings += relayout.warnings(env.cluster.kind, env.pools)
     if isinstance(env.cluster, AwsCluster):
-        warnings += aws_checks.warnings(env.cluster, strategy, env.pools)
+        warnings += [*aws_checks.warnings(env.cluster, strategy, env.pools), *pool_use.warnings(env)]
     if isinstance(env.cluster, OpenstackCluster):
         warnings += openstack_checks.warnings(env.cluster, env.pools, env.monitoring)
     if isinstance(env.cluster, HostsCluster):

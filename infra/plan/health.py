@@ -100,7 +100,7 @@ def _roles(env: Environment, loop: Program) -> tuple[Manifest, ...]:
     if env.health.changes_nodes:
         rules += [rbac_rule("", "nodes", "patch"), rbac_rule("", "nodes/status", "patch")]
     if deletes_node_claims(env):
-        rules += [rbac_rule("karpenter.sh", "nodeclaims", "list", "delete")]
+        rules += [rbac_rule("karpenter.sh", "nodeclaims", "list", "patch", "delete")]
     events = rbac_rule("", "events", "create")
     return (
         *loop.role_and_binding(HEALTH, rules),

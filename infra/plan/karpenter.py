@@ -19,11 +19,10 @@ and not per GPU, so there is one overlay for each number of GPUs. NodeOverlay is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from infra.model import elastic, labels
-from infra.model.elastic import Capacity, PoolClass
+from infra.model.elastic import DISRUPTION, Capacity, Disruption
 from infra.model.environment import Environment
 from infra.model.gpu import GPUS
 from infra.model.machines import MACHINES
@@ -31,50 +30,6 @@ from infra.model.pool import Pool
 from infra.model.sharing import Exclusive
 from infra.plan import mig_parted, sharing, startup
 from infra.plan.manifest import Manifest, label_in, manifest, own_labels
-
-
-@dataclass(frozen=True)
-class Disruption:
-    """When Karpenter may disrupt a node; durations in Karpenter's format.
-
-    ``expire_after`` is forceful: a node of that age is drained whatever runs on it, and
-    ``karpenter.sh/do-not-disrupt`` protects a pod only until ``grace`` is over. Without ``grace`` Karpenter
-    waits for such a pod without limit.
-    """
-
-    policy: str
-    after: str
-    expire_after: str
-    grace: str | None
-    budgets: tuple[Mapping[str, Any], ...]
-
-    def block(self) -> Manifest:
-        return {
-            "consolidationPolicy": self.policy,
-            "consolidateAfter": self.after,
-            "budgets": [dict(budget) for budget in self.budgets],
-        }
-
-
-DISRUPTION: Mapping[PoolClass, Disruption] = {
-    # A job may run for days: only empty nodes are removed, none for age, none for a new image while in use;
-    # the next job's nodes have that image.
-    "training": Disruption(
-        "WhenEmpty",
-        "10m",
-        "Never",
-        None,
-        ({"nodes": "100%", "reasons": ["Empty"]}, {"nodes": "0", "reasons": ["Drifted", "Underutilized"]}),
-    ),
-    # Replicas behind a Service can move, a tenth of the nodes at a time; two weeks limit the age of a kernel.
-    # The grace period covers the slow start of a model server.
-    "inference": Disruption("WhenEmptyOrUnderutilized", "5m", "336h", "15m", ({"nodes": "10%"},)),
-    # Sessions of people. Cisco's learning labs use two hours and consolidation; a session with do-not-disrupt
-    # keeps its node for one more working day.
-    "interactive": Disruption("WhenEmptyOrUnderutilized", "5m", "120m", "8h", ({"nodes": "10%"},)),
-    # Jobs that restart by themselves: the cheapest consolidation, and a day limits what a job may lose.
-    "batch": Disruption("WhenEmptyOrUnderutilized", "1m", "24h", "30m", ({"nodes": "50%"},)),
-}
 
 WEIGHTS: Mapping[Capacity, int] = {"reserved": 100, "on_demand": 50, "spot": 10}
 """The NodePool with the highest weight is tried first; Karpenter allows 1 to 100."""

@@ -51,14 +51,14 @@ def service(work: NotebookWorkload, metadata: Manifest) -> Manifest:
     return cluster_ip_service(metadata, work.name, port, awaited=False)
 
 
-def stateful_set(work: NotebookWorkload, metadata: Manifest, pod: Manifest) -> Manifest:
-    """``pod`` is the spec of a workload's pod, which gets the editor's settings."""
+def stateful_set(work: NotebookWorkload, metadata: Manifest, template: Manifest, pod: Manifest) -> Manifest:
+    """``template`` and ``pod``: metadata and spec of a workload's pod, which gets the editor's settings."""
     set_labels = {**metadata["labels"], labels.USER: work.user}
     pod_labels = {key: value for key, value in set_labels.items() if key != labels.QUEUE}
     spec: Manifest = {
         "serviceName": work.name,
         "selector": {"matchLabels": {labels.APP_NAME: work.name}},
-        "template": {"metadata": {"labels": pod_labels}, "spec": _pod(work, pod)},
+        "template": {"metadata": {**template, "labels": pod_labels}, "spec": _pod(work, pod)},
     }
     if work.home:
         spec["persistentVolumeClaimRetentionPolicy"] = {"whenDeleted": "Retain", "whenScaled": "Retain"}

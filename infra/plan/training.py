@@ -22,7 +22,9 @@ from infra.plan.manifest import Manifest, cluster_ip_service
 MASTER_PORT = 29500
 """The default port of torch.distributed."""
 RETRIES = 6
-"""Kubernetes' default for a whole Job; in a gang, all pods fail with the first."""
+"""Kubernetes' default for a whole Job, here for each pod at a time: others often fail with the first."""
+DISRUPTED = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+"""Evicted and preempted pods are no failures [Kubernetes' page "Pod failure policy"]."""
 
 
 def resources(work: Workload) -> dict[str, str]:
@@ -90,10 +92,11 @@ def service(job: JobWorkload, metadata: Manifest) -> Manifest | None:
 
 
 def job_fields(job: JobWorkload) -> Manifest:
-    """The ``spec`` of the Job without its template; one failure of a gang counts once for each pod."""
+    """The ``spec`` without its template; by ``backoffLimitPerIndex`` a gang would go on without a pod."""
     fields: Manifest = {"parallelism": job.parallelism, "completions": job.total}
     fields |= {"completionMode": "Indexed"} if job.indexed else {}
-    return {**fields, "backoffLimit": RETRIES * job.parallelism} if job.gang else fields
+    retries = {"backoffLimit": RETRIES * job.parallelism, "podFailurePolicy": {"rules": [DISRUPTED]}}
+    return {**fields, **retries}
 
 
 def unawaited_annotations() -> dict[str, str]:
@@ -118,8 +121,14 @@ def queue_metadata(metadata: Manifest, work: Workload) -> Manifest:
     return queued if is_awaited else {**queued, "annotations": {labels.WAIT_FOR: "jsonpath={.metadata.uid}"}}
 
 
-def topology_annotations(env: Environment, work: Workload, pools: Sequence[Pool]) -> dict[str, str]:
-    """Annotations of the workload's pods in the pools that it selects; empty if these have no topology.
+def pod_annotations(env: Environment, work: Workload, pools: Sequence[Pool]) -> dict[str, str]:
+    """Annotations of the workload's pods in the pools that it selects; only replicas may be moved."""
+    is_moved = isinstance(work, DeploymentWorkload) or env.cluster.kind in ("embedded", "hosts")
+    return {**({} if is_moved else labels.KEPT), **_topology_annotations(env, work, pools)}
+
+
+def _topology_annotations(env: Environment, work: Workload, pools: Sequence[Pool]) -> dict[str, str]:
+    """Empty if these pools have no topology.
 
     In a queue of pools with and without topologies, Kueue admits only annotated pods to the former
     (pkg/scheduler/flavorassigner/tas_flavorassigner.go), so every workload there is annotated.

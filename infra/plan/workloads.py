@@ -116,10 +116,10 @@ def _controller(env: Environment, workload: Workload) -> Manifest:
         if isinstance(workload, DeploymentWorkload):
             # As Kueue's webhook does; a Job's pods are admitted with the Job, and have no queue of their own.
             template = {"metadata": {"labels": metadata["labels"]}}
-    topology = training.topology_annotations(env, workload, surge.workload_pools(env, workload))
-    if topology:
+    annotations = training.pod_annotations(env, workload, surge.workload_pools(env, workload))
+    if annotations:
         pod = metadata if isinstance(workload, PodWorkload) else template["metadata"]
-        pod["annotations"] = {**pod.get("annotations", {}), **topology}
+        pod["annotations"] = {**pod.get("annotations", {}), **annotations}
     if isinstance(workload, DeploymentWorkload):
         minutes = serving.start_minutes(env, workload, surge.workload_pools(env, workload))
         may_block = surge.update_may_block(env, workload)
@@ -146,7 +146,8 @@ def _controller(env: Environment, workload: Workload) -> Manifest:
             metadata["annotations"] = training.unawaited_annotations()
         return manifest("Job", metadata, "batch/v1", spec=spec)
     if isinstance(workload, NotebookWorkload):
-        return notebooks.stateful_set(workload, metadata, _pod_spec(env, workload, "Always"))
+        spec = _pod_spec(env, workload, "Always")
+        return notebooks.stateful_set(workload, metadata, template["metadata"], spec)
     return manifest("Pod", metadata, spec=_pod_spec(env, workload, "Always"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pulumi
@@ -21,6 +22,7 @@ from gpuform.provider.handler import Call, Engine
 from gpuform.provider.own.provider import GpuformProvider
 from gpuform.provider.properties import from_struct, to_struct
 from infra.config import parse
+from infra.model import labels
 from infra.model.environment import Environment
 from infra.model.workload import DeploymentWorkload, JobWorkload, PodWorkload
 from infra.workloads import arguments
@@ -63,6 +65,19 @@ def test_the_pods_of_an_indexed_job_find_each_other_before_the_job_starts() -> N
     recorded = record(environment({**WORK[1], "indexed": True, "parallelism": 2}))
     job = recorded.one("kubernetes:batch/v1:Job")
     assert [key for key in job.after if key.endswith("workloads-default-w0-service")]
+
+
+@pytest.mark.parametrize("others", [{}, {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}])
+def test_a_running_job_of_an_earlier_version_is_not_replaced(others: dict[str, str]) -> None:
+    """Neither field of a Job can be changed; another annotation still replaces it."""
+    path = "spec.template.metadata.annotations"
+    names = {"spec.podFailurePolicy", *([f'{path}["{key}"]' for key in labels.KEPT] if others else [path])}
+    for notes, expected in (({**labels.KEPT, **others}, names), ({}, {"spec.podFailurePolicy"})):
+        template = {"metadata": {"annotations": notes}, "spec": {"containers": [{"name": "a"}]}}
+        metadata = {"name": "train", "namespace": "default"}
+        job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": template}}
+        recorded = run(partial(GpuJob, "train", WorkloadArgs(controller=job)))
+        assert set(recorded.one("kubernetes:batch/v1:Job").request.ignoreChanges) == expected
 
 
 def test_an_update_waits_for_a_job_as_long_as_is_declared() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -121,6 +122,69 @@ def test_a_limit_that_whole_nodes_do_not_fill_gets_a_warning(pool: dict[str, Any
     for amount in wording.partition("use ")[2].split(" or ") if wording else ():
         key = wording.partition(":")[0]
         assert aws({**pool, "elastic": {"max": {key: int(amount)}}}).warnings == (), "the remedy holds"
+
+
+TRAIN = {"name": "train", "kind": "job", "pool": "p0", "image": "a:1"}
+GANG = {**TRAIN, "indexed": True, "parallelism": 2, "count": 8}
+ADA = {"name": "ada", "kind": "notebook", "editor": "vscode", "user": "ada", "pool": "p0"}
+P5 = {"machine": "p5.48xlarge", "class": "training", "elastic": {"max": {"nvidia.com/gpu": 32}}}
+FABRIC = {**P5, "zones": ["us-west-2a"], "aws": {"efa": True}, "hugepages": "10Gi"}
+ONE_A10G = {"machine": "g5.xlarge"}
+ENDS = "Karpenter ends nodes {} old, with {}; use training, which ends only empty nodes"
+NOTICE = "capacity: EC2 ends spot nodes two minutes after its notice, with {}; leave spot out"
+TCP = "aws.efa: job train requests no adapter, so NCCL uses TCP between nodes; give the workload efa: {}"
+BUFFERS = (
+    "hugepages: libfabric allocates its buffers there, and job train requests none; use 5Gi in both, "
+    "or env: {FI_EFA_USE_HUGE_PAGE: 0} in the workload"
+)
+IDLE = (
+    "hugepages: each node reserves 10Gi at boot, and job train requests none; leave it out, "
+    "or request hugepages"
+)
+
+
+@pytest.mark.parametrize(
+    ("pool", "works", "expected"),
+    [
+        # What ends nodes: jobs whose pods start again by themselves are no reason.
+        (ONE_A10G, [{**TRAIN, "parallelism": 4, "completions": 12}], ()),
+        ({**ONE_A10G, "capacity": ["on_demand", "spot"]}, [{**TRAIN, "parallelism": 4}], ()),
+        ({**ONE_A10G, "class": "batch"}, [{**TRAIN, "wait_minutes": 1440}], ()),
+        ({**ONE_A10G, "class": "batch"}, [{**TRAIN, "wait_minutes": 1441}],
+         [f"class: {ENDS.format('30m after they are 24h', 'job train')}"]),
+        ({**ONE_A10G, "class": "interactive"}, [ADA],
+         [f"class: {ENDS.format('8h after they are 120m', 'notebook ada')}"]),
+        ({**ONE_A10G, "class": "batch"}, [ADA, {**ADA, "name": "bob", "user": "bob"}],
+         [f"class: {ENDS.format('30m after they are 24h', 'notebook ada and 1 more')}"]),
+        ({**ONE_A10G, "class": "training"}, [ADA, {**TRAIN, "wait_minutes": 10080}], ()),
+        ({**ONE_A10G, "class": "training", "capacity": ["on_demand", "spot"]}, [ADA],
+         [NOTICE.format("notebook ada")]),
+        ({**ONE_A10G, "nodes": 2, "capacity": ["spot"]}, [{**GANG, "count": 1}],
+         [NOTICE.format("job train")]),
+        ({**ONE_A10G, "nodes": 2}, [ADA, {**GANG, "count": 1}], ()),  # managed node groups do not expire
+        ({**P5, "class": "inference"}, [GANG],
+         [f"class: {ENDS.format('15m after they are 336h', 'job train')}"]),
+        # Adapters and huge pages; a pool of which no workload is declared here serves others.
+        (FABRIC, [], ()),
+        (FABRIC, [{**GANG, "efa": 32, "hugepages": "5Gi"}], ()),
+        (FABRIC, [{**GANG, "hugepages": "5Gi"}], [TCP.format(32)]),
+        (FABRIC, [{**GANG, "count": 4, "parallelism": 4, "hugepages": "5Gi"}], [TCP.format(16)]),
+        (FABRIC, [{**GANG, "count": 4, "hugepages": "5Gi"}], ()),  # both on one node
+        (FABRIC, [{**GANG, "completions": 4, "hugepages": "5Gi"}], ()),  # they do not meet
+        (FABRIC, [{**GANG, "efa": 32}], [BUFFERS]),
+        (FABRIC, [{**GANG, "efa": 32, "env": {"FI_EFA_USE_HUGE_PAGE": 0}}], [IDLE]),
+        ({**FABRIC, "hugepages": None}, [{**GANG, "efa": 32}], [BUFFERS]),
+        ({**FABRIC, "hugepages": None}, [{**GANG, "efa": 32, "env": {"FI_EFA_USE_HUGE_PAGE": 0}}], ()),
+        ({**ONE_A10G, "hugepages": "10Gi"}, [TRAIN], [IDLE]),
+        ({**ONE_A10G, "hugepages": "10Gi"}, [TRAIN, {**TRAIN, "name": "b", "hugepages": "5Gi"}], ()),
+        (P5, [GANG], ()),  # no adapters to request
+    ],
+)  # fmt: skip
+def test_a_pool_that_does_not_suit_its_workloads_gets_a_warning(
+    pool: dict[str, Any], works: list[dict[str, Any]], expected: Sequence[str]
+) -> None:
+    used = {key: value for key, value in pool.items() if value is not None}
+    assert aws(used, workloads=works).warnings == tuple(f"pools[0].{text}" for text in expected)
 
 
 @pytest.mark.parametrize(

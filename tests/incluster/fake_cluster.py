@@ -90,6 +90,10 @@ class FakeCluster(Cluster):
                 self.on_delete(claim)
                 self.claims[name] = mark_deleted(claim)
                 return {}
+            case "PATCH", ["nodeclaims", name]:
+                claim = self.claims[name]
+                self.claims[name] = {**claim, "metadata": {**claim["metadata"], **body["metadata"]}}
+                return {}
             case "PATCH", ["nodes", name]:
                 return self._patch(name, body)
             case "PATCH", ["nodes", name, "status"]:

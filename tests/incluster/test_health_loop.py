@@ -15,6 +15,7 @@ import pytest
 
 from infra.incluster import decisions, model, reporting
 from infra.incluster.actions import RECORD, REPAIRED, NodeActions, read_node
+from infra.incluster.cluster import format_time
 from infra.incluster.model import Step
 from tests.incluster.fake_cluster import FakeCluster
 from tests.incluster.fake_loop import CORDON, NOW, FakeLoop, State, fault, node, nodes, taken
@@ -48,6 +49,19 @@ def test_a_removal_is_requested_once(server: FakeCluster) -> None:
     assert execute(server, "replace") == "NodeClaim claim is being deleted"
     assert len(removed) == 1
     assert not server.maps
+
+
+@pytest.mark.parametrize("grace", [None, "8h"])
+def test_a_pod_that_must_not_be_disrupted_holds_a_broken_node_for_a_limited_time(
+    server: FakeCluster, grace: str | None
+) -> None:
+    """Without a grace period Karpenter would wait for it without limit (node/termination/controller.go)."""
+    add_claim(server, "aws:///1")
+    server.claims["claim"]["spec"] = {"terminationGracePeriod": grace} if grace else {}
+    execute(server, "replace")
+    found = server.claims["claim"]["metadata"].get("annotations", {})
+    end = {"karpenter.sh/nodeclaim-termination-timestamp": format_time(NOW + 900)}
+    assert found == ({} if grace else end)
 
 
 def test_the_claim_of_another_machine_with_the_same_node_name_is_left_alone(server: FakeCluster) -> None:

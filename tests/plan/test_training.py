@@ -82,9 +82,41 @@ def test_pods_that_do_not_run_together_have_a_number_and_no_first() -> None:
 def test_a_job_without_the_new_keys_keeps_its_template() -> None:
     """A Job with another template is replaced."""
     (job,) = made()
-    assert job["spec"].keys() == {"parallelism", "completions", "template"}
+    assert job["spec"].keys() == {
+        "parallelism",
+        "completions",
+        "template",
+        "backoffLimit",
+        "podFailurePolicy",
+    }
     assert pod_spec(job).keys().isdisjoint({"volumes", "subdomain"})
     assert pod_spec(job)["containers"][0].keys().isdisjoint({"env", "volumeMounts"})
+
+
+@pytest.mark.parametrize("keys", [{}, {"indexed": True}, {"completions": 12}])
+def test_a_reclaimed_node_is_no_failure_and_retries_grow_with_the_pods(keys: dict[str, Any]) -> None:
+    spec = made(parallelism=4, **keys)[-1]["spec"]
+    condition = {"type": "DisruptionTarget", "status": "True"}
+    assert spec["podFailurePolicy"] == {"rules": [{"action": "Ignore", "onPodConditions": [condition]}]}
+    assert spec["template"]["spec"]["restartPolicy"] == "Never", "a failure policy requires it"
+    assert (spec["backoffLimit"], "backoffLimitPerIndex" in spec) == (24, False)
+
+
+KEPT = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+
+
+@pytest.mark.parametrize("kind", ["job", "pod", "notebook", "deployment"])
+def test_autoscalers_keep_nodes_of_all_but_replicas(kind: str) -> None:
+    notebook = {"editor": "vscode", "user": "ada"} if kind == "notebook" else {}
+    assert placed(environment(kind=kind, **notebook)) == ({} if kind == "deployment" else KEPT)
+
+
+@pytest.mark.parametrize("cluster", ["embedded", "existing"])
+def test_existing_clusters_may_have_an_autoscaler_and_simulated_ones_have_none(cluster: str) -> None:
+    keys = {"selector": {"a": "b"}} if cluster == "existing" else {"nodes": 1}
+    pool = {"name": "p0", "machine": "g2.5xlarge", **keys}
+    work = {"name": "train", "kind": "job", "pool": "p0", "image": "a:1"}
+    assert placed(parse(declared(cluster, pool, workloads=[work]))) == (KEPT if cluster == "existing" else {})
 
 
 def test_the_efa_of_every_further_card_is_its_device_0() -> None:
@@ -199,13 +231,15 @@ def test_a_changed_topology_or_taint_has_another_flavor() -> None:
     assert flavor([]) == flavor([])
 
 
-@pytest.mark.parametrize("kind", ["job", "deployment", "pod"])
+@pytest.mark.parametrize("kind", ["job", "deployment", "pod", "notebook"])
 def test_in_a_queue_of_both_kinds_of_pool_every_workload_says_where_it_may_run(kind: str) -> None:
-    works = [{"kind": kind, "pool": pool} for pool in ("whole", "other", "shares")]
+    editor = {"editor": "vscode"} if kind == "notebook" else {}
+    works = [
+        {"kind": kind, "pool": pool, **editor, **({"user": pool} if editor else {})}
+        for pool in ("whole", "other", "shares")
+    ]
     env = parse(mapping(*works, topology={"whole": []}))
     assert [placed(env, at) for at in range(3)] == [ANY, {}, {}]
-    job = workloads.objects(env, env.workloads[0])[-1]
-    assert "backoffLimit" not in job["spec"], "only a gang fails as a whole"
 
 
 def test_kueue_cannot_choose_between_pools_with_and_without_a_topology() -> None:
