@@ -1,7 +1,7 @@
 """Warnings about pools on AWS that do not suit what is declared to run there.
 
 ``karpenter.sh/do-not-disrupt`` (labels.KEPT) stops consolidation; expiry and interruptions it does not stop,
-drift only where there is no grace period [Karpenter, website/content/en/docs/concepts/disruption.md].
+drift only where there is no grace period [Karpenter's page "Disruption"].
 """
 
 from __future__ import annotations
