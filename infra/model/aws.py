@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated, Literal, get_args
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
 from infra import versions
-from infra.facts import EKS_VERSIONS
 from infra.model.aws_network import Endpoint, Network
 from infra.model.aws_values import (
     ADD_ON,

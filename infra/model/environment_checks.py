@@ -10,7 +10,6 @@ from infra.model import (
     aws_checks,
     checks,
     driver_upgrade,
-    drivers,
     health,
     host_checks,
     layouts,
