@@ -5,8 +5,8 @@ the two.
 """
 
 PULUMI = "3.256.0"  # github.com/pulumi/pulumi/releases; pyproject.toml pins the SDK to the same version
-KUBERNETES = "1.34.4"  # kubernetes.io/releases
-ETCD = "3.6.5"  # github.com/etcd-io/etcd/releases
+KUBERNETES = "1.34.10"  # kubernetes.io/releases
+ETCD = "3.6.14"  # github.com/etcd-io/etcd/releases
 KWOK = "0.8.0"  # github.com/kubernetes-sigs/kwok/releases
 HELM = "3.19.0"  # github.com/helm/helm/releases
 # The newest source of the provider available as a Go module; pyproject.toml pins its SDK, 4.34.2.
@@ -17,13 +17,13 @@ PROMETHEUS = "3.15.0"  # github.com/prometheus/prometheus/releases
 PROMETHEUS_MODULE = "0.315.0"  # the same release: a Go module needs /v3 in its path to be numbered 3
 KUBE_STATE_METRICS = "2.18.0"  # github.com/kubernetes/kube-state-metrics/releases
 # The newest available as a Go module; kube-prometheus-stack's chart brings newer ones of the same API.
-PROMETHEUS_OPERATOR_CRDS = "0.85.0"  # github.com/prometheus-operator/prometheus-operator/releases
+PROMETHEUS_OPERATOR_CRDS = "0.92.0"  # github.com/prometheus-operator/prometheus-operator/releases
 GO = "1.26.6"  # go.dev/dl: the lowest version that builds the toolchain
 
-GPU_OPERATOR = "v26.7.0"  # github.com/NVIDIA/gpu-operator/releases
+GPU_OPERATOR = "v26.7.1"  # github.com/NVIDIA/gpu-operator/releases
 GPU_DRIVER = "595.91.07"  # gpu-operator values.yaml, driver.version
-CONTAINER_TOOLKIT = "1.20.0"  # gpu-operator values.yaml, toolkit.version
-DEVICE_PLUGIN = "0.20.0"  # gpu-operator values.yaml, devicePlugin.version
+CONTAINER_TOOLKIT = "1.20.2"  # gpu-operator values.yaml, toolkit.version
+DEVICE_PLUGIN = "0.20.1"  # gpu-operator values.yaml, devicePlugin.version
 DEVICE_PLUGIN_REPOSITORY = (
     "https://nvidia.github.io/k8s-device-plugin"  # its chart, README, deployment via helm
 )
@@ -64,7 +64,7 @@ BUSYBOX = "1.37.0"  # hub.docker.com/_/busybox; the chart's CRD upgrade copies f
 KUBE_SCHEDULER = {
     "1.32": "1.32.13",
     "1.33": "1.33.13",
-    "1.34": "1.34.4",
+    "1.34": "1.34.10",
     "1.35": "1.35.4",
     "1.36": "1.36.3",
     "1.37": "1.37.2",
@@ -76,7 +76,7 @@ PAUSE_IMAGE = (
 )
 
 # Not 1.15.0: with it, pods that a full reservation has no place for wait, and get no on-demand or spot node.
-KARPENTER = "1.14.1"  # github.com/aws/karpenter-provider-aws/releases; chart and CRD chart have its version
+KARPENTER = "1.14.3"  # github.com/aws/karpenter-provider-aws/releases; chart and CRD chart have its version
 KARPENTER_REPOSITORY = "oci://public.ecr.aws/karpenter"  # karpenter.sh, getting started
 KEDA_REPOSITORY = "https://kedacore.github.io/charts"  # keda.sh, deploying KEDA, by Helm
 KSERVE_REPOSITORY = "oci://ghcr.io/kserve/charts"  # kserve.github.io, installation by Helm

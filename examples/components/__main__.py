@@ -66,7 +66,7 @@ pools = NodePools("pools", NodePoolsArgs(pools={"t4": t4}), after(shared))
 operator = ChartRelease(
     chart="gpu-operator",
     repository="https://helm.ngc.nvidia.com/nvidia",
-    version="v26.7.0",
+    version="v26.7.1",
     namespace=OPERATOR,
     name="gpu-operator",
     values={

@@ -23,7 +23,7 @@ KernelModules = Literal["auto", "open", "proprietary"]
 
 ChartVersion = Annotated[
     Strict,
-    matching(rf"v?{NUMBER}\.{NUMBER}\.{NUMBER}", "a chart version", "write the whole version, as v26.7.0"),
+    matching(rf"v?{NUMBER}\.{NUMBER}\.{NUMBER}", "a chart version", "write the whole version, as v26.7.1"),
 ]
 
 

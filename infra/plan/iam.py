@@ -1,6 +1,6 @@
 """IAM policies of Karpenter's controller, its nodes and its queue (``iam.yaml``), and trust policies.
 
-The controller's statements are upstream's, from the CloudFormation file of Karpenter 1.14.1, under the same
+The controller's statements are upstream's, from the CloudFormation file of Karpenter 1.14.3, under the same
 Sids: what it creates must carry the cluster's tags, and it changes and deletes only what carries them. A test
 compares each statement with that file and lists the differences and their reasons.
 """

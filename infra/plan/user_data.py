@@ -11,7 +11,7 @@ On AL2023 nodeadm makes NVIDIA's runtime the default one, and that runtime gives
 sets NVIDIA_VISIBLE_DEVICES, unless its own configuration forbids it; so user data sets that. On Bottlerocket
 it is forbidden by default.
 
-Sources: nodeadm's API node.eks.aws/v1alpha1; Karpenter 1.14.1, ``pkg/providers/amifamily/bootstrap``;
+Sources: nodeadm's API node.eks.aws/v1alpha1; Karpenter 1.14.3, ``pkg/providers/amifamily/bootstrap``;
 Bottlerocket's reference of ``settings.kubelet-device-plugins``, ``settings.bootstrap-commands``,
 ``settings.kernel.sysctl`` and its migmanager. For the runtime: amazon-eks-ami,
 ``nodeadm/internal/containerd/runtime_config_nvidia.go`` and ``nodeadm-run.service``;
@@ -39,7 +39,7 @@ _SCRIPT = 'text/x-shellscript; charset="us-ascii"'
 PREPULL_TIMEOUT_S = 1800
 """Half an hour for a pre-pull; after that a pod that needs the image pulls it itself."""
 BOTTLEROCKET_DIRECTORIES = ("/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods")
-"""Directories on the node's own disks; the same as Karpenter 1.14.1 binds for instanceStorePolicy."""
+"""Directories on the node's own disks; the same as Karpenter 1.14.3 binds for instanceStorePolicy."""
 ISOLATION_SCRIPT = """#!/bin/bash
 nvidia-ctk config --in-place --config-file=/etc/nvidia-container-runtime/config.toml \\
   --set=accept-nvidia-visible-devices-envvar-when-unprivileged=false \\

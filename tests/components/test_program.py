@@ -220,7 +220,7 @@ def test_an_existing_cluster_gets_labels_and_taints_and_no_nodes() -> None:
     assert pools["pools-t4"]["labels"]["nvidia.com/device-plugin.config"] == "slice-4"
     assert pools["pools-t4"]["context"] == "prod"
     (release,) = recorded("existing").of(RELEASE)
-    assert (release.inputs["chart"], release.inputs["version"]) == ("gpu-operator", "v26.7.0")
+    assert (release.inputs["chart"], release.inputs["version"]) == ("gpu-operator", "v26.7.1")
 
 
 def test_the_schedulers_pods_and_rights() -> None:

