@@ -126,7 +126,6 @@ class AwsCluster(ClusterModel):
                 raise InputError(f"images.{key}", error.fact, error.remedy) from None
         return self
 
-    @property
     def _check_kube_proxy(self) -> None:
         match = ADD_ON.fullmatch(self.add_ons.get("kube-proxy", ""))
         major, minor = map(int, self.version.split("."))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from infra.facts import EKS_VERSIONS
 from infra.model import addresses, aws_pools, offer
 from infra.model.aws import AwsCluster
-from infra.model.aws_values import EKS_VERSIONS
 from infra.model.errors import InputError
 from infra.model.offer import MigStrategy
 from infra.model.pool import Pool

@@ -58,7 +58,10 @@ def go_version(binary: Path) -> tuple[int, int, int] | None:
     """Version of a Go compiler, None if it does not print one within 10 seconds."""
     try:
         answer = subprocess.run(
-            [binary, "env", "GOVERSION"], capture_output=True, text=True, timeout=10,
+            [binary, "env", "GOVERSION"],
+            capture_output=True,
+            text=True,
+            timeout=10,
             env=plain_environment() | {"GOTOOLCHAIN": "local"},
         )
     except (OSError, subprocess.TimeoutExpired):
