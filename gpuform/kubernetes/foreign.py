@@ -10,7 +10,6 @@ from gpuform.kubernetes.client import ApiError, Client
 from gpuform.kubernetes.pods import condition, queued_object
 from infra.model import labels, namespaces
 from infra.model.losses import CERTIFICATES, KUEUE_API
-from infra.model.serving import KEDA, KSERVE
 
 Manifest = Mapping[str, Any]
 
@@ -29,8 +28,11 @@ _OPERATOR_KINDS = ("ClusterPolicy", "NVIDIADriver")
 _DATALESS_NAMESPACES = (namespaces.PLACEHOLDER, namespaces.TRIAL)
 """Namespaces of pods that hold nothing: they keep room free, or try a GPU."""
 _CUSTOM_KINDS: Mapping[str, tuple[str, ...]] = {
-    KEDA: ("keda.sh/v1alpha1/scaledobjects", "keda.sh/v1alpha1/scaledjobs"),
-    KSERVE: ("serving.kserve.io/v1beta1/inferenceservices", "serving.kserve.io/v1alpha1/inferencegraphs"),
+    namespaces.KEDA: ("keda.sh/v1alpha1/scaledobjects", "keda.sh/v1alpha1/scaledjobs"),
+    namespaces.KSERVE: (
+        "serving.kserve.io/v1beta1/inferenceservices",
+        "serving.kserve.io/v1alpha1/inferencegraphs",
+    ),
     namespaces.KUEUE: (f"{KUEUE_API}/clusterqueues",),
 }
 """By namespace: kinds that its release deletes everywhere, because its chart's templates have their CRDs."""

@@ -86,8 +86,6 @@ class BlueGreen(Model):
 Update = Annotated[Rolling | Surge | Recreate | BlueGreen, Field(discriminator="kind")]
 
 
-KEDA = "gpuform-keda"
-"""Namespace of KEDA."""
 TRITON_PORT = 8002
 """Triton's default of --metrics-port [Triton, user guide, metrics]."""
 
@@ -139,8 +137,6 @@ class Scale(Model):
         return self
 
 
-KSERVE, CERT_MANAGER = "gpuform-kserve", "gpuform-cert-manager"
-"""Namespaces of KServe, and of cert-manager, which issues the certificate of KServe's webhooks."""
 MODEL_MOUNT = "/mnt/models"
 """Where KServe puts a model [pkg/constants, DefaultModelLocalMountPath]."""
 READY_PATH = "/v2/health/ready"

@@ -11,7 +11,8 @@ from typing import Any
 from infra import versions
 from infra.model import labels
 from infra.model.environment import Environment
-from infra.model.serving import CERT_MANAGER, FORMATS, KSERVE, MODEL_MOUNT, ServedModel
+from infra.model.namespaces import CERT_MANAGER, KSERVE
+from infra.model.serving import FORMATS, MODEL_MOUNT, ServedModel
 from infra.model.workload import InferenceWorkload
 from infra.plan import gpu_operator
 from infra.plan.charts import ChartRelease, plan_release

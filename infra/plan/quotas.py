@@ -19,11 +19,21 @@ from infra.model import gpu_matching, labels, offer, quotas
 from infra.model.aws import AwsCluster
 from infra.model.environment import Environment
 from infra.model.monitoring import NAMESPACE as MONITORING
-from infra.model.namespaces import BUILT_IN, CULLER, HEALTH, KUEUE, PLACEHOLDER, SCHEDULER, TRIAL
+from infra.model.namespaces import (
+    BUILT_IN,
+    CERT_MANAGER,
+    CULLER,
+    HEALTH,
+    KEDA,
+    KSERVE,
+    KUEUE,
+    PLACEHOLDER,
+    SCHEDULER,
+    TRIAL,
+)
 from infra.model.pool import Pool
 from infra.model.quantities import version_numbers
 from infra.model.scheduling import PLACEHOLDER_VALUE
-from infra.model.serving import CERT_MANAGER, KEDA, KSERVE
 from infra.plan import notebooks, sharing, startup
 from infra.plan.manifest import CONFINED, Manifest, manifest, nonroot, own_labels
 

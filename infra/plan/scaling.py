@@ -15,8 +15,9 @@ from infra.model import labels
 from infra.model.environment import Environment
 from infra.model.monitoring import PROMETHEUS_URL
 from infra.model.monitoring import RELEASE as MONITORED
+from infra.model.namespaces import KEDA
 from infra.model.quantities import seconds
-from infra.model.serving import KEDA, Scale
+from infra.model.serving import Scale
 from infra.model.workload import InferenceWorkload, Workload
 from infra.plan import gpu_operator
 from infra.plan.charts import ChartRelease, plan_release

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from infra.model.monitoring import Monitoring
-from infra.model.namespaces import KUEUE
-from infra.model.serving import FORMATS, KSERVE
+from infra.model.namespaces import KSERVE, KUEUE
+from infra.model.serving import FORMATS
 from infra.plan import charts, monitoring, queues
 from lab.toolchain import Toolchain
 from lab.toolchain.module_files import Source

@@ -16,6 +16,7 @@ from gpuform.hosts import expectations, verify
 from gpuform.hosts.verify import Report, Verdict
 from gpuform.stack.cluster_access import declared_kubeconfig
 from gpuform.usage.status import summarise_status
+from infra import versions
 from infra.config import load, parse
 from infra.model.errors import InputError
 from infra.plan.render import render
@@ -124,7 +125,7 @@ def test_nodes_expect_what_the_operator_installs() -> None:
     assert list(hosts) == ["n1", "n2"]
     assert hosts["n1"]["gpuform_mig"] == {"2g.10gb": 2, "3g.20gb": 1}
     assert hosts["n1"]["nvidia_driver_version"] == "580.178.04"  # the stack has V100s
-    assert hosts["n1"]["nvidia_container_toolkit_version"] == "1.20.0"
+    assert hosts["n1"]["nvidia_container_toolkit_version"] == versions.CONTAINER_TOOLKIT
     assert "validate_inventory_gpu" not in hosts["n2"]
 
 

@@ -74,8 +74,8 @@ def test_a_version_that_only_extended_support_has_gets_a_warning() -> None:
         ]
 
     (text,) = warned("1.32")
-    fact = "cluster.version: standard support of Kubernetes 1.32 ended on 2026-03-23"
-    assert text == f"{fact}; use a newer version, or cluster.support: extended"
+    fact = "cluster.version: 1.32 is in extended support, at 0.60 instead of 0.10 USD per hour"
+    assert text == f"{fact}, until 2027-03-23; use a newer version, or cluster.support: extended"
     assert warned("1.32", support="extended") == warned("1.36") == []
 
 

@@ -111,7 +111,7 @@ WITHOUT: dict[str, Any] = {"monitoring": None, "health": None, "scheduling": Non
 
 @pytest.mark.parametrize(
     ("version", "given", "found"),
-    [("1.34", None, "1.34.4"), ("1.30", "1.30.14", "1.30.14"), ("1.29", "1.29.0", "1.29.0")],
+    [("1.34", None, "1.34.10"), ("1.30", "1.30.14", "1.30.14"), ("1.29", "1.29.0", "1.29.0")],
 )
 def test_the_packing_scheduler_is_of_the_clusters_minor_version(
     version: str, given: str | None, found: str

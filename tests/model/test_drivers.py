@@ -108,19 +108,6 @@ def test_own_hosts_are_warned_once_of_a_driver_without_fixes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "warns"), [("470.256.02", True), ("570.133.20", True), ("580.95.05", False)]
-)
-def test_a_branch_without_fixes_is_a_warning(version: str, warns: bool) -> None:
-    """It still runs: published set-ups name some."""
-    env = on("existing", {"machine": "g2.5xlarge"}, gpu_operator={"driver_version": version})
-    fact = f"NVIDIA no longer fixes security faults in branch {version[:3]}; use branch 535 or 580 or 595"
-    assert env.warnings == ((f"gpu_operator.driver_version: {fact}",) if warns else ())
-    cluster = {"driver": {"source": "nvidia", "version": version}, "kubeconfig": None}
-    hosts = on("hosts", {"gpu": {"models": ["T4"], "count": 1}}, cluster=cluster)
-    assert hosts.warnings == ((f"cluster.driver.version: {fact}",) if warns else ())
-
-
-@pytest.mark.parametrize(
     ("gpu", "count", "needed"),
     [
         ("H100", 8, True),

@@ -9,7 +9,7 @@ import yaml
 
 from infra.config import parse
 from infra.model import workload_kinds
-from infra.model.serving import CERT_MANAGER, KSERVE
+from infra.model.namespaces import CERT_MANAGER, KSERVE
 from infra.plan import images, kserve, quotas, scaling, serving, workloads
 from infra.plan.render import render
 from infra.plan.rules.alerts import pods
