@@ -114,7 +114,8 @@ ACCEPTED = read("accepted")
 def test_what_only_seems_wrong_is_accepted(row: list[Any]) -> None:
     kind, place, value, *more = row
     changes = changed(GOOD[kind], {"at": place, "put": value})
-    expected = [*parse(GOOD[kind]).warnings, *(more[0] if more else [])]
+    before = [text for text in parse(GOOD[kind]).warnings if not text.startswith(_path(place))]
+    expected = [*before, *(more[0] if more else [])]
     env = parse(changes)
     assert parse(env.resolved()).resolved() == env.resolved()
     assert [text for text in env.warnings if not text.startswith(tuple(expected))] == []
