@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from infra import versions
 from infra.incluster.proof import lift_patch
 from infra.model.namespaces import TRIAL
 from infra.plan import readiness_gate
@@ -56,8 +57,8 @@ def test_a_pod_waits_for_the_last_operand_on_two_nodes_at_once(cluster: GateClus
             assert evidence["driver"] == DRIVER
             assert evidence["offers"] == {"nvidia.com/gpu.shared": 3}
             assert evidence["operands"] == {
-                VALIDATOR: "gpu-operator-validator:v26.7.0",
-                "nvidia-device-plugin-daemonset": "k8s-device-plugin:v0.20.0",
+                VALIDATOR: f"gpu-operator-validator:{versions.GPU_OPERATOR}",
+                "nvidia-device-plugin-daemonset": f"k8s-device-plugin:v{versions.DEVICE_PLUGIN}",
             }
             assert time.strptime(evidence["at"], "%Y-%m-%dT%H:%M:%SZ")
 

@@ -78,7 +78,7 @@ def test_the_keys_of_hosts_are_always_checked() -> None:
 
 def test_the_driver_is_the_pools_or_the_clusters() -> None:
     first, fourth = variables_of(GOOD, "gpu-1"), variables_of(GOOD, "gpu-4")
-    assert (first["nvidia_driver_version"], first["nvidia_driver_branch"]) == ("580.95.05", "580")
+    assert (first["nvidia_driver_version"], first["nvidia_driver_branch"]) == ("580.178.04", "580")
     assert (fourth["nvidia_driver_version"], fourth["nvidia_driver_branch"]) == ("570.133.20", "570")
     assert (first["nvidia_driver_product"], first["nvidia_driver_count"]) == ("NVIDIA A100-PCIE-40GB", 2)
     assert [variables_of(GOOD, host)["nvidia_driver_modules"] for host in ("gpu-1", "gpu-3", "gpu-4")] == [
