@@ -5,8 +5,8 @@ node has been without a fault.
 
 A fault is acted on once: it is ``spent`` until it has been gone for the settling time, even across restarts
 of the loop. Faults that came and went while the loop was down are ignored. An action is repeated until it is
-done, also after its fault has ended, which proves no repair; but a node is removed only while its fault is
-reported. Part of the health loop's ConfigMap. Standard library only, Python 3.11 or newer.
+done, also after its fault has ended, which proves no repair; but a node is removed only while a fault that
+requires it is reported. Part of the health loop's ConfigMap. Standard library only, Python 3.11 or newer.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def action_limit(settings: Settings, nodes: Iterable[Node], state: State) -> int
 def _count_nodes(nodes: Iterable[Node], state: State) -> int:
     """Number of nodes that the budget is a share of.
 
-    Replaced nodes count until the window is over, and their successors do not: otherwise each action would
-    change the limit for the next one.
+    At most those of the first action in the window; of these, nodes that were acted on count although they
+    have left: otherwise each action would change the limit for the next one.
     """
     uids = {node.uid for node in nodes} | {action["uid"] for action in state.actions}
     recorded = [int(action["of"]) for action in state.actions[:1]]
@@ -152,7 +152,8 @@ def _retry_steps(
         if _is_cordoned(entry, node) and recovery.is_repaired(node):
             continue
         kind, reason = entry["class"], "retry of an unfinished action"
-        chosen = _choose_action(settings, node, kind, bool(reported))
+        # An earlier node of that name may have had the worst of the faults, this one only the others.
+        chosen = _choose_action(settings, node, kind, kind in {fault.kind for fault in reported})
         action = min(entry["action"], chosen, key=STRENGTH.index)
         if _is_too_new(settings, node, action, now):
             if not _is_cordoned(entry, node):
@@ -213,7 +214,8 @@ def _new_steps(
             entry |= {"done": True, "over": True, "at": now}  # this one does more
     entry = {"at": now, "node": name, "uid": node.uid, "boot": node.boot_id, "class": kind, "action": action}
     ids = [fault.id for fault in faults]
-    node_count = _count_nodes(nodes.values(), state)
+    # Without those that have left: their successors may be among the nodes by now.
+    node_count = min(len(nodes), _count_nodes(nodes.values(), state))
     state.actions.append({**entry, "done": False, "over": False, "of": node_count, "faults": ids})
     state.spent |= dict.fromkeys(ids, node.uid)
     if _is_too_new(settings, node, action, now):
@@ -224,7 +226,7 @@ def _new_steps(
 def _choose_action(settings: Settings, node: Node, kind: str, reported: bool) -> str:
     """Only class replace deletes a node: one that needs a reset empties, and its autoscaler removes it.
 
-    ``reported``: whether its fault is reported now. It may be older than a repair that a person has noted.
+    ``reported``: whether a fault of that class is reported now; it may be older than a noted repair.
     """
     if settings.mode != "replace":
         return settings.mode

@@ -77,6 +77,19 @@ def test_nodes_that_come_for_those_that_were_replaced_do_not_raise_the_budget() 
     assert taken(loop.run([fault("n10")], NOW + 600)) == [("withhold", "n10")]
 
 
+def test_a_replaced_node_and_its_successor_do_not_both_count_in_a_later_window() -> None:
+    """Twenty nodes, of which one is replaced and one leaves for good: the next window's share is of 19."""
+    loop = FakeLoop([node(f"n{number:02}", by_karpenter=True) for number in range(20)], REPLACE)
+    loop.run([fault("n00")], NOW)
+    del loop.nodes["n00"], loop.nodes["n19"]
+    loop.nodes["n20"] = node("n20", by_karpenter=True)
+    loop.run([fault("n01")], NOW + 1800)
+    del loop.nodes["n01"]
+    loop.nodes["n21"] = node("n21", by_karpenter=True)
+    steps = loop.run([fault("n02"), fault("n03"), fault("n04")], NOW + 3700)
+    assert taken(steps) == [("replace", "n02"), ("replace", "n03"), ("withhold", "n04")]
+
+
 @pytest.mark.parametrize("kind", ["application", "informational"])
 def test_what_an_application_does_costs_no_node(kind: str) -> None:
     loop = FakeLoop(nodes(3))
@@ -192,11 +205,17 @@ def test_a_worse_fault_takes_the_place_of_a_pending_action() -> None:
 
 def test_a_new_node_is_cordoned_at_once_and_removed_when_the_fault_can_only_be_its_own() -> None:
     """A fault of a node that was removed is reported for up to ten minutes, under a name used again."""
-    for active, then in ((True, "replace"), (False, "ticket")):
+    earlier, own = fault("n"), fault("n", "reset", "48", "1")
+    for first, later, then in (
+        ([earlier], [earlier], "replace"),
+        ([earlier], [], "ticket"),
+        ([earlier, own], [own], "ticket"),  # its own fault asks for a reset alone
+        ([earlier, own], [earlier, own], "replace"),
+    ):
         loop = FakeLoop([dataclasses.replace(node("n", by_karpenter=True), first_seen=NOW - 30)], REPLACE_ALL)
-        assert taken(loop.run([fault("n")], NOW)) == [("cordon", "n")]
-        assert loop.run([fault("n")], NOW + 15) == []
-        assert taken(loop.run([fault("n")] if active else [], NOW + 600)) == [(then, "n")]
+        assert taken(loop.run(first, NOW)) == [("cordon", "n")]
+        assert loop.run(first, NOW + 15) == []
+        assert taken(loop.run(later, NOW + 600)) == [(then, "n")]
 
 
 @pytest.mark.parametrize(
