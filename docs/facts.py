@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 from infra import facts, versions
+from infra.model.quantities import version_numbers
 
 OLD = datetime.timedelta(days=90)
 DUE = 3
@@ -92,11 +93,7 @@ def newest(text: str, prefix: str = "") -> str:
         return found[1]
     releases = [word.strip("(),").removeprefix("v") for word in text.split()]
     final = [word for word in releases if re.fullmatch(r"\d+(\.\d+)+", word) and word.startswith(prefix)]
-    return max(final, key=_numbers, default="")
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+    return max(final, key=version_numbers, default="")
 
 
 def pins() -> Iterator[tuple[str, str, str, Source | None]]:
@@ -127,7 +124,7 @@ def report(today: datetime.date, run: Run = ask) -> tuple[int, str]:
         list(pool.map(run, {source for source in SOURCES.values() if source}))
     for name, pinned, prefix, source in pins():
         found = newest(run(source), prefix) if source else ""
-        if found and _numbers(found) > _numbers(pinned):
+        if found and version_numbers(found) > version_numbers(pinned):
             newer.append(f"{name} is {pinned}, the newest release is {found}")
         elif not found:
             where = "no answer from " + " ".join(source) if source else "no registry is asked"

@@ -220,7 +220,7 @@ def _check_limits(strategy: MigStrategy, pool: Pool, path: str) -> None:
 
 
 def warnings(strategy: MigStrategy, pools: Sequence[Pool]) -> Iterator[str]:
-    """Limits that whole nodes do not fill, and adapters whose traffic would have to leave a zone.
+    """Limits that whole nodes do not fill, and pools with EFA and nodes in several zones.
 
     Karpenter buys no node that would exceed a limit (filterByRemainingResources, scheduler.go).
     """

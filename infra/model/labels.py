@@ -144,7 +144,7 @@ INSTANCE_GPU_NAME = "karpenter.k8s.aws/instance-gpu-name"
 INSTANCE_GPU_COUNT = "karpenter.k8s.aws/instance-gpu-count"
 INSTANCE_GPU_MEMORY = "karpenter.k8s.aws/instance-gpu-memory"
 
-# Annotations of pods whose nodes Karpenter and cluster-autoscaler then keep, with their values.
+# Annotations of a pod, with values: Karpenter and cluster-autoscaler then do not remove its node.
 KEPT = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
 
 # A taint that the cluster's own parts tolerate by convention: CoreDNS, the EBS CSI controller, Karpenter.

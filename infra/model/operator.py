@@ -49,11 +49,11 @@ class Upgrade(Model):
         "Nodes that may be unavailable meanwhile, a number or a share of all such as 25%.", "25%"
     )
     force: Flag | None = option(
-        "Whether pods with GPUs are ended that have no controller, and do not return; if left out, true if a "
+        "Whether to end pods with GPUs that have no controller; they do not return. If left out: true if a "
         "workload of kind pod has a GPU."
     )
     delete_empty_dir: Flag | None = option(
-        "Whether pods with GPUs are ended that have an emptyDir, whose data is lost; if left out, true if a "
+        "Whether to end pods with GPUs that have an emptyDir; they lose its data. If left out: true if a "
         "workload with a GPU has shm, huge pages or a model."
     )
     drain: Drain | None = Field(default=None)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from infra.model import gpu_matching, offer
 from infra.model.elastic import DISRUPTION
 from infra.model.pool import Pool
+from infra.model.quantities import seconds
 from infra.model.workload import JobWorkload, NotebookWorkload, Workload
 
 if TYPE_CHECKING:
@@ -44,9 +45,9 @@ def warnings(env: Environment) -> Iterator[str]:
 
 def _unsuited(pool: Pool, works: Sequence[Workload]) -> Iterator[str]:
     row = DISRUPTION[pool.workload_class]
-    expiry = int(row.expire_after[:-1]) * {"m": 1, "h": 60}[row.expire_after[-1]] if row.grace else 2**31
     fragile = [work for work in works if isinstance(work, NotebookWorkload) or _is_distributed(work)]
-    long = [work for work in works if isinstance(work, JobWorkload) and (work.wait_minutes or 0) > expiry]
+    jobs = [work for work in works if isinstance(work, JobWorkload) and row.grace]
+    long = [work for work in jobs if 60 * (work.wait_minutes or 0) > seconds(row.expire_after)]
     if fragile and "spot" in pool.capacity:
         fact = f"EC2 ends spot nodes two minutes after its notice, with {_named(fragile)}"
         yield f"capacity: {fact}; leave spot out"

@@ -33,9 +33,10 @@ def update_drift_issue(github: GitHub, stack: str, code: int, text: str, url: st
             github, drift_marker(stack), f"No drift any more, according to [this run]({url})."
         )
         return f"{stack}: no drift{closed}"
-    return f"{stack}: drift, " + _open_or_update(
-        github, drift_marker(stack), f"Drift: {stack}", _body(stack, text, url)
-    )
+    finding = f"The live resources differ from `Pulumi.{stack}.yaml`, according to [the last check]({url})."
+    fix = "Merge the wanted change into the file, or run the workflow `up`. This issue closes automatically."
+    body = _body(drift_marker(stack), finding, text, fix)
+    return f"{stack}: drift, " + _open_or_update(github, drift_marker(stack), f"Drift: {stack}", body)
 
 
 def update_nightly_issue(github: GitHub, result: str, url: str) -> str:
@@ -60,7 +61,7 @@ def update_facts_issue(github: GitHub, code: int, text: str, url: str) -> str:
             github, _FACTS, f"[This run]({url}) found nothing due."
         )
     fix = "Compare each with its source; correct the row and its date, or the pin. `make facts` prints this."
-    body = f"{_FACTS}\nAccording to [the newest run]({url}):\n\n{code_block(text, _MOST)}\n\n{fix}\n"
+    body = _body(_FACTS, f"According to [the newest run]({url}):", text, fix)
     return "facts: due, " + _open_or_update(github, _FACTS, "Facts and pins to check", body)
 
 
@@ -91,10 +92,8 @@ def _open_or_update(github: GitHub, first_line: str, title: str, body: str) -> s
     return f"opened {_numbers([int(opened['number'])])}"
 
 
-def _body(stack: str, text: str, url: str) -> str:
-    finding = f"The live resources differ from `Pulumi.{stack}.yaml`, according to [the last check]({url})."
-    fix = "Merge the wanted change into the file, or run the workflow `up`. This issue closes automatically."
-    return f"{drift_marker(stack)}\n{finding}\n\n{code_block(text, _MOST)}\n\n{fix}\n"
+def _body(first_line: str, finding: str, text: str, fix: str) -> str:
+    return f"{first_line}\n{finding}\n\n{code_block(text, _MOST)}\n\n{fix}\n"
 
 
 def _numbers(numbers: list[int]) -> str:

@@ -100,7 +100,7 @@ def test_eks_is_asked_and_without_an_answer_the_state_counts(monkeypatch: pytest
     env, answer = at("1.36"), {"version": "1.35"}
     monkeypatch.setattr(versions, "describe_cluster", lambda *_: answer)
     assert len(refused(env, state_of(env, "1.34"))) == 1
-    assert refused(env, state_of(env, "1.34", "1.35"), live=True) == []  # somebody has done a step by hand
+    assert refused(env, state_of(env, "1.34", "1.35"), live=True) == []  # a step was done by hand
     answer["version"] = "1.37"
     assert "does not go back to 1.36" in refused(env, None, live=True)[0]  # the state is kept elsewhere
 

@@ -145,7 +145,7 @@ def test_versions(had: str, declared: str, driver: str, refusal: str) -> None:
 def test_magnum_is_asked_and_without_an_answer_the_state_counts(
     cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An autoscaler has added two nodes since the last update, and somebody has upgraded the cluster."""
+    """An autoscaler has added two nodes since the last update, and a person has upgraded the cluster."""
     monkeypatch.setattr(changes, "connect", lambda *_: cloud.connect(region="cern"))
     group = {"uuid": "g-1", "name": A100["name"], "node_count": 4, "min_node_count": 1, "max_node_count": 4}
     cloud.node_groups, cloud.clusters = [group], [{**CLUSTER, "coe_version": "v1.35.2"}]

@@ -97,7 +97,7 @@ def test_what_a_killed_one_left_is_ended_by_the_next(checkout: Checkout) -> None
     assert len(left) >= 6
 
     output = checkout.gpuform("rehearse", "local", "--no-shrink").stdout
-    assert "local: 9 of 9 pods placed, 9 nodes, 0.91 USD an hour, without t4-shared, " in output
+    assert "local: 9 of 9 pods placed, 9 nodes, 34.03 USD an hour\n" in output
     assert "pending" not in output
     assert (checkout.paths.state / "rehearse" / "local.html").is_file()
     assert not [pid for pid in left if (Path("/proc") / str(pid) / "exe").exists()]
