@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _SOURCES = {
     "path": "from PATH",
-    "plugin": "the official plugin",
+    "official": "official",
     "built": "built from its Go module",
 }
 
@@ -91,9 +91,8 @@ def check_machine(paths: Paths) -> Iterator[Finding]:
 
     toolchain = Toolchain(paths)
     yield Finding("python", "PASS", ".".join(map(str, sys.version_info[:3])))
-    missing = {CATALOGUE[name].module for name in MAIN_JOB if toolchain.locate(name).path is None}
     try:
-        space.require_space(paths.cache, *missing)
+        space.require_space(paths.cache, *toolchain.modules_to_build(*MAIN_JOB))
     except InputError as error:
         yield Finding("disk", "FAIL", error.fact, error.remedy)
     else:
@@ -101,7 +100,7 @@ def check_machine(paths: Paths) -> Iterator[Finding]:
     for name in MAIN_JOB:
         tool = toolchain.locate(name)
         if tool.path is None:
-            yield Finding(name, "FAIL", f"{tool.version} is not built yet", "gpuform toolchain build")
+            yield Finding(name, "FAIL", f"{tool.version} is missing", "gpuform toolchain build")
         else:
             yield Finding(name, "PASS", f"{tool.version}, {_SOURCES[tool.source]}")
     for plugin in plugins():

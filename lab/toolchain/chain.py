@@ -2,35 +2,47 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+from gpuform.checkout import writable
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
 from gpuform.engine.standins import downloaded_path
+from lab.toolchain import plugin
 from lab.toolchain.build import build
 from lab.toolchain.catalogue import CATALOGUE
 from lab.toolchain.golang import find_go
-from lab.toolchain.plugin import download, this_platform
 from lab.toolchain.progress import Progress, Reporter, reporting
+from lab.toolchain.releases import Downloads, Hosts, Release, official_releases, release_of
 from lab.toolchain.space import require_space
 from lab.toolchain.store import Store
-from lab.toolchain.tool import Module, Tool, ToolLocation, ask_version, in_range, on_path
+from lab.toolchain.tool import Module, Tool, ToolLocation, ask_version, in_range, on_path, this_platform
 
 
 class Toolchain:
-    """Tools in this order: PATH if the version fits, official plugin, Go build.
+    """Tools in this order: PATH if the version fits, official binary, Go build.
 
     Fetched and built tools lie in ``Paths.cache`` for every checkout of this user. An object remembers what
     it found, so it does not notice a tool that is removed later.
     """
 
-    def __init__(self, paths: Paths, catalogue: Mapping[str, Tool] = CATALOGUE) -> None:
+    def __init__(
+        self,
+        paths: Paths,
+        catalogue: Mapping[str, Tool] = CATALOGUE,
+        releases: Sequence[Release] | None = None,
+        hosts: Hosts | None = None,
+    ) -> None:
         self._modules = paths.root / "toolchain"
         self._cache = paths.cache
         self._store = Store(paths.cache)
         self._catalogue = catalogue
+        self._releases = official_releases() if releases is None else releases
+        self._hosts = hosts or Hosts.of_this_run()
         self._known: dict[str, ToolLocation] = {}
 
     def path(self, name: str) -> Path:
@@ -56,20 +68,29 @@ class Toolchain:
     def ensure(self, *names: str, progress: Progress = None) -> None:
         """Get every missing tool; reports nothing if all exist.
 
-        ``progress`` takes one line of text per call, or is a ``Reporter``; None writes to stderr. Raises
-        InputError (unknown name, no disk space, no Go and no network) or Failure (a build or a download went
-        wrong).
+        Official binaries are downloaded while tools without one are built; what cannot be downloaded is built
+        then. ``progress`` takes one line of text per call, or is a ``Reporter``; None writes to stderr.
+        Raises InputError (unknown name, no disk space, no Go and no network) or Failure (a build went wrong,
+        or a download has another checksum than its release).
         """
-        missing = [self._catalogue[name] for name in dict.fromkeys(names) if self.locate(name).path is None]
-        if not missing:
+        if not self._missing(names):
             return
-        modules = {tool.module.name: tool.module for tool in missing}
-        require_space(self._store.tools, *modules.values())
-        with reporting(progress) as report:
-            for number, module in enumerate(modules.values(), 1):
-                if len(modules) > 1:
-                    report.line(f"tools {number} of {len(modules)}: {module.name}")
-                self._get_tools(module, [tool for tool in missing if tool.module == module], report)
+        writable.require(self._store.tools, "make it a writable folder, or set GPUFORM_CACHE to one")
+        with reporting(progress) as report, _disk_errors(self._store.tools):
+            if any(tool.plugin or release_of(tool, self._releases) for tool in self._missing(names)):
+                with self._store.lock("downloads", report), self._store.scratch("downloads") as scratch:
+                    self._download(self._missing(names), scratch, report)
+            self._build_all(self._missing(names), report)
+
+    def modules_to_build(self, *names: str) -> set[Module]:
+        """Modules of missing tools without an official binary within reach; asks the hosts, gets nothing."""
+        releases = {tool: release_of(tool, self._releases) for tool in self._missing(names)}
+        self._hosts.problems(release.address for release in releases.values() if release)
+        return {
+            tool.module
+            for tool, release in releases.items()
+            if release is None or self._hosts.problem(release.address)
+        }
 
     def clean(self) -> int:
         """Remove every tool from the cache, of all versions; returns the bytes freed.
@@ -78,31 +99,61 @@ class Toolchain:
         """
         self._known.clear()
         modules = {tool.module.name for tool in self._catalogue.values()}
-        return self._store.clean(("go", *sorted(modules)))
+        return self._store.clean(("go", "downloads", *sorted(modules)))
 
     def _tool(self, name: str) -> Tool:
         if name not in self._catalogue:
             raise InputError("toolchain", f"unknown tool {name}", f"use one of {', '.join(self._catalogue)}")
         return self._catalogue[name]
 
+    def _missing(self, names: Iterable[str]) -> list[Tool]:
+        return [self._catalogue[name] for name in dict.fromkeys(names) if self.locate(name).path is None]
+
+    def _download(self, tools: Sequence[Tool], scratch: Path, report: Reporter) -> None:
+        """Publish every tool with an official binary within reach; meanwhile build those that have none."""
+        known = {tool.name: release_of(tool, self._releases) for tool in tools}
+        asked = [release.address for release in known.values() if release]
+        others = [tool for tool in tools if tool.plugin and not known[tool.name]]
+        problems = self._hosts.problems([*asked, *((plugin.SERVER, plugin.RELEASES) if others else ())])
+        self._hosts.announce(problems, report)
+        if not any(map(self._hosts.problem, (plugin.SERVER, plugin.RELEASES) if others else ())):
+            known |= {tool.name: self._plugin_release(tool, report) for tool in others}
+        releases = [
+            release
+            for release in dict.fromkeys(filter(None, known.values()))
+            if not self._hosts.problem(release.address)
+        ]
+        if releases:
+            with Downloads(releases, self._hosts, scratch, self._publish_official) as downloads:
+                self._build_all([tool for tool in tools if known[tool.name] is None], report)
+                downloads.finish(report)
+
+    def _plugin_release(self, tool: Tool, report: Reporter) -> Release | None:
+        try:
+            return plugin.release(tool)
+        except Failure as failure:
+            report.line(f"{tool.name} {tool.plugin} cannot be verified: {failure.subject}: {failure.fact}")
+            return None
+
+    def _publish_official(self, name: str, binary: Path) -> None:
+        if name in self._catalogue:
+            self._publish(self._catalogue[name], binary, self._official_folder(self._catalogue[name]))
+
+    def _build_all(self, tools: Sequence[Tool], report: Reporter) -> None:
+        modules = {tool.module.name: tool.module for tool in tools}
+        require_space(self._store.tools, *modules.values())
+        for number, module in enumerate(modules.values(), 1):
+            if len(modules) > 1:
+                report.line(f"tools {number} of {len(modules)}: {module.name}")
+            self._get_tools(module, [tool for tool in tools if tool.module == module], report)
+
     def _get_tools(self, module: Module, tools: Sequence[Tool], report: Reporter) -> None:
         with self._store.lock(module.name, report):
             # Another run may have got them while this one waited for the lock.
             tools = [tool for tool in tools if self.locate(tool.name).path is None]
-            if not tools:
-                return
-            with self._store.scratch(module.name) as scratch:
-                remaining = [tool for tool in tools if not self._fetch(tool, scratch, report)]
-                if remaining:
-                    self._build(module, remaining, scratch, report)
-
-    def _fetch(self, tool: Tool, scratch: Path, report: Reporter) -> bool:
-        """Download a plugin; False if it is none, or cannot be downloaded."""
-        if tool.plugin and (binary := download(tool, scratch, report)):
-            folder = downloaded_path(self._cache, tool.name, tool.plugin).parent.name
-            self._publish(tool, binary, scratch, folder)
-            return True
-        return False
+            if tools:
+                with self._store.scratch(module.name) as scratch:
+                    self._build(module, tools, scratch, report)
 
     def _build(self, module: Module, tools: Sequence[Tool], scratch: Path, report: Reporter) -> None:
         folder = self._modules / module.name
@@ -114,9 +165,9 @@ class Toolchain:
         log = self._store.log(module.name)
         output = build(go, module, tools, folder, scratch, log, report)
         for tool in tools:
-            self._publish(tool, output / tool.output, scratch, self._built_folder(tool))
+            self._publish(tool, output / tool.output, self._built_folder(tool))
 
-    def _publish(self, tool: Tool, binary: Path, scratch: Path, folder: str) -> None:
+    def _publish(self, tool: Tool, binary: Path, folder: str) -> None:
         """Put a binary into the cache; raises Failure if it prints a version that is not accepted."""
         version = ask_version(binary, tool.version_arguments) if tool.version_arguments else None
         if tool.version_arguments and (version is None or not in_range(version, tool.accepted)):
@@ -125,19 +176,26 @@ class Toolchain:
                 f"the binary reports version {version or 'nothing'}, not {tool.module.displayed_version}",
                 f"see {self._store.logs}, and check that programs may run from {self._store.tools}",
             )
-        ready = scratch / f"{tool.name}.ready"
+        ready = binary.with_name(f"{tool.name}.ready")
         ready.mkdir()
         binary.replace(ready / tool.name)
         self._store.publish(ready, folder)
 
     def _cached(self, tool: Tool) -> ToolLocation | None:
-        binary = downloaded_path(self._cache, tool.name, tool.plugin)
-        if tool.plugin and binary.is_file():
-            return ToolLocation(tool.name, tool.plugin, "plugin", binary)
+        official = self._store.tools / self._official_folder(tool) / tool.name
+        if official.is_file():
+            return ToolLocation(tool.name, tool.plugin or tool.module.displayed_version, "official", official)
         binary = self._store.tools / self._built_folder(tool) / tool.name
         if binary.is_file():
             return ToolLocation(tool.name, tool.module.displayed_version, "built", binary)
         return None
+
+    def _official_folder(self, tool: Tool) -> str:
+        """The engine's plugins look for a plugin by its version alone."""
+        if tool.plugin:
+            return downloaded_path(self._cache, tool.name, tool.plugin).parent.name
+        release = release_of(tool, self._releases)
+        return f"{tool.name}-{release.version}-official-{release.sha256[:12]}" if release else "none"
 
     def _built_folder(self, tool: Tool) -> str:
         """``<tool>-<version>-<hash>``, over everything that decides the bytes except the Go compiler."""
@@ -148,6 +206,20 @@ class Toolchain:
         for file in _sources(folder):
             digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
         return f"{tool.name}-{tool.module.version}-{digest.hexdigest()[:12]}"
+
+
+@contextmanager
+def _disk_errors(tools: Path) -> Iterator[None]:
+    """Turn an error of a full or read-only disk into an InputError that names the cache."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            raise
+        remedy = "free space, or set GPUFORM_CACHE to a folder on another disk; the next run continues"
+        raise InputError(
+            error.filename or str(tools), f"cannot be written ({error.strerror})", remedy
+        ) from None
 
 
 def _sources(folder: Path) -> Iterable[Path]:

@@ -48,7 +48,7 @@ class Store:
             while not _try_lock(handle.fileno()):
                 handle.seek(0)
                 owner = handle.read().strip()
-                say(f"{name}: waits for process {owner}, which builds it; {time.monotonic() - started:.0f} s")
+                say(f"{name}: waits for process {owner}, which gets it; {time.monotonic() - started:.0f} s")
                 say = report.update
                 time.sleep(_POLL_S)
             handle.truncate(0)

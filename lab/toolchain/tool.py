@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import platform
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +16,16 @@ from typing import Literal
 
 from infra.model.quantities import version_numbers
 
+_MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+_BUSY_ATTEMPTS = 20
 When = Literal["up", "gate", "nightly"]
 """First command that needs a tool: `make up`, `make test`, `make test-all`. Rehearsals get what they need."""
+
+
+def this_platform() -> str:
+    """``os/arch`` of this machine in Go's words, for example ``linux/amd64``."""
+    machine = platform.machine()
+    return f"{platform.system().lower()}/{_MACHINES.get(machine, machine)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +93,7 @@ class Tool:
         return self.module.name if parts == ["."] else parts[-1]
 
 
-Source = Literal["path", "plugin", "built", "missing"]
+Source = Literal["path", "official", "built", "missing"]
 
 
 @dataclass(frozen=True)
@@ -106,16 +117,22 @@ def in_range(version: str, accepts: tuple[str, str]) -> bool:
 def ask_version(binary: Path, ask: tuple[str, ...]) -> str | None:
     """The version that a binary prints, pre-release part included; None if none comes within 10 seconds."""
     environment = os.environ | {"PULUMI_SKIP_UPDATE_CHECK": "true"}
-    try:
-        answer = subprocess.run(
-            [binary, *ask],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+    for _ in range(_BUSY_ATTEMPTS):
+        try:
+            answer = subprocess.run(
+                [binary, *ask],
+                capture_output=True,
+                text=True,
+                timeout=10,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+            )
+            break
+        except (OSError, subprocess.TimeoutExpired) as error:
+            if not (isinstance(error, OSError) and error.errno == errno.ETXTBSY):
+                return None
+            time.sleep(0.1)  # another thread's child still has the descriptor that wrote it
+    else:
         return None
     match = re.search(r"\bv?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.]+)?)", answer.stdout)
     return match[1] if match and answer.returncode == 0 else None

@@ -18,7 +18,8 @@ from gpuform.cli.main import Commands
 from gpuform.cli.output import Stack
 from gpuform.reports.pull_request import marker
 from infra.versions import PULUMI
-from lab.toolchain.plugin import archive_url, plugin_sha256, sha256, this_platform
+from lab.toolchain.plugin import archive_url, plugin_sha256, sha256
+from lab.toolchain.tool import this_platform
 
 app = typer.Typer(
     cls=Commands,

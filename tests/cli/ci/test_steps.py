@@ -19,7 +19,7 @@ from gpuform.checkout.stack_names import list_stack_names
 from gpuform.cli.ci.__main__ import app
 from gpuform.reports.pull_request import marker
 from infra import versions
-from lab.toolchain.plugin import this_platform
+from lab.toolchain.tool import this_platform
 
 pytestmark = pytest.mark.unit
 ROOT = Paths.here().root

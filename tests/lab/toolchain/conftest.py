@@ -11,6 +11,7 @@ import pytest
 
 from gpuform.checkout.paths import Paths
 from lab.toolchain import Toolchain
+from lab.toolchain.releases import Hosts
 from lab.toolchain.tool import Module, Tool
 
 VERSION = "1.2.3"
@@ -59,7 +60,7 @@ class Checkout:
         return Tool(name, module, "." if name == "tiny" else f"./{name}", version_arguments=("--version",))
 
     def toolchain(self, *tools: Tool) -> Toolchain:
-        return Toolchain(self.paths, {tool.name: tool for tool in tools or (self.tool(),)})
+        return Toolchain(self.paths, {tool.name: tool for tool in tools or (self.tool(),)}, hosts=Hosts(""))
 
     def builds(self) -> list[int]:
         return [int(line) for line in self.notes.read_text().split()] if self.notes.exists() else []

@@ -78,7 +78,7 @@ def test_two_at_once_build_once(fake_go, tmp_path: Path, monkeypatch: pytest.Mon
         assert process.exitcode == 0
     assert len(fake_go.builds()) == 1
     assert (tmp_path / "second").read_text().splitlines() == [
-        f"tiny: waits for process {first.pid}, which builds it; 0 s"
+        f"tiny: waits for process {first.pid}, which gets it; 0 s"
     ]
 
 

@@ -108,7 +108,7 @@ def test_progress_counts_the_modules(empty: Paths, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(Toolchain, "_get_tools", lambda *_: None)
     lines: list[str] = []
-    Toolchain(empty).ensure("kubectl", "kube-scheduler", "etcd", progress=lines.append)
+    Toolchain(empty, releases=()).ensure("kubectl", "kube-scheduler", "etcd", progress=lines.append)
     assert lines == ["tools 1 of 2: kubernetes", "tools 2 of 2: etcd"]
-    Toolchain(empty).ensure("etcd", progress=lines.append)
+    Toolchain(empty, releases=()).ensure("etcd", progress=lines.append)
     assert len(lines) == 2

@@ -76,7 +76,7 @@ def test_an_official_plugin_is_downloaded_once_and_nothing_is_built(internet: In
     for _ in range(2):
         result = chain(fake_go)
         assert result.path(NAME) == downloaded_path(fake_go.paths.cache, NAME, "1.2.3")
-        assert (result.locate(NAME).source, result.locate(NAME).version) == ("plugin", "1.2.3")
+        assert (result.locate(NAME).source, result.locate(NAME).version) == ("official", "1.2.3")
     assert result.path(NAME).read_bytes() == BINARY
     release = f"{plugin.RELEASES}/pulumi-tiny/releases/tags/v1.2.3"
     assert internet.asked == [release, f"{plugin.SERVER}/{FILE}"]
@@ -86,12 +86,11 @@ def test_an_official_plugin_is_downloaded_once_and_nothing_is_built(internet: In
 @pytest.mark.parametrize(
     ("version", "played", "reason"),
     [
-        ("1.2.3", {"digest": f"sha256:{'0' * 64}"}, "has SHA-256 "),
         ("1.2.4", {}, "cannot be downloaded: HTTP 404 for "),
         ("1.2.3", {"digest": ""}, f"cannot be verified: GitHub: states no SHA-256 of {FILE}"),
         ("1.2.3", {"digest": None}, "cannot be verified: GitHub: HTTP 404 for the release 1.2.3"),
         ("9.9.9", {}, f"cannot be verified: GitHub: states no SHA-256 of {NAME}-v9.9.9-"),
-        ("1.2.3", {"up": False}, "cannot be reached"),
+        ("1.2.3", {"up": False}, "no official binaries from api.github.com, get.pulumi.com: refused"),
     ],
 )
 def test_a_plugin_that_cannot_be_downloaded_and_verified_is_built(
