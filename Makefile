@@ -16,9 +16,12 @@ setup: .venv/.ready ## Make the virtual environment from the lock
 	  { echo 'python: $(PYTHON) is older than 3.11.2; install Python 3.11.2 or newer, or make PYTHON=python3.11'; exit 2; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	  { echo 'python: the venv module is missing; on Debian or Ubuntu: apt-get install python3-venv'; exit 2; }
-	@echo 'setup: virtual environment from requirements.lock'
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@# Not compiled: most modules of the clouds' SDKs are never imported, and the others are compiled then.
+	@if command -v uv >/dev/null && echo 'setup: virtual environment from requirements.lock, by uv' && \
+	  uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock; then :; else \
+	  echo 'setup: virtual environment from requirements.lock, by pip' && \
+	  $(BIN)/pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock; fi
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
