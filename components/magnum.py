@@ -41,7 +41,7 @@ class ReplacementGuards(pulumi.ComponentResource):
 
 @dataclass(frozen=True, kw_only=True)
 class MagnumClusterArgs:
-    """Arguments of the cluster; ``template`` is its template's id, or the arguments of a new one.
+    """Arguments of the cluster; ``template`` is its template's id.
 
     ``minutes`` bound each operation; other values of ``trigger`` replace the cluster; another template does,
     unless Magnum ``upgrades`` to it; ``protect``: the engine refuses to delete or replace the cluster.
@@ -49,7 +49,7 @@ class MagnumClusterArgs:
 
     cluster: Mapping[str, Any]
     region: str | None
-    template: pulumi.Output[str] | Mapping[str, Any]
+    template: pulumi.Output[str]
     minutes: int
     trigger: Mapping[str, Any]
     upgrades: bool
@@ -92,15 +92,9 @@ class MagnumCluster(pulumi.ComponentResource):
         Declared changes that need a replacement change the trigger, once the guard allows them; a replacement
         has the labels as declared.
         """
-        template = args.template
-        if isinstance(template, Mapping):
-            # Its name depends on its content: a change creates another one, and deletes this one at the end,
-            # when no cluster uses it any more.
-            opts = pulumi.ResourceOptions(parent=self, replace_on_changes=["name"])
-            template = containerinfra.ClusterTemplate(f"{name}-template", **template, opts=opts).id
         return containerinfra.Cluster(
             f"{name}-cluster",
-            cluster_template_id=template,
+            cluster_template_id=args.template,
             # The provider compares it with the cluster's region: declaring its own one is not a change.
             region=args.region,
             **args.cluster,

@@ -217,6 +217,6 @@ def _is_tag(part: str, value: Any) -> bool:
 
 _UNION_BRANCHES = (
     *("str", "dict[str,constrained-int]", "[key]", "[number]", "[list]", "[share]"),
-    *("[name]", "[counter]", "[template]"),
+    *("[name]", "[counter]"),
     *("[own]", "[existing]", "[ids]", "[tags]"),
 )

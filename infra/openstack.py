@@ -32,7 +32,8 @@ def cluster(env: Environment) -> Target:
     declared = cluster_of(env)
     losses_guard = guards.cluster_guard(env)
     provider = openstack.Provider(f"{env.name}-openstack", cloud=declared.cloud, region=declared.region)
-    template = _template(env, provider)
+    by_provider = pulumi.InvokeOutputOptions(provider=provider)
+    template = containerinfra.get_cluster_template_output(name=declared.template, opts=by_provider).id
     # Not named after the environment: to the engine, a renamed guard would be a new resource.
     replacement_guards = ReplacementGuards("guard", ReplacementGuardsArgs(guards=_guards(env, template)))
     after = pulumi.ResourceOptions(providers=[provider], depends_on=[losses_guard, replacement_guards])
@@ -51,24 +52,14 @@ def cluster(env: Environment) -> Target:
     )
 
 
-def _template(env: Environment, provider: openstack.Provider) -> pulumi.Output[str] | None:
-    """Id of the cloud's template of the declared name; None if the stack makes its own."""
-    name = cluster_of(env).template
-    if not isinstance(name, str):
-        return None
-    opts = pulumi.InvokeOutputOptions(provider=provider)
-    return containerinfra.get_cluster_template_output(name=name, opts=opts).id
-
-
-def _guards(env: Environment, template: pulumi.Output[str] | None) -> dict[str, ReplacementGuardArgs]:
-    """With the id of the cloud's template; its name can be given to another template."""
-    by_id = template is not None
+def _guards(env: Environment, template: pulumi.Output[str]) -> dict[str, ReplacementGuardArgs]:
+    """With the id of the template; its name can be given to another template."""
     return {
         guard.name: ReplacementGuardArgs(
             what=guard.subject,
             at=guard.prefix,
             fixed=guard.fixed,
-            template=dict.fromkeys(guard.template, template) if guard.template and by_id else guard.template,
+            template=dict.fromkeys(guard.template, template) if guard.template else guard.template,
             allow=guard.allow,
             allow_replace=guard.allowed,
             lost=guard.lost,
@@ -79,13 +70,11 @@ def _guards(env: Environment, template: pulumi.Output[str] | None) -> dict[str, 
     }
 
 
-def _cluster(env: Environment, template: pulumi.Output[str] | None) -> MagnumClusterArgs:
-    template_id = magnum.template(env) if template is None else template
-    assert template_id is not None  # a template is either of our own or the cloud's
+def _cluster(env: Environment, template: pulumi.Output[str]) -> MagnumClusterArgs:
     return MagnumClusterArgs(
         cluster=magnum.cluster(env),
         region=cluster_of(env).region,
-        template=template_id,
+        template=template,
         minutes=magnum.wait_minutes(env),
         trigger=magnum_guards.cluster_guard(env).trigger,
         upgrades=magnum.upgrades(env),

@@ -41,7 +41,6 @@ INFERENCE = "kubernetes:serving.kserve.io/v1beta1:InferenceService"
 BLUE_GREEN = "gpuform:workloads:BlueGreen"
 OPENSTACK = "pulumi:providers:openstack"
 MAGNUM_CLUSTER = "openstack:containerinfra/cluster:Cluster"
-MAGNUM_TEMPLATE = "openstack:containerinfra/clusterTemplate:ClusterTemplate"
 MAGNUM_GROUP = "openstack:containerinfra/nodeGroup:NodeGroup"
 REPLACEMENT_GUARD = "gpuform:openstack:ReplacementGuard"
 AUTOSCALERS = (

@@ -63,7 +63,7 @@ RULES = (
         "The cluster's endpoint is private or open to named ranges, of an IPv4 /8 or an IPv6 /16 at most.",
         "critical",
         "leave endpoint.public_cidrs empty, or name the ranges of its users",
-        (contract.CLUSTER, contract.MAGNUM_CLUSTER, contract.MAGNUM_TEMPLATE),
+        (contract.CLUSTER, contract.MAGNUM_CLUSTER),
         _endpoint,
     ),
     Rule(

@@ -65,13 +65,7 @@ RULES = (
         "high",
         "enable only one: settings.featureGates.nodeRepair, nodeRepairConfig, Magnum's label "
         "auto_healing_enabled, or a health.mode other than observe",
-        (
-            contract.RELEASE,
-            contract.NODE_GROUP,
-            contract.MAGNUM_CLUSTER,
-            contract.MAGNUM_TEMPLATE,
-            contract.CONFIG_MAP,
-        ),
+        (contract.RELEASE, contract.NODE_GROUP, contract.MAGNUM_CLUSTER, contract.CONFIG_MAP),
         _single_remediator,
         whole_stack=True,
     ),

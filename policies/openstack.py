@@ -9,21 +9,11 @@ from policies.rule import Resource, Rule, get, mapping, text
 
 _SECRETS = ("password", "applicationCredentialSecret", "token")
 _TRUE = (True, "true", "True")
-_OPEN = {
-    contract.OPENSTACK: ("insecure", "a man in the middle can read the credentials"),
-    contract.MAGNUM_TEMPLATE: (
-        "tlsDisabled",
-        "a cluster's API accepts requests from anyone who can reach it",
-    ),
-}
 
 
 def has_label(resource: Resource, name: str) -> bool:
-    """Whether a cluster, or its template, has one of Magnum's labels set to true."""
-    return (
-        resource.type in (contract.MAGNUM_CLUSTER, contract.MAGNUM_TEMPLATE)
-        and get(resource.props, "labels", name) in _TRUE
-    )
+    """Whether a cluster has one of Magnum's labels set to true."""
+    return resource.type == contract.MAGNUM_CLUSTER and get(resource.props, "labels", name) in _TRUE
 
 
 def _bounded(group: Resource, _: Sequence[Resource]) -> Iterator[str]:
@@ -87,10 +77,9 @@ def _credentials(provider: Resource, _: Sequence[Resource]) -> Iterator[str]:
             yield f"{key} is an argument of the provider, and thus in the state of every stack that uses it"
 
 
-def _encrypted(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
-    key, fact = _OPEN[resource.type]
-    if get(resource.props, key) in _TRUE:
-        yield f"{key}: {fact}"
+def _encrypted(provider: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    if get(provider.props, "insecure") in _TRUE:
+        yield "insecure: a man in the middle can read the credentials"
 
 
 def _floating_ips(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
@@ -158,10 +147,10 @@ RULES = (
     ),
     Rule(
         "openstack-tls",
-        "Connections to OpenStack and to its clusters are verified by TLS.",
+        "Connections to OpenStack are verified by TLS.",
         "critical",
         "leave TLS on; a private CA belongs in clouds.yaml (cacert)",
-        (contract.OPENSTACK, contract.MAGNUM_TEMPLATE),
+        (contract.OPENSTACK,),
         _encrypted,
     ),
     Rule(
@@ -169,7 +158,7 @@ RULES = (
         "Nodes have no address that is reachable from outside.",
         "low",
         "network.floating_ip: false; a load balancer makes services reachable",
-        (contract.MAGNUM_CLUSTER, contract.MAGNUM_TEMPLATE),
+        (contract.MAGNUM_CLUSTER,),
         _floating_ips,
     ),
     Rule(

@@ -76,12 +76,6 @@ def _parse_resource(document: Any) -> Iterator[Resource]:
         yield Resource("kubernetes:helm.sh/v3:Release", str(document["name"]), document)
     elif "replaced for" in document:
         yield from _magnum_resources(document)
-    elif isinstance(document.get("template"), dict):
-        yield Resource(
-            "openstack:containerinfra/clusterTemplate:ClusterTemplate",
-            str(document["template"]["name"]),
-            _camel_case(document["template"]),
-        )
     elif "node group" in document:
         image = document.get("image") or {}
         repair = {"enabled": "repair" not in document}

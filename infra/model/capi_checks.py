@@ -30,26 +30,18 @@ LABELS = frozenset(
 _TRUE_VALUES = ("1", "on", "t", "true", "y", "yes")
 """What the driver takes for true (oslo.utils, ``bool_from_string``)."""
 _DRIVER = "Magnum's Cluster API driver"
-_NO_VOLUME = (None, "has no volume for containers", "leave it out, or use labels: {boot_volume_size: GIB}")
-_NO_FLOATING_IP = (
-    None,
-    "gives nodes no floating IP",
-    "leave it out (label master_lb_floating_ip_enabled is for the API's)",
-)
-_ALWAYS_BALANCED = (False, "makes a load balancer for the API in any case", "leave it out")
 _REFUSED: Mapping[str, tuple[object, str, str]] = {
-    "docker_volume_gib": _NO_VOLUME,
-    "template.docker_volume_gib": _NO_VOLUME,
-    "network.floating_ip": _NO_FLOATING_IP,
-    "template.floating_ip": _NO_FLOATING_IP,
-    "masters.lb": _ALWAYS_BALANCED,
-    "template.master_lb": _ALWAYS_BALANCED,
-    "template.network_driver": (
-        "flannel",
-        "has no flannel: no node would become ready",
-        "use calico or cilium",
+    "docker_volume_gib": (
+        None,
+        "has no volume for containers",
+        "leave it out, or use labels: {boot_volume_size: GIB}",
     ),
-    "template.server_type": ("bm", "makes virtual machines only", "leave it out"),
+    "network.floating_ip": (
+        None,
+        "gives nodes no floating IP",
+        "leave it out (label master_lb_floating_ip_enabled is for the API's)",
+    ),
+    "masters.lb": (False, "makes a load balancer for the API in any case", "leave it out"),
 }
 """Fields of the cluster, with the refused value (None: any), the fact and the remedy."""
 _NAME = re.compile(r"[a-z][a-z0-9-]+[a-z0-9]")

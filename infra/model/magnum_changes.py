@@ -1,7 +1,7 @@
 """Table of the changes that Magnum makes in place, and of those that need a replacement.
 
 Sources, all of 2026-07: the provider's resources (terraform-provider-openstack, ``resource_openstack_
-containerinfra_{cluster,nodegroup,clustertemplate}_v1.go``, which pulumi_openstack 5.5 wraps) and Magnum
+containerinfra_{cluster,nodegroup}_v1.go``, which pulumi_openstack 5.5 wraps) and Magnum
 (``magnum/api/controllers/v1/{nodegroup,cluster_actions}.py``, ``magnum/api/validation.py``,
 ``magnum/db/sqlalchemy/api.py``). Where both restrict a field, the stricter one counts.
 """
@@ -24,9 +24,6 @@ _PATCH = (
 )
 _UPGRADE = (
     "the provider's Update: POST actions/upgrade; Magnum's Heat driver has none since 18.0.0 (2fd3059f)"
-)
-_MADE_WITH = (
-    "Magnum refuses changes of a template in use, and no upgrade changes what a cluster was created with"
 )
 _OURS = "gpuform's own: not sent to Magnum"
 
@@ -68,15 +65,7 @@ CLUSTER: Mapping[str, Change] = {
     "driver": Change(
         "in_place", "not sent to Magnum; a label that follows from it counts as a change of labels"
     ),
-    **_changes("by_upgrade", _UPGRADE, "template template.image template.labels"),
-    **_changes(
-        "replace", _MADE_WITH, "template.network_driver template.external_network template.dns_nameserver"
-    ),
-    **_changes("replace", _MADE_WITH, "template.volume_driver template.master_lb template.floating_ip"),
-    **_changes("replace", _MADE_WITH, "template.docker_volume_gib template.server_type"),
-    "template.public": Change(
-        "in_place", "Magnum publishes a template in use (_is_publishing_cluster_template)"
-    ),
+    "template": Change("by_upgrade", _UPGRADE),
     "version": Change("in_place", "states the template's version; only another template changes it"),
     **_changes("replace", _BOTH, "keypair network.fixed_network network.fixed_subnet network.floating_ip"),
     "masters.nodes": Change("replace", _FORCE_NEW),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Discriminator, Field, PrivateAttr, Tag, ValidationError, ValidationInfo, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, ValidationInfo, model_validator
 
 from infra.model.base import ClusterModel, Flag, Model, option, required
 from infra.model.errors import InputError
@@ -19,7 +19,6 @@ from infra.model.openstack_values import (
     ImageName,
     MagnumLabels,
     MinorVersion,
-    NameServer,
     OpenstackName,
     Role,
 )
@@ -65,40 +64,13 @@ class Flavor(Model):
         )
 
 
-class TemplateSpec(Model):
-    """A created template; its flavors, key pair and fixed network are the cluster's."""
-
-    KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "name": (
-            "an existing template already has its fields, and one that the stack creates its name",
-            "write template: NAME for the first, or leave name out",
-        ),
-        "tls": (  # magnum/api/controllers/v1/certificate.py
-            "always on: Magnum signs no certificate for a cluster without TLS, so nothing could reach it",
-            "leave it out",
-        ),
-    }
-
-    image: ImageName = required("Image of the nodes in Glance, with os_distro set; name or id.")
-    network_driver: Literal["calico", "flannel", "cilium"] = option(
-        "Network driver of pods; cilium only with driver capi.", "calico"
-    )
-    external_network: OpenstackName | None = option("Network that floating IPs come from; name or id.")
-    dns_nameserver: NameServer | None = option("DNS server of the nodes.")
-    volume_driver: Literal["cinder"] | None = option("Driver for volumes of pods; none if left out.")
-    master_lb: Flag = option("A load balancer in front of the masters.", False)
-    floating_ip: Flag = option("A floating IP for every node.", True)
-    docker_volume_gib: VolumeGib | None = option("Volume of each node for images and containers, in GiB.")
-    server_type: Literal["vm", "bm"] = option("Virtual machines or bare metal.", "vm")
-    labels: MagnumLabels = option("Labels of the template.", dict)
-    public: Flag = option("Whether other projects see it.", False)
-
-
-# Tags appear in error paths; the brackets distinguish them from an environment's keys.
-Template = Annotated[
-    Annotated[OpenstackName, Tag("[name]")] | Annotated[TemplateSpec, Tag("[template]")],
-    Discriminator(lambda value: "[template]" if isinstance(value, dict | TemplateSpec) else "[name]"),
-]
+def _existing_template(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        command = "openstack coe cluster template create NAME --coe kubernetes --image IMAGE"
+        command += " --external-network NETWORK --labels kube_tag=v1.X.Y"
+        remedy = f"run `{command}` (driver capi: without --labels), and write template: NAME"
+        raise InputError("", "gpuform creates no template", remedy)
+    return value
 
 
 class ClusterNetwork(Model):
@@ -161,8 +133,8 @@ class OpenstackCluster(ClusterModel):
         "that have an effect depend on it.",
         "heat",
     )
-    template: Template = required(
-        "Cluster template: an existing one, by name or id, or one that the stack creates."
+    template: Annotated[OpenstackName, BeforeValidator(_existing_template)] = required(
+        "Existing cluster template, by name or id."
     )
     version: MinorVersion = required("Kubernetes minor version that the template gives, in quotes.")
     keypair: OpenstackName | None = option("Key pair of the nodes; the template's if left out.")
@@ -185,11 +157,6 @@ class OpenstackCluster(ClusterModel):
     allow_replace: Flag = option(
         "Whether the cluster may be replaced, with everything in it, if a change requires it.", False
     )
-
-    @property
-    def created_template(self) -> TemplateSpec | None:
-        """The template that the stack makes; None if an existing one is named."""
-        return self.template if isinstance(self.template, TemplateSpec) else None
 
     def machine(self, flavor: str | None) -> Machine | None:
         """The machine of a flavor, as declared or else from the catalogue; None if neither has it."""

@@ -22,8 +22,6 @@ def check(name: str, cluster: OpenstackCluster, pools: Sequence[Pool]) -> None:
         fact = f"{name!r} becomes the cluster's name, and a cluster's name in Magnum begins with a letter"
         raise InputError("name", fact, "put a letter before it")
     _check_labels(cluster)
-    _check_template(cluster)
-    _check_groups(cluster)
     if cluster.driver == "capi":
         capi_checks.check(cluster, pools)
     for index, pool in enumerate(pools):
@@ -68,43 +66,10 @@ def warnings(
 
 
 def _check_labels(cluster: OpenstackCluster) -> None:
-    label_sets = [("cluster.labels", cluster.labels)]
-    if cluster.created_template:
-        label_sets.append(("cluster.template.labels", cluster.created_template.labels))
-    for path, labels_of_path in label_sets:
-        tag = labels_of_path.get("kube_tag")
-        if tag and not re.match(rf"v?{re.escape(cluster.version)}([.-]|$)", tag):
-            fact = f"{tag} is not Kubernetes {cluster.version}, the declared version"
-            raise InputError(f"{path}.kube_tag", fact, "give both the same minor version")
-
-
-def _check_template(cluster: OpenstackCluster) -> None:
-    """If both the cluster and a template of our own set a field, only the cluster's counts."""
-    template = cluster.created_template
-    if template is None:
-        return
-    declared = template.model_fields_set
-    for key, value, cluster_path in (
-        ("docker_volume_gib", cluster.docker_volume_gib, "cluster.docker_volume_gib"),
-        ("floating_ip", cluster.network.floating_ip, "cluster.network.floating_ip"),
-        ("master_lb", cluster.masters.lb, "cluster.masters.lb"),
-    ):
-        if value is not None and key in declared:
-            fact = f"{cluster_path} is also given, and takes precedence"
-            raise InputError(f"cluster.template.{key}", fact, "leave one out")
-    if cluster.masters.nodes > 1 and not template.master_lb and cluster.masters.lb is None:
-        fact = f"Magnum makes {cluster.masters.nodes} masters only behind a load balancer"
-        raise InputError("cluster.template.master_lb", fact, "use master_lb: true, or one master")
-    if template.network_driver == "cilium" and cluster.driver == "heat":
-        fact = "Magnum's Heat driver does not have cilium"
-        raise InputError("cluster.template.network_driver", fact, "use calico or flannel, or driver: capi")
-
-
-def _check_groups(cluster: OpenstackCluster) -> None:
-    network = cluster.network
-    if cluster.created_template and network.fixed_subnet and not network.fixed_network:
-        fact = "a subnet is in a network, and none is named"
-        raise InputError("cluster.network.fixed_subnet", fact, "add fixed_network, or leave it out")
+    tag = cluster.labels.get("kube_tag")
+    if tag and not re.match(rf"v?{re.escape(cluster.version)}([.-]|$)", tag):
+        fact = f"{tag} is not Kubernetes {cluster.version}, the declared version"
+        raise InputError("cluster.labels.kube_tag", fact, "give both the same minor version")
 
 
 def check_flavors(cluster: OpenstackCluster, pools: Sequence[Pool]) -> None:

@@ -13,7 +13,6 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from infra.model.base import Strict, matching, refusing
 from infra.model.errors import InputError
-from infra.model.hostnames import is_host
 from infra.model.values import Supported, Text
 
 MASTER_ROLE = "master"
@@ -79,18 +78,6 @@ def _check_networks(values: dict[str, str]) -> None:
         networks[key] = network
 
 
-def _dns(value: str) -> str:
-    """Magnum's API takes IPv4 addresses (ClusterTemplate.dns_nameserver), and newer ones several."""
-    for text in value.split(","):
-        try:
-            address = ipaddress.IPv4Address(text)
-        except ValueError:
-            raise InputError("", f"{text!r} is not an IPv4 address", "write it as 192.0.2.53") from None
-        if not is_host(str(address)) or address.is_loopback:
-            raise InputError("", f"no DNS server has {text}", "write the server's own address")
-    return value
-
-
 def _has_control_characters(value: str) -> bool:
     return any(ord(char) < 32 or ord(char) == 127 for char in value)
 
@@ -120,7 +107,6 @@ MagnumLabels = Annotated[dict[_LabelKey, _LabelText], AfterValidator(_labels)]
 MinorVersion = Annotated[
     Strict, matching(r"1\.[1-9][0-9]?", "a minor version of Kubernetes", 'write it as "1.30"'), Supported
 ]
-NameServer = Annotated[Strict, AfterValidator(_dns)]
 Role = Annotated[
     Strict,
     refusing(

@@ -16,9 +16,8 @@ Documents = list[dict[str, Any]]
 def cloud_documents(env: Environment) -> dict[str, Documents]:
     """Documents by file name, empty on other clusters; Karpenter and IAM only if a pool uses Karpenter."""
     if env.cluster.kind == "openstack":
-        created = magnum.template(env)
         groups = [_magnum_group(env, pool) for pool in env.pools]
-        return {"magnum.yaml": [*([{"template": created}] if created else []), _magnum_cluster(env), *groups]}
+        return {"magnum.yaml": [_magnum_cluster(env), *groups]}
     if env.cluster.kind != "aws":
         return {}
     nodes = [node_groups.system_pool(env), *node_groups.managed_pools(env)]
@@ -87,13 +86,11 @@ def _iam_policies() -> Documents:
 
 def _magnum_cluster(env: Environment) -> dict[str, Any]:
     guard = magnum_guards.cluster_guard(env)
-    fields: dict[str, Any] = {
+    return {
         "cluster": magnum.cluster(env),
         "replaced for": sorted({**guard.fixed, **(guard.template or {})}),
+        "template": magnum.cluster_of(env).template,
     }
-    if magnum.template(env) is None:
-        fields["template"] = magnum.cluster_of(env).template
-    return fields
 
 
 def _magnum_group(env: Environment, pool: Pool) -> dict[str, Any]:

@@ -6,7 +6,6 @@ Sources: Magnum's API reference, and its ``magnum/api/controllers/v1``.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +14,6 @@ from infra.model.environment import Environment
 from infra.model.magnum_changes import UPGRADING_DRIVERS
 from infra.model.openstack import AUTOSCALER_LABEL, GPU_LABEL, SCALING_DRIVERS, OpenstackCluster
 from infra.model.pool import Pool
-from infra.model.values import short_digest
 
 Arguments = dict[str, Any]
 
@@ -29,7 +27,6 @@ GROUP_LABELS: Mapping[str, str] = {
 ``configure-kubernetes-minion.sh`` (until Magnum 2026.1); magnum-capi-helm's chart sets it on its machines."""
 MARGIN_MINUTES = 5
 """Added to Magnum's own timeout: its error says more than "timed out"."""
-_COE = "kubernetes"
 
 
 def cluster_of(env: Environment) -> OpenstackCluster:
@@ -66,33 +63,6 @@ def cluster(env: Environment) -> Arguments:
         node_count=declared.workers.nodes,
         **_labels(labels(env), declared.merge_labels),
     )
-
-
-def template(env: Environment) -> Arguments | None:
-    """Arguments of a template of our own; None if an existing one is used.
-
-    Magnum changes only name and visibility of a template in use, so the name ends in a hash of the content:
-    other content makes a new template, to which the cluster then moves.
-    """
-    declared = cluster_of(env).created_template
-    if declared is None:
-        return None
-    content = _without_none(
-        coe=_COE,
-        dns_nameserver=declared.dns_nameserver,
-        docker_volume_size=declared.docker_volume_gib,
-        external_network_id=declared.external_network,
-        floating_ip_enabled=declared.floating_ip,
-        image=declared.image,
-        labels=dict(sorted(declared.labels.items())) or None,
-        master_lb_enabled=declared.master_lb,
-        network_driver=declared.network_driver,
-        server_type=declared.server_type,
-        tls_disabled=False,
-        volume_driver=declared.volume_driver,
-    )
-    name = f"{env.name}-{short_digest(json.dumps(content, sort_keys=True))}"
-    return {"name": name, "public": declared.public, **content}
 
 
 def node_group(env: Environment, pool: Pool) -> Arguments:

@@ -101,7 +101,7 @@ def _fixed_values(table: Mapping[str, Change], mode: Mode, body: Mapping[str, An
         value = _value_at(body, path) if change.mode == mode else None
         if path.rpartition(".")[2] == "labels":
             values |= {f"{base}{path}.{key}": label_value for key, label_value in (value or {}).items()}
-        elif value is not None and not isinstance(value, Mapping):  # our own template has rows of its own
+        elif value is not None:
             values[f"{base}{path}"] = value
     return dict(sorted(values.items()))
 

@@ -7,11 +7,6 @@ from typing import Any
 
 T4: dict[str, Any] = {"name": "gpu-t4", "machine": "g2.5xlarge", "nodes": 1}
 BURST: dict[str, Any] = {"name": "burst", "machine": "g4.p1.40g", "elastic": {"min": 1, "max": {"nodes": 4}}}
-OWN_TEMPLATE: dict[str, Any] = {
-    "image": "fedora-coreos-40",
-    "external_network": "ext",
-    "labels": {"kube_tag": "v1.30.2"},
-}
 
 
 def small(*pools: dict[str, Any], **cluster: Any) -> dict[str, Any]:
@@ -27,7 +22,3 @@ def small(*pools: dict[str, Any], **cluster: Any) -> dict[str, Any]:
         },
         "pools": [copy.deepcopy(pool) for pool in pools or (T4,)],
     }
-
-
-def with_template(*pools: dict[str, Any], driver: str = "capi", **template: Any) -> dict[str, Any]:
-    return small(*pools, driver=driver, template={**copy.deepcopy(OWN_TEMPLATE), **template})

@@ -16,7 +16,7 @@ from infra.platform import platform
 from infra.target import Target
 from tests.components import test_hosts_program, test_program, test_workloads
 from tests.components.aws_stacks import ROOT
-from tests.components.openstack_stacks import T4, with_template
+from tests.components.openstack_stacks import T4
 from tests.components.recording import record, run
 from tests.components.test_bounded import STACKS, declared
 
@@ -25,7 +25,6 @@ pytestmark = pytest.mark.unit
 PROGRAMS: dict[str, dict[str, Any]] = {name: declared(name) for name in STACKS} | {
     **test_program.PROGRAMS,
     "hosts alone": test_hosts_program.alone(),
-    "own template": with_template(T4),
     "workloads": test_workloads.environment(*test_workloads.WORK),
 }
 

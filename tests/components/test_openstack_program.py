@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from tests.components.aws_stacks import waits_for
-from tests.components.openstack_stacks import BURST, T4, small, with_template
+from tests.components.openstack_stacks import BURST, T4, small
 from tests.components.recording import MAGNUM, Recorded, Recorder, kubeconfig, record
 
 pytestmark = pytest.mark.unit
 
 GROUP = "openstack:containerinfra/nodeGroup:NodeGroup"
-TEMPLATE = "openstack:containerinfra/clusterTemplate:ClusterTemplate"
 GUARD = "gpuform:openstack:ReplacementGuard"
 KUBERNETES = "pulumi:providers:kubernetes"
 
@@ -42,15 +41,10 @@ def test_credentials_in_the_environment_never_reach_the_state(monkeypatch: pytes
     assert all("canary-4711" not in str(resource.inputs) for resource in record(small()).resources)
 
 
-def test_a_template_is_looked_up_by_its_name_or_made(recorded: Recorder) -> None:
+def test_a_template_is_looked_up_by_its_name(recorded: Recorder) -> None:
     (call,) = recorded.calls
     assert call.args["name"] == "kubernetes-1.30.2-2"
-    assert not recorded.of(TEMPLATE)
     assert recorded.one(MAGNUM).inputs["clusterTemplateId"] == "id of kubernetes-1.30.2-2"
-    with_own = record(with_template(T4))
-    assert not with_own.calls
-    assert with_own.one(TEMPLATE).inputs["image"] == "fedora-coreos-40"
-    assert with_own.one(MAGNUM).inputs["clusterTemplateId"] == "research-template-id"
 
 
 def test_the_guard_knows_a_template_by_its_id_for_its_name_may_come_to_mean_another(
@@ -58,19 +52,16 @@ def test_the_guard_knows_a_template_by_its_id_for_its_name_may_come_to_mean_anot
 ) -> None:
     cluster = next(guard for guard in recorded.of(GUARD) if guard.name == "guard-cluster")
     assert cluster.inputs["template"] == {"cluster.template": "id of kubernetes-1.30.2-2"}
-    heat = record(with_template(driver="heat")).of(GUARD)[0]
-    assert heat.inputs["template"]["cluster.template.image"] == "fedora-coreos-40"
     assert "template" not in record(small(driver="capi")).of(GUARD)[0].inputs
 
 
-def test_nothing_of_openstack_is_touched_before_every_guard_has_agreed() -> None:
-    recorder = record(with_template(T4, BURST))
-    guards = {f"{GUARD} {resource.name}" for resource in recorder.of(GUARD)}
+def test_nothing_of_openstack_is_touched_before_every_guard_has_agreed(recorded: Recorder) -> None:
+    guards = {f"{GUARD} {resource.name}" for resource in recorded.of(GUARD)}
     assert guards == {f"{GUARD} guard-{name}" for name in ("cluster", "pool-gpu-t4", "pool-burst")}
-    resources = [resource for resource in recorder.resources if resource.type.startswith("openstack:")]
-    assert len(resources) == 4
+    resources = [resource for resource in recorded.resources if resource.type.startswith("openstack:")]
+    assert len(resources) == 3
     for resource in resources:
-        assert guards <= waits_for(recorder, resource), resource.name
+        assert guards <= waits_for(recorded, resource), resource.name
 
 
 def test_groups_come_after_the_cluster_and_the_platform_after_the_groups(recorded: Recorder) -> None:
@@ -118,12 +109,6 @@ def test_a_region_is_compared_by_the_provider_for_it_may_be_the_one_that_was_imp
 @pytest.mark.parametrize(("driver", "replaced"), [("heat", ["clusterTemplateId"]), ("capi", [])])
 def test_another_template_is_an_upgrade_where_the_driver_has_one(driver: str, replaced: list[str]) -> None:
     assert list(record(small(driver=driver)).one(MAGNUM).request.replaceOnChanges) == replaced
-
-
-def test_a_template_of_our_own_is_made_anew_rather_than_changed_while_it_is_in_use() -> None:
-    request = record(with_template()).one(TEMPLATE).request
-    assert list(request.replaceOnChanges) == ["name"]
-    assert not request.deleteBeforeReplace
 
 
 def test_a_groups_nodes_are_counted_by_us_or_by_the_autoscaler(recorded: Recorder) -> None:

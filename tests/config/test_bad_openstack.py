@@ -51,9 +51,8 @@ GROUP = (
 
 @pytest.mark.parametrize("label", ["True", "yes", 1, True])
 def test_the_cluster_api_driver_takes_what_it_reads(label: Any) -> None:
-    own = {"image": "ubuntu", "master_lb": True, "network_driver": "cilium", "server_type": "vm"}
-    edits = (put("cluster/template", own), put("cluster/masters/nodes", 3))
-    assert parse(change(*CAPI, *edits, put("cluster/labels", {"auto_scaling_enabled": label}))).warnings == ()
+    edits = (put("cluster/masters/nodes", 3), put("cluster/labels", {"auto_scaling_enabled": label}))
+    assert parse(change(*CAPI, *edits)).warnings == ()
 
 
 def test_a_label_that_the_cluster_api_driver_does_not_read_is_warned_of() -> None:
@@ -140,17 +139,3 @@ def test_an_empty_group_may_be_known_by_a_label_of_magnums() -> None:
     assert "so cpu would stay empty" in message(change(work))
     assert parse(change(work, put("pools/4/openstack", {"labels": {"gpuform.io/pool": "cpu"}})))
     assert parse(change(work, put("pools/4/elastic/min", 1)))
-
-
-def test_a_template_of_our_own_is_taken() -> None:
-    own = {
-        "image": "fedora-coreos-40",
-        "network_driver": "flannel",
-        "volume_driver": "cinder",
-        "master_lb": True,
-    }
-    env = parse(change(put("cluster/template", own), put("cluster/masters/nodes", 3)))
-    assert env.cluster.kind == "openstack"
-    assert env.cluster.created_template is not None
-    assert env.cluster.created_template.image == "fedora-coreos-40"
-    assert parse(env.resolved()) == env

@@ -1,4 +1,4 @@
-"""Arguments of Magnum's cluster, template and node groups, and which of them change in place."""
+"""Arguments of Magnum's cluster and node groups, and which of them change in place."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from infra.model.openstack import (
     Masters,
     OpenstackCluster,
     OpenstackPool,
-    TemplateSpec,
     Workers,
 )
 from infra.plan import magnum, magnum_guards, sharing
-from tests.components.openstack_stacks import BURST, T4, small, with_template
+from tests.components.openstack_stacks import BURST, T4, small
 
 pytestmark = pytest.mark.unit
 
@@ -139,34 +138,6 @@ def test_a_groups_own_labels_come_on_top_of_the_clusters_or_instead(merge: bool)
     assert found.get("merge_labels", False) is merge
 
 
-def test_a_template_of_our_own_is_named_after_its_content() -> None:
-    env = parse(with_template())
-    found = magnum.template(env)
-    assert found is not None
-    assert found == {
-        "name": found["name"],
-        "coe": "kubernetes",
-        "external_network_id": "ext",
-        "floating_ip_enabled": True,
-        "image": "fedora-coreos-40",
-        "labels": {"kube_tag": "v1.30.2"},
-        "master_lb_enabled": False,
-        "network_driver": "calico",
-        "public": False,
-        "server_type": "vm",
-        "tls_disabled": False,
-    }
-    prefix, _, digest = found["name"].rpartition("-")
-    assert (prefix, len(digest)) == ("research", 8)
-
-    def name(**changed: Any) -> str:
-        return str((magnum.template(parse(with_template(**changed))) or {})["name"])
-
-    assert name(image="fedora-coreos-41") != found["name"]
-    assert name(public=True) == found["name"]  # Magnum makes a template public once it is used
-    assert magnum.template(parse(small())) is None
-
-
 @pytest.mark.parametrize(
     ("driver", "label"),
     [("heat", "magnum.openstack.org/nodegroup"), ("capi", "capi.stackhpc.com/node-group")],
@@ -179,7 +150,6 @@ def test_nodes_are_found_by_the_label_of_the_clouds_driver(driver: str, label: s
 
 
 PARTS: dict[str, type[BaseModel]] = {
-    "template": TemplateSpec,
     "network": ClusterNetwork,
     "masters": Masters,
     "workers": Workers,
@@ -187,7 +157,7 @@ PARTS: dict[str, type[BaseModel]] = {
 
 
 def test_every_field_of_the_cluster_has_a_row() -> None:
-    fields = {name for name in OpenstackCluster.model_fields if name not in PARTS or name == "template"}
+    fields = {name for name in OpenstackCluster.model_fields if name not in PARTS}
     fields |= {f"{part}.{name}" for part, model in PARTS.items() for name in model.model_fields}
     assert set(magnum_changes.CLUSTER) == fields
 
@@ -250,20 +220,6 @@ def test_another_template_is_a_replacement_where_the_driver_has_no_upgrades() ->
     assert FIXED.template == {"cluster.template": "kubernetes-1.30.2-2"}
     assert cluster(driver="capi").template is None
     assert cluster(driver="capi").fixed == FIXED.fixed
-    own = magnum_guards.cluster_guard(parse(with_template(driver="heat")))
-    assert own.template == {
-        "cluster.template.image": "fedora-coreos-40",
-        "cluster.template.labels.kube_tag": "v1.30.2",
-    }
-
-
-def test_what_a_cluster_was_made_with_is_fixed_whatever_the_driver_does() -> None:
-    before, after = (
-        magnum_guards.cluster_guard(parse(with_template(driver="heat", server_type=kind))).fixed
-        for kind in ("vm", "bm")
-    )
-    assert before == {**after, "cluster.template.server_type": "vm"}
-    assert before["cluster.template.external_network"] == "ext"
 
 
 @pytest.mark.parametrize(

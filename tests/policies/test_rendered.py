@@ -75,15 +75,6 @@ def test_a_broken_document_is_named(
 
 
 @pytest.mark.unit
-def test_a_template_of_our_own_is_judged() -> None:
-    files = {
-        "magnum.yaml": yaml.safe_dump({"template": {"name": "a", "coe": "kubernetes", "tls_disabled": True}})
-    }
-    (finding,) = judging.check_resources(list(judging.rendered_resources(files)))
-    assert (finding.rule.id, finding.resource.name) == ("openstack-tls", "a")
-
-
-@pytest.mark.unit
 def test_render_ends_with_1_where_a_rule_is_broken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -28,7 +28,7 @@ MAGNUM_STEPS: tuple[Step, ...] = (
     Step("load balancers", "deletes Services of type LoadBalancer and Ingresses, of every namespace", 600),
     Step("volumes", "keeps volumes with data at OpenStack; with --purge, deletes claims and volumes", 600),
     Step("leftovers", "deletes load balancers of Services that are gone, by the cluster's id", 600),
-    Step("cluster", "the engine deletes the platform, node groups, the cluster, its template if it is ours"),
+    Step("cluster", "the engine deletes the platform, node groups, the cluster"),
 )
 """Magnum removes the nodes itself: no controller has to be alive for that."""
 

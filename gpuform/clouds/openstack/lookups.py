@@ -39,10 +39,6 @@ class Lookup:
 
 
 LOOKUPS: Mapping[str, Lookup] = {
-    "openstack:containerinfra/clusterTemplate:ClusterTemplate": Lookup(
-        "clustertemplates",
-        {"coe": "coe", "networkDriver": "network_driver", "serverType": "server_type", "public": "public"},
-    ),
     CLUSTER: Lookup(
         "clusters",
         {
@@ -56,7 +52,7 @@ LOOKUPS: Mapping[str, Lookup] = {
     ),
     NODE_GROUP: Lookup("nodegroups", {"flavorId": "flavor_id", "role": "role"}, in_cluster=True),
 }
-"""The three Magnum types that the program creates."""
+"""The two Magnum types that the program creates."""
 
 
 def list_candidates(api: Api, lookup: Lookup, inputs: Json, known: Collection[str]) -> list[Json]:

@@ -1,8 +1,8 @@
 """Checks at Magnum whether a resource that a killed run was creating exists; read-only.
 
 Magnum's objects cannot carry a tag, so ours are recognised by what only ours can have: a node group is part
-of a cluster in the state; a cluster or a template has the name, the creator and the arguments (`LOOKUPS`) of
-the interrupted create, and was created after the stack's provider in the state.
+of a cluster in the state; a cluster has the name, the creator and the arguments (`LOOKUPS`) of the
+interrupted create, and was created after the stack's provider in the state.
 """
 
 from __future__ import annotations
@@ -173,7 +173,6 @@ def _next_step(operation: Operation, live: Json, does: Action, why: str, id: str
 
 
 def _is_busy(live: Json) -> bool:
-    """Templates have no status."""
     return str(live.get("status") or "").endswith("_IN_PROGRESS")
 
 

@@ -41,15 +41,15 @@ def findings(
     return by_subject
 
 
-SPEC = {"image": "fedora-coreos-40", "external_network": "ext", "master_lb": True, "docker_volume_gib": 50}
 IMAGE = {"id": "i-1", "name": "fedora-coreos-40", "os_distro": "fedora-coreos", "status": "active"}
-EXTERNAL = {"id": "n-1", "name": "ext", "router:external": True, "subnets": []}
-INSIDE = {"id": "n-2", "name": "inside", "router:external": False, "subnets": ["s-1"]}
+INSIDE = {"id": "n-2", "name": "inside", "subnets": ["s-1"]}
 
 
-def environment_with_template(cloud: FakeCloud) -> Environment:
-    cloud.images, cloud.networks = [IMAGE], [EXTERNAL, INSIDE]
+def environment_in_network(cloud: FakeCloud) -> Environment:
+    """In a network that exists, from a template with load balancers and floating IPs."""
+    cloud.templates[0] |= {"floating_ip_enabled": True, "master_lb_enabled": True}
+    cloud.images, cloud.networks = [IMAGE], [INSIDE]
     cloud.subnets = [{"id": "s-1", "name": "nodes", "network_id": "n-2", "cidr": "10.0.0.0/24"}]
     network = {"fixed_network": "inside", "fixed_subnet": "nodes"}
-    flavors = {"masters": {"flavor": "m2.medium"}, "workers": {"flavor": "m2.medium"}}
-    return environment(template=SPEC, network=network, operator={"driver": "host"}, **flavors)
+    pool = T4 | {"openstack": {"image": IMAGE["name"]}}
+    return environment(pool, A100, network=network, docker_volume_gib=50, operator={"driver": "host"})

@@ -9,12 +9,11 @@ import pytest
 from gpuform.clouds.openstack.preflight.project import StateClusters
 from tests.clouds.openstack.environments import (
     CLUSTER,
-    EXTERNAL,
     IMAGE,
     INSIDE,
     T4,
     environment,
-    environment_with_template,
+    environment_in_network,
     findings,
 )
 from tests.clouds.openstack.fake_cloud import FakeCloud
@@ -22,11 +21,10 @@ from tests.clouds.openstack.fake_cloud import FakeCloud
 pytestmark = pytest.mark.unit
 
 
-def test_a_template_of_our_own_needs_what_it_names_and_what_it_makes(cloud: FakeCloud) -> None:
-    found = findings(cloud, environment_with_template(cloud))
+def test_a_cluster_needs_what_it_names_and_what_its_template_makes(cloud: FakeCloud) -> None:
+    found = findings(cloud, environment_in_network(cloud))
     assert {one.subject for one in found.values() if one.verdict == "FAIL"} == set()
     assert found["image fedora-coreos-40"].fact == "os_distro fedora-coreos"
-    assert found["external network ext"].fact == "external"
     assert found["network inside"].fact == "1 subnet(s)"
     assert found["subnet nodes"].fact == "10.0.0.0/24"
     assert found["quota of volumes"].fact.startswith("8 more at most")
@@ -44,19 +42,16 @@ def test_a_template_of_our_own_needs_what_it_names_and_what_it_makes(cloud: Fake
         ({"images": [IMAGE | {"kube_version": "v1.31.0"}]}, "image fedora-coreos-40",
          "gives Kubernetes 1.31"),
         ({"images": []}, "image fedora-coreos-40", "glance has no such image"),
-        ({"networks": [INSIDE]}, "external network ext", "no such external network; it has none"),
-        ({"networks": [EXTERNAL]}, "network inside", "neutron has no such network"),
-        ({"networks": [EXTERNAL, INSIDE | {"subnets": []}]}, "network inside", "has no subnet"),
+        ({"networks": []}, "network inside", "neutron has no such network"),
+        ({"networks": [INSIDE | {"subnets": []}]}, "network inside", "has no subnet"),
         ({"subnets": []}, "subnet nodes", "neutron has no such subnet"),
         ({"subnets": [{"id": "s-1", "name": "nodes", "network_id": "n-9", "cidr": "10.1.0.0/24"}]},
          "subnet nodes", "is not in network inside"),
         ({"balancers": [{"id": "b"}]}, "quota of load balancers", "1 of 2 taken"),
     ],
 )  # fmt: skip
-def test_what_a_template_of_our_own_lacks(
-    cloud: FakeCloud, has: dict[str, Any], subject: str, fact: str
-) -> None:
-    env = environment_with_template(cloud)
+def test_what_a_cloud_lacks(cloud: FakeCloud, has: dict[str, Any], subject: str, fact: str) -> None:
+    env = environment_in_network(cloud)
     for name, value in has.items():
         setattr(cloud, name, value)
     found = findings(cloud, env)[subject]
@@ -77,7 +72,7 @@ def test_an_image_that_glance_does_not_list_is_found_as_magnum_finds_it(
 
 def test_a_service_whose_policy_lets_nobody_ask_is_neither_failed_nor_passed(cloud: FakeCloud) -> None:
     cloud.refused = {"octavia": 403, "neutron": 500}
-    found = findings(cloud, environment_with_template(cloud))
+    found = findings(cloud, environment_in_network(cloud))
     balancers = found["quota of load balancers"]
     assert balancers.verdict == "SKIP"
     assert balancers.fact.startswith("not checked: the caller has no permission for GET ")

@@ -44,7 +44,7 @@ class Group:
 
 def groups(env: Environment) -> tuple[Group, ...]:
     cluster = cluster_of(env)
-    labels = _cluster_labels(cluster)
+    labels = cluster.labels
     result = []
     default_groups = ((MASTERS, cluster.masters, (_BOOT, _ETCD)), (WORKERS, cluster.workers, (_BOOT,)))
     for name, spec, keys in default_groups:
@@ -63,21 +63,15 @@ def groups(env: Environment) -> tuple[Group, ...]:
 def _volume_sizes(
     cluster: OpenstackCluster, labels: Mapping[str, str], *keys: str, docker: int | None = None
 ) -> tuple[int, ...]:
-    template = cluster.created_template
-    sizes = [docker or cluster.docker_volume_gib or (template.docker_volume_gib if template else 0) or 0]
+    sizes = [docker or cluster.docker_volume_gib or 0]
     sizes += [int(size) if (size := labels.get(key, "")).isdigit() else 0 for key in keys]
     return tuple(size for size in sizes if size)
 
 
-def _cluster_labels(cluster: OpenstackCluster) -> dict[str, str]:
-    return {**(cluster.created_template.labels if cluster.created_template else {}), **cluster.labels}
-
-
 def count_load_balancers(env: Environment, template_has: bool = False) -> int:
-    """Load balancers of the masters; ``template_has``: whether an existing template enables them."""
+    """Load balancers of the masters; ``template_has``: whether the template enables them."""
     cluster = cluster_of(env)
-    template = cluster.created_template
-    default = (template.master_lb if template else template_has) or cluster.driver == "capi"
+    default = template_has or cluster.driver == "capi"
     has_balancer = default if cluster.masters.lb is None else cluster.masters.lb
     return _LOAD_BALANCERS[cluster.driver] if has_balancer else 0
 
@@ -86,11 +80,9 @@ def count_floating_ips(env: Environment, nodes: int, balancers: int, template_ha
     """Floating IPs of ``nodes`` nodes, and of the API's load balancer."""
     cluster = cluster_of(env)
     if cluster.driver == "capi":  # by the label for the API's load balancer, and on no node
-        labels = {_API_ADDRESS: "true", **_cluster_labels(cluster)}
+        labels = {_API_ADDRESS: "true", **cluster.labels}
         return balancers if capi_checks.is_enabled(labels, _API_ADDRESS) else 0
-    template = cluster.created_template
-    default = template.floating_ip if template else template_has
-    has_ips = default if cluster.network.floating_ip is None else cluster.network.floating_ip
+    has_ips = template_has if cluster.network.floating_ip is None else cluster.network.floating_ip
     return nodes + bool(balancers) if has_ips else 0
 
 
@@ -158,8 +150,7 @@ class Needs:
 
     @property
     def _template(self) -> Json:
-        named = cluster_of(self.env).template
-        return (self.project.template(named) if isinstance(named, str) else None) or {}
+        return self.project.template(cluster_of(self.env).template) or {}
 
     def _flavor_name(self, group: Group) -> str:
         field = "master_flavor_id" if group.name == MASTERS else "flavor_id"

@@ -33,9 +33,7 @@ def checks(env: Environment) -> Iterator[Check]:
     if not pools:
         return
     cli = openstack_cli(cluster)
-    template = (
-        f"{cli} coe cluster template show {cluster.template if not cluster.created_template else env.name}"
-    )
+    template = f"{cli} coe cluster template show {cluster.template}"
     if cluster.driver == "capi":
         yield Check("operator of the cluster", template, partial(_judge_charts, env))
     else:
@@ -46,8 +44,7 @@ def checks(env: Environment) -> Iterator[Check]:
     spec = env.gpu_operator
     if env.ownership.driver != "operator" or spec.driver_repository or spec.driver_image:
         return
-    for image in dict.fromkeys(pool.openstack_settings.image for pool in pools):
-        name = image or (cluster.created_template.image if cluster.created_template else None)
+    for name in dict.fromkeys(pool.openstack_settings.image for pool in pools):
         subject = f"driver for image {name}" if name else f"driver for template {cluster.template}"
         by_hand = f"{cli} image show {name} -c os_distro" if name else f"{template} -c image_id"
         yield Check(subject, by_hand, partial(_judge_driver, env, name))
@@ -74,10 +71,7 @@ def _judge_label(env: Environment, project: Project) -> Result:
     cluster, existing = cluster_of(env), env.gpu_operator.mode == "existing"
     if project.existing is not None and project.existing.is_in_state:
         return Result("PASS", "the cluster exists, and a change of the label would replace it")
-    existing_template = {} if cluster.created_template else project.template(str(cluster.template)) or {}
-    template = (
-        cluster.created_template.labels if cluster.created_template else existing_template.get("labels")
-    ) or {}
+    template = (project.template(cluster.template) or {}).get("labels") or {}
     values = {**template, **labels(env)} if cluster.merge_labels else labels(env)
     if str(values.get(GPU_LABEL, "")).lower() != "true":
         if existing:
@@ -95,8 +89,7 @@ def _judge_label(env: Environment, project: Project) -> Result:
 
 
 def _judge_driver(env: Environment, image: str | None, project: Project) -> Result:
-    cluster = cluster_of(env)
-    template = {} if cluster.created_template else project.template(str(cluster.template)) or {}
+    template = project.template(cluster_of(env).template) or {}
     image_name = image or str(template.get("image_id") or "")
     images = find_images(image_name, project) if image_name else []
     distro = str(images[0].get("os_distro") or "") if len(images) == 1 else ""

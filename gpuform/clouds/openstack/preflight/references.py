@@ -34,14 +34,9 @@ _BOOT = "boot_volume_size"
 def checks(env: Environment) -> Iterator[Check]:
     cluster = cluster_of(env)
     cli = openstack_cli(cluster)
-    if isinstance(cluster.template, str):
-        by_hand = f"{cli} coe cluster template show {cluster.template}"
-        judge = partial(_judge_template, cluster, cluster.template)
-        yield Check(f"template {cluster.template}", by_hand, judge)
-    images = dict.fromkeys(group.image for group in groups(env) if group.image)
-    if cluster.created_template:
-        images = {cluster.created_template.image: None, **images}
-    for image in images:
+    by_hand = f"{cli} coe cluster template show {cluster.template}"
+    yield Check(f"template {cluster.template}", by_hand, partial(_judge_template, cluster))
+    for image in dict.fromkeys(group.image for group in groups(env) if group.image):
         yield Check(f"image {image}", f"{cli} image show {image}", partial(_judge_image, cluster, image))
     if cluster.keypair:
         by_hand = f"{cli} keypair show {cluster.keypair}"
@@ -50,26 +45,21 @@ def checks(env: Environment) -> Iterator[Check]:
 
 
 def _network_checks(cluster: OpenstackCluster, cli: str) -> Iterator[Check]:
-    template, network = cluster.created_template, cluster.network
-    fixed, subnet = network.fixed_network, network.fixed_subnet
-    if template and template.external_network:
-        by_hand = f"{cli} network list --external"
-        judge = partial(_judge_network, template.external_network, True)
-        yield Check(f"external network {template.external_network}", by_hand, judge)
+    fixed, subnet = cluster.network.fixed_network, cluster.network.fixed_subnet
     if fixed:
-        yield Check(f"network {fixed}", f"{cli} network show {fixed}", partial(_judge_network, fixed, False))
+        yield Check(f"network {fixed}", f"{cli} network show {fixed}", partial(_judge_network, fixed))
     if subnet:
         yield Check(f"subnet {subnet}", f"{cli} subnet show {subnet}", partial(_judge_subnet, subnet, fixed))
 
 
-def _judge_template(cluster: OpenstackCluster, name: str, project: Project) -> Result:
-    template = project.template(name)
+def _judge_template(cluster: OpenstackCluster, project: Project) -> Result:
+    template = project.template(cluster.template)
     if template is None:
         templates = project.list_all("magnum", "/clustertemplates", "clustertemplates")
         names = sorted(str(item["name"]) for item in templates)
         shown = ", ".join(names[:_MAX_SHOWN]) or "none"
         fact = f"Magnum has no such template for the project; it has {shown}"
-        return Result("FAIL", fact, "name one of them as cluster.template, or declare one of your own there")
+        return Result("FAIL", fact, "name one of them as cluster.template, or create one")
     if template.get("coe") != "kubernetes":
         return Result("FAIL", f"is for {template.get('coe')}", "name one for kubernetes as cluster.template")
     if cluster.driver == "capi":  # takes the version from the image, and reads no kube_tag
@@ -133,21 +123,13 @@ def _judge_keypair(cli: str, name: str, project: Project) -> Result:
     return Result("FAIL", fact, f"{cli} keypair create --public-key ~/.ssh/id_ed25519.pub {name}")
 
 
-def _judge_network(name: str, is_external: bool, project: Project) -> Result:
-    networks = project.list_all("neutron", "/networks", "networks")
-    matches = _filter_by_name(networks, name)
-    external_networks = [network for network in networks if network.get("router:external")]
-    if is_external:
-        names = ", ".join(sorted(str(network["name"]) for network in external_networks)) or "none"
-        matches = _filter_by_name(external_networks, name)
-        if not matches:
-            fact = f"neutron has no such external network; it has {names}"
-            return Result("FAIL", fact, "name another one as external_network of the template")
+def _judge_network(name: str, project: Project) -> Result:
+    matches = _filter_by_name(project.list_all("neutron", "/networks", "networks"), name)
     if failure := _judge_count(matches, "neutron", "network"):
         return failure
-    if not is_external and not matches[0].get("subnets"):
+    if not matches[0].get("subnets"):
         return Result("FAIL", "has no subnet, so nodes get no address", "create one, or name another network")
-    return Result("PASS", "external" if is_external else f"{len(matches[0]['subnets'])} subnet(s)")
+    return Result("PASS", f"{len(matches[0]['subnets'])} subnet(s)")
 
 
 def _judge_subnet(name: str, network: str | None, project: Project) -> Result:
