@@ -129,6 +129,13 @@ def test_a_template_counts_only_where_neither_run_had_upgrades() -> None:
     upgrading = {**CLUSTER, "template": None}
     assert check(CLUSTER, upgrading).failures == ()
     assert check(upgrading, other).failures == ()
+    created = {**upgrading, "fixed": {**CLUSTER["fixed"], "cluster.template.server_type": "vm"}}
+    (failure,) = check(
+        created, upgrading
+    ).failures  # by an earlier version, whose template this one would delete
+    assert failure[1].startswith(
+        'cluster.template.server_type: "vm" cannot become unset in place; the cluster '
+    )
 
 
 def test_what_is_no_input_and_what_is_missing_is_said() -> None:
