@@ -34,9 +34,8 @@ _OURS = {"gpuform.io": "gpuform"}
 _BY_CLOUD = (labels.ZONE, "topology.kubernetes.io/region", labels.INSTANCE_TYPE)
 """Set by a cloud's controllers; where there is none, by the administrator."""
 _KUBELET = ("kubelet.kubernetes.io", "node.kubernetes.io")
-_KARPENTER = ("node.kubernetes.io", "node-restriction.kubernetes.io")
-"""Kubernetes' domains in which a kubelet may label its own node (k8s.io/kubelet, well_known_labels.go), and
-in which a NodePool may have labels (karpenter.sh_nodepools.yaml): Karpenter sets them through the API."""
+"""Kubernetes' domains in which a kubelet may label its own node (k8s.io/kubelet, well_known_labels.go). Karpenter
+sets such labels through the API (karpenter-provider-aws 1.14, amifamily/resolver.go, RejectForbiddenLabels)."""
 _TAINTS: Mapping[str, str] = {
     **dict.fromkeys(
         ("ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"), "cluster-autoscaler"
@@ -181,18 +180,17 @@ def _check_labels(cluster: str, pool: Pool, path: str) -> None:
             setter = "the kubelet"
         elif key in _BY_CLOUD and cluster in ("aws", "openstack"):
             setter = "the cloud"
-        elif cluster == "aws" and not setter and not _is_accepted(key, pool):
-            setter = "Karpenter" if pool.by_karpenter else "the kubelet, which would not start"
+        elif cluster == "aws" and not setter and not pool.by_karpenter and not _is_kubelets(key):
+            setter = "the kubelet, which would not start"
             fact = f"label {key!r} is refused by {{}}"
         if setter:
             raise InputError(f"{path}.labels.{key}", fact.format(setter), "use a prefix of your own")
 
 
-def _is_accepted(key: str, pool: Pool) -> bool:
-    """Whether a node on AWS may join with a label that nothing sets."""
-    domains = _KARPENTER if pool.by_karpenter else _KUBELET
+def _is_kubelets(key: str) -> bool:
+    """Whether a kubelet may set the label on its own node."""
     is_restricted = _is_in(key, ("kubernetes.io", "k8s.io")) and key not in (labels.OS, labels.ARCH)
-    return not is_restricted or _is_in(key, domains)
+    return not is_restricted or _is_in(key, _KUBELET)
 
 
 def warnings(gpu_taint: str, pools: Sequence[Pool]) -> Iterator[str]:
