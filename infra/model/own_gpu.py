@@ -84,7 +84,7 @@ class OwnDriver(Model):
 
     first: _Driver = required("First version or branch that supports it.")
     last: Annotated[int, Field(strict=True, ge=450, le=999)] | None = option(
-        "Last branch that supports it; no last branch is known if left out."
+        "Last branch that supports it; the last for its compute capability, if any, if left out."
     )
     mig: _Driver | None = option("First version that supports MIG on it; `first` if left out.")
     modules: Modules | None = option(
@@ -173,6 +173,7 @@ class OwnGpu(Model):
         driver, family = self.driver, self.family
         only = driver.modules or ("open" if family == "blackwell" else None)
         mig = (driver.mig or driver.first) if self.mig else None
+        last = driver.last or drivers.last_branch(self.capability)
         return Gpu(
             name,
             self.product,
@@ -180,7 +181,7 @@ class OwnGpu(Model):
             self.capability,
             family,
             self.pci,
-            Drivers(driver.first, mig, driver.last, (only,) if only else None),
+            Drivers(driver.first, mig, last, (only,) if only else None),
             self.mig.geometry if self.mig else None,
             self.linked or "",
             is_declared=True,
