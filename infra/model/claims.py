@@ -90,14 +90,17 @@ def require_api(kubernetes: str, path: str) -> None:
 
 
 def check_devices(pools: Sequence[Pool], candidates: Sequence[Pool], work: Workload, path: str) -> None:
-    """Refuse adapters and huge pages that a pool lacks on which the workload may run."""
+    """Refuse adapters and huge pages that a pool lacks on which the workload may run.
+
+    Nodes that exist have adapters as their owner decides.
+    """
     for key in ("efa", "hugepages"):
         if getattr(work, key) is not None and not candidates:
             fact = "the workload may run on any node, and not every node has them"
             raise InputError(f"{path}.{key}", fact, "name the pool of the nodes that do")
     for pool in candidates:
         pool_path = f"pools[{pools.index(pool)}]"
-        if work.efa and work.efa > pool.adapters:
+        if work.efa and work.efa > pool.adapters and not pool.selector:
             raise InputError(f"{path}.efa", *_too_many(pool, pool_path))
         if work.hugepages and memory_bytes(pool.hugepages or "0Mi") < memory_bytes(work.hugepages):
             fact = f"a node of pool {pool.name} has {pool.hugepages or 'none'}"
@@ -110,7 +113,8 @@ def _too_many(pool: Pool, pool_path: str) -> tuple[str, str]:
         fact = f"a node of pool {pool.name} has {pool.adapters}"
         return fact, f"request {pool.adapters} at most per pod"
     if pool.machines and all(machine.efa for machine in pool.machines):
-        return f"pool {pool.name} has no aws.efa", f"give {pool_path} aws: {{efa: true}}, or leave it out"
+        remedy = f"leave it out, or on AWS give {pool_path} aws: {{efa: true}}"
+        return f"pool {pool.name} has no aws.efa", remedy
     models = {gpu.name for gpu in pool.gpus}
     types = [name for name, machine in MACHINES.items() if machine.efa and machine.gpu in models]
     remedy = f"leave it out, or use a pool of {', '.join(types)} on AWS" if types else "leave it out"

@@ -34,8 +34,8 @@ _OURS = {"gpuform.io": "gpuform"}
 _BY_CLOUD = (labels.ZONE, "topology.kubernetes.io/region", labels.INSTANCE_TYPE)
 """Set by a cloud's controllers; where there is none, by the administrator."""
 _KUBELET = ("kubelet.kubernetes.io", "node.kubernetes.io")
-"""Kubernetes' domains in which a kubelet may label its own node (k8s.io/kubelet, well_known_labels.go). Karpenter
-sets such labels through the API (karpenter-provider-aws 1.14, amifamily/resolver.go, RejectForbiddenLabels)."""
+"""Kubernetes' domains in which a kubelet may label its own node (k8s.io/kubelet, well_known_labels.go);
+Karpenter sets any label through the API (karpenter-provider-aws 1.14.3, RejectForbiddenLabels)."""
 _TAINTS: Mapping[str, str] = {
     **dict.fromkeys(
         ("ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"), "cluster-autoscaler"

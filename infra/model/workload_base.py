@@ -170,7 +170,7 @@ class BaseWorkload(Model):
     )
     efa: Count | None = Field(
         default=None,
-        description="Elastic Fabric Adapters per pod (vpc.amazonaws.com/efa); the pool needs aws.efa.",
+        description="Elastic Fabric Adapters per pod (vpc.amazonaws.com/efa); on AWS the pool needs aws.efa.",
     )
     priority: Name | None = Field(default=None, description="One of the environment's priorities.")
     queue: Name | None = Field(
