@@ -57,6 +57,8 @@ _TAINTS: Mapping[str, str] = {
 """Taints that come and go with a node's state ("Well-Known Labels, Annotations and Taints"; each project's
 documentation). Those that a platform keeps on a node, as AKS, GKE and SageMaker do, a pool may declare."""
 _SET_LATER = (labels.MIG_CONFIG, labels.DEVICE_PLUGIN_CONFIG, labels.DEPLOY_DEVICE_PLUGIN)
+_STATES = (labels.MIG_CONFIG_STATE, labels.DRIVER_UPGRADE_STATE)
+"""Labels that the operator changes with each update of a node."""
 
 
 def _owner(key: str, owners: Mapping[str, str]) -> str | None:
@@ -78,10 +80,10 @@ def _taint_key(key: str) -> str:
 TaintKey = Annotated[LabelKey, AfterValidator(_taint_key)]
 SelectorKey = Annotated[
     LabelKey,
-    # What the stack itself sets on the nodes is not there before they are found.
+    # What is set on the nodes by the stack itself, or after that, is not there before they are found.
     refusing(
-        lambda key: key.startswith("gpuform.io/") or key in _SET_LATER,
-        "gpuform sets {!r} on the nodes that the selector finds",
+        lambda key: key.startswith("gpuform.io/") or key in (*_SET_LATER, *_STATES),
+        "an update sets {!r} on the nodes that the selector finds",
         "use another label",
     ),
 ]

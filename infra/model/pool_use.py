@@ -13,7 +13,7 @@ from infra.model import gpu_matching, offer
 from infra.model.elastic import DISRUPTION
 from infra.model.pool import Pool
 from infra.model.quantities import seconds
-from infra.model.workload import JobWorkload, NotebookWorkload, Workload
+from infra.model.workload import JobWorkload, NotebookWorkload, PodWorkload, Workload
 
 if TYPE_CHECKING:
     from infra.model.environment import Environment
@@ -48,8 +48,9 @@ def _unsuited(pool: Pool, works: Sequence[Workload]) -> Iterator[str]:
     fragile = [work for work in works if isinstance(work, NotebookWorkload) or _is_distributed(work)]
     jobs = [work for work in works if isinstance(work, JobWorkload) and row.grace]
     long = [work for work in jobs if 60 * (work.wait_minutes or 0) > seconds(row.expire_after)]
-    if fragile and "spot" in pool.capacity:
-        fact = f"EC2 ends spot nodes two minutes after its notice, with {_named(fragile)}"
+    lost = [*fragile, *(work for work in works if isinstance(work, PodWorkload))]
+    if lost and "spot" in pool.capacity:
+        fact = f"EC2 ends spot nodes two minutes after its notice, with {_named(lost)}"
         yield f"capacity: {fact}; leave spot out"
     if (fragile or long) and row.grace and pool.by_karpenter:
         fact = f"Karpenter ends nodes {row.grace} after they are {row.expire_after} old"

@@ -161,6 +161,7 @@ IDLE = (
          [NOTICE.format("notebook ada")]),
         ({**ONE_A10G, "nodes": 2, "capacity": ["spot"]}, [{**GANG, "count": 1}],
          [NOTICE.format("job train")]),
+        ({**ONE_A10G, "capacity": ["spot"]}, [{**TRAIN, "kind": "pod"}], [NOTICE.format("pod train")]),
         ({**ONE_A10G, "nodes": 2}, [ADA, {**GANG, "count": 1}], ()),  # managed node groups do not expire
         ({**P5, "class": "inference"}, [GANG],
          [f"class: {ENDS.format('15m after they are 336h', 'job train')}"]),
