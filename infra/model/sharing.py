@@ -59,7 +59,7 @@ class Mps(Model):
     }
 
     kind: Literal["mps"]
-    replicas: Annotated[Replicas, Field(le=48)] = required(
+    replicas: Annotated[int, Field(strict=True, ge=2, le=48), BeforeValidator(_check_replicas)] = required(
         "Pods that share one GPU, 2 to 48, of a V100 2 to 16 (its MPS server takes no more)."
     )
 

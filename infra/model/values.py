@@ -131,11 +131,10 @@ def _nodes(value: int, info: ValidationInfo) -> int:
     return value
 
 
-PoolSize = Annotated[
-    int, Field(strict=True, ge=0, json_schema_extra={"maximum": MAX_EKS_NODES}), AfterValidator(_nodes)
-]
+_EKS_MAXIMUM = {"maximum": MAX_EKS_NODES}
+PoolSize = Annotated[int, Field(strict=True, ge=0, json_schema_extra=_EKS_MAXIMUM), AfterValidator(_nodes)]
 """The kind of the cluster is in the validation context."""
-NodeCount = Annotated[PoolSize, Field(ge=1)]
+NodeCount = Annotated[int, Field(strict=True, ge=1, json_schema_extra=_EKS_MAXIMUM), AfterValidator(_nodes)]
 PodCount = Annotated[Count, Field(le=MAX_PODS)]
 Minutes = Annotated[Count, Field(le=1440)]
 Seconds = Annotated[Count, Field(le=86400)]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import types
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -54,6 +55,10 @@ def test_an_editor_sees_what_is_wrong(old: str, new: str, message: str) -> None:
 
 def leaves(error: jsonschema.ValidationError) -> list[jsonschema.ValidationError]:
     return [error, *(leaf for inner in error.context or [] for leaf in leaves(inner))]
+
+
+def test_an_editor_knows_every_keyword_of_a_bound() -> None:
+    assert not {"ge", "gt", "le", "lt"} & {*re.findall(r'"([a-z]+)":', schema.schema_text())}
 
 
 LOOKED_UP = {
