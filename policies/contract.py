@@ -7,7 +7,6 @@ ENVIRONMENT = "gpuform.io/environment"
 TRUST = "gpuform.io/trust"
 ACKNOWLEDGED = "gpuform.io/acknowledged"
 GPU = "nvidia.com/gpu"
-GPU_TAINTS = ("nvidia.com/gpu", "node-role.kubernetes.io/gpu")
 GPU_NOT_READY = "gpuform.io/gpu-not-ready"
 DEVICE_PLUGIN_CONFIG = "nvidia.com/device-plugin.config"
 DEPLOY_DEVICE_PLUGIN = "nvidia.com/gpu.deploy.device-plugin"

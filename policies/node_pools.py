@@ -12,6 +12,8 @@ from policies.rule import Resource, Rule, chart_of, get, items, mapping, text
 LONGEST_GRACE_S = 110
 """EC2 ends a spot instance two minutes after its notice, which takes up to ten seconds to Karpenter."""
 
+_HARD = ("NoSchedule", "NoExecute", "NO_SCHEDULE", "NO_EXECUTE")
+
 
 def _labels(pool: Resource) -> Any:
     return mapping(pool.props, "spec", "template", "metadata", "labels")
@@ -33,9 +35,13 @@ def has_gpus(pool: Resource) -> bool:
 
 def _tainted(pool: Resource, _: Sequence[Resource]) -> Iterator[str]:
     path = ("spec", "template", "spec", "taints") if pool.type == contract.NODE_POOL else ("taints",)
-    keys = [get(taint, "key") for taint in items(pool.props, *path)]
-    if has_gpus(pool) and not any(key in contract.GPU_TAINTS for key in keys):
-        yield f"has GPUs and no taint {' or '.join(contract.GPU_TAINTS)}: any pod may run on its nodes"
+    hard = [
+        taint
+        for taint in items(pool.props, *path)
+        if get(taint, "effect") in _HARD and get(taint, "key") != contract.GPU_NOT_READY
+    ]
+    if has_gpus(pool) and not hard:
+        yield f"has GPUs and no taint such as {contract.GPU}: any pod may run on its nodes"
 
 
 def _limited(pool: Resource, resources: Sequence[Resource]) -> Iterator[str]:
@@ -142,7 +148,7 @@ RULES = (
         "gpu-pool-tainted",
         "Pools with GPUs keep out pods that request none.",
         "high",
-        "taint the pool nvidia.com/gpu=true:NoSchedule; gpuform does so for every pool with GPUs",
+        "taint the pool, as nvidia.com/gpu=true:NoSchedule; gpuform does so for every pool with GPUs",
         (contract.NODE_POOL, contract.NODE_GROUP, contract.POOL_NODES),
         _tainted,
     ),
