@@ -23,7 +23,7 @@ from infra.model.node_keys import SelectorKey, TaintKey
 from infra.model.openstack import OpenstackPool
 from infra.model.relayout import Relayout, Reset
 from infra.model.sharing import Dra, Exclusive, Mig, Sharing, Trust, check_sharing
-from infra.model.values import MAX_NODES, LabelKey, LabelValue, NodeCount, PoolName, PoolSize
+from infra.model.values import MAX_NODES, LabelKey, LabelValue, PoolName, PoolSize
 
 
 class Taint(Model):
@@ -54,7 +54,7 @@ class Pool(Model):
     )
     driver: Driver | None = option("NVIDIA's driver on its hosts; the cluster's if left out (own hosts).")
     elastic: Elastic | None = option("Scaling with the pods (AWS, OpenStack); this or nodes.")
-    spare: NodeCount | None = option(
+    spare: PoolSize | None = option(
         "Nodes that are kept free (elastic pools): placeholder pods hold them until other pods need the "
         "room; then new nodes are started."
     )
