@@ -1,8 +1,8 @@
-"""``python -m gpuform ENGINE_ADDRESS``: the component plugin, at the path where language hosts expect it.
+"""``python -m gpuform ENGINE_ADDRESS``: the plugin, at the path where language hosts expect it.
 
 The command line is ``gpuform``, not this.
 """
 
-from infra.package import main
+from gpuform.provider.own.__main__ import main
 
 main()

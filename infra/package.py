@@ -1,18 +1,16 @@
 """The whole platform as one component for programs in any Pulumi language, and each workload as its own.
 
-The package is called ``gpuform-platform``, not ``gpuform``: that is the provider of our own resource types,
-and a program that uses this component needs both.
+Served by the provider of our own resource types (`gpuform.provider.own`).
 """
 
 # No postponed annotations here: the schema's reader needs the types themselves.
 
-import sys
+import json
 from importlib.metadata import version
 from typing import Any, Optional, TypedDict
 
 import pulumi
 from pulumi.provider import ConstructResult
-from pulumi.provider import main as serve
 from pulumi.provider.experimental.component import ComponentProvider
 from pulumi.provider.server import ComponentInitError
 
@@ -22,12 +20,14 @@ from infra.config import parse
 from infra.model.environment import Environment
 from infra.model.errors import InputError
 from infra.model.workload import Workload
+from infra.package_schema import object_types
 from infra.plan.sharing import resources
 from infra.platform import platform
 from infra.target import Target
 from infra.workloads import arguments
 
-PACKAGE = "gpuform-platform"
+PACKAGE = "gpuform"
+_FORMER_PACKAGE = "gpuform-platform"
 
 
 class GpuPlatformArgs(TypedDict):
@@ -53,7 +53,7 @@ class GpuPlatform(pulumi.ComponentResource):
         opts: Optional[pulumi.ResourceOptions] = None,  # noqa: UP045
     ) -> None:
         """Invalid input raises InputPropertyError with its path, the fact and the remedy."""
-        super().__init__(f"{PACKAGE}:index:GpuPlatform", name, {}, opts)
+        super().__init__(f"{PACKAGE}:index:GpuPlatform", name, {}, _with_alias("GpuPlatform", opts))
         try:
             environment = parse(_with_integers(args["environment"]))
         except InputError as error:
@@ -64,6 +64,11 @@ class GpuPlatform(pulumi.ComponentResource):
             {pool.name: resources(environment, pool) for pool in environment.pools}
         )
         self.register_outputs({"offered": self.offered})
+
+
+def _with_alias(kind: str, opts: Optional[pulumi.ResourceOptions]) -> pulumi.ResourceOptions:  # noqa: UP045
+    former = pulumi.Alias(type_=f"{_FORMER_PACKAGE}:index:{kind}")
+    return pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(aliases=[former]))
 
 
 def _with_integers(value: Any) -> Any:
@@ -117,7 +122,8 @@ class _WorkloadComponent(pulumi.ComponentResource):
         args: GpuWorkloadArgs,
         opts: Optional[pulumi.ResourceOptions] = None,  # noqa: UP045
     ) -> None:
-        super().__init__(f"{PACKAGE}:index:{type(self).__name__}", name, {}, opts)
+        kind = type(self).__name__
+        super().__init__(f"{PACKAGE}:index:{kind}", name, {}, _with_alias(kind, opts))
         environment, workload = _parse_workload(self._kind, args)
         cluster = _target(name, environment, args.get("kubeconfig"), self)
         options = pulumi.ResourceOptions(parent=self, providers={"kubernetes": cluster.provider})
@@ -153,6 +159,9 @@ class GpuPod(_WorkloadComponent):
     """GPUs, shares or slices that each pod requests, by resource name."""
 
 
+_WORKLOADS = (GpuDeployment, GpuJob, GpuPod)
+
+
 def _parse_workload(kind: str, args: GpuWorkloadArgs) -> tuple[Environment, Workload]:
     declared, workload = _with_integers(args["environment"]), _with_integers(args["workload"])
     try:
@@ -184,9 +193,31 @@ class _Provider(ComponentProvider):
             raise
 
 
-def main() -> None:
-    """Serve the package to the engine."""
-    serve(
-        _Provider([GpuPlatform, GpuDeployment, GpuJob, GpuPod], PACKAGE, version=version("gpuform")),
-        sys.argv[1:],
-    )
+def provider() -> ComponentProvider:
+    """The components; their schema is that of the SDK, with the types of the environment."""
+    served = _Provider([GpuPlatform, *_WORKLOADS], PACKAGE, version=version(PACKAGE))
+    schema = json.loads(served.schema or "")
+    schema["types"] = _types()
+    for token, resource in schema["resources"].items():
+        names = {"environment": "Environment", "workload": f"{token.rpartition(':')[2]}Workload"}
+        for name, declared in resource["inputProperties"].items():
+            if name in names:
+                del declared["type"], declared["additionalProperties"]
+                declared["$ref"] = f"#/types/{PACKAGE}:index:{names[name]}"
+    served.schema = json.dumps(schema)
+    return served
+
+
+def _types() -> dict[str, Any]:
+    environment = Environment.model_json_schema(mode="validation")
+    definitions = environment.pop("$defs") | {"Environment": environment}
+    kinds = environment["properties"]["workloads"]["items"]["discriminator"]["mapping"]
+    for component in _WORKLOADS:
+        declared = definitions[kinds[component._kind].rpartition("/")[2]]
+        without = {name: value for name, value in declared["properties"].items() if name != "kind"}
+        required = [name for name in declared["required"] if name != "kind"]
+        definitions[f"{component.__name__}Workload"] = declared | {
+            "properties": without,
+            "required": required,
+        }
+    return object_types(definitions, f"{PACKAGE}:index:")

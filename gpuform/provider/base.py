@@ -92,7 +92,7 @@ async def serve_provider(build: Callable[[Engine], ResourceProvider], argv: list
     arguments = sys.argv[1:] if argv is None else argv
     address = next((item for item in reversed(arguments) if ":" in item and not item.startswith("-")), None)
     channel = grpc.aio.insecure_channel(address) if address else None
-    provider = build(Engine(engine_pb2_grpc.EngineStub(channel) if channel else None))
+    provider = build(Engine(engine_pb2_grpc.EngineStub(channel) if channel else None, address or ""))
     await serve(lambda server: provider_pb2_grpc.add_ResourceProviderServicer_to_server(provider, server))
     await provider.close()
     if channel:

@@ -30,8 +30,9 @@ class Engine:
     cannot be delivered: it must not fail the operation.
     """
 
-    def __init__(self, stub: engine_pb2_grpc.EngineStub | None = None) -> None:
+    def __init__(self, stub: engine_pb2_grpc.EngineStub | None = None, address: str = "") -> None:
         self._stub = stub
+        self.address = address
 
     async def log(self, text: str, *, severity: int, urn: str = "", ephemeral: bool = False) -> None:
         """Show ``text`` at ``urn``; an ephemeral text is a status that the next one replaces."""

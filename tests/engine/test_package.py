@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from gpuform.checkout.paths import Paths
 from gpuform.engine import EngineFailure
+from gpuform.engine.files import EngineFiles
 from tests.conftest import Plane
 from tests.engine.conftest import Project
 
@@ -23,7 +26,7 @@ import pulumi
 class GpuPlatform(pulumi.ComponentResource):
     def __init__(self, name, **props):
         props["offered"] = None
-        super().__init__("gpuform-platform:index:GpuPlatform", name, props, remote=True)
+        super().__init__("gpuform:index:GpuPlatform", name, props, remote=True)
 
 GpuPlatform("mine", environment={environment!r}{more})
 """
@@ -31,7 +34,7 @@ GpuPlatform("mine", environment={environment!r}{more})
 
 @pytest.fixture
 def using(project: Project) -> Project:
-    plugins = {"providers": [{"name": "gpuform-platform", "path": str(CHECKOUT)}]}
+    plugins = {"providers": [{"name": "gpuform", "path": str(CHECKOUT)}]}
     declared = {"name": "tried", "main": "infra/", "runtime": "python", "plugins": plugins}
     (project.paths.root / "Pulumi.yaml").write_text(json.dumps(declared))
     return project
@@ -43,20 +46,72 @@ def test_the_schema_names_the_component_and_what_it_takes(project: Project) -> N
     done = subprocess.run(command, env=env, cwd=project.paths.root, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     schema = json.loads(done.stdout)
-    assert schema["name"] == "gpuform-platform"
+    assert schema["name"] == "gpuform"
     assert {token.rpartition(":")[2] for token in schema["resources"]} == {
         "GpuPlatform", "GpuDeployment", "GpuJob", "GpuPod"
     }  # fmt: skip
-    one = schema["resources"]["gpuform-platform:index:GpuDeployment"]
+    one = schema["resources"]["gpuform:index:GpuDeployment"]
     assert one["requiredInputs"] == ["environment", "workload"]
     assert one["properties"]["asks"]["additionalProperties"]["type"] == "string"
-    resource = schema["resources"]["gpuform-platform:index:GpuPlatform"]
+    resource = schema["resources"]["gpuform:index:GpuPlatform"]
     assert resource["isComponent"]
     assert resource["requiredInputs"] == ["environment"]
     assert resource["inputProperties"]["environment"]["plain"]
     assert resource["inputProperties"]["kubeconfig"]["type"] == "string"
 
 
+ADDRESS = "git.example.com/team/gpuform"
+SOURCES = {
+    "path": "",
+    "git": f", version='0.1.0', plugin_download_url='git://{ADDRESS}'",
+}
+"""What `pulumi package add` writes for a package into Pulumi.yaml, or into the SDK that it generates."""
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_program_needs_no_folder_of_ours_on_its_path(
+    project: Project, control_plane: Plane, source: str
+) -> None:
+    """The plugin of a git address lies where the engine puts it: this test cannot download one."""
+    declared: dict[str, object] = {"name": "tried", "main": "infra/", "runtime": "python"}
+    if source == "path":
+        declared["packages"] = {"gpuform": str(CHECKOUT)}
+    (project.paths.root / "Pulumi.yaml").write_text(json.dumps(declared))
+    project.program(
+        "import pulumi\n"
+        "class Platform(pulumi.ComponentResource):\n"
+        "    def __init__(self, name, props, opts):\n"
+        "        super().__init__('gpuform:index:GpuPlatform', name, props, opts, remote=True)\n"
+        f"props = {{'environment': {PARTITIONED!r}, 'kubeconfig': {str(control_plane.kubeconfig)!r}}}\n"
+        f"Platform('mine', props, pulumi.ResourceOptions({SOURCES[source].removeprefix(', ')}))\n"
+    )
+    env = project.engine.prepare()
+    plugins = Path(env["PULUMI_HOME"], "plugins")
+    (ours,) = plugins.glob("resource-gpuform-*")
+    shutil.rmtree(ours)
+    if source == "git":
+        cloned = plugins / f"resource-{ADDRESS.replace('/', '_')}.git-v0.1.0"
+        cloned.mkdir()
+        for item in CHECKOUT.iterdir():
+            (cloned / item.name).symlink_to(item)
+    env |= {"PATH": "/usr/bin:/bin", "PULUMI_IGNORE_AMBIENT_PLUGINS": "true"}
+    pulumi = EngineFiles(project.paths).pulumi
+    command = [pulumi, "preview", "--json", "--non-interactive"]
+    done = subprocess.run(command, env=env, cwd=project.paths.root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr + done.stdout
+    steps = json.loads(done.stdout)["steps"]
+    assert "gpuform:nodes:MigLayout" in {step["newState"]["type"] for step in steps}
+
+
+PARTITIONED = {
+    "name": "tried",
+    "cluster": {"kind": "embedded"},
+    "pools": [
+        {"name": "mig", "machine": "g4.p1.40g", "nodes": 1,
+         "sharing": {"kind": "mig", "layout": {"3g.20gb": 1}}},
+    ],
+}  # fmt: skip
 CPU_ONLY = {
     "name": "tried",
     "cluster": {"kind": "embedded"},
@@ -70,7 +125,7 @@ import pulumi
 class GpuPod(pulumi.ComponentResource):
     def __init__(self, name, **props):
         props["asks"] = None
-        super().__init__("gpuform-platform:index:GpuPod", name, props, remote=True)
+        super().__init__("gpuform:index:GpuPod", name, props, remote=True)
 
 pod = GpuPod("mine", environment={environment!r}, workload={workload!r}, kubeconfig={kubeconfig!r})
 pulumi.export("asks", pod.asks)
@@ -119,7 +174,7 @@ def test_the_component_plans_the_platform(using: Project, control_plane: Plane) 
     using.program(f"{one}\nGpuPlatform('other', environment={CPU_ONLY!r}{more})")
     steps = using.engine.preview().steps
     planned = [step.type for step in steps]
-    assert planned.count("gpuform-platform:index:GpuPlatform") == 2
+    assert planned.count("gpuform:index:GpuPlatform") == 2
     nodes = [step for step in steps if step.type == "kubernetes:core/v1:Node"]
     assert {step.name.split("-")[0] for step in nodes} == {"mine", "other"}
     assert len(nodes) == 4

@@ -1,9 +1,11 @@
-"""The provider that dispatches to the project's own resource types."""
+"""The provider that dispatches to the project's own resource types, and to the components in `infra.package`."""
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.metadata
+import json
 from typing import TYPE_CHECKING, Any
 
 from gpuform.checkout.errors import OperationError
@@ -55,8 +57,33 @@ class GpuformProvider(ResourceProvider):
         return self._clusters
 
     def schema(self) -> dict[str, Any]:
-        """Names only: the SDK classes are written by hand (components/custom_resources.py)."""
-        return {"name": self.name, "version": self.version, "resources": {token: {} for token in _TYPES}}
+        """That of the components; classes of the other types are in components/custom_resources.py."""
+        schema: dict[str, Any] = json.loads(self._components.provider.schema)
+        return schema
+
+    @functools.cached_property
+    def _components(self) -> Any:
+        """Imported when needed: it brings the SDK, and is wired above this package."""
+        from pulumi.provider.server import ProviderServicer
+
+        provider = importlib.import_module("infra.package").provider()
+        return ProviderServicer(provider, [], self.engine.address)
+
+    # Names are the service's.
+
+    async def Configure(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self._reference = f"{request.urn}::{request.id}"
+        return await super().Configure(request, context)
+
+    async def Construct(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Resources of this package inside the component get this provider.
+
+        The engine finds a provider by the program's declaration of the package (a path, or an address of
+        git), which their own requests do not have.
+        """
+        if self.name not in request.providers:
+            request.providers[self.name] = self._reference
+        return await self._components.Construct(request, context)
 
     async def close(self) -> None:
         if hosts := self._handlers.get("gpuform:hosts:HostConfiguration"):
