@@ -27,7 +27,6 @@ from infra.target import Target
 from infra.workloads import arguments
 
 PACKAGE = "gpuform"
-_FORMER_PACKAGE = "gpuform-platform"
 
 
 class GpuPlatformArgs(TypedDict):
@@ -53,7 +52,7 @@ class GpuPlatform(pulumi.ComponentResource):
         opts: Optional[pulumi.ResourceOptions] = None,  # noqa: UP045
     ) -> None:
         """Invalid input raises InputPropertyError with its path, the fact and the remedy."""
-        super().__init__(f"{PACKAGE}:index:GpuPlatform", name, {}, _with_alias("GpuPlatform", opts))
+        super().__init__(f"{PACKAGE}:index:GpuPlatform", name, {}, _with_former_name(self, opts))
         try:
             environment = parse(_with_integers(args["environment"]))
         except InputError as error:
@@ -66,8 +65,8 @@ class GpuPlatform(pulumi.ComponentResource):
         self.register_outputs({"offered": self.offered})
 
 
-def _with_alias(kind: str, opts: Optional[pulumi.ResourceOptions]) -> pulumi.ResourceOptions:  # noqa: UP045
-    former = pulumi.Alias(type_=f"{_FORMER_PACKAGE}:index:{kind}")
+def _with_former_name(component: Any, opts: Optional[pulumi.ResourceOptions]) -> pulumi.ResourceOptions:  # noqa: UP045
+    former = pulumi.Alias(type_=f"gpuform-platform:index:{type(component).__name__}")
     return pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(aliases=[former]))
 
 
@@ -122,8 +121,7 @@ class _WorkloadComponent(pulumi.ComponentResource):
         args: GpuWorkloadArgs,
         opts: Optional[pulumi.ResourceOptions] = None,  # noqa: UP045
     ) -> None:
-        kind = type(self).__name__
-        super().__init__(f"{PACKAGE}:index:{kind}", name, {}, _with_alias(kind, opts))
+        super().__init__(f"{PACKAGE}:index:{type(self).__name__}", name, {}, _with_former_name(self, opts))
         environment, workload = _parse_workload(self._kind, args)
         cluster = _target(name, environment, args.get("kubeconfig"), self)
         options = pulumi.ResourceOptions(parent=self, providers={"kubernetes": cluster.provider})
@@ -213,11 +211,8 @@ def _types() -> dict[str, Any]:
     definitions = environment.pop("$defs") | {"Environment": environment}
     kinds = environment["properties"]["workloads"]["items"]["discriminator"]["mapping"]
     for component in _WORKLOADS:
-        declared = definitions[kinds[component._kind].rpartition("/")[2]]
-        without = {name: value for name, value in declared["properties"].items() if name != "kind"}
-        required = [name for name in declared["required"] if name != "kind"]
-        definitions[f"{component.__name__}Workload"] = declared | {
-            "properties": without,
-            "required": required,
-        }
+        declared = dict(definitions[kinds[component._kind].rpartition("/")[2]])
+        declared["properties"] = {k: v for k, v in declared["properties"].items() if k != "kind"}
+        declared["required"] = [name for name in declared["required"] if name != "kind"]
+        definitions[f"{component.__name__}Workload"] = declared
     return object_types(definitions, f"{PACKAGE}:index:")

@@ -25,15 +25,15 @@ def object_types(definitions: Schema, prefix: str) -> Schema:
 
 def _object(definition: Schema, definitions: Schema, prefix: str) -> Schema:
     properties = {
-        name: _type(schema, definitions, prefix) | _description(schema) | {"plain": True}
+        name: _type(schema, definitions, prefix) | _kept(schema) | {"plain": True}
         for name, schema in definition["properties"].items()
     }
     required = definition.get("required", [])
-    return {"type": "object", "properties": properties, "required": required} | _description(definition)
+    return {"type": "object", "properties": properties, "required": required} | _kept(definition)
 
 
-def _description(schema: Schema) -> Schema:
-    return {"description": schema["description"]} if "description" in schema else {}
+def _kept(schema: Schema) -> Schema:
+    return {key: schema[key] for key in ("description", "const") if key in schema}
 
 
 def _type(schema: Schema, definitions: Schema, prefix: str) -> Schema:
@@ -46,32 +46,22 @@ def _type(schema: Schema, definitions: Schema, prefix: str) -> Schema:
     if kind == "array":
         return {"type": kind, "items": _type(schema["items"], definitions, prefix)}
     if kind == "object":
-        return {"type": kind, "additionalProperties": _values(schema, definitions, prefix)}
-    if kind in _SCALARS:
-        return {"type": kind}
-    return _union(schema, definitions, prefix)
-
-
-def _values(schema: Schema, definitions: Schema, prefix: str) -> Schema:
-    values = schema.get("additionalProperties")
-    return _type(values, definitions, prefix) if isinstance(values, dict) else ANY
+        values = schema.get("additionalProperties")
+        value = _type(values, definitions, prefix) if isinstance(values, dict) else ANY
+        return {"type": kind, "additionalProperties": value}
+    return {"type": kind} if kind in _SCALARS else _union(schema, definitions, prefix)
 
 
 def _union(schema: Schema, definitions: Schema, prefix: str) -> Schema:
-    """Objects are told apart by a discriminator; without one, a mapping beside another type is any value."""
-    alternatives = [
-        each for each in schema.get("anyOf", schema.get("oneOf", ())) if each.get("type") != "null"
-    ]
+    """Pulumi's unions are of scalars, or of objects with a discriminator; a value of another is not typed."""
     types: list[Schema] = []
-    for each in alternatives:
-        if (one := _type(each, definitions, prefix)) not in types:
+    for each in schema.get("anyOf") or schema.get("oneOf") or ():
+        if each.get("type") != "null" and (one := _type(each, definitions, prefix)) not in types:
             types.append(one)
     if len(types) == 1:
         return types[0]
     if told := schema.get("discriminator"):
-        names = {kind: ref.rpartition("/")[2] for kind, ref in told["mapping"].items()}
-        mapping = {kind: f"#/types/{prefix}{name}" for kind, name in names.items()}
+        mapping = {kind: f"#/types/{prefix}{ref.rpartition('/')[2]}" for kind, ref in told["mapping"].items()}
         return {"oneOf": types, "discriminator": {**told, "mapping": mapping}}
-    if types and all(one.get("type") in _SCALARS for one in types):
-        return {"oneOf": types}
-    return ANY
+    is_typed = types and all(one.get("type") in _SCALARS for one in types)
+    return {"oneOf": types} if is_typed else ANY

@@ -13,8 +13,9 @@ from annotated_types import Ge, Le, Len, MaxLen, MinLen
 from pydantic import AfterValidator, BaseModel
 from pydantic.fields import FieldInfo
 
-from infra import schema
+from infra import package_schema, schema
 from infra.model.environment import Environment
+from infra.package import provider
 
 pytestmark = pytest.mark.unit
 
@@ -34,6 +35,37 @@ def test_what_the_parser_takes_an_editor_takes(kind: str) -> None:
     text = (Path(__file__).parent / f"good_{kind}.yaml").read_text(encoding="utf-8")
     document = {"config": {"gpuform:environment": yaml.safe_load(text)}}
     jsonschema.validate(document, schema.stack_schema())
+
+
+@pytest.mark.parametrize("kind", ["aws", "hosts", "openstack"])
+def test_what_the_parser_takes_another_language_takes(kind: str) -> None:
+    """The types of the package, read as JSON Schema."""
+    environment = yaml.safe_load((Path(__file__).parent / f"good_{kind}.yaml").read_text(encoding="utf-8"))
+    types = json.loads(provider().schema or "")["types"]
+    text = json.dumps(types).replace(package_schema.ANY["$ref"], "#/any").replace('"oneOf"', '"anyOf"')
+    typed = {"types": json.loads(text), "any": {}, "$ref": "#/types/gpuform:index:Environment"}
+    jsonschema.validate(environment, typed)
+    with pytest.raises(jsonschema.ValidationError, match="is not of type 'string'"):
+        jsonschema.validate({**environment, "name": 1}, typed)
+    with pytest.raises(jsonschema.ValidationError, match="is not valid under any of the given schemas"):
+        jsonschema.validate({**environment, "cluster": {"kind": "unknown"}}, typed)
+
+
+def test_only_a_union_of_more_than_scalars_has_no_type_in_another_language() -> None:
+    def untyped(path: str, part: Any) -> list[str]:
+        if isinstance(part, dict) and part.get("$ref") == package_schema.ANY["$ref"]:
+            return [path]
+        items = part.items() if isinstance(part, dict) else enumerate(part if isinstance(part, list) else ())
+        return [found for key, value in items for found in untyped(f"{path}.{key}", value)]
+
+    types = json.loads(provider().schema or "")["types"]
+    found = {name.rpartition(":")[2]: untyped("", declared) for name, declared in types.items()}
+    keys = {f"{name}.{path.split('.')[2]}" for name, paths in found.items() for path in paths}
+    assert keys == {
+        "AwsCluster.network", "Dra.layout", "ExistingNetwork.subnets", "GpuChoice.count",
+        "HostsCluster.control_plane", "Mig.layout", "Monitoring.counters", "Namespace.quota",
+        "OpenstackCluster.template", "Pool.hosts", "Team.borrow", "Team.lend", "Team.quota",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,14 @@ def test_the_schema_names_the_component_and_what_it_takes(project: Project) -> N
     assert resource["isComponent"]
     assert resource["requiredInputs"] == ["environment"]
     assert resource["inputProperties"]["environment"]["plain"]
+    assert resource["inputProperties"]["environment"]["$ref"] == "#/types/gpuform:index:Environment"
+    assert one["inputProperties"]["workload"]["$ref"] == "#/types/gpuform:index:GpuDeploymentWorkload"
+    assert "kind" not in schema["types"]["gpuform:index:GpuDeploymentWorkload"]["properties"]
     assert resource["inputProperties"]["kubeconfig"]["type"] == "string"
+    file = project.paths.root / "schema.json"
+    file.write_text(done.stdout)
+    checked = [project.paths.shims / "pulumi", "schema", "check", file]
+    assert subprocess.run(checked, env=env, cwd=project.paths.root).returncode == 0
 
 
 ADDRESS = "git.example.com/team/gpuform"
@@ -181,3 +188,19 @@ def test_the_component_plans_the_platform(using: Project, control_plane: Plane) 
     assert all("GpuPlatform$gpuform:platform:NodePools$" in step.urn for step in nodes), (
         "inside the component"
     )
+
+
+@pytest.mark.nightly
+@pytest.mark.cluster
+def test_a_state_of_the_packages_former_name_keeps_its_resources(
+    using: Project, control_plane: Plane
+) -> None:
+    more = f", kubeconfig={str(control_plane.kubeconfig)!r}"
+    using.program(PLATFORM.format(environment=CPU_ONLY, more=more))
+    using.engine.up()
+    state = json.dumps(using.engine.export())
+    former = state.replace("gpuform:index:GpuPlatform", "gpuform-platform:index:GpuPlatform")
+    assert former != state
+    using.engine.restore("local", json.loads(former))
+    assert using.engine.preview().steps == ()
+    using.engine.destroy()

@@ -1,4 +1,4 @@
-"""The provider that dispatches to the project's own resource types, and to the components in `infra.package`."""
+"""The provider that dispatches to the project's own resource types and to the components of the package."""
 
 from __future__ import annotations
 
@@ -58,8 +58,7 @@ class GpuformProvider(ResourceProvider):
 
     def schema(self) -> dict[str, Any]:
         """That of the components; classes of the other types are in components/custom_resources.py."""
-        schema: dict[str, Any] = json.loads(self._components.provider.schema)
-        return schema
+        return dict(json.loads(self._components.provider.schema))
 
     @functools.cached_property
     def _components(self) -> Any:
@@ -68,8 +67,6 @@ class GpuformProvider(ResourceProvider):
 
         provider = importlib.import_module("infra.package").provider()
         return ProviderServicer(provider, [], self.engine.address)
-
-    # Names are the service's.
 
     async def Configure(self, request: Any, context: Any) -> Any:  # noqa: N802
         self._reference = f"{request.urn}::{request.id}"
@@ -81,8 +78,7 @@ class GpuformProvider(ResourceProvider):
         The engine finds a provider by the program's declaration of the package (a path, or an address of
         git), which their own requests do not have.
         """
-        if self.name not in request.providers:
-            request.providers[self.name] = self._reference
+        request.providers[self.name] = self._reference
         return await self._components.Construct(request, context)
 
     async def close(self) -> None:
