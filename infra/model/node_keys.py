@@ -131,7 +131,8 @@ def _check_values(
         known = known_labels.get(key, (value,))
         after = shared_labels.get(key, known)
         if value in known and value not in after:
-            fact = f"the pool's sharing changes {value!r} to {' or '.join(after)}, so the next update"
+            then = " or ".join(after) or "that of a slice"
+            fact = f"the pool's sharing changes {value!r} to {then}, so the next update"
             raise InputError(f"{path}.{key}", f"{fact} would not find its nodes", _OWN_LABEL)
         # A share that the cluster's own operator decides is appended: -SHARED, -MIG-1g.5gb.
         shared = key == labels.GPU_PRODUCT and value.startswith(tuple(f"{product}-" for product in known))

@@ -16,6 +16,11 @@ from infra.model.pool import Pool
 from infra.model.sharing import Dra, Exclusive, Mig, Mps, SliceShare, TimeSlicing
 
 MigStrategy = Literal["none", "single", "mixed"]
+_OF_SLICES = (
+    *("memory", "multiprocessors", "slices.gi", "slices.ci"),
+    *(f"engines.{name}" for name in ("copy", "decoder", "encoder", "jpeg", "ofa")),
+)
+"""Labels of a MIG device [k8s-device-plugin, internal/resource/nvml-mig-device.go]."""
 
 
 def pool_strategy(strategy: MigStrategy, pool: Pool) -> MigStrategy:
@@ -134,7 +139,7 @@ def products(strategy: MigStrategy, pool: Pool) -> tuple[str, ...]:
 
 
 def shared_labels(strategy: MigStrategy, pool: Pool) -> dict[str, tuple[str, ...]]:
-    """Labels of discovery that sharing changes, and their values on the shared nodes.
+    """Labels of discovery that sharing changes, and their values on the shared nodes; none if unknown.
 
     With strategy single they describe the slices; whole GPUs with MIG have 0 replicas [k8s-device-plugin,
     internal/lm: mig-strategy.go, resource.go].
@@ -144,13 +149,16 @@ def shared_labels(strategy: MigStrategy, pool: Pool) -> dict[str, tuple[str, ...
     sharing, strategy, counts = pool.sharing, pool_strategy(strategy, pool), pool.gpu_counts
     share = sharing.share if isinstance(sharing, Mig) else sharing
     replicas, way = getattr(share, "replicas", 1), "none"
+    of_slices: dict[str, tuple[str, ...]] = {}
     if isinstance(share, TimeSlicing | SliceShare | Mps):
         way = "mps" if isinstance(share, Mps) else "time-slicing"
     if isinstance(sharing, Mig) and strategy == "single":
         counts = tuple(count * sum((pool.layout or {}).values()) for count in counts)
+        of_slices = dict.fromkeys((f"{labels.NVIDIA_GPU}.{name}" for name in _OF_SLICES), ())
     elif isinstance(sharing, Mig):
         replicas = int(sharing.devices is not None and len(sharing.devices) < counts[-1])
     return {
+        **of_slices,
         labels.GPU_PRODUCT: products(strategy, pool),
         labels.GPU_COUNT: tuple(map(str, counts)),
         "nvidia.com/gpu.replicas": (str(replicas),),

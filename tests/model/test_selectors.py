@@ -61,6 +61,14 @@ def test_a_label_that_sharing_changes_selects_only_by_its_later_value(
         assert select(shared, key, f"{after}9").endswith("; select by a label of your own")
 
 
+@pytest.mark.parametrize("name", ["memory", "multiprocessors", "slices.gi", "slices.ci", "engines.ofa"])
+def test_a_label_that_strategy_single_sets_from_a_slice_selects_no_pool(name: str) -> None:
+    key, fact = f"nvidia.com/gpu.{name}", "the pool's sharing changes '40536' to that of a slice"
+    assert select({**A100, "sharing": SINGLE}, key, "40536") == f"{fact}, {CHANGED}"
+    assert select({**A100, "sharing": SEVEN}, key, "40536") == ""
+    assert select(A100, key, "40536", mig_strategy="single") == ""
+
+
 @pytest.mark.parametrize(
     ("pool", "key", "value"),
     [
