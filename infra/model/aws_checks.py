@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from infra.facts import EKS_VERSIONS
-from infra.model import addresses, aws_pools, offer
+from infra.model import addresses, aws_pools, offer, unused
 from infra.model.aws import AwsCluster
 from infra.model.errors import InputError
 from infra.model.offer import MigStrategy
@@ -66,6 +66,8 @@ def warnings(cluster: AwsCluster, strategy: MigStrategy, pools: Sequence[Pool]) 
         fact = f"they may have {total} nodes, and EKS has more than {MAX_NODES} in its ultra scale tier alone"
         yield f"pools: {fact}; agree on it with AWS before"
     for index, pool in enumerate(pools):
+        if pool.workload_class != "inference" and not pool.by_karpenter:
+            yield f"pools[{index}].class: {'; '.join(unused.NO_CLASS)}"
         is_bound = (
             pool.aws_settings.efa or pool.aws_settings.placement_group or pool.aws_settings.reservations
         )

@@ -18,7 +18,8 @@ _FIXED = ("an embedded cluster simulates a fixed number of nodes", "give nodes: 
 _ELSE_AWS = "leave it out, or use cluster kind aws"
 _NODES_EXIST = ("the nodes of an existing cluster already exist", _ELSE_AWS)
 _CLASS = "the class decides when Karpenter may remove nodes, and this"
-_NO_CLASS = (f"{_CLASS} pool has a fixed number", "leave it out, or make the pool elastic")
+NO_CLASS = (f"{_CLASS} pool has a fixed number", "leave it out, or make the pool elastic")
+"""A warning only: it does no harm."""
 _ONLY_ELASTIC = "it may only differ in an elastic pool, and on nodes that exist"
 _FIXED_NUMBER = "the number of nodes is fixed: placeholders would occupy nodes and start none"
 _NOTHING_SPARE = (_FIXED_NUMBER, f"{_ELSE_AWS} and an elastic pool")
@@ -92,7 +93,7 @@ def pool_fields(cluster: str, pool: Pool) -> Mapping[str, Reason]:
     if cluster == "aws":
         others = {"hosts": _NOT_HOSTS, "driver": _NOT_HOSTS, "openstack": _NOT_OPENSTACK}
         fields = others if pool.elastic else {"spare": _NOTHING_SPARE, **others}
-        return fields if pool.by_karpenter else {"workload_class": _NO_CLASS, **fields}
+        return fields if pool.by_karpenter else {"workload_class": NO_CLASS, **fields}
     return _POOL[cluster]
 
 
@@ -132,7 +133,7 @@ def check_pool(cluster: str, pool: Pool, path: str) -> None:
     """Refuse the first given field that has no effect."""
     for name, reason in pool_fields(cluster, pool).items():
         field = Pool.model_fields[name]
-        if getattr(pool, name) != field.get_default(call_default_factory=True):
+        if reason != NO_CLASS and getattr(pool, name) != field.get_default(call_default_factory=True):
             raise InputError(f"{path}.{field.alias or name}", *reason)
     if cluster in ("existing", "hosts") and pool.gpu and pool.gpu.by_attribute:
         fact = "the nodes exist, so their GPUs cannot be chosen"
