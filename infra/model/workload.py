@@ -13,7 +13,7 @@ from infra.model.errors import InputError
 from infra.model.queues import Placement
 from infra.model.registries import PinnedImage
 from infra.model.serving import BlueGreen, Metrics, Recreate, Scale, ServedModel, Service, Update
-from infra.model.values import MAX_PODS, Count, Minutes, PodCount, WorkloadName
+from infra.model.values import MAX_PODS, Count, Minutes, WorkloadName
 from infra.model.workload_base import BaseWorkload, Notebook
 
 _DNS_1035 = re.compile(r"[a-z].*")
@@ -27,6 +27,7 @@ _MAX_PARALLEL = 10_000
 _MAX_INDEXED = 100_000
 """A Job's status has room for 10**5 indexes, or more of them with 10**4 pods at a time; of numbered pods no
 more than 10**5 run at a time (k8s.io/kubernetes, pkg/apis/batch, validation.go and types.go)."""
+_Pods = Annotated[int, Field(strict=True, ge=0, le=MAX_PODS)]
 
 
 class _StartedWorkload(BaseWorkload):
@@ -47,7 +48,7 @@ class DeploymentWorkload(_StartedWorkload):
     """Pods that are recreated wherever there is room."""
 
     kind: Literal["deployment"]
-    replicas: Annotated[int, Field(strict=True, ge=0, le=MAX_PODS)] = option("Number of pods.", 1)
+    replicas: _Pods = option("Number of pods.", 1)
     service: Service | None = Field(default=None)
     update: Update | None = option(
         "How new pods replace old ones. If left out: one after the other on the same GPUs if the number of "
@@ -103,8 +104,8 @@ class JobWorkload(BaseWorkload):
     """Pods that run to completion."""
 
     kind: Literal["job"]
-    parallelism: PodCount = option("Number of pods at the same time.", 1)
-    completions: Count | None = option("Number of pods that must succeed; parallelism if left out.")
+    parallelism: _Pods = option("Number of pods at the same time; 0 pauses the job.", 1)
+    completions: Count | None = option("Number of pods that must succeed; parallelism, or 1, if left out.")
     indexed: Flag = option(
         "Number the pods (an Indexed Job): each gets RANK and WORLD_SIZE. If all run at the same time, they "
         "also get a headless Service with the job's name, and MASTER_ADDR and MASTER_PORT of the first pod.",
@@ -125,6 +126,8 @@ class JobWorkload(BaseWorkload):
             raise InputError("gang", "the job is in no queue, and Kueue starts gangs", "give it a queue")
         if self.topology and not self.gang:
             raise InputError("topology", "the job is no gang", "leave it out, or set gang: true")
+        if self.wait_minutes and not self.parallelism:
+            raise InputError("wait_minutes", "with parallelism 0 no pod would ever succeed", "leave it out")
         if not self.indexed:
             return self
         if self.has_rendezvous and not _DNS_1035.fullmatch(self.name):
@@ -142,7 +145,7 @@ class JobWorkload(BaseWorkload):
     @property
     def total(self) -> int:
         """Pods that must succeed."""
-        return self.completions or self.parallelism
+        return self.completions or self.parallelism or 1
 
     @property
     def has_rendezvous(self) -> bool:

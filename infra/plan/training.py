@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from infra.model import labels
 from infra.model.environment import Environment
 from infra.model.pool import Pool
+from infra.model.values import INT32
 from infra.model.workload import DeploymentWorkload, JobWorkload, Workload
 from infra.plan.manifest import Manifest, cluster_ip_service
 
@@ -95,7 +96,8 @@ def job_fields(job: JobWorkload) -> Manifest:
     """The ``spec`` without its template; by ``backoffLimitPerIndex`` a gang would go on without a pod."""
     fields: Manifest = {"parallelism": job.parallelism, "completions": job.total}
     fields |= {"completionMode": "Indexed"} if job.indexed else {}
-    retries = {"backoffLimit": RETRIES * job.parallelism, "podFailurePolicy": {"rules": [DISRUPTED]}}
+    # Pods that failed before must not make a paused job fail.
+    retries = {"backoffLimit": RETRIES * job.parallelism or INT32, "podFailurePolicy": {"rules": [DISRUPTED]}}
     return {**fields, **retries}
 
 

@@ -37,7 +37,7 @@ _REASONS = {
 
 def finite_jobs(env: Environment) -> dict[tuple[str, str], JobWorkload]:
     """The jobs that end, by namespace and name: all but those with a command such as ``sleep inf``."""
-    jobs = [work for work in env.workloads if isinstance(work, JobWorkload)]
+    jobs = [work for work in env.workloads if isinstance(work, JobWorkload) and work.parallelism]
     return {
         (job.namespace, job.name): job
         for job in jobs

@@ -102,6 +102,11 @@ def test_a_reclaimed_node_is_no_failure_and_retries_grow_with_the_pods(keys: dic
     assert (spec["backoffLimit"], "backoffLimitPerIndex" in spec) == (24, False)
 
 
+def test_a_paused_job_does_not_fail_by_pods_that_failed_before() -> None:
+    spec = made(parallelism=0, completions=12)[-1]["spec"]
+    assert (spec["parallelism"], spec["completions"], spec["backoffLimit"]) == (0, 12, 2**31 - 1)
+
+
 KEPT = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
 
 

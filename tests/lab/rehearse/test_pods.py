@@ -218,6 +218,7 @@ def of_job(**job: Any) -> Environment:
 )
 def test_a_job_ends_unless_its_command_sleeps_for_ever(command: list[str], ends: bool) -> None:
     assert list(after_placement.finite_jobs(of_job(command=command))) == [("lab", "train")] * ends
+    assert not after_placement.finite_jobs(of_job(command=command, parallelism=0)), "it is paused"
 
 
 class OneByOne(FakeCluster):
