@@ -60,6 +60,11 @@ def check(cluster: OpenstackCluster, pools: Sequence[Pool]) -> None:
         value = getattr(section, key) if key in getattr(section, "model_fields_set", ()) else None
         if value is not None and refused in (None, value):
             raise InputError(f"cluster.{path}", f"{_DRIVER} {fact}", remedy)
+    counts = {f"pools[{index}].nodes": pool.nodes for index, pool in enumerate(pools)}
+    if is_enabled(cluster.labels) or any(pool.elastic for pool in pools):
+        for path, count in {"cluster.workers.nodes": cluster.workers.nodes, **counts}.items():
+            if count == 0:
+                raise InputError(path, f"{_DRIVER} refuses 0 beside cluster-autoscaler", "use 1 or more")
     for index, pool in enumerate(pools):
         _check_pool(cluster, pool, f"pools[{index}]")
 

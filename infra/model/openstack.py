@@ -22,7 +22,7 @@ from infra.model.openstack_values import (
     OpenstackName,
     Role,
 )
-from infra.model.values import Cores, Count, GpuCount, MemoryGib, Minutes, NodeCount, VolumeGib
+from infra.model.values import Cores, Count, GpuCount, MemoryGib, Minutes, PoolSize, VolumeGib
 
 GPU_LABEL = "nvidia_gpu_enabled"
 """Magnum's label for clusters with GPUs [CERN]; set if a pool has GPUs, unless it is declared."""
@@ -107,7 +107,7 @@ class Masters(Model):
 class Workers(Model):
     """The node group default-worker, without GPUs, for pods that need no GPU."""
 
-    nodes: NodeCount = option("Number of nodes.", 1)
+    nodes: PoolSize = option("Number of nodes; 0 needs version 1.10 of Magnum's API.", 1)
     flavor: OpenstackName | None = option("Flavor; the template's if left out.")
 
 

@@ -52,6 +52,9 @@ def warnings(
         if (machine := cluster.machine(name)) and machine.gpus:
             fact = f"{name} has {machine.gpus} {machine.gpu}, and no workload of a pool runs there"
             warnings.append(f"cluster.{key}.flavor: {fact}; use a flavor without GPU, and a pool for GPUs")
+    if not cluster.workers.nodes and all(pool.gpus or pool.taints for pool in pools):
+        fact = "no node takes the pods that request no GPU, such as the operator"
+        warnings.append(f"cluster.workers.nodes: {fact}; use 1 or more, or a pool without GPUs and taints")
     for index, pool in enumerate(pools):
         flavor, settings = pool.flavor, pool.openstack_settings
         if flavor and flavor.deprecated:

@@ -139,3 +139,9 @@ def test_an_empty_group_may_be_known_by_a_label_of_magnums() -> None:
     assert "so cpu would stay empty" in message(change(work))
     assert parse(change(work, put("pools/4/openstack", {"labels": {"gpuform.io/pool": "cpu"}})))
     assert parse(change(work, put("pools/4/elastic/min", 1)))
+
+
+def test_no_node_for_pods_without_gpus_is_warned_of() -> None:
+    mapping = change(put("cluster/workers/nodes", 0), {"at": "pools/4", "remove": True})
+    expected = "cluster.workers.nodes: no node takes the pods that request no GPU, such as the operator"
+    assert any(line.startswith(expected) for line in parse(mapping).warnings)
