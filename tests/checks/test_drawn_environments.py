@@ -115,6 +115,8 @@ _OTHER_TYPES: dict[type, tuple[Any, ...]] = {
     dict: ("x", 7, True, ["a"]),
     list: ("x", 7, True, {"a": 1}, [{"a": [1]}], [None]),
 }
+_COUNTS = ("nodes", "replicas", "parallelism", "spare")
+"""Numbers that may be 0."""
 _FREE = ("layout", "max", "images", "labels")
 """Mappings with user-defined keys: other tests check unknown ones."""
 
@@ -155,7 +157,8 @@ def corruptions(draw: st.DrawFn, mapping: dict[str, Any]) -> Corruption:
         blocks = [entry for entry, inner in where if isinstance(inner, dict) and entry[-1] not in _FREE]
         path = (*draw(st.sampled_from([(), *blocks])), "nonsense")
         return Corruption(changed(mapping, path, 1), path, what)
-    other = draw(st.sampled_from(_OTHER_TYPES[type(value)]))
+    others = _OTHER_TYPES[type(value)]
+    other = draw(st.sampled_from([item for item in others if item != 0 or path[-1] not in _COUNTS]))
     return Corruption(changed(mapping, path, other), path, f"{value!r} became {other!r}")
 
 
