@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gpuform import INSTALLATION
 from gpuform.engine.files import Tools
 from infra.model.monitoring import PROMETHEUS_URL
 from lab.plane import ports
@@ -95,11 +97,13 @@ class Sidecar:
         before_start()
         for name in (*self.programs, self.name):
             rotate_log(layout.log(name))
-        command = [sys.executable, "-m", f"lab.{self.module}", "--kubeconfig", str(layout.paths.kubeconfig)]
+        command = [sys.executable, "-P", "-m", f"lab.{self.module}"]
+        command += ["--kubeconfig", str(layout.paths.kubeconfig)]
         with layout.log(self.name).open("wb") as log:
             subprocess.Popen(
                 [*command, *arguments],
                 cwd=layout.paths.root,
+                env={**os.environ, "PYTHONPATH": str(INSTALLATION)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

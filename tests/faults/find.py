@@ -37,7 +37,7 @@ def _environment(copy: Path) -> Path:
     """Python of a virtual environment that imports the copy: the engine's plugins ignore PYTHONPATH."""
     made = copy / ".venv"
     shutil.copytree(sys.prefix, made, symlinks=True, copy_function=os.link)
-    for file in [*(made / "bin").iterdir(), *made.glob("lib/python3*/site-packages/__editable__*.py")]:
+    for file in [*(made / "bin").iterdir(), *made.glob("lib/python3*/site-packages/__editable__*")]:
         text = file.read_bytes() if file.is_file() and not file.is_symlink() else b""
         if str(ROOT).encode() in text:
             mode = file.stat().st_mode

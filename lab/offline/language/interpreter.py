@@ -26,11 +26,11 @@ class Interpreter:
     def process_environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """``base`` as in an activated environment, without PYTHONHOME, which would redirect the interpreter.
 
-        This host was started without PYTHONPATH; GPUFORM_PYTHONPATH is the program's.
+        PYTHONPATH is this host's; GPUFORM_PYTHONPATH is the program's.
         """
         env = dict(base)
-        if path := env.pop("GPUFORM_PYTHONPATH", ""):
-            env["PYTHONPATH"] = path
+        if (path := env.pop("GPUFORM_PYTHONPATH", None)) is not None:
+            env["PYTHONPATH"] = path  # empty is as good as unset
         if self.environment is not None:
             env.pop("PYTHONHOME", None)
             env["VIRTUAL_ENV"] = str(self.environment)
