@@ -11,6 +11,7 @@ import pulumi
 
 from infra import guards, target
 from infra.config import parse
+from infra.inventory import ROOT
 from infra.model.environment import Environment
 from infra.model.errors import InputError
 from infra.model.offer import claimable
@@ -23,7 +24,14 @@ def cluster(env: Environment) -> Target | None:
     """Register the cluster; None if own hosts have not joined one."""
     if env.cluster.kind in ("aws", "openstack", "hosts"):
         # Imported here, so that no target loads the SDK of another.
-        created: Target | None = import_module(f"infra.{env.cluster.kind}").cluster(env)
+        try:
+            module = import_module(f"infra.{env.cluster.kind}")
+        except ModuleNotFoundError as error:
+            sdk = str(error.name).replace("_", "-")
+            if not sdk.startswith("pulumi-"):
+                raise
+            raise InputError(sdk, "is not installed", f"pip install 'gpuform[{env.cluster.kind}]'") from None
+        created: Target | None = module.cluster(env)
         return created
     if env.cluster.kind == "existing":
         guarded = pulumi.ResourceOptions(depends_on=[guards.cluster_guard(env)])
@@ -34,7 +42,7 @@ def cluster(env: Environment) -> Target | None:
 
 def _embedded_kubeconfig() -> str:
     """Where `gpuform up` writes it (gpuform.checkout.paths), for runs of plain Pulumi."""
-    state = Path(os.environ.get("GPUFORM_STATE") or Path(__file__).resolve().parent.parent / ".gpuform")
+    state = Path(os.environ.get("GPUFORM_STATE") or Path(pulumi.get_root_directory() or ROOT, ".gpuform"))
     stack = pulumi.get_stack()
     return str((state if stack == "local" else state / "planes" / stack) / "kubeconfig")
 
@@ -43,9 +51,9 @@ def main() -> None:
     """Run as the stack's program; an InputError ends it with the message alone, without a traceback."""
     try:
         env = parse(pulumi.Config("gpuform").require_object("environment"))
+        created = cluster(env)
     except InputError as error:
         raise pulumi.RunError(str(error)) from None
-    created = cluster(env)
     if created:
         platform(env, created)
         pulumi.export("kubeconfig", pulumi.Output.secret(created.kubeconfig))

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from gpuform.checkout import scratch, writable
-from gpuform.checkout.errors import Failure, InputError
+from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
 from gpuform.hosts.events import END_TASK, Event, HostResults, Outcome
 from gpuform.hosts.listing import plays_of, requested_hosts, to_yaml_inventory
@@ -47,10 +47,10 @@ def run(
     ended. Programs for this machine (kubectl) are looked up on PATH, then in the folders ``tools``.
     Secrets in the inventory, and ``secrets``, are in no event and no result. Host keys are verified, whatever
     the user's own configuration of ssh or Ansible says. Raises InputError for an unknown playbook or limit,
-    `Failure` if ansible-runner is missing; failures on hosts are in the outcome.
+    and if ansible-runner is missing; failures on hosts are in the outcome.
     """
     paths = paths or Paths.here()
-    ansible = ansible or paths.root / "ansible"
+    ansible = ansible or paths.installation / "ansible"
     file = _find_playbook(ansible / "playbooks", playbook)
     _require_ansible()
     results = HostResults(requested_hosts(inventory, limit), plays_of(_read(file), inventory))
@@ -104,8 +104,8 @@ def _require_ansible() -> None:
     from importlib.util import find_spec
 
     if find_spec("ansible_runner") is None or find_spec("ansible") is None:
-        raise Failure(
-            "hosts", "ansible-core and ansible-runner are not installed", "pip install -e '.[hosts]'"
+        raise InputError(
+            "hosts", "ansible-core and ansible-runner are not installed", "pip install 'gpuform[hosts]'"
         )
 
 

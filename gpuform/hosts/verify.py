@@ -123,9 +123,7 @@ def _require_checks(root: Path) -> None:
             "run it in a checkout of the project, which has them",
         )
     if importlib.util.find_spec("testinfra") is None:
-        raise Failure(
-            "testinfra", "is not installed", "install gpuform with its extra: pip install -e '.[hosts]'"
-        )
+        raise InputError("testinfra", "is not installed", "pip install 'gpuform[hosts]'")
 
 
 def _select_hosts(inventory: Mapping[str, Any], limit: Sequence[str]) -> Sequence[str]:

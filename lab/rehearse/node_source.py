@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from gpuform.checkout.errors import Failure
+from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
 from gpuform.engine.files import Tools
 from gpuform.usage.rehearsal import Refusal
@@ -208,9 +208,9 @@ def _karpenter_on_aws(
     try:
         from lab.rehearse.cloud.server import Cloud
 
-        cloud = contexts.enter_context(Cloud(env, price_list(env), cluster))
+        cloud = contexts.enter_context(Cloud(env, price_list(env, run_paths.prices), cluster))
     except ImportError as error:
-        raise Failure(
+        raise InputError(
             "rehearsal of AWS", f"{error.name} is not installed", "pip install 'gpuform[rehearse]'"
         ) from None
     cloud.market.set_shortages(*options.shortages)

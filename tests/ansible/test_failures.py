@@ -57,7 +57,8 @@ class Setup:
         return Paths(self.folder, self.folder / "state", self.folder / "cache")
 
     def run(self, **more: Any) -> Outcome:
-        return run("site.yml", self.inventory, paths=self.paths, on_event=self.events.append, **more)
+        more = {"on_event": self.events.append, "ansible": self.folder / "ansible", **more}
+        return run("site.yml", self.inventory, paths=self.paths, **more)
 
     def known(self, *hosts: str, keys_of: dict[str, str] | None = None) -> str:
         """Ssh options with a known_hosts of these hosts; ``keys_of`` gives one host the key of another."""

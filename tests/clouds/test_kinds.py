@@ -27,7 +27,7 @@ pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[2]
 FACTS = {
-    "aws": "not checked: botocore is not installed: pip install 'gpuform[offline]'",
+    "aws": "not checked: botocore is not installed: pip install 'gpuform[aws]'",
     "embedded": (
         "nothing to check: the cluster runs on this machine: `gpuform doctor` without a stack checks it"
     ),

@@ -51,7 +51,7 @@ class Project:
         file.write_text(yaml.safe_dump(plays, sort_keys=False))
 
     def run(self, *, limit: Sequence[str] = (), **more: Any) -> Outcome:
-        more.setdefault("on_event", self.events.append)
+        more = {"on_event": self.events.append, "ansible": self.folder / "ansible", **more}
         return run("site.yml", self.inventory, limit=limit, paths=self.paths, **more)
 
 

@@ -28,7 +28,8 @@ from gpuform.checkout.paths import Paths
 folder = Path(sys.argv[1])
 paths = Paths(root=folder, state=folder / "state", cache=folder / "cache")
 tell = lambda event: print(event.kind, event.task, flush=True)
-run("site.yml", json.loads((folder / "inventory.json").read_text()), paths=paths, on_event=tell)
+inventory = json.loads((folder / "inventory.json").read_text())
+run("site.yml", inventory, ansible=folder / "ansible", paths=paths, on_event=tell)
 """
 
 

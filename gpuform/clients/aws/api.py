@@ -43,7 +43,7 @@ def create_client(service: str, region: str) -> Any:
         import botocore.config
         import botocore.session
     except ImportError:
-        raise InputError("botocore", "is not installed", "pip install 'gpuform[offline]'") from None
+        raise InputError("botocore", "is not installed", "pip install 'gpuform[aws]'") from None
     config = botocore.config.Config(retries=_RETRIES, connect_timeout=_CONNECT_S, read_timeout=_READ_S)
     session = botocore.session.get_session()
     session.register_component("data_loader", _models())

@@ -278,4 +278,4 @@ def test_without_botocore_nothing_is_asked_and_nothing_fails(
     monkeypatch.setattr("gpuform.stack.preflight.check.find_spec", lambda name: None)
     found = list(checks(prod, Paths.here(), "aws-prod"))
     assert {one.verdict for one in found} == {"SKIP"}
-    assert found[0].fact == "not checked: botocore is not installed: pip install 'gpuform[offline]'"
+    assert found[0].fact == "not checked: botocore is not installed: pip install 'gpuform[aws]'"

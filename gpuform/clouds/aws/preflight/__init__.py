@@ -24,7 +24,7 @@ def checks(
     """Without credentials or the region, the rest is SKIP. Tests set ``clients`` and ``machine``."""
     cluster = cluster_of(env)
     first_checks = (account.credentials(cluster), account.region(cluster))
-    missing = "" if clients else missing_client("botocore", "botocore", "offline")
+    missing = "" if clients else missing_client("botocore", "botocore", "aws")
     aws = Aws(cluster.region, clients or create_client)
     return run_in_order(first_checks, _others(env, machine or LocalMachine()), aws, missing)
 
