@@ -26,10 +26,9 @@ def helm_release(
 
     ``timeout`` is in seconds; ``options`` are further arguments of the release.
     """
-    # The path of our own chart is relative, so that the state does not contain the checkout's location.
     return Release(
         name,
-        chart=planned.chart if planned.version else os.path.relpath(ROOT / planned.chart),
+        chart=planned.chart if planned.version else _own_chart(ROOT / planned.chart),
         version=planned.version,
         repository_opts=RepositoryOptsArgs(repo=planned.repository) if planned.repository else None,
         namespace=planned.namespace,
@@ -40,3 +39,8 @@ def helm_release(
         opts=opts,
         **options,
     )
+
+
+def _own_chart(chart: Path) -> str:
+    """Relative in a checkout, so that the base of a preview, in another folder, has the same."""
+    return os.path.relpath(chart) if Path.cwd().is_relative_to(ROOT) else str(chart)

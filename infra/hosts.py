@@ -9,7 +9,7 @@ import pulumi
 from components.custom_resources import HostConfigurationArgs
 from components.host_cluster import HostCluster, HostClusterArgs
 from infra import guards
-from infra.inventory import content_hash, inventory, to_json
+from infra.inventory import ROOT, content_hash, inventory, to_json
 from infra.model.environment import Environment
 from infra.plan.inventory import cluster_of
 from infra.target import Target
@@ -20,7 +20,10 @@ def cluster(env: Environment) -> Target | None:
 
     Exports the result of each host as ``hosts``.
     """
-    inventory_text, kubeconfig = to_json(inventory(env)), cluster_of(env).kubeconfig
+    inventory_text, kubeconfig = (
+        to_json(inventory(env, Path(pulumi.get_root_directory() or ROOT))),
+        cluster_of(env).kubeconfig,
+    )
     args = HostClusterArgs(
         hosts=HostConfigurationArgs(inventory=inventory_text, content=content_hash(inventory_text)),
         kubeconfig=str(Path(kubeconfig).expanduser()) if kubeconfig else None,

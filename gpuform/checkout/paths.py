@@ -1,24 +1,29 @@
-"""Folders: the checkout, its state, and the cache that all checkouts share."""
+"""Folders: the project, its state, the installation, and the cache that all projects share."""
 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpuform import INSTALLATION
 from gpuform.checkout.errors import InputError
 
 MAIN_STACK = "local"
 """The stack of `make up`: its control plane lies in the state folder itself."""
+_PROGRAM = re.compile(r"^(from|import) gpuform\b.*\bprogram\b", re.MULTILINE)
+_MAIN = re.compile(r"""^main: *["']?([^"'\s]+)""", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Paths:
-    """The folders of one checkout, seen from one stack; nothing here creates them.
+    """The folders of one project, seen from one stack; nothing here creates them.
 
-    ``state`` is disposable and belongs to this checkout; ``cache`` is shared by every checkout of this user
-    and keyed by version inside. ``stack`` selects the embedded control plane: each stack that runs on this
-    machine has its own (docs/adr/0017-a-control-plane-for-each-stack.md).
+    ``root`` has Pulumi.yaml and the stack files. ``state`` is disposable and belongs to this project;
+    ``cache`` is shared by every project of this user and keyed by version inside. ``stack`` selects the
+    embedded control plane: each stack that runs on this machine has its own
+    (docs/adr/0017-a-control-plane-for-each-stack.md).
     """
 
     root: Path
@@ -28,13 +33,23 @@ class Paths:
 
     @classmethod
     def here(cls, stack: str = MAIN_STACK) -> Paths:
-        """The checkout of the working directory, else the one that this package is installed from.
+        """The project of the working directory or of a folder above. Raises InputError if there is none.
 
         ``GPUFORM_STATE`` and ``GPUFORM_CACHE`` override the two others.
         """
-        root = next(
-            filter(_is_checkout, (Path.cwd(), *Path.cwd().parents)), Path(__file__).resolve().parents[2]
-        )
+        if (root := _find_project()) is None:
+            fact = "no Pulumi.yaml of a gpuform project here or above"
+            remedy = "`cd` into a project, or run `gpuform local up` in an empty folder"
+            raise InputError(str(Path.cwd()), fact, remedy)
+        return cls._at(root, stack)
+
+    @classmethod
+    def anywhere(cls, stack: str = MAIN_STACK) -> Paths:
+        """As `here`; without a project, the working directory is its root."""
+        return cls._at(_find_project() or Path.cwd(), stack)
+
+    @classmethod
+    def _at(cls, root: Path, stack: str) -> Paths:
         try:
             base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         except RuntimeError:
@@ -46,6 +61,21 @@ class Paths:
             cache=Path(os.environ.get("GPUFORM_CACHE") or base / "gpuform").resolve(),
             stack=stack,
         )
+
+    @property
+    def is_checkout(self) -> bool:
+        """Whether the project has the program itself."""
+        return (self.root / "infra" / "incluster").is_dir()
+
+    @property
+    def installation(self) -> Path:
+        """Folder of charts, roles, policies, Go modules and examples."""
+        return self.root if self.is_checkout else INSTALLATION
+
+    @property
+    def prices(self) -> Path:
+        """Folder of the price lists that `gpuform prices refresh` writes."""
+        return self.root / ("infra/prices" if self.is_checkout else "prices")
 
     @property
     def planes(self) -> Path:
@@ -73,6 +103,17 @@ class Paths:
         return self.state / "logs"
 
 
-def _is_checkout(folder: Path) -> bool:
-    project = folder / "Pulumi.yaml"
-    return project.is_file() and project.read_text().startswith("name: gpuform\n")
+def _find_project() -> Path | None:
+    return next(filter(_is_project, (Path.cwd(), *Path.cwd().parents)), None)
+
+
+def _is_project(folder: Path) -> bool:
+    """Whether it is a checkout, or has a program that calls ours."""
+    text = _read(folder / "Pulumi.yaml")
+    main = _MAIN.search(text)
+    program = folder / (main[1] if main else "") / "__main__.py"
+    return text.startswith("name: gpuform\n") or bool(text and _PROGRAM.search(_read(program)))
+
+
+def _read(file: Path) -> str:
+    return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""

@@ -25,6 +25,7 @@ from gpuform.cli.output import (
     print_warnings,
     require_passed,
     say,
+    short_path,
     show,
     start_command,
 )
@@ -57,7 +58,7 @@ def doctor(
     from gpuform.clouds import cloud_of
     from gpuform.stack.preflight import run_checks
 
-    paths = Paths.here(stack or MAIN_STACK)
+    paths = Paths.anywhere() if stack is None else Paths.here(stack)
     env = load_environment(stack, paths) if stack is not None else None
     all_findings = list(check_machine(paths))
     if stack is not None and env is not None:
@@ -103,7 +104,7 @@ def check_machine(paths: Paths) -> Iterator[Finding]:
             yield Finding(name, "FAIL", f"{tool.version} is missing", "gpuform toolchain build")
         else:
             yield Finding(name, "PASS", f"{tool.version}, {_SOURCES[tool.source]}")
-    for plugin in plugins():
+    for plugin in plugins(paths):
         if plugin.official:
             yield Finding(plugin.name, "PASS", f"official: {plugin.official}")
         elif plugin.source:
@@ -194,14 +195,14 @@ prices = typer.Typer(no_args_is_help=True, help="Refresh the dated price list th
 
 @prices.command()
 def refresh(region: Annotated[str, typer.Argument(help="AWS region, for example us-west-2.")]) -> None:
-    """Fetch AWS's list prices of a region with your credentials (pricing:GetProducts) into infra/prices/.
+    """Fetch AWS's list prices of a region with your credentials (pricing:GetProducts) into the project.
 
     Commit the file: costs of stacks in that region then use it.
     """
     from gpuform.clients.aws.api import create_client, translate_errors
     from gpuform.clients.aws.prices import fetch_prices, save_prices
-    from infra.config import PRICES
 
+    paths = Paths.here()
     if not re.fullmatch(r"[a-z]{2}(-[a-z]+)+-\d", region):
         raise InputError("REGION", f"{region!r} is not an AWS region", "write it as us-west-2")
     with translate_errors("AWS Price List API"):
@@ -209,8 +210,8 @@ def refresh(region: Annotated[str, typer.Argument(help="AWS region, for example 
         price_list = fetch_prices(client, region, datetime.now(UTC).date().isoformat(), say)
     if not price_list["usd_per_hour"]:
         raise Failure("AWS Price List API", f"has no machine in {region}", "check the region's name")
-    file = save_prices(PRICES, price_list)
-    say(f"{len(price_list['usd_per_hour'])} machines in {file.relative_to(PRICES.parents[1])}")
+    file = save_prices(paths.prices, price_list)
+    say(f"{len(price_list['usd_per_hour'])} machines in {short_path(file)}")
 
 
 toolchain = typer.Typer(no_args_is_help=True, help="Build, list and clean the pinned tools.")
@@ -231,13 +232,13 @@ def build(
 ) -> None:
     """Download or build missing tools, into a cache that all checkouts share."""
     names = tools or (CATALOGUE if tests else GATE if gate else MAIN_JOB)
-    Toolchain(Paths.here()).ensure(*names, progress=say)
+    Toolchain(Paths.anywhere()).ensure(*names, progress=say)
 
 
 @toolchain.command(name="list")
 def list_tools() -> None:
     """Show each tool, its version and where it comes from."""
-    all_tools = map(Toolchain(Paths.here()).locate, CATALOGUE)
+    all_tools = map(Toolchain(Paths.anywhere()).locate, CATALOGUE)
     rows = ((tool.name, tool.version, tool.source, str(tool.path or "-")) for tool in all_tools)
     console.print(tables.build_table("Tools", ("tool", "version", "from", "path"), rows))
 
@@ -245,5 +246,5 @@ def list_tools() -> None:
 @toolchain.command()
 def clean() -> None:
     """Empty the cache of tools. Go's own build cache is left alone."""
-    freed = Toolchain(Paths.here()).clean()
+    freed = Toolchain(Paths.anywhere()).clean()
     say(f"freed {freed / 1e6:.0f} MB")

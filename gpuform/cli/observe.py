@@ -58,7 +58,7 @@ def status(stack: Stack = "local", as_json: AsJson = False) -> None:
     env = load_environment(stack, paths)
     with reach_cluster(env, paths, stack) as (kubeconfig, context), cluster_failures(stack, kubeconfig):
         current = cluster_status.read_status(env, kubeconfig, context)
-    bill = cost.bill(env, price_list(env))
+    bill = cost.bill(env, price_list(env, paths.prices))
     show(as_json, {**current.to_json(), "cost": to_document(bill)}, _status_parts(env, current, bill))
     if as_json:
         return
@@ -181,7 +181,7 @@ def report(
     file = output or page_of(paths)
     require_file(file, "-o")
     report_facts = read()
-    save_page(file, report_facts, paths.root)
+    save_page(file, report_facts, paths.installation)
     why = report_facts.view.why
     show(as_json, {"file": str(file), "why": why}, ())
     lines = [*([f"requested only: {why}"] if why else []), f"report: {short_path(file)}"]
@@ -197,7 +197,7 @@ def read_facts(env: Environment, stack: str, paths: Paths, kubeconfig: Path, con
     with connect(env, paths, kubeconfig, context, prometheus_port) as prometheus:
         with cluster_failures(stack, kubeconfig):
             objects = cluster_objects.fetch_objects(env, kubeconfig, context)
-        return gather_facts(env, stack, objects, prometheus, price_list(env), time.time())
+        return gather_facts(env, stack, objects, prometheus, price_list(env, paths.prices), time.time())
 
 
 health = typer.Typer(no_args_is_help=True, help="Show nodes with a broken GPU, and their repair tickets.")

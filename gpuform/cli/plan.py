@@ -15,7 +15,6 @@ from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
 from gpuform.checkout.stacks import load_environment
 from gpuform.cli.output import AsJson, Stack, print_warnings, say, show, warn
-from gpuform.engine.environment import INSTALLED_ROOT
 from gpuform.reports import catalogue
 from gpuform.stack import scaffold
 from infra.config import price_list
@@ -81,14 +80,13 @@ def init(
     given = {"--region": region, "--bucket": bucket, "--kms": kms, "--script": script, "--vpc": vpc}
     if not name.startswith("aws") and (unused := [option for option, value in given.items() if value]):
         raise InputError(unused[0], f"is for AWS, not for {name}", "leave it out")
-    root = Paths.here().root
-    file = root / f"Pulumi.{stack}.yaml"
+    paths = Paths.here()
+    file = paths.root / f"Pulumi.{stack}.yaml"
     for target in (file, *([script] if script else [])):
         if target.exists():
             raise InputError(str(target), "already exists", "edit it, or name another")
         writable.require(target.parent, "name a file in a writable folder")
-    files = (folder / f"Pulumi.{name}.yaml" for folder in (root, INSTALLED_ROOT))
-    text = next(file.read_text(encoding="utf-8") for file in files if file.is_file())
+    text = (paths.installation / f"Pulumi.{name}.yaml").read_text(encoding="utf-8")
     if not name.startswith("aws"):
         file.write_text(scaffold.copy_example(stack, text), encoding="utf-8")
         warn(f"wrote {file.name} from the example {name}: its comments mark what to change")
@@ -129,7 +127,7 @@ def render(
     paths = Paths.here()
     env = load_environment(stack, paths)
     print_warnings(env)
-    rendered = files(env, read_keys(env, paths.root), price_list(env))
+    rendered = files(env, read_keys(env, paths.root), price_list(env, paths.prices))
     writable.require(output, "name a writable folder with -o")
     output.mkdir(parents=True, exist_ok=True)
     for name, text in rendered.items():
@@ -166,7 +164,7 @@ def _chart_objects(paths: Paths, rendered: Mapping[str, str]) -> Iterator[Any]:
     for release in policy_check.rendered_releases(rendered):
         try:
             objects = list(
-                policy_check.parse_manifests(policy_check.template_chart(helm, paths.root, release))
+                policy_check.parse_manifests(policy_check.template_chart(helm, paths.installation, release))
             )
         except (OSError, subprocess.SubprocessError):
             say(f"chart {release['chart']} cannot be fetched: its objects are not checked")

@@ -30,7 +30,7 @@ def preview(
     base: Annotated[
         str | None,
         typer.Option(
-            help="Commit or folder of a checkout to compare with (offline); default: an empty stack."
+            help="Commit or folder of a project to compare with (offline); default: an empty stack."
         ),
     ] = None,
     summary: Annotated[

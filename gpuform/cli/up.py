@@ -131,7 +131,7 @@ def up(
         require_passed(env, paths, stack, console)
     packs = [folder.resolve() for folder in policy_pack or ()]
     if at_cloud:
-        say(tables.cost_line(stack, bill(env, price_list(env))))
+        say(tables.cost_line(stack, bill(env, price_list(env, paths.prices))))
         require_consent(yes or not has_terminal(), f"Make {stack} match its file at this cost?")
     tools = Toolchain(paths)
     if runs_here(env, offline):
@@ -249,7 +249,7 @@ def _write_report(env: Environment, paths: Paths) -> Path:
     from gpuform.reports.page import save_page
 
     file = page_of(paths)
-    save_page(file, read_facts(env, paths.stack, paths, paths.kubeconfig, None), paths.root)
+    save_page(file, read_facts(env, paths.stack, paths, paths.kubeconfig, None), paths.installation)
     return file
 
 

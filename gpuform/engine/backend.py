@@ -48,7 +48,7 @@ def project_name(root: Path) -> str:
     file = root / "Pulumi.yaml"
     content = strict_yaml.read(file) if file.exists() else None
     if not isinstance(content, dict) or not isinstance(content.get("name"), str):
-        raise Failure(str(file), "is not a Pulumi project file", "run inside a checkout of this project")
+        raise Failure(str(file), "is not a Pulumi project file", "run inside a gpuform project")
     return str(content["name"])
 
 

@@ -16,6 +16,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
+from gpuform import INSTALLATION
 from gpuform.checkout.paths import Paths
 from gpuform.engine.files import EngineFiles, Tools, link, tool, write
 from infra.versions import OPENSTACK_PROVIDER, PULUMI, PULUMI_KUBERNETES_MODULE
@@ -128,13 +129,13 @@ def is_real(stack_file: Path) -> bool:
     return bool(_REAL_KIND.search(_read(stack_file)))
 
 
-def plugins(paths: Paths | None = None, offline: bool = False) -> list[Plugin]:
+def plugins(paths: Paths, offline: bool = False) -> list[Plugin]:
     """Every plugin that has an official version, with its executable if that is installed.
 
     Looks on PATH, next to the ``pulumi`` of these runs, in the user's own PULUMI_HOME, and among the tools;
     starts nothing.
     """
-    files = EngineFiles(paths or Paths.here())
+    files = EngineFiles(paths)
     return [
         Plugin(own.file, own.version, _official_path(own, files), _SOURCES.get(own.name, ""), own.keyword)
         for own in _run_plugins(offline)
@@ -171,7 +172,7 @@ def install(files: EngineFiles, tools: Tools, stack: str) -> None:
     if files.offline:
         write(files.offline_commands / "aws", _launch_script("lab.offline.aws.aws"), 0o755)
     if is_local:
-        folders = (files.paths.root, files.paths.cache, files.charts)
+        folders = (files.paths.installation, files.paths.cache, files.charts)
         write(files.chart_finder, _launch_script("lab.offline.charts", *folders), 0o755)
 
 
@@ -182,11 +183,12 @@ def _run_plugins(offline: bool) -> list[_OwnPlugin]:
 
 
 def _launch_script(module: str, *arguments: Path) -> str:
-    # -P and no PYTHONPATH: modules in the program's folder, where the engine starts plugins, and those of
+    # -P and our PYTHONPATH: modules in the program's folder, where the engine starts plugins, and those of
     # another checkout must not shadow ours. The language host passes PYTHONPATH on to the program.
     words = " ".join(shlex.quote(str(word)) for word in (sys.executable, "-P", "-m", module, *arguments))
     exports = "GPUFORM_PYTHONPATH=${PYTHONPATH-}\nexport GPUFORM_PYTHONPATH\n"
-    return f'#!/bin/sh\n{exports}unset PYTHONPATH\nexec {words} "$@"\n'
+    own = shlex.quote(str(INSTALLATION))
+    return f'#!/bin/sh\n{exports}PYTHONPATH={own}\nexport PYTHONPATH\nexec {words} "$@"\n'
 
 
 def _read(stack_file: Path) -> str:

@@ -97,7 +97,7 @@ class Layout:
             raise InputError(
                 str(self.home),
                 "kwokctl accepts no path with blanks or special characters",
-                "move the checkout, or set GPUFORM_STATE, to a path of letters, digits and . _ - + @ only",
+                "move the project, or set GPUFORM_STATE, to a path of letters, digits and . _ - + @ only",
             )
 
     def log(self, member: str) -> Path:

@@ -57,7 +57,7 @@ def prepare(layout: Layout, tools: Tools, progress: Callable[[str], None]) -> No
 def _define(layout: Layout, progress: Callable[[str], None]) -> None:
     """Apply the CRDs that are missing or of another version, and wait until all are served."""
     paths = layout.paths
-    source = crd_folder(paths.root / CRDS, paths.cache)
+    source = crd_folder(paths.installation / CRDS, paths.cache)
     server = Server(paths.kubeconfig, layout.pki)
     try:
         metadata = {

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from gpuform.usage.node_prices import total
 from gpuform.usage.nodes import Pod
 from gpuform.usage.rehearsal import Load, PendingPod, WorkloadAtLoad
-from infra.config import price_list
 from infra.model.environment import Environment
+from infra.model.prices import PriceList
 from lab.rehearse import pods, scaled
 from lab.rehearse.cluster import NODE_CLAIMS, Cluster
 from lab.rehearse.cost_report import CostReport
@@ -58,6 +58,7 @@ class LoadPlayer:
     watch: Watch
     source: NodeSource
     timeout_s: float
+    prices: PriceList
     manifests: tuple[Manifest, ...]
     """What is created before any load."""
     _claims: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -94,7 +95,7 @@ class LoadPlayer:
         waiting = pods.pending_pods(
             scaled.at_load(self.env, qps, self.scaled), now.workloads, pods.read_events(self.cluster)
         )
-        costs = CostReport(self.env, price_list(self.env), self.source.paid())
+        costs = CostReport(self.env, self.prices, self.source.paid())
         return Load(
             qps=qps,
             seconds=now.at - before.at,
@@ -158,11 +159,12 @@ def load_player(
     watch: Watch,
     source: NodeSource,
     timeout_s: float,
+    prices: PriceList,
 ) -> Iterator[LoadPlayer]:
     requests = RequestCounters({work.key: work.series for work in followers}, lambda: ready_pods(watch.now))
     with serve(requests) as port:
         manifests = scaled.manifests(env, followers, port)
-        yield LoadPlayer(env, followers, requests, cluster, watch, source, timeout_s, manifests)
+        yield LoadPlayer(env, followers, requests, cluster, watch, source, timeout_s, prices, manifests)
 
 
 def ready_pods(now: Snapshot) -> Mapping[Key, Key]:

@@ -74,7 +74,7 @@ class Rehearsal:
         self.options.check(env)
         for line in env.warnings:
             self.say(f"warning: {line}")
-        check_prices(env, price_list(env))
+        check_prices(env, price_list(env, self.paths.prices))
         plan = nodes.simulated_nodes(env).rehearsed(env)
         clock = StepClock(self.say)
         with ExitStack() as contexts:
@@ -106,7 +106,15 @@ class Rehearsal:
                     install_keda(full_env, paths, self.paths, self.tools)
                 timeout_s = self.options.timeout_s
                 player = contexts.enter_context(
-                    load_player(full_env, scaled, cluster, watch, source, timeout_s)
+                    load_player(
+                        full_env,
+                        scaled,
+                        cluster,
+                        watch,
+                        source,
+                        timeout_s,
+                        price_list(full_env, paths.prices),
+                    )
                 )
             return _Run(env, paths, self, cluster, watch, source, clock, plan.assumptions, player).outcome()
 
@@ -139,7 +147,7 @@ class _Run:
         now = self.watch.observe()
         measured = self._scraped(now)
         pending = self._pending(env, now)
-        costs = CostReport(env, price_list(env), self.source.paid())
+        costs = CostReport(env, price_list(env, self.paths.prices), self.source.paid())
         lives = list(self.watch.lives.values())
         pool_outcomes = tuple(
             costs.pool_outcome(pool, now, lives, self.source.unjoined(pool.name)) for pool in costs.pools

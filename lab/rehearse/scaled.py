@@ -160,7 +160,7 @@ def install_keda(env: Environment, run_paths: Paths, checkout_paths: Paths, tool
     """KEDA, with the stack's values: the engine gets no workloads, and so installs none. Raises Failure."""
     release = scaling.release(env)
     assert release is not None
-    chart = Charts(checkout_paths.root, checkout_paths.cache, run_paths.state / "charts").folder(
+    chart = Charts(checkout_paths.installation, checkout_paths.cache, run_paths.state / "charts").folder(
         release.short_name, release.version or ""
     )
     command = [str(tools.path("helm")), "--kubeconfig", str(run_paths.kubeconfig), "install", release.name]

@@ -37,7 +37,7 @@ class Toolchain:
         releases: Sequence[Release] | None = None,
         hosts: Hosts | None = None,
     ) -> None:
-        self._modules = paths.root / "toolchain"
+        self._modules = paths.installation / "toolchain"
         self._cache = paths.cache
         self._store = Store(paths.cache)
         self._catalogue = catalogue

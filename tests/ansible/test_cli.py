@@ -62,6 +62,7 @@ def booted(bed: BedFactory) -> Bed:
 def checkout(booted: Bed, tmp_path: Path) -> Iterator[LabCheckout]:
     (tmp_path / "Pulumi.yaml").write_text("name: gpuform\n")
     (tmp_path / "toolchain").symlink_to(ROOT / "toolchain")
+    (tmp_path / "infra" / "incluster").mkdir(parents=True)  # the mark of a checkout: its playbooks are used
     playbooks = tmp_path / "ansible" / "playbooks"
     playbooks.mkdir(parents=True)
     for file in ("ansible.cfg", "playbooks/status.yml"):

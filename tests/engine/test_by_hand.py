@@ -131,12 +131,12 @@ def test_looking_for_plugins_starts_and_writes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.unit
 def test_the_openstack_provider_is_told_of_where_it_is_used(tmp_path: Path) -> None:
-    plugin = next(one for one in plugins() if one.name == "pulumi-resource-openstack")
+    plugin = next(one for one in plugins(Paths.here()) if one.name == "pulumi-resource-openstack")
     (tmp_path / "Pulumi.a.yaml").write_text("config: {gpuform:environment: {cluster: {kind: openstack}}}")
     (tmp_path / "Pulumi.b.yaml").write_text("config: {gpuform:environment: {cluster: {kind: embedded}}}")
     told = [plugin.is_needed_by(tmp_path / f"Pulumi.{name}.yaml") for name in ("a", "b", "none")]
     assert told == [True, False, False]
-    assert "pulumi-resource-openstack" not in [one.name for one in plugins(offline=True)]
+    assert "pulumi-resource-openstack" not in [one.name for one in plugins(Paths.here(), offline=True)]
 
 
 @pytest.mark.unit
@@ -154,8 +154,10 @@ def test_one_cloud_s_offline_runs_do_not_need_the_sdk_of_the_other() -> None:
     program = (
         "import importlib.util as util; found = util.find_spec\n"
         "util.find_spec = lambda name, *a: None if name == 'pulumi_openstack' else found(name, *a)\n"
+        "from gpuform.checkout.paths import Paths\n"
         "from gpuform.engine import standins\n"
-        "print([plugin.name for plugin in standins._run_plugins(offline=True)], standins.plugins()[-1].name)"
+        "print([plugin.name for plugin in standins._run_plugins(offline=True)])\n"
+        "print(standins.plugins(Paths.here())[-1].name)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert "'aws']" in done.stdout

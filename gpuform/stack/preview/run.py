@@ -108,7 +108,7 @@ class Preview:
         for line in env.warnings:
             self.say(f"warning: {line}")
         accepted = (*self.acknowledged, *env.acknowledge_loss)
-        bills = bill(env, price_list(env))
+        bills = bill(env, price_list(env, self.paths.prices))
         return env, replace(outcome, after=bills, warnings=env.warnings, acknowledged=accepted)
 
     def _refused(self, outcome: Outcome, error: InputError) -> Outcome:
@@ -125,11 +125,13 @@ class Preview:
                 snapshot = read_snapshot(*kubeconfig)
         except (Failure, InputError, OSError, httpx.HTTPError, ValueError):  # not created yet, or unreachable
             snapshot = declared_snapshot(before)
-        outcome = replace(outcome, before=bill(before, price_list(before)) if before else None)
+        outcome = replace(
+            outcome, before=bill(before, price_list(before, self.paths.prices)) if before else None
+        )
         return self._run_engine(env, engine, snapshot, outcome)
 
     def _preview_offline(self, env: Environment, base: SimulatedBase, outcome: Outcome) -> Outcome:
-        before = bill(base.before, price_list(base.before)) if base.before else None
+        before = bill(base.before, price_list(base.before, self.paths.prices)) if base.before else None
         paths = replace(base.paths, root=self.paths.root)
         engine = Engine(paths, self.tools, say=self.say, offline=True)
         base_is_unknown = base.before is not None and not base.before.cluster.created
@@ -140,7 +142,7 @@ class Preview:
         self, env: Environment, engine: Engine, snapshot: Snapshot, outcome: Outcome, own: Paths | None = None
     ) -> Outcome:
         """``own`` holds the state of the preview, which is removed at its end."""
-        packs: Sequence[Path] = (self.paths.root / "policies",)
+        packs: Sequence[Path] = (self.paths.installation / "policies",)
         error = ""
         try:
             if self.refusals:
@@ -196,7 +198,7 @@ _IGNORED = shutil.ignore_patterns(".git", ".venv", ".gpuform", "node_modules", "
 def checkout_base(root: Path, base: str) -> Iterator[Path]:
     """A temporary copy of ``base``, with the packages that ``root`` has installed.
 
-    Folder and repository are only read. InputError if ``base`` is neither a checkout nor a commit.
+    Folder and repository are only read. InputError if ``base`` is neither a project nor a commit.
     """
     with TemporaryDirectory(prefix="gpuform-base-") as temporary:
         folder = Path(temporary) / "base"
@@ -217,5 +219,5 @@ def _archive(root: Path, commit: str) -> bytes:
     try:
         return subprocess.run(command, check=True, capture_output=True).stdout
     except (subprocess.CalledProcessError, FileNotFoundError):
-        fact = f"{commit} is neither a checkout of this project nor a commit of its repository"
+        fact = f"{commit} is neither a project nor a commit of its repository"
         raise InputError("--base", fact, "name a folder with Pulumi.yaml, or a commit") from None

@@ -47,7 +47,7 @@ def test_a_path_that_kwokctl_cannot_take_is_refused_before_anything_is_made(
     if fits:
         plain.require_plain()
         return
-    with pytest.raises(InputError, match=r"kwokctl accepts no path with blanks .* move the checkout, or set"):
+    with pytest.raises(InputError, match=r"kwokctl accepts no path with blanks .* move the project, or set"):
         ControlPlane(plain.paths, toolchain).start()
     assert not state.exists()
 

@@ -75,6 +75,7 @@ def checkout(tmp_path: Path) -> Checkout:
     module.mkdir(parents=True)
     (module / "go.mod").write_text("module example.org/tiny\n\ngo 1.26\n")
     (module / "main.go").write_text(MAIN)
+    (tmp_path / "root" / "infra" / "incluster").mkdir(parents=True)  # the mark of a checkout
     paths = Paths(root=tmp_path / "root", state=tmp_path / "state", cache=tmp_path / "cache")
     return Checkout(paths=paths, notes=tmp_path / "builds")
 

@@ -80,7 +80,7 @@ class Project:
 @pytest.fixture
 def project(tmp_path: Path, toolchain: Toolchain) -> Project:
     root = tmp_path / "checkout"
-    (root / "infra").mkdir(parents=True)
+    (root / "infra" / "incluster").mkdir(parents=True)  # the mark of a checkout: its playbooks are used
     (root / "Pulumi.yaml").write_text("name: gpuform\nruntime: python\nmain: infra/\n")
     (root / "infra" / "__main__.py").write_text(PROGRAM)
     created = Project(Paths(root, root / ".gpuform", tmp_path / "cache"), toolchain)
