@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 
 from gpuform.checkout.errors import InputError
@@ -24,7 +26,22 @@ def require(folder: Path, remedy: str) -> None:
 
 
 def require_state(state: Path) -> None:
+    """As `require`, and raise InputError if a newer version has written the state."""
     require(state, "make it a writable folder, or set GPUFORM_STATE to one")
+    file, running = version_file(state), version("gpuform")
+    written = file.read_text(encoding="utf-8") if file.is_file() else ""
+    if _numbers(written) > _numbers(running):
+        fact = f"gpuform {written} has written this state, and this is gpuform {running}"
+        raise InputError(str(file), fact, f"install gpuform {written} or a newer one")
+
+
+def version_file(state: Path) -> Path:
+    """File with the version that wrote the state last."""
+    return state / "engine" / "version"
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", text)[:3]]
 
 
 def _subject(existing: Path, folder: Path) -> str:

@@ -1,14 +1,16 @@
-"""``gpuform local``: the embedded control planes of this checkout's stacks."""
+"""``gpuform local``: the embedded control planes of this project's stacks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
+from gpuform import INSTALLATION
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.listing import abbreviate
 from gpuform.checkout.paths import MAIN_STACK, Paths
@@ -18,6 +20,7 @@ from gpuform.cli.up import Refresh, monitoring_lines
 from gpuform.cli.up import up as update
 from gpuform.engine import Engine, engine_env, export_lines, forget_stacks, require_forgettable
 from gpuform.reports import tables
+from gpuform.stack.project import write_project
 from infra.config import load
 from infra.model.base import listing
 from infra.model.environment import Environment
@@ -67,7 +70,7 @@ def stop(
         _control_plane(Paths.here(name)).stop(delete=delete)
     if delete and stack is None:
         forget_stacks(paths)
-    again = "`make up`" if stack in (None, MAIN_STACK) else f"`gpuform local start {stack}`"
+    again = "`gpuform local up`" if stack in (None, MAIN_STACK) else f"`gpuform local start {stack}`"
     say("stopped, data deleted" if delete else f"stopped; the data stays, and {again} continues from it")
 
 
@@ -85,7 +88,7 @@ def status(stack: LocalStack = MAIN_STACK, as_json: AsJson = False) -> None:
         say(line)
     others = [name for name in stacks if name != stack]
     if others and not as_json:
-        say(f"other control planes of this checkout: {abbreviate(others)}")
+        say(f"other control planes of this project: {abbreviate(others)}")
     if not current.running:
         raise typer.Exit(1)
 
@@ -122,7 +125,16 @@ def nodes(
 
 @app.command()
 def up(stack: LocalStack = MAIN_STACK, acknowledge: Acknowledge = None, refresh: Refresh = False) -> None:
-    """Run `gpuform up STACK`, by default for the stack that `make up` creates."""
+    """Run `gpuform up STACK`, by default for the stack local; in an empty folder, write a project first."""
+    try:
+        Paths.here()
+    except InputError:
+        if stack != MAIN_STACK or any(Path.cwd().iterdir()):
+            raise
+        declared = (INSTALLATION / f"Pulumi.{stack}.yaml").read_text(encoding="utf-8")
+        say(
+            f"wrote {', '.join(write_project(Path.cwd(), stack, declared))}: a project with the stack {stack}"
+        )
     update(stack, acknowledge=acknowledge, refresh=refresh)
 
 

@@ -60,7 +60,7 @@ def _restore(checkpoint: Path, stack: str) -> dict[str, Any]:
         raise Failure(
             f"stack {stack}",
             f"its state is damaged and has no intact backup ({checkpoint})",
-            "run 'make down' with --delete and start again; this deletes the embedded cluster, too",
+            "run `gpuform local stop --delete` and start again; this deletes the embedded cluster, too",
         )
     return backup
 

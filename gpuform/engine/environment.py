@@ -6,9 +6,11 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping
-from pathlib import Path
+from importlib.metadata import version
 from urllib.parse import quote
 
+from gpuform import INSTALLATION
+from gpuform.checkout import writable
 from gpuform.checkout.paths import Paths
 from gpuform.engine import backend
 from gpuform.engine.files import EngineFiles, Tools, link, tool, write
@@ -32,11 +34,8 @@ UNSET_VARIABLES = (
     "PULUMI_DIY_BACKEND_ZSTD",
 )
 
-INSTALLED_ROOT = Path(__file__).resolve().parents[2]
-"""The checkout that this package is installed from."""
-
 _WRAPPER = """#!/bin/sh
-# pulumi for this checkout. The engine writes an encryption salt into the stack file that it is given, so
+# pulumi for this project. The engine writes an encryption salt into the stack file that it is given, so
 # every run gets a fresh copy of Pulumi.<stack>.yaml; `pulumi config` alone works on the file itself.
 # Before an update of a stack on AWS, its account is checked (gpuform doctor); GPUFORM_SKIP_PREFLIGHT=1
 # skips that.
@@ -109,6 +108,7 @@ def engine_env(paths: Paths, toolchain: Tools, stack: str = "local", offline: bo
         "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "false" if may_download else "true",
         "PULUMI_STACK": stack,
         "GPUFORM_PYTHON": sys.executable,  # read by gpuform/provider/own/pulumi-resource-gpuform
+        "PULUMI_PYTHON_CMD": sys.executable,  # of the official language host, for projects without virtualenv
         "GPUFORM_STATE": str(paths.state),
         "GPUFORM_KUBECONFIG": str(paths.kubeconfig),  # read by the program
         "KUBECONFIG": str(paths.kubeconfig),
@@ -126,7 +126,7 @@ def _local_backend(files: EngineFiles) -> dict[str, str]:
 
 def _python_path(paths: Paths) -> dict[str, str]:
     """Lets a program of another checkout than the installed one import that checkout's packages."""
-    if (paths.root / "infra").resolve() == INSTALLED_ROOT / "infra":
+    if (paths.installation / "infra").resolve() == INSTALLATION / "infra":
         return {}
     return {"PYTHONPATH": str(paths.root)}
 
@@ -156,6 +156,7 @@ def export_lines(env: Mapping[str, str]) -> str:
 
 def install_tools(files: EngineFiles, tools: Tools, stack: str) -> None:
     files.backend.mkdir(parents=True, exist_ok=True)
+    write(writable.version_file(files.paths.state), version("gpuform"), 0o644)
     pulumi = tool(files, tools, "pulumi")
     link(files.pulumi, pulumi)
     link(files.paths.shims / "kubectl", tool(files, tools, "kubectl"))
