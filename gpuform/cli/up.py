@@ -114,6 +114,7 @@ def up(
     """
     from gpuform.clouds import cloud_of
     from gpuform.stack.preflight import require_possible
+    from gpuform.stack.preflight.check import require_sdk
     from infra.config import price_list
     from infra.plan.cost import bill
     from infra.plan.losses import may_lose
@@ -121,6 +122,7 @@ def up(
     began = time.monotonic()
     paths = Paths.here(stack)
     env = load_environment(stack, paths)
+    require_sdk(env)
     writable.require_state(paths.state)
     offline = offline and not env.is_simulated  # an embedded stack contacts no cloud
     print_warnings(env)

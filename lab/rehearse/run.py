@@ -12,6 +12,7 @@ from gpuform.checkout import stacks
 from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine
 from gpuform.engine.files import Tools
+from gpuform.stack.preflight.check import require_sdk
 from gpuform.usage.queues import QueueOutcome, summarise
 from gpuform.usage.rehearsal import JobResult, Load, Outcome, PendingPod, ScrapeResult, Step
 from infra.config import price_list
@@ -72,6 +73,7 @@ class Rehearsal:
         scaled = scaled_workloads(full_env) if qps else ()
         env = at_minimum(full_env) if qps else full_env
         self.options.check(env)
+        require_sdk(env)
         for line in env.warnings:
             self.say(f"warning: {line}")
         check_prices(env, price_list(env, self.paths.prices))

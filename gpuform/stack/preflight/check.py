@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Literal
 
-from gpuform.checkout.errors import Failure, ServiceError
+from gpuform.checkout.errors import Failure, InputError, ServiceError
 from gpuform.checkout.paths import Paths
 from gpuform.engine import backend, checkpoint
 from gpuform.engine.files import EngineFiles
+from infra.model.environment import Environment
 
 Verdict = Literal["PASS", "SKIP", "FAIL"]
 
@@ -91,3 +92,10 @@ def local_state(paths: Paths, stack: str) -> Mapping[str, Any] | None:
 def missing_client(module: str, package: str, extra: str) -> str:
     """Why nothing can be checked; stacks are created without these clients, so this is no failure."""
     return "" if find_spec(module) else f"{package} is not installed: pip install 'gpuform[{extra}]'"
+
+
+def require_sdk(env: Environment) -> None:
+    """Raise InputError if the program would lack the SDK of its cloud."""
+    kind = env.cluster.kind
+    if kind in ("aws", "openstack") and not find_spec(f"pulumi_{kind}"):
+        raise InputError(f"pulumi-{kind}", "is not installed", f"pip install 'gpuform[{kind}]'")

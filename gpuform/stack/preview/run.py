@@ -24,6 +24,7 @@ from gpuform.engine import Engine, EngineFailure
 from gpuform.engine.files import Tools
 from gpuform.stack.cluster_access import ClusterAccess, read_only_kubeconfig
 from gpuform.stack.preflight import Refusals, require_possible
+from gpuform.stack.preflight.check import require_sdk
 from gpuform.stack.preview.effect import PreviewRules
 from gpuform.stack.preview.effects import find_effects, guard_notes
 from gpuform.stack.preview.outcome import Outcome
@@ -101,6 +102,7 @@ class Preview:
         file = stack_file(self.stack, self.paths)
         try:
             env = load(file)
+            require_sdk(env)
             if not self.offline:
                 require_own_values(env)
         except InputError as error:
