@@ -49,7 +49,7 @@ def run(
     the user's own configuration of ssh or Ansible says. Raises InputError for an unknown playbook or limit,
     and if ansible-runner is missing; failures on hosts are in the outcome.
     """
-    paths = paths or Paths.here()
+    paths = paths or Paths.anywhere()
     ansible = ansible or paths.installation / "ansible"
     file = _find_playbook(ansible / "playbooks", playbook)
     _require_ansible()

@@ -211,8 +211,9 @@ def checkout_base(root: Path, base: str) -> Iterator[Path]:
                 # Python 3.11.2, Debian 12's own, has neither the attribute nor extractall(filter=).
                 files.extraction_filter = getattr(tarfile, "data_filter", None)
                 files.extractall(folder)  # noqa: S202
-        if not (folder / ".venv").exists() and (root / ".venv").exists():
-            (folder / ".venv").symlink_to((root / ".venv").resolve())
+        for environment in (marker.parent for marker in root.glob("*/pyvenv.cfg")):
+            if not (link := folder / environment.name).exists():
+                link.symlink_to(environment.resolve())
         yield folder
 
 

@@ -135,3 +135,17 @@ def test_nodes_of_a_base_work_with_the_settings_of_earlier_versions(
     annotations = [one["metadata"]["annotations"] for one in cluster.applied]
     assert any(labels.SIM_GPU_RESET in one for one in annotations) is not lenient
     assert any(labels.SIM_CONTAINER_RUNTIME in one for one in annotations) is not lenient
+
+
+def test_a_base_is_the_project_s_folder_of_a_larger_repository(tmp_path: Path) -> None:
+    root = tmp_path / "clusters" / "gpus"
+    (root / "env").mkdir(parents=True)
+    (root / "env" / "pyvenv.cfg").touch()  # a virtual environment, which Pulumi.yaml may name
+    (root / "Pulumi.yaml").write_text("name: gpus\n")
+    (tmp_path / ".gitignore").write_text("env\n")
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-C", str(tmp_path)]
+    for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "all"]):
+        subprocess.run([*git, *command], check=True)
+    with checkout_base(root, "HEAD") as base:
+        assert sorted(file.name for file in base.iterdir()) == ["Pulumi.yaml", "env"]
+        assert (base / "env").resolve() == root / "env"
