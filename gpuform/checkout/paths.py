@@ -39,7 +39,7 @@ class Paths:
         """
         if (root := _find_project()) is None:
             fact = "no Pulumi.yaml of a gpuform project here or above"
-            remedy = "`cd` into a project, or run `gpuform local up` in an empty folder"
+            remedy = "`cd` into a project, or write one: `gpuform new DIR`"
             raise InputError(str(Path.cwd()), fact, remedy)
         return cls._at(root, stack)
 

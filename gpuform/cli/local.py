@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from gpuform import INSTALLATION
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.listing import abbreviate
 from gpuform.checkout.paths import MAIN_STACK, Paths
@@ -20,7 +19,7 @@ from gpuform.cli.up import Refresh, monitoring_lines
 from gpuform.cli.up import up as update
 from gpuform.engine import Engine, engine_env, export_lines, forget_stacks, require_forgettable
 from gpuform.reports import tables
-from gpuform.stack.project import write_project
+from gpuform.stack import project
 from infra.config import load
 from infra.model.base import listing
 from infra.model.environment import Environment
@@ -131,10 +130,9 @@ def up(stack: LocalStack = MAIN_STACK, acknowledge: Acknowledge = None, refresh:
     except InputError:
         if stack != MAIN_STACK or any(Path.cwd().iterdir()):
             raise
-        declared = (INSTALLATION / f"Pulumi.{stack}.yaml").read_text(encoding="utf-8")
-        say(
-            f"wrote {', '.join(write_project(Path.cwd(), stack, declared))}: a project with the stack {stack}"
-        )
+        files = project.program_files(Path.cwd(), "local")
+        project.write(Path.cwd(), files)
+        say(f"wrote {', '.join(files)}: a project with the stack local")
     update(stack, acknowledge=acknowledge, refresh=refresh)
 
 

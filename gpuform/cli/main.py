@@ -76,6 +76,7 @@ for command in (
     change.recover,
     change.destroy,
     preview.rehearse,
+    plan.new,
     plan.init,
     plan.schema,
 ):

@@ -16,7 +16,7 @@ from gpuform.checkout.paths import Paths
 from gpuform.checkout.stacks import load_environment
 from gpuform.cli.output import AsJson, Stack, print_warnings, say, show, warn
 from gpuform.reports import catalogue
-from gpuform.stack import scaffold
+from gpuform.stack import project, scaffold
 from infra.config import price_list
 from infra.inventory import read_keys
 from infra.model.prices import PRICE_DATE
@@ -45,6 +45,21 @@ def gpus(
 def schema() -> None:
     """Print the JSON Schema of a stack file."""
     typer.echo(schema_text(), nl=False)
+
+
+def new(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the new project.")],
+    target: Annotated[
+        str, typer.Option(help=f"Where the clusters will be: {', '.join(project.TARGETS)}.")
+    ] = "local",
+) -> None:
+    """Write a project: Pulumi.yaml, a commented stack file, the pinned version, workflows.
+
+    Creates nothing else, and writes only into a new or empty folder.
+    """
+    files = project.new_project(folder, target)
+    say(f"{len(files)} files in {folder}: {', '.join(name for name in files if name[0] != '.')}")
+    say(f"next: cd {folder}, and README.md; its stack file's comments mark what to change")
 
 
 def init(

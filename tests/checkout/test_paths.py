@@ -15,7 +15,7 @@ from gpuform.checkout.paths import Paths
 from gpuform.cli import local
 from gpuform.cli.main import app
 from gpuform.engine.backend import project_name
-from gpuform.stack.project import write_project
+from gpuform.stack.project import program_files, write
 
 pytestmark = pytest.mark.unit
 OURS = "from gpuform.program import run\n\nrun()\n"
@@ -67,7 +67,7 @@ def test_outside_of_a_project_a_command_says_where_it_looked(
         assert done.exit_code == 2
         assert done.stderr == (
             f"error: {tmp_path}: no Pulumi.yaml of a gpuform project here or above; "
-            "`cd` into a project, or run `gpuform local up` in an empty folder\n"
+            "`cd` into a project, or write one: `gpuform new DIR`\n"
         )
     assert CliRunner().invoke(app, ["toolchain", "list"]).exit_code == 0
     assert sorted(file.name for file in tmp_path.iterdir()) == ["Pulumi.yaml", "__main__.py"]
@@ -81,12 +81,12 @@ def test_local_up_makes_a_project_of_an_empty_folder(tmp_path: Path, monkeypatch
     monkeypatch.chdir(folder)
     assert CliRunner().invoke(app, ["local", "up", "prod"]).exit_code == 2
     first, second = (CliRunner().invoke(app, ["local", "up"]) for _ in range(2))
-    wrote = "wrote Pulumi.local.yaml, __main__.py, Pulumi.yaml: a project with the stack local\n"
+    wrote = "wrote Pulumi.yaml, Pulumi.local.yaml, __main__.py: a project with the stack local\n"
     assert (first.exit_code, first.stdout, second.stdout) == (0, wrote, "")
     assert made == ["local", "local"]
     assert (Paths.here().root, project_name(folder)) == (folder, "my-gpus")
     declared = (INSTALLATION / "Pulumi.local.yaml").read_text()
-    assert (folder / "Pulumi.local.yaml").read_text() == declared
+    assert declared.endswith(f"#\n{(folder / 'Pulumi.local.yaml').read_text()}")
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_local_up_makes_a_project_of_an_empty_folder(tmp_path: Path, monkeypatch
 )
 def test_a_project_has_the_name_of_its_folder(tmp_path: Path, folder: str, name: str) -> None:
     (tmp_path / folder).mkdir()
-    write_project(tmp_path / folder, "local", "")
+    write(tmp_path / folder, program_files(tmp_path / folder, "local"))
     assert project_name(tmp_path / folder) == name
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -58,7 +59,7 @@ def plugins() -> None:
 
     Name, version, address and SHA-256.
     """
-    for name in ("aws", "kubernetes"):
+    for name in filter(lambda name: find_spec(f"pulumi_{name}"), ("aws", "kubernetes")):
         plugin, pinned = f"pulumi-resource-{name}", version(f"pulumi-{name}")
         checksum = plugin_sha256(plugin, pinned, github.require(os.environ, "GITHUB_TOKEN"))
         typer.echo(f"{name} {pinned} {archive_url(plugin, pinned)[0]} {checksum}")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuform.stack.project import new_project
 from lab.toolchain import Toolchain
 from tests.cli.ci.workflows import FILES, ROOT
 
@@ -32,6 +33,14 @@ def lint(toolchain: Toolchain, *files: Path, root: Path = ROOT) -> subprocess.Co
 
 def test_every_workflow_passes(toolchain: Toolchain) -> None:
     done = lint(toolchain, *FILES)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("target", ["aws", "local"])
+def test_the_workflows_of_a_new_project_pass(toolchain: Toolchain, tmp_path: Path, target: str) -> None:
+    new_project(tmp_path / "p", target)
+    (tmp_path / "p" / ".git").mkdir()
+    done = lint(toolchain, root=tmp_path / "p")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
