@@ -73,7 +73,6 @@ _WORKFLOWS = (
 )
 _OF_A_CHECKOUT = (
     ("make setup", "python3 -m venv .venv && .venv/bin/pip install --quiet -r requirements.txt"),
-    (re.compile(r"hashFiles\(.*?\)"), "hashFiles('requirements.txt')"),
     (
         "python3 -m gpuform.checkout.stack_names",
         r"ls Pulumi.*.yaml | sed 's/^Pulumi\.//; s/\.yaml$//' | jq -Rnc '[inputs]'",
@@ -142,5 +141,5 @@ def _workflow(path: str, target: str) -> str:
     text = (INSTALLATION / path).read_text(encoding="utf-8")
     text = text if target == "aws" else _AWS_IDENTITY.sub("", text)
     for old, new in _OF_A_CHECKOUT:
-        text = text.replace(old, new) if isinstance(old, str) else old.sub(lambda _, text=new: text, text)
-    return text
+        text = text.replace(old, new)
+    return re.sub(r"hashFiles\(.*?\)", "hashFiles('requirements.txt')", text)
