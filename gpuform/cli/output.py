@@ -21,11 +21,32 @@ from rich.table import Column
 from gpuform.checkout import writable
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import MAIN_STACK, Paths
+from gpuform.checkout.stack_names import list_stack_names
 from gpuform.kubernetes.kubeconfig_errors import error_text, unreachable_failure
 from infra.model.environment import Environment
 from lab.toolchain import Toolchain
 
 Stack = Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")]
+
+
+def _only_stack() -> str:
+    names = list_stack_names(Paths.here().root)
+    if len(names) != 1:
+        raise InputError(
+            "STACK", f"is missing, and the project has {len(names)} stacks", f"name one: {', '.join(names)}"
+        )
+    return names[0]
+
+
+OnlyStack = Annotated[
+    str,
+    typer.Argument(
+        metavar="[STACK]",
+        default_factory=_only_stack,
+        show_default=False,
+        help="Name of the stack: Pulumi.STACK.yaml; by default the only one.",
+    ),
+]
 JSON = "gpuform.json"
 """Key of the context's meta: whether the command prints JSON."""
 

@@ -14,7 +14,7 @@ from gpuform.checkout import writable
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
 from gpuform.checkout.stacks import load_environment
-from gpuform.cli.output import AsJson, Stack, print_warnings, say, show, warn
+from gpuform.cli.output import AsJson, OnlyStack, Stack, print_warnings, say, show, warn
 from gpuform.reports import catalogue
 from gpuform.stack import project, scaffold
 from infra.config import price_list
@@ -123,7 +123,7 @@ def init(
 
 
 def render(
-    stack: Stack,
+    stack: OnlyStack,
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder; created if missing.")],
     charts: Annotated[
         bool,

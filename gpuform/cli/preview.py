@@ -13,7 +13,7 @@ from gpuform.cli.output import (
     Acknowledge,
     AsJson,
     Offline,
-    Stack,
+    OnlyStack,
     require_file,
     say,
     short_path,
@@ -25,13 +25,11 @@ from lab.toolchain import Toolchain
 
 
 def preview(
-    stack: Stack,
+    stack: OnlyStack,
     offline: Offline = False,
     base: Annotated[
         str | None,
-        typer.Option(
-            help="Commit or folder of a project to compare with (offline); default: an empty stack."
-        ),
+        typer.Option(help="Commit or folder of a project to compare with, offline; default: an empty stack."),
     ] = None,
     summary: Annotated[
         Path | None, typer.Option(help="File for the summary in Markdown, as a comment on a pull request.")
@@ -56,6 +54,7 @@ def preview(
     accepted = tuple(acknowledge or ())
     rules = [cloud.preview for cloud in CLOUDS.values()]
     tools = Toolchain(paths)
+    offline = offline or base is not None
     with working(f"previewing {stack}"):
         outcome = Preview(
             paths,
@@ -80,7 +79,7 @@ def preview(
 
 
 def rehearse(
-    stack: Stack,
+    stack: OnlyStack,
     as_json: AsJson = False,
     fast: Annotated[bool, typer.Option("--fast", hidden=True)] = False,
     workloads: Annotated[

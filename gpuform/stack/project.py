@@ -60,12 +60,12 @@ GPU clusters, declared in `Pulumi.STACK.yaml` and created by gpuform, version in
 
     python3 -m venv .venv && .venv/bin/pip install -r requirements.txt && . .venv/bin/activate
     gpuform {first}
-    gpuform preview {stack} --base HEAD --offline # what an edit changes, costs and evicts
-    gpuform rehearse {stack} # on a real control plane with simulated nodes
+    gpuform preview --base HEAD # what an edit changes, costs and evicts
+    gpuform rehearse # on a real control plane with simulated nodes
 
 The workflows preview pull requests, update the stacks of the variable GPUFORM_STACKS on merge, and look for
 drift at night{identity}.
-To upgrade gpuform, change its version in `requirements.txt`, install it, and run `gpuform preview {stack}`.
+To upgrade gpuform, change its version in `requirements.txt`, install it, and run `gpuform preview`.
 """
 _WORKFLOWS = (
     *(f".github/workflows/{name}.yml" for name in ("preview", "comment", "up", "drift")),
@@ -101,12 +101,12 @@ def new_project(folder: Path, target: str) -> list[str]:
     name = project_name(folder)
     pinned = f"gpuform{kind.extras}=={version('gpuform')}\n"
     identity = "" if target == "aws" else "; give them the credentials that a stack beyond this machine needs"
-    first = "local up" if target == "local" else f"render {kind.stack} -o rendered"
+    first = "local up" if target == "local" else "render -o rendered"
     files = {
         **program_files(folder, target),
         "requirements.txt": pinned,
         ".gitignore": _IGNORED,
-        "README.md": _README.format(name=name, stack=kind.stack, first=first, identity=identity),
+        "README.md": _README.format(name=name, first=first, identity=identity),
         **{path: _workflow(path, target) for path in _WORKFLOWS},
     }
     write(folder, files)

@@ -92,7 +92,7 @@ def test_a_cluster_in_an_empty_folder(gpuform: Path, tmp_path: Path) -> None:
     below = root / "deep" / "er"
     root.mkdir()
     try:
-        assert _run(gpuform, "local", "up", cwd=root).startswith("wrote Pulumi.local.yaml, ")
+        assert _run(gpuform, "local", "up", cwd=root).startswith("wrote Pulumi.yaml, ")
         below.mkdir(parents=True)
         status = json.loads(_run(gpuform, "status", "--json", cwd=below))
         assert [len(pool["nodes"]) for pool in status["pools"]] == [2, 1, 1, 1, 1, 1, 2]
@@ -100,6 +100,25 @@ def test_a_cluster_in_an_empty_folder(gpuform: Path, tmp_path: Path) -> None:
         assert "42 unchanged" in _run(gpuform, "up", "local", cwd=below)
         [state] = root.glob(".gpuform/engine/backend/.pulumi/stacks/*/local.json")
         assert state.parent.name == "my-gpus"
+    finally:
+        if root.joinpath(".gpuform").exists():
+            _run(gpuform, "local", "stop", "--delete", cwd=root)
+
+
+def test_a_new_project_is_created_changed_previewed_and_rehearsed(gpuform: Path, tmp_path: Path) -> None:
+    root = tmp_path / "clusters"
+    assert "12 files in clusters" in _run(gpuform, "new", "clusters", cwd=tmp_path)
+    git = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org")
+    for command in (("init", "-q"), ("add", "-A"), ("commit", "-q", "-m", "new")):
+        _run(*git, *command, cwd=root)
+    try:
+        assert "42 created" in _run(gpuform, "local", "up", cwd=root)
+        file = root / "Pulumi.local.yaml"
+        file.write_text(file.read_text().replace("replicas: 4}", "replicas: 8}"))
+        preview = _run(gpuform, "preview", "--base", "HEAD", cwd=root)
+        assert "gpu.shared 8" in preview
+        assert "9 of 9 pods placed" in _run(gpuform, "rehearse", cwd=root)
+        assert "1 replaced" in _run(gpuform, "up", "local", cwd=root)
     finally:
         if root.joinpath(".gpuform").exists():
             _run(gpuform, "local", "stop", "--delete", cwd=root)

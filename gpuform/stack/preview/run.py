@@ -85,8 +85,6 @@ class Preview:
             clock.today()
         except ValueError:
             raise InputError(clock.VARIABLE, "is not a day", "write it as 2026-11-25") from None
-        if self.base is not None and not self.offline:
-            raise InputError("--base", "only an offline preview can start from a base", "add --offline")
         env, outcome = self._load_declared()
         if env is None:
             return outcome
