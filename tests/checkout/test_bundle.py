@@ -14,7 +14,7 @@ pytestmark = pytest.mark.unit
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
 BUNDLED = PROJECT["gpuform"]["bundled"]
 OF_A_CHECKOUT = (
-    r"\.(?!github/(actions|workflows)/)|bench/|docs/(?!examples/|runbooks/)|examples/|gpuform/|tests/(?!hosts/)|[A-Z]+(\.md)?$|Makefile$"
+    r"\.(?!github/(actions|workflows)/)|bench/|docs/(?!examples/|runbooks/)|examples/|gpuform/|tests/(?!hosts/)|[A-Z]+(\.md)?$|(Docker|Make)file$"
     r"|Pulumi(Plugin)?\.yaml$|requirements\.lock$|setup\.py$"
 )
 """Paths that are not bundled: no command reads them outside of a checkout."""
