@@ -64,6 +64,7 @@ def test_only_a_union_of_more_than_scalars_has_no_type_in_another_language() -> 
     assert keys == {
         "AwsCluster.network", "Dra.layout", "ExistingNetwork.subnets", "GpuChoice.count",
         "HostsCluster.control_plane", "Mig.layout", "Monitoring.counters", "Namespace.quota",
+        "Pool.hosts", "Team.borrow", "Team.lend", "Team.quota",
     }  # fmt: skip
 
 

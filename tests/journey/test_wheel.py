@@ -115,8 +115,7 @@ def test_a_new_project_is_created_changed_previewed_and_rehearsed(gpuform: Path,
         assert "42 created" in _run(gpuform, "local", "up", cwd=root)
         file = root / "Pulumi.local.yaml"
         file.write_text(file.read_text().replace("replicas: 4}", "replicas: 8}"))
-        preview = _run(gpuform, "preview", "--base", "HEAD", cwd=root)
-        assert "gpu.shared 8" in preview
+        assert "1 to replace, 4 to update" in _run(gpuform, "preview", "--base", "HEAD", cwd=root)
         assert "9 of 9 pods placed" in _run(gpuform, "rehearse", cwd=root)
         assert "1 replaced" in _run(gpuform, "up", "local", cwd=root)
     finally:
