@@ -57,6 +57,7 @@ def test_configuration_reaches_the_program_and_secrets_are_encrypted(project: Pr
 
 def test_a_program_imports_the_packages_of_its_own_checkout(project: Project) -> None:
     """As for the base of a preview, which is in another checkout."""
+    (project.paths.root / "infra" / "incluster").mkdir(parents=True)  # which a checkout has
     components = project.paths.root / "components"
     components.mkdir()
     (components / "mark.py").write_text("WHERE = __file__\n")
