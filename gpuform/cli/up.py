@@ -41,6 +41,7 @@ from gpuform.usage.nodes import Pod
 from gpuform.usage.status import ClusterStatus, read_status
 from infra.model.environment import Environment
 from lab.plane import ControlPlane, Status
+from lab.plane.monitoring import PROGRAMS
 from lab.toolchain import Toolchain
 from lab.toolchain.catalogue import MAIN_JOB
 
@@ -136,12 +137,14 @@ def up(
         say(tables.cost_line(stack, bill(env, price_list(env, paths.prices))))
         require_consent(yes or not has_terminal(), f"Make {stack} match its file at this cost?")
     tools = Toolchain(paths)
+    # What measures comes last: a cluster is of use before it.
+    unmeasured = bool(env.monitoring) and any(tools.locate(name).path is None for name in PROGRAMS)
     if runs_here(env, offline):
-        tools.ensure(*MAIN_JOB)  # has a live line of its own
+        tools.ensure(*(name for name in MAIN_JOB if name not in PROGRAMS))  # has a live line of its own
     with working(f"updating {stack}") as show_work:
         engine = Engine(paths, tools, say=say, offline=offline, show_work=show_work)
         if runs_here(env, offline):
-            start_plane(env, paths, tools, engine, say)
+            start_plane(env, paths, tools, engine, say, measured=not unmeasured)
         accepted = (*env.acknowledge_loss, *(acknowledge or ()))
         try:
             state = engine.export(stack)
@@ -166,6 +169,19 @@ def up(
         say(UNREFRESHED.format(stack))
     if settled is not None:
         _require_settled(settled[0], paths)
+    if runs_here(env, offline) and unmeasured:
+        say("the cluster is ready; now the programs of its monitoring (Ctrl-C leaves it without)")
+        _measure(ControlPlane(paths, tools))
+
+
+def _measure(plane: ControlPlane) -> None:
+    """Get Prometheus and kube-state-metrics, and show where they answer once their keeper has started them."""
+    plane.prepare_monitoring(say)
+    deadline = time.monotonic() + SETTLE_S
+    while not (lines := list(monitoring_lines(plane.status()))) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    for line in lines:
+        say(line)
 
 
 def runs_here(env: Environment, offline: bool) -> bool:
@@ -175,7 +191,9 @@ def runs_here(env: Environment, offline: bool) -> bool:
     return env.is_simulated or (offline and simulated_nodes(env).by_cloud)
 
 
-def start_plane(env: Environment, paths: Paths, tools: Toolchain, engine: Engine, say: Say) -> None:
+def start_plane(
+    env: Environment, paths: Paths, tools: Toolchain, engine: Engine, say: Say, measured: bool
+) -> None:
     """Start the stack's control plane with what the environment declares, and the nodes of a simulated cloud.
 
     The state of a stack without a control plane describes a deleted one, so it is forgotten.
@@ -185,7 +203,7 @@ def start_plane(env: Environment, paths: Paths, tools: Toolchain, engine: Engine
     plane = ControlPlane(paths, tools)
     if not plane.has_data and (count := engine.forget(paths.stack)):
         say(f"the control plane of {paths.stack} is new: the state of {count} resources is forgotten")
-    plane.start_for(env, say)
+    plane.start_for(env, say, measured=measured)
     if nodes.simulated_nodes(env).by_cloud:
         nodes.apply_nodes(env, paths, tools)
 

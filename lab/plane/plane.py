@@ -142,14 +142,21 @@ class ControlPlane:
         controlling.prepare(self._layout, self._tools, names, progress)
         self.start(progress=progress)
 
-    def start_for(self, env: Environment, progress: Callable[[str], None] = _no_progress) -> None:
-        """Start the control plane and what the environment declares; errors as the functions above."""
+    def start_for(
+        self, env: Environment, progress: Callable[[str], None] = _no_progress, measured: bool = True
+    ) -> None:
+        """Start the control plane and what the environment declares; errors as the functions above.
+
+        With ``measured`` false, the programs of monitoring are left to `prepare_monitoring`.
+        """
         if names := controlling.declared_controllers(env):
             self.start_with_controllers(*names, progress=progress)
         else:
             self.start(progress=progress)
-        if env.monitoring:
+        if env.monitoring and measured:
             self.prepare_monitoring(progress=progress)
+        elif env.monitoring:
+            self.define_monitoring_kinds(progress=progress)
 
     def define_monitoring_kinds(self, progress: Callable[[str], None] = _no_progress) -> None:
         """Define prometheus-operator's kinds only, for a caller that plans with them and measures nothing."""

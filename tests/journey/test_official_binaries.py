@@ -79,7 +79,9 @@ def test_the_table_of_pools_comes_without_a_build_of_what_is_official(
     (tmp_path / "table.json").write_text(json.dumps(table))
     checkout.command = lambda *args: [sys.executable, "-c", PROGRAM, str(tmp_path / "table.json"), *args]  # type: ignore[method-assign]
     done = checkout.gpuform("local", "up")
-    assert "Pools" in done.stdout
+    before, _, after = done.stdout.partition("the cluster is ready; now the programs of its monitoring")
+    assert "Pools" in before
+    assert "alerts: http://127.0.0.1:" in after
     assert done.stderr.count("downloaded, ") == len(files)
     assert [line for line in done.stderr.splitlines() if "building" in line] == [
         f"nvidia-config {CATALOGUE['nvidia-config'].module.displayed_version}: building nvidia-config"
