@@ -171,17 +171,22 @@ def up(
         _require_settled(settled[0], paths)
     if runs_here(env, offline) and unmeasured:
         say("the cluster is ready; now the programs of its monitoring (Ctrl-C leaves it without)")
-        _measure(ControlPlane(paths, tools))
+        _measure(ControlPlane(paths, tools), tools)
 
 
-def _measure(plane: ControlPlane) -> None:
-    """Get Prometheus and kube-state-metrics, and show where they answer once their keeper has started them."""
+def _measure(plane: ControlPlane, tools: Toolchain) -> None:
+    """Get Prometheus and kube-state-metrics; show where they answer once their keeper has started them."""
+    tools.ensure(*PROGRAMS)
     plane.prepare_monitoring(say)
     deadline = time.monotonic() + SETTLE_S
-    while not (lines := list(monitoring_lines(plane.status()))) and time.monotonic() < deadline:
+    while not _runs_prometheus(status := plane.status()) and time.monotonic() < deadline:
         time.sleep(0.5)
-    for line in lines:
+    for line in monitoring_lines(status):
         say(line)
+
+
+def _runs_prometheus(status: Status) -> bool:
+    return any(member.name == "prometheus" and member.running for member in status.members)
 
 
 def runs_here(env: Environment, offline: bool) -> bool:

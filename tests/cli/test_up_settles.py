@@ -67,7 +67,8 @@ class CountingEngine:
 def up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """Engine the command on such a cluster, with all other parts stubbed."""
     monkeypatch.setenv("GPUFORM_STATE", str(tmp_path / "state"))
-    monkeypatch.setattr(ControlPlane, "start_for", lambda *_: None)
+    monkeypatch.setattr(ControlPlane, "start_for", lambda *_, **__: None)
+    monkeypatch.setattr(up_command, "_measure", lambda *_: None)
     monkeypatch.setattr(up_command, "_write_report", lambda *args: tmp_path / "index.html")
     for name in ("SETTLE_S", "UNCHANGED_S"):
         monkeypatch.setattr(up_command, name, 0.0)
