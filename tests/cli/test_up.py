@@ -19,6 +19,7 @@ from gpuform.stack import preflight
 from gpuform.stack.preflight.check import Finding
 from infra.model.losses import GUARD
 from lab.plane import ControlPlane
+from lab.toolchain import ToolLocation
 from tests.components.aws_stacks import ROOT, own, own_checkout
 
 pytestmark = pytest.mark.unit
@@ -271,19 +272,27 @@ def test_previews_and_rehearsals_say_it_before_they_begin(
 
 
 @pytest.mark.parametrize(
-    ("words", "first"),
+    ("words", "prometheus", "first"),
     [
-        (("lab",), ["kueue", "prepare_monitoring"]),
-        (("aws-dev", "--offline"), ["start", "prepare_monitoring", "nodes"]),
+        (("lab",), Path("prometheus"), ["kueue", "prepare_monitoring"]),
+        (("lab",), None, ["kueue", "define_monitoring_kinds"]),
+        (("aws-dev", "--offline"), Path("prometheus"), ["start", "prepare_monitoring", "nodes"]),
     ],
 )
 def test_what_runs_on_the_embedded_cluster_is_there_before_the_engine(
-    runs: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: Any, first: list[str]
+    runs: Engine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: Any,
+    prometheus: Path | None,
+    first: list[str],
 ) -> None:
     """Otherwise a release waits five minutes for pods of a program that does not run, or has no cluster."""
     done: list[str] = []
     monkeypatch.setattr(ControlPlane, "start_for", START_FOR)
-    for way in ("start", "start_with_controllers", "prepare_monitoring"):
+    located = ToolLocation("prometheus", "3.15.0", "built" if prometheus else "missing", prometheus)
+    monkeypatch.setattr("lab.toolchain.Toolchain.locate", lambda *_: located)
+    for way in ("start", "start_with_controllers", "prepare_monitoring", "define_monitoring_kinds"):
         does = lambda self, *names, progress, way=way: done.extend(names or [way])  # noqa: E731
         monkeypatch.setattr(ControlPlane, way, does)
     monkeypatch.setattr("lab.rehearse.nodes.apply_nodes", lambda *_: done.append("nodes"))
