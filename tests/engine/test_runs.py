@@ -60,6 +60,7 @@ def test_a_program_imports_the_packages_of_its_own_checkout(project: Project) ->
     (project.paths.root / "infra" / "incluster").mkdir(parents=True)  # which a checkout has
     components = project.paths.root / "components"
     components.mkdir()
+    (components / "__init__.py").touch()
     (components / "mark.py").write_text("WHERE = __file__\n")
     project.program("import pulumi; from components.mark import WHERE; pulumi.export('where', WHERE)")
     project.engine.up()
