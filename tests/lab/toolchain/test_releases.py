@@ -55,10 +55,14 @@ def sha256(content: bytes) -> str:
 
 @dataclass
 class Server:
-    """Answers by path; a path with None is never answered, one with a number gets that status."""
+    """Answers by path; a path with None is never answered, one with a number gets that status.
+
+    A text is the path to which it redirects, as GitHub (docs.github.com, REST API, release assets) and
+    registry.k8s.io do with their files.
+    """
 
     base: str = ""
-    files: dict[str, bytes | int | None] = field(default_factory=dict)
+    files: dict[str, bytes | int | str | None] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
     def release(self, path: str, content: bytes, *tools: str, version: str = "1.2.3") -> Release:
@@ -101,6 +105,11 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
             content = played.files.get(self.path, 404)
             if content is None:
                 threading.Event().wait(5)
+            elif isinstance(content, str):
+                self.send_response(307)
+                self.send_header("Location", content)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
             elif isinstance(content, int):
                 self.send_error(content)
             else:
@@ -165,8 +174,10 @@ def test_checksums_are_those_of_the_sources() -> None:
 
 def test_files_of_each_kind_are_downloaded_once_and_nothing_is_built(server: Server, chain: Chain) -> None:
     both = archive(tiny=script("tiny"), other=script("other"))
+    plain = server.release("/plain", script("tiny"), "tiny")
+    server.files |= {"/plain": "/blob", "/blob": script("tiny")}
     for table in (
-        [server.release("/plain", script("tiny"), "tiny"), server.image("other", script("other"))],
+        [plain, server.image("other", script("other"))],
         [server.release("/both.tar.gz", both, "tiny", "other")],
     ):
         lines: list[str] = []
