@@ -1,7 +1,8 @@
 """Infrastructure as code for GPU Kubernetes clusters.
 
 Importing it makes the other packages of the installation importable: ``infra``, ``components``, ``lab`` and
-``policies`` lie in ``_bundle`` of a wheel, so that they are in nobody else's way (docs/adr/0018).
+``policies`` are in ``_bundle`` of a wheel, so that they shadow no other package of these names
+(docs/adr/0018-installation-and-project.md).
 """
 
 import sys

@@ -15,7 +15,7 @@ _SCALARS = ("string", "integer", "number", "boolean")
 
 
 def object_types(definitions: Schema, prefix: str) -> Schema:
-    """Every definition with properties as a type whose token starts with ``prefix``."""
+    """A type for each definition that has properties; ``prefix`` begins its token."""
     return {
         prefix + name: _object(definition, definitions, prefix)
         for name, definition in definitions.items()

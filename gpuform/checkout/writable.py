@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
 from gpuform.checkout.errors import InputError
+from infra.model.quantities import version_numbers
 
 
 def require(folder: Path, remedy: str) -> None:
@@ -30,7 +30,7 @@ def require_state(state: Path) -> None:
     require(state, "make it a writable folder, or set GPUFORM_STATE to one")
     file, running = version_file(state), version("gpuform")
     written = file.read_text(encoding="utf-8") if file.is_file() else ""
-    if _numbers(written) > _numbers(running):
+    if version_numbers(written) > version_numbers(running):
         fact = f"gpuform {written} has written this state, and this is gpuform {running}"
         raise InputError(str(file), fact, f"install gpuform {written} or a newer one")
 
@@ -38,10 +38,6 @@ def require_state(state: Path) -> None:
 def version_file(state: Path) -> Path:
     """File with the version that wrote the state last."""
     return state / "engine" / "version"
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", text)[:3]]
 
 
 def _subject(existing: Path, folder: Path) -> str:

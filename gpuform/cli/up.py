@@ -40,7 +40,7 @@ from gpuform.usage.injected_faults import faulty_nodes, unsettled_pools
 from gpuform.usage.nodes import Pod
 from gpuform.usage.status import ClusterStatus, read_status
 from infra.model.environment import Environment
-from lab.plane import ControlPlane, Status
+from lab.plane import ControlPlane, Member, Status
 from lab.plane.monitoring import PROGRAMS
 from lab.toolchain import Toolchain
 from lab.toolchain.catalogue import MAIN_JOB
@@ -137,13 +137,14 @@ def up(
         say(tables.cost_line(stack, bill(env, price_list(env, paths.prices))))
         require_consent(yes or not has_terminal(), f"Make {stack} match its file at this cost?")
     tools = Toolchain(paths)
+    is_here = runs_here(env, offline)
     # What measures comes last: a cluster is of use before it.
-    unmeasured = bool(env.monitoring) and any(tools.locate(name).path is None for name in PROGRAMS)
-    if runs_here(env, offline):
+    unmeasured = is_here and env.monitoring and any(tools.locate(name).path is None for name in PROGRAMS)
+    if is_here:
         tools.ensure(*(name for name in MAIN_JOB if name not in PROGRAMS))  # has a live line of its own
     with working(f"updating {stack}") as show_work:
         engine = Engine(paths, tools, say=say, offline=offline, show_work=show_work)
-        if runs_here(env, offline):
+        if is_here:
             start_plane(env, paths, tools, engine, say, measured=not unmeasured)
         accepted = (*env.acknowledge_loss, *(acknowledge or ()))
         try:
@@ -169,7 +170,7 @@ def up(
         say(UNREFRESHED.format(stack))
     if settled is not None:
         _require_settled(settled[0], paths)
-    if runs_here(env, offline) and unmeasured:
+    if unmeasured:
         say("the cluster is ready; now the programs of its monitoring (Ctrl-C leaves it without)")
         _measure(ControlPlane(paths, tools), tools)
 
@@ -179,14 +180,15 @@ def _measure(plane: ControlPlane, tools: Toolchain) -> None:
     tools.ensure(*PROGRAMS)
     plane.prepare_monitoring(say)
     deadline = time.monotonic() + SETTLE_S
-    while not _runs_prometheus(status := plane.status()) and time.monotonic() < deadline:
+    while _prometheus(status := plane.status()) is None and time.monotonic() < deadline:
         time.sleep(0.5)
     for line in monitoring_lines(status):
         say(line)
 
 
-def _runs_prometheus(status: Status) -> bool:
-    return any(member.name == "prometheus" and member.running for member in status.members)
+def _prometheus(status: Status) -> Member | None:
+    running = (member for member in status.members if member.name == "prometheus" and member.running)
+    return next(running, None)
 
 
 def runs_here(env: Environment, offline: bool) -> bool:
@@ -264,9 +266,8 @@ def _require_settled(current: ClusterStatus, paths: Paths) -> None:
 
 def monitoring_lines(status: Status) -> Iterator[str]:
     """Prometheus's address, if it runs, and where monitoring differs from the declaration."""
-    for member in status.members:
-        if member.name == "prometheus" and member.running:
-            yield f"alerts: http://127.0.0.1:{member.port}/api/v1/alerts (Prometheus; of simulated GPUs)"
+    if member := _prometheus(status):
+        yield f"alerts: http://127.0.0.1:{member.port}/api/v1/alerts (Prometheus; of simulated GPUs)"
     yield from (f"monitoring: {line}" for line in status.sidecar_messages)
 
 

@@ -130,9 +130,8 @@ def test_a_template_counts_only_where_neither_run_had_upgrades() -> None:
     assert check(CLUSTER, upgrading).failures == ()
     assert check(upgrading, other).failures == ()
     created = {**upgrading, "fixed": {**CLUSTER["fixed"], "cluster.template.server_type": "vm"}}
-    (failure,) = check(
-        created, upgrading
-    ).failures  # by an earlier version, whose template this one would delete
+    # An earlier version created the template, and this one would delete it.
+    (failure,) = check(created, upgrading).failures
     assert failure[1].startswith(
         'cluster.template.server_type: "vm" cannot become unset in place; the cluster '
     )
