@@ -34,7 +34,8 @@ class Module:
 
     ``module_path`` is the module that its go.mod requires at ``version``. ``mb`` is the disk space of a first
     build in MB of 10^6 bytes: Go's downloads, its build cache and the binaries, as measured on linux/amd64
-    and rounded up; what two modules share is counted twice. ``cgo`` says that a C compiler is needed,
+    and rounded up: for those that `up` builds after those above it in the catalogue, for `nvidia-config` and
+    all others alone. ``cgo`` says that a C compiler is needed,
     ``tags`` are Go's build tags. ``tool_version`` is the tools' own version, if it differs from the module's.
     """
 

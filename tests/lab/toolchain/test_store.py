@@ -40,7 +40,7 @@ def test_no_space_for_the_toolchain(cold: Path, tmp_path: Path, monkeypatch: pyt
     with pytest.raises(InputError) as error:
         space.require_space(tmp_path / "cache" / "tools", KUBERNETES)
     assert str(error.value) == (
-        f"toolchain: 1.2 GB free at {tmp_path}/build, 4.0 GB needed; "
+        f"toolchain: 1.2 GB free at {tmp_path}/build, 2.3 GB needed; "
         "free space or set GOMODCACHE and GOCACHE to a place on a larger disk"
     )
 

@@ -8,6 +8,7 @@ import pytest
 
 from gpuform.checkout.paths import Paths
 from infra import versions
+from lab.toolchain import align
 from lab.toolchain.catalogue import CATALOGUE, GATE, MAIN_JOB
 from lab.toolchain.golang import GO_BIN, parse_version
 from lab.toolchain.tool import Module
@@ -33,8 +34,7 @@ def test_every_module_folder_is_in_the_catalogue() -> None:
 
 @pytest.mark.parametrize("module", MODULES.values(), ids=MODULES)
 def test_go_mod_requires_the_pinned_version(module: Module) -> None:
-    required = re.findall(rf"^\s*{re.escape(module.module_path)} (\S+)", go_mod(module), re.MULTILINE)
-    assert required == [f"v{module.version}"]
+    assert align.required(go_mod(module))[module.module_path] == f"v{module.version}"
 
 
 def test_both_karpenters_are_of_one_core() -> None:
@@ -100,3 +100,48 @@ def test_the_main_job_needs_no_tool_that_only_tests_and_rehearsals_run() -> None
         *("cert-manager", "cert-manager-cainjector", "cert-manager-webhook", "kserve"),
         *("keda", "keda-adapter", "pulumi-resource-openstack"),
     }
+
+
+def test_tools_of_the_gate_compile_what_they_share_once() -> None:
+    """A version that differs makes Go compile the module, and all that uses it, once more."""
+    requirements = align.read(FOLDER)
+    assert align.wanted(requirements) == requirements, "python -m lab.toolchain.align renews them"
+
+
+def test_every_exception_of_the_alignment_is_used() -> None:
+    requirements = align.read(FOLDER)
+    for name, beginnings in align.KEPT.items():
+        for beginning in beginnings:
+            others = {path for other in requirements.keys() - {name} for path in requirements[other]}
+            assert any(path.startswith(beginning) for path in others & requirements[name].keys())
+
+
+def test_alignment_takes_the_newest_version_of_each_group() -> None:
+    control_plane = {"k8s.io/api": align.KUBERNETES_LIBRARIES, "golang.org/x/net": "v0.9.0"}
+    found = align.wanted(
+        {
+            "kubernetes": control_plane,
+            "prometheus": {"k8s.io/api": "v0.99.0", "golang.org/x/net": "v0.10.0"},
+            "kwok": {"k8s.io/api": "v0.98.0", "k8s.io/utils": "v0.0.0-20260101000000-aaaaaaaaaaaa"},
+            "kueue": {"k8s.io/api": "v0.98.1", "k8s.io/utils": "v0.0.0-20260101000001-000000000000"},
+        }
+    )
+    assert found == {
+        "kubernetes": {**control_plane, "golang.org/x/net": "v0.10.0"},
+        "prometheus": {**control_plane, "golang.org/x/net": "v0.10.0"},
+        "kwok": {"k8s.io/api": "v0.98.1", "k8s.io/utils": "v0.0.0-20260101000001-000000000000"},
+        "kueue": {"k8s.io/api": "v0.98.1", "k8s.io/utils": "v0.0.0-20260101000001-000000000000"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("v1.9.0", "v1.10.0"),
+        ("v1.36.12-0.20260120151049-f2248ac996af", "v1.36.12"),
+        ("v0.0.0-20250604170112-4c0f3b243397", "v0.0.0-20260626114624-be93311217bd"),
+        ("v2.4.0+incompatible", "v2.5.0+incompatible"),
+    ],
+)
+def test_versions_are_ordered_as_go_orders_them(older: str, newer: str) -> None:
+    assert align.precedence(older) < align.precedence(newer)
