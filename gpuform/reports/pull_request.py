@@ -34,7 +34,7 @@ def marker(stack: str) -> str:
 
 def render_comment(outcome: Outcome) -> str:
     """The whole comment; the same outcome gives the same bytes."""
-    sign = "🔴" if outcome.reasons else "🟡" if outcome.evicted else "🟢"
+    sign = "🔴" if outcome.reasons else "🟡" if outcome.evicted or outcome.failures else "🟢"
     title, *why = _verdict_sentences(outcome)
     parts = [
         f"{marker(outcome.stack)}\n### {sign} `{outcome.stack}`: {_cell_text(title)}",
@@ -42,6 +42,7 @@ def render_comment(outcome: Outcome) -> str:
         *([_bullet_list(outcome.reasons)] if len(outcome.reasons) > 1 else []),
         *([f"**Warnings**\n\n{_bullet_list(outcome.warnings)}"] if outcome.warnings else []),
         _effects_table("Lost, with everything in it", outcome, Weight.LOSS),
+        _effects_table("Fails unless something is done first", outcome, Weight.FAILURE),
         _effects_table("Evicted", outcome, Weight.EVICTION),
         _cost(outcome),
         _policies(outcome),

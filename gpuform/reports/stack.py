@@ -16,6 +16,7 @@ from gpuform.reports.pull_request import format_pods
 from gpuform.reports.tables import Cell, build_table
 from gpuform.stack.drift.rules import Drift
 from gpuform.stack.preflight.check import Finding
+from gpuform.stack.preview.effect import Weight
 from gpuform.stack.preview.outcome import Outcome, resource_name, violation_text
 from gpuform.stack.recover.plan import MANUAL, Plan
 from gpuform.usage.health import HealthStatus
@@ -47,7 +48,7 @@ def preview_parts(outcome: Outcome) -> Iterator[Table | Text | str]:
     if lines := [*change_lines(outcome.steps)]:
         yield Text("\n".join(["Changes", *lines, ""]))
     if outcome.effects:
-        styles = {0: "bold red", 1: "yellow"}
+        styles = {Weight.LOSS: "bold red", Weight.FAILURE: "bold red", Weight.EVICTION: "yellow"}
         effects = (
             ((item.what, styles.get(item.weight, "")), item.how, format_pods(item.evicts))
             for item in outcome.effects

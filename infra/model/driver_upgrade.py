@@ -18,7 +18,7 @@ from infra.model.workload import InferenceWorkload, Workload
 if TYPE_CHECKING:
     from infra.model.environment import Environment
 
-_REASONS = {"delete_empty_dir": "has an emptyDir", "force": "has no controller"}
+REASONS = {"delete_empty_dir": "has an emptyDir", "force": "has no controller"}
 
 
 def flags(env: Environment, drain: Drain | None = None) -> dict[str, bool]:
@@ -36,7 +36,7 @@ def warnings(env: Environment) -> Iterator[str]:
         if works and not flags(env, drain)[key]:
             is_drain = getattr(drain, key, None) is False
             path, end = (f"drain.{key}", "a drain fails") if is_drain else (key, "its node is not upgraded")
-            fact = f"each pod of workload {works[0].name} {_REASONS[key]}, and {end}"
+            fact = f"each pod of workload {works[0].name} {REASONS[key]}, and {end}"
             yield f"gpu_operator.upgrade.{path}: {fact}; use true, or leave it out"
 
 
@@ -48,11 +48,12 @@ def _needed(env: Environment) -> dict[str, list[Workload]]:
         for work in (env.workloads if is_ours and env.gpu_operator.upgrade.auto else ())
         if any(pool.gpus for pool in gpu_matching.pools_of(strategy, env.pools, work))
     ]
-    with_empty_dir = [work for work in works if work.shm or work.hugepages or _downloads(work)]
+    with_empty_dir = [work for work in works if has_empty_dir(work)]
     return {"delete_empty_dir": with_empty_dir, "force": [work for work in works if work.kind == "pod"]}
 
 
-def _downloads(work: Workload) -> bool:
+def has_empty_dir(work: Workload) -> bool:
     """KServe downloads a model into an emptyDir, and mounts that of a claim (kserve/kserve#4694)."""
     model = work.model if isinstance(work, InferenceWorkload) else None
-    return model is not None and not model.uri.startswith("pvc://")
+    downloads = model is not None and not model.uri.startswith("pvc://")
+    return bool(work.shm or work.hugepages or downloads)

@@ -159,7 +159,10 @@ def _dcgm_exporter(env: Environment) -> Values:
 def _device_plugin(env: Environment) -> Values:
     if env.ownership.device_plugin == "image":
         return {"enabled": False}
-    plugin_values: Values = {"enabled": True}
+    # Where pods claim GPUs, no plugin runs, and the validator waits for it for ever, unless it is off for all
+    # nodes [v26.7.0, controllers/object_controls.go, TransformValidatorComponent].
+    by_claim = {pool.by_claim for pool in env.pools if pool.gpus}
+    plugin_values: Values = {"enabled": by_claim != {True}}
     if not env.cdi:
         plugin_values["env"] = [{"name": "DEVICE_LIST_STRATEGY", "value": env.ownership.device_list}]
     config_map = sharing.device_plugin_config_map(env)

@@ -57,8 +57,8 @@ def pools(env: Environment) -> dict[str, Any]:
 def operands(env: Environment) -> tuple[str, ...]:
     """Label ``app`` of the operands that must be ready on nodes of pools other than those by claim.
 
-    What the node image brings is not an operand: its absence is not a failure. Where GPUs are claimed, no
-    device plugin runs, and the validator, which waits for it, does not become ready.
+    What the node image brings is not an operand: its absence is not a failure. Where GPUs are claimed
+    beside other pools, the validator waits for a device plugin, which does not run, and is never ready.
     """
     if env.ownership.device_plugin == "chart":
         return (device_plugin.NAME,)

@@ -56,6 +56,8 @@ def test_one_label_keeps_the_device_plugin_off_and_the_driver_on() -> None:
     assert release
     assert release.values["kubeletPlugin"]["nodeSelector"] == {"nvidia.com/gpu.deploy.device-plugin": "false"}
     assert gpu_operator.values(ENV)["devicePlugin"]["enabled"], "the other pool has it"
+    alone = gpu_operator.values(aws(CLAIMED, {"name": "cpu", "machine": "m6i.xlarge", "nodes": 1}))
+    assert not alone["devicePlugin"]["enabled"], "the operator's validator would wait for it for ever"
     born = node_pool(ENV)["spec"]["template"]["metadata"]["labels"]
     assert born["nvidia.com/gpu.deploy.device-plugin"] == "false"
     # Without it the operator would remove the other label again before discovery has seen the GPU.

@@ -17,9 +17,10 @@ class Weight(IntEnum):
     """Severity; a summary lists lower values first."""
 
     LOSS = 0  # a cluster, or a resource that holds data, is lost
-    EVICTION = 1
-    RESTART = 2  # the change itself: workloads of the environment
-    NOTICE = 3
+    FAILURE = 1  # what the change starts fails as long as a pod is in the way
+    EVICTION = 2
+    RESTART = 3  # the change itself: workloads of the environment
+    NOTICE = 4
 
 
 @dataclass(frozen=True)

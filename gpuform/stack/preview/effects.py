@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpuform.engine import Message, Step
+from gpuform.stack.preview.driver import driver_effects
 from gpuform.stack.preview.effect import (
     DRAINED,
     ONE_BY_ONE,
@@ -168,33 +169,13 @@ def _release_effects(step: Step, snapshot: Snapshot) -> Effects:
         yield Effect(Weight.NOTICE, "device plugin", f"restarts: {_NO_OFFER}")
     if not chart.startswith("gpu-operator"):
         return
-    if _replaces_driver(step):
-        yield from _driver_effects(step, snapshot)
-    elif differs(step, "values.devicePlugin", "values.daemonsets"):
+    effects = [*driver_effects(step, snapshot)]
+    yield from effects
+    is_kept = not any(effect.evicts for effect in effects)
+    if is_kept and differs(step, "values.devicePlugin", "values.daemonsets"):
         restarted = ("GPU operator components", "restart")
         component, verb = restarted if differs(step, "values.daemonsets") else ("device plugin", "restarts")
         yield Effect(Weight.NOTICE, component, f"{verb}: {_NO_OFFER}")
-
-
-def _replaces_driver(step: Step) -> bool:
-    """Its upgrade policy changes no driver; neither does naming the kernel modules that were the default."""
-    driver = ("values", "driver", "kernelModuleType")
-    modules = (before(step, *driver) or "auto") != (after(step, *driver) or "auto")
-    replaced = modules or differs(step, "version", "values.driver.version", "values.driver.enabled")
-    return replaced and after(step, "values", "driver", "enabled") is not False
-
-
-def _driver_effects(step: Step, snapshot: Snapshot) -> Effects:
-    policy = after(step, "values", "driver", "upgradePolicy") or {}
-    if policy.get("autoUpgrade") is False:
-        how = "the new driver is loaded on a node once its driver pod is deleted"
-        yield Effect(Weight.NOTICE, "driver", how)
-        return
-    max_parallel = policy.get("maxParallelUpgrades", 1)
-    order = ONE_BY_ONE if max_parallel == 1 else f"up to {int(max_parallel)} nodes at a time, {DRAINED}"
-    for pool, nodes in sorted(snapshot.nodes.items()):
-        if evicted := snapshot.pods_on(pool, gpu_only=True):
-            yield Effect(Weight.EVICTION, f"pool {pool}", f"the driver is replaced: {order}", nodes, evicted)
 
 
 _POD_FIELDS = ("spec.template", "spec.predictor")

@@ -49,6 +49,10 @@ class Outcome:
         )
 
     @property
+    def failures(self) -> tuple[Effect, ...]:
+        return tuple(effect for effect in self.effects if effect.weight is Weight.FAILURE)
+
+    @property
     def broken(self) -> tuple[Violation, ...]:
         return tuple(violation for violation in self.violations if violation.mandatory)
 
@@ -92,9 +96,9 @@ class Outcome:
         counts = format_counts(
             {op: count for op, count in self.changes.items() if op != "same"}, planned=True
         )
-        if self.evicted:
-            return f"evicts {_format_count(self.evicted, 'pod', 'pods')}; {counts}"
-        return f"evicts no pods; {counts}"
+        failing = "".join(f"{effect.what} fails; " for effect in self.failures)
+        evicted = _format_count(self.evicted, "pod", "pods") if self.evicted else "no pods"
+        return f"{failing}evicts {evicted}; {counts}"
 
     def to_json(self) -> dict[str, Any]:
         """The documented form of ``gpuform preview --json``."""

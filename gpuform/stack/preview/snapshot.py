@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuform.kubernetes.kubeconfig_errors import translate_errors
 from gpuform.usage.nodes import pool_of
-from infra.model import labels, monitoring, namespaces
+from infra.model import driver_upgrade, labels, monitoring, namespaces
 from infra.model.environment import Environment
 from infra.model.workload import DeploymentWorkload
 
@@ -25,6 +25,9 @@ class PodRef:
     node: str
     gpu: bool
     budget: str = ""
+    empty_dir: bool = False
+    budget_blocks: bool = False
+    """Whether its budget allows no eviction now; False if only the declared pods are known."""
 
     @property
     def is_lost(self) -> bool:
@@ -33,11 +36,16 @@ class PodRef:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Nodes by pool, and the tenants' pods; ``live`` is False if only the declared ones are known."""
+    """Nodes by pool, and the tenants' pods; ``live`` is False if only the declared ones are known.
+
+    ``daemons`` are pods of DaemonSets with GPUs, which no eviction ends; they are not among ``pods``.
+    """
 
     nodes: Mapping[str, tuple[str, ...]]
     pods: tuple[PodRef, ...]
     live: bool = True
+    gpu_nodes: frozenset[str] = frozenset()
+    daemons: tuple[PodRef, ...] = ()
 
     @property
     def all_nodes(self) -> tuple[str, ...]:
@@ -63,7 +71,8 @@ def declared_snapshot(env: Environment | None) -> Snapshot:
         return Snapshot({}, (), live=False)
     counts = {pool.name: pool.min_nodes if env.by_autoscaler(pool) else pool.nodes or 0 for pool in env.pools}
     nodes = {name: tuple(f"{name}-{i}" for i in range(count)) for name, count in counts.items()}
-    return Snapshot(nodes, tuple(_declared_pods(env)), live=False)
+    with_gpus = frozenset(node for pool in env.pools if pool.gpus for node in nodes[pool.name])
+    return Snapshot(nodes, tuple(_declared_pods(env)), live=False, gpu_nodes=with_gpus)
 
 
 def _declared_pods(env: Environment) -> Iterator[PodRef]:
@@ -76,7 +85,8 @@ def _declared_pods(env: Environment) -> Iterator[PodRef]:
         gpu = bool(env.pool(workload.pool).gpus)
         for index in range(workload.pods):
             name = workload.name if workload.kind == "pod" else f"{workload.name}-{index}"
-            yield PodRef(workload.namespace, owner, name, workload.pool, "", gpu)
+            empty_dir = driver_upgrade.has_empty_dir(workload)
+            yield PodRef(workload.namespace, owner, name, workload.pool, "", gpu, empty_dir=empty_dir)
 
 
 def read_snapshot(kubeconfig: Path, context: str | None = None) -> Snapshot:
@@ -96,19 +106,26 @@ def parse_snapshot(
     budgets: Iterable[Mapping[str, Any]],
 ) -> Snapshot:
     """The snapshot of these objects, without finished pods and system pods."""
-    pools = {node["metadata"]["name"]: pool_of(node["metadata"].get("labels", {})) for node in nodes}
+    labels_of = {node["metadata"]["name"]: node["metadata"].get("labels", {}) for node in nodes}
+    pools = {name: pool_of(own) for name, own in labels_of.items()}
     by_pool: dict[str, list[str]] = {}
     for node, pool in sorted(pools.items()):
         by_pool.setdefault(pool, []).append(node)
-    counted = [_pod_ref(pod, pools, list(budgets)) for pod in pods if _is_counted(pod)]
-    return Snapshot({pool: tuple(names) for pool, names in by_pool.items()}, tuple(sorted(counted)))
+    all_budgets = list(budgets)
+    refs = sorted(_pod_ref(pod, pools, all_budgets) for pod in pods if _is_counted(pod))
+    daemons = tuple(ref for ref in refs if ref.owner.startswith("DaemonSet/"))
+    return Snapshot(
+        {pool: tuple(names) for pool, names in by_pool.items()},
+        tuple(ref for ref in refs if ref not in daemons),
+        gpu_nodes=frozenset(name for name, own in labels_of.items() if own.get(labels.GPU_PRESENT) == "true"),
+        daemons=tuple(ref for ref in daemons if ref.gpu),
+    )
 
 
 def _is_counted(pod: Mapping[str, Any]) -> bool:
     has_ended = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
-    kinds = [owner["kind"] for owner in pod["metadata"].get("ownerReferences", [])]
     system = pod["metadata"]["namespace"] in namespaces.SYSTEM or _is_monitoring(pod["metadata"])
-    return bool(pod["spec"].get("nodeName")) and not has_ended and not system and "DaemonSet" not in kinds
+    return bool(pod["spec"].get("nodeName")) and not has_ended and not system
 
 
 def _is_monitoring(metadata: Mapping[str, Any]) -> bool:
@@ -121,6 +138,8 @@ def _pod_ref(
     pod: Mapping[str, Any], pools: Mapping[str, str], budgets: Iterable[Mapping[str, Any]]
 ) -> PodRef:
     metadata, node = pod["metadata"], pod["spec"]["nodeName"]
+    covering = [budget for budget in budgets if _budget_covers(budget, metadata)]
+    blocking = [item for item in covering if item.get("status", {}).get("disruptionsAllowed") == 0]
     return PodRef(
         metadata["namespace"],
         _owner_of(metadata),
@@ -128,7 +147,9 @@ def _pod_ref(
         pools.get(node, ""),
         node,
         _uses_gpu(pod["spec"]),
-        next((budget["metadata"]["name"] for budget in budgets if _budget_covers(budget, metadata)), ""),
+        next((budget["metadata"]["name"] for budget in blocking or covering), ""),
+        any("emptyDir" in volume for volume in pod["spec"].get("volumes", [])),
+        bool(blocking),
     )
 
 

@@ -50,9 +50,12 @@ def test_what_does_not_count() -> None:
     ended = pod("ended", "Job/e", status={"phase": "Succeeded"})
     pending = pod("pending", "Job/p", spec={"nodeName": ""})
     daemon = pod("daemon", "DaemonSet/d")
+    burn = pod("burn", "DaemonSet/b", GPU)
     system = pod("system", "Job/s", metadata={"namespace": "gpu-operator"})
     spare = pod("spare", "ReplicaSet/s", GPU, metadata={"namespace": "gpuform-placeholder"})
-    assert parse_snapshot(NODES, [ended, pending, daemon, system, spare], []).pods == ()
+    found = parse_snapshot(NODES, [ended, pending, daemon, burn, system, spare], [])
+    assert found.pods == ()
+    assert [one.name for one in found.daemons] == ["burn"]
 
 
 def test_monitorings_own_pods_do_not_count_but_others_in_a_namespace_of_that_name_do() -> None:
@@ -63,15 +66,31 @@ def test_monitorings_own_pods_do_not_count_but_others_in_a_namespace_of_that_nam
 
 
 def test_a_budget_covers_what_it_selects_in_its_namespace() -> None:
-    def budget(namespace: str, app: str) -> dict[str, Any]:
+    def budget(namespace: str, app: str, **status: int) -> dict[str, Any]:
         return {
             "metadata": {"name": "keep", "namespace": namespace},
             "spec": {"selector": {"matchLabels": {"app": app}}},
+            "status": status,
         }
 
-    budgets = [budget("b", "one"), budget("a", "one")]
-    found = parse_snapshot(NODES, [pod("one", "Job/o"), pod("two", "Job/t")], budgets).pods
-    assert [(one.name, one.budget) for one in found] == [("one", "keep"), ("two", "")]
+    budgets = [budget("b", "one"), budget("a", "one", disruptionsAllowed=1)]
+    budgets += [budget("a", "two", disruptionsAllowed=0)]
+    pods = [pod(name, "Job/o") for name in ("none", "one", "two")]
+    found = parse_snapshot(NODES, pods, budgets).pods
+    assert [(one.name, one.budget, one.budget_blocks) for one in found] == [
+        ("none", "", False),
+        ("one", "keep", False),
+        ("two", "keep", True),
+    ]
+
+
+def test_what_a_driver_upgrade_depends_on() -> None:
+    node = {"metadata": {"name": "n2", "labels": {"nvidia.com/gpu.present": "true"}}}
+    volumes = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
+    pods = [pod("plain", "Job/p"), pod("shm", "Job/s", spec={"volumes": volumes})]
+    found = parse_snapshot([*NODES, node], pods, [])
+    assert found.gpu_nodes == {"n2"}
+    assert [(one.name, one.empty_dir) for one in found.pods] == [("plain", False), ("shm", True)]
 
 
 def test_what_is_declared_is_on_the_pools_that_it_names() -> None:
@@ -80,4 +99,7 @@ def test_what_is_declared_is_on_the_pools_that_it_names() -> None:
     assert snapshot.nodes["a100-mig"] == ("a100-mig-0", "a100-mig-1")
     assert [one.owner for one in snapshot.pods_on("h100-training")] == ["Job/training"] * 2
     assert len(snapshot.pods_on("a100-mig", gpu_only=True)) == 4
+    assert {one.owner for one in snapshot.pods if one.empty_dir} == {"Job/training"}, "it has shm"
+    local = declared_snapshot(parse(stack("local")))
+    assert set(local.all_nodes) - local.gpu_nodes == {"cpu-0", "cpu-1"}
     assert declared_snapshot(None).pods == ()

@@ -27,6 +27,7 @@ EVICTION = Effect(
     Weight.EVICTION, "pool t4", "nodes are replaced", ("t4-0",), (POD, replace(POD, name="web-2"))
 )
 LOSS = Effect(Weight.LOSS, "cluster prod", "is replaced (name), with everything in it", evicts=(POD,))
+FAILURE = Effect(Weight.FAILURE, "driver upgrade", "fails on the nodes of these pods", ("t4-0",))
 BROKEN = Violation("gpuform/encrypted", True, "Volumes are encrypted.\nvolume a is not", "urn:x::y::z::class")
 LATER = Violation("gpuform/iam-scoped", False, "string value at .policy can't be known during preview", "u")
 
@@ -56,6 +57,8 @@ def priced(**cost: Any) -> Outcome:
         (PLAIN, "no change"),
         (replace(PLAIN, changes={"same": 1, "update": 2}), "evicts no pods; 2 to update"),
         (replace(PLAIN, changes={"update": 2}, effects=(EVICTION,)), "evicts 2 pods; 2 to update"),
+        (replace(PLAIN, changes={"update": 2}, effects=(FAILURE,)),
+         "driver upgrade fails; evicts no pods; 2 to update"),
         (replace(PLAIN, effects=(LOSS,)),
          "cluster prod is replaced (name), with everything in it: not acknowledged"),
         (replace(PLAIN, effects=(LOSS,), changes={"replace": 1}, acknowledged=("prod",)),
@@ -74,8 +77,9 @@ def test_the_verdict_is_what_must_be_known_first(outcome: Outcome, verdict: str 
         assert outcome.verdict == verdict
     first, second = render_comment(outcome).splitlines()[:2]
     assert first == marker("prod")
-    sign = "🔴" if outcome.reasons else "🟡" if outcome.evicted else "🟢"
+    sign = "🔴" if outcome.reasons else "🟡" if outcome.evicted or outcome.failures else "🟢"
     assert second == f"### {sign} `prod`: {outcome.verdict}"
+    assert ("**Fails unless something is done first**" in render_comment(outcome)) == bool(outcome.failures)
 
 
 def test_pods_are_said_by_their_owner_with_the_budget_that_protects_them() -> None:
