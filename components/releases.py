@@ -21,10 +21,14 @@ _AFTER = {"ClusterQueue": ("Cohort", "LocalQueue", "ResourceFlavor"), "ResourceF
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseArgs:
-    """The release, and objects that must exist before it, by the last part of their resource names."""
+    """The release, and objects that must exist before it, by the last part of their resource names.
+
+    ``cluster`` is the GPU operator's: the kubeconfig and the context of the nodes that it leaves labels on.
+    """
 
     release: ChartRelease
     before: Mapping[str, Manifest] = field(default_factory=dict)
+    cluster: Mapping[str, pulumi.Input[str] | None] = field(default_factory=dict)
 
 
 class ReleaseComponent(pulumi.ComponentResource):
@@ -41,6 +45,9 @@ class ReleaseComponent(pulumi.ComponentResource):
         super().__init__(self.TYPE, name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         before = [resource(f"{name}-{suffix}", manifest, child) for suffix, manifest in args.before.items()]
+        if args.cluster:
+            kind = "gpuform:nodes:GpuOperatorRemoval"
+            before.append(pulumi.CustomResource(kind, f"{name}-removal", dict(args.cluster), child))
         options = pulumi.ResourceOptions(
             parent=self, depends_on=before, delete_before_replace=self.STATUS or None
         )
@@ -49,10 +56,14 @@ class ReleaseComponent(pulumi.ComponentResource):
 
 
 class GpuOperator(ReleaseComponent):
-    """NVIDIA's GPU operator."""
+    """NVIDIA's GPU operator; after its release, its labels are removed from the nodes.
+
+    The release waits for the pods of the operator and of NFD, and before an upgrade for the hook that
+    upgrades the CRDs. The DaemonSets belong to the ClusterPolicy: nothing here waits for drivers.
+    """
 
     TYPE = "gpuform:platform:GpuOperator"
-    TIMEOUT_S = 600  # compiling a driver on the node takes minutes; the embedded cluster needs seconds
+    TIMEOUT_S = 600  # two images on busy nodes; the lab's chart has the DaemonSets, too, and needs seconds
     SETTINGS: ClassVar = {"disable_openapi_validation": True}  # required if the chart's hook upgrades CRDs
     STATUS = True
 

@@ -96,7 +96,7 @@ def platform(
             release=chart, counters=monitoring.objects_before(env), objects=monitoring.objects_after(env)
         )
         monitored.append(Monitoring(f"{prefix}monitoring", args, after(namespaces, pools)))
-    before_elastic = _operands(env, prefix, after(shared, pools, *monitored))
+    before_elastic = _operands(env, target.kubeconfig, prefix, after(shared, pools, *monitored))
     operator = before_elastic[0] if before_elastic else pools
     layouts = MigLayouts(f"{prefix}mig", _mig_layouts(env, target.kubeconfig), after(operator))
     if exporter := device_plugin.exporter_release(env):
@@ -141,7 +141,9 @@ def platform(
     Workloads(f"{prefix}workloads", WorkloadsArgs(workloads=items, queues=queues_component), after_all)
 
 
-def _operands(env: Environment, prefix: str, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+def _operands(
+    env: Environment, kubeconfig: pulumi.Input[str], prefix: str, opts: pulumi.ResourceOptions
+) -> list[pulumi.Resource]:
     """NVIDIA's GPU operator, or its device plugin alone; none if the cluster has its own operator.
 
     Each is an alias of the other, so that a changed mode deletes the old one before the new one is created:
@@ -158,7 +160,10 @@ def _operands(env: Environment, prefix: str, opts: pulumi.ResourceOptions) -> li
         )
         return [releases.DevicePlugin(plugin, args, opts)]
     opts.aliases = [pulumi.Alias(name=plugin, type_="gpuform:platform:DevicePlugin")]
-    return [releases.GpuOperator(operator, ReleaseArgs(release=gpu_operator.release(env)), opts)]
+    cluster = {"kubeconfig": kubeconfig, "context": env.context}
+    return [
+        releases.GpuOperator(operator, ReleaseArgs(release=gpu_operator.release(env), cluster=cluster), opts)
+    ]
 
 
 def _nodes(env: Environment, kubeconfig: pulumi.Input[str]) -> NodePoolsArgs:

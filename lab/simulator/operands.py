@@ -12,6 +12,7 @@ from lab.simulator.objects import Pod
 from lab.simulator.world import BrokenConfig, Config, World
 
 COMPONENTS = (
+    "client",
     "container-toolkit",
     "dcgm",
     "dcgm-exporter",
@@ -47,7 +48,8 @@ def act(world: World) -> list[Action]:
 
 
 def _start_waiting(world: World, pod: Pod) -> list[Action]:
-    if not all(world.running(operand) for operand in pod.template.after):
+    # Of the validator a pod suffices: its init containers write the files that the others wait for.
+    if not all(world.running(op) or (op == VALIDATOR and world.pods_of(op)) for op in pod.template.after):
         return []
     if pod.operand == VALIDATOR and not any(job.phase == "Succeeded" for job in world.pods_of(CUDA)):
         return []
@@ -138,30 +140,29 @@ def _job(pod: Pod) -> dict[str, object]:
 
 
 def set_labels(world: World) -> list[Action]:
-    """The operator's labels; values set by others (``paused-for-mig-change``, ``false``) are kept."""
+    """The operator's labels; values set by others (``paused-for-mig-change``, ``false``) are kept.
+
+    As NVIDIA's (v26.7.0, controllers/nodelabeling_controller.go): they stay when it is uninstalled, and a
+    node that shows no GPU loses the labels of the operands, whatever their values.
+    """
     labels = world.node.labels
-    own_labels = {key for key in labels if key.startswith(keys.DEPLOY)} - {keys.DEPLOY_OPERANDS} | {
-        keys.PRESENT
-    }
     if not world.cluster.operator_installed:
-        removed = {key for key in own_labels if labels.get(key) != "false"}  # the operator never sets "false"
-        # Without an operator the device plugin's chart may install GFD, with the chart's name prefix.
+        # NFD's hook removes GFD's labels. Without an operator the device plugin's chart may install GFD, with
+        # the chart's name prefix.
         alone = any(pod.owner[1].startswith(PLUGIN_CHART) for pod in world.pods_of("gfd"))
-        gfd_labels = set() if alone else gfd.owned_labels(labels)
-        return gfd.label_changes("gpu-operator", world, {}, removed | gfd_labels | {keys.MIG_STATE})
+        return gfd.label_changes("gpu-operator", world, {}, set() if alone else gfd.owned_labels(labels))
     if not world.cluster.operator_running:
         return []
+    deployed = {key for key in labels if key.startswith(keys.DEPLOY)} - {keys.DEPLOY_OPERANDS}
     if labels.get(keys.PCI_PRESENT) != "true":
-        return gfd.label_changes("gpu-operator", world, {}, own_labels)
+        lost = {keys.PRESENT: "false"} if labels.get(keys.PRESENT) == "true" else {}
+        return gfd.label_changes("gpu-operator", world, lost, deployed)
     desired = {keys.PRESENT: "true"}
     if labels.get(keys.DEPLOY_OPERANDS) != "false":
         wanted = {f"{keys.DEPLOY}{component}": "true" for component in COMPONENTS}
-        if labels.get(f"{keys.DEPLOY}device-plugin") == "false":
-            # The real validator would wait for ever; our Helm release waits for its DaemonSets.
-            del wanted[f"{keys.DEPLOY}operator-validator"]
         if labels.get(keys.MIG_CAPABLE) == "true":
             wanted[f"{keys.DEPLOY}mig-manager"] = "true"
             if world.cluster.mig_default == DEFAULT_LAYOUT:
                 wanted[keys.MIG_CONFIG] = DEFAULT_LAYOUT
         desired |= {key: labels.get(key) or value for key, value in wanted.items()}
-    return gfd.label_changes("gpu-operator", world, desired, own_labels)
+    return gfd.label_changes("gpu-operator", world, desired, deployed)

@@ -28,7 +28,8 @@ EXPLICIT = {
 BY_INPUT = {"kubernetes:helm.sh/v3:Release"}
 """``timeout``, in seconds."""
 OWN_TYPES = {
-    *("gpuform:nodes:MigLayout", "gpuform:nodes:PoolNodes", "gpuform:workloads:BlueGreen"),
+    *("gpuform:nodes:GpuOperatorRemoval", "gpuform:nodes:MigLayout", "gpuform:nodes:PoolNodes"),
+    "gpuform:workloads:BlueGreen",
     *("gpuform:queues:KueueRemoval", "gpuform:workloads:ScalingRemoval"),
 }
 """Have a limit in their inputs, or a default one (``gpuform/provider``)."""

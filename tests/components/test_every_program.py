@@ -90,6 +90,8 @@ def test_the_operator_goes_before_the_device_plugin_comes_and_back(mode: str, ne
     (release,) = [request for key, request in requests.items() if key.startswith(test_program.RELEASE)]
     assert release.name == f"{new.split()[1]}-release", "the engine makes the alias of a child from this"
     assert release.deleteBeforeReplace
+    removals = [request for key, request in requests.items() if "GpuOperatorRemoval" in key]
+    assert len(removals) == (mode == "operator"), "its labels go with it"
 
 
 def test_beside_the_clusters_own_operator_nothing_of_ours_is_installed() -> None:

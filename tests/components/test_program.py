@@ -89,6 +89,8 @@ ORDER: list[tuple[str, str, tuple[str, ...]]] = [
     ("health", "ServiceMonitor health-ServiceMonitor", ("Release monitoring-release",)),  # brings its kind
     ("monitoring", "Release gpu-operator-release", (
         "Release monitoring-release", "ConfigMap monitoring-counters")),
+    # Deleted after it: the running operator would set its labels again.
+    ("existing", "Release gpu-operator-release", ("GpuOperatorRemoval gpu-operator-removal",)),
     ("monitoring", "PrometheusRule monitoring-alerts-rules", ("Release monitoring-release",)),
     ("monitoring", "ConfigMap monitoring-dashboard-fleet", ("Release monitoring-release",)),
     ("monitoring", "Release monitoring-release", ("Namespace namespaces-monitoring", "PoolNodes pools-t4")),
@@ -219,6 +221,8 @@ def test_an_existing_cluster_gets_labels_and_taints_and_no_nodes() -> None:
     assert pools["pools-a100"]["labels"]["gpuform.io/pool"] == "a100"
     assert pools["pools-t4"]["labels"]["nvidia.com/device-plugin.config"] == "slice-4"
     assert pools["pools-t4"]["context"] == "prod"
+    removal = find_resource("existing", "GpuOperatorRemoval gpu-operator-removal").inputs
+    assert removal == {key: pools["pools-t4"][key] for key in ("kubeconfig", "context")}
     (release,) = recorded("existing").of(RELEASE)
     assert (release.inputs["chart"], release.inputs["version"]) == ("gpu-operator", "v26.7.1")
 

@@ -98,7 +98,7 @@ class GateCluster(LiveCluster):
         assert result.returncode == 0, result.stderr
 
     def add_elastic(
-        self, name: str, gpus: int = 1, labels: dict[str, str] | None = None, pool: Pool = POOL
+        self, name: str, gpus: int = 1, annotations: dict[str, str] | None = None, pool: Pool = POOL
     ) -> None:
         """A node as Karpenter makes it from the pool's NodePool."""
         (node_pool,) = karpenter.node_pools(ENV, pool)
@@ -112,9 +112,8 @@ class GateCluster(LiveCluster):
                 "kubernetes.io/hostname": name,
                 keys.PCI_PRESENT: "true",  # else the operator removes its labels until discovery has run
                 **template["metadata"]["labels"],
-                **(labels or {}),
             },
-            "annotations": {**template["metadata"]["annotations"], **hardware},
+            "annotations": {**template["metadata"]["annotations"], **hardware, **(annotations or {})},
         }
         spec = {"taints": [*template["spec"]["taints"], *template["spec"]["startupTaints"]]}
         self.apply({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec})

@@ -14,7 +14,7 @@ from infra.incluster.proof import lift_patch
 from infra.model.namespaces import TRIAL
 from infra.plan import readiness_gate
 from infra.plan.sharing import NAMESPACE
-from lab.simulator import keys
+from lab.simulator import faults, keys
 from tests.incluster.live_clusters import BY_CLAIM, DRIVER, ENV, READY, TAINT, VALIDATOR, GateCluster
 from tests.waiting import until
 
@@ -35,9 +35,11 @@ DEVICES = {
 
 def test_a_pod_waits_for_the_last_operand_on_two_nodes_at_once(cluster: GateCluster) -> None:
     nodes = ("p0-a", "p0-b")
+    fault = faults.render([faults.Fault(faults.FABRIC, -1, time.time())])
+    assert fault
     with cluster.gate.running():
         for node in nodes:
-            cluster.add_elastic(node, labels={"nvidia.com/gpu.deploy.operator-validator": "false"})
+            cluster.add_elastic(node, annotations={keys.FAULTS: fault})
             cluster.pod(f"on-{node}", node)
         for node in nodes:
             offers = until(
@@ -45,11 +47,9 @@ def test_a_pod_waits_for_the_last_operand_on_two_nodes_at_once(cluster: GateClus
                 lambda amounts: amounts.get("nvidia.com/gpu.shared") == "3",
             )
             assert offers
-            cluster.require_waiting(node, f"on-{node}", f"{VALIDATOR} has no pod")
+            cluster.require_waiting(node, f"on-{node}", f"{VALIDATOR}-")
         for node in nodes:
-            cluster.kubectl(
-                "label", "node", node, "--overwrite", "nvidia.com/gpu.deploy.operator-validator=true"
-            )
+            cluster.kubectl("annotate", "node", node, f"{keys.FAULTS}-")
         for node in nodes:
             evidence = cluster.wait_until_admitted(node, f"on-{node}")
             assert cluster.is_ready(VALIDATOR, node)

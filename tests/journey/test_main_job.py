@@ -267,7 +267,7 @@ def test_up_after_a_kill_goes_on_and_ends_as_if_nothing_had_happened(fresh: Chec
     fresh.gpuform("local", "up")
     assert fresh.offers()["a100-mig"] == [{"nvidia.com/mig-3g.20gb": 1, "nvidia.com/mig-2g.10gb": 2}]
     assert all(pod["phase"] in ("Running", "Succeeded") for pod in fresh.status()["pods"])
-    assert "42 unchanged" in fresh.gpuform("local", "up").stdout
+    assert "43 unchanged" in fresh.gpuform("local", "up").stdout
     assert "nothing is left of an interrupted run" in fresh.gpuform("recover", "local").stdout
 
 
@@ -282,4 +282,4 @@ def test_ctrl_c_ends_the_update_in_order_and_says_how_it_goes_on(fresh: Checkout
     assert first.returncode == 130
     assert message.splitlines()[-1] == "interrupted; run the same command again to continue"
     fresh.gpuform("local", "up")
-    assert "42 unchanged" in fresh.gpuform("local", "up").stdout
+    assert "43 unchanged" in fresh.gpuform("local", "up").stdout

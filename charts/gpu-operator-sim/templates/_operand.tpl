@@ -25,7 +25,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
 {{/* A DaemonSet as the real operator would create it:
-     (dict "root" "name" "operand" "after" "selector" "init" "containers" "volumes"), where "after"
+     (dict "root" "name" "operand" "after" "selector" "init" "containers" "volumes" "maxUnavailable"), where "after"
      lists the operands that must run on a node before this one starts there. */}}
 {{- define "sim.daemonset" -}}
 {{- $values := .root.Values.daemonsets -}}
@@ -47,7 +47,7 @@ spec:
     {{- else }}
     type: RollingUpdate
     rollingUpdate:
-      maxUnavailable: {{ $values.rollingUpdate.maxUnavailable }}
+      maxUnavailable: {{ .maxUnavailable | default $values.rollingUpdate.maxUnavailable }}
     {{- end }}
   template:
     metadata:

@@ -130,11 +130,11 @@ class Clusters:
             await client.close()
 
 
-def managed_labels(node: Manifest, manager: str) -> dict[str, str]:
-    """The labels that ``manager`` has applied, with their present values."""
+def managed_labels(node: Manifest, manager: str | None = None) -> dict[str, str]:
+    """The labels that ``manager``, or anyone, has applied, with their present values."""
     live, managed = labels(node), dict[str, str]()
     for entry in node["metadata"].get("managedFields") or ():
-        if entry.get("manager") == manager and entry.get("operation") == "Apply":
+        if manager in (None, entry.get("manager")) and entry.get("operation") == "Apply":
             fields = ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:labels") or {}
             keys = (key.removeprefix("f:") for key in fields)
             managed |= {key: live[key] for key in keys if key in live}

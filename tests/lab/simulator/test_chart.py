@@ -111,7 +111,8 @@ def test_bumble_driver_on_the_hosts(render: Render) -> None:
         for name, template in result.items()
     }
     assert after["nvidia-container-toolkit-daemonset"] is None
-    assert after["nvidia-device-plugin-daemonset"] == "toolkit"
+    assert after["nvidia-device-plugin-daemonset"] == "toolkit,validator"
+    assert after["nvidia-operator-validator"] == "toolkit,device-plugin"
 
 
 def test_every_object_says_that_it_is_simulated(render: Render) -> None:
@@ -133,15 +134,18 @@ def test_mps_runs_where_it_is_declared_and_mounts_its_memory_first(render: Rende
 def test_a_second_release_collides_as_one_of_nvidias_does(helm: Helm) -> None:
     """NVIDIA's ClusterRole, ClusterRoleBinding and ClusterPolicy have fixed names.
 
-    The RuntimeClass is the operator's, which adopts one that exists.
+    The RuntimeClasses are the operator's, which adopts those that exist.
     """
 
-    def cluster_wide(name: str) -> set[tuple[str, str]]:
-        every = [(item["kind"], item["metadata"]) for item in documents(helm({}, name))]
+    def cluster_wide(name: str, cdi: bool) -> set[tuple[str, str]]:
+        found = documents(helm({"cdi": {"enabled": cdi}}, name))
+        every = [(item["kind"], item["metadata"]) for item in found]
         return {(kind, meta["name"]) for kind, meta in every if "namespace" not in meta}
 
     fixed = {("ClusterRole", "gpu-operator"), ("RuntimeClass", "nvidia")}
-    assert cluster_wide("gpu-operator") == cluster_wide("nvidia-gpu-operator") == fixed
+    assert cluster_wide("gpu-operator", False) == cluster_wide("nvidia-gpu-operator", False) == fixed
+    of_cdi = {("RuntimeClass", f"nvidia-{mode}") for mode in ("cdi", "legacy")}
+    assert cluster_wide("gpu-operator", True) == fixed | of_cdi
 
 
 DRA_CHART = CHARTS / "dra-driver-sim"

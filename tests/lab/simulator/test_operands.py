@@ -37,6 +37,18 @@ def test_starts_after_what_it_needs() -> None:
     assert (acts(pod, running=()), acts(pod)) == ([], [starts(pod)])
 
 
+def test_a_pod_of_the_validator_is_the_gate_for_what_is_behind_the_toolkit() -> None:
+    """Also one that waits for ever, as on a node without a device plugin."""
+    pod, validator = (
+        waiting("gfd", after=("driver", "validator")),
+        waiting("validator", after=("device-plugin",)),
+    )
+    world = make_world(operands=("driver",), pods=(pod,))
+    assert operands.act(world) == []
+    world.pods.append(validator)
+    assert operands.act(world) == [starts(pod)]
+
+
 def test_cern_v100_needs_an_older_driver() -> None:
     pod, older = waiting("driver"), waiting("driver", image="x/driver:580.126.09")
     text = "driver 595.91.07 does not support Tesla V100-SXM2-16GB: R580 is the last branch that does"
@@ -89,6 +101,7 @@ def test_operator_labels_a_gpu_node() -> None:
     assert labels.keys() == {
         f"nvidia.com/gpu.deploy.{name}"
         for name in (
+            "client",
             "driver",
             "container-toolkit",
             "device-plugin",
@@ -109,11 +122,11 @@ def test_mig_manager_only_on_mig_capable_nodes_and_labels_of_others_stay() -> No
     assert not labelled(labels={**capable, **others}).keys() & others.keys()
 
 
-def test_operator_away_changes_nothing_uninstalled_takes_all_back() -> None:
-    mine = {keys.PRESENT: "true", f"{keys.DEPLOY}driver": "true", "nvidia.com/gpu.product": "Tesla-T4"}
-    every = {**mine, keys.PLUGIN_CONFIG: "slice-4", keys.MIG_CONFIG: "cern"}
+def test_operator_away_changes_nothing_uninstalled_takes_only_those_of_discovery_back() -> None:
+    found = {"nvidia.com/gpu.product": "Tesla-T4"}
+    every = {**found, keys.PRESENT: "true", f"{keys.DEPLOY}driver": "true", keys.MIG_STATE: "success"}
     assert labelled(labels=every, cluster=Cluster(operator_installed=True)) == {}
-    assert labelled(labels=every, cluster=Cluster()) == dict.fromkeys(mine)
+    assert labelled(labels=every, cluster=Cluster()) == dict.fromkeys(found)
 
 
 def test_a_node_that_shows_no_gpu_loses_even_what_others_have_set() -> None:
@@ -121,8 +134,12 @@ def test_a_node_that_shows_no_gpu_loses_even_what_others_have_set() -> None:
     off = {f"{keys.DEPLOY}device-plugin": "false"}
     assert labelled(gpu="", labels={keys.PCI_PRESENT: "false"}) == {}
     assert labelled(labels={**off, keys.PCI_PRESENT: "false"}) == dict.fromkeys(off)
+    lost = {keys.PRESENT: "false", f"{keys.DEPLOY}driver": None}
+    had = {keys.PRESENT: "true", f"{keys.DEPLOY}driver": "true", keys.PCI_PRESENT: "false"}
+    assert labelled(gpu="", labels=had) == lost
     born = {**off, keys.PCI_PRESENT: "true"}
     assert not labelled(labels=born).keys() & born.keys()
+    assert labelled(labels=born)[f"{keys.DEPLOY}operator-validator"] == "true"
     assert labelled(labels=born, cluster=Cluster()) == {}
     assert gfd.features(make_world(labels=born, cluster=Cluster())) == []
 
