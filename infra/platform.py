@@ -195,6 +195,7 @@ def _mig_layouts(env: Environment, kubeconfig: pulumi.Input[str]) -> MigLayoutsA
     image that partitions its GPUs at boot.
     """
     kept_pools = pool_keeper.kept_pools(env)
+    config_map = sharing.mig_parted_config_map(env)
     layouts = {
         pool.name: MigLayoutArgs(
             kubeconfig=kubeconfig,
@@ -209,6 +210,7 @@ def _mig_layouts(env: Environment, kubeconfig: pulumi.Input[str]) -> MigLayoutsA
             in_use=pool.relayout.in_use if pool.relayout else None,
             max_unavailable=pool.relayout.max_unavailable if pool.relayout else None,
             timeout_seconds=_timeout_s(env, pool),
+            config_map=config_map["metadata"]["name"] if config_map else None,
         )
         for pool in env.pools
         if (config := sharing.mig_config_name(pool))

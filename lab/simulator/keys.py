@@ -30,7 +30,7 @@ RUNTIME_DOWN = "simulator.gpuform.io/container-runtime-down"
 MIG_LAYOUT = "simulator.gpuform.io/mig"
 """Node: the GPUs' MIG state, written by the MIG manager; a GPU that is not listed has MIG switched off."""
 MIG_DONE = "simulator.gpuform.io/mig-config-done"
-"""Node: the value of ``nvidia.com/mig.config`` that the MIG manager processed last."""
+"""Node: the value of ``nvidia.com/mig.config`` that a MIG manager processed last, and the uid of its pod."""
 
 UNHEALTHY = "simulator.gpuform.io/unhealthy"
 """Node: unhealthy GPUs by index or uuid, or MIG devices by uuid; comma-separated.

@@ -1,8 +1,9 @@
 """The MIG manager: applies the MIG layout that the node's label names.
 
 Steps as in NVIDIA's: state ``pending``, the operands that use the GPU are paused by their labels, the layout
-is applied, the operands are resumed, state ``success`` or ``failed``. It acts once per value of the label;
-the processed value is stored on the node, so that the manager can be killed at any point.
+is applied, the operands are resumed, state ``success`` or ``failed``. It acts once per value of the label,
+and when it starts; the processed value is stored on the node, so that the simulator can be killed at any
+point.
 
 mig-parted sets the mode of each GPU and, if a mode is pending then, resets all GPUs ("error resetting all
 GPUs") [NVIDIA/mig-parted v0.15.0, cmd/nvidia-mig-parted/apply/mode.go]. If that fails, the MIG manager with
@@ -20,6 +21,7 @@ from lab.simulator.actions import Action, Delete, Event, NodeMeta
 from lab.simulator.device_plugin import original_id, partitions
 from lab.simulator.hardware import Mig, device_filter
 from lab.simulator.mig_geometry import DoesNotFit, count_profiles, max_instances, place
+from lab.simulator.objects import Pod
 from lab.simulator.world import BrokenConfig, Layout, World, render_layout
 
 PAUSED = "paused-for-mig-change"
@@ -36,8 +38,9 @@ def act(world: World) -> list[Action]:
     pod = world.running("mig-manager")
     wanted = world.node.labels.get(keys.MIG_CONFIG, "")
     state = world.node.labels.get(keys.MIG_STATE)
-    processed = world.node.annotations.get(keys.MIG_DONE)
-    if pod is None or not wanted or (wanted == processed and state in ("success", "failed")):
+    if pod is None or not wanted:
+        return []
+    if world.node.annotations.get(keys.MIG_DONE) == _mark(pod, wanted) and state in ("success", "failed"):
         return []
     specs = world.configs.get(pod.uid)
     if specs is None:
@@ -164,10 +167,16 @@ def _geometry(world: World) -> Mig:
     return world.gpu.mig
 
 
+def _mark(pod: Pod, wanted: str) -> str:
+    return f"{wanted} by {pod.uid}"
+
+
 def _finish(
     world: World, wanted: str, state: str, message: str = "", layout: Layout | None = None
 ) -> list[Action]:
-    annotations: dict[str, str | None] = {keys.MIG_DONE: wanted}
+    pod = world.running("mig-manager")
+    assert pod
+    annotations: dict[str, str | None] = {keys.MIG_DONE: _mark(pod, wanted)}
     if layout is not None:
         annotations[keys.MIG_LAYOUT] = render_layout(layout)
     labels = world.relabel(CLIENTS, PAUSED, "true")

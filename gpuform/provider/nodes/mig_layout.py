@@ -19,7 +19,7 @@ from gpuform.provider.properties import UNKNOWN, has_unknown, reveal
 from infra.model.labels import POOL
 
 _COMPARED = ("selector", "config", "layout", "offers")
-_OPTIONS = ("inUse", "maxUnavailable", "timeoutSeconds", "mayBeEmpty", "kept")
+_OPTIONS = ("inUse", "maxUnavailable", "timeoutSeconds", "mayBeEmpty", "kept", "configMap")
 _INPUTS = ("kubeconfig", "context", *_COMPARED, *_OPTIONS)
 
 
@@ -27,10 +27,10 @@ class MigLayout:
     """Changes nodes a few at a time (see `Relayout`); the live nodes show what is left to do.
 
     Before the first node is changed, all are checked: a pod that would be lost by an eviction is an error;
-    with ``inUse: refuse``, so is every pod that uses a GPU. ``inUse``, ``maxUnavailable`` and
-    ``timeoutSeconds`` are not compared by the diff. If another component lays out nodes that join later
-    (``kept``), a new node that has the layout is not a change. Deleting removes the label and leaves the
-    layout on the GPU, as NVIDIA's MIG manager does.
+    with ``inUse: refuse``, so is every pod that uses a GPU. ``inUse``, ``maxUnavailable``,
+    ``timeoutSeconds`` and ``configMap`` are not compared by the diff. If another component lays out nodes
+    that join later (``kept``), a new node that has the layout is not a change. Deleting removes the label and
+    leaves the layout on the GPU, as NVIDIA's MIG manager does.
     """
 
     def __init__(self, clusters: Callable[[Properties], Cluster]) -> None:
@@ -99,10 +99,10 @@ class MigLayout:
             )
         await self._check_pods(cluster, nodes, layout, _evicts(news))
         timeout_s = float(call.timeout or reveal(news.get("timeoutSeconds")) or TIMEOUT_S)
-        evicts = _evicts(news)
+        evicts, config_map = _evicts(news), str(reveal(news.get("configMap")) or "")
 
         async def relayout_node(name: str) -> bool:
-            return await Relayout(call, cluster, name, layout, timeout_s, evicts).run()
+            return await Relayout(call, cluster, name, layout, timeout_s, evicts, config_map).run()
 
         order = [str(node["metadata"]["name"]) for node in sorted(nodes, key=_resume_order)]
         width = max_unavailable(reveal(news.get("maxUnavailable")) or 1, len(order))

@@ -15,7 +15,8 @@ from gpuform.provider.guards.guard import Guard
 from gpuform.provider.handler import Call, CheckResult, Properties
 from gpuform.provider.nodes.cluster import Cluster, Manifest, labels, managed_labels
 from gpuform.provider.nodes.inputs import check_inputs
-from infra.model.labels import DRIVER_UPGRADE_STATE, GPU_PRESENT, MIG_CONFIG_STATE
+from gpuform.provider.nodes.layout import DISABLED
+from infra.model.labels import DRIVER_UPGRADE_STATE, GPU_PRESENT, MIG_CONFIG, MIG_CONFIG_STATE
 from infra.plan.sharing import NAMESPACE
 
 INPUTS = ("kubeconfig", "context")
@@ -96,4 +97,6 @@ def _removal(node: Manifest) -> dict[str, Any]:
 def _is_own(key: str, value: str) -> bool:
     if key.startswith(_DEPLOY) and key != _OPERANDS:
         return value in ("", "true") or _PAUSED in value
-    return key in (GPU_PRESENT, MIG_CONFIG_STATE, DRIVER_UPGRADE_STATE)
+    # The operator's default of a layout, which it sets again when a layout's label is removed.
+    default = key == MIG_CONFIG and value == DISABLED
+    return default or key in (GPU_PRESENT, MIG_CONFIG_STATE, DRIVER_UPGRADE_STATE)

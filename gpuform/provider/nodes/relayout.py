@@ -17,7 +17,7 @@ from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.client import ApiError, Unreachable
 from gpuform.kubernetes.pods import condition
 from gpuform.provider.handler import Call, Cancelled
-from gpuform.provider.nodes.cluster import Cluster, Manifest, pod_name
+from gpuform.provider.nodes.cluster import Cluster, Manifest, labels, pod_name
 from gpuform.provider.nodes.drain import drain, gpu_pods, in_use_refusal
 from gpuform.provider.nodes.layout import (
     CONFIG,
@@ -37,6 +37,7 @@ from gpuform.provider.nodes.layout import (
     resumed,
 )
 
+MIG_MANAGER = "nvidia-mig-manager"  # label app of its pods
 _REVERT_S = 60.0
 """How long the MIG manager may take to begin with the old layout before the node is uncordoned."""
 _GIVES_UP_S, _RETRIES = 310.0, 2
@@ -49,7 +50,8 @@ _EVENTS = 3  # the newest events of a node are about what has just failed
 class Relayout:
     """The change of one node to one layout; ``timeout_s`` bounds the eviction and the change, each.
 
-    Without ``evicts``, a pod that uses a GPU of the node is an error.
+    Without ``evicts``, a pod that uses a GPU of the node is an error. ``config_map`` has the layouts; empty
+    if it is not known.
     """
 
     call: Call
@@ -58,6 +60,7 @@ class Relayout:
     layout: Layout
     timeout_s: float
     evicts: bool = True
+    config_map: str = ""
 
     async def run(self) -> bool:
         """Change the layout; False if the node had it already.
@@ -71,6 +74,7 @@ class Relayout:
         if is_under_way(node, self.layout):
             await self._wait_until_applied(None)
             return True
+        await self._wait_for_manager()
         previous = Note.from_node(node)
         note = await self._begin(node, previous)
         try:
@@ -85,6 +89,31 @@ class Relayout:
         await self._wait_until_applied(note)
         await self._finish(note)
         return True
+
+    async def _wait_for_manager(self) -> None:
+        """Wait while the node's MIG manager still has other layouts, with which it would refuse this one.
+
+        The operator's release is done when the operator knows the new ConfigMap; it replaces the MIG managers
+        afterwards, one node after the other.
+        """
+        start = time.monotonic()
+        while old := await self._outdated_manager():
+            if time.monotonic() - start > self.timeout_s:
+                raise OperationError(
+                    f"node {self.name}: the operator has not replaced the MIG manager {old} by one with the "
+                    f"ConfigMap {self.config_map} after {self.timeout_s:.0f} s; delete it, and run again"
+                )
+            await self.call.status(f"node {self.name}: waiting for the MIG manager with {self.config_map}")
+            await self.call.sleep(0.5)
+
+    async def _outdated_manager(self) -> str:
+        """The node's MIG manager if it does not have the ConfigMap; empty without such a pod."""
+        for pod in await self.cluster.pods(self.name) if self.config_map else ():
+            volumes = pod["spec"].get("volumes") or ()
+            names = {volume["configMap"]["name"] for volume in volumes if "configMap" in volume}
+            if labels(pod).get("app") == MIG_MANAGER and self.config_map not in names:
+                return pod_name(pod)
+        return ""
 
     async def _begin(self, node: Manifest, previous: Note | None) -> Note:
         """Cordon the node and write the note, in one patch; an existing note is resumed."""
@@ -115,9 +144,9 @@ class Relayout:
         if mig_config(node) == self.layout.config:  # the MIG manager acts on a change of the label only
             await self.cluster.patch(self.name, {"metadata": {"labels": {CONFIG: None, STATE: None}}})
             await asyncio.sleep(1)  # not cancellable, because the label is gone
-        labels = {CONFIG: self.layout.config, STATE: None}
+        changes = {CONFIG: self.layout.config, STATE: None}
         content = {LAYOUT: self.layout.content or None}
-        await self.cluster.patch(self.name, {"metadata": {"labels": labels, "annotations": content}})
+        await self.cluster.patch(self.name, {"metadata": {"labels": changes, "annotations": content}})
 
     async def _wait_until_applied(self, note: Note | None) -> None:
         """Wait until the node offers the wanted resources; a failure reverts the change.
@@ -175,15 +204,15 @@ class Relayout:
         )
         remedy = await self._obstacle(node)
         if not has_ended(node):
-            pod = f"-l app=nvidia-mig-manager --field-selector spec.nodeName={self.name}"
+            pod = f"-l app={MIG_MANAGER} --field-selector spec.nodeName={self.name}"
             remedy = remedy or f"restart its MIG manager: `kubectl delete pod -A {pod}`"
         remedy = f"; {remedy}, and run again" if remedy else ""
         if note is None:
             raise OperationError(f"{text}; the label was set before this run and stays as it is{remedy}")
-        labels = {CONFIG: note.source or None, STATE: None}
+        changes = {CONFIG: note.source or None, STATE: None}
         # If both layouts have the same name, the old one is lost: the next run must set the label again.
         content = {LAYOUT: "failed" if self.layout.content and note.source == self.layout.config else None}
-        await self.cluster.patch(self.name, {"metadata": {"labels": labels, "annotations": content}})
+        await self.cluster.patch(self.name, {"metadata": {"labels": changes, "annotations": content}})
         await self._wait_until_reverted(note)
         await self._finish(note)
         raise OperationError(

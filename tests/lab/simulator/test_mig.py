@@ -138,7 +138,7 @@ def test_cern_layout_is_applied_and_clients_come_back() -> None:
     deleted, done = step("cern", pods=(validator,))
     assert deleted == Delete(validator)
     assert done.labels == {**ON, keys.MIG_STATE: "success"}
-    assert done.annotations == {keys.MIG_DONE: "cern", **cut(CERN)}
+    assert done.annotations == {keys.MIG_DONE: "cern by uid-mig-manager-1", **cut(CERN)}
 
 
 FAILS = [
@@ -164,7 +164,9 @@ def test_failed_with_the_reason(wanted: str, gpu: str, configs: Any, message: st
 
 def test_a_processed_label_and_a_layout_that_is_there_change_nothing() -> None:
     failed = {**ON, keys.MIG_STATE: "failed"}
-    assert step("trap", labels=failed, annotations={keys.MIG_DONE: "trap"}) == []
+    assert step("trap", labels=failed, annotations={keys.MIG_DONE: "trap by uid-mig-manager-1"}) == []
+    again = step("cern", labels=failed, annotations={keys.MIG_DONE: "cern by the pod before"})
+    assert again, "a MIG manager that starts reads the label, which may have failed with earlier layouts"
     (meta,) = step("off", labels=ON)
     assert meta.labels == {keys.MIG_STATE: "success"}
 

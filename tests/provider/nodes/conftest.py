@@ -85,6 +85,15 @@ class PoolDriver(ResourceDriver):
         }
         await self.apply("/api/v1/namespaces/default/pods", body)
 
+    async def mig_manager(self, node: str, config_map: str) -> str:
+        """A pod of NVIDIA's MIG manager with the layouts of this ConfigMap; returns its path."""
+        name = f"mig-manager-{config_map}-{node}"
+        volume = {"name": "layouts", "configMap": {"name": config_map}}
+        spec = {**_spec("cpu"), "nodeName": node, "volumes": [volume]}
+        meta = {"name": name, "labels": {"app": "nvidia-mig-manager", "pool": self.name}}
+        await self.apply("/api/v1/namespaces/default/pods", {"metadata": meta, "spec": spec})
+        return f"/api/v1/namespaces/default/pods/{name}"
+
     async def deploy(self, resource: str, replicas: int = 1) -> None:
         labels = {"pool": self.name, "app": self.name}
         meta = {"labels": labels, "annotations": {"simulator.gpuform.io/devices": "0"}}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from gpuform.checkout.errors import OperationError
@@ -36,6 +38,23 @@ async def test_a_fresh_node_gets_its_layout_and_is_then_left_alone(pool):
     assert node["status"]["allocatable"][SMALL] == "7"
     assert node["metadata"]["labels"][CONFIG] == "small"
     assert await pool.is_open(name)
+
+
+async def test_the_label_waits_for_a_mig_manager_with_the_layouts(pool):
+    """One with the ConfigMap of earlier layouts, which the operator has not replaced yet, would refuse it."""
+    name = await pool.add_node("0")
+    async with MigManager(pool, LAYOUTS).working():
+        await pool.create(**TO_SMALL, configMap="old")
+        old = await pool.mig_manager(name, config_map="old")
+        change = asyncio.ensure_future(pool.update(**TO_LARGE, configMap="new"))
+        await asyncio.sleep(1.5)
+        node = await pool.node(name)
+        assert node["metadata"]["labels"][CONFIG] == "small"
+        assert await pool.is_open(name), "its pods need not go yet"
+        await pool.cluster.client.request("DELETE", old, body={"gracePeriodSeconds": 0})
+        await pool.mig_manager(name, config_map="new")
+        await change
+    assert (await pool.node(name))["metadata"]["labels"][CONFIG] == "large"
 
 
 async def test_a_node_that_is_gone_is_no_change_and_one_that_comes_is(pool):

@@ -72,6 +72,7 @@ def test_what_the_operator_sets_goes_and_what_others_set_stays(monkeypatch: pyte
         f"{DEPLOY}driver": "true",
         f"{DEPLOY}dcgm": "paused-for-driver-upgrade",
         f"{DEPLOY}mig-manager": "",
+        "nvidia.com/mig.config": "all-disabled",
         "nvidia.com/mig.config.state": "success",
         STATE: "upgrade-done",
     }
@@ -81,7 +82,6 @@ def test_what_the_operator_sets_goes_and_what_others_set_stays(monkeypatch: pyte
         f"{DEPLOY}operands": "true",
         f"{DEPLOY}client": "true",
         f"{UPGRADE}.skip": "true",
-        "nvidia.com/mig.config": "all-disabled",
         "nvidia.com/gpu.product": "Tesla-T4",
         "gpuform.io/pool": "t4",
     }
@@ -90,7 +90,7 @@ def test_what_the_operator_sets_goes_and_what_others_set_stays(monkeypatch: pyte
         {"operation": operation, "fieldsV1": {"f:metadata": {"f:labels": {f"f:{DEPLOY}{name}": {}}}}}
         for operation, name in (("Apply", "client"), ("Update", "driver"))
     ]
-    fake = FakeNodes([gpu, node("cpu", {"a": "b"})], polls=2)
+    fake = FakeNodes([gpu, node("kept", {"nvidia.com/mig.config": "all-1g.5gb"})], polls=2)
     assert delete(fake) == []
     removed = {"labels": dict.fromkeys(own), "annotations": {f"{UPGRADE}-enabled": None}}
     assert fake.patches == {"gpu": {"metadata": removed}}
