@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.table import Table
@@ -29,6 +29,7 @@ from lab.toolchain import Toolchain
 app = typer.Typer(
     no_args_is_help=True, help="Start, stop and inspect the control planes on this machine, one per stack."
 )
+Operator = Literal["real", "simulated"]
 LocalStack = Annotated[str, typer.Argument(help="Stack of the control plane: Pulumi.STACK.yaml.")]
 
 
@@ -123,7 +124,15 @@ def nodes(
 
 
 @app.command()
-def up(stack: LocalStack = MAIN_STACK, acknowledge: Acknowledge = None, refresh: Refresh = False) -> None:
+def up(
+    stack: LocalStack = MAIN_STACK,
+    acknowledge: Acknowledge = None,
+    refresh: Refresh = False,
+    operator: Annotated[
+        Operator | None,
+        typer.Option(help="NVIDIA's own GPU operator and NFD, or simulated ones, the default."),
+    ] = None,
+) -> None:
     """Run `gpuform up STACK`, by default for the stack local; in an empty folder, write a project first."""
     try:
         Paths.here()
@@ -133,6 +142,12 @@ def up(stack: LocalStack = MAIN_STACK, acknowledge: Acknowledge = None, refresh:
         files = project.program_files(Path.cwd(), "local")
         project.write(Path.cwd(), files)
         say(f"wrote {', '.join(files)}: a project with the stack local")
+    if operator:
+        paths = Paths.here(stack)
+        if not load_environment(stack, paths).is_simulated:
+            remedy = f"rehearse it: `gpuform rehearse {stack} --operator {operator}`"
+            raise InputError("--operator", f"stack {stack} does not run on this machine", remedy)
+        _control_plane(paths).choose_operator(operator == "real", say)
     update(stack, acknowledge=acknowledge, refresh=refresh)
 
 

@@ -65,7 +65,7 @@ def status(stack: Stack = "local", as_json: AsJson = False) -> None:
     for trouble in tables.trouble_lines(current):
         say(trouble)
     if kubeconfig == paths.kubeconfig:
-        say(tables.SIMULATED)
+        say(_simulated_line(paths))
         if not env.is_simulated:
             say(tables.simulated_note(stack, current))
 
@@ -113,7 +113,7 @@ def top(
             return build_view(env, current, *read_metrics(prometheus))
 
         try:
-            shown = read()
+            shown, simulated = read(), _simulated_line(paths)
             _require_known("node", node, [item.name for item in shown.nodes])  # once: a node may disappear
             on_screen = watch and not as_json and console.is_terminal
             screen = Live(console=console, screen=True, auto_refresh=False) if on_screen else nullcontext()
@@ -124,9 +124,11 @@ def top(
                         typer.echo(json.dumps(view.to_json(), indent=None if watch else 2))
                     elif live:
                         head = Text(f"{stack} at {time.strftime('%H:%M:%S')}; Ctrl-C ends", style="bold")
-                        live.update(crop_to_height(console, [head, *_view_parts(view)]), refresh=True)
+                        live.update(
+                            crop_to_height(console, [head, *_view_parts(view, simulated)]), refresh=True
+                        )
                     else:
-                        for part in _view_parts(view):
+                        for part in _view_parts(view, simulated):
                             console.print(part, soft_wrap=isinstance(part, Text))
                     if not watch:
                         return
@@ -142,9 +144,16 @@ def _require_known(kind: str, name: str | None, known: list[str]) -> None:
         raise InputError(f"--{kind}", f"unknown {kind} {name!r}", listing(known, name))
 
 
-def _view_parts(current: View) -> Iterator[RenderableType]:
+def _simulated_line(paths: Paths) -> str:
+    from lab.plane import ControlPlane
+    from lab.toolchain import Toolchain
+
+    return tables.simulated_line(ControlPlane(paths, Toolchain(paths)).operator)
+
+
+def _view_parts(current: View, simulated: str) -> Iterator[RenderableType]:
     yield trees.top_table(current)
-    for line in [*trees.top_notes(current), *([tables.SIMULATED] if current.simulated else [])]:
+    for line in [*trees.top_notes(current), *([simulated] if current.simulated else [])]:
         yield Text(line)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -103,6 +103,9 @@ def rehearse(
         str | None,
         typer.Option(help="RATE,RATE,...: requests per second of each scaled workload, one after another."),
     ] = None,
+    operator: Annotated[
+        Literal["real", "simulated"], typer.Option(help="Run NVIDIA's own GPU operator and NFD.")
+    ] = "simulated",
     timeout: Annotated[float, typer.Option(help="Maximum seconds of each wait.")] = 300.0,
     shrink: Annotated[
         bool, typer.Option("--shrink/--no-shrink", help="Remove half of the pods at the end.")
@@ -135,6 +138,7 @@ def rehearse(
         shortages=tuple(options.parse_shortage(text) for text in short or ()),
         reservations_left=tuple(options.parse_reservation_left(text) for text in reservation_used or ()),
         interrupt_spot=interrupt_spot,
+        real_operator=operator == "real",
         qps=scaled.parse_qps(qps) if qps is not None else (),
     )
     try:

@@ -247,7 +247,7 @@ def _show_embedded(env: Environment, paths: Paths, current: ClusterStatus, list_
     plane = ControlPlane(paths, Toolchain(paths))
     for line in monitoring_lines(plane.status()):
         say(line)
-    say(tables.SIMULATED)
+    say(tables.simulated_line(plane.operator))
     if env.uses_packer:
         say(tables.PACKED)
 

@@ -209,6 +209,13 @@ def format_counts(resources: Mapping[str, int | str]) -> str:
     return ", ".join(f"{key.removeprefix('nvidia.com/')} {n}" for key, n in sorted(resources.items()))
 
 
+def simulated_line(operator: str) -> str:
+    """What is simulated on this machine; ``operator`` names NVIDIA's own, if it runs here."""
+    if not operator:
+        return SIMULATED
+    return f"simulated: nodes, operands; real: control plane, {operator}"
+
+
 def simulated_note(stack: str, status: ClusterStatus) -> str:
     has_nodes = any(pool.nodes for pool in status.pools)
     return (PLAYED if has_nodes else PLAYED + NO_NODES).format(stack)

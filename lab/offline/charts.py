@@ -10,6 +10,7 @@ every other chart is a ConfigMap that contains its values.
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,9 @@ _SIMULATED: Mapping[str, str] = {
     "kube-prometheus-stack": "kube-prometheus-stack-sim",
 }
 """Published charts that have a simulated one in this repository."""
+SIMULATED_OPERATOR = f"charts/{_SIMULATED['gpu-operator']}"
 CRDS = "karpenter-crd"
+_OPERATOR = "embedded/controllers/bin/gpu-operator"
 _HERE = Path(__file__).resolve().parents[2]
 _VALUES = b"""\
 apiVersion: v1
@@ -48,6 +51,8 @@ class Charts:
     root: Path
     cache: Path
     made: Path
+    real_operator: bool = False
+    """Whether NVIDIA's own operator runs here, which needs its own chart."""
 
     def folder(self, name: str, version: str) -> Path:
         """The folder ``made/NAME``, with a chart of that name and version.
@@ -55,12 +60,17 @@ class Charts:
         The path contains no version, so that a preview shows a changed version and not another chart. Raises
         Failure or InputError if Karpenter's CRDs cannot be fetched.
         """
-        files, target = self._files(name, version or "0.0.0"), self.made / name
+        files, target = self._files(name, version), self.made / name
         if _read(target) != files:
             _write(target, files)
         return target
 
     def _files(self, name: str, version: str) -> Files:
+        if name == "gpu-operator" and self.real_operator:
+            from lab.offline import operator_chart
+
+            return operator_chart.files(self._checkout_folder, self.cache, version)
+        version = version or "0.0.0"
         if name in _SIMULATED:
             return _with_metadata(self._checkout_folder(f"charts/{_SIMULATED[name]}"), name, version)
         if name == CRDS:
@@ -84,6 +94,12 @@ class Charts:
         """The folder of the program's checkout, or of this one: an older commit may not have it."""
         program_folder = self.root / folder
         return program_folder if program_folder.is_dir() else _HERE / folder
+
+
+def runs_operator() -> bool:
+    """Whether NVIDIA's own operator runs beside the control plane of this run: `Layout.operator`."""
+    kubeconfig = Path(os.environ.get("GPUFORM_KUBECONFIG", ""))
+    return kubeconfig.parent.joinpath(_OPERATOR).exists()
 
 
 def _with_metadata(source: Path, name: str, version: str) -> Files:
@@ -123,7 +139,8 @@ def main(arguments: Sequence[str]) -> None:
     """Print the folder, or end with exit code 1 and the reason on stderr."""
     root, cache, made, name, version = arguments
     try:
-        print(Charts(Path(root), Path(cache), Path(made)).folder(name, version))
+        charts = Charts(Path(root), Path(cache), Path(made), runs_operator())
+        print(charts.folder(name, version))
     except (Failure, InputError, OSError) as error:
         sys.exit(str(error))
 

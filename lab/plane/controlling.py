@@ -12,10 +12,18 @@ from lab.plane.layout import Layout
 from lab.sidecars.controllers.egress import socket_name
 from lab.sidecars.controllers.rows import CONTROLLERS
 from lab.sidecars.shared.files import link, write_private
+from lab.toolchain.catalogue import GPU_OPERATOR
+
+OPERATOR_TITLE = f"NVIDIA's GPU operator {GPU_OPERATOR.tool_version}"
 
 
-def declared_controllers(env: Environment) -> tuple[str, ...]:
-    return tuple(name for name, row in CONTROLLERS.items() if getattr(env, row.declared))
+def declared_controllers(env: Environment, real_operator: bool = False) -> tuple[str, ...]:
+    """Those that the environment needs; with ``real_operator``, NVIDIA's operator and NFD, too."""
+    return tuple(
+        name
+        for name, row in CONTROLLERS.items()
+        if (getattr(env, row.declared) if row.declared else real_operator)
+    )
 
 
 def prepare(layout: Layout, tools: Tools, names: tuple[str, ...], progress: Callable[[str], None]) -> None:

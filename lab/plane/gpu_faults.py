@@ -19,6 +19,7 @@ from gpuform.checkout.errors import Failure, InputError
 from lab.simulator import faults, keys
 from lab.simulator.api import Api
 from lab.simulator.faults import Fault
+from lab.simulator.objects import operand_of
 from lab.simulator.world import gpu_model
 
 Json = dict[str, Any]
@@ -194,10 +195,11 @@ async def _set_health(api: Api, name: str, gpu: int, ok: bool) -> list[str]:
 async def restart_plugin(api: Api, name: str) -> list[str]:
     """Delete a node's device plugin pod: the plugin never reports a device as healthy again by itself."""
     lines: list[str] = []
-    plugins = {"fieldSelector": f"spec.nodeName={name}", "labelSelector": f"{keys.OPERAND}=device-plugin"}
-    async for pods, _ in api.pages("/api/v1/pods", plugins):
+    async for pods, _ in api.pages("/api/v1/pods", {"fieldSelector": f"spec.nodeName={name}"}):
         for pod in pods:
             meta = pod["metadata"]
+            if operand_of(meta) != "device-plugin":
+                continue
             path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
             await api.delete(path, {"preconditions": {"uid": meta["uid"]}})
             lines.append(

@@ -74,6 +74,11 @@ class Layout:
         return self.home / "controllers"
 
     @property
+    def operator(self) -> Path:
+        """NVIDIA's operator as a program; exists if it runs here, and is not simulated."""
+        return self.controllers / "bin" / "gpu-operator"
+
+    @property
     def egress(self) -> Path:
         """The API server's way to the controllers; exists once a stack has declared one."""
         return self.controllers / "egress.yaml"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpuform.checkout import writable
+from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
 from gpuform.engine.files import Tools
 from infra.model.environment import Environment
@@ -26,7 +27,7 @@ from lab.plane.processes import (
     end_processes,
     scan,
 )
-from lab.sidecars.controllers.rows import CONTROLLERS
+from lab.sidecars.controllers.rows import CONTROLLERS, OPERATOR
 from lab.sidecars.shared.files import write_private
 
 
@@ -122,6 +123,25 @@ class ControlPlane:
         return self._layout.etcd.exists()
 
     @property
+    def operator(self) -> str:
+        """NVIDIA's own operator with its version, if it runs here; empty if the simulator plays it."""
+        return controlling.OPERATOR_TITLE if self._layout.operator.exists() else ""
+
+    def choose_operator(self, real: bool, progress: Callable[[str], None] = _no_progress) -> None:
+        """Whether NVIDIA's own operator and NFD run here, or the simulator plays them.
+
+        Decided before the first start: neither takes over the other's release. Raises InputError for another
+        choice later, and the errors of a build.
+        """
+        if real == self._layout.operator.exists():
+            return
+        if self.has_data:
+            fact = f"the control plane of stack {self._layout.paths.stack} has the other one already"
+            remedy = f"delete its data first: `gpuform local stop {self._layout.paths.stack} --delete`"
+            raise InputError("--operator", fact, remedy)
+        controlling.prepare(self._layout, self._tools, OPERATOR, progress)
+
+    @property
     def logs(self) -> Path:
         return self._layout.logs
 
@@ -149,7 +169,7 @@ class ControlPlane:
 
         With ``measured`` false, the programs of monitoring are left to `prepare_monitoring`.
         """
-        if names := controlling.declared_controllers(env):
+        if names := controlling.declared_controllers(env, self._layout.operator.exists()):
             self.start_with_controllers(*names, progress=progress)
         else:
             self.start(progress=progress)

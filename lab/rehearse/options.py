@@ -26,6 +26,8 @@ class Options:
     interrupt_spot: bool = False
     qps: tuple[float, ...] = ()
     """Requests per second of each scaled workload, one after another."""
+    real_operator: bool = False
+    """Whether NVIDIA's own operator and NFD run, instead of simulated ones."""
 
     def check(self, env: Environment) -> None:
         """Refuse an option that this environment cannot use. Raises InputError."""
@@ -38,6 +40,8 @@ class Options:
             )
             if value
         ]
+        if self.real_operator and env.gpu_operator.mode == "device_plugin":
+            raise InputError("--operator real", f"stack {env.name} has no operator", "leave it out")
         if options and not any(env.by_karpenter(pool) for pool in env.pools):
             raise InputError(options[0], f"Karpenter launches no nodes for stack {env.name}", "leave it out")
         _check_short(env, self.shortages)

@@ -87,7 +87,7 @@ class Rehearsal:
                         self.tools,
                         self.stack,
                         self.say,
-                        controlling.declared_controllers(full_env),
+                        controlling.declared_controllers(full_env, self.options.real_operator),
                     )
                 )
             if env.monitoring:
@@ -193,7 +193,9 @@ class _Run:
             nodes=drawn,
             timeline=tuple(costs.timeline(list(self.watch.lives.values()))),
             simulated=fidelity.simulated_parts(self.source.way, env, self.assumptions, bool(loads)),
-            real=fidelity.real_parts(self.source.way, self.player.env if self.player else env),
+            real=fidelity.real_parts(
+                self.source.way, self.player.env if self.player else env, options.real_operator
+            ),
             blind=fidelity.NOT_SHOWN.get(self.source.way, ()),
             prices=price_source(env, costs.prices),
             budget=env.cost.budget_usd_per_month if env.cost else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from lab.simulator.features import Feature
 from lab.simulator.objects import Pod
 
 
@@ -93,6 +94,13 @@ class Publish(Action):
 
     manifest: dict[str, Any]
     exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PublishFeature(Action):
+    """Create or change a NodeFeature object."""
+
+    feature: Feature
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import yaml
 Json = dict[str, Any]
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
 PAGE = 250  # Objects per page of a list; bounds the memory for parsing
 
 

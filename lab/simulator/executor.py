@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from lab.simulator import actions, pod_status, power
-from lab.simulator.api import STRATEGIC, Api
+from lab.simulator.api import APPLY, STRATEGIC, Api
 from lab.simulator.claimed import SLICES
 from lab.simulator.objects import Node, Pod
 from lab.simulator.store import Store
@@ -79,6 +79,10 @@ class Executor:
                 self._store.put_pod(await self._api.create(path, manifest))
             case actions.Publish():
                 await self._publish(node, action)
+            case actions.PublishFeature(feature):
+                log.info("%s: %s publishes %d labels", node.name, feature.name, len(feature.labels))
+                path = f"{feature.path}?fieldManager=gpuform-simulator&force=true"
+                self._store.features.put(await self._api.patch(path, feature.manifest(node), APPLY))
             case actions.Withdraw(name):
                 log.info("%s: kubelet deletes ResourceSlice %s, its driver is gone", node.name, name)
                 await self._api.delete(f"{SLICES}/{name}", {})

@@ -8,13 +8,15 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from lab.simulator import device_plugin, driver, keys
-from lab.simulator.actions import Action, NodeMeta
+from lab.simulator.actions import Action, NodeMeta, PublishFeature
+from lab.simulator.features import Feature
 from lab.simulator.hardware import Gpu, Profile
 from lab.simulator.mig_geometry import count_profiles
 from lab.simulator.objects import Pod
 from lab.simulator.world import Config, World
 
 OS_RELEASE = {
+    "feature.node.kubernetes.io/kernel-version.full": "6.8.0-85-generic",
     "feature.node.kubernetes.io/system-os_release.ID": "ubuntu",
     "feature.node.kubernetes.io/system-os_release.VERSION_ID": "24.04",
 }
@@ -33,9 +35,19 @@ def features(world: World) -> list[Action]:
         if not OS_RELEASE.keys() & world.node.labels.keys():
             return []  # NFD never ran here: the labels are the node's own
         desired = {}
-    elif not (world.cluster.nfd_running and world.running("nfd-worker")):
+    worker = world.running("nfd-worker")
+    if world.cluster.is_real:
+        return _publish(world, worker, world.node.name, desired) if worker else []
+    if world.cluster.nfd_installed and not (world.cluster.nfd_running and worker):
         return []
     return label_changes("nfd", world, desired, {*OS_RELEASE, keys.PCI_PRESENT})
+
+
+def _publish(world: World, pod: Pod, name: str, labels: dict[str, str]) -> list[Action]:
+    """Publish the labels as a NodeFeature object, for nfd-master."""
+    if world.features.get((pod.namespace, name)) == labels:
+        return []
+    return [PublishFeature(Feature(pod, name, labels))]
 
 
 def label_changes(component: str, world: World, desired: dict[str, str], owned: set[str]) -> list[Action]:
@@ -54,9 +66,13 @@ def act(world: World) -> list[Action]:
     """GFD's labels, published through NFD; kept while its pod is down."""
     pod, config, gpu = world.running("gfd"), world.config("gfd"), world.gpu
     version = driver.version(world)
-    if not (pod and config and gpu and version and world.cluster.nfd_running):
+    if not (pod and config and gpu and version):
         return []
     desired = labels(world, gpu, config, pod, version)
+    if world.cluster.is_real:
+        return _publish(world, pod, f"nvidia-features-for-{world.node.name}", desired)
+    if not world.cluster.nfd_running:
+        return []
     return label_changes("gfd", world, desired, owned_labels(world.node.labels))
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sys import intern
 from typing import Any
 
-from lab.simulator import keys
+from lab.simulator import keys, real_operator
 
 Json = Mapping[str, Any]
 
@@ -104,11 +104,19 @@ def parse_node(raw: Json) -> Node:
     )
 
 
+def operand_of(metadata: Json) -> str:
+    """The operand that a pod stands for, of our charts or of NVIDIA's operator; empty for another pod."""
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    if labels.get(keys.PART_OF) in keys.CHARTS:
+        return str(labels.get(keys.OPERAND, ""))
+    return real_operator.operand(labels, annotations)
+
+
 def parse_pod(raw: Json) -> Pod | None:
     """None if the pod is neither an operand nor requests GPUs."""
     meta, spec, status = raw["metadata"], raw["spec"], raw.get("status") or {}
     labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
-    operand = labels.get(keys.OPERAND, "") if labels.get(keys.PART_OF) in keys.CHARTS else ""
+    operand = operand_of(meta)
     requests = tuple(_requests(spec))
     if not operand and not requests:
         return None
@@ -195,13 +203,14 @@ def _template(spec: Json, annotations: Mapping[str, str], operand: bool) -> Temp
         template = Template(images("containers"), images("initContainers"), (), "", (), ())
         return _templates.setdefault(template, template)
     env = {item["name"]: item.get("value", "") for c in spec["containers"] for item in c.get("env") or ()}
-    volumes = [volume["configMap"]["name"] for volume in spec.get("volumes") or () if "configMap" in volume]
+    init = images("initContainers")
+    after = annotations[keys.AFTER].split(",") if keys.AFTER in annotations else real_operator.waits_for(init)
     template = Template(
         containers=images("containers"),
-        init=images("initContainers"),
+        init=init,
         env=tuple(sorted(env.items())),
-        config_map=volumes[0] if volumes else "",
-        after=tuple(filter(None, annotations.get(keys.AFTER, "").split(","))),
+        config_map=real_operator.config_map(spec),
+        after=tuple(after),
         tolerations=tuple(tuple(sorted(t.items())) for t in spec.get("tolerations") or ()),
         needs_mig_state=keys.MIG_STATE in json.dumps((spec.get("affinity") or {}).get("nodeAffinity")),
     )

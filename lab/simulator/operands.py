@@ -48,8 +48,7 @@ def act(world: World) -> list[Action]:
 
 
 def _start_waiting(world: World, pod: Pod) -> list[Action]:
-    # Of the validator a pod suffices: its init containers write the files that the others wait for.
-    if not all(world.running(op) or (op == VALIDATOR and world.pods_of(op)) for op in pod.template.after):
+    if not _may_start(world, pod):
         return []
     if pod.operand == VALIDATOR and not any(job.phase == "Succeeded" for job in world.pods_of(CUDA)):
         return []
@@ -65,6 +64,22 @@ def _start_waiting(world: World, pod: Pod) -> list[Action]:
         container_engine.restart_containerd(world, pod) if pod.operand == container_engine.TOOLKIT else []
     )
     return [Annotate(pod, annotations, "starts"), *restarts]
+
+
+def _may_start(world: World, pod: Pod) -> bool:
+    """Whether what its init containers wait for is there."""
+
+    def is_there(operand: str) -> bool:
+        if operand == VALIDATOR:  # a pod suffices: its init containers wait, and write the files
+            return bool(world.pods_of(operand)) and is_there("driver") and is_there(container_engine.TOOLKIT)
+        if operand == "driver":
+            return driver.version(world) is not None
+        # What no pod brings is on the host.
+        return bool(world.running(operand)) or (
+            operand == container_engine.TOOLKIT and not world.pods_of(operand)
+        )
+
+    return all(map(is_there, pod.template.after))
 
 
 def _update_started(world: World, pod: Pod) -> list[Action]:
@@ -107,11 +122,7 @@ def exit_reason(world: World, pod: Pod) -> tuple[str, str] | None:
 def start_validation(world: World) -> list[Action]:
     """Run one CUDA job per node once the plugin runs; its success validates the node."""
     pod = next((pod for pod in world.pods_of(VALIDATOR) if pod.start == "waits" and not pod.deleting), None)
-    if (
-        pod is None
-        or world.pods_of(CUDA)
-        or not all(world.running(operand) for operand in pod.template.after)
-    ):
+    if pod is None or world.pods_of(CUDA) or not _may_start(world, pod):
         return []
     return [Create(_job(pod))]
 
@@ -146,6 +157,8 @@ def set_labels(world: World) -> list[Action]:
     node that shows no GPU loses the labels of the operands, whatever their values.
     """
     labels = world.node.labels
+    if world.cluster.is_real:
+        return []
     if not world.cluster.operator_installed:
         # NFD's hook removes GFD's labels. Without an operator the device plugin's chart may install GFD, with
         # the chart's name prefix.

@@ -119,6 +119,7 @@ class Reconciler:
             resolved,
             expired,
             claimed.slices.get(name),
+            self.store.features.labels,
             claimed.claims_on(name),
         )
         self._watch_stopped(world)

@@ -10,16 +10,16 @@ from typing import Any
 
 import httpx
 
-from lab.simulator import keys, operands
+from lab.simulator import keys, operands, real_operator
 from lab.simulator.api import Api, Gone
 from lab.simulator.claimed import CLAIMS, DRA_SLICES, SLICES, ClaimStore
+from lab.simulator.features import FEATURES, FeatureStore
 from lab.simulator.objects import Node, Pod, parse_node, parse_pod
 from lab.simulator.volumes import VOLUME_CLAIMS, Volumes
 from lab.simulator.world import Cluster
 
 Json = dict[str, Any]
 log = logging.getLogger("simulator")
-OWN_CHARTS = f"{keys.PART_OF} in ({','.join(keys.CHARTS)})"
 Put = Callable[[Json, bool, bool], None]
 """Takes an object, whether it was listed rather than watched, and whether it is gone (then: its name)."""
 NODES, PODS, DEPLOYMENTS = "/api/v1/nodes", "/api/v1/pods", "/apis/apps/v1/deployments"
@@ -41,12 +41,14 @@ class Store:
         self.claimed = ClaimStore(changed)
         self._synced: set[str] = set()
         self._config_watches: dict[str, asyncio.Task[None]] = {}
+        self.features = FeatureStore(changed)
+        self._feature_watch: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         watched: tuple[tuple[str, dict[str, str], Put], ...] = (
             (NODES, {}, self.put_node),
             (PODS, {"fieldSelector": "spec.nodeName!="}, self.put_pod),
-            (DEPLOYMENTS, {"labelSelector": OWN_CHARTS}, self._put_deployment),
+            (DEPLOYMENTS, {}, self._put_deployment),
             (SLICES, DRA_SLICES, self.claimed.put_slice),
             (CLAIMS, {}, self.claimed.put_claim),
             (VOLUME_CLAIMS, {}, Volumes(self._api).put),
@@ -59,7 +61,8 @@ class Store:
         """Whether all that these pods' node depends on has been listed; the node is not reconciled before."""
         maps = {_config_maps(pod.namespace) for pod in pods if pod.template.config_map}
         claimed = {SLICES, CLAIMS} if any(pod.operand == keys.DRA_OPERAND for pod in pods) else set()
-        return self._synced >= {NODES, PODS, DEPLOYMENTS, *maps, *claimed}
+        features = {FEATURES} if self.cluster.is_real else set()
+        return self._synced >= {NODES, PODS, DEPLOYMENTS, *maps, *claimed, *features}
 
     async def _follow(self, path: str, params: dict[str, str], put: Put) -> None:
         """List, watch, and list again whenever the watch breaks: the server may restart."""
@@ -127,10 +130,18 @@ class Store:
         self._changed((pod.node,))
 
     def _put_deployment(self, raw: Json, _: bool, gone: bool) -> None:
-        if gone:
-            self.deployments.pop(_key(raw), None)
+        labels, key = raw["metadata"].get("labels") or {}, _key(raw)
+        name = (
+            labels.get("app", "")
+            if labels.get(keys.PART_OF) in keys.CHARTS
+            else real_operator.program(labels)
+        )
+        if gone and key in self.deployments:
+            del self.deployments[key]
+        elif name and not gone:
+            self.deployments[key] = name
         else:
-            self.deployments[_key(raw)] = raw["metadata"].get("labels", {}).get("app", "")
+            return
         self._cluster_changed(None)
 
     def _put_config_map(self, raw: Json, _: bool, gone: bool) -> None:
@@ -149,10 +160,14 @@ class Store:
         apps = set(self.deployments.values())
         operators = [p for p in self.pods.values() if p.operand == "operator" and p.running]
         masters = [p for p in self.pods.values() if p.operand == "nfd-master" and p.running]
+        is_real = bool(apps & {real_operator.OPERATOR, real_operator.MASTER})
+        if is_real and self._feature_watch is None:
+            self._feature_watch = self._group.create_task(self._follow(FEATURES, {}, self.features.put))
         cluster = Cluster(
-            operator_installed="gpu-operator" in apps,
+            is_real=is_real,
+            operator_installed=bool(apps & {"gpu-operator", real_operator.OPERATOR}),
             operator_running=bool(operators),
-            nfd_installed="node-feature-discovery-master" in apps,
+            nfd_installed=bool(apps & {"node-feature-discovery-master", real_operator.MASTER}),
             nfd_running=bool(masters),
             mig_default=operators[0].template.value(operands.MIG_DEFAULT) if operators else "",
         )

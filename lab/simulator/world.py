@@ -26,6 +26,8 @@ class Cluster:
     nfd_installed: bool = False
     nfd_running: bool = False
     mig_default: str = ""
+    is_real: bool = False
+    """Whether NVIDIA's own operator and NFD are installed, which make the nodes' labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class World:
     """Resources and DRA drivers that have been gone for longer than the kubelet's grace period."""
     published: Slice | None = None
     """The ResourceSlice that the DRA driver has published for this node."""
+    features: Mapping[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
+    """Labels of the published NodeFeature objects, by namespace and name."""
     claims: tuple[Claim, ...] = ()
     """Claims that hold devices of this node."""
 

@@ -1,7 +1,7 @@
 """Give modules that several tools compile one version: ``python -m lab.toolchain.align``.
 
 Go compiles a package once for all tools only if every package below it has the same version in each of them.
-Run this after a pin has changed; it renews go.mod and go.sum of the modules that the gate builds.
+Run this after a pin has changed; it renews go.mod and go.sum of the modules in `ALIGNED`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,14 @@ from lab.toolchain.golang import find_go, plain_environment
 from lab.toolchain.progress import PlainReporter
 from lab.toolchain.store import Store
 
-ALIGNED = tuple(dict.fromkeys(CATALOGUE[name].module.name for name in GATE))
+_TOOLS = (*GATE, "gpu-operator", "nfd-master")
+"""Those of the gate, and NVIDIA's operator, which a first ``--operator real`` builds while a user waits."""
+ALIGNED = tuple(dict.fromkeys(CATALOGUE[name].module.name for name in _TOOLS))
 KUBERNETES_LIBRARIES = f"v0.{versions.KUBERNETES.split('.', 1)[1]}"
 """Version of ``k8s.io/api``, ``k8s.io/client-go`` and their like: that of the control plane."""
-LIBRARIES_OF: Mapping[str, str] = MappingProxyType({"kueue": "1.36", "kwok": "1.36", "karpenter": "1.35"})
+LIBRARIES_OF: Mapping[str, str] = MappingProxyType(
+    {"kueue": "1.36", "kwok": "1.36", "karpenter": "1.35", "nfd": "1.35"}
+)
 """The Kubernetes of tools that call what the libraries of the control plane do not have."""
 KEPT: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -79,7 +83,7 @@ def wanted(requirements: Requirements) -> dict[str, dict[str, str]]:
     }
 
 
-_PINNED = {CATALOGUE[name].module.module_path for name in GATE}
+_PINNED = {CATALOGUE[name].module.module_path for name in _TOOLS}
 _CONTROLLER_RUNTIME = "sigs.k8s.io/controller-runtime"
 
 

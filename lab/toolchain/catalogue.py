@@ -164,6 +164,23 @@ _KUEUE = Module(
         *_linker_flags("sigs.k8s.io/kueue/pkg/visibility", certDir="visibility"),
     ),
 )
+# Not versions.GPU_OPERATOR, which names the release: of NVIDIA's operator this is the newest commit that the
+# module proxy serves, of 25.3.4.
+GPU_OPERATOR = Module(
+    name="gpu-operator",
+    module_path="github.com/NVIDIA/gpu-operator",
+    version="0.0.0-20250917190837-d73a0086a6ba",
+    mb=1400,
+    ldflags=_linker_flags("github.com/NVIDIA/gpu-operator/internal/info", version="v25.3.4"),
+    tool_version="25.3.4",
+)
+_NFD = Module(
+    name="nfd",
+    module_path="sigs.k8s.io/node-feature-discovery",
+    version="0.19.0",
+    mb=1000,
+    ldflags=_linker_flags("sigs.k8s.io/node-feature-discovery/pkg/version", version="v0.19.0"),
+)
 _KSERVE = Module(name="kserve", module_path="github.com/kserve/kserve", version=versions.KSERVE, mb=3180)
 _CERT_MANAGER = Module(
     name="cert-manager",
@@ -205,6 +222,17 @@ _TOOLS = (
     Tool("cert-manager-cainjector", _CERT_MANAGER, "./cainjector", needed_by="nightly"),
     Tool("cert-manager-webhook", _CERT_MANAGER, "./webhook", needed_by="nightly"),
     Tool("kueue", _KUEUE, "/cmd/kueue", needed_by="gate"),
+    Tool(
+        "gpu-operator",
+        GPU_OPERATOR,
+        "/cmd/gpu-operator",
+        needed_by="nightly",
+        # As its image has them [docker/Dockerfile].
+        files=(("assets", "opt/gpu-operator"), ("manifests", "opt/gpu-operator/manifests")),
+        relocated=b"/opt/gpu-operator",
+    ),
+    Tool("nfd-master", _NFD, "/cmd/nfd-master", needed_by="nightly"),
+    Tool("nfd-gc", _NFD, "/cmd/nfd-gc", needed_by="nightly"),
     Tool("actionlint", _ACTIONLINT, "/cmd/actionlint", ("-version",), needed_by="gate"),
 )
 

@@ -16,11 +16,21 @@ from lab.toolchain import plugin
 from lab.toolchain.build import build
 from lab.toolchain.catalogue import CATALOGUE
 from lab.toolchain.golang import find_go
+from lab.toolchain.module_files import copy_files, unpacked
 from lab.toolchain.progress import Progress, Reporter, reporting
 from lab.toolchain.releases import Downloads, Hosts, Release, official_releases, release_of
 from lab.toolchain.space import require_space
 from lab.toolchain.store import Store
-from lab.toolchain.tool import Module, Tool, ToolLocation, ask_version, in_range, on_path, this_platform
+from lab.toolchain.tool import (
+    Module,
+    Tool,
+    ToolLocation,
+    ask_version,
+    in_range,
+    on_path,
+    relocate,
+    this_platform,
+)
 
 
 class Toolchain:
@@ -165,6 +175,11 @@ class Toolchain:
         log = self._store.log(module.name)
         output = build(go, module, tools, folder, scratch, log, report)
         for tool in tools:
+            for source, target in tool.files:
+                files = unpacked(go, module.module_path, folder) / source
+                copy_files(files, _ready(output, tool) / target)
+            if tool.relocated:
+                relocate(output / tool.output, tool.relocated)
             self._publish(tool, output / tool.output, self._built_folder(tool))
 
     def _publish(self, tool: Tool, binary: Path, folder: str) -> None:
@@ -176,8 +191,8 @@ class Toolchain:
                 f"the binary reports version {version or 'nothing'}, not {tool.module.displayed_version}",
                 f"see {self._store.logs}, and check that programs may run from {self._store.tools}",
             )
-        ready = binary.with_name(f"{tool.name}.ready")
-        ready.mkdir()
+        ready = _ready(binary.parent, tool)
+        ready.mkdir(exist_ok=True)
         binary.replace(ready / tool.name)
         self._store.publish(ready, folder)
 
@@ -202,10 +217,16 @@ class Toolchain:
         digest = hashlib.sha256()
         for text in (this_platform(), tool.package, *tool.module.ldflags, *tool.module.tags):
             digest.update(text.encode() + b"\0")
+        digest.update(tool.relocated)
         folder = self._modules / tool.module.name
         for file in _sources(folder):
             digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
         return f"{tool.name}-{tool.module.version}-{digest.hexdigest()[:12]}"
+
+
+def _ready(folder: Path, tool: Tool) -> Path:
+    """The folder that is published, next to the binary."""
+    return folder / f"{tool.name}.ready"
 
 
 @contextmanager

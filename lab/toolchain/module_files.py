@@ -66,14 +66,30 @@ def _fetch(
             shutil.copyfile(pinned / name, scratch / name)
         source = _download(go, source_spec, version, scratch) / source_spec.folder
         ready = scratch / "ready"
-        for file in sorted(path for path in source.rglob("*") if path.is_file()):
-            copy = ready / file.relative_to(source)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, copy)  # without the module cache's read-only modes
+        copy_files(source, ready)
         if not (ready / source_spec.required_file).is_file():
             fact = f"v{version} contains no {source_spec.folder / source_spec.required_file}"
             raise Failure(source_spec.module, fact, "pin a version that does")
         store.publish(ready, folder)
+
+
+def copy_files(source: Path, target: Path) -> None:
+    """Copy a folder of a module, without the read-only modes of the module cache."""
+    for file in sorted(path for path in source.rglob("*") if path.is_file()):
+        copy = target / file.relative_to(source)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, copy)
+
+
+def unpacked(go: Path, module: str, folder: Path) -> Path:
+    """Folder of a module that the go.mod in ``folder`` requires and a build has fetched."""
+    command = [str(go), "list", "-m", "-f", "{{.Dir}}", module]
+    answer = subprocess.run(command, cwd=folder, env=plain_environment(), capture_output=True, text=True)
+    if answer.returncode or not answer.stdout.strip():
+        raise Failure(
+            module, f"go list ended with {answer.returncode}: {answer.stderr.strip()}", "run it again"
+        )
+    return Path(answer.stdout.strip())
 
 
 def _download(go: Path, source: Source, version: str, folder: Path) -> Path:

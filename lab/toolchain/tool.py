@@ -72,6 +72,10 @@ class Tool:
     version_range: tuple[str, str] | None = None
     plugin: str = ""
     needed_by: When = "up"
+    files: tuple[tuple[str, str], ...] = ()
+    """Folders of the module that the program reads, each with its folder next to the binary."""
+    relocated: bytes = b""
+    """A folder that the program names by a fixed absolute path; `relocate` makes it one of its own."""
 
     @property
     def accepted(self) -> tuple[str, str]:
@@ -105,6 +109,15 @@ class ToolLocation:
     version: str
     source: Source
     path: Path | None
+
+
+def relocate(binary: Path, folder: bytes) -> None:
+    """Make a folder that the program names by an absolute path relative to its working directory.
+
+    ``/opt/name`` becomes ``opt//name``, of the same length, so that no address in the binary changes.
+    """
+    first, _, rest = folder[1:].partition(b"/")
+    binary.write_bytes(binary.read_bytes().replace(folder, first + b"//" + rest))
 
 
 def in_range(version: str, accepts: tuple[str, str]) -> bool:

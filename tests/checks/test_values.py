@@ -6,15 +6,18 @@ modules contain it, and are rendered by helm, too.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from lab.sidecars.controllers.rows import CHARTS
 from lab.toolchain import Toolchain
+from lab.toolchain.module_files import Source
 from tests.checks import everything
 from tests.checks.charts import AT_HAND, IN_MODULES, folder, rendered, values_of
-from tests.external import reference
+from tests.external import module, reference
 from tests.plan.test_operator import OF_THE_DEPENDENCY, unknown_keys
 
 pytestmark = pytest.mark.tools
@@ -77,6 +80,22 @@ def test_a_key_that_no_chart_knows_is_found(chart: str, path: str) -> None:
     for key in reversed(path.split(".")):
         values = {key: values}
     assert unknown_keys(values, known_values(chart)) == {path}
+
+
+def test_what_the_older_operator_of_this_machine_ignores() -> None:
+    """``--operator real`` runs an older one than that of the stacks; its chart ignores these keys."""
+    row = CHARTS["gpu-operator"]
+    source = Source(
+        "chart-gpu-operator", "the chart", row.module, Path(row.charts["gpu-operator"]), "Chart.yaml"
+    )
+    known = yaml.safe_load((module(source, "gpu-operator") / "values.yaml").read_text())
+    ignored = {key for _, values in values_of("gpu-operator") for key in unknown_keys(values, known)}
+    assert ignored - OF_THE_DEPENDENCY == {
+        "cdi.nriPluginEnabled",
+        "clusterPolicy",
+        "dcgmExporter.serviceMonitor.scrapeTimeout",
+        "gpuCluster",
+    }
 
 
 @pytest.mark.parametrize("chart", AT_HAND)

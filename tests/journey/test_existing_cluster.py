@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import http.server
 import json
-import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from gpuform.stack.destroy import Destroy, Options
 from gpuform.usage.status import read_status
 from infra import versions
 from infra.config import load
+from lab.offline.charts import Charts
 from lab.plane import ControlPlane
 from lab.rehearse.program import Gate
 from lab.toolchain import Toolchain
@@ -35,6 +35,7 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 
+UPGRADE = "nvidia.com/gpu-driver-upgrade-state"
 CPU = {"cpu": "16", "memory": "120Gi", "pods": "110"}
 ONE_A100 = {**CPU, "gpu": "10de:20f1", "gpu-count": "1"}
 
@@ -53,10 +54,12 @@ def live(plane: Plane, name: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def theirs(tmp_path: Path, toolchain: Toolchain) -> Iterator[Plane]:
+def theirs(request: pytest.FixtureRequest, tmp_path: Path, toolchain: Toolchain) -> Iterator[Plane]:
+    """With NVIDIA's own operator where a test's parameter says so."""
     paths = Paths(root=HERE.root, state=tmp_path / "theirs", cache=HERE.cache)
     cluster = Plane(paths, toolchain, ControlPlane(paths, toolchain))
     try:
+        cluster.plane.choose_operator(getattr(request, "param", "") == "real")
         cluster.plane.start()
         for manifest in (node("theirs-gpu", {"rack": "7"}, ONE_A100), node("theirs-cpu", {"rack": "1"}, CPU)):
             cluster.kubectl("apply", "-f", "-", input=json.dumps(manifest))
@@ -66,12 +69,10 @@ def theirs(tmp_path: Path, toolchain: Toolchain) -> Iterator[Plane]:
 
 
 @pytest.fixture
-def repository(tmp_path: Path, toolchain: Toolchain) -> Iterator[str]:
-    chart, served = tmp_path / "gpu-operator", tmp_path / "repository"
-    shutil.copytree(HERE.root / "charts" / "gpu-operator-sim", chart)
-    described = yaml.safe_load((chart / "Chart.yaml").read_text())
-    described |= {"name": "gpu-operator", "version": versions.GPU_OPERATOR}
-    (chart / "Chart.yaml").write_text(yaml.safe_dump(described))
+def repository(theirs: Plane, tmp_path: Path, toolchain: Toolchain) -> Iterator[str]:
+    served = tmp_path / "repository"
+    made = Charts(HERE.root, HERE.cache, tmp_path / "charts", real_operator=bool(theirs.plane.operator))
+    chart = made.folder("gpu-operator", versions.GPU_OPERATOR)
     helm = str(toolchain.path("helm"))
     subprocess.run([helm, "package", str(chart), "-d", str(served)], check=True, capture_output=True)
     subprocess.run([helm, "repo", "index", str(served)], check=True, capture_output=True)
@@ -151,6 +152,39 @@ def test_nodes_are_found_labelled_cut_and_given_back(fresh: Checkout, theirs: Pl
     assert left["metadata"]["labels"]["rack"] == "7"
     assert not left["spec"].get("taints")
     assert "gpuform.io/gpu-ready" not in left["metadata"]["annotations"]
+
+
+@pytest.mark.usefixtures("gate")
+@pytest.mark.parametrize("theirs", ["real"], indirect=True)
+def test_nvidias_operator_leaves_no_label_and_no_cordoned_node(
+    fresh: Checkout, theirs: Plane, repository: str
+) -> None:
+    """Its release alone leaves all of them, and stops a driver upgrade half-way."""
+
+    def labels() -> dict[str, str]:
+        found: dict[str, str] = live(theirs, "theirs-gpu")["metadata"]["labels"]
+        return found
+
+    def cordoned() -> bool:
+        return bool(live(theirs, "theirs-gpu")["spec"].get("unschedulable"))
+
+    before = live(theirs, "theirs-gpu")["metadata"]
+    declare(fresh, theirs, repository, {"rack": "7"})
+    engine = quiet_engine(fresh)
+    engine.up("there", on_event=lambda event: None)
+    assert proven(theirs, "theirs-gpu")["offers"] == {"nvidia.com/mig-1g.5gb": 7}
+    until(labels, lambda found: found.get(UPGRADE) == "upgrade-done", 60)
+    theirs.kubectl(
+        *("patch", "clusterpolicy", "cluster-policy", "--type", "merge", "-p"),
+        json.dumps({"spec": {"driver": {"version": "580.159.03"}}}),
+    )
+    until(cordoned, bool, 60)
+    engine.destroy("there", on_event=lambda event: None)
+    left = live(theirs, "theirs-gpu")["metadata"]
+    assert not cordoned()
+    assert {key for key in left["labels"] if key.startswith("nvidia.com/")} == set()
+    assert {key for key in left["annotations"] if key.startswith("nvidia.com/")} == set()
+    assert before["labels"].items() <= left["labels"].items()
 
 
 @pytest.mark.usefixtures("gate")

@@ -25,8 +25,8 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
 {{/* A DaemonSet as the real operator would create it:
-     (dict "root" "name" "operand" "after" "selector" "init" "containers" "volumes" "maxUnavailable"), where "after"
-     lists the operands that must run on a node before this one starts there. */}}
+     (dict "root" "name" "operand" "selector" "init" "containers" "volumes" "maxUnavailable"). The init containers
+     say which operands must run on a node before this one starts there. */}}
 {{- define "sim.daemonset" -}}
 {{- $values := .root.Values.daemonsets -}}
 apiVersion: apps/v1
@@ -63,11 +63,12 @@ spec:
         {{- toYaml . | nindent 8 }}
         {{- end }}
         simulator.gpuform.io/start: waits
-        {{- with .after }}
-        simulator.gpuform.io/after: {{ join "," . }}
-        {{- end }}
     spec:
       automountServiceAccountToken: false
+      {{- /* As NVIDIA's: all but the driver and what brings the runtime [its DaemonSets]. */}}
+      {{- if not (has .operand (list "driver" "toolkit")) }}
+      runtimeClassName: nvidia
+      {{- end }}
       nodeSelector: {{- toYaml .selector | nindent 8 }}
       {{- with $values.priorityClassName }}
       priorityClassName: {{ . }}

@@ -114,16 +114,21 @@ def _start(program: str) -> None:
 def use_local_charts(finder: str) -> None:
     """Replace the published chart of each Helm release of the program by a local stand-in.
 
-    ``finder NAME VERSION`` prints the folder of the chart. Releases of a local chart stay as they are.
+    ``finder NAME VERSION`` prints the folder of the chart. Releases of a local chart stay as they are, but
+    for the simulated operator's where NVIDIA's own one runs.
     """
     import pulumi
     import pulumi.runtime
+
+    from lab.offline.charts import SIMULATED_OPERATOR, runs_operator
 
     def transform(args: Any) -> Any:
         chart, repository = (args.props.get(key) for key in ("chart", "repository_opts"))
         if args.type_ != "kubernetes:helm.sh/v3:Release" or not isinstance(chart, str):
             return None
-        if not repository and not chart.startswith("oci://"):
+        if chart.endswith(SIMULATED_OPERATOR) and runs_operator():
+            chart = "gpu-operator"
+        elif not repository and not chart.startswith("oci://"):
             return None
         name = chart.rsplit("/", 1)[-1].split("@")[0].split(":")[0]
         command = [finder, name, args.props.get("version") or ""]

@@ -7,7 +7,6 @@ import http.client
 import shutil
 import ssl
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ from lab.sidecars.controllers.egress import Egress
 from lab.sidecars.controllers.release import Cluster, Release
 from lab.sidecars.controllers.rows import CONTROLLERS, Controller, ProgramContext
 from lab.sidecars.shared.child import Child, Folders, Messages, free_port, run_until_stopped
-from lab.sidecars.shared.files import write_private
+from lab.sidecars.shared.files import link, write_private
 from lab.sidecars.shared.server import SERVER_ERRORS
 
 INTERVAL_S = 0.5  # seconds between two reads of the cluster
@@ -42,17 +41,27 @@ class ControllerProcess:
     def __init__(self, controller: Controller, release: Release, settings: Settings, say: Messages) -> None:
         self.key = hashlib.sha256(release.version_text.encode()).hexdigest()[:12]
         self._controller, self._release, self._settings = controller, release, settings
+        self._node = ""
         self._program = settings.program(controller.name)
         self._root = settings.home / f"{controller.name}-{self.key}"
         self._ports: dict[int, int] = {}
         log = settings.logs / f"{controller.name}.log"
         self.child = Child(controller.name, log, say, folder=self._root)
 
-    def keep(self, cluster: Cluster, secret: Mapping[str, bytes]) -> None:
-        """Mount the Secrets; start the program if it does not run, or if it has another binary."""
+    def keep(self, cluster: Cluster, current: Release) -> None:
+        """Mount the Secrets; start the program if it does not run, or if it has another binary.
+
+        A pod's program starts once the pod has a node.
+        """
+        self._node = current.node or self._node
+        if not self._node:
+            return
         self._root.mkdir(mode=0o700, exist_ok=True)
-        for path, content in secret.items():
+        for path, content in current.secret.items():
             _write_file(self._root, path, content)
+        for folder in self._program.resolve().parent.iterdir():
+            if folder.is_dir():
+                link(self._root / folder.name, folder)
         self.child.keep(self._program.readlink(), lambda: self._command(cluster))
 
     def end(self) -> None:
@@ -108,7 +117,7 @@ class ControllerProcess:
         arguments = [str(word) for word in release.container.get("args", [])]
         for path in release.mounted:
             arguments = [argument.replace(path, f"{self._root}{path}") for argument in arguments]
-        self.child.environment = row.variables(context)
+        self.child.environment = {**release.variables(self._node), **row.variables(context)}
         for name, value in self.child.environment.items():  # as a kubelet, which expands them
             arguments = [argument.replace(f"$({name})", value) for argument in arguments]
         return [str(self._program), *arguments, f"--kubeconfig={kubeconfig}", *row.arguments(context)]
@@ -135,7 +144,7 @@ class ControllerSupervisor:
             return {}
         self._start(release)
         for process in self._played:
-            process.keep(self._cluster, release.secret)
+            process.keep(self._cluster, release)
         serving = next((process for process in reversed(self._played) if process.serves()), None)
         if serving is self._played[-1] and serving is self._routed:
             for old in self._played[:-1]:

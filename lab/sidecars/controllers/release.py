@@ -40,6 +40,23 @@ class Release:
     def account(self) -> str:
         return str(self.template["spec"].get("serviceAccountName", "default"))
 
+    def variables(self, node: str) -> dict[str, str]:
+        """The container's environment in a pod on this node, without what comes from other objects."""
+        fields = {"metadata.namespace": self.namespace, "spec.nodeName": node}
+        found: dict[str, str] = {}
+        for item in self.container.get("env", []):
+            field = ((item.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath")
+            if field in fields:
+                found[item["name"]] = fields[field]
+            elif "valueFrom" not in item:
+                found[item["name"]] = str(item.get("value", ""))
+        return found
+
+    @property
+    def node(self) -> str:
+        """Node of its first pod that has one; empty without one."""
+        return next((str(pod["spec"]["nodeName"]) for pod in self.pods if pod["spec"].get("nodeName")), "")
+
     @property
     def version_text(self) -> str:
         """Text that differs if the program must be started anew; a changed Secret is only mounted anew."""

@@ -33,21 +33,22 @@ class ProgramContext:
 
 @dataclass(frozen=True)
 class Controller:
-    """``name`` is that of the tool, ``declared`` the attribute of an environment that needs the controller.
+    """``name`` is that of the tool, ``declared`` the attribute of an environment that needs the controller;
+    it is empty for NVIDIA's operator and NFD, which a control plane may simulate.
 
     ``charts`` are the names of charts in the Go ``module``, with their folders. ``labels``, a name and one
     more, are those of its Deployment and its pods; ``stages.yaml`` repeats them, so that the pods wait for
-    their program.
-    ``adapt`` changes its configuration, the file ``config``, in what a process outside a pod cannot have:
-    fixed ports, paths, the namespace that is mounted into a pod. ``arguments`` come after the container's and
-    override them; ``variables`` are of its environment. With ``trusted``, its pods are ready only once the
-    API server trusts its webhooks, for which the chart has a Job.
+    their program. Folders next to the program appear in its root folder. ``adapt`` changes its configuration,
+    the file ``config``, in what a process outside a pod cannot have: fixed ports, paths, the namespace that
+    is mounted into a pod. ``arguments`` come after the container's and override them; ``variables`` are of
+    its environment, besides the container's. With ``trusted``, its pods are ready only once the API server
+    trusts its webhooks, for which the chart has a Job.
     """
 
     name: str
-    declared: str
     module: str
     labels: Mapping[str, str]
+    declared: str = ""
     charts: Mapping[str, str] = field(default_factory=dict)
     config: str = ""
     metrics: int = 0
@@ -62,7 +63,7 @@ class Controller:
         return ",".join(f"{key}={value}" for key, value in self.labels.items())
 
 
-_NAME, _PART = "app.kubernetes.io/name", "app.kubernetes.io/component"
+_NAME, _PART, _ROLE = "app.kubernetes.io/name", "app.kubernetes.io/component", "role"
 _CERTIFICATES = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 - where the chart mounts the Secret
 
 
@@ -115,9 +116,8 @@ def _keda_adapter(context: ProgramContext) -> list[str]:
 
 
 def _keda_variables(context: ProgramContext) -> dict[str, str]:
-    """What KEDA reads of its pod; its operator asks Prometheus by the name of a Service."""
-    names = ("POD_NAMESPACE", "KEDA_CLUSTER_OBJECT_NAMESPACE")
-    return {**dict.fromkeys(names, context.namespace), "WATCH_NAMESPACE": "", "HTTP_PROXY": context.proxy}
+    """KEDA's operator asks Prometheus by the name of a Service."""
+    return {"KEDA_CLUSTER_OBJECT_NAMESPACE": context.namespace, "HTTP_PROXY": context.proxy}
 
 
 def _kserve(context: ProgramContext) -> list[str]:
@@ -133,7 +133,7 @@ def _kserve(context: ProgramContext) -> list[str]:
 def _kserve_variables(context: ProgramContext) -> dict[str, str]:
     """Its folder of certificates is below the one for temporary files: controller-runtime, pkg/webhook."""
     temporary = str(PurePath(_CERTIFICATES).parents[1])
-    return {"POD_NAMESPACE": context.namespace, "TMPDIR": context.root + temporary}
+    return {"TMPDIR": context.root + temporary}
 
 
 def _cert_manager_webhook(context: ProgramContext) -> list[str]:
@@ -146,9 +146,32 @@ def _cert_manager_webhook(context: ProgramContext) -> list[str]:
 
 
 def _cert_manager_variables(context: ProgramContext) -> dict[str, str]:
-    return {"POD_NAMESPACE": context.namespace, "KUBECONFIG": f"{context.root}/kubeconfig"}
+    return {"KUBECONFIG": f"{context.root}/kubeconfig"}
 
 
+def _gpu_operator(context: ProgramContext) -> list[str]:
+    """Arguments of NVIDIA's operator; defaults: cmd/gpu-operator/main.go. It serves no webhook."""
+    return [
+        f"--metrics-bind-address={context.address(':8080')}",
+        f"--health-probe-bind-address={context.address(':8081')}",
+        "--leader-elect=false",  # it takes the lock's namespace from a file that only pods have
+    ]
+
+
+def _nfd(context: ProgramContext) -> list[str]:
+    """Arguments of both programs of node feature discovery, which listen on all addresses."""
+    return [f"-port={context.port(8080)}"]
+
+
+def _nfd_master(context: ProgramContext) -> list[str]:
+    """It listens on all addresses; defaults: cmd/nfd-master/main.go."""
+    return [*_nfd(context), f"-config={context.root}/etc/kubernetes/node-feature-discovery/nfd-master.conf"]
+
+
+_NFD: Json = {
+    "module": "sigs.k8s.io/node-feature-discovery",
+    "variables": lambda context: {"KUBERNETES_NAMESPACE": context.namespace},
+}
 _CERT_MANAGER: Json = {
     "declared": "served_workloads",
     "module": "github.com/cert-manager/cert-manager",
@@ -163,6 +186,29 @@ CONTROLLERS: Mapping[str, Controller] = MappingProxyType(
     {
         controller.name: controller
         for controller in (
+            Controller(
+                name="gpu-operator",
+                module="github.com/NVIDIA/gpu-operator",
+                charts={"gpu-operator": "deployments/gpu-operator"},
+                labels=dict.fromkeys((_NAME, _PART), "gpu-operator"),
+                metrics=8080,
+                arguments=_gpu_operator,
+                # Without it, operators before 25.10 read /host-etc/os-release, of the host.
+                variables=lambda context: {"UNIT_TEST": "true"},
+            ),
+            Controller(
+                name="nfd-master",
+                charts={"node-feature-discovery": "deployment/helm/node-feature-discovery"},
+                labels={_NAME: "node-feature-discovery", _ROLE: "master"},
+                arguments=_nfd_master,
+                **_NFD,
+            ),
+            Controller(
+                name="nfd-gc",
+                labels={_NAME: "node-feature-discovery", _ROLE: "gc"},
+                arguments=_nfd,
+                **_NFD,
+            ),
             Controller(
                 name="kueue",
                 declared="queues",
@@ -215,6 +261,8 @@ CONTROLLERS: Mapping[str, Controller] = MappingProxyType(
         )
     }
 )
+OPERATOR = tuple(name for name, row in CONTROLLERS.items() if not row.declared)
+"""NVIDIA's operator and node feature discovery."""
 CHARTS: Mapping[str, Controller] = MappingProxyType(
     {chart: row for row in CONTROLLERS.values() for chart in row.charts}
 )

@@ -18,6 +18,7 @@ Json = dict[str, Any]
 _POD = "__meta_kubernetes_pod_"
 _NODE = f"{_POD}node_name"
 _OPERAND = f"{_POD}label_simulator_gpuform_io_operand"
+_LABEL_APP = f"{_POD}label_app"
 _APP = f"{_POD}label_app_kubernetes_io_name"
 _PORT_NAMES = (
     "__meta_kubernetes_endpoint_port_name",
@@ -47,6 +48,8 @@ def redirections(ports: Ports) -> list[Json]:
     return [
         {"source_labels": ["instance", "__address__"], "regex": ";(.+)", "target_label": "instance"},
         *_redirect((_OPERAND, _NODE), "dcgm-exporter;(.+)", ports.exporters, "/nodes/$1/metrics"),
+        # Of NVIDIA's own operator.
+        *_redirect((_LABEL_APP, _NODE), "nvidia-dcgm-exporter;(.+)", ports.exporters, "/nodes/$1/metrics"),
         *_redirect((_APP,), "kube-state-metrics", ports.state_metrics),
         # Its own telemetry is on a second port, which the chart calls "metrics".
         *_redirect(

@@ -28,6 +28,7 @@ from lab.offline.language.runner import use_local_charts
 from lab.plane import monitoring
 from lab.simulator import device_plugin, keys
 from lab.toolchain import Toolchain
+from lab.toolchain.catalogue import GPU_OPERATOR
 from tests.components.recording import own_loop
 
 pytestmark = pytest.mark.tools
@@ -160,3 +161,32 @@ def test_prometheus_operators_crds_are_of_the_kinds_that_are_declared() -> None:
     assert {item["metadata"]["annotations"]["operator.prometheus.io/version"] for item in made} == {
         versions.PROMETHEUS_OPERATOR_CRDS
     }
+
+
+def test_nvidias_own_chart_where_its_operator_runs(
+    tmp_path: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a published chart, and for ours, which an embedded stack names; its operands wait."""
+    program = tmp_path / "plane" / "embedded" / "controllers" / "bin" / "gpu-operator"
+    program.parent.mkdir(parents=True)
+    monkeypatch.setenv("GPUFORM_KUBECONFIG", str(tmp_path / "plane" / "kubeconfig"))
+    simulated = {"chart": str(HERE.root / "charts" / "gpu-operator-sim")}
+    assert found(tmp_path, **simulated)["chart"] == simulated["chart"], "no program runs"
+    program.touch()
+    folder = Path(found(tmp_path, **simulated)["chart"])
+    published = {"chart": "gpu-operator", "repository_opts": {"repo": REPOSITORY}, "version": "v26.3.3"}
+    env = load(HERE.root / "Pulumi.local.yaml")
+    assert yaml.safe_load((folder / "Chart.yaml").read_text())["version"] == versions.GPU_OPERATOR
+    objects = template(folder, toolchain, gpu_operator.values(env))
+    (policy,) = [item for item in objects if item["kind"] == "ClusterPolicy"]
+    assert policy["spec"]["daemonsets"]["annotations"] == {keys.START: "waits"}
+    images = {item["metadata"]["name"]: _image(item) for item in objects if item["kind"] == "Deployment"}
+    tag = f":v{GPU_OPERATOR.tool_version}"
+    assert images["gpu-operator"].endswith(tag)
+    assert images["it-node-feature-discovery-master"].endswith(":v0.19.0"), "as the program that runs"
+    assert Path(found(tmp_path, **published)["chart"]) == folder
+    assert yaml.safe_load((folder / "Chart.yaml").read_text())["version"] == "v26.3.3"
+
+
+def _image(deployment: Any) -> str:
+    return str(deployment["spec"]["template"]["spec"]["containers"][0]["image"])

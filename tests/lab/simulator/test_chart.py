@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from infra.strict_yaml import load_all
+from lab.simulator import real_operator
 from lab.toolchain import Toolchain
 from tests.external import reference
 
@@ -103,16 +104,19 @@ def test_strategy_is_set_only_when_there_is_one(render: Render, strategy: str, e
     assert [item["value"] for item in env if item["name"] == "MIG_STRATEGY"] == expected
 
 
+def waits_for(template: Any) -> set[str]:
+    containers = template["spec"]["initContainers"]
+    return set(real_operator.waits_for(tuple((item["name"], item["image"]) for item in containers)))
+
+
 def test_bumble_driver_on_the_hosts(render: Render) -> None:
     result = daemonsets(render(driver={"enabled": False}))
     assert "nvidia-driver-daemonset" not in result
-    after = {
-        name: template["metadata"].get("annotations", {}).get("simulator.gpuform.io/after")
-        for name, template in result.items()
-    }
-    assert after["nvidia-container-toolkit-daemonset"] is None
-    assert after["nvidia-device-plugin-daemonset"] == "toolkit,validator"
-    assert after["nvidia-operator-validator"] == "toolkit,device-plugin"
+    assert waits_for(result["nvidia-container-toolkit-daemonset"]) == {"driver"}
+    assert waits_for(result["nvidia-device-plugin-daemonset"]) == {"validator"}
+    assert waits_for(result["nvidia-operator-validator"]) == {"driver", "toolkit", "device-plugin"}
+    result = daemonsets(render(devicePlugin={"enabled": False}))
+    assert waits_for(result["nvidia-operator-validator"]) == {"driver", "toolkit"}
 
 
 def test_every_object_says_that_it_is_simulated(render: Render) -> None:

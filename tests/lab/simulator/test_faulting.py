@@ -41,7 +41,9 @@ class Cluster:
 
     async def pages(self, path: str, params: dict[str, str]) -> AsyncIterator[tuple[list[Any], str]]:
         if path == "/api/v1/pods":
-            yield [{"metadata": {"namespace": "gpu-operator", "name": "plugin", "uid": "u"}}], "1"
+            labels = {keys.PART_OF: keys.CHART, keys.OPERAND: "device-plugin"}
+            plugin = {"namespace": "gpu-operator", "name": "plugin", "uid": "u", "labels": labels}
+            yield [{"metadata": plugin}, {"metadata": {**plugin, "name": "other", "labels": {}}}], "1"
             return
         name = params["fieldSelector"].partition("=")[2]
         found = self.nodes.get(name)

@@ -47,6 +47,8 @@ def test_a_pod_of_the_validator_is_the_gate_for_what_is_behind_the_toolkit() -> 
     assert operands.act(world) == []
     world.pods.append(validator)
     assert operands.act(world) == [starts(pod)]
+    world.pods.append(waiting("toolkit", after=("driver", "never")))
+    assert operands.act(world) == [], "the validator itself waits for the toolkit"
 
 
 def test_cern_v100_needs_an_older_driver() -> None:

@@ -26,6 +26,7 @@ func main() { fmt.Println("tiny version", version) }
 # Logs its process id, compiles two packages, sleeps, and writes a script as the binary.
 FAKE_GO = """#!/bin/sh
 if [ "$1" = env ]; then echo go1.99.0; exit 0; fi
+if [ "$1" = list ]; then echo "$FAKE_GO_MODULE"; exit 0; fi
 echo $$ >> "$FAKE_GO_NOTES"
 while [ $# -gt 0 ]; do [ "$1" = -o ] && out=$2; shift; done
 echo example.org/first

@@ -16,6 +16,7 @@ from infra import versions
 from lab.toolchain import Toolchain
 from lab.toolchain import build as build_module
 from lab.toolchain.golang import go_on_path
+from lab.toolchain.tool import relocate
 from tests.waiting import until
 
 pytestmark = pytest.mark.tools
@@ -58,6 +59,25 @@ def test_tools_of_one_module_are_built_in_one_call(fake_go) -> None:
     toolchain.ensure("tiny", "other", progress=lambda _: None)
     assert len(fake_go.builds()) == 1
     assert [name.split("-")[0] for name in fake_go.published()] == ["other", "tiny"]
+
+
+def test_a_program_finds_its_files_in_its_own_folder(
+    fake_go, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NVIDIA's operator reads manifests from /opt/gpu-operator, in its image."""
+    module = tmp_path / "module"
+    (module / "assets").mkdir(parents=True)
+    (module / "assets" / "state.yaml").write_text("kind: DaemonSet\n")
+    monkeypatch.setenv("FAKE_GO_MODULE", str(module))
+    plain = fake_go.tool("tiny")
+    moved = replace(plain, files=(("assets", "opt/tiny"),), relocated=b"/opt/tiny")
+    folder = fake_go.toolchain(moved).path("tiny").parent
+    assert (folder / "opt" / "tiny" / "state.yaml").read_text() == "kind: DaemonSet\n"
+    assert fake_go.toolchain(plain).locate("tiny").source == "missing"
+    program = tmp_path / "program"
+    program.write_bytes(b"a/opt/gpu-operator/manifestsb/opt/gpu-operatorc")
+    relocate(program, b"/opt/gpu-operator")
+    assert program.read_bytes() == b"aopt//gpu-operator/manifestsbopt//gpu-operatorc"
 
 
 def test_another_source_is_another_tool(fake_go) -> None:

@@ -98,7 +98,7 @@ def test_the_main_job_needs_no_tool_that_only_tests_and_rehearsals_run() -> None
     }
     assert set(CATALOGUE) - set(GATE) == {
         *("cert-manager", "cert-manager-cainjector", "cert-manager-webhook", "kserve"),
-        *("keda", "keda-adapter", "pulumi-resource-openstack"),
+        *("keda", "keda-adapter", "pulumi-resource-openstack", "gpu-operator", "nfd-gc", "nfd-master"),
     }
 
 

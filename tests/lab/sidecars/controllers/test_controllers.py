@@ -38,9 +38,29 @@ def test_the_stages_hold_exactly_the_pods_of_the_controllers() -> None:
     names = (
         ("app.kubernetes.io/name", "control-plane"),
         ("app.kubernetes.io/name", "app.kubernetes.io/component"),
+        ("app.kubernetes.io/name", "role"),
     )
     assert {tuple(row.labels) for row in CONTROLLERS.values()} == set(names)
     assert any(keys.START == START and START in key for key in keyed)
+    # The chart's hooks have the operator's labels, and no program that the keeper knows.
+    assert any('select(.kind == "Job")' in key and held in key for key in keyed)
+
+
+@unit
+def test_a_program_has_its_containers_environment() -> None:
+    """NVIDIA's operator reads its namespace, NFD its node, and both end without."""
+    env = [
+        {"name": "WATCH_NAMESPACE", "value": ""},
+        {"name": "OPERATOR_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+        {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        {"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+    ]
+    template = {"spec": {"containers": [{"env": env}]}}
+    pods = ({"spec": {}}, {"spec": {"nodeName": "cpu-1"}})
+    release = Release("gpu-operator", template, {}, {}, pods, ())
+    assert release.node == "cpu-1"
+    given = {"WATCH_NAMESPACE": "", "OPERATOR_NAMESPACE": "gpu-operator", "NODE_NAME": "cpu-1"}
+    assert release.variables(release.node) == given
 
 
 @unit
