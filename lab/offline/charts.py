@@ -51,8 +51,8 @@ class Charts:
     root: Path
     cache: Path
     made: Path
-    real_operator: bool = False
-    """Whether NVIDIA's own operator runs here, which needs its own chart."""
+    operator: Path | None = None
+    """NVIDIA's own operator, if it runs here: the program, which has its chart next to it."""
 
     def folder(self, name: str, version: str) -> Path:
         """The folder ``made/NAME``, with a chart of that name and version.
@@ -66,10 +66,10 @@ class Charts:
         return target
 
     def _files(self, name: str, version: str) -> Files:
-        if name == "gpu-operator" and self.real_operator:
+        if name == "gpu-operator" and self.operator:
             from lab.offline import operator_chart
 
-            return operator_chart.files(self._checkout_folder, self.cache, version)
+            return operator_chart.files(self.operator, version)
         version = version or "0.0.0"
         if name in _SIMULATED:
             return _with_metadata(self._checkout_folder(f"charts/{_SIMULATED[name]}"), name, version)
@@ -96,10 +96,10 @@ class Charts:
         return program_folder if program_folder.is_dir() else _HERE / folder
 
 
-def runs_operator() -> bool:
-    """Whether NVIDIA's own operator runs beside the control plane of this run: `Layout.operator`."""
-    kubeconfig = Path(os.environ.get("GPUFORM_KUBECONFIG", ""))
-    return kubeconfig.parent.joinpath(_OPERATOR).exists()
+def running_operator() -> Path | None:
+    """NVIDIA's own operator, if it runs beside the control plane of this run: `Layout.operator`."""
+    program = Path(os.environ.get("GPUFORM_KUBECONFIG", "")).parent / _OPERATOR
+    return program if program.exists() else None
 
 
 def _with_metadata(source: Path, name: str, version: str) -> Files:
@@ -139,7 +139,7 @@ def main(arguments: Sequence[str]) -> None:
     """Print the folder, or end with exit code 1 and the reason on stderr."""
     root, cache, made, name, version = arguments
     try:
-        charts = Charts(Path(root), Path(cache), Path(made), runs_operator())
+        charts = Charts(Path(root), Path(cache), Path(made), running_operator())
         print(charts.folder(name, version))
     except (Failure, InputError, OSError) as error:
         sys.exit(str(error))

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from lab.sidecars.controllers.rows import CHARTS
-from lab.toolchain.catalogue import CATALOGUE
 from lab.toolchain.module_files import Source, cached_folder
 
 
 def pin_folder(name: str) -> str:
     """Folder of the go.mod that requires the version, relative to the repository."""
-    return f"toolchain/{CATALOGUE[CHARTS[name].name].module.name}"
+    return f"toolchain/{CHARTS[name].name}"
 
 
 def chart(name: str, pinned: Path, cache: Path) -> Path:

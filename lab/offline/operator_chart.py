@@ -1,49 +1,48 @@
 """NVIDIA's chart of the GPU operator, with that chart of node feature discovery of which the program runs.
 
-The operator's own release has an older one. Its operands, which the simulator plays, wait for their turn.
+The operands, which the simulator plays, wait for their turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from infra import versions
-from lab.offline.controller_charts import chart, pin_folder
 from lab.sidecars.controllers.release import START
 from lab.toolchain.catalogue import GPU_OPERATOR
 
-NAME, NFD = "gpu-operator", "node-feature-discovery"
-_NFD_FOLDER = f"charts/{NFD}/"
+_NFD = "charts/node-feature-discovery/"
+_UNRELEASED = "v1.0.0-devel"  # version of the chart in the operator's repository
 
 
-def files(checkout_folder: Callable[[str], Path], cache: Path, version: str) -> Mapping[str, bytes]:
+def files(program: Path, version: str) -> Mapping[str, bytes]:
     """The chart's files, as of the ``version`` of the stack; empty for the pinned one.
 
-    ``checkout_folder`` finds a folder of the repository. A chart of another version is another release to
-    the operator: it starts a driver upgrade [NVIDIA/gpu-operator 25.3.4, helm.sh/chart in all pod templates].
-
-    Errors as ``controller_charts.chart``.
+    ``program`` is the operator's, or a link to it, next to NFD's. Each has its chart in the folder ``chart``
+    next to it; NFD's official image has none: it is that of the operator's chart. A chart of another version
+    is another release to the operator: it starts a driver upgrade [NVIDIA/gpu-operator 25.3.4, helm.sh/chart
+    in all pod templates].
     """
-    folders = [chart(name, checkout_folder(pin_folder(name)), cache) for name in (NAME, NFD)]
-    operator, nfd = map(_read, folders)
-    metadata, values = yaml.safe_load(operator["Chart.yaml"]), yaml.safe_load(operator["values.yaml"])
-    metadata |= {"version": version or versions.GPU_OPERATOR, "appVersion": f"v{GPU_OPERATOR.tool_version}"}
-    for dependency in metadata["dependencies"]:
-        dependency["version"] = yaml.safe_load(nfd["Chart.yaml"])["version"]
+    chart, nfd = _read(program), _read(program.with_name("nfd-master"))
+    metadata, values = yaml.safe_load(chart["Chart.yaml"]), yaml.safe_load(chart["values.yaml"])
+    if metadata["version"] == _UNRELEASED:
+        metadata["appVersion"] = f"v{GPU_OPERATOR.tool_version}"
+    metadata["version"] = version or versions.GPU_OPERATOR
     values["daemonsets"]["annotations"] = {START: "waits"}
-    return {
-        **{path: content for path, content in operator.items() if not path.startswith(_NFD_FOLDER)},
-        **{f"{_NFD_FOLDER}{path}": content for path, content in nfd.items()},
-        "Chart.yaml": _dump(metadata),
-        "values.yaml": _dump(values),
-    }
+    if nfd:
+        chart = {path: content for path, content in chart.items() if not path.startswith(_NFD)}
+        chart |= {f"{_NFD}{path}": content for path, content in nfd.items()}
+        for dependency in metadata["dependencies"]:
+            dependency["version"] = yaml.safe_load(nfd["Chart.yaml"])["version"]
+    return {**chart, "Chart.yaml": _dump(metadata), "values.yaml": _dump(values)}
 
 
-def _read(folder: Path) -> dict[str, bytes]:
+def _read(program: Path) -> dict[str, bytes]:
+    folder = program.resolve().parent / "chart"
     return {
         path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
     }

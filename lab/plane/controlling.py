@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import yaml
 
@@ -14,7 +16,11 @@ from lab.sidecars.controllers.rows import CONTROLLERS
 from lab.sidecars.shared.files import link, write_private
 from lab.toolchain.catalogue import GPU_OPERATOR
 
-OPERATOR_TITLE = f"NVIDIA's GPU operator {GPU_OPERATOR.tool_version}"
+
+def operator_title(program: Path) -> str:
+    """NVIDIA's operator with its version; ``program`` is the program, or a link to it."""
+    official = re.search("-([^-]+)-official-", program.resolve().parent.name)
+    return f"NVIDIA's GPU operator {official[1] if official else GPU_OPERATOR.tool_version}"
 
 
 def declared_controllers(env: Environment, real_operator: bool = False) -> tuple[str, ...]:

@@ -125,7 +125,8 @@ class ControlPlane:
     @property
     def operator(self) -> str:
         """NVIDIA's own operator with its version, if it runs here; empty if the simulator plays it."""
-        return controlling.OPERATOR_TITLE if self._layout.operator.exists() else ""
+        program = self._layout.operator
+        return controlling.operator_title(program) if program.exists() else ""
 
     def choose_operator(self, real: bool, progress: Callable[[str], None] = _no_progress) -> None:
         """Whether NVIDIA's own operator and NFD run here, or the simulator plays them.

@@ -46,20 +46,20 @@ _REQUESTS = (
 _PACKER = "gpuform-packer, a second kube-scheduler with the stack's configuration and its account's rights"
 _MONITORING = "Prometheus with the stack's rules, and kube-state-metrics; no other part of monitoring runs"
 _CONTROLLER = "{}: its chart, CRDs and webhooks, and its controller with the rights of its account"
-_OPERATOR = (
-    f"{controlling.OPERATOR_TITLE} and NFD, with their chart, CRDs and the rights of their accounts, for the "
-    f"{versions.GPU_OPERATOR} that is pinned"
-)
+_OPERATOR = "{}{} and NFD, with their chart, CRDs and the rights of their accounts"
 _CERTIFICATES = (
     "cert-manager: its chart, CRDs, webhooks, CA injector, and controllers of self-signed and CA issuers, "
     "with the rights of their accounts; programs of gpuform start them"
 )
 
 
-def real_parts(way: Way, env: Environment, operator: bool = False) -> tuple[str, ...]:
+def real_parts(way: Way, env: Environment, operator: str = "") -> tuple[str, ...]:
+    """The real parts; ``operator`` names NVIDIA's own with its version, if it runs."""
+    pinned = versions.GPU_OPERATOR.removeprefix("v")
+    other = "" if operator.endswith(pinned) else f" (the stack has {pinned})"
     parts = [
         _REAL,
-        *([_OPERATOR] if operator else []),
+        *([_OPERATOR.format(operator, other)] if operator else []),
         *([_PACKER] if env.uses_packer else []),
         *([_MONITORING] if env.monitoring else []),
         *(

@@ -194,7 +194,9 @@ class _Run:
             timeline=tuple(costs.timeline(list(self.watch.lives.values()))),
             simulated=fidelity.simulated_parts(self.source.way, env, self.assumptions, bool(loads)),
             real=fidelity.real_parts(
-                self.source.way, self.player.env if self.player else env, options.real_operator
+                self.source.way,
+                self.player.env if self.player else env,
+                ControlPlane(self.paths, self.rehearsal.tools).operator,
             ),
             blind=fidelity.NOT_SHOWN.get(self.source.way, ()),
             prices=price_source(env, costs.prices),

@@ -164,8 +164,8 @@ _KUEUE = Module(
         *_linker_flags("sigs.k8s.io/kueue/pkg/visibility", certDir="visibility"),
     ),
 )
-# Not versions.GPU_OPERATOR, which names the release: of NVIDIA's operator this is the newest commit that the
-# module proxy serves, of 25.3.4.
+# Not versions.GPU_OPERATOR, whose official image is used where its registry can be reached: this is the
+# newest commit that the module proxy serves, of 25.3.4.
 GPU_OPERATOR = Module(
     name="gpu-operator",
     module_path="github.com/NVIDIA/gpu-operator",
@@ -227,11 +227,21 @@ _TOOLS = (
         GPU_OPERATOR,
         "/cmd/gpu-operator",
         needed_by="nightly",
-        # As its image has them [docker/Dockerfile].
-        files=(("assets", "opt/gpu-operator"), ("manifests", "opt/gpu-operator/manifests")),
+        official=versions.GPU_OPERATOR.removeprefix("v"),
+        files=(  # as its image has them [docker/Dockerfile], and the chart
+            ("assets", "opt/gpu-operator"),
+            ("manifests", "opt/gpu-operator/manifests"),
+            ("deployments/gpu-operator", "chart"),
+        ),
         relocated=b"/opt/gpu-operator",
     ),
-    Tool("nfd-master", _NFD, "/cmd/nfd-master", needed_by="nightly"),
+    Tool(
+        "nfd-master",
+        _NFD,
+        "/cmd/nfd-master",
+        needed_by="nightly",
+        files=(("deployment/helm/node-feature-discovery", "chart"),),
+    ),
     Tool("nfd-gc", _NFD, "/cmd/nfd-gc", needed_by="nightly"),
     Tool("actionlint", _ACTIONLINT, "/cmd/actionlint", ("-version",), needed_by="gate"),
 )

@@ -18,7 +18,14 @@ from lab.toolchain.catalogue import CATALOGUE
 from lab.toolchain.golang import find_go
 from lab.toolchain.module_files import copy_files, unpacked
 from lab.toolchain.progress import Progress, Reporter, reporting
-from lab.toolchain.releases import Downloads, Hosts, Release, official_releases, release_of
+from lab.toolchain.releases import (
+    Downloads,
+    Hosts,
+    Release,
+    official_releases,
+    official_version,
+    release_of,
+)
 from lab.toolchain.space import require_space
 from lab.toolchain.store import Store
 from lab.toolchain.tool import (
@@ -177,13 +184,14 @@ class Toolchain:
         for tool in tools:
             for source, target in tool.files:
                 files = unpacked(go, module.module_path, folder) / source
-                copy_files(files, _ready(output, tool) / target)
-            if tool.relocated:
-                relocate(output / tool.output, tool.relocated)
+                copy_files(files, output / f"{tool.name}.ready" / target)
             self._publish(tool, output / tool.output, self._built_folder(tool))
 
     def _publish(self, tool: Tool, binary: Path, folder: str) -> None:
-        """Put a binary into the cache; raises Failure if it prints a version that is not accepted."""
+        """Put a binary, and the files in ``TOOL.ready`` next to it, into the cache.
+
+        Raises Failure if it prints a version that is not accepted.
+        """
         version = ask_version(binary, tool.version_arguments) if tool.version_arguments else None
         if tool.version_arguments and (version is None or not in_range(version, tool.accepted)):
             raise Failure(
@@ -191,7 +199,9 @@ class Toolchain:
                 f"the binary reports version {version or 'nothing'}, not {tool.module.displayed_version}",
                 f"see {self._store.logs}, and check that programs may run from {self._store.tools}",
             )
-        ready = _ready(binary.parent, tool)
+        if tool.relocated:
+            relocate(binary, tool.relocated)
+        ready = binary.with_name(f"{tool.name}.ready")
         ready.mkdir(exist_ok=True)
         binary.replace(ready / tool.name)
         self._store.publish(ready, folder)
@@ -199,7 +209,7 @@ class Toolchain:
     def _cached(self, tool: Tool) -> ToolLocation | None:
         official = self._store.tools / self._official_folder(tool) / tool.name
         if official.is_file():
-            return ToolLocation(tool.name, tool.plugin or tool.module.displayed_version, "official", official)
+            return ToolLocation(tool.name, official_version(tool), "official", official)
         binary = self._store.tools / self._built_folder(tool) / tool.name
         if binary.is_file():
             return ToolLocation(tool.name, tool.module.displayed_version, "built", binary)
@@ -215,18 +225,14 @@ class Toolchain:
     def _built_folder(self, tool: Tool) -> str:
         """``<tool>-<version>-<hash>``, over everything that decides the bytes except the Go compiler."""
         digest = hashlib.sha256()
-        for text in (this_platform(), tool.package, *tool.module.ldflags, *tool.module.tags):
+        kept = (path for pair in tool.files for path in pair)
+        for text in (this_platform(), tool.package, *tool.module.ldflags, *tool.module.tags, *kept):
             digest.update(text.encode() + b"\0")
         digest.update(tool.relocated)
         folder = self._modules / tool.module.name
         for file in _sources(folder):
             digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
         return f"{tool.name}-{tool.module.version}-{digest.hexdigest()[:12]}"
-
-
-def _ready(folder: Path, tool: Tool) -> Path:
-    """The folder that is published, next to the binary."""
-    return folder / f"{tool.name}.ready"
 
 
 @contextmanager

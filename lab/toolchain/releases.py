@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import tarfile
 import threading
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -36,12 +37,20 @@ _MANIFEST = "application/vnd.oci.image.manifest.v1+json,application/vnd.docker.d
 
 @dataclass(frozen=True)
 class Release:
-    """A file with the binaries of ``tools``: a plain binary, a tar archive, or an image by its index."""
+    """A file with the binaries of ``tools``: a plain binary, a tar archive, or an image by its index.
+
+    Of an image, ``programs`` are the paths of the tools; without them, the one that the image starts.
+    ``folder`` is a folder of the image that is kept next to the binary, under the same path, ``chart`` the
+    address and SHA-256 of a Helm chart, which is unpacked into the folder ``chart`` there.
+    """
 
     tools: tuple[str, ...]
     version: str
     address: str
     sha256: str
+    programs: tuple[tuple[str, str], ...] = ()
+    folder: str = ""
+    chart: tuple[str, str] = ("", "")
 
     @property
     def title(self) -> str:
@@ -54,14 +63,25 @@ def official_releases() -> tuple[Release, ...]:
     rows = yaml.safe_load(Path(__file__).with_name("releases.yaml").read_text(encoding="utf-8"))
     platform = this_platform()
     return tuple(
-        Release(tuple(row["tools"]), row["version"], **row["files"][platform])
+        Release(
+            tuple(row["tools"]),
+            row["version"],
+            **row["files"][platform],
+            programs=tuple(row.get("programs", {}).items()),
+            folder=row.get("folder", ""),
+            chart=tuple(row.get("chart", {}).values()) or ("", ""),
+        )
         for row in rows
         if platform in row["files"]
     )
 
 
+def official_version(tool: Tool) -> str:
+    return tool.plugin or tool.official or tool.module.displayed_version
+
+
 def release_of(tool: Tool, releases: Iterable[Release]) -> Release | None:
-    version = tool.plugin or tool.module.displayed_version
+    version = official_version(tool)
     return next((item for item in releases if tool.name in item.tools and item.version == version), None)
 
 
@@ -141,6 +161,7 @@ class Downloads:
         self._stopped = threading.Event()
         self._running: dict[Future[None], Release] = {}
         self._bytes: dict[str, tuple[int, int]] = {}
+        self._tokens: dict[str, str] = {}
 
     def __enter__(self) -> Downloads:
         import httpx
@@ -193,7 +214,7 @@ class Downloads:
 
     def _get(self, item: Release, file: Path) -> None:
         if "/manifests/" in item.address:
-            binaries = self._image_entrypoint(item, file)
+            binaries = self._from_image(item, file)
         else:
             self._fetch(item, file)
             binaries = _unpack(item, file)
@@ -201,8 +222,8 @@ class Downloads:
             binary.chmod(0o755)
             self._done(name, binary)
 
-    def _image_entrypoint(self, item: Release, file: Path) -> dict[str, Path]:
-        """The program that the image starts. Blobs and manifests are named by their SHA-256."""
+    def _from_image(self, item: Release, file: Path) -> dict[str, Path]:
+        """Programs and folder of an image. Blobs and manifests are named by their SHA-256."""
         manifest = self._json(item, file, f"{_INDEX},{_MANIFEST}")
         os_name, architecture = this_platform().split("/")
         for child in manifest.get("manifests", ()):
@@ -211,16 +232,29 @@ class Downloads:
                 manifest = self._json(_part(item, "manifests", child["digest"]), file, _MANIFEST)
                 break
         config = self._json(_part(item, "blobs", manifest["config"]["digest"]), file, "*/*")
-        program = str(config["config"]["Entrypoint"][0]).lstrip("/")
-        for layer in reversed(manifest["layers"]):  # the last layer that has it wins
+        if config.get("architecture", architecture) != architecture:
+            raise Unavailable(f"its image is for {config['architecture']}")
+        wanted = {path: tool for tool, path in item.programs}
+        wanted = wanted or {str(config["config"]["Entrypoint"][0]).lstrip("/"): item.tools[0]}
+        kept = file.with_name(f"{item.tools[0]}.ready")
+        found: dict[str, Path] = {}
+        for layer, is_named in _last_first(manifest["layers"], config, (*wanted, item.folder)):
+            if len(found) == len(wanted) and not (item.folder and is_named):
+                break
             self._fetch(_part(item, "blobs", layer["digest"]), file)
             try:
-                found = _extract(file, {program: item.tools[0]})
+                found |= _extract(file, {path: tool for path, tool in wanted.items() if tool not in found})
+                if item.folder:
+                    _unpack_folder(file, item.folder, kept / item.folder)
             except tarfile.ReadError as error:
                 raise Unavailable(f"a layer of its image cannot be read ({error})") from None
-            if found:
-                return found
-        raise Failure(item.title, f"its image has no file /{program}", "report it; the table is wrong")
+        if missing := [path for path, tool in wanted.items() if tool not in found]:
+            raise Failure(item.title, f"its image has no file /{missing[0]}", "report it; the table is wrong")
+        address, sha256 = item.chart
+        if address:
+            self._fetch(replace(item, address=address, sha256=sha256), file)
+            _unpack_folder(file, item.tools[0], kept / "chart")
+        return found
 
     def _json(self, item: Release, file: Path, accept: str) -> Any:
         self._fetch(item, file, accept)
@@ -232,7 +266,7 @@ class Downloads:
         address = self._hosts.address(item.address)
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                headers = {"Accept": accept, "Accept-Encoding": "identity"}
+                headers = {"Accept": accept, "Accept-Encoding": "identity", **self._authorization(item)}
                 with self._client.stream("GET", address, headers=headers) as answer:
                     digest = self._copy(item, answer.raise_for_status(), file)
                 break
@@ -248,6 +282,31 @@ class Downloads:
                 "it is damaged or not the release; try again, and check proxy and GPUFORM_MIRROR",
             )
 
+    def _authorization(self, item: Release) -> dict[str, str]:
+        """The header of a registry that gives everyone a token for its public images; else none.
+
+        The registry names its token server in the answer to a request without one (CNCF distribution, "Token
+        authentication").
+        """
+        base, is_image, _ = item.address.partition("/manifests/")
+        base = base if is_image else item.address.partition("/blobs/")[0]
+        if base == item.address:
+            return {}
+        if base not in self._tokens:
+            self._tokens[base] = ""
+            answer = self._client.head(self._hosts.address(item.address))
+            challenge = answer.headers.get("WWW-Authenticate", "") if answer.status_code == 401 else ""
+            fields = dict(re.findall(r'(\w+)="([^"]*)"', challenge))
+            if realm := fields.pop("realm", ""):
+                answer = self._client.get(realm, params=fields).raise_for_status()
+                try:
+                    given = answer.json()
+                except ValueError:
+                    raise Unavailable(f"{realm} gives no token") from None
+                self._tokens[base] = given.get("token") or given.get("access_token") or ""
+        token = self._tokens[base]
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
     def _copy(self, item: Release, answer: httpx.Response, file: Path) -> str:
         digest, received = hashlib.sha256(), 0
         expected = int(answer.headers.get("Content-Length", 0))
@@ -260,6 +319,22 @@ class Downloads:
                 received += len(part)
                 self._bytes[item.title] = (received, max(received, expected))
         return digest.hexdigest()
+
+
+def _last_first(
+    layers: Sequence[Any], config: Mapping[str, Any], paths: Iterable[str]
+) -> Iterator[tuple[Any, bool]]:
+    """Layers, the last one first, as it wins; but first those that the history names with one of the paths.
+
+    An image of NVIDIA's has CUDA's libraries, which nothing here needs, in other layers.
+    """
+    names = [PurePosixPath(path).name for path in paths if path]
+    history = [
+        step.get("created_by", "") for step in config.get("history", ()) if not step.get("empty_layer")
+    ]
+    texts = history if len(history) == len(layers) else [names[0]] * len(layers)
+    marked = [(layer, any(name in text for name in names)) for layer, text in zip(layers, texts, strict=True)]
+    yield from sorted(reversed(marked), key=lambda pair: not pair[1])
 
 
 def _part(item: Release, kind: str, digest: str) -> Release:
@@ -275,6 +350,22 @@ def _unpack(item: Release, file: Path) -> dict[str, Path]:
         raise Failure(item.title, f"its archive has no {missing[0]}", "report it; the table is wrong")
     file.unlink()
     return found
+
+
+def _unpack_folder(file: Path, folder: str, target: Path) -> None:
+    """Regular files of an archive below ``folder``; one that exists is of a later layer and stays."""
+    with tarfile.open(file) as archive:
+        for member in archive:
+            path = PurePosixPath(member.name.removeprefix("./"))
+            if not member.isfile() or not path.is_relative_to(folder) or ".." in path.parts:
+                continue
+            place = target / path.relative_to(folder)
+            if not place.exists():
+                place.parent.mkdir(parents=True, exist_ok=True)
+                source = archive.extractfile(member)
+                assert source is not None  # it is a regular file
+                with place.open("wb") as out:
+                    shutil.copyfileobj(source, out)
 
 
 def _extract(file: Path, wanted: Mapping[str, str], by_name: bool = False) -> dict[str, Path]:

@@ -72,8 +72,10 @@ class Tool:
     version_range: tuple[str, str] | None = None
     plugin: str = ""
     needed_by: When = "up"
+    official: str = ""
+    """Version of the official binary, if it is not the module's."""
     files: tuple[tuple[str, str], ...] = ()
-    """Folders of the module that the program reads, each with its folder next to the binary."""
+    """Folders of the module that are kept next to the binary, each with its folder there."""
     relocated: bytes = b""
     """A folder that the program names by a fixed absolute path; `relocate` makes it one of its own."""
 

@@ -35,7 +35,7 @@ IN_MODULES: Mapping[str, tuple[Source, str]] = {
     for name, module, folder, pinned in (
         ("karpenter", karpenter_crds.MODULE, "charts/karpenter", "karpenter-crds"),
         ("karpenter-crd", karpenter_crds.MODULE, "charts/karpenter-crd", "karpenter-crds"),
-        *((name, row.module, row.charts[name], row.name) for name, row in CHARTS.items() if row.declared),
+        *((name, row.module, row.charts[name], row.name) for name, row in CHARTS.items()),
         ("nvidia-device-plugin", NVIDIA_CONFIG.module_path, _DEVICE_PLUGIN, NVIDIA_CONFIG.name),
     )
 }

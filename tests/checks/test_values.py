@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.sidecars.controllers.rows import CHARTS
 from lab.toolchain import Toolchain
+from lab.toolchain.catalogue import GPU_OPERATOR
 from lab.toolchain.module_files import Source
 from tests.checks import everything
 from tests.checks.charts import AT_HAND, IN_MODULES, folder, rendered, values_of
@@ -84,10 +84,8 @@ def test_a_key_that_no_chart_knows_is_found(chart: str, path: str) -> None:
 
 def test_what_the_older_operator_of_this_machine_ignores() -> None:
     """``--operator real`` runs an older one than that of the stacks; its chart ignores these keys."""
-    row = CHARTS["gpu-operator"]
-    source = Source(
-        "chart-gpu-operator", "the chart", row.module, Path(row.charts["gpu-operator"]), "Chart.yaml"
-    )
+    path = GPU_OPERATOR.module_path
+    source = Source("chart-gpu-operator", "the chart", path, Path("deployments/gpu-operator"), "Chart.yaml")
     known = yaml.safe_load((module(source, "gpu-operator") / "values.yaml").read_text())
     ignored = {key for _, values in values_of("gpu-operator") for key in unknown_keys(values, known)}
     assert ignored - OF_THE_DEPENDENCY == {

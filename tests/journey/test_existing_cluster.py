@@ -27,6 +27,7 @@ from infra import versions
 from infra.config import load
 from lab.offline.charts import Charts
 from lab.plane import ControlPlane
+from lab.plane.layout import Layout
 from lab.rehearse.program import Gate
 from lab.toolchain import Toolchain
 from tests.conftest import Plane
@@ -71,7 +72,9 @@ def theirs(request: pytest.FixtureRequest, tmp_path: Path, toolchain: Toolchain)
 @pytest.fixture
 def repository(theirs: Plane, tmp_path: Path, toolchain: Toolchain) -> Iterator[str]:
     served = tmp_path / "repository"
-    made = Charts(HERE.root, HERE.cache, tmp_path / "charts", real_operator=bool(theirs.plane.operator))
+    program = Layout(theirs.paths).operator
+    running = program if program.exists() else None
+    made = Charts(HERE.root, HERE.cache, tmp_path / "charts", operator=running)
     chart = made.folder("gpu-operator", versions.GPU_OPERATOR)
     helm = str(toolchain.path("helm"))
     subprocess.run([helm, "package", str(chart), "-d", str(served)], check=True, capture_output=True)

@@ -120,13 +120,13 @@ def use_local_charts(finder: str) -> None:
     import pulumi
     import pulumi.runtime
 
-    from lab.offline.charts import SIMULATED_OPERATOR, runs_operator
+    from lab.offline.charts import SIMULATED_OPERATOR, running_operator
 
     def transform(args: Any) -> Any:
         chart, repository = (args.props.get(key) for key in ("chart", "repository_opts"))
         if args.type_ != "kubernetes:helm.sh/v3:Release" or not isinstance(chart, str):
             return None
-        if chart.endswith(SIMULATED_OPERATOR) and runs_operator():
+        if chart.endswith(SIMULATED_OPERATOR) and running_operator():
             chart = "gpu-operator"
         elif not repository and not chart.startswith("oci://"):
             return None

@@ -189,7 +189,6 @@ CONTROLLERS: Mapping[str, Controller] = MappingProxyType(
             Controller(
                 name="gpu-operator",
                 module="github.com/NVIDIA/gpu-operator",
-                charts={"gpu-operator": "deployments/gpu-operator"},
                 labels=dict.fromkeys((_NAME, _PART), "gpu-operator"),
                 metrics=8080,
                 arguments=_gpu_operator,
@@ -198,7 +197,6 @@ CONTROLLERS: Mapping[str, Controller] = MappingProxyType(
             ),
             Controller(
                 name="nfd-master",
-                charts={"node-feature-discovery": "deployment/helm/node-feature-discovery"},
                 labels={_NAME: "node-feature-discovery", _ROLE: "master"},
                 arguments=_nfd_master,
                 **_NFD,

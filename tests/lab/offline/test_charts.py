@@ -22,10 +22,11 @@ from infra.config import load
 from infra.plan import gpu_operator
 from infra.plan.device_plugin import efa_release
 from infra.strict_yaml import load_all
-from lab.offline import karpenter_crds
+from lab.offline import karpenter_crds, operator_chart
 from lab.offline.charts import Charts
 from lab.offline.language.runner import use_local_charts
 from lab.plane import monitoring
+from lab.plane.layout import Layout
 from lab.simulator import device_plugin, keys
 from lab.toolchain import Toolchain
 from lab.toolchain.catalogue import GPU_OPERATOR
@@ -163,30 +164,51 @@ def test_prometheus_operators_crds_are_of_the_kinds_that_are_declared() -> None:
     }
 
 
+@pytest.fixture
+def operator(tmp_path: Path) -> Path:
+    """The link to a built program, next to NFD's, as `Layout.operator`; each has a small chart."""
+    links = tmp_path / "plane" / "embedded" / "controllers" / "bin"
+    for name, version, dependencies in (
+        ("gpu-operator", "v1.0.0-devel", [{"name": "node-feature-discovery", "version": "v0.17.3"}]),
+        ("nfd-master", "0.2.1", []),
+    ):
+        metadata = {"apiVersion": "v2", "name": name, "version": version, "dependencies": dependencies}
+        chart = tmp_path / f"{name}-1" / "chart"
+        (chart / "charts" / "node-feature-discovery").mkdir(parents=True)
+        (chart / "charts" / "node-feature-discovery" / "old.yaml").write_text("")
+        (chart / "Chart.yaml").write_text(yaml.safe_dump(metadata))
+        values = {"daemonsets": {"labels": {}, "annotations": {}}, "nfd": {"enabled": True}}
+        (chart / "values.yaml").write_text(yaml.safe_dump(values))
+        (chart.parent / name).touch()
+        links.mkdir(parents=True, exist_ok=True)
+        (links / name).symlink_to(chart.parent / name)
+    return links / "gpu-operator"
+
+
 def test_nvidias_own_chart_where_its_operator_runs(
-    tmp_path: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
+    operator: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For a published chart, and for ours, which an embedded stack names; its operands wait."""
-    program = tmp_path / "plane" / "embedded" / "controllers" / "bin" / "gpu-operator"
-    program.parent.mkdir(parents=True)
-    monkeypatch.setenv("GPUFORM_KUBECONFIG", str(tmp_path / "plane" / "kubeconfig"))
+    """For a published chart, and for ours, which an embedded stack names."""
     simulated = {"chart": str(HERE.root / "charts" / "gpu-operator-sim")}
-    assert found(tmp_path, **simulated)["chart"] == simulated["chart"], "no program runs"
-    program.touch()
-    folder = Path(found(tmp_path, **simulated)["chart"])
     published = {"chart": "gpu-operator", "repository_opts": {"repo": REPOSITORY}, "version": "v26.3.3"}
-    env = load(HERE.root / "Pulumi.local.yaml")
+    assert found(tmp_path, **simulated)["chart"] == simulated["chart"], "no program runs"
+    monkeypatch.setenv("GPUFORM_KUBECONFIG", str(tmp_path / "plane" / "kubeconfig"))
+    assert Layout(Paths(HERE.root, tmp_path / "plane", HERE.cache)).operator == operator
+    folder = Path(found(tmp_path, **simulated)["chart"])
     assert yaml.safe_load((folder / "Chart.yaml").read_text())["version"] == versions.GPU_OPERATOR
-    objects = template(folder, toolchain, gpu_operator.values(env))
-    (policy,) = [item for item in objects if item["kind"] == "ClusterPolicy"]
-    assert policy["spec"]["daemonsets"]["annotations"] == {keys.START: "waits"}
-    images = {item["metadata"]["name"]: _image(item) for item in objects if item["kind"] == "Deployment"}
-    tag = f":v{GPU_OPERATOR.tool_version}"
-    assert images["gpu-operator"].endswith(tag)
-    assert images["it-node-feature-discovery-master"].endswith(":v0.19.0"), "as the program that runs"
     assert Path(found(tmp_path, **published)["chart"]) == folder
     assert yaml.safe_load((folder / "Chart.yaml").read_text())["version"] == "v26.3.3"
 
 
-def _image(deployment: Any) -> str:
-    return str(deployment["spec"]["template"]["spec"]["containers"][0]["image"])
+def test_the_chart_of_nfd_is_that_of_its_program_and_operands_wait(operator: Path) -> None:
+    files = operator_chart.files(operator, "")
+    metadata = yaml.safe_load(files["Chart.yaml"])
+    assert metadata["appVersion"] == f"v{GPU_OPERATOR.tool_version}"
+    assert metadata["dependencies"][0]["version"] == "0.2.1", "or helm does not pass it its values"
+    assert yaml.safe_load(files["values.yaml"])["daemonsets"]["annotations"] == {keys.START: "waits"}
+    nfd = "charts/node-feature-discovery"
+    assert f"{nfd}/old.yaml" not in files
+    assert yaml.safe_load(files[f"{nfd}/Chart.yaml"])["name"] == "nfd-master"
+    operator.with_name("nfd-master").unlink()
+    kept = operator_chart.files(operator, "")
+    assert f"{nfd}/old.yaml" in kept, "an official image has no chart: the operator's brings the right one"
