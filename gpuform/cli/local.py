@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -14,7 +14,7 @@ from gpuform.checkout.errors import InputError
 from gpuform.checkout.listing import abbreviate
 from gpuform.checkout.paths import MAIN_STACK, Paths
 from gpuform.checkout.stacks import load_environment, stack_file
-from gpuform.cli.output import Acknowledge, AsJson, Offline, say, show, warn
+from gpuform.cli.output import Acknowledge, AsJson, Offline, Operator, say, show, warn
 from gpuform.cli.up import Refresh, monitoring_lines
 from gpuform.cli.up import up as update
 from gpuform.engine import Engine, engine_env, export_lines, forget_stacks, require_forgettable
@@ -29,7 +29,6 @@ from lab.toolchain import Toolchain
 app = typer.Typer(
     no_args_is_help=True, help="Start, stop and inspect the control planes on this machine, one per stack."
 )
-Operator = Literal["real", "simulated"]
 LocalStack = Annotated[str, typer.Argument(help="Stack of the control plane: Pulumi.STACK.yaml.")]
 
 

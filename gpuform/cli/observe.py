@@ -113,7 +113,8 @@ def top(
             return build_view(env, current, *read_metrics(prometheus))
 
         try:
-            shown, simulated = read(), _simulated_line(paths)
+            shown = read()
+            simulated = _simulated_line(paths) if shown.simulated else ""
             _require_known("node", node, [item.name for item in shown.nodes])  # once: a node may disappear
             on_screen = watch and not as_json and console.is_terminal
             screen = Live(console=console, screen=True, auto_refresh=False) if on_screen else nullcontext()

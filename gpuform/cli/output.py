@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console, RenderableType
@@ -58,6 +58,8 @@ def _note_json(ctx: typer.Context, value: bool) -> bool:
 
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON: docs/reference/json.md.", callback=_note_json)]
 Offline = Annotated[bool, typer.Option("--offline", help="Contact no cloud: every answer is simulated.")]
+Operator = Literal["real", "simulated"]
+"""NVIDIA's own GPU operator with NFD, or the simulated ones."""
 Acknowledge = Annotated[
     list[str] | None,
     typer.Option(help="Name of a cluster, pool, namespace or volume that may be lost. May be repeated."),

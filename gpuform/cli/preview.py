@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -14,6 +14,7 @@ from gpuform.cli.output import (
     AsJson,
     Offline,
     OnlyStack,
+    Operator,
     require_file,
     say,
     short_path,
@@ -103,9 +104,7 @@ def rehearse(
         str | None,
         typer.Option(help="RATE,RATE,...: requests per second of each scaled workload, one after another."),
     ] = None,
-    operator: Annotated[
-        Literal["real", "simulated"], typer.Option(help="Run NVIDIA's own GPU operator and NFD.")
-    ] = "simulated",
+    operator: Annotated[Operator, typer.Option(help="Run NVIDIA's own GPU operator and NFD.")] = "simulated",
     timeout: Annotated[float, typer.Option(help="Maximum seconds of each wait.")] = 300.0,
     shrink: Annotated[
         bool, typer.Option("--shrink/--no-shrink", help="Remove half of the pods at the end.")

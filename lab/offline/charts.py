@@ -61,7 +61,7 @@ class Charts:
         Failure or InputError if Karpenter's CRDs cannot be fetched.
         """
         files, target = self._files(name, version), self.made / name
-        if _read(target) != files:
+        if read_files(target) != files:
             _write(target, files)
         return target
 
@@ -103,7 +103,7 @@ def running_operator() -> Path | None:
 
 
 def _with_metadata(source: Path, name: str, version: str) -> Files:
-    files = _read(source)
+    files = read_files(source)
     text = files["Chart.yaml"].decode()
     # The source of cert-manager's chart has 0.0.0 for both versions, which a release fills in.
     for key, value in (("name", name), ("version", version), (r"appVersion(?=: v0\.0\.0$)", version)):
@@ -111,7 +111,8 @@ def _with_metadata(source: Path, name: str, version: str) -> Files:
     return {**files, "Chart.yaml": text.encode()}
 
 
-def _read(folder: Path) -> Files:
+def read_files(folder: Path) -> dict[str, bytes]:
+    """Contents by path below the folder; empty without one."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
     }

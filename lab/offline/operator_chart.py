@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from infra import versions
+from lab.offline.charts import read_files
 from lab.sidecars.controllers.release import START
 from lab.toolchain.catalogue import GPU_OPERATOR
 
@@ -27,7 +28,8 @@ def files(program: Path, version: str) -> Mapping[str, bytes]:
     is another release to the operator: it starts a driver upgrade [NVIDIA/gpu-operator 25.3.4, helm.sh/chart
     in all pod templates].
     """
-    chart, nfd = _read(program), _read(program.with_name("nfd-master"))
+    programs = (program, program.with_name("nfd-master"))
+    chart, nfd = (read_files(item.resolve().parent / "chart") for item in programs)
     metadata, values = yaml.safe_load(chart["Chart.yaml"]), yaml.safe_load(chart["values.yaml"])
     if metadata["version"] == _UNRELEASED:
         metadata["appVersion"] = f"v{GPU_OPERATOR.tool_version}"
@@ -39,13 +41,6 @@ def files(program: Path, version: str) -> Mapping[str, bytes]:
         for dependency in metadata["dependencies"]:
             dependency["version"] = yaml.safe_load(nfd["Chart.yaml"])["version"]
     return {**chart, "Chart.yaml": _dump(metadata), "values.yaml": _dump(values)}
-
-
-def _read(program: Path) -> dict[str, bytes]:
-    folder = program.resolve().parent / "chart"
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
-    }
 
 
 def _dump(document: Any) -> bytes:

@@ -164,8 +164,8 @@ _KUEUE = Module(
         *_linker_flags("sigs.k8s.io/kueue/pkg/visibility", certDir="visibility"),
     ),
 )
-# Not versions.GPU_OPERATOR, whose official image is used where its registry can be reached: this is the
-# newest commit that the module proxy serves, of 25.3.4.
+# versions.GPU_OPERATOR names the official image, which is used where its registry can be reached. The module
+# proxy serves only this commit, of 25.3.4.
 GPU_OPERATOR = Module(
     name="gpu-operator",
     module_path="github.com/NVIDIA/gpu-operator",

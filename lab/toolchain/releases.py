@@ -288,8 +288,7 @@ class Downloads:
         The registry names its token server in the answer to a request without one (CNCF distribution, "Token
         authentication").
         """
-        base, is_image, _ = item.address.partition("/manifests/")
-        base = base if is_image else item.address.partition("/blobs/")[0]
+        base = re.split("/(?:manifests|blobs)/", item.address)[0]
         if base == item.address:
             return {}
         if base not in self._tokens:
@@ -362,10 +361,14 @@ def _unpack_folder(file: Path, folder: str, target: Path) -> None:
             place = target / path.relative_to(folder)
             if not place.exists():
                 place.parent.mkdir(parents=True, exist_ok=True)
-                source = archive.extractfile(member)
-                assert source is not None  # it is a regular file
-                with place.open("wb") as out:
-                    shutil.copyfileobj(source, out)
+                _write_member(archive, member, place)
+
+
+def _write_member(archive: tarfile.TarFile, member: tarfile.TarInfo, place: Path) -> None:
+    source = archive.extractfile(member)
+    assert source is not None  # it is a regular file
+    with place.open("wb") as out:
+        shutil.copyfileobj(source, out)
 
 
 def _extract(file: Path, wanted: Mapping[str, str], by_name: bool = False) -> dict[str, Path]:
@@ -377,8 +380,5 @@ def _extract(file: Path, wanted: Mapping[str, str], by_name: bool = False) -> di
             tool = wanted.get(path.rpartition("/")[2] if by_name else path)
             if tool and member.isfile() and tool not in found:
                 found[tool] = file.with_name(f"{file.name}-{tool}")
-                source = archive.extractfile(member)
-                assert source is not None  # it is a regular file
-                with found[tool].open("wb") as out:
-                    shutil.copyfileobj(source, out)
+                _write_member(archive, member, found[tool])
     return found

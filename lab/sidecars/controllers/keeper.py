@@ -59,9 +59,6 @@ class ControllerProcess:
         self._root.mkdir(mode=0o700, exist_ok=True)
         for path, content in current.secret.items():
             _write_file(self._root, path, content)
-        for folder in self._program.resolve().parent.iterdir():
-            if folder.is_dir():
-                link(self._root / folder.name, folder)
         self.child.keep(self._program.readlink(), lambda: self._command(cluster))
 
     def end(self) -> None:
@@ -98,6 +95,9 @@ class ControllerProcess:
     def _command(self, cluster: Cluster) -> list[str]:
         """Write its files, with fresh ports; returns the container's arguments, which name the files."""
         release, self._ports = self._release, {}
+        for folder in self._program.resolve().parent.iterdir():
+            if folder.is_dir():
+                link(self._root / folder.name, folder)
         for volume in release.container.get("volumeMounts", []):
             if not volume.get("subPath"):
                 (self._root / volume["mountPath"].lstrip("/")).mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -33,8 +33,6 @@ BUILT_ALWAYS = {  # no official binary, or no digest with a source
     *("nvidia-config", "nvidia-ctk", "nvidia-mig-parted", "nvml-mock", "pulumi-openstack-offline"),
     *("karpenter", "kueue", "actionlint"),
 }
-
-
 UNLISTED = {"gpu-operator", "nfd-master", "nfd-gc"}
 """Their checksums are not in the reference lists; the rows name the sources."""
 
